@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+# Every target sets up what it needs first; a second run finds it there.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+export PATH := $(CURDIR)/.venv/bin:$(CURDIR)/tools/bin:$(PATH)
+export PYTHONPATH := $(CURDIR)
+
+# Options of `make demo`, passed on when set: make demo TRAINERS=4 ROUNDS=3 DATA="a.txt b.jsonl"
+DEMO_FLAGS := $(if $(TRAINERS),--trainers $(TRAINERS)) $(if $(ROUNDS),--rounds $(ROUNDS)) \
+    $(foreach file,$(DATA),--data $(file)) $(ARGS)
+
+.PHONY: help
+help: ## This list
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 18
+
+.PHONY: setup
+setup: ## .venv and anvil (every other target does this first)
+	@PYTHON="$(PYTHON)" scripts/setup.sh
+
+.PHONY: demo
+demo: setup ## A whole network on this machine trains, punishes, pays; report/ shows it
+	@python -m scripts.demo $(DEMO_FLAGS)
+
+.PHONY: localnet
+localnet: setup ## A local network that keeps running, to join with `ape run agent ...`
+	@python -m scripts.devnet $(ARGS)
+
+.PHONY: test
+test: setup ## Every test but the full kill matrix
+	@scripts/test.sh $(ARGS)
+
+.PHONY: chaos
+chaos: setup ## The full kill matrix: every role, every phase
+	@pytest tests/e2e tests/attacks -m chaos $(ARGS)
+
+.PHONY: bench
+bench: setup ## Gas, hashing, merge and start-up figures
+	@python -m tests.benchmarks $(ARGS)
+
+.PHONY: lint
+lint: setup ## ruff, mypy, mamushi, contract conventions, contract sizes
+	@.ci/lint
+
+.PHONY: format
+format: setup ## Rewrite Python and Vyper files in the project's style
+	@ruff check --fix --quiet agents scripts tests .ci || true
+	@ruff format --quiet agents scripts tests .ci
+	@mamushi --quiet --line-length 100 $$(find contracts interfaces -name '*.vy*')
+
+.PHONY: lock
+lock: ## Resolve pyproject.toml again and rewrite requirements.lock
+	@scripts/lock.sh
+
+.PHONY: clean
+clean: ## Remove everything made, the set-up too
+	@rm -rf .venv tools .build .menagerie report .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	@find . -name __pycache__ -not -path './.git/*' -prune -exec rm -rf {} +

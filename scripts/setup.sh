@@ -1,0 +1,102 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Set-up: .venv from requirements.lock, and an anvil that knows the EIP-7825 gas cap.
+# Each part is done once per version of its inputs (stamps hold their hash). pip and npm keep the
+# indexes the user configured them with. A missing prerequisite is named with its remedy.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+ANVIL_VERSION=1.7.1
+# mamushi, the Vyper formatter, pins an older click than ape needs and works with ape's.
+MAMUSHI_VERSION=0.1.2
+
+fail() {
+    echo "setup: $*" >&2
+    exit 1
+}
+
+# Run a long command with its output in a log, shown only when it fails.
+quietly() {
+    local log=$1
+    shift
+    mkdir -p "$(dirname "$log")"
+    "$@" >"$log" 2>&1 || {
+        tail -n 20 "$log" >&2
+        fail "\`$*\` failed; the whole output is in $log."
+    }
+}
+
+is_supported() {
+    "$1" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 12))' 2>/dev/null
+}
+
+find_python() {
+    local candidate
+    for candidate in ${PYTHON:-python3 python3.12 python3.11}; do
+        if command -v "$candidate" >/dev/null && is_supported "$candidate"; then
+            command -v "$candidate"
+            return
+        fi
+    done
+    fail "Python 3.11 or 3.12 was not found; install one, or name it: make PYTHON=/path/to/python3.11"
+}
+
+setup_python() {
+    local python digest stamp
+    digest=$({ cat requirements.lock; echo "$MAMUSHI_VERSION"; } | cksum | cut -d' ' -f1)
+    stamp=.venv/.installed-$digest
+    [[ -e $stamp ]] && return
+    python=$(find_python)
+    "$python" -c 'import ensurepip, venv' 2>/dev/null ||
+        fail "$python has no venv module; install it (Debian, Ubuntu: apt install python3-venv)."
+    echo "setup: installing the pinned Python packages into .venv (one to three minutes) ..."
+    [[ -x .venv/bin/python ]] && is_supported .venv/bin/python || "$python" -m venv --clear .venv
+    quietly .build/setup/pip.log .venv/bin/python -m pip install \
+        --disable-pip-version-check --requirement requirements.lock
+    quietly .build/setup/mamushi.log .venv/bin/python -m pip install \
+        --disable-pip-version-check --no-deps "mamushi==$MAMUSHI_VERSION"
+    rm -f .venv/.installed-*
+    touch "$stamp"
+}
+
+has_gas_cap() {
+    "$1" --help 2>/dev/null | grep -q -- --enable-tx-gas-limit
+}
+
+# The binary itself, never npm's Node wrapper: a killed wrapper leaves its anvil running.
+is_binary() {
+    [[ -x $1 && $(head -c 2 "$1" | tr -d '\0') != '#!' ]]
+}
+
+npm_platform() {
+    local system machine
+    system=$(uname -s | tr '[:upper:]' '[:lower:]')
+    machine=$(uname -m)
+    case $machine in
+    x86_64) machine=amd64 ;;
+    aarch64) machine=arm64 ;;
+    esac
+    echo "$system-$machine"
+}
+
+setup_anvil() {
+    local found real
+    [[ -x tools/bin/anvil ]] && return
+    mkdir -p tools/bin
+    if found=$(command -v anvil) && real=$(readlink -f "$found") &&
+        is_binary "$real" && has_gas_cap "$real"; then
+        ln -sf "$real" tools/bin/anvil
+        return
+    fi
+    command -v npm >/dev/null ||
+        fail "anvil was not found, nor npm to install it; install Node.js 18 or newer, or put anvil $ANVIL_VERSION on PATH (https://getfoundry.sh)."
+    echo "setup: installing anvil $ANVIL_VERSION into tools/ ..."
+    quietly .build/setup/npm.log npm install --prefix tools --no-save --no-audit --no-fund \
+        "@foundry-rs/anvil@$ANVIL_VERSION"
+    real=$PWD/tools/node_modules/@foundry-rs/anvil-$(npm_platform)/bin/anvil
+    is_binary "$real" || fail "npm installed no anvil for $(npm_platform); put anvil $ANVIL_VERSION on PATH (https://getfoundry.sh)."
+    ln -sf "$real" tools/bin/anvil
+}
+
+setup_python
+setup_anvil
