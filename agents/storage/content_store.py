@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rule: content is asked for by what it is, never by where it is, and every read is verified.
+
+The protocol both stores follow, and `open_store`, which picks one from a setting.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Protocol
+from urllib.parse import unquote, urlsplit
+
+from agents.storage.cid import Buffer
+from agents.storage.errors import StoreError
+
+_MULTIADDR = re.compile(r"^/(ip4|ip6|dns|dns4|dns6)/")
+_FORMS = (
+    "a folder ('data/store' or 'file:///data/store'), a multiaddr ('/ip4/127.0.0.1/tcp/5001' or "
+    "'ipfs:///ip4/127.0.0.1/tcp/5001') or an http(s) URL of a Kubo RPC server"
+)
+
+
+class ContentStore(Protocol):
+    """Content-addressed storage. Every method may raise StoreError; sizes are in bytes.
+
+    CIDs are CIDv1 text made with `agents.storage.cid.PROFILE`. Stores are safe to use from several
+    threads, and several processes may use the same one.
+    """
+
+    location: str
+    """Where the store is, for messages; holds no credentials."""
+
+    def put_bytes(self, data: Buffer) -> str:
+        """Keep the bytes durably and return their CID. Raises StoreUnavailable."""
+
+    def put_file(self, path: str | Path) -> str:
+        """Keep a file's content durably, in bounded memory, and return its CID."""
+
+    def get(self, cid: str, max_bytes: int) -> bytes:
+        """The verified content. Raises NotFound, CorruptContent, InvalidCid, TooLarge,
+        StoreUnavailable."""
+
+    def get_file(self, cid: str, dest: str | Path, max_bytes: int) -> int:
+        """Write the verified content to `dest`, in bounded memory; returns its size.
+
+        `dest` appears only once it is complete and verified. Raises as `get`.
+        """
+
+    def has(self, cid: str) -> bool:
+        """Whether this store keeps a complete copy (not verified: reading does that)."""
+
+    def pin(self, cid: str) -> None:
+        """Keep the content from now on. Raises NotFound. Bound it with `get` first: a stranger's
+        CID may name any amount of data."""
+
+    def resolve(self, digest: bytes) -> str:
+        """The CID a 32-byte digest from the chain names: the file below it when the block is a
+        canonical file root (`cid.root_file_size`), else the block itself. Raises as `get`."""
+
+    def get_digest(self, digest: bytes, max_bytes: int) -> bytes:
+        """The verified content that a digest from the chain names. Raises as `get`."""
+
+    def close(self) -> None:
+        """Release connections. The stored content stays."""
+
+
+def open_store(url: str) -> ContentStore:
+    """Open the store that a setting names. Raises StoreError when the text names none.
+
+    No connection is made here: a daemon that is down shows as StoreUnavailable at first use.
+    """
+    if not url.strip():
+        raise StoreError(f"the store setting is empty; give {_FORMS}")
+    if _MULTIADDR.match(url):
+        from agents.storage.ipfs import IpfsStore  # requests is slow to import: only when used
+
+        return IpfsStore(url)
+    scheme, found, _ = url.partition("://")
+    if not found:
+        return _folder(url)
+    parts = urlsplit(url)
+    if scheme == "file" and parts.netloc in ("", "localhost") and parts.path:
+        return _folder(unquote(parts.path))
+    if scheme == "ipfs" and not parts.netloc and _MULTIADDR.match(parts.path):
+        return open_store(parts.path)
+    if scheme in ("http", "https") and parts.hostname:
+        return _http(url)
+    raise StoreError(f"the store setting has no known form; give {_FORMS}")
+
+
+def _folder(path: str) -> ContentStore:
+    from agents.storage.embedded import EmbeddedStore
+
+    return EmbeddedStore(Path(path).expanduser())
+
+
+def _http(url: str) -> ContentStore:
+    from agents.storage.ipfs import IpfsStore
+
+    parts = urlsplit(url)
+    host = parts.hostname or ""
+    kind = "ip6" if ":" in host else "ip4" if re.fullmatch(r"[0-9.]+", host) else "dns"
+    try:
+        port = parts.port or (443 if parts.scheme == "https" else 80)
+    except ValueError as error:
+        raise StoreError(f"the store URL has a bad port; give {_FORMS}") from error
+    base = parts.path.strip("/")
+    if not base.endswith("api/v0"):
+        base = f"{base}/api/v0".lstrip("/")
+    auth = None
+    if parts.username is not None:
+        auth = (unquote(parts.username), unquote(parts.password or ""))
+    return IpfsStore(f"/{kind}/{host}/tcp/{port}/{parts.scheme}", base=base, auth=auth)

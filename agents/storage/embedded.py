@@ -1,0 +1,216 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rule: the folder never shows a wrong byte, whoever crashes, races or edits it.
+
+Layout: `objects/<last two hex digits>/<digest hex>.raw` or `.dag` (by the CID's codec) holds the
+whole content in one file; `tmp/` holds what is being written. Files appear by rename, complete and
+synced, and every read recomputes the CID. Nothing is ever deleted.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import BinaryIO, Final
+
+from agents.storage.atomic import atomic_file, sync_folder
+from agents.storage.cid import (
+    DAG_PB,
+    PROFILE,
+    RAW,
+    Buffer,
+    Cid,
+    CidBuilder,
+    cid_from_digest,
+    cid_of_bytes,
+    parse_cid,
+    read_pieces,
+    root_file_size,
+)
+from agents.storage.errors import CorruptContent, NotFound, StoreError, StoreUnavailable, TooLarge
+
+_SUFFIX: Final = {RAW: "raw", DAG_PB: "dag"}
+_STALE_S: Final = 3600.0  # no writer pauses this long between two writes
+
+
+class EmbeddedStore:
+    """A `ContentStore` in a local folder, shared safely by any number of processes."""
+
+    def __init__(self, root: str | Path) -> None:
+        self.root = Path(root).absolute()
+        self.location = str(self.root)
+        self._objects = self.root / "objects"
+        self._temporary = self.root / "tmp"
+        with self._storage_errors("open"):
+            self._objects.mkdir(parents=True, exist_ok=True)
+            self._temporary.mkdir(exist_ok=True)
+            self._sweep()
+
+    def put_bytes(self, data: Buffer) -> str:
+        """Keep the bytes; content that is already here and intact is not written again."""
+        cid = cid_of_bytes(data)
+        if not self._intact(cid):
+            self._write([memoryview(data).cast("B")])
+        return cid
+
+    def put_file(self, path: str | Path) -> str:
+        """Keep a file's content as it is read now; also repairs a corrupted copy.
+
+        Raises StoreError when the source cannot be read.
+        """
+        try:
+            source = open(path, "rb")  # noqa: SIM115 - closed below; only opening is guarded
+        except OSError as error:
+            raise StoreError(f"cannot read {path}: {error.strerror}") from error
+        with source:
+            return self._write(_readable(source, path))
+
+    def get(self, cid: str, max_bytes: int) -> bytes:
+        """The verified content in memory."""
+        parsed = parse_cid(cid)
+        with self._open(parsed, max_bytes) as (file, size), self._storage_errors("read"):
+            data = file.read(size + 1)
+        if cid_of_bytes(data) != cid:
+            raise self._corrupt(parsed)
+        return data
+
+    def get_file(self, cid: str, dest: str | Path, max_bytes: int) -> int:
+        """Copy the verified content to `dest`; returns its size in bytes."""
+        parsed, dest = parse_cid(cid), Path(dest)
+        builder = CidBuilder()
+        with (
+            self._open(parsed, max_bytes) as (file, size),
+            self._storage_errors("copy out of"),
+            atomic_file(dest.parent) as (out, commit),
+        ):
+            for piece in read_pieces(file):
+                builder.update(piece)
+                if builder.size > size:
+                    break
+                out.write(piece)
+            if builder.cid() != cid:
+                raise self._corrupt(parsed)
+            commit(dest)
+        return builder.size
+
+    def has(self, cid: str) -> bool:
+        """Whether a file for this CID exists; reading verifies it."""
+        path = self._path(parse_cid(cid))
+        with self._storage_errors("look into"):
+            return path.is_file()
+
+    def pin(self, cid: str) -> None:
+        """Nothing is ever deleted here, so this only checks that the content is present."""
+        if not self.has(cid):
+            raise self._not_found(parse_cid(cid))
+
+    def resolve(self, digest: bytes) -> str:
+        """The CID a digest names: two look-ups, and at most one chunk is read."""
+        dag = cid_from_digest(digest, DAG_PB)
+        raw = cid_from_digest(digest, RAW)
+        if self.has(dag):
+            return dag
+        if root_file_size(self.get(raw, PROFILE.chunk_size)) is not None:
+            # Someone stored a file's root node as plain bytes: the digest still names the file.
+            raise self._not_found(parse_cid(dag))
+        return raw
+
+    def get_digest(self, digest: bytes, max_bytes: int) -> bytes:
+        """The verified content that a digest from the chain names."""
+        return self.get(self.resolve(digest), max_bytes)
+
+    def close(self) -> None:
+        """Nothing is held open."""
+
+    def _path(self, cid: Cid) -> Path:
+        name = cid.digest.hex()
+        return self._objects / name[-2:] / f"{name}.{_SUFFIX[cid.codec]}"
+
+    @contextmanager
+    def _open(self, cid: Cid, max_bytes: int) -> Iterator[tuple[BinaryIO, int]]:
+        """Open an object after checking its kind and size, before a byte of it is read."""
+        path = self._path(cid)
+        try:
+            # O_NONBLOCK: a pipe planted under this name must not hang the reader.
+            handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        except FileNotFoundError as error:
+            raise self._not_found(cid) from error
+        except OSError as error:
+            raise self._unavailable("read", error) from error
+        with os.fdopen(handle, "rb") as file:
+            status = os.fstat(handle)
+            size = status.st_size
+            if not stat.S_ISREG(status.st_mode):
+                raise self._corrupt(cid)
+            if size > max_bytes:
+                raise TooLarge(f"{cid} has {size} bytes in {self.location}; limit {max_bytes}")
+            if (size > PROFILE.chunk_size) != (cid.codec == DAG_PB):
+                raise self._corrupt(cid)
+            yield file, size
+
+    def _intact(self, cid: str) -> bool:
+        parsed = parse_cid(cid)
+        try:
+            with self._open(parsed, max_bytes=1 << 62) as (file, _):
+                builder = CidBuilder()
+                for piece in read_pieces(file):
+                    builder.update(piece)
+                return builder.cid() == cid
+        except (NotFound, CorruptContent):
+            return False
+
+    def _write(self, pieces: Iterable[memoryview]) -> str:
+        """Copy to a temporary file, hashing exactly what is written, then rename to its CID."""
+        with self._storage_errors("write to"), atomic_file(self._temporary, 0o444) as (out, commit):
+            builder = CidBuilder()
+            for piece in pieces:
+                builder.update(piece)
+                out.write(piece)
+            cid = builder.cid()
+            if not self._intact(cid):
+                path = self._path(parse_cid(cid))
+                if not path.parent.is_dir():
+                    path.parent.mkdir(exist_ok=True)
+                    sync_folder(self._objects)
+                commit(path)
+            return cid
+
+    def _sweep(self) -> None:
+        """Remove what crashed writers left behind."""
+        for path in self._temporary.iterdir():
+            with suppress(FileNotFoundError):  # its writer, or another sweeper, was faster
+                if time.time() - path.stat().st_mtime > _STALE_S:
+                    path.unlink()
+
+    @contextmanager
+    def _storage_errors(self, action: str) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise self._unavailable(action, error) from error
+
+    def _unavailable(self, action: str, error: OSError) -> StoreUnavailable:
+        return StoreUnavailable(
+            f"cannot {action} the store folder {self.location}: {error}; "
+            "check that it exists, is writable by this user and that the disk has space"
+        )
+
+    def _not_found(self, cid: Cid) -> NotFound:
+        return NotFound(f"{cid} is not in the store {self.location}")
+
+    def _corrupt(self, cid: Cid) -> CorruptContent:
+        return CorruptContent(
+            f"{self._path(cid)} does not hold the content of {cid}: it was truncated or changed; "
+            "delete that file and put the content again from another copy"
+        )
+
+
+def _readable(source: BinaryIO, path: str | Path) -> Iterator[memoryview]:
+    """The source's pieces; its own read errors are not taken for the store's."""
+    try:
+        yield from read_pieces(source)
+    except OSError as error:
+        raise StoreError(f"cannot read {path}: {error.strerror}") from error

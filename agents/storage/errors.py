@@ -1,0 +1,30 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rule: whatever goes wrong with stored bytes, a caller sees one of these and nothing else.
+
+Agents branch on the class (a missing payload is the sender's fault, an unreachable store is not),
+so the classes mean the same for the embedded and the IPFS store.
+"""
+
+
+class StoreError(Exception):
+    """Base of every error a content store raises."""
+
+
+class NotFound(StoreError):
+    """The store answered, and it does not have (or cannot find) the content."""
+
+
+class CorruptContent(StoreError):
+    """The store returned bytes that are not the content the CID names."""
+
+
+class InvalidCid(StoreError, ValueError):
+    """The text or digest is not a CID of this network (CIDv1, base32, sha2-256, raw or dag-pb)."""
+
+
+class StoreUnavailable(StoreError):
+    """The store itself failed: unreachable daemon, full disk, missing permission."""
+
+
+class TooLarge(StoreError):
+    """The content is larger than the caller's bound; at most the bound was read."""
