@@ -1,0 +1,315 @@
+# SPDX-License-Identifier: AGPL-3.0-only
+# pragma version ~=0.4.3
+# pragma nonreentrancy on
+"""
+@title RewardPool
+@license AGPL-3.0-only
+@notice The money of every job. A sponsor's escrow becomes a round's pool when the round opens,
+        the pool becomes pending rewards of payout addresses when it is settled, and whatever is
+        left of it goes back to the escrow. Payment is pulled: no receiver can block another.
+        Donations aside, at all times:
+        token.balanceOf(self) == total_escrow + total_reserved + total_pending.
+@custom:kill There is no owner and no pause. Pausing new rounds in TrainingRounds stops new
+             reservations; claims, settlements and refunds always stay open.
+"""
+
+
+from interfaces import INodeRegistry
+from interfaces import IRewardPool
+from interfaces import ITrainingRounds
+from interfaces import IZooToken
+
+implements: IRewardPool
+
+
+_RESERVED: constant(uint256) = 1
+_DISTRIBUTING: constant(uint256) = 2
+_CLOSED: constant(uint256) = 3
+
+
+# What is paid with, who says where a node is paid, and the only contract that may move a pool.
+token: public(immutable(address))
+registry: public(immutable(address))
+rounds: public(immutable(address))
+
+
+escrow: public(HashMap[uint256, uint256])
+pending: public(HashMap[address, uint256])
+total_escrow: public(uint256)
+total_reserved: public(uint256)
+total_pending: public(uint256)
+_pools: HashMap[uint256, HashMap[uint256, IRewardPool.Pool]]
+
+
+@deploy
+def __init__(token_: address, registry_: address, rounds_: address):
+    """
+    @notice Fixes the contracts the pool works with. There is no owner.
+    @dev Reverts with "pool: zero address".
+    @param token_ The ZOO token.
+    @param registry_ The NodeRegistry, read for payout addresses.
+    @param rounds_ The TrainingRounds contract, the only caller of the settlement functions.
+    """
+    assert (
+        token_ != empty(address) and registry_ != empty(address) and rounds_ != empty(address)
+    ), "pool: zero address"
+    token = token_
+    registry = registry_
+    rounds = rounds_
+
+
+@external
+def fund(job_id: uint256, amount: uint256):
+    """
+    @notice Adds to the escrow of an active job. Anyone may; only the sponsor can get it back.
+    @dev The caller must have approved this contract for `amount`. Reverts: "pool: zero amount",
+         "pool: unknown job", "pool: job ended", "pool: transfer failed", and the token's own.
+    @param job_id The job.
+    @param amount The units added.
+    """
+    assert amount != 0, "pool: zero amount"
+    assert staticcall ITrainingRounds(rounds).sponsor_of(job_id) != empty(
+        address
+    ), "pool: unknown job"
+    assert not staticcall ITrainingRounds(rounds).job_ended(job_id), "pool: job ended"
+
+    escrow: uint256 = self.escrow[job_id] + amount
+    self.escrow[job_id] = escrow
+    self.total_escrow += amount
+    log IRewardPool.JobFunded(job_id=job_id, funder=msg.sender, amount=amount, escrow=escrow)
+    assert extcall IZooToken(token).transferFrom(
+        msg.sender, self, amount
+    ), "pool: transfer failed"
+
+
+@external
+def claim() -> uint256:
+    """
+    @notice Pays the caller everything pending for it.
+    @dev Reverts: "pool: nothing to claim", "pool: transfer failed".
+    @return The units paid.
+    """
+    amount: uint256 = self.pending[msg.sender]
+    assert amount != 0, "pool: nothing to claim"
+
+    self.pending[msg.sender] = 0
+    self.total_pending -= amount
+    log IRewardPool.RewardClaimed(account=msg.sender, amount=amount)
+    assert extcall IZooToken(token).transfer(msg.sender, amount), "pool: transfer failed"
+    return amount
+
+
+@external
+def refund(job_id: uint256) -> uint256:
+    """
+    @notice Pays an ended job's escrow back to its sponsor. May be called again when a pool that
+            was still open at the time has been closed since.
+    @dev Reverts: "pool: not sponsor", "pool: job not ended", "pool: nothing to refund",
+         "pool: transfer failed".
+    @param job_id The job.
+    @return The units paid.
+    """
+    assert msg.sender == staticcall ITrainingRounds(rounds).sponsor_of(job_id), "pool: not sponsor"
+    assert staticcall ITrainingRounds(rounds).job_ended(job_id), "pool: job not ended"
+    amount: uint256 = self.escrow[job_id]
+    assert amount != 0, "pool: nothing to refund"
+
+    self.escrow[job_id] = 0
+    self.total_escrow -= amount
+    log IRewardPool.EscrowRefunded(job_id=job_id, sponsor=msg.sender, amount=amount)
+    assert extcall IZooToken(token).transfer(msg.sender, amount), "pool: transfer failed"
+    return amount
+
+
+@external
+def reserve(job_id: uint256, round_id: uint256, amount: uint256):
+    """
+    @notice Sets a round's pool aside from its job's escrow. Rounds contract only, once per round.
+    @dev Reverts: "pool: not rounds", "pool: already reserved", "pool: escrow too low".
+    @param job_id The job.
+    @param round_id The round.
+    @param amount The units set aside.
+    """
+    self._check_rounds()
+    assert self._pools[job_id][round_id].status == 0, "pool: already reserved"
+    escrow: uint256 = self.escrow[job_id]
+    assert amount <= escrow, "pool: escrow too low"
+
+    self._pools[job_id][round_id].amount = amount
+    self._pools[job_id][round_id].status = _RESERVED
+    self.escrow[job_id] = unsafe_sub(escrow, amount)
+    self.total_escrow -= amount
+    self.total_reserved += amount
+    log IRewardPool.PoolReserved(job_id=job_id, round_id=round_id, amount=amount)
+
+
+@external
+def start_distribution(
+    job_id: uint256,
+    round_id: uint256,
+    total_contribution: uint256,
+    cut_nodes: DynArray[uint256, 128],
+    cut_amounts: DynArray[uint256, 128],
+):
+    """
+    @notice Credits the fixed cuts of a finalized round and fixes what is left for its trainers.
+            Rounds contract only, once per round.
+    @dev A node may appear in several cuts. The cut of a node without payout address stays in the
+         pool. A zero total is a round that pays no trainer: `distribute` then always reverts.
+         Reverts: "pool: not rounds", "pool: not reserved", "pool: already distributing",
+         "pool: closed", "pool: length mismatch", "pool: cuts too high".
+    @param job_id The job.
+    @param round_id The round.
+    @param total_contribution Sum of the contributions that `distribute` will bring.
+    @param cut_nodes The nodes paid a cut.
+    @param cut_amounts The units of each cut.
+    """
+    self._check_rounds()
+    status: uint256 = self._pools[job_id][round_id].status
+    assert status != 0, "pool: not reserved"
+    assert status != _DISTRIBUTING, "pool: already distributing"
+    assert status != _CLOSED, "pool: closed"
+    assert len(cut_nodes) == len(cut_amounts), "pool: length mismatch"
+
+    remaining: uint256 = self._pools[job_id][round_id].amount
+    paid: uint256 = 0
+    payouts: DynArray[address, 128] = staticcall INodeRegistry(registry).payouts(cut_nodes)
+    index: uint256 = 0
+    for node_id: uint256 in cut_nodes:
+        payout: address = payouts[index]
+        amount: uint256 = cut_amounts[index]
+        assert amount <= remaining, "pool: cuts too high"
+        remaining = unsafe_sub(remaining, amount)
+        if amount != 0 and payout != empty(address):
+            self.pending[payout] += amount
+            paid += amount
+            log IRewardPool.CutCredited(
+                job_id=job_id,
+                node_id=node_id,
+                payout=payout,
+                round_id=round_id,
+                amount=amount,
+            )
+        index = unsafe_add(index, 1)
+
+    self._pools[job_id][round_id].status = _DISTRIBUTING
+    self._pools[job_id][round_id].trainer_amount = remaining
+    self._pools[job_id][round_id].total_contribution = total_contribution
+    self._pools[job_id][round_id].paid = paid
+    self._credit(paid)
+
+
+@external
+def distribute(
+    job_id: uint256,
+    round_id: uint256,
+    nodes: DynArray[uint256, 128],
+    contributions: DynArray[uint256, 128],
+):
+    """
+    @notice Credits one batch of trainers with trainer_amount * contribution // total, rounded
+            down; a round may take several batches. Rounds contract only.
+    @dev Node ids ascend strictly, also from batch to batch, so no node is paid twice. The share
+         of a node without payout address stays in the pool. Reverts: "pool: not rounds",
+         "pool: not distributing", "pool: closed", "pool: length mismatch", "pool: zero total",
+         "pool: node order", "pool: over-distributed".
+    @param job_id The job.
+    @param round_id The round.
+    @param nodes The node ids of the batch.
+    @param contributions The contribution of each; zero credits nothing.
+    """
+    self._check_rounds()
+    pool: IRewardPool.Pool = self._pools[job_id][round_id]
+    assert pool.status != _CLOSED, "pool: closed"
+    assert pool.status == _DISTRIBUTING, "pool: not distributing"
+    assert len(nodes) == len(contributions), "pool: length mismatch"
+    assert pool.total_contribution != 0, "pool: zero total"
+
+    last_node: uint256 = pool.last_node
+    remaining: uint256 = pool.total_contribution - pool.distributed
+    paid: uint256 = 0
+    payouts: DynArray[address, 128] = staticcall INodeRegistry(registry).payouts(nodes)
+    index: uint256 = 0
+    for node_id: uint256 in nodes:
+        payout: address = payouts[index]
+        contribution: uint256 = contributions[index]
+        assert node_id > last_node, "pool: node order"
+        assert contribution <= remaining, "pool: over-distributed"
+        last_node = node_id
+        remaining = unsafe_sub(remaining, contribution)
+        amount: uint256 = pool.trainer_amount * contribution // pool.total_contribution
+        if amount != 0 and payout != empty(address):
+            self.pending[payout] += amount
+            paid += amount
+            log IRewardPool.RewardCredited(
+                job_id=job_id,
+                node_id=node_id,
+                payout=payout,
+                round_id=round_id,
+                amount=amount,
+            )
+        index = unsafe_add(index, 1)
+
+    self._pools[job_id][round_id].last_node = last_node
+    self._pools[job_id][round_id].distributed = pool.total_contribution - remaining
+    self._pools[job_id][round_id].paid = pool.paid + paid
+    self._credit(paid)
+    log IRewardPool.RewardsDistributed(
+        job_id=job_id, round_id=round_id, nodes=len(nodes), amount=paid
+    )
+
+
+@external
+def close(job_id: uint256, round_id: uint256) -> (uint256, uint256):
+    """
+    @notice Ends a pool and returns what it didn't pay to the job's escrow: everything when the
+            round was void, else dust and uncredited shares. Rounds contract only, once per round.
+    @dev Reverts: "pool: not rounds", "pool: not reserved", "pool: closed".
+    @param job_id The job.
+    @param round_id The round.
+    @return The units credited to nodes, and the units returned to the escrow.
+    """
+    self._check_rounds()
+    status: uint256 = self._pools[job_id][round_id].status
+    assert status != 0, "pool: not reserved"
+    assert status != _CLOSED, "pool: closed"
+
+    paid: uint256 = self._pools[job_id][round_id].paid
+    returned: uint256 = self._pools[job_id][round_id].amount - paid
+    self._pools[job_id][round_id].status = _CLOSED
+    self.total_reserved -= returned
+    self.total_escrow += returned
+    self.escrow[job_id] += returned
+    log IRewardPool.PoolClosed(job_id=job_id, round_id=round_id, paid=paid, returned=returned)
+    return paid, returned
+
+
+@view
+@external
+def pool(job_id: uint256, round_id: uint256) -> IRewardPool.Pool:
+    """
+    @notice The pool of a round, kept after it is closed.
+    @param job_id The job.
+    @param round_id The round.
+    @return The pool; status 0 when it was never reserved.
+    """
+    return self._pools[job_id][round_id]
+
+
+@view
+@internal
+def _check_rounds():
+    """
+    @dev Lets only the rounds contract pass.
+    """
+    assert msg.sender == rounds, "pool: not rounds"
+
+
+@internal
+def _credit(amount: uint256):
+    """
+    @dev Moves credited units from the reserved to the pending total, once per batch.
+    @param amount The units credited.
+    """
+    self.total_reserved -= amount
+    self.total_pending += amount
