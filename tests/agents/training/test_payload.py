@@ -113,7 +113,12 @@ def test_numbers_that_are_not_finite_or_far_too_large_are_refused(value):
 
 @pytest.mark.parametrize(
     ("dtype", "bits", "good"),
-    [("F16", 0x7C00, 0x7BFF), ("F16", 0xFC01, 0xFBFF), ("BF16", 0x7F80, 0x5F7F), ("U16", None, 0xFFFF)],
+    [
+        ("F16", 0x7C00, 0x7BFF),
+        ("F16", 0xFC01, 0xFBFF),
+        ("BF16", 0x7F80, 0x5F7F),
+        ("U16", None, 0xFFFF),
+    ],
 )
 def test_other_wire_dtypes(dtype, bits, good):
     layout = {"a": (dtype, (2,))}
@@ -137,8 +142,10 @@ def test_empty_tensors_are_allowed():
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=3)
-    | st.dictionaries(st.sampled_from(["b", "w", "dtype", "shape", "data_offsets"]), inner),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from(["b", "w", "dtype", "shape", "data_offsets"]), inner)
+    ),
     max_leaves=8,
 )
 

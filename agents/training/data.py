@@ -1,0 +1,271 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Packed, content-addressed tokens, and the one order in which every node reads them.
+
+Shards are plain little-endian arrays of uint8 (bytes), uint16 or uint32 tokens, named by CID in
+a dataset manifest. Sequence i covers tokens i*seq_len .. i*seq_len+seq_len of the concatenated
+shards; the last ``val_fraction`` of the sequences is validation and is never trained on. Batch
+b belongs to epoch b // batches_per_epoch, whose order is a Philox permutation of the training
+sequences; the rest that fills no batch is left out of that epoch.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator
+from typing import Annotated, Literal, Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, Field, Strict, ValidationError, model_validator
+from torch import Tensor
+
+from agents.storage.canonical import dumps, loads
+from agents.training.documents import DataError
+from agents.training.rng import derive_key, permutation
+from agents.training.spec import Cid, JobSpec, describe
+
+MAX_MANIFEST_BYTES = 16 * 1024 * 1024
+MAX_SHARD_BYTES = 256 * 1024 * 1024
+_CACHE_BYTES = 512 * 1024 * 1024
+SEPARATOR = 0  # the byte between documents of a byte-level dataset
+
+Count = Annotated[int, Strict(), Field(ge=1, le=2**62)]
+
+
+class Store(Protocol):
+    """The part of a content store that data needs."""
+
+    def put_bytes(self, data: bytes, /) -> str: ...
+
+    def get(self, cid: str, max_bytes: int) -> bytes: ...
+
+
+class Shard(BaseModel):
+    """One array of ``tokens`` tokens."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    cid: Cid
+    tokens: Count
+
+
+class Dataset(BaseModel):
+    """The dataset manifest. ``tokenizer`` is the CID of a tokenizer.json, None for bytes."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    version: Literal[1] = 1
+    dtype: Literal["uint8", "uint16", "uint32"] = "uint8"
+    vocab_size: Annotated[int, Strict(), Field(ge=2, le=1_000_000)] = 256
+    tokenizer: Cid | None = None
+    shards: Annotated[tuple[Shard, ...], Field(min_length=1, max_length=100_000)]
+
+    @model_validator(mode="after")
+    def _bounded(self) -> Dataset:
+        limit = MAX_SHARD_BYTES // np.dtype(self.dtype).itemsize
+        for index, shard in enumerate(self.shards):
+            if shard.tokens > limit:
+                raise ValueError(f"shard {index} has {shard.tokens} tokens, at most {limit}")
+        return self
+
+    @property
+    def tokens(self) -> int:
+        """Tokens of all shards together."""
+        return sum(shard.tokens for shard in self.shards)
+
+    def to_bytes(self) -> bytes:
+        """Canonical JSON."""
+        return dumps(self.model_dump(mode="json"))
+
+    @classmethod
+    def from_bytes(cls, raw: bytes) -> Dataset:
+        """Read a manifest; DataError if it is not canonical JSON or a field is wrong."""
+        try:
+            return cls.model_validate(loads(raw, MAX_MANIFEST_BYTES))
+        except ValidationError as error:
+            raise DataError(f"the dataset manifest is wrong: {describe(error)}") from error
+        except ValueError as error:
+            raise DataError(f"the dataset manifest cannot be read: {error}") from error
+
+
+def pack(
+    documents: Iterable[bytes],
+    store: Store,
+    shard_bytes: int = 1024 * 1024,
+    tokenizer: bytes | None = None,
+    separator: int | None = None,
+) -> str:
+    """Write documents as shards and their manifest; returns the manifest's CID.
+
+    Args:
+        documents: UTF-8 texts; a separator token follows each.
+        store: where shards, tokenizer and manifest go.
+        shard_bytes: length of each shard but the last.
+        tokenizer: content of a Hugging Face ``tokenizer.json``; None packs bytes.
+        separator: token between documents; 0 for bytes, required for a tokenizer.
+
+    Raises:
+        DataError: no documents, a bad shard size, or a tokenizer that cannot be used.
+    """
+    if not 4 <= shard_bytes <= MAX_SHARD_BYTES or shard_bytes % 4:
+        raise DataError(f"shard_bytes must be a multiple of 4 up to {MAX_SHARD_BYTES}")
+    vocab_size, encode = 256, _bytes_to_tokens
+    if tokenizer is not None:
+        vocab_size, encode = _load_tokenizer(tokenizer)
+    mark = SEPARATOR if separator is None and tokenizer is None else separator
+    if mark is None or not 0 <= mark < vocab_size:
+        raise DataError(f"separator must be a token from 0 to {vocab_size - 1}, got {separator}")
+    dtype = np.dtype("u1" if vocab_size <= 2**8 else "<u2" if vocab_size <= 2**16 else "<u4")
+    tail = np.array([mark], dtype).tobytes()
+    shards = []
+    for chunk in _chunks(
+        (encode(d).astype(dtype).tobytes() + tail for d in documents), shard_bytes
+    ):
+        shards.append(Shard(cid=store.put_bytes(chunk), tokens=len(chunk) // dtype.itemsize))
+    if not shards:
+        raise DataError("there is no text to pack; name at least one file that is not empty")
+    dataset = Dataset(
+        dtype=dtype.name,  # type: ignore[arg-type]
+        vocab_size=vocab_size,
+        tokenizer=None if tokenizer is None else store.put_bytes(tokenizer),
+        shards=tuple(shards),
+    )
+    return store.put_bytes(dataset.to_bytes())
+
+
+def _chunks(pieces: Iterable[bytes], size: int) -> Iterator[bytes]:
+    buffer = bytearray()
+    for piece in pieces:
+        buffer += piece
+        while len(buffer) >= size:
+            yield bytes(buffer[:size])
+            del buffer[:size]
+    if buffer:
+        yield bytes(buffer)
+
+
+def _bytes_to_tokens(document: bytes) -> NDArray[np.integer]:
+    return np.frombuffer(document, np.uint8)
+
+
+def _load_tokenizer(raw: bytes) -> tuple[int, Callable[[bytes], NDArray[np.integer]]]:
+    try:
+        from tokenizers import Tokenizer
+    except ImportError as error:
+        raise DataError("a tokenizer file needs the extra 'hf'; install it") from error
+    try:
+        loaded = Tokenizer.from_str(raw.decode())
+    except Exception as error:  # the library raises bare Exception for any malformed file
+        raise DataError(f"the tokenizer file cannot be used: {error}") from error
+
+    def encode(document: bytes) -> NDArray[np.integer]:
+        ids = loaded.encode(document.decode(), add_special_tokens=False).ids
+        return np.asarray(ids, np.uint32)
+
+    return loaded.get_vocab_size(with_added_tokens=True), encode
+
+
+class DataSource:
+    """Batches of a job, read from the store on demand; each shard is verified by its CID.
+
+    Attributes:
+        dataset: the manifest.
+        train_sequences, val_sequences: how many there are.
+        batches_per_epoch: batches of one permutation.
+    """
+
+    def __init__(self, store: Store, spec: JobSpec) -> None:
+        """Fetch the manifest of ``spec.data``.
+
+        Raises:
+            DataError: the manifest is malformed, does not fit the model's vocabulary, or holds
+                too few sequences for one batch and one validation sequence.
+        """
+        self._store = store
+        self.dataset = Dataset.from_bytes(store.get(spec.data, MAX_MANIFEST_BYTES))
+        if self.dataset.vocab_size > spec.model.vocab_size:
+            raise DataError(
+                f"the data has {self.dataset.vocab_size} tokens but the model's vocab_size is "
+                f"{spec.model.vocab_size}"
+            )
+        self._seq, self._batch = spec.optimizer.seq_len, spec.optimizer.batch_size
+        self._seed = spec.data_seed
+        total = (self.dataset.tokens - 1) // self._seq
+        self.val_sequences = max(1, math.ceil(total * spec.val_fraction))
+        self.train_sequences = total - self.val_sequences
+        self.batches_per_epoch = self.train_sequences // self._batch
+        if self.batches_per_epoch < 1:
+            raise DataError(
+                f"{self.dataset.tokens} tokens give {total} sequences of {self._seq}, too few for "
+                f"a batch of {self._batch} and validation; add data or shrink them"
+            )
+        counts = [shard.tokens for shard in self.dataset.shards]
+        self._starts = np.concatenate(([0], np.cumsum(counts, dtype=np.int64)))
+        self._cache: OrderedDict[int, NDArray[np.integer]] = OrderedDict()
+        self._order: tuple[int, NDArray[np.int64]] | None = None
+
+    def batch(self, index: int) -> Tensor:
+        """Training batch ``index`` >= 0 as int64 [batch_size, seq_len + 1]."""
+        return self._stack(self._rows(index))
+
+    def val_batches(self, count: int) -> list[Tensor]:
+        """At most ``count`` validation batches, spread evenly over the validation split."""
+        wanted = min(self.val_sequences, count * self._batch)
+        rows = self.train_sequences + np.arange(wanted) * self.val_sequences // wanted
+        return [
+            self._stack(part) for part in np.split(rows, range(self._batch, wanted, self._batch))
+        ]
+
+    def shards_of(self, ranges: Iterable[tuple[int, int]]) -> list[str]:
+        """CIDs of the shards that the batches first..last-1 of ``ranges`` touch, in order."""
+        touched: set[int] = set()
+        for first, last in ranges:
+            for index in range(first, last):
+                start = self._rows(index) * self._seq
+                low = np.searchsorted(self._starts, start, "right") - 1
+                high = np.searchsorted(self._starts, start + self._seq, "right") - 1
+                for a, b in zip(low.tolist(), high.tolist(), strict=True):
+                    touched.update(range(a, b + 1))
+        return [self.dataset.shards[index].cid for index in sorted(touched)]
+
+    def _rows(self, index: int) -> NDArray[np.int64]:
+        epoch, place = divmod(index, self.batches_per_epoch)
+        if self._order is None or self._order[0] != epoch:
+            key = derive_key("order", self._seed, epoch)
+            self._order = (epoch, permutation(key, self.train_sequences))
+        return self._order[1][place * self._batch : (place + 1) * self._batch]
+
+    def _stack(self, rows: NDArray[np.int64]) -> Tensor:
+        sequences = np.stack([self._read(int(row) * self._seq, self._seq + 1) for row in rows])
+        if int(sequences.max()) >= self.dataset.vocab_size:
+            raise DataError(
+                f"token {int(sequences.max())} is outside the dataset's vocabulary of "
+                f"{self.dataset.vocab_size}"
+            )
+        return torch.from_numpy(sequences)
+
+    def _read(self, start: int, length: int) -> NDArray[np.int64]:
+        out = np.empty(length, np.int64)
+        done = 0
+        shard = int(np.searchsorted(self._starts, start, "right")) - 1
+        while done < length:
+            offset = start + done - int(self._starts[shard])
+            piece = self._shard(shard)[offset : offset + length - done]
+            out[done : done + len(piece)] = piece
+            done += len(piece)
+            shard += 1
+        return out
+
+    def _shard(self, index: int) -> NDArray[np.integer]:
+        if index in self._cache:
+            self._cache.move_to_end(index)
+            return self._cache[index]
+        shard, dtype = self.dataset.shards[index], np.dtype(self.dataset.dtype).newbyteorder("<")
+        size = shard.tokens * dtype.itemsize
+        raw = self._store.get(shard.cid, size)
+        if len(raw) != size:
+            raise DataError(f"shard {shard.cid} has {len(raw)} bytes, the manifest says {size}")
+        while self._cache and sum(a.nbytes for a in self._cache.values()) + size > _CACHE_BYTES:
+            self._cache.popitem(last=False)
+        self._cache[index] = np.frombuffer(raw, dtype)
+        return self._cache[index]

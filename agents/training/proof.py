@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Proof of computation: what a trainer states about its work, beside the payload (ZIP-407).
+
+Only ``gradient_hash``, ``trace_root`` and ``steps`` can be checked by re-execution; time and
+utilisation are statements. A TEE attestation is carried and shown, never trusted: no verifier for
+one is shipped, and a registered verifier's word changes nothing but what is displayed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, Strict, StringConstraints, ValidationError
+
+from agents.storage.canonical import dumps, loads
+from agents.training.spec import Identifier, describe
+from agents.training.state import PayloadError
+from agents.training.trace import MAX_STEPS
+
+MAX_PROOF_BYTES = 64 * 1024
+
+Hex32 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+OpaqueHex = Annotated[str, StringConstraints(pattern=r"^([0-9a-f]{2}){1,16384}$")]
+Line = Annotated[str, StringConstraints(pattern=r"^[ -~]{1,400}$")]
+
+
+class ProofOfComputation(BaseModel):
+    """Hashes are 64 lower-case hexadecimal digits; ``utilisation`` is a share from 0 to 1."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    version: Literal[1] = 1
+    node: Annotated[int, Strict(), Field(ge=1, lt=2**256)]
+    task: Hex32
+    gradient_hash: Hex32
+    trace_root: Hex32
+    steps: Annotated[int, Strict(), Field(ge=0, le=MAX_STEPS)]
+    compute_time_ms: Annotated[int, Strict(), Field(ge=0, lt=2**53)]
+    device: Line
+    utilisation: Annotated[float, Strict(), Field(ge=0, le=1)]
+    utilisation_source: Literal["nvml", "cpu"]
+    determinism_class: Line
+    tee_kind: Identifier | None = None
+    tee_attestation: OpaqueHex | None = None
+
+    def to_bytes(self) -> bytes:
+        """Canonical JSON."""
+        return dumps(self.model_dump(mode="json"))
+
+    @classmethod
+    def from_bytes(cls, raw: bytes) -> ProofOfComputation:
+        """Read a proof; PayloadError if it is too long, malformed or out of range."""
+        if len(raw) > MAX_PROOF_BYTES:
+            raise PayloadError(f"the proof has {len(raw)} bytes, at most {MAX_PROOF_BYTES}")
+        try:
+            return cls.model_validate(loads(raw))
+        except ValidationError as error:
+            raise PayloadError(f"the proof of computation is wrong: {describe(error)}") from error
+        except ValueError as error:
+            raise PayloadError(f"the proof of computation cannot be read: {error}") from error
+
+
+TeeVerifier = Callable[[bytes, ProofOfComputation], str]
+_TEE_VERIFIERS: dict[str, TeeVerifier] = {}
+
+
+def register_tee_verifier(kind: str, verifier: TeeVerifier) -> None:
+    """Let the operator's own code judge attestations of ``kind``; it returns a short remark."""
+    _TEE_VERIFIERS[kind] = verifier
+
+
+def tee_remark(proof: ProofOfComputation) -> str:
+    """What to show about the attestation: ``absent``, ``not checked``, or the verifier's remark."""
+    if proof.tee_attestation is None:
+        return "absent"
+    verifier = _TEE_VERIFIERS.get(proof.tee_kind or "")
+    if verifier is None:
+        return "carried, not checked"
+    return verifier(bytes.fromhex(proof.tee_attestation), proof)

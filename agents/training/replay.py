@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Running a task, and running it again: the trainer and the verifier call the same function."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from agents.training.data import DataSource
+from agents.training.flat import FlatModel
+from agents.training.local import LocalResult, train_local
+from agents.training.state import PayloadError, State, model_hash
+from agents.training.task import Task
+from agents.training.trace import Trace
+
+
+def run_task(
+    net: FlatModel,
+    task: Task,
+    state: State,
+    data: DataSource,
+    on_step: Callable[[int, float], None] | None = None,
+    compiled: bool = False,
+) -> LocalResult:
+    """Train the task's batches from ``state``; equal bits within one determinism class.
+
+    Args:
+        net: the job's network on the device to use.
+        task: what to do.
+        state: must be the state whose hash is ``task.model_id``.
+        data: the job's data.
+        on_step: called as (step, loss) after each step.
+        compiled: use ``torch.compile``.
+
+    Raises:
+        PayloadError: the state is not the one the task starts from.
+        FloatingPointError: training diverged.
+    """
+    if model_hash(state) != task.model_id:
+        raise PayloadError("the state is not the model that the task starts from")
+    batches = [data.batch(index) for index in task.batches()]
+    return train_local(net, state, batches, task.hyperparameters, task.rng_seed, on_step, compiled)
+
+
+def trace_of(task: Task, result: LocalResult) -> Trace:
+    """The trace to publish for a task's result."""
+    return Trace(task.node, result.hashes)

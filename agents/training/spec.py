@@ -1,0 +1,260 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The job spec: everything that decides a job's numbers, bounded, immutable and canonical.
+
+A spec is written by a stranger. Every number has a range, unknown keys are refused, mechanisms
+are plain identifiers that other packages look up in their registries, and nothing a spec names
+is ever imported or executed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    Strict,
+    StringConstraints,
+    ValidationError,
+    model_validator,
+)
+
+MAX_SPEC_BYTES = 64 * 1024
+MECHANISMS = ("mode", "codec", "merge", "score", "verify", "privacy")
+
+Identifier = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]{0,31}$")]
+Cid = Annotated[str, StringConstraints(pattern=r"^b[a-z2-7]{58}$")]
+
+
+class SpecError(ValueError):
+    """A spec that cannot be used; the message names each field and what it allows."""
+
+
+def _between(low: float, high: float) -> AfterValidator:
+    def check(value: float) -> float:
+        if not low <= value <= high:
+            raise ValueError(f"must be between {low} and {high}, got {value}")
+        return value
+
+    return AfterValidator(check)
+
+
+def _int(low: int, high: int) -> Any:
+    return Annotated[int, Strict(), _between(low, high)]
+
+
+def _float(low: float, high: float) -> Any:
+    return Annotated[float, Strict(), _between(low, high)]
+
+
+class _Frozen(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class ModelSpec(_Frozen):
+    """The network. ``llama`` is built in; ``transformers`` takes a config.json by CID."""
+
+    kind: Literal["llama", "transformers"] = "llama"
+    vocab_size: _int(2, 1_000_000) = 256
+    d_model: _int(4, 32_768) = 64
+    n_layers: _int(1, 256) = 2
+    n_heads: _int(1, 512) = 4
+    n_kv_heads: _int(1, 512) = 2
+    d_ff: _int(4, 131_072) = 176
+    max_seq_len: _int(2, 131_072) = 64
+    rope_theta: _float(1.0, 1e9) = 10_000.0
+    tie_embeddings: Annotated[bool, Strict()] = True
+    init_seed: _int(0, 2**63 - 1) = 0
+    config_cid: Cid | None = None
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if (self.kind == "transformers") != (self.config_cid is not None):
+            raise ValueError('config_cid belongs to kind "transformers", which needs one')
+        if self.d_model % self.n_heads:
+            raise ValueError(f"d_model {self.d_model} must be a multiple of n_heads {self.n_heads}")
+        if (self.d_model // self.n_heads) % 2:
+            raise ValueError("d_model / n_heads must be even for rotary positions")
+        if self.n_heads % self.n_kv_heads:
+            raise ValueError(
+                f"n_heads {self.n_heads} must be a multiple of n_kv_heads {self.n_kv_heads}"
+            )
+        return self
+
+
+class OptimizerSpec(_Frozen):
+    """Inner AdamW and the outer step. The inner state starts from zero in every round.
+
+    ``outer_lr`` multiplies the merged pseudo-gradient once, in fp32 (``state.apply_outer``).
+    """
+
+    lr: _float(1e-8, 1.0) = 4e-3
+    warmup_rounds: _int(0, 100_000) = 0
+    min_lr_ratio: _float(0.0, 1.0) = 0.1
+    betas: tuple[_float(0.0, 0.9999), _float(0.0, 0.999999)] = (0.9, 0.95)
+    eps: _float(1e-12, 1e-2) = 1e-8
+    weight_decay: _float(0.0, 1.0) = 0.01
+    grad_clip: _float(1e-4, 1e4) = 1.0
+    batch_size: _int(1, 65_536) = 8
+    seq_len: _int(1, 131_072) = 64
+    outer_lr: _float(1e-4, 10.0) = 1.0
+
+    def lr_at(self, round_number: int, rounds: int) -> float:
+        """Learning rate of round 0..rounds-1: linear warm-up, then linear decay.
+
+        Only the four basic operations in fp64, which IEEE 754 fixes; a cosine would depend on
+        the C library. A round beyond ``rounds`` keeps the last value.
+        """
+        if round_number < self.warmup_rounds:
+            return self.lr * (round_number + 1) / (self.warmup_rounds + 1)
+        span = max(1, rounds - 1 - self.warmup_rounds)
+        progress = min(1.0, (round_number - self.warmup_rounds) / span)
+        return self.lr * (1.0 - (1.0 - self.min_lr_ratio) * progress)
+
+
+class ToleranceSpec(_Frozen):
+    """What a re-execution in another determinism class must reach."""
+
+    cosine_min: _float(0.0, 1.0) = 0.99
+    rel_l2_max: _float(0.0, 1.0) = 0.1
+
+
+class JobSpec(_Frozen):
+    """One training job.
+
+    ``data`` is the CID of the dataset manifest, ``val_fraction`` the last share of its
+    sequences, ``audit_sample`` the number of nodes re-executed each round, ``checkpoint_every``
+    a number of rounds. The others are explained by the classes above.
+    """
+
+    version: Literal[1] = 1
+    mode: Identifier = "data_parallel"
+    codec: Identifier = "dense"
+    merge: Identifier = "median"
+    score: Identifier = "shares"
+    verify: Identifier = "reexecution"
+    privacy: Identifier = "none"
+    model: ModelSpec = Field(default_factory=ModelSpec)
+    optimizer: OptimizerSpec = Field(default_factory=OptimizerSpec)
+    tolerances: ToleranceSpec = Field(default_factory=ToleranceSpec)
+    data: Cid
+    data_seed: _int(0, 2**63 - 1) = 0
+    val_fraction: _float(1e-6, 0.5) = 0.05
+    eval_batches: _int(1, 100_000) = 16
+    batches_per_round: _int(1, 1_000_000) = 96
+    rounds: _int(1, 1_000_000) = 10
+    audit_sample: _int(0, 10_000) = 2
+    checkpoint_every: _int(1, 1_000_000) = 5
+    precision: Literal["fp32", "bf16"] = "fp32"
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if self.optimizer.seq_len > self.model.max_seq_len:
+            raise ValueError(
+                f"optimizer.seq_len {self.optimizer.seq_len} must not exceed "
+                f"model.max_seq_len {self.model.max_seq_len}"
+            )
+        return self
+
+    def mechanisms(self) -> dict[str, str]:
+        """The six mechanism names by field, for the registries that hold them."""
+        return {field: getattr(self, field) for field in MECHANISMS}
+
+    def check_mechanisms(self, known: Callable[[str, str], bool]) -> None:
+        """Raise SpecError unless ``known(field, name)`` holds for each mechanism."""
+        unknown = [f"{f}: {n!r}" for f, n in self.mechanisms().items() if not known(f, n)]
+        if unknown:
+            raise SpecError(f"this agent has no mechanism for {', '.join(unknown)}; install it")
+
+    def to_bytes(self) -> bytes:
+        """Canonical JSON of every field, defaults included."""
+        from agents.storage.canonical import dumps
+
+        return dumps(self.model_dump(mode="json"))
+
+    @classmethod
+    def from_bytes(cls, raw: bytes) -> Self:
+        """Read canonical JSON.
+
+        Raises:
+            SpecError: too long, not canonical JSON, an unknown key, or a value out of range.
+        """
+        from agents.storage.canonical import loads
+
+        if len(raw) > MAX_SPEC_BYTES:
+            raise SpecError(f"the spec has {len(raw)} bytes, at most {MAX_SPEC_BYTES} are allowed")
+        try:
+            fields = loads(raw)
+        except (ValueError, RecursionError) as error:
+            raise SpecError(f"the spec is not canonical JSON: {error}") from error
+        return cls.from_dict(fields)
+
+    @classmethod
+    def from_dict(cls, fields: Any) -> Self:
+        """Build from plain values; SpecError lists every field that is wrong."""
+        if not isinstance(fields, dict):
+            raise SpecError(f"the spec must be a JSON object, got {type(fields).__name__}")
+        try:
+            return cls.model_validate(fields)
+        except ValidationError as error:
+            raise SpecError(describe(error)) from error
+
+
+@dataclass(frozen=True)
+class Hyperparameters:
+    """What the inner optimizer of one round needs; ``lr`` is the round's own."""
+
+    lr: float
+    betas: tuple[float, float]
+    eps: float
+    weight_decay: float
+    grad_clip: float
+    precision: str
+
+    @classmethod
+    def of(cls, spec: JobSpec, round_number: int) -> Hyperparameters:
+        """Those of round 0..rounds-1 of a job."""
+        inner = spec.optimizer
+        return cls(
+            lr=inner.lr_at(round_number, spec.rounds),
+            betas=inner.betas,
+            eps=inner.eps,
+            weight_decay=inner.weight_decay,
+            grad_clip=inner.grad_clip,
+            precision=spec.precision,
+        )
+
+
+def describe(error: ValidationError) -> str:
+    """One sentence per wrong field: its dotted name, the rule, and the value seen."""
+    lines = []
+    for item in error.errors(include_url=False):
+        field = ".".join(str(part) for part in item["loc"]) or "spec"
+        message = item["msg"].removeprefix("Value error, ")
+        if item["type"] == "extra_forbidden":
+            message = "is not a known key; remove it"
+        elif "got" not in message and not isinstance(item["input"], dict):
+            message += f", got {json.dumps(item['input'], default=str)[:80]}"
+        lines.append(f"{field}: {message}")
+    return "; ".join(lines)
+
+
+def demo_spec(data: str, **changes: Any) -> JobSpec:
+    """The local network's job: a byte-level model of about 0.1 million parameters.
+
+    96 batches a round give eight trainers twelve steps each. A short warm-up keeps the first
+    rounds from doing all the work, so the loss falls over the whole run.
+
+    Args:
+        data: CID of the dataset manifest.
+        changes: top-level fields to replace.
+    """
+    rounds = changes.get("rounds", 10)
+    warmup = min(3, rounds // 3) if isinstance(rounds, int) else 0
+    optimizer = {"warmup_rounds": warmup, "min_lr_ratio": 0.3}
+    return JobSpec.from_dict({"data": data, "optimizer": optimizer, **changes})

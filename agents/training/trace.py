@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The trace of a task: one hash per step under one Merkle root, so a lie is found by bisection.
+
+Hash 0 is the state theta_0, hash i the state after step i, hash H+1 the pseudo-gradient. Leaf i is
+keccak(keccak(0x00 || node || i || hash)) with node and i as 32-byte big-endian numbers: it binds
+the node, so a trace cannot be handed on. An inner node is keccak(0x01 || left || right); an odd
+node at the end of a level moves up unchanged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from eth_utils import keccak
+
+from agents.storage.canonical import dumps, loads
+from agents.training.state import PayloadError
+
+MAX_STEPS = 1_000_000
+
+
+def leaf(node: int, index: int, digest: bytes) -> bytes:
+    """The 32-byte leaf of hash ``index`` of ``node``."""
+    if len(digest) != 32:
+        raise ValueError(f"a trace hash has 32 bytes, got {len(digest)}")
+    body = b"\0" + node.to_bytes(32, "big") + index.to_bytes(32, "big") + digest
+    return keccak(keccak(body))
+
+
+def _parent(left: bytes, right: bytes) -> bytes:
+    return keccak(b"\1" + left + right)
+
+
+def _level_up(level: Sequence[bytes]) -> list[bytes]:
+    parents = [_parent(*level[i : i + 2]) for i in range(0, len(level) - 1, 2)]
+    return parents + list(level[-1:]) if len(level) % 2 else parents
+
+
+def merkle_root(leaves: Sequence[bytes]) -> bytes:
+    """Root over at least one leaf; ValueError for none."""
+    if not leaves:
+        raise ValueError("a Merkle tree needs at least one leaf")
+    level = list(leaves)
+    while len(level) > 1:
+        level = _level_up(level)
+    return level[0]
+
+
+def merkle_proof(leaves: Sequence[bytes], index: int) -> list[bytes]:
+    """Siblings of leaf ``index`` from the bottom up; levels where it moves up alone add none."""
+    if not 0 <= index < len(leaves):
+        raise ValueError(f"leaf {index} is not among the {len(leaves)} leaves")
+    level, proof = list(leaves), []
+    while len(level) > 1:
+        sibling = index ^ 1
+        if sibling < len(level):
+            proof.append(level[sibling])
+        level, index = _level_up(level), index // 2
+    return proof
+
+
+def verify_proof(
+    root: bytes, count: int, index: int, leaf_hash: bytes, proof: Sequence[bytes]
+) -> bool:
+    """Whether ``leaf_hash`` is leaf ``index`` of the tree with ``count`` leaves under ``root``."""
+    if not 0 <= index < count or any(len(sibling) != 32 for sibling in proof):
+        return False
+    current, rest = leaf_hash, list(proof)
+    while count > 1:
+        if index ^ 1 < count:
+            if not rest:
+                return False
+            sibling = rest.pop(0)
+            pair = (sibling, current) if index % 2 else (current, sibling)
+            current = _parent(*pair)
+        index, count = index // 2, (count + 1) // 2
+    return not rest and current == root
+
+
+@dataclass(frozen=True)
+class Trace:
+    """A node's H + 2 hashes, 32 bytes each."""
+
+    node: int
+    hashes: tuple[bytes, ...]
+
+    @property
+    def steps(self) -> int:
+        """H."""
+        return len(self.hashes) - 2
+
+    def leaves(self) -> list[bytes]:
+        """The leaves in order."""
+        return [leaf(self.node, index, digest) for index, digest in enumerate(self.hashes)]
+
+    def root(self) -> bytes:
+        """``trace_root``, which the node commits to and reveals."""
+        return merkle_root(self.leaves())
+
+    def to_bytes(self) -> bytes:
+        """Canonical JSON."""
+        hashes = [digest.hex() for digest in self.hashes]
+        return dumps({"version": 1, "node": self.node, "hashes": hashes})
+
+    @classmethod
+    def from_bytes(cls, raw: bytes, node: int, steps: int) -> Trace:
+        """Read the trace of ``node`` for a task of ``steps`` steps.
+
+        Raises:
+            PayloadError: too long, malformed, of another node, or not ``steps`` + 2 hashes.
+        """
+        if len(raw) > max_trace_bytes(steps):
+            raise PayloadError(
+                f"the trace has {len(raw)} bytes, at most {max_trace_bytes(steps)} are expected"
+            )
+        try:
+            fields = loads(raw)
+        except ValueError as error:
+            raise PayloadError(f"the trace is not canonical JSON: {error}") from error
+        if not isinstance(fields, dict) or set(fields) != {"version", "node", "hashes"}:
+            raise PayloadError("the trace needs exactly the keys version, node and hashes")
+        if fields["version"] != 1 or type(fields["node"]) is not int or fields["node"] != node:
+            raise PayloadError(f"the trace is not version 1 of node {node}")
+        hashes = fields["hashes"]
+        if not isinstance(hashes, list) or len(hashes) != steps + 2:
+            raise PayloadError(f"the trace must hold {steps + 2} hashes for {steps} steps")
+        return cls(node, tuple(_digest(item) for item in hashes))
+
+
+def max_trace_bytes(steps: int) -> int:
+    """Upper bound on the length of the trace of ``steps`` steps."""
+    return 256 + 67 * (steps + 2)
+
+
+def _digest(item: object) -> bytes:
+    if isinstance(item, str) and len(item) == 64 and not set(item) - set("0123456789abcdef"):
+        return bytes.fromhex(item)
+    raise PayloadError("a trace hash must be 64 lower-case hexadecimal digits")
+
+
+def first_difference(claimed: Sequence[bytes], own: Sequence[bytes]) -> int | None:
+    """Index of the first hash that differs, None when all agree.
+
+    Index 0 means another start state; H + 1 a pseudo-gradient that its own steps do not give.
+    """
+    for index, (left, right) in enumerate(zip(claimed, own, strict=False)):
+        if left != right:
+            return index
+    return None if len(claimed) == len(own) else min(len(claimed), len(own))

@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Any Hugging Face causal language model by its config.json, through the optional extra.
+
+A config is a stranger's text. Only architectures that the installed transformers holds are built;
+keys that could load other code, kernels or files are refused, remote code is never trusted, and
+weights are never downloaded: they come from ``model.init_state``.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from torch import nn
+
+from agents.training.spec import ModelSpec
+
+MAX_CONFIG_BYTES = 256 * 1024
+_MAX_DEPTH = 1024
+_REFUSED = {
+    "auto_map",
+    "attn_implementation",
+    "experts_implementation",
+    "custom_pipelines",
+    "quantization_config",
+    "compression_config",
+    "use_kernels",
+    "adapter_kwargs",
+    "name_or_path",
+}
+
+
+class ModelConfigError(ValueError):
+    """A model config that this agent will not build; says why."""
+
+
+def build_causal_lm(spec: ModelSpec, config: bytes | None) -> nn.Module:
+    """The network of a config.json, in eval mode (so without dropout), weights of no value.
+
+    Args:
+        spec: ``vocab_size`` must be the config's.
+        config: content of config.json.
+
+    Raises:
+        ModelConfigError: malformed, refused key, unknown or non-causal architecture, or the
+            extra is not installed.
+    """
+    fields = read_config(config)
+    try:
+        from transformers import AutoModelForCausalLM
+        from transformers.models.auto.configuration_auto import CONFIG_MAPPING
+    except ImportError as error:
+        raise ModelConfigError(
+            'model kind "transformers" needs the extra "hf"; install it'
+        ) from error
+    kind = fields.pop("model_type")
+    if kind not in CONFIG_MAPPING:
+        raise ModelConfigError(f"the installed transformers has no model type {kind!r}")
+    try:
+        parsed = CONFIG_MAPPING[kind](**fields)
+        model = AutoModelForCausalLM.from_config(
+            parsed, trust_remote_code=False, attn_implementation="eager"
+        )
+    except Exception as error:  # any class of error can come out of a stranger's config
+        raise ModelConfigError(f"the config of {kind!r} cannot be built: {error}") from error
+    if parsed.vocab_size != spec.vocab_size:
+        raise ModelConfigError(
+            f"the config has vocab_size {parsed.vocab_size}, the spec {spec.vocab_size}"
+        )
+    model.config.use_cache = False
+    return model.eval()
+
+
+def read_config(raw: bytes | None) -> dict[str, Any]:
+    """Parse and vet a config.json without importing transformers; ModelConfigError if refused."""
+    if raw is None:
+        raise ModelConfigError('model kind "transformers" needs the bytes behind config_cid')
+    if len(raw) > MAX_CONFIG_BYTES:
+        raise ModelConfigError(f"the config has {len(raw)} bytes, at most {MAX_CONFIG_BYTES}")
+    try:
+        fields = json.loads(raw)
+    except (ValueError, RecursionError) as error:
+        raise ModelConfigError(f"the config is not JSON: {error}") from error
+    if not isinstance(fields, dict) or not isinstance(fields.get("model_type"), str):
+        raise ModelConfigError("the config must be a JSON object with a model_type")
+    _vet(fields, "config")
+    return fields
+
+
+def _vet(value: Any, where: str) -> None:
+    if isinstance(value, dict):
+        for key, item in value.items():
+            if key.startswith("_") or key in _REFUSED:
+                raise ModelConfigError(f"{where}.{key[:80]} is not allowed; remove it")
+            deep = "layer" in key or "depth" in key
+            if deep and isinstance(item, int) and not 0 <= item <= _MAX_DEPTH:
+                raise ModelConfigError(f"{where}.{key[:80]} must be from 0 to {_MAX_DEPTH}")
+            _vet(item, f"{where}.{key[:80]}")
+    elif isinstance(value, list):
+        for item in value:
+            _vet(item, where)

@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A real embedded store, a small real corpus and a tiny job for the training tests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+from agents.storage.embedded import EmbeddedStore
+from agents.training.data import pack
+from agents.training.spec import JobSpec
+
+TINY_MODEL = {
+    "d_model": 16,
+    "n_layers": 2,
+    "n_heads": 2,
+    "n_kv_heads": 1,
+    "d_ff": 24,
+    "max_seq_len": 16,
+}
+TINY_OPTIMIZER = {"batch_size": 4, "seq_len": 16}
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> None:
+    """The machine is shared."""
+    torch.set_num_threads(1)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> EmbeddedStore:
+    """An empty folder store."""
+    return EmbeddedStore(tmp_path / "store")
+
+
+@pytest.fixture
+def tiny_spec(store: EmbeddedStore) -> Callable[..., JobSpec]:
+    """Builds a spec of a tiny model over about 40 kB of text in 4 kB shards."""
+    text = b"".join(b"line %d of the tiny corpus, squared %d\n" % (i, i * i) for i in range(900))
+    data = pack([text[:20_000], text[20_000:]], store, shard_bytes=4096)
+
+    def build(**changes: object) -> JobSpec:
+        fields: dict[str, object] = {
+            "data": data,
+            "model": TINY_MODEL,
+            "optimizer": TINY_OPTIMIZER,
+            "batches_per_round": 12,
+        }
+        return JobSpec.from_dict(fields | changes)
+
+    return build

@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A spec is canonical, bounded, closed; its errors name field and range."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agents.training.spec import MAX_SPEC_BYTES, Hyperparameters, JobSpec, SpecError, demo_spec
+
+DATA = "b" + "a" * 58
+
+
+def test_round_trip_is_canonical() -> None:
+    spec = demo_spec(DATA, rounds=4)
+    raw = spec.to_bytes()
+    assert JobSpec.from_bytes(raw) == spec
+    assert JobSpec.from_bytes(raw).to_bytes() == raw
+    assert json.loads(raw)["optimizer"]["betas"] == [0.9, 0.95]
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "message"),
+    [
+        ("rounds", 0, "rounds: must be between 1 and 1000000, got 0"),
+        ("rounds", "3", "rounds: Input should be a valid integer"),
+        ("rounds", True, "rounds: Input should be a valid integer"),
+        ("optimizer.lr", -1.0, "optimizer.lr: must be between 1e-08 and 1.0, got -1.0"),
+        ("optimizer.lr", "x", "optimizer.lr: Input should be a valid number"),
+        ("optimizer.betas", [0.9], "optimizer.betas.1: Field required"),
+        ("optimizer.betas", [1.0, 0.9], "optimizer.betas.0: must be between 0.0 and 0.9999"),
+        ("optimizer.seq_len", 65, "optimizer.seq_len 65 must not exceed model.max_seq_len 64"),
+        ("model.n_layers", 10**9, "model.n_layers: must be between 1 and 256"),
+        ("model.d_model", 66, "model: d_model 66 must be a multiple of n_heads 4"),
+        ("model.d_model", 20, "model: d_model / n_heads must be even"),
+        ("model.n_kv_heads", 3, "model: n_heads 4 must be a multiple of n_kv_heads 3"),
+        ("model.kind", "pickle", "model.kind: Input should be 'llama' or 'transformers'"),
+        ("model.kind", "transformers", "config_cid belongs to"),
+        ("model.code", "import os", "model.code: is not a known key"),
+        ("merge", "os.system", "merge: String should match pattern"),
+        ("data", "../../etc", "data: String should match pattern"),
+        ("precision", "fp8", "precision: Input should be 'fp32' or 'bf16'"),
+        ("surprise", 1, "surprise: is not a known key; remove it"),
+        ("tolerances.cosine_min", 1.5, "tolerances.cosine_min: must be between 0.0 and 1.0"),
+    ],
+)
+def test_wrong_fields_are_named(path: str, value: object, message: str) -> None:
+    fields = json.loads(demo_spec(DATA).to_bytes())
+    inner = fields
+    *parents, last = path.split(".")
+    for key in parents:
+        inner = inner[key]
+    inner[last] = value
+    with pytest.raises(SpecError) as caught:
+        JobSpec.from_dict(fields)
+    assert message in str(caught.value)
+
+
+def test_all_wrong_fields_are_listed() -> None:
+    with pytest.raises(SpecError, match=r"rounds: .*; precision: "):
+        JobSpec.from_dict({"data": DATA, "rounds": -1, "precision": "x"})
+
+
+@given(st.binary(max_size=100))
+def test_arbitrary_bytes_raise_only_spec_errors(raw: bytes) -> None:
+    with pytest.raises(SpecError):
+        JobSpec.from_bytes(raw)
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [b"[]", b'{"data": 1}', b'{"data":NaN}', b"[" * 5000, b" " * (MAX_SPEC_BYTES + 1)],
+)
+def test_bad_bytes(raw: bytes) -> None:
+    with pytest.raises(SpecError):
+        JobSpec.from_bytes(raw)
+
+
+def test_unknown_mechanism_is_named() -> None:
+    spec = demo_spec(DATA, merge="krum")
+    with pytest.raises(SpecError, match="no mechanism for merge: 'krum'"):
+        spec.check_mechanisms(lambda field, name: field != "merge" or name == "median")
+    spec.check_mechanisms(lambda field, name: True)
+
+
+def test_learning_rate_by_hand() -> None:
+    fields = {"lr": 0.5, "warmup_rounds": 1, "min_lr_ratio": 0.25}
+    inner = JobSpec.from_dict({"data": DATA, "optimizer": fields}).optimizer
+    # Warm-up 1/2, then 1 -> 0.25 in three equal steps, then constant.
+    rates = [inner.lr_at(r, 5) for r in range(7)]
+    assert rates == [0.25, 0.5, 0.375, 0.25, 0.125, 0.125, 0.125]
+
+
+@given(st.integers(0, 50), st.integers(1, 50), st.integers(0, 60))
+def test_learning_rate_stays_within_bounds(warmup: int, rounds: int, at: int) -> None:
+    fields = {"lr": 0.1, "warmup_rounds": warmup, "min_lr_ratio": 0.1}
+    spec = JobSpec.from_dict({"data": DATA, "optimizer": fields, "rounds": rounds})
+    assert 0 < Hyperparameters.of(spec, at).lr <= 0.1
