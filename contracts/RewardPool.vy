@@ -229,25 +229,23 @@ def distribute(
     remaining: uint256 = pool.total_contribution - pool.distributed
     paid: uint256 = 0
     payouts: DynArray[address, 128] = staticcall INodeRegistry(registry).payouts(nodes)
+    amounts: DynArray[uint256, 128] = []
     index: uint256 = 0
     for node_id: uint256 in nodes:
-        payout: address = payouts[index]
         contribution: uint256 = contributions[index]
         assert node_id > last_node, "pool: node order"
         assert contribution <= remaining, "pool: over-distributed"
         last_node = node_id
         remaining = unsafe_sub(remaining, contribution)
-        amount: uint256 = pool.trainer_amount * contribution // pool.total_contribution
-        if amount != 0 and payout != empty(address):
-            self.pending[payout] += amount
-            paid += amount
-            log IRewardPool.RewardCredited(
-                job_id=job_id,
-                node_id=node_id,
-                payout=payout,
-                round_id=round_id,
-                amount=amount,
-            )
+        payout: address = payouts[index]
+        amount: uint256 = 0
+        if payout != empty(address):
+            amount = pool.trainer_amount * contribution // pool.total_contribution
+        if amount != 0:
+            # No sum of credits exceeds the token's supply.
+            self.pending[payout] = unsafe_add(self.pending[payout], amount)
+            paid = unsafe_add(paid, amount)
+        amounts.append(amount)
         index = unsafe_add(index, 1)
 
     self._pools[job_id][round_id].last_node = last_node
@@ -255,7 +253,7 @@ def distribute(
     self._pools[job_id][round_id].paid = pool.paid + paid
     self._credit(paid)
     log IRewardPool.RewardsDistributed(
-        job_id=job_id, round_id=round_id, nodes=len(nodes), amount=paid
+        job_id=job_id, round_id=round_id, nodes=nodes, payouts=payouts, amounts=amounts
     )
 
 
