@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: AGPL-3.0-only
+# pragma version ~=0.4.3
+# pragma nonreentrancy off
+"""
+@title The slashing table
+@custom:contract-name penalties
+@license AGPL-3.0-only
+@notice One row per violation (ZIP-407 section 6) and the count of each node's offences, which escalates
+        the row. Whoever slashes reads this one table.
+@dev `_set_penalty` and `_record` are unguarded: the importer guards them.
+"""
+
+
+from interfaces import IPenalties
+
+
+NO_REVEAL: constant(uint256) = 1
+INVALID: constant(uint256) = 2
+COPIED: constant(uint256) = 3
+REPEATED: constant(uint256) = 4
+BAD_RESULT: constant(uint256) = 5
+FALSE_REPORT: constant(uint256) = 6
+# Rows up to this id may be filled later; an empty row takes nothing but counts the offence.
+_MAX_VIOLATION: constant(uint256) = 16
+_MAX_BPS: constant(uint256) = 10_000
+# At least half of a slash goes to the treasury, so that slashing oneself never pays.
+_MAX_REPORTER_BPS: constant(uint256) = 5_000
+_MAX_SUSPENSION: constant(uint256) = 3_650 * 86_400
+
+
+_table: HashMap[uint256, IPenalties.Penalty]
+_offences: HashMap[uint256, HashMap[uint256, uint256]]
+
+
+@deploy
+def __init__():
+    """
+    @notice Fills the table with the default rows.
+    """
+    week: uint256 = 7 * 86_400
+    self._set_penalty(NO_REVEAL, self._row(500, 500, 0, False, False, 1_000))
+    self._set_penalty(INVALID, self._row(2_000, 0, week, True, False, 5_000))
+    self._set_penalty(COPIED, self._row(5_000, 0, 30 * 86_400, True, False, 5_000))
+    self._set_penalty(REPEATED, self._row(10_000, 0, 0, False, True, 5_000))
+    self._set_penalty(BAD_RESULT, self._row(2_000, 0, week, True, False, 5_000))
+    self._set_penalty(FALSE_REPORT, self._row(2_000, 0, week, True, False, 5_000))
+
+
+@view
+@external
+def penalty(violation: uint256) -> IPenalties.Penalty:
+    """
+    @notice The row of a violation.
+    @param violation The violation's id.
+    @return IPenalties.Penalty The row; all zero when it was never set.
+    """
+    return self._table[violation]
+
+
+@view
+@external
+def offences(node_id: uint256, violation: uint256) -> uint256:
+    """
+    @notice How often a node was slashed for a violation.
+    @param node_id The node.
+    @param violation The violation's id.
+    @return uint256 The count.
+    """
+    return self._offences[node_id][violation]
+
+
+@internal
+def _set_penalty(violation: uint256, penalty: IPenalties.Penalty):
+    """
+    @notice Replaces a row; slashes from now on use it, offences so far keep counting.
+    @dev Reverts: "penalties: unknown violation", "penalties: bps too large",
+         "penalties: escalation too large", "penalties: suspension too long",
+         "penalties: reporter share too large".
+    @param violation The violation's id, 1 to 16.
+    @param penalty The new row.
+    """
+    self._check_violation(violation)
+    assert penalty.bps <= _MAX_BPS, "penalties: bps too large"
+    assert penalty.escalation_bps <= _MAX_BPS, "penalties: escalation too large"
+    assert penalty.suspension <= _MAX_SUSPENSION, "penalties: suspension too long"
+    assert penalty.reporter_bps <= _MAX_REPORTER_BPS, "penalties: reporter share too large"
+    log IPenalties.PenaltyChanged(
+        violation=violation, old_penalty=self._table[violation], new_penalty=penalty
+    )
+    self._table[violation] = penalty
+
+
+@internal
+def _record(node_id: uint256, violation: uint256) -> IPenalties.Penalty:
+    """
+    @notice Counts an offence and returns its row with `bps` escalated by the earlier ones.
+    @dev Reverts: "penalties: unknown violation".
+    @param node_id The offender.
+    @param violation The violation's id.
+    @return IPenalties.Penalty The row, with bps = min(10,000, bps + escalation * earlier offences).
+    """
+    self._check_violation(violation)
+    row: IPenalties.Penalty = self._table[violation]
+    earlier: uint256 = self._offences[node_id][violation]
+    row.bps = min(_MAX_BPS, row.bps + row.escalation_bps * earlier)
+    self._offences[node_id][violation] = earlier + 1
+    return row
+
+
+@internal
+@pure
+def _check_violation(violation: uint256):
+    """
+    @notice Stops an id that can have no row.
+    @dev Reverts: "penalties: unknown violation".
+    @param violation The violation's id.
+    """
+    assert violation != 0 and violation <= _MAX_VIOLATION, "penalties: unknown violation"
+
+
+@internal
+@pure
+def _row(
+    bps: uint256,
+    escalation_bps: uint256,
+    suspension: uint256,
+    strike: bool,
+    ban: bool,
+    reporter_bps: uint256,
+) -> IPenalties.Penalty:
+    """
+    @notice Builds a row.
+    @param bps Share of the stake, in 1/10,000.
+    @param escalation_bps Added per earlier offence.
+    @param suspension Seconds.
+    @param strike Whether it counts towards REPEATED.
+    @param ban Whether it bans the node.
+    @param reporter_bps Share of the slash paid to the reporter.
+    @return IPenalties.Penalty The row.
+    """
+    return IPenalties.Penalty(
+        bps=bps,
+        escalation_bps=escalation_bps,
+        suspension=suspension,
+        strike=strike,
+        ban=ban,
+        reporter_bps=reporter_bps,
+    )
