@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The rule: a mechanism is one file of one folder, found by its file name and by nothing else.
 
-A job spec names its codec, merge rule, scoring rule and verification. The name reaches an import only
-if it is a plain identifier and a file of that name lies in the folder's own package; nothing else a
-spec names is ever imported or executed.
+A job spec names its codec, merge rule, scoring rule and verification. The name reaches an import
+only if it is a plain identifier and a file of that name lies in the folder's own package; nothing
+else a spec names is ever imported or executed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Registry:
     """The mechanisms of one package: `register` in the mechanism's file, `get` where it is used."""
 
     def __init__(self, package: str, kind: str) -> None:
-        """`package`: dotted name of the folder's package. `kind`: what an error message calls one."""
+        """`package`: dotted name of the folder's package. `kind`: what an error calls one."""
         self._package = package
         self._kind = kind
         self._found: dict[str, Any] = {}
@@ -54,7 +54,8 @@ class Registry:
             if name in self._found:
                 return self._found[name]
         raise UnknownMechanism(
-            f"There is no {self._kind} {str(name)[:64]!r}; choose one of: {', '.join(self.names())}."
+            f"There is no {self._kind} {str(name)[:64]!r}; choose one of: "
+            f"{', '.join(self.names())}."
         )
 
     def names(self) -> list[str]:

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The rule: the update is the coordinate-wise median, with the same bits on any hardware.
 
-Odd n: the middle value. Even n: (a + b) * 0.5 in fp32 for the two middle values a <= b: one rounded sum
-and one halving. Order statistics come from minima and maxima alone, so no rounding happens before that,
-and permuting the payloads changes nothing. Devices disagree on which of -0.0 and +0.0 is the smaller,
-so every zero of the result is made +0.0.
+Odd n: the middle value. Even n: (a + b) * 0.5 in fp32 for the two middle values a <= b: one rounded
+sum and one halving. Order statistics come from minima and maxima alone, so no rounding happens
+before that, and permuting the payloads changes nothing. Devices disagree on which of -0.0 and +0.0
+is the smaller, so every zero of the result is made +0.0.
 """
 
 from __future__ import annotations

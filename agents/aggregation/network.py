@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The rule: rows are ordered coordinate by coordinate with minimum and maximum only.
 
-A comparator network has no data-dependent branch and no rounding, so its result has the same bits on
-every device, and comparators that the wanted ranks do not depend on are never run. Source: Batcher's
-odd-even merge sort (K. E. Batcher, "Sorting networks and their applications", 1968), pruned backwards
-from the wanted ranks.
+A comparator network has no data-dependent branch and no rounding, so its result has the same bits
+on every device, and comparators that the wanted ranks do not depend on are never run. Source:
+Batcher's odd-even merge sort (K. E. Batcher, "Sorting networks and their applications", 1968),
+pruned backwards from the wanted ranks.
 """
 
 from __future__ import annotations
@@ -71,8 +71,8 @@ class Selector:
     def __call__(self, rows: Sequence[Tensor]) -> list[Tensor]:
         """The wanted ranks of `rows` (fp32, 1-d, equal lengths <= width), in the order asked for.
 
-        The inputs are not written. Results may be views of scratch memory or of an input: use or copy
-        them before the next call, and do not write to them.
+        The inputs are not written. Results may be views of scratch memory or of an input: use or
+        copy them before the next call, and do not write to them.
         """
         width = rows[0].numel()
         free = [self._scratch[index, :width] for index in range(self._scratch.shape[0])]

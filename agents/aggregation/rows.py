@@ -14,8 +14,8 @@ Payload = Mapping[str, Tensor]
 def check(payloads: Sequence[Payload]) -> list[str]:
     """The common tensor names, sorted.
 
-    ValueError unless there is at least one payload and all hold the same names, with fp32 tensors of
-    the same shapes on the same device.
+    ValueError unless there is at least one payload and all hold the same names, with fp32 tensors
+    of the same shapes on the same device.
     """
     if not payloads:
         raise ValueError("There is no payload to read; give at least one.")
@@ -25,7 +25,9 @@ def check(payloads: Sequence[Payload]) -> list[str]:
             raise ValueError(f"Payload {index} holds other tensor names than payload 0.")
         for name, tensor in payload.items():
             if tensor.dtype != torch.float32:
-                raise ValueError(f"Tensor {name!r} of payload {index} is {tensor.dtype}, not float32.")
+                raise ValueError(
+                    f"Tensor {name!r} of payload {index} is {tensor.dtype}, not float32."
+                )
             if tensor.shape != first[name].shape or tensor.device != first[name].device:
                 raise ValueError(
                     f"Tensor {name!r} of payload {index} differs in shape or device from payload 0."

@@ -2,8 +2,8 @@
 """The rule: one codec is one file here; it turns a pseudo-gradient into bytes and back.
 
 A codec never sees the chain, the store or a role. On the wire every codec uses the one container of
-`agents.compression.container` (safetensors), so one validator reads the payloads of all of them. A new
-codec is one new file that decorates its class with `register("<file name>")`.
+`agents.compression.container` (safetensors), so one validator reads the payloads of all of them. A
+new codec is one new file that decorates its class with `register("<file name>")`.
 """
 
 from collections.abc import Mapping
@@ -30,7 +30,7 @@ class Codec(Protocol):
         ...
 
     def layout(self, shapes: Shapes) -> Layout:
-        """Every tensor a payload holds, with its wire dtype and shape: what the validator demands."""
+        """Every tensor a payload holds, with wire dtype and shape: what the validator demands."""
         ...
 
     def wire_size(self, shapes: Shapes) -> int:
@@ -38,7 +38,7 @@ class Codec(Protocol):
         ...
 
     def encode(self, gradient: Mapping[str, Tensor], state: Any) -> tuple[bytes, Any]:
-        """(payload, next state) of an fp32 pseudo-gradient; the bytes are a function of both inputs.
+        """(payload, next state) of an fp32 pseudo-gradient; bytes depend on these inputs only.
 
         ValueError if a tensor is not fp32.
         """

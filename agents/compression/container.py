@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rule: one set of tensors has exactly one encoding, and reading it allocates nothing it claims.
+"""The rule: a set of tensors has exactly one encoding, and reading it allocates nothing it claims.
 
-The container is safetensors: an 8-byte little-endian header length, a JSON header padded with spaces to
-a multiple of 8, then the tensors' little-endian bytes. Here the header is canonical: names ascend by
-Unicode code point, offsets are contiguous from 0, JSON has no optional white space, and there is no
-metadata. Any safetensors reader can open it. Since one gradient has one encoding, equal gradients have
-equal digests and a copy can't hide behind a re-spaced header.
+The container is safetensors: an 8-byte little-endian header length, a JSON header padded with
+spaces to a multiple of 8, then the tensors' little-endian bytes. Here the header is canonical:
+names ascend by Unicode code point, offsets are contiguous from 0, JSON has no optional white space,
+and there is no metadata. Any safetensors reader can open it. Since one gradient has one encoding,
+equal gradients have equal digests and a copy can't hide behind a re-spaced header.
 
 A reader knows the layout it wants, hence the exact size and the exact header. Bytes that differ are
 parsed, within bounds, only to say what is wrong with them.

@@ -35,7 +35,9 @@ class Dense:
         """(payload, None) of an fp32 dict on any device; ValueError if a tensor is not fp32."""
         for name, tensor in gradient.items():
             if tensor.dtype != torch.float32:
-                raise ValueError(f"Tensor {name!r} is {tensor.dtype}; the dense codec needs float32.")
+                raise ValueError(
+                    f"Tensor {name!r} is {tensor.dtype}; the dense codec needs float32."
+                )
         shapes = {name: tuple(tensor.shape) for name, tensor in gradient.items()}
         parts = {
             name: tensor.detach().cpu().contiguous().numpy().astype("<f4", copy=False).tobytes()
@@ -46,6 +48,8 @@ class Dense:
     def decode(self, data: bytes, shapes: Shapes) -> dict[str, Tensor]:
         """New fp32 CPU tensors of a payload; ContainerError if it hasn't exactly these tensors."""
         return {
-            name: torch.from_numpy(np.frombuffer(part, "<f4").astype(np.float32)).reshape(shapes[name])
+            name: torch.from_numpy(np.frombuffer(part, "<f4").astype(np.float32)).reshape(
+                shapes[name]
+            )
             for name, part in unpack(data, self.layout(shapes)).items()
         }

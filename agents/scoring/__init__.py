@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """The rule: one scoring rule is one file here, a pure function on tensors and integers.
 
-A scoring rule is `score(payloads, batches) -> Scores`: `payloads` as in `agents.aggregation`, one dict
-per node in ascending node id; `batches` the number of batches each node was assigned and delivered.
-`Scores` holds, per node, a quality in parts per million (0..1,000,000) and the integer contribution by
-which the round's pool is split. Both must be exactly the same integers on every machine, since they go
-on chain. A new rule is one new file that decorates its function with `register("<file name>")`.
+A scoring rule is `score(payloads, batches) -> Scores`: `payloads` as in `agents.aggregation`, one
+dict per node in ascending node id; `batches` the number of batches each node was assigned and
+delivered. `Scores` holds, per node, a quality in parts per million (0..1,000,000) and the integer
+contribution by which the round's pool is split. Both must be exactly the same integers on every
+machine, since they go on chain. A new rule is one new file that decorates its function with
+`register("<file name>")`.
 """
 
 from dataclasses import dataclass

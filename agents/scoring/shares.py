@@ -2,14 +2,15 @@
 """The rule: a node's share is its batches times how often its signs agree with everyone else's.
 
 Per coordinate, node i is compared with s = sign(sum over j != i of sign(u_j)), the majority of the
-*other* nodes, so nobody votes for itself. quality_i = max(0, agree - disagree) / (agree + disagree), in
-parts per million rounded down; coordinates where s or sign(u_i) is zero count for neither, and a node
-without any compared coordinate has quality 0. A single node, having nobody to be compared with, has
-quality 1,000,000. Only signs enter, so scaling a payload changes nothing; only integers are counted, so
-every machine gets the same score. Signs of pure noise agree as often as not: quality near 0.
+*other* nodes, so nobody votes for itself. quality_i = max(0, agree - disagree) / (agree +
+disagree), in parts per million rounded down; coordinates where s or sign(u_i) is zero count for
+neither, and a node without any compared coordinate has quality 0. A single node, having nobody to
+be compared with, has quality 1,000,000. Only signs enter, so scaling a payload changes nothing;
+only integers are counted, so every machine gets the same score. Signs of pure noise agree as often
+as not: quality near 0.
 
-Limit: agreement is evidence of honest work, not proof. Whoever copies the majority's signs scores well
-here and is caught by re-execution, not by this rule.
+Limit: agreement is evidence of honest work, not proof. Whoever copies the majority's signs scores
+well here and is caught by re-execution, not by this rule.
 """
 
 from __future__ import annotations
@@ -47,7 +48,9 @@ def quality_ppm(payloads: Sequence[Payload]) -> list[int]:
     if count == 1:
         return [PPM]
     if count > _MAX_NODES:
-        raise ValueError(f"{count} payloads are too many to score at once; the most is {_MAX_NODES}.")
+        raise ValueError(
+            f"{count} payloads are too many to score at once; the most is {_MAX_NODES}."
+        )
     net = [0] * count
     compared = [0] * count
     for _, _, rows in chunks(payloads, CHUNK):

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """The rule: a stranger's payload is checked byte by byte before any of it reaches torch.
 
-The job's model and codec fix every tensor name, dtype, shape and offset, so the exact size and header are
-known beforehand (`agents.compression.container`). What is left to check are the numbers: each must be
-finite, and an F32 below 2^64 in magnitude. The latter keeps every sum the merge rules form, and the
-update itself, finite; no step of training is anywhere near it. Every failure is a PayloadError with a
-sentence that can stand in a report; no other exception leaves this file, whatever the bytes.
+The job's model and codec fix every tensor name, dtype, shape and offset, so the exact size and
+header are known beforehand (`agents.compression.container`). What is left to check are the numbers:
+each must be finite, and an F32 below 2^64 in magnitude. The latter keeps every sum the merge rules
+form, and the update itself, finite; no step of training is anywhere near it. Every failure is a
+PayloadError with a sentence that can stand in a report; no other exception leaves this file,
+whatever the bytes.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ from agents.compression import Codec, Shapes
 from agents.compression.container import ContainerError, Layout, unpack
 from agents.training.state import PayloadError
 
-# Per float dtype: the unsigned view, the bits without the sign, and the first magnitude refused. IEEE
-# magnitudes order like their bits, and infinities and NaNs have the greatest.
+# Per float dtype: the unsigned view, the bits without the sign, and the first magnitude refused.
+# IEEE magnitudes order like their bits, and infinities and NaNs have the greatest.
 _LIMITS: Mapping[str, tuple[str, int, int]] = {
     "F32": ("<u4", 0x7FFFFFFF, (127 + 64) << 23),
     "BF16": ("<u2", 0x7FFF, (127 + 64) << 7),
@@ -32,8 +33,8 @@ _CHUNK = 1 << 18
 def read_payload(data: bytes, codec: Codec, shapes: Shapes) -> dict[str, Tensor]:
     """The fp32 pseudo-gradient in a stranger's payload, checked; PayloadError says what is wrong.
 
-    `shapes`: the job's model tensors. Result: new CPU tensors of exactly those names and shapes, every
-    number finite.
+    `shapes`: the job's model tensors. Result: new CPU tensors of exactly those names and shapes,
+    every number finite.
     """
     check_payload(data, codec.layout(shapes), codec.wire_size(shapes))
     try:

@@ -23,7 +23,9 @@ def payload(*values: float) -> dict[str, torch.Tensor]:
     return {"a": torch.tensor(values, dtype=torch.float32)}
 
 
-def random_payloads(count: int, seed: int = 0, elements: int = 700) -> list[dict[str, torch.Tensor]]:
+def random_payloads(
+    count: int, seed: int = 0, elements: int = 700
+) -> list[dict[str, torch.Tensor]]:
     generator = torch.Generator().manual_seed(seed)
     return [
         {
@@ -45,7 +47,9 @@ def same_bits(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> b
 
 def test_both_rules_are_found_by_name():
     assert aggregation.names() == ["mean", "median"]
-    with pytest.raises(UnknownMechanism, match="no merge rule 'network'; choose one of: mean, median"):
+    with pytest.raises(
+        UnknownMechanism, match="no merge rule 'network'; choose one of: mean, median"
+    ):
         aggregation.get("network")
 
 
@@ -114,12 +118,17 @@ def test_chunk_borders_and_inputs_untouched(rule):
     assert all(torch.equal(entry["a"], old) for entry, old in zip(payloads, before, strict=True))
 
 
-VALUES = st.floats(width=32, allow_nan=False, allow_infinity=False, min_value=-(2.0**60), max_value=2.0**60)
+VALUES = st.floats(
+    width=32, allow_nan=False, allow_infinity=False, min_value=-(2.0**60), max_value=2.0**60
+)
 
 
 @pytest.mark.parametrize("rule", RULES)
 @settings(max_examples=80, deadline=None)
-@given(columns=st.lists(st.lists(VALUES, min_size=3, max_size=3), min_size=1, max_size=9), seed=st.randoms())
+@given(
+    columns=st.lists(st.lists(VALUES, min_size=3, max_size=3), min_size=1, max_size=9),
+    seed=st.randoms(),
+)
 def test_order_of_payloads_changes_no_bit(rule, columns, seed):
     merge = aggregation.get(rule)
     payloads = [payload(*column) for column in columns]
@@ -184,5 +193,5 @@ def test_network_sorts_every_zero_one_input(count):
 
 def test_pruning_drops_work_and_ranks_are_checked():
     assert len(plan(32, (15, 16))) < len(plan(32, tuple(range(32)))) == 191
-    with pytest.raises(ValueError, match="must lie in 0..3"):
+    with pytest.raises(ValueError, match=r"must lie in 0\.\.3"):
         plan(4, (4,))

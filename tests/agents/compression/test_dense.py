@@ -57,7 +57,7 @@ def test_decoded_tensors_are_writable_copies():
 
 
 def test_wrong_dtype_is_refused():
-    with pytest.raises(ValueError, match="'a' is torch.float64; the dense codec needs float32"):
+    with pytest.raises(ValueError, match=r"'a' is torch\.float64; the dense codec needs float32"):
         compression.get("dense")().encode({"a": torch.zeros(2, dtype=torch.float64)})
 
 
@@ -100,12 +100,14 @@ def test_container_round_trips_any_layout(fields):
     assert {name: bytes(part) for name, part in unpack(data, layout).items()} == parts
 
 
-@pytest.mark.parametrize("name", ["container", "nothing", "os", "dense.py", "../dense", "", None, 3])
+@pytest.mark.parametrize(
+    "name", ["container", "nothing", "os", "dense.py", "../dense", "", None, 3]
+)
 def test_unknown_codec_lists_what_exists(name):
-    with pytest.raises(UnknownMechanism, match="There is no codec .* choose one of: dense"):
+    with pytest.raises(UnknownMechanism, match=r"There is no codec .* choose one of: dense"):
         compression.get(name)
 
 
 def test_registering_outside_the_own_file_is_refused():
-    with pytest.raises(ValueError, match="move it to the file other.py"):
+    with pytest.raises(ValueError, match=r"move it to the file other\.py"):
         compression.register("other")(gradient)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Quality is leave-one-out sign agreement in exact integers; nothing a node does alone raises it."""
+"""Quality is leave-one-out sign agreement in exact integers, counted alike everywhere."""
 
 import pytest
 import torch
@@ -70,7 +70,11 @@ VALUES = st.sampled_from([-2.0, -1.0, -0.0, 0.0, 1e-45, 1.0, 3.0])
 
 
 @settings(max_examples=150, deadline=None)
-@given(st.integers(1, 6).flatmap(lambda n: st.lists(st.lists(VALUES, min_size=n, max_size=n), min_size=1, max_size=7)))
+@given(
+    st.integers(1, 6).flatmap(
+        lambda n: st.lists(st.lists(VALUES, min_size=n, max_size=n), min_size=1, max_size=7)
+    )
+)
 def test_equals_the_reference(columns):
     assert quality_ppm([payload(*column) for column in columns]) == reference(columns)
 
@@ -84,7 +88,8 @@ def test_scaling_changes_nothing(columns, factors):
     # Factors below 1 would take the smallest number to zero; it is left out here.
     columns = [[0.0 if value == 1e-45 else value for value in column] for column in columns]
     scaled = [
-        [value * factor for value in column] for column, factor in zip(columns, factors, strict=False)
+        [value * factor for value in column]
+        for column, factor in zip(columns, factors, strict=False)
     ]
     assert quality_ppm([payload(*c) for c in columns]) == quality_ppm([payload(*c) for c in scaled])
 

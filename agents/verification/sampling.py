@@ -1,0 +1,32 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The rule: who is audited is drawn from a seed nobody knew when it could still be acted on.
+
+A draw is a pure function of the seed and the *set* of candidates, so every verifier finds the same
+sample and anyone can check it afterwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from eth_utils import keccak
+
+
+def draw(seed: bytes, candidates: Iterable[int], count: int) -> list[int]:
+    """`count` distinct candidates, uniformly, in ascending order (all, if there are not more).
+
+    Partial Fisher-Yates shuffle of the ascending candidates; the i-th choice among m is
+    keccak256(seed || i as uint256) mod m, whose bias is below m / 2^256. ValueError for a negative
+    count or a candidate given twice.
+    """
+    pool = sorted(candidates)
+    if len(set(pool)) != len(pool):
+        raise ValueError("A candidate of the draw is given twice.")
+    if count < 0:
+        raise ValueError(f"Can't draw {count} candidates; ask for 0 or more.")
+    count = min(count, len(pool))
+    for index in range(count):
+        word = int.from_bytes(keccak(seed + index.to_bytes(32, "big")), "big")
+        other = index + word % (len(pool) - index)
+        pool[index], pool[other] = pool[other], pool[index]
+    return sorted(pool[:count])
