@@ -13,18 +13,19 @@
           somebody sends tokens here unasked.
         - Only a listed slasher lowers a node's stake; the stake leaves by `withdraw`, to the owner,
           after the unbonding period, and is slashable until then.
-        - One operator address serves one node. The owner key is cold (stake, settings); the operator
-          key is hot (the agent holds it). Both may be the same address, which gives up that safety.
+        - One operator address serves one node. The owner key is cold (stake, settings); the
+          operator key is hot (the agent holds it). Both may be the same address, which gives up
+          that safety.
         - A node is eligible for a role when it asked for it, was approved where approval is needed
           (VERIFIER, AGGREGATOR), is active, not suspended, not banned, not exiting, has the role's
           minimum stake, and, as a TRAINER, has passed a benchmark.
         - Settlement is never blocked: `slash`, `lock` and `unlock` accept a node with nothing left.
 
-        Naming somebody else's operator address takes a bonded node and gains nothing; its victim uses
-        another hot key.
+        Naming somebody else's operator address takes a bonded node and gains nothing; its victim
+        uses another hot key.
 @custom:kill The owner (the Coordinator) can pause `register_node` (bit 1) and the benchmark (bit 2)
-             with `set_paused`, and delist every slasher. `begin_exit`, `withdraw` and `claim_bounty`
-             have no switch: every owner can always leave with its stake.
+             with `set_paused`, and delist every slasher. `begin_exit`, `withdraw` and
+             `claim_bounty` have no switch: every owner can always leave with its stake.
 """
 
 
@@ -99,7 +100,8 @@ _SCORE_SCALE: constant(uint256) = 1_000_000
 _SEED_DOMAIN: constant(bytes32) = keccak256("Menagerie NodeRegistry benchmark seed")
 _CHECK_DOMAIN: constant(bytes32) = keccak256("Menagerie NodeRegistry benchmark check")
 _VERDICT_TYPE_HASH: constant(bytes32) = keccak256(
-    "BenchmarkVerdict(uint256 node_id,uint256 attempt,bytes32 root,uint256 units,bytes32 check_seed,bool passed)"
+    "BenchmarkVerdict(uint256 node_id,uint256 attempt,bytes32 root,uint256 units,"
+    "bytes32 check_seed,bool passed)"
 )
 
 
@@ -181,8 +183,9 @@ def register_node(
     encryption_key: bytes32,
 ) -> uint256:
     """
-    @notice Anyone: registers a node owned by the caller, takes its stake (an allowance is needed) and,
-            for a TRAINER, requests its benchmark. VERIFIER and AGGREGATOR wait for `approve_role`.
+    @notice Anyone: registers a node owned by the caller, takes its stake (an allowance is needed)
+            and, for a TRAINER, requests its benchmark. VERIFIER and AGGREGATOR wait for
+            `approve_role`.
     @dev Reverts: "pausing: paused", "registry: zero address", "registry: operator in use",
          "registry: bad roles", "registry: stake too low".
     @param operator The hot key of the agent; unused so far.
@@ -231,8 +234,8 @@ def register_node(
 @external
 def add_stake(node_id: uint256, amount: uint256):
     """
-    @notice Owner: adds stake (an allowance is needed). An addition is not at risk for offences before
-            it, as long as it is among the node's last 16 additions.
+    @notice Owner: adds stake (an allowance is needed). An addition is not at risk for offences
+            before it, as long as it is among the node's last 16 additions.
     @dev Reverts: "registry: unknown node", "registry: not the owner", "registry: exiting",
          "registry: banned", "registry: addition too small".
     @param node_id The node.
@@ -240,7 +243,7 @@ def add_stake(node_id: uint256, amount: uint256):
     """
     self._check_owner_of(node_id)
     self._check_staying(node_id)
-    assert amount >= _ZOO, "registry: addition too small"
+    self._require(amount >= _ZOO, "registry: addition too small")
     count: uint256 = self._addition_count[node_id]
     self._additions[node_id][count % _RING] = Addition(amount=amount, time=block.timestamp)
     self._addition_count[node_id] = count + 1
@@ -254,8 +257,8 @@ def add_stake(node_id: uint256, amount: uint256):
 @external
 def begin_exit(node_id: uint256):
     """
-    @notice Owner: ends the node's work for good. Its whole stake starts to unbond and stays slashable
-            until it is withdrawn. Never paused; open to banned nodes.
+    @notice Owner: ends the node's work for good. Its whole stake starts to unbond and stays
+            slashable until it is withdrawn. Never paused; open to banned nodes.
     @dev Reverts: "registry: unknown node", "registry: not the owner", "registry: exiting".
     @param node_id The node.
     """
@@ -281,10 +284,10 @@ def withdraw(node_id: uint256):
     """
     self._check_owner_of(node_id)
     unlock_at: uint256 = self._nodes[node_id].unlock_at
-    assert unlock_at != 0, "registry: not exiting"
+    self._require(unlock_at != 0, "registry: not exiting")
     self._check_open(node_id)
-    assert block.timestamp >= unlock_at, "registry: still unbonding"
-    assert self._lock_count(node_id) == 0, "registry: stake locked"
+    self._require(block.timestamp >= unlock_at, "registry: still unbonding")
+    self._require(self._lock_count(node_id) == 0, "registry: stake locked")
     amount: uint256 = self._nodes[node_id].unbonding
     self._nodes[node_id].unbonding = 0
     self._node_of[self._nodes[node_id].operator] = 0
@@ -331,8 +334,9 @@ def set_payout(node_id: uint256, payout: address):
 @external
 def set_roles(node_id: uint256, roles: uint256):
     """
-    @notice Owner: replaces the roles. A dropped role loses its approval, so adding a gated role always
-            waits for a fresh `approve_role`. Adding TRAINER requests a benchmark when none is pending.
+    @notice Owner: replaces the roles. A dropped role loses its approval, so adding a gated role
+            always waits for a fresh `approve_role`. Adding TRAINER requests a benchmark when none
+            is pending.
     @dev Reverts: "registry: unknown node", "registry: not the owner", "registry: exiting",
          "registry: banned", "registry: bad roles", "registry: stake too low".
     @param node_id The node.
@@ -371,7 +375,7 @@ def claim_bounty() -> uint256:
     @return uint256 The amount.
     """
     amount: uint256 = self._bounties[msg.sender]
-    assert amount != 0, "registry: nothing to claim"
+    self._require(amount != 0, "registry: nothing to claim")
     self._bounties[msg.sender] = 0
     self._total_bounties -= amount
     log INodeRegistry.BountyClaimed(account=msg.sender, amount=amount)
@@ -385,26 +389,27 @@ def claim_bounty() -> uint256:
 @external
 def request_benchmark(node_id: uint256):
     """
-    @notice Owner or operator: starts a new attempt, pinned to a seed of the next block, when the last
-            one is settled or its window has passed. A passed score stands until a new attempt passes:
-            a failed one changes nothing, so honest nodes risk nothing by measuring again.
-    @dev Reverts: "pausing: paused", "registry: unknown node", "registry: not the owner or operator",
-         "registry: exiting", "registry: banned", "registry: not a trainer",
-         "registry: benchmark pending".
+    @notice Owner or operator: starts a new attempt, pinned to a seed of the next block, when the
+            last one is settled or its window has passed. A passed score stands until a new attempt
+            passes: a failed one changes nothing, so honest nodes risk nothing by measuring again.
+    @dev Reverts: "pausing: paused", "registry: unknown node", "registry: not the owner or
+         operator", "registry: exiting", "registry: banned", "registry: not a trainer", "registry:
+         benchmark pending".
     @param node_id The node.
     """
     pausing._check_not_paused(_PAUSE_BENCHMARK)
     self._check_owner_or_operator(node_id)
     self._check_staying(node_id)
-    assert self._nodes[node_id].roles & TRAINER != 0, "registry: not a trainer"
-    assert not self._is_pending(node_id), "registry: benchmark pending"
+    self._require(self._nodes[node_id].roles & TRAINER != 0, "registry: not a trainer")
+    self._require(not self._is_pending(node_id), "registry: benchmark pending")
     self._start_attempt(node_id)
 
 
 @external
 def capture_benchmark_seed(node_id: uint256) -> bytes32:
     """
-    @notice Anyone: stores the seed of the current attempt, or re-arms it when its block hash is gone.
+    @notice Anyone: stores the seed of the current attempt, or re-arms it when its block hash is
+            gone.
     @dev Reverts: "randomness: not requested", "randomness: too early".
     @param node_id The node.
     @return bytes32 The seed, or empty when this call re-armed it.
@@ -415,11 +420,12 @@ def capture_benchmark_seed(node_id: uint256) -> bytes32:
 @external
 def submit_benchmark(node_id: uint256, units: uint256, root: bytes32, artefact: bytes32):
     """
-    @notice Owner or operator: answers the attempt, once, within the window. The time between request
-            and answer in block timestamps is taken for the work: an upper bound of the true time, so
-            latency costs the node score and never gains it any. Pins the check seed to the next block.
-    @dev Reverts: "pausing: paused", "registry: unknown node", "registry: not the owner or operator",
-         "registry: exiting", "registry: banned", "registry: no benchmark pending",
+    @notice Owner or operator: answers the attempt, once, within the window. The time between
+            request and answer in block timestamps is taken for the work: an upper bound of the true
+            time, so latency costs the node score and never gains it any. Pins the check seed to the
+            next block.
+    @dev Reverts: "pausing: paused", "registry: unknown node", "registry: not the owner or
+         operator", "registry: exiting", "registry: banned", "registry: no benchmark pending",
          "registry: benchmark window passed", "registry: bad units", "registry: empty benchmark",
          "registry: seed expired" (capture it again first), "randomness: too early".
     @param node_id The node.
@@ -431,12 +437,16 @@ def submit_benchmark(node_id: uint256, units: uint256, root: bytes32, artefact: 
     self._check_owner_or_operator(node_id)
     self._check_staying(node_id)
     attempt: uint256 = self._benchmarks[node_id].attempt
-    assert (
-        attempt != 0 and self._benchmarks[node_id].submitted_at == 0
-    ), "registry: no benchmark pending"
-    assert self._is_pending(node_id), "registry: benchmark window passed"
-    assert units != 0 and units <= _MAX_UNITS, "registry: bad units"
-    assert root != empty(bytes32) and artefact != empty(bytes32), "registry: empty benchmark"
+    self._require(
+        attempt != 0 and self._benchmarks[node_id].submitted_at == 0,
+        "registry: no benchmark pending",
+    )
+    self._require(self._is_pending(node_id), "registry: benchmark window passed")
+    self._require(units != 0 and units <= _MAX_UNITS, "registry: bad units")
+    self._require(
+        root != empty(bytes32) and artefact != empty(bytes32),
+        "registry: empty benchmark",
+    )
     self._capture_now(self._seed_key(node_id))
     self._benchmarks[node_id].submitted_at = block.timestamp
     self._benchmarks[node_id].units = units
@@ -457,8 +467,8 @@ def submit_benchmark(node_id: uint256, units: uint256, root: bytes32, artefact: 
 @external
 def capture_check_seed(node_id: uint256) -> bytes32:
     """
-    @notice Anyone: stores the seed that draws the chunks to check, or re-arms it when its block hash is
-            gone.
+    @notice Anyone: stores the seed that draws the chunks to check, or re-arms it when its block
+            hash is gone.
     @dev Reverts: "randomness: not requested", "randomness: too early".
     @param node_id The node.
     @return bytes32 The seed, or empty when this call re-armed it.
@@ -474,13 +484,14 @@ def submit_verdicts(
     signatures: DynArray[Bytes[65], _MAX_VERDICTS],
 ):
     """
-    @notice Anyone: relays verdicts that verifiers signed (EIP-712 `BenchmarkVerdict`, by the verifier's
-            operator key). `benchmark_quorum` equal verdicts settle the attempt; verdicts behind the
-            deciding one are ignored. Captures the check seed when that was not done.
-    @dev Reverts: "pausing: paused", "registry: no benchmark submitted",
-         "registry: benchmark settled", "registry: bad verdicts", "registry: seed expired" (capture it again first), "registry: not a verifier",
-         "registry: own benchmark", "registry: verdict already given", "registry: bad signature",
-         "randomness: too early", and snekmate's "ecdsa: ..." for malformed signatures.
+    @notice Anyone: relays verdicts that verifiers signed (EIP-712 `BenchmarkVerdict`, by the
+            verifier's operator key). `benchmark_quorum` equal verdicts settle the attempt; verdicts
+            behind the deciding one are ignored. Captures the check seed when that was not done.
+    @dev Reverts: "pausing: paused", "registry: no benchmark submitted", "registry: benchmark
+         settled", "registry: bad verdicts", "registry: seed expired" (capture it again first),
+         "registry: not a verifier", "registry: own benchmark", "registry: verdict already given",
+         "registry: bad signature", "randomness: too early", and snekmate's "ecdsa: ..." for
+         malformed signatures.
     @param node_id The node.
     @param passed The verdict all the signatures give.
     @param verifier_ids The verifiers' node ids.
@@ -489,10 +500,11 @@ def submit_verdicts(
     pausing._check_not_paused(_PAUSE_BENCHMARK)
     attempt: uint256 = self._benchmarks[node_id].attempt
     self._check_submitted(node_id)
-    assert not self._benchmarks[node_id].settled, "registry: benchmark settled"
-    assert (
-        len(verifier_ids) != 0 and len(verifier_ids) == len(signatures)
-    ), "registry: bad verdicts"
+    self._require(not self._benchmarks[node_id].settled, "registry: benchmark settled")
+    self._require(
+        len(verifier_ids) != 0 and len(verifier_ids) == len(signatures),
+        "registry: bad verdicts",
+    )
     check_seed: bytes32 = self._capture_now(self._check_key(node_id))
     digest: bytes32 = self._digest(node_id, check_seed, passed)
     votes: uint256 = self._benchmarks[node_id].fails
@@ -504,13 +516,17 @@ def submit_verdicts(
         if votes >= quorum:
             break
         verifier: uint256 = verifier_ids[i]
-        assert self._is_eligible(verifier, VERIFIER), "registry: not a verifier"
-        assert (
-            self._nodes[verifier].owner != self._nodes[node_id].owner
-        ), "registry: own benchmark"
-        assert not self._voted[node_id][attempt][verifier], "registry: verdict already given"
+        self._require(self._is_eligible(verifier, VERIFIER), "registry: not a verifier")
+        self._require(
+            self._nodes[verifier].owner != self._nodes[node_id].owner,
+            "registry: own benchmark",
+        )
+        self._require(
+            not self._voted[node_id][attempt][verifier],
+            "registry: verdict already given",
+        )
         signer: address = ecdsa._recover_sig(digest, signatures[i])
-        assert signer == self._nodes[verifier].operator, "registry: bad signature"
+        self._require(signer == self._nodes[verifier].operator, "registry: bad signature")
         self._voted[node_id][attempt][verifier] = True
         votes += 1
         log INodeRegistry.BenchmarkVerdictGiven(
@@ -533,11 +549,11 @@ def slash(
     node_id: uint256, violation: uint256, offence_time: uint256, reporter: address
 ) -> uint256:
     """
-    @notice Listed slashers: applies the row of `violation`. Takes ceil(base * bps / 10,000), where the
-            base is the bonded amount (stake and unbonding) less what was added after the offence
-            (additions forgotten by the ring of 16 count as bonded then). Takes from the stake first,
-            then from the unbonding part. The third strike applies REPEATED instead. A node with
-            nothing left is still recorded and never reverts.
+    @notice Listed slashers: applies the row of `violation`. Takes ceil(base * bps / 10,000), where
+            the base is the bonded amount (stake and unbonding) less what was added after the
+            offence (additions forgotten by the ring of 16 count as bonded then). Takes from the
+            stake first, then from the unbonding part. The third strike applies REPEATED instead. A
+            node with nothing left is still recorded and never reverts.
     @dev Reverts: "registry: not a slasher", "registry: unknown node",
          "registry: offence in the future", "penalties: unknown violation".
     @param node_id The offender.
@@ -549,7 +565,7 @@ def slash(
     """
     self._check_slasher()
     self._check_known(node_id)
-    assert offence_time <= block.timestamp, "registry: offence in the future"
+    self._require(offence_time <= block.timestamp, "registry: offence in the future")
 
     row: IPenalties.Penalty = penalties._record(node_id, violation)
     strikes: uint256 = self._nodes[node_id].strikes
@@ -603,13 +619,14 @@ def lock(node_id: uint256):
 @external
 def unlock(node_id: uint256):
     """
-    @notice A slasher: releases one of its own locks. One slasher cannot release another's. The locks
-            of a slasher that the owner delisted stop counting at once, so none can hold stake forever.
+    @notice A slasher: releases one of its own locks. One slasher cannot release another's. The
+            locks of a slasher that the owner delisted stop counting at once, so none can hold stake
+            forever.
     @dev Reverts: "registry: no lock".
     @param node_id The node.
     """
     count: uint256 = self._locks[node_id][msg.sender]
-    assert count != 0, "registry: no lock"
+    self._require(count != 0, "registry: no lock")
     self._locks[node_id][msg.sender] = count - 1
     log INodeRegistry.StakeUnlocked(node_id=node_id, locks=self._lock_count(node_id))
 
@@ -629,8 +646,8 @@ def approve_role(node_id: uint256, role: uint256, approved: bool):
     """
     ownable._check_owner()
     self._check_known(node_id)
-    assert role == VERIFIER or role == AGGREGATOR, "registry: role needs no approval"
-    assert self._nodes[node_id].roles & role != 0, "registry: role not requested"
+    self._require(role == VERIFIER or role == AGGREGATOR, "registry: role needs no approval")
+    self._require(self._nodes[node_id].roles & role != 0, "registry: role not requested")
     if approved:
         self._nodes[node_id].approved_roles |= role
     else:
@@ -642,8 +659,8 @@ def approve_role(node_id: uint256, role: uint256, approved: bool):
 @external
 def set_slasher(slasher: address, allowed: bool):
     """
-    @notice Owner of the registry: lists or delists a contract that may slash and lock, at most 8. The
-            locks of a delisted slasher stop counting; they count again if it is listed again.
+    @notice Owner of the registry: lists or delists a contract that may slash and lock, at most 8.
+            The locks of a delisted slasher stop counting; they count again if it is listed again.
     @dev Reverts: "ownable: caller is not the owner", "registry: zero address",
          "registry: slasher unchanged", "registry: too many slashers".
     @param slasher The contract.
@@ -892,7 +909,7 @@ def verdict_digest(node_id: uint256, passed: bool) -> bytes32:
     """
     self._check_submitted(node_id)
     check_seed: bytes32 = randomness._peek(self._check_key(node_id))
-    assert check_seed != empty(bytes32), "registry: check seed not ready"
+    self._require(check_seed != empty(bytes32), "registry: check seed not ready")
     return self._digest(node_id, check_seed, passed)
 
 
@@ -958,81 +975,92 @@ def total_bounties() -> uint256:
 
 @internal
 @pure
+def _require(condition: bool, reason: String[40]):
+    """
+    @notice Reverts with `reason` unless the condition holds. One shared function, because every
+            `assert` with its own reason costs 50 bytes more and the code size is limited.
+    """
+    assert condition, reason
+
+
+@internal
+@pure
 def _check_address(account: address):
-    assert account != empty(address), "registry: zero address"
+    self._require(account != empty(address), "registry: zero address")
 
 
 @internal
 @view
 def _check_new_operator(operator: address):
     self._check_address(operator)
-    assert self._node_of[operator] == 0, "registry: operator in use"
+    self._require(self._node_of[operator] == 0, "registry: operator in use")
 
 
 @internal
 @pure
 def _check_limit(limit: uint256):
-    assert limit <= _MAX_LIST, "registry: limit too large"
+    self._require(limit <= _MAX_LIST, "registry: limit too large")
 
 
 @internal
 @view
 def _check_known(node_id: uint256):
-    assert self._nodes[node_id].owner != empty(address), "registry: unknown node"
+    self._require(self._nodes[node_id].owner != empty(address), "registry: unknown node")
 
 
 @internal
 @view
 def _check_owner_of(node_id: uint256):
     self._check_known(node_id)
-    assert msg.sender == self._nodes[node_id].owner, "registry: not the owner"
+    self._require(msg.sender == self._nodes[node_id].owner, "registry: not the owner")
 
 
 @internal
 @view
 def _check_owner_or_operator(node_id: uint256):
     self._check_known(node_id)
-    assert (
-        msg.sender == self._nodes[node_id].owner or msg.sender == self._nodes[node_id].operator
-    ), "registry: not the owner or operator"
+    self._require(
+        msg.sender == self._nodes[node_id].owner or msg.sender == self._nodes[node_id].operator,
+        "registry: not the owner or operator",
+    )
 
 
 @internal
 @view
 def _check_open(node_id: uint256):
     # `withdraw` empties the operator, and nothing else does.
-    assert self._nodes[node_id].operator != empty(address), "registry: closed"
+    self._require(self._nodes[node_id].operator != empty(address), "registry: closed")
 
 
 @internal
 @view
 def _check_not_exiting(node_id: uint256):
-    assert self._nodes[node_id].unlock_at == 0, "registry: exiting"
+    self._require(self._nodes[node_id].unlock_at == 0, "registry: exiting")
 
 
 @internal
 @view
 def _check_staying(node_id: uint256):
     self._check_not_exiting(node_id)
-    assert not self._nodes[node_id].banned, "registry: banned"
+    self._require(not self._nodes[node_id].banned, "registry: banned")
 
 
 @internal
 @view
 def _check_slasher():
-    assert msg.sender in self._slashers, "registry: not a slasher"
+    self._require(msg.sender in self._slashers, "registry: not a slasher")
 
 
 @internal
 @view
 def _check_roles(roles: uint256, stake: uint256):
-    assert roles != 0 and roles & ~_ALL_ROLES == 0, "registry: bad roles"
+    self._require(roles != 0 and roles & ~_ALL_ROLES == 0, "registry: bad roles")
     least: uint256 = max_value(uint256)
     for i: uint256 in range(3):
         role: uint256 = TRAINER << i
         if roles & role != 0:
             least = min(least, self._min_stake(role))
-    assert stake >= least, "registry: stake too low"
+    self._require(stake >= least, "registry: stake too low")
 
 
 # Stake
@@ -1202,7 +1230,7 @@ def _is_pending(node_id: uint256) -> bool:
 @internal
 @view
 def _check_submitted(node_id: uint256):
-    assert self._benchmarks[node_id].submitted_at != 0, "registry: no benchmark submitted"
+    self._require(self._benchmarks[node_id].submitted_at != 0, "registry: no benchmark submitted")
 
 
 @internal
@@ -1211,7 +1239,7 @@ def _capture_now(key: bytes32) -> bytes32:
     @notice The seed, captured if need be. Reverting undoes a re-arm: the capture functions keep it.
     """
     seed: bytes32 = randomness._capture(key)
-    assert seed != empty(bytes32), "registry: seed expired"
+    self._require(seed != empty(bytes32), "registry: seed expired")
     return seed
 
 
@@ -1276,9 +1304,9 @@ def _settle_benchmark(node_id: uint256, passed: bool):
 @internal
 def _set_slasher(slasher: address, allowed: bool):
     self._check_address(slasher)
-    assert (slasher in self._slashers) != allowed, "registry: slasher unchanged"
+    self._require((slasher in self._slashers) != allowed, "registry: slasher unchanged")
     if allowed:
-        assert len(self._slashers) < _MAX_SLASHERS, "registry: too many slashers"
+        self._require(len(self._slashers) < _MAX_SLASHERS, "registry: too many slashers")
         self._slashers.append(slasher)
     else:
         last: address = self._slashers.pop()
@@ -1292,18 +1320,22 @@ def _set_slasher(slasher: address, allowed: bool):
 
 @internal
 def _set_parameters(new: INodeRegistry.Parameters):
-    assert (
-        new.unbonding_period != 0 and new.unbonding_period <= _MAX_UNBONDING
-    ), "registry: bad unbonding period"
-    assert (
-        min(new.trainer_stake, min(new.verifier_stake, new.aggregator_stake)) >= _ZOO
-    ), "registry: bad minimum stake"
-    assert (
-        new.benchmark_window != 0 and new.benchmark_window <= _MAX_WINDOW
-    ), "registry: bad benchmark window"
-    assert (
-        new.benchmark_quorum != 0 and new.benchmark_quorum <= _MAX_VERDICTS
-    ), "registry: bad quorum"
+    self._require(
+        new.unbonding_period != 0 and new.unbonding_period <= _MAX_UNBONDING,
+        "registry: bad unbonding period",
+    )
+    self._require(
+        min(new.trainer_stake, min(new.verifier_stake, new.aggregator_stake)) >= _ZOO,
+        "registry: bad minimum stake",
+    )
+    self._require(
+        new.benchmark_window != 0 and new.benchmark_window <= _MAX_WINDOW,
+        "registry: bad benchmark window",
+    )
+    self._require(
+        new.benchmark_quorum != 0 and new.benchmark_quorum <= _MAX_VERDICTS,
+        "registry: bad quorum",
+    )
     self._check_address(new.treasury)
     log INodeRegistry.ParametersChanged(old_parameters=self._parameters, new_parameters=new)
     self._parameters = new

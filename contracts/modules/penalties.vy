@@ -5,8 +5,8 @@
 @title The slashing table
 @custom:contract-name penalties
 @license AGPL-3.0-only
-@notice One row per violation (ZIP-407 section 6) and the count of each node's offences, which escalates
-        the row. Whoever slashes reads this one table.
+@notice One row per violation (ZIP-407 section 6) and the count of each node's offences, which
+        escalates the row. Whoever slashes reads this one table.
 @dev `_set_penalty` and `_record` are unguarded: the importer guards them.
 """
 
