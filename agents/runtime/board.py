@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The committee's notice board: each member serves its own signatures, and reads the others'.
+
+Rule: `GET /signatures/<operation id, 64 hex>` answers `{"op_id", "signatures": [{"signer",
+"signature"}]}`. A board carries no authority: what it says counts only when the signature
+recovers to a member, which `collect` checks and the contract checks again.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import requests
+
+from agents.runtime.errors import ConfigError
+from agents.runtime.logs import Log
+
+_PATH = re.compile(r"/signatures/(?:0x)?([0-9a-fA-F]{64})")
+_MAX_REPLY = 16_384  # bytes: some fifty signatures; a member has one
+_MAX_SIGNATURES = 32
+_HALF_ORDER = 0x7FFFFFFFFFFFFFFFFFFFFFFFFFFFFFFF5D576E7357A4501DDFE92F46681B20A0
+_SOCKET_TIMEOUT_S = 5.0
+
+
+class SignatureBoard:
+    """Serves this member's signatures over HTTP. Port 0 picks a free one (see `url`)."""
+
+    def __init__(self, signer: str, host: str, port: int, log: Log) -> None:
+        self._signer = signer
+        self._signatures: dict[bytes, bytes] = {}
+        board = self
+
+        class Handler(BaseHTTPRequestHandler):
+            timeout = _SOCKET_TIMEOUT_S
+
+            def do_GET(self) -> None:
+                found = _PATH.fullmatch(self.path)
+                if found is None:
+                    self.send_error(404, "Ask for /signatures/<operation id>")
+                    return
+                body = board._reply(bytes.fromhex(found.group(1)))
+                self.send_response(200)
+                self.send_header("Content-Type", "application/json")
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, format: str, *args: object) -> None:
+                log.debug("board_request", line=format % args)
+
+        try:
+            self._server = ThreadingHTTPServer((host, port), Handler)
+        except OSError as error:
+            raise ConfigError(
+                f"The signature board cannot listen on {host}:{port}: {error}. Choose another "
+                "`coordinator.board_port`."
+            ) from None
+        self._server.daemon_threads = True
+        self.url = f"http://{host}:{self._server.server_address[1]}"
+        self._thread = threading.Thread(
+            target=self._server.serve_forever, args=(0.2,), name="board", daemon=True
+        )
+        self._thread.start()
+
+    def publish(self, op_id: bytes, signature: bytes) -> None:
+        """Show this member's 65-byte signature of operation `op_id` (32 bytes)."""
+        self._signatures[op_id] = signature
+
+    def withdraw(self, op_id: bytes) -> None:
+        """Stop showing the signature of an operation."""
+        self._signatures.pop(op_id, None)
+
+    def stop(self) -> None:
+        """Stop serving and free the port."""
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join(timeout=5.0)
+
+    def _reply(self, op_id: bytes) -> bytes:
+        signature = self._signatures.get(op_id)
+        shown = [{"signer": self._signer, "signature": "0x" + signature.hex()}] if signature else []
+        return json.dumps({"op_id": "0x" + op_id.hex(), "signatures": shown}).encode()
+
+
+def fetch(url: str, op_id: bytes, timeout_s: float = 2.0) -> list[bytes]:
+    """Return the well-formed 65-byte signatures that one board shows for `op_id`.
+
+    An unreachable board, a reply above 16 KiB, one slower than `timeout_s`, or anything malformed
+    gives an empty list: boards belong to strangers.
+    """
+    try:
+        body = _bounded_get(f"{url.rstrip('/')}/signatures/{op_id.hex()}", timeout_s)
+        listed = json.loads(body)["signatures"][:_MAX_SIGNATURES]
+        texts = [entry["signature"] for entry in listed]
+        found = [bytes.fromhex(text.removeprefix("0x")) for text in texts]
+    except (
+        requests.RequestException, ValueError, KeyError, TypeError, AttributeError, RecursionError
+    ):
+        return []
+    return [signature for signature in found if _is_canonical(signature)]
+
+
+def _bounded_get(url: str, timeout_s: float) -> bytes:
+    deadline = time.monotonic() + timeout_s
+    body = bytearray()
+    with requests.get(url, timeout=timeout_s, stream=True, allow_redirects=False) as reply:
+        reply.raise_for_status()
+        for chunk in reply.iter_content(4096):
+            body += chunk
+            if len(body) > _MAX_REPLY or time.monotonic() > deadline:
+                raise ValueError("reply too large or too slow")
+    return bytes(body)
+
+
+def _is_canonical(signature: bytes) -> bool:
+    """65 bytes, v 27 or 28, low s: the only form the contracts accept."""
+    low_s = int.from_bytes(signature[32:64], "big") <= _HALF_ORDER
+    return len(signature) == 65 and signature[64] in (27, 28) and low_s
+
+
+def collect(
+    urls: Iterable[str],
+    op_id: bytes,
+    recover: Callable[[bytes], str | None],
+    members: Iterable[str],
+    own: Mapping[str, bytes] | None = None,
+    timeout_s: float = 2.0,
+) -> list[tuple[str, bytes]]:
+    """Return (member, signature) pairs for `op_id`, one per member, ascending by address.
+
+    `recover` gives the checksummed signer of a signature over this operation; signatures that do
+    not recover to one of `members` are dropped. `own` adds signatures already at hand.
+    """
+    allowed = set(members)
+    found = {signer: s for signer, s in (own or {}).items() if signer in allowed}
+    for url in urls:
+        for signature in fetch(url, op_id, timeout_s):
+            signer = recover(signature)
+            if signer is not None and signer in allowed:
+                found[signer] = signature
+    return sorted(found.items(), key=lambda pair: int(pair[0], 16))

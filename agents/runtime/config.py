@@ -1,0 +1,268 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One typed settings object per agent.
+
+Rule: a setting comes from the command line, else from `MENAGERIE_<NAME>` in the environment
+(`MENAGERIE_TRAINER__THREADS` inside a section), else from the file (TOML or YAML), else from the
+default here. A name that is not here is an error that lists those that are. No secret is a
+setting: keys are in keystores, and `passphrase_env` names the variable that holds a passphrase.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic_settings import (
+    BaseSettings,
+    InitSettingsSource,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+)
+
+from agents.runtime.errors import ConfigError
+from agents.runtime.faults import CRASH_VARIABLE
+
+PREFIX = "MENAGERIE_"
+_RESERVED = (CRASH_VARIABLE, "MENAGERIE_PASSPHRASE")  # not settings, so not unknown ones
+
+Port = int
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class TrainerSettings(_Section):
+    """What only a trainer needs."""
+
+    threads: int = Field(1, ge=1, le=256, description="CPU threads for training")
+    autocast_bf16: bool = Field(False, description="Train in bfloat16 autocast (CUDA)")
+    compile: bool = Field(False, description="Compile the model before training")
+    attestation: Path | None = Field(None, description="Opaque TEE attestation file to publish")
+
+
+class AggregatorSettings(_Section):
+    """What only an aggregator needs."""
+
+    threads: int = Field(1, ge=1, le=256, description="CPU threads for merging and evaluation")
+
+
+class VerifierSettings(_Section):
+    """What only a verifier needs."""
+
+    threads: int = Field(1, ge=1, le=256, description="CPU threads for re-execution")
+    audit_all: bool = Field(False, description="Re-execute every node, not only the sample")
+
+
+class CoordinatorSettings(_Section):
+    """What only a committee member needs."""
+
+    board_host: str = Field("127.0.0.1", description="Address the signature board listens on")
+    board_port: Port = Field(0, ge=0, le=65535, description="Port of the board (0: any free one)")
+    peers: list[str] = Field([], description="URLs of the other members' signature boards")
+
+
+class AgentSettings(BaseSettings):
+    """Everything an operator can set. `load_settings` is the way to make one."""
+
+    model_config = SettingsConfigDict(
+        env_prefix=PREFIX, env_nested_delimiter="__", extra="forbid", frozen=True
+    )
+
+    rpc_url: str = Field("http://127.0.0.1:8545", description="HTTP address of the chain's node")
+    ws_url: str | None = Field(
+        None, description="Its WebSocket address (default: derived from rpc_url; '' polls only)"
+    )
+    chain_id: int | None = Field(None, ge=1, description="Refuse to run on any other chain")
+    deployment: Path = Field(Path("deployments/31337.json"), description="Deployment file")
+    keystore: str = Field("operator", description="Keystore file, or alias in `ape accounts`")
+    passphrase_env: str | None = Field(
+        None, description="Environment variable with its passphrase (default: ask)"
+    )
+    store: str = Field("store", description="Content store: a folder, or http://host:port of Kubo")
+    data_dir: Path = Field(Path("agent-data"), description="Folder for journal and artefacts")
+    job_id: int = Field(1, ge=0, description="The job to work on")
+    node_id: int | None = Field(None, ge=1, description="This node's id (default: by operator key)")
+    device: str = Field("auto", description="auto, cpu, cuda or cuda:N")
+    metrics_port: Port = Field(0, ge=0, le=65535, description="Port for Prometheus (0: none)")
+    log_level: Literal["debug", "info", "warning", "error"] = Field(
+        "info", description="Least severe lines that are written"
+    )
+    log_format: Literal["json", "human"] = Field("json", description="Lines for programs or people")
+    log_file: Path | None = Field(None, description="Log file (default: standard error)")
+    poll_s: float = Field(0.5, gt=0, le=60, description="Seconds between polls without WebSocket")
+    timer_s: float = Field(2.0, gt=0, le=60, description="Longest time between two looks, seconds")
+    jitter_s: float = Field(2.0, ge=0, le=600, description="Spread of permissionless actions, s")
+    confirmations: int = Field(1, ge=1, le=64, description="Blocks that make a transaction done")
+    stuck_blocks: int = Field(3, ge=1, le=100, description="Blocks before a fee is raised")
+    max_fee_gwei: float = Field(10_000.0, gt=0, description="Highest fee per gas ever offered")
+    trainer: TrainerSettings = Field(TrainerSettings(), description="Trainer's section")
+    aggregator: AggregatorSettings = Field(AggregatorSettings(), description="Aggregator's section")
+    verifier: VerifierSettings = Field(VerifierSettings(), description="Verifier's section")
+    coordinator: CoordinatorSettings = Field(
+        CoordinatorSettings(), description="Committee member's section"
+    )
+
+    @field_validator("rpc_url")
+    @classmethod
+    def _http(cls, value: str) -> str:
+        if not value.startswith(("http://", "https://")):
+            raise ValueError("must start with http:// or https://")
+        return value
+
+    @field_validator("ws_url")
+    @classmethod
+    def _ws(cls, value: str | None) -> str | None:
+        if value and not value.startswith(("ws://", "wss://")):
+            raise ValueError("must start with ws:// or wss://, or be empty")
+        return value
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Order the sources: flags, environment, file (the last one, given by load_settings)."""
+        flags = dict(getattr(init_settings, "init_kwargs", {}))
+        content = flags.pop("_content", {})
+        return (
+            InitSettingsSource(settings_cls, init_kwargs=flags),
+            env_settings,
+            InitSettingsSource(settings_cls, init_kwargs=content),
+        )
+
+
+@dataclass(frozen=True)
+class SettingInfo:
+    """One setting, for help texts and command-line flags."""
+
+    name: str
+    type: str
+    default: Any
+    help: str
+
+
+def describe_settings() -> list[SettingInfo]:
+    """Return every setting, sections dotted (`trainer.threads`), in declaration order."""
+    return list(_describe(AgentSettings, ""))
+
+
+def _describe(model: type[BaseModel], prefix: str) -> Iterator[SettingInfo]:
+    for name, field in model.model_fields.items():
+        kind = field.annotation
+        if isinstance(kind, type) and issubclass(kind, _Section):
+            yield from _describe(kind, f"{prefix}{name}.")
+        else:
+            label = kind.__name__ if isinstance(kind, type) else str(kind)
+            yield SettingInfo(prefix + name, label, field.default, field.description or "")
+
+
+def load_settings(
+    path: Path | str | None = None, flags: Mapping[str, Any] | None = None
+) -> AgentSettings:
+    """Return the settings from file, environment and flags (None among the flags means unset).
+
+    Flags may use dotted names for sections. Raises ConfigError that names the setting and the
+    source, and for an unknown one lists those that exist.
+    """
+    content = _read(Path(path)) if path is not None else {}
+    given = _nested({name: value for name, value in (flags or {}).items() if value is not None})
+    _refuse_unknown(content, str(path))
+    _refuse_unknown(given, "the command line")
+    _refuse_unknown_environment(given, content)
+    try:
+        return AgentSettings(**{**given, "_content": content})
+    except ValidationError as error:
+        where = f"{path}, the environment and the command line" if path else "the settings"
+        parts = [
+            f"{'.'.join(map(str, item['loc']))}: {item['msg'].removeprefix('Value error, ')}"
+            f" (it is {item.get('input')!r})"
+            for item in error.errors()
+        ]
+        raise ConfigError(f"Wrong setting in {where}: {'; '.join(parts)}.") from None
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        text = path.read_text()
+    except FileNotFoundError:
+        raise ConfigError(f"There is no settings file {path}. Correct --config.") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"The settings file {path} cannot be read: {error}.") from None
+    try:
+        if path.suffix in (".yaml", ".yml"):
+            import yaml  # loaded only by those who use YAML
+
+            try:
+                content = yaml.safe_load(text) or {}
+            except yaml.YAMLError as error:
+                raise ValueError(error) from None
+        elif path.suffix == ".toml":
+            content = tomllib.loads(text)
+        else:
+            raise ValueError("its name must end in .toml, .yaml or .yml")
+    except ValueError as error:
+        raise ConfigError(f"The settings file {path} cannot be used: {error}.") from None
+    if not isinstance(content, dict):
+        raise ConfigError(f"The settings file {path} must hold names and values.")
+    return content
+
+
+def _nested(flat: Mapping[str, Any]) -> dict[str, Any]:
+    result: dict[str, Any] = {}
+    for name, value in flat.items():
+        *sections, last = name.split(".")
+        place = result
+        for section in sections:
+            place = place.setdefault(section, {})
+        place[last] = value
+    return result
+
+
+def _names() -> list[str]:
+    return [info.name for info in describe_settings()]
+
+
+def _refuse_unknown(content: Mapping[Any, Any], source: str) -> None:
+    known = set(_names()) | {name.split(".")[0] for name in _names() if "." in name}
+    for name in _dotted(content):
+        if name not in known:
+            _unknown(name, source)
+
+
+def _dotted(content: Mapping[Any, Any]) -> Iterator[str]:
+    for name, value in content.items():
+        if isinstance(value, Mapping):
+            yield from (f"{name}.{inner}" for inner in value)
+        else:
+            yield str(name)
+
+
+def _refuse_unknown_environment(*others: Mapping[str, Any]) -> None:
+    known = {PREFIX + name.upper().replace(".", "__") for name in _names()}
+    known |= {PREFIX + name.split(".")[0].upper() for name in _names() if "." in name}
+    named = {str(other["passphrase_env"]) for other in others if other.get("passphrase_env")}
+    named.add(os.environ.get(f"{PREFIX}PASSPHRASE_ENV", ""))
+    for variable in os.environ:
+        if not variable.startswith(PREFIX) or variable in known or variable in named:
+            continue
+        if not variable.startswith(_RESERVED):
+            _unknown(variable.removeprefix(PREFIX).lower().replace("__", "."), f"${variable}")
+
+
+def _unknown(name: str, source: str) -> None:
+    near = difflib.get_close_matches(name, _names(), n=1)
+    hint = f" Did you mean {near[0]!r}?" if near else ""
+    raise ConfigError(
+        f"Unknown setting {name!r} in {source}.{hint} Known settings: {', '.join(_names())}."
+    )

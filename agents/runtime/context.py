@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Starting an agent: from settings to everything a role works with.
+
+Rule: all of it is checked before the first step (settings, chain id, code at the addresses,
+passphrase, journal lock), so that an agent that starts is an agent that can act.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from agents.runtime.chain import ChainClient
+from agents.runtime.config import AgentSettings
+from agents.runtime.contracts import Deployment, load_deployment
+from agents.runtime.errors import RpcDown
+from agents.runtime.feed import HeadFeed
+from agents.runtime.journal import Journal
+from agents.runtime.logs import Log, open_log
+from agents.runtime.loop import Agent, Loop, stop_on_signals
+from agents.runtime.metrics import Metrics
+from agents.runtime.sender import Sender
+from agents.runtime.wallet import Wallet, load_wallet, read_passphrase
+
+_START_PAUSE_S = 1.0
+
+
+@dataclass(frozen=True)
+class Context:
+    """What a role's agent is given."""
+
+    settings: AgentSettings
+    log: Log
+    metrics: Metrics
+    deployment: Deployment
+    chain: ChainClient
+    wallet: Wallet
+    sender: Sender
+    journal: Journal
+    feed: HeadFeed
+    stop: threading.Event
+    artefacts: Path
+
+    def close(self) -> None:
+        """Stop the feed and release the journal."""
+        self.stop.set()
+        self.feed.stop()
+        self.journal.close()
+
+
+def start(settings: AgentSettings, role: str, stop: threading.Event | None = None) -> Context:
+    """Open everything an agent of this role needs; waits for an unreachable RPC node.
+
+    Journal: `<data_dir>/<role>-<address>.journal`. Artefacts: `<data_dir>/artefacts`. Raises
+    ConfigError, WalletError or JournalError with a sentence for the operator.
+    """
+    stop = stop or threading.Event()
+    log = open_log(
+        role, settings.log_level, settings.log_format == "human", settings.log_file
+    ).bind(node=settings.node_id, job=settings.job_id)
+    deployment = load_deployment(settings.deployment, settings.chain_id)
+    passphrase = read_passphrase(settings.passphrase_env, settings.keystore)
+    wallet = load_wallet(settings.keystore, passphrase)
+    metrics = Metrics(role)
+    chain = ChainClient(settings.rpc_url, log)
+    while True:
+        try:
+            chain.check(deployment)
+            break
+        except RpcDown:
+            if stop.wait(_START_PAUSE_S):
+                raise
+    journal = Journal(settings.data_dir / f"{role}-{wallet.address}.journal")
+    if journal.torn:
+        log.warning("journal_torn", path=journal.path)
+    metrics.serve(settings.metrics_port)
+    artefacts = settings.data_dir / "artefacts"
+    artefacts.mkdir(parents=True, exist_ok=True)
+    sender = Sender(
+        chain,
+        wallet,
+        deployment.chain_id,
+        log,
+        metrics,
+        stop,
+        stuck_blocks=settings.stuck_blocks,
+        confirmations=settings.confirmations,
+        max_fee_wei=int(settings.max_fee_gwei * 10**9),
+    )
+    feed = HeadFeed(chain, log, settings.ws_url, settings.poll_s).start()
+    return Context(
+        settings, log, metrics, deployment, chain, wallet, sender, journal, feed, stop, artefacts
+    )
+
+
+def run_agent(
+    settings: AgentSettings,
+    role: str,
+    build: Callable[[Context], Agent],
+    patient: tuple[type[Exception], ...] = (),
+) -> None:
+    """Start a role, run it until SIGTERM or SIGINT, and close it. Call from the main thread."""
+    began = time.monotonic()
+    stop = threading.Event()
+    stop_on_signals(stop)
+    context = start(settings, role, stop)
+    try:
+        agent = build(context)
+        context.log.info(
+            "ready", address=context.wallet.address, after_s=round(time.monotonic() - began, 2)
+        )
+        Loop(
+            agent,
+            context.chain,
+            context.feed,
+            context.log,
+            context.metrics,
+            stop,
+            patient,
+            settings.timer_s,
+        ).run()
+    finally:
+        context.close()
+        context.log.info("stopped")

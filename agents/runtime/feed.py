@@ -1,0 +1,164 @@
+# SPDX-License-Identifier: Apache-2.0
+"""New heads: what wakes an agent.
+
+Rule: the feed tells *that* the chain moved, never what to do about it. Heads come by WebSocket
+when there is one, else by polling; whichever it is, only the newest waits to be taken. A reorg is
+recognised by hashes (a head that is not a child of the one before), because not every node
+announces the blocks it removes.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from dataclasses import replace
+from urllib.parse import urlsplit, urlunsplit
+
+from websockets.exceptions import WebSocketException
+from websockets.sync.client import connect
+
+from agents.runtime.chain import ChainClient, Head, head_from_json
+from agents.runtime.errors import AgentError, RpcDown
+from agents.runtime.logs import Log
+
+_RETRY_MAX_S = 30.0
+
+
+def websocket_url(rpc_url: str) -> str:
+    """Return the WebSocket URL at the same place as an HTTP one (http -> ws, https -> wss)."""
+    parts = urlsplit(rpc_url)
+    return urlunsplit(parts._replace(scheme={"https": "wss"}.get(parts.scheme, "ws")))
+
+
+class HeadFeed:
+    """Follows the chain in a thread of its own.
+
+    `ws_url` None derives it from the HTTP url; "" means polling only. `poll_s` is the polling
+    interval without WebSocket; with one, a poll every `silence_s` covers a silent connection.
+    """
+
+    def __init__(
+        self,
+        chain: ChainClient,
+        log: Log,
+        ws_url: str | None = None,
+        poll_s: float = 0.5,
+        silence_s: float = 5.0,
+    ) -> None:
+        self._chain = chain
+        self._log = log
+        self._ws_url = websocket_url(chain.url) if ws_url is None else ws_url
+        self._poll_s = poll_s
+        self._silence_s = silence_s
+        self._wake = threading.Condition()
+        self._latest: Head | None = None
+        self._taken = True
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="head-feed", daemon=True)
+        self.connected = False
+
+    def start(self) -> HeadFeed:
+        """Start following; returns itself."""
+        self._thread.start()
+        return self
+
+    def stop(self) -> None:
+        """Stop following and wait for the thread."""
+        self._stop.set()
+        self.wake()
+        self._thread.join(timeout=5.0)
+
+    @property
+    def latest(self) -> Head | None:
+        """The newest head seen, taken or not."""
+        return self._latest
+
+    def wake(self) -> None:
+        """End a `wait` early without a new head."""
+        with self._wake:
+            self._wake.notify_all()
+
+    def wait(self, timeout_s: float) -> Head | None:
+        """Return the newest head not yet taken, waiting up to `timeout_s`; None if none came.
+
+        Heads that came between two calls are merged: the newest, with `reorged` set if any was.
+        """
+        with self._wake:
+            if self._taken:
+                self._wake.wait(timeout_s)
+            if self._taken:
+                return None
+            self._taken = True
+            return self._latest
+
+    # -- the thread ----------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        pause, next_try = 0.5, 0.0
+        while not self._stop.is_set():
+            if self._ws_url and time.monotonic() >= next_try:
+                try:
+                    self._follow()
+                    pause = 0.5
+                except (OSError, WebSocketException, AgentError, ValueError, KeyError) as error:
+                    if self.connected or pause == 0.5:
+                        self._log.info("feed_polling", url=self._ws_url, why=str(error) or "closed")
+                    pause = 0.5 if self.connected else min(2 * pause, _RETRY_MAX_S)
+                self.connected = False
+                next_try = time.monotonic() + pause
+            self._poll()
+            self._stop.wait(self._poll_s)
+
+    def _poll(self) -> None:
+        try:
+            self._accept(self._chain.head())
+        except RpcDown:
+            pass  # the chain client has logged the outage; the next poll tries again
+        except AgentError as error:
+            self._log.warning("feed_poll_refused", why=str(error))
+
+    def _follow(self) -> None:
+        """Take heads from the WebSocket until it breaks (raises) or the feed stops."""
+        with connect(self._ws_url, open_timeout=5, max_size=2**20) as socket:
+            request = {"method": "eth_subscribe", "params": ["newHeads"], "id": 1, "jsonrpc": "2.0"}
+            socket.send(json.dumps(request))
+            answer = json.loads(socket.recv(timeout=5))
+            if "error" in answer:
+                raise ValueError(f"subscription refused: {answer['error']}")
+            self.connected = True
+            self._log.debug("feed_subscribed", url=self._ws_url)
+            self._accept(self._chain.head())
+            heard = time.monotonic()
+            while not self._stop.is_set():
+                try:
+                    message = json.loads(socket.recv(timeout=0.5))
+                except TimeoutError:
+                    if time.monotonic() - heard > self._silence_s:
+                        self._accept(self._chain.head())
+                        heard = time.monotonic()
+                    continue
+                heard = time.monotonic()
+                if message.get("method") == "eth_subscription":
+                    self._accept(head_from_json(message["params"]["result"]))
+
+    def _accept(self, head: Head) -> None:
+        last, reorged = self._latest, False
+        if last is not None:
+            if head.hash == last.hash:
+                return
+            if head.number == last.number + 1:
+                reorged = head.parent != last.hash
+            else:
+                # Blocks were skipped or came back: is the last one seen still in the chain?
+                reorged = self._chain.block_hash(last.number) != last.hash
+                if head.number <= last.number and not reorged:
+                    return  # an announcement overtaken by a poll
+        if reorged:
+            self._log.warning("reorg", block=head.number)
+        with self._wake:
+            if not self._taken and self._latest is not None:
+                reorged = reorged or self._latest.reorged
+            self._latest = replace(head, reorged=reorged)
+            self._taken = False
+            self._wake.notify_all()

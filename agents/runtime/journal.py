@@ -1,0 +1,209 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A crash-safe key-value journal for secrets and artefact paths.
+
+Rule: when `put` returns, the value is on disk and any later open reads back exactly it, or fails
+with an error. A line is
+
+    {"sum":"<32 hex>","rec":[<sequence>,"<key>",<value>]}
+
+where sum is the first 16 bytes of sha256(sum of the line before || rec bytes). The chain of sums
+makes an altered, missing or reordered line visible. The one damage that is repaired silently is a
+last line without its newline: that write never returned, so nobody relied on it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import threading
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from agents.runtime.durable import PRIVATE_MODE, sync_directory, write_atomic
+from agents.runtime.errors import JournalError
+
+_HEAD = b'{"sum":"'
+_MIDDLE = b'","rec":'
+_TAIL = b"}"
+_SUM_HEX = 32
+_BODY_AT = len(_HEAD) + _SUM_HEX + len(_MIDDLE)
+_START = b"0" * _SUM_HEX
+# Rewriting is worth it only when most lines are dead and there are enough to notice.
+_COMPACT_LINES = 64
+
+
+def _link(previous: bytes, body: bytes) -> bytes:
+    return hashlib.sha256(previous + body).hexdigest()[:_SUM_HEX].encode()
+
+
+def _encode(previous: bytes, sequence: int, key: str, value: Any) -> tuple[bytes, bytes]:
+    """Return (line with newline, its sum)."""
+    try:
+        body = json.dumps([sequence, key, value], separators=(",", ":"), allow_nan=False).encode()
+    except (TypeError, ValueError) as error:
+        raise JournalError(f"The value of {key!r} is not plain JSON: {error}.") from None
+    mark = _link(previous, body)
+    return _HEAD + mark + _MIDDLE + body + _TAIL + b"\n", mark
+
+
+def _decode(previous: bytes, line: bytes) -> tuple[bytes, list[Any]] | None:
+    """Return (sum, [sequence, key, value]) of a line without newline, or None if it is damaged."""
+    body = line[_BODY_AT : -len(_TAIL)]
+    mark = line[len(_HEAD) : len(_HEAD) + _SUM_HEX]
+    if line != _HEAD + mark + _MIDDLE + body + _TAIL or mark != _link(previous, body):
+        return None
+    record = json.loads(body)
+    return mark, record
+
+
+class Journal:
+    """Durable map of str to JSON values, one file, one process at a time, mode 0600.
+
+    Raises JournalError when another process holds the journal, when a line is damaged, or when
+    the disk refuses a write (the map then keeps its previous value).
+    """
+
+    def __init__(self, path: Path | str) -> None:
+        self.path = Path(path)
+        self._guard = threading.Lock()
+        self._values: dict[str, Any] = {}
+        self._sum = _START
+        self._sequence = 0
+        self.torn = False  # whether opening dropped an unfinished last line
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self._lock = self._take_lock()
+        try:
+            self._load()
+            self._file: BinaryIO = self._open_for_append()
+        except BaseException:
+            self._lock.close()
+            raise
+
+    # -- reading -------------------------------------------------------------------------------
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """Return the last value put under `key` (a copy), or `default`."""
+        with self._guard:
+            if key not in self._values:
+                return default
+            return json.loads(json.dumps(self._values[key]))
+
+    def keys(self, prefix: str = "") -> list[str]:
+        """Return the keys that start with `prefix`, sorted."""
+        with self._guard:
+            return sorted(key for key in self._values if key.startswith(prefix))
+
+    def __contains__(self, key: str) -> bool:
+        with self._guard:
+            return key in self._values
+
+    # -- writing -------------------------------------------------------------------------------
+
+    def put(self, key: str, value: Any) -> None:
+        """Store `value` under `key`; on disk when this returns. `None` deletes the key."""
+        with self._guard:
+            line, mark = _encode(self._sum, self._sequence, key, value)
+            self._append(line)
+            self._sum, self._sequence = mark, self._sequence + 1
+            if value is None:
+                self._values.pop(key, None)
+            else:
+                self._values[key] = json.loads(json.dumps(value))
+
+    def delete(self, key: str) -> None:
+        """Forget `key`, durably."""
+        self.put(key, None)
+
+    def close(self) -> None:
+        """Close the file and let another process open the journal."""
+        with self._guard:
+            self._file.close()
+            self._lock.close()
+
+    def __enter__(self) -> Journal:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # -- inside --------------------------------------------------------------------------------
+
+    def _append(self, line: bytes) -> None:
+        end = self._file.tell()
+        try:
+            self._file.write(line)
+            self._file.flush()
+            os.fsync(self._file.fileno())
+        except OSError as error:
+            # Half a line followed by a good one would look like corruption at the next start.
+            os.ftruncate(self._file.fileno(), end)
+            self._file.seek(end)
+            raise JournalError(
+                f"The journal {self.path} could not be written: {error}. Free disk space or fix "
+                "the permissions; the agent will not commit before the write succeeds."
+            ) from error
+
+    def _take_lock(self) -> BinaryIO:
+        lock_path = self.path.with_name(self.path.name + ".lock")
+        descriptor = os.open(lock_path, os.O_RDWR | os.O_CREAT, PRIVATE_MODE)
+        lock = os.fdopen(descriptor, "r+b")
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = lock.read(32).decode(errors="replace").strip() or "unknown"
+            lock.close()
+            raise JournalError(
+                f"The journal {self.path} is in use by process {holder}. Stop that agent, or give "
+                "this one its own data_dir: two agents with one key would slash themselves."
+            ) from None
+        lock.truncate(0)
+        lock.write(str(os.getpid()).encode())
+        lock.flush()
+        return lock
+
+    def _load(self) -> None:
+        raw = self.path.read_bytes() if self.path.exists() else b""
+        *lines, rest = raw.split(b"\n")
+        for number, line in enumerate(lines, start=1):
+            record = _decode(self._sum, line)
+            if record is None:
+                raise JournalError(
+                    f"Line {number} of the journal {self.path} is damaged: its checksum does not "
+                    "match. Restore the file from a backup. If there is none, move it away to "
+                    "start empty: a round committed but not yet revealed is then lost."
+                )
+            self._accept(*record)
+        torn = _decode(self._sum, rest)
+        if torn is not None:
+            self._accept(*torn)
+        self.torn = bool(rest) and torn is None
+        mostly_dead = len(lines) > _COMPACT_LINES and len(lines) > 2 * len(self._values)
+        if rest or mostly_dead:
+            self._rewrite()
+        if self.path.exists():
+            self.path.chmod(PRIVATE_MODE)
+
+    def _accept(self, mark: bytes, record: list[Any]) -> None:
+        sequence, key, value = record
+        self._sum, self._sequence = mark, sequence + 1
+        if value is None:
+            self._values.pop(key, None)
+        else:
+            self._values[key] = value
+
+    def _rewrite(self) -> None:
+        content, self._sum, self._sequence = bytearray(), _START, 0
+        for key, value in self._values.items():
+            line, self._sum = _encode(self._sum, self._sequence, key, value)
+            self._sequence += 1
+            content += line
+        write_atomic(self.path, bytes(content), PRIVATE_MODE)
+
+    def _open_for_append(self) -> BinaryIO:
+        descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT, PRIVATE_MODE)
+        stream = os.fdopen(descriptor, "r+b", buffering=0)
+        stream.seek(0, os.SEEK_END)
+        sync_directory(self.path.parent)
+        return stream

@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Prometheus metrics of one agent, and its account of busy time.
+
+Rule: one registry per agent (nothing global), names start with `menagerie_`, units are in the
+names. Utilisation is busy seconds over wall seconds since the agent started.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Info, start_http_server
+
+from agents.runtime.errors import ConfigError
+
+
+class Metrics:
+    """The agent's numbers. `serve` exposes them; without it they are still counted."""
+
+    def __init__(self, role: str) -> None:
+        self.registry = CollectorRegistry()
+        self._started = time.monotonic()
+        self._busy = 0.0
+        self._guard = threading.Lock()
+
+        def gauge(name: str, text: str) -> Gauge:
+            return Gauge(f"menagerie_{name}", text, registry=self.registry)
+
+        def counter(name: str, text: str, *labels: str) -> Counter:
+            return Counter(f"menagerie_{name}", text, labels, registry=self.registry)
+
+        self.head_block = gauge("head_block", "Latest block number seen")
+        self.round = gauge("round", "Current round of the job")
+        self.phase = gauge("phase", "Current phase of the round (the contract's number)")
+        self.loss = gauge("loss", "Last training or validation loss")
+        self.last_error_time = gauge("last_error_timestamp_seconds", "Unix time of the last error")
+        self.actions = counter("actions_total", "Actions taken by the loop", "action")
+        self.errors = counter("errors_total", "Errors met by the loop", "kind")
+        self.transactions = counter("transactions_total", "Transactions by outcome", "outcome")
+        self.compute_seconds = counter("compute_seconds_total", "Time spent in work", "work")
+        self._last_error = Info("menagerie_last_error", "Last error", registry=self.registry)
+        gauge("uptime_seconds", "Seconds since start").set_function(self.uptime)
+        gauge("utilisation_ratio", "Busy over wall time").set_function(self.utilisation)
+        Info("menagerie_agent", "Who this is", registry=self.registry).info({"role": role})
+
+    def uptime(self) -> float:
+        """Return seconds since the agent started."""
+        return time.monotonic() - self._started
+
+    @contextmanager
+    def busy(self, work: str) -> Iterator[None]:
+        """Account the time inside the `with` as compute, under the name `work`."""
+        began = time.monotonic()
+        try:
+            yield
+        finally:
+            lasted = time.monotonic() - began
+            with self._guard:
+                self._busy += lasted
+            self.compute_seconds.labels(work).inc(lasted)
+
+    def utilisation(self) -> float:
+        """Return busy seconds / wall seconds since start, 0 to 1 (one busy block at a time)."""
+        with self._guard:
+            return self._busy / max(self.uptime(), 1e-9)
+
+    def error(self, kind: str, message: str) -> None:
+        """Count an error and keep its text (first 200 characters) as the last one."""
+        self.errors.labels(kind).inc()
+        self.last_error_time.set_to_current_time()
+        self._last_error.info({"kind": kind, "message": message[:200]})
+
+    def serve(self, port: int, host: str = "127.0.0.1") -> None:
+        """Serve the metrics over HTTP; port 0 serves nothing. Raises ConfigError if it is taken."""
+        if not port:
+            return
+        try:
+            start_http_server(port, host, self.registry)
+        except OSError as error:
+            raise ConfigError(
+                f"Metrics cannot be served on {host}:{port}: {error}. Choose another "
+                "`metrics_port`, or 0 for none."
+            ) from None

@@ -1,0 +1,398 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Sending transactions: one at a time per key, until the chain has answered.
+
+Rule: `send` returns a successful receipt or raises; it never leaves a transaction of its own in an
+unknown state while the process lives. Nothing about it is remembered across restarts: what an
+earlier process left in the node's pool is waited for, then replaced.
+
+1. Wait until the pool holds nothing of this key.
+2. Ask the contract by `eth_call`: a refusal costs no gas and carries the reason.
+3. Sign with EIP-1559 fees and the next nonce, and send.
+4. Stuck for `stuck_blocks` blocks: same nonce, both fees +12.5 % (nodes ask for 10 %).
+   Dropped from the pool or the chain (a reorg): the same bytes again.
+   Nonce used by another process with this key: start over from 1.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from agents.runtime.chain import ChainClient, Head
+from agents.runtime.contracts import Contract, Event
+from agents.runtime.errors import Reverted, RpcDown, RpcRefused, Stopped, TxRefused
+from agents.runtime.logs import Log
+from agents.runtime.metrics import Metrics
+from agents.runtime.wallet import Wallet
+
+GAS_CAP = 16_777_216  # EIP-7825: the most gas one transaction may ask for
+_GAS_MARGIN = 125  # percent of the estimate: state may move between estimate and inclusion
+_MIN_TIP = 1
+_WEI_PER_ETH = 10**18
+
+_KNOWN = ("already known", "already imported", "known transaction")
+_NONCE_USED = ("nonce too low", "nonce is too low")
+_UNDERPRICED = ("underpriced", "fee too low to replace")
+_FEE_LOW = ("less than block base fee", "fee cap less than", "max fee per gas less")
+_POOR = ("insufficient funds",)
+_NO_GAS = ("out of gas", "oog", "outofgas", "gas required exceeds", "gas too high")
+
+
+def bumped(fee: int) -> int:
+    """Return `fee` raised by 12.5 %, rounded up, so that it beats any 10 % rule."""
+    return fee + fee // 8 + 1
+
+
+@dataclass(frozen=True)
+class Receipt:
+    """What a mined transaction did. `logs` are the raw JSON-RPC logs."""
+
+    tx_hash: str
+    block: int
+    block_hash: bytes
+    gas_used: int
+    status: int
+    fee_wei: int
+    logs: list[dict[str, Any]]
+
+    def events(self, contract: Contract, name: str) -> list[Event]:
+        """Return this transaction's events `name` of `contract`."""
+        kind, address = contract.event(name), contract.address.lower()
+        topic = "0x" + kind.topic.hex()
+        return [
+            kind.decode(log)
+            for log in self.logs
+            if log["address"].lower() == address and log["topics"][:1] == [topic]
+        ]
+
+
+@dataclass
+class _Attempt:
+    """One nonce and every version of the transaction sent for it."""
+
+    nonce: int
+    to: str
+    data: str
+    value: int
+    gas: int
+    tip: int
+    max_fee: int
+    chain_id: int
+    replacing: bool = False  # the pool may hold a stranger's (our earlier life's) transaction
+    hashes: list[str] = field(default_factory=list)
+    raw: str = ""
+    sent_at: int = 0  # block number of the last broadcast
+    price_refused: str = ""
+
+    def request(self) -> dict[str, Any]:
+        return {
+            "type": 2,
+            "chainId": self.chain_id,
+            "nonce": self.nonce,
+            "to": self.to,
+            "data": self.data,
+            "value": self.value,
+            "gas": self.gas,
+            "maxPriorityFeePerGas": self.tip,
+            "maxFeePerGas": self.max_fee,
+        }
+
+
+class _RestartError(Exception):
+    """The nonce went to another transaction: begin again."""
+
+
+class Sender:
+    """Sends transactions from one key.
+
+    `stuck_blocks` without inclusion cause a replacement. `confirmations` is how many blocks,
+    counting its own, a transaction must have before `send` returns (1: as soon as it is mined;
+    agents re-read the chain on every head, so a later reorg only makes them act again).
+    `max_fee_wei` caps the fee per gas. RPC outages during a wait are sat out; `stop` ends the wait
+    with Stopped.
+    """
+
+    def __init__(
+        self,
+        chain: ChainClient,
+        wallet: Wallet,
+        chain_id: int,
+        log: Log,
+        metrics: Metrics | None = None,
+        stop: threading.Event | None = None,
+        stuck_blocks: int = 3,
+        confirmations: int = 1,
+        poll_s: float = 0.15,
+        max_fee_wei: int = 10**13,
+    ) -> None:
+        self.address = wallet.address
+        self._chain = chain
+        self._wallet = wallet
+        self._chain_id = chain_id
+        self._log = log
+        self._metrics = metrics
+        self._stop = stop or threading.Event()
+        self._stuck_blocks = stuck_blocks
+        self._confirmations = confirmations
+        self._poll_s = poll_s
+        self._max_fee = max_fee_wei
+        self._one_at_a_time = threading.Lock()
+
+    # -- public --------------------------------------------------------------------------------
+
+    def send(self, contract: Contract, function: str, *args: Any, value: int = 0) -> Receipt:
+        """Call `function` in a transaction and return its successful receipt.
+
+        Raises Reverted (before sending when possible), TxRefused (not enough ether, gas above
+        the cap, fee above `max_fee_wei`), RpcDown (nothing was sent), or Stopped.
+        """
+        label = f"{contract.name}.{function}"
+        data = "0x" + contract.function(function, len(args)).encode(args).hex()
+        with self._one_at_a_time:
+            while True:
+                replacing = self._drain_pool()
+                attempt = self._prepare(label, contract.address, data, value, replacing)
+                try:
+                    receipt = self._deliver(label, attempt)
+                except _RestartError:
+                    self._log.info("tx_nonce_taken", call=label, nonce=attempt.nonce)
+                    continue
+                return self._judge(label, attempt, receipt)
+
+    def ensure(
+        self,
+        done: Callable[[], bool],
+        contract: Contract,
+        function: str,
+        *args: Any,
+        value: int = 0,
+    ) -> Receipt | None:
+        """Send unless `done()`; a revert is fine if `done()` holds after it (someone was faster).
+
+        Returns the receipt, or None when there was nothing left to do.
+        """
+        if done():
+            return None
+        try:
+            return self.send(contract, function, *args, value=value)
+        except Reverted:
+            if done():
+                return None
+            raise
+
+    # -- before sending ------------------------------------------------------------------------
+
+    def _nonce(self, block: str) -> int:
+        return int(self._chain.request("eth_getTransactionCount", self.address, block), 16)
+
+    def _drain_pool(self) -> bool:
+        """Wait until no transaction of this key is pending. True: one stayed, replace it."""
+        since: int | None = None
+        while self._nonce("pending") > self._nonce("latest"):
+            number = self._chain.head().number
+            if since is None:
+                since = number
+                self._log.info("tx_leftover", address=self.address)
+            if number - since >= self._stuck_blocks:
+                return True
+            self._pause()
+        return False
+
+    def _prepare(self, label: str, to: str, data: str, value: int, replacing: bool) -> _Attempt:
+        request = {"from": self.address, "to": to, "data": data, "value": hex(value)}
+        try:
+            self._chain.request("eth_call", {**request, "gas": hex(GAS_CAP)}, "latest")
+            gas = int(self._chain.request("eth_estimateGas", request), 16)
+        except Reverted as error:
+            self._count("reverted")
+            raise Reverted(error.reason, label) from None
+        except RpcRefused as error:
+            raise self._refusal(label, error) from None
+        if gas > GAS_CAP:
+            raise self._too_big(label)
+        head = self._chain.head()
+        tip = self._tip()
+        return _Attempt(
+            nonce=self._nonce("latest"),
+            to=to,
+            data=data,
+            value=value,
+            gas=min(gas * _GAS_MARGIN // 100, GAS_CAP),
+            tip=tip,
+            max_fee=self._capped(label, 2 * head.base_fee + tip),
+            chain_id=self._chain_id,
+            replacing=replacing,
+        )
+
+    def _tip(self) -> int:
+        try:
+            return max(int(self._chain.request("eth_maxPriorityFeePerGas"), 16), _MIN_TIP)
+        except RpcRefused:
+            return 10**9  # a node without the method: 1 gwei, raised later if it proves too little
+
+    def _capped(self, label: str, fee: int) -> int:
+        if fee > self._max_fee:
+            raise TxRefused(
+                f"{label} would cost {fee} wei per gas, above the limit of {self._max_fee} "
+                "(`max_fee_wei`). Raise the limit or wait for cheaper blocks."
+            )
+        return fee
+
+    # -- sending and waiting -------------------------------------------------------------------
+
+    def _deliver(self, label: str, attempt: _Attempt) -> Receipt:
+        self._patiently(lambda: self._broadcast(label, attempt))
+        while True:
+            receipt: Receipt | None = self._patiently(lambda: self._advance(label, attempt))
+            if receipt is not None:
+                return receipt
+            self._pause()
+
+    def _advance(self, label: str, attempt: _Attempt) -> Receipt | None:
+        """Look once: the final receipt, or None after doing what the situation asks for."""
+        head = self._chain.head()
+        receipt = self._find_receipt(attempt)
+        if receipt is not None:
+            deep = head.number - receipt.block + 1 >= self._confirmations
+            return receipt if deep else None
+        if self._nonce("latest") > attempt.nonce:
+            # Mined between the two questions, or someone else's transaction took the nonce.
+            receipt = self._find_receipt(attempt)
+            if receipt is None:
+                raise _RestartError
+            return None
+        if attempt.price_refused or head.number - attempt.sent_at >= self._stuck_blocks:
+            self._bump(label, attempt, head)
+            self._broadcast(label, attempt)
+        elif self._chain.request("eth_getTransactionByHash", attempt.hashes[-1]) is None:
+            self._log.info("tx_resent", call=label, tx=attempt.hashes[-1])
+            self._broadcast(label, attempt)
+        return None
+
+    def _bump(self, label: str, attempt: _Attempt, head: Head) -> None:
+        tip = bumped(attempt.tip)
+        max_fee = max(bumped(attempt.max_fee), 2 * head.base_fee + tip)
+        if max_fee > self._max_fee and attempt.price_refused:
+            raise TxRefused(
+                f"{label} is refused as {attempt.price_refused} at {attempt.max_fee} wei per gas, "
+                f"and the limit is {self._max_fee} (`max_fee_wei`). Raise the limit."
+            )
+        if max_fee <= self._max_fee:
+            attempt.tip, attempt.max_fee, attempt.raw = tip, max_fee, ""
+            self._count("replaced")
+            self._log.info("tx_replaced", call=label, nonce=attempt.nonce, max_fee=max_fee)
+
+    def _broadcast(self, label: str, attempt: _Attempt) -> None:
+        """Hand the transaction to the node; sort its refusals."""
+        if not attempt.raw:
+            raw, digest = self._wallet.sign_transaction(attempt.request())
+            attempt.raw = "0x" + raw.hex()
+            attempt.hashes.append("0x" + digest.hex())
+            self._log.debug("tx_sent", call=label, nonce=attempt.nonce, tx=attempt.hashes[-1])
+        first = len(attempt.hashes) == 1
+        attempt.price_refused = ""
+        attempt.sent_at = self._chain.head().number
+        try:
+            self._chain.request("eth_sendRawTransaction", attempt.raw)
+        except RpcRefused as error:
+            detail = error.detail.lower()
+            if any(words in detail for words in _KNOWN):
+                return
+            if any(words in detail for words in _NONCE_USED):
+                return  # ours was mined, or another: the next look tells which
+            if any(words in detail for words in _UNDERPRICED):
+                if first and not attempt.replacing:
+                    # Another process has just used this nonce: let its transaction be mined.
+                    raise _RestartError from None
+                attempt.price_refused = error.detail
+                return
+            if any(words in detail for words in _FEE_LOW):
+                attempt.price_refused = error.detail
+                return
+            raise self._refusal(label, error) from None
+        if first:
+            self._count("sent")
+
+    def _find_receipt(self, attempt: _Attempt) -> Receipt | None:
+        for tx_hash in reversed(attempt.hashes):
+            raw = self._chain.request("eth_getTransactionReceipt", tx_hash)
+            if raw is None or raw.get("blockHash") is None:
+                continue
+            number, block_hash = int(raw["blockNumber"], 16), bytes.fromhex(raw["blockHash"][2:])
+            if self._chain.block_hash(number) != block_hash:
+                continue  # a receipt from a block that a reorg has since removed
+            gas_used = int(raw["gasUsed"], 16)
+            return Receipt(
+                tx_hash=tx_hash,
+                block=number,
+                block_hash=block_hash,
+                gas_used=gas_used,
+                status=int(raw["status"], 16),
+                fee_wei=gas_used * int(raw.get("effectiveGasPrice") or "0x0", 16),
+                logs=raw["logs"],
+            )
+        return None
+
+    # -- afterwards ----------------------------------------------------------------------------
+
+    def _judge(self, label: str, attempt: _Attempt, receipt: Receipt) -> Receipt:
+        if receipt.status == 1:
+            self._log.info("tx", call=label, tx=receipt.tx_hash, gas=receipt.gas_used)
+            self._count("mined")
+            return receipt
+        self._count("reverted")
+        raise Reverted(self._reason_of(attempt, receipt), label, receipt.tx_hash)
+
+    def _reason_of(self, attempt: _Attempt, receipt: Receipt) -> str:
+        request = {
+            "from": self.address,
+            "to": attempt.to,
+            "data": attempt.data,
+            "value": hex(attempt.value),
+            "gas": hex(attempt.gas),
+        }
+        # The state after the block shows what other transactions of the block had changed; the
+        # state before it is the next best guess.
+        for block in (receipt.block, receipt.block - 1):
+            try:
+                self._chain.request("eth_call", request, hex(block))
+            except Reverted as error:
+                return error.reason
+            except (RpcRefused, RpcDown):
+                continue
+        return "out of gas" if receipt.gas_used >= attempt.gas else "the state has since changed"
+
+    def _too_big(self, label: str) -> TxRefused:
+        return TxRefused(
+            f"{label} needs more than the {GAS_CAP} gas that one transaction may use. Send it in "
+            "smaller batches."
+        )
+
+    def _refusal(self, label: str, error: RpcRefused) -> TxRefused:
+        self._count("refused")
+        if any(words in error.detail.lower() for words in _POOR):
+            return TxRefused(
+                f"{self.address} cannot pay for {label}: it has "
+                f"{self._chain.balance(self.address) / _WEI_PER_ETH:.6f} ETH. Send it some ETH."
+            )
+        if any(words in error.detail.lower() for words in _NO_GAS):
+            return self._too_big(label)
+        return TxRefused(f"The node will not take {label}: {error.detail} (code {error.code}).")
+
+    def _patiently(self, look: Callable[[], Any]) -> Any:
+        """Run `look` until the node answers: a transaction may be out, so giving up is wrong."""
+        while True:
+            try:
+                return look()
+            except RpcDown:
+                self._pause(4 * self._poll_s)
+
+    def _pause(self, seconds: float | None = None) -> None:
+        if self._stop.wait(self._poll_s if seconds is None else seconds):
+            raise Stopped(f"The sender of {self.address} was asked to stop.")
+
+    def _count(self, outcome: str) -> None:
+        if self._metrics is not None:
+            self._metrics.transactions.labels(outcome).inc()

@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Keys: encrypted keystores in, signatures out.
+
+Rule: a private key exists in memory only. It comes from a keystore in the format that
+`ape accounts` and eth-account write (V3), opened by a passphrase from a prompt or from an
+environment variable named in the settings; neither is ever an argument, a log line or a file.
+"""
+
+from __future__ import annotations
+
+import getpass
+import json
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from eth_account import Account
+from eth_account.messages import encode_typed_data
+from eth_account.signers.local import LocalAccount
+from eth_utils.address import to_checksum_address
+
+from agents.runtime import logs
+from agents.runtime.durable import write_atomic
+from agents.runtime.errors import WalletError
+
+APE_ACCOUNTS = Path("~/.ape/accounts")
+
+
+class Wallet:
+    """One unlocked key. `address` is checksummed; the key itself is not readable from outside."""
+
+    def __init__(self, account: LocalAccount) -> None:
+        self._account = account
+        self.address: str = account.address
+        logs.redact(bytes(account.key).hex())
+
+    def __repr__(self) -> str:
+        return f"Wallet({self.address})"
+
+    def sign_transaction(self, transaction: Mapping[str, Any]) -> tuple[bytes, bytes]:
+        """Return (raw transaction, its 32-byte hash)."""
+        signed = self._account.sign_transaction(dict(transaction))
+        return bytes(signed.raw_transaction), bytes(signed.hash)
+
+    def sign_typed(
+        self, domain: Mapping[str, Any], types: Mapping[str, Any], message: Mapping[str, Any]
+    ) -> bytes:
+        """Return the 65-byte r || s || v signature of EIP-712 typed data (v is 27 or 28)."""
+        signed = self._account.sign_typed_data(dict(domain), dict(types), dict(message))
+        return bytes(signed.signature)
+
+
+def recover_typed(
+    domain: Mapping[str, Any],
+    types: Mapping[str, Any],
+    message: Mapping[str, Any],
+    signature: bytes,
+) -> str | None:
+    """Return the checksummed signer of EIP-712 typed data, or None for a malformed signature."""
+    signable = encode_typed_data(dict(domain), dict(types), dict(message))
+    try:
+        return str(Account.recover_message(signable, signature=signature))
+    except Exception:  # noqa: BLE001 - eth-keys raises several unrelated types on bad points
+        return None
+
+
+def keystore_path(source: str) -> Path:
+    """Return the keystore file meant by `source`: a path, or an alias of `ape accounts`.
+
+    Raises WalletError naming both places looked at.
+    """
+    direct = Path(source).expanduser()
+    alias = APE_ACCOUNTS.expanduser() / f"{source}.json"
+    for candidate in (direct, alias):
+        if candidate.is_file():
+            return candidate
+    raise WalletError(
+        f"There is no keystore {source!r}: neither the file {direct} nor the ape account {alias} "
+        "exists. Create one with `ape accounts generate`, or correct `keystore`."
+    )
+
+
+def read_passphrase(variable: str | None, label: str) -> str:
+    """Return a passphrase from the environment variable, else from a prompt on the terminal."""
+    if variable:
+        if variable in os.environ:
+            return os.environ[variable]
+        raise WalletError(
+            f"The environment variable {variable}, named by `passphrase_env`, is not set. Set it, "
+            "or remove `passphrase_env` to be asked."
+        )
+    if not sys.stdin.isatty():
+        raise WalletError(
+            f"The passphrase of {label} cannot be asked for without a terminal. Name an "
+            "environment variable that holds it in `passphrase_env`."
+        )
+    return getpass.getpass(f"Passphrase of {label}: ")
+
+
+def load_wallet(source: str, passphrase: str) -> Wallet:
+    """Decrypt a keystore (path or ape alias).
+
+    Raises WalletError for a missing file, a file that is no keystore, or a wrong passphrase.
+    """
+    path = keystore_path(source)
+    logs.redact(passphrase)
+    try:
+        keystore = json.loads(path.read_text())
+        if not isinstance(keystore, dict) or "crypto" not in {k.lower() for k in keystore}:
+            raise ValueError("no crypto section")
+    except (OSError, UnicodeDecodeError, ValueError) as error:
+        raise WalletError(
+            f"{path} is not an Ethereum keystore ({error}). Give the path of a V3 keystore file."
+        ) from None
+    try:
+        key = Account.decrypt(keystore, passphrase)
+    except ValueError as error:
+        if "MAC" in str(error):
+            raise WalletError(f"The passphrase does not open the keystore {path}.") from None
+        raise WalletError(f"The keystore {path} cannot be decrypted: {error}.") from None
+    except (KeyError, TypeError) as error:
+        raise WalletError(f"The keystore {path} lacks or misuses field {error}.") from None
+    return Wallet(Account.from_key(key))
+
+
+def create_keystore(
+    path: Path | str, passphrase: str, key: bytes | None = None, iterations: int | None = None
+) -> str:
+    """Write a new encrypted keystore (mode 0600) and return its checksummed address.
+
+    `key` is 32 bytes, drawn from the system when None. `iterations` is scrypt's n; None means
+    eth-account's default (about 0.6 s to open), and only a throwaway local network wants less.
+    Raises WalletError rather than overwrite an existing file.
+    """
+    path = Path(path).expanduser()
+    if path.exists():
+        raise WalletError(f"{path} exists already; a keystore is never overwritten.")
+    account = Account.create() if key is None else Account.from_key(key)
+    keystore = Account.encrypt(account.key, passphrase, kdf="scrypt", iterations=iterations)
+    write_atomic(path, json.dumps(keystore).encode())
+    return str(to_checksum_address(account.address))

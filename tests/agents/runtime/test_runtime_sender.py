@@ -1,0 +1,292 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Sending on a real node: reasons, nonces, stuck transactions, reorgs, restarts of the node."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import pytest
+from eth_account import Account
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agents.runtime.errors import Reverted, Stopped, TxRefused
+from agents.runtime.metrics import Metrics
+from agents.runtime.sender import GAS_CAP, Sender, bumped
+from agents.runtime.wallet import Wallet
+
+
+def nonce(anvil, address, block="latest"):
+    return int(anvil.rpc("eth_getTransactionCount", address, block), 16)
+
+
+class Background:
+    """Runs a call in a thread and keeps its result or error."""
+
+    def __init__(self, work):
+        self.result, self.error = None, None
+
+        def run():
+            try:
+                self.result = work()
+            except Exception as error:
+                self.error = error
+
+        self.thread = threading.Thread(target=run, daemon=True)
+        self.thread.start()
+
+    def join(self, timeout=15):
+        self.thread.join(timeout)
+        assert not self.thread.is_alive(), "the send did not end"
+        if self.error:
+            raise self.error
+        return self.result
+
+
+def eventually(check, timeout=10):
+    deadline = time.monotonic() + timeout
+    while not check():
+        assert time.monotonic() < deadline, "did not happen in time"
+        time.sleep(0.02)
+
+
+def pooled(anvil, address):
+    pool = anvil.rpc("txpool_content")
+    found = {}
+    for part in ("pending", "queued"):
+        for owner, entries in pool[part].items():
+            if owner.lower() == address.lower():
+                found.update({int(number): tx for number, tx in entries.items()})
+    return found
+
+
+def test_send_returns_a_checked_receipt(sender, chain, tiny):
+    receipt = sender.send(tiny, "ping", "hello")
+    assert receipt.status == 1 and chain.call(tiny, "n") == 1
+    (event,) = receipt.events(tiny, "Pinged")
+    assert event.args == {"who": sender.address, "n": 1, "note": "hello"}
+    assert receipt.fee_wei > 0
+
+
+def test_preflight_gives_the_reason_without_spending(sender, anvil, tiny):
+    before = nonce(anvil, sender.address)
+    with pytest.raises(Reverted) as caught:
+        sender.send(tiny, "refuse", 1)
+    assert caught.value.reason == "rounds: not committed"
+    assert nonce(anvil, sender.address) == before
+
+
+def test_a_mined_revert_gives_the_reason_too(start_anvil, compiled, lines, wallet, chain, anvil,
+                                             tiny):
+    """Two keys pass the preflight for a once-only call; the chain refuses the second."""
+    other = Wallet(Account.from_key(
+        "0x59c6995e998f97a5a0044966f0945389dc9e86dae88c7a8412f4603b6b78690d"))
+    anvil.rpc("evm_setAutomine", False)
+    runs = [
+        Background(lambda k=key: Sender(chain, k, 31337, lines.log, poll_s=0.03).send(
+            tiny, "only_once"))
+        for key in (wallet, other)
+    ]
+    eventually(lambda: pooled(anvil, wallet.address) and pooled(anvil, other.address))
+    anvil.mine()
+    errors = []
+    for run in runs:
+        try:
+            run.join()
+        except Reverted as error:
+            errors.append(error)
+    assert [error.reason for error in errors] == ["rounds: already committed"]
+    assert errors[0].tx_hash is not None
+
+
+def test_threads_share_a_key_without_nonce_gaps(sender, chain, anvil, tiny):
+    start = nonce(anvil, sender.address)
+    runs = [Background(lambda: sender.send(tiny, "ping")) for _ in range(8)]
+    for run in runs:
+        run.join()
+    assert chain.call(tiny, "n") == 8
+    assert nonce(anvil, sender.address) == start + 8
+
+
+@pytest.mark.parametrize("automine", [True, False])
+def test_two_senders_of_one_key_both_get_through(chain, anvil, tiny, wallet, lines, automine):
+    """What two processes with one key do to each other.
+
+    (Two equal calls would be one transaction, byte for byte: hence the notes.)
+    """
+    anvil.rpc("evm_setAutomine", automine)
+    if not automine:
+        anvil.rpc("evm_setIntervalMining", 1)
+    senders = [Sender(chain, wallet, 31337, lines.log, poll_s=0.03) for _ in range(2)]
+    count = 4 if automine else 1
+    runs = [
+        Background(lambda s=s, i=i: [s.send(tiny, "ping", f"{i} {k}") for k in range(count)])
+        for i, s in enumerate(senders)
+    ]
+    for run in runs:
+        run.join(25)
+    assert chain.call(tiny, "n") == 2 * count
+
+
+def test_stuck_transactions_are_replaced_with_at_least_a_tenth_more(sender, anvil, tiny, lines):
+    anvil.rpc("evm_setAutomine", False)
+    run = Background(lambda: sender.send(tiny, "ping"))
+    eventually(lambda: pooled(anvil, sender.address))
+    first_nonce, first = next(iter(pooled(anvil, sender.address).items()))
+    for _ in range(3):  # blocks too dear for it
+        anvil.rpc("anvil_setNextBlockBaseFeePerGas", hex(10**12))
+        anvil.mine()
+    # anvil drops what cannot pay the base fee; other nodes would keep it
+    eventually(lambda: pooled(anvil, sender.address).get(first_nonce, first)["hash"] != first["hash"])
+    second = pooled(anvil, sender.address)[first_nonce]
+    for field in ("maxFeePerGas", "maxPriorityFeePerGas"):
+        assert int(second[field], 16) * 10 >= int(first[field], 16) * 11
+    assert second["nonce"] == first["nonce"]
+    anvil.rpc("anvil_setNextBlockBaseFeePerGas", hex(10**9))
+    anvil.mine()
+    assert run.join().tx_hash == second["hash"]
+    assert len(lines.events("tx_replaced")) == 1
+
+
+def test_a_replacement_stops_at_the_fee_limit(chain, wallet, anvil, tiny, lines):
+    sender = Sender(chain, wallet, 31337, lines.log, poll_s=0.03, max_fee_wei=4 * 10**9)
+    anvil.rpc("evm_setAutomine", False)
+    run = Background(lambda: sender.send(tiny, "ping"))
+    eventually(lambda: pooled(anvil, sender.address))
+    anvil.rpc("anvil_setNextBlockBaseFeePerGas", hex(10**12))
+    anvil.mine()
+    with pytest.raises(TxRefused, match="refused as .* base fee .* the limit is 4000000000"):
+        run.join()
+    with pytest.raises(TxRefused, match="above the limit of 4000000000"):
+        sender.send(tiny, "ping")
+    anvil.rpc("anvil_setNextBlockBaseFeePerGas", hex(10**9))
+    anvil.mine()
+    run = Background(lambda: sender.send(tiny, "ping"))
+    eventually(lambda: pooled(anvil, sender.address))
+    anvil.mine()
+    assert run.join().status == 1
+
+
+def test_a_transaction_dropped_from_the_pool_is_sent_again(sender, anvil, tiny, lines):
+    anvil.rpc("evm_setAutomine", False)
+    run = Background(lambda: sender.send(tiny, "ping"))
+    eventually(lambda: pooled(anvil, sender.address))
+    anvil.rpc("anvil_dropAllTransactions")
+    eventually(lambda: pooled(anvil, sender.address))
+    anvil.mine()
+    run.join()
+    assert lines.events("tx_resent")
+
+
+def test_a_receipt_that_a_reorg_removes_is_earned_again(chain, wallet, anvil, tiny, lines):
+    sender = Sender(chain, wallet, 31337, lines.log, poll_s=0.03, confirmations=3)
+    anvil.mine(2)
+    run = Background(lambda: sender.send(tiny, "ping"))
+    eventually(lambda: chain.call(tiny, "n") == 1)
+    anvil.mine()
+    time.sleep(0.2)
+    assert run.thread.is_alive(), "two blocks are not three confirmations"
+    anvil.rpc("anvil_reorg", 2, [])
+    eventually(lambda: chain.call(tiny, "n") == 1)
+    anvil.mine(3)
+    receipt = run.join()
+    assert chain.call(tiny, "n") == 1
+    assert chain.block_hash(receipt.block) == receipt.block_hash
+    assert lines.events("tx_resent")
+
+
+def test_leftovers_of_an_earlier_process_are_awaited(chain, wallet, anvil, tiny, lines):
+    anvil.rpc("evm_setAutomine", False)
+    earlier_stop = threading.Event()
+    earlier = Sender(chain, wallet, 31337, lines.log, stop=earlier_stop, poll_s=0.03)
+    dead = Background(lambda: earlier.send(tiny, "only_once"))
+    eventually(lambda: pooled(anvil, wallet.address))
+    earlier_stop.set()
+    with pytest.raises(Stopped):
+        dead.join()
+    sender = Sender(chain, wallet, 31337, lines.log, poll_s=0.03)
+    run = Background(lambda: sender.ensure(
+        lambda: chain.call(tiny, "once"), tiny, "only_once"))
+    eventually(lambda: lines.events("tx_leftover"))
+    anvil.mine()
+    assert run.join() is None  # the earlier one did it; nothing was sent twice
+    assert nonce(anvil, wallet.address, "pending") == nonce(anvil, wallet.address)
+
+
+def test_leftovers_that_stay_are_replaced(chain, wallet, anvil, tiny, lines):
+    anvil.rpc("evm_setAutomine", False)
+    request = {
+        "type": 2, "chainId": 31337, "nonce": nonce(anvil, wallet.address), "to": tiny.address,
+        "data": "0x" + tiny.function("ping", 1).encode(["old"]).hex(), "value": 0, "gas": 200_000,
+        "maxFeePerGas": 5 * 10**9, "maxPriorityFeePerGas": 3 * 10**9,
+    }
+    old = anvil.rpc("eth_sendRawTransaction", "0x" + wallet.sign_transaction(request)[0].hex())
+    sender = Sender(chain, wallet, 31337, lines.log, poll_s=0.03)
+    run = Background(lambda: sender.send(tiny, "ping", "new"))
+    for _ in range(3):
+        eventually(lambda: lines.events("tx_leftover"))
+        anvil.rpc("anvil_setNextBlockBaseFeePerGas", hex(10**12))
+        anvil.mine()
+        time.sleep(0.1)
+    eventually(lambda: all(tx["hash"] != old for tx in pooled(anvil, wallet.address).values()))
+    anvil.rpc("anvil_setNextBlockBaseFeePerGas", hex(10**9))
+    anvil.mine()
+    (event,) = run.join().events(tiny, "Pinged")
+    assert event.args["note"] == "new" and chain.call(tiny, "n") == 1
+
+
+def test_a_send_survives_the_nodes_restart(start_anvil, compiled, lines, wallet, tmp_path):
+    from agents.runtime.chain import ChainClient
+    from agents.runtime.contracts import Contract
+
+    anvil = start_anvil("--state", str(tmp_path / "state.json"))
+    deployer = anvil.rpc("eth_accounts")[9]
+    tx = anvil.rpc("eth_sendTransaction", {"from": deployer, "data": compiled["bytecode"]})
+    address = anvil.receipt(tx)["contractAddress"]
+    tiny = Contract("Tiny", address, compiled["abi"])
+    chain = ChainClient(anvil.url, lines.log, pause_s=0.02)
+    sender = Sender(chain, wallet, 31337, lines.log, poll_s=0.03)
+    anvil.rpc("evm_setAutomine", False)
+    run = Background(lambda: sender.send(tiny, "ping"))
+    eventually(lambda: pooled(anvil, wallet.address))
+    anvil.stop()  # the pool is lost with it
+    eventually(lambda: lines.events("rpc_down"))
+    time.sleep(0.3)
+    assert run.thread.is_alive()
+    anvil.start()
+    assert run.join().status == 1
+    assert chain.call(tiny, "n") == 1
+    assert len(lines.events("rpc_down")) == 1
+
+
+def test_ensure_does_nothing_when_done_and_forgives_a_faster_one(sender, chain, tiny, anvil):
+    assert sender.ensure(lambda: True, tiny, "only_once") is None
+    answers = iter([False, True])
+    sender.send(tiny, "only_once")
+    assert sender.ensure(lambda: next(answers), tiny, "only_once") is None
+    with pytest.raises(Reverted, match="already committed"):
+        sender.ensure(lambda: False, tiny, "only_once")
+
+
+def test_refusals_are_sentences(chain, lines, tiny, sender):
+    poor = Sender(chain, Wallet(Account.create()), 31337, lines.log, poll_s=0.03)
+    with pytest.raises(TxRefused, match=r"cannot pay for Tiny\.ping: it has 0\.000000 ETH"):
+        poor.send(tiny, "ping")
+    metrics = Metrics("test")
+    sender._metrics = metrics
+    with pytest.raises(TxRefused, match="more than the 16777216 gas .* smaller batches"):
+        sender.send(tiny, "burn", 1_000_000)
+    assert sum(s.value for m in metrics.transactions.collect() for s in m.samples
+               if s.name.endswith("_total")) == 1
+
+
+def test_gas_is_never_above_the_transaction_cap(sender, chain, tiny):
+    receipt = sender.send(tiny, "burn", 60_000)  # the estimate with margin would exceed the cap
+    assert 0.8 * GAS_CAP < receipt.gas_used <= GAS_CAP
+
+
+@given(st.integers(min_value=0, max_value=10**30))
+def test_a_bump_always_beats_ten_percent(fee):
+    assert bumped(fee) * 10 >= fee * 11 and bumped(fee) > fee
+    assert bumped(fee) <= fee * 9 // 8 + 1
