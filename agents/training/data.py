@@ -109,7 +109,8 @@ def pack(
     """
     if not 4 <= shard_bytes <= MAX_SHARD_BYTES or shard_bytes % 4:
         raise DataError(f"shard_bytes must be a multiple of 4 up to {MAX_SHARD_BYTES}")
-    vocab_size, encode = 256, _bytes_to_tokens
+    vocab_size = 256
+    encode: Callable[[bytes], NDArray[np.integer]] = _bytes_to_tokens
     if tokenizer is not None:
         vocab_size, encode = _load_tokenizer(tokenizer)
     mark = SEPARATOR if separator is None and tokenizer is None else separator
@@ -125,7 +126,7 @@ def pack(
     if not shards:
         raise DataError("there is no text to pack; name at least one file that is not empty")
     dataset = Dataset(
-        dtype=dtype.name,  # type: ignore[arg-type]
+        dtype=dtype.name,
         vocab_size=vocab_size,
         tokenizer=None if tokenizer is None else store.put_bytes(tokenizer),
         shards=tuple(shards),

@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 import platform
 import sys
+from pathlib import Path
 
 PINNED_ENVIRONMENT: dict[str, str] = {
     "ATEN_CPU_CAPABILITY": "avx2",
@@ -96,7 +97,7 @@ def determinism_class(device: str = "cpu", compiled: bool = False) -> str:
 def _cpu_model() -> str:
     """The CPU's model as the kernel tells it, or what the platform module knows."""
     try:
-        with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:
+        with Path("/proc/cpuinfo").open(encoding="utf-8", errors="replace") as file:
             wanted = ("cpu family", "model", "model name", "stepping")
             pairs = (line.split(":", 1) for line in file if ":" in line)
             found = dict.fromkeys(wanted, "?")

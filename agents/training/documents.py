@@ -8,11 +8,12 @@ gives is text, never a program; nothing is executed and no archive is unpacked.
 from __future__ import annotations
 
 import hashlib
-import json
 import sysconfig
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
+
+from agents.training.nesting import parse_json
 
 MAX_LINE_BYTES = 64 * 1024 * 1024
 _SKIPPED = {"site-packages", "dist-packages", "test", "tests", "idlelib", "__pycache__"}
@@ -65,8 +66,8 @@ def _read_jsonl(path: Path, field: str) -> Iterator[bytes]:
 
 def _parse(line: bytes, path: Path, number: int) -> Any:
     try:
-        return json.loads(line)
-    except (ValueError, RecursionError) as error:
+        return parse_json(line)
+    except ValueError as error:
         raise DataError(f"{path}: line {number} is not JSON: {error}") from error
 
 

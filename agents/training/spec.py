@@ -44,12 +44,8 @@ def _between(low: float, high: float) -> AfterValidator:
     return AfterValidator(check)
 
 
-def _int(low: int, high: int) -> Any:
-    return Annotated[int, Strict(), _between(low, high)]
-
-
-def _float(low: float, high: float) -> Any:
-    return Annotated[float, Strict(), _between(low, high)]
+Int = Annotated[int, Strict()]
+Float = Annotated[float, Strict()]
 
 
 class _Frozen(BaseModel):
@@ -60,16 +56,16 @@ class ModelSpec(_Frozen):
     """The network. ``llama`` is built in; ``transformers`` takes a config.json by CID."""
 
     kind: Literal["llama", "transformers"] = "llama"
-    vocab_size: _int(2, 1_000_000) = 256
-    d_model: _int(4, 32_768) = 64
-    n_layers: _int(1, 256) = 2
-    n_heads: _int(1, 512) = 4
-    n_kv_heads: _int(1, 512) = 2
-    d_ff: _int(4, 131_072) = 176
-    max_seq_len: _int(2, 131_072) = 64
-    rope_theta: _float(1.0, 1e9) = 10_000.0
+    vocab_size: Annotated[Int, _between(2, 1_000_000)] = 256
+    d_model: Annotated[Int, _between(4, 32_768)] = 64
+    n_layers: Annotated[Int, _between(1, 256)] = 2
+    n_heads: Annotated[Int, _between(1, 512)] = 4
+    n_kv_heads: Annotated[Int, _between(1, 512)] = 2
+    d_ff: Annotated[Int, _between(4, 131_072)] = 176
+    max_seq_len: Annotated[Int, _between(2, 131_072)] = 64
+    rope_theta: Annotated[Float, _between(1.0, 1e9)] = 10_000.0
     tie_embeddings: Annotated[bool, Strict()] = True
-    init_seed: _int(0, 2**63 - 1) = 0
+    init_seed: Annotated[Int, _between(0, 2**63 - 1)] = 0
     config_cid: Cid | None = None
 
     @model_validator(mode="after")
@@ -93,16 +89,18 @@ class OptimizerSpec(_Frozen):
     ``outer_lr`` multiplies the merged pseudo-gradient once, in fp32 (``state.apply_outer``).
     """
 
-    lr: _float(1e-8, 1.0) = 4e-3
-    warmup_rounds: _int(0, 100_000) = 0
-    min_lr_ratio: _float(0.0, 1.0) = 0.1
-    betas: tuple[_float(0.0, 0.9999), _float(0.0, 0.999999)] = (0.9, 0.95)
-    eps: _float(1e-12, 1e-2) = 1e-8
-    weight_decay: _float(0.0, 1.0) = 0.01
-    grad_clip: _float(1e-4, 1e4) = 1.0
-    batch_size: _int(1, 65_536) = 8
-    seq_len: _int(1, 131_072) = 64
-    outer_lr: _float(1e-4, 10.0) = 1.0
+    lr: Annotated[Float, _between(1e-8, 1.0)] = 4e-3
+    warmup_rounds: Annotated[Int, _between(0, 100_000)] = 0
+    min_lr_ratio: Annotated[Float, _between(0.0, 1.0)] = 0.1
+    betas: tuple[
+        Annotated[Float, _between(0.0, 0.9999)], Annotated[Float, _between(0.0, 0.999999)]
+    ] = (0.9, 0.95)
+    eps: Annotated[Float, _between(1e-12, 1e-2)] = 1e-8
+    weight_decay: Annotated[Float, _between(0.0, 1.0)] = 0.01
+    grad_clip: Annotated[Float, _between(1e-4, 1e4)] = 1.0
+    batch_size: Annotated[Int, _between(1, 65_536)] = 8
+    seq_len: Annotated[Int, _between(1, 131_072)] = 64
+    outer_lr: Annotated[Float, _between(1e-4, 10.0)] = 1.0
 
     def lr_at(self, round_number: int, rounds: int) -> float:
         """Learning rate of round 0..rounds-1: linear warm-up, then linear decay.
@@ -120,8 +118,8 @@ class OptimizerSpec(_Frozen):
 class ToleranceSpec(_Frozen):
     """What a re-execution in another determinism class must reach."""
 
-    cosine_min: _float(0.0, 1.0) = 0.99
-    rel_l2_max: _float(0.0, 1.0) = 0.1
+    cosine_min: Annotated[Float, _between(0.0, 1.0)] = 0.99
+    rel_l2_max: Annotated[Float, _between(0.0, 1.0)] = 0.1
 
 
 class JobSpec(_Frozen):
@@ -143,13 +141,13 @@ class JobSpec(_Frozen):
     optimizer: OptimizerSpec = Field(default_factory=OptimizerSpec)
     tolerances: ToleranceSpec = Field(default_factory=ToleranceSpec)
     data: Cid
-    data_seed: _int(0, 2**63 - 1) = 0
-    val_fraction: _float(1e-6, 0.5) = 0.05
-    eval_batches: _int(1, 100_000) = 16
-    batches_per_round: _int(1, 1_000_000) = 96
-    rounds: _int(1, 1_000_000) = 10
-    audit_sample: _int(0, 10_000) = 2
-    checkpoint_every: _int(1, 1_000_000) = 5
+    data_seed: Annotated[Int, _between(0, 2**63 - 1)] = 0
+    val_fraction: Annotated[Float, _between(1e-6, 0.5)] = 0.05
+    eval_batches: Annotated[Int, _between(1, 100_000)] = 16
+    batches_per_round: Annotated[Int, _between(1, 1_000_000)] = 96
+    rounds: Annotated[Int, _between(1, 1_000_000)] = 10
+    audit_sample: Annotated[Int, _between(0, 10_000)] = 2
+    checkpoint_every: Annotated[Int, _between(1, 1_000_000)] = 5
     precision: Literal["fp32", "bf16"] = "fp32"
 
     @model_validator(mode="after")
@@ -190,7 +188,7 @@ class JobSpec(_Frozen):
             raise SpecError(f"the spec has {len(raw)} bytes, at most {MAX_SPEC_BYTES} are allowed")
         try:
             fields = loads(raw)
-        except (ValueError, RecursionError) as error:
+        except ValueError as error:
             raise SpecError(f"the spec is not canonical JSON: {error}") from error
         return cls.from_dict(fields)
 

@@ -9,7 +9,6 @@ nothing is ever unpickled.
 from __future__ import annotations
 
 import hashlib
-import json
 import math
 from collections.abc import Mapping
 from typing import Any
@@ -17,6 +16,8 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
+
+from agents.training.nesting import parse_json
 
 MAX_HEADER_BYTES = 16 * 1024 * 1024
 _DTYPE = "F32"
@@ -47,7 +48,8 @@ def model_hash(state: Mapping[str, Tensor]) -> bytes:
 
 def _little_endian(tensor: Tensor) -> memoryview:
     array = tensor.cpu().contiguous().numpy()
-    return memoryview(array.astype(array.dtype.newbyteorder("<"), copy=False).reshape(-1)).cast("B")
+    little = array.astype(array.dtype.newbyteorder("<"), copy=False)
+    return little.reshape(-1).view(np.uint8).data
 
 
 def check_state(state: Mapping[str, Tensor], shapes: Shapes) -> None:
@@ -125,8 +127,8 @@ def _split(raw: bytes) -> tuple[dict[str, Any], memoryview]:
     if size > min(MAX_HEADER_BYTES, len(raw) - 8):
         raise PayloadError(f"the header claims {size} bytes, the file has {len(raw) - 8} left")
     try:
-        header = json.loads(raw[8 : 8 + size].decode(), object_pairs_hook=_unique)
-    except (ValueError, RecursionError) as error:
+        header = parse_json(raw[8 : 8 + size], _unique)
+    except ValueError as error:
         raise PayloadError(f"the header is not valid JSON: {error}") from error
     if not isinstance(header, dict):
         raise PayloadError("the header is not a JSON object")

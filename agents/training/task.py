@@ -191,7 +191,7 @@ def assign(
         raise ValueError(f"a carried range ends at {missed[-1][1]}, beyond the cursor {cursor}")
     taken, left = _take(missed, spec.batches_per_round)
     fresh = spec.batches_per_round - size(taken)
-    pool = taken + ((cursor, cursor + fresh),) if fresh else taken
+    pool = (*taken, (cursor, cursor + fresh)) if fresh else taken
     pairs = sorted(zip(nodes, weights, strict=True))
     counts = apportion(spec.batches_per_round, [weight for _, weight in pairs])
     assignments = []

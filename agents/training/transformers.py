@@ -8,11 +8,11 @@ weights are never downloaded: they come from ``model.init_state``.
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from torch import nn
 
+from agents.training.nesting import parse_json
 from agents.training.spec import ModelSpec
 
 MAX_CONFIG_BYTES = 256 * 1024
@@ -78,8 +78,8 @@ def read_config(raw: bytes | None) -> dict[str, Any]:
     if len(raw) > MAX_CONFIG_BYTES:
         raise ModelConfigError(f"the config has {len(raw)} bytes, at most {MAX_CONFIG_BYTES}")
     try:
-        fields = json.loads(raw)
-    except (ValueError, RecursionError) as error:
+        fields = parse_json(raw)
+    except ValueError as error:
         raise ModelConfigError(f"the config is not JSON: {error}") from error
     if not isinstance(fields, dict) or not isinstance(fields.get("model_type"), str):
         raise ModelConfigError("the config must be a JSON object with a model_type")

@@ -1,0 +1,207 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every node reads the same verified tokens in the same order, validation apart."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agents.storage.embedded import EmbeddedStore
+from agents.storage.errors import StoreError
+from agents.training.data import Dataset, DataSource, pack
+from agents.training.documents import DataError, read_documents, stdlib_corpus
+from agents.training.rng import derive_key, permutation
+from agents.training.spec import JobSpec
+
+SpecBuilder = Callable[..., JobSpec]
+
+
+def all_tokens(store: EmbeddedStore, data: str) -> np.ndarray:
+    dataset = Dataset.from_bytes(store.get(data, 10**6))
+    return np.frombuffer(b"".join(store.get(s.cid, 10**7) for s in dataset.shards), np.uint8)
+
+
+def test_pack_by_hand(store: EmbeddedStore) -> None:
+    cid = pack([b"abcde", b"", b"fg"], store, shard_bytes=4)
+    dataset = Dataset.from_bytes(store.get(cid, 10**6))
+    assert [s.tokens for s in dataset.shards] == [4, 4, 2]
+    assert [store.get(s.cid, 4) for s in dataset.shards] == [b"abcd", b"e\0\0f", b"g\0"]
+    assert (dataset.dtype, dataset.vocab_size, dataset.tokens) == ("uint8", 256, 10)
+    assert pack(iter([b"abcde", b"", b"fg"]), store, shard_bytes=4) == cid
+
+
+def test_batches_by_definition(store: EmbeddedStore, tiny_spec: SpecBuilder) -> None:
+    spec = tiny_spec(data_seed=7)
+    data, tokens = DataSource(store, spec), all_tokens(store, spec.data)
+    total = (len(tokens) - 1) // 16
+    val = math.ceil(total * spec.val_fraction)
+    assert (data.train_sequences, data.val_sequences) == (total - val, val)
+    per_epoch = (total - val) // 4
+    assert data.batches_per_epoch == per_epoch
+    for index in (0, 1, per_epoch - 1, per_epoch, 3 * per_epoch + 2):
+        order = permutation(derive_key("order", 7, index // per_epoch), total - val)
+        rows = order[index % per_epoch * 4 :][:4]
+        expected = np.stack([tokens[r * 16 : r * 16 + 17] for r in rows])
+        batch = data.batch(index)
+        assert batch.dtype == torch.int64
+        assert np.array_equal(batch.numpy(), expected)
+
+
+def test_an_epoch_repeats_nothing_and_spares_validation(
+    store: EmbeddedStore, tiny_spec: SpecBuilder
+) -> None:
+    data = DataSource(store, tiny_spec())
+    rows = np.concatenate([data._rows(i) for i in range(data.batches_per_epoch)])
+    assert len(set(rows.tolist())) == len(rows)
+    assert rows.max() < data.train_sequences
+    assert not np.array_equal(data._rows(0), data._rows(data.batches_per_epoch))
+
+
+def test_validation_is_the_end_of_the_text(store: EmbeddedStore, tiny_spec: SpecBuilder) -> None:
+    spec = tiny_spec(val_fraction=0.5)
+    data, tokens = DataSource(store, spec), all_tokens(store, spec.data)
+    batches = data.val_batches(3)
+    assert [tuple(b.shape) for b in batches] == [(4, 17)] * 3
+    first = data.train_sequences * 16
+    assert np.array_equal(batches[0][0].numpy(), tokens[first : first + 17])
+    everything = data.val_batches(10**6)
+    assert sum(len(b) for b in everything) == data.val_sequences
+
+
+def test_shards_of_ranges(store: EmbeddedStore, tiny_spec: SpecBuilder) -> None:
+    data = DataSource(store, tiny_spec())
+    cids = [s.cid for s in data.dataset.shards]
+    assert data.shards_of([(0, data.batches_per_epoch)]) == cids
+    one = data.shards_of([(5, 6)])
+    touched = set()
+    for row in data._rows(5).tolist():
+        touched |= {row * 16 // 4096, (row * 16 + 16) // 4096}
+    assert one == [cids[i] for i in sorted(touched)]
+
+
+def test_wrong_shards_never_become_data(store: EmbeddedStore, tiny_spec: SpecBuilder) -> None:
+    spec = tiny_spec()
+    dataset = Dataset.from_bytes(store.get(spec.data, 10**6))
+    short = dataset.shards[0].model_copy(update={"tokens": 5000})
+    lying = dataset.model_copy(update={"shards": (short, *dataset.shards[1:])})
+    changed = spec.model_copy(update={"data": store.put_bytes(lying.to_bytes())})
+    with pytest.raises(DataError, match="has 4096 bytes, the manifest says 5000"):
+        DataSource(store, changed)._shard(0)
+    long = dataset.shards[0].model_copy(update={"tokens": 4000})
+    lying = dataset.model_copy(update={"shards": (long, *dataset.shards[1:])})
+    changed = spec.model_copy(update={"data": store.put_bytes(lying.to_bytes())})
+    with pytest.raises(StoreError):
+        DataSource(store, changed)._shard(0)
+
+
+def test_tokens_outside_the_vocabulary(store: EmbeddedStore, tiny_spec: SpecBuilder) -> None:
+    spec = tiny_spec()
+    dataset = Dataset.from_bytes(store.get(spec.data, 10**6))
+    small = dataset.model_copy(update={"vocab_size": 60})
+    changed = spec.model_copy(update={"data": store.put_bytes(small.to_bytes())})
+    with pytest.raises(DataError, match="outside the dataset's vocabulary of 60"):
+        DataSource(store, changed).batch(0)
+    model = spec.model.model_copy(update={"vocab_size": 100})
+    with pytest.raises(DataError, match="256 tokens but the model's vocab_size is 100"):
+        DataSource(store, spec.model_copy(update={"model": model}))
+
+
+def test_too_little_text(store: EmbeddedStore, tiny_spec: SpecBuilder) -> None:
+    cid = pack([b"x" * 70], store)
+    with pytest.raises(DataError, match="71 tokens give 4 sequences of 16, too few"):
+        DataSource(store, tiny_spec(data=cid))
+    with pytest.raises(DataError, match="no text to pack"):
+        pack([], store)
+
+
+@given(st.binary(max_size=80))
+def test_arbitrary_manifests_raise_only_data_errors(raw: bytes) -> None:
+    with pytest.raises(DataError):
+        Dataset.from_bytes(raw)
+
+
+def test_manifest_fields_are_bounded() -> None:
+    shard = {"cid": "b" + "a" * 58, "tokens": 2**40}
+    fields = {"version": 1, "dtype": "uint8", "vocab_size": 256, "tokenizer": None}
+    raw = json.dumps(fields | {"shards": [shard]}, sort_keys=True, separators=(",", ":")).encode()
+    with pytest.raises(DataError, match="shard 0 has 1099511627776 tokens"):
+        Dataset.from_bytes(raw)
+    raw = json.dumps(fields | {"shards": []}, sort_keys=True, separators=(",", ":")).encode()
+    with pytest.raises(DataError, match="shards"):
+        Dataset.from_bytes(raw)
+
+
+def test_user_files(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("zoë", encoding="utf-8")
+    (tmp_path / "b.jsonl").write_text('{"text": "one"}\n\n{"text": "two", "n": 1}\n')
+    documents = list(read_documents([tmp_path / "a.txt", tmp_path / "b.jsonl"]))
+    assert documents == ["zoë".encode(), b"one", b"two"]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.txt", b"ok\xff", "is not UTF-8 at byte 2"),
+        ("a.csv", b"", "the ending must be one of .txt, .jsonl, .parquet"),
+        ("a.jsonl", b'{"text": "x"}\n{oops\n', "line 2 is not JSON"),
+        ("a.jsonl", b"[" * 100_000, "line 1 is not JSON: it nests deeper than 64"),
+        ("a.jsonl", b'["\\"[' * 100_000, "line 1 is not JSON"),
+        ("a.jsonl", b'{"body": "x"}\n', "line 1 has no text under 'text'"),
+        ("a.jsonl", b"[1]\n", "line 1 has no text"),
+        ("a.jsonl", b'{"text": "\\ud800"}\n', "lone surrogate"),
+    ],
+)
+def test_bad_user_files(tmp_path: Path, name: str, content: bytes, message: str) -> None:
+    path = tmp_path / name
+    path.write_bytes(content)
+    with pytest.raises(DataError) as caught:
+        list(read_documents([path]))
+    assert message in str(caught.value)
+    assert str(path) in str(caught.value)
+
+
+def test_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"gone\.txt: cannot be read: No such file"):
+        list(read_documents([tmp_path / "gone.txt"]))
+
+
+def test_parquet(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    path.write_bytes(b"not parquet")
+    try:
+        import pyarrow as pa
+        import pyarrow.parquet as parquet
+    except ImportError:
+        with pytest.raises(DataError, match="install the extra 'parquet'"):
+            list(read_documents([path]))
+        return
+    with pytest.raises(DataError, match="is not a parquet file"):
+        list(read_documents([path]))
+    parquet.write_table(pa.table({"text": ["one", "two"]}), path)
+    assert list(read_documents([path])) == [b"one", b"two"]
+
+
+def test_stdlib_corpus_is_bounded_sorted_and_distinct(tmp_path: Path) -> None:
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "test").mkdir()
+    for name, text in {"b.py": "bb\n", "a.py": "a\n", "c.py": "a\n", "sub/d.py": "d1\nd2\n",
+                       "test/x.py": "no\n", "e.txt": "no\n"}.items():  # fmt: skip
+        (tmp_path / name).write_text(text)
+    assert list(stdlib_corpus(100, tmp_path)) == [b"a\n", b"bb\n", b"d1\nd2\n"]
+    assert list(stdlib_corpus(9, tmp_path)) == [b"a\n", b"bb\n", b"d1\n"]
+    with pytest.raises(DataError, match="no Python source"):
+        list(stdlib_corpus(9, tmp_path / "test" / "none"))
+
+
+def test_the_running_library_gives_real_text() -> None:
+    documents = list(stdlib_corpus(200_000))
+    assert 190_000 < sum(map(len, documents)) <= 200_000
+    assert sum(b"def " in d for d in documents) > len(documents) // 2
