@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The randomness module behind a thin contract, with `blockhash` and with another source."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import boa
+import pytest
+
+from tests.contracts.chain_time import install_block_hashes, mine
+
+GAS_CAP = 16_777_216  # EIP-7825
+
+HARNESS = """
+# pragma version ~=0.4.3
+from contracts.modules import randomness
+initializes: randomness
+
+@deploy
+def __init__(source: address):
+    randomness.__init__(source)
+
+@external
+def request(key: bytes32) -> uint256:
+    return randomness._request(key)
+
+@external
+def capture(key: bytes32) -> bytes32:
+    return randomness._capture(key)
+
+@view
+@external
+def peek(key: bytes32) -> bytes32:
+    return randomness._peek(key)
+
+@view
+@external
+def seed(key: bytes32) -> bytes32:
+    return randomness._seed(key)
+
+@view
+@external
+def target(key: bytes32) -> uint256:
+    return randomness._target(key)
+"""
+
+SOURCE = """
+# pragma version ~=0.4.3
+from interfaces import IRandomSource
+implements: IRandomSource
+
+values: HashMap[uint256, bytes32]
+
+@external
+def publish(block_number: uint256, word: bytes32):
+    self.values[block_number] = word
+
+@view
+@external
+def random_at(block_number: uint256) -> bytes32:
+    return self.values[block_number]
+"""
+
+
+@pytest.fixture(autouse=True)
+def isolated() -> Iterator[None]:
+    with boa.env.anchor():
+        boa.env.evm.patch.gas_limit = GAS_CAP
+        install_block_hashes()
+        mine(1_000)
+        yield
+
+
+@pytest.fixture(scope="session")
+def harness_code() -> Any:
+    return boa.loads_partial(HARNESS)
+
+
+@pytest.fixture
+def draws(harness_code: Any) -> Any:
+    return harness_code.deploy("0x" + "00" * 20)
+
+
+@pytest.fixture
+def source() -> Any:
+    return boa.loads(SOURCE)
+
+
+@pytest.fixture
+def sourced(harness_code: Any, source: Any) -> Any:
+    return harness_code.deploy(source.address)
