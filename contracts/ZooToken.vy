@@ -57,5 +57,6 @@ def __init__(holder: address, supply: uint256):
     ownable.__init__()
     erc20.__init__("Zoo", "ZOO", 18, "Zoo", "1")
     erc20.is_minter[msg.sender] = False
+    log erc20.RoleMinterChanged(minter=msg.sender, status=False)
     ownable._transfer_ownership(empty(address))
     erc20._mint(holder, supply)

@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A 3-of-5 committee, a target contract, and people who are not members."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import boa
+import pytest
+from eth_account.signers.local import LocalAccount
+
+from tests.contracts.coordinator.committee import (
+    GAS_CAP,
+    GOVERNANCE_DELAY,
+    GRACE,
+    ROUTINE_DELAY,
+    ROUTINE_SELECTOR,
+    SALT,
+    TARGET_SOURCE,
+    make_accounts,
+)
+
+
+@pytest.fixture(scope="session")
+def coordinator_blueprint() -> Any:
+    return boa.load_partial("contracts/Coordinator.vy")
+
+
+@pytest.fixture(autouse=True)
+def isolated() -> Iterator[None]:
+    """State, time and chain id are those of the start again after each test."""
+    with boa.env.anchor():
+        boa.env.evm.patch.gas_limit = GAS_CAP
+        yield
+
+
+@pytest.fixture(scope="session")
+def accounts_of_members() -> list[LocalAccount]:
+    return make_accounts(5)
+
+
+@pytest.fixture
+def members(accounts_of_members: list[LocalAccount]) -> list[str]:
+    return [account.address for account in accounts_of_members]
+
+
+@pytest.fixture
+def deployer() -> str:
+    return str(boa.env.eoa)
+
+
+@pytest.fixture
+def stranger() -> str:
+    return str(boa.env.generate_address("stranger"))
+
+
+@pytest.fixture(scope="session")
+def target_blueprint() -> Any:
+    return boa.loads_partial(TARGET_SOURCE)
+
+
+@pytest.fixture(scope="session")
+def zoo_blueprint() -> Any:
+    return boa.load_partial("contracts/ZooToken.vy")
+
+
+@pytest.fixture
+def target(target_blueprint: Any) -> Any:
+    return target_blueprint.deploy()
+
+
+@pytest.fixture
+def coordinator(coordinator_blueprint: Any, members: list[str], target: Any) -> Any:
+    return coordinator_blueprint.deploy(
+        members,
+        3,
+        ROUTINE_DELAY,
+        GOVERNANCE_DELAY,
+        GRACE,
+        [(target.address, ROUTINE_SELECTOR)],
+    )
+
+
+@pytest.fixture
+def store_call(target: Any) -> bytes:
+    return bytes(target.store.prepare_calldata(7))
+
+
+@pytest.fixture
+def op_id(coordinator: Any, target: Any, store_call: bytes, members: list[str]) -> bytes:
+    """A routine operation with one approval, its proposer's."""
+    return bytes(coordinator.propose(target.address, store_call, SALT, sender=members[0]))
+
+
+@pytest.fixture
+def queued(coordinator: Any, op_id: bytes, members: list[str]) -> bytes:
+    coordinator.approve(op_id, sender=members[1])
+    coordinator.approve(op_id, sender=members[2])
+    return op_id

@@ -1,0 +1,168 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`approve_by_sig` takes what members signed, from anyone, and nothing else."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import boa
+import pytest
+from eth_account.signers.local import LocalAccount
+from eth_utils import keccak
+
+from tests.contracts.coordinator.committee import (
+    PROPOSED,
+    QUEUED,
+    ROUTINE_DELAY,
+    make_accounts,
+    sign,
+    typed_approval,
+)
+from tests.contracts.event_log import logged
+
+CURVE_ORDER = 0xFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFEBAAEDCE6AF48A03BBFD25E8CD0364141
+
+
+def test_approve_by_sig__quorum_from_a_stranger__queues(
+    coordinator: Any,
+    op_id: bytes,
+    accounts_of_members: list[LocalAccount],
+    stranger: str,
+) -> None:
+    signatures = [sign(account, op_id, coordinator) for account in accounts_of_members[1:3]]
+    coordinator.approve_by_sig(op_id, signatures, sender=stranger)
+    assert logged(coordinator) == [
+        (
+            "OperationApproved",
+            {"op_id": op_id, "member": accounts_of_members[1].address, "approvals": 2},
+        ),
+        (
+            "OperationApproved",
+            {"op_id": op_id, "member": accounts_of_members[2].address, "approvals": 3},
+        ),
+        ("OperationQueued", {"op_id": op_id, "eta": boa.env.timestamp + ROUTINE_DELAY}),
+    ]
+
+
+def test_approve_by_sig__digest__is_the_eip712_one(coordinator: Any, op_id: bytes) -> None:
+    message = typed_approval(op_id, str(coordinator.address), boa.env.evm.patch.chain_id)
+    expected = keccak(b"\x19" + message.version + message.header + message.body)
+    assert coordinator.approval_digest(op_id) == expected
+    domain = coordinator.eip712Domain()
+    assert domain[1:5] == (
+        "Menagerie Coordinator",
+        "1",
+        boa.env.evm.patch.chain_id,
+        coordinator.address,
+    )
+
+
+def test_approve_by_sig__front_run_in_part__still_succeeds(
+    coordinator: Any,
+    op_id: bytes,
+    accounts_of_members: list[LocalAccount],
+    stranger: str,
+) -> None:
+    signatures = [sign(account, op_id, coordinator) for account in accounts_of_members[1:3]]
+    coordinator.approve_by_sig(op_id, signatures[:1], sender=stranger)
+    coordinator.approve_by_sig(op_id, signatures)
+    assert coordinator.approvals(op_id) == 3
+    assert coordinator.state(op_id) == QUEUED
+    coordinator.approve_by_sig(op_id, signatures, sender=stranger)
+    assert logged(coordinator) == []
+
+
+def test_approve_by_sig__same_signer_twice__reverts(
+    coordinator: Any, op_id: bytes, accounts_of_members: list[LocalAccount]
+) -> None:
+    signature = sign(accounts_of_members[1], op_id, coordinator)
+    with boa.reverts("coordinator: signer order"):
+        coordinator.approve_by_sig(op_id, [signature, signature])
+
+
+def test_approve_by_sig__descending_signers__reverts(
+    coordinator: Any, op_id: bytes, accounts_of_members: list[LocalAccount]
+) -> None:
+    signatures = [sign(accounts_of_members[i], op_id, coordinator) for i in (2, 1)]
+    with boa.reverts("coordinator: signer order"):
+        coordinator.approve_by_sig(op_id, signatures)
+
+
+def test_approve_by_sig__outsiders_signature__reverts(coordinator: Any, op_id: bytes) -> None:
+    outsider = make_accounts(1, first_key=77)[0]
+    with boa.reverts("coordinator: not a member"):
+        coordinator.approve_by_sig(op_id, [sign(outsider, op_id, coordinator)])
+
+
+@pytest.mark.parametrize("length", [0, 1, 64])
+def test_approve_by_sig__wrong_length__reverts(
+    coordinator: Any, op_id: bytes, accounts_of_members: list[LocalAccount], length: int
+) -> None:
+    signature = sign(accounts_of_members[1], op_id, coordinator)[:length]
+    with boa.reverts("coordinator: bad signature"):
+        coordinator.approve_by_sig(op_id, [signature])
+
+
+@pytest.mark.parametrize("v", [0, 1, 26, 29, 255])
+def test_approve_by_sig__wrong_v__reverts(
+    coordinator: Any, op_id: bytes, accounts_of_members: list[LocalAccount], v: int
+) -> None:
+    signature = sign(accounts_of_members[1], op_id, coordinator)[:64] + bytes([v])
+    with boa.reverts("ecdsa: invalid signature"):
+        coordinator.approve_by_sig(op_id, [signature])
+
+
+def test_approve_by_sig__zero_signature__reverts(coordinator: Any, op_id: bytes) -> None:
+    for signature in (bytes(65), bytes(64) + b"\x1b"):
+        with boa.reverts("ecdsa: invalid signature"):
+            coordinator.approve_by_sig(op_id, [signature])
+
+
+def test_approve_by_sig__malleated_signature__reverts(
+    coordinator: Any, op_id: bytes, accounts_of_members: list[LocalAccount]
+) -> None:
+    signature = sign(accounts_of_members[1], op_id, coordinator)
+    high_s = CURVE_ORDER - int.from_bytes(signature[32:64], "big")
+    twin = signature[:32] + high_s.to_bytes(32, "big") + bytes([55 - signature[64]])
+    with boa.reverts("ecdsa: invalid signature `s` value"):
+        coordinator.approve_by_sig(op_id, [twin])
+
+
+def test_approve_by_sig__made_for_something_else__reverts(
+    coordinator: Any, op_id: bytes, accounts_of_members: list[LocalAccount], target: Any
+) -> None:
+    """Another operation, contract, chain or domain name recovers to somebody else."""
+    signer = accounts_of_members[1]
+    chain_id = boa.env.evm.patch.chain_id
+    foreign = [
+        sign(signer, bytes(32), coordinator),
+        sign(signer, op_id, coordinator, address=str(target.address)),
+        sign(signer, op_id, coordinator, chain_id=chain_id + 1),
+        sign(signer, op_id, coordinator, name="Coordinator"),
+    ]
+    for signature in foreign:
+        with boa.reverts("coordinator: not a member"):
+            coordinator.approve_by_sig(op_id, [signature])
+    assert coordinator.state(op_id) == PROPOSED
+
+
+def test_approve_by_sig__chain_forked_after_signing__reverts(
+    coordinator: Any, op_id: bytes, accounts_of_members: list[LocalAccount]
+) -> None:
+    signature = sign(accounts_of_members[1], op_id, coordinator)
+    chain_id = boa.env.evm.patch.chain_id
+    boa.env.evm.patch.chain_id = chain_id + 1
+    with boa.reverts("coordinator: not a member"):
+        coordinator.approve_by_sig(op_id, [signature])
+
+
+def test_approve_by_sig__no_longer_open__reverts(
+    coordinator: Any, queued: bytes, accounts_of_members: list[LocalAccount]
+) -> None:
+    signature = sign(accounts_of_members[4], queued, coordinator)
+    boa.env.time_travel(seconds=ROUTINE_DELAY)
+    coordinator.execute(queued)
+    with boa.reverts("coordinator: executed"):
+        coordinator.approve_by_sig(queued, [signature])
+    with boa.reverts("coordinator: unknown operation"):
+        coordinator.approve_by_sig(bytes(32), [signature])
