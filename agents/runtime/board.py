@@ -8,14 +8,15 @@ recovers to a member, which `collect` checks and the contract checks again.
 
 from __future__ import annotations
 
+import contextlib
+import http.client
 import json
 import re
+import socket
 import threading
-import time
 from collections.abc import Callable, Iterable, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-
-import requests
+from urllib.parse import urlsplit
 
 from agents.runtime.errors import ConfigError
 from agents.runtime.logs import Log
@@ -98,23 +99,39 @@ def fetch(url: str, op_id: bytes, timeout_s: float = 2.0) -> list[bytes]:
         listed = json.loads(body)["signatures"][:_MAX_SIGNATURES]
         texts = [entry["signature"] for entry in listed]
         found = [bytes.fromhex(text.removeprefix("0x")) for text in texts]
-    except (
-        requests.RequestException, ValueError, KeyError, TypeError, AttributeError, RecursionError
-    ):
+    except (OSError, http.client.HTTPException):
+        return []
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return []
     return [signature for signature in found if _is_canonical(signature)]
 
 
 def _bounded_get(url: str, timeout_s: float) -> bytes:
-    deadline = time.monotonic() + timeout_s
-    body = bytearray()
-    with requests.get(url, timeout=timeout_s, stream=True, allow_redirects=False) as reply:
-        reply.raise_for_status()
-        for chunk in reply.iter_content(4096):
-            body += chunk
-            if len(body) > _MAX_REPLY or time.monotonic() > deadline:
-                raise ValueError("reply too large or too slow")
-    return bytes(body)
+    """Return the body of a 200 reply; all of it within `timeout_s`, however it trickles in."""
+    parts = urlsplit(url)
+    secure = parts.scheme == "https"
+    kind = http.client.HTTPSConnection if secure else http.client.HTTPConnection
+    connection = kind(parts.hostname or "", parts.port, timeout=timeout_s)
+    connection.connect()
+    # A timeout on the socket restarts with every byte; only a shutdown bounds the whole.
+    bound = threading.Timer(timeout_s, _hang_up, (connection.sock,))
+    bound.daemon = True
+    bound.start()
+    try:
+        connection.request("GET", parts.path)
+        reply = connection.getresponse()
+        body = reply.read(_MAX_REPLY + 1)
+    finally:
+        bound.cancel()
+        connection.close()
+    if reply.status != 200 or len(body) > _MAX_REPLY:
+        raise ValueError(f"status {reply.status}, {len(body)} bytes")
+    return body
+
+
+def _hang_up(connected: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        connected.shutdown(socket.SHUT_RDWR)
 
 
 def _is_canonical(signature: bytes) -> bool:

@@ -45,6 +45,13 @@ class TrainerSettings(_Section):
     autocast_bf16: bool = Field(False, description="Train in bfloat16 autocast (CUDA)")
     compile: bool = Field(False, description="Compile the model before training")
     attestation: Path | None = Field(None, description="Opaque TEE attestation file to publish")
+    benchmark_s: float = Field(3.0, gt=0, le=600, description="Seconds of benchmark work to do")
+    register_stake: int | None = Field(
+        None, ge=1, description="Register by itself with this many ZOO (default: the owner does)"
+    )
+    payout: str | None = Field(
+        None, description="Cold wallet that rewards go to when registering by itself"
+    )
 
 
 class AggregatorSettings(_Section):
@@ -58,6 +65,9 @@ class VerifierSettings(_Section):
 
     threads: int = Field(1, ge=1, le=256, description="CPU threads for re-execution")
     audit_all: bool = Field(False, description="Re-execute every node, not only the sample")
+    benchmark_checks: int = Field(
+        8, ge=1, le=10_000, description="Chunks of a benchmark to recompute"
+    )
 
 
 class CoordinatorSettings(_Section):
@@ -66,6 +76,10 @@ class CoordinatorSettings(_Section):
     board_host: str = Field("127.0.0.1", description="Address the signature board listens on")
     board_port: Port = Field(0, ge=0, le=65535, description="Port of the board (0: any free one)")
     peers: list[str] = Field([], description="URLs of the other members' signature boards")
+    trusted_owners: list[str] = Field(
+        [], description="Owners whose nodes may be verifiers and aggregators"
+    )
+    threads: int = Field(1, ge=1, le=256, description="CPU threads for recomputation")
 
 
 class AgentSettings(BaseSettings):

@@ -30,7 +30,7 @@ def abi_type(item: Mapping[str, Any]) -> str:
     if not kind.startswith("tuple"):
         return kind
     inner = ",".join(abi_type(part) for part in item["components"])
-    return f"({inner}){kind[len('tuple'):]}"
+    return f"({inner}){kind[len('tuple') :]}"
 
 
 def _shape(item: Mapping[str, Any], value: Any) -> Any:

@@ -38,7 +38,7 @@ def write_atomic(path: Path | str, data: bytes, mode: int = PRIVATE_MODE) -> Pat
             stream.write(data)
             stream.flush()
             os.fsync(stream.fileno())
-        os.replace(temporary, path)
+        Path(temporary).replace(path)
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise

@@ -130,7 +130,7 @@ def open_log(
         stream: TextIO = sys.stderr
     else:
         Path(path).parent.mkdir(parents=True, exist_ok=True)
-        stream = open(path, "a", encoding="utf-8")  # noqa: SIM115 - lives as long as the process
+        stream = Path(path).open("a", encoding="utf-8")  # noqa: SIM115 - open until the end
     log = Log(_Sink(stream, LEVELS[level], human), {"role": role})
     logging.getLogger().handlers[:] = [_Forward(log)]
     # Its retries are ours to report: once per outage, not once per try.

@@ -106,7 +106,7 @@ class Loop:
         except self._patient as error:
             self._report(type(error).__name__, error)
             return None
-        except Exception as error:  # noqa: BLE001 - a stranger's bytes must not stop an agent
+        except Exception as error:
             self._report("unexpected", error, where=traceback.format_exc(limit=-6))
             return None
         self._recovered()

@@ -62,7 +62,7 @@ def recover_typed(
     signable = encode_typed_data(dict(domain), dict(types), dict(message))
     try:
         return str(Account.recover_message(signable, signature=signature))
-    except Exception:  # noqa: BLE001 - eth-keys raises several unrelated types on bad points
+    except Exception:
         return None
 
 

@@ -104,6 +104,11 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
+@pytest.fixture
+def port() -> int:
+    return free_port()
+
+
 class Anvil:
     """One anvil process that can be stopped, killed and started again on its port."""
 
@@ -115,8 +120,15 @@ class Anvil:
 
     def start(self, *more: str) -> None:
         command = [
-            find_anvil(), "--port", str(self.port), "--silent", "--enable-tx-gas-limit",
-            "--max-persisted-states", "0", *self._options, *more,
+            find_anvil(),
+            "--port",
+            str(self.port),
+            "--silent",
+            "--enable-tx-gas-limit",
+            "--max-persisted-states",
+            "0",
+            *self._options,
+            *more,
         ]
         self.process = subprocess.Popen(
             command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL

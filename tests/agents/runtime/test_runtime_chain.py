@@ -45,7 +45,9 @@ def test_reverts_carry_the_contracts_reason(chain, tiny):
 
 
 REASON = (
-    "08c379a0" + (32).to_bytes(32, "big").hex() + (9).to_bytes(32, "big").hex()
+    "08c379a0"
+    + (32).to_bytes(32, "big").hex()
+    + (9).to_bytes(32, "big").hex()
     + b"pool: low".hex().ljust(64, "0")
 )
 
@@ -54,17 +56,31 @@ REASON = (
     ("error", "reason"),
     [
         ({"code": 3, "message": "execution reverted", "data": "0x" + REASON}, "pool: low"),
-        ({"code": -32015, "message": "VM execution error.", "data": "Reverted 0x" + REASON},
-         "pool: low"),
-        ({"code": -32000, "message": "execution reverted", "data": {"data": "0x" + REASON}},
-         "pool: low"),
+        (
+            {"code": -32015, "message": "VM execution error.", "data": "Reverted 0x" + REASON},
+            "pool: low",
+        ),
+        (
+            {"code": -32000, "message": "execution reverted", "data": {"data": "0x" + REASON}},
+            "pool: low",
+        ),
         ({"code": -32000, "message": "execution reverted: pool: low"}, "pool: low"),
-        ({"code": -32000, "message": "VM Exception while processing transaction: reverted"},
-         NO_REASON),
-        ({"code": 3, "message": "execution reverted",
-          "data": "0x4e487b71" + (17).to_bytes(32, "big").hex()}, "panic 0x11"),
-        ({"code": 3, "message": "execution reverted", "data": "0x08c379a0ff"},
-         "undecodable revert data 0x08c379a0ff"),
+        (
+            {"code": -32000, "message": "VM Exception while processing transaction: reverted"},
+            NO_REASON,
+        ),
+        (
+            {
+                "code": 3,
+                "message": "execution reverted",
+                "data": "0x4e487b71" + (17).to_bytes(32, "big").hex(),
+            },
+            "panic 0x11",
+        ),
+        (
+            {"code": 3, "message": "execution reverted", "data": "0x08c379a0ff"},
+            "undecodable revert data 0x08c379a0ff",
+        ),
     ],
 )
 def test_reasons_in_the_shapes_of_other_nodes(chain, error, reason):
@@ -128,10 +144,10 @@ def test_misuse_names_the_function(chain, tiny):
 def test_the_right_network_passes_and_the_wrong_one_is_named(chain, deployment, start_anvil, lines):
     chain.check(deployment)
     other = start_anvil("--chain-id", "5")
-    with pytest.raises(ConfigError, match="serves chain 5, but the deployment file .* chain 31337"):
+    with pytest.raises(ConfigError, match=r"serves chain 5, but the deployment .* chain 31337"):
         ChainClient(other.url, lines.log).check(deployment)
     empty = start_anvil()
-    with pytest.raises(ConfigError, match="no code at .* places Tiny"):
+    with pytest.raises(ConfigError, match=r"no code at .* places Tiny"):
         ChainClient(empty.url, lines.log).check(deployment)
 
 
@@ -147,8 +163,13 @@ def test_deployment_files(tmp_path, compiled):
         loaded["RewardPool"]
     with pytest.raises(ConfigError, match="chain 31337, but chain_id is set to 1"):
         load_deployment(path, 1)
-    for broken in ("{", "[]", '{"chain_id": 1}', '{"chain_id":1,"block":0,"contracts":{"A":{}}}',
-                   '{"chain_id":1,"block":0,"contracts":{"A":{"address":"0x1","abi":[]}}}'):
+    for broken in (
+        "{",
+        "[]",
+        '{"chain_id": 1}',
+        '{"chain_id":1,"block":0,"contracts":{"A":{}}}',
+        '{"chain_id":1,"block":0,"contracts":{"A":{"address":"0x1","abi":[]}}}',
+    ):
         path.write_text(broken)
         with pytest.raises(ConfigError, match="deployment file"):
             load_deployment(path)

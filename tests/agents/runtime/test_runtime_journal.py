@@ -24,8 +24,9 @@ from agents.runtime.journal import Journal
 ROOT = Path(__file__).parents[3]
 values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=20),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner,
-                                                                max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3)
+    ),
     max_leaves=6,
 )
 writes = st.lists(st.tuples(st.sampled_from(["a", "b", "round/1"]), values), max_size=12)
@@ -249,7 +250,7 @@ def test_write_atomic_replaces_whole_or_not_at_all(tmp_path, monkeypatch):
     def refuse(*_):
         raise OSError("disk pulled")
 
-    monkeypatch.setattr("agents.runtime.durable.os.replace", refuse)
+    monkeypatch.setattr("agents.runtime.durable.Path.replace", refuse)
     with pytest.raises(OSError, match="disk pulled"):
         write_atomic(path, b"new")
-    assert path.read_bytes() == b"old" and os.listdir(tmp_path) == ["payload"]
+    assert path.read_bytes() == b"old" and [p.name for p in tmp_path.iterdir()] == ["payload"]

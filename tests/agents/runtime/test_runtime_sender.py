@@ -77,15 +77,18 @@ def test_preflight_gives_the_reason_without_spending(sender, anvil, tiny):
     assert nonce(anvil, sender.address) == before
 
 
-def test_a_mined_revert_gives_the_reason_too(start_anvil, compiled, lines, wallet, chain, anvil,
-                                             tiny):
+def test_a_mined_revert_gives_the_reason_too(
+    start_anvil, compiled, lines, wallet, chain, anvil, tiny
+):
     """Two keys pass the preflight for a once-only call; the chain refuses the second."""
-    other = Wallet(Account.from_key(
-        "0x59c6995e998f97a5a0044966f0945389dc9e86dae88c7a8412f4603b6b78690d"))
+    other = Wallet(
+        Account.from_key("0x59c6995e998f97a5a0044966f0945389dc9e86dae88c7a8412f4603b6b78690d")
+    )
     anvil.rpc("evm_setAutomine", False)
     runs = [
-        Background(lambda k=key: Sender(chain, k, 31337, lines.log, poll_s=0.03).send(
-            tiny, "only_once"))
+        Background(
+            lambda k=key: Sender(chain, k, 31337, lines.log, poll_s=0.03).send(tiny, "only_once")
+        )
         for key in (wallet, other)
     ]
     eventually(lambda: pooled(anvil, wallet.address) and pooled(anvil, other.address))
@@ -138,7 +141,9 @@ def test_stuck_transactions_are_replaced_with_at_least_a_tenth_more(sender, anvi
         anvil.rpc("anvil_setNextBlockBaseFeePerGas", hex(10**12))
         anvil.mine()
     # anvil drops what cannot pay the base fee; other nodes would keep it
-    eventually(lambda: pooled(anvil, sender.address).get(first_nonce, first)["hash"] != first["hash"])
+    eventually(
+        lambda: pooled(anvil, sender.address).get(first_nonce, first)["hash"] != first["hash"]
+    )
     second = pooled(anvil, sender.address)[first_nonce]
     for field in ("maxFeePerGas", "maxPriorityFeePerGas"):
         assert int(second[field], 16) * 10 >= int(first[field], 16) * 11
@@ -156,7 +161,7 @@ def test_a_replacement_stops_at_the_fee_limit(chain, wallet, anvil, tiny, lines)
     eventually(lambda: pooled(anvil, sender.address))
     anvil.rpc("anvil_setNextBlockBaseFeePerGas", hex(10**12))
     anvil.mine()
-    with pytest.raises(TxRefused, match="refused as .* base fee .* the limit is 4000000000"):
+    with pytest.raises(TxRefused, match=r"refused as .* base fee .* the limit is 4000000000"):
         run.join()
     with pytest.raises(TxRefused, match="above the limit of 4000000000"):
         sender.send(tiny, "ping")
@@ -206,8 +211,7 @@ def test_leftovers_of_an_earlier_process_are_awaited(chain, wallet, anvil, tiny,
     with pytest.raises(Stopped):
         dead.join()
     sender = Sender(chain, wallet, 31337, lines.log, poll_s=0.03)
-    run = Background(lambda: sender.ensure(
-        lambda: chain.call(tiny, "once"), tiny, "only_once"))
+    run = Background(lambda: sender.ensure(lambda: chain.call(tiny, "once"), tiny, "only_once"))
     eventually(lambda: lines.events("tx_leftover"))
     anvil.mine()
     assert run.join() is None  # the earlier one did it; nothing was sent twice
@@ -217,9 +221,15 @@ def test_leftovers_of_an_earlier_process_are_awaited(chain, wallet, anvil, tiny,
 def test_leftovers_that_stay_are_replaced(chain, wallet, anvil, tiny, lines):
     anvil.rpc("evm_setAutomine", False)
     request = {
-        "type": 2, "chainId": 31337, "nonce": nonce(anvil, wallet.address), "to": tiny.address,
-        "data": "0x" + tiny.function("ping", 1).encode(["old"]).hex(), "value": 0, "gas": 200_000,
-        "maxFeePerGas": 5 * 10**9, "maxPriorityFeePerGas": 3 * 10**9,
+        "type": 2,
+        "chainId": 31337,
+        "nonce": nonce(anvil, wallet.address),
+        "to": tiny.address,
+        "data": "0x" + tiny.function("ping", 1).encode(["old"]).hex(),
+        "value": 0,
+        "gas": 200_000,
+        "maxFeePerGas": 5 * 10**9,
+        "maxPriorityFeePerGas": 3 * 10**9,
     }
     old = anvil.rpc("eth_sendRawTransaction", "0x" + wallet.sign_transaction(request)[0].hex())
     sender = Sender(chain, wallet, 31337, lines.log, poll_s=0.03)
@@ -275,10 +285,17 @@ def test_refusals_are_sentences(chain, lines, tiny, sender):
         poor.send(tiny, "ping")
     metrics = Metrics("test")
     sender._metrics = metrics
-    with pytest.raises(TxRefused, match="more than the 16777216 gas .* smaller batches"):
+    with pytest.raises(TxRefused, match=r"more than the 16777216 gas .* smaller batches"):
         sender.send(tiny, "burn", 1_000_000)
-    assert sum(s.value for m in metrics.transactions.collect() for s in m.samples
-               if s.name.endswith("_total")) == 1
+    assert (
+        sum(
+            s.value
+            for m in metrics.transactions.collect()
+            for s in m.samples
+            if s.name.endswith("_total")
+        )
+        == 1
+    )
 
 
 def test_gas_is_never_above_the_transaction_cap(sender, chain, tiny):

@@ -1,0 +1,175 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Signature boards: members find each other's signatures, strangers achieve nothing."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import socket
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+import requests
+from eth_account import Account
+
+from agents.runtime.board import _HALF_ORDER, SignatureBoard, collect, fetch
+from agents.runtime.errors import ConfigError
+from agents.runtime.wallet import Wallet, recover_typed
+
+OP = b"\x0f" * 32
+DOMAIN = {
+    "name": "Menagerie Coordinator",
+    "version": "1",
+    "chainId": 31337,
+    "verifyingContract": "0x" + "11" * 20,
+}
+TYPES = {"Approval": [{"name": "op", "type": "bytes32"}]}
+ORDER = 2 * _HALF_ORDER + 1
+
+
+def sign(wallet):
+    return wallet.sign_typed(DOMAIN, TYPES, {"op": OP})
+
+
+def recover(signature):
+    return recover_typed(DOMAIN, TYPES, {"op": OP}, signature)
+
+
+@pytest.fixture
+def wallets():
+    return [Wallet(Account.from_key(bytes([i]) * 32)) for i in range(1, 6)]
+
+
+@pytest.fixture
+def boards(wallets, lines):
+    made = [SignatureBoard(w.address, "127.0.0.1", 0, lines.log) for w in wallets[:3]]
+    yield made
+    for board in made:
+        board.stop()
+
+
+@pytest.fixture
+def serve():
+    """A stranger's board that answers with whatever `reply` writes."""
+    servers = []
+
+    def begin(reply):
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self):
+                self.send_response(200)
+                self.end_headers()
+                reply(self.wfile.write)
+
+            def log_message(self, *_):
+                return
+
+        server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        server.daemon_threads = True
+        threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
+        servers.append(server)
+        return f"http://127.0.0.1:{server.server_port}"
+
+    yield begin
+    for server in servers:
+        server.shutdown()
+        server.server_close()
+
+
+def test_signatures_are_collected_in_address_order(boards, wallets):
+    for board, wallet in zip(boards, wallets, strict=False):
+        board.publish(OP, sign(wallet))
+    members = [w.address for w in wallets]
+    urls = [b.url for b in boards] + ["http://127.0.0.1:9", "not a url"]
+    found = collect(urls, OP, recover, members, own={wallets[3].address: sign(wallets[3])})
+    assert [signer for signer, _ in found] == sorted(
+        (w.address for w in wallets[:4]), key=str.lower
+    )
+    assert all(recover(signature) == signer for signer, signature in found)
+    boards[0].withdraw(OP)
+    assert fetch(boards[0].url, OP) == []
+
+
+def test_strangers_and_other_operations_do_not_count(boards, wallets):
+    boards[0].publish(OP, sign(wallets[4]))
+    assert collect([boards[0].url], OP, recover, [wallets[0].address]) == []
+    assert fetch(boards[0].url, b"\x01" * 32) == []
+    assert requests.get(f"{boards[0].url}/signatures/zz", timeout=2).status_code == 404
+    assert requests.get(f"{boards[0].url}/../etc/passwd", timeout=2).status_code == 404
+
+
+def high_s(signature):
+    s = ORDER - int.from_bytes(signature[32:64], "big")
+    return signature[:32] + s.to_bytes(32, "big") + bytes([55 - signature[64]])
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"{",
+        b"[]",
+        b"null",
+        b'{"signatures": 3}',
+        b'{"signatures": [1]}',
+        b'{"signatures": {"signature": "0x00"}}',
+        b'{"signatures": [{"signature": 5}]}',
+        b'{"signatures": [{"signature": "0xzz"}]}',
+        b'{"signatures": [{"signature": "0x00"}]}',
+        b"[" * 10_000,
+        b"\xff\xfe",
+    ],
+)
+def test_malformed_boards_give_nothing(serve, body):
+    assert fetch(serve(lambda write: write(body)), OP) == []
+
+
+def test_malleable_signatures_are_dropped(serve, wallets):
+    good = sign(wallets[0])
+    twin = high_s(good)
+    assert recover(twin) == wallets[0].address, "the twin is valid, only not canonical"
+    entries = [{"signature": "0x" + s.hex()} for s in (twin, good)]
+    url = serve(lambda write: write(json.dumps({"signatures": entries}).encode()))
+    assert fetch(url, OP) == [good]
+
+
+def test_endless_and_slow_boards_are_cut_off(serve):
+    def endless(write):
+        with contextlib.suppress(OSError):
+            for _ in range(10_000):
+                write(b" " * 4096)
+
+    def slow(write):
+        with contextlib.suppress(OSError):
+            for _ in range(50):
+                write(b" ")
+                time.sleep(0.1)
+
+    for reply in (endless, slow):
+        began = time.monotonic()
+        assert fetch(serve(reply), OP, timeout_s=0.5) == []
+        assert time.monotonic() - began < 3
+
+
+def test_slow_headers_are_cut_off():
+    def trickle(listener):
+        connection, _ = listener.accept()
+        with connection, contextlib.suppress(OSError):
+            connection.sendall(b"HTTP/1.1 200 OK\r\n")
+            for _ in range(100):
+                connection.sendall(b"x")
+                time.sleep(0.1)
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        threading.Thread(target=trickle, args=(listener,), daemon=True).start()
+        began = time.monotonic()
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        assert fetch(url, OP, timeout_s=0.5) == []
+        assert time.monotonic() - began < 3
+
+
+def test_a_taken_port_is_named(boards, lines):
+    port = int(boards[0].url.rsplit(":", 1)[1])
+    with pytest.raises(ConfigError, match=f"listen on 127.0.0.1:{port}.*board_port"):
+        SignatureBoard("0x" + "00" * 20, "127.0.0.1", port, lines.log)

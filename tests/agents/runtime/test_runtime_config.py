@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Settings: where they come from, and what a mistake is told."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from agents.runtime.config import AgentSettings, describe_settings, load_settings
+from agents.runtime.errors import ConfigError
+
+
+def write(tmp_path, text, name="agent.toml"):
+    path = tmp_path / name
+    path.write_text(text)
+    return path
+
+
+def test_defaults_need_no_file():
+    settings = load_settings()
+    assert settings.rpc_url == "http://127.0.0.1:8545" and settings.trainer.threads == 1
+
+
+def test_flags_beat_environment_beats_file_beats_defaults(tmp_path, monkeypatch):
+    path = write(
+        tmp_path,
+        'job_id = 2\ndevice = "cpu"\nmetrics_port = 9\n[trainer]\nthreads = 2\ncompile = true\n',
+    )
+    monkeypatch.setenv("MENAGERIE_JOB_ID", "3")
+    monkeypatch.setenv("MENAGERIE_METRICS_PORT", "10")
+    monkeypatch.setenv("MENAGERIE_TRAINER__THREADS", "3")
+    settings = load_settings(path, {"job_id": "4", "log_level": None, "trainer.threads": 5})
+    assert (settings.job_id, settings.metrics_port, settings.device) == (4, 10, "cpu")
+    assert (settings.trainer.threads, settings.trainer.compile) == (5, True)
+    assert settings.log_level == "info"
+
+
+def test_yaml_works_too(tmp_path):
+    text = "job_id: 5\ndata_dir: /data\ncoordinator:\n  peers: [http://a, http://b]\n"
+    settings = load_settings(write(tmp_path, text, "agent.yaml"))
+    assert settings.job_id == 5 and settings.data_dir == Path("/data")
+    assert settings.coordinator.peers == ["http://a", "http://b"]
+    assert load_settings(write(tmp_path, "", "empty.yml")).job_id == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ('rpc_ulr = "x"', "rpc_ulr"),
+        ("[trainer]\nthread = 1", "trainer.thread"),
+        ("[trainr]\nthreads = 1", "trainr.threads"),
+        ('passphrase = "x"', "passphrase"),
+    ],
+)
+def test_unknown_names_in_a_file(tmp_path, text, name):
+    with pytest.raises(ConfigError) as caught:
+        load_settings(write(tmp_path, text))
+    assert f"Unknown setting {name!r} in " in str(caught.value)
+    assert "agent.toml" in str(caught.value)
+    assert "Known settings: rpc_url, ws_url," in str(caught.value)
+
+
+def test_a_near_miss_is_suggested(tmp_path):
+    with pytest.raises(ConfigError, match="Did you mean 'rpc_url'"):
+        load_settings(write(tmp_path, 'rpc_ulr = "x"'))
+
+
+def test_unknown_names_elsewhere(monkeypatch):
+    with pytest.raises(ConfigError, match="'speed' in the command line"):
+        load_settings(flags={"speed": 1})
+    monkeypatch.setenv("MENAGERIE_JOBID", "1")
+    with pytest.raises(ConfigError, match=r"'jobid' in \$MENAGERIE_JOBID.*mean 'job_id'"):
+        load_settings()
+
+
+def test_variables_that_are_no_settings_are_left_alone(monkeypatch):
+    monkeypatch.setenv("MENAGERIE_CRASH_AT", "nowhere")
+    monkeypatch.setenv("MENAGERIE_PASSPHRASE_7", "x")
+    monkeypatch.setenv("MENAGERIE_KEY_WORD", "x")
+    settings = load_settings(flags={"passphrase_env": "MENAGERIE_KEY_WORD"})
+    assert settings.passphrase_env == "MENAGERIE_KEY_WORD"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("job_id = -1", "job_id: Input should be greater than or equal to 0 .it is -1"),
+        ("metrics_port = 70000", "metrics_port: .* 65535"),
+        ('rpc_url = "localhost:8545"', "rpc_url: must start with http"),
+        ('ws_url = "http://x"', "ws_url: must start with ws"),
+        ('log_level = "loud"', "log_level: .*'debug', 'info'"),
+        ("trainer = 3", "trainer: .*it is 3"),
+        ("[trainer]\nthreads = 0", r"trainer\.threads: "),
+        ("job_id = ", "cannot be used"),
+        ("a = b = c", "cannot be used"),
+    ],
+)
+def test_wrong_values_are_named(tmp_path, text, words):
+    with pytest.raises(ConfigError, match=words):
+        load_settings(write(tmp_path, text))
+
+
+def test_files_that_cannot_be_read(tmp_path):
+    with pytest.raises(ConfigError, match="no settings file"):
+        load_settings(tmp_path / "none.toml")
+    for name, text in (("a.ini", "x"), ("a.yaml", "- 1\n- 2"), ("b.yaml", "a: [")):
+        with pytest.raises(ConfigError, match=name):
+            load_settings(write(tmp_path, text, name))
+
+
+def test_every_setting_has_a_line_of_help():
+    infos = describe_settings()
+    assert len({info.name for info in infos}) == len(infos) > 30
+    for info in infos:
+        assert 5 < len(info.help) < 90 and "\n" not in info.help, info.name
+
+
+def test_settings_cannot_change_under_a_running_agent():
+    with pytest.raises(ValueError, match="frozen"):
+        AgentSettings().job_id = 3
