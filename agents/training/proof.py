@@ -14,7 +14,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, Strict, StringConstraints, ValidationError
 
 from agents.storage.canonical import dumps, loads
-from agents.training.spec import Identifier, describe
+from agents.training.spec import Cid, Identifier, describe
 from agents.training.state import PayloadError
 from agents.training.trace import MAX_STEPS
 
@@ -26,7 +26,10 @@ Line = Annotated[str, StringConstraints(pattern=r"^[ -~]{1,400}$")]
 
 
 class ProofOfComputation(BaseModel):
-    """Hashes are 64 lower-case hexadecimal digits; ``utilisation`` is a share from 0 to 1."""
+    """Hashes are 64 lower-case hexadecimal digits; ``utilisation`` is a share from 0 to 1.
+
+    ``trace`` names the published trace, whose Merkle root is ``trace_root``.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
@@ -35,6 +38,7 @@ class ProofOfComputation(BaseModel):
     task: Hex32
     gradient_hash: Hex32
     trace_root: Hex32
+    trace: Cid
     steps: Annotated[int, Strict(), Field(ge=0, le=MAX_STEPS)]
     compute_time_ms: Annotated[int, Strict(), Field(ge=0, lt=2**53)]
     device: Line

@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The aggregator: merges what was revealed and proposes the round's result.
+
+    AGGREGATE   when on duty, or in the fallback window: fetch, check, merge, apply, evaluate, score,
+                publish update and report, propose
+    any phase   permissionless duties, before everybody else
+
+It holds no secrets and no power: whatever it proposes is recomputed by the verifiers.
+"""
+
+from __future__ import annotations
+
+from agents.rounds.manifests import Plans
+from agents.rounds.models import Models
+from agents.rounds.network import Network
+from agents.rounds.proposing import Proposer
+from agents.rounds.results import Results
+from agents.rounds.upkeep import Upkeep
+from agents.rounds.view import observe
+from agents.runtime.chain import Head
+from agents.runtime.context import Context
+from agents.storage.content_store import ContentStore, open_store
+from agents.training.local import pick_device
+
+_HEAD_START = 0.0
+_PATIENCE_S = 0.0
+
+
+class Aggregator:
+    """One aggregator node, as a function of the chain."""
+
+    def __init__(self, context: Context, store: ContentStore) -> None:
+        self.context = context
+        self.network = Network(context.chain, context.deployment)
+        models = Models(self.network, store)
+        configured = context.settings.device
+        device = pick_device() if configured == "auto" else configured
+        results = Results(self.network, store, models, Plans(self.network, models), device)
+        self.proposer = Proposer(self.network, results, context.sender, _HEAD_START)
+        self.upkeep = Upkeep(self.network, context.sender, _PATIENCE_S, context.settings.jitter_s)
+
+    def step(self, head: Head) -> str | None:
+        """The single next action."""
+        job_id = self.context.settings.job_id or self.network.newest_active_job()
+        if not job_id or job_id > self.network.job_count():
+            return None
+        view = observe(self.network, job_id, head)
+        self.context.metrics.round.set(view.round_id)
+        self.context.metrics.phase.set(view.phase)
+        node = self.network.node_of(self.context.wallet.address)
+        did = self.proposer.step(view, node) if node else None
+        return did or self.upkeep.step(view)
+
+
+def build(context: Context) -> Aggregator:
+    """The aggregator of a started agent."""
+    return Aggregator(context, open_store(context.settings.store))

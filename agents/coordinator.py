@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A committee member: signs only what its own recomputation confirms.
+
+    a role asked for by a trusted owner   approve it
+    a challenged result                   recompute the round, uphold or reject
+    an appealed report                    re-execute the node's task, uphold or reject
+
+One process per member. For each case all honest members derive the same operation. One proposes it,
+each serves its EIP-712 signature on its board, and whoever has collected enough relays them; a member
+without peers approves on chain. After the timelock anyone executes.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from agents.rounds.network import Network
+from agents.rounds.rulings import Ruling, appeal_rulings, challenge_ruling, role_rulings
+from agents.rounds.view import View, observe
+from agents.runtime.board import SignatureBoard, collect
+from agents.runtime.chain import Head
+from agents.runtime.context import Context
+from agents.runtime.faults import crashpoint
+from agents.runtime.loop import jitter
+from agents.runtime.wallet import recover_typed
+from agents.storage.content_store import ContentStore, open_store
+
+if TYPE_CHECKING:
+    from agents.rounds.judging import Judge
+
+_PROPOSED, _QUEUED = 1, 2
+_TYPES = {"Approval": [{"name": "op_id", "type": "bytes32"}]}
+_GIVE_UP = 0.5  # of the dispute window: how long a missing artefact is waited for
+_BOARD_PATIENCE_S = 10.0  # without enough signatures from the boards: approve on chain
+_REPORT_BLOCKS = 50_000
+
+
+class Coordinator:
+    """One committee member, as a function of the chain."""
+
+    def __init__(self, context: Context, store: ContentStore) -> None:
+        self.context = context
+        self.store = store
+        self.network = Network(context.chain, context.deployment)
+        settings = context.settings.coordinator
+        self.board = SignatureBoard(
+            context.wallet.address, settings.board_host, settings.board_port, context.log
+        )
+        self._since: dict[bytes, float] = {}
+
+    @cached_property
+    def judge(self) -> Judge:
+        """The recomputation; loads torch, which a member without a case never needs."""
+        from agents.rounds.judging import Judge
+
+        return Judge(self.network, self.store, self.context.settings.device)
+
+    def step(self, head: Head) -> str | None:
+        """The single next action."""
+        for ruling in self._rulings(head):
+            did = self._act(ruling, head)
+            if did is not None:
+                return did
+        return None
+
+    # -- what to decide ------------------------------------------------------------------------
+
+    def _rulings(self, head: Head) -> Iterator[Ruling]:
+        yield from role_rulings(self.network, self.context.settings.coordinator.trusted_owners)
+        job_id = self.context.settings.job_id or self.network.newest_active_job()
+        if not job_id or job_id > self.network.job_count():
+            return
+        view = observe(self.network, job_id, head)
+        if view.round is not None:
+            ruling = challenge_ruling(self.network, view, lambda: self._result_errors(view))
+            if ruling is not None:
+                yield ruling
+            first = max(self.network.deployment.block, head.number - _REPORT_BLOCKS)
+            yield from appeal_rulings(
+                self.network, view, first, lambda number, node: self._innocent(head, number, node)
+            )
+
+    def _result_errors(self, view: View) -> list[str] | None:
+        window = int(view.job.terms.dispute_s)
+        left = (int(view.round.deadline) - view.now) / window
+        return self.judge.result_errors(view, patient=left > 1 - _GIVE_UP)
+
+    def _innocent(self, head: Head, number: int, node: int) -> bool | None:
+        job_id = self.context.settings.job_id or self.network.newest_active_job()
+        return self.judge.is_innocent(observe(self.network, job_id, head, number), node)
+
+    # -- carrying it out -----------------------------------------------------------------------
+
+    def _act(self, ruling: Ruling, head: Head) -> str | None:
+        chain, contract = self.context.chain, self.network.coordinator
+        args = (ruling.target, ruling.data, ruling.salt)
+        op_id = bytes(chain.call(contract, "operation_id", *args))
+        state = int(chain.call(contract, "state", op_id))
+        waited = time.monotonic() - self._since.setdefault(op_id, time.monotonic())
+        turn = waited >= jitter(
+            self.context.wallet.address,
+            int.from_bytes(op_id[:4], "big"),
+            self.context.settings.jitter_s,
+        )
+        if state == 0 and turn:
+            crashpoint("coordinator-before-propose")
+            self.context.sender.ensure(
+                lambda: int(chain.call(contract, "state", op_id)) != 0, contract, "propose", *args
+            )
+            return f"proposed: {ruling.why}"
+        if state == _PROPOSED:
+            return self._approve(op_id, ruling, waited, turn)
+        if state == _QUEUED and turn and head.timestamp >= self._operation(op_id).eta:
+            crashpoint("coordinator-before-execute")
+            self.context.sender.ensure(
+                lambda: bool(self._operation(op_id).executed), contract, "execute", op_id
+            )
+            self.board.withdraw(op_id)
+            return f"executed: {ruling.why}"
+        return None
+
+    def _approve(self, op_id: bytes, ruling: Ruling, waited: float, turn: bool) -> str | None:
+        """Sign, gather the others' signatures, relay them when they suffice."""
+        chain, contract = self.context.chain, self.network.coordinator
+        address = self.context.wallet.address
+        approved = bool(chain.call(contract, "has_approved", op_id, address))
+        signature = self.context.wallet.sign_typed(self._domain, _TYPES, {"op_id": op_id})
+        self.board.publish(op_id, signature)
+        crashpoint("coordinator-after-sign")
+        peers = self.context.settings.coordinator.peers
+        if not approved and (not peers or waited > _BOARD_PATIENCE_S):
+            self.context.sender.send(contract, "approve", op_id)
+            return f"approved: {ruling.why}"
+        if not peers or not turn:
+            return None
+        members = chain.call(contract, "members")
+        found = collect(peers, op_id, self._signer(op_id), members, {address: signature})
+        known = {m for m in members if chain.call(contract, "has_approved", op_id, m)}
+        if len(known | {signer for signer, _ in found}) < int(chain.call(contract, "threshold")):
+            return None
+        self.context.sender.ensure(
+            lambda: int(chain.call(contract, "state", op_id)) != _PROPOSED,
+            contract,
+            "approve_by_sig",
+            op_id,
+            [signature for _, signature in found],
+        )
+        return f"relayed: {len(found)} signatures: {ruling.why}"
+
+    def _operation(self, op_id: bytes) -> Any:
+        return self.context.chain.call(self.network.coordinator, "operation", op_id)
+
+    def _signer(self, op_id: bytes) -> Any:
+        return lambda found: recover_typed(self._domain, _TYPES, {"op_id": op_id}, found)
+
+    @cached_property
+    def _domain(self) -> dict[str, Any]:
+        return {
+            "name": "Menagerie Coordinator",
+            "version": "1",
+            "chainId": self.context.deployment.chain_id,
+            "verifyingContract": self.network.coordinator.address,
+        }
+
+
+def build(context: Context) -> Coordinator:
+    """The committee member of a started agent."""
+    return Coordinator(context, open_store(context.settings.store))

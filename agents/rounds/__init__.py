@@ -1,0 +1,7 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the chain and the store together say about a round, as every role reads it.
+
+Rule: a role asks here *what is*, and decides itself what to do. Everything is derived from public
+state, so two honest processes always get the same answer: the model, the manifest, the result, the
+audit.
+"""

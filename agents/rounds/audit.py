@@ -1,0 +1,187 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Auditing a round: who is looked at, and what is found.
+
+Rule: a malformed payload is a finding by itself. Of the others, those are re-executed that the audit
+seed draws, that the chain flags as duplicates, that public screening flags, or whose proof of
+computation doesn't add up. Only re-execution (or the malformed bytes themselves) is a finding; every
+other sign merely orders it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from agents.rounds.jobs import JobContext
+from agents.rounds.manifests import Plan
+from agents.rounds.network import Violation
+from agents.rounds.submissions import Submission, fetch_proof
+from agents.storage.canonical import dumps
+from agents.storage.content_store import ContentStore
+from agents.training.determinism import determinism_class
+from agents.training.proof import ProofOfComputation
+from agents.training.replay import run_task, trace_of
+from agents.training.state import State, model_hash
+from agents.training.task import build_task, task_id
+from agents.training.trace import Trace
+from agents.verification import bisection, similarity
+from agents.verification.proof import Expected, check, shortest_seconds, training_flops
+from agents.verification.reexecution import Tolerances, compare
+from agents.verification.sampling import draw
+
+_COMMIT_SLACK_S = 60  # compute time is a wall clock's; the window is the chain's
+
+
+@dataclass(frozen=True)
+class RoundWork:
+    """Everything an audit needs to know of a round.
+
+    `flagged`: nodes that revealed identical content. `scores`: verified benchmark score by node.
+    `window_s`: length of the commit phase in seconds.
+    """
+
+    job: JobContext
+    job_id: int
+    round_id: int
+    plan: Plan
+    before: State
+    merged: State
+    submissions: Sequence[Submission]
+    audit_seed: bytes
+    flagged: frozenset[int]
+    scores: Mapping[int, int]
+    window_s: int
+
+
+@dataclass(frozen=True)
+class Finding:
+    """The verdict on one node. `violation` is None when the work is right."""
+
+    node: int
+    violation: Violation | None
+    reason: str
+    evidence: bytes  # canonical JSON
+
+    @property
+    def label(self) -> str:
+        """One word for logs."""
+        return "ok" if self.violation is None else self.violation.name
+
+
+def malformed(work: RoundWork) -> list[Finding]:
+    """Findings on payloads that can't be read. One that the store lacks is not a finding."""
+    found = []
+    for submission in work.submissions:
+        if submission.gradient is None and not submission.unavailable:
+            found.append(_finding(work, submission, Violation.INVALID, submission.reason, {}))
+    return found
+
+
+def suspects(work: RoundWork, store: ContentStore) -> dict[int, list[str]]:
+    """Nodes to re-execute, ascending, with the reasons. Raises StoreUnavailable."""
+    payloads = {s.reveal.node: s.gradient for s in work.submissions if s.gradient is not None}
+    reasons: dict[int, list[str]] = {node: [] for node in sorted(payloads)}
+    for node in draw(work.audit_seed, sorted(payloads), work.job.spec.audit_sample):
+        reasons[node].append("drawn")
+    for node in work.flagged & payloads.keys():
+        reasons[node].append("identical content")
+    for flag in similarity.screen(payloads, work.merged, work.audit_seed):
+        reasons[flag.node_id].append(f"{flag.kind} {flag.value:.4f}")
+    for submission in work.submissions:
+        if submission.gradient is not None:
+            reasons[submission.reveal.node] += _proof_problems(work, submission, store)
+    return {node: why for node, why in reasons.items() if why}
+
+
+def _proof_problems(work: RoundWork, submission: Submission, store: ContentStore) -> list[str]:
+    node = submission.reveal.node
+    assignment = work.plan.manifest.of(node)
+    if assignment is None or submission.gradient is None:
+        return []
+    found = fetch_proof(submission.reveal, assignment.batches, store)
+    if isinstance(found, str):
+        return [found]
+    proof, trace = found
+    inner = work.job.spec.optimizer
+    parameters = sum(math.prod(shape) for shape in work.job.shapes.values())
+    tokens = assignment.batches * inner.batch_size * inner.seq_len
+    expected = Expected(
+        task=task_id(work.job_id, work.plan.step, node),
+        steps=assignment.batches,
+        start_hash=model_hash(work.before),
+        payload_hash=model_hash(submission.gradient),
+        trace_root=submission.reveal.trace_root,
+        shortest=shortest_seconds(training_flops(parameters, tokens), work.scores.get(node, 0)),
+        longest=work.window_s + _COMMIT_SLACK_S,
+    )
+    return [problem.reason for problem in check(proof, trace, expected)]
+
+
+def reexecute(work: RoundWork, node: int, device: str, store: ContentStore) -> Finding:
+    """Run a node's task again and compare. Raises StoreUnavailable, StoreError for missing data."""
+    submission = next(s for s in work.submissions if s.reveal.node == node)
+    if submission.gradient is None:
+        raise ValueError(f"node {node} has no readable payload to compare with")
+    spec = work.job.spec
+    task = build_task(
+        work.plan.manifest, node, spec, work.job_id, work.plan.step, model_hash(work.before)
+    )
+    own = run_task(work.job.net(device), task, work.before, work.job.data)
+    found = fetch_proof(submission.reveal, task.steps, store)
+    proof, trace = (None, None) if isinstance(found, str) else found
+    same_class = _same_class(proof, device)
+    verdict = compare(
+        own.pseudo_gradient,
+        submission.gradient,
+        same_class,
+        Tolerances(spec.tolerances.cosine_min, spec.tolerances.rel_l2_max),
+        own.hashes,
+        None if trace is None else trace.hashes,
+    )
+    details: dict[str, Any] = {
+        "cosine": verdict.cosine,
+        "rel_l2": verdict.rel_l2 if math.isfinite(verdict.rel_l2) else None,
+        "same_class": same_class,
+        "determinism_class": determinism_class(device),
+    }
+    if verdict.ok:
+        return _finding(work, submission, None, verdict.reason, details)
+    details["bisection"] = _first_wrong(trace_of(task, own), trace, submission.reveal.trace_root)
+    copied = node in work.flagged
+    violation = Violation.COPIED if copied else Violation.INVALID
+    return _finding(work, submission, violation, verdict.reason, details)
+
+
+def _same_class(proof: ProofOfComputation | None, device: str) -> bool:
+    return proof is not None and proof.determinism_class == determinism_class(device)
+
+
+def _first_wrong(own: Trace, claimed: Trace | None, root: bytes) -> str | None:
+    """The first wrong step with its Merkle proof, as hex of canonical JSON."""
+    if claimed is None or claimed.root() != root:
+        return None
+    evidence = bisection.find_evidence(own, claimed)
+    return None if evidence is None else evidence.to_bytes().hex()
+
+
+def _finding(
+    work: RoundWork,
+    submission: Submission,
+    violation: Violation | None,
+    reason: str,
+    details: dict[str, Any],
+) -> Finding:
+    evidence = {
+        "version": 1,
+        "job": work.job_id,
+        "round": work.round_id,
+        "node": submission.reveal.node,
+        "content": submission.reveal.content.hex(),
+        "trace_root": submission.reveal.trace_root.hex(),
+        "violation": None if violation is None else violation.name,
+        "reason": reason,
+        **details,
+    }
+    return Finding(submission.reveal.node, violation, reason, dumps(evidence))

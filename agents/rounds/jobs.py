@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A job's fixed facts: its spec, tensor shapes, data and network, fetched and checked once.
+
+Rule: a spec is a stranger's file. It is read within bounds, every mechanism it names must exist here
+before anything is computed, and nothing in it is ever executed.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import agents.aggregation
+import agents.compression
+import agents.scoring
+from agents.compression import Codec
+from agents.rounds.network import Network
+from agents.storage.content_store import ContentStore
+from agents.training.data import MAX_MANIFEST_BYTES, DataSource
+from agents.training.flat import FlatModel
+from agents.training.model import template
+from agents.training.spec import MAX_SPEC_BYTES, JobSpec, SpecError
+from agents.training.state import Shapes
+
+_FIXED = {"mode": "data_parallel", "verify": "reexecution", "privacy": "none"}
+_FOLDERS = {"codec": agents.compression, "merge": agents.aggregation, "score": agents.scoring}
+
+
+def mechanism_exists(field: str, name: str) -> bool:
+    """Whether this program has the mechanism `name` for a spec's `field`."""
+    if field in _FIXED:
+        return name == _FIXED[field]
+    return name in _FOLDERS[field].names()
+
+
+class JobContext:
+    """One job as the maths needs it. `shapes`: model tensors; `codec`: of its payloads."""
+
+    def __init__(self, spec: JobSpec, store: ContentStore) -> None:
+        spec.check_mechanisms(mechanism_exists)
+        self.spec = spec
+        self._store = store
+        cid = spec.model.config_cid
+        self._config = None if cid is None else store.get(cid, MAX_MANIFEST_BYTES)
+        self.shapes: Shapes = template(spec.model, self._config)
+        self.codec: Codec = agents.compression.get(spec.codec)()
+
+    @cached_property
+    def data(self) -> DataSource:
+        """The job's batches."""
+        return DataSource(self._store, self.spec)
+
+    def net(self, device: str) -> FlatModel:
+        """The job's network on `device`, built at first use."""
+        if device not in self._nets:
+            self._nets[device] = FlatModel(self.spec.model, self._config, device)
+        return self._nets[device]
+
+    @cached_property
+    def _nets(self) -> dict[str, FlatModel]:
+        return {}
+
+
+class Jobs:
+    """Contexts of jobs by id."""
+
+    def __init__(self, network: Network, store: ContentStore) -> None:
+        self._network = network
+        self._store = store
+        self._contexts: dict[bytes, JobContext] = {}
+
+    def context(self, job_id: int) -> JobContext:
+        """The job's context. Raises SpecError, StoreError, DataError."""
+        digest = bytes(self._network.job(job_id).terms.spec)
+        if digest not in self._contexts:
+            raw = self._store.get_digest(digest, MAX_SPEC_BYTES)
+            self._contexts[digest] = JobContext(JobSpec.from_bytes(raw), self._store)
+        return self._contexts[digest]
+
+
+__all__ = ["JobContext", "Jobs", "SpecError", "mechanism_exists"]

@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The manifest of a round: who trains on which batches.
+
+Rule: the round's seed and snapshot are on chain; what earlier rounds left undone is in the last
+finalized round's report. So everyone derives the same manifest, and nobody issues it. A void round
+changes nothing: its batches are simply handed out again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from agents.rounds.models import Models
+from agents.rounds.network import Network
+from agents.rounds.view import View
+from agents.training.spec import JobSpec
+from agents.training.task import Manifest, Range, assign, next_carry
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A round's manifest with what it was made from.
+
+    `step`: finalized rounds before this one, which decides the learning rate.
+    """
+
+    manifest: Manifest
+    step: int
+    carry_in: tuple[Range, ...]
+    cursor_in: int
+
+
+class Plans:
+    """Derives plans; keeps those of rounds that can't change any more."""
+
+    def __init__(self, network: Network, models: Models) -> None:
+        self._network = network
+        self._models = models
+        self._plans: dict[tuple[int, int, bytes], Plan] = {}
+
+    def of(self, view: View) -> Plan | None:
+        """The newest round's plan, None while its seed is not known yet."""
+        seed = self._network.seed(view.job_id, view.round)
+        if seed is None:
+            return None
+        key = (view.job_id, view.round_id, seed)
+        if key not in self._plans:
+            spec = self._models.spec(view.job_id)
+            step = self._step_of(view.job_id, view.round_id)
+            carry, cursor = self._left_by(view.job_id, step, spec)
+            snapshot = view.snapshot
+            manifest = assign(seed, snapshot.nodes, snapshot.weights, spec, carry, cursor)
+            self._plans[key] = Plan(manifest, step, carry, cursor)
+        return self._plans[key]
+
+    def _step_of(self, job_id: int, round_id: int) -> int:
+        """Number of rounds finalized before a round."""
+        step = self._network.ledger_length(job_id)
+        while step and int(self._network.ledger_entry(job_id, step - 1).round_id) >= round_id:
+            step -= 1
+        return step
+
+    def _left_by(self, job_id: int, step: int, spec: JobSpec) -> tuple[tuple[Range, ...], int]:
+        """Missed ranges and cursor after the first `step` finalized rounds."""
+        if step == 0:
+            return (), 0
+        entry = self._network.ledger_entry(job_id, step - 1)
+        number = int(entry.round_id)
+        report = self._models.report(bytes(entry.report))
+        round_ = self._network.round(job_id, number)
+        snapshot = self._network.snapshot(job_id, number, int(round_.opened_block))
+        manifest = assign(
+            bytes(round_.seed),
+            snapshot.nodes,
+            snapshot.weights,
+            spec,
+            report.carry_in,
+            report.cursor_in,
+        )
+        accepted = report.accepted()
+        accepted -= self._network.in_round("is_invalid", job_id, number, sorted(accepted))
+        return next_carry(manifest, accepted)

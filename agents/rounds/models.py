@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The exact model of a job, at any finalized round, from chain and store alone.
+
+Rule: start from the newest full checkpoint at or before the wanted round, apply the published
+updates one by one, and compare the model hash with the ledger after each. A model whose hash is not
+the ledger's is never returned.
+"""
+
+from __future__ import annotations
+
+from agents.rounds.jobs import JobContext, Jobs
+from agents.rounds.network import Network
+from agents.rounds.report import MAX_REPORT_BYTES, RoundReport
+from agents.storage.cid import digest_of
+from agents.storage.content_store import ContentStore
+from agents.storage.errors import CorruptContent
+from agents.training.spec import JobSpec
+from agents.training.state import State, apply_outer, file_bound, load_state, model_hash
+
+_KEPT = 3
+
+
+class Models:
+    """Reads specs, reports and models of jobs; keeps the last few models in memory."""
+
+    def __init__(self, network: Network, store: ContentStore) -> None:
+        self._network = network
+        self._store = store
+        self._jobs = Jobs(network, store)
+        self._states: dict[bytes, State] = {}
+        self._reports: dict[bytes, RoundReport] = {}
+
+    def job(self, job_id: int) -> JobContext:
+        """The job's fixed facts. Raises SpecError, StoreError."""
+        return self._jobs.context(job_id)
+
+    def spec(self, job_id: int) -> JobSpec:
+        """The job's spec. Raises SpecError, StoreError."""
+        return self.job(job_id).spec
+
+    def report(self, digest: bytes) -> RoundReport:
+        """A round's report by the digest on chain. Raises ReportError, StoreError."""
+        if digest not in self._reports:
+            raw = self._store.get_digest(digest, MAX_REPORT_BYTES)
+            self._reports[digest] = RoundReport.from_bytes(raw)
+        return self._reports[digest]
+
+    def current(self, job_id: int) -> State:
+        """The model that the next round starts from (or the running one started from)."""
+        return self.at(job_id, bytes(self._network.job(job_id).model))
+
+    def keep(self, state: State) -> bytes:
+        """Remember a model that the caller has just computed; returns its hash."""
+        found = model_hash(state)
+        self._states[found] = state
+        while len(self._states) > _KEPT:
+            del self._states[next(iter(self._states))]
+        return found
+
+    def at(self, job_id: int, wanted: bytes) -> State:
+        """The model of hash `wanted`: the genesis model or one that the ledger records.
+
+        Raises StoreError when an artefact can't be had, CorruptContent when the published
+        artefacts don't lead to the recorded hash, PayloadError for malformed ones.
+        """
+        if wanted in self._states:
+            return self._states[wanted]
+        terms = self._network.job(job_id).terms
+        hashes = [bytes(terms.genesis_model)]
+        reports: list[RoundReport] = []
+        for index in range(self._network.ledger_length(job_id)):
+            if hashes[-1] == wanted:
+                break
+            entry = self._network.ledger_entry(job_id, index)
+            hashes.append(bytes(entry.new_model))
+            reports.append(self.report(bytes(entry.report)))
+        if hashes[-1] != wanted:
+            raise CorruptContent(
+                f"job {job_id} has no model {wanted.hex()} in its ledger; the chain has moved"
+            )
+        start, state = self._start(job_id, bytes(terms.genesis_checkpoint), hashes, reports)
+        for index in range(start, len(reports)):
+            state = self._apply(job_id, state, reports[index], hashes[index + 1])
+        self.keep(state)
+        return state
+
+    def _start(
+        self, job_id: int, genesis: bytes, hashes: list[bytes], reports: list[RoundReport]
+    ) -> tuple[int, State]:
+        """(i, model hashes[i]) for the greatest i that is in memory or has a checkpoint."""
+        for index in range(len(hashes) - 1, -1, -1):
+            if hashes[index] in self._states:
+                return index, self._states[hashes[index]]
+            checkpoint = reports[index - 1].checkpoint if index else None
+            if checkpoint is not None or index == 0:
+                digest = genesis if checkpoint is None else digest_of(checkpoint)
+                return index, self._load(job_id, digest, hashes[index])
+        raise AssertionError("index 0 always returns")
+
+    def _load(self, job_id: int, digest: bytes, wanted: bytes) -> State:
+        shapes = self.job(job_id).shapes
+        state = load_state(self._store.get_digest(digest, file_bound(shapes)), shapes)
+        _check(state, wanted, f"checkpoint {digest.hex()}")
+        return state
+
+    def _apply(self, job_id: int, state: State, report: RoundReport, wanted: bytes) -> State:
+        shapes = self.job(job_id).shapes
+        update = load_state(self._store.get(report.update, file_bound(shapes)), shapes)
+        after = apply_outer(state, update, self.spec(job_id).optimizer.outer_lr)
+        _check(after, wanted, f"update {report.update} of round {report.round}")
+        return after
+
+
+def _check(state: State, wanted: bytes, what: str) -> None:
+    found = model_hash(state)
+    if found != wanted:
+        raise CorruptContent(
+            f"{what} leads to the model {found.hex()}, but the chain records {wanted.hex()}; "
+            "whoever published it lied, or the job spec is not the one it was made with"
+        )

@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The report of a round: what the aggregator claims, in a form that anyone can recompute.
+
+Rule: canonical JSON, every field bounded, every number but the two losses an exact function of
+published data. The ledger holds its digest, so the history of a model can be read from reports alone.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
+
+from agents.storage.canonical import dumps, loads
+from agents.training.spec import Cid, describe
+
+MAX_REPORT_BYTES = 1 << 20
+
+Digest = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+Range = tuple[int, int]  # batches first..last-1
+
+
+class ReportError(ValueError):
+    """A report that can't be used; the message says why."""
+
+
+class _Frozen(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, strict=False)
+
+
+class NodeLine(_Frozen):
+    """One revealed node. `reason` is empty for an accepted payload."""
+
+    node: int = Field(ge=1)
+    content: Digest
+    accepted: bool
+    reason: str = Field(max_length=300)
+    batches: int = Field(ge=0)
+    quality_ppm: int = Field(ge=0, le=1_000_000)
+    contribution: int = Field(ge=0)
+
+
+class RoundReport(_Frozen):
+    """Everything a round did to the model, and who contributed what."""
+
+    version: Literal[1] = 1
+    job: int = Field(ge=1)
+    round: int = Field(ge=1)
+    step: int = Field(ge=0)  # finalized rounds before this one
+    prev_model: Digest
+    model: Digest
+    update: Cid
+    checkpoint: Cid | None
+    codec: str
+    merge: str
+    score: str
+    carry_in: list[Range]  # batch ranges missed earlier and covered by this round's manifest first
+    cursor_in: int = Field(ge=0)  # first batch never assigned before this round
+    nodes: list[NodeLine]
+    val_loss_before: float
+    val_loss: float
+
+    def to_bytes(self) -> bytes:
+        """Canonical JSON."""
+        return dumps(self.model_dump(mode="json"))
+
+    @classmethod
+    def from_bytes(cls, raw: bytes) -> RoundReport:
+        """Read canonical JSON. Raises ReportError saying which field is wrong."""
+        try:
+            fields: Any = loads(raw)
+            return cls.model_validate(fields)
+        except ValidationError as error:
+            raise ReportError(f"the report is malformed: {describe(error)[:500]}") from error
+        except (ValueError, RecursionError) as error:
+            raise ReportError(f"the report is not canonical JSON: {error}") from error
+
+    def accepted(self) -> set[int]:
+        """Nodes whose payload went into the merge."""
+        return {line.node for line in self.nodes if line.accepted}

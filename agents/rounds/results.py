@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From a view of the chain to the round's result: fetch, check, compute, publish.
+
+Rule: everyone computes the result from the same published payloads. A payload that the store lacks is
+waited for; it is left out only when the phase is about to end, and the report then says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from agents.rounds.manifests import Plan, Plans
+from agents.rounds.models import Models
+from agents.rounds.network import Network
+from agents.rounds.result import Outcome, compute
+from agents.rounds.submissions import Submission, fetch
+from agents.rounds.view import View
+from agents.storage.content_store import ContentStore
+
+_KEPT = 4
+
+
+class Results:
+    """Submissions and outcomes of rounds; keeps the last few."""
+
+    def __init__(
+        self, network: Network, store: ContentStore, models: Models, plans: Plans, device: str
+    ) -> None:
+        self._network = network
+        self._store = store
+        self._models = models
+        self._plans = plans
+        self._device = device
+        self._submissions: dict[int, Submission] = {}
+        self._outcomes: dict[tuple[bytes, ...], Outcome] = {}
+
+    def submissions(self, view: View) -> list[Submission]:
+        """Every revealed node's submission, ascending by node id."""
+        job = self._models.job(view.job_id)
+        found = []
+        reveals = self._network.reveals(view.job_id, view.round_id, int(view.round.opened_block))
+        for reveal in reveals.values():
+            kept = self._submissions.get(reveal.node)
+            if kept is None or kept.unavailable or kept.reveal != reveal:
+                kept = fetch(reveal, job, self._store)
+            found.append(kept)
+        self._submissions = {submission.reveal.node: submission for submission in found}
+        return found
+
+    def outcome(self, view: View, submissions: Sequence[Submission]) -> Outcome | None:
+        """The round's result over these submissions; None while the seed is unknown."""
+        plan = self._plans.of(view)
+        if plan is None:
+            return None
+        key = self._key(view, plan, submissions)
+        if key not in self._outcomes:
+            before = self._models.at(view.job_id, bytes(view.round.prev_model))
+            outcome = compute(
+                self._models.job(view.job_id),
+                view.job_id,
+                view.round_id,
+                plan,
+                before,
+                submissions,
+                self._device,
+            )
+            self._outcomes[key] = outcome
+            while len(self._outcomes) > _KEPT:
+                del self._outcomes[next(iter(self._outcomes))]
+        return self._outcomes[key]
+
+    def publish(self, outcome: Outcome) -> None:
+        """Put update, checkpoint and report into the store, durably."""
+        self._store.pin(self._store.put_bytes(outcome.update))
+        if outcome.checkpoint is not None:
+            self._store.pin(self._store.put_bytes(outcome.checkpoint))
+        self._store.pin(self._store.put_bytes(outcome.report.to_bytes()))
+
+    def _key(self, view: View, plan: Plan, submissions: Sequence[Submission]) -> tuple[bytes, ...]:
+        contents = [s.reveal.content for s in submissions if s.gradient is not None]
+        nodes = [s.reveal.node.to_bytes(32, "big") for s in submissions]
+        return (bytes(view.round.prev_model), plan.manifest.hash(), *contents, *nodes)

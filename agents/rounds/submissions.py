@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a node revealed, fetched and checked: its payload, its proof of computation, its trace.
+
+Rule: nobody's bytes are trusted. The digest is the chain's, the size is bounded before reading, and
+whatever is wrong becomes a sentence, never an exception: one bad node can't stop a round.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from agents.rounds.jobs import JobContext
+from agents.rounds.network import Reveal
+from agents.storage.content_store import ContentStore
+from agents.storage.errors import StoreError, StoreUnavailable, TooLarge
+from agents.training.payload import max_payload_bytes, read_payload
+from agents.training.proof import MAX_PROOF_BYTES, ProofOfComputation
+from agents.training.state import PayloadError, State
+from agents.training.trace import Trace, max_trace_bytes
+
+UNAVAILABLE = "unavailable: "
+
+
+@dataclass(frozen=True)
+class Submission:
+    """A node's payload, or the reason why there is none. `gradient` is fp32 by tensor name."""
+
+    reveal: Reveal
+    gradient: State | None
+    reason: str
+
+    @property
+    def unavailable(self) -> bool:
+        """Whether the store simply doesn't have it (yet)."""
+        return self.reason.startswith(UNAVAILABLE)
+
+
+def fetch(reveal: Reveal, job: JobContext, store: ContentStore) -> Submission:
+    """Fetch and check a payload. Raises StoreUnavailable when the store itself is down."""
+    try:
+        raw = store.get_digest(reveal.content, max_payload_bytes(job.codec, job.shapes))
+    except StoreUnavailable:
+        raise
+    except TooLarge as error:
+        return Submission(reveal, None, f"too large: {error}"[:300])
+    except StoreError as error:
+        return Submission(reveal, None, f"{UNAVAILABLE}{error}"[:300])
+    try:
+        return Submission(reveal, read_payload(raw, job.codec, job.shapes), "")
+    except PayloadError as error:
+        return Submission(reveal, None, f"bad payload: {error}"[:300])
+
+
+def fetch_proof(
+    reveal: Reveal, steps: int, store: ContentStore
+) -> tuple[ProofOfComputation, Trace] | str:
+    """Fetch a node's proof of computation and trace; a sentence if they can't be used.
+
+    `steps`: H of its task. Raises StoreUnavailable when the store itself is down.
+    """
+    try:
+        proof = ProofOfComputation.from_bytes(store.get_digest(reveal.proof, MAX_PROOF_BYTES))
+        raw = store.get(proof.trace, max_trace_bytes(steps))
+        return proof, Trace.from_bytes(raw, reveal.node, steps)
+    except StoreUnavailable:
+        raise
+    except (StoreError, PayloadError) as error:
+        return f"no usable proof of computation: {error}"[:300]

@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The permissionless duties: whoever is there moves the protocol on.
+
+Rule: every transition of a round can be sent by anyone, so every role sends it. To keep them from
+all sending the same transaction, each waits a little: its role's patience plus a jitter that depends
+on its address. A lost race costs nothing: the contract's refusal is seen before sending.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from agents.rounds.network import ZERO_DIGEST, Network, Phase, ReportStatus
+from agents.rounds.view import View
+from agents.runtime.contracts import Contract
+from agents.runtime.errors import Reverted
+from agents.runtime.loop import jitter
+from agents.runtime.sender import Sender
+
+_ABSENT_ROUNDS = 3
+_SEED_BLOCKS = 128  # the chain remembers block hashes for 256
+_REPORT_BLOCKS = 50_000  # how far back unresolved reports are looked for
+
+
+class Upkeep:
+    """Moves a job on when nobody else does.
+
+    `patience_s`: seconds to leave to roles that should be first. `jitter_s`: spread after that.
+    """
+
+    def __init__(
+        self, network: Network, sender: Sender, patience_s: float, jitter_s: float
+    ) -> None:
+        self._network = network
+        self._sender = sender
+        self._patience_s = patience_s
+        self._jitter_s = jitter_s
+        self._since: dict[str, float] = {}
+
+    def step(self, view: View) -> str | None:
+        """Send the first duty that is due; returns what was sent, None if nothing was."""
+        due = {name: send for name, send in self._duties(view)}
+        self._since = {name: self._since.get(name, time.monotonic()) for name in due}
+        for name, send in due.items():
+            if self._my_turn(name, view) and self._try(send):
+                return name
+        return None
+
+    def _my_turn(self, name: str, view: View) -> bool:
+        waited = time.monotonic() - self._since[name]
+        anchor = view.round_id + sum(name.encode())
+        return waited >= self._patience_s + jitter(self._sender.address, anchor, self._jitter_s)
+
+    def _try(self, send: Callable[[], Any]) -> bool:
+        try:
+            send()
+        except Reverted:
+            return False  # someone was faster, or the contract sees no reason yet
+        return True
+
+    def _call(self, contract: Contract, function: str, *args: Any) -> Callable[[], Any]:
+        return lambda: self._sender.send(contract, function, *args)
+
+    # -- what is due ---------------------------------------------------------------------------
+
+    def _duties(self, view: View) -> Iterator[tuple[str, Callable[[], Any]]]:
+        rounds, job = self._network.rounds, view.job_id
+        if view.phase in (Phase.COMMIT, Phase.REVEAL, Phase.AGGREGATE, Phase.DISPUTED):
+            if view.overdue:
+                yield "advance", self._call(rounds, "advance", job)
+        elif view.phase == Phase.CHALLENGE:
+            if self._network.chain.call(rounds, "can_finalize", job):
+                yield "finalize", lambda: self._pay(view, "finalize")
+        elif view.phase == Phase.FINALIZED and not view.round.settled:
+            yield "settle", lambda: self._pay(view, "settle")
+        elif view.active:
+            yield "open_round", self._call(rounds, "open_round", job)
+        if self._expiring(view):
+            yield "capture_seed", self._call(rounds, "capture_seed", job)
+        yield from self._silent(view)
+        yield from self._reports(view)
+        yield from self._absent(view)
+
+    def _expiring(self, view: View) -> bool:
+        """Whether a seed of the round is about to be forgotten by the chain, or already is."""
+        if view.round is None or view.phase in (Phase.FINALIZED, Phase.VOID):
+            return False
+        seeds = [(view.round.seed, view.round.seed_block)]
+        if view.phase >= Phase.AGGREGATE:
+            seeds.append((view.round.audit_seed, view.round.audit_block))
+        return any(
+            bytes(seed) == ZERO_DIGEST and view.block > int(block) + _SEED_BLOCKS
+            for seed, block in seeds
+        )
+
+    def _pay(self, view: View, function: str) -> None:
+        proposal = self._network.proposal(view.job_id, view.round_id, view.round)
+        self._sender.send(
+            self._network.rounds,
+            function,
+            view.job_id,
+            list(proposal.nodes),
+            list(proposal.contributions),
+        )
+
+    def _silent(self, view: View) -> Iterator[tuple[str, Callable[[], Any]]]:
+        """Nodes that committed and did not reveal."""
+        if view.phase in (Phase.NONE, Phase.COMMIT, Phase.REVEAL):
+            return
+        if view.round.n_committed == view.round.n_revealed:
+            return
+        network, job, number = self._network, view.job_id, view.round_id
+        committed = network.committed(job, number, view.snapshot.nodes)
+        revealed = network.in_round("is_revealed", job, number, view.snapshot.nodes)
+        done = network.slashed_for_silence(job, number, int(view.round.opened_block))
+        for node in sorted(committed - revealed - done):
+            send = self._call(network.rounds, "slash_unrevealed", job, number, node)
+            yield f"slash_unrevealed {node}", send
+
+    def _reports(self, view: View) -> Iterator[tuple[str, Callable[[], Any]]]:
+        network = self._network
+        head = network.chain.head().number
+        first = max(network.deployment.block, head - _REPORT_BLOCKS)
+        for report_id in network.reported(view.job_id, first, head):
+            report = network.report(report_id)
+            late = view.now > int(report.deadline)
+            name = report_id.hex()[:8]
+            if report.status == ReportStatus.CONFIRMED and late:
+                yield f"execute {name}", self._call(network.reports, "execute", report_id)
+            elif report.status == ReportStatus.APPEALED and late:
+                yield (
+                    f"dismiss {name}",
+                    self._call(network.reports, "dismiss_unresolved", report_id),
+                )
+            elif report.status == ReportStatus.OPEN and not self._open_round(view, report):
+                yield f"lapse {name}", self._call(network.reports, "lapse", report_id)
+
+    def _open_round(self, view: View, report: Any) -> bool:
+        current = report.round_id == view.round_id
+        return current and view.phase in (Phase.CHALLENGE, Phase.DISPUTED)
+
+    def _absent(self, view: View) -> Iterator[tuple[str, Callable[[], Any]]]:
+        """Nodes expected in this round that have not committed for several rounds."""
+        if view.phase != Phase.COMMIT or view.round_id <= _ABSENT_ROUNDS:
+            return
+        network, job = self._network, view.job_id
+        missing = set(view.snapshot.nodes)
+        for number in range(view.round_id - _ABSENT_ROUNDS, view.round_id):
+            if not missing:
+                return
+            expected = network.in_round("is_expected", job, number, sorted(missing))
+            missing = expected - network.committed(job, number, sorted(expected))
+        already = {n for n in missing if network.chain.call(network.rounds, "is_absent", job, n)}
+        for node in sorted(missing - already):
+            yield f"mark_absent {node}", self._call(network.rounds, "mark_absent", job, node)

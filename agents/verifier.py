@@ -1,0 +1,212 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The verifier: believes nothing, recomputes everything it signs.
+
+benchmarks  recompute chunks drawn after the submission, sign the verdict (EIP-712)
+CHALLENGE   recompute merge and scores; re-execute the drawn and the suspicious nodes; report
+            each violation with evidence; then attest the result, or challenge it
+AGGREGATE   propose, if every aggregator has failed to
+any phase   permissionless duties, after the aggregators
+"""
+
+from __future__ import annotations
+
+from agents.rounds.audit import Finding, RoundWork, malformed, reexecute, suspects
+from agents.rounds.benchmarks import BenchmarkChecks
+from agents.rounds.judging import result_errors
+from agents.rounds.manifests import Plans
+from agents.rounds.models import Models
+from agents.rounds.network import Network, Phase
+from agents.rounds.proposing import Proposer
+from agents.rounds.result import Outcome
+from agents.rounds.results import Results
+from agents.rounds.submissions import Submission
+from agents.rounds.upkeep import Upkeep
+from agents.rounds.view import View, observe
+from agents.runtime.chain import Head
+from agents.runtime.context import Context
+from agents.runtime.faults import crashpoint
+from agents.storage.canonical import dumps
+from agents.storage.cid import digest_of
+from agents.storage.content_store import ContentStore, open_store
+from agents.training.local import pick_device
+
+_HEAD_START = 0.5  # of the fallback window, left to aggregators
+_PATIENCE_S = 2.0
+_GIVE_UP = 0.5  # of the challenge window: how long a missing artefact is waited for
+
+
+class Verifier:
+    """One verifier node, as a function of the chain."""
+
+    def __init__(self, context: Context, store: ContentStore) -> None:
+        self.context = context
+        self.store = store
+        self.network = Network(context.chain, context.deployment)
+        self.models = Models(self.network, store)
+        self.plans = Plans(self.network, self.models)
+        configured = context.settings.device
+        self.device = pick_device() if configured == "auto" else configured
+        self.results = Results(self.network, store, self.models, self.plans, self.device)
+        self.benchmarks = BenchmarkChecks(self.network, context, store, self.device)
+        self.proposer = Proposer(self.network, self.results, context.sender, _HEAD_START)
+        self.upkeep = Upkeep(self.network, context.sender, _PATIENCE_S, context.settings.jitter_s)
+        self._findings: dict[tuple[bytes, int], Finding] = {}
+
+    def step(self, head: Head) -> str | None:
+        """The single next action."""
+        node = self.network.node_of(self.context.wallet.address)
+        did = self.benchmarks.step(node, head) if node else None
+        job_id = self.context.settings.job_id or self.network.newest_active_job()
+        if did or not job_id or job_id > self.network.job_count():
+            return did
+        view = observe(self.network, job_id, head)
+        self.context.metrics.round.set(view.round_id)
+        self.context.metrics.phase.set(view.phase)
+        if node and view.phase == Phase.CHALLENGE and node in view.snapshot.verifiers:
+            did = self.verify(view, node)
+        elif node:
+            did = self.proposer.step(view, node)
+        return did or self.upkeep.step(view)
+
+    # -- CHALLENGE -----------------------------------------------------------------------------
+
+    def verify(self, view: View, node: int) -> str | None:
+        """Audit, report, then attest or challenge."""
+        if view.overdue or node in self.network.attesters(view.job_id, view.round_id, view.round):
+            return None
+        audit_seed = self.network.seed(view.job_id, view.round, audit=True)
+        if audit_seed is None:
+            return None
+        submissions = self.results.submissions(view)
+        if any(s.unavailable for s in submissions) and self._elapsed(view) < _GIVE_UP:
+            self._say_missing(view, submissions)
+            return None
+        with self.context.metrics.busy("verify"):
+            outcome = self.results.outcome(view, submissions)
+            if outcome is None:
+                return None
+            findings = self._audit(view, outcome, submissions, audit_seed)
+        for finding in findings:
+            if finding.violation is not None and not self._reported(view, node, finding):
+                return self._report(view, node, finding)
+        crashpoint("verifier-before-attest")
+        return self._judge(view, node)
+
+    def _audit(
+        self, view: View, outcome: Outcome, submissions: list[Submission], audit_seed: bytes
+    ) -> list[Finding]:
+        plan = self.plans.of(view)
+        assert plan is not None  # the outcome was computed from it
+        nodes = [s.reveal.node for s in submissions]
+        network, job, number = self.network, view.job_id, view.round_id
+        work = RoundWork(
+            job=self.models.job(job),
+            job_id=job,
+            round_id=number,
+            plan=plan,
+            before=self.models.at(job, bytes(view.round.prev_model)),
+            merged=outcome.merged,
+            submissions=submissions,
+            audit_seed=audit_seed,
+            flagged=frozenset(network.in_round("is_flagged", job, number, nodes)),
+            scores={node: int(network.node(node).benchmark_score) for node in nodes},
+            window_s=int(view.job.terms.commit_s),
+        )
+        due = suspects(work, self.store)
+        if self.context.settings.verifier.audit_all:
+            due = {s.reveal.node: ["audit_all"] for s in submissions if s.gradient is not None}
+        found = malformed(work)
+        for node, why in due.items():
+            key = (audit_seed, node)
+            if key not in self._findings:
+                self.context.log.info("audit", round=number, of_node=node, why="; ".join(why))
+                self._findings[key] = reexecute(work, node, self.device, self.store)
+                finding = self._findings[key]
+                self.context.log.info(
+                    "verdict", round=number, of_node=node, verdict=finding.label, why=finding.reason
+                )
+                crashpoint("verifier-auditing")
+            found.append(self._findings[key])
+        return found
+
+    def _reported(self, view: View, node: int, finding: Finding) -> bool:
+        assert finding.violation is not None
+        network = self.network
+        report_id = network.report_id(view.job_id, view.round_id, finding.node, finding.violation)
+        reported = bool(self.context.chain.call(network.reports, "has_reported", report_id, node))
+        return reported or finding.node in network.in_round(
+            "is_invalid", view.job_id, view.round_id, [finding.node]
+        )
+
+    def _report(self, view: View, node: int, finding: Finding) -> str:
+        assert finding.violation is not None
+        evidence = self.store.put_bytes(finding.evidence)
+        self.store.pin(evidence)
+        crashpoint("verifier-before-report")
+        self.context.sender.send(
+            self.network.reports,
+            "report",
+            view.job_id,
+            view.round_id,
+            node,
+            finding.node,
+            int(finding.violation),
+            digest_of(evidence),
+        )
+        return f"reported: node {finding.node} for {finding.label} in round {view.round_id}"
+
+    def _judge(self, view: View, node: int) -> str | None:
+        """Attest the proposed result, or challenge it with the differences as evidence."""
+        patient = self._elapsed(view) < _GIVE_UP
+        wrong = result_errors(self.network, self.models, self.results, view, patient)
+        if wrong is None:
+            return None
+        result_hash = bytes(view.round.result_hash)
+        if wrong:
+            return self._challenge(view, result_hash, wrong)
+        rounds = self.network.rounds
+        self.context.sender.send(rounds, "attest", view.job_id, view.round_id, node, result_hash)
+        crashpoint("verifier-after-attest")
+        return f"attested: round {view.round_id}"
+
+    def _challenge(self, view: View, result_hash: bytes, wrong: list[str]) -> str | None:
+        bond = int(view.job.terms.challenge_bond)
+        token, rounds, sender = self.network.token, self.network.rounds, self.context.sender
+        chain, address = self.context.chain, self.context.wallet.address
+        if int(chain.call(token, "balanceOf", address)) < bond:
+            self.context.log.error(
+                "cannot_challenge",
+                round=view.round_id,
+                why=f"{address} lacks the bond",
+                wrong=wrong,
+            )
+            return None
+        if int(chain.call(token, "allowance", address, rounds.address)) < bond:
+            sender.send(token, "approve", rounds.address, bond)
+        evidence = dumps(
+            {
+                "version": 1,
+                "job": view.job_id,
+                "round": view.round_id,
+                "result_hash": result_hash.hex(),
+                "wrong": [sentence[:500] for sentence in wrong],
+            }
+        )
+        cid = self.store.put_bytes(evidence)
+        self.store.pin(cid)
+        sender.send(rounds, "challenge", view.job_id, view.round_id, result_hash, digest_of(cid))
+        return f"challenged: round {view.round_id}: {wrong[0]}"
+
+    def _elapsed(self, view: View) -> float:
+        """Share of the challenge window that has passed."""
+        window = int(view.job.terms.challenge_s)
+        return 1 - max(0, int(view.round.deadline) - view.now) / window
+
+    def _say_missing(self, view: View, submissions: list[Submission]) -> None:
+        missing = [s.reveal.node for s in submissions if s.unavailable]
+        self.context.log.debug("waiting_for_payloads", round=view.round_id, nodes=missing)
+
+
+def build(context: Context) -> Verifier:
+    """The verifier of a started agent."""
+    return Verifier(context, open_store(context.settings.store))
