@@ -29,7 +29,7 @@ def hash_of(block: int) -> bytes:
 
 
 def install_block_hashes() -> None:
-    """Gives every past block a hash; call it inside `boa.env.anchor()`."""
+    """Gives every past block a hash, until the surrounding `boa.env.anchor()` ends."""
     boa.env.evm.patch.prev_hashes = _Hashes()
 
 

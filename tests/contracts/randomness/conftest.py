@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import boa
@@ -65,12 +64,11 @@ def random_at(block_number: uint256) -> bytes32:
 
 
 @pytest.fixture(autouse=True)
-def isolated() -> Iterator[None]:
-    with boa.env.anchor():
-        boa.env.evm.patch.gas_limit = GAS_CAP
-        install_block_hashes()
-        mine(1_000)
-        yield
+def chain() -> None:
+    """Boa's pytest plugin undoes every fixture after its test, block and gas limit included."""
+    boa.env.evm.patch.gas_limit = GAS_CAP
+    install_block_hashes()
+    mine(1_000)
 
 
 @pytest.fixture(scope="session")

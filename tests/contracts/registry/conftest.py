@@ -1,0 +1,162 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A registry with a coordinator, two slashers, a funded node owner and three approved verifiers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import boa
+import pytest
+from eth_account.signers.local import LocalAccount
+
+from tests.contracts.chain_time import install_block_hashes, mine
+from tests.contracts.registry.registry_world import (
+    AGGREGATOR_STAKE,
+    GAS_CAP,
+    QUORUM,
+    STAKE,
+    TRAINER,
+    TRAINER_STAKE,
+    UNBONDING,
+    VERIFIER,
+    VERIFIER_STAKE,
+    WINDOW,
+    ZERO,
+    ZOO,
+    account,
+)
+
+
+@pytest.fixture(scope="session")
+def registry_code() -> Any:
+    return boa.load_partial("contracts/NodeRegistry.vy")
+
+
+@pytest.fixture(scope="session")
+def token_code() -> Any:
+    return boa.load_partial("contracts/ZooToken.vy")
+
+
+@pytest.fixture(autouse=True)
+def chain() -> None:
+    """Boa's pytest plugin undoes every fixture after its test, block and gas limit included."""
+    boa.env.evm.patch.gas_limit = GAS_CAP
+    install_block_hashes()
+    mine(1_000)
+
+
+def _fixture_account(name: str) -> Any:
+    @pytest.fixture(name=name)
+    def fixture() -> str:
+        return str(account(name).address)
+
+    return fixture
+
+
+coordinator = _fixture_account("coordinator")
+treasury = _fixture_account("treasury")
+slasher = _fixture_account("slasher")
+second_slasher = _fixture_account("second_slasher")
+node_owner = _fixture_account("node_owner")
+operator = _fixture_account("operator")
+payout = _fixture_account("payout")
+reporter = _fixture_account("reporter")
+stranger = _fixture_account("stranger")
+holder = _fixture_account("holder")
+
+
+@pytest.fixture
+def deployer() -> str:
+    return str(boa.env.eoa)
+
+
+@pytest.fixture
+def parameters(treasury: str) -> tuple[Any, ...]:
+    return (
+        UNBONDING,
+        TRAINER_STAKE,
+        VERIFIER_STAKE,
+        AGGREGATOR_STAKE,
+        WINDOW,
+        QUORUM,
+        treasury,
+    )
+
+
+@pytest.fixture
+def token(token_code: Any, holder: str) -> Any:
+    return token_code.deploy(holder, 10**9 * ZOO)
+
+
+@pytest.fixture
+def registry(
+    registry_code: Any,
+    token: Any,
+    coordinator: str,
+    slasher: str,
+    second_slasher: str,
+    parameters: tuple[Any, ...],
+) -> Any:
+    return registry_code.deploy(
+        token.address, coordinator, [slasher, second_slasher], parameters, ZERO
+    )
+
+
+@pytest.fixture
+def fund(token: Any, registry: Any, holder: str) -> Callable[[str, int], None]:
+    """Gives somebody ZOO and lets the registry take it."""
+
+    def give(owner: str, amount: int) -> None:
+        token.transfer(owner, amount, sender=holder)
+        token.approve(registry.address, 2**256 - 1, sender=owner)
+
+    return give
+
+
+@pytest.fixture
+def register(registry: Any, fund: Callable[[str, int], None]) -> Callable[..., int]:
+    """Registers a funded node whose owner, operator and payout are named after it."""
+
+    def make(name: str, roles: int = TRAINER, stake: int = STAKE, owner: str = "") -> int:
+        owner = owner or str(account(f"{name} owner").address)
+        fund(owner, stake)
+        return int(
+            registry.register_node(
+                account(name).address,
+                account(f"{name} payout").address,
+                roles,
+                stake,
+                "1x H200",
+                b"\x01" * 32,
+                sender=owner,
+            )
+        )
+
+    return make
+
+
+@pytest.fixture
+def node(
+    registry: Any, fund: Callable[[str, int], None], node_owner: str, operator: str, payout: str
+) -> int:
+    """A TRAINER of 1,000 ZOO with a pending benchmark; its owner has 10,000 ZOO more."""
+    fund(node_owner, STAKE + 10_000 * ZOO)
+    return int(
+        registry.register_node(
+            operator, payout, TRAINER, STAKE, "1x H200", b"\x01" * 32, sender=node_owner
+        )
+    )
+
+
+@pytest.fixture
+def verifiers(
+    registry: Any, register: Callable[..., int], coordinator: str
+) -> dict[int, LocalAccount]:
+    """Node id to operator key of three approved verifiers."""
+    keys = {}
+    for name in ("ada", "bea", "cyd"):
+        node_id = register(name, VERIFIER)
+        registry.approve_role(node_id, VERIFIER, True, sender=coordinator)
+        keys[node_id] = account(name)
+    return keys
