@@ -31,14 +31,14 @@ def atomic_file(folder: Path, mode: int = 0o666) -> Iterator[tuple[BinaryIO, Com
         def commit(dest: Path) -> None:
             file.flush()
             os.fsync(file.fileno())
-            os.replace(temporary, dest)
+            temporary.replace(dest)
             sync_folder(dest.parent)
 
         try:
             yield file, commit
         finally:
             with suppress(FileNotFoundError):  # it was renamed
-                os.unlink(temporary)
+                temporary.unlink()
 
 
 def sync_folder(folder: Path) -> None:

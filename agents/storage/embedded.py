@@ -45,8 +45,8 @@ class EmbeddedStore:
         self._objects = self.root / "objects"
         self._temporary = self.root / "tmp"
         with self._storage_errors("open"):
-            self._objects.mkdir(parents=True, exist_ok=True)
-            self._temporary.mkdir(exist_ok=True)
+            self._temporary.mkdir(parents=True, exist_ok=True)
+            self._make_shards()
             self._sweep()
 
     def put_bytes(self, data: Buffer) -> str:
@@ -62,7 +62,7 @@ class EmbeddedStore:
         Raises StoreError when the source cannot be read.
         """
         try:
-            source = open(path, "rb")  # noqa: SIM115 - closed below; only opening is guarded
+            source = Path(path).open("rb")  # noqa: SIM115 - closed below; only opening is guarded
         except OSError as error:
             raise StoreError(f"cannot read {path}: {error.strerror}") from error
         with source:
@@ -140,15 +140,16 @@ class EmbeddedStore:
             raise self._not_found(cid) from error
         except OSError as error:
             raise self._unavailable("read", error) from error
+        status = os.fstat(handle)
+        if not stat.S_ISREG(status.st_mode):
+            os.close(handle)
+            raise self._corrupt(cid)
         with os.fdopen(handle, "rb") as file:
-            status = os.fstat(handle)
             size = status.st_size
-            if not stat.S_ISREG(status.st_mode):
+            if (size > PROFILE.chunk_size) != (cid.codec == DAG_PB):
                 raise self._corrupt(cid)
             if size > max_bytes:
                 raise TooLarge(f"{cid} has {size} bytes in {self.location}; limit {max_bytes}")
-            if (size > PROFILE.chunk_size) != (cid.codec == DAG_PB):
-                raise self._corrupt(cid)
             yield file, size
 
     def _intact(self, cid: str) -> bool:
@@ -171,12 +172,16 @@ class EmbeddedStore:
                 out.write(piece)
             cid = builder.cid()
             if not self._intact(cid):
-                path = self._path(parse_cid(cid))
-                if not path.parent.is_dir():
-                    path.parent.mkdir(exist_ok=True)
-                    sync_folder(self._objects)
-                commit(path)
+                commit(self._path(parse_cid(cid)))
             return cid
+
+    def _make_shards(self) -> None:
+        """Create the folders of `objects`, durably, even if another process is doing the same."""
+        self._objects.mkdir(exist_ok=True)
+        for number in range(256):
+            (self._objects / f"{number:02x}").mkdir(exist_ok=True)
+        for folder in (self._objects, self.root, self.root.parent):
+            sync_folder(folder)
 
     def _sweep(self) -> None:
         """Remove what crashed writers left behind."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import io
 import logging
 import time
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, BinaryIO, Final, TypeVar
@@ -33,6 +34,9 @@ from agents.storage.ipfs_errors import FAILURES, MALFORMED, translate
 
 _log = logging.getLogger(__name__)
 _T = TypeVar("_T")
+
+# ipfshttpclient passes urllib3 2 a parameter that only urllib3 3, which is excluded, refuses.
+warnings.filterwarnings("ignore", "The 'strict' parameter is no longer needed", FutureWarning)
 
 _SLICE: Final = 4 << 20  # bytes asked for at once: bounds memory, and a retry repeats only this
 _CONNECT_S: Final = 5.0
@@ -99,7 +103,7 @@ class IpfsStore:
 
         def add() -> str:
             try:
-                source = open(path, "rb")  # noqa: SIM115 - closed below; only opening is guarded
+                source = Path(path).open("rb")  # noqa: SIM115 - closed below; only opening is guarded
             except OSError as error:
                 raise StoreError(f"cannot read {path}: {error.strerror}") from error
             with source:

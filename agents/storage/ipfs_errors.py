@@ -25,6 +25,7 @@ FAILURES: Final = (
 )
 """Everything a call through the client may raise."""
 
+_UNREADABLE: Final = (ipfshttpclient.exceptions.EncoderError, *MALFORMED)
 _ABSENT: Final = ("not found", "could not find", "deadline exceeded", "offline", "not pinned")
 _NOT_A_FILE: Final = ("is a directory", "unrecognized", "protobuf", "proto:", "unixfs")
 
@@ -42,7 +43,7 @@ def translate(error: Exception, action: str, location: str) -> tuple[StoreError,
             f"{location} refused to {action} with HTTP status {status}; check that the address is "
             "a Kubo RPC server (not a gateway) and that the credentials and its API access allow it"
         ), False
-    if isinstance(error, MALFORMED) and not isinstance(error, requests.RequestException):
+    if isinstance(error, _UNREADABLE) and not isinstance(error, requests.RequestException):
         return StoreUnavailable(
             f"{location} gave an unreadable reply to {action} ({type(error).__name__}); check that "
             "the address is a Kubo RPC server"
@@ -61,7 +62,7 @@ def _answered(message: str, action: str, location: str) -> tuple[StoreError, boo
         return NotFound(f"{said}; nobody reachable provides it"), False
     if any(part in text for part in _NOT_A_FILE):
         return CorruptContent(f"{said}; the CID does not name a file of this network"), False
-    return StoreUnavailable(said), True
+    return StoreUnavailable(f"{said}; see the daemon's log"), True
 
 
 def _status(error: Exception) -> int | None:

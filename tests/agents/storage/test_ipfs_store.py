@@ -1,0 +1,383 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The IPFS store against a daemon that fails: verified bytes or one clear StoreError, soon."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import shutil
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agents.storage import (
+    CorruptContent,
+    NotFound,
+    StoreError,
+    StoreUnavailable,
+    TooLarge,
+    open_store,
+)
+from agents.storage.cid import PROFILE, cid_of_bytes, digest_of
+from agents.storage.ipfs import IpfsStore
+
+LIMIT = 1 << 30
+SMALL = b"a small artefact"
+LARGE = os.urandom(9 * (1 << 20) + 3)
+
+pytestmark = pytest.mark.filterwarnings("ignore:The 'strict' parameter:FutureWarning")
+
+
+def _calls(kubo: Any, name: str) -> list[dict[str, str]]:
+    return [options for call, options in kubo.calls if call == name]
+
+
+def test_every_option_that_changes_a_cid_is_sent(kubo: Any, ipfs: IpfsStore) -> None:
+    ipfs.put_bytes(SMALL)
+    (options,) = _calls(kubo, "add")
+    assert {k: v.lower() for k, v in options.items()} == {
+        "chunker": "size-262144",
+        "cid-version": "1",
+        "raw-leaves": "true",
+        "hash": "sha2-256",
+        "max-file-links": "174",
+        "inline": "false",
+        "trickle": "false",
+        "nocopy": "false",
+        "only-hash": "false",
+        "wrap-with-directory": "false",
+        "pin": "true",
+        "progress": "false",
+        "stream-channels": "true",
+    }
+
+
+def test_the_path_of_a_file_is_not_told(
+    kubo: Any, ipfs: IpfsStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bodies: list[bytes] = []
+    handler = kubo.RequestHandlerClass
+    original = handler._body
+    monkeypatch.setattr(handler, "_body", lambda h: bodies.append(original(h)) or bodies[-1])
+    (tmp_path / "secret-name").write_bytes(SMALL)
+    ipfs.put_file(tmp_path / "secret-name")
+    assert len(bodies) == 1
+    assert SMALL in bodies[0]
+    assert b"secret-name" not in bodies[0]
+
+
+def test_version(ipfs: IpfsStore) -> None:
+    assert ipfs.version() == "0.29.0"
+
+
+@pytest.mark.parametrize("data", [SMALL, LARGE], ids=["raw", "dag"])
+@pytest.mark.parametrize("fault", ["hang-up", "cut", "truncate", "status:500", "status:429"])
+def test_a_passing_fault_is_overcome(
+    kubo: Any, ipfs: IpfsStore, tmp_path: Path, data: bytes, fault: str
+) -> None:
+    cid = ipfs.put_bytes(data)
+    kubo.faults.extend([fault, fault])
+    assert ipfs.get(cid, LIMIT) == data
+    kubo.faults.append(fault)
+    assert ipfs.get_file(cid, tmp_path / "out", LIMIT) == len(data)
+    assert (tmp_path / "out").read_bytes() == data
+
+
+@pytest.mark.parametrize("fault", ["hang-up", "garbage", "empty", "status:503"])
+def test_an_upload_starts_over(kubo: Any, ipfs: IpfsStore, tmp_path: Path, fault: str) -> None:
+    kubo.faults.append(fault)
+    assert ipfs.put_bytes(LARGE) == cid_of_bytes(LARGE)
+    (tmp_path / "in").write_bytes(LARGE)
+    kubo.faults.append(fault)
+    assert ipfs.put_file(tmp_path / "in") == cid_of_bytes(LARGE)
+
+
+def _uses(store: IpfsStore, cid: str, out: Path) -> list[Callable[[], object]]:
+    return [
+        lambda: store.put_bytes(SMALL),
+        lambda: store.get(cid, LIMIT),
+        lambda: store.get_file(cid, out, LIMIT),
+        lambda: store.get_digest(digest_of(cid), LIMIT),
+        lambda: store.has(cid),
+        lambda: store.pin(cid),
+        lambda: store.version(),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("fault", "reason", "tries"),
+    [
+        ("hang-up", "check that the IPFS daemon runs", 3),
+        ("status:502", "check that the IPFS daemon runs", 3),
+        ("status:403", "HTTP status 403", 1),
+        ("status:404", "not a gateway", 1),
+        ("error:repo is locked", "it says: repo is locked", 3),
+    ],
+)
+def test_a_lasting_fault_is_one_clear_error(
+    kubo: Any, ipfs: IpfsStore, tmp_path: Path, fault: str, reason: str, tries: int
+) -> None:
+    cid = ipfs.put_bytes(SMALL)
+    for use in _uses(ipfs, cid, tmp_path / "out"):
+        kubo.calls.clear()
+        kubo.faults.extend([fault] * tries)
+        with pytest.raises(StoreUnavailable, match=reason):
+            use()
+        assert len(kubo.calls) == tries
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("fault", ["garbage", "empty"])
+def test_a_server_that_is_not_kubo_is_reported(kubo: Any, ipfs: IpfsStore, fault: str) -> None:
+    for use in (lambda: ipfs.put_bytes(SMALL), ipfs.version):
+        kubo.faults.extend([fault] * 3)
+        with pytest.raises(StoreUnavailable, match="is a Kubo RPC server"):
+            use()
+
+
+@pytest.mark.parametrize(
+    ("message", "kind"),
+    [
+        ("block was not found locally (offline): ipld: could not find bafk", NotFound),
+        ("context deadline exceeded", NotFound),
+        ("this dag node is a directory", CorruptContent),
+        ("protobuf: (PBNode) invalid wireType, expected 2, got 3", CorruptContent),
+        ("write /data: no space left on device", StoreUnavailable),
+    ],
+)
+def test_what_the_daemon_says_decides_the_error(
+    kubo: Any, ipfs: IpfsStore, message: str, kind: type[StoreError]
+) -> None:
+    cid = ipfs.put_bytes(SMALL)
+    kubo.calls.clear()
+    kubo.faults.extend([f"error:{message}"] * 3)
+    with pytest.raises(kind) as caught:
+        ipfs.get(cid, LIMIT)
+    assert type(caught.value) is kind
+    assert len(kubo.calls) == (3 if kind is StoreUnavailable else 1)
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize("data", [SMALL, LARGE], ids=["raw", "dag"])
+@pytest.mark.parametrize(
+    "damage", [lambda b: b[:-1], lambda b: b[:-1] + b"\0", lambda b: b + b"\0", lambda b: b""]
+)
+def test_wrong_bytes_are_an_error_never_data(
+    kubo: Any, ipfs: IpfsStore, tmp_path: Path, data: bytes, damage: Callable[[bytes], bytes]
+) -> None:
+    cid = cid_of_bytes(data)
+    kubo.plant(cid, damage(data))
+    with pytest.raises(CorruptContent, match="not its content"):
+        ipfs.get(cid, LIMIT)
+    with pytest.raises(CorruptContent):
+        ipfs.get_file(cid, tmp_path / "out", LIMIT)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("fault", ["flip", "truncate"])
+def test_a_wrong_block_is_an_error(kubo: Any, ipfs: IpfsStore, fault: str) -> None:
+    cid = ipfs.put_bytes(LARGE)
+    kubo.faults.append(fault)
+    with pytest.raises(CorruptContent, match=r"returned \d+ bytes for block"):
+        ipfs.get_digest(digest_of(cid), LIMIT)
+
+
+def test_a_block_larger_than_any_of_ours_is_an_error(kubo: Any, ipfs: IpfsStore) -> None:
+    cid = ipfs.put_bytes(SMALL)
+    kubo.blocks[digest_of(cid).hex()] = bytes(8 << 20)
+    with pytest.raises(CorruptContent):
+        ipfs.get_digest(digest_of(cid), LIMIT)
+    kubo.plant(cid, bytes(PROFILE.chunk_size + 1))
+    with pytest.raises(CorruptContent):
+        ipfs.get(cid, LIMIT)
+
+
+def test_reading_stops_at_the_bound(kubo: Any, ipfs: IpfsStore, tmp_path: Path) -> None:
+    cid = ipfs.put_bytes(LARGE)
+    kubo.sent = 0
+    with pytest.raises(TooLarge):
+        ipfs.get(cid, 1000)
+    assert kubo.sent <= 1001
+    with pytest.raises(TooLarge):
+        ipfs.get_digest(digest_of(cid), len(LARGE) - 1)  # the root tells: no content is read
+    assert len(_calls(kubo, "cat")) == 1
+
+
+def test_reading_stops_at_the_bound_even_if_the_daemon_ignores_it(
+    kubo: Any, ipfs: IpfsStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cid = ipfs.put_bytes(SMALL)
+    kubo.plant(cid, bytes(64 << 20))
+    handler = kubo.RequestHandlerClass
+    answer = handler._answer
+
+    def unbounded(self: Any, call: str, options: dict[str, str], body: bytes, fault: str) -> None:
+        options.pop("length", None)
+        answer(self, call, options, body, fault)
+
+    monkeypatch.setattr(handler, "_answer", unbounded)
+    with pytest.raises(TooLarge):
+        ipfs.get(cid, 1000)
+    assert kubo.sent < 32 << 20
+
+
+def test_a_daemon_with_its_own_import_settings_is_reported(
+    kubo: Any, ipfs: IpfsStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add = type(kubo).add
+    monkeypatch.setattr(type(kubo), "add", lambda self, content, options: add(self, content, {}))
+    with pytest.raises(CorruptContent, match="import settings override"):
+        ipfs.put_bytes(SMALL)
+
+
+def test_a_source_that_fails_while_sent_is_not_taken_for_an_outage(
+    kubo: Any, ipfs: IpfsStore, tmp_path: Path
+) -> None:
+    # /proc/self/mem opens, and fails on the first read.
+    with pytest.raises(StoreError, match="cannot read /proc/self/mem") as caught:
+        ipfs.put_file("/proc/self/mem")
+    assert type(caught.value) is StoreError
+
+
+def test_an_outage_and_its_end_are_logged_once(
+    kubo: Any, ipfs: IpfsStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, logger="agents.storage.ipfs")
+    kubo.faults.extend(["hang-up"] * 5)
+    with pytest.raises(StoreUnavailable):
+        ipfs.put_bytes(SMALL)
+    ipfs.put_bytes(SMALL)
+    ipfs.put_bytes(SMALL)
+    assert [record.levelname for record in caplog.records] == ["WARNING", "INFO"]
+    assert "trying again" in caplog.records[0].getMessage()
+
+
+def test_a_daemon_that_is_down_is_unavailable(tmp_path: Path) -> None:
+    with socket.socket() as reserved:
+        reserved.bind(("127.0.0.1", 0))
+        port = reserved.getsockname()[1]
+        store = IpfsStore(f"/ip4/127.0.0.1/tcp/{port}", attempts=2, backoff_s=0.001)
+        for use in _uses(store, cid_of_bytes(SMALL), tmp_path / "out"):
+            with pytest.raises(StoreUnavailable, match=f"tcp/{port}"):
+                use()
+        store.close()
+
+
+def test_a_daemon_that_stalls_is_unavailable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("agents.storage.ipfs._CONNECT_S", 0.05)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        store = IpfsStore(
+            f"/ip4/127.0.0.1/tcp/{silent.getsockname()[1]}",
+            timeout_s=0.05,
+            attempts=2,
+            backoff_s=0.001,
+        )
+        started = time.monotonic()
+        with pytest.raises(StoreUnavailable, match="did not answer in time"):
+            store.get(cid_of_bytes(SMALL), LIMIT)
+        assert time.monotonic() - started < 5
+        store.close()
+
+
+def test_credentials_are_sent_and_never_shown(kubo: Any) -> None:
+    port = kubo.server_address[1]
+    store = open_store(f"http://me:secret@127.0.0.1:{port}")
+    seen: list[str] = []
+    handler = kubo.RequestHandlerClass
+    original = handler.do_POST
+
+    def do_post(self: Any) -> None:
+        seen.append(self.headers["Authorization"])
+        original(self)
+
+    handler.do_POST = do_post
+    try:
+        store.put_bytes(SMALL)
+        kubo.faults.append("status:401")
+        with pytest.raises(StoreUnavailable, match="credentials") as caught:
+            store.put_bytes(SMALL)
+    finally:
+        handler.do_POST = original
+        store.close()
+    assert set(seen) == {"Basic bWU6c2VjcmV0"}
+    assert "secret" not in str(caught.value)
+
+
+def test_threads_may_share_a_store(ipfs: IpfsStore) -> None:
+    wrong: list[object] = []
+
+    def work(number: int) -> None:
+        data = bytes([number]) * (300_000 * number)
+        for _ in range(4):
+            try:
+                if ipfs.get(ipfs.put_bytes(data), LIMIT) != data:
+                    wrong.append(number)
+            except StoreError as error:
+                wrong.append(error)
+
+    threads = [threading.Thread(target=work, args=(n,)) for n in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+
+
+@pytest.fixture(scope="module")
+def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The multiaddr of a real, offline IPFS daemon with a fresh repository."""
+    program = shutil.which("ipfs")
+    if program is None:
+        pytest.skip(
+            "no `ipfs` (Kubo) on PATH: the store is tested against the built-in server only"
+        )
+    repo = tmp_path_factory.mktemp("ipfs")
+    environment = {**os.environ, "IPFS_PATH": str(repo), "IPFS_TELEMETRY": "off"}
+    with socket.socket() as reserved:
+        reserved.bind(("127.0.0.1", 0))
+        address = f"/ip4/127.0.0.1/tcp/{reserved.getsockname()[1]}"
+    subprocess.run([program, "init"], env=environment, check=True, capture_output=True)
+    config = json.loads((repo / "config").read_text())
+    config["Addresses"].update(API=address, Gateway=[], Swarm=[])
+    (repo / "config").write_text(json.dumps(config))
+    process = subprocess.Popen(
+        [program, "daemon", "--offline"],
+        env=environment,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        store = IpfsStore(address, attempts=8)
+        store.version()
+        store.close()
+        yield address
+    finally:
+        process.terminate()
+        process.wait(30)
+
+
+def test_a_real_daemon(daemon: str, tmp_path: Path) -> None:
+    store = open_store(daemon)
+    absent = cid_of_bytes(b"nobody has this")
+    assert not store.has(absent)
+    for use in (lambda: store.get(absent, 100), lambda: store.get_digest(digest_of(absent), 100)):
+        with pytest.raises(NotFound):
+            use()
+    for data in (b"", SMALL, LARGE, bytes(175 * PROFILE.chunk_size)):
+        cid = store.put_bytes(data)
+        assert cid == cid_of_bytes(data)
+        assert store.has(cid)
+        store.pin(cid)
+        assert store.get(cid, len(data)) == data
+        assert store.get_digest(digest_of(cid), len(data)) == data
+        assert store.get_file(cid, tmp_path / "out", len(data)) == len(data)
+    with pytest.raises(TooLarge):
+        store.get(cid_of_bytes(LARGE), 1000)
+    store.close()
