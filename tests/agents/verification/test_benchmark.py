@@ -58,10 +58,12 @@ def test_chain_and_progress(digests):
     assert len(set(digests)) == UNITS
 
 
-def test_threads_change_nothing(digests):
+def test_thread_setting_is_left_as_it_was(digests):
     torch.set_num_threads(2)
     try:
         assert benchmark.check_chunk(SEED, 0, "cpu") == digests[0]
+        assert benchmark.run(SEED, 1, device="cpu") == digests[:1]
+        assert torch.get_num_threads() == 2
     finally:
         torch.set_num_threads(1)
 

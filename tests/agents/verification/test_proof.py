@@ -26,6 +26,7 @@ STATED = ProofOfComputation(
     task="aa" * 32,
     gradient_hash=HASHES[4].hex(),
     trace_root=TRACE.root().hex(),
+    trace="b" + "a" * 58,
     steps=3,
     compute_time_ms=2500,
     device="cpu",

@@ -78,8 +78,10 @@ def test_one_bit_decides_within_a_class_only():
 def test_across_classes_direction_and_length_both_count(revealed, part):
     verdict = compare(OWN, revealed, False)
     assert not verdict.ok and part in verdict.reason
-    wide = Tolerances(min_cosine=-1.0, max_rel_l2=2.0)
-    assert compare(OWN, revealed, False, wide).ok
+    near = vector(3.0, 0.1, 4.0)  # relative L2 0.02
+    assert compare(OWN, near, False, Tolerances(cosine_min=0.99, rel_l2_max=0.03)).ok
+    assert not compare(OWN, near, False, Tolerances(cosine_min=0.99, rel_l2_max=0.01)).ok
+    assert not compare(OWN, near, False, Tolerances(cosine_min=0.9999, rel_l2_max=0.03)).ok
 
 
 def test_zero_reference():
