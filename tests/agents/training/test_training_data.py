@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import math
 from collections.abc import Callable
@@ -205,3 +206,46 @@ def test_the_running_library_gives_real_text() -> None:
     documents = list(stdlib_corpus(200_000))
     assert 190_000 < sum(map(len, documents)) <= 200_000
     assert sum(b"def " in d for d in documents) > len(documents) // 2
+
+
+def word_tokenizer(words: int) -> bytes:
+    """A tokenizer.json that splits at spaces and knows w0, w1, ..."""
+    vocabulary = {f"w{i}": i for i in range(words)} | {"[UNK]": words}
+    model = {"type": "WordLevel", "vocab": vocabulary, "unk_token": "[UNK]"}
+    fields = {"version": "1.0", "truncation": None, "padding": None, "added_tokens": [],
+              "normalizer": None, "pre_tokenizer": {"type": "WhitespaceSplit"},
+              "post_processor": None, "decoder": None, "model": model}  # fmt: skip
+    return json.dumps(fields).encode()
+
+
+def test_tokenizer_file(store: EmbeddedStore) -> None:
+    pytest.importorskip("tokenizers", reason="the extra 'hf' is not installed")
+    raw = word_tokenizer(300)
+    cid = pack([b"w1 w299 what", b"w2"], store, tokenizer=raw, separator=7)
+    dataset = Dataset.from_bytes(store.get(cid, 10**6))
+    assert (dataset.dtype, dataset.vocab_size) == ("uint16", 301)
+    assert dataset.tokenizer is not None
+    assert store.get(dataset.tokenizer, 10**6) == raw
+    tokens = np.frombuffer(store.get(dataset.shards[0].cid, 100), "<u2")
+    assert tokens.tolist() == [1, 299, 300, 7, 2, 7]
+    large = pack([b"w70000"], store, tokenizer=word_tokenizer(70_001), separator=0)
+    assert Dataset.from_bytes(store.get(large, 10**6)).dtype == "uint32"
+    with pytest.raises(DataError, match="separator must be a token from 0 to 300, got None"):
+        pack([b"w1"], store, tokenizer=raw)
+    with pytest.raises(DataError, match="tokenizer file cannot be used"):
+        pack([b"w1"], store, tokenizer=b"{}", separator=0)
+
+
+@pytest.mark.skipif(
+    importlib.util.find_spec("tokenizers") is not None, reason="the extra 'hf' is installed"
+)
+def test_the_missing_tokenizer_extra_is_named(store: EmbeddedStore) -> None:
+    with pytest.raises(DataError, match="needs the extra 'hf'"):
+        pack([b"w1"], store, tokenizer=word_tokenizer(3), separator=0)
+
+
+def test_pack_refuses_bad_settings(store: EmbeddedStore) -> None:
+    with pytest.raises(DataError, match="multiple of 4"):
+        pack([b"x"], store, shard_bytes=5)
+    with pytest.raises(DataError, match="from 0 to 255, got 256"):
+        pack([b"x"], store, separator=256)
