@@ -11,6 +11,7 @@ import hashlib
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from importlib import metadata
@@ -29,14 +30,20 @@ class CompileError(RuntimeError):
 class Artefact:
     """One compiled deployable.
 
-    `bytecode` is the creation code (hex, 0x). `size` is the length in bytes of the code that lies
-    on chain: the runtime and the immutables behind it, which EIP-170 bounds.
+    `bytecode` is the creation code, `runtime` the code without immutables (both hex, 0x).
+    `immutables` holds (dotted name, type, offset behind the runtime, length), in bytes.
     """
 
     name: str
     abi: list[dict[str, Any]]
     bytecode: str
-    size: int
+    runtime: str
+    immutables: list[tuple[str, str, int, int]]
+
+    @property
+    def size(self) -> int:
+        """Bytes on chain, immutables included: what EIP-170 bounds."""
+        return len(self.runtime.removeprefix("0x")) // 2 + sum(i[3] for i in self.immutables)
 
 
 def deployables(root: Path = ROOT) -> list[Path]:
@@ -82,17 +89,19 @@ def _compile(path: Path, root: Path) -> Artefact:
     if done.returncode:
         raise CompileError(f"{path.name} does not compile:\n{done.stderr.strip()}")
     abi, bytecode, runtime, layout = done.stdout.strip().splitlines()
-    immutables = _length(json.loads(layout).get("code_layout", {}))
     return Artefact(
         name=path.stem,
         abi=json.loads(abi),
         bytecode=bytecode,
-        size=len(bytes.fromhex(runtime.removeprefix("0x"))) + immutables,
+        runtime=runtime,
+        immutables=list(_flatten(json.loads(layout).get("code_layout", {}), "")),
     )
 
 
-def _length(layout: dict[str, Any]) -> int:
-    """Bytes of all immutables in a code layout, those of modules (nested objects) included."""
-    if isinstance(layout.get("length"), int):
-        return int(layout["length"])
-    return sum(_length(inner) for inner in layout.values() if isinstance(inner, dict))
+def _flatten(layout: dict[str, Any], prefix: str) -> Iterator[tuple[str, str, int, int]]:
+    """Yield every immutable of a code layout, those of modules under dotted names."""
+    for name, entry in layout.items():
+        if isinstance(entry.get("offset"), int):
+            yield prefix + name, entry["type"], entry["offset"], entry["length"]
+        else:
+            yield from _flatten(entry, f"{prefix}{name}.")

@@ -1,0 +1,25 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Artefacts that agree with each other and are false."""
+
+from __future__ import annotations
+
+import json
+
+from agents.storage.cid import cid_of_bytes
+from agents.trainer import Work
+from agents.training.proof import ProofOfComputation
+from agents.training.trace import Trace
+
+
+def forged(honest: Work, node: int, payload: bytes, gradient_hash: bytes) -> Work:
+    """The honest work's trace and proof, made to end in another payload."""
+    hashes = [bytes.fromhex(text) for text in json.loads(honest.trace)["hashes"]]
+    trace = Trace(node, (*hashes[:-1], gradient_hash))
+    proof = ProofOfComputation.from_bytes(honest.proof).model_copy(
+        update={
+            "gradient_hash": gradient_hash.hex(),
+            "trace_root": trace.root().hex(),
+            "trace": cid_of_bytes(trace.to_bytes()),
+        }
+    )
+    return Work(payload, trace.to_bytes(), proof.to_bytes(), trace.root())

@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From text files to a job: data packed, model initialised, spec published, terms filled in.
+
+Rule: everything a job's nodes need is in the store, and everything the terms name is a digest of
+it, before a transaction is sent; a job whose artefacts do not exist cannot be created from here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from agents.rounds.jobs import mechanism_exists
+from agents.storage.cid import digest_of
+from agents.storage.content_store import ContentStore
+from agents.training.data import DataSource, pack
+from agents.training.model import init_state
+from agents.training.spec import JobSpec
+from agents.training.state import model_hash, save_state
+
+ZOO = 10**18
+
+
+@dataclass(frozen=True)
+class Published:
+    """A job's artefacts in the store, by CID, and the genesis model's hash (32 bytes)."""
+
+    spec: JobSpec
+    spec_cid: str
+    checkpoint_cid: str
+    model: bytes
+    parameters: int
+    tokens: int
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What the sponsor offers and demands. Amounts in 1e-18 ZOO, times in seconds."""
+
+    reward_per_round: int = 1_000 * ZOO
+    verifier_bps: int = 1_000
+    aggregator_bps: int = 500
+    max_nodes: int = 64
+    commit_s: int = 600
+    reveal_s: int = 300
+    aggregate_s: int = 300
+    challenge_s: int = 1_800
+    appeal_s: int = 86_400
+    dispute_s: int = 259_200
+    challenge_bond: int = 100 * ZOO
+
+    def encode(self, published: Published) -> tuple[Any, ...]:
+        """Return the JobTerms tuple that `create_job` takes."""
+        return (
+            digest_of(published.spec_cid),
+            published.model,
+            digest_of(published.checkpoint_cid),
+            published.spec.rounds,
+            *asdict(self).values(),
+        )
+
+
+def publish_job(
+    store: ContentStore,
+    documents: Iterable[bytes],
+    spec: Mapping[str, Any],
+    model_config: bytes | None = None,
+    tokenizer: bytes | None = None,
+    separator: int | None = None,
+) -> Published:
+    """Pack the documents, build the genesis model and put both with the spec into the store.
+
+    Args:
+        documents: UTF-8 texts.
+        spec: fields of the job spec to set; `data` is filled in here, and `model.config_cid`
+            when there is a model config.
+        model_config: a Hugging Face config.json, for `model.kind: transformers`.
+        tokenizer: a Hugging Face tokenizer.json; None trains on bytes.
+        separator: token between documents; required with a tokenizer.
+
+    Raises:
+        SpecError: a field is unknown, out of range or names a mechanism that does not exist.
+        DataError: no text, or too little for one batch and one validation sequence.
+        StoreError: the store cannot be written.
+    """
+    fields = {**spec, "data": pack(documents, store, tokenizer=tokenizer, separator=separator)}
+    if model_config is not None:
+        model = {"kind": "transformers", **fields.get("model", {})}
+        fields["model"] = {**model, "config_cid": store.put_bytes(model_config)}
+    job = JobSpec.from_dict(fields)
+    job.check_mechanisms(mechanism_exists)
+    source = DataSource(store, job)
+    state = init_state(job.model, model_config)
+    return Published(
+        spec=job,
+        spec_cid=store.put_bytes(job.to_bytes()),
+        checkpoint_cid=store.put_bytes(save_state(state)),
+        model=model_hash(state),
+        parameters=sum(tensor.numel() for tensor in state.values()),
+        tokens=source.dataset.tokens,
+    )
