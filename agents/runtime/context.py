@@ -7,6 +7,7 @@ passphrase, journal lock), so that an agent that starts is an agent that can act
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -16,7 +17,7 @@ from pathlib import Path
 from agents.runtime.chain import ChainClient
 from agents.runtime.config import AgentSettings
 from agents.runtime.contracts import Deployment, load_deployment
-from agents.runtime.errors import RpcDown
+from agents.runtime.errors import ConfigError, JournalError, RpcDown, Stopped, WalletError
 from agents.runtime.feed import HeadFeed
 from agents.runtime.journal import Journal
 from agents.runtime.logs import Log, open_log
@@ -55,7 +56,8 @@ def start(settings: AgentSettings, role: str, stop: threading.Event | None = Non
     """Open everything an agent of this role needs; waits for an unreachable RPC node.
 
     Journal: `<data_dir>/<role>-<address>.journal`. Artefacts: `<data_dir>/artefacts`. Raises
-    ConfigError, WalletError or JournalError with a sentence for the operator.
+    ConfigError, WalletError or JournalError with a sentence for the operator, Stopped if `stop`
+    was set while the node was still unreachable.
     """
     stop = stop or threading.Event()
     log = open_log(
@@ -72,7 +74,7 @@ def start(settings: AgentSettings, role: str, stop: threading.Event | None = Non
             break
         except RpcDown:
             if stop.wait(_START_PAUSE_S):
-                raise
+                raise Stopped("Stopped before the RPC node answered.") from None
     journal = Journal(settings.data_dir / f"{role}-{wallet.address}.journal")
     if journal.torn:
         log.warning("journal_torn", path=journal.path)
@@ -101,12 +103,33 @@ def run_agent(
     role: str,
     build: Callable[[Context], Agent],
     patient: tuple[type[Exception], ...] = (),
+) -> int:
+    """Start a role, run it until SIGTERM or SIGINT, close it. Call from the main thread.
+
+    Returns the exit code: 0 after a stop, 2 (with the sentence on standard error) when settings,
+    key or journal are wrong. `patient` are errors worth waiting for, such as the store's.
+    """
+    try:
+        _run_agent(settings, role, build, patient)
+    except Stopped:
+        return 0
+    except (ConfigError, WalletError, JournalError) as error:
+        print(error, file=sys.stderr)
+        return 2
+    return 0
+
+
+def _run_agent(
+    settings: AgentSettings,
+    role: str,
+    build: Callable[[Context], Agent],
+    patient: tuple[type[Exception], ...],
 ) -> None:
-    """Start a role, run it until SIGTERM or SIGINT, and close it. Call from the main thread."""
     began = time.monotonic()
     stop = threading.Event()
     stop_on_signals(stop)
     context = start(settings, role, stop)
+    stop_on_signals(stop, context.feed.wake)
     try:
         agent = build(context)
         context.log.info(

@@ -78,6 +78,7 @@ class Loop:
         self._timer_s = timer_s
         self._pause_s = 0.0
         self._trouble = ""
+        self._head_helps = False
 
     def run(self) -> None:
         """Step until stopped. Raises ConfigError, WalletError or JournalError; nothing else."""
@@ -101,7 +102,7 @@ class Loop:
             raise
         except Reverted as error:
             # Usually another agent was faster; the next look at the chain tells.
-            self._report("reverted", error, always=True)
+            self._report("reverted", error)
             return None
         except self._patient as error:
             self._report(type(error).__name__, error)
@@ -115,16 +116,16 @@ class Loop:
             self._log.info("did", what=did, block=head.number)
         return did
 
-    def _report(
-        self, kind: str, error: Exception, always: bool = False, where: str | None = None
-    ) -> None:
+    def _report(self, kind: str, error: Exception, where: str | None = None) -> None:
         self._metrics.error(kind, str(error))
         trouble = f"{kind} {error}"
         # The chain client already says once that the node is down, and when it is back.
-        if (always or trouble != self._trouble) and not isinstance(error, RpcDown):
+        if trouble != self._trouble and not isinstance(error, RpcDown):
             write = self._log.error if where else self._log.warning
             write(kind, why=str(error) or type(error).__name__, traceback=where)
         self._trouble = trouble
+        # A new head means that the node is back, or that the contract may now agree.
+        self._head_helps = isinstance(error, (RpcDown, Reverted))
         self._pause_s = min(max(2 * self._pause_s, _PAUSE_MIN_S), _PAUSE_MAX_S)
 
     def _recovered(self) -> None:
@@ -133,10 +134,12 @@ class Loop:
         self._trouble, self._pause_s = "", 0.0
 
     def _rest(self) -> None:
-        if self._pause_s:
+        if self._stop.is_set():
+            return
+        if self._pause_s and not self._head_helps:
             self._stop.wait(self._pause_s)
-        elif not self._stop.is_set():
-            self._feed.wait(self._timer_s)
+        else:
+            self._feed.wait(self._pause_s or self._timer_s)
 
 
 def stop_on_signals(stop: threading.Event, wake: Callable[[], None] = lambda: None) -> None:

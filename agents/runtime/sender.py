@@ -17,87 +17,19 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any
 
 from agents.runtime.chain import ChainClient, Head
-from agents.runtime.contracts import Contract, Event
+from agents.runtime.contracts import Contract
 from agents.runtime.errors import Reverted, RpcDown, RpcRefused, Stopped, TxRefused
 from agents.runtime.logs import Log
 from agents.runtime.metrics import Metrics
+from agents.runtime.transaction import GAS_CAP, Attempt, Receipt, Refusal, bumped, refusal_of
 from agents.runtime.wallet import Wallet
 
-GAS_CAP = 16_777_216  # EIP-7825: the most gas one transaction may ask for
 _GAS_MARGIN = 125  # percent of the estimate: state may move between estimate and inclusion
 _MIN_TIP = 1
 _WEI_PER_ETH = 10**18
-
-_KNOWN = ("already known", "already imported", "known transaction")
-_NONCE_USED = ("nonce too low", "nonce is too low")
-_UNDERPRICED = ("underpriced", "fee too low to replace")
-_FEE_LOW = ("less than block base fee", "fee cap less than", "max fee per gas less")
-_POOR = ("insufficient funds",)
-_NO_GAS = ("out of gas", "oog", "outofgas", "gas required exceeds", "gas too high")
-
-
-def bumped(fee: int) -> int:
-    """Return `fee` raised by 12.5 %, rounded up, so that it beats any 10 % rule."""
-    return fee + fee // 8 + 1
-
-
-@dataclass(frozen=True)
-class Receipt:
-    """What a mined transaction did. `logs` are the raw JSON-RPC logs."""
-
-    tx_hash: str
-    block: int
-    block_hash: bytes
-    gas_used: int
-    status: int
-    fee_wei: int
-    logs: list[dict[str, Any]]
-
-    def events(self, contract: Contract, name: str) -> list[Event]:
-        """Return this transaction's events `name` of `contract`."""
-        kind, address = contract.event(name), contract.address.lower()
-        topic = "0x" + kind.topic.hex()
-        return [
-            kind.decode(log)
-            for log in self.logs
-            if log["address"].lower() == address and log["topics"][:1] == [topic]
-        ]
-
-
-@dataclass
-class _Attempt:
-    """One nonce and every version of the transaction sent for it."""
-
-    nonce: int
-    to: str
-    data: str
-    value: int
-    gas: int
-    tip: int
-    max_fee: int
-    chain_id: int
-    replacing: bool = False  # the pool may hold a stranger's (our earlier life's) transaction
-    hashes: list[str] = field(default_factory=list)
-    raw: str = ""
-    sent_at: int = 0  # block number of the last broadcast
-    price_refused: str = ""
-
-    def request(self) -> dict[str, Any]:
-        return {
-            "type": 2,
-            "chainId": self.chain_id,
-            "nonce": self.nonce,
-            "to": self.to,
-            "data": self.data,
-            "value": self.value,
-            "gas": self.gas,
-            "maxPriorityFeePerGas": self.tip,
-            "maxFeePerGas": self.max_fee,
-        }
 
 
 class _RestartError(Exception):
@@ -200,7 +132,7 @@ class Sender:
             self._pause()
         return False
 
-    def _prepare(self, label: str, to: str, data: str, value: int, replacing: bool) -> _Attempt:
+    def _prepare(self, label: str, to: str, data: str, value: int, replacing: bool) -> Attempt:
         request = {"from": self.address, "to": to, "data": data, "value": hex(value)}
         try:
             self._chain.request("eth_call", {**request, "gas": hex(GAS_CAP)}, "latest")
@@ -209,12 +141,12 @@ class Sender:
             self._count("reverted")
             raise Reverted(error.reason, label) from None
         except RpcRefused as error:
-            raise self._refusal(label, error) from None
+            raise self._refused(label, error) from None
         if gas > GAS_CAP:
             raise self._too_big(label)
         head = self._chain.head()
         tip = self._tip()
-        return _Attempt(
+        return Attempt(
             nonce=self._nonce("latest"),
             to=to,
             data=data,
@@ -242,7 +174,7 @@ class Sender:
 
     # -- sending and waiting -------------------------------------------------------------------
 
-    def _deliver(self, label: str, attempt: _Attempt) -> Receipt:
+    def _deliver(self, label: str, attempt: Attempt) -> Receipt:
         self._patiently(lambda: self._broadcast(label, attempt))
         while True:
             receipt: Receipt | None = self._patiently(lambda: self._advance(label, attempt))
@@ -250,7 +182,7 @@ class Sender:
                 return receipt
             self._pause()
 
-    def _advance(self, label: str, attempt: _Attempt) -> Receipt | None:
+    def _advance(self, label: str, attempt: Attempt) -> Receipt | None:
         """Look once: the final receipt, or None after doing what the situation asks for."""
         head = self._chain.head()
         receipt = self._find_receipt(attempt)
@@ -271,7 +203,7 @@ class Sender:
             self._broadcast(label, attempt)
         return None
 
-    def _bump(self, label: str, attempt: _Attempt, head: Head) -> None:
+    def _bump(self, label: str, attempt: Attempt, head: Head) -> None:
         tip = bumped(attempt.tip)
         max_fee = max(bumped(attempt.max_fee), 2 * head.base_fee + tip)
         if max_fee > self._max_fee and attempt.price_refused:
@@ -284,7 +216,7 @@ class Sender:
             self._count("replaced")
             self._log.info("tx_replaced", call=label, nonce=attempt.nonce, max_fee=max_fee)
 
-    def _broadcast(self, label: str, attempt: _Attempt) -> None:
+    def _broadcast(self, label: str, attempt: Attempt) -> None:
         """Hand the transaction to the node; sort its refusals."""
         if not attempt.raw:
             raw, digest = self._wallet.sign_transaction(attempt.request())
@@ -297,47 +229,33 @@ class Sender:
         try:
             self._chain.request("eth_sendRawTransaction", attempt.raw)
         except RpcRefused as error:
-            detail = error.detail.lower()
-            if any(words in detail for words in _KNOWN):
-                return
-            if any(words in detail for words in _NONCE_USED):
-                return  # ours was mined, or another: the next look tells which
-            if any(words in detail for words in _UNDERPRICED):
-                if first and not attempt.replacing:
-                    # Another process has just used this nonce: let its transaction be mined.
-                    raise _RestartError from None
-                attempt.price_refused = error.detail
-                return
-            if any(words in detail for words in _FEE_LOW):
-                attempt.price_refused = error.detail
-                return
-            raise self._refusal(label, error) from None
+            kind = refusal_of(error.detail)
+            if kind in (Refusal.KNOWN, Refusal.NONCE_USED):
+                return  # on its way, or mined, or overtaken: the next look tells which
+            if kind is Refusal.UNDERPRICED and first and not attempt.replacing:
+                # Another process has just used this nonce: let its transaction be mined.
+                raise _RestartError from None
+            if kind not in (Refusal.UNDERPRICED, Refusal.FEE_LOW):
+                raise self._refused(label, error) from None
+            attempt.price_refused = error.detail
+            return
         if first:
             self._count("sent")
 
-    def _find_receipt(self, attempt: _Attempt) -> Receipt | None:
+    def _find_receipt(self, attempt: Attempt) -> Receipt | None:
         for tx_hash in reversed(attempt.hashes):
             raw = self._chain.request("eth_getTransactionReceipt", tx_hash)
             if raw is None or raw.get("blockHash") is None:
                 continue
-            number, block_hash = int(raw["blockNumber"], 16), bytes.fromhex(raw["blockHash"][2:])
-            if self._chain.block_hash(number) != block_hash:
-                continue  # a receipt from a block that a reorg has since removed
-            gas_used = int(raw["gasUsed"], 16)
-            return Receipt(
-                tx_hash=tx_hash,
-                block=number,
-                block_hash=block_hash,
-                gas_used=gas_used,
-                status=int(raw["status"], 16),
-                fee_wei=gas_used * int(raw.get("effectiveGasPrice") or "0x0", 16),
-                logs=raw["logs"],
-            )
+            receipt = Receipt.from_json(raw)
+            # A reorg may have removed the block since.
+            if self._chain.block_hash(receipt.block) == receipt.block_hash:
+                return receipt
         return None
 
     # -- afterwards ----------------------------------------------------------------------------
 
-    def _judge(self, label: str, attempt: _Attempt, receipt: Receipt) -> Receipt:
+    def _judge(self, label: str, attempt: Attempt, receipt: Receipt) -> Receipt:
         if receipt.status == 1:
             self._log.info("tx", call=label, tx=receipt.tx_hash, gas=receipt.gas_used)
             self._count("mined")
@@ -345,7 +263,7 @@ class Sender:
         self._count("reverted")
         raise Reverted(self._reason_of(attempt, receipt), label, receipt.tx_hash)
 
-    def _reason_of(self, attempt: _Attempt, receipt: Receipt) -> str:
+    def _reason_of(self, attempt: Attempt, receipt: Receipt) -> str:
         request = {
             "from": self.address,
             "to": attempt.to,
@@ -370,14 +288,15 @@ class Sender:
             "smaller batches."
         )
 
-    def _refusal(self, label: str, error: RpcRefused) -> TxRefused:
+    def _refused(self, label: str, error: RpcRefused) -> TxRefused:
         self._count("refused")
-        if any(words in error.detail.lower() for words in _POOR):
+        kind = refusal_of(error.detail)
+        if kind is Refusal.POOR:
             return TxRefused(
                 f"{self.address} cannot pay for {label}: it has "
                 f"{self._chain.balance(self.address) / _WEI_PER_ETH:.6f} ETH. Send it some ETH."
             )
-        if any(words in error.detail.lower() for words in _NO_GAS):
+        if kind is Refusal.NO_GAS:
             return self._too_big(label)
         return TxRefused(f"The node will not take {label}: {error.detail} (code {error.code}).")
 

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from agents.runtime.errors import Reverted, Stopped, TxRefused
 from agents.runtime.metrics import Metrics
-from agents.runtime.sender import GAS_CAP, Sender, bumped
+from agents.runtime.sender import Sender
+from agents.runtime.transaction import GAS_CAP, Refusal, bumped, refusal_of
 from agents.runtime.wallet import Wallet
 
 
@@ -307,3 +308,22 @@ def test_gas_is_never_above_the_transaction_cap(sender, chain, tiny):
 def test_a_bump_always_beats_ten_percent(fee):
     assert bumped(fee) * 10 >= fee * 11 and bumped(fee) > fee
     assert bumped(fee) <= fee * 9 // 8 + 1
+
+
+@pytest.mark.parametrize(
+    ("words", "kind"),
+    [
+        ("already known", Refusal.KNOWN),
+        ("transaction already imported", Refusal.KNOWN),
+        ("Nonce too low", Refusal.NONCE_USED),
+        ("nonce too low: next nonce 5, tx nonce 4", Refusal.NONCE_USED),
+        ("replacement transaction underpriced", Refusal.UNDERPRICED),
+        ("max fee per gas less than block base fee: address 0x1", Refusal.FEE_LOW),
+        ("Insufficient funds for gas * price + value", Refusal.POOR),
+        ("EVM error ReentrancySentryOOG", Refusal.NO_GAS),
+        ("gas required exceeds allowance (30000000)", Refusal.NO_GAS),
+        ("invalid chain id for signer", Refusal.OTHER),
+    ],
+)
+def test_what_nodes_say_is_understood(words, kind):
+    assert refusal_of(words) is kind
