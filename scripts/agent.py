@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Run an agent, or write its settings file.
+
+ape run agent config trainer --keystore my-operator --out trainer.yaml
+ape run agent trainer --config trainer.yaml        # the same as: python -m agents trainer ...
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from scripts._contracts import ROOT
+from scripts._operator import LOCALNET, explained
+
+ROLES = ("trainer", "aggregator", "verifier", "coordinator")
+
+
+@click.group()
+def cli() -> None:
+    """Run an agent, or write its settings file."""
+
+
+def _role_command(role: str) -> click.Command:
+    @click.command(name=role, context_settings={"ignore_unknown_options": True})
+    @click.option("--config", type=click.Path(exists=True, dir_okay=False), help="Settings file.")
+    @click.argument("flags", nargs=-1, type=click.UNPROCESSED)
+    def run(config: str | None, flags: tuple[str, ...]) -> None:
+        chosen = ["--config", config] if config else []
+        # The agent takes this process over: it needs nothing of ape, and signals reach it.
+        command = [sys.executable, "-m", "agents", role, *chosen, *flags]
+        sys.stdout.flush()
+        os.environ["PYTHONPATH"] = os.pathsep.join(
+            [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
+        )
+        os.execv(command[0], command)
+
+    run.help = f"Run a {role} until SIGTERM or Ctrl-C. FLAGS: --set NAME=VALUE."
+    return run
+
+
+for _role in ROLES:
+    cli.add_command(_role_command(_role))
+
+
+@cli.command()
+@click.argument("role", type=click.Choice(ROLES))
+@click.option("--out", type=click.Path(dir_okay=False, path_type=Path), required=True)
+@click.option("--keystore", required=True, help="Keystore file, or alias in `ape accounts`.")
+@click.option("--rpc-url", default="http://127.0.0.1:8545", show_default=True)
+@click.option(
+    "--deployment",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    default=LOCALNET / "deployment.json",
+    help="Deployment file (default: the local network's).",
+)
+@click.option(
+    "--store",
+    default=str(LOCALNET / "store"),
+    help="A folder, or the URL of a Kubo node (default: the local network's folder).",
+)
+@click.option("--data-dir", type=click.Path(path_type=Path), help="Folder for the journal.")
+@explained
+def config(role: str, out: Path, data_dir: Path | None, **values: Any) -> None:
+    """Write a settings file for ROLE."""
+    import json
+
+    import yaml
+
+    if out.exists():
+        raise click.ClickException(f"{out} exists already; it is never overwritten.")
+    content = {
+        "rpc_url": values["rpc_url"],
+        "chain_id": json.loads(values["deployment"].read_text())["chain_id"],
+        "deployment": str(values["deployment"].resolve()),
+        "keystore": values["keystore"],
+        "store": values["store"],
+        "data_dir": str((data_dir or out.with_suffix(".data")).resolve()),
+        "job_id": 0,
+        "log_format": "human",
+    }
+    out.write_text(yaml.safe_dump(content, sort_keys=False))
+    click.echo(f"Written to {out}. Run it with: ape run agent {role} --config {out}")

@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A local network that keeps running, for people to join.
+
+make localnet                       # the same as: python -m scripts.devnet
+make localnet ARGS="--trainers 4 --port 8600"
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import click
+
+from scripts._operator import LOCALNET, explained
+
+READY_S = 180.0
+
+
+@click.command()
+@click.option("--directory", type=click.Path(file_okay=False, path_type=Path), default=LOCALNET)
+@click.option("--port", type=int, default=8545, show_default=True, help="The chain's RPC port.")
+@click.option("--trainers", type=int, default=3, show_default=True)
+@click.option("--verifiers", type=int, default=3, show_default=True)
+@click.option("--aggregators", type=int, default=2, show_default=True)
+@click.option("--members", type=int, default=5, show_default=True, help="Of the committee.")
+@click.option("--threshold", type=int, default=3, show_default=True, help="Approvals needed.")
+@click.option("--block-time", type=float, default=1.0, show_default=True, help="Seconds.")
+@click.option("--rounds", type=int, default=1_000, show_default=True, help="Of the first job.")
+@click.option(
+    "--data",
+    "files",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    multiple=True,
+    help="Text to train on (default: Python's standard library).",
+)
+@click.option("--no-job", is_flag=True, help="Create no job; `ape run job create` can.")
+@explained
+def cli(directory: Path, port: int, rounds: int, no_job: bool, **given: object) -> None:
+    """Start a chain with every role as its own process, and keep it running until Ctrl-C."""
+    from scripts._localnet import LocalnetSettings, build_localnet
+    from scripts._processes import Supervisor, terminate_as_exit
+
+    files = given.pop("files")
+    settings = LocalnetSettings(port=port, unbonding_period=7_200, **given)  # type: ignore[arg-type]
+    with terminate_as_exit(), Supervisor(directory / "logs") as supervisor:
+        try:
+            net = build_localnet(supervisor, directory, settings, _say)
+            if not no_job:
+                _say("publishing the first job")
+                _first_job(net, rounds, files)  # type: ignore[arg-type]
+            _say(f"starting {len(net.seats)} agents")
+            for name in net.seats:
+                net.start_agent(name)
+            net.wait_ready(list(net.seats), READY_S)
+            click.echo(_how_to_join(net))
+            _watch(supervisor)
+        except KeyboardInterrupt:
+            click.echo("\nStopping.")
+
+
+def _say(text: str) -> None:
+    click.echo(f"localnet: {text} ...")
+
+
+def _first_job(net: object, rounds: int, files: tuple[Path, ...]) -> None:
+    from agents.storage.content_store import open_store
+    from agents.training.documents import read_documents, stdlib_corpus
+    from scripts._jobs import Terms, publish_job
+    from scripts._localnet import Localnet
+
+    assert isinstance(net, Localnet)
+    documents = read_documents(files) if files else stdlib_corpus()
+    published = publish_job(open_store(str(net.store)), documents, {"rounds": rounds})
+    terms = Terms(
+        commit_s=120,
+        reveal_s=60,
+        aggregate_s=60,
+        challenge_s=60,
+        appeal_s=60,
+        dispute_s=300,
+    )
+    net.create_job(published, terms, funded_rounds=rounds)
+
+
+def _how_to_join(net: object) -> str:
+    from scripts._localnet import Localnet, relative
+
+    assert isinstance(net, Localnet)
+    home = relative(net.directory)
+    network = f"ethereum:local:{net.anvil.url}"
+    return f"""
+The network runs. Chain {net.settings.chain_id} at {net.anvil.url}, logs in {home}/logs.
+Press Ctrl-C to end it. In another terminal, with .venv active:
+
+  ape run status --network {network} --watch
+
+Join it with a trainer of your own:
+
+  ape accounts generate my-owner ; ape accounts generate my-operator
+  ape run faucet --network {network} <address of my-owner>
+  ape run faucet --network {network} <address of my-operator>
+  ape run node register --network {network} --account my-owner \\
+      --operator <address of my-operator> --role trainer
+  ape run agent config trainer --keystore my-operator --rpc-url {net.anvil.url} --out my.yaml
+  ape run agent trainer --config my.yaml
+  ape run claim --network {network} --account my-owner
+"""
+
+
+def _watch(supervisor: object) -> None:
+    from scripts._processes import Supervisor
+
+    assert isinstance(supervisor, Supervisor)
+    told: set[int] = set()
+    while True:
+        time.sleep(1)
+        for process in supervisor.fallen():
+            if process.pid not in told:
+                told.add(process.pid)
+                click.echo(f"{process.name} ended with {process.returncode}:\n{process.tail()}")
+
+
+if __name__ == "__main__":
+    cli()
