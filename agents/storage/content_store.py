@@ -65,17 +65,19 @@ class ContentStore(Protocol):
         """Release connections. The stored content stays."""
 
 
-def open_store(url: str) -> ContentStore:
+def open_store(url: str, *, timeout_s: float = 60.0) -> ContentStore:
     """Open the store that a setting names. Raises StoreError when the text names none.
 
-    No connection is made here: a daemon that is down shows as StoreUnavailable at first use.
+    timeout_s: how long a daemon may search for content before it counts as not found; a folder has
+    no use for it. No connection is made here: a daemon that is down shows as StoreUnavailable at
+    first use.
     """
     if not url.strip():
         raise StoreError(f"the store setting is empty; give {_FORMS}")
     if _MULTIADDR.match(url):
         from agents.storage.ipfs import IpfsStore  # requests is slow to import: only when used
 
-        return IpfsStore(url)
+        return IpfsStore(url, timeout_s=timeout_s)
     scheme, found, _ = url.partition("://")
     if not found:
         return _folder(url)
@@ -83,9 +85,9 @@ def open_store(url: str) -> ContentStore:
     if scheme == "file" and parts.netloc in ("", "localhost") and parts.path:
         return _folder(unquote(parts.path))
     if scheme == "ipfs" and not parts.netloc and _MULTIADDR.match(parts.path):
-        return open_store(parts.path)
+        return open_store(parts.path, timeout_s=timeout_s)
     if scheme in ("http", "https") and parts.hostname:
-        return _http(url)
+        return _http(url, timeout_s)
     raise StoreError(f"the store setting has no known form; give {_FORMS}")
 
 
@@ -95,7 +97,7 @@ def _folder(path: str) -> ContentStore:
     return EmbeddedStore(Path(path).expanduser())
 
 
-def _http(url: str) -> ContentStore:
+def _http(url: str, timeout_s: float) -> ContentStore:
     from agents.storage.ipfs import IpfsStore
 
     parts = urlsplit(url)
@@ -111,4 +113,5 @@ def _http(url: str) -> ContentStore:
     auth = None
     if parts.username is not None:
         auth = (unquote(parts.username), unquote(parts.password or ""))
-    return IpfsStore(f"/{kind}/{host}/tcp/{port}/{parts.scheme}", base=base, auth=auth)
+    address = f"/{kind}/{host}/tcp/{port}/{parts.scheme}"
+    return IpfsStore(address, base=base, auth=auth, timeout_s=timeout_s)

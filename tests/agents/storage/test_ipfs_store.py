@@ -73,6 +73,20 @@ def test_the_path_of_a_file_is_not_told(
     assert b"secret-name" not in bodies[0]
 
 
+@pytest.mark.parametrize(
+    "form", ["/ip4/127.0.0.1/tcp/{}", "http://127.0.0.1:{}", "ipfs:///dns/localhost/tcp/{}"]
+)
+def test_the_search_time_of_a_setting_reaches_the_daemon(kubo: Any, form: str) -> None:
+    store = open_store(form.format(kubo.server_address[1]), timeout_s=1.5)
+    cid = store.put_bytes(SMALL)
+    store.get_digest(digest_of(cid), LIMIT)
+    store.get(cid, LIMIT)
+    store.pin(cid)
+    store.close()
+    for call in ("block/get", "cat", "pin/add"):
+        assert [options["timeout"] for options in _calls(kubo, call)] == ["1.5s"]
+
+
 def test_version(ipfs: IpfsStore) -> None:
     assert ipfs.version() == "0.29.0"
 
@@ -194,9 +208,11 @@ def test_a_block_larger_than_any_of_ours_is_an_error(kubo: Any, ipfs: IpfsStore)
     kubo.blocks[digest_of(cid).hex()] = bytes(8 << 20)
     with pytest.raises(CorruptContent):
         ipfs.get_digest(digest_of(cid), LIMIT)
-    kubo.plant(cid, bytes(PROFILE.chunk_size + 1))
+    kubo.plant(cid, bytes(32 << 20))
+    kubo.sent = 0
     with pytest.raises(CorruptContent):
         ipfs.get(cid, LIMIT)
+    assert kubo.sent <= 4 << 20  # one slice is enough to know
 
 
 def test_reading_stops_at_the_bound(kubo: Any, ipfs: IpfsStore, tmp_path: Path) -> None:
