@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A funded job, three nodes with payout wallets of their own, and people of no role."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import boa
+import pytest
+
+from tests.contracts.pool.pool_world import GAS_CAP, ZOO, Codes, World, compile_all, make_world
+
+ESCROW = 100 * ZOO
+
+
+@pytest.fixture(scope="session")
+def codes() -> Codes:
+    return compile_all()
+
+
+@pytest.fixture(autouse=True)
+def isolated() -> Iterator[None]:
+    with boa.env.anchor():
+        boa.env.evm.patch.gas_limit = GAS_CAP
+        yield
+
+
+@pytest.fixture
+def world(codes: Codes) -> World:
+    return make_world(codes)
+
+
+@pytest.fixture
+def pool(world: World) -> Any:
+    return world.pool
+
+
+@pytest.fixture
+def rounds(world: World) -> str:
+    """The address of the rounds contract, as a sender."""
+    return str(world.rounds.address)
+
+
+@pytest.fixture
+def deployer() -> str:
+    return str(boa.env.eoa)
+
+
+@pytest.fixture
+def stranger(world: World) -> str:
+    return world.rich("stranger")
+
+
+@pytest.fixture
+def sponsor(world: World) -> str:
+    return world.rich("sponsor")
+
+
+@pytest.fixture
+def job(world: World, sponsor: str) -> int:
+    """An active job with 100 ZOO in escrow."""
+    job_id = world.add_job(sponsor)
+    world.pool.fund(job_id, ESCROW, sender=sponsor)
+    return job_id
+
+
+@pytest.fixture
+def payouts() -> list[str]:
+    return [str(boa.env.generate_address(f"payout {i}")) for i in range(3)]
+
+
+@pytest.fixture
+def nodes(world: World, payouts: list[str]) -> list[int]:
+    return [world.add_node(payout) for payout in payouts]
+
+
+@pytest.fixture
+def reserved(pool: Any, job: int, rounds: str) -> int:
+    """Round 1 with 10 ZOO set aside."""
+    pool.reserve(job, 1, 10 * ZOO, sender=rounds)
+    return 1

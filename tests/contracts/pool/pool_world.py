@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A reward pool among the real token, registry and rounds contract, with jobs and paid nodes.
+
+Settlement calls are sent from the rounds contract's address: the pool checks its sender there, and
+asks the real contract who sponsors a job and whether it has ended."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import boa
+
+GAS_CAP = 16_777_216  # EIP-7825
+ZOO = 10**18
+DAY = 86_400
+ZERO = "0x" + "00" * 20
+SUPPLY = 10**9 * ZOO
+TRAINER = 1
+STAKE = 100 * ZOO
+UNLIMITED = 2**256 - 1
+
+PARAMETERS = (14 * DAY, STAKE, STAKE, STAKE, 3_600, 1)
+TERMS = (
+    b"\x01" * 32,  # spec
+    b"\x02" * 32,  # genesis model
+    b"\x03" * 32,  # genesis checkpoint
+    10,  # rounds
+    ZOO,  # reward per round
+    1_000,  # verifiers' cut
+    500,  # aggregator's cut
+    128,  # nodes
+    60,
+    60,
+    60,
+    60,
+    60,
+    60,
+    ZOO,  # challenge bond
+)
+
+
+@dataclass(frozen=True)
+class Codes:
+    """Compiled contracts, made once for all tests."""
+
+    token: Any
+    registry: Any
+    rounds: Any
+    pool: Any
+
+
+def compile_all() -> Codes:
+    return Codes(
+        token=boa.load_partial("contracts/ZooToken.vy"),
+        registry=boa.load_partial("contracts/NodeRegistry.vy"),
+        rounds=boa.load_partial("contracts/TrainingRounds.vy"),
+        pool=boa.load_partial("contracts/RewardPool.vy"),
+    )
+
+
+@dataclass
+class World:
+    """The contracts, the account that holds all ZOO, and the committee's account."""
+
+    token: Any
+    registry: Any
+    rounds: Any
+    pool: Any
+    holder: str
+    committee: str
+
+    def rich(self, name: str, amount: int = 1_000 * ZOO) -> str:
+        """A new account with `amount` ZOO which the registry and the pool may take."""
+        made = str(boa.env.generate_address(name))
+        self.token.transfer(made, amount, sender=self.holder)
+        for spender in (self.registry, self.pool):
+            self.token.approve(spender.address, UNLIMITED, sender=made)
+        return made
+
+    def add_node(self, payout: str) -> int:
+        """Registers a trainer that is paid at `payout`; returns its node id."""
+        operator = str(boa.env.generate_address())
+        return int(
+            self.registry.register_node(
+                operator, payout, TRAINER, STAKE, "", bytes(32), sender=self.holder
+            )
+        )
+
+    def add_job(self, sponsor: str) -> int:
+        return int(self.rounds.create_job(TERMS, sender=sponsor))
+
+    def end_job(self, job_id: int, sponsor: str) -> None:
+        """Cancels a job that has no open round, which ends it at once."""
+        self.rounds.cancel_job(job_id, sender=sponsor)
+
+
+def make_world(codes: Codes, pool_token: Any = None) -> World:
+    """Deploys everything; `pool_token` replaces ZOO in the pool alone."""
+    holder = str(boa.env.generate_address("holder"))
+    committee = str(boa.env.generate_address("committee"))
+    rounds_address = boa.env.generate_address("rounds")
+    ledger, reports = (boa.env.generate_address() for _ in range(2))
+    token = codes.token.deploy(holder, SUPPLY)
+    registry = codes.registry.deploy(
+        token.address, committee, [rounds_address], (*PARAMETERS, committee), ZERO
+    )
+    paid_in = token if pool_token is None else pool_token
+    pool = codes.pool.deploy(paid_in.address, registry.address, rounds_address)
+    rounds = codes.rounds.deploy(
+        token.address,
+        registry.address,
+        pool.address,
+        ledger,
+        reports,
+        committee,
+        ZERO,
+        override_address=rounds_address,
+    )
+    for spender in (registry, pool):
+        token.approve(spender.address, UNLIMITED, sender=holder)
+    return World(token, registry, rounds, pool, holder, committee)

@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`close` returns what a pool didn't pay, once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import boa
+
+from tests.contracts.event_log import logged
+from tests.contracts.pool.pool_world import ZOO
+
+
+def test_close__void_round__returns_all(pool: Any, job: int, reserved: int, rounds: str) -> None:
+    assert pool.close(job, reserved, sender=rounds) == (0, 10 * ZOO)
+    assert logged(pool) == [
+        (
+            "PoolClosed",
+            {"job_id": job, "round_id": reserved, "paid": 0, "returned": 10 * ZOO},
+        )
+    ]
+    assert pool.pool(job, reserved).status == 3
+    assert pool.escrow(job) == pool.total_escrow() == 100 * ZOO
+    assert pool.total_reserved() == 0
+
+
+def test_close__after_distribution__returns_the_dust(
+    pool: Any, job: int, reserved: int, rounds: str, nodes: list[int]
+) -> None:
+    pool.start_distribution(job, reserved, 7, [], [], sender=rounds)
+    pool.distribute(job, reserved, nodes, [1, 1, 5], sender=rounds)
+    paid = 2 * (10 * ZOO // 7) + 50 * ZOO // 7
+    assert pool.close(job, reserved, sender=rounds) == (paid, 10 * ZOO - paid)
+    assert pool.escrow(job) == 100 * ZOO - paid
+    assert pool.total_reserved() == 0
+    assert pool.total_pending() == paid
+
+
+def test_close__never_reserved__reverts(pool: Any, job: int, rounds: str) -> None:
+    with boa.reverts("pool: not reserved"):
+        pool.close(job, 1, sender=rounds)
+
+
+def test_close__twice__reverts(pool: Any, job: int, reserved: int, rounds: str) -> None:
+    pool.close(job, reserved, sender=rounds)
+    with boa.reverts("pool: closed"):
+        pool.close(job, reserved, sender=rounds)

@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`fund` adds to the escrow of an active job, from anyone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import boa
+import pytest
+
+from tests.contracts.event_log import logged
+from tests.contracts.pool.pool_world import ZERO, ZOO, Codes, World, make_world
+
+FALSE_TOKEN = """
+# pragma version ~=0.4.3
+@external
+def transfer(to: address, amount: uint256) -> bool:
+    return False
+
+@external
+def transferFrom(owner: address, to: address, amount: uint256) -> bool:
+    return False
+"""
+
+
+@pytest.mark.parametrize("zero", [0, 1, 2])
+def test_constructor__zero_address__reverts(codes: Codes, stranger: str, zero: int) -> None:
+    addresses = [stranger] * 3
+    addresses[zero] = ZERO
+    with boa.reverts("pool: zero address"):
+        codes.pool.deploy(*addresses)
+
+
+def test_constructor__parts__are_public(world: World) -> None:
+    assert world.pool.token() == world.token.address
+    assert world.pool.registry() == world.registry.address
+    assert world.pool.rounds() == world.rounds.address
+
+
+def test_fund__sponsor_and_stranger__add_up(
+    world: World, pool: Any, sponsor: str, stranger: str
+) -> None:
+    job = world.add_job(sponsor)
+    pool.fund(job, 5, sender=sponsor)
+    pool.fund(job, 7, sender=stranger)
+    assert logged(pool) == [
+        ("JobFunded", {"job_id": job, "funder": stranger, "amount": 7, "escrow": 12}),
+        ("Transfer", {"sender": stranger, "receiver": pool.address, "value": 7}),
+    ]
+    assert pool.escrow(job) == pool.total_escrow() == 12
+    assert world.token.balanceOf(pool.address) == 12
+
+
+def test_fund__jobs__keep_apart(world: World, pool: Any, job: int, sponsor: str) -> None:
+    other = world.add_job(sponsor)
+    pool.fund(other, 3, sender=sponsor)
+    assert (pool.escrow(job), pool.escrow(other)) == (100 * ZOO, 3)
+    assert pool.total_escrow() == 100 * ZOO + 3
+
+
+def test_fund__nothing__reverts(pool: Any, job: int, sponsor: str) -> None:
+    with boa.reverts("pool: zero amount"):
+        pool.fund(job, 0, sender=sponsor)
+
+
+@pytest.mark.parametrize("job_id", [0, 2, 2**256 - 1])
+def test_fund__unknown_job__reverts(pool: Any, job: int, sponsor: str, job_id: int) -> None:
+    assert job == 1
+    with boa.reverts("pool: unknown job"):
+        pool.fund(job_id, 1, sender=sponsor)
+
+
+def test_fund__ended_job__reverts(world: World, pool: Any, job: int, sponsor: str) -> None:
+    world.end_job(job, sponsor)
+    with boa.reverts("pool: job ended"):
+        pool.fund(job, 1, sender=sponsor)
+
+
+def test_fund__without_allowance__reverts(world: World, pool: Any, job: int, sponsor: str) -> None:
+    world.token.approve(pool.address, 4, sender=sponsor)
+    with boa.reverts("erc20: insufficient allowance"):
+        pool.fund(job, 5, sender=sponsor)
+    assert pool.escrow(job) == 100 * ZOO
+
+
+def test_fund__token_says_no__reverts(codes: Codes) -> None:
+    world = make_world(codes, pool_token=boa.loads(FALSE_TOKEN))
+    sponsor = world.rich("sponsor")
+    job = world.add_job(sponsor)
+    with boa.reverts("pool: transfer failed"):
+        world.pool.fund(job, 5, sender=sponsor)

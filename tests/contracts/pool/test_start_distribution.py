@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`start_distribution` pays the fixed cuts and fixes what the trainers share, once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import boa
+import pytest
+
+from tests.contracts.event_log import logged
+from tests.contracts.pool.pool_world import ZOO
+
+
+def test_start_distribution__cuts__are_credited_to_payouts(
+    pool: Any, job: int, reserved: int, rounds: str, nodes: list[int], payouts: list[str]
+) -> None:
+    cuts = [2 * ZOO, ZOO]
+    pool.start_distribution(job, reserved, 77, nodes[:2], cuts, sender=rounds)
+    assert logged(pool) == [
+        (
+            "CutCredited",
+            {
+                "job_id": job,
+                "node_id": node,
+                "payout": payout,
+                "round_id": reserved,
+                "amount": amount,
+            },
+        )
+        for node, payout, amount in zip(nodes[:2], payouts[:2], cuts, strict=True)
+    ]
+    assert tuple(pool.pool(job, reserved)) == (10 * ZOO, 7 * ZOO, 77, 0, 3 * ZOO, 0, 2)
+    assert [pool.pending(payout) for payout in payouts] == [2 * ZOO, ZOO, 0]
+    assert pool.total_pending() == 3 * ZOO
+    assert pool.total_reserved() == 7 * ZOO
+
+
+def test_start_distribution__same_node_twice__gets_both(
+    pool: Any, job: int, reserved: int, rounds: str, nodes: list[int], payouts: list[str]
+) -> None:
+    pool.start_distribution(job, reserved, 1, [nodes[0]] * 2, [3, 4], sender=rounds)
+    assert pool.pending(payouts[0]) == 7
+
+
+def test_start_distribution__no_cuts_or_zero_cut__credits_nothing(
+    pool: Any, job: int, reserved: int, rounds: str, nodes: list[int]
+) -> None:
+    pool.start_distribution(job, reserved, 1, nodes[:1], [0], sender=rounds)
+    assert logged(pool) == []
+    assert pool.pool(job, reserved).trainer_amount == 10 * ZOO
+    pool.reserve(job, 2, 5, sender=rounds)
+    pool.start_distribution(job, 2, 1, [], [], sender=rounds)
+    assert pool.pool(job, 2).trainer_amount == 5
+
+
+def test_start_distribution__unknown_node__its_cut_goes_back_at_the_end(
+    pool: Any, job: int, reserved: int, rounds: str
+) -> None:
+    pool.start_distribution(job, reserved, 0, [999], [4 * ZOO], sender=rounds)
+    assert logged(pool) == []
+    assert pool.pool(job, reserved).trainer_amount == 6 * ZOO
+    assert pool.total_pending() == 0
+    assert pool.close(job, reserved, sender=rounds) == (0, 10 * ZOO)
+
+
+def test_start_distribution__cuts_take_all__is_allowed(
+    pool: Any, job: int, reserved: int, rounds: str, nodes: list[int]
+) -> None:
+    pool.start_distribution(job, reserved, 0, nodes[:1], [10 * ZOO], sender=rounds)
+    assert pool.pool(job, reserved).trainer_amount == 0
+
+
+@pytest.mark.parametrize("cuts", [[10 * ZOO, 1], [10 * ZOO + 1, 0], [1, 2**256 - 1]])
+def test_start_distribution__cuts_above_the_pool__reverts(
+    pool: Any, job: int, reserved: int, rounds: str, nodes: list[int], cuts: list[int]
+) -> None:
+    with boa.reverts("pool: cuts too high"):
+        pool.start_distribution(job, reserved, 1, nodes[:2], cuts, sender=rounds)
+    assert pool.total_pending() == 0
+
+
+def test_start_distribution__length_mismatch__reverts(
+    pool: Any, job: int, reserved: int, rounds: str, nodes: list[int]
+) -> None:
+    for cuts in ([], [1], [1, 1, 1]):
+        with boa.reverts("pool: length mismatch"):
+            pool.start_distribution(job, reserved, 1, nodes[:2], cuts, sender=rounds)
+
+
+def test_start_distribution__never_reserved__reverts(pool: Any, job: int, rounds: str) -> None:
+    with boa.reverts("pool: not reserved"):
+        pool.start_distribution(job, 1, 1, [], [], sender=rounds)
+
+
+def test_start_distribution__twice__reverts(
+    pool: Any, job: int, reserved: int, rounds: str, nodes: list[int]
+) -> None:
+    pool.start_distribution(job, reserved, 1, nodes[:1], [1], sender=rounds)
+    with boa.reverts("pool: already distributing"):
+        pool.start_distribution(job, reserved, 1, nodes[:1], [1], sender=rounds)
+
+
+def test_start_distribution__closed__reverts(
+    pool: Any, job: int, reserved: int, rounds: str
+) -> None:
+    pool.close(job, reserved, sender=rounds)
+    with boa.reverts("pool: closed"):
+        pool.start_distribution(job, reserved, 1, [], [], sender=rounds)
