@@ -143,6 +143,16 @@ def test_order_of_payloads_changes_no_bit(rule, columns, seed):
             assert value == statistics.median(column)
 
 
+def test_mean_is_the_same_even_where_float64_rounds():
+    values = [2.0**54, 1.0, -(2.0**54), 1.0]
+    merge = aggregation.get("mean")
+    means = {
+        merge([payload(value) for value in order])["a"].item()
+        for order in itertools.permutations(values)
+    }
+    assert len(means) == 1
+
+
 @pytest.mark.parametrize("rule", RULES)
 def test_thread_count_changes_no_bit(rule):
     payloads = [{"a": torch.randn(3 * CHUNK)} for _ in range(5)]
