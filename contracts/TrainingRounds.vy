@@ -19,7 +19,6 @@
 """
 
 
-from ethereum.ercs import IERC20
 from interfaces import IBonds
 from interfaces import INodeRegistry
 from interfaces import IPausing

@@ -1,0 +1,446 @@
+# SPDX-License-Identifier: AGPL-3.0-only
+# pragma version ~=0.4.3
+# pragma nonreentrancy on
+"""
+@title ViolationReports
+@license AGPL-3.0-only
+@notice Verifiers' reports of INVALID and COPIED work. Verifiers with two thirds of the round's verifier
+        stake confirm a report: the node is not paid for the round and its stake is locked. It is
+        slashed only after a window in which its owner or operator may appeal to the owner of this
+        contract (the Coordinator). An appeal that is upheld slashes the reporters instead; one that
+        nobody decides in time slashes nobody. Every path from a confirmation ends in one unlock.
+@custom:kill Nothing can be paused. Without the Coordinator every appeal ends dismissed, and without
+             verifiers no report is ever confirmed.
+"""
+
+
+from interfaces import IBonds
+from interfaces import INodeRegistry
+from interfaces import ITrainingRounds
+from interfaces import IViolationReports
+
+implements: IBonds
+implements: IViolationReports
+
+
+from contracts.modules import bonds
+from snekmate.auth import ownable
+from snekmate.auth import ownable_2step
+
+initializes: bonds
+initializes: ownable
+initializes: ownable_2step[ownable := ownable]
+
+
+exports: (
+    bonds.withdraw_bond,
+    bonds.bond_credit,
+    bonds.bonds_held,
+    ownable_2step.owner,
+    ownable_2step.pending_owner,
+    ownable_2step.transfer_ownership,
+    ownable_2step.accept_ownership,
+)
+
+
+# Status of a report.
+OPEN: constant(uint256) = 1
+CONFIRMED: constant(uint256) = 2
+APPEALED: constant(uint256) = 3
+EXECUTED: constant(uint256) = 4
+DISMISSED: constant(uint256) = 5
+LAPSED: constant(uint256) = 6
+
+# Violations of the registry.
+INVALID: constant(uint256) = 2
+COPIED: constant(uint256) = 3
+FALSE_REPORT: constant(uint256) = 6
+
+# Phases of a round.
+CHALLENGE: constant(uint256) = 4
+FINALIZED: constant(uint256) = 6
+
+MAX_REPORTERS: constant(uint256) = 32
+MAX_BOND: constant(uint256) = 2**128
+
+
+registry: public(immutable(address))
+rounds: public(immutable(address))
+appeal_bond: public(immutable(uint256))
+
+
+_reports: HashMap[bytes32, IViolationReports.Report]
+_reporters: HashMap[bytes32, DynArray[uint256, 32]]
+
+
+@deploy
+def __init__(
+    token_: address, registry_: address, rounds_: address, owner_: address, appeal_bond_: uint256
+):
+    """
+    @notice Fixes the other contracts and the bond of an appeal.
+    @dev Reverts: "reports: zero address", "reports: bad bond", "bonds: zero address".
+    @param token_ ZOO.
+    @param registry_ NodeRegistry.
+    @param rounds_ TrainingRounds.
+    @param owner_ The Coordinator.
+    @param appeal_bond_ The bond of an appeal, not zero.
+    """
+    for account: address in [registry_, rounds_, owner_]:
+        assert account != empty(address), "reports: zero address"
+    assert appeal_bond_ != 0 and appeal_bond_ < MAX_BOND, "reports: bad bond"
+    bonds.__init__(token_)
+    ownable.__init__()
+    ownable_2step.__init__()
+    ownable._transfer_ownership(owner_)
+    registry = registry_
+    rounds = rounds_
+    appeal_bond = appeal_bond_
+
+
+@external
+def report(
+    job_id: uint256,
+    round_id: uint256,
+    verifier_id: uint256,
+    node_id: uint256,
+    violation: uint256,
+    evidence: bytes32,
+) -> bytes32:
+    """
+    @notice The operator of a verifier of the round's snapshot reports a node that revealed, in
+            CHALLENGE, once. COPIED needs content equal to another node's. The report that reaches two
+            thirds of the snapshot's verifier stake confirms the violation: the node is invalid for
+            the round, its stake is locked and its appeal window starts. Only one violation of a
+            node can be confirmed in a round; an open report of the other kind then lapses.
+    @dev Reverts: "reports: unknown violation", "reports: not in challenge", "reports: not revealed",
+         "reports: not a duplicate", "reports: already confirmed", "reports: not operator",
+         "reports: not a verifier", "reports: own node", "reports: already reported".
+    @param job_id The job.
+    @param round_id The round.
+    @param verifier_id The verifier's node id.
+    @param node_id The reported node.
+    @param violation INVALID = 2 or COPIED = 3.
+    @param evidence Digest of the evidence.
+    @return bytes32 The report id.
+    """
+    assert violation == INVALID or violation == COPIED, "reports: unknown violation"
+    round: ITrainingRounds.Round = staticcall ITrainingRounds(rounds).round(job_id, round_id)
+    assert (
+        round.phase == CHALLENGE and block.timestamp <= round.deadline
+    ), "reports: not in challenge"
+    assert staticcall ITrainingRounds(rounds).is_revealed(
+        job_id, round_id, node_id
+    ), "reports: not revealed"
+    if violation == COPIED:
+        assert staticcall ITrainingRounds(rounds).is_flagged(
+            job_id, round_id, node_id
+        ), "reports: not a duplicate"
+    assert not staticcall ITrainingRounds(rounds).is_invalid(
+        job_id, round_id, node_id
+    ), "reports: already confirmed"
+    assert (
+        staticcall INodeRegistry(registry).operator_of(verifier_id) == msg.sender
+    ), "reports: not operator"
+    weight: uint256 = staticcall ITrainingRounds(rounds).verifier_weight(
+        job_id, round_id, verifier_id
+    )
+    assert weight != 0, "reports: not a verifier"
+    assert staticcall INodeRegistry(registry).owner_of(verifier_id) != staticcall INodeRegistry(
+        registry
+    ).owner_of(node_id), "reports: own node"
+    report_id: bytes32 = self._report_id(job_id, round_id, node_id, violation)
+    assert verifier_id not in self._reporters[report_id], "reports: already reported"
+
+    first: bool = self._reports[report_id].status == 0
+    if first:
+        self._reports[report_id] = IViolationReports.Report(
+            status=OPEN,
+            job_id=job_id,
+            round_id=round_id,
+            node_id=node_id,
+            violation=violation,
+            weight=0,
+            offence_time=round.opened_at,
+            deadline=0,
+            first_reporter=verifier_id,
+            evidence=evidence,
+            appellant=empty(address),
+            bond=0,
+        )
+    total: uint256 = self._reports[report_id].weight + weight
+    self._reports[report_id].weight = total
+    self._reporters[report_id].append(verifier_id)
+    log IViolationReports.ViolationReported(
+        report_id=report_id,
+        node_id=node_id,
+        verifier_id=verifier_id,
+        job_id=job_id,
+        round_id=round_id,
+        violation=violation,
+        evidence=evidence,
+        weight=weight,
+    )
+    if first:
+        extcall ITrainingRounds(rounds).report_opened(job_id, round_id)
+    if 3 * total >= 2 * round.verifier_stake:
+        self._confirm(report_id)
+    return report_id
+
+
+@external
+def lapse(report_id: bytes32):
+    """
+    @notice Anyone: closes a report that was not confirmed before its round ended.
+    @dev Reverts: "reports: not open", "reports: round not over".
+    @param report_id The report.
+    """
+    assert self._reports[report_id].status == OPEN, "reports: not open"
+    assert (
+        staticcall ITrainingRounds(rounds).phase(
+            self._reports[report_id].job_id, self._reports[report_id].round_id
+        )
+        >= FINALIZED
+    ), "reports: round not over"
+    self._lapse(report_id)
+
+
+@external
+def appeal(report_id: bytes32, statement: bytes32):
+    """
+    @notice Owner or operator of the reported node, in the appeal window and with the appeal bond:
+            asks this contract's owner to decide. It has the job's dispute window to do so.
+    @dev Reverts: "reports: not confirmed", "reports: too late", "reports: not the node".
+    @param report_id The report.
+    @param statement Digest of the appellant's statement.
+    """
+    report: IViolationReports.Report = self._reports[report_id]
+    assert report.status == CONFIRMED, "reports: not confirmed"
+    assert block.timestamp <= report.deadline, "reports: too late"
+    assert msg.sender in [
+        staticcall INodeRegistry(registry).owner_of(report.node_id),
+        staticcall INodeRegistry(registry).operator_of(report.node_id),
+    ], "reports: not the node"
+    deadline: uint256 = block.timestamp + self._terms(report.job_id).dispute_s
+    self._reports[report_id].status = APPEALED
+    self._reports[report_id].deadline = deadline
+    self._reports[report_id].appellant = msg.sender
+    self._reports[report_id].bond = appeal_bond
+    log IViolationReports.ReportAppealed(
+        report_id=report_id,
+        node_id=report.node_id,
+        appellant=msg.sender,
+        statement=statement,
+        bond=appeal_bond,
+        deadline=deadline,
+    )
+    bonds._take(msg.sender, appeal_bond)
+
+
+@external
+def resolve_appeal(report_id: bytes32, upheld: bool):
+    """
+    @notice Owner only, until the appeal's deadline. Upheld: the stake is unlocked, the bond goes
+            back, and every reporter is slashed for FALSE_REPORT with the reporter's share to the
+            node's payout. Rejected: the node is slashed and the treasury gets the bond.
+    @dev Reverts: "ownable: caller is not the owner", "reports: not appealed", "reports: too late".
+    @param report_id The report.
+    @param upheld Whether the appellant is right.
+    """
+    ownable._check_owner()
+    report: IViolationReports.Report = self._reports[report_id]
+    assert report.status == APPEALED, "reports: not appealed"
+    assert block.timestamp <= report.deadline, "reports: too late"
+    log IViolationReports.AppealResolved(
+        report_id=report_id, node_id=report.node_id, upheld=upheld
+    )
+    if upheld:
+        self._dismiss(report_id, report)
+        payout: address = self._payout(report.node_id)
+        for verifier: uint256 in self._reporters[report_id]:
+            amount: uint256 = extcall INodeRegistry(registry).slash(
+                verifier, FALSE_REPORT, report.offence_time, payout
+            )
+            log IViolationReports.FalseReportSlashed(
+                report_id=report_id, verifier_id=verifier, amount=amount
+            )
+    else:
+        parameters: INodeRegistry.Parameters = staticcall INodeRegistry(registry).parameters()
+        self._reports[report_id].bond = 0
+        bonds._credit(parameters.treasury, report.bond)
+        self._execute(report_id, report)
+
+
+@external
+def execute(report_id: bytes32) -> uint256:
+    """
+    @notice Anyone, when the appeal window passed without an appeal: slashes the node. The payout of
+            the first reporter earns the reporter's share.
+    @dev Reverts: "reports: not confirmed", "reports: appeal window open".
+    @param report_id The report.
+    @return uint256 The amount slashed.
+    """
+    report: IViolationReports.Report = self._reports[report_id]
+    assert report.status == CONFIRMED, "reports: not confirmed"
+    assert block.timestamp > report.deadline, "reports: appeal window open"
+    return self._execute(report_id, report)
+
+
+@external
+def dismiss_unresolved(report_id: bytes32):
+    """
+    @notice Anyone, when an appeal was not decided in time: the stake is unlocked, the bond goes back
+            and nobody is slashed.
+    @dev Reverts: "reports: not appealed", "reports: appeal pending".
+    @param report_id The report.
+    """
+    report: IViolationReports.Report = self._reports[report_id]
+    assert report.status == APPEALED, "reports: not appealed"
+    assert block.timestamp > report.deadline, "reports: appeal pending"
+    self._dismiss(report_id, report)
+
+
+@view
+@external
+def report_id_of(
+    job_id: uint256, round_id: uint256, node_id: uint256, violation: uint256
+) -> bytes32:
+    """
+    @notice The id of a report: keccak256(abi_encode(job_id, round_id, node_id, violation)).
+    @param job_id The job.
+    @param round_id The round.
+    @param node_id The reported node.
+    @param violation The violation.
+    @return bytes32 The id, whether or not there is such a report.
+    """
+    return self._report_id(job_id, round_id, node_id, violation)
+
+
+@view
+@external
+def report_of(report_id: bytes32) -> IViolationReports.Report:
+    """
+    @notice A report.
+    @param report_id The report.
+    @return The report; all zero when there is none.
+    """
+    return self._reports[report_id]
+
+
+@view
+@external
+def reporters(report_id: bytes32) -> DynArray[uint256, 32]:
+    """
+    @notice The verifiers behind a report, in order.
+    @param report_id The report.
+    @return DynArray Their node ids.
+    """
+    return self._reporters[report_id]
+
+
+@view
+@external
+def has_reported(report_id: bytes32, verifier_id: uint256) -> bool:
+    """
+    @notice Whether a verifier is behind a report.
+    @param report_id The report.
+    @param verifier_id The verifier's node id.
+    @return bool Whether it is.
+    """
+    return verifier_id in self._reporters[report_id]
+
+
+@internal
+def _confirm(report_id: bytes32):
+    """
+    @notice Quorum: closes the report in the round, invalidates the node there, locks its stake.
+    """
+    report: IViolationReports.Report = self._reports[report_id]
+    deadline: uint256 = block.timestamp + self._terms(report.job_id).appeal_s
+    self._reports[report_id].status = CONFIRMED
+    self._reports[report_id].deadline = deadline
+    log IViolationReports.ReportConfirmed(
+        report_id=report_id, node_id=report.node_id, appeal_deadline=deadline
+    )
+    extcall ITrainingRounds(rounds).report_closed(report.job_id, report.round_id)
+    other: bytes32 = self._report_id(
+        report.job_id, report.round_id, report.node_id, INVALID + COPIED - report.violation
+    )
+    if self._reports[other].status == OPEN:
+        self._lapse(other)
+        extcall ITrainingRounds(rounds).report_closed(report.job_id, report.round_id)
+    extcall ITrainingRounds(rounds).invalidate(report.job_id, report.round_id, report.node_id)
+    extcall INodeRegistry(registry).lock(report.node_id)
+
+
+@internal
+def _lapse(report_id: bytes32):
+    """
+    @notice Ends an open report without consequence.
+    """
+    self._reports[report_id].status = LAPSED
+    log IViolationReports.ReportLapsed(
+        report_id=report_id, node_id=self._reports[report_id].node_id
+    )
+
+
+@internal
+def _execute(report_id: bytes32, report: IViolationReports.Report) -> uint256:
+    """
+    @notice Unlocks the node's stake and slashes it.
+    """
+    self._reports[report_id].status = EXECUTED
+    extcall INodeRegistry(registry).unlock(report.node_id)
+    amount: uint256 = extcall INodeRegistry(registry).slash(
+        report.node_id,
+        report.violation,
+        report.offence_time,
+        self._payout(report.first_reporter),
+    )
+    log IViolationReports.ReportExecuted(
+        report_id=report_id, node_id=report.node_id, amount=amount
+    )
+    return amount
+
+
+@internal
+def _dismiss(report_id: bytes32, report: IViolationReports.Report):
+    """
+    @notice Ends an appealed report in the node's favour: its stake is unlocked, its bond goes back.
+    """
+    self._reports[report_id].status = DISMISSED
+    self._reports[report_id].bond = 0
+    log IViolationReports.ReportDismissed(report_id=report_id, node_id=report.node_id)
+    bonds._credit(report.appellant, report.bond)
+    extcall INodeRegistry(registry).unlock(report.node_id)
+
+
+@internal
+@view
+def _terms(job_id: uint256) -> ITrainingRounds.JobTerms:
+    """
+    @notice The terms of a job.
+    """
+    job: ITrainingRounds.Job = staticcall ITrainingRounds(rounds).job(job_id)
+    return job.terms
+
+
+@internal
+@view
+def _payout(node_id: uint256) -> address:
+    """
+    @notice Where a node's rewards go.
+    """
+    payouts: DynArray[address, 128] = staticcall INodeRegistry(registry).payouts([node_id])
+    return payouts[0]
+
+
+@internal
+@pure
+def _report_id(
+    job_id: uint256, round_id: uint256, node_id: uint256, violation: uint256
+) -> bytes32:
+    """
+    @notice See `report_id_of`.
+    """
+    return keccak256(abi_encode(job_id, round_id, node_id, violation))
