@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import platform
 import re
+from pathlib import Path
 
 _MAX_LENGTH = 128
 
@@ -23,7 +24,7 @@ def hardware_name(device: str) -> str:
 
 def _cpu_name() -> str:
     try:
-        with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:
+        with Path("/proc/cpuinfo").open(encoding="utf-8", errors="replace") as file:
             for line in file:
                 if line.startswith("model name"):
                     return line.split(":", 1)[1].strip()

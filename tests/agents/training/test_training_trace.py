@@ -110,7 +110,7 @@ def test_first_difference() -> None:
 
 
 PROOF = ProofOfComputation(
-    node=3, task="0" * 64, gradient_hash="1" * 64, trace_root="2" * 64, steps=12,
+    node=3, task="0" * 64, gradient_hash="1" * 64, trace_root="2" * 64, trace="b" + "a" * 58, steps=12,
     compute_time_ms=250, device="cpu", utilisation=0.5, utilisation_source="cpu",
     determinism_class="torch=2;device=cpu",
 )  # fmt: skip
@@ -128,7 +128,7 @@ def test_proof_round_trip() -> None:
         ("steps", -1), ("steps", True), ("utilisation", 1.5), ("utilisation", "1"),
         ("task", "0x"), ("gradient_hash", "A" * 64), ("device", "a\x1b[2J"),
         ("tee_attestation", "0"), ("tee_kind", "Os.system"), ("node", 0), ("extra", 1),
-        ("utilisation_source", "trust me"),
+        ("utilisation_source", "trust me"), ("trace", "../x"),
     ],
 )  # fmt: skip
 def test_bad_proofs_name_the_field(field: str, value: object) -> None:
