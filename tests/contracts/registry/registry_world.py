@@ -75,6 +75,7 @@ def sign_verdict(
     signer: LocalAccount,
     node_id: int,
     passed: bool,
+    /,
     **changes: Any,
 ) -> bytes:
     """An EIP-712 BenchmarkVerdict signature; `changes` replaces message or domain fields."""

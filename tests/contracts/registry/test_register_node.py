@@ -24,8 +24,8 @@ from tests.contracts.registry.registry_world import (
     VERIFIER_STAKE,
     ZERO,
     ZOO,
-    draw_key,
     address_of,
+    draw_key,
     own_events,
 )
 

@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rule: a bounty is taken out once, whole, by whom it was credited to, whatever is paused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import boa
+import pytest
+
+from tests.contracts.chain_time import now
+from tests.contracts.registry.registry_world import COPIED, STAKE, address_of, own_events
+
+
+@pytest.fixture
+def credited(registry: Any, node: int, slasher: str, reporter: str) -> int:
+    registry.slash(node, COPIED, now(), reporter, sender=slasher)
+    return STAKE // 4
+
+
+@pytest.mark.parametrize("who", ["reporter", "treasury"])
+def test_claim_bounty__pays_once(registry: Any, token: Any, credited: int, who: str) -> None:
+    account = address_of(who)
+    assert registry.claim_bounty(sender=account) == credited
+    assert own_events(registry) == [("BountyClaimed", {"account": account, "amount": credited})]
+    assert token.balanceOf(account) == credited
+    assert registry.bounty(account) == 0
+    assert registry.total_bounties() == credited
+    assert token.balanceOf(registry.address) == registry.total_stake() + registry.total_bounties()
+    with boa.reverts("registry: nothing to claim"):
+        registry.claim_bounty(sender=account)
+
+
+@pytest.mark.parametrize("who", ["node_owner", "operator", "slasher", "coordinator", "stranger"])
+def test_claim_bounty__without_credit__reverts(registry: Any, credited: int, who: str) -> None:
+    with boa.reverts("registry: nothing to claim"):
+        registry.claim_bounty(sender=address_of(who))
+
+
+def test_claim_bounty__everything_paused__still_works(
+    registry: Any, credited: int, reporter: str, coordinator: str
+) -> None:
+    registry.set_paused(3, sender=coordinator)
+    assert registry.claim_bounty(sender=reporter) == credited

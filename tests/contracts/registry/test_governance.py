@@ -1,0 +1,288 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rule: only the coordinator sets roles, slashers, parameters, penalties and pauses, within bounds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import boa
+import pytest
+
+from tests.contracts.chain_time import now
+from tests.contracts.registry.registry_world import (
+    AGGREGATOR,
+    DAY,
+    DEFAULT_ROWS,
+    NO_REVEAL,
+    REPEATED,
+    TRAINER,
+    VERIFIER,
+    ZERO,
+    ZOO,
+    address_of,
+    own_events,
+)
+
+OTHERS = [
+    "node_owner",
+    "operator",
+    "payout",
+    "slasher",
+    "second_slasher",
+    "treasury",
+    "stranger",
+    "deployer",
+]
+ROW = (1, 2, 3, True, True, 4)
+
+
+@pytest.mark.parametrize("who", OTHERS)
+@pytest.mark.parametrize(
+    "function",
+    [
+        "approve_role",
+        "set_slasher",
+        "set_parameters",
+        "set_penalty",
+        "set_paused",
+        "transfer_ownership",
+    ],
+)
+def test_settings__not_the_coordinator__reverts(
+    registry: Any, node: int, parameters: tuple[Any, ...], deployer: str, who: str, function: str
+) -> None:
+    arguments: dict[str, tuple[Any, ...]] = {
+        "approve_role": (node, VERIFIER, True),
+        "set_slasher": (address_of("stranger"), True),
+        "set_parameters": (parameters,),
+        "set_penalty": (NO_REVEAL, ROW),
+        "set_paused": (1,),
+        "transfer_ownership": (address_of("stranger"),),
+    }
+    sender = deployer if who == "deployer" else address_of(who)
+    with boa.reverts("ownable: caller is not the owner"):
+        getattr(registry, function)(*arguments[function], sender=sender)
+
+
+# Ownership
+
+
+def test_ownership__moves_in_two_steps(
+    registry: Any, coordinator: str, stranger: str, treasury: str
+) -> None:
+    registry.transfer_ownership(stranger, sender=coordinator)
+    assert registry.owner() == coordinator
+    assert registry.pending_owner() == stranger
+    with boa.reverts("ownable_2step: caller is not the new owner"):
+        registry.accept_ownership(sender=treasury)
+    registry.accept_ownership(sender=stranger)
+    assert registry.owner() == stranger
+    assert registry.pending_owner() == ZERO
+
+
+def test_ownership__cannot_be_renounced(registry: Any) -> None:
+    assert not hasattr(registry, "renounce_ownership")
+
+
+# approve_role
+
+
+@pytest.mark.parametrize("role", [VERIFIER, AGGREGATOR])
+def test_approve_role__admits_and_revokes(
+    registry: Any, register: Callable[..., int], coordinator: str, role: int
+) -> None:
+    node_id = register("candidate", VERIFIER | AGGREGATOR)
+    for approved in (True, True, False):
+        registry.approve_role(node_id, role, approved, sender=coordinator)
+        fields = {"node_id": node_id, "role": role, "approved": approved}
+        assert own_events(registry) == [("RoleApproved", fields)]
+        assert registry.is_eligible(node_id, role) == approved
+        assert registry.role_count(role) == int(approved)
+        assert registry.node(node_id).approved_roles == (role if approved else 0)
+
+
+def test_approve_role__unknown_node__reverts(registry: Any, coordinator: str) -> None:
+    with boa.reverts("registry: unknown node"):
+        registry.approve_role(5, VERIFIER, True, sender=coordinator)
+
+
+@pytest.mark.parametrize("role", [0, TRAINER, VERIFIER | AGGREGATOR, 8])
+def test_approve_role__not_gated__reverts(
+    registry: Any, node: int, coordinator: str, role: int
+) -> None:
+    with boa.reverts("registry: role needs no approval"):
+        registry.approve_role(node, role, True, sender=coordinator)
+
+
+def test_approve_role__not_requested__reverts(registry: Any, node: int, coordinator: str) -> None:
+    with boa.reverts("registry: role not requested"):
+        registry.approve_role(node, VERIFIER, True, sender=coordinator)
+
+
+@pytest.mark.parametrize("state", ["exiting", "banned"])
+def test_approve_role__of_a_leaving_node__does_not_list_it(
+    registry: Any, register: Callable[..., int], coordinator: str, slasher: str, state: str
+) -> None:
+    node_id = register("candidate", VERIFIER)
+    if state == "exiting":
+        registry.begin_exit(node_id, sender=address_of("candidate owner"))
+    else:
+        registry.slash(node_id, REPEATED, now(), ZERO, sender=slasher)
+    registry.approve_role(node_id, VERIFIER, True, sender=coordinator)
+    assert registry.role_count(VERIFIER) == 0
+    assert not registry.is_eligible(node_id, VERIFIER)
+
+
+# set_slasher
+
+
+def test_set_slasher__lists_and_delists(
+    registry: Any, coordinator: str, slasher: str, second_slasher: str, stranger: str
+) -> None:
+    registry.set_slasher(stranger, True, sender=coordinator)
+    assert own_events(registry) == [("SlasherChanged", {"slasher": stranger, "allowed": True})]
+    registry.set_slasher(slasher, False, sender=coordinator)
+    assert own_events(registry) == [("SlasherChanged", {"slasher": slasher, "allowed": False})]
+    listed = [registry.is_slasher(a) for a in (slasher, second_slasher, stranger)]
+    assert listed == [False, True, True]
+
+
+def test_set_slasher__delisting_the_last_in_the_list(
+    registry: Any, coordinator: str, slasher: str, second_slasher: str
+) -> None:
+    registry.set_slasher(second_slasher, False, sender=coordinator)
+    assert [registry.is_slasher(a) for a in (slasher, second_slasher)] == [True, False]
+
+
+def test_set_slasher__zero__reverts(registry: Any, coordinator: str) -> None:
+    with boa.reverts("registry: zero address"):
+        registry.set_slasher(ZERO, True, sender=coordinator)
+
+
+def test_set_slasher__unchanged__reverts(
+    registry: Any, coordinator: str, slasher: str, stranger: str
+) -> None:
+    for account, allowed in ((slasher, True), (stranger, False)):
+        with boa.reverts("registry: slasher unchanged"):
+            registry.set_slasher(account, allowed, sender=coordinator)
+
+
+def test_set_slasher__ninth__reverts(registry: Any, coordinator: str) -> None:
+    for i in range(6):
+        registry.set_slasher(address_of(f"extra {i}"), True, sender=coordinator)
+    with boa.reverts("registry: too many slashers"):
+        registry.set_slasher(address_of("extra 7"), True, sender=coordinator)
+
+
+# set_parameters
+
+
+def test_set_parameters__tells_old_and_new(
+    registry: Any, coordinator: str, parameters: tuple[Any, ...]
+) -> None:
+    new = (1, ZOO, ZOO, ZOO, 1, 16, address_of("heir"))
+    registry.set_parameters(new, sender=coordinator)
+    ((name, fields),) = own_events(registry)
+    assert name == "ParametersChanged"
+    assert tuple(fields["old_parameters"]) == parameters
+    assert tuple(fields["new_parameters"]) == new
+    assert tuple(registry.parameters()) == new
+
+
+@pytest.mark.parametrize(
+    ("place", "wrong", "reason"),
+    [
+        (0, 0, "registry: bad unbonding period"),
+        (0, 365 * DAY + 1, "registry: bad unbonding period"),
+        (1, ZOO - 1, "registry: bad minimum stake"),
+        (2, ZOO - 1, "registry: bad minimum stake"),
+        (3, ZOO - 1, "registry: bad minimum stake"),
+        (4, 0, "registry: bad benchmark window"),
+        (4, 7 * DAY + 1, "registry: bad benchmark window"),
+        (5, 0, "registry: bad quorum"),
+        (5, 17, "registry: bad quorum"),
+        (6, ZERO, "registry: zero address"),
+    ],
+)
+def test_set_parameters__out_of_bounds__reverts(
+    registry: Any,
+    coordinator: str,
+    parameters: tuple[Any, ...],
+    place: int,
+    wrong: Any,
+    reason: str,
+) -> None:
+    changed = (*parameters[:place], wrong, *parameters[place + 1 :])
+    with boa.reverts(reason):
+        registry.set_parameters(changed, sender=coordinator)
+
+
+def test_set_parameters__higher_minimum__makes_poor_nodes_ineligible(
+    registry: Any, register: Callable[..., int], coordinator: str, parameters: tuple[Any, ...]
+) -> None:
+    node_id = register("candidate", VERIFIER, 500 * ZOO)
+    registry.approve_role(node_id, VERIFIER, True, sender=coordinator)
+    assert registry.is_eligible(node_id, VERIFIER)
+    changed = (*parameters[:2], 500 * ZOO + 1, *parameters[3:])
+    registry.set_parameters(changed, sender=coordinator)
+    assert not registry.is_eligible(node_id, VERIFIER)
+
+
+# set_penalty
+
+
+def test_set_penalty__tells_old_and_new(registry: Any, coordinator: str) -> None:
+    registry.set_penalty(NO_REVEAL, ROW, sender=coordinator)
+    ((name, fields),) = own_events(registry)
+    assert name == "PenaltyChanged"
+    assert fields["violation"] == NO_REVEAL
+    assert tuple(fields["old_penalty"]) == DEFAULT_ROWS[NO_REVEAL]
+    assert tuple(fields["new_penalty"]) == ROW
+    assert tuple(registry.penalty(NO_REVEAL)) == ROW
+
+
+@pytest.mark.parametrize("violation", [0, 17])
+def test_set_penalty__unknown_violation__reverts(
+    registry: Any, coordinator: str, violation: int
+) -> None:
+    with boa.reverts("penalties: unknown violation"):
+        registry.set_penalty(violation, ROW, sender=coordinator)
+
+
+@pytest.mark.parametrize(
+    ("row", "reason"),
+    [
+        ((10_001, 0, 0, False, False, 0), "penalties: bps too large"),
+        ((0, 10_001, 0, False, False, 0), "penalties: escalation too large"),
+        ((0, 0, 3_650 * DAY + 1, False, False, 0), "penalties: suspension too long"),
+        ((0, 0, 0, False, False, 5_001), "penalties: reporter share too large"),
+    ],
+)
+def test_set_penalty__out_of_bounds__reverts(
+    registry: Any, coordinator: str, row: tuple[Any, ...], reason: str
+) -> None:
+    with boa.reverts(reason):
+        registry.set_penalty(NO_REVEAL, row, sender=coordinator)
+
+
+def test_set_penalty__at_the_bounds__is_allowed(registry: Any, coordinator: str) -> None:
+    row = (10_000, 10_000, 3_650 * DAY, True, True, 5_000)
+    registry.set_penalty(16, row, sender=coordinator)
+    assert tuple(registry.penalty(16)) == row
+
+
+# set_paused
+
+
+def test_set_paused__tells_old_and_new(registry: Any, coordinator: str) -> None:
+    for old, new in ((0, 3), (3, 2), (2, 0)):
+        registry.set_paused(new, sender=coordinator)
+        assert own_events(registry) == [("PauseChanged", {"old_bits": old, "new_bits": new})]
+        assert registry.paused() == new
+
+
+@pytest.mark.parametrize("bits", [4, 7, 2**255])
+def test_set_paused__unknown_bit__reverts(registry: Any, coordinator: str, bits: int) -> None:
+    with boa.reverts("pausing: unknown bit"):
+        registry.set_paused(bits, sender=coordinator)
