@@ -8,6 +8,7 @@ every refusal into one sentence; a traceback is a defect.
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from decimal import Decimal, InvalidOperation
@@ -166,6 +167,9 @@ def explained(function: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(function)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
+        # ape takes the project's folder off the path again once it has loaded a script.
+        if str(ROOT) not in sys.path:
+            sys.path.insert(0, str(ROOT))
         with refusals():
             return function(*args, **kwargs)
 

@@ -88,7 +88,7 @@ def _how_to_join(net: object) -> str:
 
     assert isinstance(net, Localnet)
     home = relative(net.directory)
-    network = f"ethereum:local:{net.anvil.url}"
+    network = net.anvil.url
     return f"""
 The network runs. Chain {net.settings.chain_id} at {net.anvil.url}, logs in {home}/logs.
 Press Ctrl-C to end it. In another terminal, with .venv active:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Ether and ZOO for a wallet on the local network, from the account that holds its supply.
 
-ape run faucet --network ethereum:local:http://127.0.0.1:8545 0x.. --amount 1000
+ape run faucet --network http://127.0.0.1:8545 0x.. --amount 1000
 """
 
 from __future__ import annotations

@@ -178,6 +178,8 @@ def show(job_id: int, deployment: Path | None) -> None:
     job = network.job(job_id)
     terms = job.terms
     table = Table(show_header=False, title=f"Job {job_id}")
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
     table.add_row("status", JobStatus(job.status).name.lower())
     table.add_row("sponsor", job.sponsor)
     table.add_row("rounds", f"{job.rounds_done} of {terms.rounds} done")
