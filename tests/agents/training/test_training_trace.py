@@ -110,8 +110,8 @@ def test_first_difference() -> None:
 
 
 PROOF = ProofOfComputation(
-    node=3, task="0" * 64, gradient_hash="1" * 64, trace_root="2" * 64, trace="b" + "a" * 58, steps=12,
-    compute_time_ms=250, device="cpu", utilisation=0.5, utilisation_source="cpu",
+    node=3, task="0" * 64, gradient_hash="1" * 64, trace_root="2" * 64, trace="b" + "a" * 58,
+    steps=12, compute_time_ms=250, device="cpu", utilisation=0.5, utilisation_source="cpu",
     determinism_class="torch=2;device=cpu",
 )  # fmt: skip
 
