@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import boa
@@ -28,11 +27,9 @@ def coordinator_blueprint() -> Any:
 
 
 @pytest.fixture(autouse=True)
-def isolated() -> Iterator[None]:
-    """State, time and chain id are those of the start again after each test."""
-    with boa.env.anchor():
-        boa.env.evm.patch.gas_limit = GAS_CAP
-        yield
+def gas_cap() -> None:
+    """Boa's pytest plugin undoes this, as everything a test does, after the test."""
+    boa.env.evm.patch.gas_limit = GAS_CAP
 
 
 @pytest.fixture(scope="session")

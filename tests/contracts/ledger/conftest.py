@@ -4,7 +4,6 @@ and never calls it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import boa
@@ -14,10 +13,9 @@ GAS_CAP = 16_777_216  # EIP-7825
 
 
 @pytest.fixture(autouse=True)
-def isolated() -> Iterator[None]:
-    with boa.env.anchor():
-        boa.env.evm.patch.gas_limit = GAS_CAP
-        yield
+def gas_cap() -> None:
+    """Boa's pytest plugin undoes this, as everything a test does, after the test."""
+    boa.env.evm.patch.gas_limit = GAS_CAP
 
 
 @pytest.fixture(scope="session")

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import boa
@@ -19,16 +18,15 @@ def codes() -> Codes:
     return compile_all()
 
 
-@pytest.fixture(autouse=True)
-def isolated() -> Iterator[None]:
-    with boa.env.anchor():
-        boa.env.evm.patch.gas_limit = GAS_CAP
-        yield
-
-
-@pytest.fixture
+@pytest.fixture(scope="module")
 def world(codes: Codes) -> World:
+    """Deployed once a module: boa's pytest plugin undoes what each test did to it."""
     return make_world(codes)
+
+
+@pytest.fixture(autouse=True)
+def gas_cap() -> None:
+    boa.env.evm.patch.gas_limit = GAS_CAP
 
 
 @pytest.fixture
