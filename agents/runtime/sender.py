@@ -136,7 +136,9 @@ class Sender:
         request = {"from": self.address, "to": to, "data": data, "value": hex(value)}
         try:
             self._chain.request("eth_call", {**request, "gas": hex(GAS_CAP)}, "latest")
-            gas = int(self._chain.request("eth_estimateGas", request), 16)
+            # Named, because some nodes estimate on the pending block: a stranger's transaction
+            # that never gets mined could then hold an agent back.
+            gas = int(self._chain.request("eth_estimateGas", request, "latest"), 16)
         except Reverted as error:
             self._count("reverted")
             raise Reverted(error.reason, label) from None

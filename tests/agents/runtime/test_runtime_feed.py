@@ -8,7 +8,7 @@ import time
 import pytest
 
 from agents.runtime.backfill import EventCursor
-from agents.runtime.chain import ChainClient
+from agents.runtime.chain import ChainClient, Head
 from agents.runtime.contracts import Contract
 from agents.runtime.errors import RpcDown
 from agents.runtime.feed import HeadFeed, websocket_url
@@ -96,6 +96,18 @@ def test_a_reorg_is_seen_although_nothing_announces_it(follow, anvil, lines, url
     anvil.mine()
     assert not until(feed, 7)[-1].reorged
     assert lines.events("reorg")
+
+
+def test_a_head_with_another_parent_is_a_reorg(chain, lines):
+    feed = HeadFeed(chain, lines.log, "")
+    blocks = [bytes([i]) * 32 for i in range(6)]
+    feed._accept(Head(1, blocks[1], blocks[0], 10))
+    feed._accept(Head(2, blocks[2], blocks[1], 11))
+    assert not feed.wait(0).reorged
+    feed._accept(Head(3, blocks[3], blocks[5], 12))
+    feed._accept(Head(4, blocks[4], blocks[3], 13))
+    head = feed.wait(0)
+    assert (head.number, head.reorged) == (4, True), "the flag survives merging"
 
 
 def test_skipped_blocks_are_no_reorg(follow, anvil):

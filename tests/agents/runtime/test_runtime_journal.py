@@ -195,7 +195,7 @@ def test_a_full_disk_changes_nothing(tmp_path, monkeypatch):
         with monkeypatch.context() as patch:
             patch.setattr("agents.runtime.journal.os.fsync", refuse)
             with pytest.raises(JournalError, match="No space left"):
-                journal.put("k", 2)
+                journal.put("k", "much longer than the next line")
         assert journal.get("k") == 1
         journal.put("m", 3)
     assert contents(path) == {"k": 1, "m": 3}

@@ -78,21 +78,18 @@ def test_preflight_gives_the_reason_without_spending(sender, anvil, tiny):
     assert nonce(anvil, sender.address) == before
 
 
-def test_a_mined_revert_gives_the_reason_too(
-    start_anvil, compiled, lines, wallet, chain, anvil, tiny
-):
+def test_a_mined_revert_gives_the_reason_too(lines, wallet, chain, anvil, tiny):
     """Two keys pass the preflight for a once-only call; the chain refuses the second."""
     other = Wallet(
         Account.from_key("0x59c6995e998f97a5a0044966f0945389dc9e86dae88c7a8412f4603b6b78690d")
     )
     anvil.rpc("evm_setAutomine", False)
-    runs = [
-        Background(
-            lambda k=key: Sender(chain, k, 31337, lines.log, poll_s=0.03).send(tiny, "only_once")
-        )
-        for key in (wallet, other)
-    ]
-    eventually(lambda: pooled(anvil, wallet.address) and pooled(anvil, other.address))
+    runs = []
+    for key in (wallet, other):
+        racer = Sender(chain, key, 31337, lines.log, poll_s=0.03)
+        runs.append(Background(lambda racer=racer: racer.send(tiny, "only_once")))
+        # The second starts with the first's transaction pending: it must not be misled by it.
+        eventually(lambda key=key: pooled(anvil, key.address))
     anvil.mine()
     errors = []
     for run in runs:
@@ -200,6 +197,15 @@ def test_a_receipt_that_a_reorg_removes_is_earned_again(chain, wallet, anvil, ti
     assert chain.call(tiny, "n") == 1
     assert chain.block_hash(receipt.block) == receipt.block_hash
     assert lines.events("tx_resent")
+
+
+def test_a_receipt_from_a_removed_block_is_not_believed(sender, chain, tiny, monkeypatch):
+    """Some nodes answer with receipts of blocks that a reorg has removed."""
+    answers = [b"\x01" * 32] * 3
+    real = chain.block_hash
+    monkeypatch.setattr(chain, "block_hash", lambda n: answers.pop() if answers else real(n))
+    receipt = sender.send(tiny, "ping")
+    assert answers == [] and receipt.block_hash == real(receipt.block)
 
 
 def test_leftovers_of_an_earlier_process_are_awaited(chain, wallet, anvil, tiny, lines):
