@@ -29,7 +29,7 @@ values = st.recursive(
     ),
     max_leaves=6,
 )
-writes = st.lists(st.tuples(st.sampled_from(["a", "b", "round/1"]), values), max_size=12)
+writes = st.lists(st.tuples(st.sampled_from(["a", "b", "round/1"]), values), max_size=8)
 
 
 def fill(path, pairs):
@@ -130,7 +130,7 @@ def test_damage_names_the_line(tmp_path):
     assert contents(path) == {"a": 1, "b": 2, "c": 3}
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 @given(pairs=writes, data=st.data())
 def test_truncation_gives_an_earlier_state(tmp_path, pairs, data):
     path = tmp_path / "j"
@@ -142,7 +142,7 @@ def test_truncation_gives_an_earlier_state(tmp_path, pairs, data):
     assert found in (states[kept], states[min(kept + 1, len(pairs))])
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck))
 @given(pairs=writes.filter(bool), data=st.data())
 def test_flipped_bits_never_give_wrong_data(tmp_path, pairs, data):
     path = tmp_path / "j"
