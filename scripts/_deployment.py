@@ -50,6 +50,9 @@ ZERO = "0x" + "00" * 20
 ZOO = 10**18
 DAY = 86_400
 
+# Bytes by which the compiler's runtime output may differ from what its creation code returns.
+JUMP_SLACK = 64
+
 Send = Callable[[TxParams], HexBytes]
 
 
@@ -263,11 +266,14 @@ def _code_problems(w3: Web3, deployed: Deployed, settings: DeploymentSettings) -
     for name, address in at.items():
         artefact = deployed.artefacts[name]
         code = bytes(w3.eth.get_code(to_checksum_address(address)))
-        runtime = bytes.fromhex(artefact.runtime.removeprefix("0x"))
-        if not code.startswith(runtime) or len(code) != artefact.size:
+        # The creation code holds the exact runtime; the compiler's separate runtime output may
+        # differ from it in the width of jumps. Immutables follow it.
+        tail = len(code) - sum(length for *_, length in artefact.immutables)
+        creation = bytes.fromhex(artefact.bytecode.removeprefix("0x"))
+        if abs(len(code) - artefact.size) > JUMP_SLACK or code[:tail] not in creation:
             yield f"the code of {name} is not the compiled one"
             continue
-        data = code[len(runtime) :]
+        data = code[tail:]
         for label, kind, offset, length in artefact.immutables:
             key = label.rpartition(".")[2].strip("_").lower()
             value = data[offset : offset + length]
