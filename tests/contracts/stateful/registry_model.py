@@ -1,0 +1,442 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A reference model of NodeRegistry in plain Python, written from its rules and not from its code.
+
+Every method checks first and changes afterwards, so a refusal leaves the model as it was. Amounts
+are in wei, times in seconds. `now` and `block` are set by whoever drives the model."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from dataclasses import dataclass, field
+
+TRAINER, VERIFIER, AGGREGATOR = ROLES = 1, 2, 4
+REPEATED = 4
+ZOO = 10**18
+ZERO = "0x" + "00" * 20
+EMPTY = bytes(32)
+RING = 16
+LIFETIME = 256
+
+Row = tuple[int, int, int, bool, bool, int]  # as IPenalties.Penalty
+
+
+class Refused(Exception):
+    """The registry must revert with this reason."""
+
+
+def need(condition: bool, reason: str) -> None:
+    """Raises Refused(reason) unless the condition holds."""
+    if not condition:
+        raise Refused(reason)
+
+
+@dataclass
+class Draw:
+    """A seed pinned to the hash of block `target`."""
+
+    target: int = 0
+    captured: bool = False
+
+
+@dataclass
+class Attempt:
+    attempt: int = 0
+    requested_at: int = 0
+    submitted_at: int = 0
+    units: int = 0
+    root: bytes = EMPTY
+    artefact: bytes = EMPTY
+    passes: int = 0
+    fails: int = 0
+    settled: bool = False
+    seed: Draw = field(default_factory=Draw)
+    check: Draw = field(default_factory=Draw)
+    voted: set[int] = field(default_factory=set)
+
+
+@dataclass
+class ModelNode:
+    owner: str
+    operator: str
+    payout: str
+    roles: int
+    stake: int
+    registered_at: int
+    approved: int = 0
+    unbonding: int = 0
+    unlock_at: int = 0
+    suspended_until: int = 0
+    banned: bool = False
+    active: bool = True
+    strikes: int = 0
+    score: int = 0
+    locks: Counter[str] = field(default_factory=Counter)
+    offences: Counter[int] = field(default_factory=Counter)
+    additions: list[tuple[int, int]] = field(default_factory=list)  # (amount, time)
+    attempt: Attempt = field(default_factory=Attempt)
+
+
+@dataclass
+class Settings:
+    unbonding: int
+    stakes: dict[int, int]
+    window: int
+    quorum: int
+    treasury: str
+
+
+class RegistryModel:
+    def __init__(
+        self, coordinator: str, slashers: list[str], settings: Settings, rows: dict[int, Row]
+    ) -> None:
+        self.coordinator = coordinator
+        self.slashers = list(slashers)
+        self.settings = settings
+        self.rows: dict[int, Row] = defaultdict(lambda: (0, 0, 0, False, False, 0), rows)
+        self.nodes: dict[int, ModelNode] = {}
+        self.lists: dict[int, list[int]] = {role: [] for role in ROLES}
+        self.bounties: Counter[str] = Counter()
+        self.wallets: Counter[str] = Counter()
+        self.held = 0
+        self.paused = 0
+        self.now = 0
+        self.block = 0
+
+    # What can be read
+
+    def locks(self, node_id: int) -> int:
+        return sum(self.nodes[node_id].locks[s] for s in self.slashers)
+
+    def bonded(self, node_id: int) -> int:
+        return self.nodes[node_id].stake + self.nodes[node_id].unbonding
+
+    def node_of(self, operator: str) -> int:
+        owners = [i for i, n in self.nodes.items() if n.operator == operator != ZERO]
+        assert len(owners) <= 1
+        return owners[0] if owners else 0
+
+    def is_eligible(self, node_id: int, role: int) -> bool:
+        if node_id not in self.nodes or role not in ROLES:
+            return False
+        n = self.nodes[node_id]
+        return (
+            bool(n.roles & role)
+            and (role == TRAINER or bool(n.approved & role))
+            and (role != TRAINER or n.score > 0)
+            and n.active
+            and not n.banned
+            and n.unlock_at == 0
+            and self.now >= n.suspended_until
+            and n.stake >= self.settings.stakes[role]
+        )
+
+    def eligible(self, role: int, start: int, limit: int) -> tuple[list[int], list[int]]:
+        entries = self.lists[role]
+        if not entries:
+            return [], []
+        at = start % len(entries)
+        ids = [i for i in (entries[at:] + entries[:at])[:limit] if self.is_eligible(i, role)]
+        nodes = [self.nodes[i] for i in ids]
+        return ids, [n.score if role == TRAINER else n.stake for n in nodes]
+
+    # Node life
+
+    def register_node(
+        self, sender: str, operator: str, payout: str, roles: int, stake: int
+    ) -> int:
+        need(not self.paused & 1, "pausing: paused")
+        need(operator != ZERO, "registry: zero address")
+        need(self.node_of(operator) == 0, "registry: operator in use")
+        need(payout != ZERO, "registry: zero address")
+        self._need_roles(roles, stake)
+        node_id = len(self.nodes) + 1
+        self.nodes[node_id] = ModelNode(sender, operator, payout, roles, stake, self.now)
+        self._pay_in(sender, stake)
+        self._relist(node_id)
+        if roles & TRAINER:
+            self._request_quietly(node_id)
+        return node_id
+
+    def add_stake(self, sender: str, node_id: int, amount: int) -> None:
+        n = self._owned(sender, node_id)
+        self._need_staying(n)
+        need(amount >= ZOO, "registry: addition too small")
+        n.stake += amount
+        n.additions.append((amount, self.now))
+        self._pay_in(sender, amount)
+
+    def begin_exit(self, sender: str, node_id: int) -> None:
+        n = self._owned(sender, node_id)
+        need(n.unlock_at == 0, "registry: exiting")
+        n.stake, n.unbonding = 0, n.stake
+        n.unlock_at = self.now + self.settings.unbonding
+        self._relist(node_id)
+
+    def withdraw(self, sender: str, node_id: int) -> None:
+        n = self._owned(sender, node_id)
+        need(n.unlock_at != 0, "registry: not exiting")
+        need(n.operator != ZERO, "registry: closed")
+        need(self.now >= n.unlock_at, "registry: still unbonding")
+        need(self.locks(node_id) == 0, "registry: stake locked")
+        self._pay_out(sender, n.unbonding)
+        n.unbonding = 0
+        n.operator = ZERO
+
+    def set_operator(self, sender: str, node_id: int, operator: str) -> None:
+        n = self._owned(sender, node_id)
+        need(n.operator != ZERO, "registry: closed")
+        need(operator != ZERO, "registry: zero address")
+        need(self.node_of(operator) == 0, "registry: operator in use")
+        n.operator = operator
+
+    def set_payout(self, sender: str, node_id: int, payout: str) -> None:
+        n = self._owned(sender, node_id)
+        need(payout != ZERO, "registry: zero address")
+        n.payout = payout
+
+    def set_roles(self, sender: str, node_id: int, roles: int) -> None:
+        n = self._owned(sender, node_id)
+        self._need_staying(n)
+        self._need_roles(roles, n.stake)
+        added = roles & ~n.roles
+        n.roles = roles
+        n.approved &= roles
+        self._relist(node_id)
+        if added & TRAINER:
+            self._request_quietly(node_id)
+
+    def set_active(self, sender: str, node_id: int, active: bool) -> None:
+        self._served(sender, node_id).active = active
+
+    def claim_bounty(self, sender: str) -> int:
+        amount = self.bounties[sender]
+        need(amount > 0, "registry: nothing to claim")
+        del self.bounties[sender]
+        self._pay_out(sender, amount)
+        return amount
+
+    # Benchmark
+
+    def request_benchmark(self, sender: str, node_id: int) -> None:
+        need(not self.paused & 2, "pausing: paused")
+        n = self._served(sender, node_id)
+        self._need_staying(n)
+        need(bool(n.roles & TRAINER), "registry: not a trainer")
+        need(not self._pending(n.attempt), "registry: benchmark pending")
+        self._request_quietly(node_id)
+
+    def capture_benchmark_seed(self, _sender: str, node_id: int) -> None:
+        self._capture(self._attempt(node_id).seed)
+
+    def capture_check_seed(self, _sender: str, node_id: int) -> None:
+        self._capture(self._attempt(node_id).check)
+
+    def submit_benchmark(
+        self, sender: str, node_id: int, units: int, root: bytes, artefact: bytes
+    ) -> None:
+        need(not self.paused & 2, "pausing: paused")
+        n = self._served(sender, node_id)
+        self._need_staying(n)
+        a = n.attempt
+        need(a.attempt != 0 and a.submitted_at == 0, "registry: no benchmark pending")
+        need(self._pending(a), "registry: benchmark window passed")
+        need(0 < units <= 1_000_000, "registry: bad units")
+        need(root != EMPTY and artefact != EMPTY, "registry: empty benchmark")
+        self._capture_now(a.seed)
+        a.submitted_at, a.units, a.root, a.artefact = self.now, units, root, artefact
+        a.check.target = self.block + 1
+
+    def submit_verdicts(
+        self, _sender: str, node_id: int, passed: bool, verifiers: list[int], signers: list[str]
+    ) -> None:
+        """`signers` are the addresses that signed this very verdict."""
+        need(not self.paused & 2, "pausing: paused")
+        a = self._attempt(node_id)
+        need(a.submitted_at != 0, "registry: no benchmark submitted")
+        need(not a.settled, "registry: benchmark settled")
+        need(len(verifiers) > 0, "registry: bad verdicts")
+        captured = a.check.captured
+        self._capture_now(a.check)
+        votes = a.passes if passed else a.fails
+        voted: set[int] = set()
+        try:
+            for verifier, signer in zip(verifiers, signers, strict=True):
+                if votes >= self.settings.quorum:
+                    break
+                need(self.is_eligible(verifier, VERIFIER), "registry: not a verifier")
+                own = self.nodes[verifier].owner == self.nodes[node_id].owner
+                need(not own, "registry: own benchmark")
+                need(verifier not in a.voted | voted, "registry: verdict already given")
+                need(signer == self.nodes[verifier].operator, "registry: bad signature")
+                voted.add(verifier)
+                votes += 1
+        except Refused:
+            a.check.captured = captured
+            raise
+        a.voted |= voted
+        if passed:
+            a.passes = votes
+        else:
+            a.fails = votes
+        if votes >= self.settings.quorum:
+            a.settled = True
+            if passed:
+                elapsed = max(a.submitted_at - a.requested_at, 1)
+                self.nodes[node_id].score = a.units * 10**6 // elapsed
+
+    # Slashers
+
+    def slash(
+        self, sender: str, node_id: int, violation: int, offence_time: int, reporter: str
+    ) -> int:
+        need(sender in self.slashers, "registry: not a slasher")
+        need(node_id in self.nodes, "registry: unknown node")
+        need(offence_time <= self.now, "registry: offence in the future")
+        need(1 <= violation <= 16, "penalties: unknown violation")
+        n = self.nodes[node_id]
+        bps, suspension, strike, ban, reporter_bps = self._offence(n, violation)
+        if strike:
+            n.strikes += 1
+            if n.strikes >= 3:
+                bps, suspension, _, ban, reporter_bps = self._offence(n, REPEATED)
+        added = sum(amount for amount, time in n.additions[-RING:] if time > offence_time)
+        base = max(self.bonded(node_id) - added, 0)
+        amount = -(-base * bps // 10_000)
+        from_stake = min(amount, n.stake)
+        n.stake -= from_stake
+        n.unbonding -= amount - from_stake
+        share = amount * reporter_bps // 10_000
+        if reporter in (ZERO, n.owner, n.operator, n.payout):
+            share = 0
+        self.bounties[reporter] += share
+        self.bounties[self.settings.treasury] += amount - share
+        if suspension:
+            n.suspended_until = max(n.suspended_until, self.now + suspension)
+        n.banned = n.banned or ban
+        self._relist(node_id)
+        return amount
+
+    def lock(self, sender: str, node_id: int) -> None:
+        need(sender in self.slashers, "registry: not a slasher")
+        need(node_id in self.nodes, "registry: unknown node")
+        self.nodes[node_id].locks[sender] += 1
+
+    def unlock(self, sender: str, node_id: int) -> None:
+        need(
+            node_id in self.nodes and self.nodes[node_id].locks[sender] > 0, "registry: no lock"
+        )
+        self.nodes[node_id].locks[sender] -= 1
+
+    # Coordinator
+
+    def approve_role(self, sender: str, node_id: int, role: int, approved: bool) -> None:
+        self._need_coordinator(sender)
+        need(node_id in self.nodes, "registry: unknown node")
+        need(role in (VERIFIER, AGGREGATOR), "registry: role needs no approval")
+        n = self.nodes[node_id]
+        need(bool(n.roles & role), "registry: role not requested")
+        n.approved = n.approved | role if approved else n.approved & ~role
+        self._relist(node_id)
+
+    def set_slasher(self, sender: str, slasher: str, allowed: bool) -> None:
+        self._need_coordinator(sender)
+        need((slasher in self.slashers) != allowed, "registry: slasher unchanged")
+        if allowed:
+            self.slashers.append(slasher)
+        else:
+            self.slashers.remove(slasher)
+
+    def set_parameters(self, sender: str, settings: Settings) -> None:
+        self._need_coordinator(sender)
+        self.settings = settings
+
+    def set_penalty(self, sender: str, violation: int, row: Row) -> None:
+        self._need_coordinator(sender)
+        need(1 <= violation <= 16, "penalties: unknown violation")
+        self.rows[violation] = row
+
+    def set_paused(self, sender: str, bits: int) -> None:
+        self._need_coordinator(sender)
+        need(bits <= 3, "pausing: unknown bit")
+        self.paused = bits
+
+    # Inside
+
+    def _owned(self, sender: str, node_id: int) -> ModelNode:
+        need(node_id in self.nodes, "registry: unknown node")
+        need(sender == self.nodes[node_id].owner, "registry: not the owner")
+        return self.nodes[node_id]
+
+    def _served(self, sender: str, node_id: int) -> ModelNode:
+        need(node_id in self.nodes, "registry: unknown node")
+        n = self.nodes[node_id]
+        need(sender in (n.owner, n.operator), "registry: not the owner or operator")
+        return n
+
+    def _need_coordinator(self, sender: str) -> None:
+        need(sender == self.coordinator, "ownable: caller is not the owner")
+
+    def _need_staying(self, n: ModelNode) -> None:
+        need(n.unlock_at == 0, "registry: exiting")
+        need(not n.banned, "registry: banned")
+
+    def _need_roles(self, roles: int, stake: int) -> None:
+        need(0 < roles <= 7, "registry: bad roles")
+        least = min(self.settings.stakes[role] for role in ROLES if roles & role)
+        need(stake >= least, "registry: stake too low")
+
+    def _pay_in(self, account: str, amount: int) -> None:
+        self.wallets[account] -= amount
+        self.held += amount
+
+    def _pay_out(self, account: str, amount: int) -> None:
+        self.wallets[account] += amount
+        self.held -= amount
+
+    def _offence(self, n: ModelNode, violation: int) -> tuple[int, int, bool, bool, int]:
+        bps, escalation, suspension, strike, ban, reporter_bps = self.rows[violation]
+        bps = min(10_000, bps + escalation * n.offences[violation])
+        n.offences[violation] += 1
+        return bps, suspension, strike, ban, reporter_bps
+
+    def _relist(self, node_id: int) -> None:
+        n = self.nodes[node_id]
+        for role in ROLES:
+            entries = self.lists[role]
+            belongs = bool(n.roles & role) and n.unlock_at == 0 and not n.banned
+            belongs = belongs and (role == TRAINER or bool(n.approved & role))
+            if belongs and node_id not in entries:
+                entries.append(node_id)
+            elif not belongs and node_id in entries:
+                place, last = entries.index(node_id), entries.pop()
+                if last != node_id:
+                    entries[place] = last
+
+    def _attempt(self, node_id: int) -> Attempt:
+        return self.nodes[node_id].attempt if node_id in self.nodes else Attempt()
+
+    def _pending(self, a: Attempt) -> bool:
+        in_time = self.now <= a.requested_at + self.settings.window
+        return a.attempt != 0 and not a.settled and in_time
+
+    def _request_quietly(self, node_id: int) -> None:
+        a = self.nodes[node_id].attempt
+        if not self.paused & 2 and not self._pending(a):
+            self.nodes[node_id].attempt = Attempt(
+                a.attempt + 1, self.now, seed=Draw(self.block + 1)
+            )
+
+    def _capture(self, draw: Draw) -> None:
+        if draw.captured:
+            return
+        need(draw.target != 0, "randomness: not requested")
+        need(self.block > draw.target, "randomness: too early")
+        if self.block - draw.target <= LIFETIME:
+            draw.captured = True
+        else:
+            draw.target = self.block + 1
+
+    def _capture_now(self, draw: Draw) -> None:
+        expired = not draw.captured and self.block - draw.target > LIFETIME
+        need(not expired, "registry: seed expired")
+        self._capture(draw)
