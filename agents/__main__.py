@@ -28,18 +28,18 @@ def main(role: str, config: Path | None, overrides: tuple[str, ...]) -> None:
     """Run one agent until it is stopped (SIGTERM or Ctrl-C).
 
     ROLE is trainer, aggregator, verifier or coordinator. Settings come from --set, then from
-    MENAGERIE_* variables, then from --config. A setting that does not exist is refused with the list
-    of those that do.
+    MENAGERIE_* variables, then from --config. A setting that does not exist is refused with the
+    list of those that do.
     """
+    start(role, f"agents.{role}", config, dict(_pair(text) for text in overrides))
+
+
+def start(role: str, module: str, config: Path | None, overrides: dict[str, str]) -> None:
+    """Run `module.build` as an agent of `role`; exits with a sentence on a setting error."""
     # The variables must be set before torch is loaded, which importing a role may do.
     from agents.training.determinism import pin_environment
 
     pin_environment()
-    run(role, f"agents.{role}", config, dict(_pair(text) for text in overrides))
-
-
-def run(role: str, module: str, config: Path | None, overrides: dict[str, str]) -> None:
-    """Start `module.build` as an agent of `role`; exits with a sentence on a setting error."""
     from agents.runtime.config import load_settings
     from agents.runtime.context import run_agent
     from agents.runtime.errors import ConfigError, JournalError, WalletError

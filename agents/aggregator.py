@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The aggregator: merges what was revealed and proposes the round's result.
 
-    AGGREGATE   when on duty, or in the fallback window: fetch, check, merge, apply, evaluate, score,
-                publish update and report, propose
+    AGGREGATE   when on duty, or in the fallback window: fetch, check, merge, apply, evaluate,
+                score, publish update and report, propose
     any phase   permissionless duties, before everybody else
 
 It holds no secrets and no power: whatever it proposes is recomputed by the verifiers.
@@ -41,7 +41,7 @@ class Aggregator:
 
     def step(self, head: Head) -> str | None:
         """The single next action."""
-        job_id = self.context.settings.job_id or self.network.newest_active_job()
+        job_id = self.context.settings.job_id or self.network.current_job()
         if not job_id or job_id > self.network.job_count():
             return None
         view = observe(self.network, job_id, head)

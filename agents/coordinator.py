@@ -5,9 +5,9 @@
     a challenged result                   recompute the round, uphold or reject
     an appealed report                    re-execute the node's task, uphold or reject
 
-One process per member. For each case all honest members derive the same operation. One proposes it,
-each serves its EIP-712 signature on its board, and whoever has collected enough relays them; a member
-without peers approves on chain. After the timelock anyone executes.
+One process per member. For each case all honest members derive the same operation. One proposes
+it, each serves its EIP-712 signature on its board, and whoever has collected enough relays them;
+a member without peers approves on chain. After the timelock anyone executes.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Coordinator:
 
     def _rulings(self, head: Head) -> Iterator[Ruling]:
         yield from role_rulings(self.network, self.context.settings.coordinator.trusted_owners)
-        job_id = self.context.settings.job_id or self.network.newest_active_job()
+        job_id = self.context.settings.job_id or self.network.current_job()
         if not job_id or job_id > self.network.job_count():
             return
         view = observe(self.network, job_id, head)
@@ -89,7 +89,7 @@ class Coordinator:
         return self.judge.result_errors(view, patient=left > 1 - _GIVE_UP)
 
     def _innocent(self, head: Head, number: int, node: int) -> bool | None:
-        job_id = self.context.settings.job_id or self.network.newest_active_job()
+        job_id = self.context.settings.job_id or self.network.current_job()
         return self.judge.is_innocent(observe(self.network, job_id, head, number), node)
 
     # -- carrying it out -----------------------------------------------------------------------

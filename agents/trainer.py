@@ -6,8 +6,8 @@
     REVEAL                   publish payload, trace and proof; open the commitment
     any phase                permissionless duties, after everybody else
 
-What a commitment hides (salt, payload) is on disk before the commitment is sent: a crash at any line
-costs no stake.
+What a commitment hides (salt, payload) is on disk before the commitment is sent: a crash at any
+line costs no stake.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Trainer:
     def step(self, head: Head) -> str | None:
         """The single next action."""
         did = self.membership.step(head)
-        job_id = self.context.settings.job_id or self.network.newest_active_job()
+        job_id = self.context.settings.job_id or self.network.current_job()
         if did or not job_id or job_id > self.network.job_count():
             return did
         view = observe(self.network, job_id, head)
@@ -94,7 +94,7 @@ class Trainer:
         plan = self.plans.of(view)
         if plan is None:
             return None
-        name = _name(view, plan)
+        name = submission_name(view, plan)
         secret = self.context.journal.get(name)
         if secret is None:
             work = self.produce(view, plan, node)
@@ -226,7 +226,7 @@ class Trainer:
         return f"revealed: round {view.round_id}"
 
     def _secret_of(self, view: View, node: int) -> tuple[str, dict[str, str]] | None:
-        """The journalled secret whose commitment is the one on chain (a reorg may leave several)."""
+        """The journalled secret of the commitment on chain (a reorg may leave several)."""
         wanted = self._commitment(view, node)
         for name in self.context.journal.keys(f"submission-{view.job_id}-{view.round_id}-"):
             secret = self.context.journal.get(name)
@@ -276,7 +276,7 @@ class Trainer:
                 self.context.journal.delete(name)
 
 
-def _name(view: View, plan: Plan) -> str:
+def submission_name(view: View, plan: Plan) -> str:
     """The journal key of a round's submission; a reorg that changes the seed changes it."""
     return f"submission-{view.job_id}-{view.round_id}-{plan.manifest.seed.hex()[:16]}"
 

@@ -56,7 +56,7 @@ class Verifier:
         """The single next action."""
         node = self.network.node_of(self.context.wallet.address)
         did = self.benchmarks.step(node, head) if node else None
-        job_id = self.context.settings.job_id or self.network.newest_active_job()
+        job_id = self.context.settings.job_id or self.network.current_job()
         if did or not job_id or job_id > self.network.job_count():
             return did
         view = observe(self.network, job_id, head)

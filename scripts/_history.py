@@ -246,8 +246,9 @@ class History:
     def _on_JobFunded(self, args: dict[str, Any], time: int) -> None:
         self.funded += args["amount"]
 
-    def _on_RewardCredited(self, args: dict[str, Any], time: int) -> None:
-        self._credit(args["node_id"], args["amount"], time)
+    def _on_RewardsDistributed(self, args: dict[str, Any], time: int) -> None:
+        for node_id, amount in zip(args["nodes"], args["amounts"], strict=True):
+            self._credit(node_id, amount, time)
 
     def _on_CutCredited(self, args: dict[str, Any], time: int) -> None:
         self._credit(args["node_id"], args["amount"], time)

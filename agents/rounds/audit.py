@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Auditing a round: who is looked at, and what is found.
 
-Rule: a malformed payload is a finding by itself. Of the others, those are re-executed that the audit
-seed draws, that the chain flags as duplicates, that public screening flags, or whose proof of
-computation doesn't add up. Only re-execution (or the malformed bytes themselves) is a finding; every
-other sign merely orders it.
+Rule: a malformed payload is a finding by itself. Of the others, those are re-executed that the
+audit seed draws, that the chain flags as duplicates, that public screening flags, or whose proof
+of computation doesn't add up. Only re-execution (or the malformed bytes themselves) is a finding;
+every other sign merely orders it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A job's fixed facts: its spec, tensor shapes, data and network, fetched and checked once.
 
-Rule: a spec is a stranger's file. It is read within bounds, every mechanism it names must exist here
-before anything is computed, and nothing in it is ever executed.
+Rule: a spec is a stranger's file. It is read within bounds, every mechanism it names must exist
+here before anything is computed, and nothing in it is ever executed.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Judging what others claim: a proposed result, and a node's work, each by doing it again.
 
-Rule: the verdict is a function of public data. While an artefact is missing and there is time, there
-is no verdict; once time is short, what can't be had counts against whoever had to publish it.
+Rule: the verdict is a function of public data. While an artefact is missing and there is time,
+there is no verdict; once time is short, what can't be had counts against whoever had to publish
+it.
 """
 
 from __future__ import annotations

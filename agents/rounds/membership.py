@@ -2,8 +2,8 @@
 """Becoming a node that may train: registration, then a verified benchmark.
 
 Rule: the owner's key is never needed by a running agent. Usually the owner registers the node
-(`ape run node register`) and the agent waits for that; with `trainer.register_stake` set, the operator
-key registers itself as its own owner, with the rewards going to `trainer.payout`.
+(`ape run node register`) and the agent waits for that; with `trainer.register_stake` set, the
+operator key registers itself as its own owner, with the rewards going to `trainer.payout`.
 """
 
 from __future__ import annotations

@@ -21,6 +21,7 @@ from agents.runtime.errors import AgentError, Reverted
 
 ZERO_DIGEST = bytes(32)
 TOO_EARLY = "randomness: too early"
+_REORG_BLOCKS = 128  # read again each time: a reorg may have changed them
 
 
 class Phase(IntEnum):
@@ -129,6 +130,8 @@ class Network:
         self.coordinator: Contract = deployment["Coordinator"]
         self.token: Contract = deployment["ZooToken"]
         self._snapshots: dict[tuple[int, int, bytes], Snapshot] = {}
+        self._owned: dict[str, set[int]] = {}
+        self._owners_read: dict[str, int] = {}  # first block to read again
 
     # -- jobs and rounds -----------------------------------------------------------------------
 
@@ -144,12 +147,13 @@ class Network:
         """The Round struct."""
         return self.chain.call(self.rounds, "round", job_id, round_id)
 
-    def newest_active_job(self) -> int:
-        """Id of the newest job that is still running, 0 if there is none."""
-        for job_id in range(self.job_count(), 0, -1):
+    def current_job(self) -> int:
+        """Id of the newest job that is still running, else of the newest, 0 if there is none."""
+        count = self.job_count()
+        for job_id in range(count, 0, -1):
             if self.job(job_id).status == JobStatus.ACTIVE:
                 return job_id
-        return 0
+        return count
 
     def snapshot(self, job_id: int, round_id: int, opened_block: int) -> Snapshot:
         """The round's snapshot, from its RoundOpened event. Raises ChainMoved if it is gone."""
@@ -270,11 +274,25 @@ class Network:
         return str(self.chain.call(self.registry, "operator_of", node_id))
 
     def nodes_in_role(self, role: Role) -> list[int]:
-        """Ids of all nodes that hold a role, whatever their standing."""
+        """Ids of all nodes listed in a role: approved where needed, not exiting, not banned."""
         count = int(self.chain.call(self.registry, "role_count", role))
         found: list[int] = []
         for start in range(0, count, 128):
             found += self.chain.call(self.registry, "role_nodes", role, start, 128)
+        return sorted(found)
+
+    def nodes_of(self, owners: Sequence[str]) -> list[int]:
+        """Ids of all nodes that these owners registered, approved or not."""
+        head = self.chain.head().number
+        for owner in owners:
+            first = self._owners_read.get(owner, self.deployment.block)
+            events = self.chain.events(
+                self.registry, "NodeRegistered", first, head, {"owner": owner}
+            )
+            self._owned.setdefault(owner, set()).update(int(e.args["node_id"]) for e in events)
+            self._owners_read[owner] = max(first, head - _REORG_BLOCKS)
+        count = int(self.chain.call(self.registry, "node_count"))
+        found = {node for owner in owners for node in self._owned[owner] if node <= count}
         return sorted(found)
 
     def benchmark(self, node_id: int) -> Any:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The result of a round, computed once by the aggregator and again by everyone who doubts it.
 
-Rule: a pure function of the round's model, manifest and payloads. Merge, update and scores are exact,
-so two honest parties get the same bytes; only the two validation losses depend on the hardware and are
-compared within a tolerance.
+Rule: a pure function of the round's model, manifest and payloads. Merge, update and scores are
+exact, so two honest parties get the same bytes; only the two validation losses depend on the
+hardware and are compared within a tolerance.
 """
 
 from __future__ import annotations

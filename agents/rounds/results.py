@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """From a view of the chain to the round's result: fetch, check, compute, publish.
 
-Rule: everyone computes the result from the same published payloads. A payload that the store lacks is
-waited for; it is left out only when the phase is about to end, and the report then says so.
+Rule: everyone computes the result from the same published payloads. A payload that the store
+lacks is waited for; it is left out only when the phase is about to end, and the report then says
+so.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a committee member decides, each time from its own recomputation.
 
-Rule: a case on chain (a role asked for, a challenge, an appeal) leads every honest member to the same
-operation, salt included, so that all approve one and the same. A case that can't be decided yet (an
-artefact is missing) gives none, and nothing moves.
+Rule: a case on chain (a role asked for, a challenge, an appeal) leads every honest member to the
+same operation, salt included, so that all approve one and the same. A case that can't be decided
+yet (an artefact is missing) gives none, and nothing moves.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from eth_utils import keccak
+from eth_utils import keccak, to_checksum_address
 
 from agents.rounds.network import Network, Phase, ReportStatus, Role
 from agents.rounds.view import View
@@ -35,11 +35,13 @@ def salt_of(case: str, *parts: int | bytes) -> bytes:
 
 def role_rulings(network: Network, trusted_owners: list[str]) -> Iterator[Ruling]:
     """Approvals of the roles that trusted owners' nodes ask for."""
-    trusted = {owner.lower() for owner in trusted_owners}
-    for role in (Role.VERIFIER, Role.AGGREGATOR):
-        for node_id in network.nodes_in_role(role):
-            node = network.node(node_id)
-            if node.owner.lower() not in trusted or node.approved_roles & role or node.banned:
+    trusted = {to_checksum_address(owner) for owner in trusted_owners}
+    for node_id in network.nodes_of(sorted(trusted)):
+        node = network.node(node_id)
+        if node.owner not in trusted or node.banned:
+            continue
+        for role in (Role.VERIFIER, Role.AGGREGATOR):
+            if not node.roles & role or node.approved_roles & role:
                 continue
             data = network.registry.function("approve_role", 3).encode((node_id, int(role), True))
             # One approval per node and role: what the committee withdraws stays withdrawn.

@@ -2,8 +2,8 @@
 """The permissionless duties: whoever is there moves the protocol on.
 
 Rule: every transition of a round can be sent by anyone, so every role sends it. To keep them from
-all sending the same transaction, each waits a little: its role's patience plus a jitter that depends
-on its address. A lost race costs nothing: the contract's refusal is seen before sending.
+all sending the same transaction, each waits a little: its role's patience plus a jitter that
+depends on its address. A lost race costs nothing: the contract's refusal is seen before sending.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Upkeep:
 
     def step(self, view: View) -> str | None:
         """Send the first duty that is due; returns what was sent, None if nothing was."""
-        due = {name: send for name, send in self._duties(view)}
+        due = dict(self._duties(view))
         self._since = {name: self._since.get(name, time.monotonic()) for name in due}
         for name, send in due.items():
             if self._my_turn(name, view) and self._try(send):

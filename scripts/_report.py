@@ -1,0 +1,193 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The report of a run: one HTML page with plots, readable without a network connection."""
+
+from __future__ import annotations
+
+import html
+import io
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+
+matplotlib.use("Agg")
+from matplotlib import pyplot as plt  # the backend must be chosen first
+
+from agents.rounds.network import Phase
+from scripts._history import ZOO, History, NodeStory
+from scripts._live import losses
+from scripts._verdict import Check
+
+_HOLDS = "Everything that must hold holds."
+_FAILS = "Something does not hold: see below."
+_STYLE = """
+:root { color-scheme: light dark; --line: #8884; --good: #1a7f37; --bad: #cf222e; }
+body { font: 16px/1.5 system-ui, sans-serif; max-width: 68rem; margin: 2rem auto; padding: 0 1rem; }
+h1 { margin-bottom: 0; } .sub { color: #777; margin-top: 0; }
+table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
+th, td { text-align: left; padding: .3rem .6rem; border-bottom: 1px solid var(--line); }
+td.n, th.n { text-align: right; } .good { color: var(--good); } .bad { color: var(--bad); }
+.plots { display: grid; grid-template-columns: repeat(auto-fit, minmax(26rem, 1fr)); gap: 1rem; }
+.plots div { background: #fff; border: 1px solid var(--line); border-radius: 8px; padding: .5rem; }
+svg { width: 100%; height: auto; } code { word-break: break-all; }
+ul { padding-left: 1.2rem; } .wrap { overflow-x: auto; }
+"""
+
+
+def write_report(
+    directory: Path,
+    history: History,
+    checks: list[Check],
+    facts: dict[str, str],
+    checkpoint: tuple[str, bytes] | None,
+) -> Path:
+    """Write index.html and the checkpoint into `directory`; returns the page's path.
+
+    `facts`: figures of the run for the table at the top. `checkpoint`: its CID and bytes.
+    """
+    directory.mkdir(parents=True, exist_ok=True)
+    if checkpoint is not None:
+        (directory / "checkpoint.safetensors").write_bytes(checkpoint[1])
+    good = all(check.holds for check in checks)
+    parts = [
+        "<!doctype html><html lang=en><meta charset=utf-8>",
+        "<meta name=viewport content='width=device-width'><title>Menagerie: a training run</title>",
+        f"<style>{_STYLE}</style><h1>A training run</h1>",
+        f"<p class='sub {'good' if good else 'bad'}'>{_HOLDS if good else _FAILS}</p>",
+        "<div class=plots>",
+        *(f"<div>{plot}</div>" for plot in (_loss(history), _payouts(history), _stakes(history))),
+        "</div>",
+        "<h2>What must hold</h2><ul>",
+        *(_check(check) for check in checks),
+        "</ul><h2>Figures</h2>",
+        _table(["", ""], [[key, value] for key, value in facts.items()], numbers=False),
+    ]
+    if checkpoint is not None:
+        parts.append(
+            "<h2>The model</h2><p>Final checkpoint: "
+            "<a href=checkpoint.safetensors>checkpoint.safetensors</a>, CID "
+            f"<code>{html.escape(checkpoint[0])}</code>. Any IPFS node that holds it serves the "
+            "same bytes under this CID; its model hash is the last entry of the ledger.</p>"
+        )
+    parts += ["<h2>Nodes</h2>", _nodes(history), "<h2>Rounds</h2>", _rounds(history)]
+    parts += ["<h2>Events</h2><ul>", *_events(history), "</ul></html>"]
+    page = directory / "index.html"
+    page.write_text("\n".join(parts), encoding="utf-8")
+    return page
+
+
+# -- plots -------------------------------------------------------------------------------------
+
+
+def _loss(history: History) -> str:
+    figure, axis = plt.subplots(figsize=(6, 3.6))
+    curve = losses(history)
+    axis.plot(range(len(curve)), curve, marker="o", color="#0969da")
+    axis.set(title="Validation loss", xlabel="finalized rounds", ylabel="nats per token")
+    return _svg(figure, axis)
+
+
+def _payouts(history: History) -> str:
+    figure, axis = plt.subplots(figsize=(6, 3.6))
+    start = _start(history)
+    for node in history.nodes.values():
+        if node.payouts:
+            times = [0, *(time - start for time, _ in node.payouts)]
+            amounts = [0.0, *(amount / ZOO for _, amount in node.payouts)]
+            axis.step(times, amounts, where="post", label=node.name)
+    axis.set(title="Rewards credited", xlabel="chain time, s", ylabel="ZOO")
+    return _svg(figure, axis, legend=True)
+
+
+def _stakes(history: History) -> str:
+    figure, axis = plt.subplots(figsize=(6, 3.6))
+    start = _start(history)
+    for node in history.nodes.values():
+        first = node.stakes[0][1]
+        times = [time - start for time, _ in node.stakes] + [history.now - start]
+        shares = [100 * amount / first for _, amount in node.stakes]
+        slashed = len(node.stakes) > 1
+        axis.step(
+            times,
+            [*shares, shares[-1]],
+            where="post",
+            label=node.name if slashed else None,
+            color=None if slashed else "#bbb",
+            zorder=2 if slashed else 1,
+        )
+    axis.set(
+        title="Stake left (grey: never slashed)", xlabel="chain time, s", ylabel="% of the first"
+    )
+    axis.set_ylim(-5, 110)
+    return _svg(figure, axis, legend=True)
+
+
+def _start(history: History) -> int:
+    return min((r.opened_at for r in history.rounds.values()), default=history.now)
+
+
+def _svg(figure: Any, axis: Any, legend: bool = False) -> str:
+    axis.grid(alpha=0.25)
+    if legend and axis.get_legend_handles_labels()[0]:
+        axis.legend(fontsize=7, ncols=2)
+    buffer = io.StringIO()
+    figure.tight_layout()
+    figure.savefig(buffer, format="svg")
+    plt.close(figure)
+    text = buffer.getvalue()
+    return text[text.index("<svg") :]
+
+
+# -- tables ------------------------------------------------------------------------------------
+
+
+def _check(check: Check) -> str:
+    mark = "good'>&#10003;" if check.holds else "bad'>&#10007;"
+    return f"<li><span class='{mark}</span> {html.escape(check.sentence)}</li>"
+
+
+def _table(head: list[str], rows: list[list[str]], numbers: bool = True) -> str:
+    def cell(tag: str, index: int, text: str) -> str:
+        kind = " class=n" if numbers and index else ""
+        return f"<{tag}{kind}>{html.escape(text)}</{tag}>"
+
+    lines = ["<div class=wrap><table>"]
+    if any(head):
+        lines.append("<tr>" + "".join(cell("th", i, text) for i, text in enumerate(head)) + "</tr>")
+    for row in rows:
+        lines.append("<tr>" + "".join(cell("td", i, text) for i, text in enumerate(row)) + "</tr>")
+    return "\n".join([*lines, "</table></div>"])
+
+
+def _nodes(history: History) -> str:
+    def row(node: NodeStory) -> list[str]:
+        return [
+            node.name,
+            f"{node.stakes[0][1] / ZOO:,.2f}",
+            f"{node.stake / ZOO:,.2f}",
+            node.state,
+            node.verdict or "-",
+            f"{node.earned / ZOO:,.4f}",
+        ]
+
+    head = ["node", "stake at first", "stake now", "state", "last verdict", "earned ZOO"]
+    return _table(head, [row(node) for node in history.nodes.values()])
+
+
+def _rounds(history: History) -> str:
+    rows = []
+    for round_ in history.rounds.values():
+        loss = f"{round_.report.val_loss:.4f}" if round_.report else "-"
+        seconds = str(round_.ended_at - round_.opened_at) if round_.ended_at else "-"
+        counts = f"{len(round_.nodes)} / {len(round_.committed)} / {len(round_.revealed)}"
+        rows.append([str(round_.round_id), Phase(round_.phase).name, counts, loss, seconds])
+    return _table(["round", "phase", "expected / committed / revealed", "loss", "seconds"], rows)
+
+
+def _events(history: History) -> list[str]:
+    start = _start(history)
+    kinds = {"plain": "", "good": " class=good", "bad": " class=bad"}
+    return [
+        f"<li{kinds[item.tone]}>{item.time - start} s: {html.escape(item.text)}</li>"
+        for item in history.happenings
+    ]
