@@ -1,0 +1,382 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Random histories of the reward pool against a model: money is conserved to the wei, nobody is
+credited more than its pro rata share, dust is below one unit a node, and what is owed is paid."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any
+
+import boa
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+
+from tests.contracts.pool.pool_world import GAS_CAP, World, compile_all, make_world
+
+N_NODES = 5
+UNKNOWN_NODE = 99
+RESERVED, DISTRIBUTING, CLOSED = 1, 2, 3
+
+amounts = st.integers(1, 10**21)
+picks = st.integers(0, 2**16)
+
+
+@dataclass
+class ModelJob:
+    sponsor: str
+    ended: bool = False
+    escrow: int = 0
+    rounds: int = 0
+
+
+@dataclass
+class ModelPool:
+    amount: int
+    status: int = RESERVED
+    trainer_amount: int = 0
+    total: int = 0
+    distributed: int = 0
+    paid: int = 0
+    last_node: int = 0
+    unpayable: int = 0  # share or cut of a node without payout
+    plan: list[tuple[int, int]] = field(default_factory=list)  # (node, contribution) still to come
+    turns: int = 0  # nodes whose contribution was distributed
+
+
+class PoolMachine(RuleBasedStateMachine):
+    world: World
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.anchor = boa.env.anchor()
+        self.anchor.__enter__()
+        boa.env.evm.patch.gas_limit = GAS_CAP
+        self.pool = self.world.pool
+        self.rounds = self.world.rounds.address
+        self.jobs: dict[int, ModelJob] = {}
+        self.pools: dict[tuple[int, int], ModelPool] = {}
+        self.donated = 0
+
+    def teardown(self) -> None:
+        self.anchor.__exit__(None, None, None)
+
+    @initialize()
+    def set_up(self) -> None:
+        wallets = [str(boa.env.generate_address()) for _ in range(4)]
+        self.sponsors = [self.world.rich("sponsor", 10**27 // 4) for _ in range(2)]
+        self.pending = dict.fromkeys(wallets, 0)
+        self.wallets = dict.fromkeys(wallets, 0) | dict.fromkeys(self.sponsors, 10**27 // 4)
+        self.payout_of = {}
+        for i in range(N_NODES):
+            self.payout_of[self.world.add_node(wallets[i % 3])] = wallets[i % 3]
+        self.new_job(0)
+
+    # Pickers
+
+    def job_at(self, pick: int) -> tuple[int, ModelJob]:
+        return list(self.jobs.items())[pick % len(self.jobs)]
+
+    def pool_at(self, pick: int) -> tuple[tuple[int, int], ModelPool]:
+        return list(self.pools.items())[pick % len(self.pools)]
+
+    # Jobs and escrow
+
+    @precondition(lambda self: len(self.jobs) < 4)
+    @rule(pick=picks)
+    def new_job(self, pick: int) -> None:
+        sponsor = self.sponsors[pick % 2]
+        self.jobs[self.world.add_job(sponsor)] = ModelJob(sponsor)
+
+    @rule(pick=picks)
+    def end_job(self, pick: int) -> None:
+        job_id, job = self.job_at(pick)
+        if pick % 3 == 0 and not job.ended:
+            self.world.end_job(job_id, job.sponsor)
+            job.ended = True
+
+    @rule(pick=picks, funder=picks, amount=amounts)
+    def fund(self, pick: int, funder: int, amount: int) -> None:
+        job_id, job = self.job_at(pick)
+        sender = self.sponsors[funder % 2]
+        if job.ended:
+            with boa.reverts("pool: job ended"):
+                self.pool.fund(job_id, amount, sender=sender)
+            return
+        self.pool.fund(job_id, amount, sender=sender)
+        job.escrow += amount
+        self.wallets[sender] -= amount
+
+    @rule(pick=picks)
+    def refund(self, pick: int) -> None:
+        job_id, job = self.job_at(pick)
+        reason = None
+        if not job.ended:
+            reason = "pool: job not ended"
+        elif job.escrow == 0:
+            reason = "pool: nothing to refund"
+        if reason:
+            with boa.reverts(reason):
+                self.pool.refund(job_id, sender=job.sponsor)
+            return
+        assert self.pool.refund(job_id, sender=job.sponsor) == job.escrow
+        self.wallets[job.sponsor] += job.escrow
+        job.escrow = 0
+
+    @rule(amount=amounts)
+    def donate(self, amount: int) -> None:
+        self.world.token.transfer(self.pool.address, amount, sender=self.sponsors[0])
+        self.wallets[self.sponsors[0]] -= amount
+        self.donated += amount
+
+    # Rounds
+
+    @rule(pick=picks, part=st.integers(0, 120), exact=amounts)
+    def reserve(self, pick: int, part: int, exact: int) -> None:
+        job_id, job = self.job_at(pick)
+        amount = job.escrow * part // 100 if pick % 2 else min(exact, job.escrow)
+        if amount > job.escrow:
+            with boa.reverts("pool: escrow too low"):
+                self.pool.reserve(job_id, job.rounds + 1, amount, sender=self.rounds)
+            return
+        job.rounds += 1
+        self.pool.reserve(job_id, job.rounds, amount, sender=self.rounds)
+        job.escrow -= amount
+        self.pools[job_id, job.rounds] = ModelPool(amount)
+
+    @precondition(lambda self: self.pools)
+    @rule(pick=picks)
+    def reserve_again(self, pick: int) -> None:
+        (job_id, round_id), _ = self.pool_at(pick)
+        with boa.reverts("pool: already reserved"):
+            self.pool.reserve(job_id, round_id, 0, sender=self.rounds)
+
+    @precondition(lambda self: self.pools)
+    @rule(
+        pick=picks,
+        bps=st.lists(st.integers(0, 4_000), max_size=3),
+        contributions=st.lists(
+            st.integers(0, 3) | st.integers(0, 10**18), min_size=N_NODES + 1, max_size=N_NODES + 1
+        ),
+        stranger=st.booleans(),
+    )
+    def start(self, pick: int, bps: list[int], contributions: list[int], stranger: bool) -> None:
+        key, pool = self.pool_at(pick)
+        ids = [*self.payout_of, UNKNOWN_NODE][: N_NODES + stranger]
+        cut_nodes = [ids[(pick + i) % len(ids)] for i in range(len(bps))]
+        cuts = [pool.amount * share // 10_000 for share in bps]
+        plan = list(zip(ids, contributions, strict=False))
+        total = sum(contribution for _, contribution in plan)
+        arguments = (*key, total, cut_nodes, cuts)
+        reason = None
+        if pool.status == DISTRIBUTING:
+            reason = "pool: already distributing"
+        elif pool.status == CLOSED:
+            reason = "pool: closed"
+        elif sum(cuts) > pool.amount:
+            reason = "pool: cuts too high"
+        if reason:
+            with boa.reverts(reason):
+                self.pool.start_distribution(*arguments, sender=self.rounds)
+            return
+        self.pool.start_distribution(*arguments, sender=self.rounds)
+        pool.status = DISTRIBUTING
+        pool.total = total
+        pool.plan = plan
+        pool.trainer_amount = pool.amount - sum(cuts)
+        for node, cut in zip(cut_nodes, cuts, strict=True):
+            if node == UNKNOWN_NODE:
+                pool.unpayable += cut
+            else:
+                pool.paid += cut
+                self.pending[self.payout_of[node]] += cut
+
+    @precondition(lambda self: self.pools)
+    @rule(pick=picks, count=st.integers(0, N_NODES + 1))
+    def distribute(self, pick: int, count: int) -> None:
+        key, pool = self.pool_at(pick)
+        batch = pool.plan[:count]
+        ids = [node for node, _ in batch]
+        contributions = [contribution for _, contribution in batch]
+        reason = None
+        if pool.status == CLOSED:
+            reason = "pool: closed"
+        elif pool.status == RESERVED:
+            reason = "pool: not distributing"
+        elif pool.total == 0:
+            reason = "pool: zero total"
+        if reason:
+            with boa.reverts(reason):
+                self.pool.distribute(*key, ids, contributions, sender=self.rounds)
+            return
+        self.pool.distribute(*key, ids, contributions, sender=self.rounds)
+        pool.plan = pool.plan[count:]
+        for node, contribution in batch:
+            pool.last_node = node
+            pool.distributed += contribution
+            pool.turns += 1
+            exact = Fraction(pool.trainer_amount * contribution, pool.total)
+            credit = exact.numerator // exact.denominator
+            assert 0 <= exact - credit < 1
+            if node == UNKNOWN_NODE:
+                pool.unpayable += credit
+            else:
+                pool.paid += credit
+                self.pending[self.payout_of[node]] += credit
+
+    @precondition(lambda self: any(pool.last_node for pool in self.pools.values()))
+    @rule(pick=picks)
+    def distribute_again(self, pick: int) -> None:
+        """A node that had its turn can't have another, in whatever batch."""
+        key, pool = self.pool_at(pick)
+        if pool.status != DISTRIBUTING or not pool.last_node:
+            return
+        again = 1 + pick % pool.last_node
+        with boa.reverts("pool: node order"):
+            self.pool.distribute(*key, [again], [0], sender=self.rounds)
+
+    @precondition(lambda self: self.pools)
+    @rule(pick=picks, excess=st.integers(1, 2**64))
+    def distribute_too_much(self, pick: int, excess: int) -> None:
+        key, pool = self.pool_at(pick)
+        if pool.status != DISTRIBUTING or pool.total == 0:
+            return
+        left = pool.total - pool.distributed
+        with boa.reverts("pool: over-distributed"):
+            self.pool.distribute(*key, [UNKNOWN_NODE + 1], [left + excess], sender=self.rounds)
+
+    @precondition(lambda self: self.pools)
+    @rule(pick=picks)
+    def close(self, pick: int) -> None:
+        key, pool = self.pool_at(pick)
+        if pool.status == CLOSED:
+            with boa.reverts("pool: closed"):
+                self.pool.close(*key, sender=self.rounds)
+            return
+        returned = pool.amount - pool.paid
+        assert self.pool.close(*key, sender=self.rounds) == (pool.paid, returned)
+        if pool.status == DISTRIBUTING and pool.total and pool.distributed == pool.total:
+            assert 0 <= returned - pool.unpayable < pool.turns
+        pool.status = CLOSED
+        self.jobs[key[0]].escrow += returned
+
+    # Receivers
+
+    @rule(pick=picks)
+    def claim(self, pick: int) -> None:
+        wallet = list(self.pending)[pick % len(self.pending)]
+        if self.pending[wallet] == 0:
+            with boa.reverts("pool: nothing to claim"):
+                self.pool.claim(sender=wallet)
+            return
+        assert self.pool.claim(sender=wallet) == self.pending[wallet]
+        self.wallets[wallet] += self.pending[wallet]
+        self.pending[wallet] = 0
+
+    @rule(pick=picks, to=picks)
+    def set_payout(self, pick: int, to: int) -> None:
+        node = list(self.payout_of)[pick % N_NODES]
+        wallet = list(self.pending)[to % len(self.pending)]
+        if wallet != self.payout_of[node]:
+            self.world.registry.set_payout(node, wallet, sender=self.world.holder)
+            self.payout_of[node] = wallet
+
+    @rule(pick=picks)
+    def outsider_settles(self, pick: int) -> None:
+        job_id, job = self.job_at(pick)
+        calls = [
+            lambda: self.pool.reserve(job_id, job.rounds + 1, 0, sender=job.sponsor),
+            lambda: self.pool.start_distribution(job_id, 1, 0, [], [], sender=job.sponsor),
+            lambda: self.pool.distribute(job_id, 1, [], [], sender=job.sponsor),
+            lambda: self.pool.close(job_id, 1, sender=job.sponsor),
+        ]
+        with boa.reverts("pool: not rounds"):
+            calls[pick % 4]()
+
+    # The whole model, after every step
+
+    @invariant()
+    def chain_equals_model(self) -> None:
+        if not self.jobs:
+            return
+        for job_id, job in self.jobs.items():
+            assert self.pool.escrow(job_id) == job.escrow
+        for wallet, amount in self.pending.items():
+            assert self.pool.pending(wallet) == amount
+        for wallet, amount in self.wallets.items():
+            assert self.world.token.balanceOf(wallet) == amount
+        for key, pool in self.pools.items():
+            assert tuple(self.pool.pool(*key)) == (
+                pool.amount,
+                pool.trainer_amount,
+                pool.total,
+                pool.distributed,
+                pool.paid,
+                pool.last_node,
+                pool.status,
+            )
+            assert pool.paid + pool.unpayable <= pool.amount
+        open_pools = [pool for pool in self.pools.values() if pool.status != CLOSED]
+        escrow = sum(job.escrow for job in self.jobs.values())
+        reserved = sum(pool.amount - pool.paid for pool in open_pools)
+        owed = sum(self.pending.values())
+        assert self.pool.total_escrow() == escrow
+        assert self.pool.total_reserved() == reserved
+        assert self.pool.total_pending() == owed
+        held = self.world.token.balanceOf(self.pool.address)
+        assert held == escrow + reserved + owed + self.donated
+
+
+@pytest.fixture(scope="module")
+def world() -> World:
+    return make_world(compile_all())
+
+
+def test_pool_machine__random_histories__money_is_conserved(world: World) -> None:
+    machine = type("PoolMachineHere", (PoolMachine,), {"world": world})
+    run_state_machine_as_test(
+        machine,
+        settings=settings(
+            max_examples=40,
+            stateful_step_count=50,
+            deadline=None,
+            derandomize=True,
+            suppress_health_check=list(HealthCheck),
+        ),
+    )
+
+
+def test_pool_machine__whatever_was_owed__can_be_paid_out(world: World) -> None:
+    """The longest way round: everything open is closed, everybody claims and is refunded, and
+    the pool holds nothing but donations."""
+    machine: Any = type("PoolMachineHere", (PoolMachine,), {"world": world})()
+    try:
+        machine.set_up()
+        machine.new_job(1)
+        for pick in range(2):
+            machine.fund(pick, pick, 10**20 + 7)
+            machine.reserve(pick, 50, 10**19 + 3)
+            machine.start(pick, [1_000, 333], [3, 1, 4, 1, 5, 9], bool(pick))
+            machine.distribute(pick, 4)
+        machine.donate(11)
+        for pick in range(2):
+            machine.close(pick)
+            job_id, job = machine.job_at(pick)
+            machine.world.end_job(job_id, job.sponsor)
+            job.ended = True
+            machine.refund(pick)
+        for pick in range(4):
+            machine.claim(pick)
+        machine.chain_equals_model()
+        assert machine.world.token.balanceOf(machine.pool.address) == machine.donated == 11
+    finally:
+        machine.teardown()
