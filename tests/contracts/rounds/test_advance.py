@@ -1,0 +1,206 @@
+# SPDX-License-Identifier: Apache-2.0
+"""advance and slash_unrevealed: time moves a round on, by anyone; withholding costs stake, once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import boa
+import pytest
+
+from tests.contracts.round_world import Field
+from tests.contracts.system import (
+    AGGREGATE,
+    BOND,
+    CHALLENGE,
+    REVEAL,
+    REWARD,
+    STAKE,
+    VOID,
+    System,
+    events_of,
+    refuses,
+)
+
+
+def moved(phase: int, window: int) -> tuple[str, dict[str, int]]:
+    return (
+        "PhaseChanged",
+        {"job_id": 1, "round_id": 1, "phase": phase, "deadline": boa.env.timestamp + window},
+    )
+
+
+def voided(reason: str) -> list[tuple[str, dict[str, Any]]]:
+    return [
+        ("PhaseChanged", {"job_id": 1, "round_id": 1, "phase": VOID, "deadline": 0}),
+        ("RoundVoided", {"job_id": 1, "round_id": 1, "reason": reason}),
+    ]
+
+
+def test_advance__nothing_due__reverts(field: Field, rounds: Any) -> None:
+    for job_id in (1, 2, 2**256 - 1):
+        with refuses("rounds: nothing to advance"):
+            rounds.advance(job_id)
+    for way in (field.to_commit, field.to_reveal, field.to_aggregate, field.to_disputed):
+        with boa.env.anchor():
+            way()
+            with refuses("rounds: nothing to advance"):
+                rounds.advance(1)
+            boa.env.evm.patch.timestamp = rounds.round(1, 1).deadline
+            with refuses("rounds: nothing to advance"):
+                rounds.advance(1)
+    field.to_challenge()
+    field.system.wait_out(1, 1)
+    with refuses("rounds: nothing to advance"):  # that is finalize's
+        rounds.advance(1)
+    field.finalize()
+    with refuses("rounds: nothing to advance"):
+        rounds.advance(1)
+
+
+def test_advance__commit_with_some__reveal(field: Field, rounds: Any) -> None:
+    field.to_commit()
+    field.system.commit(1, 1, field.trainers[0], field.work(field.trainers[0]))
+    field.system.wait_out(1, 1)
+    rounds.advance(1, sender=field.stranger)
+    assert events_of(rounds) == [moved(REVEAL, 500)]
+
+
+def test_advance__commit_with_none__void_and_money_back(field: Field, rounds: Any) -> None:
+    field.to_commit()
+    field.system.wait_out(1, 1)
+    rounds.advance(1)
+    assert events_of(rounds) == voided("no commits")
+    assert rounds.round(1, 1).settled
+    assert field.system.pool.escrow(1) == 10 * REWARD
+    assert field.system.pool.total_reserved() == 0
+
+
+def test_advance__reveal_with_some__aggregate(field: Field, rounds: Any) -> None:
+    field.to_reveal()
+    field.system.reveal(1, 1, field.trainers[0], field.work(field.trainers[0]))
+    field.system.wait_out(1, 1)
+    rounds.advance(1)
+    assert events_of(rounds)[-1] == moved(AGGREGATE, 400)
+
+
+def test_advance__reveal_with_none__void(field: Field, rounds: Any) -> None:
+    field.to_reveal()
+    field.system.wait_out(1, 1)
+    rounds.advance(1)
+    assert events_of(rounds) == voided("no reveals")
+
+
+def test_advance__no_result__fallback_then_void(field: Field, rounds: Any) -> None:
+    field.to_aggregate()
+    assert rounds.aggregator_on_duty(1, 1) != 0
+    field.system.wait_out(1, 1)
+    rounds.advance(1)
+    assert events_of(rounds) == [moved(AGGREGATE, 400)]
+    assert rounds.aggregator_on_duty(1, 1) == 0
+    field.system.wait_out(1, 1)
+    rounds.advance(1)
+    assert events_of(rounds) == voided("no result")
+
+
+def test_advance__dispute_not_decided__void_and_bond_back(field: Field, rounds: Any) -> None:
+    field.to_disputed()
+    field.system.wait_out(1, 1)
+    rounds.advance(1)
+    bond = [("BondCredited", {"account": field.challenger, "amount": BOND})]
+    assert events_of(rounds) == bond + voided("dispute not resolved")
+    assert field.system.pool.escrow(1) == 10 * REWARD
+    rounds.withdraw_bond(sender=field.challenger)
+    assert field.system.token.balanceOf(field.challenger) == STAKE
+
+
+# slash_unrevealed
+
+
+def withheld(field: Field) -> None:
+    """AGGREGATE, trainer 2 committed and did not reveal."""
+    field.to_aggregate(field.trainers[:2])
+
+
+def test_slash_unrevealed__pays_the_caller_a_bounty(field: Field, rounds: Any) -> None:
+    withheld(field)
+    bad = field.trainers[2]
+    amount = rounds.slash_unrevealed(1, 1, bad.node_id, sender=field.stranger)
+    assert amount == STAKE * 5 // 100
+    assert events_of(rounds) == [
+        (
+            "UnrevealedSlashed",
+            {"job_id": 1, "round_id": 1, "node_id": bad.node_id, "amount": amount},
+        )
+    ]
+    registry = field.system.registry
+    assert registry.bonded(bad.node_id) == STAKE - amount
+    assert registry.bounty(field.stranger) == amount // 10
+    assert registry.bounty(field.system.coordinator.address) == amount - amount // 10
+
+
+def test_slash_unrevealed__twice__reverts(field: Field, rounds: Any) -> None:
+    withheld(field)
+    rounds.slash_unrevealed(1, 1, field.trainers[2].node_id)
+    with refuses("rounds: already slashed"):
+        rounds.slash_unrevealed(1, 1, field.trainers[2].node_id)
+
+
+def test_slash_unrevealed__revealed__reverts(field: Field, rounds: Any) -> None:
+    withheld(field)
+    with refuses("rounds: revealed"):
+        rounds.slash_unrevealed(1, 1, field.trainers[0].node_id)
+
+
+def test_slash_unrevealed__never_committed__reverts(field: Field, rounds: Any) -> None:
+    field.to_reveal(field.trainers[:1])
+    field.system.wait_out(1, 1)
+    for node_id in (field.trainers[1].node_id, field.verifiers[0].node_id, 0, 2**256 - 1):
+        with refuses("rounds: not committed"):
+            rounds.slash_unrevealed(1, 1, node_id)
+
+
+@pytest.mark.parametrize("way", ["to_commit", "to_reveal"])
+def test_slash_unrevealed__too_early__reverts(field: Field, rounds: Any, way: str) -> None:
+    with refuses("rounds: reveal not over"):
+        rounds.slash_unrevealed(1, 1, field.trainers[0].node_id)
+    getattr(field, way)()
+    boa.env.evm.patch.timestamp = rounds.round(1, 1).deadline
+    with refuses("rounds: reveal not over"):
+        rounds.slash_unrevealed(1, 1, field.trainers[0].node_id)
+
+
+def test_slash_unrevealed__ends_an_overdue_reveal_phase(field: Field, rounds: Any) -> None:
+    field.to_reveal()
+    field.system.reveal(1, 1, field.trainers[0], field.work(field.trainers[0]))
+    field.system.wait_out(1, 1)
+    rounds.slash_unrevealed(1, 1, field.trainers[1].node_id)
+    assert field.system.phase(1, 1) == AGGREGATE
+
+
+def test_slash_unrevealed__of_a_void_round(field: Field, rounds: Any) -> None:
+    """Nobody revealed: the round is void, the money is back, and each of them is still slashed."""
+    field.to_reveal()
+    field.system.wait_out(1, 1)
+    for player in field.trainers:
+        assert rounds.slash_unrevealed(1, 1, player.node_id) == STAKE * 5 // 100
+    assert field.system.phase(1, 1) == VOID
+
+
+def test_slash_unrevealed__long_after(field: Field, rounds: Any) -> None:
+    withheld(field)
+    field.propose(1, nodes=field.ids[:2], contributions=[1, 1])
+    field.system.wait_out(1, 1)
+    rounds.finalize(1, field.ids[:2], [1, 1])
+    assert rounds.slash_unrevealed(1, 1, field.trainers[2].node_id) > 0
+
+
+def test_books_balance_after_everything_went_wrong(field: Field, system: System) -> None:
+    withheld(field)
+    system.rounds.slash_unrevealed(1, 1, field.trainers[2].node_id)
+    field.propose(1, nodes=[], contributions=[])
+    field.challenge(1)
+    assert system.phase(1, 1) != CHALLENGE
+    system.wait_out(1, 1)
+    system.rounds.advance(1)
+    assert system.balances() == system.owed()

@@ -1,0 +1,206 @@
+# SPDX-License-Identifier: Apache-2.0
+"""commit: an expected node, its own operator, once, in time. seeds: pinned, captured, re-armed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import boa
+from eth_abi import encode
+from eth_utils import keccak
+
+from tests.contracts.chain_time import hash_of, mine
+from tests.contracts.round_world import Field
+from tests.contracts.system import COMMIT, EMPTY, REVEAL, TRAINER, VOID, Work, events_of, refuses
+
+
+def round_key(round_id: int = 1) -> bytes:
+    return keccak(encode(["uint256", "uint256"], [1, round_id]))
+
+
+def seed_of(rounds: Any, key: bytes, block: int) -> bytes:
+    return keccak(
+        encode(
+            ["bytes32", "bytes32", "uint256", "address"],
+            [hash_of(block), key, boa.env.evm.patch.chain_id, rounds.address],
+        )
+    )
+
+
+def test_commit__first_stores_the_seed_too(field: Field, rounds: Any) -> None:
+    field.to_commit()
+    player = field.trainers[0]
+    block = rounds.round(1, 1).seed_block
+    seed = seed_of(rounds, round_key(), block)
+    work = field.work(player)
+    digest = field.system.commitment(1, 1, player.node_id, player.operator, work)
+    rounds.commit(1, 1, player.node_id, digest, sender=player.operator)
+    assert events_of(rounds) == [
+        ("SeedCaptured", {"key": round_key(), "target_block": block, "seed": seed}),
+        (
+            "Committed",
+            {"job_id": 1, "round_id": 1, "node_id": player.node_id, "commitment": digest},
+        ),
+    ]
+    state = rounds.round(1, 1)
+    assert (state.phase, state.n_committed, state.seed) == (COMMIT, 1, seed)
+    assert rounds.commitment_of(1, 1, player.node_id) == digest
+    duty = field.aggregators[int.from_bytes(seed, "big") % 2]
+    assert rounds.aggregator_on_duty(1, 1) == duty.node_id
+
+
+def test_commit__digest_binds_everything(field: Field, rounds: Any) -> None:
+    player, work = field.trainers[0], Work.of("some")
+    arguments = [
+        1,
+        1,
+        player.node_id,
+        player.operator,
+        work.input_root,
+        work.content,
+        work.trace_root,
+        work.salt,
+    ]
+    digest = rounds.commitment_digest(*arguments)
+    assert digest == field.system.commitment(1, 1, player.node_id, player.operator, work)
+    others: list[Any] = [2, 2, 9, field.stranger, *([b"\x09" * 32] * 4)]
+    for index, other in enumerate(others):
+        changed = [*arguments[:index], other, *arguments[index + 1 :]]
+        assert rounds.commitment_digest(*changed) != digest
+    with boa.env.anchor():
+        boa.env.evm.patch.chain_id += 1
+        assert rounds.commitment_digest(*arguments) != digest
+
+
+def test_commit__last_expected_opens_reveal(field: Field, rounds: Any) -> None:
+    field.to_commit()
+    for player in field.trainers:
+        assert field.system.phase(1, 1) == COMMIT
+        field.system.commit(1, 1, player, field.work(player))
+    assert events_of(rounds)[-1] == (
+        "PhaseChanged",
+        {"job_id": 1, "round_id": 1, "phase": REVEAL, "deadline": boa.env.timestamp + 500},
+    )
+
+
+def test_commit__at_the_deadline_and_after(field: Field, rounds: Any) -> None:
+    field.to_commit()
+    first, second, _ = field.trainers
+    mine(1, rounds.round(1, 1).deadline - boa.env.timestamp)
+    field.system.commit(1, 1, first, field.work(first))
+    mine(1, 1)
+    with refuses("rounds: too late"):
+        field.system.commit(1, 1, second, field.work(second))
+
+
+def test_commit__twice__reverts(field: Field, rounds: Any) -> None:
+    field.to_commit()
+    player = field.trainers[0]
+    field.system.commit(1, 1, player, field.work(player))
+    for work in (field.work(player), Work.of("a better idea")):
+        with refuses("rounds: already committed"):
+            field.system.commit(1, 1, player, work)
+
+
+def test_commit__wrong_people__reverts(field: Field, rounds: Any) -> None:
+    late = field.system.join("late", TRAINER)
+    field.to_commit()
+    target = field.trainers[0]
+    for sender in (
+        target.owner,
+        target.payout,
+        field.trainers[1].operator,
+        field.verifiers[0].operator,
+        field.aggregators[0].operator,
+        field.sponsor,
+        field.system.coordinator.address,
+        field.system.reports.address,
+        field.stranger,
+    ):
+        with refuses("rounds: not operator"):
+            rounds.commit(1, 1, target.node_id, b"\x01" * 32, sender=sender)
+    for player in (late, field.verifiers[0], field.aggregators[0]):
+        with refuses("rounds: not expected"):
+            rounds.commit(1, 1, player.node_id, b"\x01" * 32, sender=player.operator)
+    with refuses("rounds: not expected"):
+        rounds.commit(1, 1, 2**255, b"\x01" * 32, sender=target.operator)
+
+
+def test_commit__empty__reverts(field: Field, rounds: Any) -> None:
+    field.to_commit()
+    player = field.trainers[0]
+    with refuses("rounds: empty commitment"):
+        rounds.commit(1, 1, player.node_id, EMPTY, sender=player.operator)
+
+
+def test_commit__not_in_commit__reverts(field: Field, rounds: Any) -> None:
+    player = field.trainers[0]
+    for job_id, round_id in ((1, 1), (1, 0), (2**255, 1), (7, 7)):
+        with refuses("rounds: not in commit"):
+            rounds.commit(job_id, round_id, player.node_id, b"\x01" * 32, sender=player.operator)
+    field.to_reveal()
+    with refuses("rounds: not in commit"):
+        rounds.commit(1, 1, player.node_id, b"\x01" * 32, sender=player.operator)
+
+
+def test_commit__before_the_seed_is_due__reverts(field: Field, rounds: Any) -> None:
+    rounds.open_round(1)
+    player = field.trainers[0]
+    for _ in range(2):
+        with refuses("randomness: too early"):
+            field.system.commit(1, 1, player, field.work(player))
+        mine()
+    field.system.commit(1, 1, player, field.work(player))
+
+
+def test_seed__expired__is_armed_again_and_commits_wait(field: Field, rounds: Any) -> None:
+    field.to_commit()
+    old = rounds.round(1, 1).seed_block
+    mine(300, 10)
+    player = field.trainers[0]
+    with refuses("rounds: seed expired"):
+        field.system.commit(1, 1, player, field.work(player))
+    assert rounds.capture_seed(1, sender=field.stranger) == EMPTY
+    new = boa.env.evm.patch.block_number + 1
+    assert events_of(rounds) == [
+        ("SeedRearmed", {"key": round_key(), "old_target": old, "new_target": new})
+    ]
+    mine(2)
+    assert rounds.capture_seed(1) == seed_of(rounds, round_key(), new)
+    field.system.commit(1, 1, player, field.work(player))
+    assert [name for name, _ in events_of(rounds)] == ["Committed"]
+
+
+def test_seed__none_due__reverts(field: Field, rounds: Any) -> None:
+    with refuses("rounds: no seed due"):
+        rounds.capture_seed(1)
+    field.to_commit()
+    rounds.capture_seed(1)
+    with refuses("rounds: no seed due"):
+        rounds.capture_seed(1)
+
+
+def test_audit_seed__is_pinned_only_after_the_reveals(field: Field, rounds: Any) -> None:
+    field.to_reveal()
+    assert rounds.round(1, 1).audit_block == 0
+    for player in field.trainers:
+        field.system.reveal(1, 1, player, field.work(player))
+    block = boa.env.evm.patch.block_number + 1
+    key = keccak(round_key())
+    assert ("SeedRequested", {"key": key, "target_block": block}) in events_of(rounds)
+    with refuses("randomness: too early"):
+        rounds.capture_seed(1)
+    mine(2)
+    seed = seed_of(rounds, key, block)
+    assert rounds.capture_seed(1) == seed
+    state = rounds.round(1, 1)
+    assert (state.audit_block, state.audit_seed) == (block, seed)
+    with refuses("rounds: no seed due"):
+        rounds.capture_seed(1)
+
+
+def test_commit__nobody_by_the_deadline__void(field: Field, rounds: Any) -> None:
+    field.to_commit()
+    field.system.wait_out(1, 1)
+    rounds.advance(1)
+    assert field.system.phase(1, 1) == VOID

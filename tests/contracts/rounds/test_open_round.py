@@ -1,0 +1,236 @@
+# SPDX-License-Identifier: Apache-2.0
+"""open_round: the snapshot, its weights, the reserve; one round at a time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import boa
+from eth_abi import encode
+from eth_utils import keccak
+
+from tests.contracts.chain_time import mine
+from tests.contracts.round_world import Field, make_field
+from tests.contracts.system import (
+    COMMIT,
+    INVALID,
+    REWARD,
+    STAKE,
+    TERMS,
+    TRAINER,
+    ZERO,
+    ZOO,
+    System,
+    events_of,
+    refuses,
+)
+
+
+def scores(field: Field) -> list[int]:
+    return [field.system.registry.node(i).benchmark_score for i in field.ids]
+
+
+def test_open_round__event_snapshot_and_state(field: Field, rounds: Any) -> None:
+    assert rounds.open_round(1, sender=field.stranger) == 1
+    block, time = boa.env.evm.patch.block_number, boa.env.timestamp
+    verifiers = [p.node_id for p in field.verifiers]
+    weights = scores(field)
+    assert all(weight > 1_000 for weight in weights)
+    key = keccak(encode(["uint256", "uint256"], [1, 1]))
+    assert events_of(rounds) == [
+        ("SeedRequested", {"key": key, "target_block": block + 1}),
+        (
+            "RoundOpened",
+            {
+                "job_id": 1,
+                "round_id": 1,
+                "prev_model": TERMS["genesis_model"],
+                "seed_block": block + 1,
+                "nodes": field.ids,
+                "weights": weights,
+                "verifiers": verifiers,
+                "stakes": [STAKE] * 3,
+                "aggregators": [p.node_id for p in field.aggregators],
+            },
+        ),
+        (
+            "PhaseChanged",
+            {"job_id": 1, "round_id": 1, "phase": COMMIT, "deadline": time + 600},
+        ),
+    ]
+    assert rounds.round(1, 1) == (
+        COMMIT,
+        time + 600,
+        block,
+        time,
+        3,
+        0,
+        0,
+        0,
+        0,
+        block + 1,
+        bytes(32),
+        0,
+        bytes(32),
+        TERMS["genesis_model"],
+        keccak(encode(["uint256[]", "uint256[]"], [field.ids, weights])),
+        3 * STAKE,
+        0,
+        0,
+        bytes(32),
+        bytes(32),
+        bytes(32),
+        bytes(32),
+        bytes(32),
+        ZERO,
+        False,
+    )
+    for player in field.trainers:
+        assert rounds.is_expected(1, 1, player.node_id)
+        assert rounds.verifier_weight(1, 1, player.node_id) == 0
+    for player in field.verifiers:
+        assert not rounds.is_expected(1, 1, player.node_id)
+        assert rounds.verifier_weight(1, 1, player.node_id) == STAKE
+    assert field.system.pool.total_reserved() == REWARD
+    assert rounds.job(1).rounds_opened == 1
+    assert rounds.aggregator_on_duty(1, 1) == 0  # before the seed is stored
+
+
+def test_open_round__another_is_open__reverts(field: Field, rounds: Any) -> None:
+    field.to_commit()
+    with refuses("rounds: round open"):
+        rounds.open_round(1)
+
+
+def test_open_round__overdue_round_without_commits__opens_the_next(
+    field: Field, rounds: Any
+) -> None:
+    field.to_commit()
+    field.system.wait_out(1, 1)
+    assert rounds.open_round(1) == 2
+    assert field.system.pool.total_reserved() == REWARD
+
+
+def test_open_round__finalized_not_settled__reverts(system: System, rounds: Any) -> None:
+    field = make_field(system, trainers=66)
+    field.to_finalized()
+    assert not rounds.round(1, 1).settled
+    with refuses("rounds: round open"):
+        rounds.open_round(1)
+    rounds.settle(1, field.ids, field.shares)
+    assert rounds.open_round(1) == 2
+
+
+def test_open_round__job_completed__reverts(system: System, rounds: Any) -> None:
+    field = make_field(system, rounds=1)
+    field.to_finalized()
+    with refuses("rounds: job not active"):
+        rounds.open_round(1)
+
+
+def test_open_round__unknown_job__reverts(system: System, rounds: Any) -> None:
+    with refuses("rounds: job not active"):
+        rounds.open_round(9)
+
+
+def test_open_round__escrow_too_low__reverts(field: Field, rounds: Any) -> None:
+    poor = field.system.job(field.sponsor, escrow=REWARD - 1)
+    with refuses("pool: escrow too low"):
+        rounds.open_round(poor)
+
+
+def test_open_round__role_missing__reverts(field: Field, rounds: Any) -> None:
+    for team in (field.trainers, field.verifiers, field.aggregators):
+        with boa.env.anchor():
+            for player in team:
+                field.system.registry.set_active(player.node_id, False, sender=player.owner)
+            with refuses("rounds: too few nodes"):
+                rounds.open_round(1)
+
+
+def test_open_round__paused__reverts_and_running_rounds_go_on(
+    field: Field, rounds: Any, owner: str
+) -> None:
+    field.to_challenge()
+    rounds.set_paused(3, sender=owner)
+    field.attest(1)
+    field.finalize()
+    with refuses("pausing: paused"):
+        rounds.open_round(1)
+
+
+def test_open_round__stake_added_later_does_not_count(field: Field, rounds: Any) -> None:
+    late = field.verifiers[0]
+    field.to_commit()
+    field.system.token.transfer(late.owner, 9 * STAKE, sender=field.system.holder)
+    field.system.registry.add_stake(late.node_id, 9 * STAKE, sender=late.owner)
+    newcomer = field.system.join("newcomer", 2, 50 * STAKE)
+    assert rounds.verifier_weight(1, 1, late.node_id) == STAKE
+    assert rounds.verifier_weight(1, 1, newcomer.node_id) == 0
+    assert rounds.round(1, 1).verifier_stake == 3 * STAKE
+
+
+def test_open_round__more_trainers_than_seats__take_turns(system: System, rounds: Any) -> None:
+    field = make_field(system, trainers=5, max_nodes=2)
+    seen = []
+    for _ in range(3):
+        round_id = rounds.open_round(1)
+        seen.append([i for i in field.ids if rounds.is_expected(1, round_id, i)])
+        system.wait_out(1, round_id)
+    first = field.ids[0]
+    assert seen == [[first, first + 1], [first + 2, first + 3], [first, first + 4]]
+
+
+def test_open_round__weight_falls_with_missed_and_invalid_rounds(
+    field: Field, rounds: Any
+) -> None:
+    steady, lazy, bad = field.trainers
+    full = scores(field)
+    round_id = field.to_reveal([steady, bad])
+    for player in (steady, bad):
+        field.system.reveal(1, round_id, player, field.work(player, round_id))
+    field.propose(round_id, nodes=[steady.node_id], contributions=[1])
+    field.report(round_id, bad, INVALID, *field.verifiers[:2])
+    # Slashed later, after the appeal window: the weight falls at once.
+    field.attest(round_id)
+    rounds.finalize(1, [steady.node_id], [1])
+    rounds.open_round(1)
+    opened = dict(events_of(rounds))["RoundOpened"]
+    assert opened["nodes"] == field.ids
+    assert opened["weights"] == [full[0], full[1] * 5_000 // 10_000, full[2] * 5_000 // 10_000]
+    assert lazy.node_id in opened["nodes"]
+
+
+def test_open_round__only_the_last_eight_rounds_count(system: System, rounds: Any) -> None:
+    field = make_field(system, rounds=20)
+    steady, _, _ = field.trainers
+    full = scores(field)
+    weights = []
+    for count in range(10):
+        round_id = rounds.open_round(1)
+        weights.append(dict(events_of(rounds))["RoundOpened"]["weights"])
+        if count == 0:  # the only round in which everybody works
+            mine_and_run(field, round_id)
+        else:
+            system.wait_out(1, round_id)
+            rounds.advance(1)
+    reliability = [10_000 * 2 // (2 + missed) for missed in range(8)] + [10_000 // 9]
+    assert [row[0] for row in weights[1:]] == [full[0] * r // 10_000 for r in reliability]
+    assert steady.node_id == field.ids[0]
+
+
+def mine_and_run(field: Field, round_id: int) -> None:
+    mine(2)
+    for player in field.trainers:
+        field.system.commit(1, round_id, player, field.work(player, round_id))
+    for player in field.trainers:
+        field.system.reveal(1, round_id, player, field.work(player, round_id))
+    field.propose(round_id)
+    field.attest(round_id)
+    field.finalize()
+
+
+def test_open_round__trainers_without_benchmark_stay_out(field: Field, rounds: Any) -> None:
+    raw = field.system.join("raw", TRAINER, 100 * ZOO)
+    field.to_commit()
+    assert not rounds.is_expected(1, 1, raw.node_id)
