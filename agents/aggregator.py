@@ -16,7 +16,7 @@ from agents.rounds.network import Network
 from agents.rounds.proposing import Proposer
 from agents.rounds.results import Results
 from agents.rounds.upkeep import Upkeep
-from agents.rounds.view import observe
+from agents.rounds.view import View, observe
 from agents.runtime.chain import Head
 from agents.runtime.context import Context
 from agents.storage.content_store import ContentStore, open_store
@@ -49,7 +49,13 @@ class Aggregator:
         self.context.metrics.phase.set(view.phase)
         node = self.network.node_of(self.context.wallet.address)
         did = self.proposer.step(view, node) if node else None
-        return did or self.upkeep.step(view)
+        return did or self.upkeep.step(view, first=self._leads(view, node))
+
+    def _leads(self, view: View, node: int) -> bool:
+        """Whether the seed drew this node for the newest round."""
+        if not node or view.round is None:
+            return False
+        return self.network.on_duty(view.job_id, view.round_id) == node
 
 
 def build(context: Context) -> Aggregator:

@@ -65,8 +65,24 @@ class Verifier:
         if node and view.phase == Phase.CHALLENGE and node in view.snapshot.verifiers:
             did = self.verify(view, node)
         elif node:
+            if view.phase == Phase.AGGREGATE and node in view.snapshot.verifiers:
+                self.prepare(view)
             did = self.proposer.step(view, node)
         return did or self.upkeep.step(view)
+
+    # -- AGGREGATE -----------------------------------------------------------------------------
+
+    def prepare(self, view: View) -> None:
+        """Begin the audit while the aggregator is still at work; the verdicts are kept."""
+        audit_seed = self.network.seed(view.job_id, view.round, audit=True)
+        if audit_seed is None:
+            return
+        submissions = self.results.submissions(view)
+        if not any(s.unavailable for s in submissions):
+            with self.context.metrics.busy("verify"):
+                outcome = self.results.outcome(view, submissions)
+                if outcome is not None:
+                    self._audit(view, outcome, submissions, audit_seed)
 
     # -- CHALLENGE -----------------------------------------------------------------------------
 

@@ -96,7 +96,9 @@ def run(options: Options) -> int:
     console = Console()
     began = time.monotonic()
     try:
-        with terminate_as_exit(), Supervisor(options.work.parent / "logs", ROOT) as supervisor:
+        logs = options.work.parent / "demo-logs"
+        shutil.rmtree(logs, ignore_errors=True)
+        with terminate_as_exit(), Supervisor(logs, ROOT) as supervisor:
             return _run(options, supervisor, console, began)
     except (KeyboardInterrupt, SystemExit):
         console.print("stopped; no process is left behind")

@@ -223,6 +223,10 @@ class Network:
             if bytes(event.args["result_hash"]) == wanted
         }
 
+    def on_duty(self, job_id: int, round_id: int) -> int:
+        """The aggregator drawn for a round; 0 in the fallback window and before the seed is."""
+        return int(self.chain.call(self.rounds, "aggregator_on_duty", job_id, round_id))
+
     def challenge_evidence(self, job_id: int, round_id: int, round_: Any) -> bytes:
         """Digest of the newest challenge's evidence. Raises ChainMoved if there is none."""
         events = self._events("Challenged", job_id, round_id, round_.opened_block)

@@ -62,11 +62,7 @@ class Proposer:
         return f"proposed: round {view.round_id} of {len(outcome.nodes)} nodes, loss {loss:.4f}"
 
     def _my_turn(self, view: View, node: int) -> bool:
-        duty = int(
-            self._network.chain.call(
-                self._network.rounds, "aggregator_on_duty", view.job_id, view.round_id
-            )
-        )
+        duty = self._network.on_duty(view.job_id, view.round_id)
         if duty:
             return duty == node
         known = {*view.snapshot.nodes, *view.snapshot.verifiers, *view.snapshot.aggregators}

@@ -39,12 +39,15 @@ class Upkeep:
         self._jitter_s = jitter_s
         self._since: dict[str, float] = {}
 
-    def step(self, view: View) -> str | None:
-        """Send the first duty that is due; returns what was sent, None if nothing was."""
+    def step(self, view: View, first: bool = False) -> str | None:
+        """Send the first duty that is due; returns what was sent, None if nothing was.
+
+        `first`: this agent leads the round, so it waits for nobody.
+        """
         due = dict(self._duties(view))
         self._since = {name: self._since.get(name, time.monotonic()) for name in due}
         for name, send in due.items():
-            if self._my_turn(name, view) and self._try(send):
+            if (first or self._my_turn(name, view)) and self._try(send):
                 return name
         return None
 
