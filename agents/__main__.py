@@ -35,27 +35,27 @@ def main(role: str, config: Path | None, overrides: tuple[str, ...]) -> None:
 
 
 def start(role: str, module: str, config: Path | None, overrides: dict[str, str]) -> None:
-    """Run `module.build` as an agent of `role`; exits with a sentence on a setting error."""
-    # The variables must be set before torch is loaded, which importing a role may do.
-    from agents.training.determinism import pin_environment
-
-    pin_environment()
+    """Run `module.build` as an agent of `role`; exits with 2 and a sentence on a setting error."""
     from agents.runtime.config import load_settings
     from agents.runtime.context import run_agent
-    from agents.runtime.errors import ConfigError, JournalError, WalletError
+    from agents.runtime.errors import ConfigError
     from agents.storage.errors import StoreError
+    from agents.training.determinism import pin_environment
 
     try:
         settings = load_settings(config, overrides)
+        # The variables must be set before torch is loaded, which importing a role may do.
+        pin_environment(settings.portable)
         os.umask(0o077)
         build = importlib.import_module(module).build
         if role in _COMPUTES:
             from agents.training.determinism import pin_torch
 
             pin_torch()
-        run_agent(settings, role, build, patient=(StoreError,))
-    except (ConfigError, WalletError, JournalError, StoreError) as error:
-        sys.exit(f"{role}: {error}")
+        sys.exit(run_agent(settings, role, build, patient=(StoreError,)))
+    except (ConfigError, StoreError) as error:
+        print(f"{role}: {error}", file=sys.stderr)
+        sys.exit(2)
 
 
 def _pair(text: str) -> tuple[str, str]:

@@ -55,7 +55,9 @@ class Coordinator:
     def judge(self) -> Judge:
         """The recomputation; loads torch, which a member without a case never needs."""
         from agents.rounds.judging import Judge
+        from agents.training.determinism import pin_torch
 
+        pin_torch()
         return Judge(self.network, self.store, self.context.settings.device)
 
     def step(self, head: Head) -> str | None:

@@ -13,9 +13,16 @@ from agents.rounds.network import Network
 from agents.rounds.report import MAX_REPORT_BYTES, RoundReport
 from agents.storage.cid import digest_of
 from agents.storage.content_store import ContentStore
-from agents.storage.errors import CorruptContent
+from agents.storage.errors import CorruptContent, StoreError, StoreUnavailable
 from agents.training.spec import JobSpec
-from agents.training.state import State, apply_outer, file_bound, load_state, model_hash
+from agents.training.state import (
+    PayloadError,
+    State,
+    apply_outer,
+    file_bound,
+    load_state,
+    model_hash,
+)
 
 _KEPT = 3
 
@@ -87,15 +94,20 @@ class Models:
     def _start(
         self, job_id: int, genesis: bytes, hashes: list[bytes], reports: list[RoundReport]
     ) -> tuple[int, State]:
-        """(i, model hashes[i]) for the greatest i that is in memory or has a checkpoint."""
-        for index in range(len(hashes) - 1, -1, -1):
+        """(i, model hashes[i]) for the greatest i that is in memory or has a usable checkpoint."""
+        for index in range(len(hashes) - 1, 0, -1):
             if hashes[index] in self._states:
                 return index, self._states[hashes[index]]
-            checkpoint = reports[index - 1].checkpoint if index else None
-            if checkpoint is not None or index == 0:
-                digest = genesis if checkpoint is None else digest_of(checkpoint)
-                return index, self._load(job_id, digest, hashes[index])
-        raise AssertionError("index 0 always returns")
+            checkpoint = reports[index - 1].checkpoint
+            if checkpoint is None:
+                continue
+            try:
+                return index, self._load(job_id, digest_of(checkpoint), hashes[index])
+            except StoreUnavailable:
+                raise
+            except (StoreError, PayloadError):
+                continue  # lost or wrong: an older start and the updates lead to the same hash
+        return 0, self._states.get(hashes[0]) or self._load(job_id, genesis, hashes[0])
 
     def _load(self, job_id: int, digest: bytes, wanted: bytes) -> State:
         shapes = self.job(job_id).shapes

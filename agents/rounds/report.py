@@ -70,11 +70,15 @@ class RoundReport(_Frozen):
         """Read canonical JSON. Raises ReportError saying which field is wrong."""
         try:
             fields: Any = loads(raw)
-            return cls.model_validate(fields)
+            report = cls.model_validate(fields)
         except ValidationError as error:
             raise ReportError(f"the report is malformed: {describe(error)[:500]}") from error
         except (ValueError, RecursionError) as error:
             raise ReportError(f"the report is not canonical JSON: {error}") from error
+        # Reading turns "1" or true into 1; a report has one spelling, so that its digest names it.
+        if report.to_bytes() != raw:
+            raise ReportError("the report is malformed: a value has another type than its field")
+        return report
 
     def accepted(self) -> set[int]:
         """Nodes whose payload went into the merge."""

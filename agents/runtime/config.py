@@ -41,8 +41,6 @@ class _Section(BaseModel):
 class TrainerSettings(_Section):
     """What only a trainer needs."""
 
-    threads: int = Field(1, ge=1, le=256, description="CPU threads for training")
-    autocast_bf16: bool = Field(False, description="Train in bfloat16 autocast (CUDA)")
     compile: bool = Field(False, description="Compile the model before training")
     attestation: Path | None = Field(None, description="Opaque TEE attestation file to publish")
     benchmark_s: float = Field(3.0, gt=0, le=600, description="Seconds of benchmark work to do")
@@ -54,16 +52,9 @@ class TrainerSettings(_Section):
     )
 
 
-class AggregatorSettings(_Section):
-    """What only an aggregator needs."""
-
-    threads: int = Field(1, ge=1, le=256, description="CPU threads for merging and evaluation")
-
-
 class VerifierSettings(_Section):
     """What only a verifier needs."""
 
-    threads: int = Field(1, ge=1, le=256, description="CPU threads for re-execution")
     audit_all: bool = Field(False, description="Re-execute every node, not only the sample")
     benchmark_checks: int = Field(
         8, ge=1, le=10_000, description="Chunks of a benchmark to recompute"
@@ -79,7 +70,6 @@ class CoordinatorSettings(_Section):
     trusted_owners: list[str] = Field(
         [], description="Owners whose nodes may be verifiers and aggregators"
     )
-    threads: int = Field(1, ge=1, le=256, description="CPU threads for recomputation")
 
 
 class AgentSettings(BaseSettings):
@@ -104,6 +94,9 @@ class AgentSettings(BaseSettings):
     job_id: int = Field(1, ge=0, description="The job to work on")
     node_id: int | None = Field(None, ge=1, description="This node's id (default: by operator key)")
     device: str = Field("auto", description="auto, cpu, cuda or cuda:N")
+    portable: bool = Field(
+        True, description="Compute the same bits on every CPU model (off: faster, this model only)"
+    )
     metrics_port: Port = Field(0, ge=0, le=65535, description="Port for Prometheus (0: none)")
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         "info", description="Least severe lines that are written"
@@ -117,7 +110,6 @@ class AgentSettings(BaseSettings):
     stuck_blocks: int = Field(3, ge=1, le=100, description="Blocks before a fee is raised")
     max_fee_gwei: float = Field(10_000.0, gt=0, description="Highest fee per gas ever offered")
     trainer: TrainerSettings = Field(TrainerSettings(), description="Trainer's section")
-    aggregator: AggregatorSettings = Field(AggregatorSettings(), description="Aggregator's section")
     verifier: VerifierSettings = Field(VerifierSettings(), description="Verifier's section")
     coordinator: CoordinatorSettings = Field(
         CoordinatorSettings(), description="Committee member's section"
@@ -167,7 +159,7 @@ class SettingInfo:
 
 
 def describe_settings() -> list[SettingInfo]:
-    """Return every setting, sections dotted (`trainer.threads`), in declaration order."""
+    """Return every setting, sections dotted (`trainer.compile`), in declaration order."""
     return list(_describe(AgentSettings, ""))
 
 

@@ -19,20 +19,20 @@ def write(tmp_path, text, name="agent.toml"):
 
 def test_defaults_need_no_file():
     settings = load_settings()
-    assert settings.rpc_url == "http://127.0.0.1:8545" and settings.trainer.threads == 1
+    assert settings.rpc_url == "http://127.0.0.1:8545" and settings.trainer.register_stake is None
 
 
 def test_flags_beat_environment_beats_file_beats_defaults(tmp_path, monkeypatch):
     path = write(
         tmp_path,
-        'job_id = 2\ndevice = "cpu"\nmetrics_port = 9\n[trainer]\nthreads = 2\ncompile = true\n',
+        'job_id = 2\ndevice = "cpu"\nmetrics_port = 9\n[trainer]\nregister_stake = 2\ncompile = true\n',
     )
     monkeypatch.setenv("MENAGERIE_JOB_ID", "3")
     monkeypatch.setenv("MENAGERIE_METRICS_PORT", "10")
-    monkeypatch.setenv("MENAGERIE_TRAINER__THREADS", "3")
-    settings = load_settings(path, {"job_id": "4", "log_level": None, "trainer.threads": 5})
+    monkeypatch.setenv("MENAGERIE_TRAINER__REGISTER_STAKE", "3")
+    settings = load_settings(path, {"job_id": "4", "log_level": None, "trainer.register_stake": 5})
     assert (settings.job_id, settings.metrics_port, settings.device) == (4, 10, "cpu")
-    assert (settings.trainer.threads, settings.trainer.compile) == (5, True)
+    assert (settings.trainer.register_stake, settings.trainer.compile) == (5, True)
     assert settings.log_level == "info"
 
 
@@ -49,7 +49,7 @@ def test_yaml_works_too(tmp_path):
     [
         ('rpc_ulr = "x"', "rpc_ulr"),
         ("[trainer]\nthread = 1", "trainer.thread"),
-        ("[trainr]\nthreads = 1", "trainr.threads"),
+        ("[trainr]\nregister_stake = 1", "trainr.register_stake"),
         ('passphrase = "x"', "passphrase"),
     ],
 )
@@ -91,7 +91,7 @@ def test_variables_that_are_no_settings_are_left_alone(monkeypatch):
         ('ws_url = "http://x"', "ws_url: must start with ws"),
         ('log_level = "loud"', "log_level: .*'debug', 'info'"),
         ("trainer = 3", "trainer: .*it is 3"),
-        ("[trainer]\nthreads = 0", r"trainer\.threads: "),
+        ("[trainer]\nregister_stake = 0", r"trainer\.register_stake: "),
         ("job_id = ", "cannot be used"),
         ("a = b = c", "cannot be used"),
     ],
