@@ -78,6 +78,9 @@ class Results:
         self._store.pin(self._store.put_bytes(outcome.report.to_bytes()))
 
     def _key(self, view: View, plan: Plan, submissions: Sequence[Submission]) -> tuple[bytes, ...]:
-        contents = [s.reveal.content for s in submissions if s.gradient is not None]
-        nodes = [s.reveal.node.to_bytes(32, "big") for s in submissions]
-        return (bytes(view.round.prev_model), plan.manifest.hash(), *contents, *nodes)
+        # Refused contents count too: the report names them, and a reorg may change them.
+        parts = [
+            s.reveal.node.to_bytes(32, "big") + s.reveal.content + bytes([s.gradient is not None])
+            for s in submissions
+        ]
+        return (bytes(view.round.prev_model), plan.manifest.hash(), *parts)
