@@ -1,0 +1,316 @@
+# SPDX-License-Identifier: Apache-2.0
+"""After the confirmation: execute, appeal, resolve_appeal, dismiss_unresolved. Every way out unlocks
+the stake exactly once and leaves no bond behind."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import boa
+import pytest
+from eth_utils import keccak
+
+from tests.contracts.round_world import Field
+from tests.contracts.system import (
+    APPEAL_BOND,
+    COPIED,
+    FALSE_REPORT,
+    INVALID,
+    STAKE,
+    ZERO,
+    Codes,
+    events_of,
+    refuses,
+)
+
+CONFIRMED, APPEALED, EXECUTED, DISMISSED = 2, 3, 4, 5
+STATEMENT = keccak(text="statement")
+
+
+@pytest.fixture
+def report_id(challenge: Field) -> bytes:
+    """INVALID of trainer 0, confirmed by verifiers 0 and 1."""
+    return challenge.report(1, challenge.trainers[0], INVALID, *challenge.verifiers[:2])
+
+
+@pytest.fixture
+def appealed(challenge: Field, reports: Any, report_id: bytes) -> bytes:
+    reports.appeal(report_id, STATEMENT, sender=challenge.trainers[0].owner)
+    return report_id
+
+
+def pass_deadline(reports: Any, report_id: bytes) -> None:
+    boa.env.evm.patch.timestamp = reports.report_of(report_id).deadline + 1
+
+
+def locks(field: Field) -> int:
+    return int(field.system.registry.node(field.trainers[0].node_id).locks)
+
+
+# execute
+
+
+def test_execute__after_the_appeal_window(
+    challenge: Field, reports: Any, report_id: bytes
+) -> None:
+    node, first = challenge.trainers[0], challenge.verifiers[0]
+    boa.env.evm.patch.timestamp = reports.report_of(report_id).deadline
+    with refuses("reports: appeal window open"):
+        reports.execute(report_id)
+    pass_deadline(reports, report_id)
+    amount = reports.execute(report_id, sender=challenge.stranger)
+    assert amount == STAKE * 20 // 100
+    assert events_of(reports) == [
+        ("ReportExecuted", {"report_id": report_id, "node_id": node.node_id, "amount": amount})
+    ]
+    assert reports.report_of(report_id).status == EXECUTED
+    registry = challenge.system.registry
+    assert locks(challenge) == 0
+    assert registry.bonded(node.node_id) == STAKE - amount
+    assert registry.bounty(first.payout) == amount // 2
+    with refuses("reports: not confirmed"):
+        reports.execute(report_id)
+
+
+def test_execute__copied_costs_half(challenge: Field, reports: Any) -> None:
+    copied = challenge.report(1, challenge.trainers[1], COPIED, *challenge.verifiers[:2])
+    pass_deadline(reports, copied)
+    assert reports.execute(copied) == STAKE // 2
+
+
+def test_execute__of_a_node_that_left__is_still_slashed(
+    challenge: Field, reports: Any, report_id: bytes
+) -> None:
+    """The lock outlasts the unbonding period: leaving does not help."""
+    node = challenge.trainers[0]
+    registry = challenge.system.registry
+    registry.begin_exit(node.node_id, sender=node.owner)
+    boa.env.evm.patch.timestamp += 15 * 86_400
+    with refuses("registry: stake locked"):
+        registry.withdraw(node.node_id, sender=node.owner)
+    assert reports.execute(report_id) == STAKE * 20 // 100
+    registry.withdraw(node.node_id, sender=node.owner)
+
+
+def test_execute__open_or_unknown__reverts(challenge: Field, reports: Any) -> None:
+    still_open = challenge.report(1, challenge.trainers[0], INVALID, challenge.verifiers[0])
+    for some_id in (still_open, bytes(32)):
+        with refuses("reports: not confirmed"):
+            reports.execute(some_id)
+
+
+def test_execute__does_not_depend_on_the_rounds_result(
+    challenge: Field, reports: Any, report_id: bytes
+) -> None:
+    challenge.challenge(1)
+    challenge.system.wait_out(1, 1)
+    challenge.system.rounds.advance(1)  # void
+    pass_deadline(reports, report_id)
+    assert reports.execute(report_id) > 0
+
+
+# appeal
+
+
+@pytest.mark.parametrize("who", ["owner", "operator"])
+def test_appeal__by_the_node(
+    challenge: Field, reports: Any, report_id: bytes, who: str
+) -> None:
+    node = challenge.trainers[0]
+    sender = getattr(node, who)
+    challenge.system.token.transfer(sender, APPEAL_BOND, sender=challenge.system.holder)
+    challenge.system.token.approve(reports.address, APPEAL_BOND, sender=sender)
+    boa.env.evm.patch.timestamp = reports.report_of(report_id).deadline
+    reports.appeal(report_id, STATEMENT, sender=sender)
+    deadline = boa.env.timestamp + 800
+    assert events_of(reports) == [
+        (
+            "ReportAppealed",
+            {
+                "report_id": report_id,
+                "node_id": node.node_id,
+                "appellant": sender,
+                "statement": STATEMENT,
+                "bond": APPEAL_BOND,
+                "deadline": deadline,
+            },
+        ),
+        ("BondTaken", {"account": sender, "amount": APPEAL_BOND}),
+    ]
+    report = reports.report_of(report_id)
+    assert (report.status, report.deadline) == (APPEALED, deadline)
+    assert (report.appellant, report.bond) == (sender, APPEAL_BOND)
+    assert reports.bonds_held() == APPEAL_BOND
+    assert locks(challenge) == 1
+    with refuses("reports: not confirmed"):
+        reports.execute(report_id)
+    with refuses("reports: not confirmed"):
+        reports.appeal(report_id, STATEMENT, sender=sender)
+
+
+def test_appeal__anyone_else__reverts(challenge: Field, reports: Any, report_id: bytes) -> None:
+    for sender in (
+        challenge.trainers[0].payout,
+        challenge.trainers[1].owner,
+        challenge.verifiers[0].operator,
+        challenge.system.coordinator.address,
+        challenge.stranger,
+    ):
+        with refuses("reports: not the node"):
+            reports.appeal(report_id, STATEMENT, sender=sender)
+
+
+def test_appeal__too_late__reverts(challenge: Field, reports: Any, report_id: bytes) -> None:
+    pass_deadline(reports, report_id)
+    with refuses("reports: too late"):
+        reports.appeal(report_id, STATEMENT, sender=challenge.trainers[0].owner)
+
+
+def test_appeal__cannot_pay__reverts(challenge: Field, reports: Any, report_id: bytes) -> None:
+    with refuses("erc20: insufficient allowance"):
+        reports.appeal(report_id, STATEMENT, sender=challenge.trainers[0].operator)
+    assert reports.report_of(report_id).status == CONFIRMED
+
+
+# resolve_appeal
+
+
+def test_resolve_appeal__upheld__reporters_pay_the_node(
+    challenge: Field, reports: Any, appealed: bytes, owner: str
+) -> None:
+    """Attack: two of three verifiers frame an honest node. The node is whole, they are not."""
+    node = challenge.trainers[0]
+    registry = challenge.system.registry
+    boa.env.evm.patch.timestamp = reports.report_of(appealed).deadline
+    reports.resolve_appeal(appealed, True, sender=owner)
+    slashed = STAKE * 20 // 100
+    framers = challenge.verifiers[:2]
+    assert events_of(reports) == [
+        ("AppealResolved", {"report_id": appealed, "node_id": node.node_id, "upheld": True}),
+        ("ReportDismissed", {"report_id": appealed, "node_id": node.node_id}),
+        ("BondCredited", {"account": node.owner, "amount": APPEAL_BOND}),
+        *(
+            (
+                "FalseReportSlashed",
+                {"report_id": appealed, "verifier_id": p.node_id, "amount": slashed},
+            )
+            for p in framers
+        ),
+    ]
+    assert locks(challenge) == 0
+    assert registry.bonded(node.node_id) == STAKE
+    assert registry.bounty(node.payout) == 2 * (slashed // 2)
+    for player in framers:
+        assert registry.bonded(player.node_id) == STAKE - slashed
+        assert registry.offences(player.node_id, FALSE_REPORT) == 1
+    assert registry.bonded(challenge.verifiers[2].node_id) == STAKE
+    assert reports.withdraw_bond(sender=node.owner) == APPEAL_BOND
+    assert reports.report_of(appealed).status == DISMISSED
+
+
+def test_resolve_appeal__rejected__slashes_and_forfeits(
+    challenge: Field, reports: Any, appealed: bytes, owner: str
+) -> None:
+    node = challenge.trainers[0]
+    reports.resolve_appeal(appealed, False, sender=owner)
+    slashed = STAKE * 20 // 100
+    assert events_of(reports) == [
+        ("AppealResolved", {"report_id": appealed, "node_id": node.node_id, "upheld": False}),
+        ("BondCredited", {"account": owner, "amount": APPEAL_BOND}),
+        (
+            "ReportExecuted",
+            {"report_id": appealed, "node_id": node.node_id, "amount": slashed},
+        ),
+    ]
+    assert locks(challenge) == 0
+    assert challenge.system.registry.bonded(node.node_id) == STAKE - slashed
+    assert reports.bond_credit(node.owner) == 0
+    assert reports.bond_credit(owner) == APPEAL_BOND
+    assert reports.report_of(appealed).status == EXECUTED
+
+
+def test_resolve_appeal__wrong_caller__reverts(
+    challenge: Field, reports: Any, appealed: bytes
+) -> None:
+    for sender in (
+        challenge.trainers[0].owner,
+        challenge.trainers[0].operator,
+        challenge.verifiers[0].operator,
+        challenge.sponsor,
+        challenge.system.rounds.address,
+        challenge.stranger,
+        str(boa.env.eoa),
+    ):
+        for upheld in (True, False):
+            with refuses("ownable: caller is not the owner"):
+                reports.resolve_appeal(appealed, upheld, sender=sender)
+
+
+def test_resolve_appeal__not_appealed_or_late__reverts(
+    challenge: Field, reports: Any, report_id: bytes, owner: str
+) -> None:
+    with refuses("reports: not appealed"):
+        reports.resolve_appeal(report_id, True, sender=owner)
+    reports.appeal(report_id, STATEMENT, sender=challenge.trainers[0].owner)
+    pass_deadline(reports, report_id)
+    with refuses("reports: too late"):
+        reports.resolve_appeal(report_id, True, sender=owner)
+
+
+# dismiss_unresolved
+
+
+def test_dismiss_unresolved__nobody_is_slashed(
+    challenge: Field, reports: Any, appealed: bytes
+) -> None:
+    node = challenge.trainers[0]
+    boa.env.evm.patch.timestamp = reports.report_of(appealed).deadline
+    with refuses("reports: appeal pending"):
+        reports.dismiss_unresolved(appealed)
+    pass_deadline(reports, appealed)
+    reports.dismiss_unresolved(appealed, sender=challenge.stranger)
+    assert events_of(reports) == [
+        ("ReportDismissed", {"report_id": appealed, "node_id": node.node_id}),
+        ("BondCredited", {"account": node.owner, "amount": APPEAL_BOND}),
+    ]
+    registry = challenge.system.registry
+    assert locks(challenge) == 0
+    for player in (node, *challenge.verifiers):
+        assert registry.bonded(player.node_id) == STAKE
+    for call in (reports.dismiss_unresolved, reports.execute, reports.lapse):
+        with pytest.raises(boa.BoaError):
+            call(appealed)
+
+
+def test_dismiss_unresolved__not_appealed__reverts(reports: Any, report_id: bytes) -> None:
+    for some_id in (report_id, bytes(32)):
+        with refuses("reports: not appealed"):
+            reports.dismiss_unresolved(some_id)
+
+
+# Settings
+
+
+def test_constructor__bad_values__reverts(codes: Codes) -> None:
+    some = str(boa.env.eoa)
+    for index in range(4):
+        arguments: list[Any] = [some] * 4
+        arguments[index] = ZERO
+        module = "bonds" if index == 0 else "reports"
+        with refuses(f"{module}: zero address"):
+            codes.reports.deploy(*arguments, 1)
+    for bond in (0, 2**128):
+        with refuses("reports: bad bond"):
+            codes.reports.deploy(some, some, some, some, bond)
+
+
+def test_ownership__two_steps(field: Field, reports: Any, owner: str) -> None:
+    with refuses("ownable: caller is not the owner"):
+        reports.transfer_ownership(field.stranger, sender=field.stranger)
+    reports.transfer_ownership(field.sponsor, sender=owner)
+    with refuses("ownable_2step: caller is not the new owner"):
+        reports.accept_ownership(sender=field.stranger)
+    reports.accept_ownership(sender=field.sponsor)
+    assert reports.owner() == field.sponsor
+    assert not hasattr(reports, "renounce_ownership")
+    assert reports.appeal_bond() == APPEAL_BOND

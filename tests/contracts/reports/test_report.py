@@ -1,0 +1,237 @@
+# SPDX-License-Identifier: Apache-2.0
+"""report and lapse: verifiers of the snapshot, once each, two thirds of the fixed denominator."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import boa
+from eth_abi import encode
+from eth_utils import keccak
+
+from tests.contracts.round_world import EVIDENCE, Field
+from tests.contracts.system import (
+    COPIED,
+    FALSE_REPORT,
+    INVALID,
+    NO_REVEAL,
+    STAKE,
+    VERIFIER,
+    ZERO,
+    events_of,
+    refuses,
+)
+
+OPEN, CONFIRMED, LAPSED = 1, 2, 6
+
+
+def id_of(node_id: int, violation: int) -> bytes:
+    return keccak(encode(["uint256"] * 4, [1, 1, node_id, violation]))
+
+
+def test_report__first_opens(challenge: Field, reports: Any) -> None:
+    bad, verifier = challenge.trainers[0], challenge.verifiers[0]
+    opened_at = challenge.system.rounds.round(1, 1).opened_at
+    report_id = challenge.report(1, bad, INVALID, verifier)
+    assert report_id == id_of(bad.node_id, INVALID)
+    assert tuple(reports.report_of(report_id)) == (
+        OPEN,
+        1,
+        1,
+        bad.node_id,
+        INVALID,
+        STAKE,
+        opened_at,
+        0,
+        verifier.node_id,
+        EVIDENCE,
+        ZERO,
+        0,
+    )
+    assert reports.reporters(report_id) == [verifier.node_id]
+    assert reports.has_reported(report_id, verifier.node_id)
+    assert not reports.has_reported(report_id, challenge.verifiers[1].node_id)
+    state = challenge.system.rounds.round(1, 1)
+    assert (state.open_reports, state.n_invalid) == (1, 0)
+    assert challenge.system.registry.node(bad.node_id).locks == 0
+
+
+def test_report__quorum_confirms(challenge: Field, reports: Any) -> None:
+    bad = challenge.trainers[0]
+    first, second, _ = challenge.verifiers
+    report_id = challenge.report(1, bad, INVALID, first)
+    assert reports.report(
+        1, 1, second.node_id, bad.node_id, INVALID, EVIDENCE, sender=second.operator
+    ) == report_id
+    deadline = boa.env.timestamp + 700
+    assert events_of(reports) == [
+        (
+            "ViolationReported",
+            {
+                "report_id": report_id,
+                "node_id": bad.node_id,
+                "verifier_id": second.node_id,
+                "job_id": 1,
+                "round_id": 1,
+                "violation": INVALID,
+                "evidence": EVIDENCE,
+                "weight": STAKE,
+            },
+        ),
+        (
+            "ReportConfirmed",
+            {"report_id": report_id, "node_id": bad.node_id, "appeal_deadline": deadline},
+        ),
+    ]
+    report = reports.report_of(report_id)
+    assert (report.status, report.weight, report.deadline) == (CONFIRMED, 2 * STAKE, deadline)
+    assert report.first_reporter == first.node_id
+    rounds = challenge.system.rounds
+    assert rounds.is_invalid(1, 1, bad.node_id)
+    assert rounds.round(1, 1).open_reports == 0
+    assert challenge.system.registry.node(bad.node_id).locks == 1
+
+
+def test_report__after_confirmation__reverts(challenge: Field) -> None:
+    bad = challenge.trainers[0]
+    challenge.report(1, bad, INVALID, *challenge.verifiers[:2])
+    for violation in (INVALID, COPIED):
+        with refuses("reports: already confirmed"):
+            challenge.report(1, bad, violation, challenge.verifiers[2])
+
+
+def test_report__confirmation_closes_the_other_kind(challenge: Field, reports: Any) -> None:
+    bad = challenge.trainers[0]
+    other = challenge.report(1, bad, INVALID, challenge.verifiers[2])
+    first, second = challenge.verifiers[:2]
+    challenge.report(1, bad, COPIED, first)
+    reports.report(1, 1, second.node_id, bad.node_id, COPIED, EVIDENCE, sender=second.operator)
+    lapsed = ("ReportLapsed", {"report_id": other, "node_id": bad.node_id})
+    assert lapsed in events_of(reports)
+    assert reports.report_of(other).status == LAPSED
+    assert challenge.system.rounds.round(1, 1).open_reports == 0
+    assert challenge.system.registry.node(bad.node_id).locks == 1
+
+
+
+def test_report__unknown_violation__reverts(challenge: Field) -> None:
+    for violation in (0, NO_REVEAL, 4, 5, FALSE_REPORT, 7, 2**256 - 1):
+        with refuses("reports: unknown violation"):
+            challenge.report(1, challenge.trainers[0], violation, challenge.verifiers[0])
+
+
+def test_report__outside_challenge__reverts(field: Field, reports: Any) -> None:
+    verifier, node = field.verifiers[0], field.trainers[0]
+    with refuses("reports: not in challenge"):
+        field.report(1, node, INVALID, verifier)
+    for way in (field.to_commit, field.to_aggregate, field.to_disputed, field.to_finalized):
+        with boa.env.anchor():
+            way()
+            with refuses("reports: not in challenge"):
+                field.report(1, node, INVALID, verifier)
+    field.to_challenge()
+    field.system.wait_out(1, 1)
+    with refuses("reports: not in challenge"):
+        field.report(1, node, INVALID, verifier)
+
+
+def test_report__at_the_deadline(challenge: Field) -> None:
+    boa.env.evm.patch.timestamp = challenge.system.rounds.round(1, 1).deadline
+    challenge.report(1, challenge.trainers[0], INVALID, challenge.verifiers[0])
+
+
+def test_report__node_that_did_not_reveal__reverts(field: Field) -> None:
+    field.to_aggregate(field.trainers[:2])
+    field.propose(1, nodes=[], contributions=[])
+    for player in (field.trainers[2], field.verifiers[1], field.aggregators[0]):
+        with refuses("reports: not revealed"):
+            field.report(1, player, INVALID, field.verifiers[0])
+
+
+def test_report__copied_without_duplicate__reverts(challenge: Field) -> None:
+    with refuses("reports: not a duplicate"):
+        challenge.report(1, challenge.trainers[2], COPIED, challenge.verifiers[0])
+    challenge.report(1, challenge.trainers[1], COPIED, challenge.verifiers[0])
+
+
+def test_report__wrong_people__reverts(challenge: Field, reports: Any) -> None:
+    verifier, node = challenge.verifiers[0], challenge.trainers[0]
+    for sender in (
+        verifier.owner,
+        challenge.verifiers[1].operator,
+        challenge.sponsor,
+        challenge.system.coordinator.address,
+        challenge.stranger,
+    ):
+        with refuses("reports: not operator"):
+            reports.report(
+                1, 1, verifier.node_id, node.node_id, INVALID, EVIDENCE, sender=sender
+            )
+    late = challenge.system.join("late", VERIFIER, 50 * STAKE)
+    for player in (late, challenge.aggregators[0], challenge.trainers[1]):
+        with refuses("reports: not a verifier"):
+            challenge.report(1, node, INVALID, player)
+
+
+def test_report__own_node__reverts(field: Field) -> None:
+    """A verifier judges no node of its own owner: two identities of one owner can't farm bounties."""
+    system = field.system
+    cousin = system.join("cousin", VERIFIER, owner="trainer 0 owner")
+    field.to_challenge()
+    with refuses("reports: own node"):
+        field.report(1, field.trainers[0], INVALID, cousin)
+    field.report(1, field.trainers[1], INVALID, cousin)
+
+
+def test_report__twice__reverts(challenge: Field) -> None:
+    challenge.report(1, challenge.trainers[0], INVALID, challenge.verifiers[0])
+    with refuses("reports: already reported"):
+        challenge.report(1, challenge.trainers[0], INVALID, challenge.verifiers[0])
+
+
+def test_report__stake_added_later_does_not_help(challenge: Field, reports: Any) -> None:
+    rich = challenge.verifiers[0]
+    challenge.system.token.transfer(rich.owner, 99 * STAKE, sender=challenge.system.holder)
+    challenge.system.registry.add_stake(rich.node_id, 99 * STAKE, sender=rich.owner)
+    report_id = challenge.report(1, challenge.trainers[0], INVALID, rich)
+    assert reports.report_of(report_id).status == OPEN
+    assert reports.report_of(report_id).weight == STAKE
+
+
+# lapse
+
+
+def test_lapse__after_the_round(challenge: Field, reports: Any) -> None:
+    node = challenge.trainers[0]
+    report_id = challenge.report(1, node, INVALID, challenge.verifiers[0])
+    with refuses("reports: round not over"):
+        reports.lapse(report_id)
+    challenge.system.wait_out(1, 1)
+    with refuses("reports: round not over"):
+        reports.lapse(report_id)
+    challenge.finalize()
+    reports.lapse(report_id, sender=challenge.stranger)
+    assert events_of(reports) == [
+        ("ReportLapsed", {"report_id": report_id, "node_id": node.node_id})
+    ]
+    assert reports.report_of(report_id).status == LAPSED
+    assert challenge.system.registry.bonded(node.node_id) == STAKE
+    with refuses("reports: not open"):
+        reports.lapse(report_id)
+
+
+def test_lapse__disputed_round_keeps_it_open(challenge: Field, reports: Any) -> None:
+    report_id = challenge.report(1, challenge.trainers[0], INVALID, challenge.verifiers[0])
+    challenge.challenge(1)
+    with refuses("reports: round not over"):
+        reports.lapse(report_id)
+    challenge.system.wait_out(1, 1)
+    challenge.system.rounds.advance(1)  # void
+    reports.lapse(report_id)
+
+
+def test_lapse__confirmed_or_unknown__reverts(challenge: Field, reports: Any) -> None:
+    report_id = challenge.report(1, challenge.trainers[0], INVALID, *challenge.verifiers[:2])
+    for some_id in (report_id, bytes(32)):
+        with refuses("reports: not open"):
+            reports.lapse(some_id)
