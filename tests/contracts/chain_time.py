@@ -14,7 +14,7 @@ BLOCK_SECONDS = 12
 
 
 class _Hashes(Sequence[bytes]):
-    """Hash of the block `index + 1` before the current one, for the 256 blocks the EVM remembers."""
+    """Index i: hash of the block i + 1 before the current one, 256 in all, as the EVM keeps."""
 
     def __len__(self) -> int:
         return 256

@@ -10,11 +10,12 @@ import boa
 import pytest
 from eth_account.signers.local import LocalAccount
 
-from tests.contracts.chain_time import install_block_hashes, mine
+from tests.contracts.chain_time import install_block_hashes, mine, wait
 from tests.contracts.registry.registry_world import (
     AGGREGATOR_STAKE,
     GAS_CAP,
     QUORUM,
+    SECONDS,
     STAKE,
     TRAINER,
     TRAINER_STAKE,
@@ -24,7 +25,9 @@ from tests.contracts.registry.registry_world import (
     WINDOW,
     ZERO,
     ZOO,
+    Keys,
     account,
+    submit,
 )
 
 
@@ -160,3 +163,12 @@ def verifiers(
         registry.approve_role(node_id, VERIFIER, True, sender=coordinator)
         keys[node_id] = account(name)
     return keys
+
+
+@pytest.fixture
+def answered(registry: Any, node: int, verifiers: Keys, operator: str) -> int:
+    """A node whose answer waits for verdicts, SECONDS after its request, with the check seed."""
+    wait(WINDOW + 1)
+    registry.request_benchmark(node, sender=operator)
+    submit(registry, node, seconds=SECONDS)
+    return node

@@ -44,6 +44,9 @@ DEFAULT_ROWS = {
 ROOT = b"\xaa" * 32
 ARTEFACT = b"\xbb" * 32
 UNITS = 6_000
+SECONDS = 24  # between request and answer
+
+Keys = dict[int, LocalAccount]  # verifier node id to operator key
 
 
 SEED_DOMAIN = keccak(text="Menagerie NodeRegistry benchmark seed")
@@ -117,12 +120,20 @@ def submit(registry: Any, node_id: int, units: int = UNITS, seconds: int = 24) -
     registry.capture_check_seed(node_id)
 
 
-def benchmark_passed(registry: Any, node_id: int, verifiers: dict[int, LocalAccount]) -> None:
+def give(registry: Any, node_id: int, keys: Keys, passed: bool = True) -> None:
+    """Relays the verdicts of these verifiers in one call."""
+    signatures = [sign_verdict(registry, key, node_id, passed) for key in keys.values()]
+    registry.submit_verdicts(node_id, passed, list(keys), signatures)
+
+
+def first(keys: Keys, count: int = 1, skip: int = 0) -> Keys:
+    return dict(list(keys.items())[skip : skip + count])
+
+
+def benchmark_passed(registry: Any, node_id: int, verifiers: Keys) -> None:
     """Takes the node's pending attempt to a passed score of units per million seconds."""
     submit(registry, node_id)
-    ids = list(verifiers)
-    signatures = [sign_verdict(registry, verifiers[i], node_id, True) for i in ids]
-    registry.submit_verdicts(node_id, True, ids, signatures)
+    give(registry, node_id, verifiers)
 
 
 def address_of(name: str) -> str:

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rule: eligibility is asked for, approved, active, bonded, unsuspended, and for trainers measured."""
+"""Rule: an eligible node asked for the role, is approved, active, bonded, unsuspended and, as a
+trainer, measured."""
 
 from __future__ import annotations
 

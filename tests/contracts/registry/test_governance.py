@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rule: only the coordinator sets roles, slashers, parameters, penalties and pauses, within bounds."""
+"""Rule: only the coordinator sets roles, slashers, parameters, penalties and pauses, in bounds."""
 
 from __future__ import annotations
 

@@ -1,57 +1,29 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rule: a benchmark is settled by a quorum of equal verdicts, each signed by another owner's verifier."""
+"""Rule: a quorum of equal verdicts settles a benchmark, and only a passed one sets the score."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import boa
-import pytest
-from eth_account.signers.local import LocalAccount
 
-from tests.contracts.chain_time import mine, now, wait
+from tests.contracts.chain_time import mine, wait
 from tests.contracts.registry.registry_world import (
     ARTEFACT,
-    INVALID,
-    PAUSE_BENCHMARK,
     ROOT,
+    SECONDS,
     TRAINER,
     UNITS,
-    VERIFIER,
     WINDOW,
-    ZERO,
-    account,
-    address_of,
-    benchmark_passed,
+    Keys,
+    first,
+    give,
     own_events,
     sign_verdict,
     submit,
 )
 
-SECONDS = 24
 SCORE = UNITS * 1_000_000 // SECONDS
-CURVE_ORDER = 0xFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFEBAAEDCE6AF48A03BBFD25E8CD0364141
-
-Keys = dict[int, LocalAccount]
-
-
-@pytest.fixture
-def answered(registry: Any, node: int, verifiers: Keys, operator: str) -> int:
-    """A node whose answer waits for verdicts, SECONDS after its request, with the check seed."""
-    wait(WINDOW + 1)
-    registry.request_benchmark(node, sender=operator)
-    submit(registry, node, seconds=SECONDS)
-    return node
-
-
-def give(registry: Any, node: int, keys: Keys, passed: bool = True) -> None:
-    signatures = [sign_verdict(registry, key, node, passed) for key in keys.values()]
-    registry.submit_verdicts(node, passed, list(keys), signatures)
-
-
-def first(keys: Keys, count: int = 1, skip: int = 0) -> Keys:
-    return dict(list(keys.items())[skip : skip + count])
 
 
 def test_digest__is_what_wallets_sign(registry: Any, answered: int, verifiers: Keys) -> None:
@@ -173,248 +145,3 @@ def test_slowest_answer__still_scores(
     submit(registry, node, units=1, seconds=WINDOW)
     give(registry, node, first(verifiers, 2))
     assert registry.node(node).benchmark_score == 1_000_000 // WINDOW
-
-
-# What does not count
-
-
-def test_verdict__twice_by_one_verifier__reverts(
-    registry: Any, answered: int, verifiers: Keys
-) -> None:
-    give(registry, answered, first(verifiers))
-    with boa.reverts("registry: verdict already given"):
-        give(registry, answered, first(verifiers))
-
-
-def test_verdict__both_ways_by_one_verifier__reverts(
-    registry: Any, answered: int, verifiers: Keys
-) -> None:
-    give(registry, answered, first(verifiers))
-    with boa.reverts("registry: verdict already given"):
-        give(registry, answered, first(verifiers), passed=False)
-
-
-def test_verdict__twice_in_one_batch__reverts(
-    registry: Any, answered: int, verifiers: Keys
-) -> None:
-    ((verifier, key),) = first(verifiers).items()
-    signature = sign_verdict(registry, key, answered, True)
-    with boa.reverts("registry: verdict already given"):
-        registry.submit_verdicts(answered, True, [verifier] * 2, [signature] * 2)
-
-
-def test_verdict__malleated_or_compact_copy__reverts(
-    registry: Any, answered: int, verifiers: Keys
-) -> None:
-    """Another form of a known signature is no second verdict."""
-    ((verifier, key),) = first(verifiers).items()
-    signature = sign_verdict(registry, key, answered, True)
-    r, s, v = signature[:32], int.from_bytes(signature[32:64], "big"), signature[64]
-    high = r + (CURVE_ORDER - s).to_bytes(32, "big") + bytes([55 - v])
-    compact = r + (s | (v - 27) << 255).to_bytes(32, "big")
-    with boa.reverts("ecdsa: invalid signature `s` value"):
-        registry.submit_verdicts(answered, True, [verifier], [high])
-    registry.submit_verdicts(answered, True, [verifier], [signature])
-    with boa.reverts("registry: verdict already given"):
-        registry.submit_verdicts(answered, True, [verifier], [compact])
-
-
-@pytest.mark.parametrize("signature", [b"", b"\x01" * 64 + b"\x05", bytes(65)])
-def test_verdict__garbage__never_counts(
-    registry: Any, answered: int, verifiers: Keys, signature: bytes
-) -> None:
-    with boa.reverts():
-        registry.submit_verdicts(answered, True, list(first(verifiers)), [signature])
-
-
-def test_verdict__closed_verifier_with_zero_operator__reverts(
-    registry: Any, answered: int, verifiers: Keys
-) -> None:
-    """A closed node's operator is zero, which is also what a failed recovery could give."""
-    (verifier,) = first(verifiers)
-    owner = registry.owner_of(verifier)
-    registry.begin_exit(verifier, sender=owner)
-    wait(365 * 86_400)
-    registry.withdraw(verifier, sender=owner)
-    for signature in (b"", bytes(65)):
-        with boa.reverts("registry: not a verifier"):
-            registry.submit_verdicts(answered, True, [verifier], [signature])
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"node_id": 77},
-        {"attempt": 1},
-        {"root": ARTEFACT},
-        {"units": UNITS + 1},
-        {"check_seed": ROOT},
-        {"passed": False},
-        {"chainId": 5},
-        {"verifyingContract": ZERO},
-        {"name": "Other"},
-        {"version": "2"},
-    ],
-    ids=lambda changes: next(iter(changes)),
-)
-def test_verdict__about_anything_else__reverts(
-    registry: Any, answered: int, verifiers: Keys, changes: dict[str, Any]
-) -> None:
-    ((verifier, key),) = first(verifiers).items()
-    signature = sign_verdict(registry, key, answered, True, **changes)
-    with boa.reverts("registry: bad signature"):
-        registry.submit_verdicts(answered, True, [verifier], [signature])
-
-
-def test_verdict__signed_by_another_verifier__reverts(
-    registry: Any, answered: int, verifiers: Keys
-) -> None:
-    one, two = list(verifiers)[:2]
-    with boa.reverts("registry: bad signature"):
-        registry.submit_verdicts(
-            answered, True, [one], [sign_verdict(registry, verifiers[two], answered, True)]
-        )
-
-
-def test_verdict__signed_by_the_verifiers_owner__reverts(
-    registry: Any, answered: int, verifiers: Keys
-) -> None:
-    signature = sign_verdict(registry, account("ada owner"), answered, True)
-    with boa.reverts("registry: bad signature"):
-        registry.submit_verdicts(answered, True, list(first(verifiers)), [signature])
-
-
-def test_verdict__by_a_replaced_operator__reverts(
-    registry: Any, answered: int, verifiers: Keys
-) -> None:
-    ((verifier, key),) = first(verifiers).items()
-    signature = sign_verdict(registry, key, answered, True)
-    registry.set_operator(verifier, address_of("new key"), sender=registry.owner_of(verifier))
-    with boa.reverts("registry: bad signature"):
-        registry.submit_verdicts(answered, True, [verifier], [signature])
-
-
-@pytest.mark.parametrize("why", ["unapproved", "revoked", "resting", "suspended", "unknown"])
-def test_verdict__by_an_ineligible_verifier__reverts(
-    registry: Any,
-    answered: int,
-    verifiers: Keys,
-    register: Callable[..., int],
-    coordinator: str,
-    slasher: str,
-    why: str,
-) -> None:
-    ((verifier, key),) = first(verifiers).items()
-    if why == "unapproved":
-        verifier, key = register("uma", VERIFIER), account("uma")
-    elif why == "revoked":
-        registry.approve_role(verifier, VERIFIER, False, sender=coordinator)
-    elif why == "resting":
-        registry.set_active(verifier, False, sender=key.address)
-    elif why == "suspended":
-        registry.slash(verifier, INVALID, now(), ZERO, sender=slasher)
-    else:
-        verifier = 99
-    with boa.reverts("registry: not a verifier"):
-        registry.submit_verdicts(
-            answered, True, [verifier], [sign_verdict(registry, key, answered, True)]
-        )
-
-
-def test_verdict__by_a_verifier_of_the_same_owner__reverts(
-    registry: Any, answered: int, register: Callable[..., int], node_owner: str, coordinator: str
-) -> None:
-    """A node cannot vouch for itself through a second node."""
-    twin = register("twin", VERIFIER, owner=node_owner)
-    registry.approve_role(twin, VERIFIER, True, sender=coordinator)
-    signature = sign_verdict(registry, account("twin"), answered, True)
-    with boa.reverts("registry: own benchmark"):
-        registry.submit_verdicts(answered, True, [twin], [signature])
-
-
-def test_verdict__by_the_node_itself__reverts(
-    registry: Any, node_owner: str, fund: Callable[[str, int], None], coordinator: str
-) -> None:
-    fund(node_owner, 10**21)
-    both = registry.register_node(
-        address_of("both"), ZERO[:-1] + "1", 3, 10**21, "", ROOT, sender=node_owner
-    )
-    registry.approve_role(both, VERIFIER, True, sender=coordinator)
-    submit(registry, both)
-    with boa.reverts("registry: own benchmark"):
-        registry.submit_verdicts(
-            both, True, [both], [sign_verdict(registry, account("both"), both, True)]
-        )
-
-
-@pytest.mark.parametrize(("ids", "signatures"), [(0, 0), (1, 0), (0, 1), (2, 1)])
-def test_verdicts__lists_do_not_match__reverts(
-    registry: Any, answered: int, verifiers: Keys, ids: int, signatures: int
-) -> None:
-    one = sign_verdict(registry, next(iter(verifiers.values())), answered, True)
-    with boa.reverts("registry: bad verdicts"):
-        registry.submit_verdicts(answered, True, list(verifiers)[:ids], [one] * signatures)
-
-
-def test_verdicts__nothing_submitted__reverts(registry: Any, node: int, verifiers: Keys) -> None:
-    with boa.reverts("registry: no benchmark submitted"):
-        registry.submit_verdicts(node, True, list(first(verifiers)), [bytes(65)])
-
-
-def test_verdicts__settled__reverts(registry: Any, answered: int, verifiers: Keys) -> None:
-    give(registry, answered, first(verifiers, 2))
-    with boa.reverts("registry: benchmark settled"):
-        give(registry, answered, first(verifiers, 1, skip=2))
-
-
-def test_verdicts__of_an_earlier_attempt__do_not_carry_over(
-    registry: Any, answered: int, verifiers: Keys, operator: str
-) -> None:
-    give(registry, answered, first(verifiers))
-    ((verifier, key),) = first(verifiers, 1, skip=1).items()
-    old = sign_verdict(registry, key, answered, True)
-    wait(WINDOW + 1)
-    registry.request_benchmark(answered, sender=operator)
-    submit(registry, answered)
-    assert registry.benchmark(answered).passes == 0
-    with boa.reverts("registry: bad signature"):
-        registry.submit_verdicts(answered, True, [verifier], [old])
-    give(registry, answered, first(verifiers))
-
-
-def test_verdicts__capture_the_check_seed_themselves(
-    registry: Any, node: int, operator: str, verifiers: Keys
-) -> None:
-    mine(2)
-    registry.submit_benchmark(node, UNITS, ROOT, ARTEFACT, sender=operator)
-    mine(2)
-    seed_free = registry.verdict_digest(node, True)
-    ((verifier, key),) = first(verifiers).items()
-    signature = bytes(key.unsafe_sign_hash(seed_free).signature)
-    registry.submit_verdicts(node, True, [verifier], [signature])
-    assert registry.benchmark(node).check_seed != bytes(32)
-
-
-def test_verdicts__check_seed_expired__reverts(
-    registry: Any, node: int, operator: str, verifiers: Keys
-) -> None:
-    mine(2)
-    registry.submit_benchmark(node, UNITS, ROOT, ARTEFACT, sender=operator)
-    mine(258)
-    with boa.reverts("registry: seed expired"):
-        registry.submit_verdicts(node, True, list(first(verifiers)), [bytes(65)])
-
-
-def test_verdicts__paused__reverts(
-    registry: Any, answered: int, verifiers: Keys, coordinator: str
-) -> None:
-    registry.set_paused(PAUSE_BENCHMARK, sender=coordinator)
-    with boa.reverts("pausing: paused"):
-        give(registry, answered, first(verifiers))
-
-
-def test_helper__benchmark_passed__makes_eligible(
-    registry: Any, node: int, verifiers: Keys
-) -> None:
-    benchmark_passed(registry, node, verifiers)
-    assert registry.is_eligible(node, TRAINER)

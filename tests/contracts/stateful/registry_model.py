@@ -141,9 +141,7 @@ class RegistryModel:
 
     # Node life
 
-    def register_node(
-        self, sender: str, operator: str, payout: str, roles: int, stake: int
-    ) -> int:
+    def register_node(self, sender: str, operator: str, payout: str, roles: int, stake: int) -> int:
         need(not self.paused & 1, "pausing: paused")
         need(operator != ZERO, "registry: zero address")
         need(self.node_of(operator) == 0, "registry: operator in use")
@@ -322,9 +320,7 @@ class RegistryModel:
         self.nodes[node_id].locks[sender] += 1
 
     def unlock(self, sender: str, node_id: int) -> None:
-        need(
-            node_id in self.nodes and self.nodes[node_id].locks[sender] > 0, "registry: no lock"
-        )
+        need(node_id in self.nodes and self.nodes[node_id].locks[sender] > 0, "registry: no lock")
         self.nodes[node_id].locks[sender] -= 1
 
     # Coordinator

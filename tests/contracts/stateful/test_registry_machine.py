@@ -4,7 +4,9 @@ and every token balance, after every step."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import cache
+from random import Random
 from typing import Any
 
 import boa
@@ -12,13 +14,7 @@ from eth_abi import encode
 from eth_utils import keccak
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import (
-    RuleBasedStateMachine,
-    initialize,
-    invariant,
-    precondition,
-    rule,
-)
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from tests.contracts.chain_time import block, hash_of, install_block_hashes, mine, now
 from tests.contracts.registry.registry_world import (
@@ -37,48 +33,70 @@ from tests.contracts.stateful.registry_model import (
     ZOO,
     Attempt,
     Draw,
+    ModelNode,
     Refused,
     RegistryModel,
     Settings,
 )
 
-OWNERS = [account(f"owner {i}") for i in range(3)]
 OPERATORS = [account(f"operator {i}") for i in range(7)]
-SLASHERS = [account(f"slasher {i}") for i in range(2)]
-COORDINATOR, TREASURY, REPORTER = account("coordinator"), account("treasury"), account("reporter")
-PEOPLE = [*OWNERS, *OPERATORS, *SLASHERS, COORDINATOR, TREASURY, REPORTER]
-ADDRESSES = [str(person.address) for person in PEOPLE]
-KEYS = dict(zip(ADDRESSES, PEOPLE, strict=True))
-OWNER_ADDRESSES = [str(a.address) for a in OWNERS]
-OPERATOR_ADDRESSES = [str(a.address) for a in OPERATORS]
-SLASHER_ADDRESSES = [str(a.address) for a in SLASHERS]
+KEYS = {str(key.address): key for key in OPERATORS}
+OPERATOR_ADDRESSES = list(KEYS)
+OWNERS = [str(account(f"owner {i}").address) for i in range(3)]
+SLASHERS = [str(account(f"slasher {i}").address) for i in range(2)]
+COORDINATOR, TREASURY, REPORTER = (
+    str(account(name).address) for name in ("coordinator", "treasury", "reporter")
+)
+PEOPLE = [*OWNERS, *OPERATOR_ADDRESSES, *SLASHERS, COORDINATOR, TREASURY, REPORTER]
 WEALTH = 10**7 * ZOO
 MOST_NODES = 6
 SPEC = "1x H200"
 
-anyone = st.sampled_from(ADDRESSES)
-# Mostly the rightful sender, so that histories get somewhere.
-rightly = st.sampled_from([True] * 6 + [False])
-picks = st.integers(0, MOST_NODES - 1)
-amounts = st.one_of(
-    st.integers(99 * ZOO, 1_200 * ZOO),
-    st.sampled_from([ZOO - 1, ZOO, 100 * ZOO - 1, 100 * ZOO, 500 * ZOO, 1_000 * ZOO + 1]),
-)
-roles = st.sampled_from([1, 1, 1, 2, 2, 3, 3, 4, 5, 6, 7, 7, 0, 8])
-offences = st.sampled_from([1, 1, 1, 2, 3, 4, 5, 6, 7, 16, 0, 17])
-rows = st.tuples(
-    st.integers(0, 10_000),
-    st.integers(0, 10_000),
-    st.sampled_from([0, 1, DAY]),
-    st.booleans(),
-    st.sampled_from([False, False, True]),
-    st.integers(0, 5_000),
-)
+AMOUNTS = [ZOO - 1, ZOO, 100 * ZOO - 1, 100 * ZOO, 500 * ZOO, 1_000 * ZOO + 1]
+ROLE_BITS = [1, 1, 2, 3, 3, 4, 5, 6, 7, 7, 0, 8]
+
+# How often each action is tried, out of the sum.
+WEIGHTS = {
+    "register_node": 3,
+    "add_stake": 4,
+    "begin_exit": 2,
+    "withdraw": 2,
+    "set_operator": 1,
+    "set_payout": 1,
+    "set_roles": 2,
+    "set_active": 2,
+    "claim_bounty": 2,
+    "request_benchmark": 3,
+    "capture": 2,
+    "submit_benchmark": 6,
+    "submit_verdicts": 8,
+    "slash": 8,
+    "lock_or_unlock": 3,
+    "approve_role": 4,
+    "set_slasher": 1,
+    "set_penalty": 1,
+    "set_parameters": 1,
+    "set_paused": 2,
+    "time_passes": 5,
+}
+# Every step looks at the node it acted on; every so many steps, and at the end, at everything.
+FULL_EVERY = 10
+
+seeds = st.integers(0, 2**32 - 1)
 
 
 @cache
 def codes() -> tuple[Any, Any]:
     return boa.load_partial("contracts/ZooToken.vy"), boa.load_partial("contracts/NodeRegistry.vy")
+
+
+def amount(r: Random) -> int:
+    """Mostly a useful stake with odd wei, sometimes a limit."""
+    return r.choice(AMOUNTS) if r.random() < 0.3 else r.randint(100 * ZOO, 1_500 * ZOO)
+
+
+def as_parameters(s: Settings) -> tuple[Any, ...]:
+    return (s.unbonding, *(s.stakes[r] for r in ROLES), s.window, s.quorum, s.treasury)
 
 
 class RegistryMachine(RuleBasedStateMachine):
@@ -90,47 +108,51 @@ class RegistryMachine(RuleBasedStateMachine):
         boa.env.evm.patch.gas_limit = GAS_CAP
         install_block_hashes()
         mine(1_000)
-        self.token = token_code.deploy(OWNER_ADDRESSES[0], 3 * WEALTH)
-        self.registry_code = registry_code
-
-    def teardown(self) -> None:
-        self.anchor.__exit__(None, None, None)
-
-    @initialize(quorum=st.integers(1, 2))
-    def deploy(self, quorum: int) -> None:
-        chosen = Settings(
-            10 * DAY,
-            {1: 100 * ZOO, 2: 500 * ZOO, 4: 1_000 * ZOO},
-            3_600,
-            quorum,
-            str(TREASURY.address),
+        start = Settings(10 * DAY, {1: 100 * ZOO, 2: 500 * ZOO, 4: 1_000 * ZOO}, 3_600, 2, TREASURY)
+        self.token = token_code.deploy(OWNERS[0], 3 * WEALTH)
+        self.registry = registry_code.deploy(
+            self.token.address, COORDINATOR, SLASHERS, as_parameters(start), ZERO
         )
-        self.registry = self.registry_code.deploy(
-            self.token.address,
-            COORDINATOR.address,
-            SLASHER_ADDRESSES,
-            self.as_parameters(chosen),
-            ZERO,
-        )
-        self.model = RegistryModel(
-            str(COORDINATOR.address), SLASHER_ADDRESSES, chosen, dict(DEFAULT_ROWS)
-        )
-        for owner in OWNER_ADDRESSES:
+        self.model = RegistryModel(COORDINATOR, SLASHERS, start, dict(DEFAULT_ROWS))
+        for owner in OWNERS:
             self.token.approve(self.registry.address, 2**256 - 1, sender=owner)
             self.model.wallets[owner] = WEALTH
-        for owner in OWNER_ADDRESSES[1:]:
-            self.token.transfer(owner, WEALTH, sender=OWNER_ADDRESSES[0])
+            if owner != OWNERS[0]:
+                self.token.transfer(owner, WEALTH, sender=OWNERS[0])
+
+        self.steps = 0
+        self.touched: set[int] = set()
+
+    def teardown(self) -> None:
+        self.check(range(1, len(self.model.nodes) + 1), ROLES, PEOPLE)
+        self.anchor.__exit__(None, None, None)
+
+    @initialize(seed=seeds)
+    def first_nodes(self, seed: int) -> None:
+        """Three owners, each with a node for every role that may verify."""
+        self.seed = seed
+        r = Random(seed)
+        for i in range(3):
+            stake = r.randint(600 * ZOO, 1_500 * ZOO)
+            self.register(OWNERS[i], OPERATOR_ADDRESSES[i], PEOPLE[i + 9], 7, stake)
+            self.both("approve_role", COORDINATOR, i + 1, 2, True)
+
+    # Hypothesis likes to repeat a value; history and step number keep the choices well spread.
+    @rule(seed=seeds)
+    def act(self, seed: int) -> None:
+        r = Random(f"{self.seed} {self.steps} {seed}")
+        (action,) = r.choices(list(WEIGHTS), list(WEIGHTS.values()))
+        getattr(self, f"do_{action}")(r)
 
     # Driving both
 
-    @staticmethod
-    def as_parameters(s: Settings) -> tuple[Any, ...]:
-        return (s.unbonding, *(s.stakes[r] for r in ROLES), s.window, s.quorum, s.treasury)
-
-    def both(self, function: str, sender: str, *arguments: Any, chain: tuple[Any, ...] = ()) -> Any:
+    def both(
+        self, function: str, sender: str, *arguments: Any, chain: tuple[Any, ...] = ()
+    ) -> None:
         """Calls the model and the contract and compares outcome and answer; `chain` replaces the
         contract's arguments where they differ."""
         self.model.now, self.model.block = now(), block()
+        self.touched |= {a for a in arguments[:1] if isinstance(a, int)}
         call = getattr(self.registry, function)
         given = chain or arguments
         try:
@@ -138,133 +160,120 @@ class RegistryMachine(RuleBasedStateMachine):
         except Refused as refusal:
             with boa.reverts(str(refusal)):
                 call(*given, sender=sender)
-            return None
+            return
         got = call(*given, sender=sender)
         if expected is not None:
             assert got == expected
-        return expected
 
-    def node(self, pick: int) -> int:
-        """A known node, or 0, 1 when there are none."""
-        return pick % len(self.model.nodes) + 1 if self.model.nodes else pick % 2
+    def node(self, r: Random) -> int:
+        """Mostly a known node, sometimes the next unknown one."""
+        known = len(self.model.nodes)
+        return r.randint(1, known) if r.random() < 0.95 else known + 1
 
-    def owner_of(self, node_id: int, right: bool, other: str) -> str:
-        known = self.model.nodes.get(node_id)
-        return known.owner if known and right else other
+    def sender(self, r: Random, rightful: str) -> str:
+        """Mostly the rightful sender, so that histories get somewhere."""
+        wrong = r.random() < 0.1
+        return r.choice(PEOPLE) if wrong or rightful == ZERO else rightful
 
-    def server_of(self, node_id: int, right: bool, other: str) -> str:
-        known = self.model.nodes.get(node_id)
-        return known.operator if known and right and known.operator != ZERO else other
+    def owner(self, r: Random, node_id: int) -> str:
+        return self.sender(r, getattr(self.model.nodes.get(node_id), "owner", ZERO))
+
+    def server(self, r: Random, node_id: int) -> str:
+        return self.sender(r, getattr(self.model.nodes.get(node_id), "operator", ZERO))
 
     # Node life
 
-    @precondition(lambda self: len(self.model.nodes) < MOST_NODES)
-    @rule(
-        owner=st.sampled_from(OWNER_ADDRESSES),
-        operator=st.sampled_from([*OPERATOR_ADDRESSES, ZERO]),
-        payout=st.sampled_from([*ADDRESSES, ZERO]),
-        wanted=roles,
-        stake=amounts,
-    )
-    def register_node(
-        self, owner: str, operator: str, payout: str, wanted: int, stake: int
-    ) -> None:
-        arguments = (operator, payout, wanted, stake)
+    def register(self, owner: str, *arguments: Any) -> None:
         self.both("register_node", owner, *arguments, chain=(*arguments, SPEC, EMPTY))
+        self.touched.add(len(self.model.nodes))
 
-    @rule(pick=picks, right=rightly, other=st.sampled_from(OWNER_ADDRESSES), amount=amounts)
-    def add_stake(self, pick: int, right: bool, other: str, amount: int) -> None:
-        node_id = self.node(pick)
-        self.both("add_stake", self.owner_of(node_id, right, other), node_id, amount)
+    def do_register_node(self, r: Random) -> None:
+        if len(self.model.nodes) < MOST_NODES:
+            owner = r.choice(OWNERS)
+            self.register(
+                owner,
+                r.choice([*OPERATOR_ADDRESSES, ZERO]),
+                r.choice([*PEOPLE, ZERO]),
+                r.choice(ROLE_BITS),
+                amount(r),
+            )
 
-    @rule(pick=picks, right=rightly, other=anyone)
-    def begin_exit(self, pick: int, right: bool, other: str) -> None:
-        node_id = self.node(pick)
-        self.both("begin_exit", self.owner_of(node_id, right, other), node_id)
+    def do_add_stake(self, r: Random) -> None:
+        node_id = self.node(r)
+        sender = self.owner(r, node_id)
+        if sender in OWNERS:  # the others have no tokens
+            self.both("add_stake", sender, node_id, amount(r))
 
-    @rule(pick=picks, right=rightly, other=anyone)
-    def withdraw(self, pick: int, right: bool, other: str) -> None:
-        node_id = self.node(pick)
-        self.both("withdraw", self.owner_of(node_id, right, other), node_id)
+    def do_begin_exit(self, r: Random) -> None:
+        node_id = self.node(r)
+        self.both("begin_exit", self.owner(r, node_id), node_id)
 
-    @rule(
-        pick=picks,
-        right=rightly,
-        other=anyone,
-        operator=st.sampled_from([*OPERATOR_ADDRESSES, ZERO]),
-    )
-    def set_operator(self, pick: int, right: bool, other: str, operator: str) -> None:
-        node_id = self.node(pick)
-        self.both("set_operator", self.owner_of(node_id, right, other), node_id, operator)
+    def do_withdraw(self, r: Random) -> None:
+        leaving = [i for i, n in self.model.nodes.items() if n.unlock_at]
+        node_id = r.choice(leaving) if leaving else self.node(r)
+        if leaving and r.random() < 0.5:
+            mine(1, max(self.model.nodes[node_id].unlock_at - now(), 0))
+        self.both("withdraw", self.owner(r, node_id), node_id)
 
-    @rule(pick=picks, right=rightly, other=anyone, payout=st.sampled_from([*ADDRESSES, ZERO]))
-    def set_payout(self, pick: int, right: bool, other: str, payout: str) -> None:
-        node_id = self.node(pick)
-        self.both("set_payout", self.owner_of(node_id, right, other), node_id, payout)
+    def do_set_operator(self, r: Random) -> None:
+        node_id = self.node(r)
+        self.both(
+            "set_operator", self.owner(r, node_id), node_id, r.choice([*OPERATOR_ADDRESSES, ZERO])
+        )
 
-    @rule(pick=picks, right=rightly, other=anyone, wanted=roles)
-    def set_roles(self, pick: int, right: bool, other: str, wanted: int) -> None:
-        node_id = self.node(pick)
-        self.both("set_roles", self.owner_of(node_id, right, other), node_id, wanted)
+    def do_set_payout(self, r: Random) -> None:
+        node_id = self.node(r)
+        self.both("set_payout", self.owner(r, node_id), node_id, r.choice([*PEOPLE, ZERO]))
 
-    @rule(pick=picks, right=rightly, other=anyone, active=st.sampled_from([True, True, False]))
-    def set_active(self, pick: int, right: bool, other: str, active: bool) -> None:
-        node_id = self.node(pick)
-        self.both("set_active", self.server_of(node_id, right, other), node_id, active)
+    def do_set_roles(self, r: Random) -> None:
+        node_id = self.node(r)
+        self.both("set_roles", self.owner(r, node_id), node_id, r.choice(ROLE_BITS))
 
-    @rule(account=anyone)
-    def claim_bounty(self, account: str) -> None:
+    def do_set_active(self, r: Random) -> None:
+        node_id = self.node(r)
+        active = r.random() < 0.7
+        self.both("set_active", self.server(r, node_id), node_id, active)
+
+    def do_claim_bounty(self, r: Random) -> None:
         credited = [a for a, amount in self.model.bounties.items() if amount]
-        self.both("claim_bounty", credited[0] if credited else account)
+        self.both("claim_bounty", r.choice(credited) if credited else r.choice(PEOPLE))
 
     # Benchmark
 
-    @rule(pick=picks, right=rightly, other=anyone)
-    def request_benchmark(self, pick: int, right: bool, other: str) -> None:
-        node_id = self.node(pick)
-        self.both("request_benchmark", self.server_of(node_id, right, other), node_id)
+    def do_request_benchmark(self, r: Random) -> None:
+        node_id = self.node(r)
+        self.both("request_benchmark", self.server(r, node_id), node_id)
 
-    @rule(pick=picks, other=anyone, function=st.sampled_from(["benchmark", "check"]))
-    def capture(self, pick: int, other: str, function: str) -> None:
-        self.both(f"capture_{function}_seed", other, self.node(pick))
+    def do_capture(self, r: Random) -> None:
+        which = r.choice(["capture_benchmark_seed", "capture_check_seed"])
+        self.both(which, r.choice(PEOPLE), self.node(r))
 
-    @rule(
-        pick=picks,
-        right=rightly,
-        other=anyone,
-        units=st.sampled_from([0, 1, 1_000_000, 1_000_001, 777]),
-        root=st.sampled_from([b"\x01" * 32, b"\x01" * 32, EMPTY]),
-        blocks=st.sampled_from([0, 2]),
-    )
-    def submit_benchmark(
-        self, pick: int, right: bool, other: str, units: int, root: bytes, blocks: int
-    ) -> None:
-        node_id = self.node(pick)
-        mine(blocks)
-        sender = self.server_of(node_id, right, other)
+    def do_submit_benchmark(self, r: Random) -> None:
+        waiting = [i for i, n in self.model.nodes.items() if not n.attempt.submitted_at]
+        node_id = r.choice(waiting) if waiting and r.random() < 0.9 else self.node(r)
+        if r.random() < 0.5:
+            self.both("request_benchmark", self.server(r, node_id), node_id)
+        mine(r.choice([0, 2, 2]))
+        units = r.choice([1, 777, 1_000_000] if r.random() < 0.9 else [0, 1_000_001])
+        root = EMPTY if r.random() < 0.05 else b"\x01" * 32
+        sender = self.server(r, node_id)
         self.both("submit_benchmark", sender, node_id, units, root, b"\x02" * 32)
 
-    @rule(
-        pick=picks,
-        passed=st.booleans(),
-        given=st.lists(picks, max_size=3),
-        honest=rightly,
-        blocks=st.sampled_from([0, 2]),
-    )
-    def submit_verdicts(
-        self, pick: int, passed: bool, given: list[int], honest: bool, blocks: int
-    ) -> None:
-        mine(blocks)
-        node_id = self.node(pick)
-        listed = self.model.lists[2]
-        verifiers = [listed[g % len(listed)] if listed else self.node(g) for g in given]
-        operators = [
-            self.model.nodes[v].operator if v in self.model.nodes else ZERO for v in verifiers
+    def do_submit_verdicts(self, r: Random) -> None:
+        mine(r.choice([0, 2, 2]))
+        waiting = [
+            i
+            for i, n in self.model.nodes.items()
+            if n.attempt.submitted_at and not n.attempt.settled
         ]
-        signers = [
-            o if honest and o in KEYS else OPERATOR_ADDRESSES[g % 7]
-            for o, g in zip(operators, given, strict=True)
-        ]
+        node_id = r.choice(waiting) if waiting else self.node(r)
+        passed = r.random() < 0.7
+        listed = self.model.lists[2] or [0]
+        verifiers = r.choices(listed, k=r.randint(0, 2)) if r.random() < 0.3 else listed[:3]
+        known: list[ModelNode | None] = [self.model.nodes.get(v) for v in verifiers]
+        signers = [n.operator if n and n.operator != ZERO else OPERATOR_ADDRESSES[0] for n in known]
+        if r.random() < 0.1:
+            signers = signers[1:] + signers[:1]
         try:
             digest = bytes(self.registry.verdict_digest(node_id, passed))
         except boa.BoaError:
@@ -272,7 +281,7 @@ class RegistryMachine(RuleBasedStateMachine):
         signatures = [bytes(KEYS[s].unsafe_sign_hash(digest).signature) for s in signers]
         self.both(
             "submit_verdicts",
-            REPORTER.address,
+            REPORTER,
             node_id,
             passed,
             verifiers,
@@ -282,98 +291,61 @@ class RegistryMachine(RuleBasedStateMachine):
 
     # Slashers
 
-    @rule(
-        pick=picks,
-        right=rightly,
-        other=anyone,
-        violation=offences,
-        ago=st.sampled_from([0, 0, 1, 12, 100, DAY, -1]),
-        reporter=st.sampled_from([*ADDRESSES, ZERO]),
-    )
-    def slash(
-        self, pick: int, right: bool, other: str, violation: int, ago: int, reporter: str
-    ) -> None:
-        sender = SLASHER_ADDRESSES[pick % 2] if right else other
-        self.both("slash", sender, self.node(pick), violation, now() - ago, reporter)
+    def do_slash(self, r: Random) -> None:
+        sender = self.sender(r, r.choice(SLASHERS))
+        violation = r.choice([1, 1, 1, 2, 2, 3, 5, 6, 4] if r.random() < 0.9 else [0, 7, 16, 17])
+        ago = r.choice([0, 0, 1, 12, 100, DAY, -1])
+        reporter = r.choice([*PEOPLE, ZERO])
+        self.both("slash", sender, self.node(r), violation, now() - ago, reporter)
 
-    @rule(
-        pick=picks,
-        right=rightly,
-        other=anyone,
-        function=st.sampled_from(["lock", "unlock", "unlock"]),
-        which=st.integers(0, 1),
-    )
-    def lock_or_unlock(
-        self, pick: int, right: bool, other: str, function: str, which: int
-    ) -> None:
-        sender = SLASHER_ADDRESSES[which] if right else other
-        self.both(function, sender, self.node(pick))
+    def do_lock_or_unlock(self, r: Random) -> None:
+        function = r.choice(["lock", "unlock"])
+        sender = self.sender(r, r.choice(SLASHERS))
+        self.both(function, sender, self.node(r))
 
     # Coordinator
 
-    def coordinator_or(self, right: bool, other: str) -> str:
-        return str(COORDINATOR.address) if right else other
+    def do_approve_role(self, r: Random) -> None:
+        role = r.choice([2, 2, 2, 4, 4, 1, 6])
+        approved = r.random() < 0.8
+        sender = self.sender(r, COORDINATOR)
+        self.both("approve_role", sender, self.node(r), role, approved)
 
-    @rule(
-        pick=picks,
-        right=rightly,
-        other=anyone,
-        role=st.sampled_from([2, 2, 2, 4, 4, 1, 6]),
-        approved=st.sampled_from([True, True, True, False]),
-    )
-    def approve_role(
-        self, pick: int, right: bool, other: str, role: int, approved: bool
-    ) -> None:
-        sender = self.coordinator_or(right, other)
-        self.both("approve_role", sender, self.node(pick), role, approved)
+    def do_set_slasher(self, r: Random) -> None:
+        slasher = r.choice(SLASHERS)
+        sender = self.sender(r, COORDINATOR)
+        self.both("set_slasher", sender, slasher, slasher not in self.model.slashers)
 
-    @rule(
-        right=rightly,
-        other=anyone,
-        change=st.sampled_from(["slasher", "penalty", "paused", "parameters"]),
-        which=st.integers(0, 1),
-        flag=st.booleans(),
-        violation=offences,
-        row=rows,
-        bits=st.sampled_from([0, 0, 0, 1, 2, 3, 4]),
-    )
-    def govern(
-        self,
-        right: bool,
-        other: str,
-        change: str,
-        which: int,
-        flag: bool,
-        violation: int,
-        row: Any,
-        bits: int,
-    ) -> None:
-        sender = self.coordinator_or(right, other)
-        if change == "slasher":
-            self.both("set_slasher", sender, SLASHER_ADDRESSES[which], flag)
-        elif change == "penalty":
-            self.both("set_penalty", sender, violation, row)
-        elif change == "paused":
-            self.both("set_paused", sender, bits)
-        else:
-            old = self.model.settings
-            new = Settings(
-                (5 + 5 * which) * DAY,
-                {1: 100 * ZOO, 2: (400 + row[0]) * ZOO, 4: 1_000 * ZOO},
-                old.window,
-                1 + which,
-                ADDRESSES[row[5] % len(ADDRESSES)] if flag else old.treasury,
-            )
-            self.both("set_parameters", sender, new, chain=(self.as_parameters(new),))
+    def do_set_penalty(self, r: Random) -> None:
+        row = (
+            r.randint(0, 10_000),
+            r.randint(0, 10_000),
+            r.choice((0, 1, DAY)),
+            r.random() < 0.5,
+            r.random() < 0.2,
+            r.randint(0, 5_000),
+        )
+        sender = self.sender(r, COORDINATOR)
+        self.both("set_penalty", sender, r.randint(0, 7), row)
 
-    # Time
+    def do_set_parameters(self, r: Random) -> None:
+        new = Settings(
+            r.choice([5, 10]) * DAY,
+            {1: 100 * ZOO, 2: r.randint(400, 600) * ZOO, 4: 1_000 * ZOO},
+            3_600,
+            r.randint(1, 2),
+            r.choice(PEOPLE),
+        )
+        sender = self.sender(r, COORDINATOR)
+        self.both("set_parameters", sender, new, chain=(as_parameters(new),))
 
-    @rule(
-        blocks=st.sampled_from([1, 1, 2, 3, 300]),
-        seconds=st.sampled_from([0, 1, 12, 60, 3_601, DAY, 10 * DAY]),
-    )
-    def time_passes(self, blocks: int, seconds: int) -> None:
-        mine(blocks, seconds)
+    def do_set_paused(self, r: Random) -> None:
+        bits = 0 if self.model.paused or r.random() < 0.6 else r.randint(1, 4)
+        self.both("set_paused", self.sender(r, COORDINATOR), bits)
+
+    def do_time_passes(self, r: Random) -> None:
+        blocks = r.choice([1, 1, 2, 3, 300])
+        mine(blocks, r.choice([0, 1, 12, 60, 600, 3_601, DAY]))
 
     # Everything, after every step
 
@@ -405,75 +377,89 @@ class RegistryMachine(RuleBasedStateMachine):
             a.settled,
         )
 
-    @invariant()
-    def nodes_agree(self) -> None:
-        model, registry = self.model, self.registry
-        model.now, model.block = now(), block()
-        assert registry.node_count() == len(model.nodes)
-        for node_id, n in model.nodes.items():
-            assert tuple(registry.node(node_id)) == (
-                n.owner,
-                n.operator,
-                n.payout,
-                n.roles,
-                n.approved,
-                n.stake,
-                n.unbonding,
-                n.unlock_at,
-                n.suspended_until,
-                n.banned,
-                n.active,
-                n.strikes,
-                model.locks(node_id),
-                n.score,
-                n.registered_at,
-                EMPTY,
-                SPEC,
-            )
-            assert registry.owner_of(node_id) == n.owner
-            assert registry.operator_of(node_id) == n.operator
-            assert registry.bonded(node_id) == model.bonded(node_id)
-            expected = self.expected_attempt(node_id, n.attempt)
-            assert tuple(registry.benchmark(node_id)) == expected
-            for violation in set(n.offences):
-                assert registry.offences(node_id, violation) == n.offences[violation]
-        ids = list(model.nodes)
-        assert registry.payouts(ids) == [n.payout for n in model.nodes.values()]
-        for operator in OPERATOR_ADDRESSES:
-            assert registry.node_of(operator) == model.node_of(operator)
+    def expected_record(self, node_id: int, n: ModelNode) -> tuple[Any, ...]:
+        return (
+            n.owner,
+            n.operator,
+            n.payout,
+            n.roles,
+            n.approved,
+            n.stake,
+            n.unbonding,
+            n.unlock_at,
+            n.suspended_until,
+            n.banned,
+            n.active,
+            n.strikes,
+            self.model.locks(node_id),
+            n.score,
+            n.registered_at,
+            EMPTY,
+            SPEC,
+        )
 
     @invariant()
-    def lists_agree(self) -> None:
+    def agree(self) -> None:
+        self.steps += 1
+        if self.steps % FULL_EVERY == 0:
+            self.check(range(1, len(self.model.nodes) + 1), ROLES, PEOPLE)
+        else:
+            node_ids = self.touched & set(self.model.nodes)
+            owners = [self.model.nodes[i].owner for i in node_ids]
+            self.check(node_ids, (ROLES[self.steps % 3],), [*owners, TREASURY])
+        self.touched = set()
+
+    def check(self, node_ids: Iterable[int], roles: Iterable[int], people: Iterable[str]) -> None:
+        """Compares every view of these nodes, roles and people, and the sums of the money."""
+        self.model.now, self.model.block = now(), block()
+        for node_id in node_ids:
+            self.check_node(node_id, self.model.nodes[node_id])
+        for role in roles:
+            self.check_list(role)
+        for person in people:
+            self.check_person(person)
+        total_stake, total_bounties = self.registry.total_stake(), self.registry.total_bounties()
+        assert total_stake == sum(map(self.model.bonded, self.model.nodes))
+        assert total_bounties == sum(self.model.bounties.values())
+        held = self.token.balanceOf(self.registry.address)
+        assert held == self.model.held == total_stake + total_bounties
+        if people is PEOPLE:
+            self.check_settings()
+
+    def check_node(self, node_id: int, n: ModelNode) -> None:
         model, registry = self.model, self.registry
-        model.now = now()
+        assert tuple(registry.node(node_id)) == self.expected_record(node_id, n)
+        expected = self.expected_attempt(node_id, n.attempt)
+        assert tuple(registry.benchmark(node_id)) == expected
+        assert registry.owner_of(node_id) == n.owner
+        assert registry.operator_of(node_id) == n.operator
+        assert registry.bonded(node_id) == model.bonded(node_id)
+        for violation in n.offences:
+            assert registry.offences(node_id, violation) == n.offences[violation]
         for role in ROLES:
-            assert registry.role_count(role) == len(model.lists[role])
-            assert registry.role_nodes(role, 0, 128) == model.lists[role]
-            for start, limit in ((0, 128), (now(), 2)):
-                expected = model.eligible(role, start, limit)
-                assert tuple(registry.eligible_nodes(role, start, limit)) == expected
-            for node_id in model.nodes:
-                assert registry.is_eligible(node_id, role) == model.is_eligible(node_id, role)
+            assert registry.is_eligible(node_id, role) == model.is_eligible(node_id, role)
 
-    @invariant()
-    def money_agrees(self) -> None:
-        model, registry, token = self.model, self.registry, self.token
-        stakes = sum(map(model.bonded, model.nodes))
-        bounties = sum(model.bounties.values())
-        assert registry.total_stake() == stakes
-        assert registry.total_bounties() == bounties
-        assert token.balanceOf(registry.address) == model.held == stakes + bounties
-        assert registry.bounty(ZERO) == 0
-        for address in ADDRESSES:
-            assert registry.bounty(address) == model.bounties[address]
-            assert token.balanceOf(address) == model.wallets[address]
+    def check_list(self, role: int) -> None:
+        listed = self.model.lists[role]
+        assert self.registry.role_count(role) == len(listed)
+        assert self.registry.role_nodes(role, 0, 128) == listed
+        start, limit = (now(), 2) if self.steps % 2 else (0, 128)
+        expected = self.model.eligible(role, start, limit)
+        assert tuple(self.registry.eligible_nodes(role, start, limit)) == expected
 
-    @invariant()
-    def settings_agree(self) -> None:
+    def check_person(self, person: str) -> None:
+        assert self.registry.node_of(person) == self.model.node_of(person)
+        assert self.registry.bounty(person) == self.model.bounties[person]
+        assert self.token.balanceOf(person) == self.model.wallets[person]
+
+    def check_settings(self) -> None:
         model, registry = self.model, self.registry
+        assert registry.node_count() == len(model.nodes)
+        assert registry.payouts(list(model.nodes)) == [n.payout for n in model.nodes.values()]
+        assert registry.bounty(ZERO) == 0
         assert registry.paused() == model.paused
-        assert tuple(registry.parameters()) == self.as_parameters(model.settings)
-        for slasher in SLASHER_ADDRESSES:
+        assert tuple(registry.parameters()) == as_parameters(model.settings)
+        for slasher in SLASHERS:
             assert registry.is_slasher(slasher) == (slasher in model.slashers)
         for violation in range(1, 8):
             assert tuple(registry.penalty(violation)) == model.rows[violation]
@@ -481,7 +467,7 @@ class RegistryMachine(RuleBasedStateMachine):
 
 RegistryMachine.TestCase.settings = settings(
     max_examples=20,
-    stateful_step_count=50,
+    stateful_step_count=60,
     deadline=None,
     suppress_health_check=list(HealthCheck),
 )
