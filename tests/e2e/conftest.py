@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Networks for the end-to-end tests; the tails of all logs when a test fails; how long each took.
+
+Rule: a network is ended with the fixture that made it, whatever happened, and a process that is
+still there afterwards is a failure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pytest
+
+from scripts._contracts import ROOT
+from scripts._localnet import LocalnetSettings, build_localnet
+from scripts._processes import Supervisor
+from tests.e2e.world import World
+
+CREW = ("trainer", "verifier", "aggregator")
+AGENTS = {"timer_s": 0.5, "jitter_s": 0.3, "device": "cpu", "trainer": {"benchmark_s": 0.2}}
+_LIVE: list[World] = []
+_DURATIONS: list[tuple[float, str]] = []
+
+
+@contextmanager
+def running(directory: Path, settings: LocalnetSettings) -> Iterator[World]:
+    """A network without agents, ended for certain."""
+    with Supervisor(directory / "logs", ROOT) as supervisor:
+        world = World.of(build_localnet(supervisor, directory / "net", settings))
+        _LIVE.append(world)
+        try:
+            yield world
+        finally:
+            _LIVE.remove(world)
+            for process in supervisor:
+                process.kill()
+    assert not [process.name for process in supervisor if process.running]
+
+
+@pytest.fixture(scope="session")
+def _shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    settings = LocalnetSettings(trainers=3, verifiers=3, aggregators=2, agent=AGENTS)
+    with running(tmp_path_factory.mktemp("shared"), settings) as world:
+        for name in world.names(*CREW):
+            world.net.start_agent(name)
+        world.wait_eligible(world.names(*CREW))
+        yield world
+
+
+@pytest.fixture
+def world(_shared: World) -> World:
+    """The network that most tests share: 3 trainers, 3 verifiers, 2 aggregators, all honest and
+    running when the test begins; the committee is offline."""
+    _shared.settle(*_shared.names(*CREW))
+    return _shared
+
+
+@pytest.fixture(scope="module")
+def build(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Callable[[LocalnetSettings], World]]:
+    """Makes a network of the module's own; agents are not started."""
+    with ExitStack() as stack:
+        yield lambda settings: stack.enter_context(
+            running(tmp_path_factory.mktemp("own"), settings)
+        )
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]):
+    report = yield
+    if report.failed:
+        for number, world in enumerate(_LIVE, start=1):
+            report.sections.append((f"logs of network {number}", world.tails()))
+    if report.when != "teardown":
+        _DURATIONS.append((report.duration, f"{report.when} {item.name}"))
+    return report
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    terminalreporter.section("end to end: seconds")
+    for seconds, name in _DURATIONS:
+        if seconds >= 0.5:
+            terminalreporter.write_line(f"{seconds:7.1f}  {name}")
