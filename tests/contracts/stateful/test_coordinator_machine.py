@@ -35,7 +35,7 @@ from tests.contracts.coordinator.committee import (
 
 N_PEOPLE = 7
 ROUTINE, GOVERNANCE, GRACE = 10, 100, 300
-MAX_OPERATIONS = 6
+MAX_OPEN = 4
 
 people_sets = st.sets(st.integers(0, N_PEOPLE - 1), max_size=N_PEOPLE).map(sorted)
 person = st.integers(0, N_PEOPLE - 1)
@@ -68,7 +68,7 @@ class CoordinatorMachine(RuleBasedStateMachine):
         boa.env.evm.patch.gas_limit = GAS_CAP
         self.operations: dict[bytes, ModelOperation] = {}
         self.stored = 0
-        self.steps = 0
+        self.steps = self.salt = 0
 
     def teardown(self) -> None:
         self.anchor.__exit__(None, None, None)
@@ -126,13 +126,21 @@ class CoordinatorMachine(RuleBasedStateMachine):
             operation.eta = operation.quorum_at + operation.delay
 
     def operation_at(self, pick: int) -> tuple[bytes, ModelOperation]:
-        return list(self.operations.items())[pick % len(self.operations)]
+        """Any operation one time in eight, else one that is still open, if there is one."""
+        every = list(self.operations.items())
+        still_open = [item for item in every if not self.closed_reason(item[1])]
+        chosen = still_open if still_open and pick % 8 else every
+        return chosen[pick % len(chosen)]
+
+    def n_open(self) -> int:
+        return sum(not self.closed_reason(operation) for operation in self.operations.values())
 
     # Proposals
 
     def propose(self, who: int, target: Any, data: bytes, routine: bool, effect: Any) -> None:
         sender = self.people[who]
-        salt = len(self.operations).to_bytes(32, "big")
+        self.salt += 1
+        salt = self.salt.to_bytes(32, "big")
         if sender not in self.members:
             with boa.reverts("coordinator: not a member"):
                 self.coordinator.propose(target.address, data, salt, sender=sender)
@@ -142,7 +150,7 @@ class CoordinatorMachine(RuleBasedStateMachine):
         self.operations[op_id] = operation
         self.approve_in_model(operation, [sender])
 
-    @precondition(lambda self: len(self.operations) < MAX_OPERATIONS)
+    @precondition(lambda self: self.n_open() < MAX_OPEN)
     @rule(who=person, amount=st.integers(0, 1_000))
     def propose_store(self, who: int, amount: int) -> None:
         def effect() -> None:
@@ -151,13 +159,13 @@ class CoordinatorMachine(RuleBasedStateMachine):
         data = self.target.store.prepare_calldata(amount)
         self.propose(who, self.target, data, True, effect)
 
-    @precondition(lambda self: len(self.operations) < MAX_OPERATIONS)
+    @precondition(lambda self: self.n_open() < MAX_OPEN)
     @rule(who=person)
     def propose_failing_call(self, who: int) -> None:
         data = self.target.fail.prepare_calldata()
         self.propose(who, self.target, data, False, "target: refused")
 
-    @precondition(lambda self: len(self.operations) < MAX_OPERATIONS)
+    @precondition(lambda self: self.n_open() < MAX_OPEN)
     @rule(who=person, chosen=people_sets, threshold=st.integers(0, N_PEOPLE))
     def propose_members(self, who: int, chosen: list[int], threshold: int) -> None:
         members = [self.people[i] for i in chosen]
@@ -173,12 +181,12 @@ class CoordinatorMachine(RuleBasedStateMachine):
             outcome = "coordinator: bad threshold"
         self.propose(who, self.coordinator, data, False, outcome)
 
-    @precondition(lambda self: len(self.operations) < MAX_OPERATIONS)
+    @precondition(lambda self: self.n_open() < MAX_OPEN)
     @rule(who=person, chosen=people_sets)
     def propose_sound_committee(self, who: int, chosen: list[int]) -> None:
         self.propose_members(who, chosen, len(chosen) // 2 + 1)
 
-    @precondition(lambda self: len(self.operations) < MAX_OPERATIONS)
+    @precondition(lambda self: self.n_open() < MAX_OPEN)
     @rule(who=person, routine=st.integers(0, 200), governance=st.integers(0, 200))
     def propose_delays(self, who: int, routine: int, governance: int) -> None:
         def effect() -> None:
@@ -188,7 +196,7 @@ class CoordinatorMachine(RuleBasedStateMachine):
         outcome = effect if routine <= governance else "coordinator: bad delays"
         self.propose(who, self.coordinator, data, False, outcome)
 
-    @precondition(lambda self: len(self.operations) < MAX_OPERATIONS)
+    @precondition(lambda self: self.n_open() < MAX_OPEN)
     @rule(who=person, listed=st.booleans())
     def propose_class(self, who: int, listed: bool) -> None:
         def effect() -> None:
@@ -226,6 +234,22 @@ class CoordinatorMachine(RuleBasedStateMachine):
             if member not in operation.approved and not self.closed_reason(operation):
                 self.coordinator.approve(op_id, sender=member)
                 self.approve_in_model(operation, [member])
+
+    @rule(chosen=st.sets(person, min_size=1, max_size=N_PEOPLE).map(sorted))
+    def reform(self, chosen: list[int]) -> None:
+        """A change of members from proposal to execution, while other operations wait."""
+        before = set(self.operations)
+        proposer = self.people.index(self.members[0])
+        self.propose_members(proposer, chosen, len(chosen) // 2 + 1)
+        (op_id,) = set(self.operations) - before
+        operation = self.operations[op_id]
+        for member in self.members[1 : self.threshold]:
+            self.coordinator.approve(op_id, sender=member)
+            self.approve_in_model(operation, [member])
+        boa.env.time_travel(seconds=operation.delay)
+        self.coordinator.execute(op_id)
+        operation.executed = True
+        operation.effect()
 
     @precondition(lambda self: self.operations)
     @rule(pick=picks, signers=people_sets, relayer=person, backwards=st.booleans())
@@ -322,8 +346,9 @@ class CoordinatorMachine(RuleBasedStateMachine):
         for op_id, operation in self.operations.items():
             if operation.compared_last:
                 continue
-            # What is executed or cancelled can't change: its state is compared once more.
-            operation.compared_last = operation.executed or operation.cancelled
+            # What is executed, cancelled or expired is out of reach: compared once more.
+            late = operation.eta != 0 and boa.env.timestamp >= operation.eta + GRACE
+            operation.compared_last = operation.executed or operation.cancelled or late
             stored = self.coordinator.operation(op_id)
             assert (stored.target, stored.data) == (operation.target, operation.data)
             assert (stored.eta, stored.executed) == (operation.eta, operation.executed)
@@ -345,7 +370,7 @@ def test_coordinator_machine__random_histories__quorum_and_delay_hold(
     run_state_machine_as_test(
         machine,
         settings=settings(
-            max_examples=25,
+            max_examples=20,
             stateful_step_count=50,
             deadline=None,
             derandomize=True,

@@ -86,8 +86,12 @@ class PoolMachine(RuleBasedStateMachine):
     def job_at(self, pick: int) -> tuple[int, ModelJob]:
         return list(self.jobs.items())[pick % len(self.jobs)]
 
-    def pool_at(self, pick: int) -> tuple[tuple[int, int], ModelPool]:
-        return list(self.pools.items())[pick % len(self.pools)]
+    def pool_at(self, pick: int, status: int | None = None) -> tuple[tuple[int, int], ModelPool]:
+        """Any pool one time in eight, else one of this status, if there is one."""
+        every = list(self.pools.items())
+        wanted = [item for item in every if item[1].status == status]
+        chosen = wanted if wanted and pick % 8 else every
+        return chosen[pick % len(chosen)]
 
     # Jobs and escrow
 
@@ -100,7 +104,7 @@ class PoolMachine(RuleBasedStateMachine):
     @rule(pick=picks)
     def end_job(self, pick: int) -> None:
         job_id, job = self.job_at(pick)
-        if pick % 3 == 0 and not job.ended:
+        if pick % 8 == 0 and not job.ended:
             self.world.end_job(job_id, job.sponsor)
             job.ended = True
 
@@ -170,7 +174,7 @@ class PoolMachine(RuleBasedStateMachine):
         stranger=st.booleans(),
     )
     def start(self, pick: int, bps: list[int], contributions: list[int], stranger: bool) -> None:
-        key, pool = self.pool_at(pick)
+        key, pool = self.pool_at(pick, RESERVED)
         ids = [*self.payout_of, UNKNOWN_NODE][: N_NODES + stranger]
         cut_nodes = [ids[(pick + i) % len(ids)] for i in range(len(bps))]
         cuts = [pool.amount * share // 10_000 for share in bps]
@@ -203,7 +207,7 @@ class PoolMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.pools)
     @rule(pick=picks, count=st.integers(0, N_NODES + 1))
     def distribute(self, pick: int, count: int) -> None:
-        key, pool = self.pool_at(pick)
+        key, pool = self.pool_at(pick, DISTRIBUTING)
         batch = pool.plan[:count]
         ids = [node for node, _ in batch]
         contributions = [contribution for _, contribution in batch]
@@ -237,17 +241,17 @@ class PoolMachine(RuleBasedStateMachine):
     @rule(pick=picks)
     def distribute_again(self, pick: int) -> None:
         """A node that had its turn can't have another, in whatever batch."""
-        key, pool = self.pool_at(pick)
-        if pool.status != DISTRIBUTING or not pool.last_node:
+        key, pool = self.pool_at(pick, DISTRIBUTING)
+        if pool.status != DISTRIBUTING or not pool.last_node or not pool.total:
             return
-        again = 1 + pick % pool.last_node
+        again = pool.last_node if pick % 2 else 1 + pick % pool.last_node
         with boa.reverts("pool: node order"):
             self.pool.distribute(*key, [again], [0], sender=self.rounds)
 
     @precondition(lambda self: self.pools)
     @rule(pick=picks, excess=st.integers(1, 2**64))
     def distribute_too_much(self, pick: int, excess: int) -> None:
-        key, pool = self.pool_at(pick)
+        key, pool = self.pool_at(pick, DISTRIBUTING)
         if pool.status != DISTRIBUTING or pool.total == 0:
             return
         left = pool.total - pool.distributed
@@ -257,7 +261,7 @@ class PoolMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.pools)
     @rule(pick=picks)
     def close(self, pick: int) -> None:
-        key, pool = self.pool_at(pick)
+        key, pool = self.pool_at(pick, DISTRIBUTING)
         if pool.status == CLOSED:
             with boa.reverts("pool: closed"):
                 self.pool.close(*key, sender=self.rounds)
@@ -346,7 +350,7 @@ def test_pool_machine__random_histories__money_is_conserved(world: World) -> Non
     run_state_machine_as_test(
         machine,
         settings=settings(
-            max_examples=40,
+            max_examples=30,
             stateful_step_count=50,
             deadline=None,
             derandomize=True,
