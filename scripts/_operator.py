@@ -11,7 +11,7 @@ import json
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal, InvalidOperation, localcontext
 from functools import wraps
 from pathlib import Path
 from typing import Any
@@ -35,9 +35,10 @@ class Amount(click.ParamType):
         if isinstance(value, int):
             return value
         try:
-            units = Decimal(value) * ZOO
-            if units < 0 or units != units.to_integral_value():
-                raise InvalidOperation
+            with localcontext(prec=100):  # the default of 28 digits would round large amounts
+                units = Decimal(value) * ZOO
+                if not units.is_finite() or units < 0 or units != units.to_integral_value():
+                    raise InvalidOperation
         except InvalidOperation:
             self.fail(f"{value!r} is no amount of ZOO; give a number such as 100 or 0.5.")
         return int(units)
@@ -69,10 +70,11 @@ deployment_option = click.option(
 )
 
 
-def zoo(amount: int) -> str:
-    """Return an amount for people: '1,234.5 ZOO'."""
-    text = f"{Decimal(amount) / ZOO:,f}"
-    return (text.rstrip("0").rstrip(".") if "." in text else text) + " ZOO"
+def zoo(amount: int, digits: int = 18) -> str:
+    """Return an amount for people, cut after `digits` decimals: '1,234.5 ZOO'."""
+    whole, rest = divmod(amount, ZOO)
+    decimals = f"{rest:018}"[:digits].rstrip("0")
+    return f"{whole:,}{'.' if decimals else ''}{decimals} ZOO"
 
 
 def deployment_path(chosen: Path | None, chain_id: int) -> Path:

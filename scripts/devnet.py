@@ -88,23 +88,27 @@ def _how_to_join(net: object) -> str:
 
     assert isinstance(net, Localnet)
     home = relative(net.directory)
+    other = net.directory.resolve() != LOCALNET
+    known = f" --deployment {home}/deployment.json" if other else ""
+    store = f" --store {home}/store" if other else ""
     network = net.anvil.url
     return f"""
 The network runs. Chain {net.settings.chain_id} at {net.anvil.url}, logs in {home}/logs.
 Press Ctrl-C to end it. In another terminal, with .venv active:
 
-  ape run status --network {network} --watch
+  ape run status --network {network} --watch{known}
 
 Join it with a trainer of your own:
 
   ape accounts generate my-owner ; ape accounts generate my-operator
-  ape run faucet --network {network} <address of my-owner>
-  ape run faucet --network {network} <address of my-operator>
+  ape run faucet --network {network} <address of my-owner>{known}
+  ape run faucet --network {network} <address of my-operator>{known}
   ape run node register --network {network} --account my-owner \\
-      --operator <address of my-operator> --role trainer
-  ape run agent config trainer --keystore my-operator --rpc-url {net.anvil.url} --out my.yaml
+      --operator <address of my-operator> --role trainer{known}
+  ape run agent config trainer --keystore my-operator --rpc-url {network} --out my.yaml \\
+      --data-dir {home}/my-agent{known}{store}
   ape run agent trainer --config my.yaml
-  ape run claim --network {network} --account my-owner
+  ape run claim --network {network} --account my-owner{known}
 """
 
 

@@ -72,7 +72,7 @@ def jobs(network: Any) -> Any:
             row += [str(job.rounds_opened), phase.name.lower(), left, acted]
         else:
             row += ["-", "-", "-", "-"]
-        row.append(zoo(network.chain.call(network.pool, "escrow", job_id)))
+        row.append(zoo(network.chain.call(network.pool, "escrow", job_id), 2))
         table.add_row(*row)
     return table
 
@@ -100,10 +100,10 @@ def nodes(network: Any) -> Any:
             str(node_id),
             ", ".join(role.name.lower() for role in roles),
             state(node, now) or (f"ready as {', '.join(eligible)}" if eligible else "waiting"),
-            zoo(node.stake or node.unbonding),
+            zoo(node.stake or node.unbonding, 2),
             str(node.strikes),
             f"{node.benchmark_score:,}" if node.benchmark_score else "-",
-            zoo(pending),
+            zoo(pending, 2),
         )
     return table
 

@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whatever way a supervisor is left, nothing it started is left."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from scripts._contracts import ROOT
+from scripts._processes import ProcessError, Supervisor, free_port
+
+# A parent that starts a child in its own group; both write their ids. STUBBORN ignores SIGTERM.
+FAMILY = """
+import os, signal, subprocess, sys, time
+if "stubborn" in sys.argv:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+print(os.getpid(), child.pid, flush=True)
+time.sleep(60)
+"""
+SUPERVISED = f"""
+import sys, time
+from pathlib import Path
+from scripts._processes import Supervisor, terminate_as_exit
+with terminate_as_exit(), Supervisor(Path(sys.argv[1])) as supervisor:
+    supervisor.start("family", [sys.executable, "-c", {FAMILY!r}])
+    time.sleep(60)
+"""
+
+
+def eventually(condition: Callable[[], object], timeout_s: float = 10.0) -> bool:
+    deadline = time.monotonic() + timeout_s
+    while time.monotonic() < deadline:
+        if condition():
+            return True
+        time.sleep(0.02)
+    return bool(condition())
+
+
+def pids(log: Path) -> list[int]:
+    """Return the process ids that a family has written, when it has."""
+    return [int(word) for word in log.read_text().split()] if log.exists() else []
+
+
+def alive(pid: int) -> bool:
+    """Whether a process runs; one that is dead but not yet collected by its parent does not."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except FileNotFoundError:
+        return False
+    except NotADirectoryError:
+        os.kill(pid, 0)
+        return True
+    return state != "Z"
+
+
+def start_family(supervisor: Supervisor, directory: Path, *flags: str) -> list[int]:
+    supervisor.start("family", [sys.executable, "-c", FAMILY, *flags])
+    assert eventually(lambda: len(pids(directory / "family.log")) == 2)
+    return pids(directory / "family.log")
+
+
+def test_stop_ends_grandchildren_too(tmp_path: Path) -> None:
+    with Supervisor(tmp_path) as supervisor:
+        family = start_family(supervisor, tmp_path)
+        assert all(alive(pid) for pid in family)
+        supervisor.stop("family")
+        assert eventually(lambda: not any(alive(pid) for pid in family))
+        assert supervisor["family"].returncode == -signal.SIGTERM
+
+
+def test_stop_kills_what_ignores_sigterm(tmp_path: Path) -> None:
+    with Supervisor(tmp_path) as supervisor:
+        family = start_family(supervisor, tmp_path, "stubborn")
+        supervisor.stop("family", grace_s=0.2)
+        assert supervisor["family"].returncode == -signal.SIGKILL
+        assert eventually(lambda: not any(alive(pid) for pid in family))
+
+
+def test_leaving_by_an_exception_ends_everything(tmp_path: Path) -> None:
+    with pytest.raises(RuntimeError, match="meanwhile"), Supervisor(tmp_path) as supervisor:
+        family = start_family(supervisor, tmp_path)
+        raise RuntimeError("meanwhile")
+    assert eventually(lambda: not any(alive(pid) for pid in family))
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
+def test_signals_to_the_supervisor_leave_no_process(tmp_path: Path, number: signal.Signals) -> None:
+    """SIGKILL cannot be handled: there the kernel ends the direct children."""
+    outer = subprocess.Popen(
+        [sys.executable, "-c", SUPERVISED, str(tmp_path)],
+        cwd=ROOT,
+        stderr=subprocess.DEVNULL,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )
+    assert eventually(lambda: len(pids(tmp_path / "family.log")) == 2)
+    parent, child = pids(tmp_path / "family.log")
+    outer.send_signal(number)
+    outer.wait(10)
+    assert eventually(lambda: not alive(parent))
+    if number == signal.SIGKILL:
+        os.kill(child, signal.SIGKILL)
+    assert eventually(lambda: not alive(child))
+
+
+def test_fallen_names_only_what_nobody_stopped(tmp_path: Path) -> None:
+    with Supervisor(tmp_path) as supervisor:
+        supervisor.start("short", [sys.executable, "-c", "raise SystemExit(3)"])
+        supervisor.start("long", [sys.executable, "-c", "import time; time.sleep(60)"])
+        supervisor.start("killed", [sys.executable, "-c", "import time; time.sleep(60)"])
+        supervisor["killed"].kill()
+        assert supervisor["short"].wait(10)
+        assert [(p.name, p.returncode) for p in supervisor.fallen()] == [("short", 3)]
+
+
+def test_start__ends_before_ready__shows_its_last_lines(tmp_path: Path) -> None:
+    script = "print('the reason'); raise SystemExit(2)"
+    with Supervisor(tmp_path) as supervisor, pytest.raises(ProcessError) as error:
+        supervisor.start("broken", [sys.executable, "-c", script], ready=lambda: False)
+    assert "broken ended with 2" in str(error.value)
+    assert "the reason" in str(error.value)
+
+
+def test_start__not_ready_in_time__raises(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", "import time; time.sleep(60)"]
+    with Supervisor(tmp_path) as supervisor, pytest.raises(ProcessError, match="not ready after"):
+        supervisor.start("slow", command, ready=lambda: False, timeout_s=0.1)
+
+
+def test_start__name_runs_already__raises(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", "import time; time.sleep(60)"]
+    with Supervisor(tmp_path) as supervisor:
+        supervisor.start("one", command)
+        with pytest.raises(ProcessError, match="runs already"):
+            supervisor.start("one", command)
+
+
+def test_start__no_such_program__raises(tmp_path: Path) -> None:
+    with Supervisor(tmp_path) as supervisor, pytest.raises(ProcessError, match="cannot be started"):
+        supervisor.start("ghost", [str(tmp_path / "ghost")])
+
+
+def test_restart_keeps_command_environment_and_log(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", "import os; print(os.environ['WHO'], flush=True)"]
+    with Supervisor(tmp_path) as supervisor:
+        supervisor.start("again", command, env={"WHO": "menagerie"})
+        assert supervisor["again"].wait(10)
+        assert supervisor.restart("again").wait(10)
+    assert (tmp_path / "again.log").read_text() == "menagerie\nmenagerie\n"
+
+
+def test_free_port_is_free() -> None:
+    import socket
+
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", free_port()))
