@@ -1,0 +1,182 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A real chain as an attacker meets it: signed transactions in, receipts and revert reasons out.
+
+Rule: every action is an ordinary transaction with a signature and the largest gas limit that
+EIP-7825 allows. Nothing is impersonated; only the clock is turned, as time would.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import requests
+from eth_abi import decode
+from eth_account import Account
+from eth_account.signers.local import LocalAccount
+from eth_utils import keccak
+
+from agents.runtime.contracts import Contract, Event
+
+GAS_CAP = 16_777_216  # EIP-7825
+_FEE = 10 * 10**9
+_TIP = 10**9
+_ERROR = keccak(text="Error(string)")[:4]
+_RECEIPT_WAIT_S = 10.0
+
+Query = tuple[Contract, str, tuple[Any, ...]]
+
+
+def key_of(name: str) -> LocalAccount:
+    """A key that is always the same for a name."""
+    return Account.from_key(keccak(text=f"attack test key {name}"))  # type: ignore[no-any-return]
+
+
+class Refused(AssertionError):
+    """A transaction reverted; the message is the contract's reason."""
+
+
+class Chain:
+    """A client of one anvil, which mines a block for each transaction."""
+
+    def __init__(self, url: str, chain_id: int) -> None:
+        self._url = url
+        self._chain_id = chain_id
+        self._session = requests.Session()
+        self._nonces: dict[str, int] = {}
+
+    def rpc(self, method: str, *params: Any) -> Any:
+        """One JSON-RPC request. Raises AssertionError with the node's message."""
+        return self._batch([(method, list(params))])[0]
+
+    def _batch(self, requests_: Sequence[tuple[str, list[Any]]]) -> list[Any]:
+        body = [
+            {"jsonrpc": "2.0", "id": i, "method": method, "params": params}
+            for i, (method, params) in enumerate(requests_)
+        ]
+        answers = self._session.post(self._url, json=body, timeout=30).json()
+        answers.sort(key=lambda answer: answer["id"])
+        for answer, (method, _) in zip(answers, requests_, strict=True):
+            assert "error" not in answer, f"{method}: {answer.get('error')}"
+        return [answer["result"] for answer in answers]
+
+    # Reading
+
+    def call(self, contract: Contract, function: str, *args: Any) -> Any:
+        """What a view answers now."""
+        return self.calls([(contract, function, args)])[0]
+
+    def calls(self, queries: Sequence[Query]) -> list[Any]:
+        """What several views answer, in one request."""
+        found = [contract.function(name, len(args)) for contract, name, args in queries]
+        wanted = [
+            {"to": contract.address, "data": "0x" + function.encode(args).hex()}
+            for (contract, _, args), function in zip(queries, found, strict=True)
+        ]
+        answers = self._batch([("eth_call", [call, "latest"]) for call in wanted])
+        return [
+            function.decode(bytes.fromhex(answer[2:]))
+            for function, answer in zip(found, answers, strict=True)
+        ]
+
+    @property
+    def now(self) -> int:
+        """Timestamp of the latest block."""
+        return int(self.rpc("eth_getBlockByNumber", "latest", False)["timestamp"], 16)
+
+    # Writing
+
+    def send(
+        self, account: LocalAccount, contract: Contract, function: str, *args: Any
+    ) -> dict[str, Any]:
+        """Send a transaction and return its receipt. Raises Refused when it reverts."""
+        data = contract.function(function, len(args)).encode(args)
+        receipt = self.transact(account, contract.address, data)
+        if int(receipt["status"], 16) != 1:
+            raise Refused(self._reason(receipt))
+        return receipt
+
+    def refuse(
+        self, reason: str, account: LocalAccount, contract: Contract, function: str, *args: Any
+    ) -> None:
+        """The transaction is mined and reverts with exactly this reason."""
+        try:
+            self.send(account, contract, function, *args)
+        except Refused as error:
+            assert str(error) == reason, f"{function}: {str(error)!r} instead of {reason!r}"
+            return
+        raise AssertionError(f"{function}{args} was accepted; {reason!r} was expected")
+
+    def transact(
+        self, account: LocalAccount, to: str | None, data: bytes = b"", value: int = 0
+    ) -> dict[str, Any]:
+        """Sign, send and wait; the receipt says whether it reverted. `to` None deploys code."""
+        address = account.address
+        if address not in self._nonces:
+            self._nonces[address] = int(self.rpc("eth_getTransactionCount", address, "latest"), 16)
+        tx = {
+            "type": 2,
+            "chainId": self._chain_id,
+            "nonce": self._nonces[address],
+            "gas": GAS_CAP,
+            "maxFeePerGas": _FEE,
+            "maxPriorityFeePerGas": _TIP,
+            "value": value,
+            "data": data,
+            **({} if to is None else {"to": to}),
+        }
+        raw = account.sign_transaction(tx).raw_transaction
+        tx_hash = self.rpc("eth_sendRawTransaction", "0x" + raw.hex())
+        self._nonces[address] += 1
+        return self._receipt(tx_hash)
+
+    def _receipt(self, tx_hash: str) -> dict[str, Any]:
+        end = time.monotonic() + _RECEIPT_WAIT_S
+        while time.monotonic() < end:
+            found = self.rpc("eth_getTransactionReceipt", tx_hash)
+            if found is not None:
+                return found  # type: ignore[no-any-return]
+            time.sleep(0.002)
+        raise AssertionError(f"{tx_hash} was not mined")
+
+    def _reason(self, receipt: dict[str, Any]) -> str:
+        trace = self.rpc(
+            "debug_traceTransaction", receipt["transactionHash"], {"tracer": "callTracer"}
+        )
+        output = bytes.fromhex(trace.get("output", "0x")[2:])
+        if output[:4] != _ERROR:
+            return f"no reason string: 0x{output.hex()}, {trace.get('error')}"
+        return str(decode(["string"], output[4:])[0])
+
+    def event(self, receipt: dict[str, Any], contract: Contract, name: str) -> dict[str, Any]:
+        """The fields of the one event of this name in a receipt."""
+        kind = contract.event(name)
+        found: list[Event] = [
+            kind.decode(log)
+            for log in receipt["logs"]
+            if log["address"].lower() == contract.address.lower()
+            and log["topics"][0] == "0x" + kind.topic.hex()
+        ]
+        assert len(found) == 1, f"{len(found)} events {name}"
+        return found[0].args
+
+    # Time
+
+    def warp(self, seconds: int) -> None:
+        """Let time pass, and mine a block at its end."""
+        self.rpc("evm_increaseTime", hex(seconds))
+        self.rpc("evm_mine")
+
+    def mine(self, blocks: int = 1) -> None:
+        """Mine empty blocks."""
+        self.rpc("anvil_mine", hex(blocks))
+
+    def snapshot(self) -> str:
+        """Remember the state of the chain."""
+        return str(self.rpc("evm_snapshot"))
+
+    def revert(self, snapshot: str) -> None:
+        """Return to a remembered state, once."""
+        assert self.rpc("evm_revert", snapshot) is True
+        self._nonces.clear()
