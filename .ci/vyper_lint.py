@@ -16,7 +16,6 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 LINE_LENGTH = 100
 SPDX = "# SPDX-License-Identifier: AGPL-3.0-only"
-BARE_ASSERT = re.compile(r"^\s*assert [^#]*$")
 BARE_RAISE = re.compile(r"^\s*raise\s*(#.*)?$")
 EXTERNAL = re.compile(
     r"^@external\n(?:@\w+(?:\(.*\))?\n)*def (\w+)\((?:[^)]|\)(?!:| ->))*\)[^:]*:\n(\s*\"\"\")?",
@@ -38,6 +37,16 @@ def logical_lines(text: str) -> Iterator[tuple[int, str]]:
             depth, parts = 0, []
 
 
+def has_reason(statement: str) -> bool:
+    """Whether an assert has a comma outside all brackets, behind which its reason stands."""
+    depth = 0
+    for character in statement:
+        depth += (character in "([{") - (character in ")]}")
+        if character == "," and depth == 0:
+            return True
+    return False
+
+
 def problems(path: Path) -> Iterator[str]:
     """Yield one sentence per rule the file breaks."""
     text = path.read_text()
@@ -55,7 +64,7 @@ def problems(path: Path) -> Iterator[str]:
     for number, statement in logical_lines(outside):
         if BARE_RAISE.match(statement):
             yield f"{number}: raise without a reason"
-        elif BARE_ASSERT.match(statement) and '"' not in statement:
+        elif statement.lstrip().startswith("assert ") and not has_reason(statement):
             yield f"{number}: assert without a reason"
     if path.parent == ROOT / "contracts":
         yield from deployable_problems(text)
