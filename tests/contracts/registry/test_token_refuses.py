@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rule: a token that answers False instead of reverting changes nothing in the registry."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import boa
+import pytest
+
+from tests.contracts.chain_time import now, wait
+from tests.contracts.registry.registry_world import (
+    COPIED,
+    EMPTY,
+    STAKE,
+    TRAINER,
+    UNBONDING,
+    ZERO,
+    ZOO,
+)
+
+REFUSER = """
+# pragma version ~=0.4.3
+refuses: bool
+
+@external
+def set_refuses(refuses: bool):
+    self.refuses = refuses
+
+@external
+def transfer(to: address, amount: uint256) -> bool:
+    return not self.refuses
+
+@external
+def transferFrom(owner: address, to: address, amount: uint256) -> bool:
+    return not self.refuses
+"""
+
+
+@pytest.fixture
+def refuser() -> Any:
+    return boa.loads(REFUSER)
+
+
+@pytest.fixture
+def bare_registry(
+    registry_code: Any,
+    refuser: Any,
+    coordinator: str,
+    slasher: str,
+    node_owner: str,
+    operator: str,
+    payout: str,
+    parameters: tuple[Any, ...],
+) -> Any:
+    """A registry on that token, with one node, whose token refuses from now on."""
+    registry = registry_code.deploy(refuser.address, coordinator, [slasher], parameters, ZERO)
+    registry.register_node(operator, payout, TRAINER, STAKE, "", EMPTY, sender=node_owner)
+    return registry
+
+
+def test_refused__register_node__reverts(
+    bare_registry: Any, refuser: Any, stranger: str, payout: str
+) -> None:
+    refuser.set_refuses(True)
+    with boa.reverts("registry: transfer failed"):
+        bare_registry.register_node(stranger, payout, TRAINER, STAKE, "", EMPTY, sender=stranger)
+    assert bare_registry.node_count() == 1
+
+
+def test_refused__add_stake__reverts(bare_registry: Any, refuser: Any, node_owner: str) -> None:
+    refuser.set_refuses(True)
+    with boa.reverts("registry: transfer failed"):
+        bare_registry.add_stake(1, ZOO, sender=node_owner)
+    assert bare_registry.bonded(1) == STAKE
+
+
+def test_refused__withdraw__reverts_and_can_be_repeated(
+    bare_registry: Any, refuser: Any, node_owner: str
+) -> None:
+    bare_registry.begin_exit(1, sender=node_owner)
+    wait(UNBONDING)
+    refuser.set_refuses(True)
+    with boa.reverts("registry: transfer failed"):
+        bare_registry.withdraw(1, sender=node_owner)
+    refuser.set_refuses(False)
+    bare_registry.withdraw(1, sender=node_owner)
+
+
+def test_refused__claim_bounty__reverts_and_keeps_the_credit(
+    bare_registry: Any, refuser: Any, slasher: str, reporter: str
+) -> None:
+    bare_registry.slash(1, COPIED, now(), reporter, sender=slasher)
+    refuser.set_refuses(True)
+    with boa.reverts("registry: transfer failed"):
+        bare_registry.claim_bounty(sender=reporter)
+    assert bare_registry.bounty(reporter) == STAKE // 4
