@@ -32,8 +32,7 @@ KILLED_IN = (Phase.COMMIT, Phase.REVEAL, Phase.AGGREGATE, Phase.CHALLENGE)
 
 def _survives(world: World, arms: dict[str, tuple[str, ...]]) -> None:
     """Run one round with processes armed by point; every point must be hit by one of its own."""
-    for point, names in arms.items():
-        world.arm(point, *names)
+    world.arm(arms)
     job = world.job()
     world.finish(job)
     # The last one may have died after the deed that completed the job.
@@ -130,7 +129,7 @@ def test_a_trainer_dies_before_it_answers_its_benchmark(
     world = build(settings)
     names = world.names("trainer", "verifier", "aggregator")
     world.start(*names[1:])
-    world.start_armed("trainer-before-benchmark", names[0])
+    world.start(names[0], crash_at="trainer-before-benchmark")
     world.wait_eligible(names)
     assert world.crashed == [names[0]]
     job = world.job()

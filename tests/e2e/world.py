@@ -14,7 +14,7 @@ import json
 import signal
 import textwrap
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -89,28 +89,46 @@ class World:
         """Names of the seats of these roles."""
         return [seat.name for role in roles for seat in self.net.of_role(role)]
 
-    def start(self, *names: str, program: tuple[str, ...] | None = None, **env: str) -> None:
-        """Start agents together and wait until every one has said that it is ready."""
+    def start(
+        self, *names: str, program: tuple[str, ...] | None = None, crash_at: str | None = None
+    ) -> None:
+        """Start agents together and wait until every one has said that it is ready.
+
+        With `crash_at` they die at that crash point, once, and are then started as before.
+        """
+        self._wait_ready(self._launch(names, program, crash_at))
+
+    def arm(self, points: Mapping[str, tuple[str, ...]]) -> None:
+        """Replace agents by ones that die at a crash point: `points` gives the names by point."""
+        self.stop(*(name for names in points.values() for name in names))
+        launched: dict[str, int] = {}
+        for point, names in points.items():
+            launched |= self._launch(names, None, point)
+        self._wait_ready(launched)
+
+    def _launch(
+        self, names: Iterable[str], program: tuple[str, ...] | None, crash_at: str | None
+    ) -> dict[str, int]:
+        """Start agents; returns how often each has been ready before."""
         before = {name: self._times_ready(name) for name in names}
-        for name in names:
+        for name in before:
+            if crash_at is not None:
+                self._armed.add(name)
+            env = {} if crash_at is None else {CRASH_VARIABLE: crash_at}
             self.net.start_agent(name, program, env=env)
-        for name in names:
-            self.until(lambda name=name: self._times_ready(name) > before[name], f"{name} is ready")
+        return before
+
+    def _wait_ready(self, before: dict[str, int]) -> None:
+        for name, times in before.items():
+            self.until(
+                lambda name=name, times=times: self._times_ready(name) > times,
+                f"{name} is ready",
+            )
 
     def stop(self, *names: str) -> None:
         """End agents as a power cut would."""
         for name in names:
             self.net.supervisor[name].kill()
-
-    def arm(self, point: str, *names: str) -> None:
-        """Replace agents by ones that die at a crash point, and are then started as before."""
-        self.stop(*names)
-        self.start_armed(point, *names)
-
-    def start_armed(self, point: str, *names: str) -> None:
-        """Start agents that die at a crash point."""
-        self._armed.update(names)
-        self.start(*names, **{CRASH_VARIABLE: point})
 
     def settle(self, *crew: str) -> None:
         """Make every armed process an ordinary one again, and start those of `crew` that are not

@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An aggregator that proposes a model of its own (see dishonest.py for how it is started).
+
+It doubles everybody's update. What it publishes agrees with itself (update, model hash and report
+belong together), so only who recomputes the merge can tell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from agents.aggregator import Aggregator
+from agents.rounds.manifests import Plans
+from agents.rounds.models import Models
+from agents.rounds.proposing import Proposer
+from agents.rounds.result import Outcome
+from agents.rounds.results import Results
+from agents.rounds.submissions import Submission
+from agents.rounds.view import View
+from agents.runtime.context import Context
+from agents.storage.cid import cid_of_bytes
+from agents.storage.content_store import ContentStore, open_store
+from agents.training.state import apply_outer, model_hash, save_state
+
+
+class DoubledResults(Results):
+    """Results whose merge is twice the honest one."""
+
+    def __init__(self, context: Context, store: ContentStore, liar: Aggregator) -> None:
+        self.liars_models = Models(liar.network, store)
+        plans = Plans(liar.network, self.liars_models)
+        super().__init__(liar.network, store, self.liars_models, plans, "cpu")
+
+    def outcome(self, view: View, submissions: Sequence[Submission]) -> Outcome | None:
+        """The honest outcome, falsified consistently."""
+        honest = super().outcome(view, submissions)
+        if honest is None:
+            return None
+        merged = {name: 2 * tensor for name, tensor in honest.merged.items()}
+        before = self.liars_models.at(view.job_id, bytes(view.round.prev_model))
+        spec = self.liars_models.spec(view.job_id)
+        state = apply_outer(before, merged, spec.optimizer.outer_lr)
+        update = save_state(merged)
+        checkpoint = None if honest.checkpoint is None else save_state(state)
+        report = honest.report.model_copy(
+            update={
+                "model": model_hash(state).hex(),
+                "update": cid_of_bytes(update),
+                "checkpoint": None if checkpoint is None else cid_of_bytes(checkpoint),
+            }
+        )
+        return replace(
+            honest,
+            state=state,
+            merged=merged,
+            update=update,
+            checkpoint=checkpoint,
+            report=report,
+        )
+
+
+class Liar(Aggregator):
+    """Proposes a doubled result whenever it is on duty."""
+
+    def __init__(self, context: Context, store: ContentStore) -> None:
+        super().__init__(context, store)
+        results = DoubledResults(context, store, self)
+        self.proposer = Proposer(self.network, results, context.sender, 0.0)
+
+
+def build(context: Context) -> Liar:
+    """The liar of a started agent."""
+    return Liar(context, open_store(context.settings.store))
