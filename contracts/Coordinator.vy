@@ -17,20 +17,16 @@
              stops the others. Below m reachable members nothing moves and nothing is lost.
 """
 
-
 from interfaces import ICoordinator
 
 implements: ICoordinator
-
 
 from snekmate.utils import ecdsa
 from snekmate.utils import eip712_domain_separator
 
 initializes: eip712_domain_separator
 
-
 exports: eip712_domain_separator.eip712Domain
-
 
 _MAX_DELAY: constant(uint256) = 90 * 86_400
 _GOVERNANCE: constant(uint256) = 0

@@ -13,14 +13,12 @@
              reservations; claims, settlements and refunds always stay open.
 """
 
-
 from interfaces import INodeRegistry
 from interfaces import IRewardPool
 from interfaces import ITrainingRounds
 from interfaces import IZooToken
 
 implements: IRewardPool
-
 
 _RESERVED: constant(uint256) = 1
 _DISTRIBUTING: constant(uint256) = 2
@@ -31,7 +29,6 @@ _CLOSED: constant(uint256) = 3
 token: public(immutable(address))
 registry: public(immutable(address))
 rounds: public(immutable(address))
-
 
 escrow: public(HashMap[uint256, uint256])
 pending: public(HashMap[address, uint256])
@@ -77,9 +74,7 @@ def fund(job_id: uint256, amount: uint256):
     self.escrow[job_id] = escrow
     self.total_escrow += amount
     log IRewardPool.JobFunded(job_id=job_id, funder=msg.sender, amount=amount, escrow=escrow)
-    assert extcall IZooToken(token).transferFrom(
-        msg.sender, self, amount
-    ), "pool: transfer failed"
+    assert extcall IZooToken(token).transferFrom(msg.sender, self, amount), "pool: transfer failed"
 
 
 @external

@@ -11,7 +11,6 @@
              contract alone, so pausing new rounds there pauses new entries here.
 """
 
-
 from interfaces import ITrainingLedger
 
 implements: ITrainingLedger
@@ -32,12 +31,9 @@ struct Record:
 # The only contract that may record.
 rounds: public(immutable(address))
 
-
 length: public(HashMap[uint256, uint256])
 is_recorded: public(HashMap[uint256, HashMap[bytes32, bool]])
-attested_checkpoint: public(
-    HashMap[uint256, HashMap[bytes32, HashMap[address, bytes32]]]
-)
+attested_checkpoint: public(HashMap[uint256, HashMap[bytes32, HashMap[address, bytes32]]])
 _first_model: HashMap[uint256, bytes32]
 _records: HashMap[uint256, HashMap[uint256, Record]]
 

@@ -11,18 +11,15 @@
              their own switches; a holder may destroy its own units with `burn`.
 """
 
-
 from interfaces import IZooToken
 
 implements: IZooToken
-
 
 from snekmate.auth import ownable
 from snekmate.tokens import erc20
 
 initializes: ownable
 initializes: erc20[ownable := ownable]
-
 
 exports: (
     erc20.name,
