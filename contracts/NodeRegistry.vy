@@ -28,33 +28,32 @@
              `claim_bounty` have no switch: every owner can always leave with its stake.
 """
 
-
 from ethereum.ercs import IERC20
 
 from interfaces import INodeRegistry
 from interfaces import IPausing
 from interfaces import IPenalties
+
 implements: INodeRegistry
 implements: IPausing
 implements: IPenalties
-
 
 from snekmate.auth import ownable
 from snekmate.auth import ownable_2step
 from snekmate.utils import ecdsa
 from snekmate.utils import eip712_domain_separator as eip712
+
 initializes: ownable
 initializes: ownable_2step[ownable := ownable]
 initializes: eip712
 
-
 from contracts.modules import pausing
 from contracts.modules import penalties
 from contracts.modules import randomness
+
 initializes: pausing
 initializes: penalties
 initializes: randomness
-
 
 exports: (
     ownable_2step.owner,
@@ -103,7 +102,6 @@ _VERDICT_TYPE_HASH: constant(bytes32) = keccak256(
     "BenchmarkVerdict(uint256 node_id,uint256 attempt,bytes32 root,uint256 units,"
     "bytes32 check_seed,bool passed)"
 )
-
 
 _TOKEN: immutable(IERC20)
 
@@ -574,7 +572,6 @@ def slash(
         self._nodes[node_id].strikes = strikes
         if strikes >= _STRIKES_TO_BAN:
             row = penalties._record(node_id, penalties.REPEATED)
-
     amount: uint256 = self._take(node_id, row.bps, offence_time)
     share: uint256 = 0
     if reporter != empty(address) and not self._is_own_address(node_id, reporter):
@@ -1221,9 +1218,7 @@ def _is_pending(node_id: uint256) -> bool:
     """
     if self._benchmarks[node_id].attempt == 0 or self._benchmarks[node_id].settled:
         return False
-    deadline: uint256 = (
-        self._benchmarks[node_id].requested_at + self._parameters.benchmark_window
-    )
+    deadline: uint256 = (self._benchmarks[node_id].requested_at + self._parameters.benchmark_window)
     return block.timestamp <= deadline
 
 

@@ -18,7 +18,6 @@
              run to their end: nothing that finalizes, settles or pays can be paused.
 """
 
-
 from interfaces import IBonds
 from interfaces import INodeRegistry
 from interfaces import IPausing
@@ -29,7 +28,6 @@ from interfaces import ITrainingRounds
 implements: IBonds
 implements: IPausing
 implements: ITrainingRounds
-
 
 from contracts.modules import bonds
 from contracts.modules import pausing
@@ -43,7 +41,6 @@ initializes: pausing
 initializes: randomness
 initializes: ownable
 initializes: ownable_2step[ownable := ownable]
-
 
 exports: (
     bonds.withdraw_bond,
@@ -108,7 +105,6 @@ HISTORY: constant(uint256) = 8
 # Finalized rounds in a row without a commitment that make a node absent, and how far back to look.
 ABSENCES: constant(uint256) = 3
 ABSENCE_HISTORY: constant(uint256) = 32
-
 
 registry: public(immutable(address))
 pool: public(immutable(address))
@@ -386,15 +382,17 @@ def capture_seed(job_id: uint256) -> bytes32:
     round_id: uint256 = self._jobs[job_id].rounds_opened
     key: bytes32 = self._key(job_id, round_id)
     clock: uint256 = self._clocks[key]
-    flag: uint256 = round_clock.SEED_CAPTURED
+    captured: uint256 = round_clock.SEED_CAPTURED
     seed_key: bytes32 = key
     if clock & round_clock.SEED_CAPTURED != 0:
-        flag = round_clock.AUDIT_CAPTURED
+        captured = round_clock.AUDIT_CAPTURED
         seed_key = self._audit_key(key)
-    self._require(clock & flag == 0 and randomness._target(seed_key) != 0, "rounds: no seed due")
+    self._require(
+        clock & captured == 0 and randomness._target(seed_key) != 0, "rounds: no seed due"
+    )
     seed: bytes32 = randomness._capture(seed_key)
     if seed != empty(bytes32):
-        self._clocks[key] = clock | flag
+        self._clocks[key] = clock | captured
     return seed
 
 
@@ -851,10 +849,7 @@ def mark_absent(job_id: uint256, node_id: uint256):
         if round_id <= oldest or missed == ABSENCES:
             break
         key: bytes32 = self._key(job_id, round_id)
-        if (
-            round_clock._phase(self._clocks[key]) == FINALIZED
-            and self._has(key, EXPECTED, node_id)
-        ):
+        if round_clock._phase(self._clocks[key]) == FINALIZED and self._has(key, EXPECTED, node_id):
             self._require(self._submissions[key][node_id] == empty(bytes32), "rounds: not absent")
             missed += 1
         round_id -= 1
@@ -1300,9 +1295,7 @@ def _snapshot_trainers(
         if not self._has(job_key, ABSENT, node):
             self._mark(key, EXPECTED, node)
             nodes.append(node)
-            weights.append(
-                max(1, scores[index] * self._reliability(job_id, round_id, node) // BPS)
-            )
+            weights.append(max(1, scores[index] * self._reliability(job_id, round_id, node) // BPS))
         index += 1
     return nodes, weights
 
@@ -1345,9 +1338,7 @@ def _reliability(job_id: uint256, round_id: uint256, node_id: uint256) -> uint25
 
 
 @internal
-def _pay_cuts(
-    job_id: uint256, round_id: uint256, key: bytes32, result: Result, total: uint256
-):
+def _pay_cuts(job_id: uint256, round_id: uint256, key: bytes32, result: Result, total: uint256):
     """
     @notice Credits the verifiers that attested, by weight, and the proposer; starts the trainers'
             distribution.
@@ -1355,15 +1346,11 @@ def _pay_cuts(
     reward: uint256 = self._jobs[job_id].terms.reward_per_round
     verifier_cut: uint256 = reward * self._jobs[job_id].terms.verifier_bps // BPS
     cut_nodes: DynArray[uint256, 128] = [result.proposer]
-    cut_amounts: DynArray[uint256, 128] = [
-        reward * self._jobs[job_id].terms.aggregator_bps // BPS
-    ]
+    cut_amounts: DynArray[uint256, 128] = [reward * self._jobs[job_id].terms.aggregator_bps // BPS]
     for verifier: uint256 in self._attesters[result.result_hash]:
         cut_nodes.append(verifier)
         cut_amounts.append(verifier_cut * self._weights[key][verifier] // result.attested_stake)
-    extcall IRewardPool(pool).start_distribution(
-        job_id, round_id, total, cut_nodes, cut_amounts
-    )
+    extcall IRewardPool(pool).start_distribution(job_id, round_id, total, cut_nodes, cut_amounts)
 
 
 @internal

@@ -4,15 +4,15 @@
 """
 @title ViolationReports
 @license AGPL-3.0-only
-@notice Verifiers' reports of INVALID and COPIED work. Verifiers with two thirds of the round's verifier
-        stake confirm a report: the node is not paid for the round and its stake is locked. It is
-        slashed only after a window in which its owner or operator may appeal to the owner of this
-        contract (the Coordinator). An appeal that is upheld slashes the reporters instead; one that
-        nobody decides in time slashes nobody. Every path from a confirmation ends in one unlock.
+@notice Verifiers' reports of INVALID and COPIED work. Verifiers with two thirds of the round's
+        verifier stake confirm a report: the node is not paid for the round and its stake is locked.
+        It is slashed only after a window in which its owner or operator may appeal to the owner of
+        this contract (the Coordinator). An appeal that is upheld slashes the reporters instead; one
+        that nobody decides in time slashes nobody. Every path from a confirmation ends in one
+        unlock.
 @custom:kill Nothing can be paused. Without the Coordinator every appeal ends dismissed, and without
              verifiers no report is ever confirmed.
 """
-
 
 from interfaces import IBonds
 from interfaces import INodeRegistry
@@ -22,7 +22,6 @@ from interfaces import IViolationReports
 implements: IBonds
 implements: IViolationReports
 
-
 from contracts.modules import bonds
 from snekmate.auth import ownable
 from snekmate.auth import ownable_2step
@@ -30,7 +29,6 @@ from snekmate.auth import ownable_2step
 initializes: bonds
 initializes: ownable
 initializes: ownable_2step[ownable := ownable]
-
 
 exports: (
     bonds.withdraw_bond,
@@ -63,11 +61,9 @@ FINALIZED: constant(uint256) = 6
 MAX_REPORTERS: constant(uint256) = 32
 MAX_BOND: constant(uint256) = 2**128
 
-
 registry: public(immutable(address))
 rounds: public(immutable(address))
 appeal_bond: public(immutable(uint256))
-
 
 _reports: HashMap[bytes32, IViolationReports.Report]
 _reporters: HashMap[bytes32, DynArray[uint256, 32]]
@@ -109,9 +105,9 @@ def report(
 ) -> bytes32:
     """
     @notice The operator of a verifier of the round's snapshot reports a node that revealed, in
-            CHALLENGE, once. COPIED needs content equal to another node's. The report that reaches two
-            thirds of the snapshot's verifier stake confirms the violation: the node is invalid for
-            the round, its stake is locked and its appeal window starts. Only one violation of a
+            CHALLENGE, once. COPIED needs content equal to another node's. The report that reaches
+            two thirds of the snapshot's verifier stake confirms the violation: the node is invalid
+            for the round, its stake is locked and its appeal window starts. Only one violation of a
             node can be confirmed in a round; an open report of the other kind then lapses.
     @dev Reverts: "reports: unknown violation", "reports: not in challenge", "reports: not revealed",
          "reports: not a duplicate", "reports: already confirmed", "reports: not operator",
@@ -251,9 +247,7 @@ def resolve_appeal(report_id: bytes32, upheld: bool):
     report: IViolationReports.Report = self._reports[report_id]
     assert report.status == APPEALED, "reports: not appealed"
     assert block.timestamp <= report.deadline, "reports: too late"
-    log IViolationReports.AppealResolved(
-        report_id=report_id, node_id=report.node_id, upheld=upheld
-    )
+    log IViolationReports.AppealResolved(report_id=report_id, node_id=report.node_id, upheld=upheld)
     if upheld:
         self._dismiss(report_id, report)
         payout: address = self._payout(report.node_id)
@@ -289,8 +283,8 @@ def execute(report_id: bytes32) -> uint256:
 @external
 def dismiss_unresolved(report_id: bytes32):
     """
-    @notice Anyone, when an appeal was not decided in time: the stake is unlocked, the bond goes back
-            and nobody is slashed.
+    @notice Anyone, when an appeal was not decided in time: the stake is unlocked, the bond goes
+            back and nobody is slashed.
     @dev Reverts: "reports: not appealed", "reports: appeal pending".
     @param report_id The report.
     """
@@ -397,9 +391,7 @@ def _execute(report_id: bytes32, report: IViolationReports.Report) -> uint256:
         report.offence_time,
         self._payout(report.first_reporter),
     )
-    log IViolationReports.ReportExecuted(
-        report_id=report_id, node_id=report.node_id, amount=amount
-    )
+    log IViolationReports.ReportExecuted(report_id=report_id, node_id=report.node_id, amount=amount)
     return amount
 
 
@@ -437,9 +429,7 @@ def _payout(node_id: uint256) -> address:
 
 @internal
 @pure
-def _report_id(
-    job_id: uint256, round_id: uint256, node_id: uint256, violation: uint256
-) -> bytes32:
+def _report_id(job_id: uint256, round_id: uint256, node_id: uint256, violation: uint256) -> bytes32:
     """
     @notice See `report_id_of`.
     """

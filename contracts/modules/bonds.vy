@@ -5,20 +5,17 @@
 @title Bonds
 @custom:contract-name bonds
 @license AGPL-3.0-only
-@notice Bonds of challengers and appellants. A bond enters by `transferFrom` and leaves only as a pull
-        credit: of its payer when it was right or nobody decided, of the treasury when it was wrong.
-        No push payment, so no receiver can block a decision.
+@notice Bonds of challengers and appellants. A bond enters by `transferFrom` and leaves only as a
+        pull credit: of its payer when it was right or nobody decided, of the treasury when it was
+        wrong. No push payment, so no receiver can block a decision.
 @dev `_take` and `_credit` are unguarded: the importer credits each bond it took exactly once. The
      importer's token balance is always at least `bonds_held`.
 """
 
-
 from ethereum.ercs import IERC20
 from interfaces import IBonds
 
-
 _TOKEN: immutable(IERC20)
-
 
 _credits: HashMap[address, uint256]
 # Open bonds and credits together: every unit this contract owes.

@@ -10,9 +10,7 @@
 @dev `_set_paused` is unguarded: the importer exports `set_paused` and restricts it to its owner.
 """
 
-
 from interfaces import IPausing
-
 
 _paused: uint256
 

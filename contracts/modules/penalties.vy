@@ -10,9 +10,7 @@
 @dev `_set_penalty` and `_record` are unguarded: the importer guards them.
 """
 
-
 from interfaces import IPenalties
-
 
 NO_REVEAL: constant(uint256) = 1
 INVALID: constant(uint256) = 2
@@ -26,7 +24,6 @@ _MAX_BPS: constant(uint256) = 10_000
 # At least half of a slash goes to the treasury, so that slashing oneself never pays.
 _MAX_REPORTER_BPS: constant(uint256) = 5_000
 _MAX_SUSPENSION: constant(uint256) = 3_650 * 86_400
-
 
 _table: HashMap[uint256, IPenalties.Penalty]
 _offences: HashMap[uint256, HashMap[uint256, uint256]]

@@ -20,7 +20,6 @@
 @dev The importer chooses the keys and must never use one twice; a second request reverts.
 """
 
-
 from interfaces import IRandomness
 from interfaces import IRandomSource
 
@@ -28,9 +27,7 @@ from interfaces import IRandomSource
 # How long `blockhash` remembers a block, and how long a source may stay silent before a re-arm.
 _LIFETIME: constant(uint256) = 256
 
-
 _SOURCE: immutable(address)
-
 
 _targets: HashMap[bytes32, uint256]
 _seeds: HashMap[bytes32, bytes32]

@@ -30,7 +30,6 @@
      challenge, which bars its proposer).
 """
 
-
 ELIGIBLE: constant(uint256) = 88
 COMMITTED: constant(uint256) = 96
 REVEALED: constant(uint256) = 104
@@ -47,7 +46,6 @@ REVEAL_S: constant(uint256) = 148
 AGGREGATE_S: constant(uint256) = 170
 CHALLENGE_S: constant(uint256) = 192
 DISPUTE_S: constant(uint256) = 214
-
 
 _DEADLINE: constant(uint256) = 8
 _OPENED_AT: constant(uint256) = 48
