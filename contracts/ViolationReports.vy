@@ -109,9 +109,9 @@ def report(
             two thirds of the snapshot's verifier stake confirms the violation: the node is invalid
             for the round, its stake is locked and its appeal window starts. Only one violation of a
             node can be confirmed in a round; an open report of the other kind then lapses.
-    @dev Reverts: "reports: unknown violation", "reports: not in challenge", "reports: not revealed",
-         "reports: not a duplicate", "reports: already confirmed", "reports: not operator",
-         "reports: not a verifier", "reports: own node", "reports: already reported".
+    @dev Reverts: "reports: unknown violation", "reports: not in challenge", "reports: not
+         revealed", "reports: not a duplicate", "reports: already confirmed", "reports: not
+         operator", "reports: not a verifier", "reports: own node", "reports: already reported".
     @param job_id The job.
     @param round_id The round.
     @param verifier_id The verifier's node id.
