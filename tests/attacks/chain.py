@@ -15,7 +15,7 @@ import requests
 from eth_abi import decode
 from eth_account import Account
 from eth_account.signers.local import LocalAccount
-from eth_utils import keccak
+from eth_utils import keccak, to_checksum_address
 
 from agents.runtime.contracts import Contract, Event
 
@@ -124,7 +124,7 @@ class Chain:
             "maxPriorityFeePerGas": _TIP,
             "value": value,
             "data": data,
-            **({} if to is None else {"to": to}),
+            **({} if to is None else {"to": to_checksum_address(to)}),
         }
         raw = account.sign_transaction(tx).raw_transaction
         tx_hash = self.rpc("eth_sendRawTransaction", "0x" + raw.hex())

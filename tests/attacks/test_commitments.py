@@ -127,7 +127,7 @@ def test_2_commitment_after_the_deadline_before_anyone_moved_on__reverts(
     """Attack 2: the phase is COMMIT in storage, but its time is over."""
     world.open()
     world.commit(ann)
-    world.chain.warp(int(world.state.deadline) - world.chain.now + 1)
+    world.wait_until(int(world.state.deadline))
     args = (world.job, world.round, eve.node_id, world.commitment(eve, Work.of("eve")))
     world.chain.refuse("rounds: too late", eve.operator, world.rounds, "commit", *args)
     assert world.gain(eve) == 0

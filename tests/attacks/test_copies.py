@@ -148,7 +148,7 @@ def test_4_accomplice_verifier_accuses_the_victim__alone_it_changes_nothing(
     world.chain.refuse(
         "rounds: not finalizable", world.faucet, world.rounds, "finalize", world.job, *arrays
     )
-    world.chain.warp(int(world.state.deadline) - world.chain.now + 1)
+    world.wait_until(int(world.state.deadline))
     world.finalize(arrays)
     world.chain.send(world.faucet, world.reports, "lapse", framing)
     world.execute(true_report)

@@ -118,6 +118,7 @@ class World:
     jobs: dict[str, list[int]] = field(default_factory=dict)
     job: int = 0
     round: int = 0
+    donated: int = 0  # sent to each contract unasked
 
     def __getattr__(self, name: str) -> Contract:
         known = {
@@ -315,8 +316,13 @@ class World:
     def pass_phase(self, phase: int) -> None:
         """Wait for the deadline and move on, if the round is still in this phase."""
         if self.phase == phase:
-            self.chain.warp(int(self.state.deadline) - self.chain.now + 1)
+            self.wait_until(int(self.state.deadline))
             self.chain.send(self.faucet, self.rounds, "advance", self.job)
+
+    def wait_until(self, deadline: int) -> None:
+        """Let a deadline pass, if it has not."""
+        if self.chain.now <= deadline:
+            self.chain.warp(deadline - self.chain.now + 1)
 
     def offer(
         self, pay: Mapping[Node, int], by: Node | None = None, label: str = "right"
@@ -376,8 +382,7 @@ class World:
 
     def execute(self, report: bytes) -> None:
         """Anyone carries a confirmed report out when nobody appealed."""
-        deadline = int(self.chain.call(self.reports, "report_of", report).deadline)
-        self.chain.warp(deadline - self.chain.now + 1)
+        self.wait_until(int(self.chain.call(self.reports, "report_of", report).deadline))
         self.chain.send(self.faucet, self.reports, "execute", report)
 
     def finalize(self, arrays: tuple[list[int], list[int]]) -> None:
@@ -455,6 +460,7 @@ class World:
             ]
         )
         stake, bounties, escrow, reserved, pending, bonds, appeals = map(int, read)
-        assert held == [stake + bounties, escrow + reserved + pending, bonds, appeals]
+        owed = [stake + bounties, escrow + reserved + pending, bonds, appeals]
+        assert held == [amount + self.donated for amount in owed]
         bonded = [(self.registry, "bonded", (node,)) for node in range(1, nodes + 1)]
         assert stake == sum(map(int, self.chain.calls(bonded)))
