@@ -1,0 +1,459 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A second, plain statement of the rules of TrainingRounds and ViolationReports for one job: each
+method answers None and changes the model, or gives the reason why the call must revert.
+
+The machine works on a copy, so that a refused call changes nothing here either."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from tests.contracts.system import (
+    ACTIVE,
+    AGGREGATE,
+    APPEAL_BOND,
+    BOND,
+    CANCELLED,
+    CHALLENGE,
+    COMMIT,
+    COMPLETED,
+    COPIED,
+    DISPUTED,
+    FINALIZED,
+    NONE,
+    REVEAL,
+    REWARD,
+    TERMS,
+    VOID,
+    Work,
+)
+
+OPEN, CONFIRMED, APPEALED, EXECUTED, DISMISSED, LAPSED = range(1, 7)
+SEED_LIFETIME = 256
+
+
+@dataclass
+class Report:
+    node: int
+    violation: int
+    round_id: int
+    status: int = OPEN
+    reporters: list[int] = field(default_factory=list)
+    deadline: int = 0
+    appellant: str = ""
+
+
+@dataclass
+class Round:
+    phase: int = NONE
+    deadline: int = 0
+    trainers: list[int] = field(default_factory=list)
+    weights: dict[int, int] = field(default_factory=dict)
+    aggregators: list[int] = field(default_factory=list)
+    seed_block: int = 0
+    seeded: bool = False
+    audit_block: int = 0
+    audited: bool = False
+    committed: dict[int, Work | None] = field(default_factory=dict)  # None: copied from another
+    revealed: list[int] = field(default_factory=list)
+    flagged: set[int] = field(default_factory=set)
+    invalid: set[int] = field(default_factory=set)
+    penalized: set[int] = field(default_factory=set)
+    barred: set[int] = field(default_factory=set)
+    open_reports: int = 0
+    fallback: bool = False
+    proposer: int = 0
+    nodes: list[int] = field(default_factory=list)
+    shares: list[int] = field(default_factory=list)
+    model: bytes = b""
+    attesters: list[int] = field(default_factory=list)
+    challenger: str = ""
+
+    @property
+    def attested(self) -> int:
+        return sum(self.weights[v] for v in self.attesters)
+
+    @property
+    def verifier_stake(self) -> int:
+        return sum(self.weights.values())
+
+    def payable(self, node: int) -> bool:
+        return node in self.revealed and node not in self.invalid
+
+
+@dataclass
+class Model:
+    """One job. `now` and `block` are set before each call."""
+
+    escrow: int
+    owner: str
+    now: int = 0
+    block: int = 0
+    status: int = ACTIVE
+    cancel_requested: bool = False
+    done: int = 0
+    model: bytes = TERMS["genesis_model"]
+    rounds: list[Round] = field(default_factory=list)
+    reports: dict[tuple[int, int, int], Report] = field(default_factory=dict)
+    absent: set[int] = field(default_factory=set)
+    rejoined: dict[int, int] = field(default_factory=dict)
+    pending: dict[int, int] = field(default_factory=dict)  # by node
+    round_bonds: dict[str, int] = field(default_factory=dict)
+    report_bonds: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def last(self) -> Round:
+        return self.rounds[-1] if self.rounds else Round()
+
+    def round(self, round_id: int) -> Round:
+        return self.rounds[round_id - 1] if 0 < round_id <= len(self.rounds) else Round()
+
+    # Phases
+
+    def _enter(self, phase: int, window: str) -> None:
+        self.last.phase = phase
+        self.last.deadline = self.now + TERMS[window]
+
+    def _void(self) -> None:
+        self.last.phase, self.last.deadline = VOID, 0
+        self.escrow += REWARD
+        self._end_if_due()
+
+    def _end_if_due(self) -> None:
+        if self.done == TERMS["rounds"]:
+            self.status = COMPLETED
+        elif self.cancel_requested:
+            self.status = CANCELLED
+
+    def tick(self) -> bool:
+        """Whether an overdue phase moved on."""
+        r = self.last
+        if self.now <= r.deadline or r.phase in (NONE, CHALLENGE, FINALIZED, VOID):
+            return False
+        if r.phase == COMMIT:
+            self._leave_commit()
+        elif r.phase == REVEAL:
+            self._leave_reveal()
+        elif r.phase == AGGREGATE and not r.fallback:
+            r.fallback = True
+            self._enter(AGGREGATE, "aggregate_s")
+        else:
+            if r.phase == DISPUTED:
+                self._credit(self.round_bonds, r.challenger, BOND)
+            self._void()
+        return True
+
+    def _leave_commit(self) -> None:
+        if self.last.committed:
+            self._enter(REVEAL, "reveal_s")
+        else:
+            self._void()
+
+    def _leave_reveal(self) -> None:
+        if self.last.revealed:
+            self.last.audit_block = self.block + 1
+            self._enter(AGGREGATE, "aggregate_s")
+        else:
+            self._void()
+
+    @staticmethod
+    def _credit(book: dict[str, int], account: str, amount: int) -> None:
+        book[account] = book.get(account, 0) + amount
+
+    def _is_over(self) -> bool:
+        return self.last.phase in (NONE, FINALIZED, VOID)
+
+    # Calls on TrainingRounds
+
+    def advance(self) -> str | None:
+        return None if self.tick() else "rounds: nothing to advance"
+
+    def cancel(self) -> str | None:
+        self.tick()
+        if self.status != ACTIVE:
+            return "rounds: job not active"
+        if self.cancel_requested:
+            return "rounds: cancel requested"
+        self.cancel_requested = True
+        if self._is_over():
+            self._end_if_due()
+        return None
+
+    def open_round(
+        self, trainers: list[int], weights: dict[int, int], aggregators: list[int]
+    ) -> str | None:
+        self.tick()
+        if not self._is_over():
+            return "rounds: round open"
+        if self.status != ACTIVE:
+            return "rounds: job not active"
+        present = [t for t in trainers if t not in self.absent]
+        if not (present and weights and aggregators):
+            return "rounds: too few nodes"
+        self.rounds.append(
+            Round(
+                trainers=present,
+                weights=weights,
+                aggregators=aggregators,
+                seed_block=self.block + 1,
+            )
+        )
+        self._enter(COMMIT, "commit_s")
+        self.escrow -= REWARD
+        return None
+
+    def capture(self) -> str | None:
+        r = self.last
+        target = r.audit_block if r.seeded else r.seed_block
+        if target == 0 or (r.seeded and r.audited):
+            return "rounds: no seed due"
+        if self.block <= target:
+            return "randomness: too early"
+        expired = self.block - target > SEED_LIFETIME
+        if r.seeded:
+            r.audited, r.audit_block = not expired, self.block + 1 if expired else target
+        else:
+            r.seeded, r.seed_block = not expired, self.block + 1 if expired else target
+        return None
+
+    def commit(self, node: int, work: Work | None) -> str | None:
+        r = self.last
+        if r.phase != COMMIT:
+            return "rounds: not in commit"
+        if self.now > r.deadline:
+            return "rounds: too late"
+        if node not in r.trainers:
+            return "rounds: not expected"
+        if node in r.committed:
+            return "rounds: already committed"
+        if not r.seeded:
+            if self.block <= r.seed_block:
+                return "randomness: too early"
+            if self.block - r.seed_block > SEED_LIFETIME:
+                return "rounds: seed expired"
+            r.seeded = True
+        r.committed[node] = work
+        if len(r.committed) == len(r.trainers):
+            self._leave_commit()
+        return None
+
+    def reveal(self, node: int, work: Work) -> str | None:
+        self.tick()
+        r = self.last
+        if r.phase != REVEAL:
+            return "rounds: not in reveal"
+        if node in r.revealed or r.committed.get(node) != work:
+            return "rounds: bad opening"
+        for other in r.revealed:
+            opened = r.committed[other]
+            if opened is not None and opened.content == work.content:
+                r.flagged |= {other, node}
+        r.revealed.append(node)
+        if len(r.revealed) == len(r.committed):
+            self._leave_reveal()
+        return None
+
+    def slash_unrevealed(self, round_id: int, node: int) -> str | None:
+        if round_id == len(self.rounds):
+            self.tick()
+        r = self.round(round_id)
+        if r.phase <= REVEAL:
+            return "rounds: reveal not over"
+        if node not in r.committed:
+            return "rounds: not committed"
+        if node in r.revealed:
+            return "rounds: revealed"
+        if node in r.penalized:
+            return "rounds: already slashed"
+        r.penalized.add(node)
+        return None
+
+    def propose(
+        self, node: int, duty: int, nodes: list[int], shares: list[int], model: bytes
+    ) -> str | None:
+        self.tick()
+        r = self.last
+        if r.phase != AGGREGATE:
+            return "rounds: not in aggregate"
+        if not r.fallback:
+            if node != duty:
+                return "rounds: not on duty"
+        elif node not in {*r.trainers, *r.weights, *r.aggregators}:
+            return "rounds: not in snapshot"
+        elif node in r.barred:
+            return "rounds: barred"
+        if not all(r.payable(n) for n in nodes):
+            return "rounds: node not payable"
+        r.proposer, r.nodes, r.shares, r.model = node, nodes, shares, model
+        r.attesters = []
+        self._enter(CHALLENGE, "challenge_s")
+        return None
+
+    def _in_challenge(self) -> str | None:
+        if self.last.phase != CHALLENGE:
+            return "rounds: not in challenge"
+        return "rounds: too late" if self.now > self.last.deadline else None
+
+    def attest(self, verifier: int) -> str | None:
+        refused = self._in_challenge()
+        if refused:
+            return refused
+        if verifier not in self.last.weights:
+            return "rounds: not a verifier"
+        if verifier in self.last.attesters:
+            return "rounds: already attested"
+        self.last.attesters.append(verifier)
+        return None
+
+    def challenge(self, account: str) -> str | None:
+        refused = self._in_challenge()
+        if refused:
+            return refused
+        self.last.challenger = account
+        self._enter(DISPUTED, "dispute_s")
+        return None
+
+    def resolve(self, upheld: bool) -> str | None:
+        r = self.last
+        if r.phase != DISPUTED:
+            return "rounds: not disputed"
+        if self.now > r.deadline:
+            return "rounds: too late"
+        self._credit(self.round_bonds, r.challenger if upheld else self.owner, BOND)
+        r.challenger = ""
+        if upheld:
+            r.barred.add(r.proposer)
+            r.proposer, r.attesters, r.fallback = 0, [], True
+            self._enter(AGGREGATE, "aggregate_s")
+        else:
+            self._enter(CHALLENGE, "challenge_s")
+        return None
+
+    def can_finalize(self) -> bool:
+        r = self.last
+        if r.phase != CHALLENGE:
+            return False
+        quorum = r.open_reports == 0 and 3 * r.attested >= 2 * r.verifier_stake
+        return quorum or self.now > r.deadline
+
+    def finalize(self, right: bool) -> str | None:
+        if not self.can_finalize():
+            return "rounds: not finalizable"
+        if not right:
+            return "rounds: wrong contributions"
+        r = self.last
+        paid = dict.fromkeys([*r.nodes, *r.attesters, r.proposer], 0)
+        cuts = 0
+        for verifier in r.attesters:
+            cut = REWARD * TERMS["verifier_bps"] // 10_000 * r.weights[verifier] // r.attested
+            paid[verifier] += cut
+            cuts += cut
+        fee = REWARD * TERMS["aggregator_bps"] // 10_000
+        paid[r.proposer] += fee
+        pot = REWARD - cuts - fee
+        valid = {n: s for n, s in zip(r.nodes, r.shares, strict=True) if n not in r.invalid}
+        total = sum(valid.values())
+        for node, share in valid.items():
+            paid[node] += pot * share // total if total else 0
+        for node, amount in paid.items():
+            self.pending[node] = self.pending.get(node, 0) + amount
+        self.escrow += REWARD - sum(paid.values())
+        r.phase, r.deadline = FINALIZED, 0
+        self.model = r.model
+        self.done += 1
+        self._end_if_due()
+        return None
+
+    def mark_absent(self, node: int) -> str | None:
+        if node in self.absent:
+            return "rounds: already absent"
+        recent = range(len(self.rounds), self.rejoined.get(node, 0), -1)
+        finalized = [self.round(i) for i in recent if self.round(i).phase == FINALIZED]
+        chances = [r for r in finalized if node in r.trainers][:3]
+        if len(chances) < 3 or any(node in r.committed for r in chances):
+            return "rounds: not absent"
+        self.absent.add(node)
+        return None
+
+    def rejoin(self, node: int) -> str | None:
+        if node not in self.absent:
+            return "rounds: not absent"
+        self.absent.remove(node)
+        self.rejoined[node] = len(self.rounds)
+        return None
+
+    # Calls on ViolationReports
+
+    def report(self, verifier: int, node: int, violation: int) -> str | None:
+        r, round_id = self.last, len(self.rounds)
+        if self._in_challenge():
+            return "reports: not in challenge"
+        if node not in r.revealed:
+            return "reports: not revealed"
+        if violation == COPIED and node not in r.flagged:
+            return "reports: not a duplicate"
+        if node in r.invalid:
+            return "reports: already confirmed"
+        if verifier not in r.weights:
+            return "reports: not a verifier"
+        key = (round_id, node, violation)
+        if key in self.reports and verifier in self.reports[key].reporters:
+            return "reports: already reported"
+        if key not in self.reports:
+            self.reports[key] = Report(node, violation, round_id)
+            r.open_reports += 1
+        report = self.reports[key]
+        report.reporters.append(verifier)
+        if 3 * sum(r.weights[v] for v in report.reporters) >= 2 * r.verifier_stake:
+            report.status, report.deadline = CONFIRMED, self.now + TERMS["appeal_s"]
+            r.open_reports -= 1
+            r.invalid.add(node)
+            other = self.reports.get((round_id, node, 5 - violation))
+            if other and other.status == OPEN:
+                other.status = LAPSED
+                r.open_reports -= 1
+        return None
+
+    def lapse(self, report: Report) -> str | None:
+        if report.status != OPEN:
+            return "reports: not open"
+        if self.round(report.round_id).phase < FINALIZED:
+            return "reports: round not over"
+        report.status = LAPSED
+        return None
+
+    def appeal(self, report: Report, account: str) -> str | None:
+        if report.status != CONFIRMED:
+            return "reports: not confirmed"
+        if self.now > report.deadline:
+            return "reports: too late"
+        report.status, report.appellant = APPEALED, account
+        report.deadline = self.now + TERMS["dispute_s"]
+        return None
+
+    def resolve_appeal(self, report: Report, upheld: bool) -> str | None:
+        if report.status != APPEALED:
+            return "reports: not appealed"
+        if self.now > report.deadline:
+            return "reports: too late"
+        winner = report.appellant if upheld else self.owner
+        self._credit(self.report_bonds, winner, APPEAL_BOND)
+        report.status = DISMISSED if upheld else EXECUTED
+        return None
+
+    def execute(self, report: Report) -> str | None:
+        if report.status != CONFIRMED:
+            return "reports: not confirmed"
+        if self.now <= report.deadline:
+            return "reports: appeal window open"
+        report.status = EXECUTED
+        return None
+
+    def dismiss(self, report: Report) -> str | None:
+        if report.status != APPEALED:
+            return "reports: not appealed"
+        if self.now <= report.deadline:
+            return "reports: appeal pending"
+        self._credit(self.report_bonds, report.appellant, APPEAL_BOND)
+        report.status = DISMISSED
+        return None
