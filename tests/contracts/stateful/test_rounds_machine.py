@@ -1,0 +1,626 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Random histories of one job against `rounds_model`: every call must succeed, or revert with the
+reason, that the model says; after every step the chain must show the model's whole state and every
+token must be accounted for. Each history is then driven to its end by permissionless calls and the
+clock alone: no round, report, lock or bond may be stuck."""
+
+from __future__ import annotations
+
+import copy
+from collections import Counter
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import Any, ClassVar
+
+import boa
+import pytest
+from eth_utils import keccak
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+
+from tests.contracts.chain_time import mine
+from tests.contracts.round_world import EVIDENCE, Field, make_field
+from tests.contracts.stateful.rounds_model import (
+    APPEALED,
+    CONFIRMED,
+    OPEN,
+    Model,
+    Report,
+    Round,
+)
+from tests.contracts.system import (
+    ACTIVE,
+    AGGREGATE,
+    AGGREGATOR,
+    APPEAL_BOND,
+    BOND,
+    CHALLENGE,
+    COMMIT,
+    COPIED,
+    DISPUTED,
+    FINALIZED,
+    INVALID,
+    REVEAL,
+    TRAINER,
+    VERIFIER,
+    VOID,
+    ZERO,
+    ZOO,
+    Player,
+    System,
+    Work,
+    refuses,
+)
+
+Index = st.integers(0, 2)
+Choice = st.integers(0, 2**16)
+
+
+class RoundsMachine(RuleBasedStateMachine):
+    field: ClassVar[Field]
+    reached: ClassVar[Counter[int]] = Counter()  # successful calls by the phase they led to
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stack = ExitStack()
+        self.stack.enter_context(boa.env.anchor())
+        self.s = self.field.system
+        self.rounds, self.reports = self.s.rounds, self.s.reports
+        self.trainers = self.field.trainers
+        self.players = [*self.trainers, *self.field.verifiers, *self.field.aggregators]
+        self.model = Model(
+            escrow=self.s.pool.escrow(1), owner=str(self.s.coordinator.address)
+        )
+        self.stakes = {p.node_id: self.bonded(p) for p in self.players}
+        self.changed = True
+
+    def bonded(self, player: Player) -> int:
+        return int(self.s.registry.bonded(player.node_id))
+
+    # One differential step
+
+    def step(self, rules: Callable[[Model], str | None], call: Callable[[], Any]) -> bool:
+        """Does `call` on the chain and `rules` on the model; whether both succeeded."""
+        trial = copy.deepcopy(self.model)
+        trial.now, trial.block = boa.env.timestamp, boa.env.evm.patch.block_number
+        reason = rules(trial)
+        if reason is None:
+            call()
+            self.model = trial
+            self.changed = True
+            self.reached[trial.last.phase] += 1
+            return True
+        with refuses(reason):
+            call()
+        return False
+
+    def work(self, player: Player) -> Work:
+        shared = "shared" if player.node_id in self.field.ids[:2] else None
+        return Work.of(f"{player.name} {len(self.model.rounds)}", content=shared)
+
+    def owned(self, choice: int) -> Report | None:
+        reports = list(self.model.reports.values())
+        return reports[choice % len(reports)] if reports else None
+
+    def report_id(self, report: Report) -> bytes:
+        return bytes(
+            self.reports.report_id_of(1, report.round_id, report.node, report.violation)
+        )
+
+    def same(self, model: Model, report: Report) -> Report:
+        return model.reports[(report.round_id, report.node, report.violation)]
+
+    # Time
+
+    @rule(blocks=st.integers(1, 3), seconds=st.integers(1, 200))
+    def wait(self, blocks: int, seconds: int) -> None:
+        mine(blocks, seconds)
+
+    @rule(offset=st.sampled_from([-1, 0, 1, 1, 2_000]))
+    def wait_for_the_deadline(self, offset: int) -> None:
+        ahead = self.model.last.deadline + offset - boa.env.timestamp
+        if ahead > 0:
+            mine(2, ahead)
+
+    @precondition(lambda self: any(r.deadline for r in self.model.reports.values()))
+    @rule(choice=Choice, offset=st.sampled_from([0, 1]))
+    def wait_for_a_report(self, choice: int, offset: int) -> None:
+        report = self.owned(choice)
+        assert report is not None
+        ahead = report.deadline + offset - boa.env.timestamp
+        if ahead > 0:
+            mine(2, ahead)
+
+    @rule(rarely=st.integers(0, 5))
+    def many_blocks(self, rarely: int) -> None:
+        if rarely == 0:
+            mine(260, 30)
+
+    # What honest people would do next
+
+    @initialize(steps=st.integers(0, 4))
+    def start(self, steps: int) -> None:
+        for _ in range(steps):
+            self._play_on()
+
+    @rule()
+    def play_on(self) -> None:
+        self._play_on()
+
+    @rule(steps=st.integers(2, 5))
+    def play_on_more(self, steps: int) -> None:
+        for _ in range(steps):
+            self._play_on()
+
+    def _play_on(self) -> None:
+        r, phase = self.model.last, self.model.last.phase
+        if phase not in (CHALLENGE, FINALIZED, VOID) and r.deadline < boa.env.timestamp:
+            self.step(lambda m: m.advance(), lambda: self.rounds.advance(1))
+            phase = self.model.last.phase
+        if phase == COMMIT:
+            for index in range(3):
+                self._commit(index)
+        elif phase == REVEAL:
+            self._reveal({0, 1, 2}, True)
+        elif phase == AGGREGATE:
+            shares = [self.model.done + 1, 7, 10**18]
+            self._propose(None, False, shares)
+        elif phase == CHALLENGE and not r.attesters and boa.env.timestamp <= r.deadline:
+            self._attest({0, 1, 2})
+        elif phase == CHALLENGE:
+            self._finalize(True)
+        elif phase != DISPUTED:
+            self._open()
+
+    # Rounds
+
+    @rule(rarely=st.integers(0, 3))
+    def open_round(self, rarely: int) -> None:
+        if rarely == 0:
+            self._open()
+
+    def _open(self) -> None:
+        def eligible(role: int) -> list[int]:
+            ids = [p.node_id for p in self.players]
+            return [i for i in ids if self.s.registry.is_eligible(i, role)]
+
+        trainers, aggregators = eligible(TRAINER), eligible(AGGREGATOR)
+        weights = {v: self.s.registry.node(v).stake for v in eligible(VERIFIER)}
+        opened = self.step(
+            lambda m: m.open_round(trainers, weights, aggregators),
+            lambda: self.rounds.open_round(1),
+        )
+        if opened:
+            mine(2)
+
+    @rule(what=st.sampled_from(["seed", "advance", "absent", "rejoin", "slash"]), who=Index)
+    def anybody(self, what: str, who: int) -> None:
+        player = self.trainers[who]
+        if what == "seed":
+            self.step(lambda m: m.capture(), lambda: self.rounds.capture_seed(1))
+        elif what == "advance":
+            self.step(lambda m: m.advance(), lambda: self.rounds.advance(1))
+        elif what == "absent":
+            self.step(
+                lambda m: m.mark_absent(player.node_id),
+                lambda: self.rounds.mark_absent(1, player.node_id),
+            )
+        elif what == "rejoin":
+            self.step(
+                lambda m: m.rejoin(player.node_id),
+                lambda: self.rounds.rejoin(1, player.node_id, sender=player.operator),
+            )
+        else:
+            for back in (0, 1):
+                self._slash_unrevealed(player.node_id, len(self.model.rounds) - back)
+
+    @precondition(lambda self: self.model.last.phase == COMMIT)
+    @rule(who=Index, copied=st.booleans())
+    def commit(self, who: int, copied: bool) -> None:
+        player = self.trainers[who]
+        author = self.trainers[(who + 1) % 3] if copied else player
+        round_id = len(self.model.rounds)
+        digest = self.s.commitment(
+            1, round_id, author.node_id, author.operator, self.work(author)
+        )
+        work = None if copied else self.work(player)
+        self.step(
+            lambda m: m.commit(player.node_id, work),
+            lambda: self.rounds.commit(
+                1, round_id, player.node_id, digest, sender=player.operator
+            ),
+        )
+
+    @precondition(lambda self: self.model.last.phase == COMMIT)
+    @rule(who=st.sets(Index, min_size=1))
+    def some_commit(self, who: set[int]) -> None:
+        for index in sorted(who):
+            self._commit(index)
+
+    def _commit(self, who: int) -> None:
+        player, round_id = self.trainers[who], len(self.model.rounds)
+        self.step(
+            lambda m: m.commit(player.node_id, self.work(player)),
+            lambda: self.s.commit(1, round_id, player, self.work(player)),
+        )
+
+    @precondition(lambda self: self.model.last.phase in (COMMIT, REVEAL))
+    @rule(who=st.sets(Index, min_size=1), true=st.sampled_from([True, True, True, False]))
+    def some_reveal(self, who: set[int], true: bool) -> None:
+        self._reveal(who, true)
+
+    def _reveal(self, who: set[int], true: bool) -> None:
+        for index in sorted(who):
+            player, round_id = self.trainers[index], len(self.model.rounds)
+            work = self.work(player) if true else Work.of("something else")
+            self.step(
+                lambda m, p=player, w=work: m.reveal(p.node_id, w),
+                lambda p=player, w=work, r=round_id: self.s.reveal(1, r, p, w),
+            )
+
+    def _slash_unrevealed(self, node: int, round_id: int) -> None:
+        if round_id >= 0 and self.step(
+            lambda m: m.slash_unrevealed(round_id, node),
+            lambda: self.rounds.slash_unrevealed(
+                1, round_id, node, sender=self.field.stranger
+            ),
+        ):
+            self.slashed(node)
+
+    @precondition(lambda self: self.model.last.phase in (REVEAL, AGGREGATE))
+    @rule(
+        who=st.one_of(st.none(), st.integers(0, 7)),
+        every=st.booleans(),
+        shares=st.lists(st.integers(0, 2**128 - 1), min_size=3, max_size=3),
+    )
+    def propose(self, who: int | None, every: bool, shares: list[int]) -> None:
+        self._propose(who, every, shares)
+
+    def _propose(self, who: int | None, every: bool, shares: list[int]) -> None:
+        r, round_id = self.model.last, len(self.model.rounds)
+        duty = self.rounds.aggregator_on_duty(1, round_id)
+        player = next(
+            (p for p in self.players if p.node_id == duty and who is None),
+            self.players[who or 0],
+        )
+        ids = self.field.ids if every else [i for i in self.field.ids if r.payable(i)]
+        model = keccak(text=f"model {round_id} {shares}")
+        self.step(
+            lambda m: m.propose(player.node_id, duty, ids, shares[: len(ids)], model),
+            lambda: self.field.propose(round_id, player, ids, shares[: len(ids)], model),
+        )
+
+    @precondition(lambda self: self.model.last.phase == CHALLENGE)
+    @rule(who=st.sets(Index, min_size=1))
+    def attest(self, who: set[int]) -> None:
+        self._attest(who)
+
+    def _attest(self, who: set[int]) -> None:
+        for index in sorted(who):
+            player = self.field.verifiers[index]
+            self.step(
+                lambda m, p=player: m.attest(p.node_id),
+                lambda p=player: self.field.attest(len(self.model.rounds), p),
+            )
+
+    @precondition(lambda self: self.model.last.phase == CHALLENGE)
+    @rule()
+    def challenge(self) -> None:
+        self.step(
+            lambda m: m.challenge(self.field.challenger),
+            lambda: self.field.challenge(len(self.model.rounds)),
+        )
+
+    @precondition(lambda self: self.model.last.phase in (CHALLENGE, DISPUTED))
+    @rule(upheld=st.booleans())
+    def resolve_challenge(self, upheld: bool) -> None:
+        round_id, proposer = len(self.model.rounds), self.model.last.proposer
+        result = self.rounds.round(1, round_id).result_hash
+        if (
+            self.step(
+                lambda m: m.resolve(upheld),
+                lambda: self.rounds.resolve_challenge(
+                    1, round_id, result, upheld, sender=self.model.owner
+                ),
+            )
+            and upheld
+        ):
+            self.slashed(proposer)
+
+    @precondition(lambda self: self.model.last.phase in (AGGREGATE, CHALLENGE, FINALIZED))
+    @rule(right=st.booleans())
+    def finalize(self, right: bool) -> None:
+        self._finalize(right)
+
+    def _finalize(self, right: bool) -> None:
+        r = self.model.last
+        shares = r.shares if right else [*r.shares, 1]
+        self.step(
+            lambda m: m.finalize(right), lambda: self.rounds.finalize(1, r.nodes, shares)
+        )
+
+    @rule(rarely=st.integers(0, 9))
+    def cancel(self, rarely: int) -> None:
+        if rarely == 0 and self.model.rounds:
+            self.step(
+                lambda m: m.cancel(),
+                lambda: self.rounds.cancel_job(1, sender=self.field.sponsor),
+            )
+
+    # Reports
+
+    @precondition(lambda self: self.model.last.phase == CHALLENGE)
+    @rule(node=Index, violation=st.sampled_from([INVALID, COPIED]))
+    def two_report(self, node: int, violation: int) -> None:
+        self._report({0, 1}, node, violation)
+
+    @precondition(lambda self: self.model.last.phase == CHALLENGE)
+    @rule(
+        who=st.sets(Index, min_size=1), node=Index, violation=st.sampled_from([INVALID, COPIED])
+    )
+    def report(self, who: set[int], node: int, violation: int) -> None:
+        self._report(who, node, violation)
+
+    def _report(self, who: set[int], node: int, violation: int) -> None:
+        target = self.trainers[node]
+        for index in sorted(who):
+            player = self.field.verifiers[index]
+            self.step(
+                lambda m, p=player: m.report(p.node_id, target.node_id, violation),
+                lambda p=player: self.field.report(
+                    len(self.model.rounds), target, violation, p
+                ),
+            )
+
+    @precondition(lambda self: self.model.reports)
+    @rule(choice=Choice)
+    def lapse(self, choice: int) -> None:
+        report = self.owned(choice)
+        assert report is not None
+        self.step(
+            lambda m: m.lapse(self.same(m, report)),
+            lambda: self.reports.lapse(self.report_id(report)),
+        )
+
+    @precondition(lambda self: self.model.reports)
+    @rule(choice=Choice)
+    def appeal(self, choice: int) -> None:
+        report = self.owned(choice)
+        assert report is not None
+        owner = next(p.owner for p in self.trainers if p.node_id == report.node)
+        self.step(
+            lambda m: m.appeal(self.same(m, report), owner),
+            lambda: self.reports.appeal(self.report_id(report), EVIDENCE, sender=owner),
+        )
+
+    @precondition(lambda self: self.model.reports)
+    @rule(choice=Choice, upheld=st.booleans())
+    def resolve_appeal(self, choice: int, upheld: bool) -> None:
+        report = self.owned(choice)
+        assert report is not None
+        if self.step(
+            lambda m: m.resolve_appeal(self.same(m, report), upheld),
+            lambda: self.reports.resolve_appeal(
+                self.report_id(report), upheld, sender=self.model.owner
+            ),
+        ):
+            self.slashed(*(report.reporters if upheld else [report.node]))
+
+    @precondition(lambda self: self.model.reports)
+    @rule(choice=Choice)
+    def execute(self, choice: int) -> None:
+        report = self.owned(choice)
+        assert report is not None
+        if self.step(
+            lambda m: m.execute(self.same(m, report)),
+            lambda: self.reports.execute(self.report_id(report)),
+        ):
+            self.slashed(report.node)
+
+    @precondition(lambda self: self.model.reports)
+    @rule(choice=Choice)
+    def dismiss(self, choice: int) -> None:
+        report = self.owned(choice)
+        assert report is not None
+        self.step(
+            lambda m: m.dismiss(self.same(m, report)),
+            lambda: self.reports.dismiss_unresolved(self.report_id(report)),
+        )
+
+    # What must hold
+
+    def slashed(self, *nodes: int) -> None:
+        """Exactly these nodes lost stake (or had none left)."""
+        for node in nodes:
+            now = int(self.s.registry.bonded(node))
+            assert now < self.stakes[node] or self.stakes[node] == 0
+            self.stakes[node] = now
+
+    @invariant()
+    def chain_is_model(self) -> None:
+        """A refused call left no trace by the rules of the EVM: only changes are worth a look."""
+        if self.changed:
+            self.changed = False
+            self._round_is_model()
+            self._reports_are_model()
+            self._money_is_model()
+            self._ledger_is_a_chain()
+
+    def _round_is_model(self) -> None:
+        m, r, round_id = self.model, self.model.last, len(self.model.rounds)
+        job = self.rounds.job(1)
+        assert (job.status, job.cancel_requested) == (m.status, m.cancel_requested)
+        assert (job.rounds_opened, job.rounds_done, job.model) == (round_id, m.done, m.model)
+        state = self.rounds.round(1, round_id)
+        assert (
+            state.phase,
+            state.deadline,
+            state.n_eligible,
+            state.n_committed,
+            state.n_revealed,
+            state.n_invalid,
+            state.open_reports,
+            state.attested_stake,
+            state.verifier_stake,
+            state.proposer,
+            state.challenger,
+            state.settled,
+        ) == (
+            r.phase,
+            r.deadline,
+            len(r.trainers),
+            len(r.committed),
+            len(r.revealed),
+            len(r.invalid),
+            r.open_reports,
+            r.attested,
+            r.verifier_stake,
+            r.proposer,
+            r.challenger if r.phase in (DISPUTED, VOID) and r.challenger else ZERO,
+            r.phase in (FINALIZED, VOID),
+        )
+        assert (state.seed != bytes(32), state.audit_seed != bytes(32)) == (r.seeded, r.audited)
+        assert (state.seed_block, state.audit_block) == (r.seed_block, r.audit_block)
+        self._nodes_are_model(r, round_id)
+
+    def _nodes_are_model(self, r: Round, round_id: int) -> None:
+        for player in self.trainers:
+            node, work = player.node_id, r.committed.get(player.node_id)
+            assert self.rounds.is_expected(1, round_id, node) == (node in r.trainers)
+            assert self.rounds.is_revealed(1, round_id, node) == (node in r.revealed)
+            assert self.rounds.is_flagged(1, round_id, node) == (node in r.flagged)
+            assert self.rounds.is_invalid(1, round_id, node) == (node in r.invalid)
+            assert self.rounds.is_absent(1, node) == (node in self.model.absent)
+            stored = self.rounds.commitment_of(1, round_id, node)
+            if work is not None:
+                sealed = self.s.commitment(1, round_id, node, player.operator, work)
+                assert stored == (work.sealed() if node in r.revealed else sealed)
+            else:
+                assert (stored != bytes(32)) == (node in r.committed)
+            locks = [
+                x
+                for x in self.model.reports.values()
+                if x.node == node and x.status in (CONFIRMED, APPEALED)
+            ]
+            assert self.s.registry.node(node).locks == len(locks)
+
+    def _reports_are_model(self) -> None:
+        for report in self.model.reports.values():
+            stored = self.reports.report_of(self.report_id(report))
+            assert (stored.status, stored.deadline) == (report.status, report.deadline)
+            assert self.reports.reporters(self.report_id(report)) == report.reporters
+
+    def _money_is_model(self) -> None:
+        m = self.model
+        assert self.s.pool.escrow(1) == m.escrow
+        for player in self.players:
+            assert self.s.pool.pending(player.payout) == m.pending.get(player.node_id, 0)
+            assert self.bonded(player) == self.stakes[player.node_id]
+        open_bond = BOND if m.last.phase == DISPUTED else 0
+        assert self.rounds.bonds_held() == sum(m.round_bonds.values()) + open_bond
+        appeals = [x for x in m.reports.values() if x.status == APPEALED]
+        assert self.reports.bonds_held() == (
+            sum(m.report_bonds.values()) + APPEAL_BOND * len(appeals)
+        )
+        for book, contract in ((m.round_bonds, self.rounds), (m.report_bonds, self.reports)):
+            for account, amount in book.items():
+                assert contract.bond_credit(account) == amount
+        for contract in (self.rounds, self.reports):
+            assert self.s.token.balanceOf(contract.address) == contract.bonds_held()
+        assert self.s.balances() == self.s.owed()
+
+    def _ledger_is_a_chain(self) -> None:
+        recorded = [r for r in self.model.rounds if r.phase == FINALIZED]
+        assert self.s.ledger.length(1) == len(recorded) == self.model.done
+        if recorded:
+            last = self.s.ledger.entry(1, len(recorded) - 1)
+            assert last.new_model == self.model.model
+            if len(recorded) > 1:
+                assert last.prev_model == recorded[-2].model
+
+    # The end
+
+    def teardown(self) -> None:
+        try:
+            self._drive_to_the_end()
+        finally:
+            self.stack.close()
+
+    def _drive_to_the_end(self) -> None:
+        """Anybody and time alone end every round and every report."""
+        for _ in range(8):
+            r = self.model.last
+            if r.phase in (0, FINALIZED, VOID):
+                break
+            mine(2, max(1, r.deadline + 1 - boa.env.timestamp))
+            if r.phase == CHALLENGE:
+                self._finalize(True)
+            else:
+                assert self.step(lambda m: m.advance(), lambda: self.rounds.advance(1))
+        assert self.model.last.phase in (0, FINALIZED, VOID)
+        self._end_reports()
+        for player in self.players:
+            assert self.s.registry.node(player.node_id).locks == 0
+        for book, contract in (
+            (self.model.round_bonds, self.rounds),
+            (self.model.report_bonds, self.reports),
+        ):
+            for account in book:
+                contract.withdraw_bond(sender=account)
+            assert self.s.token.balanceOf(contract.address) == 0
+        for player in self.players:
+            if self.s.pool.pending(player.payout):
+                self.s.pool.claim(sender=player.payout)
+        if self.model.status != ACTIVE and self.model.escrow:
+            self.s.pool.refund(1, sender=self.field.sponsor)
+            assert self.s.token.balanceOf(self.s.pool.address) == 0
+        assert self.s.balances() == self.s.owed()
+
+    def _end_reports(self) -> None:
+        for report in list(self.model.reports.values()):
+            ending: dict[int, tuple[str, Callable[[bytes], Any]]] = {
+                OPEN: ("lapse", self.reports.lapse),
+                CONFIRMED: ("execute", self.reports.execute),
+                APPEALED: ("dismiss", self.reports.dismiss_unresolved),
+            }
+            if report.status not in ending:
+                continue
+            mine(1, max(1, report.deadline + 1 - boa.env.timestamp))
+            name, call = ending[report.status]
+            assert self.step(
+                lambda m, x=report, n=name: getattr(m, n)(self.same(m, x)),
+                lambda x=report, c=call: c(self.report_id(x)),
+            )
+
+
+@pytest.fixture
+def field(system: System) -> Field:
+    """Everybody can pay several bonds; six rounds of money for three rounds of work."""
+    field = make_field(system)
+    for address in (field.challenger, *(p.owner for p in field.trainers)):
+        system.token.transfer(address, 1_000 * ZOO, sender=system.holder)
+    return field
+
+
+def test_rounds_machine(field: Field) -> None:
+    RoundsMachine.field = field
+    run_state_machine_as_test(
+        RoundsMachine,
+        settings=settings(
+            max_examples=30,
+            stateful_step_count=40,
+            deadline=None,
+            derandomize=True,
+            suppress_health_check=list(HealthCheck),
+        ),
+    )
+    assert set(RoundsMachine.reached) == {*range(1, 8)}, "a phase was never reached"
+
