@@ -34,7 +34,8 @@ _TERMS = Terms(
     commit_s=600, reveal_s=600, aggregate_s=600, challenge_s=600, appeal_s=600, dispute_s=600
 )
 COMMIT_GOAL, REVEAL_GOAL, CREDIT_GOAL, CLAIM_GOAL = 60_000, 75_000, 10_000, 60_000
-# From the measurements of the peers' own contracts on anvil (receipt totals).
+# Peers' figures: receipt totals of their contracts on anvil 1.7.1, one transaction per block, at
+# Crynux a317516, PrimeIntellect a1156fe, rl-swarm 4a75391, EigenLayer f84a515, Uniswap npm 1.0.1.
 _CRYNUX, _SWARM, _PRIME = "Crynux", "rl-swarm", "PrimeIntellect"
 
 
@@ -239,23 +240,25 @@ def bench(bench: Bench) -> list[Row]:
             f"{_SWARM}: 232,004; {_PRIME}: 234,983 (neither verifies the work)",
         ),
         gas_row("first commit of a round (stores the seed)", full["commit"][0]),
-        gas_row("last commit / reveal (ends the phase)", max(full["commit"][-1], full["reveal"][-1])),
+        gas_row(
+            "last commit / reveal (ends the phase)", max(full["commit"][-1], full["reveal"][-1])
+        ),
         gas_row(f"open_round, {TRAINERS} trainers", opened),
         gas_row("open_round, each further trainer", per_node(opened, less["open_round"][0])),
         gas_row(f"propose_result, {TRAINERS} nodes", proposed),
-        gas_row(
-            "propose_result, each further node", per_node(proposed, few["propose_result"][0])
-        ),
+        gas_row("propose_result, each further node", per_node(proposed, few["propose_result"][0])),
         gas_row("attest", _typical(full["attest"])),
         gas_row(f"finalize, {TRAINERS} nodes paid, 3 verifiers", full["finalize"][0]),
-        gas_row("slash_unrevealed", slashed["slash_unrevealed"][-1], None, f"{_PRIME}: 93,255 (slash)"),
+        gas_row(
+            "slash_unrevealed", slashed["slash_unrevealed"][-1], None, f"{_PRIME}: 93,255 (slash)"
+        ),
         gas_row(
             "register_node",
             register,
             None,
             f"{_CRYNUX}: 490,455 (10th join); {_SWARM}: 141,717 (no stake)",
         ),
-    ]  # fmt: skip
+    ]
     return rows
 
 
