@@ -12,6 +12,7 @@ import pytest
 from scripts._jobs import ZOO
 from tests.attacks.chain import key_of
 from tests.attacks.world import (
+    AGGREGATE,
     EMPTY,
     EVIDENCE,
     FALSE_REPORT,
@@ -97,6 +98,24 @@ def test_8_unapproved_verifier__has_no_vote(world: World, ann: Node, eve: Node) 
         "registry: not a verifier", eve.operator, world.registry, "submit_verdicts", *args
     )
     assert world.gain(eve, *crowd) == 0
+
+
+@pytest.mark.xfail(
+    strict=True,
+    raises=AssertionError,
+    reason="OPEN HOLE: attest does not look at who proposed, so a verifier that proposes in the "
+    "fallback window is half of the quorum for its own result",
+)
+def test_8_verifier_attests_its_own_result__reverts(world: World, ann: Node, eve: Node) -> None:
+    """Attack 8: the aggregators are away; vic proposes a result that pays eve alone, and confirms
+    it himself. One more sleepy verifier, and it is final in the same block."""
+    vic = world.nodes["vic"]
+    world.train(ann, eve)
+    world.pass_phase(AGGREGATE)
+    world.offer({eve: 1}, by=vic, label="greed")
+    result = bytes(world.state.result_hash)
+    args = (world.job, world.round, vic.node_id, result)
+    world.chain.refuse("rounds: own result", vic.operator, world.rounds, "attest", *args)
 
 
 def test_9_quorum_frames_an_honest_node__appeal_costs_the_framers_more_than_they_won(
