@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""After the confirmation: execute, appeal, resolve_appeal, dismiss_unresolved. Every way out unlocks
-the stake exactly once and leaves no bond behind."""
+"""After the confirmation: execute, appeal, resolve_appeal, dismiss_unresolved. Every way out
+unlocks the stake exactly once and leaves no bond behind."""
 
 from __future__ import annotations
 

@@ -174,7 +174,7 @@ def test_report__wrong_people__reverts(challenge: Field, reports: Any) -> None:
 
 
 def test_report__own_node__reverts(field: Field) -> None:
-    """A verifier judges no node of its own owner: two identities of one owner can't farm bounties."""
+    """A verifier judges no node of its own owner: one owner can't farm bounties on itself."""
     system = field.system
     cousin = system.join("cousin", VERIFIER, owner="trainer 0 owner")
     field.to_challenge()

@@ -87,6 +87,7 @@ class Model:
 
     escrow: int
     owner: str
+    limit: int
     now: int = 0
     block: int = 0
     status: int = ACTIVE
@@ -120,7 +121,7 @@ class Model:
         self._end_if_due()
 
     def _end_if_due(self) -> None:
-        if self.done == TERMS["rounds"]:
+        if self.done == self.limit:
             self.status = COMPLETED
         elif self.cancel_requested:
             self.status = CANCELLED

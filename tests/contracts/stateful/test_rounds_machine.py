@@ -60,6 +60,8 @@ from tests.contracts.system import (
     refuses,
 )
 
+LIMIT = 6  # rounds of the job
+
 Index = st.integers(0, 2)
 Choice = st.integers(0, 2**16)
 
@@ -77,7 +79,9 @@ class RoundsMachine(RuleBasedStateMachine):
         self.trainers = self.field.trainers
         self.players = [*self.trainers, *self.field.verifiers, *self.field.aggregators]
         self.model = Model(
-            escrow=self.s.pool.escrow(1), owner=str(self.s.coordinator.address)
+            escrow=self.s.pool.escrow(1),
+            owner=str(self.s.coordinator.address),
+            limit=LIMIT,
         )
         self.stakes = {p.node_id: self.bonded(p) for p in self.players}
         self.changed = True
@@ -162,7 +166,7 @@ class RoundsMachine(RuleBasedStateMachine):
 
     def _play_on(self) -> None:
         r, phase = self.model.last, self.model.last.phase
-        if phase not in (CHALLENGE, FINALIZED, VOID) and r.deadline < boa.env.timestamp:
+        if phase in (COMMIT, REVEAL, AGGREGATE, DISPUTED) and r.deadline < boa.env.timestamp:
             self.step(lambda m: m.advance(), lambda: self.rounds.advance(1))
             phase = self.model.last.phase
         if phase == COMMIT:
@@ -289,7 +293,7 @@ class RoundsMachine(RuleBasedStateMachine):
         duty = self.rounds.aggregator_on_duty(1, round_id)
         player = next(
             (p for p in self.players if p.node_id == duty and who is None),
-            self.players[who or 0],
+            self.players[who] if who is not None else self._not_barred(r),
         )
         ids = self.field.ids if every else [i for i in self.field.ids if r.payable(i)]
         model = keccak(text=f"model {round_id} {shares}")
@@ -297,6 +301,9 @@ class RoundsMachine(RuleBasedStateMachine):
             lambda m: m.propose(player.node_id, duty, ids, shares[: len(ids)], model),
             lambda: self.field.propose(round_id, player, ids, shares[: len(ids)], model),
         )
+
+    def _not_barred(self, r: Round) -> Player:
+        return next(p for p in self.players if p.node_id not in r.barred)
 
     @precondition(lambda self: self.model.last.phase == CHALLENGE)
     @rule(who=st.sets(Index, min_size=1))
@@ -603,8 +610,8 @@ class RoundsMachine(RuleBasedStateMachine):
 
 @pytest.fixture
 def field(system: System) -> Field:
-    """Everybody can pay several bonds; six rounds of money for three rounds of work."""
-    field = make_field(system)
+    """Everybody can pay several bonds; more rounds of money than of work."""
+    field = make_field(system, rounds=LIMIT)
     for address in (field.challenger, *(p.owner for p in field.trainers)):
         system.token.transfer(address, 1_000 * ZOO, sender=system.holder)
     return field
