@@ -50,9 +50,7 @@ def locks(field: Field) -> int:
 # execute
 
 
-def test_execute__after_the_appeal_window(
-    challenge: Field, reports: Any, report_id: bytes
-) -> None:
+def test_execute__after_the_appeal_window(challenge: Field, reports: Any, report_id: bytes) -> None:
     node, first = challenge.trainers[0], challenge.verifiers[0]
     boa.env.evm.patch.timestamp = reports.report_of(report_id).deadline
     with refuses("reports: appeal window open"):
@@ -113,9 +111,7 @@ def test_execute__does_not_depend_on_the_rounds_result(
 
 
 @pytest.mark.parametrize("who", ["owner", "operator"])
-def test_appeal__by_the_node(
-    challenge: Field, reports: Any, report_id: bytes, who: str
-) -> None:
+def test_appeal__by_the_node(challenge: Field, reports: Any, report_id: bytes, who: str) -> None:
     node = challenge.trainers[0]
     sender = getattr(node, who)
     challenge.system.token.transfer(sender, APPEAL_BOND, sender=challenge.system.holder)

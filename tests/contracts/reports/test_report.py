@@ -60,9 +60,10 @@ def test_report__quorum_confirms(challenge: Field, reports: Any) -> None:
     bad = challenge.trainers[0]
     first, second, _ = challenge.verifiers
     report_id = challenge.report(1, bad, INVALID, first)
-    assert reports.report(
-        1, 1, second.node_id, bad.node_id, INVALID, EVIDENCE, sender=second.operator
-    ) == report_id
+    assert (
+        reports.report(1, 1, second.node_id, bad.node_id, INVALID, EVIDENCE, sender=second.operator)
+        == report_id
+    )
     deadline = boa.env.timestamp + 700
     assert events_of(reports) == [
         (
@@ -111,7 +112,6 @@ def test_report__confirmation_closes_the_other_kind(challenge: Field, reports: A
     assert reports.report_of(other).status == LAPSED
     assert challenge.system.rounds.round(1, 1).open_reports == 0
     assert challenge.system.registry.node(bad.node_id).locks == 1
-
 
 
 def test_report__unknown_violation__reverts(challenge: Field) -> None:
@@ -164,9 +164,7 @@ def test_report__wrong_people__reverts(challenge: Field, reports: Any) -> None:
         challenge.stranger,
     ):
         with refuses("reports: not operator"):
-            reports.report(
-                1, 1, verifier.node_id, node.node_id, INVALID, EVIDENCE, sender=sender
-            )
+            reports.report(1, 1, verifier.node_id, node.node_id, INVALID, EVIDENCE, sender=sender)
     late = challenge.system.join("late", VERIFIER, 50 * STAKE)
     for player in (late, challenge.aggregators[0], challenge.trainers[1]):
         with refuses("reports: not a verifier"):

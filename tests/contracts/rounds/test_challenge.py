@@ -267,9 +267,7 @@ def test_withdraw_bond__pays_once(field: Field, rounds: Any) -> None:
     field.system.wait_out(1, 1)
     rounds.advance(1)
     assert rounds.withdraw_bond(sender=field.challenger) == BOND
-    assert events_of(rounds) == [
-        ("BondWithdrawn", {"account": field.challenger, "amount": BOND})
-    ]
+    assert events_of(rounds) == [("BondWithdrawn", {"account": field.challenger, "amount": BOND})]
     assert rounds.bonds_held() == 0
     with refuses("bonds: nothing to withdraw"):
         rounds.withdraw_bond(sender=field.challenger)

@@ -97,9 +97,7 @@ def test_create_job__bad_terms__reverts(
         {"commit_s": UNBONDING - OTHER_WINDOWS},
     ],
 )
-def test_create_job__edge_of_the_bounds(
-    rounds: Any, sponsor: str, changes: dict[str, Any]
-) -> None:
+def test_create_job__edge_of_the_bounds(rounds: Any, sponsor: str, changes: dict[str, Any]) -> None:
     assert rounds.create_job(terms_tuple(**changes), sender=sponsor) == 1
 
 

@@ -129,9 +129,7 @@ def test_finalize__open_report_blocks_the_early_way_only(field: Field, rounds: A
     assert field.system.pool.pending(field.trainers[0].payout) == TRAINERS // 6
 
 
-def test_finalize__invalid_node_is_not_paid_and_does_not_dilute(
-    field: Field, rounds: Any
-) -> None:
+def test_finalize__invalid_node_is_not_paid_and_does_not_dilute(field: Field, rounds: Any) -> None:
     field.to_challenge()
     bad = field.trainers[2]
     field.report(1, bad, INVALID, *field.verifiers[:2])
@@ -166,9 +164,7 @@ def test_finalize__empty_result(field: Field, rounds: Any) -> None:
     assert rounds.round(1, 1).settled
 
 
-def test_finalize__verifier_as_fallback_proposer_earns_both_cuts(
-    field: Field, rounds: Any
-) -> None:
+def test_finalize__verifier_as_fallback_proposer_earns_both_cuts(field: Field, rounds: Any) -> None:
     field.to_aggregate()
     field.system.wait_out(1, 1)
     field.propose(1, field.verifiers[0])

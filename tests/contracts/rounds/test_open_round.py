@@ -181,9 +181,7 @@ def test_open_round__more_trainers_than_seats__take_turns(system: System, rounds
     assert seen == [[first, first + 1], [first + 2, first + 3], [first, first + 4]]
 
 
-def test_open_round__weight_falls_with_missed_and_invalid_rounds(
-    field: Field, rounds: Any
-) -> None:
+def test_open_round__weight_falls_with_missed_and_invalid_rounds(field: Field, rounds: Any) -> None:
     steady, lazy, bad = field.trainers
     full = scores(field)
     round_id = field.to_reveal([steady, bad])

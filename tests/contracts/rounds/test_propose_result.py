@@ -168,9 +168,7 @@ def test_propose_result__empty_artefact__reverts(field: Field, rounds: Any) -> N
     player = duty(field)
     for digests in ((EMPTY, UPDATE, REPORT), (MODEL, EMPTY, REPORT), (MODEL, UPDATE, EMPTY)):
         with refuses("rounds: empty artefact"):
-            rounds.propose_result(
-                1, 1, player.node_id, *digests, [], [], sender=player.operator
-            )
+            rounds.propose_result(1, 1, player.node_id, *digests, [], [], sender=player.operator)
 
 
 def test_propose_result__nobody_contributed__is_possible(field: Field) -> None:
@@ -179,9 +177,7 @@ def test_propose_result__nobody_contributed__is_possible(field: Field) -> None:
     assert field.system.phase(1, 1) == CHALLENGE
 
 
-def test_propose_result__after_an_upheld_challenge(
-    field: Field, rounds: Any, owner: str
-) -> None:
+def test_propose_result__after_an_upheld_challenge(field: Field, rounds: Any, owner: str) -> None:
     """The proposer is barred, invalid nodes stay out, another attempt has another hash."""
     field.to_aggregate()
     player, other = duty(field), off_duty(field)

@@ -115,9 +115,7 @@ class RoundsMachine(RuleBasedStateMachine):
         return reports[choice % len(reports)] if reports else None
 
     def report_id(self, report: Report) -> bytes:
-        return bytes(
-            self.reports.report_id_of(1, report.round_id, report.node, report.violation)
-        )
+        return bytes(self.reports.report_id_of(1, report.round_id, report.node, report.violation))
 
     def same(self, model: Model, report: Report) -> Report:
         return model.reports[(report.round_id, report.node, report.violation)]
@@ -232,15 +230,11 @@ class RoundsMachine(RuleBasedStateMachine):
         player = self.trainers[who]
         author = self.trainers[(who + 1) % 3] if copied else player
         round_id = len(self.model.rounds)
-        digest = self.s.commitment(
-            1, round_id, author.node_id, author.operator, self.work(author)
-        )
+        digest = self.s.commitment(1, round_id, author.node_id, author.operator, self.work(author))
         work = None if copied else self.work(player)
         self.step(
             lambda m: m.commit(player.node_id, work),
-            lambda: self.rounds.commit(
-                1, round_id, player.node_id, digest, sender=player.operator
-            ),
+            lambda: self.rounds.commit(1, round_id, player.node_id, digest, sender=player.operator),
         )
 
     @precondition(lambda self: self.model.last.phase == COMMIT)
@@ -273,9 +267,7 @@ class RoundsMachine(RuleBasedStateMachine):
     def _slash_unrevealed(self, node: int, round_id: int) -> None:
         if round_id >= 0 and self.step(
             lambda m: m.slash_unrevealed(round_id, node),
-            lambda: self.rounds.slash_unrevealed(
-                1, round_id, node, sender=self.field.stranger
-            ),
+            lambda: self.rounds.slash_unrevealed(1, round_id, node, sender=self.field.stranger),
         ):
             self.slashed(node)
 
@@ -350,9 +342,7 @@ class RoundsMachine(RuleBasedStateMachine):
     def _finalize(self, right: bool) -> None:
         r = self.model.last
         shares = r.shares if right else [*r.shares, 1]
-        self.step(
-            lambda m: m.finalize(right), lambda: self.rounds.finalize(1, r.nodes, shares)
-        )
+        self.step(lambda m: m.finalize(right), lambda: self.rounds.finalize(1, r.nodes, shares))
 
     @rule(rarely=st.integers(0, 9))
     def cancel(self, rarely: int) -> None:
@@ -370,9 +360,7 @@ class RoundsMachine(RuleBasedStateMachine):
         self._report({0, 1}, node, violation)
 
     @precondition(lambda self: self.model.last.phase == CHALLENGE)
-    @rule(
-        who=st.sets(Index, min_size=1), node=Index, violation=st.sampled_from([INVALID, COPIED])
-    )
+    @rule(who=st.sets(Index, min_size=1), node=Index, violation=st.sampled_from([INVALID, COPIED]))
     def report(self, who: set[int], node: int, violation: int) -> None:
         self._report(who, node, violation)
 
@@ -382,9 +370,7 @@ class RoundsMachine(RuleBasedStateMachine):
             player = self.field.verifiers[index]
             self.step(
                 lambda m, p=player: m.report(p.node_id, target.node_id, violation),
-                lambda p=player: self.field.report(
-                    len(self.model.rounds), target, violation, p
-                ),
+                lambda p=player: self.field.report(len(self.model.rounds), target, violation, p),
             )
 
     @precondition(lambda self: self.model.reports)
@@ -630,4 +616,3 @@ def test_rounds_machine(field: Field) -> None:
         ),
     )
     assert set(RoundsMachine.reached) == {*range(1, 8)}, "a phase was never reached"
-
