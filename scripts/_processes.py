@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import secrets
 import signal
 import socket
 import subprocess
@@ -23,6 +24,8 @@ from types import FrameType, TracebackType
 
 GRACE_S = 5.0
 _LOG_TAIL = 12
+_PORTS = range(15_000, 32_000)
+_PORT_TRIES = 100
 _PR_SET_PDEATHSIG = 1
 _LIBC = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
 
@@ -32,10 +35,17 @@ class ProcessError(RuntimeError):
 
 
 def free_port() -> int:
-    """Return a TCP port of 127.0.0.1 that is free now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """Return a TCP port of 127.0.0.1 that is free now.
+
+    It lies below the range that systems draw the ports of outgoing connections from, so that none
+    takes it before its owner listens. Raises ProcessError if hardly any port is free.
+    """
+    for _ in range(_PORT_TRIES):
+        port = secrets.choice(_PORTS)
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
+    raise ProcessError(f"no free TCP port found between {_PORTS[0]} and {_PORTS[-1]}.")
 
 
 def _die_with_parent() -> None:
