@@ -35,8 +35,9 @@ def result_errors(
     if outcome is None:
         return None
     proposal = network.proposal(view.job_id, view.round_id, view.round)
+    invalid = network.in_round("is_invalid", view.job_id, view.round_id, outcome.nodes)
     try:
-        return disagreements(outcome, proposal, models.report(proposal.report))
+        return disagreements(outcome, proposal, models.report(proposal.report), invalid)
     except StoreUnavailable:
         raise
     except StoreError as error:

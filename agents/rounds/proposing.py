@@ -44,6 +44,9 @@ class Proposer:
         if outcome is None:
             return None
         self._results.publish(outcome)
+        # After an upheld challenge some nodes may be invalid already; the contract refuses those.
+        invalid = self._network.in_round("is_invalid", view.job_id, view.round_id, outcome.nodes)
+        paid = outcome.paid(invalid)
         crashpoint("aggregator-before-propose")
         self._sender.send(
             self._network.rounds,
@@ -54,12 +57,12 @@ class Proposer:
             outcome.model,
             digest_of(outcome.report.update),
             digest_of(cid_of_bytes(outcome.report.to_bytes())),
-            list(outcome.nodes),
-            list(outcome.contributions),
+            list(paid),
+            list(paid.values()),
         )
         crashpoint("aggregator-after-propose")
         loss = outcome.report.val_loss
-        return f"proposed: round {view.round_id} of {len(outcome.nodes)} nodes, loss {loss:.4f}"
+        return f"proposed: round {view.round_id} of {len(paid)} nodes, loss {loss:.4f}"
 
     def _my_turn(self, view: View, node: int) -> bool:
         duty = self._network.on_duty(view.job_id, view.round_id)

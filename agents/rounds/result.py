@@ -9,7 +9,7 @@ hardware and are compared within a tolerance.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -44,6 +44,10 @@ class Outcome:
     def model(self) -> bytes:
         """Hash of the new model."""
         return bytes.fromhex(self.report.model)
+
+    def paid(self, invalid: Collection[int]) -> dict[int, int]:
+        """Contribution by node, ascending, without the nodes that are `invalid` in the round."""
+        return _without(self.nodes, self.contributions, invalid)
 
 
 def compute(
@@ -126,18 +130,21 @@ def _line(submission: Submission, plan: Plan, shares: dict[int, tuple[int, int]]
     )
 
 
-def disagreements(mine: Outcome, theirs: Proposal, report: RoundReport) -> list[str]:
+def disagreements(
+    mine: Outcome, theirs: Proposal, report: RoundReport, invalid: Collection[int] = ()
+) -> list[str]:
     """What is wrong with a proposed result, as sentences; empty if nothing is.
 
-    `report`: the proposal's own, already fetched. Reasons for refusing a payload are free text and
-    not compared.
+    `report`: the proposal's own, already fetched. `invalid`: nodes found invalid in the round by
+    now; they are not paid, whether or not the proposal names them. Reasons for refusing a payload
+    are free text and not compared.
     """
     wrong = []
     if theirs.model != mine.model:
         wrong.append(f"model is {theirs.model.hex()}, recomputed {mine.model.hex()}")
     if theirs.update != digest_of(mine.report.update):
         wrong.append("the update is not the merge of the accepted payloads")
-    if (theirs.nodes, theirs.contributions) != (mine.nodes, mine.contributions):
+    if _without(theirs.nodes, theirs.contributions, invalid) != mine.paid(invalid):
         wrong.append("the contributions on chain are not those that the scoring rule gives")
     if _exact(report) != _exact(mine.report):
         wrong.append("the report differs from the recomputed one")
@@ -146,6 +153,13 @@ def disagreements(mine: Outcome, theirs: Proposal, report: RoundReport) -> list[
         if not math.isclose(claimed, own, rel_tol=LOSS_TOLERANCE):
             wrong.append(f"{name} is {claimed:.6f}, recomputed {own:.6f}")
     return wrong
+
+
+def _without(
+    nodes: Sequence[int], contributions: Sequence[int], invalid: Collection[int]
+) -> dict[int, int]:
+    pairs = zip(nodes, contributions, strict=True)
+    return {node: share for node, share in pairs if node not in invalid}
 
 
 def _exact(report: RoundReport) -> RoundReport:

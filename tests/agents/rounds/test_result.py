@@ -139,7 +139,6 @@ def test_an_honest_result_has_no_fault(outcome: Outcome) -> None:
     [
         {"model": b"\2" * 32},
         {"update": b"\2" * 32},
-        {"nodes": (3, 5, 8)},
         {"nodes": (3, 5, 8, 10)},
         {"contributions": (1, 2, 3, 4)},
         {"nodes": (), "contributions": ()},
@@ -148,6 +147,23 @@ def test_an_honest_result_has_no_fault(outcome: Outcome) -> None:
 def test_every_field_of_the_proposal_is_compared(outcome: Outcome, change: dict[str, Any]) -> None:
     wrong = disagreements(outcome, replace(proposal_of(outcome), **change), outcome.report)
     assert len(wrong) == 1
+
+
+def without(outcome: Outcome, *nodes: int) -> Proposal:
+    paid = outcome.paid(nodes)
+    change = {"nodes": tuple(paid), "contributions": tuple(paid.values())}
+    return replace(proposal_of(outcome), **change)
+
+
+def test_nodes_found_invalid_may_be_named_or_left_out(outcome: Outcome) -> None:
+    """Reports may be confirmed before a second proposal, or between a proposal and its check."""
+    for proposal in (proposal_of(outcome), without(outcome, 5)):
+        assert disagreements(outcome, proposal, outcome.report, invalid={5}) == []
+
+
+def test_honest_nodes_may_not_be_left_out(outcome: Outcome) -> None:
+    assert disagreements(outcome, without(outcome, 5), outcome.report)
+    assert disagreements(outcome, without(outcome, 5, 8), outcome.report, invalid={5})
 
 
 REPORT_CHANGES: dict[str, Any] = {
