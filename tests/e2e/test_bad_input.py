@@ -8,8 +8,9 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,7 @@ from scripts._processes import Supervisor, free_port
 
 TIMEOUT_S = 90.0
 WORD = "correct horse battery staple"
+WRONG_WORD = "incorrect horse"
 
 
 @dataclass(frozen=True)
@@ -32,7 +34,7 @@ class Desk:
     folder: Path
     anvil: Anvil
 
-    def config(self, **changes: object) -> Path:
+    def config(self, name: str, **changes: object) -> Path:
         """A settings file."""
         values = {
             "rpc_url": self.anvil.url,
@@ -42,7 +44,7 @@ class Desk:
             "store": self.folder / "store",
             "data_dir": self.folder / "data",
         }
-        return write_agent_config(self.folder / "config.yaml", **{**values, **changes})
+        return write_agent_config(self.folder / f"{name}.yaml", **{**values, **changes})
 
     def deployment(self, chain_id: int) -> Path:
         """A deployment file whose one contract has no code."""
@@ -61,94 +63,93 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
         yield Desk(folder, start_anvil(supervisor, folder))
 
 
-def _run(
-    config: Path, *extra: str, word: str = WORD, role: str = "coordinator", **env: str
-) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "agents", role, "--config", str(config), *extra],
-        cwd=ROOT,
-        env={**os.environ, PASSPHRASE: word, **env},
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT_S,
-        check=False,
-    )
+@dataclass(frozen=True)
+class Mistake:
+    """One wrong thing, and what the error says of it. `changes` are settings in the file."""
+
+    says: tuple[str, ...]
+    changes: Mapping[str, object] = field(default_factory=dict)
+    deployed_on: int | None = 31_337  # chain id in the deployment file, None for no file
+    arguments: tuple[str, ...] = ()
+    environment: Mapping[str, str] = field(default_factory=dict)
+    passphrase: str = WORD
+    config: str | None = None  # another settings file
+
+    def make(self, desk: Desk, name: str) -> subprocess.CompletedProcess[str]:
+        """Start an agent with it, and wait for its end."""
+        changes = dict(self.changes)
+        if self.deployed_on is not None:
+            changes["deployment"] = desk.deployment(self.deployed_on)
+        config = self.config or str(desk.config(name, **changes))
+        return subprocess.run(
+            [sys.executable, "-m", "agents", "coordinator", "--config", config, *self.arguments],
+            cwd=ROOT,
+            env={**os.environ, PASSPHRASE: self.passphrase, **self.environment},
+            capture_output=True,
+            text=True,
+            timeout=TIMEOUT_S,
+            check=False,
+        )
 
 
-def _refused(done: subprocess.CompletedProcess[str], *parts: str) -> None:
-    """It ended with an error that says `parts`, in one line, without a traceback."""
+MISTAKES = {
+    "wrong passphrase": Mistake(
+        ("passphrase does not open the keystore", "key.json"), passphrase=WRONG_WORD
+    ),
+    "passphrase variable not set": Mistake(
+        ("NO_SUCH_WORD", "is not set"), {"passphrase_env": "NO_SUCH_WORD"}
+    ),
+    "missing keystore": Mistake(
+        ("no keystore", "none.json", "Create one"), {"keystore": "none.json"}
+    ),
+    "missing deployment": Mistake(
+        ("no deployment file", "deployment.json", "Deploy first"), deployed_on=None
+    ),
+    "deployment of another chain": Mistake(("31337", "chain 1"), deployed_on=1),
+    "node of another chain": Mistake(("31337",), {"chain_id": 1}, deployed_on=1),
+    "contracts without code": Mistake(("TrainingRounds", "0x" + "11" * 20)),
+    "unknown setting in the file": Mistake(
+        ("jitters", "jitter_s", "Known settings"), {"jitters": 3}
+    ),
+    "unknown setting on the command line": Mistake(
+        ("trainer.speed", "the command line"), arguments=("--set", "trainer.speed=9")
+    ),
+    "unknown setting in the environment": Mistake(
+        ("$MENAGERIE_JOBS",), environment={"MENAGERIE_JOBS": "1"}
+    ),
+    "setting out of range": Mistake(("poll_s", "greater than 0"), {"poll_s": -1}),
+    "missing settings file": Mistake(("no settings file", "none.yaml"), config="none.yaml"),
+}
+
+
+@pytest.fixture(scope="module")
+def ended(desk: Desk) -> Iterator[dict[str, Future[subprocess.CompletedProcess[str]]]]:
+    """How the agent ended for each mistake; two at a time."""
+    with ThreadPoolExecutor(2) as pool:
+        yield {name: pool.submit(m.make, desk, name) for name, m in MISTAKES.items()}
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_refused_with_one_sentence(
+    ended: dict[str, Future[subprocess.CompletedProcess[str]]], name: str
+) -> None:
+    """It ends with an error code and a line that names what was wrong; no secret, no traceback."""
+    done = ended[name].result(TIMEOUT_S)
     said = (done.stdout + done.stderr).strip()
-    assert done.returncode not in (0, None), said
-    assert done.returncode > 0, f"killed: {said}"
-    assert "Traceback" not in said
+    assert done.returncode > 0, said  # negative: killed
     lines = [line for line in said.splitlines() if not line.startswith("{")]
     assert len(lines) == 1, said
-    for part in parts:
-        assert part in lines[0]
     assert lines[0].endswith(".")
-
-
-def test_wrong_passphrase(desk: Desk) -> None:
-    config = desk.config(deployment=desk.deployment(31_337))
-    done = _run(config, word="wrong words")
-    _refused(done, "passphrase does not open the keystore", "key.json")
-    assert "wrong words" not in done.stdout + done.stderr
-
-
-def test_passphrase_variable_not_set(desk: Desk) -> None:
-    config = desk.config(deployment=desk.deployment(31_337), passphrase_env="NO_SUCH_WORD")
-    _refused(_run(config), "NO_SUCH_WORD", "is not set")
-
-
-def test_missing_keystore(desk: Desk) -> None:
-    config = desk.config(deployment=desk.deployment(31_337), keystore=desk.folder / "none.json")
-    _refused(_run(config), "no keystore", "none.json", "Create one")
-
-
-def test_missing_deployment(desk: Desk) -> None:
-    _refused(_run(desk.config()), "no deployment file", "deployment.json", "Deploy first")
-
-
-def test_deployment_of_another_chain(desk: Desk) -> None:
-    config = desk.config(deployment=desk.deployment(1))
-    _refused(_run(config), "31337", "chain 1")
-
-
-def test_node_of_another_chain(desk: Desk) -> None:
-    config = desk.config(deployment=desk.deployment(1), chain_id=1)
-    _refused(_run(config), "31337")
-
-
-def test_contracts_without_code(desk: Desk) -> None:
-    config = desk.config(deployment=desk.deployment(31_337))
-    _refused(_run(config), "TrainingRounds", "0x" + "11" * 20)
-
-
-def test_unknown_setting_in_the_file(desk: Desk) -> None:
-    _refused(_run(desk.config(jitters=3)), "jitters", "jitter_s", "Known settings")
-
-
-def test_unknown_setting_on_the_command_line(desk: Desk) -> None:
-    done = _run(desk.config(), "--set", "trainer.speed=9", role="trainer")
-    _refused(done, "trainer.speed", "the command line")
-
-
-def test_unknown_setting_in_the_environment(desk: Desk) -> None:
-    _refused(_run(desk.config(), MENAGERIE_JOBS="1"), "$MENAGERIE_JOBS")
-
-
-def test_setting_out_of_range(desk: Desk) -> None:
-    _refused(_run(desk.config(poll_s=-1)), "poll_s", "greater than 0")
-
-
-def test_missing_settings_file(desk: Desk) -> None:
-    _refused(_run(desk.folder / "none.yaml"), "no settings file", "none.yaml")
+    for part in MISTAKES[name].says:
+        assert part in lines[0]
+    assert WORD not in said
+    assert WRONG_WORD not in said
 
 
 def test_unreachable_node_is_waited_for(desk: Desk) -> None:
     """An outage is no mistake of the operator's: said once, waited for, ended by SIGTERM."""
     url = f"http://127.0.0.1:{free_port()}"
-    config = desk.config(rpc_url=url, deployment=desk.deployment(31_337))
+    config = desk.config("unreachable", rpc_url=url, deployment=desk.deployment(31_337))
     process = subprocess.Popen(
         [sys.executable, "-m", "agents", "coordinator", "--config", str(config)],
         cwd=ROOT,
