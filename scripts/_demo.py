@@ -1,0 +1,304 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The demo: a whole network on this machine trains a model, punishes its cheats and pays.
+
+A chain, seven contracts, five committee members, three verifiers, two aggregators and eight
+trainers, each agent its own process. Three trainers cheat: one sends noise, one re-sends a
+partner's work, one commits and never reveals. The exit code says whether everything that must
+hold at the end held.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import requests
+from rich.console import Console
+from rich.live import Live
+
+from agents.rounds.models import Models
+from agents.rounds.network import Network, Phase, ReportStatus, Role, Violation
+from agents.runtime.chain import ChainClient
+from agents.runtime.contracts import load_deployment
+from agents.runtime.logs import open_log
+from agents.storage.content_store import open_store
+from agents.training.documents import DataError, read_documents, stdlib_corpus
+from scripts._contracts import ROOT
+from scripts._history import ZOO, History
+from scripts._jobs import Published, Terms, publish_job
+from scripts._live import losses, render
+from scripts._localnet import LocalnetSettings, Seat, build_localnet, relative
+from scripts._processes import ProcessError, Supervisor, terminate_as_exit
+from scripts._report import write_report
+from scripts._verdict import Check, check_books, check_cheats, check_ledger, check_loss
+
+WORK = ROOT / ".menagerie" / "demo"
+CHEATS = {
+    "noise": Violation.INVALID,
+    "copier": Violation.COPIED,
+    "silent": Violation.NO_REVEAL,
+}
+_READY_S = 120.0
+_BATCHES_PER_TRAINER = 12
+_LOOK_S = 0.5
+_MAX_CHECKPOINT_BYTES = 1 << 30
+TERMS = Terms(
+    reward_per_round=100 * ZOO,
+    commit_s=60,
+    reveal_s=12,
+    aggregate_s=30,
+    challenge_s=60,
+    appeal_s=6,
+    dispute_s=60,
+    challenge_bond=50 * ZOO,
+)
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the command line asks for."""
+
+    trainers: int
+    rounds: int
+    data: tuple[Path, ...]
+    time_limit_s: float
+    report: Path
+
+
+@dataclass(frozen=True)
+class Claim:
+    """An owner's claim: what it was owed and how its balance changed, in 1e-18 ZOO."""
+
+    seat: Seat
+    owed: int
+    received: int
+    tx_hash: str
+
+
+def run(options: Options) -> int:
+    """Run the demo; 0 when everything that must hold held."""
+    console = Console()
+    logs = WORK.parent / "demo-logs"
+    shutil.rmtree(logs, ignore_errors=True)
+    try:
+        with terminate_as_exit(), Supervisor(logs, ROOT) as supervisor:
+            return Demo(options, supervisor, console).run()
+    except (KeyboardInterrupt, SystemExit):
+        console.print("stopped; no process is left behind")
+        return 130
+    except (ProcessError, DataError) as error:
+        console.print(f"[red]{error}[/red]")
+        return 1
+
+
+class Demo:
+    """One run of the demo."""
+
+    def __init__(self, options: Options, supervisor: Supervisor, console: Console) -> None:
+        self.options = options
+        self.supervisor = supervisor
+        self.console = console
+        self.began = time.monotonic()
+        self.cheats: dict[str, str] = {}  # kind -> seat
+
+    def run(self) -> int:
+        """Start everything, watch it to the end, judge it."""
+        settings = LocalnetSettings(trainers=self.options.trainers, approve_roles=False)
+        self.net = build_localnet(self.supervisor, WORK, settings, self.say)
+        self.start_agents()
+        self.say("packing the corpus and the genesis model")
+        published = self.publish()
+        log = open_log("demo", path=self.net.directory / "demo.log")
+        chain = ChainClient(self.net.anvil.url, log)
+        self.network = Network(chain, load_deployment(self.net.deployment_file))
+        self.store = open_store(str(self.net.store))
+        self.wait_for_benchmarks()
+        self.job_id = self.net.create_job(published, TERMS, self.options.rounds)
+        started = time.monotonic()
+        size = f"{published.parameters:,} parameters, {published.tokens:,} bytes of text"
+        self.say(f"job {self.job_id}: {size}")
+        self.history = History(self.network, self.store, self.job_id, self.names())
+        self.watch()
+        trained_s = time.monotonic() - started
+        utilisation = self.utilisation()
+        claim = self.claim()
+        self.history.update()
+        return self.conclude(claim, trained_s, utilisation)
+
+    def say(self, text: str) -> None:
+        """One line of progress."""
+        self.console.print(f"[dim]{time.monotonic() - self.began:6.1f} s[/dim]  {text}")
+
+    # -- starting ------------------------------------------------------------------------------
+
+    def start_agents(self) -> None:
+        """Start every agent as its own process."""
+        net = self.net
+        self.say("starting the committee, verifiers and aggregators")
+        for role in ("coordinator", "verifier", "aggregator"):
+            for seat in net.of_role(role):
+                net.start_agent(seat.name)
+        trainers = [seat.name for seat in net.of_role("trainer")]
+        self.cheats = dict(zip(CHEATS, trainers[-len(CHEATS) :], strict=True))
+        partner = {"CHEAT_PARTNER_DIR": str(net.directory / "agents" / trainers[0])}
+        self.say(f"starting {len(trainers)} trainers, three of them cheats")
+        for name in trainers[: -len(CHEATS)]:
+            net.start_agent(name)
+        for kind, name in self.cheats.items():
+            net.start_agent(name, ("scripts._cheats", kind), env=partner)
+
+    def publish(self) -> Published:
+        """Put data, spec and genesis model into the store."""
+        options = self.options
+        documents = read_documents(options.data) if options.data else stdlib_corpus()
+        batches = _BATCHES_PER_TRAINER * options.trainers
+        spec = {"rounds": options.rounds, "batches_per_round": batches}
+        return publish_job(open_store(str(self.net.store)), documents, spec)
+
+    def wait_for_benchmarks(self) -> None:
+        """Wait until every node may take part. Raises ProcessError."""
+        chain, registry = self.network.chain, self.network.registry
+        waiting = {
+            seat.name: (seat.node_id, int(Role[seat.role.upper()]))
+            for seat in self.net.seats.values()
+            if seat.node_id
+        }
+        until = time.monotonic() + _READY_S
+        self.say("waiting for the committee's approvals and the verified benchmarks")
+        while waiting:
+            self.check_processes()
+            if time.monotonic() > until:
+                raise ProcessError(f"not ready after {_READY_S:g} s: {', '.join(sorted(waiting))}")
+            waiting = {
+                name: place
+                for name, place in waiting.items()
+                if not chain.call(registry, "is_eligible", *place)
+            }
+            time.sleep(_LOOK_S)
+
+    def names(self) -> dict[str, str]:
+        """Every node's name by its operator's address; a cheat's says what it does."""
+        kinds = {seat: f"{seat} ({kind})" for kind, seat in self.cheats.items()}
+        return {
+            seat.operator.address: kinds.get(seat.name, seat.name)
+            for seat in self.net.seats.values()
+        }
+
+    # -- running -------------------------------------------------------------------------------
+
+    def watch(self) -> None:
+        """Show the run until the job is complete and every slash is executed."""
+        until = time.monotonic() + self.options.time_limit_s
+        shown = 0
+        with Live(console=self.console, auto_refresh=False) as live:
+            while time.monotonic() < until:
+                self.history.update()
+                if self.console.is_terminal:
+                    live.update(render(self.history, self.options.rounds), refresh=True)
+                else:
+                    for item in self.history.happenings[shown:]:
+                        self.console.print(f"  {item.text}", highlight=False)
+                    shown = len(self.history.happenings)
+                self.check_processes()
+                if self.history.job_ended and not self.slashes_pending():
+                    return
+                time.sleep(_LOOK_S)
+        limit = self.options.time_limit_s
+        raise ProcessError(f"the job was not complete after {limit:g} s; logs: {WORK.parent}")
+
+    def check_processes(self) -> None:
+        """Raise ProcessError if an agent has ended by itself."""
+        for process in self.supervisor.fallen():
+            raise ProcessError(f"{process.name} ended. Its last lines:\n{process.tail()}")
+
+    def slashes_pending(self) -> bool:
+        """Whether a silent node is not yet slashed, or a report waits for its appeal window."""
+        slashed = {s.node_id for s in self.history.slashes if s.violation == Violation.NO_REVEAL}
+        for story in self.history.rounds.values():
+            if story.phase == Phase.FINALIZED and story.committed - story.revealed - slashed:
+                return True
+        head = self.network.chain.head().number
+        waiting = (ReportStatus.OPEN, ReportStatus.CONFIRMED, ReportStatus.APPEALED)
+        reports = self.network.reported(self.job_id, self.network.deployment.block, head)
+        return any(self.network.report(report).status in waiting for report in reports)
+
+    def utilisation(self) -> float:
+        """Share of wall time that the trainers spent computing, mean over trainers."""
+        shares = []
+        for seat in self.net.of_role("trainer"):
+            reply = requests.get(f"http://127.0.0.1:{seat.metrics_port}/metrics", timeout=5)
+            for line in reply.text.splitlines():
+                if line.startswith("menagerie_utilisation_ratio "):
+                    shares.append(float(line.split()[1]))
+        return sum(shares) / len(shares) if shares else 0.0
+
+    # -- ending --------------------------------------------------------------------------------
+
+    def claim(self) -> Claim:
+        """Let the best-paid trainer's owner claim, with a transaction of its own wallet."""
+        w3, earned = self.net.w3, self.history.nodes
+        pool, token = self.net.contract("RewardPool"), self.net.contract("ZooToken")
+        best = max(self.net.of_role("trainer"), key=lambda seat: earned[seat.node_id].earned)
+        owner = best.owner
+        owed = int(pool.functions.pending(owner.address).call())
+        before = int(token.functions.balanceOf(owner.address).call())
+        nonce = w3.eth.get_transaction_count(owner.address)
+        call = pool.functions.claim().build_transaction({"from": owner.address, "nonce": nonce})
+        tx_hash = w3.eth.send_raw_transaction(owner.sign_transaction(call).raw_transaction)
+        w3.eth.wait_for_transaction_receipt(tx_hash, timeout=30)
+        after = int(token.functions.balanceOf(owner.address).call())
+        return Claim(best, owed, after - before, tx_hash.to_0x_hex())
+
+    def conclude(self, claim: Claim, trained_s: float, utilisation: float) -> int:
+        """Check everything that must hold, write the report, say both."""
+        checks = self.checks(claim)
+        last = [story.report for story in self.history.rounds.values() if story.report][-1:]
+        cid = last[0].checkpoint if last else None
+        checks.append(Check(cid is not None, f"final checkpoint {cid}"))
+        checkpoint = None if cid is None else (cid, self.store.get(cid, _MAX_CHECKPOINT_BYTES))
+        per_round = trained_s / self.options.rounds
+        facts = {
+            "validation loss": " → ".join(f"{loss:.3f}" for loss in losses(self.history)),
+            "training": f"{trained_s:.0f} s, {per_round:.1f} s a round",
+            "in all": f"{time.monotonic() - self.began:.0f} s",
+            "trainers' utilisation": f"{utilisation:.1%} of wall time spent computing",
+            "blocks": str(self.network.chain.head().number),
+            "claim": claim.tx_hash,
+        }
+        shutil.rmtree(self.options.report, ignore_errors=True)
+        page = write_report(self.options.report, self.history, checks, facts, checkpoint)
+        show(self.console, checks, facts, page)
+        return 0 if all(check.holds for check in checks) else 1
+
+    def checks(self, claim: Claim) -> list[Check]:
+        """What must hold."""
+        seats = self.net.seats.values()
+        wallets = [str(key.address) for seat in seats for key in (seat.owner, seat.operator)]
+        wallets += [self.net.sponsor.address, self.net.faucet.address]
+        blame = {f"{seat} ({kind})": CHEATS[kind] for kind, seat in self.cheats.items()}
+        received, owed = claim.received / ZOO, claim.owed / ZOO
+        models = Models(self.network, self.store)
+        return [
+            check_loss(self.history),
+            *check_cheats(self.history, blame),
+            Check(
+                claim.owed > 0 and claim.received == claim.owed,
+                f"{claim.seat.name}'s owner claimed {received:,.6f} ZOO of {owed:,.6f} owed",
+            ),
+            *check_books(self.network, self.history, wallets),
+            check_ledger(self.network, models, self.history, self.job_id),
+        ]
+
+
+def show(console: Console, checks: list[Check], facts: dict[str, str], page: Path) -> None:
+    """Print the summary."""
+    console.print()
+    for name, value in facts.items():
+        console.print(f"{name:>22}  {value}", highlight=False, soft_wrap=True)
+    console.print()
+    for check in checks:
+        mark = "[green]holds[/green]" if check.holds else "[bold red]FAILS[/bold red]"
+        console.print(f"{mark}  {check.sentence}", highlight=False, soft_wrap=True)
+    console.print(f"\nreport: {relative(page)}", highlight=False)
