@@ -8,11 +8,13 @@ it.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from agents.rounds.audit import RoundWork, malformed, reexecute
 from agents.rounds.manifests import Plans
 from agents.rounds.models import Models
 from agents.rounds.network import ZERO_DIGEST, Network
-from agents.rounds.report import ReportError
+from agents.rounds.report import UNAVAILABLE, ReportError
 from agents.rounds.result import disagreements
 from agents.rounds.results import Results
 from agents.rounds.view import View
@@ -26,7 +28,10 @@ def result_errors(
 ) -> list[str] | None:
     """What is wrong with the result proposed in a round; empty if nothing, None for no verdict yet.
 
-    `patient`: wait for what the store lacks. Raises StoreUnavailable when the store itself is down.
+    A result that leaves out payloads as unavailable is not wrong, or anyone could make an honest
+    one look wrong by publishing late; who could read them in time has no verdict on it, and so
+    doesn't attest. `patient`: wait for what the store lacks. Raises StoreUnavailable when the store
+    itself is down.
     """
     submissions = results.submissions(view)
     if patient and any(s.unavailable for s in submissions):
@@ -37,13 +42,26 @@ def result_errors(
     proposal = network.proposal(view.job_id, view.round_id, view.round)
     invalid = network.in_round("is_invalid", view.job_id, view.round_id, outcome.nodes)
     try:
-        return disagreements(outcome, proposal, models.report(proposal.report), invalid)
+        report = models.report(proposal.report)
     except StoreUnavailable:
         raise
     except StoreError as error:
         return None if patient else [f"the report cannot be had: {error}"]
     except ReportError as error:
         return [str(error)]
+    wrong = disagreements(outcome, proposal, report, invalid)
+    late = [s for s in submissions if s.gradient is not None and s.reveal.node in report.missing()]
+    if not wrong or not late:
+        return wrong
+    names = {s.reveal.node for s in late}
+    without = [
+        replace(s, gradient=None, reason=UNAVAILABLE) if s.reveal.node in names else s
+        for s in submissions
+    ]
+    other = results.outcome(view, without)
+    if other is None or disagreements(other, proposal, report, invalid):
+        return wrong
+    return None if any(results.had_in_time(view, s) for s in late) else []
 
 
 class Judge:

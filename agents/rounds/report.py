@@ -16,6 +16,7 @@ from agents.storage.canonical import dumps, loads
 from agents.training.spec import Cid, describe
 
 MAX_REPORT_BYTES = 1 << 20
+UNAVAILABLE = "unavailable: "  # how the reason of a payload that the store lacks begins
 
 Digest = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 Range = tuple[int, int]  # batches first..last-1
@@ -79,6 +80,14 @@ class RoundReport(_Frozen):
         if report.to_bytes() != raw:
             raise ReportError("the report is malformed: a value has another type than its field")
         return report
+
+    def missing(self) -> set[int]:
+        """Nodes left out because their payload could not be had."""
+        return {
+            line.node
+            for line in self.nodes
+            if not line.accepted and line.reason.startswith(UNAVAILABLE)
+        }
 
     def accepted(self) -> set[int]:
         """Nodes whose payload went into the merge."""

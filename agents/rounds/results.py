@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from agents.rounds.manifests import Plan, Plans
 from agents.rounds.models import Models
-from agents.rounds.network import Network
+from agents.rounds.network import Network, Phase
 from agents.rounds.result import Outcome, compute
 from agents.rounds.submissions import Submission, fetch
 from agents.rounds.view import View
@@ -33,6 +33,7 @@ class Results:
         self._plans = plans
         self._device = device
         self._submissions: dict[int, Submission] = {}
+        self._in_time: set[tuple[int, int, bytes]] = set()
         self._outcomes: dict[tuple[bytes, ...], Outcome] = {}
 
     def submissions(self, view: View) -> list[Submission]:
@@ -46,7 +47,16 @@ class Results:
                 kept = fetch(reveal, job, self._store)
             found.append(kept)
         self._submissions = {submission.reveal.node: submission for submission in found}
+        if view.phase == Phase.AGGREGATE:
+            place = (view.job_id, view.round_id)
+            self._in_time = {entry for entry in self._in_time if entry[:2] == place} | {
+                (*place, s.reveal.content) for s in found if s.gradient is not None
+            }
         return found
+
+    def had_in_time(self, view: View, submission: Submission) -> bool:
+        """Whether this process could read the payload while the aggregator was at work."""
+        return (view.job_id, view.round_id, submission.reveal.content) in self._in_time
 
     def outcome(self, view: View, submissions: Sequence[Submission]) -> Outcome | None:
         """The round's result over these submissions; None while the seed is unknown."""

@@ -11,14 +11,13 @@ from dataclasses import dataclass
 
 from agents.rounds.jobs import JobContext
 from agents.rounds.network import Reveal
+from agents.rounds.report import UNAVAILABLE
 from agents.storage.content_store import ContentStore
 from agents.storage.errors import StoreError, StoreUnavailable, TooLarge
 from agents.training.payload import max_payload_bytes, read_payload
 from agents.training.proof import MAX_PROOF_BYTES, ProofOfComputation
 from agents.training.state import PayloadError, State
 from agents.training.trace import Trace, max_trace_bytes
-
-UNAVAILABLE = "unavailable: "
 
 
 @dataclass(frozen=True)

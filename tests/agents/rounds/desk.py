@@ -13,7 +13,7 @@ from eth_utils import keccak
 from agents.rounds.audit import RoundWork
 from agents.rounds.jobs import JobContext
 from agents.rounds.manifests import Plan
-from agents.rounds.network import Reveal, Snapshot
+from agents.rounds.network import Phase, Proposal, Reveal, Snapshot
 from agents.rounds.result import Outcome, compute
 from agents.rounds.submissions import Submission, fetch
 from agents.storage.cid import cid_of_bytes, digest_of
@@ -166,6 +166,7 @@ class ChainFacts:
     invalid: set[tuple[int, int]] = field(default_factory=set)
     revealed: dict[int, Reveal] = field(default_factory=dict)
     model: bytes = b""
+    proposed: Proposal | None = None
 
     def job(self, job_id: int) -> Any:
         terms = SimpleNamespace(
@@ -190,6 +191,10 @@ class ChainFacts:
 
     def reveals(self, job_id: int, round_id: int, opened_block: int) -> dict[int, Reveal]:
         return self.revealed
+
+    def proposal(self, job_id: int, round_id: int, round_: Any) -> Proposal:
+        assert self.proposed is not None
+        return self.proposed
 
     def ledger_length(self, job_id: int) -> int:
         return len(self.entries)
@@ -223,8 +228,22 @@ class ChainFacts:
             job_id=JOB,
             round_id=round_id,
             round=self.rounds[round_id],
+            phase=Phase.AGGREGATE,
             snapshot=self.snapshots[round_id],
         )
+
+
+def proposal_of(outcome: Outcome) -> Proposal:
+    """What an honest aggregator proposes."""
+    return Proposal(
+        proposer=1,
+        model=outcome.model,
+        update=digest_of(outcome.report.update),
+        report=digest_of(cid_of_bytes(outcome.report.to_bytes())),
+        result_hash=b"\1" * 32,
+        nodes=outcome.nodes,
+        contributions=outcome.contributions,
+    )
 
 
 def scaled(state: State, factor: float) -> State:

@@ -15,9 +15,9 @@ from agents.rounds.network import Proposal
 from agents.rounds.report import NodeLine, RoundReport
 from agents.rounds.result import LOSS_TOLERANCE, Outcome, disagreements
 from agents.rounds.submissions import Submission, fetch
-from agents.storage.cid import cid_of_bytes, digest_of
+from agents.storage.cid import cid_of_bytes
 from agents.training.state import load_state, model_hash
-from tests.agents.rounds.desk import NODES, Desk, scaled
+from tests.agents.rounds.desk import NODES, Desk, proposal_of, scaled
 
 OTHER = "ab" * 32
 OTHER_CID = cid_of_bytes(b"something else")
@@ -26,19 +26,6 @@ OTHER_CID = cid_of_bytes(b"something else")
 @pytest.fixture(scope="module")
 def outcome(desk: Desk) -> Outcome:
     return desk.compute(desk.honest())
-
-
-def proposal_of(outcome: Outcome) -> Proposal:
-    """What an honest aggregator proposes."""
-    return Proposal(
-        proposer=1,
-        model=outcome.model,
-        update=digest_of(outcome.report.update),
-        report=digest_of(cid_of_bytes(outcome.report.to_bytes())),
-        result_hash=b"\1" * 32,
-        nodes=outcome.nodes,
-        contributions=outcome.contributions,
-    )
 
 
 def flat(state: dict[str, torch.Tensor]) -> np.ndarray:
