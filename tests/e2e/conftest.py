@@ -7,7 +7,7 @@ still there afterwards is a failure.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -69,7 +69,10 @@ def build(
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]):
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Add the logs to the report of a failure, and note the time it took."""
     report = yield
     if report.failed:
         for number, world in enumerate(_LIVE, start=1):
@@ -80,6 +83,7 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]):
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print the durations."""
     terminalreporter.section("end to end: seconds")
     for seconds, name in _DURATIONS:
         if seconds >= 0.5:

@@ -12,10 +12,11 @@ from collections.abc import Callable
 
 import pytest
 
-from agents.rounds.network import Phase
+from agents.rounds.network import Phase, Violation
 from scripts._localnet import LocalnetSettings
+from scripts._verdict import check_cheats
 from tests.e2e.conftest import AGENTS
-from tests.e2e.world import World
+from tests.e2e.world import TERMS, World
 
 TRAINER_POINTS = (
     "trainer-training",
@@ -36,10 +37,10 @@ def _survives(world: World, arms: dict[str, tuple[str, ...]]) -> None:
     job = world.job()
     world.finish(job)
     # The last one may have died after the deed that completed the job.
-    for point, names in arms.items():
-        world.until(
-            lambda names=names: bool(set(names) & set(world.crashed)), f"a process died {point}"
-        )
+    world.until(
+        lambda: all(set(names) & set(world.crashed) for names in arms.values()),
+        f"somebody died at each of {', '.join(arms)}",
+    )
     world.assert_whole(job)
 
 
@@ -86,7 +87,7 @@ def _kill_in(world: World, plan: dict[Phase, tuple[str, ...]]) -> None:
     """Run one round; kill and restart these processes as soon as it is seen in a phase."""
     job = world.job()
     for phase, names in plan.items():
-        world.until(lambda phase=phase: world.phase(job) >= phase, f"phase {phase.name}")
+        world.until_reached(job, phase)
         world.stop(*names)
         for name in names:
             world.net.start_agent(name)
@@ -135,3 +136,22 @@ def test_a_trainer_dies_before_it_answers_its_benchmark(
     job = world.job()
     world.finish(job)
     world.assert_whole(job)
+
+
+@pytest.mark.chaos
+def test_verifiers_die_before_they_report(build: Callable[[LocalnetSettings], World]) -> None:
+    """The finding is made again after the restart; the cheat is reported and slashed once."""
+    settings = LocalnetSettings(trainers=3, verifiers=3, aggregators=1, agent=AGENTS)
+    world = build(settings)
+    world.start("verifier-3", "aggregator-1", "trainer-1", "trainer-2")
+    world.start("verifier-1", "verifier-2", crash_at="verifier-before-report")
+    world.start("trainer-3", program=("scripts._cheats", "noise"))
+    world.wait_eligible(world.names("trainer", "verifier", "aggregator"))
+    job = world.job()
+    world.finish(job)
+    world.skip(TERMS.appeal_s)
+    world.until(lambda: len(world.history(job).slashes) > 0, "the cheat is slashed")
+    assert world.crashed
+    checks = [*check_cheats(world.history(job), {"trainer-3": Violation.INVALID})]
+    checks += world.books(job)
+    assert [check.sentence for check in checks if not check.holds] == []

@@ -9,6 +9,8 @@ from __future__ import annotations
 import signal
 import time
 
+import pytest
+
 from agents.rounds.network import Phase
 from tests.e2e.world import World
 
@@ -76,13 +78,45 @@ def test_reorg_takes_back_the_reveals(world: World) -> None:
     world.assert_whole(job)
 
 
+@pytest.mark.chaos
+def test_reorg_takes_back_the_result(world: World) -> None:
+    """The proposal, and the blocks of the audit seed with it, are gone."""
+    with world.frozen(*world.names("verifier")):
+        job = world.job()
+        world.until_phase(job, Phase.CHALLENGE)
+        opened = int(world.round(job).opened_block)
+        events = world.network.chain.events(
+            world.network.rounds, "Revealed", opened, world.network.chain.head().number
+        )
+        _reorganise(world, _depth_of(world, max(event.block for event in events)))
+        assert world.phase(job) < Phase.CHALLENGE
+    world.finish(job)
+    world.assert_whole(job)
+
+
+@pytest.mark.chaos
+@pytest.mark.parametrize("phase", [Phase.REVEAL, Phase.AGGREGATE, Phase.CHALLENGE])
+def test_rpc_gone_in(world: World, phase: Phase) -> None:
+    """As below, later in the round."""
+    job = world.job()
+    world.until_reached(job, phase)
+    _outage(world)
+    world.finish(job)
+    world.assert_whole(job)
+
+
+def _outage(world: World) -> None:
+    """The node accepts connections and says nothing."""
+    with world.frozen("anvil"):
+        over = time.monotonic() + OUTAGE_S
+        world.until(lambda: time.monotonic() >= over, "the outage is over")
+
+
 def test_rpc_gone_for_ten_seconds(world: World) -> None:
     """The node stops answering in the middle of a round."""
     job = world.job()
     world.until_phase(job, Phase.COMMIT)
-    with world.frozen("anvil"):
-        over = time.monotonic() + OUTAGE_S
-        world.until(lambda: time.monotonic() >= over, "the outage is over")
+    _outage(world)
     world.finish(job)
     world.assert_whole(job)
 

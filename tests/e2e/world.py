@@ -119,11 +119,10 @@ class World:
         return before
 
     def _wait_ready(self, before: dict[str, int]) -> None:
-        for name, times in before.items():
-            self.until(
-                lambda name=name, times=times: self._times_ready(name) > times,
-                f"{name} is ready",
-            )
+        self.until(
+            lambda: all(self._times_ready(name) > times for name, times in before.items()),
+            f"ready: {', '.join(before)}",
+        )
 
     def stop(self, *names: str) -> None:
         """End agents as a power cut would."""
@@ -209,6 +208,13 @@ class World:
 
         self.until(there, f"round {number} of job {job} is in {phase.name}")
 
+    def until_reached(self, job: int, phase: Phase, number: int = 1) -> None:
+        """Wait until a round is in `phase`, or past it."""
+        self.until(
+            lambda: self.phase(job, number) >= phase,
+            f"round {number} of job {job} has reached {phase.name}",
+        )
+
     def skip(self, seconds: int) -> None:
         """Move the chain's clock on."""
         self.net.anvil.rpc("evm_increaseTime", max(1, seconds))
@@ -236,7 +242,7 @@ class World:
     def history(self, job: int) -> History:
         """What happened on the chain, up to now."""
         if job not in self._histories:
-            names = {seat.operator.address: seat.name for seat in self.net.seats.values()}
+            names = {str(seat.operator.address): seat.name for seat in self.net.seats.values()}
             self._histories[job] = History(self.network, self.store, job, names)
         self._histories[job].update()
         return self._histories[job]
@@ -292,9 +298,9 @@ class World:
                 for node, story in other.nodes.items():
                     total.nodes[node].earned += story.earned
             seats = self.net.seats.values()
-            holders = [seat.owner.address for seat in seats]
-            holders += [seat.operator.address for seat in seats]
-            holders += [self.net.sponsor.address, self.net.faucet.address]
+            wallets = [key for seat in seats for key in (seat.owner, seat.operator)]
+            wallets += [self.net.sponsor, self.net.faucet]
+            holders = [str(wallet.address) for wallet in wallets]
             found = check_books(self.network, total, holders)
         finally:
             total.funded = funded
