@@ -21,6 +21,7 @@ from agents.runtime.errors import AgentError, Reverted
 
 ZERO_DIGEST = bytes(32)
 TOO_EARLY = "randomness: too early"
+NO_SEED_DUE = "rounds: no seed due"  # somebody captures it in the block being made
 _REORG_BLOCKS = 128  # read again each time: a reorg may have changed them
 
 
@@ -304,11 +305,12 @@ class Network:
         return self.chain.call(self.registry, "benchmark", node_id)
 
     def early(self, contract: Contract, function: str, *args: Any) -> bytes | None:
-        """What a capture function would return in the next block, None while it is too early."""
+        """What a capture function would return in the next block, None while it is too early or
+        the next block captures it anyway."""
         try:
             value = bytes(self.chain.call(contract, function, *args, block="pending"))
         except Reverted as refused:
-            if refused.reason == TOO_EARLY:
+            if refused.reason in (TOO_EARLY, NO_SEED_DUE):
                 return None
             raise
         return None if value == ZERO_DIGEST else value
