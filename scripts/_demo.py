@@ -105,7 +105,11 @@ class Demo:
 
     def run(self) -> int:
         """Start everything, watch it to the end, judge it."""
-        settings = LocalnetSettings(trainers=self.options.trainers, approve_roles=False)
+        settings = LocalnetSettings(
+            trainers=self.options.trainers,
+            approve_roles=False,
+            agent={"portable": False},  # one machine: the faster arithmetic gives the same bits
+        )
         self.net = build_localnet(self.supervisor, WORK, settings, self.say)
         self.start_agents()
         self.say("packing the corpus and the genesis model")
