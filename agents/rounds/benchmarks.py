@@ -47,7 +47,7 @@ class BenchmarkChecks:
         registry, chain = self._network.registry, self._context.chain
         if not chain.call(registry, "is_eligible", verifier, int(Role.VERIFIER)):
             return None
-        nodes = self._network.nodes_in_role(Role.TRAINER)
+        nodes = self._network.benchmarked()
         attempts = chain.call_many([(registry, "benchmark", (node,)) for node in nodes])
         for node, attempt in zip(nodes, attempts, strict=True):
             key = (node, int(attempt.attempt))

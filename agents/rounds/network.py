@@ -133,6 +133,8 @@ class Network:
         self._snapshots: dict[tuple[int, int, bytes], Snapshot] = {}
         self._owned: dict[str, set[int]] = {}
         self._owners_read: dict[str, int] = {}  # first block to read again
+        self._benchmarked: set[int] = set()
+        self._benchmarks_read = deployment.block  # likewise
 
     # -- jobs and rounds -----------------------------------------------------------------------
 
@@ -278,14 +280,6 @@ class Network:
         """The operator key of a node."""
         return str(self.chain.call(self.registry, "operator_of", node_id))
 
-    def nodes_in_role(self, role: Role) -> list[int]:
-        """Ids of all nodes listed in a role: approved where needed, not exiting, not banned."""
-        count = int(self.chain.call(self.registry, "role_count", role))
-        found: list[int] = []
-        for start in range(0, count, 128):
-            found += self.chain.call(self.registry, "role_nodes", role, start, 128)
-        return sorted(found)
-
     def nodes_of(self, owners: Sequence[str]) -> list[int]:
         """Ids of all nodes that these owners registered, approved or not."""
         head = self.chain.head().number
@@ -299,6 +293,15 @@ class Network:
         count = int(self.chain.call(self.registry, "node_count"))
         found = {node for owner in owners for node in self._owned[owner] if node <= count}
         return sorted(found)
+
+    def benchmarked(self) -> list[int]:
+        """Ids of all nodes that have submitted a benchmark, checked or not."""
+        first, head = self._benchmarks_read, self.chain.head().number
+        events = self.chain.events(self.registry, "BenchmarkSubmitted", first, head)
+        self._benchmarked.update(int(event.args["node_id"]) for event in events)
+        self._benchmarks_read = max(first, head - _REORG_BLOCKS)
+        count = int(self.chain.call(self.registry, "node_count"))
+        return sorted(node for node in self._benchmarked if node <= count)
 
     def benchmark(self, node_id: int) -> Any:
         """The Benchmark struct of a node's newest attempt."""
