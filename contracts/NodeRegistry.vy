@@ -248,6 +248,7 @@ def add_stake(node_id: uint256, amount: uint256):
     stake: uint256 = self._nodes[node_id].stake + amount
     self._nodes[node_id].stake = stake
     self._total_stake += amount
+    self._update_lists(node_id)
     log INodeRegistry.StakeAdded(node_id=node_id, amount=amount, stake=stake)
     self._pull(amount)
 
@@ -362,6 +363,7 @@ def set_active(node_id: uint256, active: bool):
     """
     self._check_owner_or_operator(node_id)
     self._nodes[node_id].active = active
+    self._update_lists(node_id)
     log INodeRegistry.ActiveChanged(node_id=node_id, active=active)
 
 
@@ -585,7 +587,7 @@ def slash(
         )
     if row.ban:
         self._nodes[node_id].banned = True
-        self._update_lists(node_id)
+    self._update_lists(node_id)
     log INodeRegistry.NodeSlashed(
         node_id=node_id,
         violation=violation,
@@ -1175,7 +1177,16 @@ def _update_lists(node_id: uint256):
     """
     listed: uint256 = 0
     if self._nodes[node_id].unlock_at == 0 and not self._nodes[node_id].banned:
-        listed = self._nodes[node_id].roles & (self._nodes[node_id].approved_roles | TRAINER)
+        listed = self._nodes[node_id].roles & self._nodes[node_id].approved_roles
+        # A trainer has its place while it could be eligible: a round looks at so many places only,
+        # and registering is open to all.
+        if (
+            self._nodes[node_id].roles & TRAINER != 0
+            and self._nodes[node_id].active
+            and self._nodes[node_id].benchmark_score != 0
+            and self._nodes[node_id].stake >= self._parameters.trainer_stake
+        ):
+            listed |= TRAINER
     for i: uint256 in range(3):
         role: uint256 = TRAINER << i
         place: uint256 = self._place[role][node_id]
@@ -1285,6 +1296,7 @@ def _settle_benchmark(node_id: uint256, passed: bool):
         self._nodes[node_id].benchmark_score = (
             self._benchmarks[node_id].units * _SCORE_SCALE // max(elapsed, 1)
         )
+        self._update_lists(node_id)
     log INodeRegistry.BenchmarkSettled(
         node_id=node_id,
         attempt=self._benchmarks[node_id].attempt,

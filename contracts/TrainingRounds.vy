@@ -19,6 +19,7 @@
 """
 
 from interfaces import IBonds
+from interfaces import ICoordinator
 from interfaces import INodeRegistry
 from interfaces import IPausing
 from interfaces import IRewardPool
@@ -94,7 +95,9 @@ MAX_NODES: constant(uint256) = 128
 MAX_VERIFIERS: constant(uint256) = 32
 MAX_AGGREGATORS: constant(uint256) = 16
 MAX_ROUNDS: constant(uint256) = 100_000
-MAX_WINDOW: constant(uint256) = 30 * 86_400
+# A window is longer than this part of the unbonding period (a minute of 14 days), so that no
+# job's terms leave a node no time to reveal or to appeal.
+WINDOWS_PER_UNBONDING: constant(uint256) = 20_000
 MAX_AMOUNT: constant(uint256) = 2**128
 MAX_CUTS: constant(uint256) = 5_000
 BPS: constant(uint256) = 10_000
@@ -213,8 +216,9 @@ def create_job(terms: ITrainingRounds.JobTerms) -> uint256:
     @notice Anyone: creates a job, whose sponsor is the caller. Fund it in the RewardPool.
     @dev Reverts: "pausing: paused", "rounds: empty artefact", "rounds: bad round count",
          "rounds: bad amount", "rounds: cuts too high", "rounds: bad node count",
-         "rounds: bad window", "rounds: windows exceed unbonding" (a node could leave with its
-         stake before its work is judged).
+         "rounds: bad window" (a node needs time to reveal or to appeal), "rounds: windows exceed
+         unbonding" (it could leave with its stake before its work is judged), "rounds: dispute
+         window too short" (for the owner's delay).
     @param terms The job's terms, which never change.
     @return uint256 The job id.
     """
@@ -233,12 +237,11 @@ def create_job(terms: ITrainingRounds.JobTerms) -> uint256:
         "rounds: bad amount",
     )
     self._require(
-        terms.verifier_bps <= MAX_CUTS
-        and terms.aggregator_bps <= MAX_CUTS
-        and terms.verifier_bps + terms.aggregator_bps <= MAX_CUTS,
+        terms.verifier_bps + terms.aggregator_bps <= MAX_CUTS,
         "rounds: cuts too high",
     )
     self._require(terms.max_nodes != 0 and terms.max_nodes <= MAX_NODES, "rounds: bad node count")
+    unbonding: uint256 = self._parameters().unbonding_period
     # The fallback window, and the second decision of the owner (on an appeal), count too.
     total: uint256 = 0
     for window: uint256 in [
@@ -251,9 +254,15 @@ def create_job(terms: ITrainingRounds.JobTerms) -> uint256:
         terms.appeal_s,
         terms.dispute_s,
     ]:
-        self._require(window != 0 and window <= MAX_WINDOW, "rounds: bad window")
+        self._require(window > unbonding // WINDOWS_PER_UNBONDING, "rounds: bad window")
         total += window
-    self._require(total <= self._parameters().unbonding_period, "rounds: windows exceed unbonding")
+    self._require(total <= unbonding, "rounds: windows exceed unbonding")
+    # A decision needs the owner's delay; in less, every challenge and appeal would win by default.
+    if ownable.owner.is_contract:
+        routine: uint256 = 0
+        governance: uint256 = 0
+        routine, governance = staticcall ICoordinator(ownable.owner).delays()
+        self._require(terms.dispute_s >= 2 * routine, "rounds: dispute window too short")
 
     job_id: uint256 = self.job_count + 1
     self.job_count = job_id
@@ -375,7 +384,8 @@ def capture_seed(job_id: uint256) -> bytes32:
     """
     @notice Anyone: stores the seed of the job's newest round or, when that is stored already, its
             audit seed. When the seed's block is too old to be known it is pinned to a new one.
-    @dev Reverts: "rounds: no seed due", "randomness: too early".
+    @dev Reverts: "rounds: no seed due" (both are stored), "randomness: not requested" (no round,
+         or its reveals are not over), "randomness: too early".
     @param job_id The job.
     @return bytes32 The seed, empty when it was pinned to a new block.
     """
@@ -387,9 +397,7 @@ def capture_seed(job_id: uint256) -> bytes32:
     if clock & round_clock.SEED_CAPTURED != 0:
         captured = round_clock.AUDIT_CAPTURED
         seed_key = self._audit_key(key)
-    self._require(
-        clock & captured == 0 and randomness._target(seed_key) != 0, "rounds: no seed due"
-    )
+    self._require(clock & captured == 0, "rounds: no seed due")
     seed: bytes32 = randomness._capture(seed_key)
     if seed != empty(bytes32):
         self._clocks[key] = clock | captured
@@ -414,15 +422,17 @@ def commit(job_id: uint256, round_id: uint256, node_id: uint256, commitment: byt
     key: bytes32 = self._key(job_id, round_id)
     clock: uint256 = self._clocks[key]
     # Written out, unlike elsewhere: this is the call that every node pays for in every round.
-    assert round_clock._phase(clock) == COMMIT, "rounds: not in commit"
-    assert block.timestamp <= round_clock._deadline(clock), "rounds: too late"
+    assert clock & 255 == COMMIT, "rounds: not in commit"
+    assert (
+        block.timestamp <= clock >> round_clock._DEADLINE & round_clock._TIME_MASK
+    ), "rounds: too late"
     assert (
         self._marks[key][EXPECTED << 248 | node_id >> 8] & 1 << (node_id & 255) != 0
     ), "rounds: not expected"
     assert (
         staticcall INodeRegistry(registry).operator_of(node_id) == msg.sender
     ), "rounds: not operator"
-    assert commitment != empty(bytes32), "rounds: empty commitment"
+    self._require(commitment != empty(bytes32), "rounds: empty commitment")
     assert self._submissions[key][node_id] == empty(bytes32), "rounds: already committed"
     if clock & round_clock.SEED_CAPTURED == 0:
         self._require(randomness._capture(key) != empty(bytes32), "rounds: seed expired")
@@ -783,10 +793,12 @@ def finalize(
         "rounds: wrong contributions",
     )
 
+    # Proposed nodes have revealed; unless a report was confirmed, all of them are paid.
+    all_valid: bool = round_clock._count(clock, round_clock.INVALID) == 0
     total: uint256 = 0
     index: uint256 = 0
     for node: uint256 in nodes:
-        if self._is_payable(key, node):
+        if all_valid or self._is_payable(key, node):
             total += contributions[index]
         index += 1
     clock = self._enter(job_id, round_id, clock, FINALIZED, 0)
@@ -1373,10 +1385,11 @@ def _settle(
     key: bytes32 = self._key(job_id, round_id)
     first: uint256 = self._settled_nodes[key]
     last: uint256 = min(first + BATCH, len(nodes))
+    all_valid: bool = round_clock._count(clock, round_clock.INVALID) == 0
     batch: DynArray[uint256, 128] = []
     amounts: DynArray[uint256, 128] = []
     for index: uint256 in range(first, last, bound=BATCH):
-        if contributions[index] != 0 and self._is_payable(key, nodes[index]):
+        if contributions[index] != 0 and (all_valid or self._is_payable(key, nodes[index])):
             batch.append(nodes[index])
             amounts.append(contributions[index])
     self._settled_nodes[key] = last

@@ -67,6 +67,8 @@ appeal_bond: public(immutable(uint256))
 
 _reports: HashMap[bytes32, IViolationReports.Report]
 _reporters: HashMap[bytes32, DynArray[uint256, 32]]
+# By round and verifier: its reports that were not confirmed. They cost it its bounties there.
+_unconfirmed: HashMap[bytes32, HashMap[uint256, uint256]]
 
 
 @deploy
@@ -167,6 +169,7 @@ def report(
     total: uint256 = self._reports[report_id].weight + weight
     self._reports[report_id].weight = total
     self._reporters[report_id].append(verifier_id)
+    self._unconfirmed[self._round_key(job_id, round_id)][verifier_id] += 1
     log IViolationReports.ViolationReported(
         report_id=report_id,
         node_id=node_id,
@@ -353,6 +356,7 @@ def _confirm(report_id: bytes32):
     deadline: uint256 = block.timestamp + self._terms(report.job_id).appeal_s
     self._reports[report_id].status = CONFIRMED
     self._reports[report_id].deadline = deadline
+    self._vindicate(report_id, report)
     log IViolationReports.ReportConfirmed(
         report_id=report_id, node_id=report.node_id, appeal_deadline=deadline
     )
@@ -361,10 +365,30 @@ def _confirm(report_id: bytes32):
         report.job_id, report.round_id, report.node_id, INVALID + COPIED - report.violation
     )
     if self._reports[other].status == OPEN:
+        self._vindicate(other, report)
         self._lapse(other)
         extcall ITrainingRounds(rounds).report_closed(report.job_id, report.round_id)
     extcall ITrainingRounds(rounds).invalidate(report.job_id, report.round_id, report.node_id)
     extcall INodeRegistry(registry).lock(report.node_id)
+
+
+@internal
+def _vindicate(report_id: bytes32, report: IViolationReports.Report):
+    """
+    @notice The node of this report was found guilty: its reporters were right.
+    """
+    round_key: bytes32 = self._round_key(report.job_id, report.round_id)
+    for verifier: uint256 in self._reporters[report_id]:
+        self._unconfirmed[round_key][verifier] -= 1
+
+
+@internal
+@pure
+def _round_key(job_id: uint256, round_id: uint256) -> bytes32:
+    """
+    @notice Names a round in storage.
+    """
+    return keccak256(abi_encode(job_id, round_id))
 
 
 @internal
@@ -385,11 +409,12 @@ def _execute(report_id: bytes32, report: IViolationReports.Report) -> uint256:
     """
     self._reports[report_id].status = EXECUTED
     extcall INodeRegistry(registry).unlock(report.node_id)
+    reporter: address = empty(address)
+    round_key: bytes32 = self._round_key(report.job_id, report.round_id)
+    if self._unconfirmed[round_key][report.first_reporter] == 0:
+        reporter = self._payout(report.first_reporter)
     amount: uint256 = extcall INodeRegistry(registry).slash(
-        report.node_id,
-        report.violation,
-        report.offence_time,
-        self._payout(report.first_reporter),
+        report.node_id, report.violation, report.offence_time, reporter
     )
     log IViolationReports.ReportExecuted(report_id=report_id, node_id=report.node_id, amount=amount)
     return amount

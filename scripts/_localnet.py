@@ -64,6 +64,7 @@ class LocalnetSettings:
     benchmark_quorum: int = 2
     appeal_bond: int = 10 * ZOO
     supply: int = 1_000_000_000 * ZOO
+    approve_roles: bool = True  # else the members' agents do, as a first deed
     agent: Mapping[str, Any] = field(default_factory=dict)  # settings added to every agent's file
 
 
@@ -136,7 +137,13 @@ class Localnet:
         seat = self.seats[name]
         process = self.supervisor.start(
             name,
-            [sys.executable, "-m", *(program or ("agents", seat.role)), "--config", str(seat.config)],
+            [
+                sys.executable,
+                "-m",
+                *(program or ("agents", seat.role)),
+                "--config",
+                str(seat.config),
+            ],
             env={PASSPHRASE: self.passphrase, "PYTHONUNBUFFERED": "1", **(env or {})},
         )
         if wait_s is not None:
@@ -236,8 +243,9 @@ def build_localnet(
     _fund(net)
     progress("registering the nodes")
     _register(net)
-    progress("approving verifiers and aggregators, three of five members")
-    _approve_roles(net)
+    if settings.approve_roles:
+        progress("approving verifiers and aggregators, three of five members")
+        _approve_roles(net)
     return net
 
 
@@ -272,7 +280,7 @@ def _seats(
         "coordinator": settings.members,
     }
     boards = [free_port() for _ in range(settings.members)]
-    seats = []
+    seats: list[Seat] = []
     for role, count in counts.items():
         for index in range(count):
             name = f"{role}-{index + 1}"
@@ -286,7 +294,12 @@ def _seats(
             extra: dict[str, Any] = {"metrics_port": port}
             if member:
                 peers = [f"http://127.0.0.1:{p}" for i, p in enumerate(boards) if i != index]
-                extra["coordinator"] = {"board_port": boards[index], "peers": peers}
+                trusted = [s.owner.address for s in seats if s.role in ("verifier", "aggregator")]
+                extra["coordinator"] = {
+                    "board_port": boards[index],
+                    "peers": peers,
+                    "trusted_owners": trusted,
+                }
             config = write_agent_config(
                 directory / "config" / f"{name}.yaml",
                 rpc_url=rpc_url,

@@ -27,7 +27,7 @@ DAY = 86_400
 @click.option("--holder", type=ADDRESS, required=True, help="Who receives the whole supply.")
 @click.option("--supply", type=ZOO_AMOUNT, default="1000000000", show_default=True, help="In ZOO.")
 @click.option("--routine-delay", type=int, default=DAY, show_default=True, help="Seconds.")
-@click.option("--governance-delay", type=int, default=7 * DAY, show_default=True, help="Seconds.")
+@click.option("--governance-delay", type=int, default=21 * DAY, show_default=True, help="Seconds.")
 @click.option("--grace-period", type=int, default=14 * DAY, show_default=True, help="Seconds.")
 @click.option("--unbonding", type=int, default=14 * DAY, show_default=True, help="Seconds.")
 @click.option("--trainer-stake", type=ZOO_AMOUNT, default="100", show_default=True, help="In ZOO.")

@@ -128,7 +128,13 @@ def reexecute(work: RoundWork, node: int, device: str, store: ContentStore) -> F
     task = build_task(
         work.plan.manifest, node, spec, work.job_id, work.plan.step, model_hash(work.before)
     )
-    own = run_task(work.job.net(device), task, work.before, work.job.data)
+    copied = node in work.flagged
+    violation = Violation.COPIED if copied else Violation.INVALID
+    try:
+        own = run_task(work.job.net(device), task, work.before, work.job.data)
+    except FloatingPointError as error:
+        # Whoever did this work had nothing to send.
+        return _finding(work, submission, violation, f"Replay does not finish: {error}.", {})
     found = fetch_proof(submission.reveal, task.steps, store)
     proof, trace = (None, None) if isinstance(found, str) else found
     same_class = _same_class(proof, device)
@@ -149,8 +155,6 @@ def reexecute(work: RoundWork, node: int, device: str, store: ContentStore) -> F
     if verdict.ok:
         return _finding(work, submission, None, verdict.reason, details)
     details["bisection"] = _first_wrong(trace_of(task, own), trace, submission.reveal.trace_root)
-    copied = node in work.flagged
-    violation = Violation.COPIED if copied else Violation.INVALID
     return _finding(work, submission, violation, verdict.reason, details)
 
 

@@ -81,7 +81,14 @@ class Results:
         return self._outcomes[key]
 
     def publish(self, outcome: Outcome) -> None:
-        """Put update, checkpoint and report into the store, durably."""
+        """Put update, checkpoint and report into the store, durably, and keep what was merged.
+
+        The merged payloads are pinned because verifiers fetch them after this: whoever revealed one
+        and takes it down must not make an honest result look wrong.
+        """
+        for line in outcome.report.nodes:
+            if line.accepted:
+                self._store.pin(self._store.resolve(bytes.fromhex(line.content)))
         self._store.pin(self._store.put_bytes(outcome.update))
         if outcome.checkpoint is not None:
             self._store.pin(self._store.put_bytes(outcome.checkpoint))

@@ -215,6 +215,7 @@ def bench(bench: Bench) -> list[Row]:
     first_claim = bench.claim(seat)
     few = bench.round(large, paid=half)
     claim = bench.claim(seat)
+    bench.round(large)  # what the claim emptied is a known node's slot again
     less, full = bench.round(small), bench.round(large)
     silent = [seat.node_id for seat in bench.trainers[-2:]]
     slashed = bench.round(large, silent=silent)
