@@ -22,6 +22,7 @@ from agents.runtime.errors import AgentError, Reverted
 ZERO_DIGEST = bytes(32)
 TOO_EARLY = "randomness: too early"
 NO_SEED_DUE = "rounds: no seed due"  # somebody captures it in the block being made
+_RECENT_JOBS = 64
 _REORG_BLOCKS = 128  # read again each time: a reorg may have changed them
 
 
@@ -131,6 +132,7 @@ class Network:
         self.coordinator: Contract = deployment["Coordinator"]
         self.token: Contract = deployment["ZooToken"]
         self._snapshots: dict[tuple[int, int, bytes], Snapshot] = {}
+        self._job = 0
         self._owned: dict[str, set[int]] = {}
         self._owners_read: dict[str, int] = {}  # first block to read again
         self._benchmarked: set[int] = set()
@@ -151,12 +153,31 @@ class Network:
         return self.chain.call(self.rounds, "round", job_id, round_id)
 
     def current_job(self) -> int:
-        """Id of the newest job that is still running, else of the newest, 0 if there is none."""
+        """The job to work on when none is configured; 0 if there is none at all.
+
+        The oldest of the recent jobs that has a round running or can pay for one, and that job
+        until it is done: a stranger who creates another job must not lure nodes away from a round
+        they have committed in. With nothing to do, the job last worked on, so that its duties get done.
+        """
+        if self._job and self._is_live(self._job):
+            return self._job
         count = self.job_count()
-        for job_id in range(count, 0, -1):
-            if self.job(job_id).status == JobStatus.ACTIVE:
-                return job_id
-        return count
+        recent = range(max(1, count - _RECENT_JOBS + 1), count + 1)
+        self._job = next(filter(self._is_live, recent), min(self._job, count) or count)
+        return self._job
+
+    def _is_live(self, job_id: int) -> bool:
+        """Whether a job has a round running, or is active and can pay for the next."""
+        job = self.job(job_id)
+        if job.rounds_opened:
+            round_ = self.round(job_id, job.rounds_opened)
+            over = round_.phase == Phase.VOID or (
+                round_.phase == Phase.FINALIZED and round_.settled
+            )
+            if round_.phase and not over:
+                return True
+        escrow = int(self.chain.call(self.pool, "escrow", job_id))
+        return bool(job.status == JobStatus.ACTIVE and escrow >= job.terms.reward_per_round)
 
     def snapshot(self, job_id: int, round_id: int, opened_block: int) -> Snapshot:
         """The round's snapshot, from its RoundOpened event. Raises ChainMoved if it is gone."""
