@@ -157,7 +157,7 @@ class Network:
 
         The oldest of the recent jobs that has a round running or can pay for one, and that job
         until it is done: a stranger who creates another job must not lure nodes away from a round
-        they have committed in. With nothing to do, the job last worked on, so that its duties get done.
+        they have committed in. With nothing to do, the job last worked on: its duties get done.
         """
         if self._job and self._is_live(self._job):
             return self._job
