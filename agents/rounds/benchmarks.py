@@ -47,11 +47,8 @@ class BenchmarkChecks:
         registry, chain = self._network.registry, self._context.chain
         if not chain.call(registry, "is_eligible", verifier, int(Role.VERIFIER)):
             return None
-        nodes = self._network.benchmarked()
-        attempts = chain.call_many([(registry, "benchmark", (node,)) for node in nodes])
-        for node, attempt in zip(nodes, attempts, strict=True):
-            key = (node, int(attempt.attempt))
-            if not attempt.submitted_at or attempt.settled or key in self._done:
+        for node, attempt in self._network.open_benchmarks().items():
+            if (node, int(attempt.attempt)) in self._done:
                 continue
             did = self._judge(verifier, node, attempt, head)
             if did is not None:

@@ -24,6 +24,7 @@ TOO_EARLY = "randomness: too early"
 NO_SEED_DUE = "rounds: no seed due"  # somebody captures it in the block being made
 _RECENT_JOBS = 64
 _REORG_BLOCKS = 128  # read again each time: a reorg may have changed them
+_BENCHMARK_BLOCKS = 50_000  # older answers are left alone: their node can ask for a new attempt
 
 
 class Phase(IntEnum):
@@ -135,7 +136,7 @@ class Network:
         self._job = 0
         self._owned: dict[str, set[int]] = {}
         self._owners_read: dict[str, int] = {}  # first block to read again
-        self._benchmarked: set[int] = set()
+        self._benchmarked: set[int] = set()  # nodes whose newest benchmark may be unsettled
         self._benchmarks_read = deployment.block  # likewise
 
     # -- jobs and rounds -----------------------------------------------------------------------
@@ -315,14 +316,24 @@ class Network:
         found = {node for owner in owners for node in self._owned[owner] if node <= count}
         return sorted(found)
 
-    def benchmarked(self) -> list[int]:
-        """Ids of all nodes that have submitted a benchmark, checked or not."""
-        first, head = self._benchmarks_read, self.chain.head().number
+    def open_benchmarks(self) -> dict[int, Any]:
+        """The Benchmark structs that wait for verdicts, by ascending node id.
+
+        Such nodes may be in no list yet, so they are found by their BenchmarkSubmitted events.
+        """
+        head = self.chain.head().number
+        first = max(self._benchmarks_read, head - _BENCHMARK_BLOCKS)
         events = self.chain.events(self.registry, "BenchmarkSubmitted", first, head)
-        self._benchmarked.update(int(event.args["node_id"]) for event in events)
+        nodes = sorted(self._benchmarked.union(int(event.args["node_id"]) for event in events))
+        attempts = self.chain.call_many([(self.registry, "benchmark", (node,)) for node in nodes])
+        waiting = {
+            node: attempt
+            for node, attempt in zip(nodes, attempts, strict=True)
+            if attempt.submitted_at and not attempt.settled
+        }
+        self._benchmarked = set(waiting)
         self._benchmarks_read = max(first, head - _REORG_BLOCKS)
-        count = int(self.chain.call(self.registry, "node_count"))
-        return sorted(node for node in self._benchmarked if node <= count)
+        return waiting
 
     def benchmark(self, node_id: int) -> Any:
         """The Benchmark struct of a node's newest attempt."""
