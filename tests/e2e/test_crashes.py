@@ -103,7 +103,7 @@ def test_killed_from_outside_in_every_phase(world: World) -> None:
             Phase.COMMIT: ("trainer-1",),
             Phase.REVEAL: ("trainer-2", "trainer-3"),
             Phase.AGGREGATE: ("aggregator-1", "aggregator-2"),
-            Phase.CHALLENGE: ("verifier-1", "verifier-2", "verifier-3"),
+            Phase.CHALLENGE: ("verifier-1", "verifier-2"),
         },
     )
 
