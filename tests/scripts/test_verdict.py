@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The demo's own copy of the slashing table, and the checks that rest on it."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+from agents.rounds.network import Violation
+from scripts._history import NodeStory, Slash
+from scripts._verdict import check_cheats, expected_slashes
+
+ZOO = 10**18
+
+
+def slash(violation: Violation, amount: int, before: int, node: int = 1) -> Slash:
+    return Slash(node, violation, amount, before, time=0, banned=False)
+
+
+def history(*slashes: Slash) -> SimpleNamespace:
+    nodes = {1: NodeStory(1, name="cheat"), 2: NodeStory(2, name="honest")}
+    return SimpleNamespace(slashes=list(slashes), nodes=nodes, label=lambda node: nodes[node].name)
+
+
+@pytest.mark.parametrize(
+    ("violation", "share"),
+    [(Violation.NO_REVEAL, 5), (Violation.INVALID, 20), (Violation.COPIED, 50)],
+)
+def test_first_offence__costs_the_row(violation, share):
+    told = history(slash(violation, 0, 100 * ZOO))
+    assert expected_slashes(told) == {1: [share * ZOO]}
+
+
+def test_silence__escalates_by_five_percent():
+    told = history(
+        slash(Violation.NO_REVEAL, 0, 100 * ZOO),
+        slash(Violation.NO_REVEAL, 0, 95 * ZOO),
+    )
+    assert expected_slashes(told) == {1: [5 * ZOO, 95 * ZOO // 10]}
+
+
+def test_third_strike__takes_everything():
+    told = history(
+        slash(Violation.INVALID, 0, 100 * ZOO),
+        slash(Violation.COPIED, 0, 80 * ZOO),
+        slash(Violation.INVALID, 0, 40 * ZOO),
+    )
+    assert expected_slashes(told) == {1: [20 * ZOO, 40 * ZOO, 40 * ZOO]}
+
+
+def test_a_slash__rounds_up():
+    assert expected_slashes(history(slash(Violation.NO_REVEAL, 0, 1))) == {1: [1]}
+
+
+def test_check_cheats__wrong_amount_fails():
+    told = history(slash(Violation.INVALID, 20 * ZOO - 1, 100 * ZOO))
+    found = check_cheats(told, {"cheat": Violation.INVALID})
+    assert [check.holds for check in found] == [False, True]
+
+
+def test_check_cheats__unpunished_cheat_fails():
+    found = check_cheats(history(), {"cheat": Violation.INVALID})
+    assert [check.holds for check in found] == [False, True]
+
+
+def test_check_cheats__honest_node_slashed_fails():
+    told = history(
+        slash(Violation.INVALID, 20 * ZOO, 100 * ZOO),
+        slash(Violation.NO_REVEAL, 5 * ZOO, 100 * ZOO, node=2),
+    )
+    found = check_cheats(told, {"cheat": Violation.INVALID})
+    assert [check.holds for check in found] == [True, False]
