@@ -172,12 +172,23 @@ def test_seed__expired__is_armed_again_and_commits_wait(field: Field, rounds: An
 
 
 def test_seed__none_due__reverts(field: Field, rounds: Any) -> None:
-    with refuses("rounds: no seed due"):
+    """Nothing was asked for: no round yet, or its reveals are not over."""
+    with refuses("randomness: not requested"):
         rounds.capture_seed(1)
     field.to_commit()
     rounds.capture_seed(1)
-    with refuses("rounds: no seed due"):
+    with refuses("randomness: not requested"):
         rounds.capture_seed(1)
+    for player in field.trainers:
+        field.system.commit(1, 1, player, field.work(player))
+    with refuses("randomness: not requested"):
+        rounds.capture_seed(1)
+
+
+def test_seed__of_an_unknown_job__reverts(rounds: Any) -> None:
+    for job_id in (0, 1, 2**256 - 1):
+        with refuses("randomness: not requested"):
+            rounds.capture_seed(job_id)
 
 
 def test_audit_seed__is_pinned_only_after_the_reveals(field: Field, rounds: Any) -> None:

@@ -5,21 +5,28 @@ from __future__ import annotations
 
 from typing import Any
 
+import boa
 import pytest
 
 from tests.contracts.system import (
     ACTIVE,
-    DAY,
     EMPTY,
     TERMS,
     UNBONDING,
     ZERO,
+    Codes,
     System,
+    deploy,
     events_of,
     refuses,
     terms_tuple,
 )
 
+WINDOWS = [name for name in TERMS if name.endswith("_s")]
+# A window is longer than this: 14 days // 20,000.
+TOO_SHORT = 60
+# Twice the Coordinator's routine delay of 60 s.
+DECISION = 120
 # Everything a node may have to stay for besides the commit window.
 OTHER_WINDOWS = 500 + 2 * 400 + 300 + 700 + 2 * 800
 
@@ -66,16 +73,16 @@ def test_create_job__numbers_jobs_and_stores_the_terms(
         ({"challenge_bond": 2**128}, "bad amount"),
         ({"verifier_bps": 4_501}, "cuts too high"),
         ({"aggregator_bps": 4_001}, "cuts too high"),
-        ({"verifier_bps": 2**256 - 1, "aggregator_bps": 2}, "cuts too high"),
+        ({"verifier_bps": 5_001, "aggregator_bps": 0}, "cuts too high"),
+        ({"verifier_bps": 0, "aggregator_bps": 5_001}, "cuts too high"),
+        ({"verifier_bps": 2**256 - 1, "aggregator_bps": 0}, "cuts too high"),
         ({"max_nodes": 0}, "bad node count"),
         ({"max_nodes": 129}, "bad node count"),
-        *(
-            ({window: bad}, "bad window")
-            for window in TERMS
-            if window.endswith("_s")
-            for bad in (0, 30 * DAY + 1, 2**256 - 1)
-        ),
+        *(({window: bad}, "bad window") for window in WINDOWS for bad in (0, 1, TOO_SHORT)),
+        *(({window: UNBONDING}, "windows exceed unbonding") for window in WINDOWS),
         ({"commit_s": UNBONDING - OTHER_WINDOWS + 1}, "windows exceed unbonding"),
+        ({"dispute_s": TOO_SHORT + 1}, "dispute window too short"),
+        ({"dispute_s": DECISION - 1}, "dispute window too short"),
     ],
 )
 def test_create_job__bad_terms__reverts(
@@ -93,12 +100,57 @@ def test_create_job__bad_terms__reverts(
         {"reward_per_round": 2**128 - 1, "challenge_bond": 2**128 - 1},
         {"reward_per_round": 0},
         {"verifier_bps": 5_000, "aggregator_bps": 0},
+        {"verifier_bps": 0, "aggregator_bps": 5_000},
         {"max_nodes": 1},
         {"commit_s": UNBONDING - OTHER_WINDOWS},
+        *({window: TOO_SHORT + 1} for window in WINDOWS if window != "dispute_s"),
+        {"dispute_s": DECISION},
     ],
 )
 def test_create_job__edge_of_the_bounds(rounds: Any, sponsor: str, changes: dict[str, Any]) -> None:
     assert rounds.create_job(terms_tuple(**changes), sender=sponsor) == 1
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        *({window: 2**256 - 1} for window in WINDOWS),
+        {"verifier_bps": 2**256 - 1, "aggregator_bps": 2},
+    ],
+)
+def test_create_job__sum_that_overflows__reverts(
+    rounds: Any, sponsor: str, changes: dict[str, Any]
+) -> None:
+    """The compiler's check stops it, without a reason: no sum wraps round to a small one."""
+    with pytest.raises(boa.BoaError):
+        rounds.create_job(terms_tuple(**changes), sender=sponsor)
+    assert rounds.job_count() == 0
+
+
+def test_create_job__shortest_window_follows_the_unbonding_period(codes: Codes) -> None:
+    """Ten times the unbonding period, ten times the shortest window."""
+    system = deploy(codes, unbonding_period=10 * UNBONDING)
+    sponsor = system.person("sponsor")
+    terms = dict.fromkeys(WINDOWS, 10 * TOO_SHORT + 10)
+    for window in WINDOWS:
+        with refuses("rounds: bad window"):
+            short = terms_tuple(**{**terms, window: 10 * TOO_SHORT + 4})
+            system.rounds.create_job(short, sender=sponsor)
+    assert system.rounds.create_job(terms_tuple(**terms), sender=sponsor) == 1
+
+
+def test_create_job__owner_without_a_delay__may_decide_at_once(
+    rounds: Any, sponsor: str, owner: str
+) -> None:
+    """Before the Coordinator takes over, the owner is an account: there is no delay to respect."""
+    short = terms_tuple(dispute_s=TOO_SHORT + 1)
+    with refuses("rounds: dispute window too short"):
+        rounds.create_job(short, sender=sponsor)
+    rounds.transfer_ownership(sponsor, sender=owner)
+    rounds.accept_ownership(sender=sponsor)
+    assert rounds.create_job(short, sender=sponsor) == 1
+    with refuses("rounds: bad window"):
+        rounds.create_job(terms_tuple(dispute_s=TOO_SHORT), sender=sponsor)
 
 
 def test_create_job__paused__reverts(rounds: Any, owner: str, sponsor: str) -> None:
