@@ -19,6 +19,10 @@
         - A node is eligible for a role when it asked for it, was approved where approval is needed
           (VERIFIER, AGGREGATOR), is active, not suspended, not banned, not exiting, has the role's
           minimum stake, and, as a TRAINER, has passed a benchmark.
+        - A role's list holds the nodes that asked for the role, do not exit and are not banned; as
+          VERIFIER or AGGREGATOR only approved ones, as TRAINER only active ones with a passed
+          benchmark and the minimum stake. Rounds look at so many places only, and registering is
+          open to all: registrations that do no work take no place.
         - Settlement is never blocked: `slash`, `lock` and `unlock` accept a node with nothing left.
 
         Naming somebody else's operator address takes a bonded node and gains nothing; its victim
@@ -356,7 +360,8 @@ def set_roles(node_id: uint256, roles: uint256):
 @external
 def set_active(node_id: uint256, active: bool):
     """
-    @notice Owner or operator: takes a rest from new rounds, or comes back.
+    @notice Owner or operator: takes a rest from new rounds, or comes back. A resting TRAINER gives
+            up its place in the list.
     @dev Reverts: "registry: unknown node", "registry: not the owner or operator".
     @param node_id The node.
     @param active Whether the node wants work.
@@ -672,7 +677,10 @@ def set_slasher(slasher: address, allowed: bool):
 @external
 def set_parameters(parameters: INodeRegistry.Parameters):
     """
-    @notice Owner of the registry: replaces the parameters. Running exits keep their date.
+    @notice Owner of the registry: replaces the parameters. Running exits keep their date. A new
+            trainer minimum changes no list by itself: a trainer below a raised one keeps its place
+            but is not eligible; one that a lowered one admits enters with the next change of its
+            own record (`set_active`, even to the same value, is enough).
     @dev Reverts: "ownable: caller is not the owner", "registry: bad unbonding period",
          "registry: bad minimum stake", "registry: bad benchmark window", "registry: bad quorum",
          "registry: zero address".
@@ -816,7 +824,8 @@ def is_eligible(node_id: uint256, role: uint256) -> bool:
 def role_count(role: uint256) -> uint256:
     """
     @notice How many nodes a role's list holds: not exiting, not banned, and approved where the role
-            needs it, so that strangers cannot crowd the verifiers and aggregators out of a scan.
+            needs it, or, as a TRAINER, active, with a passed benchmark and the minimum stake, so
+            that neither strangers nor idle registrations crowd the others out of a scan.
     @param role One role bit.
     @return uint256 The count.
     """
@@ -1158,7 +1167,8 @@ def _min_stake(role: uint256) -> uint256:
 @internal
 @view
 def _is_eligible(node_id: uint256, role: uint256) -> bool:
-    # A place in a role's list means: requested, approved if needed, not exiting, not banned.
+    # A place in a role's list means: requested, approved if needed, not exiting, not banned. A
+    # trainer's stake is asked again: the minimum may have been raised since it got its place.
     if self._place[role][node_id] == 0:
         return False
     if role == TRAINER and self._nodes[node_id].benchmark_score == 0:

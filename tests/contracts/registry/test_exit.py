@@ -17,9 +17,12 @@ from tests.contracts.registry.registry_world import (
     STAKE,
     TRAINER,
     UNBONDING,
+    VERIFIER,
     ZERO,
     ZOO,
+    Keys,
     address_of,
+    benchmark_passed,
     own_events,
 )
 
@@ -30,13 +33,22 @@ def exiting(registry: Any, node: int, node_owner: str) -> int:
     return node
 
 
-def test_begin_exit__unbonds_and_unlists(registry: Any, node: int, node_owner: str) -> None:
+def test_begin_exit__unbonds_the_whole_stake(registry: Any, node: int, node_owner: str) -> None:
     registry.begin_exit(node, sender=node_owner)
     fields = {"node_id": node, "amount": STAKE, "unlock_at": now() + UNBONDING}
     assert own_events(registry) == [("ExitBegun", fields)]
     record = registry.node(node)
     assert (record.stake, record.unbonding, record.unlock_at) == (0, STAKE, now() + UNBONDING)
     assert registry.bonded(node) == registry.total_stake() == STAKE
+
+
+def test_begin_exit__listed_node__leaves_the_list(
+    registry: Any, verifiers: Keys, register: Callable[..., int]
+) -> None:
+    node_id = register("worker")
+    benchmark_passed(registry, node_id, verifiers)
+    assert registry.role_nodes(TRAINER, 0, 128) == [node_id]
+    registry.begin_exit(node_id, sender=address_of("worker owner"))
     assert registry.role_count(TRAINER) == 0
 
 
@@ -176,11 +188,13 @@ def test_withdraw__period_changed_while_exiting__keeps_its_date(
 
 
 def test_exit__of_one_node__leaves_the_others_alone(
-    registry: Any, register: Callable[..., int], token: Any
+    registry: Any, register: Callable[..., int], token: Any, coordinator: str
 ) -> None:
-    first, second = register("first"), register("second")
+    first, second = register("first", VERIFIER), register("second", VERIFIER)
+    for node_id in (first, second):
+        registry.approve_role(node_id, VERIFIER, True, sender=coordinator)
     registry.begin_exit(first, sender=address_of("first owner"))
     wait(UNBONDING)
     registry.withdraw(first, sender=address_of("first owner"))
     assert registry.node(second).stake == token.balanceOf(registry.address) == STAKE
-    assert registry.role_nodes(TRAINER, 0, 128) == [second]
+    assert registry.role_nodes(VERIFIER, 0, 128) == [second]

@@ -89,7 +89,7 @@ def test_register_node__records_takes_and_tells(
     assert registry.payouts([1, 2, 1]) == [payout, ZERO, payout]
     assert registry.bonded(1) == registry.total_stake() == STAKE
     assert token.balanceOf(registry.address) == STAKE
-    assert registry.role_nodes(TRAINER, 0, 128) == [1]
+    assert registry.role_nodes(TRAINER, 0, 128) == []  # not measured yet
 
 
 def test_register_node__ids_count_up(registry: Any, register: Callable[..., int]) -> None:

@@ -19,7 +19,6 @@ from tests.contracts.registry.registry_world import (
     NO_REVEAL,
     REPEATED,
     STAKE,
-    TRAINER,
     UNBONDING,
     ZERO,
     ZOO,
@@ -169,7 +168,6 @@ def test_slash__third_strike__takes_all_and_bans(
     assert (event[1]["banned"], event[1]["strikes"]) == (True, 3)
     assert registry.node(node).stake == 0
     assert registry.offences(node, REPEATED) == 1
-    assert registry.role_count(TRAINER) == 0
 
 
 def test_slash__no_reveal__is_no_strike(registry: Any, node: int, slasher: str) -> None:

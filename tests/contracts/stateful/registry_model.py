@@ -121,6 +121,8 @@ class RegistryModel:
         n = self.nodes[node_id]
         return (
             bool(n.roles & role)
+            # A lowered minimum counts for a trainer from the node's next change on.
+            and (role != TRAINER or node_id in self.lists[TRAINER])
             and (role == TRAINER or bool(n.approved & role))
             and (role != TRAINER or n.score > 0)
             and n.active
@@ -162,6 +164,7 @@ class RegistryModel:
         n.stake += amount
         n.additions.append((amount, self.now))
         self._pay_in(sender, amount)
+        self._relist(node_id)
 
     def begin_exit(self, sender: str, node_id: int) -> None:
         n = self._owned(sender, node_id)
@@ -205,6 +208,7 @@ class RegistryModel:
 
     def set_active(self, sender: str, node_id: int, active: bool) -> None:
         self._served(sender, node_id).active = active
+        self._relist(node_id)
 
     def claim_bounty(self, sender: str) -> int:
         amount = self.bounties[sender]
@@ -281,6 +285,7 @@ class RegistryModel:
             if passed:
                 elapsed = max(a.submitted_at - a.requested_at, 1)
                 self.nodes[node_id].score = a.units * 10**6 // elapsed
+                self._relist(node_id)
 
     # Slashers
 
@@ -400,7 +405,11 @@ class RegistryModel:
         for role in ROLES:
             entries = self.lists[role]
             belongs = bool(n.roles & role) and n.unlock_at == 0 and not n.banned
-            belongs = belongs and (role == TRAINER or bool(n.approved & role))
+            if role == TRAINER:
+                bonded = n.stake >= self.settings.stakes[role]
+                belongs = belongs and n.active and n.score > 0 and bonded
+            else:
+                belongs = belongs and bool(n.approved & role)
             if belongs and node_id not in entries:
                 entries.append(node_id)
             elif not belongs and node_id in entries:

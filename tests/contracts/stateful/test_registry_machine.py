@@ -331,7 +331,7 @@ class RegistryMachine(RuleBasedStateMachine):
     def do_set_parameters(self, r: Random) -> None:
         new = Settings(
             r.choice([5, 10]) * DAY,
-            {1: 100 * ZOO, 2: r.randint(400, 600) * ZOO, 4: 1_000 * ZOO},
+            {1: r.choice([50, 100, 300]) * ZOO, 2: r.randint(400, 600) * ZOO, 4: 1_000 * ZOO},
             3_600,
             r.randint(1, 2),
             r.choice(PEOPLE),
