@@ -64,6 +64,7 @@ class Trainer:
         self.plans = Plans(self.network, self.models)
         configured = context.settings.device
         self.device = pick_device() if configured == "auto" else configured
+        self._lost_in = 0  # the round in which a lost secret was reported
         self.membership = Membership(self.network, context, store, self.device)
         self.upkeep = Upkeep(self.network, context.sender, _PATIENCE_S, context.settings.jitter_s)
 
@@ -203,11 +204,7 @@ class Trainer:
             return None
         found = self._secret_of(view, node)
         if found is None:
-            self.context.log.error(
-                "secret_lost",
-                round=view.round_id,
-                why="the journal has no secret of this commitment",
-            )
+            self._say_lost(view)
             return None
         name, secret = found
         for artefact in _ARTEFACTS:
@@ -224,6 +221,13 @@ class Trainer:
         )
         crashpoint("trainer-after-reveal")
         return f"revealed: round {view.round_id}"
+
+    def _say_lost(self, view: View) -> None:
+        """Once a round: the stake at risk is the operator's, and nothing else can be done."""
+        if self._lost_in != view.round_id:
+            self._lost_in = view.round_id
+            why = "the journal has no secret of this commitment; it can't be revealed"
+            self.context.log.error("secret_lost", round=view.round_id, why=why)
 
     def _secret_of(self, view: View, node: int) -> tuple[str, dict[str, str]] | None:
         """The journalled secret of the commitment on chain (a reorg may leave several)."""
