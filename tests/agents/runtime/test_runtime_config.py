@@ -25,7 +25,8 @@ def test_defaults_need_no_file():
 def test_flags_beat_environment_beats_file_beats_defaults(tmp_path, monkeypatch):
     path = write(
         tmp_path,
-        'job_id = 2\ndevice = "cpu"\nmetrics_port = 9\n[trainer]\nregister_stake = 2\ncompile = true\n',
+        'job_id = 2\ndevice = "cpu"\nmetrics_port = 9\n'
+        "[trainer]\nregister_stake = 2\ncompile = true\n",
     )
     monkeypatch.setenv("MENAGERIE_JOB_ID", "3")
     monkeypatch.setenv("MENAGERIE_METRICS_PORT", "10")
