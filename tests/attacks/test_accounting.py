@@ -7,10 +7,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pytest
-
 from scripts._jobs import ZOO
-from tests.attacks.chain import Refused, key_of
+from tests.attacks.chain import key_of
 from tests.attacks.world import (
     AGGREGATOR,
     COMMIT,
@@ -264,15 +262,10 @@ def test_20_donations__change_nobodys_account(world: World, ann: Node, eve: Node
     world.donated = ZOO
 
 
-@pytest.mark.xfail(
-    strict=True,
-    raises=Refused,
-    reason="OPEN HOLE: the trainers' list holds nodes that can never be eligible, and a round "
-    "looks at max_nodes places of it that depend on the round's number alone",
-)
 def test_20_idle_registrations__do_not_stop_a_job(world: World, ann: Node, lab) -> None:
     """Attack 20 (crowding): as many bonded nodes as a round has seats, that never do a benchmark
-    and lose nothing, fill the places that the next round looks at: it can't ever be opened."""
+    and lose nothing, would fill the places that the next round looks at, so that it can't ever be
+    opened. A trainer has a place only while it could be eligible."""
     seats = 4
     terms = replace(TERMS, max_nodes=seats).encode(lab.published)
     funds = 4 * TERMS.reward_per_round

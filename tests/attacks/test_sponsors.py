@@ -13,12 +13,10 @@ import pytest
 from eth_account.signers.local import LocalAccount
 
 from scripts._jobs import ZOO
-from tests.attacks.chain import Refused
 from tests.attacks.lab import Lab
 from tests.attacks.world import (
+    AGGREGATE,
     CHALLENGE,
-    COMMIT,
-    DISPUTED,
     EVIDENCE,
     FINALIZED,
     REVEAL,
@@ -31,15 +29,17 @@ from tests.attacks.world import (
 FUNDS = 2 * TERMS.reward_per_round
 
 
-def trap(world: World, lab: Lab, **terms: int) -> LocalAccount | None:
-    """A second sponsor's job with these terms, made the world's job; None if they are refused,
-    which is as good as making them harmless."""
+def trap(world: World, lab: Lab, **terms: int) -> LocalAccount:
+    """The owner of a second job with these terms, which becomes the world's job."""
     mallory = world.person("mallory", FUNDS + 1_000 * ZOO)
-    try:
-        world.job = world.create_job(mallory, replace(TERMS, **terms).encode(lab.published), FUNDS)
-    except Refused:
-        return None
+    world.job = world.create_job(mallory, replace(TERMS, **terms).encode(lab.published), FUNDS)
     return mallory
+
+
+def refused(world: World, lab: Lab, reason: str, **terms: int) -> None:
+    """Nobody can create a job with these terms."""
+    encoded = replace(TERMS, **terms).encode(lab.published)
+    world.chain.refuse(reason, world.person("mallory"), world.rounds, "create_job", encoded)
 
 
 def test_escrow_of_another_job__is_out_of_reach(world: World, ann: Node, lab: Lab) -> None:
@@ -77,7 +77,6 @@ def test_sponsor_challenges_right_results__loses_its_bonds_and_pays_all_the_same
 ) -> None:
     """Mallory has the gradients, and tries to talk the round away before it is paid."""
     mallory = trap(world, lab)
-    assert mallory is not None
     world.train(ann, bob)
     arrays = world.offer({ann: 1, bob: 1})
     world.attest("vic", "vera")
@@ -90,58 +89,68 @@ def test_sponsor_challenges_right_results__loses_its_bonds_and_pays_all_the_same
     world.assert_whole({ann: share(1, 2), bob: share(1, 2)})
 
 
-@pytest.mark.xfail(
-    strict=True,
-    raises=AssertionError,
-    reason="OPEN HOLE: create_job takes a dispute window shorter than the committee's delay, so "
-    "any challenge makes the round void, gives the bond back, and leaves the trainers unpaid",
-)
-def test_sponsor_whose_dispute_window_no_committee_can_meet__still_pays(
+def test_sponsor_whose_dispute_window_no_committee_can_meet__is_refused(
+    world: World, lab: Lab
+) -> None:
+    """In a window shorter than the committee's delay every challenge would win by default: the
+    round void, the bond back, the trainers unpaid. Both decisions, on the challenge and after it
+    on an appeal, must fit."""
+    reason = "rounds: dispute window too short"
+    for seconds in (3_600, world.settings.routine_delay, 2 * world.settings.routine_delay - 1):
+        refused(world, lab, reason, dispute_s=seconds)
+
+
+def test_sponsor_with_the_shortest_dispute_window__still_pays(
     world: World, ann: Node, bob: Node, lab: Lab
 ) -> None:
-    """Mallory's jobs give the committee a minute, of a delay of a day; she challenges every result
-    when the gradients are public, and takes her escrow back."""
-    mallory = trap(world, lab, dispute_s=60)
-    if mallory is None:
-        return
+    """Mallory's job gives the committee the least time possible; she challenges the result when
+    the gradients are public, and wants her escrow back."""
+    mallory = trap(world, lab, dispute_s=2 * world.settings.routine_delay)
     world.train(ann, bob)
     arrays = world.offer({ann: 1, bob: 1})
     result = bytes(world.state.result_hash)
     world.chain.send(mallory, world.rounds, "challenge", world.job, world.round, result, EVIDENCE)
-    call = (world.rounds, "resolve_challenge", (world.job, world.round, result, False))
-    op_id = world.propose(call)
-    for member in (1, 2):
-        world.chain.send(world.members[member], world.coordinator, "approve", op_id)
-    world.pass_phase(DISPUTED)
-    if world.phase == CHALLENGE:
-        world.wait_until(int(world.state.deadline))
-        world.finalize(arrays)
-    assert world.phase == FINALIZED, "the round is void, and the work was free"
-    assert world.gain(mallory) < 0
-    world.assert_whole({ann: share(1, 2), bob: share(1, 2)})
+    world.chain.warp(world.settings.routine_delay - 60)  # the members take almost a day to look
+    world.decide((world.rounds, "resolve_challenge", (world.job, world.round, result, False)))
+    assert world.phase == CHALLENGE
+    world.wait_until(int(world.state.deadline))
+    world.finalize(arrays)
+    assert world.phase == FINALIZED
+    assert world.gain(mallory) < -TERMS.challenge_bond
+    unclaimed = TERMS.reward_per_round * TERMS.verifier_bps // 10_000  # nobody attested
+    half = (share(1, 1) + unclaimed) // 2
+    world.assert_whole({ann: half, bob: half})
 
 
-@pytest.mark.xfail(
-    strict=True,
-    raises=AssertionError,
-    reason="OPEN HOLE: create_job takes a reveal window of one second, so every honest node that "
-    "commits is slashed, and the sponsor's second address takes the bounties",
+@pytest.mark.parametrize(
+    "window", ["commit_s", "reveal_s", "aggregate_s", "challenge_s", "appeal_s", "dispute_s"]
 )
-def test_sponsor_whose_reveal_window_nobody_can_meet__farms_no_bounties(
+def test_sponsor_whose_window_nobody_can_meet__is_refused(
+    world: World, lab: Lab, window: str
+) -> None:
+    """A reveal window shorter than a block takes would slash every honest node that commits, for
+    bounties of the sponsor's second address; one of no time to appeal would let reports stand."""
+    shortest = world.settings.unbonding_period // 20_000
+    for seconds in (0, 1, shortest):
+        refused(world, lab, "rounds: bad window", **{window: seconds})
+
+
+def test_sponsor_with_the_shortest_reveal_window__farms_no_bounties(
     world: World, ann: Node, bob: Node, cat: Node, lab: Lab
 ) -> None:
-    """Mallory's round pays nothing in the end; its reveal window is shorter than a block takes."""
-    mallory = trap(world, lab, reveal_s=1)
-    if mallory is None:
-        return
+    """The shortest window still holds several blocks of 12 s: who reveals at once is safe."""
+    mallory = trap(world, lab, reveal_s=world.settings.unbonding_period // 20_000 + 1)
     world.open()
     honest = (ann, bob, cat, world.nodes["eve"])
     for node in honest:
         world.commit(node)
-    assert world.phase == REVEAL != COMMIT
-    world.chain.warp(12)  # the next block
+    assert world.phase == REVEAL
+    for node in honest:
+        world.chain.warp(12)  # a block each
+        world.reveal(node)
+    assert world.phase == AGGREGATE
     for node in honest:
         args = (world.job, world.round, node.node_id)
-        world.chain.send(mallory, world.rounds, "slash_unrevealed", *args)
-    assert world.gain(mallory) <= 0
+        world.chain.refuse("rounds: revealed", mallory, world.rounds, "slash_unrevealed", *args)
+    assert world.gain(mallory) == -TERMS.reward_per_round  # set aside for the round
     world.assert_whole(dict.fromkeys(honest, 0))

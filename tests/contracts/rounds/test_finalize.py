@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 import boa
+import pytest
 from eth_abi import encode
 from eth_utils import keccak
 
@@ -140,6 +141,49 @@ def test_finalize__invalid_node_is_not_paid_and_does_not_dilute(field: Field, ro
     pot = TRAINERS + VERIFIER_CUT - VERIFIER_CUT // 3 * 3  # with the dust of the verifiers' cut
     assert [pool.pending(p.payout) for p in field.trainers[:2]] == [pot // 3, pot * 2 // 3]
     assert rounds.round(1, 1).n_invalid == 1
+
+
+@pytest.mark.parametrize("shares", [[1, 2, 3], [0, 7, 10**18], [5, 0, 0], [0, 0, 0]])
+@pytest.mark.parametrize("bad", [(), (0,), (2,), (0, 1), (0, 1, 2)])
+def test_finalize__pays_what_the_rule_says(
+    field: Field, rounds: Any, bad: tuple[int, ...], shares: list[int]
+) -> None:
+    """With invalid nodes and without: the pool in proportion to the valid contributions, rounded
+    down; what is left goes back to the escrow."""
+    field.to_aggregate()
+    field.propose(1, contributions=shares)
+    for index in bad:
+        field.report(1, field.trainers[index], INVALID, *field.verifiers[:2])
+    field.attest(1, *field.verifiers[:2])
+    rounds.finalize(1, field.ids, shares)
+    valid = [0 if index in bad else share for index, share in enumerate(shares)]
+    total = sum(valid)
+    assert dict(events_of(rounds))["RoundFinalized"]["total_contribution"] == total
+    pay = [TRAINERS * share // total if total else 0 for share in valid]
+    pool = field.system.pool
+    assert [pool.pending(p.payout) for p in field.trainers] == pay
+    paid = sum(pay) + VERIFIER_CUT + AGGREGATOR_CUT
+    settled = dict(events_of(rounds))["RoundSettled"]
+    assert (settled["paid"], settled["returned"]) == (paid, REWARD - paid)
+    assert field.system.balances() == field.system.owed()
+
+
+def test_settle__invalid_nodes_in_both_batches(system: System, rounds: Any) -> None:
+    """The second batch leaves out the invalid like the first, and nobody is diluted."""
+    field = make_field(system, trainers=67, rounds=1)
+    field.to_challenge()
+    bad = {3, 65}
+    for index in bad:
+        field.report(1, field.trainers[index], INVALID, *field.verifiers[:2])
+    field.attest(1, *field.verifiers[:2])
+    field.finalize()
+    assert not rounds.round(1, 1).settled
+    rounds.settle(1, field.ids, field.shares)
+    valid = [0 if index in bad else share for index, share in enumerate(field.shares)]
+    for player, share in zip(field.trainers, valid, strict=True):
+        assert system.pool.pending(player.payout) == TRAINERS * share // sum(valid)
+    assert rounds.round(1, 1).settled
+    assert system.balances() == system.owed()
 
 
 def test_finalize__nobody_left_to_pay(field: Field, rounds: Any) -> None:
