@@ -206,8 +206,10 @@ class Model:
     def capture(self) -> str | None:
         r = self.last
         target = r.audit_block if r.seeded else r.seed_block
-        if target == 0 or (r.seeded and r.audited):
+        if r.seeded and r.audited:
             return "rounds: no seed due"
+        if target == 0:
+            return "randomness: not requested"
         if self.block <= target:
             return "randomness: too early"
         expired = self.block - target > SEED_LIFETIME
@@ -414,6 +416,12 @@ class Model:
                 other.status = LAPSED
                 r.open_reports -= 1
         return None
+
+    def earns_bounty(self, report: Report) -> bool:
+        """Whether the first reporter is paid: all nodes it reported in the round are guilty."""
+        first, guilty = report.reporters[0], self.round(report.round_id).invalid
+        claims = [r for r in self.reports.values() if r.round_id == report.round_id]
+        return all(r.node in guilty for r in claims if first in r.reporters)
 
     def lapse(self, report: Report) -> str | None:
         if report.status != OPEN:

@@ -70,6 +70,8 @@ class RoundsMachine(RuleBasedStateMachine):
     field: ClassVar[Field]
     reached: ClassVar[Counter[int]] = Counter()  # successful calls by the phase they led to
 
+    earned: ClassVar[Counter[str]] = Counter()  # executed reports by what the first reporter got
+
     def __init__(self) -> None:
         super().__init__()
         self.stack = ExitStack()
@@ -84,10 +86,14 @@ class RoundsMachine(RuleBasedStateMachine):
             limit=LIMIT,
         )
         self.stakes = {p.node_id: self.bonded(p) for p in self.players}
+        self.bounties = {p.node_id: self.bounty(p) for p in self.field.verifiers}
         self.changed = True
 
     def bonded(self, player: Player) -> int:
         return int(self.s.registry.bonded(player.node_id))
+
+    def bounty(self, player: Player) -> int:
+        return int(self.s.registry.bounty(player.payout))
 
     # One differential step
 
@@ -405,7 +411,10 @@ class RoundsMachine(RuleBasedStateMachine):
                 self.report_id(report), upheld, sender=self.model.owner
             ),
         ):
-            self.slashed(*(report.reporters if upheld else [report.node]))
+            if upheld:
+                self.slashed(*report.reporters)
+            else:
+                self._executed(report)
 
     @precondition(lambda self: self.model.reports)
     @rule(choice=Choice)
@@ -416,7 +425,18 @@ class RoundsMachine(RuleBasedStateMachine):
             lambda m: m.execute(self.same(m, report)),
             lambda: self.reports.execute(self.report_id(report)),
         ):
-            self.slashed(report.node)
+            self._executed(report)
+
+    def _executed(self, report: Report) -> None:
+        """The node lost stake; half of that is the first reporter's, if nothing else that it said
+        in the round failed to be confirmed."""
+        before, first = self.stakes[report.node], report.reporters[0]
+        self.slashed(report.node)
+        if self.model.earns_bounty(report):
+            self.bounties[first] += (before - self.stakes[report.node]) // 2
+            self.earned["paid"] += 1
+        else:
+            self.earned["refused"] += 1
 
     @precondition(lambda self: self.model.reports)
     @rule(choice=Choice)
@@ -517,6 +537,8 @@ class RoundsMachine(RuleBasedStateMachine):
         for player in self.players:
             assert self.s.pool.pending(player.payout) == m.pending.get(player.node_id, 0)
             assert self.bonded(player) == self.stakes[player.node_id]
+        for player in self.field.verifiers:
+            assert self.bounty(player) == self.bounties[player.node_id]
         open_bond = BOND if m.last.phase == DISPUTED else 0
         assert self.rounds.bonds_held() == sum(m.round_bonds.values()) + open_bond
         appeals = [x for x in m.reports.values() if x.status == APPEALED]
@@ -560,6 +582,8 @@ class RoundsMachine(RuleBasedStateMachine):
                 assert self.step(lambda m: m.advance(), lambda: self.rounds.advance(1))
         assert self.model.last.phase in (0, FINALIZED, VOID)
         self._end_reports()
+        for player in self.field.verifiers:
+            assert self.bounty(player) == self.bounties[player.node_id]
         for player in self.players:
             assert self.s.registry.node(player.node_id).locks == 0
         for book, contract in (
@@ -592,6 +616,8 @@ class RoundsMachine(RuleBasedStateMachine):
                 lambda m, x=report, n=name: getattr(m, n)(self.same(m, x)),
                 lambda x=report, c=call: c(self.report_id(x)),
             )
+            if name == "execute":
+                self._executed(report)
 
 
 @pytest.fixture
@@ -616,3 +642,4 @@ def test_rounds_machine(field: Field) -> None:
         ),
     )
     assert set(RoundsMachine.reached) == {*range(1, 8)}, "a phase was never reached"
+    assert set(RoundsMachine.earned) == {"paid", "refused"}, "no bounty was ever paid, or refused"
