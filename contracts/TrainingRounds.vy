@@ -216,9 +216,10 @@ def create_job(terms: ITrainingRounds.JobTerms) -> uint256:
     @notice Anyone: creates a job, whose sponsor is the caller. Fund it in the RewardPool.
     @dev Reverts: "pausing: paused", "rounds: empty artefact", "rounds: bad round count",
          "rounds: bad amount", "rounds: cuts too high", "rounds: bad node count",
-         "rounds: bad window" (a node needs time to reveal or to appeal), "rounds: windows exceed
-         unbonding" (it could leave with its stake before its work is judged), "rounds: dispute
-         window too short" (for the owner's delay).
+         "rounds: bad window" (not above 1/20,000 of the unbonding period: a node needs time to
+         reveal or to appeal), "rounds: windows exceed unbonding" (it could leave with its stake
+         before its work is judged), "rounds: dispute window too short" (less than two of the
+         Coordinator's routine delays). A sum that overflows reverts without a reason.
     @param terms The job's terms, which never change.
     @return uint256 The job id.
     """

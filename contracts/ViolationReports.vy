@@ -110,7 +110,9 @@ def report(
             CHALLENGE, once. COPIED needs content equal to another node's. The report that reaches
             two thirds of the snapshot's verifier stake confirms the violation: the node is invalid
             for the round, its stake is locked and its appeal window starts. Only one violation of a
-            node can be confirmed in a round; an open report of the other kind then lapses.
+            node can be confirmed in a round; an open report of the other kind then lapses. The
+            first reporter earns the bounty, unless it reported another node in the round without a
+            confirmation: reporting everybody blindly must not pay.
     @dev Reverts: "reports: unknown violation", "reports: not in challenge", "reports: not
          revealed", "reports: not a duplicate", "reports: already confirmed", "reports: not
          operator", "reports: not a verifier", "reports: own node", "reports: already reported".
@@ -272,7 +274,7 @@ def resolve_appeal(report_id: bytes32, upheld: bool):
 def execute(report_id: bytes32) -> uint256:
     """
     @notice Anyone, when the appeal window passed without an appeal: slashes the node. The payout of
-            the first reporter earns the reporter's share.
+            the first reporter earns the reporter's share, or the treasury when `report` denies it.
     @dev Reverts: "reports: not confirmed", "reports: appeal window open".
     @param report_id The report.
     @return uint256 The amount slashed.
