@@ -72,10 +72,10 @@ def test_13_seed_taken_early_or_twice__reverts(world: World, ann: Node, eve: Nod
     world.chain.send(*capture)
     seed = bytes(world.state.seed)
     assert seed != EMPTY
-    world.chain.refuse("rounds: no seed due", *capture)
+    world.chain.refuse("randomness: not requested", *capture)
     world.chain.refuse("rounds: round open", eve.operator, world.rounds, "open_round", world.job)
     world.chain.mine(FORGOTTEN)
-    world.chain.refuse("rounds: no seed due", *capture)
+    world.chain.refuse("randomness: not requested", *capture)
     assert bytes(world.state.seed) == seed
     assert world.gain(eve) == 0
     world.assert_whole({ann: 0})
