@@ -21,7 +21,8 @@ from agents.runtime.errors import AgentError, Reverted
 
 ZERO_DIGEST = bytes(32)
 TOO_EARLY = "randomness: too early"
-NO_SEED_DUE = "rounds: no seed due"  # somebody captures it in the block being made
+# Somebody captures the seed in the block being made: that of the audit, or that of the round.
+NO_SEED_DUE = ("rounds: no seed due", "randomness: not requested")
 _RECENT_JOBS = 64
 _REORG_BLOCKS = 128  # read again each time: a reorg may have changed them
 _BENCHMARK_BLOCKS = 50_000  # older answers are left alone: their node can ask for a new attempt
@@ -345,7 +346,7 @@ class Network:
         try:
             value = bytes(self.chain.call(contract, function, *args, block="pending"))
         except Reverted as refused:
-            if refused.reason in (TOO_EARLY, NO_SEED_DUE):
+            if refused.reason in (TOO_EARLY, *NO_SEED_DUE):
                 return None
             raise
         return None if value == ZERO_DIGEST else value
