@@ -75,7 +75,7 @@ WEIGHTS = {
     "approve_role": 4,
     "set_slasher": 1,
     "set_penalty": 1,
-    "set_parameters": 2,
+    "set_parameters": 3,
     "set_paused": 2,
     "time_passes": 5,
 }
@@ -204,12 +204,16 @@ class RegistryMachine(RuleBasedStateMachine):
             )
 
     def do_add_stake(self, r: Random) -> None:
+        nodes = {i: n for i, n in self.model.nodes.items() if n.score and not n.banned}
         least = self.model.settings.stakes[1]
-        poor = [i for i, n in self.model.nodes.items() if n.score and n.stake < least]
-        node_id = r.choice(poor) if poor and r.random() < 0.5 else self.node(r)
+        poor = [i for i, n in nodes.items() if n.stake < least and not n.unlock_at]
+        node_id, added = self.node(r), amount(r)
+        if poor and r.random() < 0.8:
+            node_id = r.choice(poor)
+            added = max(added, least - nodes[node_id].stake)
         sender = self.owner(r, node_id)
         if sender in OWNERS:  # the others have no tokens
-            self.both("add_stake", sender, node_id, amount(r))
+            self.both("add_stake", sender, node_id, added)
 
     def do_begin_exit(self, r: Random) -> None:
         node_id = r.randint(1, len(self.model.nodes) + 1)
@@ -351,7 +355,7 @@ class RegistryMachine(RuleBasedStateMachine):
     def do_set_parameters(self, r: Random) -> None:
         new = Settings(
             r.choice([5, 10]) * DAY,
-            {1: r.choice([50, 100, 1_000]) * ZOO, 2: r.randint(400, 600) * ZOO, 4: 1_000 * ZOO},
+            {1: r.choice([50, 600, 1_000]) * ZOO, 2: r.randint(400, 600) * ZOO, 4: 1_000 * ZOO},
             3_600,
             r.randint(1, 2),
             r.choice(PEOPLE),
