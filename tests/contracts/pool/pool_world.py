@@ -30,12 +30,12 @@ TERMS = (
     1_000,  # verifiers' cut
     500,  # aggregator's cut
     128,  # nodes
-    60,
-    60,
-    60,
-    60,
-    60,
-    60,
+    600,
+    600,
+    600,
+    600,
+    600,
+    600,
     ZOO,  # challenge bond
 )
 
