@@ -98,6 +98,8 @@ MAX_ROUNDS: constant(uint256) = 100_000
 # A window is longer than this part of the unbonding period (a minute of 14 days), so that no
 # job's terms leave a node no time to reveal or to appeal.
 WINDOWS_PER_UNBONDING: constant(uint256) = 20_000
+# The clock keeps a window in 22 bits.
+MAX_WINDOW: constant(uint256) = 30 * 86_400
 MAX_AMOUNT: constant(uint256) = 2**128
 MAX_CUTS: constant(uint256) = 5_000
 BPS: constant(uint256) = 10_000
@@ -216,7 +218,8 @@ def create_job(terms: ITrainingRounds.JobTerms) -> uint256:
     @notice Anyone: creates a job, whose sponsor is the caller. Fund it in the RewardPool.
     @dev Reverts: "pausing: paused", "rounds: empty artefact", "rounds: bad round count",
          "rounds: bad amount", "rounds: cuts too high", "rounds: bad node count",
-         "rounds: bad window" (not above 1/20,000 of the unbonding period: a node needs time to
+         "rounds: bad window" (not above 1/20,000 of the unbonding period, or
+         above 30 days: a node needs time to
          reveal or to appeal), "rounds: windows exceed unbonding" (it could leave with its stake
          before its work is judged), "rounds: dispute window too short" (less than two of the
          Coordinator's routine delays). A sum that overflows reverts without a reason.
@@ -255,7 +258,10 @@ def create_job(terms: ITrainingRounds.JobTerms) -> uint256:
         terms.appeal_s,
         terms.dispute_s,
     ]:
-        self._require(window > unbonding // WINDOWS_PER_UNBONDING, "rounds: bad window")
+        self._require(
+            window > unbonding // WINDOWS_PER_UNBONDING and window <= MAX_WINDOW,
+            "rounds: bad window",
+        )
         total += window
     self._require(total <= unbonding, "rounds: windows exceed unbonding")
     # A decision needs the owner's delay; in less, every challenge and appeal would win by default.

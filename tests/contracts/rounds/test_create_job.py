@@ -139,6 +139,19 @@ def test_create_job__shortest_window_follows_the_unbonding_period(codes: Codes) 
     assert system.rounds.create_job(terms_tuple(**terms), sender=sponsor) == 1
 
 
+def test_create_job__window_above_a_month__reverts(codes: Codes) -> None:
+    """A longer one would not fit in the clock's 22 bits, whatever the unbonding period allows."""
+    month = 30 * 86_400
+    system = deploy(codes, unbonding_period=365 * 86_400)
+    sponsor = system.person("sponsor")
+    terms = dict.fromkeys(WINDOWS, month)
+    for window in WINDOWS:
+        with refuses("rounds: bad window"):
+            long = terms_tuple(**{**terms, window: month + 1})
+            system.rounds.create_job(long, sender=sponsor)
+    assert system.rounds.create_job(terms_tuple(**terms), sender=sponsor) == 1
+
+
 def test_create_job__owner_without_a_delay__may_decide_at_once(
     rounds: Any, sponsor: str, owner: str
 ) -> None:
