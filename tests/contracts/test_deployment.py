@@ -309,7 +309,7 @@ def test_deploy__nonce_taken_meanwhile__stops(chain: Chain) -> None:
                 "value": Web3.to_wei(1, "wei"),
                 "gas": 21_000,
             }
-            send(pay)
+            w3.eth.wait_for_transaction_receipt(send(pay), timeout=60, poll_latency=0.05)
             tx = {**tx, "nonce": w3.eth.get_transaction_count(hasty.address)}
         sent.append(tx)
         return send(tx)
