@@ -140,7 +140,7 @@ class Trainer:
             result = run_task(
                 job.net(self.device), task, before, job.data, self._progress, settings.compile
             )
-        payload, _ = job.codec.encode(result.pseudo_gradient, None)
+        payload = job.codec.encode(result.pseudo_gradient, None, plan.manifest.seed)
         trace = trace_of(task, result)
         proof = self._proof(task, result.hashes[-1], trace.root(), trace.to_bytes(), usage)
         return Work(payload, trace.to_bytes(), proof.to_bytes(), trace.root())

@@ -13,6 +13,7 @@ made +0.0.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -23,20 +24,26 @@ from agents.aggregation.rows import Payload, check, chunks, empty_like
 
 
 @register("mean")
-def merge(payloads: Sequence[Payload]) -> dict[str, Tensor]:
-    """Coordinate-wise mean of `payloads` (fp32 dicts of equal names and shapes), rounded to fp32.
+@dataclass(frozen=True)
+class Mean:
+    """The merge rule `mean`; it has no options."""
 
-    Memory beyond input and output: (n + 6) rows of 256 KiB. ValueError for an empty or mixed input.
-    """
-    check(payloads)
-    update = empty_like(payloads[0])
-    count = len(payloads)
-    selector: Selector | None = None
-    for name, offset, rows in chunks(payloads, CHUNK):
-        selector = selector or Selector(count, range(count), rows[0])
-        total = torch.zeros(rows[0].numel(), dtype=torch.float64, device=rows[0].device)
-        for row in selector(rows):
-            total.add_(row)
-        total.div_(count)
-        update[name].view(-1)[offset : offset + rows[0].numel()].copy_(total).add_(0.0)
-    return update
+    def __call__(
+        self, payloads: Sequence[Payload], stakes: Sequence[int] | None = None
+    ) -> dict[str, Tensor]:
+        """Coordinate-wise mean, rounded to fp32; see `agents.aggregation.Merge`.
+
+        Stakes don't count. Memory beyond input and output: (n + 6) rows of 256 KiB.
+        """
+        check(payloads)
+        update = empty_like(payloads[0])
+        count = len(payloads)
+        selector: Selector | None = None
+        for name, offset, rows in chunks(payloads, CHUNK):
+            selector = selector or Selector(count, range(count), rows[0])
+            total = torch.zeros(rows[0].numel(), dtype=torch.float64, device=rows[0].device)
+            for row in selector(rows):
+                total.add_(row)
+            total.div_(count)
+            update[name].view(-1)[offset : offset + rows[0].numel()].copy_(total).add_(0.0)
+        return update

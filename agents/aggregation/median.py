@@ -10,6 +10,7 @@ is the smaller, so every zero of the result is made +0.0.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -20,23 +21,29 @@ from agents.aggregation.rows import Payload, check, chunks, empty_like
 
 
 @register("median")
-def merge(payloads: Sequence[Payload]) -> dict[str, Tensor]:
-    """Coordinate-wise median of `payloads` (fp32 dicts of equal names and shapes).
+@dataclass(frozen=True)
+class Median:
+    """The merge rule `median`; it has no options."""
 
-    Memory beyond input and output: (n + 2) rows of 256 KiB. ValueError for an empty or mixed input.
-    """
-    check(payloads)
-    update = empty_like(payloads[0])
-    count = len(payloads)
-    ranks = sorted({(count - 1) // 2, count // 2})
-    selector: Selector | None = None
-    for name, offset, rows in chunks(payloads, CHUNK):
-        selector = selector or Selector(count, ranks, rows[0])
-        middle = selector(rows)
-        part = update[name].view(-1)[offset : offset + rows[0].numel()]
-        if len(middle) == 1:
-            torch.add(middle[0], 0.0, out=part)
-        else:
-            torch.add(middle[0], middle[1], out=part)
-            part.mul_(0.5).add_(0.0)
-    return update
+    def __call__(
+        self, payloads: Sequence[Payload], stakes: Sequence[int] | None = None
+    ) -> dict[str, Tensor]:
+        """Coordinate-wise median; see `agents.aggregation.Merge`.
+
+        Stakes don't count. Memory beyond input and output: (n + 2) rows of 256 KiB.
+        """
+        check(payloads)
+        update = empty_like(payloads[0])
+        count = len(payloads)
+        ranks = sorted({(count - 1) // 2, count // 2})
+        selector: Selector | None = None
+        for name, offset, rows in chunks(payloads, CHUNK):
+            selector = selector or Selector(count, ranks, rows[0])
+            middle = selector(rows)
+            part = update[name].view(-1)[offset : offset + rows[0].numel()]
+            if len(middle) == 1:
+                torch.add(middle[0], 0.0, out=part)
+            else:
+                torch.add(middle[0], middle[1], out=part)
+                part.mul_(0.5).add_(0.0)
+        return update

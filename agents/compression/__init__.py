@@ -7,7 +7,7 @@ new codec is one new file that decorates its class with `register("<file name>")
 """
 
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Protocol
 
 from torch import Tensor
 
@@ -15,19 +15,28 @@ from agents.compression.container import Layout
 from agents.registry import Registry
 
 Shapes = Mapping[str, tuple[int, ...]]
+Payload = Mapping[str, Tensor]  # by tensor name
 
 
 class Codec(Protocol):
-    """What a codec offers. `shapes` maps each model tensor name to its shape.
+    """What a codec offers: a class, constructed as `get(name)(**options)` with a spec's options.
 
-    A codec may keep memory on the trainer's side (error feedback, say): `initial_state` makes it,
-    `encode` returns its successor, and the trainer stores it between rounds. It is None for a codec
-    without memory. `layout`, `wire_size` and `decode` never use it: any stranger can run them.
+    `shapes` maps each model tensor name to its shape. `seed`: 32 public bytes, new in every round.
+    `memory` is what a codec keeps from round to round (error feedback); None at first, and always
+    for a codec without one. Every function depends on its arguments only, so whoever can recompute
+    a gradient can recompute its payload; `layout`, `wire_size` and `decode` need no memory: any
+    stranger can run them.
+
+    Attributes:
+        has_memory: whether `remember` returns anything but None.
+        lossless: whether `decode` gives back exactly what was encoded.
     """
 
-    def initial_state(self, shapes: Shapes) -> Any:
-        """The trainer's codec state before its first round; None for a codec without memory."""
-        ...
+    @property
+    def has_memory(self) -> bool: ...
+
+    @property
+    def lossless(self) -> bool: ...
 
     def layout(self, shapes: Shapes) -> Layout:
         """Every tensor a payload holds, with wire dtype and shape: what the validator demands."""
@@ -37,19 +46,22 @@ class Codec(Protocol):
         """Exact size in bytes of every valid payload."""
         ...
 
-    def encode(self, gradient: Mapping[str, Tensor], state: Any) -> tuple[bytes, Any]:
-        """(payload, next state) of an fp32 pseudo-gradient; bytes depend on these inputs only.
+    def encode(self, gradient: Payload, memory: Payload | None, seed: bytes) -> bytes:
+        """The payload of an fp32 pseudo-gradient; ValueError if a tensor is not fp32."""
+        ...
 
-        ValueError if a tensor is not fp32.
+    def decode(self, data: bytes, shapes: Shapes, seed: bytes) -> dict[str, Tensor]:
+        """The fp32 pseudo-gradient of a payload, as new CPU tensors; the same bits everywhere.
+
+        ValueError (ContainerError) for bytes that don't have the codec's layout. Finite for every
+        payload that passes `agents.training.payload`, which callers run on a stranger's bytes.
         """
         ...
 
-    def decode(self, data: bytes, shapes: Shapes) -> dict[str, Tensor]:
-        """The fp32 pseudo-gradient of a payload, as new CPU tensors.
-
-        ValueError (ContainerError) for bytes that don't have the codec's layout. Values are checked
-        for finiteness by `agents.training.payload`, which callers run on a stranger's bytes first.
-        """
+    def remember(
+        self, gradient: Payload, memory: Payload | None, decoded: Payload
+    ) -> dict[str, Tensor] | None:
+        """The memory after a round: of what was encoded, what `decoded` did not say."""
         ...
 
 

@@ -6,22 +6,24 @@ The lossless codec: `decode(encode(x)) == x` bit for bit, and equal gradients ha
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from agents.compression import Shapes, register
+from agents.compression import Payload, Shapes, register
 from agents.compression.container import Layout, pack, size, unpack
 
 
 @register("dense")
+@dataclass(frozen=True)
 class Dense:
     """The codec `dense`; see `agents.compression.Codec`."""
 
-    def initial_state(self, shapes: Shapes) -> None:
-        """None: this codec has no memory."""
+    has_memory: ClassVar[bool] = False
+    lossless: ClassVar[bool] = True
 
     def layout(self, shapes: Shapes) -> Layout:
         """Every model tensor under its own name, as F32."""
@@ -31,8 +33,8 @@ class Dense:
         """4 bytes a number, plus the header."""
         return size(self.layout(shapes))
 
-    def encode(self, gradient: Mapping[str, Tensor], state: None = None) -> tuple[bytes, None]:
-        """(payload, None) of an fp32 dict on any device; ValueError if a tensor is not fp32."""
+    def encode(self, gradient: Payload, memory: None = None, seed: bytes = b"") -> bytes:
+        """The payload of an fp32 dict on any device; ValueError if a tensor is not fp32."""
         for name, tensor in gradient.items():
             if tensor.dtype != torch.float32:
                 raise ValueError(
@@ -43,9 +45,9 @@ class Dense:
             name: tensor.detach().cpu().contiguous().numpy().astype("<f4", copy=False).tobytes()
             for name, tensor in gradient.items()
         }
-        return pack(self.layout(shapes), parts), None
+        return pack(self.layout(shapes), parts)
 
-    def decode(self, data: bytes, shapes: Shapes) -> dict[str, Tensor]:
+    def decode(self, data: bytes, shapes: Shapes, seed: bytes = b"") -> dict[str, Tensor]:
         """New fp32 CPU tensors of a payload; ContainerError if it hasn't exactly these tensors."""
         return {
             name: torch.from_numpy(np.frombuffer(part, "<f4").astype(np.float32)).reshape(
@@ -53,3 +55,18 @@ class Dense:
             )
             for name, part in unpack(data, self.layout(shapes)).items()
         }
+
+    def remember(self, gradient: Payload, memory: None, decoded: Payload) -> None:
+        """None: nothing is lost."""
+
+    def linear(self, gradient: Payload, seed: bytes) -> Tensor:
+        """The gradient as one float64 vector [d], tensors in the order of their names."""
+        return torch.cat([gradient[name].reshape(-1).double() for name in sorted(gradient)])
+
+    def measured(self, data: bytes, shapes: Shapes, seed: bytes) -> Tensor:
+        """The payload's numbers in the space of `linear`."""
+        return self.linear(self.decode(data, shapes), seed)
+
+    def rounding_std(self, shapes: Shapes) -> float:
+        """0: nothing is rounded."""
+        return 0.0

@@ -1,19 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A job's fixed facts: its spec, tensor shapes, data and network, fetched and checked once.
+"""A job's fixed facts: its spec, tensor shapes, mechanisms, data and network, checked once.
 
 Rule: a spec is a stranger's file. It is read within bounds, every mechanism it names must exist
-here before anything is computed, and nothing in it is ever executed.
+here and accept its options before anything is computed, and nothing in it is ever executed.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cached_property
+from typing import Any
 
 import agents.aggregation
 import agents.compression
 import agents.scoring
+from agents.aggregation import Merge
 from agents.compression import Codec
 from agents.rounds.network import Network
+from agents.scoring import Score
 from agents.storage.content_store import ContentStore
 from agents.training.data import MAX_MANIFEST_BYTES, DataSource
 from agents.training.flat import FlatModel
@@ -21,19 +25,34 @@ from agents.training.model import template
 from agents.training.spec import MAX_SPEC_BYTES, JobSpec, SpecError
 from agents.training.state import Shapes
 
-_FIXED = {"mode": "data_parallel", "verify": "reexecution", "privacy": "none"}
+_FIXED = {
+    "mode": ("data_parallel",),
+    "verify": ("reexecution", "screening"),
+    "privacy": ("none",),
+}
 _FOLDERS = {"codec": agents.compression, "merge": agents.aggregation, "score": agents.scoring}
 
 
 def mechanism_exists(field: str, name: str) -> bool:
     """Whether this program has the mechanism `name` for a spec's `field`."""
     if field in _FIXED:
-        return name == _FIXED[field]
+        return name in _FIXED[field]
     return name in _FOLDERS[field].names()
 
 
+def mechanism(spec: JobSpec, field: str) -> Any:
+    """The spec's mechanism for a field, made from its options; SpecError if it refuses them."""
+    options: Mapping[str, Any] = getattr(spec, f"{field}_options")
+    try:
+        return _FOLDERS[field].get(getattr(spec, field))(**options)
+    except (TypeError, ValueError) as error:
+        raise SpecError(
+            f"{field}_options: {getattr(spec, field)} refuses {dict(options)}: {error}"[:500]
+        ) from error
+
+
 class JobContext:
-    """One job as the maths needs it. `shapes`: model tensors; `codec`: of its payloads."""
+    """One job as the maths needs it. `shapes`: model tensors; then its mechanisms."""
 
     def __init__(self, spec: JobSpec, store: ContentStore) -> None:
         spec.check_mechanisms(mechanism_exists)
@@ -42,7 +61,9 @@ class JobContext:
         cid = spec.model.config_cid
         self._config = None if cid is None else store.get(cid, MAX_MANIFEST_BYTES)
         self.shapes: Shapes = template(spec.model, self._config)
-        self.codec: Codec = agents.compression.get(spec.codec)()
+        self.codec: Codec = mechanism(spec, "codec")
+        self.merge: Merge = mechanism(spec, "merge")
+        self.score: Score = mechanism(spec, "score")
 
     @cached_property
     def data(self) -> DataSource:

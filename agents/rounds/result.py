@@ -14,13 +14,12 @@ from dataclasses import dataclass
 
 import torch
 
-import agents.aggregation
-import agents.scoring
 from agents.rounds.jobs import JobContext
 from agents.rounds.manifests import Plan
 from agents.rounds.network import Proposal
 from agents.rounds.report import NodeLine, RoundReport
 from agents.rounds.submissions import Submission
+from agents.scoring import Evidence
 from agents.storage.cid import cid_of_bytes, digest_of
 from agents.training.evaluate import validation_loss
 from agents.training.state import State, apply_outer, model_hash, save_state
@@ -65,8 +64,8 @@ def compute(
     gradients = [s.gradient for s in good if s.gradient is not None]
     steps = [_batches(plan, s.reveal.node) for s in good]
     if gradients:
-        merged: State = agents.aggregation.get(spec.merge)(gradients)
-        scores = agents.scoring.get(spec.score)(gradients, steps)
+        merged: State = job.merge(gradients)
+        scores = job.score(gradients, steps, Evidence(merged))
         shares = {
             s.reveal.node: (quality, share)
             for s, quality, share in zip(

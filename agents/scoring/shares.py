@@ -16,11 +16,13 @@ well here and is caught by re-execution, not by this rule.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 
 from agents.aggregation.rows import Payload, check, chunks
-from agents.scoring import Scores, register
+from agents.scoring import Evidence, Scores, register
 
 PPM = 1_000_000
 CHUNK = 65536
@@ -28,13 +30,21 @@ _MAX_NODES = 32767  # The vote per coordinate is an int16.
 
 
 @register("shares")
-def score(payloads: Sequence[Payload], batches: Sequence[int]) -> Scores:
-    """Quality and contribution of each node; see the module and `agents.scoring`.
+@dataclass(frozen=True)
+class Shares:
+    """The scoring rule `shares`; it has no options and needs no evidence."""
 
-    ValueError for an empty or mixed input, a negative batch count, or lists of unequal length.
-    """
-    quality = quality_ppm(payloads)
-    return Scores(tuple(quality), tuple(contributions(batches, quality)))
+    needs_gains: ClassVar[bool] = False
+
+    def __call__(
+        self,
+        payloads: Sequence[Payload],
+        batches: Sequence[int],
+        evidence: Evidence | None = None,
+    ) -> Scores:
+        """Quality and contribution of each node; see the module and `agents.scoring.Score`."""
+        quality = quality_ppm(payloads)
+        return Scores(tuple(quality), tuple(contributions(batches, quality)))
 
 
 def quality_ppm(payloads: Sequence[Payload]) -> list[int]:

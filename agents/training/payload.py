@@ -30,15 +30,15 @@ _LIMITS: Mapping[str, tuple[str, int, int]] = {
 _CHUNK = 1 << 18
 
 
-def read_payload(data: bytes, codec: Codec, shapes: Shapes) -> dict[str, Tensor]:
+def read_payload(data: bytes, codec: Codec, shapes: Shapes, seed: bytes = b"") -> dict[str, Tensor]:
     """The fp32 pseudo-gradient in a stranger's payload, checked; PayloadError says what is wrong.
 
-    `shapes`: the job's model tensors. Result: new CPU tensors of exactly those names and shapes,
-    every number finite.
+    `shapes`: the job's model tensors. `seed`: the round's. Result: new CPU tensors of exactly those
+    names and shapes, every number finite.
     """
     check_payload(data, codec.layout(shapes), codec.wire_size(shapes))
     try:
-        return codec.decode(data, shapes)
+        return codec.decode(data, shapes, seed)
     except ValueError as error:
         raise PayloadError(str(error)) from error
 

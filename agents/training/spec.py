@@ -44,6 +44,14 @@ def _between(low: float, high: float) -> AfterValidator:
     return AfterValidator(check)
 
 
+MAX_OPTIONS = 16
+Option = (
+    Annotated[bool, Strict()]
+    | Annotated[int, Strict()]
+    | Annotated[float, Strict()]
+    | Annotated[str, StringConstraints(pattern=r"^[ -~]{1,64}$")]
+)
+Options = Annotated[dict[Identifier, Option], Field(max_length=MAX_OPTIONS)]
 Int = Annotated[int, Strict()]
 Float = Annotated[float, Strict()]
 
@@ -128,6 +136,12 @@ class JobSpec(_Frozen):
     ``data`` is the CID of the dataset manifest, ``val_fraction`` the last share of its
     sequences, ``audit_sample`` the number of nodes re-executed each round, ``checkpoint_every``
     a number of rounds. The others are explained by the classes above.
+
+    ``access`` says who may read the training data: everyone (``public``), nodes that were given
+    the job's data key (``encrypted``), or only the node that brings its own (``local``; ``data``
+    then holds the validation text and fixes the tokens). Nobody can redo work on data that only
+    its owner has, so ``local`` goes with ``verify: screening`` and with nothing else.
+    The ``*_options`` go to the mechanism of that name, which says what they mean.
     """
 
     version: Literal[1] = 1
@@ -137,6 +151,11 @@ class JobSpec(_Frozen):
     score: Identifier = "shares"
     verify: Identifier = "reexecution"
     privacy: Identifier = "none"
+    codec_options: Options = Field(default_factory=dict)
+    merge_options: Options = Field(default_factory=dict)
+    score_options: Options = Field(default_factory=dict)
+    privacy_options: Options = Field(default_factory=dict)
+    access: Literal["public", "encrypted", "local"] = "public"
     model: ModelSpec = Field(default_factory=ModelSpec)
     optimizer: OptimizerSpec = Field(default_factory=OptimizerSpec)
     tolerances: ToleranceSpec = Field(default_factory=ToleranceSpec)
@@ -157,6 +176,8 @@ class JobSpec(_Frozen):
                 f"optimizer.seq_len {self.optimizer.seq_len} must not exceed "
                 f"model.max_seq_len {self.model.max_seq_len}"
             )
+        if (self.access == "local") != (self.verify == "screening"):
+            raise ValueError('access "local" and verify "screening" belong together')
         return self
 
     def mechanisms(self) -> dict[str, str]:

@@ -36,7 +36,8 @@ class Copier(Trainer):
             time.sleep(0.1)
         job = self.models.job(view.job_id)
         payload = path.read_bytes()
-        return forged(honest, node, payload, model_hash(job.codec.decode(payload, job.shapes)))
+        copied = job.codec.decode(payload, job.shapes, plan.manifest.seed)
+        return forged(honest, node, payload, model_hash(copied))
 
 
 def build(context: Context) -> Copier:

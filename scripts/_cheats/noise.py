@@ -26,10 +26,11 @@ class Noise(Trainer):
         job = self.models.job(view.job_id)
         draw = np.random.default_rng()
         invented = {}
-        for name, tensor in job.codec.decode(honest.payload, job.shapes).items():
+        sent = job.codec.decode(honest.payload, job.shapes, plan.manifest.seed)
+        for name, tensor in sent.items():
             noise = torch.from_numpy(draw.standard_normal(tuple(tensor.shape)).astype(np.float32))
             invented[name] = noise * (tensor.norm() / noise.norm())
-        payload, _ = job.codec.encode(invented, None)
+        payload = job.codec.encode(invented, None, plan.manifest.seed)
         return forged(honest, node, payload, model_hash(invented))
 
 

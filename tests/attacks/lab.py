@@ -101,7 +101,7 @@ class Lab:
         task = self.task(plan, node)
         result = result or self.run(task)
         trace = trace_of(task, result)
-        payload, _ = self.job.codec.encode(gradient or result.pseudo_gradient, None)
+        payload = self.job.codec.encode(gradient or result.pseudo_gradient, None, b"")
         proof = ProofOfComputation(
             node=node.node_id,
             task=task.task_id.hex(),

@@ -31,8 +31,8 @@ def measure(nodes: int, elements: int, repeats: int) -> dict[str, float]:
     generator = torch.Generator().manual_seed(1)
     payloads = [{"a": torch.randn(elements, generator=generator)} for _ in range(nodes)]
     stack = torch.stack([payload["a"] for payload in payloads])
-    median, mean = aggregation.get("median"), aggregation.get("mean")
-    score = scoring.get("shares")
+    median, mean = aggregation.get("median")(), aggregation.get("mean")()
+    score = scoring.get("shares")()
     calls: dict[str, Callable[[], object]] = {
         "merge_median_s": lambda: median(payloads),
         "torch_median_s": lambda: torch.median(stack, dim=0),

@@ -89,7 +89,7 @@ class Desk:
 
     def submit(self, node: int, gradient: State | None = None) -> Submission:
         """Publish and fetch again; `gradient` replaces the honest one."""
-        payload = None if gradient is None else self.job.codec.encode(gradient, None)[0]
+        payload = None if gradient is None else self.job.codec.encode(gradient, None, b"")
         return fetch(self.reveal(node, payload), self.job, self.store)
 
     def honest(self) -> list[Submission]:
@@ -151,7 +151,7 @@ def make_work(job: JobContext, plan: Plan, before: State, node: int) -> Work:
         utilisation_source="cpu",
         determinism_class=determinism_class(DEVICE),
     )
-    payload, _ = job.codec.encode(result.pseudo_gradient, None)
+    payload = job.codec.encode(result.pseudo_gradient, None, b"")
     return Work(node, result.pseudo_gradient, payload, trace.to_bytes(), trace.root(), proof)
 
 

@@ -67,7 +67,7 @@ CHEATS = {
 @pytest.mark.parametrize("kind", CHEATS)
 def test_cheats_are_invalid_in_every_class(desk: Desk, kind: str, own_class: bool) -> None:
     torch.manual_seed(1)
-    payload, _ = desk.job.codec.encode(CHEATS[kind](desk), None)
+    payload = desk.job.codec.encode(CHEATS[kind](desk), None, b"")
     claims = {} if own_class else OTHER_CLASS
     cheat = fetch(desk.reveal(5, payload, **claims), desk.job, desk.store)
     finding = judge(desk, 5, cheat)
@@ -82,7 +82,7 @@ def test_one_bit_is_invalid_within_a_class_and_rounding_across(desk: Desk) -> No
     gradient = {name: tensor.clone() for name, tensor in desk.works[5].gradient.items()}
     numbers = next(iter(gradient.values())).view(-1)
     numbers[0] = torch.nextafter(numbers[0], torch.tensor(9.0))
-    payload, _ = desk.job.codec.encode(gradient, None)
+    payload = desk.job.codec.encode(gradient, None, b"")
     same = fetch(desk.reveal(5, payload), desk.job, desk.store)
     assert judge(desk, 5, same).violation == Violation.INVALID
     across = fetch(desk.reveal(5, payload, **OTHER_CLASS), desk.job, desk.store)

@@ -111,7 +111,7 @@ def test_chunks_and_several_tensors_add_up():
 
 
 def test_score_multiplies_batches():
-    score = scoring.get("shares")
+    score = scoring.get("shares")()
     got = score([payload(1, 1), payload(1, 1), payload(1, -1)], [4, 0, 3])
     assert got.quality_ppm == (MILLION, MILLION, 0)
     assert got.contributions == (4 * MILLION, 0, 0)

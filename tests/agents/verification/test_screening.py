@@ -66,7 +66,7 @@ def honest(count: int = 6, spread: float = 1.0) -> dict[int, dict[str, torch.Ten
 
 
 def flags_of(payloads, limits: Limits | None = None) -> list[Flag]:
-    merged = aggregation.get("median")([payloads[node] for node in sorted(payloads)])
+    merged = aggregation.get("median")()([payloads[node] for node in sorted(payloads)])
     return screen(payloads, merged, SEED, limits)
 
 
