@@ -28,18 +28,23 @@ from agents.training.spec import Cid, JobSpec, describe
 
 MAX_MANIFEST_BYTES = 16 * 1024 * 1024
 MAX_SHARD_BYTES = 256 * 1024 * 1024
+MAX_TOKENIZER_BYTES = 64 * 1024 * 1024
 _CACHE_BYTES = 512 * 1024 * 1024
 SEPARATOR = 0  # the byte between documents of a byte-level dataset
 
 Count = Annotated[int, Strict(), Field(ge=1, le=2**62)]
 
 
-class Store(Protocol):
-    """The part of a content store that data needs."""
-
-    def put_bytes(self, data: bytes, /) -> str: ...
+class Reader(Protocol):
+    """The part of a content store that reading data needs."""
 
     def get(self, cid: str, max_bytes: int) -> bytes: ...
+
+
+class Store(Reader, Protocol):
+    """The part of a content store that packing data needs."""
+
+    def put_bytes(self, data: bytes, /) -> str: ...
 
 
 class Shard(BaseModel):
@@ -166,6 +171,27 @@ def _load_tokenizer(raw: bytes) -> tuple[int, Callable[[bytes], NDArray[np.integ
     return loaded.get_vocab_size(with_added_tokens=True), encode
 
 
+class BatchOrder:
+    """Which sequences each batch holds: a Philox permutation per epoch, the rest left out.
+
+    Attributes:
+        batches_per_epoch: batches of one permutation.
+    """
+
+    def __init__(self, sequences: int, batch_size: int, seed: int) -> None:
+        self._sequences, self._batch, self._seed = sequences, batch_size, seed
+        self.batches_per_epoch = sequences // batch_size
+        self._order: tuple[int, NDArray[np.int64]] | None = None
+
+    def rows(self, index: int) -> NDArray[np.int64]:
+        """Numbers of the sequences of batch ``index`` >= 0, int64 [batch_size]."""
+        epoch, place = divmod(index, self.batches_per_epoch)
+        if self._order is None or self._order[0] != epoch:
+            key = derive_key("order", self._seed, epoch)
+            self._order = (epoch, permutation(key, self._sequences))
+        return self._order[1][place * self._batch : (place + 1) * self._batch]
+
+
 class DataSource:
     """Batches of a job, read from the store on demand; each shard is verified by its CID.
 
@@ -175,7 +201,7 @@ class DataSource:
         batches_per_epoch: batches of one permutation.
     """
 
-    def __init__(self, store: Store, spec: JobSpec) -> None:
+    def __init__(self, store: Reader, spec: JobSpec) -> None:
         """Fetch the manifest of ``spec.data``.
 
         Raises:
@@ -190,11 +216,11 @@ class DataSource:
                 f"{spec.model.vocab_size}"
             )
         self._seq, self._batch = spec.optimizer.seq_len, spec.optimizer.batch_size
-        self._seed = spec.data_seed
         total = (self.dataset.tokens - 1) // self._seq
         self.val_sequences = max(1, math.ceil(total * spec.val_fraction))
         self.train_sequences = total - self.val_sequences
-        self.batches_per_epoch = self.train_sequences // self._batch
+        self._order = BatchOrder(self.train_sequences, self._batch, spec.data_seed)
+        self.batches_per_epoch = self._order.batches_per_epoch
         if self.batches_per_epoch < 1:
             raise DataError(
                 f"{self.dataset.tokens} tokens give {total} sequences of {self._seq}, too few for "
@@ -203,7 +229,6 @@ class DataSource:
         counts = [shard.tokens for shard in self.dataset.shards]
         self._starts = np.concatenate(([0], np.cumsum(counts, dtype=np.int64)))
         self._cache: OrderedDict[int, NDArray[np.integer]] = OrderedDict()
-        self._order: tuple[int, NDArray[np.int64]] | None = None
 
     def batch(self, index: int) -> Tensor:
         """Training batch ``index`` >= 0 as int64 [batch_size, seq_len + 1]."""
@@ -229,12 +254,30 @@ class DataSource:
                     touched.update(range(a, b + 1))
         return [self.dataset.shards[index].cid for index in sorted(touched)]
 
+    def encode(self, documents: Iterable[bytes]) -> NDArray[np.integer]:
+        """Other texts as this dataset's tokens, in its dtype, one separator after each.
+
+        The separator is the dataset's own last token, since ``pack`` ends every document with it.
+
+        Raises:
+            DataError: the dataset's tokenizer cannot be used or has another vocabulary.
+        """
+        encode: Callable[[bytes], NDArray[np.integer]] = _bytes_to_tokens
+        cid = self.dataset.tokenizer
+        if cid is not None:
+            size, encode = _load_tokenizer(self._store.get(cid, MAX_TOKENIZER_BYTES))
+            if size > self.dataset.vocab_size:
+                raise DataError(
+                    f"the dataset's tokenizer {cid} has {size} tokens, its manifest says "
+                    f"{self.dataset.vocab_size}"
+                )
+        dtype = np.dtype(self.dataset.dtype).newbyteorder("<")
+        mark = self._read(self.dataset.tokens - 1, 1).astype(dtype)
+        pieces = [part for text in documents for part in (encode(text).astype(dtype), mark)]
+        return np.concatenate(pieces) if pieces else np.empty(0, dtype)
+
     def _rows(self, index: int) -> NDArray[np.int64]:
-        epoch, place = divmod(index, self.batches_per_epoch)
-        if self._order is None or self._order[0] != epoch:
-            key = derive_key("order", self._seed, epoch)
-            self._order = (epoch, permutation(key, self.train_sequences))
-        return self._order[1][place * self._batch : (place + 1) * self._batch]
+        return self._order.rows(index)
 
     def _stack(self, rows: NDArray[np.int64]) -> Tensor:
         sequences = np.stack([self._read(int(row) * self._seq, self._seq + 1) for row in rows])
