@@ -16,6 +16,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from eth_account import Account
 from eth_account.messages import encode_typed_data
 from eth_account.signers.local import LocalAccount
@@ -43,6 +45,13 @@ class Wallet:
         """Return (raw transaction, its 32-byte hash)."""
         signed = self._account.sign_transaction(dict(transaction))
         return bytes(signed.raw_transaction), bytes(signed.hash)
+
+    def derive(self, label: bytes) -> bytes:
+        """Return 32 secret bytes that belong to this key and `label`: HKDF-SHA256 (RFC 5869).
+
+        Other labels give independent bytes, and none of them tells anything about the key.
+        """
+        return HKDF(SHA256(), 32, None, label).derive(bytes(self._account.key))
 
     def sign_typed(
         self, domain: Mapping[str, Any], types: Mapping[str, Any], message: Mapping[str, Any]
