@@ -12,7 +12,7 @@ import torch
 from agents.storage.embedded import EmbeddedStore
 from agents.storage.errors import TooLarge
 from agents.storage.sealed import SealError, new_key, sealed_size
-from agents.training.data import DataSource, Dataset, pack
+from agents.training.data import Dataset, DataSource, pack
 from agents.training.documents import DataError
 from agents.training.sealed_data import open_sealed, pack_sealed, seal_dataset
 from agents.training.spec import JobSpec
