@@ -335,6 +335,21 @@ def set_payout(node_id: uint256, payout: address):
 
 
 @external
+def set_encryption_key(node_id: uint256, encryption_key: bytes32):
+    """
+    @notice Owner or operator: replaces the public key that data keys are sealed to. What is sealed
+            already stays sealed to the old one.
+    @dev Reverts: "registry: unknown node", "registry: not the owner or operator".
+    @param node_id The node.
+    @param encryption_key The new public key; zero for none.
+    """
+    self._check_owner_or_operator(node_id)
+    old: bytes32 = self._nodes[node_id].encryption_key
+    self._nodes[node_id].encryption_key = encryption_key
+    log INodeRegistry.EncryptionKeyChanged(node_id=node_id, old_key=old, new_key=encryption_key)
+
+
+@external
 def set_roles(node_id: uint256, roles: uint256):
     """
     @notice Owner: replaces the roles. A dropped role loses its approval, so adding a gated role
@@ -764,6 +779,18 @@ def operator_of(node_id: uint256) -> address:
     @return address The operator, or zero when unknown or closed.
     """
     return self._nodes[node_id].operator
+
+
+@view
+@reentrant
+@external
+def encryption_key_of(node_id: uint256) -> bytes32:
+    """
+    @notice The public key that data keys for a node are sealed to.
+    @param node_id The node.
+    @return bytes32 The key, or zero when it has none.
+    """
+    return self._nodes[node_id].encryption_key
 
 
 @view

@@ -36,11 +36,13 @@ ORDER = (
     "TrainingLedger",
     "TrainingRounds",
     "ViolationReports",
+    "DataKeys",
 )
 # Calls that wait the routine delay only: those a running network needs, and the emergency brake.
 ROUTINE_CALLS = (
     ("NodeRegistry", "approve_role"),
     ("NodeRegistry", "set_paused"),
+    ("TrainingLedger", "attest_model"),
     ("TrainingRounds", "resolve_challenge"),
     ("TrainingRounds", "set_paused"),
     ("ViolationReports", "resolve_appeal"),
@@ -149,7 +151,7 @@ def constructor_arguments(
         ),
         "NodeRegistry": (token, owner, [rounds, reports], parameters, settings.random_source),
         "RewardPool": (token, registry, rounds),
-        "TrainingLedger": (rounds,),
+        "TrainingLedger": (rounds, at["RewardPool"], owner),
         "TrainingRounds": (
             token,
             registry,
@@ -160,6 +162,7 @@ def constructor_arguments(
             settings.random_source,
         ),
         "ViolationReports": (token, registry, rounds, owner, settings.appeal_bond),
+        "DataKeys": (registry, rounds),
     }
 
 

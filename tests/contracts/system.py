@@ -137,6 +137,7 @@ class System:
     ledger: Any
     rounds: Any
     reports: Any
+    keys: Any
     holder: str
     players: dict[str, Player] = field(default_factory=dict)
 
@@ -263,6 +264,7 @@ class Codes:
     ledger: Any
     rounds: Any
     reports: Any
+    keys: Any
 
     @staticmethod
     def compile() -> Codes:
@@ -274,6 +276,7 @@ class Codes:
             "TrainingLedger",
             "TrainingRounds",
             "ViolationReports",
+            "DataKeys",
         )
         return Codes(*(boa.load_partial(f"contracts/{name}.vy") for name in names))
 
@@ -297,8 +300,8 @@ def deploy(codes: Codes, **parameters: int) -> System:
     mine(1_000)
     deployer = str(boa.env.eoa)
     nonce = boa.env.evm.vm.state.get_nonce(to_canonical_address(deployer))
-    at = [_predict(deployer, nonce + i) for i in range(7)]
-    token_at, owner, registry_at, pool_at, ledger_at, rounds_at, reports_at = at
+    at = [_predict(deployer, nonce + i) for i in range(8)]
+    token_at, owner, registry_at, pool_at, ledger_at, rounds_at, reports_at, _ = at
     holder = str(account("holder").address)
     settings = {
         "unbonding_period": UNBONDING,
@@ -332,7 +335,7 @@ def deploy(codes: Codes, **parameters: int) -> System:
             ZERO,
         ),
         _create(codes.pool, "(address,address,address)", token_at, registry_at, rounds_at),
-        _create(codes.ledger, "(address)", rounds_at),
+        _create(codes.ledger, "(address,address,address)", rounds_at, pool_at, owner),
         _create(
             codes.rounds,
             "(address,address,address,address,address,address,address)",
@@ -353,6 +356,7 @@ def deploy(codes: Codes, **parameters: int) -> System:
             owner,
             APPEAL_BOND,
         ),
+        _create(codes.keys, "(address,address)", registry_at, rounds_at),
     )
     assert [str(c.address) for c in contracts] == at
     return System(*contracts, holder=holder)

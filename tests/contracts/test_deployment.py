@@ -88,6 +88,12 @@ RESTRICTED = {
         "transfer_ownership": NOT_OWNER,
         "accept_ownership": NOT_NEXT,
     },
+    "DataKeys": {
+        "set_key": "keys: not sponsor",
+        "set_releaser": "keys: not sponsor",
+        "request_key": "keys: not operator",
+        "release_key": "keys: not releaser",
+    },
 }
 # For everybody, or for whoever owns or operates the node, the job or the tokens concerned.
 OPEN = {
@@ -102,6 +108,7 @@ OPEN = {
         "set_payout",
         "set_roles",
         "set_active",
+        "set_encryption_key",
         "claim_bounty",
         "request_benchmark",
         "capture_benchmark_seed",
@@ -137,6 +144,7 @@ OPEN = {
         "execute",
         "dismiss_unresolved",
     },
+    "DataKeys": set(),
 }
 ALL_RESTRICTED = [(name, function) for name, table in RESTRICTED.items() for function in table]
 

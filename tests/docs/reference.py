@@ -22,6 +22,7 @@ CONTRACTS = (
     "ViolationReports",
     "RewardPool",
     "TrainingLedger",
+    "DataKeys",
     "Coordinator",
 )
 # Modules of snekmate, of which only what is called here matters.
