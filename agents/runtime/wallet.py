@@ -108,8 +108,8 @@ def read_passphrase(variable: str | None, label: str) -> str:
     return getpass.getpass(f"Passphrase of {label}: ")
 
 
-def load_wallet(source: str, passphrase: str) -> Wallet:
-    """Decrypt a keystore (path or ape alias).
+def read_keystore(source: str, passphrase: str) -> bytes:
+    """Decrypt the 32-byte key of a keystore (path or ape alias).
 
     Raises WalletError for a missing file, a file that is no keystore, or a wrong passphrase.
     """
@@ -124,14 +124,18 @@ def load_wallet(source: str, passphrase: str) -> Wallet:
             f"{path} is not an Ethereum keystore ({error}). Give the path of a V3 keystore file."
         ) from None
     try:
-        key = Account.decrypt(keystore, passphrase)
+        return bytes(Account.decrypt(keystore, passphrase))
     except ValueError as error:
         if "MAC" in str(error):
             raise WalletError(f"The passphrase does not open the keystore {path}.") from None
         raise WalletError(f"The keystore {path} cannot be decrypted: {error}.") from None
     except (KeyError, TypeError) as error:
         raise WalletError(f"The keystore {path} lacks or misuses field {error}.") from None
-    return Wallet(Account.from_key(key))
+
+
+def load_wallet(source: str, passphrase: str) -> Wallet:
+    """Unlock the key of a keystore (path or ape alias). Raises WalletError as `read_keystore`."""
+    return Wallet(Account.from_key(read_keystore(source, passphrase)))
 
 
 def create_keystore(

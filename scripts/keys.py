@@ -1,0 +1,194 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A sponsor's commands for encrypted data: make a key, announce it, release it to nodes, list.
+
+ape run keys new crane.key
+ape run keys serve --network ... --account sponsor 3 --key crane.key
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+from ape.cli import ConnectedProviderCommand, account_option, network_option
+
+from scripts._operator import ADDRESS, Contracts, deployment_option, explained
+
+KEY_FILE = click.Path(dir_okay=False, path_type=Path)
+passphrase_option = click.option(
+    "--passphrase-env", help="Environment variable with the key file's passphrase (default: ask)."
+)
+key_option = click.option(
+    "--key", "key_file", type=KEY_FILE, required=True, help="The key file that `new` made."
+)
+
+
+@click.group()
+def cli() -> None:
+    """A sponsor's commands for encrypted data."""
+
+
+def _read_key(path: Path, variable: str | None) -> bytes:
+    from agents.runtime.wallet import read_keystore, read_passphrase
+
+    return read_keystore(str(path), read_passphrase(variable, str(path)))
+
+
+def _keyholder(contracts: Contracts, account: Any, job_id: int, key: bytes) -> Any:
+    from scripts._keyholder import Keyholder
+
+    network = contracts.network()
+    _check_job(network, job_id)
+    send = _sender(contracts, account)
+    return Keyholder(network, job_id, key, account.address, send, click.echo)
+
+
+def _check_job(network: Any, job_id: int) -> None:
+    if not 1 <= job_id <= network.job_count():
+        raise click.ClickException(f"There is no job {job_id}; there are {network.job_count()}.")
+
+
+def _sender(contracts: Contracts, account: Any) -> Callable[[Any, str, tuple[Any, ...]], Any]:
+    """Return how a call is sent from an ape account."""
+
+    def send(contract: Any, function: str, args: tuple[Any, ...]) -> Any:
+        from ape.exceptions import ContractLogicError
+
+        from agents.runtime.errors import Reverted
+
+        try:
+            return getattr(getattr(contracts, contract.name), function)(*args, sender=account)
+        except ContractLogicError as error:
+            raise Reverted(error.message, f"{contract.name}.{function}") from None
+
+    return send
+
+
+@cli.command()
+@click.argument("path", type=KEY_FILE)
+@passphrase_option
+@explained
+def new(path: Path, passphrase_env: str | None) -> None:
+    """Make a key for one job's data and write it, encrypted, to PATH."""
+    from agents.runtime.errors import WalletError
+    from agents.runtime.wallet import create_keystore, read_passphrase
+    from agents.storage.sealed import key_id_of, new_key
+
+    if path.exists():
+        raise click.ClickException(f"{path} exists already; a key file is never overwritten.")
+    passphrase = read_passphrase(passphrase_env, str(path))
+    if passphrase_env is None and read_passphrase(None, f"{path}, again") != passphrase:
+        raise WalletError("The two passphrases differ; nothing was written.")
+    key = new_key()
+    create_keystore(path, passphrase, key)
+    click.echo(f"Key {key_id_of(key).hex()} is in {path}. Back it up: data sealed with it opens")
+    click.echo("with nothing else.")
+
+
+@cli.command(cls=ConnectedProviderCommand)
+@network_option()
+@account_option()
+@click.argument("job_id", type=int)
+@key_option
+@passphrase_option
+@deployment_option
+@explained
+def announce(
+    account: Any, job_id: int, key_file: Path, passphrase_env: str | None, deployment: Path | None
+) -> None:
+    """Announce the key of JOB_ID's data; ACCOUNT is the job's sponsor."""
+    key = _read_key(key_file, passphrase_env)
+    holder = _keyholder(Contracts(deployment), account, job_id, key)
+    done = holder.announce()
+    word = "is announced for" if done else "is already the one of"
+    click.echo(f"Key {holder.key_id.hex()} {word} job {job_id}.")
+
+
+@cli.command(cls=ConnectedProviderCommand)
+@network_option()
+@account_option()
+@click.argument("job_id", type=int)
+@click.argument("releaser", type=ADDRESS)
+@deployment_option
+@explained
+def delegate(account: Any, job_id: int, releaser: str, deployment: Path | None) -> None:
+    """Let RELEASER, and nobody else, release the key of JOB_ID; zero takes it back."""
+    keys = Contracts(deployment).DataKeys
+    keys.set_releaser(job_id, releaser, sender=account)
+    click.echo(f"{keys.releaser_of(job_id)} may release the key of job {job_id}.")
+
+
+@cli.command(cls=ConnectedProviderCommand)
+@network_option()
+@account_option()
+@click.argument("job_id", type=int)
+@key_option
+@passphrase_option
+@click.option("--once", is_flag=True, help="Answer what is open now and end.")
+@click.option("--every", type=float, default=5.0, show_default=True, help="Seconds between looks.")
+@deployment_option
+@explained
+def serve(
+    account: Any,
+    job_id: int,
+    key_file: Path,
+    passphrase_env: str | None,
+    once: bool,
+    every: float,
+    deployment: Path | None,
+) -> None:
+    """Release the key of JOB_ID to every eligible node that asks, until Ctrl-C.
+
+    A key that is not announced yet is announced first, when ACCOUNT is the sponsor.
+    """
+    from agents.runtime.errors import RpcDown
+
+    key = _read_key(key_file, passphrase_env)
+    if hasattr(account, "set_autosign") and not once:
+        account.set_autosign(True)
+    holder = _keyholder(Contracts(deployment), account, job_id, key)
+    if holder.announce():
+        click.echo(f"Key {holder.key_id.hex()} is announced for job {job_id}.")
+    while True:
+        try:
+            holder.step()
+        except RpcDown as error:
+            if once:
+                raise
+            click.echo(f"{error} Trying again.")
+        if once:
+            return
+        time.sleep(every)
+
+
+@cli.command("list", cls=ConnectedProviderCommand)
+@network_option()
+@click.argument("job_id", type=int)
+@deployment_option
+@explained
+def show(job_id: int, deployment: Path | None) -> None:
+    """List who asked for the key of JOB_ID, and who received which key, as the chain has it."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from scripts._keyholder import record
+
+    network = Contracts(deployment).network()
+    _check_job(network, job_id)
+    table = Table(title=f"Job {job_id}: who received which key")
+    for column in ("node", "as", "asked in block", "key", "released in block", "by"):
+        table.add_column(column)
+    for entry in record(network, job_id):
+        answered = entry.released_block
+        table.add_row(
+            str(entry.node),
+            entry.role.name.lower(),
+            str(entry.asked_block),
+            entry.key_id.hex()[:16],
+            "not yet" if answered is None else str(answered),
+            entry.by or "",
+        )
+    Console().print(table)
