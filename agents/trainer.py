@@ -14,43 +14,32 @@ from __future__ import annotations
 
 import secrets
 import time
-from dataclasses import dataclass
 from pathlib import Path
 
+from agents.rounds.budget import Budget
 from agents.rounds.manifests import Plan, Plans
 from agents.rounds.membership import Membership
+from agents.rounds.memory import Memories
 from agents.rounds.models import Models
 from agents.rounds.network import ZERO_DIGEST, Network, Phase
 from agents.rounds.upkeep import Upkeep
 from agents.rounds.view import View, observe
+from agents.rounds.work import Work, Workshop
 from agents.runtime.chain import Head
 from agents.runtime.context import Context
 from agents.runtime.durable import write_atomic
 from agents.runtime.faults import crashpoint
 from agents.storage.cid import cid_of_bytes, digest_of
 from agents.storage.content_store import ContentStore, open_store
-from agents.training.determinism import determinism_class
-from agents.training.hardware import hardware_name
 from agents.training.local import pick_device
-from agents.training.proof import ProofOfComputation
-from agents.training.replay import run_task, trace_of
-from agents.training.task import Task, build_task, input_root
-from agents.training.utilisation import UtilisationMeter
+from agents.training.state import State, load_state
+from agents.training.task import input_root
 
 _PATIENCE_S = 4.0
 _ROUNDS_KEPT = 3
-_ARTEFACTS = ("payload", "trace", "proof")
+_ARTEFACTS = ("payload", "trace", "proof")  # published
+_MEMORY = "memory"  # kept
 _COMMITTED = ("input_root", "content", "trace_root", "salt")
-
-
-@dataclass(frozen=True)
-class Work:
-    """What a task produced: the artefacts to publish."""
-
-    payload: bytes
-    trace: bytes
-    proof: bytes
-    trace_root: bytes
 
 
 class Trainer:
@@ -64,8 +53,11 @@ class Trainer:
         self.plans = Plans(self.network, self.models)
         configured = context.settings.device
         self.device = pick_device() if configured == "auto" else configured
+        self._looked_ahead = 0  # the last round after which the budget was looked at
         self._lost_in = 0  # the round in which a lost secret was reported
         self.membership = Membership(self.network, context, store, self.device)
+        memories = Memories(self.network, store, self.models, self.plans, self.device)
+        self.workshop = Workshop(context, memories, self.device)
         self.upkeep = Upkeep(self.network, context.sender, _PATIENCE_S, context.settings.jitter_s)
 
     def step(self, head: Head) -> str | None:
@@ -95,9 +87,11 @@ class Trainer:
         plan = self.plans.of(view)
         if plan is None:
             return None
-        name = submission_name(view, plan)
+        name = submission_name(view.job_id, view.round_id, plan.manifest.seed)
         secret = self.context.journal.get(name)
         if secret is None:
+            if not self._affords(view, plan, node):
+                return self._rest(view, node)
             work = self.produce(view, plan, node)
             if work is None:
                 return None
@@ -116,64 +110,58 @@ class Trainer:
         return f"committed: round {view.round_id}"
 
     def produce(self, view: View, plan: Plan, node: int) -> Work | None:
-        """Do the task: H local steps, the payload, its trace and its proof of computation."""
+        """Do the task: local steps, privacy, payload, trace and proof of computation."""
         job = self.models.job(view.job_id)
-        assignment = plan.manifest.of(node)
-        if assignment is None:
-            return None
         before = self.models.at(view.job_id, bytes(view.round.prev_model))
-        task = build_task(
-            plan.manifest,
-            node,
-            job.spec,
-            view.job_id,
-            plan.step,
-            bytes(view.round.prev_model),
-            job.data.shards_of(assignment.ranges),
-            int(view.round.deadline),
-        )
-        settings = self.context.settings.trainer
-        self.context.log.info(
-            "task", round=view.round_id, steps=task.steps, ranges=task.batch_ranges
-        )
-        with self.context.metrics.busy("train"), UtilisationMeter(self.device) as usage:
-            result = run_task(
-                job.net(self.device), task, before, job.data, self._progress, settings.compile
-            )
-        payload = job.codec.encode(result.pseudo_gradient, None, plan.manifest.seed)
-        trace = trace_of(task, result)
-        proof = self._proof(task, result.hashes[-1], trace.root(), trace.to_bytes(), usage)
-        return Work(payload, trace.to_bytes(), proof.to_bytes(), trace.root())
+        return self.workshop.produce(job, view, plan, node, before, self.outgoing, self._memory)
 
-    def _progress(self, step: int, loss: float) -> None:
-        self.context.metrics.loss.set(loss)
-        crashpoint("trainer-training")
-        self.context.log.debug("step", step=step, loss=round(loss, 4))
+    def outgoing(self, update: State, memory: State | None) -> State:
+        """The update that privacy and codec are applied to: the one that training gave."""
+        return update
 
-    def _proof(
-        self, task: Task, gradient: bytes, root: bytes, trace: bytes, usage: UtilisationMeter
-    ) -> ProofOfComputation:
-        attestation = self.context.settings.trainer.attestation
-        return ProofOfComputation(
-            node=task.node,
-            task=task.task_id.hex(),
-            gradient_hash=gradient.hex(),
-            trace_root=root.hex(),
-            trace=cid_of_bytes(trace),
-            steps=task.steps,
-            compute_time_ms=int(usage.seconds * 1000),
-            device=hardware_name(self.device),
-            utilisation=usage.share,
-            utilisation_source=usage.source,
-            determinism_class=determinism_class(self.device, self.context.settings.trainer.compile),
-            tee_kind=None if attestation is None else "opaque",
-            tee_attestation=None if attestation is None else attestation.read_bytes().hex(),
-        )
+    def _memory(self, job_id: int, round_id: int, seed: bytes) -> State | None:
+        """This node's own copy of its codec memory after a round."""
+        path = self._path(submission_name(job_id, round_id, seed), "memory")
+        if not path.exists():
+            return None
+        return load_state(path.read_bytes(), self.models.job(job_id).shapes)
+
+    # -- privacy -------------------------------------------------------------------------------
+
+    def budget(self, job_id: int) -> Budget:
+        """This node's account of what it has told about its data in a job."""
+        limit = self.context.settings.trainer.max_epsilon
+        return Budget(self.context.journal, job_id, self.models.job(job_id).privacy, limit)
+
+    def _affords(self, view: View, plan: Plan, node: int) -> bool:
+        """Whether the budget has room for a round like this one."""
+        job = self.models.job(view.job_id)
+        return self.budget(view.job_id).allows(self.workshop.charge(job, plan, node))
+
+    def _look_ahead(self, view: View, node: int) -> str | None:
+        """After revealing: leave before a round opens that the budget could not pay for."""
+        plan = None if self._looked_ahead == view.round_id else self.plans.of(view)
+        if plan is None or self._affords(view, plan, node):
+            self._looked_ahead = view.round_id
+            return None
+        return self._rest(view, node)
+
+    def _rest(self, view: View, node: int) -> str | None:
+        """Stop by itself: be in no round from the next on."""
+        if not self.network.node(node).active:
+            return None
+        budget = self.budget(view.job_id)
+        spent, left = budget.spent(), budget.remaining()
+        self.context.log.warning("privacy_budget_spent", epsilon=spent, left=left, node_id=node)
+        self.context.sender.send(self.network.registry, "set_active", node, False)
+        return f"resting: epsilon {spent:.3f} is spent; the {left:.3f} left are too little for more"
 
     def _remember(self, name: str, view: View, plan: Plan, node: int, work: Work) -> dict[str, str]:
         """Put the secret and the artefacts on disk; only then may the commitment be sent."""
-        for artefact in _ARTEFACTS:
-            write_atomic(self._path(name, artefact), getattr(work, artefact))
+        for artefact in (*_ARTEFACTS, _MEMORY):
+            content = getattr(work, artefact)
+            if content is not None:
+                write_atomic(self._path(name, artefact), content)
         secret = {
             "input_root": input_root(plan.manifest, node, bytes(view.round.prev_model)).hex(),
             "content": digest_of(cid_of_bytes(work.payload)).hex(),
@@ -182,6 +170,18 @@ class Trainer:
             "salt": secrets.token_hex(32),
             "time": str(int(time.time())),
         }
+        charge = self.workshop.charge(self.models.job(view.job_id), plan, node)
+        if charge is not None:
+            budget = self.budget(view.job_id)
+            budget.record(name, charge)
+            self.context.metrics.epsilon.set(budget.spent())
+            self.context.log.info(
+                "privacy",
+                round=view.round_id,
+                epsilon=budget.spent(),
+                epsilon_rdp=budget.spent_rdp(),
+                left=budget.remaining(),
+            )
         crashpoint("trainer-before-journal")
         self.context.journal.put(name, secret)
         self._forget_old(view)
@@ -200,8 +200,10 @@ class Trainer:
     def reveal(self, view: View, node: int) -> str | None:
         """Publish what the commitment hid, then open it."""
         committed = self._commitment(view, node) != ZERO_DIGEST
-        if not committed or view.overdue or self._revealed(view, node):
+        if not committed or view.overdue:
             return None
+        if self._revealed(view, node):
+            return self._look_ahead(view, node)
         found = self._secret_of(view, node)
         if found is None:
             self._say_lost(view)
@@ -275,14 +277,14 @@ class Trainer:
         """Drop secrets and artefacts of rounds that can't need them any more."""
         for name in self.context.journal.keys(f"submission-{view.job_id}-"):
             if int(name.split("-")[2]) <= view.round_id - _ROUNDS_KEPT:
-                for artefact in _ARTEFACTS:
+                for artefact in (*_ARTEFACTS, _MEMORY):
                     self._path(name, artefact).unlink(missing_ok=True)
                 self.context.journal.delete(name)
 
 
-def submission_name(view: View, plan: Plan) -> str:
+def submission_name(job_id: int, round_id: int, seed: bytes) -> str:
     """The journal key of a round's submission; a reorg that changes the seed changes it."""
-    return f"submission-{view.job_id}-{view.round_id}-{plan.manifest.seed.hex()[:16]}"
+    return f"submission-{job_id}-{round_id}-{seed.hex()[:16]}"
 
 
 def build(context: Context) -> Trainer:

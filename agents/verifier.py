@@ -14,6 +14,7 @@ from agents.rounds.audit import Finding, RoundWork, malformed, reexecute, suspec
 from agents.rounds.benchmarks import BenchmarkChecks
 from agents.rounds.judging import result_errors
 from agents.rounds.manifests import Plans
+from agents.rounds.memory import Memories
 from agents.rounds.models import Models
 from agents.rounds.network import Network, Phase
 from agents.rounds.proposing import Proposer
@@ -47,6 +48,7 @@ class Verifier:
         configured = context.settings.device
         self.device = pick_device() if configured == "auto" else configured
         self.results = Results(self.network, store, self.models, self.plans, self.device)
+        self.memories = Memories(self.network, store, self.models, self.plans, self.device)
         self.benchmarks = BenchmarkChecks(self.network, context, store, self.device)
         self.proposer = Proposer(self.network, self.results, context.sender, _HEAD_START)
         self.upkeep = Upkeep(self.network, context.sender, _PATIENCE_S, context.settings.jitter_s)
@@ -127,6 +129,7 @@ class Verifier:
             flagged=frozenset(network.in_round("is_flagged", job, number, nodes)),
             scores={node: int(network.node(node).benchmark_score) for node in nodes},
             window_s=int(view.job.terms.commit_s),
+            memory=lambda of: self.memories.before(job, plan, of),
         )
         due = suspects(work, self.store)
         if self.context.settings.verifier.audit_all:

@@ -29,11 +29,15 @@ class Codec(Protocol):
 
     Attributes:
         has_memory: whether `remember` returns anything but None.
+        memory_rounds: memory starts empty again every so many rounds (0 without a memory).
         lossless: whether `decode` gives back exactly what was encoded.
     """
 
     @property
     def has_memory(self) -> bool: ...
+
+    @property
+    def memory_rounds(self) -> int: ...
 
     @property
     def lossless(self) -> bool: ...

@@ -23,6 +23,7 @@ class Dense:
     """The codec `dense`; see `agents.compression.Codec`."""
 
     has_memory: ClassVar[bool] = False
+    memory_rounds: ClassVar[int] = 0
     lossless: ClassVar[bool] = True
 
     def layout(self, shapes: Shapes) -> Layout:

@@ -10,7 +10,7 @@ every other sign merely orders it.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,12 +34,17 @@ from agents.verification.sampling import draw
 _COMMIT_SLACK_S = 60  # compute time is a wall clock's; the window is the chain's
 
 
+def _no_memory(node: int) -> State | None:
+    return None
+
+
 @dataclass(frozen=True)
 class RoundWork:
     """Everything an audit needs to know of a round.
 
     `flagged`: nodes that revealed identical content. `scores`: verified benchmark score by node.
-    `window_s`: length of the commit phase in seconds.
+    `window_s`: length of the commit phase in seconds. `memory`: a node's codec memory before the
+    round (`agents.rounds.memory`).
     """
 
     job: JobContext
@@ -53,6 +58,12 @@ class RoundWork:
     flagged: frozenset[int]
     scores: Mapping[int, int]
     window_s: int
+    memory: Callable[[int], State | None] = _no_memory
+
+    def steps(self, node: int) -> int:
+        """Steps that the node's trace must show."""
+        assignment = self.plan.manifest.of(node)
+        return self.job.trace_steps(0 if assignment is None else assignment.batches)
 
 
 @dataclass(frozen=True)
@@ -80,7 +91,12 @@ def malformed(work: RoundWork) -> list[Finding]:
 
 
 def suspects(work: RoundWork, store: ContentStore) -> dict[int, list[str]]:
-    """Nodes to re-execute, ascending, with the reasons. Raises StoreUnavailable."""
+    """Nodes to re-execute, ascending, with the reasons. Raises StoreUnavailable.
+
+    Nobody where the job's data never leaves its owner: there is nothing to re-execute from.
+    """
+    if work.job.spec.verify == "screening":
+        return {}
     payloads = {s.reveal.node: s.gradient for s in work.submissions if s.gradient is not None}
     reasons: dict[int, list[str]] = {node: [] for node in sorted(payloads)}
     for node in draw(work.audit_seed, sorted(payloads), work.job.spec.audit_sample):
@@ -100,7 +116,7 @@ def _proof_problems(work: RoundWork, submission: Submission, store: ContentStore
     assignment = work.plan.manifest.of(node)
     if assignment is None or submission.gradient is None:
         return []
-    found = fetch_proof(submission.reveal, assignment.batches, store)
+    found = fetch_proof(submission.reveal, work.steps(node), store)
     if isinstance(found, str):
         return [found]
     proof, trace = found
@@ -110,8 +126,11 @@ def _proof_problems(work: RoundWork, submission: Submission, store: ContentStore
     expected = Expected(
         task=task_id(work.job_id, work.plan.step, node),
         steps=assignment.batches,
+        hashes=work.steps(node) + 2,
         start_hash=model_hash(work.before),
-        payload_hash=model_hash(submission.gradient),
+        payload_hash=None
+        if work.job.traced and not work.job.codec.lossless
+        else model_hash(submission.gradient),
         trace_root=submission.reveal.trace_root,
         shortest=shortest_seconds(training_flops(parameters, tokens), work.scores.get(node, 0)),
         longest=work.window_s + _COMMIT_SLACK_S,
@@ -135,11 +154,11 @@ def reexecute(work: RoundWork, node: int, device: str, store: ContentStore) -> F
     except FloatingPointError as error:
         # Whoever did this work had nothing to send.
         return _finding(work, submission, violation, f"Replay does not finish: {error}.", {})
-    found = fetch_proof(submission.reveal, task.steps, store)
+    found = fetch_proof(submission.reveal, work.steps(node), store)
     proof, trace = (None, None) if isinstance(found, str) else found
     same_class = _same_class(proof, device)
     verdict = compare(
-        own.pseudo_gradient,
+        _as_sent(work, node, own.pseudo_gradient),
         submission.gradient,
         same_class,
         Tolerances(spec.tolerances.cosine_min, spec.tolerances.rel_l2_max),
@@ -156,6 +175,13 @@ def reexecute(work: RoundWork, node: int, device: str, store: ContentStore) -> F
         return _finding(work, submission, None, verdict.reason, details)
     details["bisection"] = _first_wrong(trace_of(task, own), trace, submission.reveal.trace_root)
     return _finding(work, submission, violation, verdict.reason, details)
+
+
+def _as_sent(work: RoundWork, node: int, gradient: State) -> State:
+    """What the node's payload says if this was its gradient."""
+    codec, seed = work.job.codec, work.plan.manifest.seed
+    payload = codec.encode(gradient, work.memory(node), seed)
+    return codec.decode(payload, work.job.shapes, seed)
 
 
 def _same_class(proof: ProofOfComputation | None, device: str) -> bool:

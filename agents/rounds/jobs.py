@@ -13,9 +13,11 @@ from typing import Any
 
 import agents.aggregation
 import agents.compression
+import agents.privacy
 import agents.scoring
 from agents.aggregation import Merge
 from agents.compression import Codec
+from agents.privacy import Privacy
 from agents.rounds.network import Network
 from agents.scoring import Score
 from agents.storage.content_store import ContentStore
@@ -28,9 +30,13 @@ from agents.training.state import Shapes
 _FIXED = {
     "mode": ("data_parallel",),
     "verify": ("reexecution", "screening"),
-    "privacy": ("none",),
 }
-_FOLDERS = {"codec": agents.compression, "merge": agents.aggregation, "score": agents.scoring}
+_FOLDERS = {
+    "codec": agents.compression,
+    "merge": agents.aggregation,
+    "score": agents.scoring,
+    "privacy": agents.privacy,
+}
 
 
 def mechanism_exists(field: str, name: str) -> bool:
@@ -64,6 +70,20 @@ class JobContext:
         self.codec: Codec = mechanism(spec, "codec")
         self.merge: Merge = mechanism(spec, "merge")
         self.score: Score = mechanism(spec, "score")
+        self.privacy: Privacy = mechanism(spec, "privacy")
+
+    @property
+    def traced(self) -> bool:
+        """Whether nodes publish a hash of the state after each step.
+
+        Only where everyone who may check may also see the data, and nothing is noised: a hash of
+        what noise was to hide would confirm a guess at it.
+        """
+        return self.spec.verify == "reexecution" and self.privacy.unit == "none"
+
+    def trace_steps(self, steps: int) -> int:
+        """Steps that the trace of a task of `steps` steps shows."""
+        return steps if self.traced else 0
 
     @cached_property
     def data(self) -> DataSource:

@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from agents.rounds.audit import RoundWork, malformed, reexecute
 from agents.rounds.manifests import Plans
+from agents.rounds.memory import Memories
 from agents.rounds.models import Models
 from agents.rounds.network import ZERO_DIGEST, Network
 from agents.rounds.report import UNAVAILABLE, ReportError
@@ -36,11 +37,7 @@ def result_errors(
     submissions = results.submissions(view)
     if patient and any(s.unavailable for s in submissions):
         return None
-    outcome = results.outcome(view, submissions)
-    if outcome is None:
-        return None
     proposal = network.proposal(view.job_id, view.round_id, view.round)
-    invalid = network.in_round("is_invalid", view.job_id, view.round_id, outcome.nodes)
     try:
         report = models.report(proposal.report)
     except StoreUnavailable:
@@ -49,6 +46,10 @@ def result_errors(
         return None if patient else [f"the report cannot be had: {error}"]
     except ReportError as error:
         return [str(error)]
+    outcome = results.outcome(view, submissions, report)
+    if outcome is None:
+        return None
+    invalid = network.in_round("is_invalid", view.job_id, view.round_id, outcome.nodes)
     wrong = disagreements(outcome, proposal, report, invalid)
     late = [s for s in submissions if s.gradient is not None and s.reveal.node in report.missing()]
     if not wrong or not late:
@@ -58,7 +59,7 @@ def result_errors(
         replace(s, gradient=None, reason=UNAVAILABLE) if s.reveal.node in names else s
         for s in submissions
     ]
-    other = results.outcome(view, without)
+    other = results.outcome(view, without, report)
     if other is None or disagreements(other, proposal, report, invalid):
         return wrong
     return None if any(results.had_in_time(view, s) for s in late) else []
@@ -74,6 +75,7 @@ class Judge:
         self._models = Models(network, store)
         self._plans = Plans(network, self._models)
         self._results = Results(network, store, self._models, self._plans, self._device)
+        self._memories = Memories(network, store, self._models, self._plans, self._device)
 
     def result_errors(self, view: View, patient: bool) -> list[str] | None:
         """See `result_errors` above."""
@@ -98,6 +100,7 @@ class Judge:
             flagged=frozenset(),
             scores={},
             window_s=0,
+            memory=lambda of: self._memories.before(view.job_id, plan, of),
         )
         if any(finding.node == node for finding in malformed(work)):
             return False

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from agents.rounds.models import Models
-from agents.rounds.network import Network
+from agents.rounds.network import Network, Snapshot
 from agents.rounds.view import View
 from agents.training.spec import JobSpec
 from agents.training.task import Manifest, Range, assign, next_carry
@@ -45,13 +45,25 @@ class Plans:
             return None
         key = (view.job_id, view.round_id, seed)
         if key not in self._plans:
-            spec = self._models.spec(view.job_id)
-            step = self._step_of(view.job_id, view.round_id)
-            carry, cursor = self._left_by(view.job_id, step, spec)
-            snapshot = view.snapshot
-            manifest = assign(seed, snapshot.nodes, snapshot.weights, spec, carry, cursor)
-            self._plans[key] = Plan(manifest, step, carry, cursor)
+            self._plans[key] = self._make(view.job_id, view.round_id, seed, view.snapshot)
         return self._plans[key]
+
+    def past(self, job_id: int, round_id: int) -> Plan:
+        """The plan of a round that is over; its seed is in the chain's storage."""
+        round_ = self._network.round(job_id, round_id)
+        seed = bytes(round_.seed)
+        key = (job_id, round_id, seed)
+        if key not in self._plans:
+            snapshot = self._network.snapshot(job_id, round_id, int(round_.opened_block))
+            self._plans[key] = self._make(job_id, round_id, seed, snapshot)
+        return self._plans[key]
+
+    def _make(self, job_id: int, round_id: int, seed: bytes, snapshot: Snapshot) -> Plan:
+        spec = self._models.spec(job_id)
+        step = self._step_of(job_id, round_id)
+        carry, cursor = self._left_by(job_id, step, spec)
+        manifest = assign(seed, snapshot.nodes, snapshot.weights, spec, carry, cursor)
+        return Plan(manifest, step, carry, cursor)
 
     def _step_of(self, job_id: int, round_id: int) -> int:
         """Number of rounds finalized before a round."""

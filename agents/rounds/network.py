@@ -16,7 +16,7 @@ from eth_abi import encode
 from eth_utils import keccak
 
 from agents.runtime.chain import ChainClient
-from agents.runtime.contracts import Contract, Deployment
+from agents.runtime.contracts import Contract, Deployment, Event
 from agents.runtime.errors import AgentError, Reverted
 
 ZERO_DIGEST = bytes(32)
@@ -137,6 +137,8 @@ class Network:
         self._job = 0
         self._owned: dict[str, set[int]] = {}
         self._owners_read: dict[str, int] = {}  # first block to read again
+        self._stake_events: list[Event] = []  # in blocks that no reorg can change
+        self._stakes_read = deployment.block  # first block to read again
         self._benchmarked: set[int] = set()  # nodes whose newest benchmark may be unsettled
         self._benchmarks_read = deployment.block  # likewise
 
@@ -302,6 +304,34 @@ class Network:
     def operator_of(self, node_id: int) -> str:
         """The operator key of a node."""
         return str(self.chain.call(self.registry, "operator_of", node_id))
+
+    def stakes_at(self, nodes: Sequence[int], block: int) -> dict[int, int]:
+        """Stake of each of `nodes` after `block`, in 1e-18 ZOO, without what is unbonding.
+
+        Folded from events, so that it can be had for any block without an archive node.
+        """
+        settled = min(block, self.chain.head().number - _REORG_BLOCKS)
+        if settled >= self._stakes_read:
+            self._stake_events += self._stake_changes(self._stakes_read, settled)
+            self._stakes_read = settled + 1
+        recent = self._stake_changes(self._stakes_read, block)
+        stakes = dict.fromkeys(nodes, 0)
+        for event in (*self._stake_events, *recent):
+            node = int(event.args["node_id"])
+            if node not in stakes or event.block > block:
+                continue
+            if "stake" in event.args:
+                stakes[node] = int(event.args["stake"])
+            elif "unlock_at" in event.args:
+                stakes[node] = 0
+            else:
+                stakes[node] = max(0, stakes[node] - int(event.args["amount"]))
+        return stakes
+
+    def _stake_changes(self, first: int, last: int) -> list[Event]:
+        names = ("NodeRegistered", "StakeAdded", "ExitBegun", "NodeSlashed")
+        found = [e for name in names for e in self.chain.events(self.registry, name, first, last)]
+        return sorted(found, key=lambda e: (e.block, e.log_index))
 
     def nodes_of(self, owners: Sequence[str]) -> list[int]:
         """Ids of all nodes that these owners registered, approved or not."""

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The report of a round: what the aggregator claims, in a form that anyone can recompute.
 
-Rule: canonical JSON, every field bounded, every number but the two losses an exact function of
-published data. The ledger holds its digest, so the history of a model can be read from reports
+Rule: canonical JSON, every field bounded, every number but the losses and the gains measured with
+them an exact function of published data. The ledger holds its digest, so the history of a model can be read from reports
 alone.
 """
 
@@ -16,6 +16,7 @@ from agents.storage.canonical import dumps, loads
 from agents.training.spec import Cid, describe
 
 MAX_REPORT_BYTES = 1 << 20
+MAX_GAIN_PPM = 100_000_000
 UNAVAILABLE = "unavailable: "  # how the reason of a payload that the store lacks begins
 
 Digest = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
@@ -31,7 +32,10 @@ class _Frozen(BaseModel):
 
 
 class NodeLine(_Frozen):
-    """One revealed node. `reason` is empty for an accepted payload."""
+    """One revealed node. `reason` is empty for an accepted payload.
+
+    `gain_ppm`: see `agents.scoring.Evidence`; 0 where the job's score does not ask for it.
+    """
 
     node: int = Field(ge=1)
     content: Digest
@@ -39,6 +43,7 @@ class NodeLine(_Frozen):
     reason: str = Field(max_length=300)
     batches: int = Field(ge=0)
     quality_ppm: int = Field(ge=0, le=1_000_000)
+    gain_ppm: int = Field(ge=-MAX_GAIN_PPM, le=MAX_GAIN_PPM)
     contribution: int = Field(ge=0)
 
 
@@ -88,6 +93,10 @@ class RoundReport(_Frozen):
             for line in self.nodes
             if not line.accepted and line.reason.startswith(UNAVAILABLE)
         }
+
+    def gains(self) -> dict[int, int]:
+        """Published gain of each accepted node, in ppm."""
+        return {line.node: line.gain_ppm for line in self.nodes if line.accepted}
 
     def accepted(self) -> set[int]:
         """Nodes whose payload went into the merge."""

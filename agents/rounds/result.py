@@ -2,29 +2,33 @@
 """The result of a round, computed once by the aggregator and again by everyone who doubts it.
 
 Rule: a pure function of the round's model, manifest and payloads. Merge, update and scores are
-exact, so two honest parties get the same bytes; only the two validation losses depend on the
-hardware and are compared within a tolerance.
+exact, so two honest parties get the same bytes; only the validation losses, and the gains measured
+with them, depend on the hardware: they are compared within a tolerance.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
 
+from agents.aggregation import MergeRefused
 from agents.rounds.jobs import JobContext
 from agents.rounds.manifests import Plan
 from agents.rounds.network import Proposal
-from agents.rounds.report import NodeLine, RoundReport
+from agents.rounds.report import MAX_GAIN_PPM, NodeLine, RoundReport
 from agents.rounds.submissions import Submission
 from agents.scoring import Evidence
 from agents.storage.cid import cid_of_bytes, digest_of
 from agents.training.evaluate import validation_loss
 from agents.training.state import State, apply_outer, model_hash, save_state
+from agents.verification.norms import norm
 
 LOSS_TOLERANCE = 1e-3  # relative; forward passes differ by rounding across hardware
+_TOO_SHORT = 1e-30  # of the wanted norm: stretching by more would leave the range of fp32
+GAIN_TOLERANCE_PPM = 200  # likewise; it bounds what a proposer may add to a score
 
 
 @dataclass(frozen=True)
@@ -49,6 +53,24 @@ class Outcome:
         return _without(self.nodes, self.contributions, invalid)
 
 
+@dataclass(frozen=True)
+class Merging:
+    """The costly half of a result: merged, applied and evaluated, before anything is scored.
+
+    `good`: the submissions that went into the merge, ascending by node id. `refused`: why the merge
+    rule would not merge, or empty. `gains_ppm`: of `good`, as measured here; None if the job's
+    score does not ask for them.
+    """
+
+    good: tuple[Submission, ...]
+    refused: str
+    merged: State
+    after: State
+    loss_before: float
+    loss_after: float
+    gains_ppm: tuple[int, ...] | None
+
+
 def compute(
     job: JobContext,
     job_id: int,
@@ -57,36 +79,114 @@ def compute(
     before: State,
     submissions: Sequence[Submission],
     device: str,
+    stakes: Mapping[int, int] | None = None,
+    claimed: Mapping[int, int] | None = None,
 ) -> Outcome:
-    """Merge, apply, evaluate and score. `submissions`: every revealed node, ascending by id."""
-    spec = job.spec
-    good = [s for s in submissions if s.gradient is not None]
+    """Merge, apply, evaluate and score.
+
+    Args:
+        submissions: every revealed node, ascending by id.
+        stakes: by node id, in 1e-18 ZOO, when the round opened; None counts all as equal.
+        claimed: gains by node that a report publishes. Each that lies within GAIN_TOLERANCE_PPM of
+            the one measured here is used in its place, so that everyone scores alike.
+    """
+    merging = merge(job, before, submissions, device, stakes)
+    return finish(job, job_id, round_id, plan, before, submissions, merging, claimed)
+
+
+def merge(
+    job: JobContext,
+    before: State,
+    submissions: Sequence[Submission],
+    device: str,
+    stakes: Mapping[int, int] | None = None,
+) -> Merging:
+    """The costly half of `compute`."""
+    good = tuple(s for s in submissions if s.gradient is not None)
     gradients = [s.gradient for s in good if s.gradient is not None]
-    steps = [_batches(plan, s.reveal.node) for s in good]
+    merged: State = {name: torch.zeros(shape) for name, shape in job.shapes.items()}
+    refused = ""
     if gradients:
-        merged: State = job.merge(gradients)
-        scores = job.score(gradients, steps, Evidence(merged))
-        shares = {
-            s.reveal.node: (quality, share)
-            for s, quality, share in zip(
-                good, scores.quality_ppm, scores.contributions, strict=True
+        held = None if stakes is None else [stakes[s.reveal.node] for s in good]
+        try:
+            merged = job.merge(gradients, held)
+        except MergeRefused as error:
+            refused, good, gradients = str(error), (), []
+    after = apply_outer(before, merged, job.spec.optimizer.outer_lr)
+    batches = job.data.val_batches(job.spec.eval_batches)
+    net = job.net(device)
+    loss_before = validation_loss(net, before, batches)
+    gains = None
+    if gradients and job.score.needs_gains:
+        outer_lr = job.spec.optimizer.outer_lr
+        alone = (
+            validation_loss(net, apply_outer(before, rescaled(own, merged), outer_lr), batches)
+            for own in gradients
+        )
+        gains = tuple(_gain(loss_before, loss) for loss in alone)
+    loss_after = validation_loss(net, after, batches)
+    return Merging(good, refused, merged, after, loss_before, loss_after, gains)
+
+
+def rescaled(update: State, like: State) -> State:
+    """`update` with the norm of `like`, so that a gain does not depend on its length."""
+    length, wanted = norm(update), norm(like)
+    if length <= wanted * _TOO_SHORT:
+        return update
+    return {name: tensor * (wanted / length) for name, tensor in update.items()}
+
+
+def _gain(before: float, after: float) -> int:
+    """Relative fall of the validation loss in ppm; a loss that is not finite is the worst."""
+    share = (before - after) / before
+    if not math.isfinite(share):
+        return -MAX_GAIN_PPM
+    return max(-MAX_GAIN_PPM, min(MAX_GAIN_PPM, round(share * 1_000_000)))
+
+
+def finish(
+    job: JobContext,
+    job_id: int,
+    round_id: int,
+    plan: Plan,
+    before: State,
+    submissions: Sequence[Submission],
+    merging: Merging,
+    claimed: Mapping[int, int] | None = None,
+) -> Outcome:
+    """The cheap half of `compute`: scores, report, and who is paid."""
+    spec, good = job.spec, merging.good
+    gains = merging.gains_ppm
+    if gains is not None and claimed is not None:
+        pairs = [(claimed.get(s.reveal.node), own) for s, own in zip(good, gains, strict=True)]
+        gains = tuple(
+            own if said is None or abs(said - own) > GAIN_TOLERANCE_PPM else said
+            for said, own in pairs
+        )
+    marks: dict[int, tuple[int, int, int]] = {}
+    if good:
+        gradients = [s.gradient for s in good if s.gradient is not None]
+        steps = [_batches(plan, s.reveal.node) for s in good]
+        scores = job.score(gradients, steps, Evidence(merging.merged, gains))
+        marks = {
+            s.reveal.node: mark
+            for s, mark in zip(
+                good,
+                zip(
+                    scores.quality_ppm, gains or [0] * len(good), scores.contributions, strict=True
+                ),
+                strict=True,
             )
         }
-    else:
-        merged = {name: torch.zeros(shape) for name, shape in job.shapes.items()}
-        shares = {}
-    after = apply_outer(before, merged, spec.optimizer.outer_lr)
-    update = save_state(merged)
+    update = save_state(merging.merged)
     due = (plan.step + 1) % spec.checkpoint_every == 0 or plan.step + 1 >= spec.rounds
-    checkpoint = save_state(after) if due else None
-    batches = job.data.val_batches(spec.eval_batches)
-    net = job.net(device)
+    checkpoint = save_state(merging.after) if due else None
     report = RoundReport(
         job=job_id,
         round=round_id,
         step=plan.step,
         prev_model=model_hash(before).hex(),
-        model=model_hash(after).hex(),
+        model=model_hash(merging.after).hex(),
         update=cid_of_bytes(update),
         checkpoint=None if checkpoint is None else cid_of_bytes(checkpoint),
         codec=spec.codec,
@@ -94,14 +194,14 @@ def compute(
         score=spec.score,
         carry_in=list(plan.carry_in),
         cursor_in=plan.cursor_in,
-        nodes=[_line(s, plan, shares) for s in submissions],
-        val_loss_before=validation_loss(net, before, batches),
-        val_loss=validation_loss(net, after, batches),
+        nodes=[_line(s, plan, marks, merging.refused) for s in submissions],
+        val_loss_before=merging.loss_before,
+        val_loss=merging.loss_after,
     )
     paid = [(line.node, line.contribution) for line in report.nodes if line.contribution]
     return Outcome(
-        state=after,
-        merged=merged,
+        state=merging.after,
+        merged=merging.merged,
         update=update,
         checkpoint=checkpoint,
         report=report,
@@ -115,16 +215,21 @@ def _batches(plan: Plan, node: int) -> int:
     return 0 if assignment is None else assignment.batches
 
 
-def _line(submission: Submission, plan: Plan, shares: dict[int, tuple[int, int]]) -> NodeLine:
+def _line(
+    submission: Submission, plan: Plan, marks: dict[int, tuple[int, int, int]], refused: str
+) -> NodeLine:
     node = submission.reveal.node
-    quality, share = shares.get(node, (0, 0))
+    quality, gain, share = marks.get(node, (0, 0, 0))
+    readable = submission.gradient is not None
+    reason = f"not merged: {refused}"[:300] if readable and refused else submission.reason
     return NodeLine(
         node=node,
         content=submission.reveal.content.hex(),
-        accepted=submission.gradient is not None,
-        reason=submission.reason,
+        accepted=readable and not refused,
+        reason=reason,
         batches=_batches(plan, node),
         quality_ppm=quality,
+        gain_ppm=gain,
         contribution=share,
     )
 

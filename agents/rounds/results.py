@@ -9,16 +9,20 @@ so.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from agents.rounds.manifests import Plan, Plans
 from agents.rounds.models import Models
 from agents.rounds.network import Network, Phase
-from agents.rounds.result import Outcome, compute
+from agents.rounds.report import RoundReport
+from agents.rounds.result import Merging, Outcome, finish, merge
 from agents.rounds.submissions import Submission, fetch
 from agents.rounds.view import View
 from agents.storage.content_store import ContentStore
+from agents.training.state import State
 
 _KEPT = 4
+_Key = tuple[bytes, ...]
 
 
 class Results:
@@ -34,17 +38,21 @@ class Results:
         self._device = device
         self._submissions: dict[int, Submission] = {}
         self._in_time: set[tuple[int, int, bytes]] = set()
-        self._outcomes: dict[tuple[bytes, ...], Outcome] = {}
+        self._merged: dict[_Key, Merging] = {}
+        self._outcomes: dict[tuple[_Key, Any], Outcome] = {}
 
     def submissions(self, view: View) -> list[Submission]:
         """Every revealed node's submission, ascending by node id."""
         job = self._models.job(view.job_id)
+        plan = self._plans.of(view)
+        if plan is None:
+            return []
         found = []
         reveals = self._network.reveals(view.job_id, view.round_id, int(view.round.opened_block))
         for reveal in reveals.values():
             kept = self._submissions.get(reveal.node)
             if kept is None or kept.unavailable or kept.reveal != reveal:
-                kept = fetch(reveal, job, self._store)
+                kept = fetch(reveal, job, self._store, plan.manifest.seed)
             found.append(kept)
         self._submissions = {submission.reveal.node: submission for submission in found}
         if view.phase == Phase.AGGREGATE:
@@ -58,27 +66,44 @@ class Results:
         """Whether this process could read the payload while the aggregator was at work."""
         return (view.job_id, view.round_id, submission.reveal.content) in self._in_time
 
-    def outcome(self, view: View, submissions: Sequence[Submission]) -> Outcome | None:
-        """The round's result over these submissions; None while the seed is unknown."""
+    def outcome(
+        self, view: View, submissions: Sequence[Submission], report: RoundReport | None = None
+    ) -> Outcome | None:
+        """The round's result over these submissions; None while the seed is unknown.
+
+        `report`: the proposed one, whose published gains are used where they are right.
+        """
         plan = self._plans.of(view)
         if plan is None:
             return None
         key = self._key(view, plan, submissions)
-        if key not in self._outcomes:
+        claimed = None if report is None else report.gains()
+        named = (key, None if claimed is None else tuple(claimed.items()))
+        if named not in self._outcomes:
             before = self._models.at(view.job_id, bytes(view.round.prev_model))
-            outcome = compute(
+            self._outcomes[named] = finish(
                 self._models.job(view.job_id),
                 view.job_id,
                 view.round_id,
                 plan,
                 before,
                 submissions,
-                self._device,
+                self._merging(view, key, before, submissions),
+                claimed,
             )
-            self._outcomes[key] = outcome
-            while len(self._outcomes) > _KEPT:
-                del self._outcomes[next(iter(self._outcomes))]
-        return self._outcomes[key]
+            _shorten(self._outcomes)
+        return self._outcomes[named]
+
+    def _merging(
+        self, view: View, key: _Key, before: State, submissions: Sequence[Submission]
+    ) -> Merging:
+        if key not in self._merged:
+            job = self._models.job(view.job_id)
+            nodes = [s.reveal.node for s in submissions]
+            stakes = self._network.stakes_at(nodes, int(view.round.opened_block))
+            self._merged[key] = merge(job, before, submissions, self._device, stakes)
+            _shorten(self._merged)
+        return self._merged[key]
 
     def publish(self, outcome: Outcome) -> None:
         """Put update, checkpoint and report into the store, durably, and keep what was merged.
@@ -94,10 +119,15 @@ class Results:
             self._store.pin(self._store.put_bytes(outcome.checkpoint))
         self._store.pin(self._store.put_bytes(outcome.report.to_bytes()))
 
-    def _key(self, view: View, plan: Plan, submissions: Sequence[Submission]) -> tuple[bytes, ...]:
+    def _key(self, view: View, plan: Plan, submissions: Sequence[Submission]) -> _Key:
         # Refused contents count too: the report names them, and a reorg may change them.
         parts = [
             s.reveal.node.to_bytes(32, "big") + s.reveal.content + bytes([s.gradient is not None])
             for s in submissions
         ]
         return (bytes(view.round.prev_model), plan.manifest.hash(), *parts)
+
+
+def _shorten(kept: dict[Any, Any]) -> None:
+    while len(kept) > _KEPT:
+        del kept[next(iter(kept))]

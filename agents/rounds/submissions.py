@@ -34,8 +34,11 @@ class Submission:
         return self.reason.startswith(UNAVAILABLE)
 
 
-def fetch(reveal: Reveal, job: JobContext, store: ContentStore) -> Submission:
-    """Fetch and check a payload. Raises StoreUnavailable when the store itself is down."""
+def fetch(reveal: Reveal, job: JobContext, store: ContentStore, seed: bytes = b"") -> Submission:
+    """Fetch and check a payload. Raises StoreUnavailable when the store itself is down.
+
+    `seed`: the round's, which the job's codec may need.
+    """
     try:
         raw = store.get_digest(reveal.content, max_payload_bytes(job.codec, job.shapes))
     except StoreUnavailable:
@@ -45,7 +48,7 @@ def fetch(reveal: Reveal, job: JobContext, store: ContentStore) -> Submission:
     except StoreError as error:
         return Submission(reveal, None, f"{UNAVAILABLE}{error}"[:300])
     try:
-        return Submission(reveal, read_payload(raw, job.codec, job.shapes), "")
+        return Submission(reveal, read_payload(raw, job.codec, job.shapes, seed), "")
     except PayloadError as error:
         return Submission(reveal, None, f"bad payload: {error}"[:300])
 
@@ -55,7 +58,7 @@ def fetch_proof(
 ) -> tuple[ProofOfComputation, Trace] | str:
     """Fetch a node's proof of computation and trace; a sentence if they can't be used.
 
-    `steps`: H of its task. Raises StoreUnavailable when the store itself is down.
+    `steps`: of its trace, which has two hashes more (`JobContext.trace_steps`). Raises StoreUnavailable when the store itself is down.
     """
     try:
         proof = ProofOfComputation.from_bytes(store.get_digest(reveal.proof, MAX_PROOF_BYTES))

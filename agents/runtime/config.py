@@ -47,6 +47,12 @@ class TrainerSettings(_Section):
     register_stake: int | None = Field(
         None, ge=1, description="Register by itself with this many ZOO (default: the owner does)"
     )
+    local_data: Path | None = Field(
+        None, description="Folder of your own text, for jobs whose nodes bring their data"
+    )
+    max_epsilon: float | None = Field(
+        None, gt=0, description="Stop before your privacy loss on a job exceeds this (default: its)"
+    )
     payout: str | None = Field(
         None, description="Cold wallet that rewards go to when registering by itself"
     )

@@ -36,6 +36,7 @@ class Metrics:
         self.round = gauge("round", "Current round of the job")
         self.phase = gauge("phase", "Current phase of the round (the contract's number)")
         self.loss = gauge("loss", "Last training or validation loss")
+        self.epsilon = gauge("epsilon", "Privacy loss (epsilon) this node has spent on the job")
         self.last_error_time = gauge("last_error_timestamp_seconds", "Unix time of the last error")
         self.actions = counter("actions_total", "Actions taken by the loop", "action")
         self.errors = counter("errors_total", "Errors met by the loop", "kind")

@@ -47,6 +47,12 @@ class Store(Reader, Protocol):
     def put_bytes(self, data: bytes, /) -> str: ...
 
 
+class Batches(Protocol):
+    """Where a task's batches come from: the job's data, or a node's own."""
+
+    def batch(self, index: int, /) -> Tensor: ...
+
+
 class Shard(BaseModel):
     """One array of ``tokens`` tokens."""
 

@@ -28,7 +28,9 @@ Line = Annotated[str, StringConstraints(pattern=r"^[ -~]{1,400}$")]
 class ProofOfComputation(BaseModel):
     """Hashes are 64 lower-case hexadecimal digits; ``utilisation`` is a share from 0 to 1.
 
-    ``trace`` names the published trace, whose Merkle root is ``trace_root``.
+    ``trace`` names the published trace, whose Merkle root is ``trace_root``. ``dataset`` and
+    ``examples`` are stated where a node trains on its own data: which it is, as a salted
+    commitment, and how many examples it has, which decides what a round costs in privacy.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
@@ -45,6 +47,8 @@ class ProofOfComputation(BaseModel):
     utilisation: Annotated[float, Strict(), Field(ge=0, le=1)]
     utilisation_source: Literal["nvml", "cpu"]
     determinism_class: Line
+    dataset: Hex32 | None = None
+    examples: Annotated[int, Strict(), Field(ge=1, lt=2**53)] | None = None
     tee_kind: Identifier | None = None
     tee_attestation: OpaqueHex | None = None
 

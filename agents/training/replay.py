@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from agents.training.data import DataSource
+from agents.training.data import Batches
 from agents.training.flat import FlatModel
 from agents.training.local import LocalResult, train_local
 from agents.training.state import PayloadError, State, model_hash
@@ -17,7 +17,7 @@ def run_task(
     net: FlatModel,
     task: Task,
     state: State,
-    data: DataSource,
+    data: Batches,
     on_step: Callable[[int, float], None] | None = None,
     compiled: bool = False,
 ) -> LocalResult:

@@ -9,9 +9,10 @@ from pathlib import Path
 
 from agents.rounds.manifests import Plan
 from agents.rounds.view import View
+from agents.rounds.work import Work
 from agents.runtime.context import Context
 from agents.storage.content_store import open_store
-from agents.trainer import Trainer, Work, submission_name
+from agents.trainer import Trainer, submission_name
 from agents.training.state import model_hash
 from scripts._cheats.forgery import forged
 
@@ -27,7 +28,7 @@ class Copier(Trainer):
         honest = super().produce(view, plan, node)
         if honest is None:
             return None
-        name = f"{submission_name(view, plan)}.payload"
+        name = f"{submission_name(view.job_id, view.round_id, plan.manifest.seed)}.payload"
         path = Path(os.environ[PARTNER]) / "artefacts" / name
         until = time.monotonic() + _WAIT_S
         while not path.exists():

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import json
 
+from agents.rounds.work import Work
 from agents.storage.cid import cid_of_bytes
-from agents.trainer import Work
 from agents.training.proof import ProofOfComputation
 from agents.training.trace import Trace
 

@@ -8,9 +8,10 @@ import torch
 
 from agents.rounds.manifests import Plan
 from agents.rounds.view import View
+from agents.rounds.work import Work
 from agents.runtime.context import Context
 from agents.storage.content_store import open_store
-from agents.trainer import Trainer, Work
+from agents.trainer import Trainer
 from agents.training.state import model_hash
 from scripts._cheats.forgery import forged
 

@@ -37,6 +37,7 @@ FIELDS: dict[str, Any] = {
             "reason": "",
             "batches": 3,
             "quality_ppm": 900_000,
+            "gain_ppm": 0,
             "contribution": 2_700_000,
         }
     ],

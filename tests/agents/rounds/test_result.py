@@ -177,6 +177,7 @@ LINE_CHANGES: dict[str, Any] = {
     "accepted": False,
     "batches": 99,
     "quality_ppm": 1,
+    "gain_ppm": 7,
     "contribution": 10**30,
 }
 

@@ -15,6 +15,7 @@ TRACE = Trace(4, HASHES)
 EXPECTED = proof.Expected(
     task=b"\xaa" * 32,
     steps=3,
+    hashes=5,
     start_hash=HASHES[0],
     payload_hash=HASHES[4],
     trace_root=TRACE.root(),
@@ -62,7 +63,7 @@ def test_false_statements_contradict(change, part):
 @pytest.mark.parametrize(
     ("change", "part"),
     [
-        ({"steps": 4}, "5 hashes; 4 steps need 6"),
+        ({"hashes": 6}, "5 hashes; 6 are needed"),
         ({"start_hash": b"\x33" * 32}, "doesn't start from the round's model"),
         ({"payload_hash": b"\x33" * 32}, "doesn't end in the revealed pseudo-gradient"),
         ({"trace_root": b"\x33" * 32}, "doesn't have the root of the reveal"),

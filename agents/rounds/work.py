@@ -1,0 +1,184 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Doing a trainer's task: train, make private, encode, and write down what was done.
+
+Rule: what leaves the node is made here and nowhere else, in this order: local steps, the job's
+privacy mechanism, the job's codec. Where the job keeps something from others (noise, or data that
+only this node has), no hash of what precedes the noise is published either.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from agents.privacy import Charge
+from agents.rounds.jobs import JobContext
+from agents.rounds.manifests import Plan
+from agents.rounds.memory import Kept, Memories
+from agents.rounds.view import View
+from agents.runtime.context import Context
+from agents.runtime.errors import ConfigError
+from agents.runtime.faults import crashpoint
+from agents.storage.cid import cid_of_bytes
+from agents.training.determinism import determinism_class
+from agents.training.hardware import hardware_name
+from agents.training.local_data import SALT_BYTES, LocalData
+from agents.training.proof import ProofOfComputation
+from agents.training.replay import run_task, trace_of
+from agents.training.state import State, model_hash, save_state
+from agents.training.task import Task, build_task
+from agents.training.trace import Trace
+from agents.training.utilisation import UtilisationMeter
+from agents.verification.norms import cosine
+
+Outgoing = Callable[[State, State | None], State]
+
+
+@dataclass(frozen=True)
+class Work:
+    """What a task produced: the artefacts to publish, and the codec memory to keep."""
+
+    payload: bytes
+    trace: bytes
+    proof: bytes
+    trace_root: bytes
+    memory: bytes | None = None
+
+
+class Workshop:
+    """Does the tasks of one trainer node."""
+
+    def __init__(self, context: Context, memories: Memories, device: str) -> None:
+        self._context = context
+        self._memories = memories
+        self._device = device
+        self._local: dict[bytes, LocalData] = {}
+
+    def charge(self, job: JobContext, plan: Plan, node: int) -> Charge | None:
+        """What the node's task of this round costs in privacy."""
+        if job.privacy.unit == "none":
+            return None
+        if job.privacy.unit == "node":
+            return job.privacy.charge()
+        assignment = plan.manifest.of(node)
+        return job.privacy.charge(
+            steps=0 if assignment is None else assignment.batches,
+            batch=job.spec.optimizer.batch_size,
+            examples=self.local(job).examples,
+        )
+
+    def produce(
+        self,
+        job: JobContext,
+        view: View,
+        plan: Plan,
+        node: int,
+        before: State,
+        outgoing: Outgoing,
+        kept: Kept,
+    ) -> Work | None:
+        """The task's artefacts; None if the node has no task.
+
+        `outgoing` is called with the update and the codec's memory before anything is done to the
+        update; an honest trainer returns it as it is. `kept`: see `Memories.before`.
+        """
+        assignment = plan.manifest.of(node)
+        if assignment is None:
+            return None
+        shared = job.spec.access != "local"
+        task = build_task(
+            plan.manifest,
+            node,
+            job.spec,
+            view.job_id,
+            plan.step,
+            bytes(view.round.prev_model),
+            job.data.shards_of(assignment.ranges) if shared else (),
+            int(view.round.deadline),
+        )
+        self._context.log.info(
+            "task", round=view.round_id, steps=task.steps, ranges=task.batch_ranges
+        )
+        with self._context.metrics.busy("train"), UtilisationMeter(self._device) as usage:
+            gradient, trace = self._train(job, task, before)
+        memory = self._memories.before(view.job_id, plan, node, kept)
+        update = job.privacy.release(outgoing(gradient, memory))
+        seed = plan.manifest.seed
+        payload = job.codec.encode(update, memory, seed)
+        decoded = job.codec.decode(payload, job.shapes, seed)
+        after = job.codec.remember(update, memory, decoded)
+        if trace is None:
+            trace = Trace(node, (task.model_id, model_hash(decoded)))
+        self._context.log.info(
+            "payload",
+            round=view.round_id,
+            codec=job.spec.codec,
+            bytes=len(payload),
+            cosine=round(cosine(gradient, decoded), 4),
+        )
+        proof = self._proof(job, task, trace, usage)
+        rest = None if after is None else save_state(after)
+        return Work(payload, trace.to_bytes(), proof.to_bytes(), trace.root(), rest)
+
+    def local(self, job: JobContext) -> LocalData:
+        """The node's own data, tokenised as the job demands. Raises ConfigError, DataError."""
+        folder = self._context.settings.trainer.local_data
+        if folder is None:
+            raise ConfigError(
+                "This job trains on data that each node brings itself. Set trainer.local_data to "
+                "the folder that holds yours."
+            )
+        key = job.spec.to_bytes()
+        if key not in self._local:
+            self._local[key] = LocalData(folder, job.spec, job.data)
+        return self._local[key]
+
+    def _train(self, job: JobContext, task: Task, before: State) -> tuple[State, Trace | None]:
+        """The update, and the trace where one may be shown."""
+        net, settings = job.net(self._device), self._context.settings.trainer
+        if job.privacy.unit == "example":
+            from agents.training.private import run_private_task
+
+            return run_private_task(
+                net, task, before, self.local(job), job.privacy, self._progress
+            ).pseudo_gradient, None
+        source = self.local(job) if job.spec.access == "local" else job.data
+        result = run_task(net, task, before, source, self._progress, settings.compile)
+        return result.pseudo_gradient, trace_of(task, result) if job.traced else None
+
+    def _progress(self, step: int, loss: float) -> None:
+        self._context.metrics.loss.set(loss)
+        crashpoint("trainer-training")
+        self._context.log.debug("step", step=step, loss=round(loss, 4))
+
+    def _proof(
+        self, job: JobContext, task: Task, trace: Trace, usage: UtilisationMeter
+    ) -> ProofOfComputation:
+        settings = self._context.settings.trainer
+        raw, tee = trace.to_bytes(), settings.attestation
+        local = self.local(job) if job.spec.access == "local" else None
+        return ProofOfComputation(
+            node=task.node,
+            task=task.task_id.hex(),
+            gradient_hash=trace.hashes[-1].hex(),
+            trace_root=trace.root().hex(),
+            trace=cid_of_bytes(raw),
+            steps=task.steps,
+            compute_time_ms=int(usage.seconds * 1000),
+            device=hardware_name(self._device),
+            utilisation=usage.share,
+            utilisation_source=usage.source,
+            determinism_class=determinism_class(self._device, settings.compile),
+            dataset=None if local is None else local.commitment(self._salt()).hex(),
+            examples=None if local is None else local.examples,
+            tee_kind=None if tee is None else "opaque",
+            tee_attestation=None if tee is None else tee.read_bytes().hex(),
+        )
+
+    def _salt(self) -> bytes:
+        """What keeps the dataset's commitment from confirming a guess: drawn once, kept."""
+        journal = self._context.journal
+        if journal.get("dataset-salt") is None:
+            journal.put("dataset-salt", secrets.token_hex(SALT_BYTES))
+        return bytes.fromhex(journal.get("dataset-salt"))
