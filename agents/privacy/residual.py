@@ -93,6 +93,29 @@ def consistent(
     return Verdict(not reason, length, lowest, highest, direction, reason)
 
 
+def plausible(
+    measured: NDArray[np.float64], clip: float, std: float, rounding_std: float = 0.0
+) -> Verdict:
+    """Whether `measured` [k] may be *any* vector of norm <= `clip` with that noise on it.
+
+    For screening where nobody else may recompute the update: missing or too little noise, zeros and
+    norm blow-ups fail. `direction` is 0. Poisoners who share one noise vector pass; near-copies are
+    found by comparing payloads. False alarms below 1e-9. ValueError as in `consistent`.
+    """
+    found = consistent(measured, np.zeros_like(measured), std, rounding_std)
+    extra = options.clip_bound(clip) / (math.hypot(std, rounding_std) * math.sqrt(len(measured)))
+    # | |noise| - C | <= |update + noise| <= |noise| + C.
+    lowest = max(0.0, math.sqrt(found.lowest) - extra) ** 2
+    highest = (math.sqrt(found.highest) + extra) ** 2
+    reason = ""
+    if not lowest <= found.length <= highest:
+        reason = (
+            f"its squared norm is {found.length:.4g} times that of its noise; an honest one stays "
+            f"within {lowest:.4g}..{highest:.4g}"
+        )
+    return Verdict(not reason, found.length, lowest, highest, 0.0, reason)
+
+
 def accumulated(directions: Sequence[float]) -> float:
     """The `direction`s of several rounds as one standard normal: their sum over sqrt(rounds).
 
