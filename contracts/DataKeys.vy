@@ -11,8 +11,9 @@
         Rules this contract holds:
         - Only the job's sponsor announces its key and says who may release it.
         - Only a node's operator asks, and only while the node could work: as a TRAINER with a
-          verified benchmark, or as a VERIFIER that the Coordinator approved; with the role's stake
-          locked, active, not suspended, banned or exiting; with a public key in the registry.
+          verified benchmark, or as a VERIFIER or AGGREGATOR that the Coordinator approved; with the
+          role's stake locked, active, not suspended, banned or exiting; with a public key in the
+          registry.
         - A release answers an open request, while the node still could work, with the job's current
           key, sealed to the key that the node has in the registry now and had when it asked.
         - One answer to one request; a node asks again only when the data key or its own public key
@@ -34,6 +35,7 @@ implements: IDataKeys
 # Roles of the registry.
 TRAINER: constant(uint256) = 1
 VERIFIER: constant(uint256) = 2
+AGGREGATOR: constant(uint256) = 4
 
 registry: public(immutable(address))
 rounds: public(immutable(address))
@@ -98,8 +100,9 @@ def set_releaser(job_id: uint256, account: address):
 def request_key(job_id: uint256, node_id: uint256):
     """
     @notice The operator of a node that could work now asks for the job's key: as a TRAINER if it
-            could be one, else as a VERIFIER, which may have to re-execute the work. Again only when
-            the job's key or the node's public key has changed since.
+            could be one, else as a VERIFIER, which may have to re-execute the work, else as an
+            AGGREGATOR, which measures the merged model on the validation split. Again only when the
+            job's key or the node's public key has changed since.
     @dev Reverts: "keys: not operator", "keys: no key", "keys: node not eligible",
          "keys: no encryption key", "keys: already requested".
     @param job_id The job.
@@ -147,7 +150,7 @@ def release_key(
     @dev Reverts: "keys: not releaser", "keys: empty envelope", "keys: no request", "keys: not the
          current key", "keys: request is for another key", "keys: stale encryption key" (not the one
          of the request, or not the one in the registry now), "keys: already released",
-         "keys: node not eligible" (in neither role).
+         "keys: node not eligible" (in no role).
     @param job_id The job.
     @param node_id The node.
     @param key_id The data key in the envelope.
@@ -250,13 +253,16 @@ def _is_answered(job_id: uint256, node_id: uint256, request: IDataKeys.Request) 
 @internal
 def _role_of(node_id: uint256) -> uint256:
     """
-    @notice What a node may work as now: TRAINER, else VERIFIER, else 0. The registry's word stands
-            for the benchmark of a trainer, the approval of a verifier, and the stake of both.
+    @notice What a node may work as now: TRAINER, else VERIFIER, else AGGREGATOR, else 0. The
+            registry's word stands for the benchmark of a trainer, the approval of the others, and
+            the stake of all.
     """
     if staticcall INodeRegistry(registry).is_eligible(node_id, TRAINER):
         return TRAINER
     if staticcall INodeRegistry(registry).is_eligible(node_id, VERIFIER):
         return VERIFIER
+    if staticcall INodeRegistry(registry).is_eligible(node_id, AGGREGATOR):
+        return AGGREGATOR
     return 0
 
 
