@@ -1,26 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A ledger, and an account in the place of the rounds contract: the ledger checks its sender only
-and never calls it."""
+"""The ledger among the contracts that it reads; entries are sent from the address of the rounds
+contract, the only one that may, so that a test can record what no round would bring about."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import boa
 import pytest
 
-GAS_CAP = 16_777_216  # EIP-7825
-
-
-@pytest.fixture(autouse=True)
-def gas_cap() -> None:
-    """Boa's pytest plugin undoes this, as everything a test does, after the test."""
-    boa.env.evm.patch.gas_limit = GAS_CAP
+from tests.contracts.system import Codes, System
 
 
 @pytest.fixture(scope="session")
-def ledger_blueprint() -> Any:
-    return boa.load_partial("contracts/TrainingLedger.vy")
+def ledger_code(codes: Codes) -> Any:
+    return codes.ledger
 
 
 @pytest.fixture
@@ -29,15 +24,34 @@ def deployer() -> str:
 
 
 @pytest.fixture
-def rounds() -> str:
-    return str(boa.env.generate_address("rounds"))
-
-
-@pytest.fixture
 def attester() -> str:
     return str(boa.env.generate_address("attester"))
 
 
 @pytest.fixture
-def ledger(ledger_blueprint: Any, rounds: str) -> Any:
-    return ledger_blueprint.deploy(rounds)
+def ledger(system: System) -> Any:
+    return system.ledger
+
+
+@pytest.fixture
+def rounds(system: System) -> str:
+    """The address of the rounds contract, as a sender."""
+    return str(system.rounds.address)
+
+
+@pytest.fixture
+def coordinator(system: System) -> str:
+    """The address of the Coordinator, as a sender."""
+    return str(system.coordinator.address)
+
+
+@pytest.fixture
+def reserve(system: System) -> Callable[[int, int], None]:
+    """Sets the reward of a round of a new job aside, as its opening does."""
+    sponsor = system.person("sponsor", 10**24)
+    job_id = system.job(sponsor, escrow=10**24)
+
+    def set_aside(round_id: int, amount: int) -> None:
+        system.pool.reserve(job_id, round_id, amount, sender=system.rounds.address)
+
+    return set_aside

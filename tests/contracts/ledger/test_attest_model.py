@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`attest_model`: anyone, about recorded models only, once each."""
+"""`attest_model`: anyone, about recorded models only, once each; the Coordinator's word apart."""
 
 from __future__ import annotations
 
@@ -9,9 +9,12 @@ import boa
 import pytest
 from eth_utils import keccak
 
+from tests.contracts.chain_time import wait
 from tests.contracts.event_log import logged
+from tests.contracts.system import System
 
 JOB = 1
+GOVERNANCE_DELAY = 3_600  # of the system's Coordinator
 GENESIS, MODEL, CHECKPOINT, STATEMENT = (keccak(bytes([i])) for i in range(4))
 
 
@@ -37,6 +40,62 @@ def test_attest_model__recorded_model__is_kept_and_logged(recorded: Any, atteste
         )
     ]
     assert recorded.attested_checkpoint(JOB, MODEL, attester) == CHECKPOINT
+    stated = (CHECKPOINT, STATEMENT, boa.env.timestamp)
+    assert tuple(recorded.attestation_of(JOB, MODEL, attester)) == stated
+
+
+def test_attest_model__anyone_but_the_coordinator__is_not_the_coordinators_word(
+    recorded: Any, attester: str, deployer: str, rounds: str
+) -> None:
+    for sender in (attester, deployer, rounds):
+        recorded.attest_model(JOB, MODEL, CHECKPOINT, STATEMENT, sender=sender)
+    assert not recorded.is_attested(JOB, MODEL)
+    assert recorded.checkpoint_of(JOB, MODEL) == bytes(32)
+
+
+def test_attest_model__coordinator__is_told_from_others(
+    recorded: Any, attester: str, coordinator: str
+) -> None:
+    other = keccak(b"other checkpoint")
+    recorded.attest_model(JOB, MODEL, other, STATEMENT, sender=attester)
+    wait(60)
+    recorded.attest_model(JOB, MODEL, CHECKPOINT, bytes(32), sender=coordinator)
+    assert recorded.is_attested(JOB, MODEL)
+    assert recorded.checkpoint_of(JOB, MODEL) == CHECKPOINT
+    stated = (CHECKPOINT, bytes(32), boa.env.timestamp)
+    assert tuple(recorded.attestation_of(JOB, MODEL, coordinator)) == stated
+    assert recorded.attested_checkpoint(JOB, MODEL, attester) == other
+    assert not recorded.is_attested(JOB + 1, MODEL)
+    with boa.reverts("ledger: already attested"):
+        recorded.attest_model(JOB, MODEL, other, STATEMENT, sender=coordinator)
+
+
+def test_attest_model__vote_of_the_committee__is_the_coordinators_word(
+    system: System, recorded: Any
+) -> None:
+    """Through the real Coordinator: three of five members, then the delay."""
+    members = system.coordinator.members()
+    data = recorded.attest_model.prepare_calldata(JOB, MODEL, CHECKPOINT, STATEMENT)
+    to = recorded.address
+    op_id = system.coordinator.propose(to, data, bytes(32), sender=members[0])
+    for member in members[1:3]:
+        assert not recorded.is_attested(JOB, MODEL)
+        system.coordinator.approve(op_id, sender=member)
+    wait(GOVERNANCE_DELAY)
+    system.coordinator.execute(op_id)
+    assert recorded.checkpoint_of(JOB, MODEL) == CHECKPOINT
+
+
+def test_attest_model__hash_recorded_again__attestation_stays(
+    recorded: Any, rounds: str, attester: str, coordinator: str
+) -> None:
+    """A hash names weights: what was stated about them holds wherever they turn up again."""
+    recorded.attest_model(JOB, MODEL, CHECKPOINT, STATEMENT, sender=coordinator)
+    roots = (keccak(b"c"), keccak(b"s"), keccak(b"r"))
+    recorded.record_round(JOB, 2, MODEL, MODEL, *roots, sender=rounds)
+    assert recorded.checkpoint_of(JOB, MODEL) == CHECKPOINT
+    with boa.reverts("ledger: already attested"):
+        recorded.attest_model(JOB, MODEL, STATEMENT, STATEMENT, sender=coordinator)
 
 
 def test_attest_model__two_attesters__may_disagree(

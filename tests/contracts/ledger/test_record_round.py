@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`record_round` appends, for the rounds contract only, to an unbroken chain of models."""
+"""`record_round` appends, for the rounds contract only, to an unbroken chain of models, with the
+reward that the pool keeps for the round."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import boa
@@ -10,11 +12,13 @@ import pytest
 from eth_abi import encode
 from eth_utils import keccak
 
+from tests.contracts.chain_time import wait
 from tests.contracts.event_log import logged
+from tests.contracts.system import EMPTY, ZERO, Codes, System
 
-ZERO = "0x" + "00" * 20
-EMPTY = bytes(32)
-JOB = 3
+JOB = 1
+ROUND_LIMIT = 2**64
+REWARD_LIMIT = 2**128
 
 
 def _model(number: int) -> bytes:
@@ -30,28 +34,40 @@ def _record(ledger: Any, rounds: str, round_id: int, prev: int, new: int, job: i
     ledger.record_round(job, round_id, _model(prev), _model(new), *_roots(round_id), sender=rounds)
 
 
-def _head(before: bytes, job: int, round_id: int, prev: int, new: int) -> bytes:
+def _head(before: bytes, job: int, round_id: int, prev: int, new: int, reward: int = 0) -> bytes:
     """The hash chain of the interface, computed apart from the contract."""
-    fields = ["bytes32", "uint256", "uint256"] + ["bytes32"] * 5
-    values = [before, job, round_id, _model(prev), _model(new), *_roots(round_id)]
+    fields = ["bytes32", "uint256", "uint256"] + ["bytes32"] * 5 + ["uint256", "uint256"]
+    models = (_model(prev), _model(new))
+    values = [before, job, round_id, *models, *_roots(round_id), reward, boa.env.timestamp]
     return keccak(encode(fields, values))
 
 
-def test_constructor__zero_rounds__reverts(ledger_blueprint: Any) -> None:
+@pytest.mark.parametrize("missing", range(3))
+def test_constructor__zero_address__reverts(ledger_code: Any, missing: int) -> None:
+    addresses = [str(boa.env.generate_address()) for _ in range(3)]
+    addresses[missing] = ZERO
     with boa.reverts("ledger: zero address"):
-        ledger_blueprint.deploy(ZERO)
+        ledger_code.deploy(*addresses)
 
 
-def test_constructor__rounds__is_public(ledger: Any, rounds: str) -> None:
-    assert ledger.rounds() == rounds
+def test_constructor__neighbours__are_public(system: System) -> None:
+    ledger = system.ledger
+    assert ledger.rounds() == system.rounds.address
+    assert ledger.pool() == system.pool.address
+    assert ledger.coordinator() == system.coordinator.address
 
 
-def test_record_round__history_of_three__is_chained_and_readable(ledger: Any, rounds: str) -> None:
+def test_record_round__history_of_three__is_chained_and_readable(
+    ledger: Any, rounds: str, reserve: Callable[[int, int], None]
+) -> None:
     head = EMPTY
     assert ledger.head(JOB) == EMPTY
     for index, round_id in enumerate((1, 2, 5)):
+        wait(100)
+        reward = 10**18 + index
+        reserve(round_id, reward)
         _record(ledger, rounds, round_id, index, index + 1)
-        head = _head(head, JOB, round_id, index, index + 1)
+        head = _head(head, JOB, round_id, index, index + 1, reward)
         contributors_root, scores_root, report = _roots(round_id)
         assert logged(ledger) == [
             (
@@ -65,6 +81,8 @@ def test_record_round__history_of_three__is_chained_and_readable(ledger: Any, ro
                     "contributors_root": contributors_root,
                     "scores_root": scores_root,
                     "report": report,
+                    "reward": reward,
+                    "timestamp": boa.env.timestamp,
                     "head": head,
                 },
             )
@@ -78,13 +96,63 @@ def test_record_round__history_of_three__is_chained_and_readable(ledger: Any, ro
             report,
             head,
             boa.env.timestamp,
+            reward,
+            index,
         )
         assert ledger.head(JOB) == head
         assert ledger.length(JOB) == index + 1
         assert ledger.is_recorded(JOB, _model(index + 1))
+        assert ledger.index_of(JOB, _model(index + 1)) == index
     assert not ledger.is_recorded(JOB, _model(0))
     first = ledger.entry(JOB, 0)
     assert (first.prev_model, first.new_model) == (_model(0), _model(1))
+
+
+def test_record_round__pool_closed_since__reward_stays(
+    system: System, rounds: str, reserve: Callable[[int, int], None]
+) -> None:
+    """The reward is what was set aside: what becomes of the pool later changes no entry."""
+    reserve(1, 7 * 10**18)
+    _record(system.ledger, rounds, 1, 0, 1)
+    system.pool.close(JOB, 1, sender=rounds)
+    assert system.ledger.entry(JOB, 0).reward == 7 * 10**18
+    assert system.ledger.head(JOB) == _head(EMPTY, JOB, 1, 0, 1, 7 * 10**18)
+
+
+def test_record_round__no_pool__reward_is_zero(ledger: Any, rounds: str) -> None:
+    _record(ledger, rounds, 1, 0, 1)
+    assert ledger.entry(JOB, 0).reward == 0
+
+
+def test_record_round__largest_figures__are_kept_apart(
+    codes: Codes, system: System, rounds: str
+) -> None:
+    """Reward, round and time share a word of storage: the largest of each touches no other. A
+    token with a supply far above ZOO's is needed to come near."""
+    sponsor = system.person("sponsor")
+    job_id = system.job(sponsor, escrow=0)
+    token = codes.token.deploy(sponsor, 2**200)
+    pool = codes.pool.deploy(token.address, system.registry.address, rounds)
+    ledger = codes.ledger.deploy(rounds, pool.address, system.coordinator.address)
+    token.approve(pool.address, 2**200, sender=sponsor)
+    pool.fund(job_id, 2**200, sender=sponsor)
+    last = ROUND_LIMIT - 1
+    pool.reserve(job_id, last, REWARD_LIMIT - 1, sender=rounds)
+    _record(ledger, rounds, last, 0, 1, job=job_id)
+    entry = ledger.entry(job_id, 0)
+    assert (entry.round_id, entry.reward, entry.timestamp) == (
+        last,
+        REWARD_LIMIT - 1,
+        boa.env.timestamp,
+    )
+    pool.reserve(job_id, 1, REWARD_LIMIT, sender=rounds)
+    with boa.reverts("ledger: out of range"):
+        _record(ledger, rounds, 1, 1, 2, job=job_id)
+
+
+def test_record_round__round_of_more_than_64_bits__reverts(ledger: Any, rounds: str) -> None:
+    with boa.reverts("ledger: out of range"):
+        _record(ledger, rounds, ROUND_LIMIT, 0, 1)
 
 
 def test_record_round__jobs__do_not_touch_each_other(ledger: Any, rounds: str) -> None:
@@ -102,8 +170,10 @@ def test_record_round__model_that_did_not_move__is_fine(ledger: Any, rounds: str
     assert ledger.length(JOB) == 2
 
 
-def test_record_round__anyone_else__reverts(ledger: Any, deployer: str, attester: str) -> None:
-    for sender in (deployer, attester, str(ledger.address)):
+def test_record_round__anyone_else__reverts(
+    ledger: Any, deployer: str, attester: str, coordinator: str
+) -> None:
+    for sender in (deployer, attester, coordinator, str(ledger.address)):
         with boa.reverts("ledger: not rounds"):
             _record(ledger, sender, 1, 0, 1)
     assert ledger.length(JOB) == 0

@@ -63,6 +63,7 @@ def test_finalize__early_with_two_thirds(field: Field, rounds: Any) -> None:
     assert entry.contributors_root == keccak(encode(["uint256[]"], [field.ids]))
     assert entry.scores_root == contributions_hash(field.ids, [1, 2, 3])
     assert entry.report == REPORT
+    assert (entry.reward, entry.timestamp) == (REWARD, boa.env.timestamp)
     job = rounds.job(1)
     assert (job.rounds_done, job.model) == (1, MODEL)
 

@@ -49,6 +49,7 @@ from tests.contracts.system import (
     FINALIZED,
     INVALID,
     REVEAL,
+    REWARD,
     TRAINER,
     VERIFIER,
     VOID,
@@ -558,6 +559,8 @@ class RoundsMachine(RuleBasedStateMachine):
         if recorded:
             last = self.s.ledger.entry(1, len(recorded) - 1)
             assert last.new_model == self.model.model
+            assert last.reward == self.s.pool.pool(1, last.round_id).amount == REWARD
+            assert len(self.s.ledger.lineage(1, self.model.model, 64)) == len(recorded)
             if len(recorded) > 1:
                 assert last.prev_model == recorded[-2].model
 
