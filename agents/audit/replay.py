@@ -1,0 +1,217 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The audit itself: read the chain, then go through the rounds one by one, then the books.
+
+Rule: each step is a function of the record and of verified bytes. Nothing is kept between audits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from agents.audit.artefacts import Artefacts
+from agents.audit.claims import check_claims
+from agents.audit.findings import Audit, Part
+from agents.audit.money import check_balances, check_payouts
+from agents.audit.opening import check_opening, check_seeds
+from agents.audit.privacy import Charges
+from agents.audit.record import Record
+from agents.audit.stakes import Registry, check_slashes
+from agents.audit.training import Training
+from agents.audit.votes import check_ledger, check_votes
+from agents.rounds.network import ZERO_DIGEST, JobStatus, Network, Phase
+from agents.rounds.submissions import Submission
+from agents.runtime.errors import ConfigError
+from agents.storage.content_store import ContentStore
+from agents.storage.errors import StoreError, StoreUnavailable
+from agents.training.proof import MAX_PROOF_BYTES, ProofOfComputation
+from agents.training.state import PayloadError, file_bound, load_state, model_hash
+
+Progress = Callable[[str, int, int], None]
+
+
+def _silent(text: str, done: int, total: int) -> None:
+    pass
+
+
+def audit_job(
+    network: Network,
+    store: ContentStore,
+    job_id: int,
+    *,
+    round_id: int | None = None,
+    deep: bool = False,
+    device: str = "cpu",
+    random_source: bool = False,
+    progress: Progress = _silent,
+) -> Audit:
+    """Audit a job, or one round of it.
+
+    Args:
+        network: the contracts, over an RPC node of the auditor's choice.
+        store: where the artefacts are; every byte is verified here whatever it is.
+        round_id: audit only this round. Earlier ones are only followed for the model and the
+            batches they left; balances, which all rounds make, are not looked at.
+        deep: also train every node's batches again.
+        device: where to compute, such as "cpu" or "cuda".
+        random_source: the deployment takes seeds from a contract; they can't be checked then.
+        progress: called as (what, rounds done, rounds in all).
+
+    Raises:
+        AgentError: the RPC node is down, or there is no such job or round.
+        StoreUnavailable: the store is down. Missing or wrong artefacts are findings.
+    """
+    auditor = _Auditor(network, store, job_id, round_id, deep, device, random_source, progress)
+    return auditor.run()
+
+
+class _Auditor:
+    def __init__(
+        self,
+        network: Network,
+        store: ContentStore,
+        job_id: int,
+        round_id: int | None,
+        deep: bool,
+        device: str,
+        random_source: bool,
+        progress: Progress,
+    ) -> None:
+        self._progress = progress
+        self._done = self._total = 0
+        self._only, self._deep, self._random_source = round_id, deep, random_source
+        self.record = Record(network, job_id, self._say)
+        self._total = len(self.record.current)
+        if round_id is not None and round_id not in self.record.current:
+            raise ConfigError(f"Job {job_id} has no round {round_id}; it has {self._total}.")
+        self.artefacts = Artefacts(store)
+        self.registry = Registry(self.record)
+        head = self.record.head
+        self.audit = Audit(job_id, self.record.chain_id, head.number, "0x" + head.hash.hex(), deep)
+        part = self.audit.job
+        self.training = Training(
+            self.record, self.artefacts, self.registry, device, part, self._say
+        )
+        job = self.training.job
+        self.charges = None if job is None else Charges(job)
+
+    def _say(self, text: str) -> None:
+        self._progress(text, self._done, self._total)
+
+    def run(self) -> Audit:
+        """Everything, in order."""
+        for number in self.record.current:
+            self._say(f"round {number}")
+            if not self.record.settled(number):
+                self.audit.job.remark(f"Round {number} is not over yet and was not audited.")
+                break
+            part = Part(number, Phase(self.record.current[number].phase).name.lower())
+            self._round(part)
+            if self._only in (None, number):
+                self.audit.rounds.append(part)
+            self._done += 1
+            if number == self._only:
+                break
+        self._job()
+        return self.audit
+
+    def _round(self, part: Part) -> None:
+        record, number = self.record, part.round_id
+        full = self._only in (None, number)
+        opened = check_opening(record, part)
+        seed = check_seeds(record, part, self._random_source)
+        if opened is None:
+            return
+        standing = check_votes(record, part, opened, seed)
+        plan = self.training.plan(opened, seed, part)
+        invalid = frozenset() if standing is None else standing.invalid
+        manifest = None if plan is None else plan.manifest
+        reveals, flagged = check_claims(record, part, opened, manifest, self.registry, invalid)
+        final = record.current[number].phase == Phase.FINALIZED
+        submissions: list[Submission] = []
+        if final and standing is not None:
+            self._check_chain(part, opened.prev_model)
+            check_ledger(record, part, opened, standing)
+            if plan is not None and self.training.job is not None:
+                deep = self._deep and full
+                submissions = self.training.replay(
+                    part, opened, plan, reveals, standing, deep, flagged, full
+                ).submissions
+            else:
+                part.differ("merge", "merge", "it can't be done again without the job's spec.")
+        check_payouts(record, part, standing, self.registry)
+        check_slashes(self.registry, part, record.job_id)
+        if self.charges is not None:
+            self.charges.replay(record, part, plan, self._examples(submissions))
+
+    def _check_chain(self, part: Part, prev_model: bytes) -> None:
+        """A round starts from the model that the finalized round before it ended with."""
+        past = [e for e in self.record.ledger if e.round_id < part.round_id]
+        wanted = past[-1].new_model if past else self.record.job.terms.genesis_model
+        part.same("ledger", "RoundOpened", "the model it starts from", prev_model, wanted)
+
+    def _examples(self, submissions: list[Submission]) -> dict[int, int]:
+        """How many examples each node's proof says it has."""
+        found = {}
+        for submission in submissions:
+            reveal = submission.reveal
+            try:
+                raw = self.artefacts.get_digest(reveal.proof, MAX_PROOF_BYTES)
+                examples = getattr(ProofOfComputation.from_bytes(raw), "examples", None)
+            except StoreUnavailable:
+                raise
+            except (StoreError, PayloadError):
+                continue
+            if examples is not None:
+                found[reveal.node] = int(examples)
+        return found
+
+    def _job(self) -> None:
+        record, part = self.record, self.audit.job
+        created = record.of("JobCreated")
+        if part.same("job", "JobCreated", "their number", len(created), 1):
+            args = created[0].args
+            part.same("job", "JobCreated", "sponsor", args["sponsor"], record.job.sponsor)
+            for name in record.job.terms._fields:
+                one, other = getattr(args["terms"], name), getattr(record.job.terms, name)
+                part.same("job", "JobCreated", name, one, other)
+        part.status = JobStatus(record.job.status).name.lower()
+        if self._only is not None:
+            return
+        final = [n for n, r in record.current.items() if r.phase == Phase.FINALIZED]
+        part.same("job", "job", "rounds_done", record.job.rounds_done, len(final))
+        part.same("ledger", "TrainingLedger", "its length", len(record.ledger), len(final))
+        last = record.ledger[-1].new_model if record.ledger else record.job.terms.genesis_model
+        part.same("ledger", "job", "its model", record.job.model, last)
+        opened = {e.args["round_id"] for e in record.of("RoundOpened")}
+        part.same("job", "RoundOpened", "the rounds", opened, set(record.current))
+        self._check_attestations(part)
+        check_slashes(self.registry, part, record.job_id)
+        check_balances(record, part, self.registry)
+        self.training.take_failures(part, "artefacts", ())
+
+    def _check_attestations(self, part: Part) -> None:
+        """Every attested checkpoint holds the model that it is attested for."""
+        job = self.training.job
+        models = {bytes(entry.new_model) for entry in self.record.ledger}
+        for event in self.record.of("ModelAttested"):
+            args = event.args
+            model, digest = bytes(args["model"]), bytes(args["checkpoint"])
+            who = f"attestation of {args['attester']}"
+            part.hold("ledger", model in models, who, f"it is of 0x{model.hex()}, no model here.")
+            if job is None or digest == ZERO_DIGEST:
+                continue
+            self.artefacts.name(digest, f"checkpoint attested by {args['attester']}")
+            try:
+                raw = self.artefacts.get_digest(digest, file_bound(job.shapes))
+                found = model_hash(load_state(raw, job.shapes))
+            except StoreUnavailable:
+                raise
+            except StoreError:
+                continue  # waits in `failures`
+            except PayloadError as error:
+                part.differ("ledger", who, f"its checkpoint can't be used: {error}")
+                continue
+            part.same("ledger", who, "the model in its checkpoint", found, model)
+
+
+__all__ = ["audit_job"]

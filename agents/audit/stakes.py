@@ -1,0 +1,340 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The registry's history, replayed: who acted for a node, where it is paid, what it lost and why.
+
+Rule: every slash has one cause on chain, and its amount, shares, suspension and ban follow from the
+slashing table as it was then, the node's earlier offences and its stake when it offended.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from agents.audit.findings import Part
+from agents.audit.formulas import BPS, RING, STRIKES_TO_BAN, Row, report_id, slash_amount
+from agents.audit.record import Record, place
+from agents.rounds.network import Violation
+from agents.runtime.contracts import Event
+
+NOBODY = "0x" + "00" * 20
+_EVENTS = (
+    "NodeRegistered",
+    "StakeAdded",
+    "ExitBegun",
+    "StakeWithdrawn",
+    "OperatorChanged",
+    "PayoutChanged",
+    "NodeSlashed",
+    "PenaltyChanged",
+    "ParametersChanged",
+    "BountyClaimed",
+)
+
+
+@dataclass(frozen=True)
+class Cause:
+    """Why a node is slashed. `reporter` None: whoever sent the transaction."""
+
+    event: Event
+    job_id: int
+    round_id: int
+    node: int
+    violation: int
+    reporter: str | None
+    amount: int | None
+
+
+@dataclass(frozen=True)
+class Slash:
+    """A slash as logged, and every field of it as it should be."""
+
+    event: Event
+    cause: Cause | None
+    wanted: dict[str, Any]
+
+
+@dataclass
+class Account:
+    """A node as the replay knows it."""
+
+    owner: str
+    stake: int
+    unbonding: int = 0
+    strikes: int = 0
+    suspended_until: int = 0
+    banned: bool = False
+    additions: list[tuple[int, int]] = field(default_factory=list)  # (time, amount)
+    offences: dict[int, int] = field(default_factory=lambda: defaultdict(int))
+    history: list[tuple[int, int]] = field(default_factory=list)  # (block, stake after a change)
+
+
+class Registry:
+    """The registry replayed over the whole record."""
+
+    def __init__(self, record: Record) -> None:
+        self._record = record
+        self.nodes: dict[int, Account] = {}
+        self.slashes: list[Slash] = []
+        self.bounties: dict[str, int] = defaultdict(int)
+        self._rows: dict[int, Row] = {}
+        self._treasury = NOBODY
+        self._open: dict[bytes, list[Cause]] = defaultdict(list)
+        self.odd: list[str] = []  # events that the replay can't follow
+        for cause in _causes(record, self):
+            self._open[cause.event.tx_hash].append(cause)
+        for event in record.all(*_EVENTS):
+            node = event.args.get("node_id")
+            if node is not None and node not in self.nodes and event.name != "NodeRegistered":
+                self.odd.append(f"{event.name} is of node {node}, which was never registered.")
+                continue
+            getattr(self, f"_on_{event.name}")(event)
+            if node is not None:
+                self.nodes[node].history.append((event.block, self.nodes[node].stake))
+
+    def stakes(self, nodes: Iterable[int], block: int) -> dict[int, int]:
+        """Stake of each node after a block, in 1e-18 ZOO, without what is unbonding."""
+        found = dict.fromkeys(nodes, 0)
+        for node in found:
+            account = self.nodes.get(node)
+            past = [] if account is None else [s for when, s in account.history if when <= block]
+            found[node] = past[-1] if past else 0
+        return found
+
+    def operator(self, node: int, at: Event) -> str:
+        """Who acted for a node when an event happened; the zero address for nobody."""
+        return self._at("OperatorChanged", "operator", "new_operator", node, at)
+
+    def payout(self, node: int, at: Event) -> str:
+        """Where a node was paid when an event happened; the zero address for nowhere."""
+        return self._at("PayoutChanged", "payout", "new_payout", node, at)
+
+    def _at(self, change: str, first: str, new: str, node: int, at: Event) -> str:
+        found = NOBODY
+        names = ["NodeRegistered", change]
+        if first == "operator":
+            names.append("StakeWithdrawn")
+        for event in self._record.all(*names):
+            if place(event) > place(at):
+                break
+            if event.args["node_id"] == node:
+                fields = {"NodeRegistered": first, change: new}
+                key = fields.get(event.name)
+                found = NOBODY if key is None else str(event.args[key])
+        return found
+
+    @property
+    def unpunished(self) -> list[Cause]:
+        """Causes that led to no slash."""
+        return [cause for causes in self._open.values() for cause in causes]
+
+    # -- replay --------------------------------------------------------------------------------
+
+    def _on_NodeRegistered(self, event: Event) -> None:
+        args = event.args
+        self.nodes[args["node_id"]] = Account(args["owner"], args["stake"])
+
+    def _on_StakeAdded(self, event: Event) -> None:
+        node, args = self.nodes[event.args["node_id"]], event.args
+        node.stake += args["amount"]
+        if node.stake != args["stake"]:
+            self.odd.append(
+                f"StakeAdded of node {args['node_id']} says the stake is {args['stake']}, "
+                f"it should be {node.stake}."
+            )
+        node.additions.append((self._record.time(event), args["amount"]))
+        del node.additions[:-RING]
+
+    def _on_ExitBegun(self, event: Event) -> None:
+        node = self.nodes[event.args["node_id"]]
+        if node.stake != event.args["amount"]:
+            self.odd.append(
+                f"ExitBegun of node {event.args['node_id']} says {event.args['amount']} unbond, "
+                f"it should be {node.stake}."
+            )
+        node.stake, node.unbonding = 0, node.stake
+
+    def _on_StakeWithdrawn(self, event: Event) -> None:
+        node = self.nodes[event.args["node_id"]]
+        if node.unbonding != event.args["amount"]:
+            self.odd.append(
+                f"StakeWithdrawn of node {event.args['node_id']} says {event.args['amount']}, "
+                f"it should be {node.unbonding}."
+            )
+        node.unbonding = 0
+
+    def _on_OperatorChanged(self, event: Event) -> None:
+        """Read by `operator`."""
+
+    def _on_PayoutChanged(self, event: Event) -> None:
+        """Read by `payout`."""
+
+    def _on_PenaltyChanged(self, event: Event) -> None:
+        self._rows[event.args["violation"]] = Row(*event.args["new_penalty"])
+
+    def _on_ParametersChanged(self, event: Event) -> None:
+        self._treasury = str(event.args["new_parameters"].treasury)
+
+    def _on_BountyClaimed(self, event: Event) -> None:
+        self.bounties[event.args["account"]] -= event.args["amount"]
+
+    def _on_NodeSlashed(self, event: Event) -> None:
+        args = event.args
+        node_id, violation = args["node_id"], args["violation"]
+        node, time = self.nodes[node_id], self._record.time(event)
+        cause = self._take_cause(event)
+        row = self._row(node, violation)
+        if row.strike:
+            node.strikes += 1
+            if node.strikes >= STRIKES_TO_BAN:
+                row = self._row(node, int(Violation.REPEATED))
+        offence = time if cause is None else self._opened_at(cause)
+        added = sum(amount for when, amount in node.additions if when > offence)
+        amount = slash_amount(node.stake + node.unbonding, added, row.bps)
+        reporter = str(args["reporter"]) if cause is None else self._reporter(cause)
+        own = (node.owner, self.operator(node_id, event), self.payout(node_id, event))
+        share = 0 if reporter == NOBODY or reporter in own else amount * row.reporter_bps // BPS
+        if row.suspension:
+            node.suspended_until = max(node.suspended_until, time + row.suspension)
+        node.banned = node.banned or row.ban
+        from_stake = min(node.stake, amount)
+        node.stake -= from_stake
+        node.unbonding -= amount - from_stake
+        self.bounties[reporter] += share
+        self.bounties[self._treasury] += amount - share
+        wanted = {
+            "amount": amount,
+            "reporter": reporter,
+            "reporter_share": share,
+            "treasury_share": amount - share,
+            "suspended_until": node.suspended_until,
+            "strikes": node.strikes,
+            "banned": node.banned,
+        }
+        self.slashes.append(Slash(event, cause, wanted))
+
+    def _row(self, node: Account, violation: int) -> Row:
+        row = self._rows.get(violation, Row(0, 0, 0, False, False, 0))
+        bps = row.escalated(node.offences[violation])
+        node.offences[violation] += 1
+        return Row(bps, 0, row.suspension, row.strike, row.ban, row.reporter_bps)
+
+    def _take_cause(self, event: Event) -> Cause | None:
+        causes = self._open[event.tx_hash]
+        for cause in causes:
+            if (cause.node, cause.violation) == (event.args["node_id"], event.args["violation"]):
+                causes.remove(cause)
+                return cause
+        return None
+
+    def _opened_at(self, cause: Cause) -> int:
+        for event in self._record.all("RoundOpened"):
+            if (event.args["job_id"], event.args["round_id"]) == (cause.job_id, cause.round_id):
+                return self._record.time(event)
+        return self._record.time(cause.event)
+
+    def _reporter(self, cause: Cause) -> str:
+        if cause.reporter is not None:
+            return cause.reporter
+        return self._record.sender(cause.event)
+
+
+def _causes(record: Record, registry: Registry) -> Iterator[Cause]:
+    """Every event that must come with a slash."""
+    for event in record.all("UnrevealedSlashed"):
+        args = event.args
+        place_ = (args["job_id"], args["round_id"], args["node_id"])
+        yield Cause(event, *place_, int(Violation.NO_REVEAL), None, args["amount"])
+    yield from _of_challenges(record)
+    yield from _of_reports(record, registry)
+
+
+def _of_challenges(record: Record) -> Iterator[Cause]:
+    proposer: dict[tuple[int, int], int] = {}
+    challenger: dict[tuple[int, int], str] = {}
+    for event in record.all("ResultProposed", "Challenged", "ChallengeResolved"):
+        args = event.args
+        key = (args["job_id"], args["round_id"])
+        if event.name == "ResultProposed":
+            proposer[key] = args["proposer"]
+        elif event.name == "Challenged":
+            challenger[key] = str(args["challenger"])
+        elif args["upheld"]:
+            node, who = proposer.get(key, 0), challenger.get(key, NOBODY)
+            yield Cause(event, *key, node, int(Violation.BAD_RESULT), who, None)
+
+
+def _of_reports(record: Record, registry: Registry) -> Iterator[Cause]:
+    about: dict[bytes, dict[str, Any]] = {}
+    reporters: dict[bytes, list[int]] = defaultdict(list)
+    waiting: set[bytes] = set()
+    unconfirmed: dict[tuple[int, int, int], int] = defaultdict(int)
+
+    def vindicate(key: bytes) -> None:
+        waiting.discard(key)
+        for verifier in reporters[key]:
+            unconfirmed[about[key]["job_id"], about[key]["round_id"], verifier] -= 1
+
+    names = ("ViolationReported", "ReportConfirmed", "ReportLapsed", "ReportExecuted")
+    for event in record.all(*names, "FalseReportSlashed"):
+        args = event.args
+        key = bytes(args["report_id"])
+        if event.name == "ViolationReported":
+            if key not in about:
+                about[key] = args
+                waiting.add(key)
+            reporters[key].append(args["verifier_id"])
+            unconfirmed[args["job_id"], args["round_id"], args["verifier_id"]] += 1
+            continue
+        if key not in about:
+            continue
+        first = about[key]
+        job_id, round_id = first["job_id"], first["round_id"]
+        if event.name == "ReportConfirmed":
+            vindicate(key)
+            kind = int(Violation.INVALID) + int(Violation.COPIED) - first["violation"]
+            other = report_id(job_id, round_id, first["node_id"], kind)
+            if other in waiting:
+                vindicate(other)
+        elif event.name == "ReportLapsed":
+            waiting.discard(key)
+        elif event.name == "ReportExecuted":
+            lead = reporters[key][0]
+            right = unconfirmed[job_id, round_id, lead] == 0
+            who = registry.payout(lead, event) if right else NOBODY
+            node, kind = first["node_id"], first["violation"]
+            yield Cause(event, job_id, round_id, node, kind, who, args["amount"])
+        else:
+            who = registry.payout(first["node_id"], event)
+            kind = int(Violation.FALSE_REPORT)
+            node = args["verifier_id"]
+            yield Cause(event, job_id, round_id, node, kind, who, args["amount"])
+
+
+def check_slashes(registry: Registry, part: Part, job_id: int) -> None:
+    """The slashes whose cause lies in this round; for round 0 all others, and the nodes' state."""
+    for slash in registry.slashes:
+        cause = slash.cause
+        mine = cause is not None and cause.job_id == job_id
+        if (cause.round_id if cause is not None and mine else 0) != part.round_id:
+            continue
+        args = slash.event.args
+        who = f"node {args['node_id']}"
+        kind = _violation(args["violation"])
+        part.hold("slashes", cause is not None, who, f"it was slashed for {kind} without a cause.")
+        for name, wanted in slash.wanted.items():
+            part.same("slashes", who, f"{name} of its slash for {kind}", args[name], wanted)
+        if cause is not None and cause.amount is not None:
+            what = f"the amount in {cause.event.name}"
+            part.same("slashes", who, what, cause.amount, slash.wanted["amount"])
+    for cause in registry.unpunished:
+        if (cause.round_id if cause.job_id == job_id else 0) == part.round_id:
+            kind = _violation(cause.violation)
+            sentence = f"{cause.event.name} says {kind}, but the registry logged no such slash."
+            part.differ("slashes", f"node {cause.node}", sentence)
+
+
+def _violation(number: int) -> str:
+    known = number in Violation._value2member_map_
+    return Violation(number).name if known else f"violation {number}"

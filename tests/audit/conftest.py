@@ -1,0 +1,26 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One finished job for all tests of this folder. Nothing here writes to its chain or its store."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+import torch
+
+from scripts._processes import Supervisor
+from tests.audit.scene import Scene, make_scene
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> None:
+    """The machine is shared."""
+    torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="session")
+def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
+    torch.set_num_threads(1)
+    directory = tmp_path_factory.mktemp("audited")
+    with Supervisor(directory / "logs") as supervisor:
+        yield make_scene(directory, supervisor)

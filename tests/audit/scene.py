@@ -1,0 +1,269 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A finished job on a real chain, made by a script in seconds: what the audits of this folder see.
+
+Rule: every deed is a transaction of the key that may do it, every artefact is made by the agents'
+own functions from a real model and real text. Round 1 is honest. In round 2 eve reveals noise and
+is found INVALID. In round 3 bob keeps silent after committing and eve copies ann. Round 4 is void.
+Round 5 is honest again; the job is complete, rewards are claimed, every slash is executed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from eth_account import Account
+from eth_utils import keccak
+from web3 import HTTPProvider, Web3
+
+from agents.rounds.manifests import Plan, Plans
+from agents.rounds.models import Models
+from agents.rounds.network import Network, Reveal
+from agents.rounds.result import Outcome, compute
+from agents.rounds.submissions import fetch
+from agents.rounds.view import observe
+from agents.runtime.chain import ChainClient
+from agents.runtime.contracts import Contract, load_deployment
+from agents.runtime.logs import open_log
+from agents.storage.cid import cid_of_bytes, digest_of
+from agents.storage.embedded import EmbeddedStore
+from agents.training.determinism import determinism_class
+from agents.training.proof import ProofOfComputation
+from agents.training.replay import run_task, trace_of
+from agents.training.task import build_task, input_root
+from scripts._anvil import CHAIN_ID, MNEMONIC, start_anvil
+from scripts._deployment import ZOO, DeploymentSettings, deploy, write_deployment
+from scripts._jobs import Published, publish_job
+from scripts._keys import sender_of
+from scripts._processes import Supervisor
+from tests.attacks.chain import Chain, key_of
+from tests.attacks.lab import noise
+from tests.attacks.world import (
+    AGGREGATOR,
+    COMMIT,
+    COPIED,
+    INVALID,
+    REVEAL,
+    TERMS,
+    VERIFIER,
+    Node,
+    Work,
+    World,
+)
+
+DEVICE = "cpu"
+TRAINERS = ("ann", "bob", "cat", "eve")
+VERIFIERS = ("vic", "vera", "vito")
+ROUNDS = 4  # finalized
+_SPARE = 500 * ZOO
+_TEXT = [b"line %d of the audited corpus, to the fourth %d\n" % (i, i**4) for i in range(700)]
+SPEC: dict[str, Any] = {
+    "model": {
+        "d_model": 8,
+        "n_layers": 1,
+        "n_heads": 2,
+        "n_kv_heads": 1,
+        "d_ff": 12,
+        "max_seq_len": 12,
+    },
+    "optimizer": {"batch_size": 2, "seq_len": 12},
+    "batches_per_round": 8,
+    "eval_batches": 2,
+    "rounds": ROUNDS,
+    "checkpoint_every": 2,
+    "audit_sample": 0,
+}
+
+
+@dataclass
+class Scene:
+    """The finished job. `reports`: violation reports to execute, in order."""
+
+    world: World
+    network: Network
+    store: EmbeddedStore
+    published: Published
+    url: str
+    deployment: Path
+    reports: list[bytes] = field(default_factory=list)
+    outcomes: dict[int, Outcome] = field(default_factory=dict)
+
+    # -- making it -----------------------------------------------------------------------------
+
+    def play(self) -> None:
+        """All rounds."""
+        self.round_(TRAINERS)
+        self.round_(TRAINERS, noisy=("eve",))
+        self.round_(TRAINERS, silent=("bob",), copies={"eve": "ann"})
+        self._void()
+        for report in self.reports:
+            self.world.execute(report)
+        world, bob = self.world, self.world.nodes["bob"]
+        # His stake fell below the minimum.
+        world.chain.send(bob.owner, world.registry, "add_stake", bob.node_id, 20 * ZOO)
+        self.round_([name for name in TRAINERS if name != "eve"])
+        world.chain.send(world.nodes["ann"].payout, world.pool, "claim")
+        world.chain.send(world.sponsor, world.pool, "refund", world.job)
+
+    def round_(
+        self,
+        names: Sequence[str],
+        noisy: Sequence[str] = (),
+        silent: Sequence[str] = (),
+        copies: Mapping[str, str] | None = None,
+    ) -> None:
+        """One finalized round in which these nodes commit."""
+        world, copies = self.world, copies or {}
+        world.open()
+        plan = self._plan()
+        works: dict[str, Work] = {}
+        for name in names:
+            if name not in copies:
+                works[name] = self._work(plan, world.nodes[name], name in noisy)
+        for name, other in copies.items():
+            own = self._work(plan, world.nodes[name], False)
+            works[name] = replace(own, content=works[other].content)
+        for name in names:
+            world.commit(world.nodes[name], works[name])
+        world.pass_phase(COMMIT)
+        for name in names:
+            if name not in silent:
+                world.reveal(world.nodes[name], works[name])
+        world.pass_phase(REVEAL)
+        for name in silent:
+            node = world.nodes[name].node_id
+            call = (world.job, world.round, node)
+            world.chain.send(world.nodes["cat"].operator, world.rounds, "slash_unrevealed", *call)
+        arrays = self._propose(plan)
+        for name in noisy:
+            self.reports.append(world.report(world.nodes[name], INVALID, "vic", "vera"))
+        for name in copies:
+            self.reports.append(world.report(world.nodes[name], COPIED, "vera", "vito"))
+        world.attest("vic", "vera")
+        world.finalize(arrays)
+
+    def _void(self) -> None:
+        self.world.open()
+        self.world.pass_phase(COMMIT)
+
+    def _plan(self) -> Plan:
+        models = Models(self.network, self.store)
+        plans = Plans(self.network, models)
+        world = self.world
+        if not world.state.seed.strip(b"\0"):
+            world.chain.send(world.faucet, world.rounds, "capture_seed", world.job)
+        plan = plans.of(observe(self.network, world.job, self.network.chain.head()))
+        assert plan is not None
+        return plan
+
+    def _work(self, plan: Plan, node: Node, noisy: bool) -> Work:
+        """Train, publish, and what to commit to."""
+        models = Models(self.network, self.store)
+        job = models.job(self.world.job)
+        model = bytes(self.world.state.prev_model)
+        before = models.at(self.world.job, model)
+        task = build_task(plan.manifest, node.node_id, job.spec, self.world.job, plan.step, model)
+        result = run_task(job.net(DEVICE), task, before, job.data)
+        gradient = noise(result.pseudo_gradient) if noisy else result.pseudo_gradient
+        trace = trace_of(task, result)
+        proof = ProofOfComputation(
+            node=node.node_id,
+            task=task.task_id.hex(),
+            gradient_hash=result.hashes[-1].hex(),
+            trace_root=trace.root().hex(),
+            trace=cid_of_bytes(trace.to_bytes()),
+            steps=task.steps,
+            compute_time_ms=50,
+            device="test",
+            utilisation=1.0,
+            utilisation_source="cpu",
+            determinism_class=determinism_class(DEVICE),
+        ).to_bytes()
+        payload = job.codec.encode(gradient, None, plan.manifest.seed)
+        for raw in (trace.to_bytes(), proof, payload):
+            self.store.put_bytes(raw)
+        return Work(
+            input_root(plan.manifest, node.node_id, model),
+            digest_of(cid_of_bytes(payload)),
+            trace.root(),
+            keccak(text=f"salt of {node.name} in round {self.world.round}"),
+            digest_of(cid_of_bytes(proof)),
+        )
+
+    def _propose(self, plan: Plan) -> tuple[list[int], list[int]]:
+        """The aggregator on duty proposes the true result."""
+        world = self.world
+        models = Models(self.network, self.store)
+        job, state = models.job(world.job), world.state
+        found = self.network.reveals(world.job, world.round, int(state.opened_block))
+        reveals: list[Reveal] = list(found.values())
+        submissions = [fetch(r, job, self.store, plan.manifest.seed) for r in reveals]
+        stakes = self.network.stakes_at([r.node for r in reveals], int(state.opened_block))
+        before = models.at(world.job, bytes(state.prev_model))
+        outcome = compute(job, world.job, world.round, plan, before, submissions, DEVICE, stakes)
+        self.outcomes[world.round] = outcome
+        self.store.put_bytes(outcome.update)
+        if outcome.checkpoint is not None:
+            self.store.put_bytes(outcome.checkpoint)
+        report = self.store.put_bytes(outcome.report.to_bytes())
+        arrays = list(outcome.nodes), list(outcome.contributions)
+        by = world.on_duty
+        world.chain.send(
+            by.operator,
+            world.rounds,
+            "propose_result",
+            world.job,
+            world.round,
+            by.node_id,
+            outcome.model,
+            digest_of(outcome.report.update),
+            digest_of(report),
+            *arrays,
+        )
+        return arrays
+
+
+def make_scene(directory: Path, supervisor: Supervisor) -> Scene:
+    """A chain with the whole system, and the job played to its end."""
+    anvil = start_anvil(supervisor, directory)
+    chain = Chain(anvil.url, CHAIN_ID)
+    Account.enable_unaudited_hdwallet_features()
+    deployer, faucet = (
+        Account.from_mnemonic(MNEMONIC, account_path=f"m/44'/60'/0'/0/{i}") for i in (0, 1)
+    )
+    members = sorted((key_of(f"member {i}") for i in range(5)), key=lambda m: int(m.address, 16))
+    settings = DeploymentSettings(members=tuple(m.address for m in members), holder=faucet.address)
+    w3 = Web3(HTTPProvider(anvil.url))
+    deployed = deploy(w3, deployer.address, sender_of(w3, deployer), settings)
+    path = directory / "deployment.json"
+    write_deployment(path, deployed)
+    contracts = {
+        name: Contract(name, address, deployed.artefacts[name].abi)
+        for name, address in deployed.addresses.items()
+    }
+    world = World(chain, contracts, settings, faucet, members, key_of("sponsor"))
+    for member in members:
+        chain.transact(faucet, member.address, value=10**18)
+    gated = [world.enlist(name, VERIFIER, spare=_SPARE) for name in VERIFIERS]
+    gated += [world.enlist(name, AGGREGATOR, spare=_SPARE) for name in ("abe", "ada")]
+    roles = [VERIFIER] * 3 + [AGGREGATOR] * 2
+    world.decide(
+        *(
+            (world.registry, "approve_role", (node.node_id, role, True))
+            for node, role in zip(gated, roles, strict=True)
+        )
+    )
+    for name in TRAINERS:
+        world.benchmark(world.enlist(name, spare=_SPARE))
+    store = EmbeddedStore(directory / "store")
+    published = publish_job(store, _TEXT, SPEC)
+    amount = TERMS.reward_per_round * (ROUNDS + 1)
+    world.person("sponsor", amount)
+    world.job = world.create_job(world.sponsor, TERMS.encode(published), amount)
+    client = ChainClient(anvil.url, open_log("audit test", "warning", True, None))
+    network = Network(client, load_deployment(path))
+    scene = Scene(world, network, store, published, anvil.url, path)
+    scene.play()
+    return scene
