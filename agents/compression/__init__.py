@@ -7,7 +7,7 @@ new codec is one new file that decorates its class with `register("<file name>")
 """
 
 from collections.abc import Mapping
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from torch import Tensor
 
@@ -66,6 +66,28 @@ class Codec(Protocol):
         self, gradient: Payload, memory: Payload | None, decoded: Payload
     ) -> dict[str, Tensor] | None:
         """The memory after a round: of what was encoded, what `decoded` did not say."""
+        ...
+
+
+@runtime_checkable
+class LinearCodec(Protocol):
+    """What a codec offers besides if, up to rounding, it is a linear map of rows of norm 1.
+
+    So noise on the gradient is the same noise in its space, and a verifier that does not know the
+    noise can still compare there (`agents.privacy.residual`). Orthonormal rows never lengthen a
+    vector: what bounds the gradient bounds its image.
+    """
+
+    def linear(self, gradient: Payload, seed: bytes) -> Tensor:
+        """The image of an fp32 gradient: float64 [k]."""
+        ...
+
+    def measured(self, data: bytes, shapes: Shapes, seed: bytes) -> Tensor:
+        """What a checked payload says the image is: float64 [k]."""
+        ...
+
+    def rounding_std(self, shapes: Shapes) -> float:
+        """Upper bound on the standard deviation of the rounding of one of the k numbers."""
         ...
 
 

@@ -14,6 +14,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from agents.compression import LinearCodec
+from agents.privacy.gaussian import Gaussian, clip_total
+from agents.privacy.residual import consistent
 from agents.rounds.jobs import JobContext
 from agents.rounds.manifests import Plan
 from agents.rounds.network import Violation
@@ -21,6 +24,7 @@ from agents.rounds.submissions import Submission, fetch_proof
 from agents.storage.canonical import dumps
 from agents.storage.content_store import ContentStore
 from agents.training.determinism import determinism_class
+from agents.training.payload import max_payload_bytes
 from agents.training.proof import ProofOfComputation
 from agents.training.replay import run_task, trace_of
 from agents.training.state import State, model_hash
@@ -157,6 +161,8 @@ def reexecute(work: RoundWork, node: int, device: str, store: ContentStore) -> F
     found = fetch_proof(submission.reveal, work.steps(node), store)
     proof, trace = (None, None) if isinstance(found, str) else found
     same_class = _same_class(proof, device)
+    if work.job.noised:
+        return _judge_noised(work, submission, own.pseudo_gradient, violation, store)
     verdict = compare(
         _as_sent(work, node, own.pseudo_gradient),
         submission.gradient,
@@ -180,8 +186,35 @@ def reexecute(work: RoundWork, node: int, device: str, store: ContentStore) -> F
 def _as_sent(work: RoundWork, node: int, gradient: State) -> State:
     """What the node's payload says if this was its gradient."""
     codec, seed = work.job.codec, work.plan.manifest.seed
-    payload = codec.encode(gradient, work.memory(node), seed)
+    payload = codec.encode(work.job.privacy.release(gradient), work.memory(node), seed)
     return codec.decode(payload, work.job.shapes, seed)
+
+
+def _judge_noised(
+    work: RoundWork,
+    submission: Submission,
+    gradient: State,
+    violation: Violation,
+    store: ContentStore,
+) -> Finding:
+    """Whether a payload may be this gradient, clipped, under noise that nobody else knows."""
+    job, seed = work.job, work.plan.manifest.seed
+    codec, privacy = job.codec, job.privacy
+    if not isinstance(codec, LinearCodec) or not isinstance(privacy, Gaussian):
+        raise TypeError("Noise can be checked under a linear codec only; the job's rules say so.")
+    raw = store.get_digest(submission.reveal.content, max_payload_bytes(codec, job.shapes))
+    verdict = consistent(
+        codec.measured(raw, job.shapes, seed).numpy(),
+        codec.linear(clip_total(gradient, privacy.clip), seed).numpy(),
+        privacy.sigma,
+        codec.rounding_std(job.shapes),
+    )
+    details = {"length": verdict.length, "direction": verdict.direction}
+    if verdict.passed:
+        reason = "The payload is what replay gives, within the noise that the job asks for."
+        return _finding(work, submission, None, reason, details)
+    reason = f"Replay disagrees beyond the job's noise: {verdict.reason}."
+    return _finding(work, submission, violation, reason, details)
 
 
 def _same_class(proof: ProofOfComputation | None, device: str) -> bool:

@@ -18,6 +18,8 @@ import agents.scoring
 from agents.aggregation import Merge
 from agents.compression import Codec
 from agents.privacy import Privacy
+from agents.privacy.gaussian import Gaussian
+from agents.rounds.compatible import check_together
 from agents.rounds.network import Network
 from agents.scoring import Score
 from agents.storage.content_store import ContentStore
@@ -71,6 +73,7 @@ class JobContext:
         self.merge: Merge = mechanism(spec, "merge")
         self.score: Score = mechanism(spec, "score")
         self.privacy: Privacy = mechanism(spec, "privacy")
+        self.warnings = check_together(spec, self.shapes, self.codec, self.privacy)
 
     @property
     def traced(self) -> bool:
@@ -80,6 +83,11 @@ class JobContext:
         what noise was to hide would confirm a guess at it.
         """
         return self.spec.verify == "reexecution" and self.privacy.unit == "none"
+
+    @property
+    def noised(self) -> bool:
+        """Whether a payload carries noise that only its node knows."""
+        return isinstance(self.privacy, Gaussian)
 
     def trace_steps(self, steps: int) -> int:
         """Steps that the trace of a task of `steps` steps shows."""

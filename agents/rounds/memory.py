@@ -98,7 +98,7 @@ class Memories:
             bytes.fromhex(line.content), max_payload_bytes(job.codec, job.shapes)
         )
         decoded = read_payload(raw, job.codec, job.shapes, plan.manifest.seed)
-        return job.codec.remember(gradient, memory, decoded)
+        return job.codec.remember(job.privacy.release(gradient), memory, decoded)
 
     def _keep(self, key: tuple[bytes, int], memory: State | None) -> None:
         self._found[key] = memory

@@ -2,8 +2,8 @@
 """The report of a round: what the aggregator claims, in a form that anyone can recompute.
 
 Rule: canonical JSON, every field bounded, every number but the losses and the gains measured with
-them an exact function of published data. The ledger holds its digest, so the history of a model can be read from reports
-alone.
+them an exact function of published data. The ledger holds its digest, so the history of a model can
+be read from reports alone.
 """
 
 from __future__ import annotations

@@ -58,7 +58,8 @@ def fetch_proof(
 ) -> tuple[ProofOfComputation, Trace] | str:
     """Fetch a node's proof of computation and trace; a sentence if they can't be used.
 
-    `steps`: of its trace, which has two hashes more (`JobContext.trace_steps`). Raises StoreUnavailable when the store itself is down.
+    `steps`: of its trace, which has two hashes more (`JobContext.trace_steps`). Raises
+    StoreUnavailable when the store itself is down.
     """
     try:
         proof = ProofOfComputation.from_bytes(store.get_digest(reveal.proof, MAX_PROOF_BYTES))

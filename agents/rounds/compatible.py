@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which of a spec's mechanisms go together.
+
+Rule: a combination that cannot keep what one of its parts promises is refused when the job is
+read, with the reason; one that keeps it badly is a warning with the figure. Nobody trains, stakes
+or pays on a spec that was refused.
+"""
+
+from __future__ import annotations
+
+import math
+
+from agents.compression import Codec, LinearCodec
+from agents.privacy import Privacy
+from agents.privacy.aggregate import sensitivity
+from agents.privacy.blinding import Blinded, check_blinding
+from agents.privacy.gaussian import Gaussian
+from agents.training.spec import JobSpec, SpecError
+from agents.training.state import Shapes
+
+_NODES = 16  # a network this large is assumed where a figure depends on it
+
+
+def check_together(spec: JobSpec, shapes: Shapes, codec: Codec, privacy: Privacy) -> list[str]:
+    """Warnings about a spec, as sentences. Raises SpecError for what cannot work."""
+    wrong = [
+        *_data(spec, privacy),
+        *_checking(spec, codec, privacy),
+        *_merging(spec, codec, privacy),
+    ]
+    if wrong:
+        raise SpecError("; ".join(wrong))
+    return _blinding(spec, shapes, privacy)
+
+
+def _data(spec: JobSpec, privacy: Privacy) -> list[str]:
+    if privacy.unit == "example" and spec.access != "local":
+        return [
+            f'privacy "{spec.privacy}" needs access "local": a node may draw its samples in secret '
+            "only from its own data; batches assigned in public earn no privacy"
+        ]
+    return []
+
+
+def _checking(spec: JobSpec, codec: Codec, privacy: Privacy) -> list[str]:
+    """Noise that nobody else knows can be checked in the space of a linear codec only."""
+    if spec.verify != "reexecution" or privacy.unit == "none" or privacy.place != "node":
+        return []
+    if codec.has_memory or not isinstance(codec, LinearCodec):
+        return [
+            f'codec "{spec.codec}" with these options cannot be checked under the noise of '
+            f'privacy "{spec.privacy}"; use dense, or semantic without error_feedback, or '
+            'access "local" with verify "screening"'
+        ]
+    return []
+
+
+def _merging(spec: JobSpec, codec: Codec, privacy: Privacy) -> list[str]:
+    wrong = []
+    if getattr(codec, "mostly_zero", False) and spec.merge in ("median", "trimmed_mean"):
+        wrong.append(
+            f'codec "{spec.codec}" leaves most coordinates of a payload zero, so merge '
+            f'"{spec.merge}" would be zero nearly everywhere; use multi_krum, geometric_median, '
+            "centred_clipping or mean"
+        )
+    if privacy.place == "aggregate":
+        try:
+            sensitivity(spec.merge, 1, 1.0)
+        except ValueError as error:
+            wrong.append(str(error))
+    return wrong
+
+
+def _blinding(spec: JobSpec, shapes: Shapes, privacy: Privacy) -> list[str]:
+    """Local noise on whole updates: what it makes of a robust merge."""
+    if not isinstance(privacy, Gaussian) or spec.merge == "mean":
+        return []
+    dimension = sum(math.prod(shape) for shape in shapes.values())
+    kept = spec.codec_options.get("dimension", 256) if spec.codec == "semantic" else dimension
+    try:
+        found = check_blinding(
+            min(dimension, int(kept)),
+            privacy.sigma,
+            privacy.clip,
+            _NODES,
+            accept=privacy.accept_blinding,
+        )
+    except Blinded as error:
+        raise SpecError(str(error)) from error
+    return [] if found is None else [found]
