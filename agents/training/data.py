@@ -203,6 +203,7 @@ class DataSource:
 
     Attributes:
         dataset: the manifest.
+        batch_size: sequences of a batch.
         train_sequences, val_sequences: how many there are.
         batches_per_epoch: batches of one permutation.
     """
@@ -221,16 +222,16 @@ class DataSource:
                 f"the data has {self.dataset.vocab_size} tokens but the model's vocab_size is "
                 f"{spec.model.vocab_size}"
             )
-        self._seq, self._batch = spec.optimizer.seq_len, spec.optimizer.batch_size
+        self._seq, self.batch_size = spec.optimizer.seq_len, spec.optimizer.batch_size
         total = (self.dataset.tokens - 1) // self._seq
         self.val_sequences = max(1, math.ceil(total * spec.val_fraction))
         self.train_sequences = total - self.val_sequences
-        self._order = BatchOrder(self.train_sequences, self._batch, spec.data_seed)
+        self._order = BatchOrder(self.train_sequences, self.batch_size, spec.data_seed)
         self.batches_per_epoch = self._order.batches_per_epoch
         if self.batches_per_epoch < 1:
             raise DataError(
                 f"{self.dataset.tokens} tokens give {total} sequences of {self._seq}, too few for "
-                f"a batch of {self._batch} and validation; add data or shrink them"
+                f"a batch of {self.batch_size} and validation; add data or shrink them"
             )
         counts = [shard.tokens for shard in self.dataset.shards]
         self._starts = np.concatenate(([0], np.cumsum(counts, dtype=np.int64)))
@@ -242,10 +243,11 @@ class DataSource:
 
     def val_batches(self, count: int) -> list[Tensor]:
         """At most ``count`` validation batches, spread evenly over the validation split."""
-        wanted = min(self.val_sequences, count * self._batch)
+        wanted = min(self.val_sequences, count * self.batch_size)
         rows = self.train_sequences + np.arange(wanted) * self.val_sequences // wanted
         return [
-            self._stack(part) for part in np.split(rows, range(self._batch, wanted, self._batch))
+            self._stack(part)
+            for part in np.split(rows, range(self.batch_size, wanted, self.batch_size))
         ]
 
     def shards_of(self, ranges: Iterable[tuple[int, int]]) -> list[str]:

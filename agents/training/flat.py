@@ -62,6 +62,13 @@ class FlatModel:
         for name, view in self._views(self.values).items():
             view.copy_(state[name])
 
+    def set_grads(self, gradient: Tensor) -> None:
+        """Set ``grads`` from fp32 [parameters], the tensors in order of their names."""
+        views = self._views(self.grads)
+        parts = gradient.split([views[name].numel() for name in sorted(views)])
+        for name, part in zip(sorted(views), parts, strict=True):
+            views[name].copy_(part.view_as(views[name]))
+
     def split(self, flat: Tensor) -> State:
         """CPU views by name into a flat vector of this layout (a copy if it is elsewhere)."""
         return self._views(flat.cpu())

@@ -41,7 +41,7 @@ class LocalResult:
     seconds: tuple[float, ...]
 
 
-class _AdamW:
+class AdamW:
     """AdamW over the flat vectors of a model; ``step`` counts from 1."""
 
     def __init__(self, net: FlatModel, hyper: Hyperparameters) -> None:
@@ -103,7 +103,7 @@ def train_local(
     mixed = torch.autocast(
         torch.device(net.device).type, torch.bfloat16, enabled=hyper.precision == "bf16"
     )
-    optimizer = _AdamW(net, hyper)
+    optimizer = AdamW(net, hyper)
     theta0 = {name: tensor.clone() for name, tensor in net.split(net.values).items()}
     hashes, losses, seconds = [model_hash(theta0)], [], []
     for number, batch in enumerate(batches, start=1):

@@ -33,6 +33,7 @@ class LocalData:
 
     Attributes:
         folder: where the text is.
+        batch_size: sequences of a batch.
         examples: number of sequences, the unit of ``privacy: dp_sgd``.
         batches_per_epoch: batches of one permutation.
     """
@@ -51,15 +52,15 @@ class LocalData:
                 cannot be read, or too little text for one batch.
         """
         self.folder = folder
-        self._length, batch = spec.optimizer.seq_len + 1, spec.optimizer.batch_size
+        self._length, self.batch_size = spec.optimizer.seq_len + 1, spec.optimizer.batch_size
         digest = hashlib.sha256(_DOMAIN)
         tokens = public.encode(_hashed(read_documents(_files(folder)), digest))
         self._inner = digest.digest()
         self.examples = len(tokens) // self._length
-        if self.examples < batch:
+        if self.examples < self.batch_size:
             raise DataError(
                 f"{folder}: {len(tokens)} tokens give {self.examples} sequences of "
-                f"{self._length}, too few for a batch of {batch}; add text"
+                f"{self._length}, too few for a batch of {self.batch_size}; add text"
             )
         self._tokens = tokens[: self.examples * self._length].reshape(-1, self._length)
         limit = spec.model.vocab_size
@@ -68,7 +69,7 @@ class LocalData:
                 f"{folder}: token {int(self._tokens.max())} is outside the model's vocabulary of "
                 f"{limit}"
             )
-        self._order = BatchOrder(self.examples, batch, spec.data_seed)
+        self._order = BatchOrder(self.examples, self.batch_size, spec.data_seed)
         self.batches_per_epoch = self._order.batches_per_epoch
 
     def batch(self, index: int) -> Tensor:
