@@ -10,8 +10,8 @@ It holds no secrets and no power: whatever it proposes is recomputed by the veri
 
 from __future__ import annotations
 
+from agents.rounds.access import DataAccess
 from agents.rounds.manifests import Plans
-from agents.rounds.models import Models
 from agents.rounds.network import Network
 from agents.rounds.proposing import Proposer
 from agents.rounds.results import Results
@@ -32,7 +32,8 @@ class Aggregator:
     def __init__(self, context: Context, store: ContentStore) -> None:
         self.context = context
         self.network = Network(context.chain, context.deployment)
-        models = Models(self.network, store)
+        self.access = DataAccess(self.network, store, context)
+        models = self.access.models
         configured = context.settings.device
         device = pick_device() if configured == "auto" else configured
         results = Results(self.network, store, models, Plans(self.network, models), device)
@@ -48,7 +49,9 @@ class Aggregator:
         self.context.metrics.round.set(view.round_id)
         self.context.metrics.phase.set(view.phase)
         node = self.network.node_of(self.context.wallet.address)
-        did = self.proposer.step(view, node) if node else None
+        did = self.access.step(job_id, node) if node else None
+        if node and not did and self.access.ready(job_id, node):
+            did = self.proposer.step(view, node)
         return did or self.upkeep.step(view, first=self._leads(view, node))
 
     def _leads(self, view: View, node: int) -> bool:

@@ -16,11 +16,11 @@ import secrets
 import time
 from pathlib import Path
 
+from agents.rounds.access import DataAccess
 from agents.rounds.budget import Budget
 from agents.rounds.manifests import Plan, Plans
 from agents.rounds.membership import Membership
 from agents.rounds.memory import Memories
-from agents.rounds.models import Models
 from agents.rounds.network import ZERO_DIGEST, Network, Phase
 from agents.rounds.upkeep import Upkeep
 from agents.rounds.view import View, observe
@@ -49,7 +49,8 @@ class Trainer:
         self.context = context
         self.store = store
         self.network = Network(context.chain, context.deployment)
-        self.models = Models(self.network, store)
+        self.access = DataAccess(self.network, store, context)
+        self.models = self.access.models
         self.plans = Plans(self.network, self.models)
         configured = context.settings.device
         self.device = pick_device() if configured == "auto" else configured
@@ -74,6 +75,8 @@ class Trainer:
             did = self.commit(view, node)
         elif node and view.phase == Phase.REVEAL:
             did = self.reveal(view, node)
+        if node and not did:
+            did = self.access.step(job_id, node)
         return did or self.upkeep.step(view)
 
     # -- COMMIT --------------------------------------------------------------------------------
@@ -90,6 +93,8 @@ class Trainer:
         name = submission_name(view.job_id, view.round_id, plan.manifest.seed)
         secret = self.context.journal.get(name)
         if secret is None:
+            if not self.access.ready(view.job_id, node):
+                return None
             if not self._affords(view, plan, node):
                 return self._rest(view, node)
             work = self.produce(view, plan, node)

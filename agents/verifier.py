@@ -10,12 +10,12 @@ any phase   permissionless duties, after the aggregators
 
 from __future__ import annotations
 
+from agents.rounds.access import DataAccess
 from agents.rounds.audit import Finding, RoundWork, malformed, reexecute, suspects
 from agents.rounds.benchmarks import BenchmarkChecks
 from agents.rounds.judging import result_errors
 from agents.rounds.manifests import Plans
 from agents.rounds.memory import Memories
-from agents.rounds.models import Models
 from agents.rounds.network import Network, Phase
 from agents.rounds.proposing import Proposer
 from agents.rounds.result import Outcome
@@ -43,7 +43,8 @@ class Verifier:
         self.context = context
         self.store = store
         self.network = Network(context.chain, context.deployment)
-        self.models = Models(self.network, store)
+        self.access = DataAccess(self.network, store, context)
+        self.models = self.access.models
         self.plans = Plans(self.network, self.models)
         configured = context.settings.device
         self.device = pick_device() if configured == "auto" else configured
@@ -64,6 +65,9 @@ class Verifier:
         view = observe(self.network, job_id, head)
         self.context.metrics.round.set(view.round_id)
         self.context.metrics.phase.set(view.phase)
+        did = self.access.step(job_id, node) if node else None
+        if did or (node and not self.access.ready(job_id, node)):
+            return did or self.upkeep.step(view)
         if node and view.phase == Phase.CHALLENGE and node in view.snapshot.verifiers:
             did = self.verify(view, node)
         elif node:

@@ -7,8 +7,8 @@ here and accept its options before anything is computed, and nothing in it is ev
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from functools import cached_property
+from collections.abc import Callable, Mapping
+from functools import cached_property, partial
 from typing import Any
 
 import agents.aggregation
@@ -23,9 +23,11 @@ from agents.rounds.compatible import check_together
 from agents.rounds.network import Network
 from agents.scoring import Score
 from agents.storage.content_store import ContentStore
+from agents.storage.errors import StoreError
 from agents.training.data import MAX_MANIFEST_BYTES, DataSource
 from agents.training.flat import FlatModel
 from agents.training.model import template
+from agents.training.sealed_data import open_sealed
 from agents.training.spec import MAX_SPEC_BYTES, JobSpec, SpecError
 from agents.training.state import Shapes
 
@@ -59,13 +61,28 @@ def mechanism(spec: JobSpec, field: str) -> Any:
         ) from error
 
 
-class JobContext:
-    """One job as the maths needs it. `shapes`: model tensors; then its mechanisms."""
+class DataLocked(StoreError):
+    """The job's data is encrypted, and nobody gave this agent the key."""
 
-    def __init__(self, spec: JobSpec, store: ContentStore) -> None:
+
+KeySource = Callable[[], bytes | None]
+
+
+def _no_key() -> bytes | None:
+    return None
+
+
+class JobContext:
+    """One job as the maths needs it. `shapes`: model tensors; then its mechanisms.
+
+    `key`: gives the 32-byte key of encrypted data, None while it is not held.
+    """
+
+    def __init__(self, spec: JobSpec, store: ContentStore, key: KeySource = _no_key) -> None:
         spec.check_mechanisms(mechanism_exists)
         self.spec = spec
         self._store = store
+        self._key = key
         cid = spec.model.config_cid
         self._config = None if cid is None else store.get(cid, MAX_MANIFEST_BYTES)
         self.shapes: Shapes = template(spec.model, self._config)
@@ -95,8 +112,13 @@ class JobContext:
 
     @cached_property
     def data(self) -> DataSource:
-        """The job's batches."""
-        return DataSource(self._store, self.spec)
+        """The job's batches. Raises DataLocked while the key of encrypted data is not held."""
+        if self.spec.access != "encrypted":
+            return DataSource(self._store, self.spec)
+        key = self._key()
+        if key is None:
+            raise DataLocked("the data of this job is encrypted and its key is not held here")
+        return DataSource(open_sealed(self._store, key, self.spec.data), self.spec)
 
     def net(self, device: str) -> FlatModel:
         """The job's network on `device`, built at first use."""
@@ -112,18 +134,27 @@ class JobContext:
 class Jobs:
     """Contexts of jobs by id."""
 
-    def __init__(self, network: Network, store: ContentStore) -> None:
+    def __init__(
+        self,
+        network: Network,
+        store: ContentStore,
+        key_of: Callable[[int], bytes | None] | None = None,
+    ) -> None:
+        """`key_of`: the data key of a job by its id, None while it is not held."""
         self._network = network
         self._store = store
-        self._contexts: dict[bytes, JobContext] = {}
+        self._key_of = key_of or (lambda job_id: None)
+        self._contexts: dict[tuple[int, bytes], JobContext] = {}
 
     def context(self, job_id: int) -> JobContext:
         """The job's context. Raises SpecError, StoreError, DataError."""
         digest = bytes(self._network.job(job_id).terms.spec)
-        if digest not in self._contexts:
+        if (job_id, digest) not in self._contexts:
             raw = self._store.get_digest(digest, MAX_SPEC_BYTES)
-            self._contexts[digest] = JobContext(JobSpec.from_bytes(raw), self._store)
-        return self._contexts[digest]
+            self._contexts[job_id, digest] = JobContext(
+                JobSpec.from_bytes(raw), self._store, partial(self._key_of, job_id)
+            )
+        return self._contexts[job_id, digest]
 
 
 __all__ = ["JobContext", "Jobs", "SpecError", "mechanism_exists"]

@@ -8,6 +8,8 @@ the ledger's is never returned.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from agents.rounds.jobs import JobContext, Jobs
 from agents.rounds.network import Network
 from agents.rounds.report import MAX_REPORT_BYTES, RoundReport
@@ -30,10 +32,16 @@ _KEPT = 3
 class Models:
     """Reads specs, reports and models of jobs; keeps the last few models in memory."""
 
-    def __init__(self, network: Network, store: ContentStore) -> None:
+    def __init__(
+        self,
+        network: Network,
+        store: ContentStore,
+        key_of: Callable[[int], bytes | None] | None = None,
+    ) -> None:
+        """`key_of`: the key of a job's encrypted data by the job's id, None while not held."""
         self._network = network
         self._store = store
-        self._jobs = Jobs(network, store)
+        self._jobs = Jobs(network, store, key_of)
         self._states: dict[bytes, State] = {}
         self._reports: dict[bytes, RoundReport] = {}
 

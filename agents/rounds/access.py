@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reading jobs as one agent can: with the data keys that were released to its node.
+
+Rule: only what touches a job's text waits for its key. The spec, the model and the chain are open
+to everyone, so an agent without a key still does the permissionless duties.
+"""
+
+from __future__ import annotations
+
+from agents.rounds.keys import DataKeyDuty
+from agents.rounds.models import Models
+from agents.rounds.network import Network
+from agents.runtime.context import Context
+from agents.storage.content_store import ContentStore
+from agents.storage.errors import StoreError, StoreUnavailable
+from agents.training.spec import SpecError
+
+
+class DataAccess:
+    """The jobs of one agent. `models` reads them, with the keys that its node holds."""
+
+    def __init__(self, network: Network, store: ContentStore, context: Context) -> None:
+        self._network = network
+        self._address = context.wallet.address
+        self.models = Models(network, store, self._key)
+        self._duty = DataKeyDuty(network, context, self.models.spec)
+
+    def step(self, job_id: int, node: int) -> str | None:
+        """The next thing to do to get the key of a job's data; None if there is nothing to do."""
+        return self._duty.step(job_id, node) if self._sealed(job_id) else None
+
+    def ready(self, job_id: int, node: int) -> bool:
+        """Whether the node can read the job's data."""
+        return not self._sealed(job_id) or self._duty.key(job_id, node) is not None
+
+    def _sealed(self, job_id: int) -> bool:
+        try:
+            return self.models.spec(job_id).access == "encrypted"
+        except StoreUnavailable:
+            raise
+        except (SpecError, StoreError):
+            return False  # nobody can work on such a job; its permissionless duties remain
+
+    def _key(self, job_id: int) -> bytes | None:
+        node = self._network.node_of(self._address)
+        return self._duty.key(job_id, node) if node else None
