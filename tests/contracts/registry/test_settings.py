@@ -244,3 +244,35 @@ def test_set_active__others__revert(registry: Any, node: int, who: str) -> None:
 def test_set_active__unknown_node__reverts(registry: Any, stranger: str) -> None:
     with boa.reverts("registry: unknown node"):
         registry.set_active(9, True, sender=stranger)
+
+
+# set_encryption_key
+
+
+@pytest.mark.parametrize("who", ["node_owner", "operator"])
+def test_set_encryption_key__owner_or_operator__replaces_it(
+    registry: Any, node: int, who: str
+) -> None:
+    assert registry.encryption_key_of(node) == b"\x01" * 32
+    registry.set_encryption_key(node, b"\x02" * 32, sender=address_of(who))
+    fields = {"node_id": node, "old_key": b"\x01" * 32, "new_key": b"\x02" * 32}
+    assert own_events(registry) == [("EncryptionKeyChanged", fields)]
+    assert registry.encryption_key_of(node) == b"\x02" * 32
+    assert registry.node(node).encryption_key == b"\x02" * 32
+
+
+def test_set_encryption_key__zero__is_none(registry: Any, node: int, operator: str) -> None:
+    registry.set_encryption_key(node, bytes(32), sender=operator)
+    assert registry.encryption_key_of(node) == bytes(32)
+
+
+@pytest.mark.parametrize("who", ["payout", "coordinator", "slasher", "stranger"])
+def test_set_encryption_key__anyone_else__reverts(registry: Any, node: int, who: str) -> None:
+    with boa.reverts("registry: not the owner or operator"):
+        registry.set_encryption_key(node, b"\x02" * 32, sender=address_of(who))
+
+
+def test_set_encryption_key__unknown_node__reverts(registry: Any, stranger: str) -> None:
+    with boa.reverts("registry: unknown node"):
+        registry.set_encryption_key(9, b"\x02" * 32, sender=stranger)
+    assert registry.encryption_key_of(9) == bytes(32)

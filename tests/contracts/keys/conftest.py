@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A job with encrypted data among the real contracts: a sponsor with a hot key for releases, two
+benchmarked trainers, approved verifiers and aggregators, each with a public key of its own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from eth_utils import keccak
+
+from tests.contracts.round_world import make_field
+from tests.contracts.system import Player, System
+
+JOB = 1
+KEY = keccak(text="commitment to the data key")
+NEXT_KEY = keccak(text="commitment to the next data key")
+ENVELOPE = b"sealed" * 20
+
+
+def public_key(player: Player) -> bytes:
+    return keccak(text=f"public key of {player.name}")
+
+
+@dataclass
+class Desk:
+    """Short forms of what the people of one job do with its key."""
+
+    system: System
+    keys: Any
+    sponsor: str
+    releaser: str
+    stranger: str
+    trainer: Player
+    other: Player
+    verifier: Player
+    aggregator: Player
+
+    def request(self, player: Player, job_id: int = JOB) -> None:
+        self.keys.request_key(job_id, player.node_id, sender=player.operator)
+
+    def release(
+        self,
+        player: Player,
+        key_id: bytes = KEY,
+        sealed_to: bytes | None = None,
+        job_id: int = JOB,
+        envelope: bytes = ENVELOPE,
+        sender: str | None = None,
+    ) -> None:
+        """By the releaser, to the public key that the player began with, unless told."""
+        self.keys.release_key(
+            job_id,
+            player.node_id,
+            key_id,
+            public_key(player) if sealed_to is None else sealed_to,
+            envelope,
+            sender=sender or self.releaser,
+        )
+
+    def slash(self, player: Player, violation: int) -> None:
+        """As the rounds contract does for an offence just committed."""
+        self.system.registry.slash(
+            player.node_id,
+            violation,
+            self.system.registry.node(player.node_id).registered_at,
+            self.sponsor,
+            sender=self.system.rounds.address,
+        )
+
+
+@pytest.fixture
+def desk(system: System) -> Desk:
+    field = make_field(system, trainers=2)
+    for player in (*field.trainers, *field.verifiers, *field.aggregators):
+        key = public_key(player)
+        system.registry.set_encryption_key(player.node_id, key, sender=player.operator)
+    releaser = system.person("releaser")
+    system.keys.set_key(JOB, KEY, sender=field.sponsor)
+    system.keys.set_releaser(JOB, releaser, sender=field.sponsor)
+    return Desk(
+        system,
+        system.keys,
+        field.sponsor,
+        releaser,
+        field.stranger,
+        field.trainers[0],
+        field.trainers[1],
+        field.verifiers[0],
+        field.aggregators[0],
+    )
+
+
+@pytest.fixture
+def keys(desk: Desk) -> Any:
+    return desk.keys
