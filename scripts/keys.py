@@ -84,8 +84,8 @@ def new(path: Path, passphrase_env: str | None) -> None:
         raise WalletError("The two passphrases differ; nothing was written.")
     key = new_key()
     create_keystore(path, passphrase, key)
-    click.echo(f"Key {key_id_of(key).hex()} is in {path}. Back it up: data sealed with it opens")
-    click.echo("with nothing else.")
+    click.echo(f"Key {key_id_of(key).hex()} is in {path}.")
+    click.echo("Back it up: without it, what it seals is lost.")
 
 
 @cli.command(cls=ConnectedProviderCommand)
@@ -147,7 +147,7 @@ def serve(
     from agents.runtime.errors import RpcDown
 
     key = _read_key(key_file, passphrase_env)
-    if hasattr(account, "set_autosign") and not once:
+    if hasattr(account, "set_autosign"):  # it answers by itself; nobody is asked each time
         account.set_autosign(True)
     holder = _keyholder(Contracts(deployment), account, job_id, key)
     if holder.announce():
@@ -180,7 +180,7 @@ def show(job_id: int, deployment: Path | None) -> None:
     _check_job(network, job_id)
     table = Table(title=f"Job {job_id}: who received which key")
     for column in ("node", "as", "asked in block", "key", "released in block", "by"):
-        table.add_column(column)
+        table.add_column(column, overflow="fold")
     for entry in record(network, job_id):
         answered = entry.released_block
         table.add_row(
