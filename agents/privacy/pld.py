@@ -15,7 +15,7 @@ import importlib
 import math
 from typing import Any
 
-COARSE, FINE = 2.0**-8, 2.0**-12
+_FINE, _COARSE = 2.0**-15, 2.0**-11  # Of the budget; powers of two, so that grids align.
 
 
 class ExtraMissing(RuntimeError):
@@ -36,8 +36,11 @@ def epsilon_of(
     Raises:
         ExtraMissing: dp-accounting is not installed.
     """
-    coarse = _epsilon(steps, spend, delta, COARSE)
-    return coarse if coarse > 2.0 * budget else min(coarse, _epsilon(steps, spend, delta, FINE))
+    scale = 2.0 ** math.floor(math.log2(max(8.0, min(budget, 2.0**12))))
+    coarse = _epsilon(steps, spend, delta, _COARSE * scale)
+    if coarse > 2.0 * budget:
+        return coarse
+    return min(coarse, _epsilon(steps, spend, delta, _FINE * scale))
 
 
 def _epsilon(
