@@ -21,6 +21,7 @@ from agents.storage.envelope import EnvelopeError, Purpose
 from agents.training.spec import JobSpec
 
 _NOT_YET = "keys: node not eligible"
+_KEPT = "data-key-envelope-"
 
 
 class DataKeyDuty:
@@ -66,12 +67,21 @@ class DataKeyDuty:
         return self._ask(job_id, node, key_id)
 
     def key(self, job_id: int, node: int) -> bytes | None:
-        """The 32-byte key of the job's data as it is announced now; None when it is not held."""
-        key_id = self._announced(job_id)
-        envelope = self._context.journal.get(self._name(job_id, node, key_id))
-        if envelope is None:
+        """The 32-byte key of the job's data: the one announced now, else the last received; None
+        when none is held.
+
+        A job's data can't change, so a sponsor that announces another key in the middle of a round
+        does not take the data away from those who are to check the round.
+        """
+        announced = self._announced(job_id).hex()
+        journal = self._context.journal
+        found = [journal.get(name) for name in journal.keys(_KEPT)]
+        held = [kept for kept in found if self._is_kept_for(kept, job_id, node)]
+        if not held:
             return None
-        return self.identity.open(bytes.fromhex(envelope), self._purpose(job_id, node, key_id))
+        best = max(held, key=lambda kept: (kept["key_id"] == announced, kept["block"]))
+        purpose = self._purpose(job_id, node, bytes.fromhex(best["key_id"]))
+        return self.identity.open(bytes.fromhex(best["envelope"]), purpose)
 
     def publish(self, node: int) -> str | None:
         """Set the node's encryption key in the registry, if it is another one there."""
@@ -113,16 +123,24 @@ class DataKeyDuty:
         where = {"job_id": job_id, "node_id": node}
         chain = self._context.chain
         events = chain.events(self._keys, "KeyReleased", first, chain.head().number, where)
-        mine = [e.args for e in events if self._is_for_fields(e.args, key_id)]
+        mine = [event for event in events if self._is_for_fields(event.args, key_id)]
         if not mine:
             return None  # a reorg took it away again
-        envelope = bytes(mine[-1]["envelope"])
+        envelope = bytes(mine[-1].args["envelope"])
         try:
             self.identity.open(envelope, self._purpose(job_id, node, key_id))
         except EnvelopeError as error:
             self._tell(f"envelope {envelope.hex()}", str(error))
             return None
-        self._context.journal.put(self._name(job_id, node, key_id), envelope.hex())
+        kept = {
+            "job": job_id,
+            "node": node,
+            "key_id": key_id.hex(),
+            "encryption_key": self.identity.public.hex(),
+            "block": mine[-1].block,
+            "envelope": envelope.hex(),
+        }
+        self._context.journal.put(self._name(job_id, node, key_id), kept)
         return f"received: the key of job {job_id}"
 
     def _announced(self, job_id: int) -> bytes:
@@ -142,7 +160,11 @@ class DataKeyDuty:
 
     def _name(self, job_id: int, node: int, key_id: bytes) -> str:
         """Journal key of an envelope; another operator key could not open it."""
-        return f"data-key-{job_id}-{node}-{key_id.hex()}-{self.identity.public.hex()}"
+        return f"{_KEPT}{job_id}-{node}-{key_id.hex()}-{self.identity.public.hex()}"
+
+    def _is_kept_for(self, kept: dict[str, Any], job_id: int, node: int) -> bool:
+        wanted = (job_id, node, self.identity.public.hex())
+        return (kept["job"], kept["node"], kept["encryption_key"]) == wanted
 
     def _tell(self, what: str, why: str) -> None:
         """Log once why the job's data cannot be read."""

@@ -32,7 +32,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-from agents.storage.errors import StoreError, StoreUnavailable
+from agents.storage.errors import StoreError
 
 KEY_BYTES: Final = 32
 SEGMENT_BYTES: Final = 64 * 1024
@@ -48,10 +48,6 @@ _SHARD_LABEL: Final = b"menagerie sealed shard v1"
 
 class SealError(StoreError):
     """A sealed shard cannot be read: wrong key, wrong place, cut off or altered."""
-
-
-class KeyMissing(StoreUnavailable):
-    """The data is encrypted and this node has not received the key yet: nobody's fault; wait."""
 
 
 class Reader(Protocol):

@@ -423,6 +423,30 @@ def test_a_changed_encryption_key_makes_the_request_stale(
     assert trainer.key == KEY
 
 
+def test_a_changed_data_key_takes_nothing_away_and_is_asked_for(
+    world: World, sealed: Sealed, agent: Start, hold: Hold, ann: Node
+) -> None:
+    sponsor = hold()
+    sponsor.holder.announce()
+    trainer = agent(ann)
+    trainer.ask()
+    sponsor.holder.step()
+    trainer.step()
+    other = new_key()
+    keys = world.contracts["DataKeys"]
+    world.chain.send(world.sponsor, keys, "set_key", sealed.job_id, key_id_of(other))
+    assert trainer.key == KEY
+    trainer.ask()
+    assert sponsor.holder.step() == [], "it holds the old key only"
+    assert trainer.key == KEY
+    assert hold(other).holder.step() == [ann.node_id]
+    trainer.step()
+    assert trainer.key == other
+    world.chain.send(world.sponsor, keys, "set_key", sealed.job_id, key_id_of(KEY))
+    assert trainer.step() is None
+    assert trainer.key == KEY
+
+
 # -- bad envelopes and bad keys ----------------------------------------------------------------
 
 
