@@ -15,9 +15,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from agents.aggregation import register
+from agents.aggregation import compiled, register
 from agents.aggregation.network import CHUNK, Selector
-from agents.aggregation.rows import Payload, check, chunks, empty_like
+from agents.aggregation.rows import Payload, check, chunks, empty_like, refuse_non_finite
 
 
 @register("median")
@@ -36,14 +36,19 @@ class Median:
         update = empty_like(payloads[0])
         count = len(payloads)
         ranks = sorted({(count - 1) // 2, count // 2})
+        kernel = compiled.kernel(payloads, compiled.MiddleOf(count))
         selector: Selector | None = None
-        for name, offset, rows in chunks(payloads, CHUNK):
+        for name, offset, rows in chunks(payloads, compiled.width(kernel, CHUNK)):
+            part = update[name].view(-1)[offset : offset + rows[0].numel()]
+            if kernel is not None and len(part) >= compiled.SMALLEST:
+                part.copy_(kernel(rows))
+                continue
             selector = selector or Selector(count, ranks, rows[0])
             middle = selector(rows)
-            part = update[name].view(-1)[offset : offset + rows[0].numel()]
             if len(middle) == 1:
                 torch.add(middle[0], 0.0, out=part)
             else:
                 torch.add(middle[0], middle[1], out=part)
                 part.mul_(0.5).add_(0.0)
+        refuse_non_finite(update)
         return update

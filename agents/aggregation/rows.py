@@ -46,6 +46,16 @@ def chunks(payloads: Sequence[Payload], width: int) -> Iterator[tuple[str, int, 
             yield name, offset, [row[offset : offset + width] for row in flat]
 
 
+def refuse_non_finite(update: Mapping[str, Tensor]) -> None:
+    """ValueError if a value of `update` is NaN or infinite."""
+    for name, tensor in update.items():
+        if tensor.numel() and not all(torch.isfinite(edge) for edge in torch.aminmax(tensor)):
+            raise ValueError(
+                f"Tensor {name!r} of some payload holds a value that is not finite or too large; "
+                "such payloads can't be merged."
+            )
+
+
 def empty_like(payload: Payload) -> dict[str, Tensor]:
     """Uninitialised contiguous tensors of the payload's names and shapes."""
     return {

@@ -45,11 +45,16 @@ def same_bits(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> b
     )
 
 
-def test_both_rules_are_found_by_name():
-    assert aggregation.names() == ["mean", "median"]
-    with pytest.raises(
-        UnknownMechanism, match="no merge rule 'network'; choose one of: mean, median"
-    ):
+def test_rules_are_found_by_name():
+    assert aggregation.names() == [
+        "centred_clipping",
+        "geometric_median",
+        "mean",
+        "median",
+        "multi_krum",
+        "trimmed_mean",
+    ]
+    with pytest.raises(UnknownMechanism, match="no merge rule 'network'; choose one of: centred"):
         aggregation.get("network")
 
 
