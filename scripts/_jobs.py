@@ -16,7 +16,8 @@ from agents.storage.cid import digest_of
 from agents.storage.content_store import ContentStore
 from agents.training.data import DataSource, pack
 from agents.training.model import init_state
-from agents.training.spec import JobSpec
+from agents.training.sealed_data import open_sealed, pack_sealed
+from agents.training.spec import JobSpec, SpecError
 from agents.training.state import model_hash, save_state
 
 ZOO = 10**18
@@ -68,6 +69,7 @@ def publish_job(
     model_config: bytes | None = None,
     tokenizer: bytes | None = None,
     separator: int | None = None,
+    data_key: bytes | None = None,
 ) -> Published:
     """Pack the documents, build the genesis model and put both with the spec into the store.
 
@@ -78,19 +80,33 @@ def publish_job(
         model_config: a Hugging Face config.json, for `model.kind: transformers`.
         tokenizer: a Hugging Face tokenizer.json; None trains on bytes.
         separator: token between documents; required with a tokenizer.
+        data_key: 32 bytes that the shards are sealed with; sets `access: encrypted`.
 
     Raises:
-        SpecError: a field is unknown, out of range or names a mechanism that does not exist.
+        SpecError: a field is unknown, out of range or names a mechanism that does not exist, or
+            `access` is "encrypted" without a key, or another with one.
         DataError: no text, or too little for one batch and one validation sequence.
         StoreError: the store cannot be written.
     """
-    fields = {**spec, "data": pack(documents, store, tokenizer=tokenizer, separator=separator)}
+    fields = dict(spec)
+    if data_key is not None:
+        fields.setdefault("access", "encrypted")
+    if (fields.get("access") == "encrypted") != (data_key is not None):
+        raise SpecError(
+            'access "encrypted" and a data key belong together; make one with `keys new`'
+        )
+    options = {"tokenizer": tokenizer, "separator": separator}
+    if data_key is None:
+        fields["data"] = pack(documents, store, **options)
+    else:
+        fields["data"] = pack_sealed(documents, store, data_key, **options)
     if model_config is not None:
         model = {"kind": "transformers", **fields.get("model", {})}
         fields["model"] = {**model, "config_cid": store.put_bytes(model_config)}
     job = JobSpec.from_dict(fields)
     job.check_mechanisms(mechanism_exists)
-    source = DataSource(store, job)
+    reader = store if data_key is None else open_sealed(store, data_key, job.data)
+    source = DataSource(reader, job)
     state = init_state(job.model, model_config)
     return Published(
         spec=job,

@@ -63,11 +63,15 @@ def _spec_fields(path: Path | None, rounds: int | None) -> dict[str, Any]:
 @click.option("--dispute-s", type=int, default=259_200, show_default=True, help="Committee's time.")
 @click.option("--bond", type=ZOO_AMOUNT, default="100", show_default=True, help="A challenge's.")
 @click.option("--store", help="A folder, or the URL of a Kubo node (default: localnet's folder).")
+@click.option("--data-key", type=FILE, help="Encrypt the data with this file of `keys new`.")
+@click.option("--passphrase-env", help="Variable with that file's passphrase (default: ask).")
 @deployment_option
 @explained
 def create(account: Any, deployment: Path | None, store: str | None, **given: Any) -> None:
     """Pack the data, publish spec and genesis model, create the job and fund it."""
+    from agents.runtime.wallet import read_keystore, read_passphrase
     from agents.storage.content_store import open_store
+    from agents.storage.sealed import key_id_of
     from agents.training.documents import DataError, read_documents, stdlib_corpus
     from agents.training.spec import SpecError
     from scripts._jobs import Terms, publish_job
@@ -77,6 +81,10 @@ def create(account: Any, deployment: Path | None, store: str | None, **given: An
         if contracts.chain_id not in LOCAL_CHAINS:
             raise click.UsageError("Name a store with --store: a folder, or a Kubo node's URL.")
         store = str(LOCALNET / "store")
+    key, key_file = None, given["data_key"]
+    if key_file is not None:
+        passphrase = read_passphrase(given["passphrase_env"], str(key_file))
+        key = read_keystore(str(key_file), passphrase)
     files = given["files"]
     documents = read_documents(files, given["field"]) if files else stdlib_corpus()
     read = {key: given[key].read_bytes() for key in ("model_config", "tokenizer") if given[key]}
@@ -86,6 +94,7 @@ def create(account: Any, deployment: Path | None, store: str | None, **given: An
             documents,
             _spec_fields(given["spec"], given["rounds"]),
             separator=given["separator"],
+            data_key=key,
             **read,
         )
     except (SpecError, DataError) as error:
@@ -113,6 +122,9 @@ def create(account: Any, deployment: Path | None, store: str | None, **given: An
     if amount:
         contracts.RewardPool.fund(job_id, amount, sender=account)
     click.echo(f"Job {job_id}: {published.spec.rounds} rounds, {zoo(amount)} in escrow.")
+    if key is not None:
+        contracts.DataKeys.set_key(job_id, key_id_of(key), sender=account)
+        click.echo(f"Its data is encrypted. Release the key with `ape run keys serve {job_id}`.")
 
 
 @cli.command(cls=ConnectedProviderCommand)

@@ -15,6 +15,7 @@ from agents.runtime.chain import Head
 from agents.runtime.context import Context
 from agents.runtime.errors import ConfigError
 from agents.runtime.faults import crashpoint
+from agents.runtime.identity import Identity
 from agents.storage.cid import digest_of
 from agents.storage.content_store import ContentStore
 from agents.training.hardware import hardware_name
@@ -78,7 +79,7 @@ class Membership:
             int(Role.TRAINER),
             stake,
             hardware_name(self._device),
-            ZERO_DIGEST,
+            Identity(self._context.wallet).public,
         )
         return f"registered: {settings.register_stake} ZOO"
 

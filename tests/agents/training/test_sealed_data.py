@@ -15,7 +15,8 @@ from agents.storage.sealed import SealError, new_key, sealed_size
 from agents.training.data import Dataset, DataSource, pack
 from agents.training.documents import DataError
 from agents.training.sealed_data import open_sealed, pack_sealed, seal_dataset
-from agents.training.spec import JobSpec
+from agents.training.spec import JobSpec, SpecError
+from scripts._jobs import publish_job
 
 KEY = new_key()
 TEXT = [b"where the nest of crane %d is, nobody may know\n" % i * 20 for i in range(40)]
@@ -81,3 +82,22 @@ def test_without_the_key_there_is_no_batch(
 def test_a_manifest_that_is_none_is_refused(store: EmbeddedStore) -> None:
     with pytest.raises(DataError):
         open_sealed(store, KEY, store.put_bytes(b"{}"))
+
+
+def test_a_published_job_is_sealed_when_it_has_a_key(store: EmbeddedStore) -> None:
+    published = publish_job(store, TEXT, {"rounds": 1}, data_key=KEY)
+    assert published.spec.access == "encrypted"
+    assert b"crane" not in bytes_in(store.root)
+    source = DataSource(open_sealed(store, KEY, published.spec.data), published.spec)
+    assert source.dataset.tokens == published.tokens
+
+
+@pytest.mark.parametrize(
+    ("access", "key"), [("encrypted", None), ("public", KEY)], ids=["no key", "public"]
+)
+def test_a_key_and_encrypted_data_belong_together(
+    store: EmbeddedStore, access: str, key: bytes | None
+) -> None:
+    with pytest.raises(SpecError, match="belong together"):
+        publish_job(store, TEXT, {"access": access}, data_key=key)
+    assert b"crane" not in bytes_in(store.root)
