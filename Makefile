@@ -8,7 +8,7 @@ export PATH := $(CURDIR)/.venv/bin:$(CURDIR)/tools/bin:$(PATH)
 export PYTHONPATH := $(CURDIR)
 
 # Options of `make demo`, passed on when set: make demo TRAINERS=4 ROUNDS=3 DATA="a.txt b.jsonl"
-DEMO_FLAGS := $(if $(TRAINERS),--trainers $(TRAINERS)) $(if $(ROUNDS),--rounds $(ROUNDS)) \
+DEMO_FLAGS := $(if $(JOB),--job $(JOB)) $(if $(TRAINERS),--trainers $(TRAINERS)) $(if $(ROUNDS),--rounds $(ROUNDS)) \
     $(foreach file,$(DATA),--data $(file)) $(ARGS)
 
 .PHONY: help

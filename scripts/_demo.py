@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The demo: a whole network on this machine trains a model, punishes its cheats and pays.
+"""The demo: a whole network on this machine trains a model, pays, punishes and is audited.
 
-A chain, seven contracts, five committee members, three verifiers, two aggregators and eight
-trainers, each agent its own process. Three trainers cheat: one sends noise, one re-sends a
-partner's work, one commits and never reveals. The exit code says whether everything that must
-hold at the end held.
+A chain, the contracts, five committee members, three verifiers, two aggregators and the trainers,
+each agent its own process. What is trained on what, and who cheats, is the scenario's. The exit
+code says whether everything that must hold at the end held.
 """
 
 from __future__ import annotations
@@ -18,48 +17,36 @@ import requests
 from rich.console import Console
 from rich.live import Live
 
+from agents.audit.replay import audit_job
+from agents.audit.show import print_audit
 from agents.rounds.models import Models
 from agents.rounds.network import Network, Phase, ReportStatus, Role, Violation
 from agents.runtime.chain import ChainClient
 from agents.runtime.contracts import load_deployment
 from agents.runtime.logs import open_log
 from agents.storage.content_store import open_store
-from agents.training.documents import DataError, read_documents, stdlib_corpus
+from agents.training.documents import DataError
 from scripts._contracts import ROOT
 from scripts._history import ZOO, History
-from scripts._jobs import Published, Terms, publish_job
+from scripts._jobs import Published, publish_job
 from scripts._live import losses, render
 from scripts._localnet import LocalnetSettings, Seat, build_localnet, relative
 from scripts._processes import ProcessError, Supervisor, terminate_as_exit
 from scripts._report import write_report
+from scripts._scenario import Scenario, documents_of
 from scripts._verdict import Check, check_books, check_cheats, check_ledger, check_loss
 
 WORK = ROOT / ".menagerie" / "demo"
-CHEATS = {
-    "noise": Violation.INVALID,
-    "copier": Violation.COPIED,
-    "silent": Violation.NO_REVEAL,
-}
 _READY_S = 120.0
-_BATCHES_PER_TRAINER = 12
 _LOOK_S = 0.5
 _MAX_CHECKPOINT_BYTES = 1 << 30
-TERMS = Terms(
-    reward_per_round=100 * ZOO,
-    commit_s=60,
-    reveal_s=12,
-    aggregate_s=30,
-    challenge_s=60,
-    appeal_s=6,
-    dispute_s=60,
-    challenge_bond=50 * ZOO,
-)
 
 
 @dataclass(frozen=True)
 class Options:
     """What the command line asks for."""
 
+    scenario: Scenario
     trainers: int
     rounds: int
     data: tuple[Path, ...]
@@ -101,7 +88,7 @@ class Demo:
         self.supervisor = supervisor
         self.console = console
         self.began = time.monotonic()
-        self.cheats: dict[str, str] = {}  # kind -> seat
+        self.cheats: dict[str, str] = {}  # name of the cheat -> seat
 
     def run(self) -> int:
         """Start everything, watch it to the end, judge it."""
@@ -110,16 +97,21 @@ class Demo:
             approve_roles=False,
             agent={"portable": False},  # one machine: the faster arithmetic gives the same bits
         )
+        self.say(self.options.scenario.title)
         self.net = build_localnet(self.supervisor, WORK, settings, self.say)
-        self.start_agents()
         self.say("packing the corpus and the genesis model")
+        documents = documents_of(self.options.data)
+        folder = self.net.directory / "data"
+        self.data = self.options.scenario.data(documents, folder, self.options.trainers)
         published = self.publish()
+        self.start_agents()
         log = open_log("demo", path=self.net.directory / "demo.log")
         chain = ChainClient(self.net.anvil.url, log)
         self.network = Network(chain, load_deployment(self.net.deployment_file))
         self.store = open_store(str(self.net.store))
         self.wait_for_benchmarks()
-        self.job_id = self.net.create_job(published, TERMS, self.options.rounds)
+        terms = self.options.scenario.terms
+        self.job_id = self.net.create_job(published, terms, self.options.rounds)
         started = time.monotonic()
         size = f"{published.parameters:,} parameters, {published.tokens:,} bytes of text"
         self.say(f"job {self.job_id}: {size}")
@@ -144,22 +136,24 @@ class Demo:
         for role in ("coordinator", "verifier", "aggregator"):
             for seat in net.of_role(role):
                 net.start_agent(seat.name)
+        cheats = self.options.scenario.cheats
         trainers = [seat.name for seat in net.of_role("trainer")]
-        self.cheats = dict(zip(CHEATS, trainers[-len(CHEATS) :], strict=True))
+        own = dict(zip(trainers, self.data.settings, strict=False))
+        self.cheats = dict(zip(cheats, trainers[-len(cheats) :], strict=True))
         partner = {"CHEAT_PARTNER_DIR": str(net.directory / "agents" / trainers[0])}
-        self.say(f"starting {len(trainers)} trainers, three of them cheats")
-        for name in trainers[: -len(CHEATS)]:
-            net.start_agent(name)
+        self.say(f"starting {len(trainers)} trainers, {len(cheats)} of them cheats")
+        for name in trainers[: -len(cheats)]:
+            net.start_agent(name, env=own.get(name))
         for kind, name in self.cheats.items():
-            net.start_agent(name, ("scripts._cheats", kind), env=partner)
+            cheat = cheats[kind]
+            env = {**own.get(name, {}), **partner, **cheat.env}
+            net.start_agent(name, ("scripts._cheats", cheat.program), env=env)
 
     def publish(self) -> Published:
-        """Put data, spec and genesis model into the store."""
+        """Put public data, spec and genesis model into the store."""
         options = self.options
-        documents = read_documents(options.data) if options.data else stdlib_corpus()
-        batches = _BATCHES_PER_TRAINER * options.trainers
-        spec = {"rounds": options.rounds, "batches_per_round": batches}
-        return publish_job(open_store(str(self.net.store)), documents, spec)
+        spec = {"rounds": options.rounds, **options.scenario.spec(options.trainers)}
+        return publish_job(open_store(str(self.net.store)), self.data.public, spec)
 
     def wait_for_benchmarks(self) -> None:
         """Wait until every node may take part. Raises ProcessError."""
@@ -281,7 +275,13 @@ class Demo:
         seats = self.net.seats.values()
         wallets = [str(key.address) for seat in seats for key in (seat.owner, seat.operator)]
         wallets += [self.net.sponsor.address, self.net.faucet.address]
-        blame = {f"{seat} ({kind})": CHEATS[kind] for kind, seat in self.cheats.items()}
+        cheats = self.options.scenario.cheats
+        names = {kind: f"{seat} ({kind})" for kind, seat in self.cheats.items()}
+        blame = {
+            name: violation
+            for kind, name in names.items()
+            if (violation := cheats[kind].violation) is not None
+        }
         received, owed = claim.received / ZOO, claim.owed / ZOO
         models = Models(self.network, self.store)
         return [
@@ -293,7 +293,20 @@ class Demo:
             ),
             *check_books(self.network, self.history, wallets),
             check_ledger(self.network, models, self.history, self.job_id),
+            *self.options.scenario.checks(self.history, names),
+            self.audit(),
         ]
+
+    def audit(self) -> Check:
+        """What a stranger finds who replays the run from the chain and the store alone."""
+        self.say("auditing the run from the chain and the store alone")
+        log = open_log("audit", path=self.net.directory / "audit.log")
+        chain = ChainClient(self.net.anvil.url, log)
+        network = Network(chain, load_deployment(self.net.deployment_file))
+        found = audit_job(network, open_store(str(self.net.store)), self.job_id)
+        print_audit(found, self.console)
+        first = f": {found.differences[0]}" if found.differences else ""
+        return Check(found.holds, f"the audit compared {found.compared:,} facts{first}")
 
 
 def show(console: Console, checks: list[Check], facts: dict[str, str], page: Path) -> None:

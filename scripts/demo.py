@@ -12,7 +12,14 @@ from scripts._contracts import ROOT
 
 
 @click.command()
-@click.option("--trainers", default=8, show_default=True, help="Trainers, three of them cheats.")
+@click.option(
+    "--job",
+    type=click.Choice(("plain", "dso")),
+    default="plain",
+    show_default=True,
+    help="plain: public data, re-execution. dso: private data, robust merging, a budget.",
+)
+@click.option("--trainers", type=int, help="Trainers, the job's cheats included (default: 8; 10).")
 @click.option("--rounds", default=10, show_default=True, help="Rounds of the job.")
 @click.option(
     "--data",
@@ -29,21 +36,30 @@ from scripts._contracts import ROOT
     help="Folder for the report; what it holds is replaced.",
 )
 def cli(
-    trainers: int, rounds: int, data: tuple[Path, ...], time_limit: float, report: Path
+    job: str,
+    trainers: int | None,
+    rounds: int,
+    data: tuple[Path, ...],
+    time_limit: float,
+    report: Path,
 ) -> None:
     """Run a whole network on this machine and judge it.
 
-    A chain, seven contracts, five committee members, three verifiers, two aggregators and the
+    A chain, the contracts, five committee members, three verifiers, two aggregators and the
     trainers, each its own process. The exit code says whether all that must hold held.
     """
     # `ape run` imports every command to list them; torch is only needed by this one.
-    from scripts._demo import CHEATS, Options, run
+    from scripts._demo import Options, run
+    from scripts._dso import DSO
+    from scripts._scenario import PLAIN
 
-    if trainers < len(CHEATS) + 2:
-        raise click.BadParameter("at least 5: three cheats and two honest trainers")
+    scenario = {"plain": PLAIN, "dso": DSO}[job]
+    trainers = trainers or scenario.trainers
+    if trainers < scenario.fewest:
+        raise click.BadParameter(f"at least {scenario.fewest} trainers, cheats included")
     if rounds < 1:
         raise click.BadParameter("at least 1 round")
-    sys.exit(run(Options(trainers, rounds, data, time_limit, report)))
+    sys.exit(run(Options(scenario, trainers, rounds, data, time_limit, report)))
 
 
 if __name__ == "__main__":
