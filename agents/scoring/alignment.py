@@ -3,14 +3,15 @@
 
 ZIP-400's contribution score with its three parts and weights,
 
-    quality = size * (0.5 * alignment + 0.3 * min(1, alignment / gate) + 0.2 * validation) / k
+    quality = size * (0.5 * alignment + 0.3 * min(1, alignment / gate)^2 + 0.2 * validation) / k
 
   alignment   cosine with the direction the other nodes have in common (`parts.alignments`)
   size        1 while the norm is inside a public band around the median norm of the others, falling
               to 0 towards zero and above the band (`parts.sizes`); from the revealed bytes, never
               self-reported. With the gate it is the magnitude part: size without direction earns
-              nothing. It also bounds the other two, which do not depend on the norm, so that
-              an update too small to matter or too large to be used earns nothing either
+              nothing (squared, since chance gives noise a small cosine). It bounds the other two
+              parts as well, which do not depend on the norm: an update too small to matter or too
+              large to be used earns nothing
   validation  gain in validation loss against the median gain of the others (`parts.validations`)
   k           number of nodes whose updates are copies of this one, itself included: they share
 
@@ -25,6 +26,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from agents.aggregation.options import number, whole
 from agents.aggregation.rows import Payload
 from agents.scoring import Evidence, Scores, register
 from agents.scoring.parts import UNIT, alignments, copies, cosines, sizes, validations
@@ -42,16 +44,20 @@ class Parts:
     sharers: int
 
 
+_NAME = "alignment"
 _NOTHING = Parts(0, 0, 0, 1)
 
 
-@register("alignment")
+@register(_NAME)
 @dataclass(frozen=True, kw_only=True)
 class Alignment:
     """The scoring rule `alignment`. Floats are used to six decimals.
 
     Attributes:
         weight_alignment, weight_magnitude, weight_validation: 0..1, together 1.
+        chance: cosine that noise may have by chance, 0..0.9; it is alignment 0, what lies above is
+            stretched to 0..1. 0 for updates of many numbers; 3 / sqrt(m) for a codec that projects
+            all updates of a round to the same m dimensions.
         gate: alignment from which the magnitude part is paid in full, 0.001..1.
         band_low, band_high: norms that count in full, as multiples of the others' median norm,
             0.01..1 and 1..100.
@@ -63,7 +69,8 @@ class Alignment:
     weight_alignment: float = 0.5
     weight_magnitude: float = 0.3
     weight_validation: float = 0.2
-    gate: float = 0.2
+    chance: float = 0.0
+    gate: float = 0.1
     band_low: float = 0.5
     band_high: float = 2.0
     copy_cosine: float = 0.99
@@ -77,21 +84,16 @@ class Alignment:
             ("weight_alignment", 0, 1),
             ("weight_magnitude", 0, 1),
             ("weight_validation", 0, 1),
+            ("chance", 0, 0.9),
             ("gate", 0.001, 1),
             ("band_low", 0.01, 1),
             ("band_high", 1, 100),
             ("copy_cosine", 0.9, 1),
         ):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int | float):
-                raise ValueError(f"{name} must be a number, got {value!r}.")
-            if not low <= value <= high:
-                raise ValueError(f"{name} must be between {low} and {high}, got {value!r}.")
+            number(_NAME, name, getattr(self, name), low, high)
+        whole(_NAME, "least_gain_ppm", self.least_gain_ppm, 1, PPM)
         if sum(self._weights()) != PPM:
-            raise ValueError("The three weights must be 1 together, to six decimals.")
-        least = self.least_gain_ppm
-        if isinstance(least, bool) or not isinstance(least, int) or not 1 <= least <= PPM:
-            raise ValueError(f"least_gain_ppm must be an integer in 1..{PPM}, got {least!r}.")
+            raise ValueError("The three weights of alignment must add up to 1, to six decimals.")
 
     def __call__(
         self, payloads: Sequence[Payload], batches: Sequence[int], evidence: Evidence
@@ -121,7 +123,7 @@ class Alignment:
         same = copies(cosine, _unit(self.copy_cosine))
         judged = zip(
             exact.live,
-            alignments(cosine, same),
+            [self._above_chance(value) for value in alignments(cosine, same)],
             sizes(exact.squares, work, _unit(self.band_low), _unit(self.band_high)),
             validations([gains[index] for index in exact.live], self.least_gain_ppm),
             same,
@@ -135,9 +137,13 @@ class Alignment:
     def quality_ppm(self, parts: Parts) -> int:
         """The score of one node in ppm, rounded down."""
         direction, magnitude, usefulness = self._weights()
-        gated = min(UNIT, parts.alignment * UNIT // _unit(self.gate))
+        gated = min(UNIT, (parts.alignment * UNIT // _unit(self.gate)) ** 2 // UNIT)
         earned = direction * parts.alignment + magnitude * gated + usefulness * parts.validation
         return earned * parts.size // (UNIT * UNIT * parts.sharers)
+
+    def _above_chance(self, alignment: int) -> int:
+        chance = _unit(self.chance)
+        return max(0, alignment - chance) * UNIT // (UNIT - chance)
 
     def _weights(self) -> tuple[int, int, int]:
         """In ppm."""

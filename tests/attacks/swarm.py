@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ten nodes with disjoint, non-identical data that train the demo model for real, in memory.
+"""Ten nodes that train the demo model for real, in memory.
 
 Rule: what the robustness tests call an honest update is what a trainer would send: pseudo-gradients
-of `train_local` on real text. Node i owns the i-th part of the standard library's source, cut in
-order of path, so no two nodes see the same packages.
+of `train_local` on real text. The nodes' data is either alike, drawn from all of the text, or
+apart: node i owns the i-th part of the standard library's source, cut in order of path, so no two
+nodes see the same packages.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from agents.rounds.result import rescaled
 from agents.training.documents import stdlib_corpus
 from agents.training.evaluate import validation_loss
 from agents.training.flat import FlatModel
@@ -27,7 +29,6 @@ from agents.training.state import State, apply_outer
 NODES = 10
 _ROUNDS = 6
 _CORPUS_BYTES = 1024 * 1024
-_HELD_OUT = 64 * 1024  # bytes at the end of every node's part, for validation
 _NO_DATASET = "b" + "a" * 58
 
 
@@ -73,6 +74,17 @@ class Swarm:
         """Validation loss over text of all nodes, nats per byte."""
         return validation_loss(self.net, state, self.validation)
 
+    def gains_ppm(
+        self, state: State, updates: Sequence[State], merged: Mapping[str, Tensor]
+    ) -> list[int]:
+        """Relative fall of the validation loss by each update alone, as long as `merged`, in ppm.
+
+        As a proposer measures it (`agents.rounds.result`).
+        """
+        before = self.loss(state)
+        after = [self.loss(self.step(state, rescaled(update, dict(merged)))) for update in updates]
+        return [round((before - loss) / before * 1e6) for loss in after]
+
     def _batch(self, node: int, draw: np.random.Generator) -> Tensor:
         size, length = self.spec.optimizer.batch_size, self.spec.optimizer.seq_len
         part = self.parts[node]
@@ -80,32 +92,46 @@ class Swarm:
         return torch.stack([part[start : start + length + 1] for start in starts.tolist()])
 
 
-@lru_cache(maxsize=1)
-def swarm() -> Swarm:
-    """The swarm, built once per process."""
+@lru_cache(maxsize=2)
+def swarm(alike: bool = False) -> Swarm:
+    """The swarm, built once per process; `alike`: every node draws from all of the text."""
     torch.set_num_threads(1)
     spec = demo_spec(_NO_DATASET, rounds=_ROUNDS)
     text = np.frombuffer(b"".join(stdlib_corpus(_CORPUS_BYTES)), np.uint8).astype(np.int64)
     whole = torch.from_numpy(text)
     share = len(whole) // NODES
     rows = whole.split(share)[:NODES]
-    held = share // 16
+    held = share // 16  # of every node's part, at its end, for validation
     length = spec.optimizer.seq_len
     validation = tuple(row[-held:][: 8 * (length + 1)].view(8, length + 1) for row in rows)
     parts = tuple(row[:-held] for row in rows)
+    if alike:
+        parts = (torch.cat(parts),) * NODES
     return Swarm(spec, FlatModel(spec.model), parts, validation)
 
 
-@lru_cache(maxsize=4)
-def sample(rounds_before: int, steps: int = 6) -> tuple[State, ...]:
-    """Honest updates of all nodes after some honest rounds (a plain mean of everyone).
+@dataclass(frozen=True)
+class Sample:
+    """A model state and what all nodes would honestly send from there. Not to be written to."""
 
-    Cached: callers must not write to them.
+    nodes: Swarm
+    state: State
+    round_number: int
+    steps: int
+    updates: tuple[State, ...]
+
+
+@lru_cache(maxsize=2)
+def sample(alike: bool) -> Sample:
+    """Updates that are alike: round 0 of nodes with the same text, 12 steps as in the demo.
+
+    Or apart: round 5 of nodes with disjoint text, 6 steps, after a plain mean of everyone's updates
+    in the rounds before.
     """
-    nodes = swarm()
-    state = nodes.genesis()
-    for number in range(rounds_before):
+    nodes = swarm(alike)
+    state, rounds, steps = nodes.genesis(), 0 if alike else 5, 12 if alike else 6
+    for number in range(rounds):
         updates = nodes.honest(state, number, steps)
         mean = {name: sum(u[name] for u in updates) / NODES for name in state}
         state = nodes.step(state, mean)
-    return tuple(nodes.honest(state, rounds_before, steps))
+    return Sample(nodes, state, rounds, steps, tuple(nodes.honest(state, rounds, steps)))
