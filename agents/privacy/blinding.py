@@ -72,6 +72,7 @@ def estimate(
     *,
     likeness: float = 0.5,
     silent: bool = False,
+    projected: int | None = None,
     trials: int | None = None,
 ) -> Estimate:
     """Multi-Krum (n - f - 2 selected) against sign flippers, under local noise.
@@ -83,6 +84,8 @@ def estimate(
         between two honest updates before noise. Optimistic by default; non-identical
             shards give less.
         silent: poisoners send the flipped honest direction without noise.
+        projected: k < d if the codec keeps k random dimensions of the noised update. Of the signal
+            that leaves C sqrt(k/d), of the noise sigma per coordinate: projecting blinds further.
         trials: Monte-Carlo draws; None for 2,000 nodes' worth, at least 8 and at most 200. The
             share's standard error is below 0.5 / sqrt(trials).
 
@@ -95,6 +98,9 @@ def estimate(
         raise ValueError(f"Multi-Krum needs more than 2f + 2 nodes; n = {n}, f = {f}.")
     space = options.whole("dimension", dimension, 1, 10**12)
     noise = options.real("sigma", sigma, 0.0, 1e30) / options.clip_bound(clip)
+    if projected is not None and projected < space:
+        noise *= math.sqrt(space / options.whole("projected", projected, 1))
+        space = projected
     cosine = options.real("likeness", likeness, 0.0, 1.0)
     draws = max(8, min(200, 2000 // n)) if trials is None else options.whole("trials", trials, 1)
     keep, rng = n - f - 2, Generator(Philox(key=_SEED))
@@ -127,6 +133,7 @@ def check_blinding(
     poisoners: int | None = None,
     *,
     accept: bool = False,
+    projected: int | None = None,
     trials: int | None = None,
 ) -> str | None:
     """Whether a spec may combine local noise with a robust merge.
@@ -134,6 +141,7 @@ def check_blinding(
     Args:
         poisoners: f; None for floor(0.3 n), the default of the merge rules. No more are counted
             than Multi-Krum can face, (n - 3) / 2.
+        dimension, projected: as in `estimate`.
         accept: the sponsor accepts a blinded merge: a warning instead of a refusal.
 
     Returns:
@@ -150,15 +158,16 @@ def check_blinding(
     if f <= 0:
         return None
     found = [
-        estimate(dimension, sigma, clip, n, f, silent=silent, trials=trials)
+        estimate(dimension, sigma, clip, n, f, silent=silent, projected=projected, trials=trials)
         for silent in (False, True)
     ]
     worst = max(found, key=lambda one: one.selected)
     if worst.selected < WARN_FROM * worst.chance:
         return None
+    left = dimension if projected is None else min(dimension, projected)
     sentence = (
-        f"Local noise of {sigma:.3g} per coordinate on updates of norm {clip:g} in {dimension} "
-        f"dimensions weakens the robust merge of {n} nodes: {worst.sentence()}."
+        f"Local noise of {sigma:.3g} per coordinate on updates of norm {clip:g}, merged in {left} "
+        f"dimensions, weakens the robust merge of {n} nodes: {worst.sentence()}."
     )
     if worst.selected >= REFUSE_FROM * worst.chance and not accept:
         raise Blinded(

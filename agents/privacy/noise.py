@@ -24,7 +24,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Mapping
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -72,8 +72,8 @@ def grid(sigma: float) -> float:
     return 2.0 ** (math.floor(math.log2(sigma)) - _GRID_BITS)
 
 
-def noised(values: NDArray[np.float32], sigma: float, rng: Generator) -> NDArray[np.float32]:
-    """`values` [n] + N(0, sigma^2), rounded to `grid(sigma)`, fp32 [n].
+def noised(values: NDArray[np.floating[Any]], sigma: float, rng: Generator) -> NDArray[np.float32]:
+    """`values` [n], fp32 or float64, + N(0, sigma^2), rounded to `grid(sigma)`, fp32 [n].
 
     ValueError if |value| > 8,000 sigma somewhere or sigma is not within 1e-30..1e30: such a value
     is not exact in fp32 on this grid (and next to it the noise protects nothing).

@@ -36,7 +36,7 @@ def epsilon_of(
     Raises:
         ExtraMissing: dp-accounting is not installed.
     """
-    scale = 2.0 ** math.floor(math.log2(max(8.0, min(budget, 2.0**12))))
+    scale = 2.0 ** math.floor(math.log2(max(8.0, min(budget, 128.0))))
     coarse = _epsilon(steps, spend, delta, _COARSE * scale)
     if coarse > 2.0 * budget:
         return coarse

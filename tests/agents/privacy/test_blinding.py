@@ -49,6 +49,15 @@ def test_poisoners_without_noise_are_preferred():
     assert found.cosine < 0
 
 
+def test_projecting_the_noised_update_blinds_further():
+    sigma = 0.05
+    whole = estimate(10_000, sigma, 1.0, 10, 3)
+    kept = estimate(10_000, sigma, 1.0, 10, 3, projected=100)
+    assert whole.selected < 0.1 and kept.selected > 0.25
+    assert kept == estimate(100, 10 * sigma, 1.0, 10, 3)
+    assert estimate(100, sigma, 1.0, 10, 3, projected=200) == estimate(100, sigma, 1.0, 10, 3)
+
+
 def test_scale_does_not_matter():
     assert estimate(500, 0.2, 1.0, 10, 3) == estimate(500, 20.0, 100.0, 10, 3)
 
