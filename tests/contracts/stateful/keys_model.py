@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: Apache-2.0
+"""DataKeys in Python. A method returns the reason the contract refuses with, or None after having
+changed the model. Beside the contract's state it keeps what no contract could: every release ever
+made, with the facts of the moment, for the machine to look back on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+EMPTY = bytes(32)
+ZERO = "0x" + "00" * 20
+ROLES = (1, 2, 4)  # in the order in which a node's role is looked for
+
+Place = tuple[int, int]  # job, node
+
+
+@dataclass
+class ModelNode:
+    """What the registry says of a node: the facts of another contract are not modelled here."""
+
+    operator: str
+    public_key: bytes
+    eligible: dict[int, bool]  # by role
+
+    @property
+    def role(self) -> int:
+        return next((role for role in ROLES if self.eligible[role]), 0)
+
+
+@dataclass(frozen=True)
+class Released:
+    """One release, and who and what made it possible."""
+
+    place: Place
+    key_id: bytes
+    public_key: bytes
+    by: str
+    role: int
+
+
+@dataclass
+class KeysModel:
+    sponsors: dict[int, str]
+    nodes: dict[int, ModelNode]
+    now: int = 0
+    keys: dict[int, bytes] = field(default_factory=dict)
+    named: dict[int, str] = field(default_factory=dict)
+    requests: dict[Place, tuple[int, bytes, bytes, int]] = field(default_factory=dict)
+    released: dict[Place, tuple[bytes, bytes, int]] = field(default_factory=dict)
+    record: list[Released] = field(default_factory=list)
+
+    def releaser(self, job: int) -> str:
+        named = self.named.get(job, ZERO)
+        return self.sponsors.get(job, ZERO) if named == ZERO else named
+
+    def set_key(self, sender: str, job: int, key_id: bytes) -> str | None:
+        if sender != self.sponsors.get(job):
+            return "keys: not sponsor"
+        if key_id == EMPTY:
+            return "keys: empty key"
+        if key_id == self.keys.get(job):
+            return "keys: key unchanged"
+        self.keys[job] = key_id
+        return None
+
+    def set_releaser(self, sender: str, job: int, account: str) -> str | None:
+        if sender != self.sponsors.get(job):
+            return "keys: not sponsor"
+        self.named[job] = account
+        return None
+
+    def request(self, sender: str, job: int, node_id: int) -> str | None:
+        node = self.nodes[node_id]
+        if sender != node.operator:
+            return "keys: not operator"
+        if job not in self.keys:
+            return "keys: no key"
+        if not node.role:
+            return "keys: node not eligible"
+        if node.public_key == EMPTY:
+            return "keys: no encryption key"
+        wanted = (self.keys[job], node.public_key)
+        if self.requests.get((job, node_id), (0, EMPTY, EMPTY, 0))[1:3] == wanted:
+            return "keys: already requested"
+        self.requests[job, node_id] = (node.role, *wanted, self.now)
+        return None
+
+    def release(
+        self, sender: str, job: int, node_id: int, key_id: bytes, public_key: bytes, envelope: bytes
+    ) -> str | None:
+        place, node = (job, node_id), self.nodes[node_id]
+        if sender != self.releaser(job):
+            return "keys: not releaser"
+        if not envelope:
+            return "keys: empty envelope"
+        if place not in self.requests:
+            return "keys: no request"
+        if key_id != self.keys[job]:
+            return "keys: not the current key"
+        if key_id != self.requests[place][1]:
+            return "keys: request is for another key"
+        if not public_key == self.requests[place][2] == node.public_key:
+            return "keys: stale encryption key"
+        if self.released.get(place, (EMPTY, EMPTY, 0))[:2] == (key_id, public_key):
+            return "keys: already released"
+        if not node.role:
+            return "keys: node not eligible"
+        self.released[place] = (key_id, public_key, self.now)
+        self.record.append(Released(place, key_id, public_key, sender, node.role))
+        return None
+
+    def is_open(self, place: Place) -> bool:
+        """By its definition: the releaser could answer with the keys of the request."""
+        if place not in self.requests:
+            return False
+        _, key_id, public_key, _ = self.requests[place]
+        answered = self.released.get(place, (EMPTY, EMPTY, 0))[:2] == (key_id, public_key)
+        node = self.nodes[place[1]]
+        current = (self.keys[place[0]], node.public_key) == (key_id, public_key)
+        return current and not answered and bool(node.role)
