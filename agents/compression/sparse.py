@@ -64,6 +64,7 @@ class Sparse:
     memory_rounds: int = 20
 
     lossless: ClassVar[bool] = False
+    mostly_zero: ClassVar[bool] = True  # what a coordinate-wise rule can make nothing of
 
     def __post_init__(self) -> None:
         check_int("per_chunk", self.per_chunk, 1, CHUNK // 2)

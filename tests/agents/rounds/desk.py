@@ -23,6 +23,7 @@ from agents.training.proof import ProofOfComputation
 from agents.training.replay import run_task, trace_of
 from agents.training.state import State, load_state, model_hash
 from agents.training.task import assign, build_task, input_root
+from agents.training.trace import Trace
 from scripts._jobs import Published, publish_job
 
 JOB, ROUND = 1, 1
@@ -89,8 +90,9 @@ class Desk:
 
     def submit(self, node: int, gradient: State | None = None) -> Submission:
         """Publish and fetch again; `gradient` replaces the honest one."""
-        payload = None if gradient is None else self.job.codec.encode(gradient, None, b"")
-        return fetch(self.reveal(node, payload), self.job, self.store)
+        seed = self.plan.manifest.seed
+        payload = None if gradient is None else self.job.codec.encode(gradient, None, seed)
+        return fetch(self.reveal(node, payload), self.job, self.store, seed)
 
     def honest(self) -> list[Submission]:
         """Everybody's own work."""
@@ -121,9 +123,9 @@ class Desk:
         )
 
 
-def make_desk(store: EmbeddedStore) -> Desk:
-    """Publish the job and do everybody's work once."""
-    published = publish_job(store, _TEXT, _SPEC)
+def make_desk(store: EmbeddedStore, **changes: Any) -> Desk:
+    """Publish the job and do everybody's work once. `changes`: fields of the spec."""
+    published = publish_job(store, _TEXT, {**_SPEC, **changes})
     job = JobContext(published.spec, store)
     before = load_state(store.get(published.checkpoint_cid, 1 << 20), job.shapes)
     manifest = assign(SEED, NODES, (10, 10, 10, 30), job.spec)
@@ -133,15 +135,22 @@ def make_desk(store: EmbeddedStore) -> Desk:
     )
 
 
-def make_work(job: JobContext, plan: Plan, before: State, node: int) -> Work:
-    """A node's honest work in the round of `plan`."""
+def make_work(
+    job: JobContext, plan: Plan, before: State, node: int, memory: State | None = None
+) -> Work:
+    """A node's honest work in the round of `plan`. `memory`: its codec's."""
     task = build_task(plan.manifest, node, job.spec, JOB, plan.step, model_hash(before))
     result = run_task(job.net(DEVICE), task, before, job.data)
+    seed = plan.manifest.seed
+    payload = job.codec.encode(job.privacy.release(result.pseudo_gradient), memory, seed)
     trace = trace_of(task, result)
+    if not job.traced:
+        decoded = job.codec.decode(payload, job.shapes, seed)
+        trace = Trace(node, (model_hash(before), model_hash(decoded)))
     proof = ProofOfComputation(
         node=node,
         task=task.task_id.hex(),
-        gradient_hash=result.hashes[-1].hex(),
+        gradient_hash=trace.hashes[-1].hex(),
         trace_root=trace.root().hex(),
         trace=cid_of_bytes(trace.to_bytes()),
         steps=task.steps,
@@ -151,7 +160,6 @@ def make_work(job: JobContext, plan: Plan, before: State, node: int) -> Work:
         utilisation_source="cpu",
         determinism_class=determinism_class(DEVICE),
     )
-    payload = job.codec.encode(result.pseudo_gradient, None, b"")
     return Work(node, result.pseudo_gradient, payload, trace.to_bytes(), trace.root(), proof)
 
 

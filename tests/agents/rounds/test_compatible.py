@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Combinations of mechanisms that a job may not have, each with its reason."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from agents.rounds.jobs import JobContext, mechanism
+from agents.storage.embedded import EmbeddedStore
+from agents.training.spec import JobSpec, SpecError
+from tests.agents.rounds.desk import Desk
+
+LOCAL = {"access": "local", "verify": "screening"}
+NOISE = {"privacy": "gaussian", "privacy_options": {"clip": 1.0, "noise_multiplier": 2.0}}
+ACCEPTED = {**NOISE, "privacy_options": {**NOISE["privacy_options"], "accept_blinding": True}}
+
+
+def context(desk: Desk, **changes: Any) -> JobContext:
+    fields = {**desk.job.spec.model_dump(mode="json"), **changes}
+    return JobContext(JobSpec.from_dict(fields), desk.store)
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"privacy": "dp_sgd"}, 'needs access "local"'),
+        ({"access": "local"}, "belong together"),
+        ({"verify": "screening"}, "belong together"),
+        ({"codec": "sparse", "merge": "median"}, "leaves most coordinates of a payload zero"),
+        ({"codec": "sparse", "merge": "mean", **NOISE}, "cannot be checked under the noise"),
+        ({"codec": "polytope", "merge": "mean", **NOISE}, "cannot be checked under the noise"),
+        ({"merge": "multi_krum", **NOISE}, "poisoners .* chance is 25 %"),
+        ({"codec": "dense", "codec_options": {"cell": 3}}, "codec_options: dense refuses"),
+        ({"merge": "multi_krum", "merge_options": {"byzantine_fraction": 0.9}}, "merge_options"),
+        ({"score": "alignment", "score_options": {"band": "wide"}}, "score_options"),
+        ({"privacy": "gaussian"}, "privacy_options: gaussian refuses"),
+    ],
+)
+def test_refused_with_the_reason(desk: Desk, changes: dict[str, Any], reason: str) -> None:
+    with pytest.raises(SpecError, match=reason):
+        context(desk, **changes)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"privacy": "dp_sgd", "codec": "polytope", "merge": "multi_krum", **LOCAL},
+        {"codec": "sparse", "merge": "multi_krum", **LOCAL, **ACCEPTED},
+        {"codec": "semantic", "merge": "mean", **NOISE},
+        {"codec": "sparse", "merge": "geometric_median", "score": "alignment"},
+    ],
+)
+def test_accepted(desk: Desk, changes: dict[str, Any]) -> None:
+    assert context(desk, **changes).spec.codec == changes.get("codec", "dense")
+
+
+def test_a_blinded_merge_that_the_sponsor_accepts_is_a_warning_with_the_figure(desk: Desk) -> None:
+    (warning,) = context(desk, merge="multi_krum", **ACCEPTED).warnings
+    assert "weakens the robust merge" in warning and "chance is 25 %" in warning
+    assert context(desk).warnings == []
+
+
+def test_options_reach_the_mechanism(desk: Desk, tmp_path: object) -> None:
+    job = context(desk, codec="polytope", codec_options={"cell": 32}, merge="mean")
+    assert job.codec == mechanism(job.spec, "codec")
+    assert job.codec.cell == 32
+    assert isinstance(desk.store, EmbeddedStore)
