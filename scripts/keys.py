@@ -32,9 +32,12 @@ def cli() -> None:
 
 
 def _read_key(path: Path, variable: str | None) -> bytes:
+    from agents.runtime import logs
     from agents.runtime.wallet import read_keystore, read_passphrase
 
-    return read_keystore(str(path), read_passphrase(variable, str(path)))
+    key = read_keystore(str(path), read_passphrase(variable, str(path)))
+    logs.redact(key.hex())
+    return key
 
 
 def _keyholder(contracts: Contracts, account: Any, job_id: int, key: bytes) -> Any:

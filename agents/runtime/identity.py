@@ -32,4 +32,6 @@ class Identity:
 
     def open(self, envelope: bytes, purpose: Purpose) -> bytes:
         """The job key in an envelope for this node. Raises EnvelopeError."""
-        return open_key(envelope, self._private, purpose)
+        key = open_key(envelope, self._private, purpose)
+        logs.redact(key.hex())
+        return key
