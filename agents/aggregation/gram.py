@@ -77,8 +77,10 @@ def gram(payloads: Sequence[Payload]) -> Gram:
     squared_step = 1 << 2 * (sorted(steps)[(len(steps) - 1) // 2] - min(steps))
     if not 0 < spread < elements * squared_step * _CLOSE:
         return coarse
-    fine = _measure(payloads, _steps(_largest(payloads, centre)), centre)
-    return _moved(coarse, fine, centre)
+    finer = _steps(_largest(payloads, centre))
+    if sorted(finer) >= sorted(steps):
+        return coarse
+    return _moved(coarse, _measure(payloads, finer, centre), centre)
 
 
 def middle(distances: Integers) -> tuple[int, int]:
