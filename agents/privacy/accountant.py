@@ -88,10 +88,7 @@ class Accountant:
         ValueError for a charge of another unit; `pld.ExtraMissing` if a subsampled charge can't be
         accounted for here.
         """
-        steps = self._with(charge)
-        # Each bound is valid by itself; the Renyi one is cheap and usually decides.
-        within = rdp.epsilon_of(steps, self.delta) <= self.max_epsilon
-        return within or self._epsilon(steps) <= self.max_epsilon
+        return self._epsilon(self._with(charge), self.max_epsilon) <= self.max_epsilon
 
     def record_participation(self, charge: Charge) -> None:
         """Spend `charge`; before the commit leaves the machine, never after.
@@ -192,13 +189,15 @@ class Accountant:
         options.whole("steps", steps[key], 1)
         return steps
 
-    def _epsilon(self, steps: dict[tuple[float, float], int]) -> float:
+    def _epsilon(self, steps: dict[tuple[float, float], int], enough: float = 0.0) -> float:
+        """Upper bound on epsilon: the tight one, or a cheaper one that is at most `enough`."""
         sampled = {key: count for key, count in steps.items() if key[1] < 1.0}
         spend = math.fsum(n / (z * z) for (z, q), n in sorted(steps.items()) if q == 1.0)
         plain = analytic.epsilon_of(math.sqrt(spend), self.delta)
         if not sampled:
             return plain
         bound = rdp.epsilon_of(steps, self.delta)
-        if plain > 2.0 * self.max_epsilon:  # A lower bound beyond the budget: no need to be tight.
+        # Also where a lower bound is far beyond the budget, there is no need to be tight.
+        if bound <= enough or plain > 2.0 * self.max_epsilon:
             return bound
-        return min(bound, pld.epsilon_of(sampled, spend, self.delta, self.max_epsilon))
+        return min(bound, pld.epsilon_of(sampled, spend, self.delta, self.max_epsilon, enough))

@@ -23,7 +23,11 @@ class ExtraMissing(RuntimeError):
 
 
 def epsilon_of(
-    steps: dict[tuple[float, float], int], spend: float, delta: float, budget: float
+    steps: dict[tuple[float, float], int],
+    spend: float,
+    delta: float,
+    budget: float,
+    enough: float = 0.0,
 ) -> float:
     """Upper bound on epsilon.
 
@@ -32,13 +36,14 @@ def epsilon_of(
         spend: sum of (sensitivity / noise)^2 of everything without subsampling.
         delta: of the whole account.
         budget: the epsilon that matters; far above it, a coarse bound is good enough.
+        enough: a coarse bound up to this is good enough, too.
 
     Raises:
         ExtraMissing: dp-accounting is not installed.
     """
     scale = 2.0 ** math.floor(math.log2(max(8.0, min(budget, 128.0))))
     coarse = _epsilon(steps, spend, delta, _COARSE * scale)
-    if coarse > 2.0 * budget:
+    if coarse <= enough or coarse > 2.0 * budget:
         return coarse
     return min(coarse, _epsilon(steps, spend, delta, _FINE * scale))
 

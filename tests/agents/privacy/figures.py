@@ -77,8 +77,8 @@ def blinding() -> None:
                 )
             ]
             print(
-                f"  epsilon {epsilon:g} in {rounds} rounds (sigma {sigma:.2f}), {kept:,} of 1,000,000 "
-                f"dimensions: {'; '.join(cells)}"
+                f"  epsilon {epsilon:g} in {rounds} rounds (sigma {sigma:.2f}), {kept:,} of "
+                f"1,000,000 dimensions: {'; '.join(cells)}"
             )
     print("the same, noise small enough to merge: sigma, d = 1,000,000")
     for sigma in (0.0003, 0.001, 0.003, 0.01, 0.03, 0.1):

@@ -225,6 +225,14 @@ def test_a_coarse_grid_only_overstates():
     assert fine < coarse < 1.01 * fine
     assert pld.epsilon_of(steps, 0.1, DELTA, coarse / 3) == coarse
     assert pld.epsilon_of(steps, 0.1, DELTA, coarse) == fine
+    assert pld.epsilon_of(steps, 0.1, DELTA, coarse, enough=coarse) == coarse
+
+
+@settings(max_examples=8, deadline=None)
+@given(sampled, st.floats(4.0, 12.0))
+def test_the_quick_answer_is_that_of_the_enforced_figure(charge, budget):
+    account = Accountant(budget, DELTA)
+    assert account.can_participate(charge) == (account.epsilon_after(charge) <= budget)
 
 
 def test_spends_exactly_the_rounds_it_was_solved_for():
