@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-CHEATS = ("noise", "copier", "silent")
+CHEATS = ("noise", "copier", "silent", "poisoner")
 
 
 @click.command()
