@@ -128,6 +128,7 @@ class World:
             "pool": "RewardPool",
             "rounds": "TrainingRounds",
             "reports": "ViolationReports",
+            "keys": "DataKeys",
         }
         if name not in known:
             raise AttributeError(name)
