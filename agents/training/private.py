@@ -39,6 +39,7 @@ from agents.training.state import PayloadError, State, model_hash
 from agents.training.task import Task
 
 CHUNK = 64  # examples whose gradients are in memory at once
+_COLUMNS = 8192  # of the gradients widened to float64 at once
 
 PerExample = Callable[[Tensor], tuple[Tensor, Tensor]]
 
@@ -185,11 +186,12 @@ def clipped_sum(gradients: Tensor, bound: float) -> Tensor:
     Returns:
         float64 [parameters]; norms are float64 too, because fp32 ones read low.
     """
-    wide = gradients.double()
-    norms = torch.linalg.vector_norm(wide, dim=1)
+    columns = gradients.split(_COLUMNS, dim=1)
+    norms = torch.stack([part.double().square_().sum(1) for part in columns]).sum(0).sqrt_()
     finite = torch.isfinite(norms)
     scale = torch.where(finite, (bound * SAFETY / norms).clamp(max=1.0), 0.0)
-    return scale @ wide.masked_fill(~finite[:, None], 0.0)
+    kept = [part.masked_fill(~finite[:, None], 0.0) for part in columns]
+    return torch.cat([scale @ part.double() for part in kept])
 
 
 def run_private_task(
