@@ -28,6 +28,15 @@ from scripts._operator import LOCAL_CHAINS, LOCALNET, deployment_option, deploym
     help="The deployment draws its seeds from a contract, not from block hashes.",
 )
 @click.option(
+    "--data-key",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Key file of encrypted data (`ape run keys new`); without it losses are believed.",
+)
+@click.option(
+    "--passphrase-env", help="Environment variable with the key file's passphrase (default: ask)."
+)
+@click.option("--no-receipts", is_flag=True, help="Believe the node's logs; half the requests.")
+@click.option(
     "--json",
     "out",
     type=click.Path(dir_okay=False, path_type=Path),
@@ -43,6 +52,9 @@ def cli(
     store: str | None,
     device: str,
     random_source: bool,
+    data_key: Path | None,
+    passphrase_env: str | None,
+    no_receipts: bool,
     out: Path | None,
     deployment: Path | None,
 ) -> None:
@@ -72,6 +84,7 @@ def cli(
         store = str(LOCALNET / "store")
     contracts = load_deployment(deployment_path(deployment, chain_id), chain_id)
     chain.check(contracts)
+    key = None if data_key is None else _read_key(data_key, passphrase_env)
     console = Console()
     with progress_bar(Console(stderr=True)) as bar:
         task = bar.add_task("reading the chain", total=None)
@@ -87,9 +100,17 @@ def cli(
             deep=deep,
             device=device,
             random_source=random_source,
+            receipts=not no_receipts,
+            data_key=key,
             progress=progress,
         )
     print_audit(audit, console)
     if out is not None:
         write_atomic(out, json.dumps(audit.to_json(), indent=1).encode(), mode=0o644)
     sys.exit(0 if audit.holds else 1)
+
+
+def _read_key(path: Path, variable: str | None) -> bytes:
+    from agents.runtime.wallet import read_keystore, read_passphrase
+
+    return read_keystore(str(path), read_passphrase(variable, str(path)))

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 CHECKS: Mapping[str, str] = {
+    "logs": "events and times, from the receipts and headers of their blocks",
     "job": "the job's terms, spec, genesis model and data",
     "opening": "snapshot, weights, reserved pool, phases and deadlines",
     "seeds": "the seeds follow from their blocks",

@@ -114,6 +114,11 @@ def report_id(job_id: int, round_id: int, node_id: int, violation: int) -> bytes
     return keccak(encode(["uint256"] * 4, [job_id, round_id, node_id, violation]))
 
 
+def score(units: int, elapsed: int) -> int:
+    """NodeRegistry._settle_benchmark: units per million seconds."""
+    return units * 1_000_000 // max(elapsed, 1)
+
+
 def weight(score: int, expected: int, accepted: int) -> int:
     """A trainer's weight: benchmark score times reliability over its last 8 rounds, at least 1."""
     return max(1, score * (BPS * (1 + accepted) // (1 + expected)) // BPS)

@@ -9,11 +9,12 @@ events, the pool as stored and the sums over all events must agree to the last u
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import astuple
 
 from agents.audit import formulas
 from agents.audit.findings import Part
-from agents.audit.record import Record
-from agents.audit.stakes import NOBODY, Registry
+from agents.audit.record import NOBODY, Record
+from agents.audit.stakes import Registry
 from agents.audit.votes import Standing
 from agents.rounds.network import Phase
 
@@ -34,6 +35,8 @@ def check_payouts(
     pool = record.pools[record.job_id, number]
     part.same("payouts", "RewardPool", "the pool's status", pool.status, _CLOSED)
     final = record.current[number].phase == Phase.FINALIZED
+    voids = [e.args["reason"] for e in record.of("RoundVoided", number)]
+    part.same("payouts", "RoundVoided", "their number", len(voids), int(not final))
     if standing is None or not final:
         part.same("payouts", "CutCredited", "their number", len(cuts), 0)
         part.same("payouts", "RewardsDistributed", "their number", len(batches), 0)
@@ -91,6 +94,8 @@ def check_payouts(
     total = sum(paid.values())
     part.same("payouts", "RewardPool", "total_contribution", pool.total_contribution, total)
     part.same("payouts", "RewardPool", "distributed", pool.distributed, total)
+    last = nodes[-1] if nodes else 0
+    part.same("payouts", "RewardPool", "last_node", pool.last_node, last)
     _check_closed(record, part, credited, reward - credited)
     settled = [(e.args["paid"], e.args["returned"]) for e in record.of("RoundSettled", number)]
     wanted_settled = [(credited, reward - credited)]
@@ -127,6 +132,9 @@ def check_balances(record: Record, part: Part, registry: Registry) -> None:
         elif event.name == "EscrowRefunded":
             what = f"what the sponsor of job {args['job_id']} got back"
             part.same("balances", "EscrowRefunded", what, args["amount"], escrow[args["job_id"]])
+            if args["job_id"] == record.job_id:
+                sponsor = record.job.sponsor
+                part.same("balances", "EscrowRefunded", "sponsor", args["sponsor"], sponsor)
             escrow[args["job_id"]] = 0
         elif event.name == "RewardClaimed":
             what = f"what {args['account']} claimed"
@@ -164,9 +172,19 @@ def check_balances(record: Record, part: Part, registry: Registry) -> None:
         state = record.nodes.get(number)
         if state is None:
             continue
+        last = record.last
+        for name, found in (
+            ("operator", registry.operator(number, last)),
+            ("payout", registry.payout(number, last)),
+        ):
+            part.same("balances", f"node {number}", name, getattr(state, name), found)
         for name in ("owner", "stake", "unbonding", "strikes", "suspended_until", "banned"):
             part.same("balances", f"node {number}", name, getattr(state, name), getattr(node, name))
+    for violation, row in registry.rows.items():
+        kept = record.penalties.get(violation)
+        part.same("balances", "slashing table", f"row {violation}", kept, astuple(row))
+    part.same("balances", "NodeRegistry", "parameters", record.parameters, registry.parameters)
     for account, amount in registry.bounties.items():
         if account != NOBODY:
-            kept = record.bounties.get(account, 0)
-            part.same("balances", "NodeRegistry", f"bounty of {account}", kept, amount)
+            owed = record.bounties.get(account, 0)
+            part.same("balances", "NodeRegistry", f"bounty of {account}", owed, amount)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from agents.audit import formulas
 from agents.audit.findings import Part
-from agents.audit.record import Record, place
+from agents.audit.record import NOBODY, Record, place
 from agents.rounds.network import ZERO_DIGEST, Phase
 from agents.runtime.contracts import Event
 
@@ -74,15 +74,25 @@ def check_opening(record: Record, part: Part) -> Opened | None:
     _check_weights(record, part, opened)
     _check_pool(record, part)
     _check_phases(record, part, opened)
+    _check_rest(record, part)
     return opened
 
 
 def _check_weights(record: Record, part: Part, opened: Opened) -> None:
     """Every weight, from the benchmark settled before and the 8 rounds before."""
     scores: dict[int, int] = {}
-    for event in record.all("BenchmarkSettled"):
-        if place(event) < place(opened.event):
-            scores[event.args["node_id"]] = int(event.args["score"])
+    units: dict[tuple[int, int], tuple[int, int]] = {}  # by node and attempt: units, seconds
+    for event in record.all("BenchmarkSubmitted", "BenchmarkSettled"):
+        args = event.args
+        key = (args["node_id"], args["attempt"])
+        if event.name == "BenchmarkSubmitted":
+            units[key] = (args["units"], args["elapsed"])
+        elif place(event) < place(opened.event):
+            if args["passed"] and key in units:
+                scores[key[0]] = formulas.score(*units[key])
+            what = f"the score of benchmark {key[1]}"
+            wanted = scores.get(key[0], 0)
+            part.same("opening", f"node {key[0]}", what, args["score"], wanted)
     past = range(max(1, part.round_id - formulas.HISTORY), part.round_id)
     expected = {n: set(e.args["nodes"]) for n in past for e in record.of("RoundOpened", n)}
     revealed = {n: {e.args["node_id"] for e in record.of("Revealed", n)} for n in past}
@@ -139,6 +149,22 @@ def _check_phases(record: Record, part: Part, opened: Opened) -> None:
     part.same(
         "opening", "PhaseChanged", "the last phase", int(phase), record.current[part.round_id].phase
     )
+
+
+def _check_rest(record: Record, part: Part) -> None:
+    """What is left of a round's state once it is over."""
+    state = record.current[part.round_id]
+    challenger = NOBODY
+    for event in sorted(
+        [*record.of("Challenged", part.round_id), *record.of("ChallengeResolved", part.round_id)],
+        key=place,
+    ):
+        challenger = event.args.get("challenger", NOBODY)
+    part.same("opening", "TrainingRounds", "deadline", state.deadline, 0)
+    part.same("opening", "TrainingRounds", "challenger", state.challenger, challenger)
+    for event in record.of("Challenged", part.round_id):
+        bond = record.job.terms.challenge_bond
+        part.same("opening", "Challenged", "bond", event.args["bond"], bond)
 
 
 def check_seeds(record: Record, part: Part, random_source: bool) -> bytes | None:

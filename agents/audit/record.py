@@ -18,11 +18,19 @@ from eth_abi.abi import decode
 from eth_abi.exceptions import DecodingError
 from eth_utils.address import to_checksum_address
 
-from agents.rounds.network import ChainMoved, Network, Phase
-from agents.runtime.chain import Head
+from agents.rounds.network import ChainMoved, Network
+from agents.runtime.chain import Head, head_from_json
 from agents.runtime.contracts import Contract, Event, EventType
-from agents.runtime.errors import AgentError, RpcRefused
+from agents.runtime.errors import AgentError, ConfigError, RpcRefused
 
+_CONTRACTS = (
+    "NodeRegistry",
+    "RewardPool",
+    "TrainingLedger",
+    "TrainingRounds",
+    "ViolationReports",
+)
+NOBODY = "0x" + "00" * 20
 _CHUNK = 2_000  # blocks per request for logs
 _BATCH = 200  # calls per request
 _RANGE_WORDS = ("range", "more than", "too many", "limit", "too large")
@@ -58,7 +66,9 @@ class Record:
         self.chain = network.chain
         self.chain_id = network.deployment.chain_id
         self.job_id = job_id
-        self._headers: dict[int, Head] = {}
+        self._headers: dict[int, Any] = {}
+        self.raw: dict[int, list[Any]] = {}  # logs as the node gave them, by block
+        self.addresses = [network.deployment[name].address for name in _CONTRACTS]
         self.head = self.chain.head()
         if not 1 <= job_id <= int(self._read("job_count", network.rounds)):
             raise AgentError(f"There is no job {job_id} on chain {self.chain_id}.")
@@ -79,10 +89,15 @@ class Record:
         self.nodes = self._many(network.registry, "node", [(n,) for n in range(1, count + 1)])
         progress("reading events")
         self.events = self._all_events()
+        if not self.events:
+            raise BadChain("The RPC node gives no event of these contracts, not even the job's.")
         accounts = [(account,) for account in self.payees]
         self.pending = self._many(network.pool, "pending", accounts)
         owed = [(account,) for account in self._owed()]
         self.bounties = self._many(network.registry, "bounty", owed)
+        self.parameters = self._read("parameters", network.registry)
+        rows = sorted({e.args["violation"] for e in self.all("PenaltyChanged")})
+        self.penalties = self._many(network.registry, "penalty", [(row,) for row in rows])
         if self.chain.block_hash(self.head.number) != self.head.hash:
             raise ChainMoved("The chain was reorganised while it was read; audit again.")
 
@@ -106,6 +121,11 @@ class Record:
         found = [event for name in names for event in self.events.get(name, [])]
         return sorted(found, key=place)
 
+    @property
+    def last(self) -> Event:
+        """The newest event of all."""
+        return max((e for events in self.events.values() for e in events), key=place)
+
     @cached_property
     def payees(self) -> dict[str, int]:
         """Everything credited by the pool so far, of any job, by address."""
@@ -128,17 +148,11 @@ class Record:
         return sorted(found)
 
     def _all_events(self) -> dict[str, list[Event]]:
-        kinds: dict[tuple[str, str], EventType] = {}
-        contracts = self.network.deployment.contracts.values()
-        for contract in contracts:
-            for item in contract.abi:
-                if item["type"] == "event":
-                    kind = contract.event(item["name"])
-                    kinds[contract.address.lower(), "0x" + kind.topic.hex()] = kind
         found: dict[str, list[Event]] = {}
         seen: set[tuple[int, int]] = set()
-        for log in self._logs([contract.address for contract in contracts]):
-            matching = kinds.get((str(log["address"]).lower(), (log.get("topics") or [""])[0]))
+        for log in self._logs():
+            self.raw.setdefault(int(log["blockNumber"], 16), []).append(log)
+            matching = self._kind(log)
             if matching is None:
                 continue
             event = matching.decode(log)
@@ -150,13 +164,44 @@ class Record:
             events.sort(key=place)
         return found
 
-    def _logs(self, addresses: Sequence[str]) -> list[Any]:
+    @cached_property
+    def _kinds(self) -> dict[tuple[str, str], EventType]:
+        kinds: dict[tuple[str, str], EventType] = {}
+        for name in _CONTRACTS:
+            contract = self.network.deployment[name]
+            for item in contract.abi:
+                if item["type"] == "event":
+                    kind = contract.event(item["name"])
+                    kinds[contract.address.lower(), "0x" + kind.topic.hex()] = kind
+        return kinds
+
+    def _kind(self, log: Any) -> EventType | None:
+        return self._kinds.get((str(log["address"]).lower(), (log.get("topics") or [""])[0]))
+
+    def fields(self, log: Any) -> dict[str, Any]:
+        """The fields of a log; of one that no event fits, its topics and data."""
+        kind = self._kind(log)
+        try:
+            if kind is not None:
+                return kind.decode({**log, "blockNumber": log.get("blockNumber", "0x0")}).args
+        except ConfigError:
+            pass
+        return {"topics": log["topics"], "data": log["data"]}
+
+    def describe(self, log: Any) -> str:
+        """What a log is, in words."""
+        kind, args = self._kind(log), self.fields(log)
+        name = "a log" if kind is None else str(kind.abi["name"])
+        where = f" of round {args['round_id']}" if "round_id" in args else ""
+        return f"{name}{where}"
+
+    def _logs(self) -> list[Any]:
         first, chunk = self.network.deployment.block, _CHUNK
         found: list[Any] = []
         while first <= self.head.number:
             last = min(first + chunk - 1, self.head.number)
             query = {
-                "address": list(addresses),
+                "address": self.addresses,
                 "fromBlock": hex(first),
                 "toBlock": hex(last),
             }
@@ -172,11 +217,23 @@ class Record:
 
     # -- blocks and transactions ---------------------------------------------------------------
 
+    def raw_header(self, block: int) -> Any:
+        """A block's header as the node gives it."""
+        if block not in self._headers:
+            raw = self.chain.request("eth_getBlockByNumber", hex(block), False)
+            if not isinstance(raw, dict):
+                raise BadChain(f"The RPC node has no block {block}.")
+            self._headers[block] = raw
+        return self._headers[block]
+
+    @property
+    def seen(self) -> list[int]:
+        """Blocks whose headers were used."""
+        return list(self._headers)
+
     def header(self, block: int) -> Head:
         """A block's header."""
-        if block not in self._headers:
-            self._headers[block] = self.chain.head(block)
-        return self._headers[block]
+        return head_from_json(self.raw_header(block))
 
     def time(self, event: Event) -> int:
         """Chain time of an event, in seconds."""
@@ -226,9 +283,8 @@ class Record:
         return self._many(contract, name, keys, block="latest")
 
     def settled(self, round_id: int) -> bool:
-        """Whether nothing can happen in a round any more."""
-        round_ = self.current[round_id]
-        return bool(round_.phase == Phase.VOID or round_.settled)
+        """Whether the contract says that nothing can happen in a round any more."""
+        return bool(self.current[round_id].settled)
 
     def _read(self, name: str, contract: Contract, *args: Any) -> Any:
         return self.chain.call(contract, name, *args, block=self.head.number)

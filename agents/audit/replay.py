@@ -7,6 +7,7 @@ Rule: each step is a function of the record and of verified bytes. Nothing is ke
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from agents.audit.artefacts import Artefacts
 from agents.audit.claims import check_claims
@@ -14,6 +15,7 @@ from agents.audit.findings import Audit, Part
 from agents.audit.money import check_balances, check_payouts
 from agents.audit.opening import check_opening, check_seeds
 from agents.audit.privacy import Charges
+from agents.audit.proofs import check_logs
 from agents.audit.record import Record
 from agents.audit.stakes import Registry, check_slashes
 from agents.audit.training import Training
@@ -42,6 +44,8 @@ def audit_job(
     deep: bool = False,
     device: str = "cpu",
     random_source: bool = False,
+    receipts: bool = True,
+    data_key: bytes | None = None,
     progress: Progress = _silent,
 ) -> Audit:
     """Audit a job, or one round of it.
@@ -54,42 +58,63 @@ def audit_job(
         deep: also train every node's batches again.
         device: where to compute, such as "cpu" or "cuda".
         random_source: the deployment takes seeds from a contract; they can't be checked then.
+        receipts: hold every log against the receipts and header of its block.
+        data_key: the 32-byte key of the job's encrypted data; without it losses are believed.
         progress: called as (what, rounds done, rounds in all).
 
     Raises:
         AgentError: the RPC node is down, or there is no such job or round.
         StoreUnavailable: the store is down. Missing or wrong artefacts are findings.
     """
-    auditor = _Auditor(network, store, job_id, round_id, deep, device, random_source, progress)
-    return auditor.run()
+    auditor = _Auditor(
+        Record(network, job_id, lambda text: progress(text, 0, 0)),
+        store,
+        _Options(round_id, deep, device, random_source, data_key),
+        progress,
+    )
+    audit = auditor.run()
+    if receipts:
+        progress("receipts", 0, 0)
+        check_logs(auditor.record, audit.job)
+    return audit
+
+
+@dataclass(frozen=True)
+class _Options:
+    round_id: int | None
+    deep: bool
+    device: str
+    random_source: bool
+    data_key: bytes | None
 
 
 class _Auditor:
     def __init__(
-        self,
-        network: Network,
-        store: ContentStore,
-        job_id: int,
-        round_id: int | None,
-        deep: bool,
-        device: str,
-        random_source: bool,
-        progress: Progress,
+        self, record: Record, store: ContentStore, options: _Options, progress: Progress
     ) -> None:
+        self.record = record
+        self._options = options
+        self._only = options.round_id
         self._progress = progress
-        self._done = self._total = 0
-        self._only, self._deep, self._random_source = round_id, deep, random_source
-        self.record = Record(network, job_id, self._say)
-        self._total = len(self.record.current)
-        if round_id is not None and round_id not in self.record.current:
-            raise ConfigError(f"Job {job_id} has no round {round_id}; it has {self._total}.")
+        self._done, self._total = 0, len(record.current)
+        if self._only is not None and self._only not in record.current:
+            raise ConfigError(
+                f"Job {record.job_id} has no round {self._only}; it has {self._total}."
+            )
+        head = record.head
+        self.audit = Audit(
+            record.job_id, record.chain_id, head.number, "0x" + head.hash.hex(), options.deep
+        )
         self.artefacts = Artefacts(store)
-        self.registry = Registry(self.record)
-        head = self.record.head
-        self.audit = Audit(job_id, self.record.chain_id, head.number, "0x" + head.hash.hex(), deep)
-        part = self.audit.job
+        self.registry = Registry(record)
         self.training = Training(
-            self.record, self.artefacts, self.registry, device, part, self._say
+            record,
+            self.artefacts,
+            self.registry,
+            options.device,
+            self.audit.job,
+            self._say,
+            options.data_key,
         )
         job = self.training.job
         self.charges = None if job is None else Charges(job)
@@ -101,7 +126,7 @@ class _Auditor:
         """Everything, in order."""
         for number in self.record.current:
             self._say(f"round {number}")
-            if not self.record.settled(number):
+            if not self._is_over(number):
                 self.audit.job.remark(f"Round {number} is not over yet and was not audited.")
                 break
             part = Part(number, Phase(self.record.current[number].phase).name.lower())
@@ -114,11 +139,20 @@ class _Auditor:
         self._job()
         return self.audit
 
+    def _is_over(self, number: int) -> bool:
+        """Whether nothing can happen in a round any more, by its events and by its state."""
+        ends = [*self.record.of("RoundSettled", number), *self.record.of("RoundVoided", number)]
+        older = number < len(self.record.current)
+        said = self.record.settled(number)
+        what = f"whether round {number} is over"
+        self.audit.job.same("job", "TrainingRounds", what, said, bool(ends) or older)
+        return said or bool(ends) or older
+
     def _round(self, part: Part) -> None:
         record, number = self.record, part.round_id
         full = self._only in (None, number)
         opened = check_opening(record, part)
-        seed = check_seeds(record, part, self._random_source)
+        seed = check_seeds(record, part, self._options.random_source)
         if opened is None:
             return
         standing = check_votes(record, part, opened, seed)
@@ -132,7 +166,7 @@ class _Auditor:
             self._check_chain(part, opened.prev_model)
             check_ledger(record, part, opened, standing)
             if plan is not None and self.training.job is not None:
-                deep = self._deep and full
+                deep = self._options.deep and full
                 submissions = self.training.replay(
                     part, opened, plan, reveals, standing, deep, flagged, full
                 ).submissions
@@ -180,6 +214,9 @@ class _Auditor:
         final = [n for n, r in record.current.items() if r.phase == Phase.FINALIZED]
         part.same("job", "job", "rounds_done", record.job.rounds_done, len(final))
         part.same("ledger", "TrainingLedger", "its length", len(record.ledger), len(final))
+        ended = [e.args["status"] for e in record.of("JobEnded")]
+        over = record.job.status != JobStatus.ACTIVE
+        part.same("job", "JobEnded", "status", ended, [record.job.status] if over else [])
         last = record.ledger[-1].new_model if record.ledger else record.job.terms.genesis_model
         part.same("ledger", "job", "its model", record.job.model, last)
         opened = {e.args["round_id"] for e in record.of("RoundOpened")}

@@ -14,11 +14,11 @@ from typing import Any
 
 from agents.audit.findings import Part
 from agents.audit.formulas import BPS, RING, STRIKES_TO_BAN, Row, report_id, slash_amount
-from agents.audit.record import Record, place
+from agents.audit.record import NOBODY, Record, place
 from agents.rounds.network import Violation
 from agents.runtime.contracts import Event
 
-NOBODY = "0x" + "00" * 20
+_NO_ROW = Row(0, 0, 0, False, False, 0)
 _EVENTS = (
     "NodeRegistered",
     "StakeAdded",
@@ -78,10 +78,11 @@ class Registry:
         self.nodes: dict[int, Account] = {}
         self.slashes: list[Slash] = []
         self.bounties: dict[str, int] = defaultdict(int)
-        self._rows: dict[int, Row] = {}
+        self.rows: dict[int, Row] = {}
+        self.parameters: Any = None
         self._treasury = NOBODY
-        self._open: dict[bytes, list[Cause]] = defaultdict(list)
         self.odd: list[str] = []  # events that the replay can't follow
+        self._open: dict[bytes, list[Cause]] = defaultdict(list)
         for cause in _causes(record, self):
             self._open[cause.event.tx_hash].append(cause)
         for event in record.all(*_EVENTS):
@@ -171,10 +172,17 @@ class Registry:
         """Read by `payout`."""
 
     def _on_PenaltyChanged(self, event: Event) -> None:
-        self._rows[event.args["violation"]] = Row(*event.args["new_penalty"])
+        violation, old = event.args["violation"], Row(*event.args["old_penalty"])
+        if old != self.rows.get(violation, _NO_ROW):
+            self.odd.append(f"PenaltyChanged of violation {violation} replaces another row: {old}.")
+        self.rows[violation] = Row(*event.args["new_penalty"])
 
     def _on_ParametersChanged(self, event: Event) -> None:
-        self._treasury = str(event.args["new_parameters"].treasury)
+        old = event.args["old_parameters"]
+        if self.parameters is not None and tuple(old) != tuple(self.parameters):
+            self.odd.append(f"ParametersChanged replaces other parameters: {tuple(old)}.")
+        self.parameters = event.args["new_parameters"]
+        self._treasury = str(self.parameters.treasury)
 
     def _on_BountyClaimed(self, event: Event) -> None:
         self.bounties[event.args["account"]] -= event.args["amount"]
@@ -215,7 +223,7 @@ class Registry:
         self.slashes.append(Slash(event, cause, wanted))
 
     def _row(self, node: Account, violation: int) -> Row:
-        row = self._rows.get(violation, Row(0, 0, 0, False, False, 0))
+        row = self.rows.get(violation, _NO_ROW)
         bps = row.escalated(node.offences[violation])
         node.offences[violation] += 1
         return Row(bps, 0, row.suspension, row.strike, row.ban, row.reporter_bps)
@@ -242,9 +250,18 @@ class Registry:
 
 def _causes(record: Record, registry: Registry) -> Iterator[Cause]:
     """Every event that must come with a slash."""
+    committed, revealed = (
+        {(e.args["job_id"], e.args["round_id"], e.args["node_id"]) for e in record.all(name)}
+        for name in ("Committed", "Revealed")
+    )
     for event in record.all("UnrevealedSlashed"):
         args = event.args
         place_ = (args["job_id"], args["round_id"], args["node_id"])
+        if place_ not in committed or place_ in revealed:
+            registry.odd.append(
+                f"UnrevealedSlashed is of node {place_[2]} in job {place_[0]} round {place_[1]}, "
+                "where it did not fail to reveal what it had committed."
+            )
         yield Cause(event, *place_, int(Violation.NO_REVEAL), None, args["amount"])
     yield from _of_challenges(record)
     yield from _of_reports(record, registry)
@@ -291,6 +308,11 @@ def _of_reports(record: Record, registry: Registry) -> Iterator[Cause]:
             continue
         first = about[key]
         job_id, round_id = first["job_id"], first["round_id"]
+        if event.name == "ReportExecuted" and args["node_id"] != first["node_id"]:
+            registry.odd.append(
+                f"ReportExecuted is of node {args['node_id']}, its report is of node "
+                f"{first['node_id']}."
+            )
         if event.name == "ReportConfirmed":
             vindicate(key)
             kind = int(Violation.INVALID) + int(Violation.COPIED) - first["violation"]

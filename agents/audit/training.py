@@ -16,7 +16,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import torch
 
+from agents.aggregation import MergeRefused
 from agents.audit.artefacts import Artefacts
 from agents.audit.findings import Part
 from agents.audit.opening import Opened
@@ -30,10 +32,19 @@ from agents.rounds.memory import Memories
 from agents.rounds.models import Models
 from agents.rounds.network import Reveal
 from agents.rounds.report import MAX_REPORT_BYTES, UNAVAILABLE, ReportError, RoundReport
-from agents.rounds.result import LOSS_TOLERANCE, Outcome, compute, disagreements
+from agents.rounds.result import (
+    LOSS_TOLERANCE,
+    Merging,
+    Outcome,
+    compute,
+    disagreements,
+    finish,
+)
 from agents.rounds.submissions import Submission, fetch, fetch_proof
 from agents.storage.cid import cid_of_bytes, digest_of
 from agents.storage.errors import StoreError, StoreUnavailable
+from agents.storage.sealed import sealed_size
+from agents.training.data import MAX_MANIFEST_BYTES, Dataset
 from agents.training.proof import MAX_PROOF_BYTES, ProofOfComputation
 from agents.training.spec import MAX_SPEC_BYTES, JobSpec
 from agents.training.state import (
@@ -68,20 +79,25 @@ class Training:
         device: str,
         part: Part,
         progress: Callable[[str], None],
+        data_key: bytes | None = None,
     ) -> None:
-        """Read spec, genesis model and data; whatever is wrong with them goes into `part`."""
+        """Read spec, genesis model and data; whatever is wrong with them goes into `part`.
+
+        `data_key`: of encrypted data, if the auditor was given it.
+        """
         self._record = record
         self._artefacts = artefacts
         self._registry = registry
         self._device = device
         self._progress = progress
+        self._data_key = data_key
         self.job: JobContext | None = None
         self.state: State | None = None
         self._model_before = ""
         self._step = 0
         self._carry: tuple[tuple[int, int], ...] = ()
         self._cursor = 0
-        models = Models(record.network, artefacts)
+        models = Models(record.network, artefacts, lambda _: data_key)
         plans = Plans(record.network, models)
         self._memories = Memories(record.network, artefacts, models, plans, device)
         terms = record.job.terms
@@ -123,24 +139,27 @@ class Training:
         self._artefacts.name(spec.data, "dataset manifest")
         if spec.model.config_cid is not None:
             self._artefacts.name(spec.model.config_cid, "model config")
-        return JobContext(spec, self._artefacts)
+        return JobContext(spec, self._artefacts, lambda: self._data_key)
 
     def _read_data(self, job: JobContext, part: Part) -> None:
         """Every shard of the dataset, each against its CID and its length."""
-        dataset = job.data.dataset
-        size = np.dtype(dataset.dtype).itemsize
+        raw = self._artefacts.get(job.spec.data, MAX_MANIFEST_BYTES)
+        dataset = Dataset.from_bytes(raw)
+        itemsize = np.dtype(dataset.dtype).itemsize
         for index, shard in enumerate(dataset.shards):
             self._progress(f"shard {index + 1} of {len(dataset.shards)}")
             self._artefacts.name(shard.cid, f"shard {index}")
+            size = shard.tokens * itemsize
+            if job.spec.access == "encrypted":
+                size = sealed_size(size)
             try:
-                # A sealed shard is longer than its tokens; its own reader checks by how much.
-                raw = self._artefacts.get(shard.cid, 2 * shard.tokens * size + 65_536)
+                # One byte more: of a shard that is too long, its length is told.
+                found = len(self._artefacts.get(shard.cid, size + 1))
             except StoreUnavailable:
                 raise
             except StoreError:
                 continue  # waits in `failures`
-            if job.spec.access != "encrypted":
-                part.same("job", f"shard {index}", "its length", len(raw), shard.tokens * size)
+            part.same("job", f"shard {index}", "its length", found, size)
 
     def _guard(self, part: Part, check: str, subject: str, do: Callable[[], Any]) -> Any:
         """Run; a refusal of bytes becomes a difference and None."""
@@ -309,18 +328,17 @@ class Training:
         ]
         stakes = self._registry.stakes([s.reveal.node for s in used], opened.event.block)
         self._progress(f"round {part.round_id}: merging {len(used)} payloads")
+        job, place = self.job, (self._record.job_id, part.round_id, plan, self.state, used)
         try:
-            outcome = compute(
-                self.job,
-                self._record.job_id,
-                part.round_id,
-                plan,
-                self.state,
-                used,
-                self._device,
-                stakes,
-                report.gains(),
-            )
+            if self._locked:
+                part.remark(
+                    "The job's data is encrypted and its key was not given: losses (and gains) in "
+                    "the report were believed."
+                )
+                blind = _merge_unseen(job, self.state, used, stakes, report)
+                outcome = finish(job, *place, blind, report.gains())
+            else:
+                outcome = compute(job, *place, self._device, stakes, report.gains())
         except StoreUnavailable:
             raise
         except (StoreError, ValueError) as error:
@@ -360,7 +378,7 @@ class Training:
                     part.same(
                         check, f"node {node}", f"{name} in the report", lines[node][name], value
                     )
-        if len(part.differences) == before:
+        if len(part.differences) == before and len(theirs.nodes) == len(theirs.contributions):
             for sentence in disagreements(mine, theirs, report, standing.invalid):
                 part.differ("merge", "result", f"{sentence}.")
         part.figures["val_loss"] = report.val_loss
@@ -418,6 +436,12 @@ class Training:
             after = outcome.state
         return after
 
+    @property
+    def _locked(self) -> bool:
+        """Whether the data can't be read for want of its key."""
+        encrypted = self.job is not None and self.job.spec.access == "encrypted"
+        return encrypted and self._data_key is None
+
     # -- deep ----------------------------------------------------------------------------------
 
     def _redo(
@@ -431,8 +455,9 @@ class Training:
     ) -> None:
         """Run every node's task again; who was found invalid must fail, all others pass."""
         assert self.job is not None and self.state is not None
-        if not self.job.traced:
-            part.remark("Training can't be done again: the job's data or noise is its nodes' own.")
+        if self.job.spec.verify == "screening" or self._locked:
+            why = "the data never left its nodes" if not self._locked else "the data is encrypted"
+            part.remark(f"Training can't be done again: {why}.")
             return
         work = RoundWork(
             job=self.job,
@@ -472,6 +497,31 @@ class Training:
                 sentence = "its training gives something else than it revealed: "
             sentence += finding.reason
             part.hold("training", wrong == (node in invalid), who, sentence)
+
+
+def _merge_unseen(
+    job: JobContext,
+    before: State,
+    submissions: Sequence[Submission],
+    stakes: dict[int, int],
+    report: RoundReport,
+) -> Merging:
+    """What `agents.rounds.result.merge` gives, with the report's figures for what needs data."""
+    good = tuple(s for s in submissions if s.gradient is not None)
+    merged: State = {name: torch.zeros(shape) for name, shape in job.shapes.items()}
+    refused = ""
+    if good:
+        gradients = [s.gradient for s in good if s.gradient is not None]
+        try:
+            merged = job.merge(gradients, [stakes[s.reveal.node] for s in good])
+        except MergeRefused as error:
+            refused, good = str(error), ()
+    after = apply_outer(before, merged, job.spec.optimizer.outer_lr)
+    said = report.gains()
+    gains = None
+    if good and job.score.needs_gains:
+        gains = tuple(said.get(s.reveal.node, 0) for s in good)
+    return Merging(good, refused, merged, after, report.val_loss_before, report.val_loss, gains)
 
 
 def _difference(part: Part, subject: str) -> Callable[[str], None]:

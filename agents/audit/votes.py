@@ -201,7 +201,8 @@ def _check_final(
         if e.args["phase"] == Phase.CHALLENGE and place(e) < place(event)
     ]
     total = sum(opened.verifiers.values())
-    early = 3 * attested >= 2 * total and not _open_reports(record, part.round_id, event)
+    still = _open_reports(record, part.round_id, event)
+    early = 3 * attested >= 2 * total and not still
     late = bool(windows) and record.time(event) > windows[-1]
     part.hold(
         "votes",
@@ -210,6 +211,8 @@ def _check_final(
         f"{attested} of {total} stake attested it, less than two thirds or with a report open, "
         "and its challenge window had not passed.",
     )
+    said = record.current[part.round_id].open_reports
+    part.same("votes", "TrainingRounds", "the number of open reports", said, still)
     part.same("votes", "RoundFinalized", "model", event.args["model"], standing.args["model"])
 
 

@@ -4,13 +4,15 @@
 Rule: every deed is a transaction of the key that may do it, every artefact is made by the agents'
 own functions from a real model and real text. Round 1 is honest. In round 2 eve reveals noise and
 is found INVALID. In round 3 bob keeps silent after committing and eve copies ann. Round 4 is void.
-Round 5 is honest again; the job is complete, rewards are claimed, every slash is executed.
+Round 5 is honest again; the job is complete, rewards are claimed, every slash is executed. In a
+second job of one round cat reveals noise and nobody says so.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,8 @@ from eth_account import Account
 from eth_utils import keccak
 from web3 import HTTPProvider, Web3
 
+from agents.audit.findings import Audit
+from agents.audit.replay import audit_job
 from agents.rounds.manifests import Plan, Plans
 from agents.rounds.models import Models
 from agents.rounds.network import Network, Reveal
@@ -29,6 +33,7 @@ from agents.runtime.contracts import Contract, load_deployment
 from agents.runtime.logs import open_log
 from agents.storage.cid import cid_of_bytes, digest_of
 from agents.storage.embedded import EmbeddedStore
+from agents.training.data import Dataset
 from agents.training.determinism import determinism_class
 from agents.training.proof import ProofOfComputation
 from agents.training.replay import run_task, trace_of
@@ -52,8 +57,22 @@ from tests.attacks.world import (
     Work,
     World,
 )
+from tests.audit.doctor import Lie, RecordedProvider, lying_network, truth
 
 DEVICE = "cpu"
+JOB, UNPUNISHED = 1, 2
+ARTEFACTS = (
+    "job spec",
+    "genesis checkpoint",
+    "dataset manifest",
+    "shard 0",
+    "payload",
+    "proof",
+    "trace",
+    "update",
+    "checkpoint",
+    "report",
+)
 TRAINERS = ("ann", "bob", "cat", "eve")
 VERIFIERS = ("vic", "vera", "vito")
 ROUNDS = 4  # finalized
@@ -88,7 +107,48 @@ class Scene:
     url: str
     deployment: Path
     reports: list[bytes] = field(default_factory=list)
-    outcomes: dict[int, Outcome] = field(default_factory=dict)
+    outcomes: dict[tuple[int, int], Outcome] = field(default_factory=dict)
+
+    @cached_property
+    def provider(self) -> RecordedProvider:
+        """The chain's answers, recorded: it is finished."""
+        return RecordedProvider(HTTPProvider(self.url))
+
+    def audited(self, store: Any = None, lie: Lie = truth, job: int = JOB, **options: Any) -> Audit:
+        """An audit over the recorded chain, by default of the events and state alone."""
+        network = lying_network(self.provider, self.network.deployment, lie)
+        return audit_job(network, store or self.store, job, **{"receipts": False, **options})
+
+    def node(self, name: str) -> int:
+        """A node's id."""
+        return self.world.nodes[name].node_id
+
+    def artefact(self, kind: str) -> str:
+        """The CID of one artefact of job 1 of each kind; nodes' artefacts are ann's of round 1."""
+        outcome = self.outcomes[JOB, 1]
+        reveal = self.network.reveals(JOB, 1, 0)[self.node("ann")]
+        proof = self.store.resolve(reveal.proof)
+        dataset = self.published.spec.data
+        found = {
+            "job spec": lambda: self.published.spec_cid,
+            "genesis checkpoint": lambda: self.published.checkpoint_cid,
+            "dataset manifest": lambda: dataset,
+            "shard 0": lambda: Dataset.from_bytes(self.store.get(dataset, 1 << 20)).shards[0].cid,
+            "payload": lambda: self.store.resolve(reveal.content),
+            "proof": lambda: proof,
+            "trace": lambda: self.trace(1),
+            "update": lambda: outcome.report.update,
+            "checkpoint": lambda: self.outcomes[JOB, 2].report.checkpoint,
+            "report": lambda: cid_of_bytes(outcome.report.to_bytes()),
+        }
+        cid = found[kind]()
+        assert cid is not None
+        return cid
+
+    def trace(self, round_id: int) -> str:
+        """The CID of ann's trace in a round of job 1."""
+        reveal = self.network.reveals(JOB, round_id, 0)[self.node("ann")]
+        return ProofOfComputation.from_bytes(self.store.get_digest(reveal.proof, 1 << 20)).trace
 
     # -- making it -----------------------------------------------------------------------------
 
@@ -106,6 +166,14 @@ class Scene:
         self.round_([name for name in TRAINERS if name != "eve"])
         world.chain.send(world.nodes["ann"].payout, world.pool, "claim")
         world.chain.send(world.sponsor, world.pool, "refund", world.job)
+        fields = self.published.spec.model_dump(mode="json")
+        short = self.published.spec.from_dict({**fields, "rounds": 1})
+        spec = self.store.put_bytes(short.to_bytes())
+        published = replace(self.published, spec=short, spec_cid=spec)
+        reward = TERMS.reward_per_round
+        world.give(world.sponsor, reward)
+        world.job = world.create_job(world.sponsor, TERMS.encode(published), reward)
+        self.round_([name for name in TRAINERS if name != "eve"], noisy=("cat",), blind=True)
 
     def round_(
         self,
@@ -113,8 +181,9 @@ class Scene:
         noisy: Sequence[str] = (),
         silent: Sequence[str] = (),
         copies: Mapping[str, str] | None = None,
+        blind: bool = False,
     ) -> None:
-        """One finalized round in which these nodes commit."""
+        """One finalized round in which these nodes commit; `blind`: nobody reports anything."""
         world, copies = self.world, copies or {}
         world.open()
         plan = self._plan()
@@ -137,7 +206,7 @@ class Scene:
             call = (world.job, world.round, node)
             world.chain.send(world.nodes["cat"].operator, world.rounds, "slash_unrevealed", *call)
         arrays = self._propose(plan)
-        for name in noisy:
+        for name in () if blind else noisy:
             self.reports.append(world.report(world.nodes[name], INVALID, "vic", "vera"))
         for name in copies:
             self.reports.append(world.report(world.nodes[name], COPIED, "vera", "vito"))
@@ -203,7 +272,7 @@ class Scene:
         stakes = self.network.stakes_at([r.node for r in reveals], int(state.opened_block))
         before = models.at(world.job, bytes(state.prev_model))
         outcome = compute(job, world.job, world.round, plan, before, submissions, DEVICE, stakes)
-        self.outcomes[world.round] = outcome
+        self.outcomes[world.job, world.round] = outcome
         self.store.put_bytes(outcome.update)
         if outcome.checkpoint is not None:
             self.store.put_bytes(outcome.checkpoint)
