@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rule: Renyi accounting as in ZIP-400, orders 2..127, an upper bound reported beside the
-tight.
+"""The rule: Renyi accounting as in ZIP-400 is an upper bound, reported beside the tight figure.
 
 One step of the Gaussian mechanism with noise multiplier z on a Poisson sample of rate q has at the
 integer order a (Mironov, Talwar & Zhang 2019, "Renyi differential privacy of the sampled Gaussian
@@ -10,7 +9,7 @@ mechanism", section 3.3)
 
 which is a / (2 z^2) for q = 1. RDP adds up over steps. ZIP-400 leaves the conversion undefined; it
 is read as Mironov 2017 ("Renyi differential privacy", Prop. 3): epsilon = min_a RDP(a) +
-ln(1/delta)/(a-1). It is a valid upper bound, 8 to 90 % above the tight figure.
+ln(1/delta)/(a-1). It is a valid upper bound, but loose (docs/privacy.md).
 """
 
 from __future__ import annotations
