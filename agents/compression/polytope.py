@@ -8,8 +8,8 @@ replaced by the nearest vertex of a cross-polytope, +-e_i: log2(m) bits say whic
 
     A = gain * ||x||^2 / sum of the named magnitudes,
 
-with which the decoded vector's component along x is gain * x exactly, and over the seed's rotations
-the mean of decoded vectors is gain * x (the scale of DRIVE and EDEN, `arXiv 2105.08339`, eq. 4).
+with which the decoded vector's component along x is gain * x, and so is its mean over all rotations
+(the scale of DRIVE and EDEN, `arXiv 2105.08339`, theorem 1); over the seeds' rotations nearly so.
 For Gaussian numbers and m = 16 one payload has cosine 0.52; errors of different nodes differ and
 average out in the merge. So no error feedback is needed: what a round did not say, no later
 round has to, and a verifier needs no earlier round.

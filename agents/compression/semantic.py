@@ -133,7 +133,8 @@ class Semantic:
 
     def encode(self, gradient: Payload, memory: Payload | None, seed: bytes) -> bytes:
         """The payload of an fp32 dict; ValueError if a tensor is not fp32 or not finite."""
-        vector = self._clipped(flatten(add(gradient, memory), "semantic"))
+        kept = memory if self.error_feedback else None
+        vector = self._clipped(flatten(add(gradient, kept), "semantic"))
         measured = self._project(vector, seed)
         draws = words(seed, "rounding", measured.size) >> np.uint64(11)
         levels = (measured + self._range(vector.size)) / self._step(vector.size)

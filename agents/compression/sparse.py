@@ -90,7 +90,7 @@ class Sparse:
 
         ValueError if a tensor is not fp32 or not finite, or if a number is far too large.
         """
-        vector = flatten(add(gradient, memory), "sparse")
+        vector = flatten(add(gradient, memory if self.has_memory else None), "sparse")
         cut = _Cut(vector.size, self.per_chunk)
         scales, places, codes = [], [], []
         for start, stop, count in cut.chunks():
