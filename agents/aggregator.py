@@ -36,7 +36,10 @@ class Aggregator:
         models = self.access.models
         configured = context.settings.device
         device = pick_device() if configured == "auto" else configured
-        results = Results(self.network, store, models, Plans(self.network, models), device)
+        plans = Plans(self.network, models)
+        results = Results(
+            self.network, store, models, plans, device, self.access.sealing, context.artefacts
+        )
         self.proposer = Proposer(self.network, results, context.sender, _HEAD_START)
         self.upkeep = Upkeep(self.network, context.sender, _PATIENCE_S, context.settings.jitter_s)
 

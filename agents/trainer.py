@@ -58,7 +58,7 @@ class Trainer:
         self._lost_in = 0  # the round in which a lost secret was reported
         self.membership = Membership(self.network, context, store, self.device)
         memories = Memories(self.network, store, self.models, self.plans, self.device)
-        self.workshop = Workshop(context, memories, self.device)
+        self.workshop = Workshop(context, memories, self.access.sealing, self.device)
         self.upkeep = Upkeep(self.network, context.sender, _PATIENCE_S, context.settings.jitter_s)
 
     def step(self, head: Head) -> str | None:

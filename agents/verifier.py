@@ -48,7 +48,15 @@ class Verifier:
         self.plans = Plans(self.network, self.models)
         configured = context.settings.device
         self.device = pick_device() if configured == "auto" else configured
-        self.results = Results(self.network, store, self.models, self.plans, self.device)
+        self.results = Results(
+            self.network,
+            store,
+            self.models,
+            self.plans,
+            self.device,
+            self.access.sealing,
+            context.artefacts,
+        )
         self.memories = Memories(self.network, store, self.models, self.plans, self.device)
         self.benchmarks = BenchmarkChecks(self.network, context, store, self.device)
         self.proposer = Proposer(self.network, self.results, context.sender, _HEAD_START)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from agents.rounds.keys import DataKeyDuty
 from agents.rounds.models import Models
 from agents.rounds.network import Network
+from agents.rounds.sealing import Sealing
 from agents.runtime.context import Context
 from agents.storage.content_store import ContentStore
 from agents.storage.errors import StoreError, StoreUnavailable
@@ -24,16 +25,25 @@ class DataAccess:
         self._address = context.wallet.address
         self.models = Models(network, store, self._key)
         self._duty = DataKeyDuty(network, context, self.models.spec)
+        self.sealing = Sealing(network, self._duty.identity, self._address)
 
     def step(self, job_id: int, node: int) -> str | None:
-        """The next thing to do to get the key of a job's data; None if there is nothing to do."""
-        return self._duty.step(job_id, node) if self._sealed(job_id) else None
+        """The next thing to do to read a job's data, or to be written to; None if nothing is."""
+        try:
+            sealed = self.models.job(job_id).sealed
+        except StoreUnavailable:
+            raise
+        except (SpecError, StoreError):
+            sealed = False
+        if sealed and (did := self._duty.publish(node)) is not None:
+            return did
+        return self._duty.step(job_id, node) if self._encrypted(job_id) else None
 
     def ready(self, job_id: int, node: int) -> bool:
         """Whether the node can read the job's data."""
-        return not self._sealed(job_id) or self._duty.key(job_id, node) is not None
+        return not self._encrypted(job_id) or self._duty.key(job_id, node) is not None
 
-    def _sealed(self, job_id: int) -> bool:
+    def _encrypted(self, job_id: int) -> bool:
         try:
             return self.models.spec(job_id).access == "encrypted"
         except StoreUnavailable:

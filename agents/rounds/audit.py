@@ -132,14 +132,21 @@ def _proof_problems(work: RoundWork, submission: Submission, store: ContentStore
         steps=assignment.batches,
         hashes=work.steps(node) + 2,
         start_hash=model_hash(work.before),
-        payload_hash=None
-        if work.job.traced and not work.job.codec.lossless
-        else model_hash(submission.gradient),
+        payload_hash=_shown_hash(work.job, submission),
         trace_root=submission.reveal.trace_root,
         shortest=shortest_seconds(training_flops(parameters, tokens), work.scores.get(node, 0)),
         longest=work.window_s + _COMMIT_SLACK_S,
     )
     return [problem.reason for problem in check(proof, trace, expected)]
+
+
+def _shown_hash(job: JobContext, submission: Submission) -> bytes | None:
+    """What a node's trace must end in; None where only re-execution can tell."""
+    if job.sealed:
+        return submission.reveal.content
+    if (job.traced and not job.codec.lossless) or submission.gradient is None:
+        return None
+    return model_hash(submission.gradient)
 
 
 def reexecute(work: RoundWork, node: int, device: str, store: ContentStore) -> Finding:
@@ -169,7 +176,7 @@ def reexecute(work: RoundWork, node: int, device: str, store: ContentStore) -> F
         same_class,
         Tolerances(spec.tolerances.cosine_min, spec.tolerances.rel_l2_max),
         own.hashes,
-        None if trace is None else trace.hashes,
+        trace.hashes if trace is not None and work.job.traced else None,
     )
     details: dict[str, Any] = {
         "cosine": verdict.cosine,
@@ -179,7 +186,10 @@ def reexecute(work: RoundWork, node: int, device: str, store: ContentStore) -> F
     }
     if verdict.ok:
         return _finding(work, submission, None, verdict.reason, details)
-    details["bisection"] = _first_wrong(trace_of(task, own), trace, submission.reveal.trace_root)
+    if work.job.traced:
+        details["bisection"] = _first_wrong(
+            trace_of(task, own), trace, submission.reveal.trace_root
+        )
     return _finding(work, submission, violation, verdict.reason, details)
 
 

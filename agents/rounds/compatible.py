@@ -68,6 +68,11 @@ def _merging(spec: JobSpec, codec: Codec, privacy: Privacy) -> list[str]:
             sensitivity(spec.merge, 1, 1.0)
         except ValueError as error:
             wrong.append(str(error))
+        if spec.score != "batches":
+            wrong.append(
+                f'score "{spec.score}" would publish figures about updates that privacy '
+                '"aggregate" keeps secret; use batches'
+            )
     return wrong
 
 

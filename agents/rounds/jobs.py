@@ -18,6 +18,7 @@ import agents.scoring
 from agents.aggregation import Merge
 from agents.compression import Codec
 from agents.privacy import Privacy
+from agents.privacy.aggregate import Aggregate
 from agents.privacy.gaussian import Gaussian
 from agents.rounds.compatible import check_together
 from agents.rounds.network import Network
@@ -105,6 +106,11 @@ class JobContext:
     def noised(self) -> bool:
         """Whether a payload carries noise that only its node knows."""
         return isinstance(self.privacy, Gaussian)
+
+    @property
+    def sealed(self) -> bool:
+        """Whether payloads are for aggregators and verifiers only, who add and check the noise."""
+        return isinstance(self.privacy, Aggregate)
 
     def trace_steps(self, steps: int) -> int:
         """Steps that the trace of a task of `steps` steps shows."""

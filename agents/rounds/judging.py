@@ -46,6 +46,9 @@ def result_errors(
         return None if patient else [f"the report cannot be had: {error}"]
     except ReportError as error:
         return [str(error)]
+    shut = {s.reveal.node for s in submissions if s.unavailable}
+    if shut & report.accepted() and models.job(view.job_id).sealed:
+        return None  # who can't read what was merged can't judge the merge
     outcome = results.outcome(view, submissions, report)
     if outcome is None:
         return None

@@ -15,9 +15,11 @@ from dataclasses import dataclass
 import torch
 
 from agents.aggregation import MergeRefused
+from agents.privacy.aggregate import Aggregate
 from agents.rounds.jobs import JobContext
 from agents.rounds.manifests import Plan
 from agents.rounds.network import Proposal
+from agents.rounds.release import Release, plain
 from agents.rounds.report import MAX_GAIN_PPM, NodeLine, RoundReport
 from agents.rounds.submissions import Submission
 from agents.scoring import Evidence
@@ -33,7 +35,10 @@ GAIN_TOLERANCE_PPM = 200  # likewise; it bounds what a proposer may add to a sco
 
 @dataclass(frozen=True)
 class Outcome:
-    """A round's result. `nodes` and `contributions` are those that share the pool."""
+    """A round's result. `nodes` and `contributions` are those that share the pool.
+
+    `doubt`: what is wrong with a noised update that somebody else released, or empty.
+    """
 
     state: State
     merged: State
@@ -42,6 +47,7 @@ class Outcome:
     report: RoundReport
     nodes: tuple[int, ...]
     contributions: tuple[int, ...]
+    doubt: str = ""
 
     @property
     def model(self) -> bytes:
@@ -58,8 +64,9 @@ class Merging:
     """The costly half of a result: merged, applied and evaluated, before anything is scored.
 
     `good`: the submissions that went into the merge, ascending by node id. `refused`: why the merge
-    rule would not merge, or empty. `gains_ppm`: of `good`, as measured here; None if the job's
-    score does not ask for them.
+    rule would not merge, or empty. `merged`: the update to publish. `gains_ppm`: of `good`, as
+    measured here; None if the job's score does not ask for them. `doubt`: what is wrong with an
+    update that somebody else released, or empty.
     """
 
     good: tuple[Submission, ...]
@@ -69,6 +76,7 @@ class Merging:
     loss_before: float
     loss_after: float
     gains_ppm: tuple[int, ...] | None
+    doubt: str = ""
 
 
 def compute(
@@ -81,6 +89,7 @@ def compute(
     device: str,
     stakes: Mapping[int, int] | None = None,
     claimed: Mapping[int, int] | None = None,
+    release: Release = plain,
 ) -> Outcome:
     """Merge, apply, evaluate and score.
 
@@ -89,8 +98,9 @@ def compute(
         stakes: by node id, in 1e-18 ZOO, when the round opened; None counts all as equal.
         claimed: gains by node that a report publishes. Each that lies within GAIN_TOLERANCE_PPM of
             the one measured here is used in its place, so that everyone scores alike.
+        release: what becomes of the merged update before it is published.
     """
-    merging = merge(job, before, submissions, device, stakes)
+    merging = merge(job, before, submissions, device, stakes, release)
     return finish(job, job_id, round_id, plan, before, submissions, merging, claimed)
 
 
@@ -100,6 +110,7 @@ def merge(
     submissions: Sequence[Submission],
     device: str,
     stakes: Mapping[int, int] | None = None,
+    release: Release = plain,
 ) -> Merging:
     """The costly half of `compute`."""
     good = tuple(s for s in submissions if s.gradient is not None)
@@ -108,10 +119,15 @@ def merge(
     refused = ""
     if gradients:
         held = None if stakes is None else [stakes[s.reveal.node] for s in good]
+        if isinstance(job.privacy, Aggregate):
+            gradients = job.privacy.prepare(gradients)
         try:
             merged = job.merge(gradients, held)
         except MergeRefused as error:
             refused, good, gradients = str(error), (), []
+    doubt = ""
+    if gradients:
+        merged, doubt = release(merged, len(gradients))
     after = apply_outer(before, merged, job.spec.optimizer.outer_lr)
     batches = job.data.val_batches(job.spec.eval_batches)
     net = job.net(device)
@@ -125,7 +141,7 @@ def merge(
         )
         gains = tuple(_gain(loss_before, loss) for loss in alone)
     loss_after = validation_loss(net, after, batches)
-    return Merging(good, refused, merged, after, loss_before, loss_after, gains)
+    return Merging(good, refused, merged, after, loss_before, loss_after, gains, doubt)
 
 
 def rescaled(update: State, like: State) -> State:
@@ -207,6 +223,7 @@ def finish(
         report=report,
         nodes=tuple(node for node, _ in paid),
         contributions=tuple(share for _, share in paid),
+        doubt=merging.doubt,
     )
 
 
@@ -243,7 +260,7 @@ def disagreements(
     now; they are not paid, whether or not the proposal names them. Reasons for refusing a payload
     are free text and not compared.
     """
-    wrong = []
+    wrong = [mine.doubt] if mine.doubt else []
     if theirs.model != mine.model:
         wrong.append(f"model is {theirs.model.hex()}, recomputed {mine.model.hex()}")
     if theirs.update != digest_of(mine.report.update):

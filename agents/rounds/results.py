@@ -8,15 +8,19 @@ so.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from agents.rounds.manifests import Plan, Plans
 from agents.rounds.models import Models
 from agents.rounds.network import Network, Phase
+from agents.rounds.release import draw, published
 from agents.rounds.report import RoundReport
 from agents.rounds.result import Merging, Outcome, finish, merge
-from agents.rounds.submissions import Submission, fetch
+from agents.rounds.sealing import Sealing
+from agents.rounds.submissions import Submission, Unseal, fetch
 from agents.rounds.view import View
 from agents.storage.content_store import ContentStore
 from agents.training.state import State
@@ -29,13 +33,23 @@ class Results:
     """Submissions and outcomes of rounds; keeps the last few."""
 
     def __init__(
-        self, network: Network, store: ContentStore, models: Models, plans: Plans, device: str
+        self,
+        network: Network,
+        store: ContentStore,
+        models: Models,
+        plans: Plans,
+        device: str,
+        sealing: Sealing | None = None,
+        folder: Path | None = None,
     ) -> None:
+        """`sealing`: opens sealed payloads. `folder`: keeps the noise of what is published."""
         self._network = network
         self._store = store
         self._models = models
         self._plans = plans
         self._device = device
+        self._sealing = sealing
+        self._folder = folder
         self._submissions: dict[int, Submission] = {}
         self._in_time: set[tuple[int, int, bytes]] = set()
         self._merged: dict[_Key, Merging] = {}
@@ -52,7 +66,9 @@ class Results:
         for reveal in reveals.values():
             kept = self._submissions.get(reveal.node)
             if kept is None or kept.unavailable or kept.reveal != reveal:
-                kept = fetch(reveal, job, self._store, plan.manifest.seed)
+                kept = fetch(
+                    reveal, job, self._store, plan.manifest.seed, *self._unseal(view.job_id)
+                )
             found.append(kept)
         self._submissions = {submission.reveal.node: submission for submission in found}
         if view.phase == Phase.AGGREGATE:
@@ -61,6 +77,10 @@ class Results:
                 (*place, s.reveal.content) for s in found if s.gradient is not None
             }
         return found
+
+    def _unseal(self, job_id: int) -> tuple[Unseal, ...]:
+        sealing = self._sealing
+        return () if sealing is None else (lambda raw: sealing.open(raw, job_id),)
 
     def had_in_time(self, view: View, submission: Submission) -> bool:
         """Whether this process could read the payload while the aggregator was at work."""
@@ -78,7 +98,7 @@ class Results:
             return None
         key = self._key(view, plan, submissions)
         claimed = None if report is None else report.gains()
-        named = (key, None if claimed is None else tuple(claimed.items()))
+        named = (key, None if report is None else (tuple(report.gains().items()), report.update))
         if named not in self._outcomes:
             before = self._models.at(view.job_id, bytes(view.round.prev_model))
             self._outcomes[named] = finish(
@@ -88,20 +108,31 @@ class Results:
                 plan,
                 before,
                 submissions,
-                self._merging(view, key, before, submissions),
+                self._merging(view, key, before, submissions, report),
                 claimed,
             )
             _shorten(self._outcomes)
         return self._outcomes[named]
 
     def _merging(
-        self, view: View, key: _Key, before: State, submissions: Sequence[Submission]
+        self,
+        view: View,
+        key: _Key,
+        before: State,
+        submissions: Sequence[Submission],
+        report: RoundReport | None,
     ) -> Merging:
+        job = self._models.job(view.job_id)
+        if report is None or not job.sealed:
+            name = hashlib.sha256(b"".join(key)).hexdigest()
+            release = draw(job, self._folder, f"noised-{view.job_id}-{view.round_id}-{name}")
+        else:
+            release = published(job, self._store, report.update)
+            key = (*key, report.update.encode())
         if key not in self._merged:
-            job = self._models.job(view.job_id)
             nodes = [s.reveal.node for s in submissions]
             stakes = self._network.stakes_at(nodes, int(view.round.opened_block))
-            self._merged[key] = merge(job, before, submissions, self._device, stakes)
+            self._merged[key] = merge(job, before, submissions, self._device, stakes, release)
             _shorten(self._merged)
         return self._merged[key]
 

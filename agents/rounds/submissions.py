@@ -7,6 +7,7 @@ whatever is wrong becomes a sentence, never an exception: one bad node can't sto
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from agents.rounds.jobs import JobContext
@@ -14,6 +15,8 @@ from agents.rounds.network import Reveal
 from agents.rounds.report import UNAVAILABLE
 from agents.storage.content_store import ContentStore
 from agents.storage.errors import StoreError, StoreUnavailable, TooLarge
+from agents.storage.sealed import SealError
+from agents.storage.sealed_payload import NotForUs, sealed_bound
 from agents.training.payload import max_payload_bytes, read_payload
 from agents.training.proof import MAX_PROOF_BYTES, ProofOfComputation
 from agents.training.state import PayloadError, State
@@ -34,15 +37,34 @@ class Submission:
         return self.reason.startswith(UNAVAILABLE)
 
 
-def fetch(reveal: Reveal, job: JobContext, store: ContentStore, seed: bytes = b"") -> Submission:
+Unseal = Callable[[bytes], bytes]
+
+
+def _shut(raw: bytes) -> bytes:
+    raise NotForUs("the payload is sealed for the round's aggregators and verifiers")
+
+
+def fetch(
+    reveal: Reveal,
+    job: JobContext,
+    store: ContentStore,
+    seed: bytes = b"",
+    unseal: Unseal = _shut,
+) -> Submission:
     """Fetch and check a payload. Raises StoreUnavailable when the store itself is down.
 
-    `seed`: the round's, which the job's codec may need.
+    `seed`: the round's, which the job's codec may need. `unseal`: opens a payload where those of
+    the job are sealed; one that can't be opened here is as good as unavailable.
     """
     try:
-        raw = store.get_digest(reveal.content, max_payload_bytes(job.codec, job.shapes))
+        bound = max_payload_bytes(job.codec, job.shapes)
+        raw = store.get_digest(reveal.content, sealed_bound(bound) if job.sealed else bound)
+        if job.sealed:
+            raw = unseal(raw)
     except StoreUnavailable:
         raise
+    except SealError as error:
+        return Submission(reveal, None, f"bad payload: {error}"[:300])
     except TooLarge as error:
         return Submission(reveal, None, f"too large: {error}"[:300])
     except StoreError as error:

@@ -16,11 +16,12 @@ from agents.privacy import Charge
 from agents.rounds.jobs import JobContext
 from agents.rounds.manifests import Plan
 from agents.rounds.memory import Kept, Memories
+from agents.rounds.sealing import Sealing
 from agents.rounds.view import View
 from agents.runtime.context import Context
 from agents.runtime.errors import ConfigError
 from agents.runtime.faults import crashpoint
-from agents.storage.cid import cid_of_bytes
+from agents.storage.cid import cid_of_bytes, digest_of
 from agents.training.determinism import determinism_class
 from agents.training.hardware import hardware_name
 from agents.training.local_data import SALT_BYTES, LocalData
@@ -49,9 +50,10 @@ class Work:
 class Workshop:
     """Does the tasks of one trainer node."""
 
-    def __init__(self, context: Context, memories: Memories, device: str) -> None:
+    def __init__(self, context: Context, memories: Memories, sealing: Sealing, device: str) -> None:
         self._context = context
         self._memories = memories
+        self._sealing = sealing
         self._device = device
         self._local: dict[bytes, LocalData] = {}
 
@@ -108,8 +110,16 @@ class Workshop:
         payload = job.codec.encode(update, memory, seed)
         decoded = job.codec.decode(payload, job.shapes, seed)
         after = job.codec.remember(update, memory, decoded)
+        shown = model_hash(decoded)
+        if job.sealed:
+            sealed = self._sealing.seal(payload, view)
+            if sealed is None:
+                why = "no aggregator of this round has an encryption key to seal the payload for"
+                self._context.log.warning("cannot_seal", round=view.round_id, why=why)
+                return None
+            payload, shown = sealed, digest_of(cid_of_bytes(sealed))
         if trace is None:
-            trace = Trace(node, (task.model_id, model_hash(decoded)))
+            trace = Trace(node, (task.model_id, shown))
         self._context.log.info(
             "payload",
             round=view.round_id,

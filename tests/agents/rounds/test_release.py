@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Aggregate noise: drawn once, published, and accepted only if it is noise and nothing else."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from agents.rounds.jobs import JobContext
+from agents.rounds.release import draw, plain, published
+from agents.rounds.result import compute, disagreements
+from agents.rounds.submissions import Submission
+from agents.storage.cid import cid_of_bytes
+from agents.storage.embedded import EmbeddedStore
+from agents.training.state import State, save_state
+from tests.agents.rounds.desk import (
+    DEVICE,
+    JOB,
+    NODES,
+    ROUND,
+    Desk,
+    make_desk,
+    proposal_of,
+)
+
+AGGREGATE = {
+    "privacy": "aggregate",
+    "privacy_options": {"clip": 0.05, "noise_multiplier": 2.0},
+    "merge": "mean",
+    "score": "batches",
+}
+
+
+@pytest.fixture(scope="module")
+def desk(tmp_path_factory: pytest.TempPathFactory) -> Desk:
+    return make_desk(EmbeddedStore(tmp_path_factory.mktemp("store")), **AGGREGATE)
+
+
+@pytest.fixture
+def job(desk: Desk) -> JobContext:
+    return desk.job
+
+
+def merged(job: JobContext) -> State:
+    """A merged update shorter than the bound C of its privacy."""
+    generator = torch.Generator().manual_seed(1)
+    return {
+        name: torch.randn(shape, generator=generator) * 1e-4 for name, shape in job.shapes.items()
+    }
+
+
+def same(one: State, other: State) -> bool:
+    return all(torch.equal(one[name], other[name]) for name in other)
+
+
+def test_noise_is_drawn_once_and_survives_a_restart(job: JobContext, tmp_path: Path) -> None:
+    first, _ = draw(job, tmp_path, "a")(merged(job), 4)
+    again, _ = draw(job, tmp_path, "a")(merged(job), 4)
+    other, _ = draw(job, tmp_path, "b")(merged(job), 4)
+    assert same(first, again) and not same(first, other) and not same(first, merged(job))
+
+
+def verdict(desk: Desk, update: State, clean: State) -> str:
+    cid = desk.store.put_bytes(save_state(update))
+    found, doubt = published(desk.job, desk.store, cid)(clean, 4)
+    assert doubt or same(found, update)
+    return doubt
+
+
+def test_honest_noise_is_accepted_by_those_who_did_not_draw_it(desk: Desk) -> None:
+    clean = merged(desk.job)
+    for _ in range(5):
+        assert verdict(desk, draw(desk.job, None, "")(clean, 4)[0], clean) == ""
+
+
+@pytest.mark.parametrize(
+    ("cheat", "words"),
+    [
+        (lambda clean, noised: clean, "noise is missing"),
+        (lambda clean, noised: {n: t * 1.1 for n, t in noised.items()}, "not merge and noise"),
+        (lambda clean, noised: {n: t + 0.02 for n, t in noised.items()}, "not merge and noise"),
+        (lambda clean, noised: {n: t * 0.5 for n, t in noised.items()}, "noise is missing"),
+    ],
+)
+def test_an_aggregator_cannot_publish_something_else(desk: Desk, cheat, words: str) -> None:
+    clean = merged(desk.job)
+    noised, _ = draw(desk.job, None, "")(clean, 4)
+    assert words in verdict(desk, cheat(clean, noised), clean)
+
+
+def test_an_update_that_is_gone_or_broken_is_a_sentence(desk: Desk) -> None:
+    clean = merged(desk.job)
+    _, doubt = published(desk.job, desk.store, cid_of_bytes(b"nowhere"))(clean, 4)
+    assert "can't be used" in doubt
+    _, doubt = published(desk.job, desk.store, desk.store.put_bytes(b"junk"))(clean, 4)
+    assert "can't be used" in doubt
+
+
+def test_other_jobs_publish_the_merge_itself(tmp_path: Path) -> None:
+    ordinary = make_desk(EmbeddedStore(tmp_path / "store")).job
+    assert draw(ordinary, tmp_path, "a") is plain
+    assert published(ordinary, EmbeddedStore(tmp_path / "store"), "") is plain
+
+
+def test_a_verifier_agrees_with_a_noised_result_and_not_with_a_forged_one(
+    desk: Desk, job: JobContext
+) -> None:
+    """Submissions as aggregators and verifiers read them: opened, clipped, without noise."""
+    submissions = []
+    for node in NODES:
+        work = desk.works[node]
+        gradient = job.codec.decode(work.payload, job.shapes, desk.plan.manifest.seed)
+        submissions.append(Submission(desk.reveal(node), gradient, ""))
+    arguments = (job, JOB, ROUND, desk.plan, desk.before, submissions, DEVICE)
+    theirs = compute(*arguments, release=draw(job, None, ""))
+    desk.store.put_bytes(theirs.update)
+    mine = compute(*arguments, release=published(job, desk.store, theirs.report.update))
+    assert mine.model == theirs.model
+    assert disagreements(mine, proposal_of(theirs), theirs.report) == []
+    assert {line.quality_ppm for line in theirs.report.nodes} == {1_000_000}
+    forged = save_state({name: tensor + 0.05 for name, tensor in theirs.merged.items()})
+    report = replace_update(theirs.report, desk.store.put_bytes(forged))
+    mine = compute(*arguments, release=published(job, desk.store, report.update))
+    wrong = disagreements(mine, replace(proposal_of(theirs), model=mine.model), report)
+    assert any("not merge and noise" in sentence for sentence in wrong)
+
+
+def replace_update(report, cid: str):
+    return report.model_copy(update={"update": cid})
