@@ -4,8 +4,9 @@
 Each node takes 12 local steps a round through the agents' own `train_local`; payloads are encoded,
 decoded, merged and applied as in a job. `early` starts from the genesis model; `late` from a model
 that the dense codec has trained for many rounds (kept under .build/, so that the second run is
-short). Every seed has its own genesis model and its own order of the data, the same for all codecs,
-so losses can be compared pairwise. Prints a table and asserts nothing.
+short), the same for every seed unless --own-starts is given. Every seed has its own genesis model
+and its own order of the data, the same for all codecs, so losses can be compared pairwise. Prints a
+table and asserts nothing.
 
     python -m tests.studies.codecs --phase early --codec polytope --codec sparse
     python -m tests.studies.codecs --phase late --codec semantic:ratio=100,clip=6
@@ -166,6 +167,7 @@ class Options:
     late_rounds: int
     merge: str
     own_seeds: bool
+    own_starts: bool
 
 
 def study(options: Options, console: Console) -> None:
@@ -173,8 +175,12 @@ def study(options: Options, console: Console) -> None:
     runs: dict[str, list[Run]] = {}
     for seed in range(options.seeds):
         first = options.late_rounds if options.phase == "late" else 0
-        lab = Lab(seed, first + options.rounds, options.workers)
-        state = lab.trained(first) if first else lab.genesis
+        rounds = first + options.rounds
+        lab = Lab(seed, rounds, options.workers)
+        state = lab.genesis
+        if first:
+            start = lab if options.own_starts else Lab(0, rounds, options.workers)
+            state = start.trained(first)
         console.print(f"[dim]seed {seed}: {options.phase} starts at {lab.loss(state):.4f}[/dim]")
         for text in ("dense", *options.codecs):
             began = time.monotonic()
@@ -229,6 +235,7 @@ def main() -> None:
     parser.add_argument("--late-rounds", type=int, default=150)
     parser.add_argument("--merge", default="mean")
     parser.add_argument("--own-seeds", action="store_true", help="a seed per node, not per round")
+    parser.add_argument("--own-starts", action="store_true", help="a late model for every seed")
     parser.add_argument("--threads", type=int, default=1)
     given = parser.parse_args()
     torch.set_num_threads(given.threads)
@@ -242,6 +249,7 @@ def main() -> None:
         late_rounds=given.late_rounds,
         merge=given.merge,
         own_seeds=given.own_seeds,
+        own_starts=given.own_starts,
     )
     study(options, Console(width=150))
 
