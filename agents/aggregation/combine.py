@@ -49,20 +49,19 @@ def combine(payloads: Sequence[Payload], weights: Sequence[int], divisor: int) -
         raise ValueError(f"The divisor must be at least 1, not {divisor}.")
     update = empty_like(payloads[0])
     used = [index for index, weight in enumerate(weights) if weight]
-    if not used:
+    if not used or not update:
         return {name: tensor.zero_() for name, tensor in update.items()}
     chosen = [payloads[index] for index in used]
     factors = [float(weights[index]) for index in used]
-    kernel = compiled.kernel(chosen, compiled.WeightedSum(len(chosen)))
     # On a GPU, division by a Python number is a multiplication by its rounded reciprocal.
-    device = next(iter(update.values())).device if update else torch.device("cpu")
+    device = next(iter(update.values())).device
     bottom = torch.tensor(float(divisor), dtype=torch.float64, device=device)
     table = torch.tensor(factors, dtype=torch.float64)
-    for name, offset, rows in chunks(chosen, compiled.width(kernel, CHUNK)):
-        part = update[name].view(-1)[offset : offset + rows[0].numel()]
-        if kernel is not None and len(part) >= compiled.SMALLEST:
-            part.copy_(kernel(rows, table, bottom))
+    done = compiled.run(chosen, compiled.WeightedSum(len(chosen)), update, table, bottom)
+    for name, offset, rows in chunks(chosen, CHUNK):
+        if name in done:
             continue
+        part = update[name].view(-1)[offset : offset + rows[0].numel()]
         total = torch.zeros(len(part), dtype=torch.float64, device=device)
         for row, factor in zip(rows, factors, strict=True):
             total.add_(row, alpha=factor)

@@ -15,7 +15,8 @@ from __future__ import annotations
 import shutil
 import threading
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -29,6 +30,7 @@ from agents.aggregation.rows import Payload
 # worth a call of the kernel.
 PAYS = 1 << 27
 SMALLEST = 1 << 15
+_PIECE = 1 << 22
 _OPTIONS: dict[str, Any] = {
     "compile_threads": 1,
     "cpp.enable_floating_point_contract_flag": "off",
@@ -132,6 +134,18 @@ def _plan(count: int, first: int, last: int) -> Sequence[Any]:
 
 _lock = threading.Lock()
 _kernels: dict[Recipe, Kernel | None] = {}
+_off = False
+
+
+@contextmanager
+def disabled(off: bool = True) -> Iterator[None]:
+    """Within it every caller in the process runs its eager code, if `off`."""
+    global _off
+    before, _off = _off, off
+    try:
+        yield
+    finally:
+        _off = before
 
 
 def available() -> bool:
@@ -139,13 +153,57 @@ def available() -> bool:
     return any(shutil.which(name) for name in ("g++", "clang++", "c++"))
 
 
-def kernel(payloads: Sequence[Payload], recipe: Recipe) -> Kernel | None:
-    """The compiled `recipe`, or None where the eager code must run (now, or for good).
+def run(
+    payloads: Sequence[Payload],
+    recipe: Recipe,
+    update: Mapping[str, Tensor],
+    *extras: Tensor,
+) -> set[str]:
+    """Write `recipe` of the larger tensors into `update`; the names done. The rest is the caller's.
 
-    The first call with PAYS elements or more on a CPU starts the compilation in the background.
+    `extras` are what `recipe.run` takes after the rows. Memory beyond that: 16 MiB.
     """
+    kernel = _kernel(payloads, recipe)
+    done: set[str] = set()
+    if kernel is None:
+        return done
+    for name, tensor in update.items():
+        if tensor.numel() < SMALLEST:
+            continue
+        pieces = -(-tensor.numel() // _PIECE)
+        columns = zip(
+            *(entry[name].reshape(-1).tensor_split(pieces) for entry in payloads), strict=True
+        )
+        try:
+            # Compiling again, for whatever reason, would keep the caller waiting.
+            with torch.compiler.set_stance("fail_on_recompile"):
+                for part, rows in zip(tensor.view(-1).tensor_split(pieces), columns, strict=True):
+                    part.copy_(kernel(list(rows), *extras))
+        except RuntimeError as error:
+            _give_up(recipe, error)
+            return done
+        done.add(name)
+    return done
+
+
+def warm(recipe: Recipe) -> bool:
+    """Compile `recipe` now and wait for it; whether there is a kernel. For benchmarks and tests."""
+    try:
+        made: Kernel = torch.compile(recipe.run, dynamic=True, fullgraph=True, options=_OPTIONS)
+        for width in (SMALLEST, SMALLEST + 17):
+            made(*recipe.sample(width))
+    except Exception as error:
+        _give_up(recipe, error)
+        return False
+    with _lock:
+        _kernels[recipe] = made
+    return True
+
+
+def _kernel(payloads: Sequence[Payload], recipe: Recipe) -> Kernel | None:
+    """The kernel if it is ready. The first large merge on a CPU starts its compilation."""
     tensors = list(payloads[0].values())
-    if any(tensor.device.type != "cpu" for tensor in tensors):
+    if _off or any(tensor.device.type != "cpu" for tensor in tensors):
         return None
     with _lock:
         if recipe in _kernels:
@@ -157,26 +215,12 @@ def kernel(payloads: Sequence[Payload], recipe: Recipe) -> Kernel | None:
     return None
 
 
-def warm(recipe: Recipe) -> bool:
-    """Compile `recipe` now and wait for it; whether there is a kernel. For benchmarks and tests."""
+def _give_up(recipe: Recipe, error: Exception) -> None:
     with _lock:
-        _kernels.setdefault(recipe, None)
-    try:
-        made: Kernel = torch.compile(recipe.run, dynamic=True, fullgraph=True, options=_OPTIONS)
-        made(*recipe.sample(SMALLEST + 17))
-    except Exception as error:
-        warnings.warn(
-            f"torch.compile failed for {recipe}, so merging goes on uncompiled, with the same "
-            f"result: {str(error)[:300]}",
-            RuntimeWarning,
-            stacklevel=2,
-        )
-        return False
-    with _lock:
-        _kernels[recipe] = made
-    return True
-
-
-def width(found: Kernel | None, eager: int) -> int:
-    """Elements per chunk: whole tensors for a kernel, which needs no scratch rows."""
-    return 1 << 24 if found is not None else eager
+        _kernels[recipe] = None
+    warnings.warn(
+        f"torch.compile failed for {recipe}, so merging goes on uncompiled, with the same "
+        f"result: {str(error)[:300]}",
+        RuntimeWarning,
+        stacklevel=3,
+    )

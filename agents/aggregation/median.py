@@ -36,13 +36,12 @@ class Median:
         update = empty_like(payloads[0])
         count = len(payloads)
         ranks = sorted({(count - 1) // 2, count // 2})
-        kernel = compiled.kernel(payloads, compiled.MiddleOf(count))
+        done = compiled.run(payloads, compiled.MiddleOf(count), update)
         selector: Selector | None = None
-        for name, offset, rows in chunks(payloads, compiled.width(kernel, CHUNK)):
-            part = update[name].view(-1)[offset : offset + rows[0].numel()]
-            if kernel is not None and len(part) >= compiled.SMALLEST:
-                part.copy_(kernel(rows))
+        for name, offset, rows in chunks(payloads, CHUNK):
+            if name in done:
                 continue
+            part = update[name].view(-1)[offset : offset + rows[0].numel()]
             selector = selector or Selector(count, ranks, rows[0])
             middle = selector(rows)
             if len(middle) == 1:

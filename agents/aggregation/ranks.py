@@ -23,16 +23,17 @@ def mean_of_ranks(payloads: Sequence[Payload], first: int, last: int) -> dict[st
     check(payloads)
     update = empty_like(payloads[0])
     count = len(payloads)
-    kernel = compiled.kernel(payloads, compiled.MeanOfRanks(count, first, last))
+    if not update:
+        return update
+    # On a GPU, division by a Python number is a multiplication by its rounded reciprocal.
+    device = next(iter(update.values())).device
+    divisor = torch.tensor(float(last - first), dtype=torch.float64, device=device)
+    done = compiled.run(payloads, compiled.MeanOfRanks(count, first, last), update, divisor)
     selector: Selector | None = None
-    for name, offset, rows in chunks(payloads, compiled.width(kernel, CHUNK)):
-        device = rows[0].device
-        # On a GPU, division by a Python number is a multiplication by its rounded reciprocal.
-        divisor = torch.tensor(float(last - first), dtype=torch.float64, device=device)
-        part = update[name].view(-1)[offset : offset + rows[0].numel()]
-        if kernel is not None and len(part) >= compiled.SMALLEST:
-            part.copy_(kernel(rows, divisor))
+    for name, offset, rows in chunks(payloads, CHUNK):
+        if name in done:
             continue
+        part = update[name].view(-1)[offset : offset + rows[0].numel()]
         selector = selector or Selector(count, range(first, last), rows[0])
         total = torch.zeros(len(part), dtype=torch.float64, device=device)
         for row in selector(rows):

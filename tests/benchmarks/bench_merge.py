@@ -1,25 +1,40 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Time the merge rules and the score on 32 payloads of a million numbers, beside torch.median.
+"""Time and memory of the merge rules, beside ByzFL's and torch.median, in one run.
 
 Prints figures and asserts nothing about time. Measurements alternate within one run, so that a busy
-machine slows all of them alike; the ratio is the median of the paired ratios.
+machine slows all of them alike; a ratio is the median of the paired ratios. Peak memory is the
+process's high-water mark above what it held before the call (Linux only).
 """
 
 from __future__ import annotations
 
 import argparse
+import ctypes
+import gc
 import statistics
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import torch
 
 from agents import aggregation, scoring
+from agents.aggregation import compiled
+from tests.benchmarks import peer_byzfl
+from tests.benchmarks.rows import Row
 
 GOAL = "merge of 32 payloads of 1e6 elements no slower than torch.median over the stack"
+SIZES = ((32, 1_000_000), (16, 10_000_000))
+FRACTION = 0.3
+EXTRA_GOAL_MB = 100.0
+
+Call = Callable[[], object]
 
 
-def seconds(call: Callable[[], object]) -> float:
+def seconds(call: Call) -> float:
     """Wall time of one call."""
     start = time.perf_counter()
     call()
@@ -28,12 +43,10 @@ def seconds(call: Callable[[], object]) -> float:
 
 def measure(nodes: int, elements: int, repeats: int) -> dict[str, float]:
     """Median seconds per operation, and the paired ratio merge / torch.median."""
-    generator = torch.Generator().manual_seed(1)
-    payloads = [{"a": torch.randn(elements, generator=generator)} for _ in range(nodes)]
-    stack = torch.stack([payload["a"] for payload in payloads])
+    stack, payloads = _payloads(nodes, elements)
     median, mean = aggregation.get("median")(), aggregation.get("mean")()
     score = scoring.get("shares")()
-    calls: dict[str, Callable[[], object]] = {
+    calls: dict[str, Call] = {
         "merge_median_s": lambda: median(payloads),
         "torch_median_s": lambda: torch.median(stack, dim=0),
         "merge_mean_s": lambda: mean(payloads),
@@ -49,19 +62,119 @@ def measure(nodes: int, elements: int, repeats: int) -> dict[str, float]:
     return result
 
 
+@dataclass(frozen=True)
+class Contest:
+    """One rule against ByzFL's; `goal` is how many times faster it should be."""
+
+    rule: str
+    form: str
+    goal: float
+    nodes: int
+    elements: int
+    own_ms: float
+    peer_ms: float
+    ratio: float
+    own_mb: float | None
+    peer_mb: float | None
+
+    def row(self) -> Row:
+        """For the table of `make bench`."""
+        size = f"{self.nodes} x {self.elements:.0e}".replace("e+0", "e")
+        memory = "" if self.own_mb is None else f", +{self.own_mb:.0f} MB"
+        peer = "" if self.peer_mb is None else f", +{self.peer_mb:.0f} MB"
+        goal = f">= {self.goal:g} x, <= {EXTRA_GOAL_MB:g} MB"
+        met = self.ratio >= self.goal and (self.own_mb is None or self.own_mb <= EXTRA_GOAL_MB)
+        name = f"{self.rule} {size}, {self.form}"
+        shown = f"{self.ratio:.1f} x ByzFL, {self.own_ms:.0f} ms{memory}"
+        return Row(name, shown, goal, met, f"ByzFL {self.peer_ms:.0f} ms{peer}")
+
+
+def contests(nodes: int, elements: int, repeats: int) -> Iterator[Contest]:
+    """Every rule against ByzFL's at one size, eager first; raises `peer_byzfl.NoPeer`."""
+    peers = peer_byzfl.load()
+    stack, payloads = _payloads(nodes, elements)
+    bad = int(FRACTION * nodes)
+    krum = compiled.WeightedSum(nodes - bad - 2)
+    pairs: list[tuple[str, Any, float, float, compiled.Recipe]] = [
+        ("multi_krum", peers.MultiKrum(bad), 8, 8, krum),
+        ("median", peers.Median(), 3, 40, compiled.MiddleOf(nodes)),
+        ("trimmed_mean", peers.TrMean(bad), 3, 40, compiled.MeanOfRanks(nodes, bad, nodes - bad)),
+        ("geometric_median", peers.GeometricMedian(), 5, 5, compiled.WeightedSum(nodes)),
+    ]
+    for name, peer, eager_goal, goal, recipe in pairs:
+        own = aggregation.get(name)()
+        for form, wanted in (("eager", eager_goal), ("compiled", goal)):
+            if form == "compiled" and not (compiled.available() and compiled.warm(recipe)):
+                continue
+            own_call: Call = lambda rule=own: rule(payloads)  # noqa: E731
+            peer_call: Call = lambda rule=peer: rule(stack)  # noqa: E731
+            with compiled.disabled(form == "eager"):
+                times = [(seconds(own_call), seconds(peer_call)) for _ in range(repeats + 1)][1:]
+                memory = extra_mb(own_call), extra_mb(peer_call)
+            ratio = statistics.median(theirs / ours for ours, theirs in times)
+            ours, theirs = (1000 * statistics.median(column) for column in zip(*times, strict=True))
+            yield Contest(name, form, wanted, nodes, elements, ours, theirs, ratio, *memory)
+
+
+def extra_mb(call: Call) -> float | None:
+    """Peak resident memory of a call above what was held before, in MB; None if not on Linux."""
+    if not sys.platform.startswith("linux"):
+        return None
+    gc.collect()
+    ctypes.CDLL(None).malloc_trim(0)
+    try:
+        Path("/proc/self/clear_refs").write_text("5")
+    except OSError:
+        return None
+    before = _status("VmRSS")
+    call()
+    return (_status("VmHWM") - before) * 1024 / 1e6
+
+
+def rows(sizes: Sequence[tuple[int, int]] = SIZES, repeats: int = 3) -> Iterator[Row]:
+    """The lines of `make bench`: against torch.median, then against ByzFL."""
+    found = measure(nodes=32, elements=1_000_000, repeats=5)
+    own, plain = 1000 * found["merge_median_s"], 1000 * found["torch_median_s"]
+    shown = f"{found['ratio']:.2f} x torch.median ({own:.0f} ms, {plain:.0f} ms)"
+    name = f"merge of 32 x 1e6, {torch.get_num_threads()} threads"
+    yield Row(name, shown, "<= 1.00", found["ratio"] <= 1.0)
+    yield Row("scores of 32 x 1e6", f"{1000 * found['score_shares_s']:.0f} ms")
+    try:
+        for nodes, elements in sizes:
+            for contest in contests(nodes, elements, repeats):
+                yield contest.row()
+    except peer_byzfl.NoPeer as error:
+        yield Row("merging beside ByzFL", f"not measured: {error}")
+
+
+def _payloads(nodes: int, elements: int) -> tuple[torch.Tensor, list[dict[str, torch.Tensor]]]:
+    """Normal numbers as one stack, and the payloads as views of it."""
+    generator = torch.Generator().manual_seed(1)
+    stack = torch.randn(nodes, elements, generator=generator)
+    return stack, [{"a": row} for row in stack]
+
+
+def _status(key: str) -> int:
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith(key + ":"):
+            return int(line.split()[1])
+    return 0
+
+
 def main() -> None:
     """Command line: print one line per figure."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--nodes", type=int, default=32)
-    parser.add_argument("--elements", type=int, default=1_000_000)
+    parser.add_argument("--nodes", type=int)
+    parser.add_argument("--elements", type=int)
     parser.add_argument("--repeats", type=int, default=5)
     options = parser.parse_args()
-    result = measure(options.nodes, options.elements, options.repeats)
-    print(f"{options.nodes} payloads x {options.elements} fp32, {torch.get_num_threads()} threads")
-    for name, value in result.items():
-        if name.endswith("_s"):
-            print(f"  {name[:-2]:<14} {1000 * value:8.1f} ms")
-    print(f"  merge_median / torch_median = {result['ratio']:.2f} (goal: at most 1; {GOAL})")
+    sizes = SIZES
+    if options.nodes or options.elements:
+        sizes = ((options.nodes or 32, options.elements or 1_000_000),)
+    print(f"{torch.get_num_threads()} threads; a rule is timed beside its peer, in turns")
+    for row in rows(sizes, options.repeats):
+        met = {None: "", True: "met", False: "MISSED"}[row.met]
+        print(f"{row.figure:<38} {row.measured:<44} {row.goal:<22} {met:<7} {row.peer}", flush=True)
 
 
 if __name__ == "__main__":
