@@ -71,8 +71,7 @@ class Keyholder:
     def announce(self) -> bool:
         """Announce the key when the job has none yet; returns whether that was done.
 
-        Raises KeyholderError when the job has another key, or when this account is neither the
-        sponsor nor its releaser.
+        Raises KeyholderError when the job has another key, or none and this is not its sponsor.
         """
         announced = bytes(self._network.chain.call(self._keys, "key_of", self._job_id))
         sponsor = str(self._network.job(self._job_id).sponsor)
@@ -89,13 +88,16 @@ class Keyholder:
                 f"Job {self._job_id} has key {announced.hex()}, but this file holds key "
                 f"{self.key_id.hex()}. Use the file of the job's key."
             )
+        return False
+
+    def check_releaser(self) -> None:
+        """Raise KeyholderError unless this account may release the job's key."""
         releaser = str(self._network.chain.call(self._keys, "releaser_of", self._job_id))
         if releaser != self._account:
             raise KeyholderError(
                 f"Only {releaser} may release the key of job {self._job_id}; {self._account} may "
                 "not. The sponsor names the releaser with `ape run keys delegate`."
             )
-        return False
 
     def step(self) -> list[int]:
         """Answer every open request; returns the nodes that were served now, ascending."""

@@ -153,6 +153,7 @@ def serve(
     if hasattr(account, "set_autosign"):  # it answers by itself; nobody is asked each time
         account.set_autosign(True)
     holder = _keyholder(Contracts(deployment), account, job_id, key)
+    holder.check_releaser()
     if holder.announce():
         click.echo(f"Key {holder.key_id.hex()} is announced for job {job_id}.")
     while True:

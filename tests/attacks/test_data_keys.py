@@ -320,7 +320,7 @@ def test_a_stranger_cannot_release_and_cannot_announce(
     agent(ann).ask()
     mallory = hold(account=stranger)
     with pytest.raises(KeyholderError, match="may release the key"):
-        mallory.holder.announce()
+        mallory.holder.check_releaser()
     assert mallory.holder.step() == []
     assert mallory.said == [f"Node {ann.node_id} is not served now: keys: not releaser."]
 
@@ -343,6 +343,9 @@ def test_the_releaser_serves_in_the_sponsors_place(
     trainer.ask()
     desk = hold(account=hot)
     assert desk.holder.announce() is False
+    desk.holder.check_releaser()
+    with pytest.raises(KeyholderError, match=f"Only {hot.address} may release"):
+        hold().holder.check_releaser()
     assert desk.holder.step() == [ann.node_id]
     trainer.step()
     assert trainer.key == KEY
