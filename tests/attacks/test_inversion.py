@@ -2,7 +2,8 @@
 """Gradient inversion on the demo model succeeds without protection and fails with it.
 
 The attacks are those of `inversion`. "Fails" means: worse than somebody who sees no update and
-names the most frequent bytes of public text, and its set of bytes hardly better than a random one. Run with `-s` to see the figures.
+names the most frequent bytes of public text, and its set of bytes hardly better than a
+random one. Run with `-s` to see the figures.
 """
 
 from __future__ import annotations
