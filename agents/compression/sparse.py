@@ -184,8 +184,11 @@ class _Cut:
 
 def _largest(magnitudes: Vector, count: int) -> NDArray[np.int64]:
     """Ascending places of the `count` largest; of equals, the first."""
-    order = np.argsort(-magnitudes, kind="stable")
-    return np.sort(order[:count])
+    least = np.partition(magnitudes, -count)[-count]
+    above = magnitudes > least
+    level = np.flatnonzero(magnitudes == least)[: count - np.count_nonzero(above)]
+    above[level] = True
+    return np.flatnonzero(above)
 
 
 def _two_levels(magnitudes: Vector) -> tuple[float, float, NDArray[np.bool_]]:
