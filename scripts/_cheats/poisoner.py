@@ -8,7 +8,7 @@
                 (Baruch et al., NeurIPS 2019), with the spread of its own numbers in place of the
                 spread between nodes, which it can't see before it has to commit
 
-The payload, its trace and its proof agree with each other; they are only not about the task.
+Trace and proof are those of the honest work; what gives it away is that the payload is not.
 """
 
 from __future__ import annotations
