@@ -14,7 +14,7 @@ from dataclasses import astuple
 from agents.audit import formulas
 from agents.audit.findings import Part
 from agents.audit.record import NOBODY, Record
-from agents.audit.stakes import Registry
+from agents.audit.stakes import NO_ROW, Registry
 from agents.audit.votes import Standing
 from agents.rounds.network import Phase
 
@@ -36,7 +36,8 @@ def check_payouts(
     part.same("payouts", "RewardPool", "the pool's status", pool.status, _CLOSED)
     final = record.current[number].phase == Phase.FINALIZED
     voids = [e.args["reason"] for e in record.of("RoundVoided", number)]
-    part.same("payouts", "RoundVoided", "their number", len(voids), int(not final))
+    wanted_voids = [] if final else [_why_void(record, number)]
+    part.same("payouts", "RoundVoided", "reason", voids, wanted_voids)
     if standing is None or not final:
         part.same("payouts", "CutCredited", "their number", len(cuts), 0)
         part.same("payouts", "RewardsDistributed", "their number", len(batches), 0)
@@ -101,6 +102,17 @@ def check_payouts(
     wanted_settled = [(credited, reward - credited)]
     part.same("payouts", "RoundSettled", "(paid, returned)", settled, wanted_settled)
     part.figures["paid"] = str(credited)
+
+
+def _why_void(record: Record, round_id: int) -> str:
+    """The reason that TrainingRounds gives for a void round."""
+    state = record.current[round_id]
+    if not state.n_committed:
+        return "no commits"
+    if not state.n_revealed:
+        return "no reveals"
+    phases = [e.args["phase"] for e in record.of("PhaseChanged", round_id)]
+    return "dispute not resolved" if phases[-2:-1] == [Phase.DISPUTED] else "no result"
 
 
 def _check_closed(record: Record, part: Part, paid: int, returned: int) -> None:
@@ -180,8 +192,8 @@ def check_balances(record: Record, part: Part, registry: Registry) -> None:
             part.same("balances", f"node {number}", name, getattr(state, name), found)
         for name in ("owner", "stake", "unbonding", "strikes", "suspended_until", "banned"):
             part.same("balances", f"node {number}", name, getattr(state, name), getattr(node, name))
-    for violation, row in registry.rows.items():
-        kept = record.penalties.get(violation)
+    for violation, kept in record.penalties.items():
+        row = registry.rows.get(violation, NO_ROW)
         part.same("balances", "slashing table", f"row {violation}", kept, astuple(row))
     part.same("balances", "NodeRegistry", "parameters", record.parameters, registry.parameters)
     for account, amount in registry.bounties.items():

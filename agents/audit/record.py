@@ -31,6 +31,7 @@ _CONTRACTS = (
     "ViolationReports",
 )
 NOBODY = "0x" + "00" * 20
+_ROWS = 16  # of the slashing table
 _CHUNK = 2_000  # blocks per request for logs
 _BATCH = 200  # calls per request
 _RANGE_WORDS = ("range", "more than", "too many", "limit", "too large")
@@ -67,6 +68,7 @@ class Record:
         self.chain_id = network.deployment.chain_id
         self.job_id = job_id
         self._headers: dict[int, Any] = {}
+        self._sorted: dict[tuple[str, ...], list[Event]] = {}
         self.raw: dict[int, list[Any]] = {}  # logs as the node gave them, by block
         self.addresses = [network.deployment[name].address for name in _CONTRACTS]
         self.head = self.chain.head()
@@ -96,8 +98,8 @@ class Record:
         owed = [(account,) for account in self._owed()]
         self.bounties = self._many(network.registry, "bounty", owed)
         self.parameters = self._read("parameters", network.registry)
-        rows = sorted({e.args["violation"] for e in self.all("PenaltyChanged")})
-        self.penalties = self._many(network.registry, "penalty", [(row,) for row in rows])
+        rows = [(row,) for row in range(1, _ROWS + 1)]
+        self.penalties = self._many(network.registry, "penalty", rows)
         if self.chain.block_hash(self.head.number) != self.head.hash:
             raise ChainMoved("The chain was reorganised while it was read; audit again.")
 
@@ -118,8 +120,10 @@ class Record:
 
     def all(self, *names: str) -> list[Event]:
         """The events of these names of every job, in chain order."""
-        found = [event for name in names for event in self.events.get(name, [])]
-        return sorted(found, key=place)
+        if names not in self._sorted:
+            found = [event for name in names for event in self.events.get(name, [])]
+            self._sorted[names] = sorted(found, key=place)
+        return self._sorted[names]
 
     @property
     def last(self) -> Event:

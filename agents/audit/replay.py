@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from agents.audit.artefacts import Artefacts
 from agents.audit.claims import check_claims
+from agents.audit.evidence import check_evidence
 from agents.audit.findings import Audit, Part
 from agents.audit.money import check_balances, check_payouts
 from agents.audit.opening import check_opening, check_seeds
@@ -172,6 +173,8 @@ class _Auditor:
                 ).submissions
             else:
                 part.differ("merge", "merge", "it can't be done again without the job's spec.")
+        if full:
+            check_evidence(record, self.artefacts, part)
         check_payouts(record, part, standing, self.registry)
         check_slashes(self.registry, part, record.job_id)
         if self.charges is not None:

@@ -18,7 +18,7 @@ from agents.audit.record import NOBODY, Record, place
 from agents.rounds.network import Violation
 from agents.runtime.contracts import Event
 
-_NO_ROW = Row(0, 0, 0, False, False, 0)
+NO_ROW = Row(0, 0, 0, False, False, 0)
 _EVENTS = (
     "NodeRegistered",
     "StakeAdded",
@@ -173,7 +173,7 @@ class Registry:
 
     def _on_PenaltyChanged(self, event: Event) -> None:
         violation, old = event.args["violation"], Row(*event.args["old_penalty"])
-        if old != self.rows.get(violation, _NO_ROW):
+        if old != self.rows.get(violation, NO_ROW):
             self.odd.append(f"PenaltyChanged of violation {violation} replaces another row: {old}.")
         self.rows[violation] = Row(*event.args["new_penalty"])
 
@@ -223,7 +223,7 @@ class Registry:
         self.slashes.append(Slash(event, cause, wanted))
 
     def _row(self, node: Account, violation: int) -> Row:
-        row = self.rows.get(violation, _NO_ROW)
+        row = self.rows.get(violation, NO_ROW)
         bps = row.escalated(node.offences[violation])
         node.offences[violation] += 1
         return Row(bps, 0, row.suspension, row.strike, row.ban, row.reporter_bps)

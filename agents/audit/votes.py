@@ -143,6 +143,12 @@ def _check_invalid(record: Record, part: Part, opened: Opened) -> frozenset[int]
     marks = record.flags("is_invalid", number, opened.nodes)
     for node, mark in marks.items():
         part.same("votes", f"node {node}", "whether it is invalid", mark, node in invalid)
+    for event in record.of("ViolationReported", number):
+        args = event.args
+        wanted = formulas.report_id(record.job_id, number, args["node_id"], args["violation"])
+        part.same(
+            "votes", f"node {args['node_id']}", "the id of its report", args["report_id"], wanted
+        )
     confirmed = []
     total = sum(opened.verifiers.values())
     for event in record.all("ReportConfirmed"):
@@ -156,8 +162,6 @@ def _check_invalid(record: Record, part: Part, opened: Opened) -> frozenset[int]
         node = first["node_id"]
         confirmed.append(node)
         who = f"node {node}"
-        wanted = formulas.report_id(record.job_id, number, node, first["violation"])
-        part.same("votes", who, "the id of its report", key, wanted)
         part.same("votes", who, "who ReportConfirmed is about", event.args["node_id"], node)
         weight = 0
         for report in reports:

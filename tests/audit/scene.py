@@ -31,6 +31,7 @@ from agents.rounds.view import observe
 from agents.runtime.chain import ChainClient
 from agents.runtime.contracts import Contract, load_deployment
 from agents.runtime.logs import open_log
+from agents.storage.canonical import dumps
 from agents.storage.cid import cid_of_bytes, digest_of
 from agents.storage.embedded import EmbeddedStore
 from agents.training.data import Dataset
@@ -72,6 +73,7 @@ ARTEFACTS = (
     "update",
     "checkpoint",
     "report",
+    "evidence",
 )
 TRAINERS = ("ann", "bob", "cat", "eve")
 VERIFIERS = ("vic", "vera", "vito")
@@ -107,6 +109,7 @@ class Scene:
     url: str
     deployment: Path
     reports: list[bytes] = field(default_factory=list)
+    evidence: list[str] = field(default_factory=list)
     outcomes: dict[tuple[int, int], Outcome] = field(default_factory=dict)
 
     @cached_property
@@ -140,6 +143,7 @@ class Scene:
             "update": lambda: outcome.report.update,
             "checkpoint": lambda: self.outcomes[JOB, 2].report.checkpoint,
             "report": lambda: cid_of_bytes(outcome.report.to_bytes()),
+            "evidence": lambda: self.evidence[0],
         }
         cid = found[kind]()
         assert cid is not None
@@ -207,11 +211,33 @@ class Scene:
             world.chain.send(world.nodes["cat"].operator, world.rounds, "slash_unrevealed", *call)
         arrays = self._propose(plan)
         for name in () if blind else noisy:
-            self.reports.append(world.report(world.nodes[name], INVALID, "vic", "vera"))
+            self.reports.append(self._report(name, INVALID, "vic", "vera"))
         for name in copies:
-            self.reports.append(world.report(world.nodes[name], COPIED, "vera", "vito"))
+            self.reports.append(self._report(name, COPIED, "vera", "vito"))
         world.attest("vic", "vera")
         world.finalize(arrays)
+
+    def _report(self, name: str, violation: int, *verifiers: str) -> bytes:
+        """Verifiers report a node, with evidence in the store; the report's id."""
+        world = self.world
+        accused = (world.job, world.round, world.nodes[name].node_id)
+        for verifier in verifiers:
+            judge = world.nodes[verifier]
+            evidence = self.store.put_bytes(
+                dumps(
+                    {
+                        "version": 1,
+                        **dict(zip(("job", "round", "node"), accused, strict=True)),
+                        "violation": violation,
+                        "by": judge.node_id,
+                    }
+                )
+            )
+            self.evidence.append(evidence)
+            job, round_, node = accused
+            call = (job, round_, judge.node_id, node, violation, digest_of(evidence))
+            world.chain.send(judge.operator, world.reports, "report", *call)
+        return bytes(world.chain.call(world.reports, "report_id_of", *accused, violation))
 
     def _void(self) -> None:
         self.world.open()
