@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import click
-import torch
 from rich.console import Console
 from rich.table import Table
 
@@ -35,19 +34,6 @@ def cid_rows() -> list[Row]:
         for name, speed in speeds.items()
     ]
     return [*rows, Row("plain sha256 (the ceiling)", f"{plain:.2f} GB/s")]
-
-
-def merge_rows() -> list[Row]:
-    """The median rule, beside torch.median over the stack."""
-    found = bench_merge.measure(nodes=32, elements=1_000_000, repeats=5)
-    own, plain = 1000 * found["merge_median_s"], 1000 * found["torch_median_s"]
-    shown = f"{found['ratio']:.2f} x torch.median ({own:.0f} ms, {plain:.0f} ms)"
-    name = f"merge of 32 x 1e6, {torch.get_num_threads()} threads"
-    score = f"{1000 * found['score_shares_s']:.0f} ms"
-    return [
-        Row(name, shown, "<= 1.00", found["ratio"] <= 1.0),
-        Row("scores of 32 x 1e6", score),
-    ]
 
 
 def chain_rows(wanted: set[str], say: Callable[[str], None]) -> Iterator[Row]:
@@ -83,7 +69,7 @@ def main(only: tuple[str, ...]) -> None:
         rows += cid_rows()
     if "merge" in wanted:
         say("merging")
-        rows += merge_rows()
+        rows += bench_merge.rows()
     if wanted & {"gas", "ready"}:
         rows += chain_rows(wanted, say)
     if "demo" in wanted:

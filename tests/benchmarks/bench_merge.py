@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Time and memory of the merge rules, beside ByzFL's and torch.median, in one run.
 
-Prints figures and asserts nothing about time. Measurements alternate within one run, so that a busy
-machine slows all of them alike; a ratio is the median of the paired ratios. Peak memory is the
+Prints figures and asserts nothing about time. Measurements alternate within one run. Beside ByzFL
+both sides get one thread, and the CPU time of the process is compared, least of several runs: on
+a busy machine threads that wait for one another measure the other processes. Peak memory is the
 process's high-water mark above what it held before the call (Linux only).
 """
 
@@ -11,6 +12,7 @@ from __future__ import annotations
 import argparse
 import ctypes
 import gc
+import os
 import statistics
 import sys
 import time
@@ -39,6 +41,13 @@ def seconds(call: Call) -> float:
     start = time.perf_counter()
     call()
     return time.perf_counter() - start
+
+
+def cpu_ms(call: Call) -> float:
+    """CPU time of one call in milliseconds, all threads of the process together."""
+    start = time.process_time()
+    call()
+    return 1000 * (time.process_time() - start)
 
 
 def measure(nodes: int, elements: int, repeats: int) -> dict[str, float]:
@@ -73,9 +82,13 @@ class Contest:
     elements: int
     own_ms: float
     peer_ms: float
-    ratio: float
     own_mb: float | None
     peer_mb: float | None
+
+    @property
+    def ratio(self) -> float:
+        """How many times faster than ByzFL."""
+        return self.peer_ms / self.own_ms
 
     def row(self) -> Row:
         """For the table of `make bench`."""
@@ -109,11 +122,10 @@ def contests(nodes: int, elements: int, repeats: int) -> Iterator[Contest]:
             own_call: Call = lambda rule=own: rule(payloads)  # noqa: E731
             peer_call: Call = lambda rule=peer: rule(stack)  # noqa: E731
             with compiled.disabled(form == "eager"):
-                times = [(seconds(own_call), seconds(peer_call)) for _ in range(repeats + 1)][1:]
+                times = [(cpu_ms(own_call), cpu_ms(peer_call)) for _ in range(repeats)]
                 memory = extra_mb(own_call), extra_mb(peer_call)
-            ratio = statistics.median(theirs / ours for ours, theirs in times)
-            ours, theirs = (1000 * statistics.median(column) for column in zip(*times, strict=True))
-            yield Contest(name, form, wanted, nodes, elements, ours, theirs, ratio, *memory)
+            ours, theirs = (min(column) for column in zip(*times, strict=True))
+            yield Contest(name, form, wanted, nodes, elements, ours, theirs, *memory)
 
 
 def extra_mb(call: Call) -> float | None:
@@ -139,12 +151,16 @@ def rows(sizes: Sequence[tuple[int, int]] = SIZES, repeats: int = 3) -> Iterator
     name = f"merge of 32 x 1e6, {torch.get_num_threads()} threads"
     yield Row(name, shown, "<= 1.00", found["ratio"] <= 1.0)
     yield Row("scores of 32 x 1e6", f"{1000 * found['score_shares_s']:.0f} ms")
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
     try:
         for nodes, elements in sizes:
             for contest in contests(nodes, elements, repeats):
                 yield contest.row()
     except peer_byzfl.NoPeer as error:
         yield Row("merging beside ByzFL", f"not measured: {error}")
+    finally:
+        torch.set_num_threads(threads)
 
 
 def _payloads(nodes: int, elements: int) -> tuple[torch.Tensor, list[dict[str, torch.Tensor]]]:
@@ -171,7 +187,7 @@ def main() -> None:
     sizes = SIZES
     if options.nodes or options.elements:
         sizes = ((options.nodes or 32, options.elements or 1_000_000),)
-    print(f"{torch.get_num_threads()} threads; a rule is timed beside its peer, in turns")
+    print(f"load average {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores", flush=True)
     for row in rows(sizes, options.repeats):
         met = {None: "", True: "met", False: "MISSED"}[row.met]
         print(f"{row.figure:<38} {row.measured:<44} {row.goal:<22} {met:<7} {row.peer}", flush=True)

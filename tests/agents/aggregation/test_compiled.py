@@ -16,9 +16,7 @@ COUNT = 5
 RULES = {
     "median": compiled.MiddleOf(COUNT),
     "trimmed_mean": compiled.MeanOfRanks(COUNT, 1, 4),
-    "mean": compiled.MeanOfRanks(COUNT, 0, COUNT),
     "multi_krum": compiled.WeightedSum(2),
-    "geometric_median": compiled.WeightedSum(COUNT),
 }
 needs_compiler = pytest.mark.skipif(not compiled.available(), reason="no C++ compiler here")
 

@@ -119,6 +119,17 @@ def test_close_payloads_and_far_outliers_are_told_apart(count, spread, outlier):
     assert select(found, bad) == krum_choice(distances, bad)
 
 
+def test_fp32_products_would_choose_wrongly():
+    # Why the exact ones are worth their time: the same payloads, the usual way.
+    payloads = cluster(32, 30_000, 1e-3, seed=32)
+    rows = matrix(payloads)
+    narrow = rows.astype(np.float32)
+    products = narrow @ narrow.T
+    own = np.diag(products)
+    wrong = krum_choice(own[:, None] + own[None, :] - 2 * products, 9)
+    assert wrong != krum_choice(squared_distances(rows), 9) == select(gram(payloads), 9)
+
+
 def test_duplicates_have_distance_zero_and_zeros_are_fine():
     one, other = cluster(2, 900)
     found = gram([one, one, other, one])
