@@ -15,7 +15,8 @@ cosine of what is merged to the mean of the honest noised updates.
     python -m tests.studies.privacy --poisoners 3 --merge multi_krum
     python -m tests.studies.privacy --unit example --noise 1.0
 
-Prints a table, saves .build/studies/privacy.png, asserts nothing.
+Prints a table, asserts nothing; the whole one without poisoners also saves
+.build/studies/privacy.png.
 """
 
 from __future__ import annotations
@@ -272,8 +273,9 @@ def main() -> None:
             outcomes.append(run(world, mechanism, arguments))
             show(outcomes[-1:], console)
     show(outcomes, console)
-    plot(outcomes)
-    console.print(f"plot: {PLOT}")
+    if arguments.unit == "both" and not arguments.poisoners:
+        plot(outcomes)
+        console.print(f"plot: {PLOT}")
 
 
 if __name__ == "__main__":
