@@ -16,7 +16,7 @@ import os
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -102,7 +102,9 @@ class Contest:
         return Row(name, shown, goal, met, f"ByzFL {self.peer_ms:.0f} ms{peer}")
 
 
-def contests(nodes: int, elements: int, repeats: int) -> Iterator[Contest]:
+def contests(
+    nodes: int, elements: int, repeats: int, compile_too: bool = True
+) -> Iterator[Contest]:
     """Every rule against ByzFL's at one size, eager first; raises `peer_byzfl.NoPeer`."""
     peers = peer_byzfl.load()
     stack, payloads = _payloads(nodes, elements)
@@ -117,7 +119,8 @@ def contests(nodes: int, elements: int, repeats: int) -> Iterator[Contest]:
     for name, peer, eager_goal, goal, recipe in pairs:
         own = aggregation.get(name)()
         for form, wanted in (("eager", eager_goal), ("compiled", goal)):
-            if form == "compiled" and not (compiled.available() and compiled.warm(recipe)):
+            able = compile_too and compiled.available()
+            if form == "compiled" and not (able and compiled.warm(recipe)):
                 continue
             own_call: Call = lambda rule=own: rule(payloads)  # noqa: E731
             peer_call: Call = lambda rule=peer: rule(stack)  # noqa: E731
@@ -143,7 +146,7 @@ def extra_mb(call: Call) -> float | None:
     return (_status("VmHWM") - before) * 1024 / 1e6
 
 
-def rows(sizes: Sequence[tuple[int, int]] = SIZES, repeats: int = 3) -> Iterator[Row]:
+def rows(repeats: int = 3) -> Iterator[Row]:
     """The lines of `make bench`: against torch.median, then against ByzFL."""
     found = measure(nodes=32, elements=1_000_000, repeats=5)
     own, plain = 1000 * found["merge_median_s"], 1000 * found["torch_median_s"]
@@ -151,12 +154,17 @@ def rows(sizes: Sequence[tuple[int, int]] = SIZES, repeats: int = 3) -> Iterator
     name = f"merge of 32 x 1e6, {torch.get_num_threads()} threads"
     yield Row(name, shown, "<= 1.00", found["ratio"] <= 1.0)
     yield Row("scores of 32 x 1e6", f"{1000 * found['score_shares_s']:.0f} ms")
+    for nodes, elements in SIZES:
+        yield from peer_rows(nodes, elements, repeats)
+
+
+def peer_rows(nodes: int, elements: int, repeats: int, compile_too: bool = True) -> Iterator[Row]:
+    """One line per contest with ByzFL, or one that says why there is none."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        for nodes, elements in sizes:
-            for contest in contests(nodes, elements, repeats):
-                yield contest.row()
+        for contest in contests(nodes, elements, repeats, compile_too):
+            yield contest.row()
     except peer_byzfl.NoPeer as error:
         yield Row("merging beside ByzFL", f"not measured: {error}")
     finally:
@@ -180,15 +188,13 @@ def _status(key: str) -> int:
 def main() -> None:
     """Command line: print one line per figure."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--nodes", type=int)
-    parser.add_argument("--elements", type=int)
-    parser.add_argument("--repeats", type=int, default=5)
-    options = parser.parse_args()
-    sizes = SIZES
-    if options.nodes or options.elements:
-        sizes = ((options.nodes or 32, options.elements or 1_000_000),)
+    parser.add_argument("--nodes", type=int, default=32)
+    parser.add_argument("--elements", type=int, default=1_000_000)
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--eager", action="store_true", help="don't compile (seconds per kernel)")
+    given = parser.parse_args()
     print(f"load average {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores", flush=True)
-    for row in rows(sizes, options.repeats):
+    for row in peer_rows(given.nodes, given.elements, given.repeats, not given.eager):
         met = {None: "", True: "met", False: "MISSED"}[row.met]
         print(f"{row.figure:<38} {row.measured:<44} {row.goal:<22} {met:<7} {row.peer}", flush=True)
 
