@@ -132,7 +132,7 @@ def example_gradients(model: nn.Module) -> Iterator[PerExample]:
         PayloadError: Opacus cannot tell the examples apart in one of the model's layers.
     """
     try:
-        from opacus.grad_sample import GradSampleModule  # type: ignore[import-untyped]
+        from opacus.grad_sample import GradSampleModule
     except ImportError as error:
         raise RuntimeError(
             "privacy: dp_sgd needs Opacus; install the extra 'privacy' (pip install "
