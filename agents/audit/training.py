@@ -265,7 +265,8 @@ class Training:
         if full and report is not None:
             outcome = self._recompute(part, opened, plan, submissions, standing, report)
             if deep and self.state is not None and outcome is not None:
-                self._redo(part, plan, submissions, outcome, standing.invalid, flagged)
+                guilty = standing.invalid - standing.cleared
+                self._redo(part, plan, submissions, outcome, guilty, flagged)
         after = self._model_after(part, standing, report, outcome)
         excused = [f"node {node}" for node in standing.invalid]
         if report is not None:

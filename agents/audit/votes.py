@@ -20,11 +20,16 @@ from agents.runtime.contracts import Event
 
 @dataclass(frozen=True)
 class Standing:
-    """The result that stands. `attesters`: weight by verifier in order of attestation."""
+    """The result that stands.
+
+    `attesters`: weight by verifier in order of attestation. `invalid`: not paid in the round.
+    `cleared`: those of them whose appeal the committee upheld.
+    """
 
     proposal: Proposal
     attesters: dict[int, int]
     invalid: frozenset[int]
+    cleared: frozenset[int]
 
 
 def check_votes(record: Record, part: Part, opened: Opened, seed: bytes | None) -> Standing | None:
@@ -71,7 +76,13 @@ def check_votes(record: Record, part: Part, opened: Opened, seed: bytes | None) 
     attesters = _check_attested(record, part, opened, found)
     if state.phase == Phase.FINALIZED:
         _check_final(record, part, opened, standing, sum(attesters.values()))
-    return Standing(proposal, attesters, invalid)
+    mine = {bytes(e.args["report_id"]) for e in record.of("ViolationReported", number)}
+    cleared = frozenset(
+        e.args["node_id"]
+        for e in record.all("AppealResolved")
+        if bytes(e.args["report_id"]) in mine and e.args["upheld"]
+    )
+    return Standing(proposal, attesters, invalid, cleared)
 
 
 def _check_proposal(record: Record, part: Part, opened: Opened, event: Event, attempt: int) -> None:

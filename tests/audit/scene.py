@@ -5,7 +5,9 @@ Rule: every deed is a transaction of the key that may do it, every artefact is m
 own functions from a real model and real text. Round 1 is honest. In round 2 eve reveals noise and
 is found INVALID. In round 3 bob keeps silent after committing and eve copies ann. Round 4 is void.
 Round 5 is honest again; the job is complete, rewards are claimed, every slash is executed. In a
-second job of one round cat reveals noise and nobody says so.
+second job of one round cat reveals noise and nobody says so. In a third everything is contested: a
+wrong result is proposed and successfully challenged, another aggregator proposes the right one, two
+verifiers accuse honest bob, and his appeal is upheld.
 """
 
 from __future__ import annotations
@@ -61,7 +63,7 @@ from tests.attacks.world import (
 from tests.audit.doctor import Lie, RecordedProvider, lying_network, truth
 
 DEVICE = "cpu"
-JOB, UNPUNISHED = 1, 2
+JOB, UNPUNISHED, CONTESTED = 1, 2, 3
 ARTEFACTS = (
     "job spec",
     "genesis checkpoint",
@@ -170,6 +172,14 @@ class Scene:
         self.round_([name for name in TRAINERS if name != "eve"])
         world.chain.send(world.nodes["ann"].payout, world.pool, "claim")
         world.chain.send(world.sponsor, world.pool, "refund", world.job)
+        self._new_job()
+        self.round_([name for name in TRAINERS if name != "eve"], noisy=("cat",), blind=True)
+        self._new_job()
+        self._contest()
+
+    def _new_job(self) -> None:
+        """Another job of the same model and data, of one round."""
+        world = self.world
         fields = self.published.spec.model_dump(mode="json")
         short = self.published.spec.from_dict({**fields, "rounds": 1})
         spec = self.store.put_bytes(short.to_bytes())
@@ -177,7 +187,36 @@ class Scene:
         reward = TERMS.reward_per_round
         world.give(world.sponsor, reward)
         world.job = world.create_job(world.sponsor, TERMS.encode(published), reward)
-        self.round_([name for name in TRAINERS if name != "eve"], noisy=("cat",), blind=True)
+
+    def _contest(self) -> None:
+        world = self.world
+        names = [name for name in TRAINERS if name != "eve"]
+        world.open()
+        plan = self._plan()
+        works = {name: self._work(plan, world.nodes[name], False) for name in names}
+        for name in names:
+            world.commit(world.nodes[name], works[name])
+        world.pass_phase(COMMIT)
+        for name in names:
+            world.reveal(world.nodes[name], works[name])
+        world.pass_phase(REVEAL)
+        liar = world.on_duty
+        world.offer({world.nodes["ann"]: 1}, by=liar)
+        result = bytes(world.state.result_hash)
+        place = (world.job, world.round)
+        case = {"version": 1, "job": place[0], "round": place[1], "wrong": ["everything"]}
+        evidence = self.store.put_bytes(dumps(case))
+        cat = world.nodes["cat"].operator
+        world.chain.send(cat, world.rounds, "challenge", *place, result, digest_of(evidence))
+        world.decide((world.rounds, "resolve_challenge", (*place, result, True)))
+        other = next(world.nodes[n] for n in ("abe", "ada") if world.nodes[n] != liar)
+        arrays = self._propose(plan, other)
+        report = self._report("bob", INVALID, "vic", "vera")
+        world.attest("vic", "vera")
+        world.finalize(arrays)
+        bob = world.nodes["bob"].owner
+        world.chain.send(bob, world.reports, "appeal", report, keccak(text="I did it"))
+        world.decide((world.reports, "resolve_appeal", (report, True)))
 
     def round_(
         self,
@@ -287,8 +326,8 @@ class Scene:
             digest_of(cid_of_bytes(proof)),
         )
 
-    def _propose(self, plan: Plan) -> tuple[list[int], list[int]]:
-        """The aggregator on duty proposes the true result."""
+    def _propose(self, plan: Plan, by: Node | None = None) -> tuple[list[int], list[int]]:
+        """The aggregator on duty, or another node, proposes the true result."""
         world = self.world
         models = Models(self.network, self.store)
         job, state = models.job(world.job), world.state
@@ -304,7 +343,7 @@ class Scene:
             self.store.put_bytes(outcome.checkpoint)
         report = self.store.put_bytes(outcome.report.to_bytes())
         arrays = list(outcome.nodes), list(outcome.contributions)
-        by = world.on_duty
+        by = by or world.on_duty
         world.chain.send(
             by.operator,
             world.rounds,

@@ -16,7 +16,7 @@ from agents.runtime.chain import ChainClient
 from agents.runtime.contracts import load_deployment
 from agents.runtime.errors import AgentError
 from agents.runtime.logs import open_log
-from tests.audit.scene import JOB, ROUNDS, UNPUNISHED, Scene
+from tests.audit.scene import CONTESTED, JOB, ROUNDS, UNPUNISHED, Scene
 
 
 def stranger(scene: Scene) -> Network:
@@ -76,6 +76,20 @@ def test_only_deep_sees_what_nobody_reported(scene: Scene) -> None:
         (1, "training", f"node {scene.node('cat')}")
     ]
     assert "gives something else than it revealed" in deep.differences[0].sentence
+
+
+@pytest.mark.parametrize("deep", [False, True])
+def test_contested_round(scene: Scene, deep: bool) -> None:
+    """A result undone, a proposer and two false reporters slashed, an appeal upheld: all by rule.
+
+    bob's training is right, as the committee found, although he was invalid in the round.
+    """
+    audit = audit_job(stranger(scene), scene.store, CONTESTED, deep=deep)
+    assert [str(d) for d in audit.differences] == []
+    [part] = audit.rounds
+    assert part.status == "finalized"
+    fields = part.counts["slashes"]
+    assert fields >= 3 * 8  # BAD_RESULT once, FALSE_REPORT twice
 
 
 def test_machine_readable_and_printed(scene: Scene) -> None:
