@@ -11,12 +11,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from agents.rounds.jobs import mechanism_exists
+from agents.rounds.jobs import JobContext
 from agents.storage.cid import digest_of
 from agents.storage.content_store import ContentStore
-from agents.training.data import DataSource, pack
+from agents.training.data import pack
 from agents.training.model import init_state
-from agents.training.sealed_data import open_sealed, pack_sealed
+from agents.training.sealed_data import pack_sealed
 from agents.training.spec import JobSpec, SpecError
 from agents.training.state import model_hash, save_state
 
@@ -25,7 +25,10 @@ ZOO = 10**18
 
 @dataclass(frozen=True)
 class Published:
-    """A job's artefacts in the store, by CID, and the genesis model's hash (32 bytes)."""
+    """A job's artefacts in the store, by CID, and the genesis model's hash (32 bytes).
+
+    `warnings`: what the spec's mechanisms keep badly, as sentences.
+    """
 
     spec: JobSpec
     spec_cid: str
@@ -33,6 +36,7 @@ class Published:
     model: bytes
     parameters: int
     tokens: int
+    warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -83,8 +87,9 @@ def publish_job(
         data_key: 32 bytes that the shards are sealed with; sets `access: encrypted`.
 
     Raises:
-        SpecError: a field is unknown, out of range or names a mechanism that does not exist, or
-            `access` is "encrypted" without a key, or another with one.
+        SpecError: a field is unknown, out of range or names a mechanism that does not exist or
+            does not go with the others, or `access` is "encrypted" without a key, or is not with
+            one.
         DataError: no text, or too little for one batch and one validation sequence.
         StoreError: the store cannot be written.
     """
@@ -103,16 +108,14 @@ def publish_job(
     if model_config is not None:
         model = {"kind": "transformers", **fields.get("model", {})}
         fields["model"] = {**model, "config_cid": store.put_bytes(model_config)}
-    job = JobSpec.from_dict(fields)
-    job.check_mechanisms(mechanism_exists)
-    reader = store if data_key is None else open_sealed(store, data_key, job.data)
-    source = DataSource(reader, job)
-    state = init_state(job.model, model_config)
+    job = JobContext(JobSpec.from_dict(fields), store, lambda: data_key)
+    state = init_state(job.spec.model, model_config)
     return Published(
-        spec=job,
-        spec_cid=store.put_bytes(job.to_bytes()),
+        spec=job.spec,
+        spec_cid=store.put_bytes(job.spec.to_bytes()),
         checkpoint_cid=store.put_bytes(save_state(state)),
         model=model_hash(state),
         parameters=sum(tensor.numel() for tensor in state.values()),
-        tokens=source.dataset.tokens,
+        tokens=job.data.dataset.tokens,
+        warnings=tuple(job.warnings),
     )

@@ -103,6 +103,8 @@ def create(account: Any, deployment: Path | None, store: str | None, **given: An
         f"Published a model of {published.parameters:,} parameters and {published.tokens:,} "
         f"tokens of data; spec {published.spec_cid}"
     )
+    for warning in published.warnings:
+        click.echo(f"Warning: {warning}", err=True)
     terms = Terms(
         reward_per_round=given["reward"],
         max_nodes=given["max_nodes"],

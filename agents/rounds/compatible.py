@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 
 from agents.compression import Codec, LinearCodec
+from agents.compression.semantic import Semantic
 from agents.privacy import Privacy
 from agents.privacy.aggregate import sensitivity
 from agents.privacy.blinding import Blinded, check_blinding
@@ -30,7 +31,7 @@ def check_together(spec: JobSpec, shapes: Shapes, codec: Codec, privacy: Privacy
     ]
     if wrong:
         raise SpecError("; ".join(wrong))
-    return _blinding(spec, shapes, privacy)
+    return _blinding(spec, shapes, codec, privacy)
 
 
 def _data(spec: JobSpec, privacy: Privacy) -> list[str]:
@@ -76,19 +77,19 @@ def _merging(spec: JobSpec, codec: Codec, privacy: Privacy) -> list[str]:
     return wrong
 
 
-def _blinding(spec: JobSpec, shapes: Shapes, privacy: Privacy) -> list[str]:
+def _blinding(spec: JobSpec, shapes: Shapes, codec: Codec, privacy: Privacy) -> list[str]:
     """Local noise on whole updates: what it makes of a robust merge."""
     if not isinstance(privacy, Gaussian) or spec.merge == "mean":
         return []
     dimension = sum(math.prod(shape) for shape in shapes.values())
-    kept = spec.codec_options.get("dimension", 256) if spec.codec == "semantic" else dimension
     try:
         found = check_blinding(
-            min(dimension, int(kept)),
+            dimension,
             privacy.sigma,
             privacy.clip,
             _NODES,
             accept=privacy.accept_blinding,
+            projected=codec.rows(dimension) if isinstance(codec, Semantic) else None,
         )
     except Blinded as error:
         raise SpecError(str(error)) from error
