@@ -14,9 +14,10 @@ import math
 import pytest
 import torch
 
-from agents import compression
+from agents import aggregation, compression
 from agents.training.payload import read_payload
 from agents.training.state import PayloadError
+from scripts._cheats import poisoner
 from tests.attacks.poisoning import ATTACKS, alie_z, cosine, ipm, mean, mimic, not_finite, vector
 from tests.attacks.robustness import (
     HONEST,
@@ -123,6 +124,21 @@ def test_numbers_that_are_not_finite_never_reach_a_merge(value):
     data = codec.encode(not_finite(update, value), None, bytes(32))
     with pytest.raises(PayloadError, match="not finite"):
         read_payload(data, codec, shapes, bytes(32))
+
+
+@pytest.mark.parametrize(
+    ("attack", "direction", "length"),
+    [("sign_flip", -1, 1), ("blow_up", -1, 1000), ("noise", 0, 1), ("alie", 0.89, 1.12)],
+)
+def test_the_demos_poisoner_sends_what_it_says(attack, direction, length):
+    updates = sample(True).updates
+    honest, own = updates[:HONEST], updates[HONEST:]
+    sent = [poisoner.ATTACKS[attack](update) for update in own]
+    for update, bad in zip(own, sent, strict=True):
+        assert cosine(bad, update) == pytest.approx(direction, abs=0.02)
+        assert float(vector(bad).norm() / vector(update).norm()) == pytest.approx(length, rel=0.03)
+    merged = aggregation.get("multi_krum")()([*honest, *sent])
+    assert cosine(merged, mean(honest)) > GOAL
 
 
 # -- Merging -------------------------------------------------------------------------------------
