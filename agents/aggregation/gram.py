@@ -126,6 +126,7 @@ def _steps(largest: Sequence[float]) -> list[int]:
 def _measure(payloads: Sequence[Payload], steps: Sequence[int], centre: int | None) -> Gram:
     """The exact Gram matrix of the rounded payloads (minus payload `centre`, if given)."""
     count = len(payloads)
+    half = count // 2
     totals = [[0] * count for _ in range(count)]
     blocks: list[Tensor] = []
 
@@ -140,7 +141,11 @@ def _measure(payloads: Sequence[Payload], steps: Sequence[int], centre: int | No
     for _, _, rows in chunks(payloads, WIDTH):
         rounder = rounder or _Rounder(steps, rows[0].device)
         integers = rounder(rows, centre)
-        blocks.append(integers @ integers.t())
+        # The matrix is symmetric: the lower left quarter is left out.
+        product = integers.new_zeros((count, count))
+        product[:half] = integers[:half] @ integers.t()
+        product[half:, half:] = integers[half:] @ integers[half:].t()
+        blocks.append(product)
         if len(blocks) == _BLOCKS:
             flush()
     flush()
@@ -148,10 +153,11 @@ def _measure(payloads: Sequence[Payload], steps: Sequence[int], centre: int | No
     return Gram(
         products=tuple(
             tuple(
-                value << (steps[row] - least + steps[column] - least)
-                for column, value in enumerate(values)
+                totals[min(row, column)][max(row, column)]
+                << (steps[row] - least + steps[column] - least)
+                for column in range(count)
             )
-            for row, values in enumerate(totals)
+            for row in range(count)
         ),
         exponent=2 * least,
     )
