@@ -30,7 +30,8 @@ from agents.aggregation.rows import Payload
 # worth a call of the kernel.
 PAYS = 1 << 27
 SMALLEST = 1 << 15
-_PIECE = 1 << 22
+# What a kernel is given at once: its intermediate rows then stay in the cache.
+_PIECE = 1 << 17
 _OPTIONS: dict[str, Any] = {
     "compile_threads": 1,
     "cpp.enable_floating_point_contract_flag": "off",
@@ -161,7 +162,7 @@ def run(
 ) -> set[str]:
     """Write `recipe` of the larger tensors into `update`; the names done. The rest is the caller's.
 
-    `extras` are what `recipe.run` takes after the rows. Memory beyond that: 16 MiB.
+    `extras` are what `recipe.run` takes after the rows. Memory beyond that: about n rows of 512 KiB.
     """
     kernel = _kernel(payloads, recipe)
     done: set[str] = set()
