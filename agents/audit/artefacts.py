@@ -8,13 +8,16 @@ names it. Nothing is ever written.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import NoReturn
+from typing import NoReturn, TypeVar
 
+from agents.audit.findings import Part
 from agents.storage.cid import Buffer, cid_of_bytes, digest_of, parse_cid, root_file_size
 from agents.storage.content_store import ContentStore
 from agents.storage.errors import CorruptContent, NotFound, StoreError, StoreUnavailable, TooLarge
+
+T = TypeVar("T")
 
 
 class Artefacts:
@@ -109,6 +112,31 @@ class Artefacts:
         words = how.get(type(error), "can't be read")
         self._failures[digest] = f"{self.called(artefact)} {words}: {error}"[:600] + "."
         raise error
+
+
+def guarded(part: Part, check: str, subject: str, do: Callable[[], T]) -> T | None:
+    """What `do` returns. Refused bytes become a difference, missing ones wait in `failures`."""
+    part.counts[check] = part.counts.get(check, 0) + 1
+    try:
+        return do()
+    except StoreUnavailable:
+        raise
+    except StoreError:
+        return None
+    except (ValueError, OverflowError) as error:
+        part.differ(check, subject, f"it can't be used: {error}")
+        return None
+
+
+def take_failures(
+    artefacts: Artefacts, part: Part, check: str, excused: Sequence[str] = ()
+) -> None:
+    """Differences for the artefacts that could not be had; remarks for those of `excused`."""
+    for name, sentence in artefacts.failures():
+        if any(name.endswith(f"of {who}") for who in excused):
+            part.remark(sentence)
+        else:
+            part.differ(check, name, sentence)
 
 
 def _digest(cid: str) -> bytes:

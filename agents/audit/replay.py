@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from agents.audit.artefacts import Artefacts
+from agents.audit.artefacts import Artefacts, take_failures
 from agents.audit.claims import check_claims
 from agents.audit.evidence import check_evidence
 from agents.audit.findings import Audit, Part
@@ -227,7 +227,7 @@ class _Auditor:
         self._check_attestations(part)
         check_slashes(self.registry, part, record.job_id)
         check_balances(record, part, self.registry)
-        self.training.take_failures(part, "artefacts", ())
+        take_failures(self.artefacts, part, "artefacts")
 
     def _check_attestations(self, part: Part) -> None:
         """Every attested checkpoint holds the model that it is attested for."""

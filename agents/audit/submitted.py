@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What every node of a round revealed: its payload, its proof of computation, its trace.
+
+Rule: bytes that are missing or wrong are differences; a proof that merely doesn't add up is one
+only where it contradicts the chain, and of a node found invalid a remark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+
+from agents.audit.artefacts import Artefacts
+from agents.audit.findings import Part
+from agents.rounds.jobs import JobContext
+from agents.rounds.manifests import Plan
+from agents.rounds.network import Reveal
+from agents.rounds.submissions import Submission, fetch, fetch_proof
+from agents.storage.errors import StoreError
+from agents.training.proof import MAX_PROOF_BYTES, ProofOfComputation
+from agents.training.state import PayloadError
+
+
+def read_submissions(
+    part: Part,
+    job: JobContext,
+    artefacts: Artefacts,
+    plan: Plan,
+    reveals: Sequence[Reveal],
+    invalid: frozenset[int],
+    before: bytes,
+) -> list[Submission]:
+    """Payload, proof and trace of every reveal. `before`: hash of the round's first model."""
+    found = []
+    for reveal in reveals:
+        node = f"node {reveal.node}"
+        artefacts.name(reveal.content, f"payload of {node}")
+        artefacts.name(reveal.proof, f"proof of {node}")
+        found.append(fetch(reveal, job, artefacts, plan.manifest.seed))
+        excused = reveal.node in invalid
+        _read_proof(part, job, artefacts, plan, reveal, excused, before)
+        part.counts["artefacts"] = part.counts.get("artefacts", 0) + 2
+    return found
+
+
+def _read_proof(
+    part: Part,
+    job: JobContext,
+    artefacts: Artefacts,
+    plan: Plan,
+    reveal: Reveal,
+    excused: bool,
+    before: bytes,
+) -> None:
+    assignment = plan.manifest.of(reveal.node)
+    batches = 0 if assignment is None else assignment.batches
+    node = f"node {reveal.node}"
+    _name_trace(artefacts, reveal)
+    read = fetch_proof(reveal, job.trace_steps(batches), artefacts)
+    if isinstance(read, str):
+        part.remark(f"{node}: {read}.")
+        return
+    trace = read[1]
+    wrong = []
+    if trace.root() != reveal.trace_root:
+        wrong.append(
+            f"its trace has the root {trace.root().hex()}, it revealed {reveal.trace_root.hex()}"
+        )
+    if job.traced and trace.hashes[0] != before:
+        wrong.append(f"its trace starts from the model {trace.hashes[0].hex()}")
+    for sentence in wrong:
+        if excused:
+            part.remark(f"{node}: {sentence}.")
+        else:
+            part.differ("artefacts", node, f"{sentence}.")
+
+
+def _name_trace(artefacts: Artefacts, reveal: Reveal) -> None:
+    """Learn which artefact is the node's trace; an unusable proof is told of elsewhere."""
+    with suppress(StoreError, PayloadError):
+        raw = artefacts.get_digest(reveal.proof, MAX_PROOF_BYTES)
+        trace = ProofOfComputation.from_bytes(raw).trace
+        artefacts.name(trace, f"trace of node {reveal.node}")
