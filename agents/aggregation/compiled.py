@@ -162,7 +162,7 @@ def run(
 ) -> set[str]:
     """Write `recipe` of the larger tensors into `update`; the names done. The rest is the caller's.
 
-    `extras` are what `recipe.run` takes after the rows. Memory beyond that: about n rows of 512 KiB.
+    `extras` are what `recipe.run` takes after the rows. Memory beyond: about n rows of 512 KiB.
     """
     kernel = _kernel(payloads, recipe)
     done: set[str] = set()
