@@ -117,6 +117,8 @@ def target(scene: Scene, event: str) -> tuple[Any, Any, dict[str, Any]]:
     found = None
     for log in scene.provider.make_request("eth_getLogs", [query])["result"]:
         contract, kind = kinds[log["address"].lower(), log["topics"][0]]
+        if kind.abi["name"] == "JobCreated" and found and event != "JobCreated":
+            break  # what follows is of later jobs
         if kind.abi["name"] != event or (contract.name == "NodeRegistry" and event[:4] == "Seed"):
             continue
         args = kind.decode(log).args
