@@ -39,22 +39,13 @@ JOBS = (1, 2)
 UNKNOWN_JOB = 3
 KEY_IDS = [keccak(text=f"data key {i}") for i in range(2)]
 PUBLIC_KEYS = [EMPTY, keccak(text="public key 0"), keccak(text="public key 1")]
-REASONS = {
-    "keys: not sponsor",
-    "keys: empty key",
-    "keys: key unchanged",
-    "keys: not operator",
-    "keys: no key",
-    "keys: node not eligible",
-    "keys: no encryption key",
+# What only a history can bring about; `tests/contracts/keys` meets every other refusal.
+LATE = {
     "keys: already requested",
-    "keys: not releaser",
-    "keys: empty envelope",
-    "keys: no request",
+    "keys: already released",
     "keys: not the current key",
     "keys: request is for another key",
     "keys: stale encryption key",
-    "keys: already released",
 }
 
 Job = st.sampled_from([*JOBS, *JOBS, *JOBS, UNKNOWN_JOB])
@@ -143,7 +134,8 @@ class KeysMachine(RuleBasedStateMachine):
         """With the keys of now, mostly."""
         self.tick()
         node_id = self.players[node].node_id
-        sender = self.model.releaser(job) if right else self.people[by]
+        strangers = [p for p in self.people if p != self.model.releaser(job)]
+        sender = self.model.releaser(job) if right else strangers[by % len(strangers)]
         key_id = KEY_IDS[by % 2] if kind == 0 else self.model.keys.get(job, KEY_IDS[0])
         public = PUBLIC_KEYS[by % 3] if kind == 1 else self.model.nodes[node_id].public_key
         self.answer(sender, (job, node_id, key_id, public, b"" if kind == 2 else b"sealed"))
@@ -254,5 +246,5 @@ def test_keys_machine(system: System) -> None:
             suppress_health_check=list(HealthCheck),
         ),
     )
-    assert set(KeysMachine.refused) == REASONS, "a refusal was never met"
+    assert set(KeysMachine.refused) >= LATE, "a change between question and answer never mattered"
     assert set(KeysMachine.served) == set(ROLES), "a role was never served"

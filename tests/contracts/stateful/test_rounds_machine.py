@@ -367,6 +367,13 @@ class RoundsMachine(RuleBasedStateMachine):
         self._report({0, 1}, node, violation)
 
     @precondition(lambda self: self.model.last.phase == CHALLENGE)
+    @rule(alone=Index, together=Index)
+    def accuse_wildly(self, alone: int, together: int) -> None:
+        """The first verifier is alone with one accusation and has company in the other."""
+        self._report({0}, alone, INVALID)
+        self._report({0, 1}, together, INVALID)
+
+    @precondition(lambda self: self.model.last.phase == CHALLENGE)
     @rule(who=st.sets(Index, min_size=1), node=Index, violation=st.sampled_from([INVALID, COPIED]))
     def report(self, who: set[int], node: int, violation: int) -> None:
         self._report(who, node, violation)
