@@ -15,6 +15,14 @@ cosine of what is merged to the mean of the honest noised updates.
     python -m tests.studies.privacy --poisoners 3 --merge multi_krum
     python -m tests.studies.privacy --unit example --noise 1.0
 
+Seen once on two cores, 8 MB of text, loss 5.314 before: no noise 2.738. DP-SGD with lot 32, clip
+0.5: 3.130 at epsilon 0.21 (noise 1). Node unit at epsilon 8: 5.309 at best (clip 0.001, nothing
+moves), 10.7 and worse with larger clips; it learns only near epsilon 10,000 (3.070, clip 3). With
+three poisoners under Multi-Krum, DP-SGD reaches 3.201 (noise 1, 10 % of the selected are
+poisoners) and 2.989 (noise 0.5, epsilon 4.17, 8 %); cosines 0.846 and 0.847. Multi-Krum averages 5
+of 10; five of seven honest updates that are mostly noise have a cosine of sqrt(5/7) = 0.845 to the
+mean of all seven, so this is the rule's ceiling rather than the poisoners' doing.
+
 Prints a table, asserts nothing; the whole one without poisoners also saves
 .build/studies/privacy.png.
 """
