@@ -54,7 +54,7 @@ class Trainer:
         self.plans = Plans(self.network, self.models)
         configured = context.settings.device
         self.device = pick_device() if configured == "auto" else configured
-        self._looked_ahead = 0  # the last round after which the budget was looked at
+        self._looked_ahead = (0, 0)  # the last job and round after which the budget was looked at
         self._lost_in = 0  # the round in which a lost secret was reported
         self.membership = Membership(self.network, context, store, self.device)
         memories = Memories(self.network, store, self.models, self.plans, self.device)
@@ -85,9 +85,9 @@ class Trainer:
         """Train if that has not been done, then commit."""
         if node not in view.snapshot.nodes:
             return self._rejoin(view, node)
-        if view.overdue or self._commitment(view, node) != ZERO_DIGEST:
-            return None
-        plan = self.plans.of(view)
+        if self._commitment(view, node) != ZERO_DIGEST:
+            return self._look_ahead(view, node)
+        plan = None if view.overdue else self.plans.of(view)
         if plan is None:
             return None
         name = submission_name(view.job_id, view.round_id, plan.manifest.seed)
@@ -112,7 +112,9 @@ class Trainer:
             self._digest(view, node, secret),
         )
         crashpoint("trainer-after-commit")
-        return f"committed: round {view.round_id}"
+        # At once: where everyone is quick, the next round opens a few blocks from now.
+        resting = self._look_ahead(view, node, plan)
+        return f"committed: round {view.round_id}{f', then {resting}' if resting else ''}"
 
     def produce(self, view: View, plan: Plan, node: int) -> Work | None:
         """Do the task: local steps, privacy, payload, trace and proof of computation."""
@@ -143,11 +145,14 @@ class Trainer:
         job = self.models.job(view.job_id)
         return self.budget(view.job_id).allows(self.workshop.charge(job, plan, node))
 
-    def _look_ahead(self, view: View, node: int) -> str | None:
-        """After revealing: leave before a round opens that the budget could not pay for."""
-        plan = None if self._looked_ahead == view.round_id else self.plans.of(view)
-        if plan is None or self._affords(view, plan, node):
-            self._looked_ahead = view.round_id
+    def _look_ahead(self, view: View, node: int, plan: Plan | None = None) -> str | None:
+        """Once committed: leave before a round opens that the budget could not pay for."""
+        place = (view.job_id, view.round_id)
+        plan = None if self._looked_ahead == place else plan or self.plans.of(view)
+        if plan is None:
+            return None
+        if self._affords(view, plan, node):
+            self._looked_ahead = place
             return None
         return self._rest(view, node)
 
@@ -205,10 +210,8 @@ class Trainer:
     def reveal(self, view: View, node: int) -> str | None:
         """Publish what the commitment hid, then open it."""
         committed = self._commitment(view, node) != ZERO_DIGEST
-        if not committed or view.overdue:
-            return None
-        if self._revealed(view, node):
-            return self._look_ahead(view, node)
+        if not committed or view.overdue or self._revealed(view, node):
+            return self._look_ahead(view, node) if committed else None
         found = self._secret_of(view, node)
         if found is None:
             self._say_lost(view)

@@ -20,7 +20,7 @@ from agents.compression import Codec
 from agents.privacy import Privacy
 from agents.privacy.aggregate import Aggregate
 from agents.privacy.gaussian import Gaussian
-from agents.rounds.compatible import check_together
+from agents.rounds.compatible import check_together, fitted
 from agents.rounds.network import Network
 from agents.scoring import Score
 from agents.storage.content_store import ContentStore
@@ -51,9 +51,12 @@ def mechanism_exists(field: str, name: str) -> bool:
     return name in _FOLDERS[field].names()
 
 
-def mechanism(spec: JobSpec, field: str) -> Any:
-    """The spec's mechanism for a field, made from its options; SpecError if it refuses them."""
-    options: Mapping[str, Any] = getattr(spec, f"{field}_options")
+def mechanism(spec: JobSpec, field: str, fixed: Mapping[str, Any] | None = None) -> Any:
+    """The spec's mechanism for a field, made from its options; SpecError if it refuses them.
+
+    `fixed`: options that follow from the rest of the spec.
+    """
+    options: Mapping[str, Any] = {**getattr(spec, f"{field}_options"), **(fixed or {})}
     try:
         return _FOLDERS[field].get(getattr(spec, field))(**options)
     except (TypeError, ValueError) as error:
@@ -87,10 +90,10 @@ class JobContext:
         cid = spec.model.config_cid
         self._config = None if cid is None else store.get(cid, MAX_MANIFEST_BYTES)
         self.shapes: Shapes = template(spec.model, self._config)
-        self.codec: Codec = mechanism(spec, "codec")
         self.merge: Merge = mechanism(spec, "merge")
         self.score: Score = mechanism(spec, "score")
         self.privacy: Privacy = mechanism(spec, "privacy")
+        self.codec: Codec = mechanism(spec, "codec", fitted(spec, self.privacy))
         self.warnings = check_together(spec, self.shapes, self.codec, self.privacy)
 
     @property
