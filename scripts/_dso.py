@@ -3,8 +3,8 @@
 
 Each trainer has a folder of its own, cut from another part of the corpus, that never leaves it.
 Steps are differentially private per example (DP-SGD), updates travel at a hundredth of their size,
-Multi-Krum outvotes three poisoners, and one node has a smaller privacy budget than the others: it
-stops by itself in the middle of the run.
+Multi-Krum outvotes three poisoners, and one node has so little data that each step tells more of
+it: its privacy budget runs out, and it stops by itself in the middle of the run.
 """
 
 from __future__ import annotations
@@ -14,12 +14,14 @@ from pathlib import Path
 from typing import Any
 
 from scripts._history import ZOO, History
-from scripts._scenario import BATCHES_PER_TRAINER, Cheat, Data, Scenario
+from scripts._scenario import Cheat, Data, Scenario
 from scripts._verdict import Check
 
 _PUBLIC_PARTS = 2  # of the corpus, for validation
-_FRUGAL = 0  # the trainer with the smaller budget
-_FRUGAL_EPSILON = "3.0"
+_STEPS = 4
+_LOT = 32
+_SMALL = 0  # the trainer with little data
+_SMALL_BYTES = 10_400  # 160 examples: at epsilon 7.7 after five rounds, and 8.3 after six
 _POISON_SHARE = 0.2  # of an honest node's mean pay, at most
 
 
@@ -31,9 +33,9 @@ def _spec(trainers: int) -> dict[str, Any]:
         "merge": "multi_krum",
         "score": "alignment",
         "privacy": "dp_sgd",
-        "privacy_options": {"clip": 1.0, "noise_multiplier": 0.8, "max_epsilon": 8.0},
-        "optimizer": {"batch_size": 64, "warmup_rounds": 0, "min_lr_ratio": 0.3},
-        "batches_per_round": BATCHES_PER_TRAINER * trainers,
+        "privacy_options": {"clip": 0.5, "noise_multiplier": 1.0, "lot": _LOT},
+        "optimizer": {"lr": 1e-2, "min_lr_ratio": 0.3, "grad_clip": 1e4},
+        "batches_per_round": _STEPS * trainers,
         "val_fraction": 0.5,
         "eval_batches": 4,
     }
@@ -43,13 +45,13 @@ def _data(documents: Sequence[bytes], folder: Path, trainers: int) -> Data:
     """Neighbouring documents go to the same trainer: the shards are disjoint and unlike."""
     parts = _cut(documents, trainers + _PUBLIC_PARTS)
     settings = []
+    parts[_SMALL] = [b"\n".join(parts[_SMALL])[:_SMALL_BYTES]]
     for number, part in enumerate(parts[:trainers], start=1):
         own = folder / f"trainer-{number}"
         own.mkdir(parents=True)
         for index, document in enumerate(part):
             (own / f"{index:04d}.txt").write_bytes(document)
         settings.append({"MENAGERIE_TRAINER__LOCAL_DATA": str(own)})
-    settings[_FRUGAL]["MENAGERIE_TRAINER__MAX_EPSILON"] = _FRUGAL_EPSILON
     public = [document for part in parts[trainers:] for document in part]
     return Data(public, settings)
 
@@ -68,8 +70,8 @@ def _cut(documents: Sequence[bytes], count: int) -> list[list[bytes]]:
 def _checks(history: History, cheats: Mapping[str, str]) -> list[Check]:
     trainers = [node for node in history.nodes.values() if node.roles == 1]
     names = set(cheats.values())
-    frugal = next(node for node in trainers if node.name == f"trainer-{_FRUGAL + 1}")
-    steady = [n.earned for n in trainers if n.name not in names and n is not frugal]
+    small = next(node for node in trainers if node.name == f"trainer-{_SMALL + 1}")
+    steady = [n.earned for n in trainers if n.name not in names and n is not small]
     usual = sum(steady) / len(steady)
     found = []
     for node in trainers:
@@ -80,13 +82,13 @@ def _checks(history: History, cheats: Mapping[str, str]) -> list[Check]:
             )
             found.append(Check(share <= _POISON_SHARE, sentence))
     rounds = sorted(history.rounds.values(), key=lambda story: story.round_id)
-    took_part = [story.round_id for story in rounds if frugal.node_id in story.committed]
+    took_part = [story.round_id for story in rounds if small.node_id in story.committed]
     stopped = bool(took_part) and took_part == list(range(1, len(took_part) + 1))
     found.append(
         Check(
             stopped and len(took_part) < len(rounds),
-            f"{frugal.name}, with a budget of epsilon {_FRUGAL_EPSILON}, took part in the first "
-            f"{len(took_part)} of {len(rounds)} rounds and then stopped by itself",
+            f"{small.name}, with {_SMALL_BYTES:,} bytes of data, took part in the first "
+            f"{len(took_part)} of {len(rounds)} rounds; its budget was spent and it stopped",
         )
     )
     return found

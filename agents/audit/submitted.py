@@ -36,7 +36,7 @@ def read_submissions(
         node = f"node {reveal.node}"
         artefacts.name(reveal.content, f"payload of {node}")
         artefacts.name(reveal.proof, f"proof of {node}")
-        found.append(fetch(reveal, job, artefacts, plan.manifest.seed))
+        found.append(fetch(reveal, job, artefacts, plan.codec_seed(job.codec, reveal.node)))
         excused = reveal.node in invalid
         _read_proof(part, job, artefacts, plan, reveal, excused, before)
         part.counts["artefacts"] = part.counts.get("artefacts", 0) + 2

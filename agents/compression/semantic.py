@@ -74,6 +74,9 @@ class Semantic:
         error_feedback: keep what a payload did not say for the next round. Needs a decoder that
             contracts, hence not "unbiased"; and no noise, which it would send again and again.
         memory_rounds: memory starts empty every so many rounds, 1 to 1000; 0 without memory.
+        own_seed: each node projects by a seed of its own in the round, so that the errors of
+            different nodes average out in a mean. Not for robust merges: they compare payloads,
+            and payloads of different projections are far apart whoever sent them.
     """
 
     dimension: int = 256
@@ -85,6 +88,7 @@ class Semantic:
     decoder: str = "unbiased"
     error_feedback: bool = False
     memory_rounds: int = 0
+    own_seed: bool = False
 
     lossless: ClassVar[bool] = False
 
@@ -97,6 +101,7 @@ class Semantic:
         check_float("noise_std", self.noise_std, 0.0, 1e6)
         check_choice("decoder", self.decoder, _DECODERS)
         check_bool("error_feedback", self.error_feedback)
+        check_bool("own_seed", self.own_seed)
         low, high = (1, 1000) if self.error_feedback else (0, 0)
         check_int("memory_rounds", self.memory_rounds, low, high)
         if self.error_feedback and (self.decoder == "unbiased" or self.noise_std):

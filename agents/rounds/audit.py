@@ -195,7 +195,7 @@ def reexecute(work: RoundWork, node: int, device: str, store: ContentStore) -> F
 
 def _as_sent(work: RoundWork, node: int, gradient: State) -> State:
     """What the node's payload says if this was its gradient."""
-    codec, seed = work.job.codec, work.plan.manifest.seed
+    codec, seed = work.job.codec, work.plan.codec_seed(work.job.codec, node)
     payload = codec.encode(work.job.privacy.release(gradient), work.memory(node), seed)
     return codec.decode(payload, work.job.shapes, seed)
 
@@ -208,7 +208,7 @@ def _judge_noised(
     store: ContentStore,
 ) -> Finding:
     """Whether a payload may be this gradient, clipped, under noise that nobody else knows."""
-    job, seed = work.job, work.plan.manifest.seed
+    job, seed = work.job, work.plan.codec_seed(work.job.codec, submission.reveal.node)
     codec, privacy = job.codec, job.privacy
     if not isinstance(codec, LinearCodec) or not isinstance(privacy, Gaussian):
         raise TypeError("Noise can be checked under a linear codec only; the job's rules say so.")

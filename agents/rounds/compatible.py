@@ -31,7 +31,7 @@ def check_together(spec: JobSpec, shapes: Shapes, codec: Codec, privacy: Privacy
     ]
     if wrong:
         raise SpecError("; ".join(wrong))
-    return _mixing(spec, codec) + _blinding(spec, shapes, codec, privacy)
+    return _mixing(spec, codec) + _projecting(spec, codec) + _blinding(spec, shapes, codec, privacy)
 
 
 def fitted(spec: JobSpec, privacy: Privacy) -> dict[str, float]:
@@ -104,6 +104,16 @@ def _mixing(spec: JobSpec, codec: Codec) -> list[str]:
     return [
         f'codec "{spec.codec}" under multi_krum without mixing: in tests 3 of 10 nodes with strong '
         "inner-product manipulation raised the loss; set merge_options.mixing to true"
+    ]
+
+
+def _projecting(spec: JobSpec, codec: Codec) -> list[str]:
+    if not getattr(codec, "own_seed", False) or spec.merge == "mean":
+        return []
+    return [
+        f'codec "{spec.codec}" with own_seed under merge "{spec.merge}": payloads of different '
+        "projections are far apart whoever sent them, so the merge tells nobody from anybody; "
+        "leave own_seed out"
     ]
 
 

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from agents.compression import Codec
 from agents.rounds.models import Models
 from agents.rounds.network import Network, Snapshot
 from agents.rounds.view import View
 from agents.training.spec import JobSpec
-from agents.training.task import Manifest, Range, assign, next_carry
+from agents.training.task import Manifest, Range, assign, next_carry, node_seed
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,15 @@ class Plan:
     step: int
     carry_in: tuple[Range, ...]
     cursor_in: int
+
+    def codec_seed(self, codec: Codec, node: int) -> bytes:
+        """The public randomness of a node's payload: the round's, or the node's own in the round.
+
+        With one seed for all, payloads of a projecting codec lie in one subspace, where a robust
+        merge can compare them; with a seed each, their errors differ and average out in a mean.
+        """
+        own = getattr(codec, "own_seed", False)
+        return node_seed(self.manifest.seed, node) if own else self.manifest.seed
 
 
 class Plans:

@@ -97,7 +97,7 @@ class Memories:
         raw = self._store.get_digest(
             bytes.fromhex(line.content), max_payload_bytes(job.codec, job.shapes)
         )
-        decoded = read_payload(raw, job.codec, job.shapes, plan.manifest.seed)
+        decoded = read_payload(raw, job.codec, job.shapes, plan.codec_seed(job.codec, node))
         return job.codec.remember(job.privacy.release(gradient), memory, decoded)
 
     def _keep(self, key: tuple[bytes, int], memory: State | None) -> None:

@@ -67,7 +67,11 @@ class Results:
             kept = self._submissions.get(reveal.node)
             if kept is None or kept.unavailable or kept.reveal != reveal:
                 kept = fetch(
-                    reveal, job, self._store, plan.manifest.seed, *self._unseal(view.job_id)
+                    reveal,
+                    job,
+                    self._store,
+                    plan.codec_seed(job.codec, reveal.node),
+                    *self._unseal(view.job_id),
                 )
             found.append(kept)
         self._submissions = {submission.reveal.node: submission for submission in found}

@@ -106,7 +106,7 @@ class Workshop:
             gradient, trace = self._train(job, task, before)
         memory = self._memories.before(view.job_id, plan, node, kept)
         update = job.privacy.release(outgoing(gradient, memory))
-        seed = plan.manifest.seed
+        seed = plan.codec_seed(job.codec, node)
         payload = job.codec.encode(update, memory, seed)
         decoded = job.codec.decode(payload, job.shapes, seed)
         after = job.codec.remember(update, memory, decoded)

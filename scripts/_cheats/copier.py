@@ -37,7 +37,7 @@ class Copier(Trainer):
             time.sleep(0.1)
         job = self.models.job(view.job_id)
         payload = path.read_bytes()
-        copied = job.codec.decode(payload, job.shapes, plan.manifest.seed)
+        copied = job.codec.decode(payload, job.shapes, plan.codec_seed(job.codec, node))
         return forged(honest, node, payload, model_hash(copied))
 
 

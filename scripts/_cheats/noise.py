@@ -27,11 +27,11 @@ class Noise(Trainer):
         job = self.models.job(view.job_id)
         draw = np.random.default_rng()
         invented = {}
-        sent = job.codec.decode(honest.payload, job.shapes, plan.manifest.seed)
+        sent = job.codec.decode(honest.payload, job.shapes, plan.codec_seed(job.codec, node))
         for name, tensor in sent.items():
             noise = torch.from_numpy(draw.standard_normal(tuple(tensor.shape)).astype(np.float32))
             invented[name] = noise * (tensor.norm() / noise.norm())
-        payload = job.codec.encode(invented, None, plan.manifest.seed)
+        payload = job.codec.encode(invented, None, plan.codec_seed(job.codec, node))
         return forged(honest, node, payload, model_hash(invented))
 
 

@@ -90,7 +90,7 @@ class Desk:
 
     def submit(self, node: int, gradient: State | None = None) -> Submission:
         """Publish and fetch again; `gradient` replaces the honest one."""
-        seed = self.plan.manifest.seed
+        seed = self.plan.codec_seed(self.job.codec, node)
         payload = None if gradient is None else self.job.codec.encode(gradient, None, seed)
         return fetch(self.reveal(node, payload), self.job, self.store, seed)
 
@@ -141,7 +141,7 @@ def make_work(
     """A node's honest work in the round of `plan`. `memory`: its codec's."""
     task = build_task(plan.manifest, node, job.spec, JOB, plan.step, model_hash(before))
     result = run_task(job.net(DEVICE), task, before, job.data)
-    seed = plan.manifest.seed
+    seed = plan.codec_seed(job.codec, node)
     payload = job.codec.encode(job.privacy.release(result.pseudo_gradient), memory, seed)
     trace = trace_of(task, result)
     if not job.traced:

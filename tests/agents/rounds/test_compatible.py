@@ -68,3 +68,34 @@ def test_options_reach_the_mechanism(desk: Desk, tmp_path: object) -> None:
     assert job.codec == mechanism(job.spec, "codec")
     assert job.codec.cell == 32
     assert isinstance(desk.store, EmbeddedStore)
+
+
+def test_semantics_range_follows_the_jobs_noise(desk: Desk) -> None:
+    """A range that is too small would cut honest payloads off and make them look dishonest."""
+    job = context(desk, codec="semantic", merge="mean", **NOISE)
+    assert (job.codec.clip, job.codec.noise_std) == (1.0, 4.0)
+    with pytest.raises(SpecError, match="privacy fixes it at 4.0"):
+        context(desk, codec="semantic", codec_options={"noise_std": 1.0}, merge="mean", **NOISE)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"codec": "sparse", "merge": "multi_krum"}, "set merge_options.mixing"),
+        (
+            {"codec": "semantic", "codec_options": {"own_seed": True}, "merge": "multi_krum"},
+            "leave own_seed out",
+        ),
+    ],
+)
+def test_weak_combinations_are_warned_of(desk: Desk, changes: dict[str, Any], words: str) -> None:
+    (warning,) = context(desk, **changes).warnings
+    assert words in warning
+    assert context(desk, **{**changes, "merge": "mean"}).warnings == []
+
+
+def test_nodes_with_seeds_of_their_own_encode_differently_and_are_read_rightly(desk: Desk) -> None:
+    job = context(desk, codec="semantic", codec_options={"own_seed": True}, merge="mean")
+    seeds = [desk.plan.codec_seed(job.codec, node) for node in (3, 5)]
+    shared = [desk.plan.codec_seed(desk.job.codec, node) for node in (3, 5)]
+    assert seeds[0] != seeds[1] and shared == [desk.plan.manifest.seed] * 2
