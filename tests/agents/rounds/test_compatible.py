@@ -74,7 +74,7 @@ def test_semantics_range_follows_the_jobs_noise(desk: Desk) -> None:
     """A range that is too small would cut honest payloads off and make them look dishonest."""
     job = context(desk, codec="semantic", merge="mean", **NOISE)
     assert (job.codec.clip, job.codec.noise_std) == (1.0, 4.0)
-    with pytest.raises(SpecError, match="privacy fixes it at 4.0"):
+    with pytest.raises(SpecError, match=r"privacy fixes it at 4\.0"):
         context(desk, codec="semantic", codec_options={"noise_std": 1.0}, merge="mean", **NOISE)
 
 
