@@ -36,7 +36,7 @@ chaos: setup ## The full kill matrix: every role, every phase
 	@pytest tests/e2e tests/attacks -m chaos $(ARGS)
 
 .PHONY: bench
-bench: setup ## Gas, hashing, merge and start-up figures
+bench: setup ## Gas, hashing, codecs, merging, privacy and start-up figures
 	@python -m tests.benchmarks $(ARGS)
 
 .PHONY: lint

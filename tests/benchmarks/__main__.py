@@ -19,10 +19,17 @@ from rich.table import Table
 
 from scripts._contracts import ROOT
 from scripts._processes import Supervisor, terminate_as_exit
-from tests.benchmarks import bench_agents, bench_cid, bench_gas, bench_merge
+from tests.benchmarks import (
+    bench_agents,
+    bench_cid,
+    bench_codecs,
+    bench_gas,
+    bench_merge,
+    bench_privacy,
+)
 from tests.benchmarks.rows import Row
 
-GROUPS = ("gas", "ready", "cid", "merge", "demo")
+GROUPS = ("gas", "ready", "cid", "codecs", "merge", "privacy", "demo")
 
 
 def cid_rows() -> list[Row]:
@@ -67,9 +74,15 @@ def main(only: tuple[str, ...]) -> None:
     if "cid" in wanted:
         say("hashing")
         rows += cid_rows()
+    if "codecs" in wanted:
+        say("encoding and decoding")
+        rows += bench_codecs.rows()
     if "merge" in wanted:
         say("merging")
         rows += bench_merge.rows()
+    if "privacy" in wanted:
+        say("privacy accounts, clipping and noise")
+        rows += bench_privacy.rows()
     if wanted & {"gas", "ready"}:
         rows += chain_rows(wanted, say)
     if "demo" in wanted:
