@@ -62,7 +62,18 @@ def _data(spec: JobSpec, privacy: Privacy) -> list[str]:
 
 
 def _checking(spec: JobSpec, codec: Codec, privacy: Privacy) -> list[str]:
-    """Noise that nobody else knows can be checked in the space of a linear codec only."""
+    """What others must be able to redo: a codec's memory, and the update under the noise.
+
+    A memory is found again from the payloads of earlier rounds, which sealed ones don't allow:
+    later verifiers have no key to them. Noise that nobody else knows can be checked in the space
+    of a linear codec only.
+    """
+    if spec.verify == "reexecution" and privacy.place == "aggregate" and codec.has_memory:
+        return [
+            f'codec "{spec.codec}" with these options keeps a memory between rounds, which nobody '
+            f'can find again from the sealed payloads of privacy "{spec.privacy}"; use a codec '
+            "without memory"
+        ]
     if spec.verify != "reexecution" or privacy.unit == "none" or privacy.place != "node":
         return []
     if codec.has_memory or not isinstance(codec, LinearCodec):

@@ -59,7 +59,7 @@ def mechanism(spec: JobSpec, field: str, fixed: Mapping[str, Any] | None = None)
     options: Mapping[str, Any] = {**getattr(spec, f"{field}_options"), **(fixed or {})}
     try:
         return _FOLDERS[field].get(getattr(spec, field))(**options)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise SpecError(
             f"{field}_options: {getattr(spec, field)} refuses {dict(options)}: {error}"[:500]
         ) from error
@@ -94,6 +94,12 @@ class JobContext:
         self.score: Score = mechanism(spec, "score")
         self.privacy: Privacy = mechanism(spec, "privacy")
         self.codec: Codec = mechanism(spec, "codec", fitted(spec, self.privacy))
+        try:
+            self.codec.wire_size(self.shapes)
+        except ValueError as error:
+            raise SpecError(
+                f"codec_options: {spec.codec} can't encode this job's model: {error}"
+            ) from error
         self.warnings = check_together(spec, self.shapes, self.codec, self.privacy)
 
     @property

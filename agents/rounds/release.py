@@ -56,7 +56,10 @@ def draw(job: JobContext, folder: Path | None, name: str) -> Release:
 
 
 def published(job: JobContext, store: ContentStore, update: str) -> Release:
-    """A release that somebody else published under the CID `update`, tested."""
+    """A release that somebody else published under the CID `update`, tested.
+
+    Where it can't be read, zeros stand for it: the merge without noise must not go on from here.
+    """
     privacy = job.privacy
     if not isinstance(privacy, Aggregate):
         return plain
@@ -67,7 +70,8 @@ def published(job: JobContext, store: ContentStore, update: str) -> Release:
         except StoreUnavailable:
             raise
         except (StoreError, PayloadError) as error:
-            return merged, f"the noised update can't be used: {error}"
+            nothing = {name: torch.zeros_like(tensor) for name, tensor in merged.items()}
+            return nothing, f"the noised update can't be used: {error}"
         verdict = consistent(
             _flat(theirs),
             _flat(clip_total(merged, privacy.clip)),

@@ -13,6 +13,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
+from torch import Tensor
 
 from agents.aggregation import MergeRefused
 from agents.privacy.aggregate import Aggregate
@@ -25,12 +26,14 @@ from agents.rounds.submissions import Submission
 from agents.scoring import Evidence
 from agents.storage.cid import cid_of_bytes, digest_of
 from agents.training.evaluate import validation_loss
+from agents.training.flat import FlatModel
 from agents.training.state import State, apply_outer, model_hash, save_state
 from agents.verification.norms import norm
 
 LOSS_TOLERANCE = 1e-3  # relative; forward passes differ by rounding across hardware
 _TOO_SHORT = 1e-30  # of the wanted norm: stretching by more would leave the range of fp32
 GAIN_TOLERANCE_PPM = 200  # likewise; it bounds what a proposer may add to a score
+WORST_LOSS = 1e9  # nats per token; stands for every loss beyond it, infinity and NaN
 
 
 @dataclass(frozen=True)
@@ -131,16 +134,16 @@ def merge(
     after = apply_outer(before, merged, job.spec.optimizer.outer_lr)
     batches = job.data.val_batches(job.spec.eval_batches)
     net = job.net(device)
-    loss_before = validation_loss(net, before, batches)
+    loss_before = _loss(net, before, batches)
     gains = None
     if gradients and job.score.needs_gains:
         outer_lr = job.spec.optimizer.outer_lr
         alone = (
-            validation_loss(net, apply_outer(before, rescaled(own, merged), outer_lr), batches)
+            _loss(net, apply_outer(before, rescaled(own, merged), outer_lr), batches)
             for own in gradients
         )
         gains = tuple(_gain(loss_before, loss) for loss in alone)
-    loss_after = validation_loss(net, after, batches)
+    loss_after = _loss(net, after, batches)
     return Merging(good, refused, merged, after, loss_before, loss_after, gains, doubt)
 
 
@@ -152,11 +155,18 @@ def rescaled(update: State, like: State) -> State:
     return {name: tensor * (wanted / length) for name, tensor in update.items()}
 
 
+def _loss(net: FlatModel, state: State, batches: Sequence[Tensor]) -> float:
+    """The validation loss, always a number: a model that somebody's update has ruined must get a
+    report like any other, or its round could be neither audited nor finished."""
+    loss = validation_loss(net, state, batches)
+    return loss if loss < WORST_LOSS else WORST_LOSS  # NaN is below nothing
+
+
 def _gain(before: float, after: float) -> int:
-    """Relative fall of the validation loss in ppm; a loss that is not finite is the worst."""
-    share = (before - after) / before
-    if not math.isfinite(share):
+    """Relative fall of the validation loss in ppm; the worst loss is the worst gain."""
+    if after >= WORST_LOSS:
         return -MAX_GAIN_PPM
+    share = (before - after) / before if before > 0 else 0.0
     return max(-MAX_GAIN_PPM, min(MAX_GAIN_PPM, round(share * 1_000_000)))
 
 
@@ -260,7 +270,10 @@ def disagreements(
     now; they are not paid, whether or not the proposal names them. Reasons for refusing a payload
     are free text and not compared.
     """
-    wrong = [mine.doubt] if mine.doubt else []
+    if mine.doubt:
+        # What follows from the update without noise (a model's hash, a loss) is nobody's to know.
+        return [mine.doubt]
+    wrong = []
     if theirs.model != mine.model:
         wrong.append(f"model is {theirs.model.hex()}, recomputed {mine.model.hex()}")
     if theirs.update != digest_of(mine.report.update):

@@ -15,6 +15,7 @@ from tests.agents.rounds.desk import Desk
 LOCAL = {"access": "local", "verify": "screening"}
 NOISE = {"privacy": "gaussian", "privacy_options": {"clip": 1.0, "noise_multiplier": 2.0}}
 ACCEPTED = {**NOISE, "privacy_options": {**NOISE["privacy_options"], "accept_blinding": True}}
+AGGREGATE = {**NOISE, "privacy": "aggregate"}
 
 
 def context(desk: Desk, **changes: Any) -> JobContext:
@@ -36,6 +37,18 @@ def context(desk: Desk, **changes: Any) -> JobContext:
         ({"merge": "multi_krum", "merge_options": {"byzantine_fraction": 0.9}}, "merge_options"),
         ({"score": "alignment", "score_options": {"band": "wide"}}, "score_options"),
         ({"privacy": "gaussian"}, "privacy_options: gaussian refuses"),
+        (
+            {"codec": "sparse", "merge": "mean", "score": "batches", **AGGREGATE},
+            "keeps a memory between rounds",
+        ),
+        (
+            {**NOISE, "privacy_options": {"clip": 10**400, "noise_multiplier": 2.0}},
+            "privacy_options: gaussian refuses",
+        ),
+        (
+            {"codec": "semantic", "codec_options": {"ratio": 1e6}, "merge": "mean"},
+            "can't encode this job's model",
+        ),
     ],
 )
 def test_refused_with_the_reason(desk: Desk, changes: dict[str, Any], reason: str) -> None:
@@ -51,6 +64,7 @@ def test_refused_with_the_reason(desk: Desk, changes: dict[str, Any], reason: st
         {"codec": "sparse", "merge": "multi_krum", **LOCAL, **ACCEPTED},
         {"codec": "semantic", "merge": "mean", **NOISE},
         {"codec": "sparse", "merge": "geometric_median", "score": "alignment"},
+        {"codec": "polytope", "merge": "mean", "score": "batches", **AGGREGATE},
     ],
 )
 def test_accepted(desk: Desk, changes: dict[str, Any]) -> None:

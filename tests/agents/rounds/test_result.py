@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -10,10 +11,11 @@ import numpy as np
 import pytest
 import torch
 
+from agents.rounds.jobs import JobContext
 from agents.rounds.manifests import Plan
 from agents.rounds.network import Proposal
-from agents.rounds.report import NodeLine, RoundReport
-from agents.rounds.result import LOSS_TOLERANCE, Outcome, disagreements
+from agents.rounds.report import MAX_GAIN_PPM, NodeLine, RoundReport
+from agents.rounds.result import LOSS_TOLERANCE, WORST_LOSS, Outcome, _gain, disagreements
 from agents.rounds.submissions import Submission, fetch
 from agents.storage.cid import cid_of_bytes
 from agents.training.state import load_state, model_hash
@@ -222,3 +224,25 @@ def test_submissions_decide_the_result_not_their_order_of_arrival(desk: Desk) ->
     first: list[Submission] = [desk.submit(node) for node in reversed(NODES)]
     ordered = sorted(first, key=lambda s: s.reveal.node)
     assert desk.compute(ordered).model == desk.compute(desk.honest()).model
+
+
+def test_a_ruined_model_gets_a_report_like_any_other(desk: Desk) -> None:
+    """One node's huge update under the mean makes the loss NaN; whoever audits needs the report."""
+    job = JobContext(desk.job.spec.model_copy(update={"merge": "mean"}), desk.store)
+    huge = {
+        name: torch.full(shape, 1e19) * (-1.0) ** torch.arange(math.prod(shape)).reshape(shape)
+        for name, shape in job.shapes.items()
+    }
+    submissions = [desk.submit(NODES[0], huge), *(desk.submit(node) for node in NODES[1:])]
+    found = replace(desk, job=job).compute(submissions)
+    assert found.report.val_loss == WORST_LOSS > found.report.val_loss_before
+    assert RoundReport.from_bytes(found.report.to_bytes()) == found.report
+    assert disagreements(found, proposal_of(found), found.report) == []
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "gain"),
+    [(2.0, 1.0, 500_000), (2.0, WORST_LOSS, -MAX_GAIN_PPM), (0.0, 0.0, 0), (0.0, 1.0, 0)],
+)
+def test_a_gain_is_always_a_number(before: float, after: float, gain: int) -> None:
+    assert _gain(before, after) == gain
