@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The network at a glance: jobs, their rounds, nodes with stake, state and rewards.
 
-ape run status --network ...
+ape run status --network ... [--job J] shows also what the job's nodes have spent of their privacy
+budgets, which anybody can derive from the chain and the store.
 """
 
 from __future__ import annotations
@@ -13,37 +14,98 @@ from typing import Any
 import click
 from ape.cli import ConnectedProviderCommand, network_option
 
-from scripts._operator import Contracts, deployment_option, explained, zoo
+from scripts._operator import (
+    LOCAL_CHAINS,
+    LOCALNET,
+    Contracts,
+    deployment_option,
+    explained,
+    zoo,
+)
 
 
 @click.command(cls=ConnectedProviderCommand)
 @network_option()
 @click.option("--watch", is_flag=True, help="Repeat every two seconds until Ctrl-C.")
+@click.option("--job", "job_id", type=int, help="Show the privacy spent in this job, too.")
+@click.option(
+    "--store",
+    help="With --job: a folder, or the URL of a Kubo node (default: localnet's folder).",
+)
 @deployment_option
 @explained
-def cli(watch: bool, deployment: Path | None) -> None:
+def cli(watch: bool, job_id: int | None, store: str | None, deployment: Path | None) -> None:
     """Show jobs, rounds, nodes, stakes and rewards."""
     from rich.console import Console
     from rich.live import Live
 
     network = Contracts(deployment).network()
+    opened = None if job_id is None else _open(store, network.deployment.chain_id)
     if not watch:
-        Console().print(view(network))
+        Console().print(view(network, job_id, opened))
         return
-    with Live(view(network), auto_refresh=False) as live:
+    with Live(view(network, job_id, opened), auto_refresh=False) as live:
         while True:
             time.sleep(2)
-            live.update(view(network), refresh=True)
+            live.update(view(network, job_id, opened), refresh=True)
 
 
-def view(network: Any) -> Any:
-    """Return what `status` prints, from an `agents.rounds.network.Network`."""
+def _open(store: str | None, chain_id: int) -> Any:
+    from agents.storage.content_store import open_store
+
+    if store is None and chain_id not in LOCAL_CHAINS:
+        raise click.UsageError("Name a store with --store: a folder, or a Kubo node's URL.")
+    return open_store(store or str(LOCALNET / "store"))
+
+
+def view(network: Any, job_id: int | None = None, store: Any = None) -> Any:
+    """Return what `status` prints, from an `agents.rounds.network.Network`.
+
+    `job_id`, `store`: of which job to show the privacy spent, and where its artefacts are.
+    """
     from rich.console import Group
 
     head = network.chain.head()
-    return Group(
-        f"Chain {network.deployment.chain_id}, block {head.number}", jobs(network), nodes(network)
+    parts = [
+        f"Chain {network.deployment.chain_id}, block {head.number}",
+        jobs(network),
+        nodes(network),
+    ]
+    if job_id is not None:
+        parts.append(privacy(network, store, job_id))
+    return Group(*parts)
+
+
+def privacy(network: Any, store: Any, job_id: int) -> Any:
+    """Return the table of what a job's nodes have spent, or a sentence if there is none."""
+    from rich.console import Group
+    from rich.table import Table
+
+    from agents.audit.privacy import spent
+    from agents.privacy.pld import ExtraMissing
+    from agents.storage.errors import StoreError
+    from agents.training.spec import SpecError
+
+    try:
+        found = spent(network, store, job_id)
+    except (ExtraMissing, SpecError, StoreError) as error:
+        return f"Privacy spent in job {job_id}: {error}"
+    if found is None:
+        return f"Job {job_id} promises no differential privacy: nothing is spent."
+    table = Table(
+        *("node", "unit", "epsilon spent", "by Rényi orders", "delta", "rounds"),
+        title=f"Privacy spent in job {job_id}",
     )
+    for node, account in found.items():
+        table.add_row(
+            str(node),
+            account["unit"],
+            f"{account['epsilon']:.3g} of {account['max_epsilon']:g}",
+            f"{account['epsilon_rdp']:.3g}",
+            f"{account['delta']:g}",
+            str(account["rounds"]),
+        )
+    return Group(table, *(text for account in found.values() for text in account["problems"]))
 
 
 def jobs(network: Any) -> Any:

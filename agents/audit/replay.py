@@ -22,11 +22,9 @@ from agents.audit.stakes import Registry, check_slashes
 from agents.audit.training import Training
 from agents.audit.votes import check_ledger, check_votes
 from agents.rounds.network import ZERO_DIGEST, JobStatus, Network, Phase
-from agents.rounds.submissions import Submission
 from agents.runtime.errors import ConfigError
 from agents.storage.content_store import ContentStore
 from agents.storage.errors import StoreError, StoreUnavailable
-from agents.training.proof import MAX_PROOF_BYTES, ProofOfComputation
 from agents.training.state import PayloadError, file_bound, load_state, model_hash
 
 Progress = Callable[[str, int, int], None]
@@ -118,7 +116,7 @@ class _Auditor:
             options.data_key,
         )
         job = self.training.job
-        self.charges = None if job is None else Charges(job)
+        self.charges = None if job is None else Charges(job, record, store)
 
     def _say(self, text: str) -> None:
         self._progress(text, self._done, self._total)
@@ -162,15 +160,12 @@ class _Auditor:
         manifest = None if plan is None else plan.manifest
         reveals, flagged = check_claims(record, part, opened, manifest, self.registry, invalid)
         final = record.current[number].phase == Phase.FINALIZED
-        submissions: list[Submission] = []
         if final and standing is not None:
             self._check_chain(part, opened.prev_model)
             check_ledger(record, part, opened, standing)
             if plan is not None and self.training.job is not None:
                 deep = self._options.deep and full
-                submissions = self.training.replay(
-                    part, opened, plan, reveals, standing, deep, flagged, full
-                ).submissions
+                self.training.replay(part, opened, plan, reveals, standing, deep, flagged, full)
             else:
                 part.differ("merge", "merge", "it can't be done again without the job's spec.")
         if full:
@@ -178,29 +173,13 @@ class _Auditor:
         check_payouts(record, part, standing, self.registry)
         check_slashes(self.registry, part, record.job_id)
         if self.charges is not None:
-            self.charges.replay(record, part, plan, self._examples(submissions))
+            self.charges.replay(part, plan)
 
     def _check_chain(self, part: Part, prev_model: bytes) -> None:
         """A round starts from the model that the finalized round before it ended with."""
         past = [e for e in self.record.ledger if e.round_id < part.round_id]
         wanted = past[-1].new_model if past else self.record.job.terms.genesis_model
         part.same("ledger", "RoundOpened", "the model it starts from", prev_model, wanted)
-
-    def _examples(self, submissions: list[Submission]) -> dict[int, int]:
-        """How many examples each node's proof says it has."""
-        found = {}
-        for submission in submissions:
-            reveal = submission.reveal
-            try:
-                raw = self.artefacts.get_digest(reveal.proof, MAX_PROOF_BYTES)
-                examples = getattr(ProofOfComputation.from_bytes(raw), "examples", None)
-            except StoreUnavailable:
-                raise
-            except (StoreError, PayloadError):
-                continue
-            if examples is not None:
-                found[reveal.node] = int(examples)
-        return found
 
     def _job(self) -> None:
         record, part = self.record, self.audit.job

@@ -10,7 +10,7 @@ the ledger records, if any artefact leads to it.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from agents.audit.artefacts import Artefacts, guarded, take_failures
 from agents.audit.comparing import compare_result, compare_unread, merge_unseen
@@ -34,14 +34,6 @@ from agents.storage.cid import cid_of_bytes
 from agents.storage.errors import StoreError, StoreUnavailable
 from agents.training.state import State, apply_outer, file_bound, load_state, model_hash
 from agents.training.task import assign, next_carry
-
-
-@dataclass(frozen=True)
-class Replayed:
-    """What a round's replay leaves for later checks. `report` None: it can't be had."""
-
-    submissions: list[Submission]
-    report: RoundReport | None
 
 
 class Training:
@@ -100,7 +92,7 @@ class Training:
         deep: bool,
         flagged: frozenset[int],
         full: bool = True,
-    ) -> Replayed:
+    ) -> None:
         """Do a finalized round again and compare everything with what was proposed.
 
         `full` False: only follow the model and the carried batches through it.
@@ -137,7 +129,6 @@ class Training:
         else:
             part.remark("Without the report, all nodes are taken to have delivered.")
             self._carry, self._cursor = next_carry(plan.manifest, opened.nodes)
-        return Replayed(submissions, report)
 
     def _read_report(self, part: Part, standing: Standing) -> RoundReport | None:
         digest = standing.proposal.report
