@@ -17,6 +17,7 @@ import requests
 from rich.console import Console
 from rich.live import Live
 
+from agents.audit.findings import Audit
 from agents.audit.replay import audit_job
 from agents.audit.show import print_audit
 from agents.rounds.models import Models
@@ -34,6 +35,7 @@ from scripts._localnet import LocalnetSettings, Seat, build_localnet, relative
 from scripts._processes import ProcessError, Supervisor, terminate_as_exit
 from scripts._report import write_report
 from scripts._scenario import Scenario, documents_of
+from scripts._spent import spent_of
 from scripts._verdict import Check, check_books, check_cheats, check_ledger, check_loss
 
 WORK = ROOT / ".menagerie" / "demo"
@@ -89,6 +91,7 @@ class Demo:
         self.console = console
         self.began = time.monotonic()
         self.cheats: dict[str, str] = {}  # name of the cheat -> seat
+        self.audited: Audit  # once `audit` has run
 
     def run(self) -> int:
         """Start everything, watch it to the end, judge it."""
@@ -265,8 +268,11 @@ class Demo:
             "blocks": str(self.network.chain.head().number),
             "claim": claim.tx_hash,
         }
+        spent = spent_of(self.audited, self.history.label)
+        if spent is not None:
+            facts["privacy spent"] = str(spent)
         shutil.rmtree(self.options.report, ignore_errors=True)
-        page = write_report(self.options.report, self.history, checks, facts, checkpoint)
+        page = write_report(self.options.report, self.history, checks, facts, checkpoint, spent)
         show(self.console, checks, facts, page)
         return 0 if all(check.holds for check in checks) else 1
 
@@ -305,6 +311,7 @@ class Demo:
         network = Network(chain, load_deployment(self.net.deployment_file))
         found = audit_job(network, open_store(str(self.net.store)), self.job_id)
         print_audit(found, self.console)
+        self.audited = found
         first = f": {found.differences[0]}" if found.differences else ""
         return Check(found.holds, f"the audit compared {found.compared:,} facts{first}")
 

@@ -16,6 +16,7 @@ from matplotlib import pyplot as plt  # the backend must be chosen first
 from agents.rounds.network import Phase
 from scripts._history import ZOO, History, NodeStory
 from scripts._live import losses
+from scripts._spent import Spent
 from scripts._verdict import Check
 
 _HOLDS = "Everything that must hold holds."
@@ -40,22 +41,27 @@ def write_report(
     checks: list[Check],
     facts: dict[str, str],
     checkpoint: tuple[str, bytes] | None,
+    spent: Spent | None = None,
 ) -> Path:
     """Write index.html and the checkpoint into `directory`; returns the page's path.
 
     `facts`: figures of the run for the table at the top. `checkpoint`: its CID and bytes.
+    `spent`: what the job cost in privacy, None if it promised none.
     """
     directory.mkdir(parents=True, exist_ok=True)
     if checkpoint is not None:
         (directory / "checkpoint.safetensors").write_bytes(checkpoint[1])
     good = all(check.holds for check in checks)
+    plots = [_loss(history), _payouts(history), _stakes(history)]
+    if spent is not None:
+        plots.append(_privacy(spent))
     parts = [
         "<!doctype html><html lang=en><meta charset=utf-8>",
         "<meta name=viewport content='width=device-width'><title>Menagerie: a training run</title>",
         f"<style>{_STYLE}</style><h1>A training run</h1>",
         f"<p class='sub {'good' if good else 'bad'}'>{_HOLDS if good else _FAILS}</p>",
         "<div class=plots>",
-        *(f"<div>{plot}</div>" for plot in (_loss(history), _payouts(history), _stakes(history))),
+        *(f"<div>{plot}</div>" for plot in plots),
         "</div>",
         "<h2>What must hold</h2><ul>",
         *(_check(check) for check in checks),
@@ -119,6 +125,19 @@ def _stakes(history: History) -> str:
         title="Stake left (grey: never slashed)", xlabel="chain time, s", ylabel="% of the first"
     )
     axis.set_ylim(-5, 110)
+    return _svg(figure, axis, legend=True)
+
+
+def _privacy(spent: Spent) -> str:
+    figure, axis = plt.subplots(figsize=(6, 3.6))
+    for name, curve in spent.curves.items():
+        axis.step(*zip(*curve, strict=True), where="post", marker="o", markersize=3, label=name)
+    axis.axhline(spent.budget, color="#cf222e", linestyle="--", label="budget")
+    axis.set(
+        title=f"Privacy spent, per {spent.unit}",
+        xlabel="round",
+        ylabel=f"epsilon at delta {spent.delta:g}",
+    )
     return _svg(figure, axis, legend=True)
 
 
