@@ -6,6 +6,8 @@ that were finalized with the node's payload accepted and not found invalid, by `
 the node's recomputed gradient and of the payload it revealed. So it is a function of the chain and
 the store: a verifier finds the trainer's memory by doing the rounds since the last reset again, and
 a trainer that lost its own does the same. At most `memory_rounds` tasks are redone, and each once.
+Where nobody else has a node's data, nobody redoes its rounds, and it doesn't either: there the
+noise was drawn for one release only. A node that lost its own copy then starts with nothing owed.
 """
 
 from __future__ import annotations
@@ -71,6 +73,8 @@ class Memories:
             if mine is not None:
                 memory = mine
                 break
+            if job.spec.access == "local":
+                break
             todo.append((index, number, report, digest))
         for _, number, report, digest in reversed(todo):
             memory = self._advance(job_id, job, number, report, node, memory)
@@ -92,7 +96,10 @@ class Memories:
         task = build_task(
             plan.manifest, node, job.spec, job_id, plan.step, bytes.fromhex(report.prev_model)
         )
-        gradient = run_task(job.net(self._device), task, before, job.data).pseudo_gradient
+        try:
+            gradient = run_task(job.net(self._device), task, before, job.data).pseudo_gradient
+        except FloatingPointError:
+            return memory  # what was accepted there was no training: it leaves nothing owed
         line = next(line for line in report.nodes if line.node == node)
         raw = self._store.get_digest(
             bytes.fromhex(line.content), max_payload_bytes(job.codec, job.shapes)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
+import agents.rounds.memory as memory_module
 from agents.rounds.audit import reexecute
 from agents.rounds.manifests import Plan, Plans
 from agents.rounds.memory import Memories
@@ -146,3 +147,28 @@ def test_an_artefact_that_is_gone_is_an_error_not_another_memory(run: Run, tmp_p
     memories = Memories(run.facts, empty, models, Plans(run.facts, models), DEVICE)
     with pytest.raises(StoreError):
         memories.before(1, plan, 5)
+
+
+def test_own_data_is_never_replaced_by_public_data(tmp_path: Path) -> None:
+    """A node that lost its copy starts empty: it can't redo noise, and nobody else has its data."""
+    local = make_desk(
+        EmbeddedStore(tmp_path), **{**SPARSE, "access": "local", "verify": "screening"}
+    )
+    run = Run(local)
+    plan = run.next(SECOND, 1, 2)
+    assert run.memories().before(1, plan, 5, lambda *place: None) is None
+    assert same(run.memories().before(1, plan, 5, lambda *place: run.kept[5]), run.kept[5])
+    assert run.kept[5] is not None
+
+
+def test_a_round_that_nobody_could_have_trained_leaves_the_memory_alone(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its payload was not looked at in time; that must not stop the audit of the next round."""
+    plan = run.next(SECOND, 1, 2)
+
+    def diverges(*arguments: object) -> None:
+        raise FloatingPointError("the loss is not finite")
+
+    monkeypatch.setattr(memory_module, "run_task", diverges)
+    assert run.memories().before(1, plan, 5) is None
