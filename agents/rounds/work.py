@@ -3,12 +3,15 @@
 
 Rule: what leaves the node is made here and nowhere else, in this order: local steps, the job's
 privacy mechanism, the job's codec. Where the job keeps something from others (noise, or data that
-only this node has), no hash of what precedes the noise is published either.
+only this node has), no hash of what precedes the noise is published either. Of a job with privacy,
+no step's loss is logged or measured: it was not noised, and logs and metrics have other readers.
 """
 
 from __future__ import annotations
 
+import math
 import secrets
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -107,7 +110,9 @@ class Workshop:
         memory = self._memories.before(view.job_id, plan, node, kept)
         update = job.privacy.release(outgoing(gradient, memory))
         seed = plan.codec_seed(job.codec, node)
+        began = time.perf_counter()
         payload = job.codec.encode(update, memory, seed)
+        encode_s = time.perf_counter() - began
         decoded = job.codec.decode(payload, job.shapes, seed)
         after = job.codec.remember(update, memory, decoded)
         shown = model_hash(decoded)
@@ -125,7 +130,8 @@ class Workshop:
             round=view.round_id,
             codec=job.spec.codec,
             bytes=len(payload),
-            cosine=round(cosine(gradient, decoded), 4),
+            cosine=round(cosine(update, decoded), 4),
+            encode_s=round(encode_s, 4),
         )
         proof = self._proof(job, task, trace, usage)
         rest = None if after is None else save_state(after)
@@ -147,14 +153,15 @@ class Workshop:
     def _train(self, job: JobContext, task: Task, before: State) -> tuple[State, Trace | None]:
         """The update, and the trace where one may be shown."""
         net, settings = job.net(self._device), self._context.settings.trainer
+        progress = self._progress if job.privacy.unit == "none" else self._private_progress
         if job.privacy.unit == "example":
             from agents.training.private import run_private_task
 
             return run_private_task(
-                net, task, before, self.local(job), job.privacy, self._progress
+                net, task, before, self.local(job), job.privacy, progress
             ).pseudo_gradient, None
         source = self.local(job) if job.spec.access == "local" else job.data
-        result = run_task(net, task, before, source, self._progress, settings.compile)
+        result = run_task(net, task, before, source, progress, settings.compile)
         return result.pseudo_gradient, trace_of(task, result) if job.traced else None
 
     def _progress(self, step: int, loss: float) -> None:
@@ -162,12 +169,21 @@ class Workshop:
         crashpoint("trainer-training")
         self._context.log.debug("step", step=step, loss=round(loss, 4))
 
+    def _private_progress(self, step: int, loss: float) -> None:
+        """Without the loss, which is that of the node's own examples and was not noised."""
+        crashpoint("trainer-training")
+        self._context.log.debug("step", step=step)
+
     def _proof(
         self, job: JobContext, task: Task, trace: Trace, usage: UtilisationMeter
     ) -> ProofOfComputation:
         settings = self._context.settings.trainer
         raw, tee = trace.to_bytes(), settings.attestation
         local = self.local(job) if job.spec.access == "local" else None
+        spent_ms = int(usage.seconds * 1000)
+        if job.privacy.unit == "example":
+            # Steps take as long as their secret lots are large: told in whole seconds only.
+            spent_ms = 1000 * math.ceil(usage.seconds)
         return ProofOfComputation(
             node=task.node,
             task=task.task_id.hex(),
@@ -175,7 +191,7 @@ class Workshop:
             trace_root=trace.root().hex(),
             trace=cid_of_bytes(raw),
             steps=task.steps,
-            compute_time_ms=int(usage.seconds * 1000),
+            compute_time_ms=spent_ms,
             device=hardware_name(self._device),
             utilisation=usage.share,
             utilisation_source=usage.source,

@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a trainer logs, measures and states about its work, with privacy and without."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from agents.rounds.jobs import JobContext
+from agents.rounds.manifests import Plan
+from agents.rounds.memory import Kept
+from agents.rounds.work import Workshop
+from agents.runtime.journal import Journal
+from agents.runtime.logs import open_log
+from agents.runtime.metrics import Metrics
+from agents.storage.embedded import EmbeddedStore
+from agents.training.proof import ProofOfComputation
+from agents.training.state import load_state
+from agents.training.task import assign
+from scripts._jobs import publish_job
+from tests.agents.rounds.desk import DEVICE, JOB, NODES, ROUND, SEED
+from tests.audit.scene import SPEC
+
+TEXT = [b"line %d of a private corpus, cubed %d\n" % (i, i**3) for i in range(200)]
+GAUSSIAN = {
+    "privacy": "gaussian",
+    "privacy_options": {"noise_multiplier": 4.0},
+    "merge": "mean",
+}
+EXAMPLES = {"privacy": "dp_sgd", "access": "local", "verify": "screening", "merge": "mean"}
+
+
+def produced(folder: Path, **changes: Any) -> tuple[list[dict[str, Any]], float, int]:
+    """A node's work on a tiny job: the lines of its log, its metric of loss, the stated time."""
+    store = EmbeddedStore(folder / "store")
+    published = publish_job(store, TEXT, {**SPEC, **changes})
+    job = JobContext(published.spec, store)
+    before = load_state(store.get(published.checkpoint_cid, 1 << 20), job.shapes)
+    plan = Plan(assign(SEED, NODES, (10,) * len(NODES), job.spec), 0, (), 0)
+    local = folder / "own"
+    local.mkdir()
+    (local / "own.txt").write_bytes(b"".join(TEXT))
+    trainer = SimpleNamespace(local_data=local, compile=False, attestation=None)
+    round_ = SimpleNamespace(prev_model=published.model, deadline=2**40)
+    metrics = Metrics("trainer")
+    with Journal(folder / "journal") as journal:
+        context: Any = SimpleNamespace(
+            settings=SimpleNamespace(trainer=trainer),
+            log=open_log("trainer", "debug", path=folder / "log"),
+            metrics=metrics,
+            journal=journal,
+        )
+        memories: Any = SimpleNamespace(before=lambda *_: None)
+        shop = Workshop(context, memories, SimpleNamespace(), DEVICE)  # type: ignore[arg-type]
+        view: Any = SimpleNamespace(job_id=JOB, round_id=ROUND, round=round_)
+        kept: Kept = lambda *_: None  # noqa: E731
+        work = shop.produce(job, view, plan, NODES[0], before, lambda update, _: update, kept)
+    assert work is not None
+    lines = [json.loads(line) for line in (folder / "log").read_text().splitlines()]
+    loss = metrics.registry.get_sample_value("menagerie_loss")
+    assert loss is not None
+    return lines, loss, ProofOfComputation.from_bytes(work.proof).compute_time_ms
+
+
+def test_an_open_job_shows_its_losses_and_what_its_codec_cost(tmp_path: Path) -> None:
+    lines, loss, _ = produced(tmp_path)
+    steps = [line for line in lines if line["event"] == "step"]
+    assert len(steps) == 2 and all(line["loss"] > 0 for line in steps)
+    assert round(loss, 4) == steps[-1]["loss"]
+    (payload,) = [line for line in lines if line["event"] == "payload"]
+    assert payload["codec"] == "dense" and payload["bytes"] > 0
+    assert payload["cosine"] == 1 and 0 <= payload["encode_s"] < 60
+
+
+@pytest.mark.parametrize("changes", [GAUSSIAN, EXAMPLES])
+def test_a_private_job_shows_no_loss(tmp_path: Path, changes: dict[str, Any]) -> None:
+    """Not in the debug log and not as a metric; steps are still counted."""
+    lines, loss, stated_ms = produced(tmp_path, **changes)
+    assert len([line for line in lines if line["event"] == "step"]) == 2
+    assert loss == 0 and not any("loss" in line for line in lines)
+    if changes is EXAMPLES:
+        assert stated_ms > 0 and stated_ms % 1000 == 0
