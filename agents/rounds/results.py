@@ -51,6 +51,7 @@ class Results:
         self._sealing = sealing
         self._folder = folder
         self._submissions: dict[int, Submission] = {}
+        self._decoded_in: tuple[int, int, bytes] | None = None
         self._in_time: set[tuple[int, int, bytes]] = set()
         self._merged: dict[_Key, Merging] = {}
         self._outcomes: dict[tuple[_Key, Any], Outcome] = {}
@@ -61,6 +62,10 @@ class Results:
         plan = self._plans.of(view)
         if plan is None:
             return []
+        decoded_in = (view.job_id, view.round_id, plan.manifest.seed)
+        if decoded_in != self._decoded_in:
+            # The same reveal again says something else: it is decoded under another seed or spec.
+            self._submissions, self._decoded_in = {}, decoded_in
         found = []
         reveals = self._network.reveals(view.job_id, view.round_id, int(view.round.opened_block))
         for reveal in reveals.values():

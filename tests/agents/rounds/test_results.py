@@ -13,7 +13,8 @@ from agents.rounds.models import Models
 from agents.rounds.results import Results
 from agents.storage.cid import cid_from_digest, cid_of_bytes
 from agents.storage.embedded import EmbeddedStore
-from tests.agents.rounds.desk import DEVICE, NODES, SEED, ChainFacts, Desk
+from agents.training.state import model_hash
+from tests.agents.rounds.desk import DEVICE, NODES, SEED, ChainFacts, Desk, make_desk
 
 
 @pytest.fixture
@@ -81,3 +82,23 @@ def test_what_is_published_is_what_the_report_names(
     report = outcome.report.to_bytes()
     assert desk.store.get(outcome.report.update, 1 << 20) == outcome.update
     assert desk.store.get(cid_of_bytes(report), 1 << 20) == report
+
+
+def test_a_reveal_that_comes_again_in_the_next_round_is_decoded_again(tmp_path: Path) -> None:
+    """Or those who were there in the first round and those who were not would disagree."""
+    store = EmbeddedStore(tmp_path)
+    desk = make_desk(store, codec="semantic", codec_options={"dimension": 256}, merge="mean")
+    facts = ChainFacts(desk.published)
+    models = Models(facts, store)
+
+    def fresh() -> Results:
+        return Results(facts, store, models, Plans(facts, models), DEVICE)
+
+    facts.revealed = {node: desk.reveal(node) for node in NODES}
+    veteran = fresh()
+    first = veteran.submissions(facts.open(1, SEED))
+    view = facts.open(2, b"\x22" * 32)
+    again, newcomers = veteran.submissions(view), fresh().submissions(view)
+    for old, new, other in zip(again, newcomers, first, strict=True):
+        assert old.gradient is not None and new.gradient is not None and other.gradient is not None
+        assert model_hash(old.gradient) == model_hash(new.gradient) != model_hash(other.gradient)
