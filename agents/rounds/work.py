@@ -22,10 +22,10 @@ from agents.rounds.memory import Kept, Memories
 from agents.rounds.sealing import Sealing
 from agents.rounds.view import View
 from agents.runtime.context import Context
-from agents.runtime.errors import ConfigError
 from agents.runtime.faults import crashpoint
 from agents.storage.cid import cid_of_bytes, digest_of
 from agents.training.determinism import determinism_class
+from agents.training.documents import DataError
 from agents.training.hardware import hardware_name
 from agents.training.local_data import SALT_BYTES, LocalData
 from agents.training.proof import ProofOfComputation
@@ -67,8 +67,10 @@ class Workshop:
         if job.privacy.unit == "node":
             return job.privacy.charge()
         assignment = plan.manifest.of(node)
+        if assignment is None or assignment.batches == 0:
+            return None  # no step looks at the data
         return job.privacy.charge(
-            steps=0 if assignment is None else assignment.batches,
+            steps=assignment.batches,
             batch=job.spec.optimizer.batch_size,
             examples=self.local(job).examples,
         )
@@ -138,10 +140,13 @@ class Workshop:
         return Work(payload, trace.to_bytes(), proof.to_bytes(), trace.root(), rest)
 
     def local(self, job: JobContext) -> LocalData:
-        """The node's own data, tokenised as the job demands. Raises ConfigError, DataError."""
+        """The node's own data, tokenised as the job demands.
+
+        Raises DataError, which ends no agent: a sponsor's choice must not stop a node's duties.
+        """
         folder = self._context.settings.trainer.local_data
         if folder is None:
-            raise ConfigError(
+            raise DataError(
                 "This job trains on data that each node brings itself. Set trainer.local_data to "
                 "the folder that holds yours."
             )

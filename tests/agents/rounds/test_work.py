@@ -18,6 +18,7 @@ from agents.runtime.journal import Journal
 from agents.runtime.logs import open_log
 from agents.runtime.metrics import Metrics
 from agents.storage.embedded import EmbeddedStore
+from agents.training.documents import DataError
 from agents.training.proof import ProofOfComputation
 from agents.training.state import load_state
 from agents.training.task import assign
@@ -84,3 +85,21 @@ def test_a_private_job_shows_no_loss(tmp_path: Path, changes: dict[str, Any]) ->
     assert loss == 0 and not any("loss" in line for line in lines)
     if changes is EXAMPLES:
         assert stated_ms > 0 and stated_ms % 1000 == 0
+
+
+def test_a_job_that_this_node_has_no_data_for_does_not_end_the_agent(tmp_path: Path) -> None:
+    """Nor does a round that hands it no batch, which costs nothing."""
+    store = EmbeddedStore(tmp_path / "store")
+    job = JobContext(publish_job(store, TEXT, {**SPEC, **EXAMPLES}).spec, store)
+    settings = SimpleNamespace(trainer=SimpleNamespace(local_data=None))
+    context: Any = SimpleNamespace(settings=settings)
+    shop = Workshop(context, SimpleNamespace(), SimpleNamespace(), DEVICE)  # type: ignore[arg-type]
+    few = job.spec.model_copy(update={"batches_per_round": 1})
+    for spec, idle in ((job.spec, ()), (few, NODES[1:])):
+        plan = Plan(assign(SEED, NODES, (30, 1, 1, 1), spec), 0, (), 0)
+        for node in NODES:
+            if node in idle:
+                assert shop.charge(job, plan, node) is None
+            else:
+                with pytest.raises(DataError, match="local_data"):
+                    shop.charge(job, plan, node)
