@@ -95,7 +95,7 @@ class Trainer:
         if secret is None:
             if not self.access.ready(view.job_id, node):
                 return None
-            if not self._affords(view, plan, node):
+            if not self._affords(view, plan, node, name):
                 return self._rest(view, node)
             work = self.produce(view, plan, node)
             if work is None:
@@ -140,10 +140,10 @@ class Trainer:
         limit = self.context.settings.trainer.max_epsilon
         return Budget(self.context.journal, job_id, self.models.job(job_id).privacy, limit)
 
-    def _affords(self, view: View, plan: Plan, node: int) -> bool:
-        """Whether the budget has room for a round like this one."""
+    def _affords(self, view: View, plan: Plan, node: int, name: str = "") -> bool:
+        """Whether the budget has room for a round like this one. `name`: its submission's."""
         job = self.models.job(view.job_id)
-        return self.budget(view.job_id).allows(self.workshop.charge(job, plan, node))
+        return self.budget(view.job_id).allows(self.workshop.charge(job, plan, node), name)
 
     def _look_ahead(self, view: View, node: int, plan: Plan | None = None) -> str | None:
         """Once committed: leave before a round opens that the budget could not pay for."""

@@ -29,7 +29,9 @@ from agents.runtime.faults import crashpoint
 from agents.storage.canonical import dumps
 from agents.storage.cid import digest_of
 from agents.storage.content_store import ContentStore, open_store
+from agents.storage.errors import StoreError, StoreUnavailable
 from agents.training.local import pick_device
+from agents.training.state import PayloadError
 
 _HEAD_START = 0.5  # of the fallback window, left to aggregators
 _PATIENCE_S = 2.0
@@ -151,14 +153,32 @@ class Verifier:
             key = (audit_seed, node)
             if key not in self._findings:
                 self.context.log.info("audit", round=number, of_node=node, why="; ".join(why))
-                self._findings[key] = reexecute(work, node, self.device, self.store)
-                finding = self._findings[key]
+                finding = self._reexecute(work, node, patient=self._elapsed(view) < _GIVE_UP)
+                if finding is None:
+                    continue
+                self._findings[key] = finding
                 self.context.log.info(
                     "verdict", round=number, of_node=node, verdict=finding.label, why=finding.reason
                 )
                 crashpoint("verifier-auditing")
             found.append(self._findings[key])
         return found
+
+    def _reexecute(self, work: RoundWork, node: int, patient: bool) -> Finding | None:
+        """The finding; None when what it needs can't be had and time is short.
+
+        A suspect that took down an artefact of an earlier round must not keep this verifier from
+        judging the others.
+        """
+        try:
+            return reexecute(work, node, self.device, self.store)
+        except StoreUnavailable:
+            raise
+        except (StoreError, PayloadError) as error:
+            if patient:
+                raise
+            self.context.log.warning("cannot_reexecute", of_node=node, why=str(error))
+            return None
 
     def _reported(self, view: View, node: int, finding: Finding) -> bool:
         assert finding.violation is not None

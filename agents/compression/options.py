@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import math
 
+MAX_MEMORY_ROUNDS = 64  # a verifier may have to do that many tasks of a node again
+
 
 def check_int(name: str, value: object, low: int, high: int) -> None:
     """ValueError unless `value` is an int (no bool) from `low` to `high`."""

@@ -51,7 +51,13 @@ from agents.compression.bits import (
     wrapped_size,
 )
 from agents.compression.container import Layout
-from agents.compression.options import check_bool, check_choice, check_float, check_int
+from agents.compression.options import (
+    MAX_MEMORY_ROUNDS,
+    check_bool,
+    check_choice,
+    check_float,
+    check_int,
+)
 from agents.compression.rotation import Rotation
 from agents.compression.vector import Vector, add, flatten, length, norm, split, words
 
@@ -73,7 +79,7 @@ class Semantic:
         decoder: "unbiased", "transpose" or "shrunk".
         error_feedback: keep what a payload did not say for the next round. Needs a decoder that
             contracts, hence not "unbiased"; and no noise, which it would send again and again.
-        memory_rounds: memory starts empty every so many rounds, 1 to 1000; 0 without memory.
+        memory_rounds: memory starts empty every so many rounds, 1 to 64; 0 without memory.
         own_seed: each node projects by a seed of its own in the round, so that the errors of
             different nodes average out in a mean. Not for robust merges: they compare payloads,
             and payloads of different projections are far apart whoever sent them.
@@ -102,7 +108,7 @@ class Semantic:
         check_choice("decoder", self.decoder, _DECODERS)
         check_bool("error_feedback", self.error_feedback)
         check_bool("own_seed", self.own_seed)
-        low, high = (1, 1000) if self.error_feedback else (0, 0)
+        low, high = (1, MAX_MEMORY_ROUNDS) if self.error_feedback else (0, 0)
         check_int("memory_rounds", self.memory_rounds, low, high)
         if self.error_feedback and (self.decoder == "unbiased" or self.noise_std):
             raise ValueError(

@@ -36,7 +36,7 @@ from agents.compression.bits import (
     wrapped_size,
 )
 from agents.compression.container import ContainerError, Layout
-from agents.compression.options import check_float, check_int
+from agents.compression.options import MAX_MEMORY_ROUNDS, check_float, check_int
 from agents.compression.vector import Vector, add, flatten, length, split
 
 CHUNK = 4096
@@ -55,7 +55,7 @@ class Sparse:
         per_chunk: numbers sent of a full chunk, 1 to 2048.
         gain: factor on the magnitudes sent, 0.1 to 4; error feedback takes back what was too much.
         decay: factor on what is kept, from 0 (no error feedback) to 1.
-        memory_rounds: memory starts empty every so many rounds, 1 to 1000.
+        memory_rounds: memory starts empty every so many rounds, 1 to 64.
     """
 
     per_chunk: int = 89
@@ -70,7 +70,7 @@ class Sparse:
         check_int("per_chunk", self.per_chunk, 1, CHUNK // 2)
         check_float("gain", self.gain, 0.1, 4.0)
         check_float("decay", self.decay, 0.0, 1.0)
-        check_int("memory_rounds", self.memory_rounds, 1, 1000)
+        check_int("memory_rounds", self.memory_rounds, 1, MAX_MEMORY_ROUNDS)
 
     @property
     def has_memory(self) -> bool:

@@ -30,6 +30,8 @@ TRUST = (
     "and payloads must be readable by nobody else."
 )
 
+RELEASES = 2  # noised updates a round that a node is charged for
+
 _IN_HULL = (
     "the result is a weighted mean of the clipped updates, so it stays within C, but one node can "
     "change which updates count: two results may be 2C apart"
@@ -104,12 +106,17 @@ class Aggregate:
         most, delta = options.budget(self.max_epsilon, self.delta)
         set_(self, "max_epsilon", most)
         set_(self, "delta", delta)
-        multiplier = solve(self.noise_multiplier, self.epsilon, self.rounds, most, delta)
+        rounds = None if self.rounds is None else self.rounds * RELEASES
+        multiplier = solve(self.noise_multiplier, self.epsilon, rounds, most, delta)
         set_(self, "multiplier", multiplier)
 
     def charge(self, rounds: int = 1, **facts: Any) -> Charge:
-        """The cost of `rounds` merged updates; `facts` don't matter."""
-        return Charge(self.unit, self.multiplier, 1.0, rounds)
+        """The cost of `rounds` rounds; `facts` don't matter.
+
+        RELEASES noised updates a round: the aggregator on duty may have published its own before a
+        fallback draws another around the same merge.
+        """
+        return Charge(self.unit, self.multiplier, 1.0, rounds * RELEASES)
 
     def release(
         self, update: Mapping[str, Tensor], rng: Generator | None = None

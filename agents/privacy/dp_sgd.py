@@ -77,12 +77,14 @@ class DpSgd:
 
     def charge(
         self, rounds: int = 1, *, steps: int = 1, batch: int = 1, examples: int = 1, **facts: Any
-    ) -> Charge:
-        """The cost of `rounds` rounds of `steps` noisy steps each.
+    ) -> Charge | None:
+        """The cost of `rounds` rounds of `steps` noisy steps each; None for no step at all.
 
         Without `examples` (how many the node has) no amplification is claimed.
         """
-        count = options.whole("rounds", rounds, 1) * options.whole("steps", steps, 1)
+        count = options.whole("rounds", rounds, 1) * options.whole("steps", steps, 0)
+        if not count:
+            return None
         return Charge(self.unit, self.noise_multiplier, self.probability(batch, examples), count)
 
     def release(

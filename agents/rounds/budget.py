@@ -16,8 +16,7 @@ _NAMES_KEPT = 8
 class Budget:
     """The account of one job. `privacy`: the job's mechanism, whose budget is enforced.
 
-    `limit`: the node's own, lower bound on epsilon spent (a job's promise is an upper bound for
-    everybody; each node may stop earlier); None for the job's.
+    `limit`: the node's own bound on epsilon, which counts if it is lower than the job's.
     """
 
     def __init__(
@@ -28,9 +27,12 @@ class Budget:
         self._epsilon = min(privacy.max_epsilon, limit or privacy.max_epsilon)
         self._delta = privacy.delta
 
-    def allows(self, charge: Charge | None) -> bool:
-        """Whether one more round of this charge stays within the budget."""
-        return charge is None or self._account().can_participate(charge)
+    def allows(self, charge: Charge | None, name: str = "") -> bool:
+        """Whether one more round of this charge stays within the budget, or `name` is charged."""
+        kept = self._journal.get(self._key) or {"names": []}
+        if charge is None or name in kept["names"]:
+            return True
+        return self._account().can_participate(charge)
 
     def record(self, name: str, charge: Charge | None) -> None:
         """Charge the release `name`, durably and only once. Raises BudgetExceeded."""

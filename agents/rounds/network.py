@@ -328,6 +328,20 @@ class Network:
                 stakes[node] = max(0, stakes[node] - int(event.args["amount"]))
         return stakes
 
+    def encryption_keys_at(self, nodes: Sequence[int], block: int) -> dict[int, bytes]:
+        """Encryption key of each of `nodes` after `block`, zero where there is none."""
+        keys = dict.fromkeys(nodes, ZERO_DIGEST)
+        for name, field in (
+            ("NodeRegistered", "encryption_key"),
+            ("EncryptionKeyChanged", "new_key"),
+        ):
+            for node in nodes:
+                where = {"node_id": node}
+                events = self.chain.events(self.registry, name, self.deployment.block, block, where)
+                if events:
+                    keys[node] = bytes(events[-1].args[field])
+        return keys
+
     def _stake_changes(self, first: int, last: int) -> list[Event]:
         names = ("NodeRegistered", "StakeAdded", "ExitBegun", "NodeSlashed")
         found = [e for name in names for e in self.chain.events(self.registry, name, first, last)]

@@ -25,6 +25,8 @@ from agents.storage.content_store import ContentStore
 from agents.storage.errors import StoreError, StoreUnavailable
 from agents.training.state import PayloadError, State, file_bound, load_state, save_state
 
+_ROUNDS_KEPT = 3
+
 # (merged update, number of payloads in it) -> (what is published, what is wrong with it or "").
 Release = Callable[[State, int], tuple[State, str]]
 
@@ -35,7 +37,8 @@ def plain(merged: State, count: int) -> tuple[State, str]:
 
 
 def draw(job: JobContext, folder: Path | None, name: str) -> Release:
-    """A release with this node's own noise. `name`: of this very result; a file keeps it.
+    """A release with this node's own noise. `name`: of this very result, as
+    "noised-JOB-ROUND-HASH"; a file keeps it.
 
     Without a folder the noise is drawn anew each time: for those who never publish it.
     """
@@ -50,9 +53,18 @@ def draw(job: JobContext, folder: Path | None, name: str) -> Release:
         noised = privacy.release_merged(merged, job.spec.merge, count)
         if path is not None:
             write_atomic(path, save_state(noised))
+            _forget(path)
         return noised, ""
 
     return release
+
+
+def _forget(latest: Path) -> None:
+    """Remove noise of this job's earlier rounds, which nobody publishes any more."""
+    kind, job, number, _ = latest.stem.split("-")
+    for path in latest.parent.glob(f"{kind}-{job}-*-*.update"):
+        if int(path.stem.split("-")[2]) <= int(number) - _ROUNDS_KEPT:
+            path.unlink(missing_ok=True)
 
 
 def published(job: JobContext, store: ContentStore, update: str) -> Release:

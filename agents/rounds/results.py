@@ -76,7 +76,7 @@ class Results:
                     job,
                     self._store,
                     plan.codec_seed(job.codec, reveal.node),
-                    *self._unseal(view.job_id),
+                    *self._unseal(view),
                 )
             found.append(kept)
         self._submissions = {submission.reveal.node: submission for submission in found}
@@ -87,9 +87,9 @@ class Results:
             }
         return found
 
-    def _unseal(self, job_id: int) -> tuple[Unseal, ...]:
+    def _unseal(self, view: View) -> tuple[Unseal, ...]:
         sealing = self._sealing
-        return () if sealing is None else (lambda raw: sealing.open(raw, job_id),)
+        return () if sealing is None else (lambda raw: sealing.open(raw, view),)
 
     def had_in_time(self, view: View, submission: Submission) -> bool:
         """Whether this process could read the payload while the aggregator was at work."""

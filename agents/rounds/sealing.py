@@ -1,17 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """Payloads that only a round's aggregators and verifiers may read (`privacy: aggregate`).
 
-Rule: a payload is sealed for every aggregator and verifier of the round's snapshot that has an
-encryption key in the registry. Whoever holds no such node can't read it, and says so instead of
-judging: trainers, committee and auditors see the noised update only.
+Rule: a payload is sealed for every aggregator and verifier of the round's snapshot that had an
+encryption key when the round opened; one that leaves somebody out is refused by all. Whoever holds
+no such node can't read it, and says so instead of judging: trainers, committee and auditors see the
+noised update only.
 """
 
 from __future__ import annotations
 
-from agents.rounds.network import ZERO_DIGEST, Network
+from agents.rounds.network import Network
 from agents.rounds.view import View
 from agents.runtime.identity import Identity
-from agents.storage.envelope import Purpose
+from agents.storage.envelope import Purpose, is_usable
 from agents.storage.sealed_payload import open_payload, seal_payload
 
 
@@ -22,29 +23,43 @@ class Sealing:
         self._network = network
         self._identity = identity
         self._operator = operator
+        self._place: object = None  # the round that `_readers` belong to
+        self._readers: dict[int, bytes] = {}
 
-    def recipients(self, view: View) -> dict[int, bytes]:
-        """Public keys by node id of those who may read the round's payloads."""
-        nodes = sorted({*view.snapshot.aggregators, *view.snapshot.verifiers})
-        registry = self._network.registry
-        keys = self._network.chain.call_many(
-            [(registry, "encryption_key_of", (node,)) for node in nodes]
+    def readers(self, view: View) -> dict[int, bytes]:
+        """Public keys by node id of those who must be able to read the round's payloads.
+
+        Aggregators and verifiers of the snapshot that had a usable key when the round opened: the
+        same for everyone, so that a payload that leaves one out is found by all.
+        """
+        block = int(view.round.opened_block)
+        nodes = tuple(sorted({*view.snapshot.aggregators, *view.snapshot.verifiers}))
+        place = (nodes, block, self._network.chain.block_hash(block))
+        if place != self._place:
+            keys = self._network.encryption_keys_at(nodes, block)
+            self._readers = {node: key for node, key in keys.items() if is_usable(key)}
+            self._place = place
+        return self._readers
+
+    def ready(self, view: View) -> bool:
+        """Whether a payload of the round can be sealed for any aggregator."""
+        return bool(self.readers(view).keys() & set(view.snapshot.aggregators))
+
+    def seal(self, payload: bytes, view: View) -> bytes:
+        """The payload for the round's readers. ValueError unless `ready`."""
+        return seal_payload(
+            payload, self.readers(view), lambda n, k: self._purpose(view.job_id, n, k)
         )
-        pairs = zip(nodes, map(bytes, keys), strict=True)
-        return {node: key for node, key in pairs if key != ZERO_DIGEST}
 
-    def seal(self, payload: bytes, view: View) -> bytes | None:
-        """The payload for the round's readers; None while no aggregator has an encryption key."""
-        readers = self.recipients(view)
-        if not readers.keys() & set(view.snapshot.aggregators):
-            return None
-        return seal_payload(payload, readers, lambda n, k: self._purpose(view.job_id, n, k))
-
-    def open(self, raw: bytes, job_id: int) -> bytes:
+    def open(self, raw: bytes, view: View) -> bytes:
         """The payload in `raw`. Raises NotForUs, SealError."""
         node = self._network.node_of(self._operator)
         return open_payload(
-            raw, node, self._identity.open, lambda n, k: self._purpose(job_id, n, k)
+            raw,
+            node,
+            self._identity.open,
+            lambda n, k: self._purpose(view.job_id, n, k),
+            self.readers(view),
         )
 
     def _purpose(self, job_id: int, node: int, key_id: bytes) -> Purpose:

@@ -93,6 +93,10 @@ class Workshop:
         assignment = plan.manifest.of(node)
         if assignment is None:
             return None
+        if job.sealed and not self._sealing.ready(view):
+            why = "no aggregator had an encryption key when the round opened"
+            self._context.log.warning("cannot_seal", round=view.round_id, why=why)
+            return None
         shared = job.spec.access != "local"
         task = build_task(
             plan.manifest,
@@ -120,10 +124,6 @@ class Workshop:
         shown = model_hash(decoded)
         if job.sealed:
             sealed = self._sealing.seal(payload, view)
-            if sealed is None:
-                why = "no aggregator of this round has an encryption key to seal the payload for"
-                self._context.log.warning("cannot_seal", round=view.round_id, why=why)
-                return None
             payload, shown = sealed, digest_of(cid_of_bytes(sealed))
         if trace is None:
             trace = Trace(node, (task.model_id, shown))

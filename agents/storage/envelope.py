@@ -71,6 +71,15 @@ def seal_key(key: bytes, recipient: bytes, purpose: Purpose) -> bytes:
         ) from None
 
 
+def is_usable(recipient: bytes) -> bool:
+    """Whether a 32-byte public key can be encrypted to; the same answer for everyone."""
+    try:
+        X25519PrivateKey.generate().exchange(X25519PublicKey.from_public_bytes(recipient))
+    except ValueError:
+        return False
+    return True
+
+
 def open_key(envelope: bytes, private: X25519PrivateKey, purpose: Purpose) -> bytes:
     """The 32-byte job key in an envelope.
 

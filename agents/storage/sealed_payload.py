@@ -3,8 +3,9 @@
 
 Rule: one fresh key per payload, in an HPKE envelope for each recipient (`agents.storage.envelope`),
 and the payload under that key (`agents.storage.sealed`). The sealed part names the key by a binding
-commitment, so that two recipients who can open it read the same bytes: a sender can shut somebody
-out, never tell different things to different readers.
+commitment, so that two recipients who can open it read the same bytes: a sender can never tell
+different things to different readers. Whoever must be able to read it is named in the head, which
+everyone can check; a sender can still shut somebody out with an envelope that doesn't open.
 
     magic 8 | version 1 | count 2 | count * (node 8 | envelope 81), ascending | sealed payload
 
@@ -14,7 +15,7 @@ Numbers are big-endian.
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Final
 
 from agents.storage.envelope import ENVELOPE_BYTES, EnvelopeError, Purpose, seal_key
@@ -65,13 +66,21 @@ def seal_payload(payload: bytes, recipients: Mapping[int, bytes], purpose_of: Pu
 
 
 def open_payload(
-    raw: bytes, node: int, unwrap: Callable[[bytes, Purpose], bytes], purpose_of: PurposeOf
+    raw: bytes,
+    node: int,
+    unwrap: Callable[[bytes, Purpose], bytes],
+    purpose_of: PurposeOf,
+    readers: Collection[int] = (),
 ) -> bytes:
-    """The payload, opened as `node`. `unwrap`: opens an envelope made for this node.
+    """The payload, opened as `node`.
+
+    Args:
+        unwrap: opens an envelope made for this node.
+        readers: nodes that must have an envelope.
 
     Raises:
         NotForUs: there is no envelope for this node, or it doesn't open.
-        SealError: these bytes are no sealed payload, or were altered.
+        SealError: these bytes are no sealed payload, were altered, or leave a reader out.
     """
     count = int.from_bytes(raw[_HEAD - 2 : _HEAD], "big")
     if raw[: len(_MAGIC)] != _MAGIC or raw[len(_MAGIC) : len(_MAGIC) + 1] != _VERSION:
@@ -84,6 +93,9 @@ def open_payload(
     envelopes = {int.from_bytes(entry[:8], "big"): entry[8:] for entry in entries}
     if len(envelopes) != count or list(envelopes) != sorted(envelopes):
         raise SealError("The recipients of the sealed payload are not in ascending order.")
+    left_out = sorted(set(readers) - envelopes.keys())
+    if left_out:
+        raise SealError(f"The payload is not sealed for node {left_out[0]}, which must read it.")
     body = raw[_HEAD + count * _ENTRY :]
     key_id = body[_KEY_ID_AT : _KEY_ID_AT + 32]
     if node not in envelopes:

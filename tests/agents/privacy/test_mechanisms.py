@@ -265,7 +265,7 @@ def test_wrong_dp_sgd_options_are_refused(wrong):
         privacy.get("dp_sgd")(**wrong)
 
 
-@pytest.mark.parametrize("facts", [{"steps": 0}, {"examples": 0}, {"batch": -1}, {"steps": True}])
+@pytest.mark.parametrize("facts", [{"steps": -1}, {"examples": 0}, {"batch": -1}, {"steps": True}])
 def test_wrong_facts_are_refused(facts):
     with pytest.raises(ValueError):
         privacy.get("dp_sgd")().charge(**{"steps": 1, "batch": 1, "examples": 10, **facts})
@@ -337,3 +337,7 @@ def test_a_lying_node_does_not_raise_the_sensitivity():
     prepared = mechanism.prepare([update(scale=1e6), broken])
     assert exact_norm(prepared[0]) <= 1.0
     assert exact_norm(prepared[1]) == 0.0
+
+
+def test_a_round_without_a_step_costs_nothing():
+    assert privacy.get("dp_sgd")().charge(steps=0, batch=32, examples=100) is None

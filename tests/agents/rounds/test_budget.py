@@ -76,3 +76,11 @@ def test_without_privacy_nothing_is_charged(journal: Journal) -> None:
     assert budget.allows(None)
     budget.record("a", None)
     assert journal.keys() == []
+
+
+def test_a_release_that_is_paid_for_is_allowed_after_a_crash(journal: Journal) -> None:
+    """The charge is on disk, the secret is not: the node must not lose the round it paid for."""
+    budget = Budget(journal, 1, PRIVACY, 2.5)
+    budget.record("a", PRIVACY.charge())
+    assert not budget.allows(PRIVACY.charge())
+    assert budget.allows(PRIVACY.charge(), "a")

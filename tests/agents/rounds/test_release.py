@@ -57,9 +57,9 @@ def same(one: State, other: State) -> bool:
 
 
 def test_noise_is_drawn_once_and_survives_a_restart(job: JobContext, tmp_path: Path) -> None:
-    first, _ = draw(job, tmp_path, "a")(merged(job), 4)
-    again, _ = draw(job, tmp_path, "a")(merged(job), 4)
-    other, _ = draw(job, tmp_path, "b")(merged(job), 4)
+    first, _ = draw(job, tmp_path, "noised-1-7-a")(merged(job), 4)
+    again, _ = draw(job, tmp_path, "noised-1-7-a")(merged(job), 4)
+    other, _ = draw(job, tmp_path, "noised-1-7-b")(merged(job), 4)
     assert same(first, again) and not same(first, other) and not same(first, merged(job))
 
 
@@ -102,7 +102,7 @@ def test_an_update_that_is_gone_or_broken_is_a_sentence(desk: Desk) -> None:
 
 def test_other_jobs_publish_the_merge_itself(tmp_path: Path) -> None:
     ordinary = make_desk(EmbeddedStore(tmp_path / "store")).job
-    assert draw(ordinary, tmp_path, "a") is plain
+    assert draw(ordinary, tmp_path, "noised-1-7-a") is plain
     assert published(ordinary, EmbeddedStore(tmp_path / "store"), "") is plain
 
 
@@ -132,3 +132,16 @@ def test_a_verifier_agrees_with_a_noised_result_and_not_with_a_forged_one(
 
 def replace_update(report, cid: str):
     return report.model_copy(update={"update": cid})
+
+
+def test_noise_of_old_rounds_is_removed(job: JobContext, tmp_path: Path) -> None:
+    for number in (1, 2, 5):
+        draw(job, tmp_path, f"noised-1-{number}-aa")(merged(job), 4)
+    draw(job, tmp_path, "noised-2-1-aa")(merged(job), 4)
+    left = sorted(path.stem for path in tmp_path.iterdir())
+    assert left == ["noised-1-5-aa", "noised-2-1-aa"]
+
+
+def test_each_round_is_charged_for_the_noise_of_a_fallback_too(job: JobContext) -> None:
+    charge = job.privacy.charge()
+    assert charge is not None and charge.steps == 2

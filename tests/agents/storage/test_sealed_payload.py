@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-from agents.storage.envelope import ENVELOPE_BYTES, Purpose, open_key
+from agents.storage.envelope import ENVELOPE_BYTES, Purpose, is_usable, open_key
 from agents.storage.sealed import SealError
 from agents.storage.sealed_payload import (
     MAX_RECIPIENTS,
@@ -107,3 +107,22 @@ def test_the_number_of_recipients_is_bounded() -> None:
     many = dict.fromkeys(range(1, MAX_RECIPIENTS + 2), PUBLIC[3])
     with pytest.raises(ValueError, match="not 513"):
         seal_payload(b"", many, purpose)
+
+
+def test_a_payload_that_leaves_a_reader_out_is_refused_by_everyone() -> None:
+    """Or a trainer and one aggregator could keep all verifiers from checking a merge."""
+    raw = seal_payload(PAYLOAD, {3: PUBLIC[3], 7: PUBLIC[7]}, purpose)
+    for node in KEYS:
+        with pytest.raises(SealError, match="not sealed for node 300, which must read it"):
+            open_payload(
+                raw,
+                node,
+                lambda envelope, made_for, own=KEYS[node]: open_key(envelope, own, made_for),
+                purpose,
+                readers=KEYS,
+            )
+
+
+def test_keys_that_cannot_be_encrypted_to_are_known_beforehand() -> None:
+    assert all(map(is_usable, PUBLIC.values()))
+    assert not is_usable(bytes(32)) and not is_usable(b"short")
