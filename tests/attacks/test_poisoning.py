@@ -184,7 +184,7 @@ def test_poisoners_earn_next_to_nothing(attack, alike):
         assert len(set(malicious)) == 1
         assert sum(malicious) < 1.2 * max(honest)
     elif attack == LABEL_FLIP and not alike:
-        # What flipped text teaches depends on the text: 0.00 and 0.14 on two versions of the corpus.
+        # What flipped text teaches depends on the text: 0.00 and 0.14 on two corpora.
         assert share < 0.3
     else:
         assert share < 0.02
