@@ -19,9 +19,9 @@ from scripts._verdict import Check
 
 _PUBLIC_EVERY = 6  # of this many documents one is public, for validation
 _STEPS = 4  # a round and trainer, on average; a better benchmark gets more
-_LOT = 32
+_LOT = 64
 _SMALL = 0  # the trainer with little data
-_SMALL_BYTES = 20_800  # 320 examples: the budget lasts for one to six rounds of 9 to 2 steps
+_SMALL_BYTES = 41_600  # 640 examples: the budget lasts for one to six rounds of 9 to 2 steps
 _POISON_SHARE = 0.33  # of an honest node's mean pay, at most
 
 
@@ -34,7 +34,7 @@ def _spec(trainers: int) -> dict[str, Any]:
         "score": "alignment",
         "privacy": "dp_sgd",
         "privacy_options": {"clip": 0.5, "noise_multiplier": 0.7, "lot": _LOT},
-        "optimizer": {"lr": 4e-3, "min_lr_ratio": 0.5, "grad_clip": 1e4},
+        "optimizer": {"lr": 5e-3, "min_lr_ratio": 0.5, "grad_clip": 1e4},
         "batches_per_round": _STEPS * trainers,
         "val_fraction": 0.5,
         "eval_batches": 4,
