@@ -22,7 +22,7 @@ _STEPS = 4  # a round and trainer, on average; a better benchmark gets more
 _LOT = 64
 _SMALL = 0  # the trainer with little data
 _SMALL_BYTES = 41_600  # 640 examples: the budget lasts for one to six rounds of 9 to 2 steps
-_POISON_SHARE = 0.33  # of an honest node's mean pay, at most
+_POISON_SHARE = 0.2  # of an honest node's mean pay, at most
 
 
 def _spec(trainers: int) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from typing import Any
 from torch import Tensor
 
 from agents.privacy import noise, options, register
-from agents.privacy.accountant import Charge
+from agents.privacy.accountant import Accountant, Charge
 from agents.privacy.gaussian import clip_total, solve
 from agents.privacy.noise import Generator
 
@@ -109,6 +109,11 @@ class Aggregate:
         rounds = None if self.rounds is None else self.rounds * RELEASES
         multiplier = solve(self.noise_multiplier, self.epsilon, rounds, most, delta)
         set_(self, "multiplier", multiplier)
+        if not Accountant(most, delta).can_participate(self.charge()):
+            raise ValueError(
+                f"A round is charged for {RELEASES} releases, and with noise multiplier "
+                f"{multiplier:.4g} these cost more than max_epsilon {most:g}."
+            )
 
     def charge(self, rounds: int = 1, **facts: Any) -> Charge:
         """The cost of `rounds` rounds; `facts` don't matter.

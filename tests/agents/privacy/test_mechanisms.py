@@ -341,3 +341,10 @@ def test_a_lying_node_does_not_raise_the_sensitivity():
 
 def test_a_round_without_a_step_costs_nothing():
     assert privacy.get("dp_sgd")().charge(steps=0, batch=32, examples=100) is None
+
+
+def test_aggregate_refuses_a_budget_that_does_not_pay_for_a_round():
+    """Multiplier 2 costs 2.25 once and 3.3 twice: a round is charged for two releases."""
+    with pytest.raises(ValueError, match="charged for 2 releases"):
+        privacy.get("aggregate")(noise_multiplier=2.0, max_epsilon=2.5)
+    assert privacy.get("aggregate")(noise_multiplier=2.0, max_epsilon=3.5).charge().steps == 2
