@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""H local AdamW steps from the exact round state, with a hash after each step.
+"""H local steps, or H gradients, from the exact round state, with a hash after each.
 
 The optimizer (arXiv 1711.05101) is written out over flat vectors: its state starts from zero
 in every round, powers of the betas are repeated products, and each line is one elementwise
 operation, so a re-execution in the same determinism class gives the same bits.
+
+Where the job wants the gradient and no steps, each batch's gradient is taken at theta_0 and added
+to the others in order; the pseudo-gradient is their sum divided by H, in fp32.
 """
 
 from __future__ import annotations
@@ -28,7 +31,9 @@ class LocalResult:
 
     Attributes:
         state: theta_H, fp32 CPU tensors.
-        pseudo_gradient: theta_0 - theta_H, one fp32 subtraction per element.
+        pseudo_gradient: theta_0 - theta_H, one fp32 subtraction per element; or the mean gradient
+            over the batches at theta_0, and then theta_i = theta_0 - (the sum of the first i
+            gradients) / H.
         hashes: H + 2 digests of 32 bytes: theta_0, theta after each step, pseudo_gradient.
         losses: training loss in nats of each step, before its update.
         seconds: wall time of each step, hashing included.
@@ -68,6 +73,36 @@ class AdamW:
         denominator = (self.second / (1.0 - self.power2)).sqrt_().add_(hyper.eps)
         theta.sub_((self.first / denominator).mul_(hyper.lr / (1.0 - self.power1)))
 
+    @property
+    def reached(self) -> Tensor:
+        """theta after the steps so far: ``net.values``."""
+        return self.net.values
+
+
+class MeanGradient:
+    """The sum of gradients at one point; ``count`` of them make the mean."""
+
+    def __init__(self, net: FlatModel, count: int) -> None:
+        self.net, self.count = net, max(1, count)
+        self.sum = torch.zeros_like(net.values)
+
+    @torch.no_grad()
+    def step(self) -> None:
+        """Add the gradient in ``net.grads``; ``net.values`` stay as they are."""
+        if not math.isfinite(float(torch.linalg.vector_norm(self.net.grads, dtype=torch.float64))):
+            raise FloatingPointError("the gradient is not finite; the model has diverged")
+        self.sum.add_(self.net.grads)
+
+    @property
+    def mean(self) -> Tensor:
+        """fp32 [n], of the gradients so far over ``count``."""
+        return self.sum / self.count
+
+    @property
+    def reached(self) -> Tensor:
+        """theta_0 minus ``mean``: what the trace hashes after each batch."""
+        return self.net.values - self.mean
+
 
 def pick_device() -> str:
     """``cuda`` when a GPU is present, else ``cpu``."""
@@ -83,7 +118,7 @@ def train_local(
     on_step: Callable[[int, float], None] | None = None,
     compiled: bool = False,
 ) -> LocalResult:
-    """Take one AdamW step per batch, starting from ``state``.
+    """Take one AdamW step, or one gradient, per batch, starting from ``state``.
 
     Args:
         net: the network, on the device to use; its content is overwritten.
@@ -103,7 +138,7 @@ def train_local(
     mixed = torch.autocast(
         torch.device(net.device).type, torch.bfloat16, enabled=hyper.precision == "bf16"
     )
-    optimizer = AdamW(net, hyper)
+    steps = AdamW(net, hyper) if hyper.inner == "adamw" else MeanGradient(net, len(batches))
     theta0 = {name: tensor.clone() for name, tensor in net.split(net.values).items()}
     hashes, losses, seconds = [model_hash(theta0)], [], []
     for number, batch in enumerate(batches, start=1):
@@ -115,13 +150,16 @@ def train_local(
         value = float(loss.detach())
         if not math.isfinite(value):
             raise FloatingPointError(f"the loss of step {number} is {value}; lower the rate")
-        optimizer.step()
-        hashes.append(model_hash(net.split(net.values)))
+        steps.step()
+        hashes.append(model_hash(net.split(steps.reached)))
         losses.append(value)
         seconds.append(time.perf_counter() - began)
         if on_step is not None:
             on_step(number, value)
-    final = {name: tensor.clone() for name, tensor in sorted(net.split(net.values).items())}
-    gradient = {name: theta0[name] - final[name] for name in final}
+    final = {name: tensor.clone() for name, tensor in sorted(net.split(steps.reached).items())}
+    if isinstance(steps, MeanGradient):
+        gradient = {name: t.clone() for name, t in sorted(net.split(steps.mean).items())}
+    else:
+        gradient = {name: theta0[name] - final[name] for name in final}
     hashes.append(model_hash(gradient))
     return LocalResult(final, gradient, tuple(hashes), tuple(losses), tuple(seconds))

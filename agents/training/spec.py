@@ -92,11 +92,19 @@ class ModelSpec(_Frozen):
 
 
 class OptimizerSpec(_Frozen):
-    """Inner AdamW and the outer step. The inner state starts from zero in every round.
+    """The inner steps and the outer one. The inner state starts from zero in every round.
 
-    ``outer_lr`` multiplies the merged pseudo-gradient once, in fp32 (``state.apply_outer``).
+    ``inner`` says what a node does with its batches: one step of ``adamw`` each, or ``gradient``:
+    no step at all, only the mean of the batches' gradients where the round starts (DeMo, arXiv
+    2411.19870, whose momentum is the codec's memory). ``gradient`` reads neither ``lr`` nor
+    ``betas``, ``eps``, ``weight_decay`` or ``grad_clip``.
+
+    ``outer_lr`` multiplies the merged pseudo-gradient once, in fp32 (``state.apply_outer``). With
+    ``outer_decay`` it follows the same warm-up and decay as the inner rate: an update of signs
+    has one size whatever the loss, so nothing else would let it settle.
     """
 
+    inner: Literal["adamw", "gradient"] = "adamw"
     lr: Annotated[Float, _between(1e-8, 1.0)] = 4e-3
     warmup_rounds: Annotated[Int, _between(0, 100_000)] = 0
     min_lr_ratio: Annotated[Float, _between(0.0, 1.0)] = 0.1
@@ -109,18 +117,28 @@ class OptimizerSpec(_Frozen):
     batch_size: Annotated[Int, _between(1, 65_536)] = 8
     seq_len: Annotated[Int, _between(1, 131_072)] = 64
     outer_lr: Annotated[Float, _between(1e-4, 10.0)] = 1.0
+    outer_decay: Annotated[bool, Strict()] = False
 
     def lr_at(self, round_number: int, rounds: int) -> float:
-        """Learning rate of round 0..rounds-1: linear warm-up, then linear decay.
+        """Inner learning rate of round 0..rounds-1: linear warm-up, then linear decay.
 
         Only the four basic operations in fp64, which IEEE 754 fixes; a cosine would depend on
         the C library. A round beyond ``rounds`` keeps the last value.
         """
+        return self._scheduled(self.lr, round_number, rounds)
+
+    def outer_lr_at(self, round_number: int, rounds: int) -> float:
+        """Factor on the merged update of round 0..rounds-1, fp64; ``apply_outer`` rounds it."""
+        if not self.outer_decay:
+            return self.outer_lr
+        return self._scheduled(self.outer_lr, round_number, rounds)
+
+    def _scheduled(self, rate: float, round_number: int, rounds: int) -> float:
         if round_number < self.warmup_rounds:
-            return self.lr * (round_number + 1) / (self.warmup_rounds + 1)
+            return rate * (round_number + 1) / (self.warmup_rounds + 1)
         span = max(1, rounds - 1 - self.warmup_rounds)
         progress = min(1.0, (round_number - self.warmup_rounds) / span)
-        return self.lr * (1.0 - (1.0 - self.min_lr_ratio) * progress)
+        return rate * (1.0 - (1.0 - self.min_lr_ratio) * progress)
 
 
 class ToleranceSpec(_Frozen):
@@ -141,6 +159,8 @@ class JobSpec(_Frozen):
     the job's data key (``encrypted``), or only the node that brings its own (``local``; ``data``
     then holds the validation text and fixes the tokens). Nobody can redo work on data that only
     its owner has, so ``local`` goes with ``verify: screening`` and with nothing else.
+    ``verify: gauntlet`` leaves a node free in how it trains and has validators measure what its
+    payload does to the loss; it goes with ``score: gauntlet``, which is those measurements.
     The ``*_options`` go to the mechanism of that name, which says what they mean.
     """
 
@@ -178,7 +198,13 @@ class JobSpec(_Frozen):
             )
         if (self.access == "local") != (self.verify == "screening"):
             raise ValueError('access "local" and verify "screening" belong together')
+        if (self.score == "gauntlet") != (self.verify == "gauntlet"):
+            raise ValueError('score "gauntlet" and verify "gauntlet" belong together')
         return self
+
+    def outer_lr_at(self, step: int) -> float:
+        """Factor on the merged update of the round after ``step`` finalized ones."""
+        return self.optimizer.outer_lr_at(step, self.rounds)
 
     def mechanisms(self) -> dict[str, str]:
         """The six mechanism names by field, for the registries that hold them."""
@@ -226,7 +252,7 @@ class JobSpec(_Frozen):
 
 @dataclass(frozen=True)
 class Hyperparameters:
-    """What the inner optimizer of one round needs; ``lr`` is the round's own."""
+    """What the inner steps of one round need; ``lr`` is the round's own."""
 
     lr: float
     betas: tuple[float, float]
@@ -234,6 +260,7 @@ class Hyperparameters:
     weight_decay: float
     grad_clip: float
     precision: str
+    inner: str = "adamw"
 
     @classmethod
     def of(cls, spec: JobSpec, round_number: int) -> Hyperparameters:
@@ -246,6 +273,7 @@ class Hyperparameters:
             weight_decay=inner.weight_decay,
             grad_clip=inner.grad_clip,
             precision=spec.precision,
+            inner=inner.inner,
         )
 
 

@@ -87,6 +87,46 @@ def test_trace_and_pseudo_gradient(tiny_spec: SpecBuilder) -> None:
     assert all(not t.any() for t in nothing.pseudo_gradient.values())
 
 
+@pytest.mark.parametrize("steps", [1, 3])
+def test_the_mean_gradient_is_that_of_all_batches_at_once(
+    tiny_spec: SpecBuilder, steps: int
+) -> None:
+    spec = tiny_spec(optimizer={"inner": "gradient", "batch_size": 4, "seq_len": 16})
+    net, state, batches = start(spec, steps)
+    before = model_hash(state)
+    result = train_local(net, state, batches, Hyperparameters.of(spec, 0), SEED)
+    model = build_model(spec.model)
+    model.load_state_dict(state)
+    next_token_loss(model, torch.cat(batches)).backward()
+    for name, parameter in model.named_parameters():
+        assert parameter.grad is not None
+        torch.testing.assert_close(
+            result.pseudo_gradient[name], parameter.grad, rtol=1e-4, atol=1e-6
+        )
+    assert model_hash(state) == before, "the caller's state must not change"
+    assert len(result.hashes) == steps + 2
+    assert len(set(result.hashes)) == steps + 2, "no step may seem to have done nothing"
+    assert (result.hashes[0], result.hashes[-1]) == (before, model_hash(result.pseudo_gradient))
+    assert result.hashes[-2] == model_hash(result.state)
+    for name, gradient in result.pseudo_gradient.items():
+        assert torch.equal(result.state[name], state[name] - gradient)
+    again = train_local(FlatModel(spec.model), state, batches, Hyperparameters.of(spec, 0), SEED)
+    assert again.hashes == result.hashes
+
+
+def test_a_mean_gradient_of_nothing_is_zero_and_a_broken_one_an_error(
+    tiny_spec: SpecBuilder,
+) -> None:
+    spec = tiny_spec(optimizer={"inner": "gradient", "batch_size": 4, "seq_len": 16})
+    net, state, batches = start(spec, 1)
+    nothing = train_local(net, state, [], Hyperparameters.of(spec, 0), SEED)
+    assert nothing.hashes[0] == model_hash(state)
+    assert all(not t.any() for t in nothing.pseudo_gradient.values())
+    broken = {name: tensor * 1e30 for name, tensor in state.items()}
+    with pytest.raises(FloatingPointError):
+        train_local(net, broken, batches, Hyperparameters.of(spec, 0), SEED)
+
+
 def test_training_lowers_the_loss(tiny_spec: SpecBuilder) -> None:
     spec = tiny_spec(optimizer={"lr": 0.02, "batch_size": 4, "seq_len": 16})
     net, state, batches = start(spec, 20)

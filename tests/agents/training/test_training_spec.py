@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agents.storage.canonical import dumps
 from agents.training.spec import MAX_SPEC_BYTES, Hyperparameters, JobSpec, SpecError, demo_spec
 
 DATA = "b" + "a" * 58
@@ -43,6 +44,10 @@ def test_round_trip_is_canonical() -> None:
         ("merge", "os.system", "merge: String should match pattern"),
         ("data", "../../etc", "data: String should match pattern"),
         ("precision", "fp8", "precision: Input should be 'fp32' or 'bf16'"),
+        ("optimizer.inner", "sgd", "optimizer.inner: Input should be 'adamw' or 'gradient'"),
+        ("optimizer.outer_decay", 1, "optimizer.outer_decay: Input should be a valid boolean"),
+        ("score", "gauntlet", 'score "gauntlet" and verify "gauntlet" belong together'),
+        ("verify", "gauntlet", 'score "gauntlet" and verify "gauntlet" belong together'),
         ("surprise", 1, "surprise: is not a known key; remove it"),
         ("tolerances.cosine_min", 1.5, "tolerances.cosine_min: must be between 0.0 and 1.0"),
     ],
@@ -99,3 +104,24 @@ def test_learning_rate_stays_within_bounds(warmup: int, rounds: int, at: int) ->
     fields = {"lr": 0.1, "warmup_rounds": warmup, "min_lr_ratio": 0.1}
     spec = JobSpec.from_dict({"data": DATA, "optimizer": fields, "rounds": rounds})
     assert 0 < Hyperparameters.of(spec, at).lr <= 0.1
+
+
+def test_a_spec_from_before_these_fields_means_what_it_did() -> None:
+    fields = json.loads(demo_spec(DATA).to_bytes())
+    del fields["optimizer"]["inner"], fields["optimizer"]["outer_decay"]
+    old = JobSpec.from_bytes(dumps(fields))
+    assert old == demo_spec(DATA)
+    assert Hyperparameters.of(old, 0).inner == "adamw"
+    assert [old.outer_lr_at(step) for step in (0, 5, 99)] == [1.0, 1.0, 1.0]
+
+
+def test_the_outer_rate_decays_by_hand() -> None:
+    inner = {"outer_lr": 0.5, "outer_decay": True, "warmup_rounds": 1, "min_lr_ratio": 0.25}
+    spec = JobSpec.from_dict({"data": DATA, "optimizer": inner, "rounds": 5})
+    assert [spec.outer_lr_at(r) for r in range(7)] == [0.25, 0.5, 0.375, 0.25, 0.125, 0.125, 0.125]
+
+
+def test_the_gauntlet_is_a_pair() -> None:
+    spec = demo_spec(DATA, score="gauntlet", verify="gauntlet", optimizer={"inner": "gradient"})
+    assert JobSpec.from_bytes(spec.to_bytes()) == spec
+    assert Hyperparameters.of(spec, 3).inner == "gradient"
