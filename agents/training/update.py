@@ -23,6 +23,7 @@ Coding these further (arithmetic coding) gains nothing: `tests/studies/updates.p
 
 The file: an 8-byte mark, which no safetensors file starts with, then each tensor's record: a byte
 (4 * values + listed), the coding of places, the coding of values. Bits are packed lowest first.
+Names and shapes are the job's, not the file's.
 """
 
 from __future__ import annotations

@@ -195,8 +195,13 @@ def test_refused_files() -> None:
     ):
         with pytest.raises(PayloadError, match=f"(?i){words}"):
             read_update(raw, shapes)
+    for other in ({"w": (4, 5)}, {"v": (16,), "w": (16,)}, {"w": (1600,)}):
+        with pytest.raises(PayloadError):
+            read_update(pack_update({"w": torch.ones(16)}), other)
     with pytest.raises(PayloadError, match="names differ"):
-        read_update(pack_update({"v": torch.ones(16, dtype=torch.float32)}), {"w": (16,)})
+        read_update(
+            pack_update({"v": torch.from_numpy(np.arange(1.0, 10.0, dtype="f4"))}), {"w": (9,)}
+        )
     with pytest.raises(PayloadError, match="NaN or infinity"):
         pack_update(of(float("inf")))
     with pytest.raises(PayloadError, match="float64"):
