@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rule: what a sparse payload says, apart from magnitudes, is which numbers it moves and where to."""
+"""The rule: a sparse payload, magnitudes apart, says which numbers it moves and which way."""
 
 from __future__ import annotations
 

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rule: a node trains from the round's model if the parameters it committed to are that model's.
+"""The rule: a node is in step if the parameters that it committed to are the round's model's.
 
 Gauntlet's SyncScore (Lidin et al., 2025, section 3.2), (1 / alpha) * mean |theta_v - theta_p| over
 a few parameters that nobody could foresee. With signed updates every parameter moves by alpha or
 not at all, so the score counts, roughly, the updates in which a node's model differs.
 
-Two things it is not. It is not an exact count: moves of both signs cancel, so a node n rounds behind
-scores between E|S_n|, the mean distance of a random walk (1.5 after 3 rounds, 3.5 after 20), and n;
-here, where every honest node's model has the same bits and its score is 0, a limit far below the
-paper's 3 is possible. And it says nothing about what the node trained: whoever keeps the right
+Two things it is not. It is not an exact count: moves of both signs cancel, so a node n rounds
+behind scores between E|S_n|, the mean distance of a random walk (1.5 after 3 rounds, 3.5 after 20),
+and n; here, where every honest node's model has the same bits and its score is 0, a limit far below
+the paper's 3 is possible. And it says nothing about what the node trained: whoever keeps the right
 model can commit to it and train from another.
 """
 
@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 
 def sync_score(theirs: NDArray[np.float32], ours: NDArray[np.float32], alpha: float) -> float:
-    """mean |theirs - ours| / alpha, the same on every machine; inf if a value of theirs is no number.
+    """mean |theirs - ours| / alpha, the same on every machine; inf if theirs has a NaN or infinity.
 
     Args:
         theirs, ours: fp32 [n], the node's and the round's values of the same parameters.
