@@ -60,10 +60,10 @@ def test_an_epoch_repeats_nothing_and_spares_validation(
     store: EmbeddedStore, tiny_spec: SpecBuilder
 ) -> None:
     data = DataSource(store, tiny_spec())
-    rows = np.concatenate([data._rows(i) for i in range(data.batches_per_epoch)])
+    rows = np.concatenate([data.rows(i) for i in range(data.batches_per_epoch)])
     assert len(set(rows.tolist())) == len(rows)
     assert rows.max() < data.train_sequences
-    assert not np.array_equal(data._rows(0), data._rows(data.batches_per_epoch))
+    assert not np.array_equal(data.rows(0), data.rows(data.batches_per_epoch))
 
 
 def test_validation_is_the_end_of_the_text(store: EmbeddedStore, tiny_spec: SpecBuilder) -> None:
@@ -83,7 +83,7 @@ def test_shards_of_ranges(store: EmbeddedStore, tiny_spec: SpecBuilder) -> None:
     assert data.shards_of([(0, data.batches_per_epoch)]) == cids
     one = data.shards_of([(5, 6)])
     touched = set()
-    for row in data._rows(5).tolist():
+    for row in data.rows(5).tolist():
         touched |= {row * 16 // 4096, (row * 16 + 16) // 4096}
     assert one == [cids[i] for i in sorted(touched)]
 
