@@ -189,6 +189,58 @@ class BatchOrder:
         self.batches_per_epoch = sequences // batch_size
         self._order: tuple[int, NDArray[np.int64]] | None = None
 
+    def rows(self, index: int) -> NDArray[np.int64]:
+        """Numbers of the sequences of batch ``index`` >= 0, int64 [batch_size]."""
+        epoch, place = divmod(index, self.batches_per_epoch)
+        if self._order is None or self._order[0] != epoch:
+            key = derive_key("order", self._seed, epoch)
+            self._order = (epoch, permutation(key, self._sequences))
+        return self._order[1][place * self._batch : (place + 1) * self._batch]
+
+
+class DataSource:
+    """Batches of a job, read from the store on demand; each shard is verified by its CID.
+
+    Attributes:
+        dataset: the manifest.
+        batch_size: sequences of a batch.
+        train_sequences, val_sequences: how many there are.
+        batches_per_epoch: batches of one permutation.
+    """
+
+    def __init__(self, store: Reader, spec: JobSpec) -> None:
+        """Fetch the manifest of ``spec.data``.
+
+        Raises:
+            DataError: the manifest is malformed, does not fit the model's vocabulary, or holds
+                too few sequences for one batch and one validation sequence.
+        """
+        self._store = store
+        self.dataset = Dataset.from_bytes(store.get(spec.data, MAX_MANIFEST_BYTES))
+        if self.dataset.vocab_size > spec.model.vocab_size:
+            raise DataError(
+                f"the data has {self.dataset.vocab_size} tokens but the model's vocab_size is "
+                f"{spec.model.vocab_size}"
+            )
+        self._seq, self.batch_size = spec.optimizer.seq_len, spec.optimizer.batch_size
+        total = (self.dataset.tokens - 1) // self._seq
+        self.val_sequences = max(1, math.ceil(total * spec.val_fraction))
+        self.train_sequences = total - self.val_sequences
+        self._order = BatchOrder(self.train_sequences, self.batch_size, spec.data_seed)
+        self.batches_per_epoch = self._order.batches_per_epoch
+        if self.batches_per_epoch < 1:
+            raise DataError(
+                f"{self.dataset.tokens} tokens give {total} sequences of {self._seq}, too few for "
+                f"a batch of {self.batch_size} and validation; add data or shrink them"
+            )
+        counts = [shard.tokens for shard in self.dataset.shards]
+        self._starts = np.concatenate(([0], np.cumsum(counts, dtype=np.int64)))
+        self._cache: OrderedDict[int, NDArray[np.integer]] = OrderedDict()
+
+    def batch(self, index: int) -> Tensor:
+        """Training batch ``index`` >= 0 as int64 [batch_size, seq_len + 1]."""
+        return self.sequences(self.rows(index))
+
     def val_batches(self, count: int) -> list[Tensor]:
         """At most ``count`` validation batches, spread evenly over the validation split."""
         wanted = min(self.val_sequences, count * self.batch_size)
