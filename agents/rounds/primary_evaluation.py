@@ -1,0 +1,167 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Primary evaluation: what one node's update does to the loss, on its own data and on other data.
+
+LossScore is `agents.scoring.loss_score`'s. The rules this file adds:
+
+- The step is the job's merge of that payload alone, so that signs are measured where signs are
+  applied. Whatever else the merge gives is brought to the median norm of the round's payloads: a
+  longer or shorter payload scores the same.
+- All nodes are measured on the same random sequences, which no node of the round was assigned:
+  nobody can have trained on them for being told to. The assigned batches are a few of the node's.
+- All draws start from the validator's secret and the audit seed, after every payload is fixed.
+- A payload that ruins the loss, or that the merge refuses, has no score; no payload raises.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from agents.aggregation import MergeRefused
+from agents.rounds.jobs import JobContext
+from agents.rounds.manifests import Plan
+from agents.scoring.gauntlet import Gauntlet
+from agents.scoring.loss_score import loss_score, step, to_nano
+from agents.training.data import DataSource
+from agents.training.evaluate import validation_loss
+from agents.training.rng import derive_key, raw_words
+from agents.training.state import PayloadError, State, apply_outer
+from agents.training.task import Manifest
+from agents.verification.norms import norm
+from agents.verification.sampling import draw
+
+_BLOCK = 256  # words drawn at once
+_TOO_SHORT = 1e-30  # of the wanted norm: stretching by more would leave the range of fp32
+
+
+@dataclass(frozen=True)
+class Measured:
+    """LossScores in nano-nats per token; None where there is none, and the reason."""
+
+    assigned: int | None
+    random: int | None
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Yardstick:
+    """One validator's measure of one round.
+
+    Attributes:
+        before: the round's model.
+        length: L2 norm that an update which is not of signs is brought to; see `median_norm`.
+        seed: 32 bytes; all draws start here.
+    """
+
+    job: JobContext
+    options: Gauntlet
+    plan: Plan
+    before: State
+    length: float
+    seed: bytes
+    device: str
+
+    def measure(self, node: int, gradient: State) -> Measured:
+        """The scores of a node's decoded payload."""
+        try:
+            after = self._after(gradient)
+        except (MergeRefused, PayloadError, ValueError) as error:
+            return Measured(None, None, f"the update can't be applied: {error}")
+        own = self.assigned(node)
+        if not own:
+            return Measured(None, None, "no batches were assigned")
+        random = to_nano(loss_score(self._random_before, self._loss(after, self.random)))
+        assigned = to_nano(
+            loss_score(self._loss(self.before, own), self._loss(after, own)),
+        )
+        if random is None or assigned is None:
+            return Measured(None, None, "the update ruins the loss")
+        return Measured(assigned, random)
+
+    def assigned(self, node: int) -> list[Tensor]:
+        """At most `eval_batches` of the batches that the node was assigned, drawn by the seed."""
+        assignment = self.plan.manifest.of(node)
+        if assignment is None:
+            return []
+        batches = [index for first, last in assignment.ranges for index in range(first, last)]
+        key = derive_key("assigned", self.seed, node)
+        return [self.job.data.batch(i) for i in draw(key, batches, self.options.eval_batches)]
+
+    @cached_property
+    def random(self) -> list[Tensor]:
+        """`eval_batches` batches of sequences that no node was assigned in the round."""
+        data = self.job.data
+        size = data.batch_size
+        rows = unassigned_rows(
+            data,
+            self.plan.manifest,
+            derive_key("random", self.seed),
+            self.options.eval_batches * size,
+        )
+        return [data.sequences(part) for part in np.split(rows, range(size, len(rows), size))]
+
+    @cached_property
+    def _random_before(self) -> float:
+        return self._loss(self.before, self.random)
+
+    def _after(self, gradient: State) -> State:
+        update = self.job.merge([gradient])
+        if not is_signs(update):
+            update = brought_to(update, self.length)
+        beta = step(self.options.step_share, self.job.spec.outer_lr_at(self.plan.step))
+        return apply_outer(self.before, update, beta)
+
+    def _loss(self, state: State, batches: Sequence[Tensor]) -> float:
+        return validation_loss(self.job.net(self.device), state, batches)
+
+
+def median_norm(payloads: Iterable[State]) -> float:
+    """The lower median of the payloads' norms, 0 without any."""
+    norms = [norm(payload) for payload in payloads]
+    return statistics.median_low(norms) if norms else 0.0
+
+
+def is_signs(update: State) -> bool:
+    """Whether every number of an update is -1, 0 or 1."""
+    return all(bool(((t == 0) | (t.abs() == 1)).all()) for t in update.values())
+
+
+def brought_to(update: State, length: float) -> State:
+    """`update` with an L2 norm of `length`; as it is if it has next to none."""
+    own = norm(update)
+    if not math.isfinite(own) or own <= length * _TOO_SHORT:
+        return update
+    return {name: tensor * (length / own) for name, tensor in update.items()}
+
+
+def unassigned_rows(
+    data: DataSource, manifest: Manifest, key: bytes, count: int
+) -> NDArray[np.int64]:
+    """Numbers of `count` distinct training sequences in no batch of the manifest, in draw order.
+
+    Fewer where fewer are left; where none is, as many of the validation sequences as there are:
+    nobody was assigned those either. The i-th draw is word i of Philox modulo the number of
+    sequences; what is taken already is passed over.
+    """
+    indices = sorted(i for a in manifest.assignments for r in a.ranges for i in range(*r))
+    taken = {int(row) for index in indices for row in data.rows(index)}
+    free = data.train_sequences - len(taken)
+    if free <= 0:
+        return data.train_sequences + np.arange(min(count, data.val_sequences))
+    found: list[int] = []
+    wanted, block = min(count, free), 0
+    while len(found) < wanted:
+        block += 1
+        for word in raw_words(derive_key(key, block), _BLOCK):
+            row = int(word) % data.train_sequences
+            if row not in taken and len(found) < wanted:
+                taken.add(row)
+                found.append(row)
+    return np.array(found, np.int64)
