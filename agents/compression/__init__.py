@@ -12,6 +12,7 @@ from typing import Protocol, runtime_checkable
 from torch import Tensor
 
 from agents.compression.container import Layout
+from agents.compression.support import Support
 from agents.registry import Registry
 
 Shapes = Mapping[str, tuple[int, ...]]
@@ -88,6 +89,19 @@ class LinearCodec(Protocol):
 
     def rounding_std(self, shapes: Shapes) -> float:
         """Upper bound on the standard deviation of the rounding of one of the k numbers."""
+        ...
+
+
+@runtime_checkable
+class SupportCodec(Protocol):
+    """What a codec offers besides if it names the numbers it sends.
+
+    So payloads can be compared by what they name, whatever length they were given
+    (`agents.verification.overlap`).
+    """
+
+    def support(self, data: bytes, shapes: Shapes, seed: bytes) -> Support:
+        """The numbers a payload sends, zeros left out; ContainerError as `decode`."""
         ...
 
 

@@ -6,6 +6,8 @@ from __future__ import annotations
 import math
 
 MAX_MEMORY_ROUNDS = 64  # a verifier may have to do that many tasks of a node again
+# Where nobody has to: jobs that are scored by what contributions do, not by doing them again.
+LONG_MEMORY_ROUNDS = 65_536
 
 
 def check_int(name: str, value: object, low: int, high: int) -> None:

@@ -37,6 +37,7 @@ from agents.compression.bits import (
 )
 from agents.compression.container import ContainerError, Layout
 from agents.compression.options import MAX_MEMORY_ROUNDS, check_float, check_int
+from agents.compression.support import Support
 from agents.compression.vector import Vector, add, flatten, length, split
 
 CHUNK = 4096
@@ -111,6 +112,18 @@ class Sparse:
 
     def decode(self, data: bytes, shapes: Shapes, seed: bytes) -> dict[str, Tensor]:
         """New fp32 CPU tensors; ContainerError for scales or indices that break the rules above."""
+        cut, place, numbers = self._read(data, shapes)
+        vector = np.zeros(cut.length)
+        vector[place] = numbers
+        return split(vector, shapes)
+
+    def support(self, data: bytes, shapes: Shapes, seed: bytes) -> Support:
+        """Which coordinates a payload sends, with signs; ContainerError as `decode`."""
+        _, place, numbers = self._read(data, shapes)
+        sent = numbers != 0
+        return Support(place[sent], numbers[sent] < 0)
+
+    def _read(self, data: bytes, shapes: Shapes) -> tuple[_Cut, NDArray[np.int64], Vector]:
         cut = _Cut(length(shapes), self.per_chunk)
         ends = np.cumsum(self._parts(cut))
         raw = unwrap(data, int(ends[-1]))
@@ -128,9 +141,7 @@ class Sparse:
             raise ContainerError("A number is high in a chunk whose scales are equal.")
         if ((codes >= 2) & (magnitude == 0)).any():
             raise ContainerError("A number is negative but its scale is 0.")
-        vector = np.zeros(cut.length)
-        vector[place] = np.where(codes >= 2, -magnitude, magnitude)
-        return split(vector, shapes)
+        return cut, place, np.where(codes >= 2, -magnitude, magnitude)
 
     def remember(
         self, gradient: Payload, memory: Payload | None, decoded: Payload

@@ -1,0 +1,266 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The rule: of each block's cosine transform the largest coefficients are sent; the rest waits.
+
+DeMo (Peng, Quesnelle, Kingma, "DeMo: Decoupled Momentum Optimization", `arXiv 2411.19870`), as
+Gauntlet's jobs use it (`arXiv 2505.21684`): the memory is a momentum, m <- decay * m + gradient. Of
+its chunked, orthonormal, two-dimensional DCT-II the `per_chunk` coefficients of largest magnitude
+leave the node, and what they decode to leaves the momentum. The merge that belongs to it is
+`demo_sign`: the transform is orthonormal and linear, so norms and sums of decoded payloads are
+those of the encoded ones.
+
+On the wire a chunk is a BF16 scale, its places (`places`) and a code of `value_bits` bits for each:
+magnitude - 1 and, as highest bit, the sign; the coefficient is sign * magnitude * scale, magnitude
+from 1 to 2^(value_bits - 1). Payload: for each group of chunks of equal shape (`chunks`) all
+scales, all places, all codes. Decoding multiplies integers exactly and rounds last (`dct`).
+
+A stranger's payload must be spelt as ours: a scale is 0 and then places and codes are the first
+and 0, or it is positive, below 2^40, and the largest magnitude is the largest there is. So
+one set of coefficients has one spelling.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from agents.compression import Payload, Shapes, register
+from agents.compression.bits import (
+    layout_of,
+    pack_bits,
+    packed_bytes,
+    unpack_bits,
+    unwrap,
+    wrap,
+    wrapped_size,
+)
+from agents.compression.chunks import Group, Piece, cut
+from agents.compression.container import ContainerError, Layout
+from agents.compression.dct import basis, bits_for, integers
+from agents.compression.largest import largest
+from agents.compression.options import LONG_MEMORY_ROUNDS, check_choice, check_float, check_int
+from agents.compression.places import PlaceCode, place_code
+from agents.compression.support import Support
+from agents.compression.vector import add
+
+_SCALE_LIMIT = (127 + 40) << 7  # BF16 of 2^40: the first bits refused
+_VALUE_BITS = (1, 2, 3, 4, 5, 6, 7, 8, 16)
+
+
+@register("demo")
+@dataclass(frozen=True, kw_only=True)
+class Demo:
+    """The codec `demo`; see `agents.compression.Codec` and `SupportCodec`.
+
+    Attributes:
+        chunk: side of a matrix's blocks and length of a vector's runs, at most; 4 to 128.
+        per_chunk: coefficients sent of a chunk, or all if it has fewer; 1 to chunk^2.
+        decay: factor on the momentum that is kept, 0 (none) to 1.
+        value_bits: of a coefficient, 1 to 8 or 16.
+        memory_rounds: the momentum starts empty every so many rounds, 1 to 65,536.
+    """
+
+    chunk: int = 64
+    per_chunk: int = 32
+    decay: float = 0.999
+    value_bits: int = 8
+    memory_rounds: int = LONG_MEMORY_ROUNDS
+
+    lossless: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        check_int("chunk", self.chunk, 4, 128)
+        check_int("per_chunk", self.per_chunk, 1, self.chunk * self.chunk)
+        check_float("decay", self.decay, 0.0, 1.0)
+        check_choice("value_bits", self.value_bits, _VALUE_BITS)
+        check_int("memory_rounds", self.memory_rounds, 1, LONG_MEMORY_ROUNDS)
+
+    @property
+    def has_memory(self) -> bool:
+        """Whether anything is kept."""
+        return self.decay > 0
+
+    @property
+    def _top(self) -> int:
+        return 1 << (self.value_bits - 1)
+
+    def layout(self, shapes: Shapes) -> Layout:
+        """One U8 tensor `q`: per group scales, places, codes."""
+        return layout_of(self._nbytes(shapes))
+
+    def wire_size(self, shapes: Shapes) -> int:
+        """2 bytes a chunk, about 17 bits a coefficient (9 say where), the header's 72 or so."""
+        return wrapped_size(self._nbytes(shapes))
+
+    def encode(self, gradient: Payload, memory: Payload | None, seed: bytes) -> bytes:
+        """The payload of an fp32 dict; `seed` is not used.
+
+        ValueError if a tensor is not fp32 or not finite, or if a number is far too large.
+        """
+        whole = add(gradient, memory if self.has_memory else None)
+        for name, tensor in whole.items():
+            if tensor.dtype != torch.float32:
+                raise ValueError(
+                    f"Tensor {name!r} is {tensor.dtype}; the demo codec needs float32."
+                )
+        shapes = {name: tuple(tensor.shape) for name, tensor in whole.items()}
+        parts = []
+        for group in cut(shapes, self.chunk, self.chunk):
+            code = self._places(group)
+            places = np.empty((group.count, code.sent), np.int64)
+            values = np.empty((group.count, code.sent), np.float32)
+            for piece in group.pieces():
+                found, numbers = _coefficients(group, whole, piece, code.sent)
+                start = 0
+                for span in piece.spans:
+                    stop = start + span.stop - span.start
+                    places[span], values[span] = found[start:stop], numbers[start:stop]
+                    start = stop
+            scales, codes = self._quantise(values)
+            empty = scales == 0
+            places[empty] = np.arange(code.sent)
+            parts += [
+                scales.tobytes(),
+                code.pack(places),
+                pack_bits(codes.reshape(-1), self.value_bits),
+            ]
+        return wrap(b"".join(parts))
+
+    def decode(self, data: bytes, shapes: Shapes, seed: bytes) -> dict[str, Tensor]:
+        """New fp32 CPU tensors; ContainerError for bytes that break the rules above."""
+        out = {name: torch.zeros(shape, dtype=torch.float32) for name, shape in shapes.items()}
+        for group, scales, places, levels in self._read(data, shapes):
+            _synthesise(group, out, scales, places, levels, self._top)
+        return out
+
+    def remember(
+        self, gradient: Payload, memory: Payload | None, decoded: Payload
+    ) -> dict[str, Tensor] | None:
+        """decay * (gradient + memory - decoded), one fp32 operation each; None for decay 0."""
+        if not self.has_memory:
+            return None
+        whole = add(gradient, memory)
+        return {name: (whole[name] - decoded[name]) * self.decay for name in whole}
+
+    def support(self, data: bytes, shapes: Shapes, seed: bytes) -> Support:
+        """Which coefficients a payload sends, with signs; ContainerError as `decode`.
+
+        Coefficients are numbered group by group, chunk by chunk.
+        """
+        found, negative = [], []
+        start = 0
+        for group, scales, places, levels in self._read(data, shapes):
+            numbers = start + np.arange(group.count)[:, None] * group.size + places
+            sent = np.broadcast_to((scales > 0)[:, None], places.shape)
+            found.append(numbers[sent])
+            negative.append(levels[sent] < 0)
+            start += group.count * group.size
+        return Support(np.concatenate(found), np.concatenate(negative))
+
+    def _places(self, group: Group) -> PlaceCode:
+        return place_code(group.size, min(self.per_chunk, group.size))
+
+    def _sizes(self, group: Group) -> tuple[int, int, int]:
+        """Bytes of a group's scales, places and codes."""
+        code = self._places(group)
+        codes = packed_bytes(group.count * code.sent, self.value_bits)
+        return 2 * group.count, code.nbytes(group.count), codes
+
+    def _nbytes(self, shapes: Shapes) -> int:
+        return sum(sum(self._sizes(group)) for group in cut(shapes, self.chunk, self.chunk))
+
+    def _quantise(
+        self, values: NDArray[np.float32]
+    ) -> tuple[NDArray[np.uint16], NDArray[np.int64]]:
+        """BF16 scales [count] and codes [count, sent] of coefficients."""
+        size = np.abs(values)
+        wanted = size.max(axis=1) / np.float32(self._top)
+        if not (wanted < 2.0**39).all():
+            raise ValueError("The gradient's numbers are far too large for the demo codec.")
+        bits = wanted.astype("<f4").view("<u4")
+        scales = ((bits + np.uint32(0x8000)) >> np.uint32(16)).astype("<u2")
+        scales[scales < 0x0080] = 0  # subnormal
+        step = _from_bf16(scales)
+        levels = np.rint(size / np.where(step > 0, step, 1)[:, None])
+        np.clip(levels, 1, self._top, out=levels)
+        rows = np.arange(len(size))
+        levels[rows, size.argmax(axis=1)] = self._top
+        codes = levels.astype(np.int64) - 1 + np.where(values < 0, self._top, 0)
+        codes[scales == 0] = 0
+        return scales, codes
+
+    def _read(
+        self, data: bytes, shapes: Shapes
+    ) -> list[tuple[Group, NDArray[np.float64], NDArray[np.int64], NDArray[np.int64]]]:
+        """Per group scales [count], places and signed magnitudes [count, sent], checked."""
+        groups = cut(shapes, self.chunk, self.chunk)
+        raw = unwrap(data, self._nbytes(shapes))
+        found, start = [], 0
+        for group in groups:
+            ends = start + np.cumsum(self._sizes(group))
+            code = self._places(group)
+            bits = np.frombuffer(raw[start : ends[0]], "<u2")
+            places = code.unpack(raw[ends[0] : ends[1]], group.count)
+            codes = unpack_bits(raw[ends[1] : ends[2]], places.size, self.value_bits)
+            found.append((group, *self._checked(bits, places, codes.reshape(places.shape))))
+            start = int(ends[2])
+        return found
+
+    def _checked(
+        self, bits: NDArray[np.uint16], places: NDArray[np.int64], codes: NDArray[np.uint16]
+    ) -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.int64]]:
+        if ((bits >= _SCALE_LIMIT) | ((bits > 0) & (bits < 0x0080))).any():
+            raise ContainerError("A chunk's scale is negative, not finite, tiny or far too large.")
+        empty = bits == 0
+        if codes[empty].any() or (places[empty] != np.arange(places.shape[1])).any():
+            raise ContainerError("A chunk's scale is 0 but its places or codes are not the first.")
+        magnitude = (codes & (self._top - 1)).astype(np.int64) + 1
+        if (magnitude.max(axis=1) != self._top)[~empty].any():
+            raise ContainerError("A chunk's largest magnitude is not the largest there is.")
+        levels = np.where(codes >= self._top, -magnitude, magnitude)
+        levels[empty] = 0
+        return _from_bf16(bits).astype(np.float64), places, levels
+
+
+def _from_bf16(bits: NDArray[np.uint16]) -> NDArray[np.float32]:
+    return (bits.astype("<u4") << np.uint32(16)).view("<f4").astype(np.float32)
+
+
+def _coefficients(
+    group: Group, whole: Payload, piece: Piece, sent: int
+) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    """Places and values of the largest coefficients of a piece's chunks: [chunks, sent] each."""
+    block = group.view(whole[piece.region.name].detach().cpu().contiguous(), piece)
+    rows = block @ basis(group.width).t()
+    both = torch.einsum("uh,yhxv->yxuv", basis(group.height), rows)
+    table = both.reshape(piece.count, group.size).numpy()
+    if not np.isfinite(table).all():
+        raise ValueError("The gradient holds NaN or infinity; nothing can be encoded.")
+    places = largest(np.abs(table), sent)
+    return places, np.take_along_axis(table, places, axis=1)
+
+
+def _synthesise(
+    group: Group,
+    out: dict[str, Tensor],
+    scales: NDArray[np.float64],
+    places: NDArray[np.int64],
+    levels: NDArray[np.int64],
+    top: int,
+) -> None:
+    """Write the group's chunks of decoded numbers into `out`."""
+    bits = bits_for(group.height, group.width, places.shape[1], top)
+    down, across = integers(group.height, bits), integers(group.width, bits)
+    for piece in group.pieces():
+        chosen = np.concatenate([np.arange(span.start, span.stop) for span in piece.spans])
+        table = np.zeros((piece.count, group.size))
+        np.put_along_axis(table, places[chosen], levels[chosen], axis=1)
+        block = torch.from_numpy(table).view(piece.down, piece.across, group.height, group.width)
+        whole = torch.einsum("uh,yxuw->yhxw", down, block @ across)
+        scale = torch.from_numpy(scales[chosen] * 2.0 ** (-2 * bits))
+        whole = whole * scale.view(piece.down, 1, piece.across, 1)
+        group.view(out[piece.region.name], piece).copy_(whole).add_(0.0)
