@@ -68,6 +68,7 @@ def merge_unseen(
     submissions: Sequence[Submission],
     stakes: dict[int, int],
     report: RoundReport,
+    step: int,
 ) -> Merging:
     """What `agents.rounds.result.merge` gives, with the report's figures for what needs data."""
     good = tuple(s for s in submissions if s.gradient is not None)
@@ -79,7 +80,7 @@ def merge_unseen(
             merged = job.merge(gradients, [stakes[s.reveal.node] for s in good])
         except MergeRefused as error:
             refused, good = str(error), ()
-    after = apply_outer(before, merged, job.spec.optimizer.outer_lr)
+    after = apply_outer(before, merged, job.spec.outer_lr_at(step))
     said = report.gains()
     gains = None
     if good and job.score.needs_gains:

@@ -34,6 +34,7 @@ from agents.storage.cid import cid_of_bytes
 from agents.storage.errors import StoreError, StoreUnavailable
 from agents.training.state import State, apply_outer, file_bound, load_state, model_hash
 from agents.training.task import assign, next_carry
+from agents.training.update import read_update
 
 
 class Training:
@@ -184,7 +185,7 @@ class Training:
                     "The job's data is encrypted and its key was not given: losses (and gains) in "
                     "the report were believed."
                 )
-                blind = merge_unseen(job, self.state, used, stakes, report)
+                blind = merge_unseen(job, self.state, used, stakes, report, plan.step)
                 outcome = finish(job, *place, blind, report.gains())
             else:
                 outcome = compute(job, *place, self._device, stakes, report.gains())
@@ -220,12 +221,12 @@ class Training:
             part.same("model", "update", "the CID of the published bytes", cid_of_bytes(raw), cid)
         if raw is not None and self.state is not None:
             before = self.state
-            outer_lr = self.job.spec.optimizer.outer_lr
+            outer_lr = self.job.spec.outer_lr_at(self._step)
             applied = guarded(
                 part,
                 "model",
                 "update",
-                lambda: apply_outer(before, load_state(raw, shapes), outer_lr),
+                lambda: apply_outer(before, read_update(raw, shapes), outer_lr),
             )
             if applied is not None:
                 what = "the hash of the model it leads to"

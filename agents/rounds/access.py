@@ -8,7 +8,7 @@ to everyone, so an agent without a key still does the permissionless duties.
 from __future__ import annotations
 
 from agents.rounds.keys import DataKeyDuty
-from agents.rounds.models import Models
+from agents.rounds.models import CaughtUp, Models
 from agents.rounds.network import Network
 from agents.rounds.sealing import Sealing
 from agents.runtime.context import Context
@@ -23,7 +23,8 @@ class DataAccess:
     def __init__(self, network: Network, store: ContentStore, context: Context) -> None:
         self._network = network
         self._address = context.wallet.address
-        self.models = Models(network, store, self._key)
+        self.models = Models(network, store, self._key, self._caught_up)
+        self._context = context
         self._duty = DataKeyDuty(network, context, self.models.spec)
         self.sealing = Sealing(network, self._duty.identity, self._address)
 
@@ -50,6 +51,21 @@ class DataAccess:
             raise
         except (SpecError, StoreError):
             return False  # nobody can work on such a job; its permissionless duties remain
+
+    def _caught_up(self, how: CaughtUp) -> None:
+        """Say that the node's model was not the chain's, and is now."""
+        facts = {
+            "job": how.job_id,
+            "model": how.model.hex(),
+            "from_round": how.start,
+            "rounds_replayed": how.replayed,
+        }
+        if how.damaged:
+            self._context.metrics.resyncs.inc()
+            lost = [model.hex() for model in how.damaged]
+            self._context.log.warning("resynced", damaged=lost, **facts)
+        else:
+            self._context.log.info("caught_up", **facts)
 
     def _key(self, job_id: int) -> bytes | None:
         node = self._network.node_of(self._address)

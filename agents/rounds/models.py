@@ -3,12 +3,15 @@
 
 Rule: start from the newest full checkpoint at or before the wanted round, apply the published
 updates one by one, and compare the model hash with the ledger after each. A model whose hash is not
-the ledger's is never returned.
+the ledger's is never returned: one kept in memory is hashed again whenever it is asked for, so a
+node whose copy has changed finds that out by itself, forgets it, and is led back by chain and
+store.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from agents.rounds.jobs import JobContext, Jobs
 from agents.rounds.network import Network
@@ -25,8 +28,28 @@ from agents.training.state import (
     load_state,
     model_hash,
 )
+from agents.training.update import read_update
 
 _KEPT = 3
+
+
+@dataclass(frozen=True)
+class CaughtUp:
+    """How a model was rebuilt.
+
+    `start`: how many rounds were final at the model it was rebuilt from (0: genesis). `replayed`:
+    updates applied since. `damaged`: hashes of kept copies that had changed and were dropped.
+    """
+
+    job_id: int
+    model: bytes
+    start: int
+    replayed: int
+    damaged: tuple[bytes, ...]
+
+
+def _unheard(caught_up: CaughtUp) -> None:
+    pass
 
 
 class Models:
@@ -37,9 +60,15 @@ class Models:
         network: Network,
         store: ContentStore,
         key_of: Callable[[int], bytes | None] | None = None,
+        tell: Callable[[CaughtUp], None] = _unheard,
     ) -> None:
-        """`key_of`: the key of a job's encrypted data by the job's id, None while not held."""
+        """`key_of`: the key of a job's encrypted data by the job's id, None while not held.
+
+        `tell`: called when a model was rebuilt, unless that was one round's ordinary step.
+        """
         self._network = network
+        self._tell = tell
+        self._damaged: list[bytes] = []
         self._store = store
         self._jobs = Jobs(network, store, key_of)
         self._states: dict[bytes, State] = {}
@@ -67,10 +96,22 @@ class Models:
     def keep(self, state: State) -> bytes:
         """Remember a model that the caller has just computed; returns its hash."""
         found = model_hash(state)
+        self._remember(found, state)
+        return found
+
+    def _remember(self, found: bytes, state: State) -> None:
         self._states[found] = state
         while len(self._states) > _KEPT:
             del self._states[next(iter(self._states))]
-        return found
+
+    def _recall(self, wanted: bytes) -> State | None:
+        """The copy in memory, if there is one and it still is that model."""
+        state = self._states.get(wanted)
+        if state is not None and model_hash(state) != wanted:
+            del self._states[wanted]
+            self._damaged.append(wanted)
+            return None
+        return state
 
     def at(self, job_id: int, wanted: bytes) -> State:
         """The model of hash `wanted`: the genesis model or one that the ledger records.
@@ -78,8 +119,9 @@ class Models:
         Raises StoreError when an artefact can't be had, CorruptContent when the published
         artefacts don't lead to the recorded hash, PayloadError for malformed ones.
         """
-        if wanted in self._states:
-            return self._states[wanted]
+        kept = self._recall(wanted)
+        if kept is not None:
+            return kept
         terms = self._network.job(job_id).terms
         hashes = [bytes(terms.genesis_model)]
         reports: list[RoundReport] = []
@@ -95,8 +137,12 @@ class Models:
             )
         start, state = self._start(job_id, bytes(terms.genesis_checkpoint), hashes, reports)
         for index in range(start, len(reports)):
-            state = self._apply(job_id, state, reports[index], hashes[index + 1])
-        self.keep(state)
+            state = self._apply(job_id, index, state, reports[index], hashes[index + 1])
+        self._remember(wanted, state)
+        replayed = len(reports) - start
+        if self._damaged or replayed > 1:
+            self._tell(CaughtUp(job_id, wanted, start, replayed, tuple(self._damaged)))
+        self._damaged.clear()
         return state
 
     def _start(
@@ -104,8 +150,9 @@ class Models:
     ) -> tuple[int, State]:
         """(i, model hashes[i]) for the greatest i that is in memory or has a usable checkpoint."""
         for index in range(len(hashes) - 1, 0, -1):
-            if hashes[index] in self._states:
-                return index, self._states[hashes[index]]
+            kept = self._recall(hashes[index])
+            if kept is not None:
+                return index, kept
             checkpoint = reports[index - 1].checkpoint
             if checkpoint is None:
                 continue
@@ -115,7 +162,7 @@ class Models:
                 raise
             except (StoreError, PayloadError):
                 continue  # lost or wrong: an older start and the updates lead to the same hash
-        return 0, self._states.get(hashes[0]) or self._load(job_id, genesis, hashes[0])
+        return 0, self._recall(hashes[0]) or self._load(job_id, genesis, hashes[0])
 
     def _load(self, job_id: int, digest: bytes, wanted: bytes) -> State:
         shapes = self.job(job_id).shapes
@@ -123,10 +170,13 @@ class Models:
         _check(state, wanted, f"checkpoint {digest.hex()}")
         return state
 
-    def _apply(self, job_id: int, state: State, report: RoundReport, wanted: bytes) -> State:
+    def _apply(
+        self, job_id: int, step: int, state: State, report: RoundReport, wanted: bytes
+    ) -> State:
+        """The model after the job's finalized round number `step`, from 0."""
         shapes = self.job(job_id).shapes
-        update = load_state(self._store.get(report.update, file_bound(shapes)), shapes)
-        after = apply_outer(state, update, self.spec(job_id).optimizer.outer_lr)
+        update = read_update(self._store.get(report.update, file_bound(shapes)), shapes)
+        after = apply_outer(state, update, self.spec(job_id).outer_lr_at(step))
         _check(after, wanted, f"update {report.update} of round {report.round}")
         return after
 

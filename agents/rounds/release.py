@@ -24,6 +24,7 @@ from agents.runtime.durable import write_atomic
 from agents.storage.content_store import ContentStore
 from agents.storage.errors import StoreError, StoreUnavailable
 from agents.training.state import PayloadError, State, file_bound, load_state, save_state
+from agents.training.update import read_update
 
 _ROUNDS_KEPT = 3
 
@@ -78,7 +79,7 @@ def published(job: JobContext, store: ContentStore, update: str) -> Release:
 
     def release(merged: State, count: int) -> tuple[State, str]:
         try:
-            theirs = load_state(store.get(update, file_bound(job.shapes)), job.shapes)
+            theirs = read_update(store.get(update, file_bound(job.shapes)), job.shapes)
         except StoreUnavailable:
             raise
         except (StoreError, PayloadError) as error:

@@ -28,6 +28,7 @@ from agents.storage.cid import cid_of_bytes, digest_of
 from agents.training.evaluate import validation_loss
 from agents.training.flat import FlatModel
 from agents.training.state import State, apply_outer, model_hash, save_state
+from agents.training.update import pack_update
 from agents.verification.norms import norm
 
 LOSS_TOLERANCE = 1e-3  # relative; forward passes differ by rounding across hardware
@@ -204,7 +205,7 @@ def finish(
                 strict=True,
             )
         }
-    update = save_state(merging.merged)
+    update = pack_update(merging.merged)
     due = (plan.step + 1) % spec.checkpoint_every == 0 or plan.step + 1 >= spec.rounds
     checkpoint = save_state(merging.after) if due else None
     report = RoundReport(

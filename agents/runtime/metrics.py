@@ -40,6 +40,7 @@ class Metrics:
         self.last_error_time = gauge("last_error_timestamp_seconds", "Unix time of the last error")
         self.actions = counter("actions_total", "Actions taken by the loop", "action")
         self.errors = counter("errors_total", "Errors met by the loop", "kind")
+        self.resyncs = counter("resyncs_total", "Kept models found damaged and rebuilt")
         self.transactions = counter("transactions_total", "Transactions by outcome", "outcome")
         self.compute_seconds = counter("compute_seconds_total", "Time spent in work", "work")
         self._last_error = Info("menagerie_last_error", "Last error", registry=self.registry)

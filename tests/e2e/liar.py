@@ -22,6 +22,7 @@ from agents.runtime.context import Context
 from agents.storage.cid import cid_of_bytes
 from agents.storage.content_store import ContentStore, open_store
 from agents.training.state import apply_outer, model_hash, save_state
+from agents.training.update import pack_update
 
 
 class DoubledResults(Results):
@@ -41,7 +42,7 @@ class DoubledResults(Results):
         before = self.liars_models.at(view.job_id, bytes(view.round.prev_model))
         spec = self.liars_models.spec(view.job_id)
         state = apply_outer(before, merged, spec.optimizer.outer_lr)
-        update = save_state(merged)
+        update = pack_update(merged)
         checkpoint = None if honest.checkpoint is None else save_state(state)
         report = honest.report.model_copy(
             update={

@@ -16,7 +16,8 @@ from agents.rounds.network import Phase
 from agents.rounds.submissions import fetch
 from agents.storage.cid import digest_of
 from agents.storage.content_store import open_store
-from agents.training.state import file_bound, load_state
+from agents.training.state import file_bound
+from agents.training.update import read_update
 from agents.verification.norms import norm
 from scripts._jobs import publish_job
 from scripts._live import losses
@@ -81,7 +82,7 @@ def test_updates_that_only_aggregators_and_verifiers_read(world: World) -> None:
         closed = fetch(reveal, context, world.store)
         assert closed.gradient is None and "sealed for" in closed.reason
     raw = world.store.get_digest(digest_of(story.report.update), file_bound(context.shapes))
-    update = load_state(raw, context.shapes)
+    update = read_update(raw, context.shapes)
     assert norm(update) > 10 * NOISE["clip"]
     assert {line.quality_ppm for line in story.report.nodes} == {1_000_000}
     assert_audited(world, job, deep=False)

@@ -19,6 +19,7 @@ from agents.storage.embedded import EmbeddedStore
 from agents.storage.errors import CorruptContent, StoreError
 from agents.training.state import PayloadError, model_hash, save_state
 from agents.training.task import assign
+from agents.training.update import pack_update
 from tests.agents.rounds.desk import DEVICE, JOB, NODES, ChainFacts, Desk, make_desk
 
 ROUNDS = 4  # checkpoints after rounds 3 and 4
@@ -116,7 +117,7 @@ def forge(facts: ChainFacts, store: EmbeddedStore, index: int, **changes: object
 
 def test_a_wrong_update_is_detected(run: tuple) -> None:
     facts, store, outcomes = run
-    other = store.put_bytes(save_state({n: t + 1 for n, t in outcomes[0].merged.items()}))
+    other = store.put_bytes(pack_update({n: t + 1 for n, t in outcomes[0].merged.items()}))
     forge(facts, store, 0, update=other)
     with pytest.raises(CorruptContent, match="the chain records"):
         Models(facts, store).at(JOB, outcomes[0].model)
@@ -166,12 +167,12 @@ def test_a_round_that_changed_nothing_is_replayed(run: tuple) -> None:
     idle = replace(
         outcomes[0],
         state=outcomes[-1].state,
-        update=save_state(zeros),
+        update=pack_update(zeros),
         checkpoint=None,
         report=outcomes[-1].report.model_copy(
             update={
                 "prev_model": outcomes[-1].report.model,
-                "update": store.put_bytes(save_state(zeros)),
+                "update": store.put_bytes(pack_update(zeros)),
                 "checkpoint": None,
             }
         ),

@@ -15,7 +15,8 @@ from agents.rounds.result import compute, disagreements
 from agents.rounds.submissions import Submission
 from agents.storage.cid import cid_of_bytes
 from agents.storage.embedded import EmbeddedStore
-from agents.training.state import State, save_state
+from agents.training.state import State
+from agents.training.update import pack_update
 from tests.agents.rounds.desk import (
     DEVICE,
     JOB,
@@ -64,7 +65,7 @@ def test_noise_is_drawn_once_and_survives_a_restart(job: JobContext, tmp_path: P
 
 
 def verdict(desk: Desk, update: State, clean: State) -> str:
-    cid = desk.store.put_bytes(save_state(update))
+    cid = desk.store.put_bytes(pack_update(update))
     found, doubt = published(desk.job, desk.store, cid)(clean, 4)
     assert doubt or same(found, update)
     return doubt
@@ -122,7 +123,7 @@ def test_a_verifier_agrees_with_a_noised_result_and_not_with_a_forged_one(
     assert mine.model == theirs.model
     assert disagreements(mine, proposal_of(theirs), theirs.report) == []
     assert {line.quality_ppm for line in theirs.report.nodes} == {1_000_000}
-    forged = save_state({name: tensor + 0.05 for name, tensor in theirs.merged.items()})
+    forged = pack_update({name: tensor + 0.05 for name, tensor in theirs.merged.items()})
     report = replace_update(theirs.report, desk.store.put_bytes(forged))
     mine = compute(*arguments, release=published(job, desk.store, report.update))
     wrong = disagreements(mine, replace(proposal_of(theirs), model=mine.model), report)

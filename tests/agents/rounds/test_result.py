@@ -19,6 +19,7 @@ from agents.rounds.result import LOSS_TOLERANCE, WORST_LOSS, Outcome, _gain, dis
 from agents.rounds.submissions import Submission, fetch
 from agents.storage.cid import cid_of_bytes
 from agents.training.state import load_state, model_hash
+from agents.training.update import read_update
 from tests.agents.rounds.desk import NODES, Desk, proposal_of, scaled
 
 OTHER = "ab" * 32
@@ -65,7 +66,7 @@ def test_merge_update_and_scores_are_those_of_a_second_implementation(
 def test_the_artefacts_are_what_the_report_names(desk: Desk, outcome: Outcome) -> None:
     report = outcome.report
     assert report.update == cid_of_bytes(outcome.update)
-    update = load_state(outcome.update, desk.job.shapes)
+    update = read_update(outcome.update, desk.job.shapes)
     assert model_hash(update) == model_hash(outcome.merged)
     assert outcome.model == model_hash(outcome.state) != model_hash(desk.before)
     assert report.prev_model == model_hash(desk.before).hex()
