@@ -7,6 +7,8 @@
 @notice The money of every job. A sponsor's escrow becomes a round's pool when the round opens,
         the pool becomes pending rewards of payout addresses when it is settled, and whatever is
         left of it goes back to the escrow. Payment is pulled: no receiver can block another.
+        A job that adopted ScoreConsensus pays its trainers by the validators' consensus, whatever
+        the round's result says of their shares, and its verifiers by their trust.
         Donations aside, at all times:
         token.balanceOf(self) == total_escrow + total_reserved + total_pending.
 @custom:kill There is no owner and no pause. Pausing new rounds in TrainingRounds stops new
@@ -15,6 +17,7 @@
 
 from interfaces import INodeRegistry
 from interfaces import IRewardPool
+from interfaces import IScoreConsensus
 from interfaces import ITrainingRounds
 from interfaces import IZooToken
 
@@ -23,12 +26,15 @@ implements: IRewardPool
 _RESERVED: constant(uint256) = 1
 _DISTRIBUTING: constant(uint256) = 2
 _CLOSED: constant(uint256) = 3
+_BPS: constant(uint256) = 10_000
 
 
-# What is paid with, who says where a node is paid, and the only contract that may move a pool.
+# What is paid with, who says where a node is paid, the only contract that may move a pool, and who
+# says what the nodes of an adopted job are worth.
 token: public(immutable(address))
 registry: public(immutable(address))
 rounds: public(immutable(address))
+scores: public(immutable(address))
 
 escrow: public(HashMap[uint256, uint256])
 pending: public(HashMap[address, uint256])
@@ -39,20 +45,21 @@ _pools: HashMap[uint256, HashMap[uint256, IRewardPool.Pool]]
 
 
 @deploy
-def __init__(token_: address, registry_: address, rounds_: address):
+def __init__(token_: address, registry_: address, rounds_: address, scores_: address):
     """
     @notice Fixes the contracts the pool works with. There is no owner.
     @dev Reverts with "pool: zero address".
     @param token_ The ZOO token.
     @param registry_ The NodeRegistry, read for payout addresses.
     @param rounds_ The TrainingRounds contract, the only caller of the settlement functions.
+    @param scores_ The ScoreConsensus contract, read for the shares and cuts of adopted jobs.
     """
-    assert (
-        token_ != empty(address) and registry_ != empty(address) and rounds_ != empty(address)
-    ), "pool: zero address"
+    for account: address in [token_, registry_, rounds_, scores_]:
+        assert account != empty(address), "pool: zero address"
     token = token_
     registry = registry_
     rounds = rounds_
+    scores = scores_
 
 
 @external
@@ -151,12 +158,15 @@ def start_distribution(
             Rounds contract only, once per round.
     @dev A node may appear in several cuts. The cut of a node without payout address stays in the
          pool. A zero total is a round that pays no trainer: `distribute` then always reverts.
+         In an adopted job every cut but the first is scaled by `cut_factors` of the verifier, what
+         that leaves goes to the trainers, and if the round is scored the total of the consensus
+         replaces `total_contribution`.
          Reverts: "pool: not rounds", "pool: not reserved", "pool: already distributing",
-         "pool: closed", "pool: length mismatch", "pool: cuts too high".
+         "pool: closed", "pool: length mismatch", "pool: cuts too high", "scores: open".
     @param job_id The job.
     @param round_id The round.
     @param total_contribution Sum of the contributions that `distribute` will bring.
-    @param cut_nodes The nodes paid a cut.
+    @param cut_nodes The nodes paid a cut: the proposer, then verifiers.
     @param cut_amounts The units of each cut.
     """
     self._check_rounds()
@@ -166,6 +176,18 @@ def start_distribution(
     assert status != _CLOSED, "pool: closed"
     assert len(cut_nodes) == len(cut_amounts), "pool: length mismatch"
 
+    adopted: bool = False
+    scored: bool = False
+    total: uint256 = 0
+    adopted, scored, total = staticcall IScoreConsensus(scores).settlement(job_id, round_id)
+    factors: DynArray[uint256, 128] = []
+    if adopted:
+        factors = staticcall IScoreConsensus(scores).cut_factors(job_id, round_id, cut_nodes)
+    if scored:
+        self._pools[job_id][round_id].by_scores = True
+    else:
+        total = total_contribution
+
     remaining: uint256 = self._pools[job_id][round_id].amount
     paid: uint256 = 0
     payouts: DynArray[address, 128] = staticcall INodeRegistry(registry).payouts(cut_nodes)
@@ -174,6 +196,8 @@ def start_distribution(
         payout: address = payouts[index]
         amount: uint256 = cut_amounts[index]
         assert amount <= remaining, "pool: cuts too high"
+        if adopted and index != 0:
+            amount = amount * factors[index] // _BPS
         remaining = unsafe_sub(remaining, amount)
         if amount != 0 and payout != empty(address):
             self.pending[payout] += amount
@@ -189,7 +213,7 @@ def start_distribution(
 
     self._pools[job_id][round_id].status = _DISTRIBUTING
     self._pools[job_id][round_id].trainer_amount = remaining
-    self._pools[job_id][round_id].total_contribution = total_contribution
+    self._pools[job_id][round_id].total_contribution = total
     self._pools[job_id][round_id].paid = paid
     self._credit(paid)
 
@@ -203,9 +227,11 @@ def distribute(
 ):
     """
     @notice Credits one batch of trainers with trainer_amount * contribution // total, rounded
-            down; a round may take several batches. Rounds contract only.
+            down; a round may take several batches. In a round that is paid by scores the consensus
+            stands for the contributions. Rounds contract only.
     @dev Node ids ascend strictly, also from batch to batch, so no node is paid twice. The share
-         of a node without payout address stays in the pool. Reverts: "pool: not rounds",
+         of a node without payout address stays in the pool, and in a round paid by scores that of
+         a node that is brought in no batch. Reverts: "pool: not rounds",
          "pool: not distributing", "pool: closed", "pool: length mismatch", "pool: zero total",
          "pool: node order", "pool: over-distributed".
     @param job_id The job.
@@ -224,10 +250,13 @@ def distribute(
     remaining: uint256 = pool.total_contribution - pool.distributed
     paid: uint256 = 0
     payouts: DynArray[address, 128] = staticcall INodeRegistry(registry).payouts(nodes)
+    shares: DynArray[uint256, 128] = contributions
+    if pool.by_scores:
+        shares = staticcall IScoreConsensus(scores).shares(job_id, round_id, nodes)
     amounts: DynArray[uint256, 128] = []
     index: uint256 = 0
     for node_id: uint256 in nodes:
-        contribution: uint256 = contributions[index]
+        contribution: uint256 = shares[index]
         assert node_id > last_node, "pool: node order"
         assert contribution <= remaining, "pool: over-distributed"
         last_node = node_id

@@ -37,11 +37,13 @@ ORDER = (
     "TrainingRounds",
     "ViolationReports",
     "DataKeys",
+    "ScoreConsensus",
 )
 # Calls that wait the routine delay only: those a running network needs, and the emergency brake.
 ROUTINE_CALLS = (
     ("NodeRegistry", "approve_role"),
     ("NodeRegistry", "set_paused"),
+    ("ScoreConsensus", "set_paused"),
     ("TrainingLedger", "attest_model"),
     ("TrainingRounds", "resolve_challenge"),
     ("TrainingRounds", "set_paused"),
@@ -150,7 +152,7 @@ def constructor_arguments(
             routine,
         ),
         "NodeRegistry": (token, owner, [rounds, reports], parameters, settings.random_source),
-        "RewardPool": (token, registry, rounds),
+        "RewardPool": (token, registry, rounds, at["ScoreConsensus"]),
         "TrainingLedger": (rounds, at["RewardPool"], owner),
         "TrainingRounds": (
             token,
@@ -163,6 +165,7 @@ def constructor_arguments(
         ),
         "ViolationReports": (token, registry, rounds, owner, settings.appeal_bond),
         "DataKeys": (registry, rounds),
+        "ScoreConsensus": (registry, rounds, owner),
     }
 
 
@@ -264,6 +267,7 @@ def _code_problems(w3: Web3, deployed: Deployed, settings: DeploymentSettings) -
         "ledger": at["TrainingLedger"],
         "rounds": at["TrainingRounds"],
         "reports": at["ViolationReports"],
+        "scores": at["ScoreConsensus"],
         "source": settings.random_source,
     }
     for name, address in at.items():

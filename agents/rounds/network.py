@@ -131,6 +131,7 @@ class Network:
         self.reports: Contract = deployment["ViolationReports"]
         self.pool: Contract = deployment["RewardPool"]
         self.ledger: Contract = deployment["TrainingLedger"]
+        self.scores: Contract = deployment["ScoreConsensus"]
         self.coordinator: Contract = deployment["Coordinator"]
         self.token: Contract = deployment["ZooToken"]
         self._snapshots: dict[tuple[int, int, bytes], Snapshot] = {}

@@ -12,12 +12,14 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from agents.rounds.consensus import Consensus, ScorePhase
 from agents.rounds.network import ZERO_DIGEST, Network, Phase, ReportStatus
 from agents.rounds.view import View
 from agents.runtime.contracts import Contract
 from agents.runtime.errors import Reverted
 from agents.runtime.loop import jitter
 from agents.runtime.sender import Sender
+from agents.scoring.consensus import stake_median
 
 _ABSENT_ROUNDS = 3
 _SEED_BLOCKS = 128  # the chain remembers block hashes for 256
@@ -34,6 +36,7 @@ class Upkeep:
         self, network: Network, sender: Sender, patience_s: float, jitter_s: float
     ) -> None:
         self._network = network
+        self._consensus = Consensus(network)
         self._sender = sender
         self._patience_s = patience_s
         self._jitter_s = jitter_s
@@ -74,7 +77,7 @@ class Upkeep:
             if view.overdue:
                 yield "advance", self._call(rounds, "advance", job)
         elif view.phase == Phase.CHALLENGE:
-            if self._network.chain.call(rounds, "can_finalize", job):
+            if self._network.chain.call(rounds, "can_finalize", job) and self._settled(view):
                 yield "finalize", lambda: self._pay(view, "finalize")
         elif view.phase == Phase.FINALIZED and not view.round.settled:
             yield "settle", lambda: self._pay(view, "settle")
@@ -82,6 +85,8 @@ class Upkeep:
             yield "open_round", self._call(rounds, "open_round", job)
         if self._expiring(view):
             yield "capture_seed", self._call(rounds, "capture_seed", job)
+        if self._closable(view):
+            yield "close_scoring", lambda: self._close_scoring(view)
         yield from self._silent(view)
         yield from self._reports(view)
         yield from self._absent(view)
@@ -96,6 +101,37 @@ class Upkeep:
         return any(
             bytes(seed) == ZERO_DIGEST and view.block > int(block) + _SEED_BLOCKS
             for seed, block in seeds
+        )
+
+    def _settled(self, view: View) -> bool:
+        """Whether no scoring of the round is open; a round that was never scored has none."""
+        phase = self._consensus.scoring(view.job_id, view.round_id).phase
+        return phase in (ScorePhase.NONE, ScorePhase.CLOSED)
+
+    def _closable(self, view: View) -> bool:
+        """Whether the round's scoring waits for nobody any more."""
+        if view.phase not in (Phase.AGGREGATE, Phase.CHALLENGE, Phase.DISPUTED):
+            return False
+        return self._consensus.scoring(view.job_id, view.round_id).closable
+
+    def _close_scoring(self, view: View) -> None:
+        snapshot, job, number = view.snapshot, view.job_id, view.round_id
+        opened = int(view.round.opened_block)
+        vectors = self._consensus.vectors(job, number, opened, snapshot)
+        medians = stake_median(
+            [[vector.scores[node] for node in snapshot.nodes] for vector in vectors.values()],
+            [snapshot.verifiers[verifier] for verifier in vectors],
+            sum(snapshot.verifiers.values()),
+            nodes=len(snapshot.nodes),
+        )
+        self._sender.send(
+            self._network.scores,
+            "close_scoring",
+            job,
+            number,
+            list(snapshot.nodes),
+            list(snapshot.weights),
+            medians,
         )
 
     def _pay(self, view: View, function: str) -> None:

@@ -224,7 +224,7 @@ def test_owner_is_the_coordinator_wherever_there_is_one(chain: Chain) -> None:
             owned.append(name)
             assert contract.functions.owner().call() == coordinator
             assert contract.functions.pending_owner().call() == ZERO
-    assert owned == ["NodeRegistry", "TrainingRounds", "ViolationReports"]
+    assert owned == ["NodeRegistry", "TrainingRounds", "ViolationReports", "ScoreConsensus"]
 
 
 def test_token_has_no_minter_and_no_owner(chain: Chain) -> None:

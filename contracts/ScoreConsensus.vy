@@ -1,0 +1,780 @@
+# SPDX-License-Identifier: AGPL-3.0-only
+# pragma version ~=0.4.3
+# pragma nonreentrancy on
+"""
+@title ScoreConsensus
+@license AGPL-3.0-only
+@notice What several validators make of a round's nodes, as one vector that none of them decides.
+        A job whose sponsor adopts this contract is paid by it: each verifier of the round's
+        snapshot commits to a fixed-point score for every node, then reveals it, and the consensus
+        of a node is the stake-weighted median of its scores (the clipping of Yuma consensus).
+
+        Rules this contract holds:
+        - The consensus of a node is the largest c such that verifiers with at least half of the
+          stake of the *whole* snapshot gave it c or more. A missing vector is zero everywhere, so
+          less than half of the stake can't raise any node, present or not.
+        - A vector is committed to before any other can be read. The commitment binds the chain,
+          the contract, the job, the round, the verifier and its sender: a copy can't be opened.
+        - The contract checks the consensus that is brought to it, so anyone may bring it.
+        - A scoring ends: at most two windows after it opened anyone can close it. A round whose
+          scoring is open can't be finalized, and one that is void can't be scored.
+        - A verifier's trust is its agreement with the consensus, averaged over rounds. It scales
+          the verifier's cut, relative to the most trusted one that revealed in the round; who
+          revealed nothing earns no cut. Whoever commits and stays silent agrees with nothing.
+@custom:kill The owner (the Coordinator) may pause `adopt` and the opening of a scoring. Rounds are
+             then paid by their results, as those of other jobs, and verifiers keep their cuts.
+             Commitments to a scoring that is open, reveals and closing can't be paused.
+"""
+
+from interfaces import INodeRegistry
+from interfaces import IPausing
+from interfaces import IScoreConsensus
+from interfaces import ITrainingRounds
+
+implements: IPausing
+implements: IScoreConsensus
+
+from contracts.modules import pausing
+from snekmate.auth import ownable
+from snekmate.auth import ownable_2step
+
+initializes: pausing
+initializes: ownable
+initializes: ownable_2step[ownable := ownable]
+
+exports: (
+    pausing.paused,
+    ownable_2step.owner,
+    ownable_2step.pending_owner,
+    ownable_2step.transfer_ownership,
+    ownable_2step.accept_ownership,
+)
+
+
+# Pause bits.
+ADOPT: constant(uint256) = 1
+OPEN: constant(uint256) = 2
+
+# Phases of a scoring; 0 before it is opened.
+COMMIT: constant(uint256) = 1
+REVEAL: constant(uint256) = 2
+CLOSED: constant(uint256) = 3
+
+# The phases of a round in which it can be scored.
+AGGREGATE: constant(uint256) = 3
+DISPUTED: constant(uint256) = 5
+
+SCALE: constant(uint256) = 65_535
+BPS: constant(uint256) = 10_000
+MAX_NODES: constant(uint256) = 128
+MAX_VERIFIERS: constant(uint256) = 32
+# A window is longer than this part of the unbonding period, as those of a round are.
+WINDOWS_PER_UNBONDING: constant(uint256) = 20_000
+MAX_WINDOW: constant(uint256) = 86_400
+# Trust moves by 3/10 of the way towards the newest agreement.
+OLD_PARTS: constant(uint256) = 7
+NEW_PARTS: constant(uint256) = 3
+
+SCORE_DOMAIN: constant(bytes32) = keccak256("menagerie.ScoreConsensus.commit.v1")
+
+# A scoring's word: commit deadline (bits 0 to 39), reveal deadline (40), verifiers that committed
+# (80) and revealed (88), nodes (96), closed (104), the best trust (112), the total (128).
+_TIME_MASK: constant(uint256) = 2**40 - 1
+_REVEAL_DEADLINE: constant(uint256) = 40
+_COMMITTED: constant(uint256) = 80
+_REVEALED: constant(uint256) = 88
+_NODES: constant(uint256) = 96
+_CLOSED_BIT: constant(uint256) = 1 << 104
+_BEST_TRUST: constant(uint256) = 112
+_TOTAL: constant(uint256) = 128
+
+_WINDOW_MASK: constant(uint256) = 2**128 - 1
+
+# 16 scores of 16 bits are in one word.
+_LANES: constant(uint256) = 16
+_WORDS: constant(uint256) = MAX_NODES // _LANES
+
+registry: public(immutable(address))
+rounds: public(immutable(address))
+
+# By job: commit window | reveal window << 128; 0 when the job isn't adopted.
+_windows: HashMap[uint256, uint256]
+last_scored: public(HashMap[uint256, uint256])
+# By job and verifier; one more than the trust, so that 0 means none yet.
+_trusts: HashMap[uint256, HashMap[uint256, uint256]]
+
+# By round key, see `_key`.
+_scorings: HashMap[bytes32, uint256]
+_missing_stake: HashMap[bytes32, uint256]
+_committers: HashMap[bytes32, DynArray[uint256, 32]]
+_commitments: HashMap[bytes32, HashMap[uint256, bytes32]]
+_records: HashMap[bytes32, HashMap[uint256, bytes32]]
+_samples: HashMap[bytes32, HashMap[uint256, bytes32]]
+# By verifier and place // 16 in the snapshot.
+_rows: HashMap[bytes32, HashMap[uint256, HashMap[uint256, uint256]]]
+# By node id // 16.
+_consensus: HashMap[bytes32, HashMap[uint256, uint256]]
+
+
+@deploy
+def __init__(registry_: address, rounds_: address, owner_: address):
+    """
+    @notice Fixes who knows the nodes, who knows the rounds, and who may pause.
+    @dev Reverts with "scores: zero address".
+    @param registry_ The NodeRegistry.
+    @param rounds_ The TrainingRounds contract.
+    @param owner_ The Coordinator.
+    """
+    assert (
+        registry_ != empty(address) and rounds_ != empty(address) and owner_ != empty(address)
+    ), "scores: zero address"
+    pausing.__init__()
+    ownable.__init__()
+    ownable_2step.__init__()
+    ownable._transfer_ownership(owner_)
+    registry = registry_
+    rounds = rounds_
+
+
+@external
+def set_paused(bits: uint256):
+    """
+    @notice Owner only: replaces the pause bits, ADOPT = 1 and OPEN = 2.
+    @dev Reverts: "ownable: caller is not the owner", "pausing: unknown bit".
+    @param bits The new bits.
+    """
+    ownable._check_owner()
+    pausing._set_paused(bits, ADOPT | OPEN)
+
+
+@external
+def adopt(job_id: uint256, commit_s: uint256, reveal_s: uint256):
+    """
+    @notice Sponsor, before the job's first round, once and for good: the job is paid by consensus.
+    @dev Adopt before funding, or anyone may open the first round in between.
+         Reverts: "pausing: paused", "scores: not sponsor", "scores: already adopted",
+         "scores: round opened", "scores: bad window" (not above 1/20,000 of the unbonding period,
+         or above a day).
+    @param job_id The job.
+    @param commit_s Seconds to commit, from the first commitment of a round on.
+    @param reveal_s Seconds to reveal.
+    """
+    pausing._check_not_paused(ADOPT)
+    assert (
+        staticcall ITrainingRounds(rounds).sponsor_of(job_id) == msg.sender
+    ), "scores: not sponsor"
+    assert self._windows[job_id] == 0, "scores: already adopted"
+    assert staticcall ITrainingRounds(rounds).phase(job_id, 1) == 0, "scores: round opened"
+    parameters: INodeRegistry.Parameters = staticcall INodeRegistry(registry).parameters()
+    least: uint256 = parameters.unbonding_period // WINDOWS_PER_UNBONDING
+    for window: uint256 in [commit_s, reveal_s]:
+        assert window > least and window <= MAX_WINDOW, "scores: bad window"
+
+    self._windows[job_id] = commit_s | reveal_s << 128
+    log IScoreConsensus.JobAdopted(job_id=job_id, commit_s=commit_s, reveal_s=reveal_s)
+
+
+@external
+def post_samples(job_id: uint256, round_id: uint256, node_id: uint256, digest: bytes32):
+    """
+    @notice The operator of a node that revealed names the values of its model that the round's
+            audit seed asks for, once, until the round's scores are committed.
+    @dev Reverts: "scores: not adopted", "scores: round not running", "scores: too late",
+         "scores: not operator", "scores: not revealed", "scores: empty digest",
+         "scores: already posted".
+    @param job_id The job.
+    @param round_id The round.
+    @param node_id The node.
+    @param digest Digest of the artefact.
+    """
+    assert self._windows[job_id] != 0, "scores: not adopted"
+    self._check_running(job_id, round_id)
+    key: bytes32 = self._key(job_id, round_id)
+    assert self._phase(key, self._scorings[key]) <= COMMIT, "scores: too late"
+    self._check_operator(node_id)
+    assert staticcall ITrainingRounds(rounds).is_revealed(
+        job_id, round_id, node_id
+    ), "scores: not revealed"
+    assert digest != empty(bytes32), "scores: empty digest"
+    assert self._samples[key][node_id] == empty(bytes32), "scores: already posted"
+    self._samples[key][node_id] = digest
+    log IScoreConsensus.SamplesPosted(
+        job_id=job_id, round_id=round_id, node_id=node_id, digest=digest
+    )
+
+
+@external
+def commit_scores(job_id: uint256, round_id: uint256, verifier_id: uint256, commitment: bytes32):
+    """
+    @notice The operator of a verifier of the snapshot commits to its scores, once. The first one
+            opens the round's scoring, up to the deadline of the round's phase; the last one of the
+            whole snapshot ends the commit window.
+    @dev Reverts: "scores: not adopted", "scores: round not running", "scores: not operator",
+         "scores: not a verifier", "scores: empty commitment", "scores: already committed",
+         "scores: too late"; the first also: "pausing: paused".
+    @param job_id The job.
+    @param round_id The round, in AGGREGATE, CHALLENGE or DISPUTED.
+    @param verifier_id The verifier's node id.
+    @param commitment See `scores_digest`.
+    """
+    windows: uint256 = self._windows[job_id]
+    assert windows != 0, "scores: not adopted"
+    self._check_running(job_id, round_id)
+    self._check_operator(verifier_id)
+    weight: uint256 = staticcall ITrainingRounds(rounds).verifier_weight(
+        job_id, round_id, verifier_id
+    )
+    assert weight != 0, "scores: not a verifier"
+    assert commitment != empty(bytes32), "scores: empty commitment"
+    key: bytes32 = self._key(job_id, round_id)
+    assert self._commitments[key][verifier_id] == empty(bytes32), "scores: already committed"
+
+    scoring: uint256 = self._scorings[key]
+    missing: uint256 = 0
+    if scoring == 0:
+        pausing._check_not_paused(OPEN)
+        round: ITrainingRounds.Round = staticcall ITrainingRounds(rounds).round(job_id, round_id)
+        assert block.timestamp <= round.deadline, "scores: too late"
+        deadline: uint256 = block.timestamp + (windows & _WINDOW_MASK)
+        scoring = deadline | (deadline + (windows >> 128)) << _REVEAL_DEADLINE
+        scoring |= round.n_eligible << _NODES
+        missing = round.verifier_stake
+        log IScoreConsensus.ScoringOpened(
+            job_id=job_id, round_id=round_id, commit_deadline=deadline
+        )
+    else:
+        assert self._phase(key, scoring) == COMMIT, "scores: too late"
+        missing = self._missing_stake[key]
+    missing -= weight
+    scoring += 1 << _COMMITTED
+    self._commitments[key][verifier_id] = commitment
+    self._committers[key].append(verifier_id)
+    self._missing_stake[key] = missing
+    log IScoreConsensus.ScoresCommitted(
+        job_id=job_id, round_id=round_id, verifier_id=verifier_id, commitment=commitment
+    )
+    if missing == 0:
+        deadline: uint256 = block.timestamp + (windows >> 128)
+        scoring = scoring & ~(_TIME_MASK << _REVEAL_DEADLINE) | deadline << _REVEAL_DEADLINE
+        log IScoreConsensus.ScoreRevealStarted(job_id=job_id, round_id=round_id, deadline=deadline)
+    self._scorings[key] = scoring
+
+
+@external
+def reveal_scores(
+    job_id: uint256,
+    round_id: uint256,
+    verifier_id: uint256,
+    scores: DynArray[uint256, 128],
+    record: bytes32,
+    salt: bytes32,
+):
+    """
+    @notice The sender of a commitment opens it, once everybody has committed or the commit window
+            is over, and until the reveal deadline.
+    @dev The sender is part of the commitment, so nobody else can open it. Reverts:
+         "scores: not in reveal", "scores: too late", "scores: already revealed",
+         "scores: bad opening", "scores: empty record", "scores: wrong length",
+         "scores: score too high", "scores: sum too high".
+    @param job_id The job.
+    @param round_id The round.
+    @param verifier_id The verifier's node id.
+    @param scores One score for each node of the round's snapshot, in its order; their sum is at
+                  most 65,535.
+    @param record Digest of the verifier's evaluations and of its ratings after them.
+    @param salt The secret of the commitment.
+    """
+    key: bytes32 = self._key(job_id, round_id)
+    scoring: uint256 = self._scorings[key]
+    assert self._phase(key, scoring) == REVEAL, "scores: not in reveal"
+    assert block.timestamp <= self._reveal_deadline(scoring), "scores: too late"
+    assert self._records[key][verifier_id] == empty(bytes32), "scores: already revealed"
+    # An empty commitment has no known opening.
+    assert self._commitments[key][verifier_id] == self._digest(
+        job_id, round_id, verifier_id, msg.sender, scores, record, salt
+    ), "scores: bad opening"
+    assert record != empty(bytes32), "scores: empty record"
+    assert len(scores) == self._count(scoring, _NODES), "scores: wrong length"
+
+    total: uint256 = 0
+    word: uint256 = 0
+    place: uint256 = 0
+    for score: uint256 in scores:
+        assert score <= SCALE, "scores: score too high"
+        total = unsafe_add(total, score)
+        word |= score << (place % _LANES << 4)
+        place = unsafe_add(place, 1)
+        if place % _LANES == 0 or place == len(scores):
+            if word != 0:
+                self._rows[key][verifier_id][(place - 1) // _LANES] = word
+                word = 0
+    assert total <= SCALE, "scores: sum too high"
+    self._records[key][verifier_id] = record
+    self._scorings[key] = scoring + (1 << _REVEALED)
+    log IScoreConsensus.ScoresRevealed(
+        job_id=job_id, round_id=round_id, verifier_id=verifier_id, scores=scores, record=record
+    )
+
+
+@external
+def close_scoring(
+    job_id: uint256,
+    round_id: uint256,
+    nodes: DynArray[uint256, 128],
+    weights: DynArray[uint256, 128],
+    consensus: DynArray[uint256, 128],
+):
+    """
+    @notice Anyone, once all that committed have revealed or the reveal deadline has passed: brings
+            the stake-weighted medians, which are checked, and fixes them for the round. When their
+            sum is zero the round is unscored and is paid by its result. Else the trust of every
+            verifier that committed moves towards its agreement with the consensus:
+            10,000 * sum(min(score, consensus)) // max(sum(score), sum(consensus)), 0 without a
+            reveal; trust = (7 * trust + 3 * agreement) // 10, at first the agreement.
+    @dev The greater of the two sums, so that giving little to everybody isn't agreement.
+         Reverts: "scores: not open", "scores: closed", "scores: not over",
+         "scores: round not running", "scores: wrong snapshot", "scores: length mismatch",
+         "scores: not the median".
+    @param job_id The job.
+    @param round_id The round.
+    @param nodes The node ids of RoundOpened.
+    @param weights The weights of RoundOpened.
+    @param consensus For each node the largest value that verifiers with at least half of the
+                     snapshot's verifier stake reached.
+    """
+    key: bytes32 = self._key(job_id, round_id)
+    scoring: uint256 = self._scorings[key]
+    assert scoring != 0, "scores: not open"
+    assert scoring & _CLOSED_BIT == 0, "scores: closed"
+    assert self._is_over(key, scoring), "scores: not over"
+    round: ITrainingRounds.Round = staticcall ITrainingRounds(rounds).round(job_id, round_id)
+    assert round.phase >= AGGREGATE and round.phase <= DISPUTED, "scores: round not running"
+    assert keccak256(abi_encode(nodes, weights)) == round.snapshot_hash, "scores: wrong snapshot"
+    assert len(consensus) == len(nodes), "scores: length mismatch"
+
+    total: uint256 = 0
+    for score: uint256 in consensus:
+        # What is no median is refused below, whatever this sum is.
+        total = unsafe_add(total, score)
+    verifiers: DynArray[uint256, 32] = self._committers[key]
+    agreements: DynArray[uint256, 32] = []
+    reached: uint256[MAX_NODES] = empty(uint256[MAX_NODES])
+    exceeded: uint256[MAX_NODES] = empty(uint256[MAX_NODES])
+    for verifier: uint256 in verifiers:
+        weight: uint256 = staticcall ITrainingRounds(rounds).verifier_weight(
+            job_id, round_id, verifier
+        )
+        given: uint256 = 0
+        agreed: uint256 = 0
+        for index: uint256 in range(_WORDS):
+            if index * _LANES >= len(nodes):
+                break
+            word: uint256 = self._rows[key][verifier][index]
+            place: uint256 = index * _LANES
+            for _: uint256 in range(_LANES):
+                if word == 0:
+                    break
+                score: uint256 = word & SCALE
+                if score != 0:
+                    value: uint256 = consensus[place]
+                    given = unsafe_add(given, score)
+                    if score >= value:
+                        agreed = unsafe_add(agreed, value)
+                        # No sum of weights exceeds the snapshot's verifier stake.
+                        reached[place] = unsafe_add(reached[place], weight)
+                        if score > value:
+                            exceeded[place] = unsafe_add(exceeded[place], weight)
+                    else:
+                        agreed = unsafe_add(agreed, score)
+                word >>= _LANES
+                place = unsafe_add(place, 1)
+        agreement: uint256 = 0
+        if given != 0:
+            agreement = BPS * agreed // max(given, total)
+        agreements.append(agreement)
+    place: uint256 = 0
+    for value: uint256 in consensus:
+        assert (value == 0 or 2 * reached[place] >= round.verifier_stake) and 2 * exceeded[
+            place
+        ] < round.verifier_stake, "scores: not the median"
+        place = unsafe_add(place, 1)
+
+    trusts: DynArray[uint256, 32] = []
+    best: uint256 = 0
+    place = 0
+    for verifier: uint256 in verifiers:
+        trust: uint256 = 0
+        if total == 0:
+            trust = self._trust(job_id, verifier)
+        else:
+            trust = self._move_trust(job_id, verifier, agreements[place])
+        if self._records[key][verifier] != empty(bytes32):
+            best = max(best, trust)
+        trusts.append(trust)
+        place = unsafe_add(place, 1)
+    if total != 0:
+        self._store(key, nodes, consensus)
+        self.last_scored[job_id] = round_id
+    self._scorings[key] = scoring | _CLOSED_BIT | best << _BEST_TRUST | total << _TOTAL
+    log IScoreConsensus.ScoringClosed(
+        job_id=job_id,
+        round_id=round_id,
+        nodes=nodes,
+        consensus=consensus,
+        scored=total != 0,
+        verifiers=verifiers,
+        agreements=agreements,
+        trusts=trusts,
+    )
+
+
+# Views
+
+
+@view
+@external
+def adopted(job_id: uint256) -> bool:
+    """
+    @notice Whether a job is paid by consensus.
+    @param job_id The job.
+    @return bool Whether its sponsor adopted it.
+    """
+    return self._windows[job_id] != 0
+
+
+@view
+@external
+def windows_of(job_id: uint256) -> (uint256, uint256):
+    """
+    @notice The windows of an adopted job, in seconds.
+    @param job_id The job.
+    @return The commit window and the reveal window; both 0 when the job isn't adopted.
+    """
+    windows: uint256 = self._windows[job_id]
+    return windows & _WINDOW_MASK, windows >> 128
+
+
+@view
+@external
+def scoring(job_id: uint256, round_id: uint256) -> IScoreConsensus.Scoring:
+    """
+    @notice The scoring of a round, as of now.
+    @param job_id The job.
+    @param round_id The round.
+    @return The scoring; all zero when nobody has committed.
+    """
+    key: bytes32 = self._key(job_id, round_id)
+    scoring: uint256 = self._scorings[key]
+    total: uint256 = scoring >> _TOTAL
+    return IScoreConsensus.Scoring(
+        phase=self._phase(key, scoring),
+        commit_deadline=scoring & _TIME_MASK,
+        reveal_deadline=self._reveal_deadline(scoring),
+        committed=self._count(scoring, _COMMITTED),
+        revealed=self._count(scoring, _REVEALED),
+        missing_stake=self._missing_stake[key],
+        total=total,
+        scored=total != 0,
+        closable=scoring & _CLOSED_BIT == 0 and self._is_over(key, scoring),
+    )
+
+
+@view
+@external
+def settlement(job_id: uint256, round_id: uint256) -> (bool, bool, uint256):
+    """
+    @notice How a round is to be paid. The RewardPool asks when the round is finalized.
+    @dev Reverts with "scores: open" while the round's scoring is not closed.
+    @param job_id The job.
+    @param round_id The round.
+    @return Whether the job is adopted, whether the round is paid by consensus, and the sum of its
+            consensus.
+    """
+    if self._windows[job_id] == 0:
+        return False, False, 0
+    scoring: uint256 = self._scorings[self._key(job_id, round_id)]
+    assert scoring == 0 or scoring & _CLOSED_BIT != 0, "scores: open"
+    total: uint256 = scoring >> _TOTAL
+    return True, total != 0, total
+
+
+@view
+@external
+def shares(
+    job_id: uint256, round_id: uint256, nodes: DynArray[uint256, 128]
+) -> DynArray[uint256, 128]:
+    """
+    @notice The consensus of some nodes of a round.
+    @param job_id The job.
+    @param round_id The round.
+    @param nodes The node ids.
+    @return The score of each; 0 for a node outside of the snapshot, and in a round not scored.
+    """
+    key: bytes32 = self._key(job_id, round_id)
+    found: DynArray[uint256, 128] = []
+    at: uint256 = max_value(uint256)
+    word: uint256 = 0
+    for node_id: uint256 in nodes:
+        if node_id // _LANES != at:
+            at = node_id // _LANES
+            word = self._consensus[key][at]
+        found.append(word >> (node_id % _LANES << 4) & SCALE)
+    return found
+
+
+@view
+@external
+def cut_factors(
+    job_id: uint256, round_id: uint256, verifiers: DynArray[uint256, 128]
+) -> DynArray[uint256, 128]:
+    """
+    @notice The part of its cut that each of some verifiers earns in a round, before the next one is
+            closed. In a scored round its trust relative to the best of those that revealed, all if
+            the best is zero; nothing for one that did not reveal. In an unscored round all for
+            those that revealed and nothing for others, but all for everybody when no scoring was
+            opened and opening one is paused, and in a job that isn't adopted.
+    @param job_id The job.
+    @param round_id The round.
+    @param verifiers Their node ids.
+    @return Parts of 10,000.
+    """
+    key: bytes32 = self._key(job_id, round_id)
+    scoring: uint256 = self._scorings[key]
+    spared: bool = self._windows[job_id] == 0 or (scoring == 0 and pausing._is_paused(OPEN))
+    best: uint256 = scoring >> _BEST_TRUST & SCALE
+    factors: DynArray[uint256, 128] = []
+    for verifier: uint256 in verifiers:
+        factor: uint256 = 0
+        if spared:
+            factor = BPS
+        elif self._records[key][verifier] != empty(bytes32):
+            factor = BPS
+            if scoring >> _TOTAL != 0 and best != 0:
+                factor = BPS * self._trust(job_id, verifier) // best
+        factors.append(factor)
+    return factors
+
+
+@view
+@external
+def trust_of(job_id: uint256, verifier_id: uint256) -> uint256:
+    """
+    @notice How well a verifier has agreed with a job's consensus.
+    @param job_id The job.
+    @param verifier_id The verifier's node id.
+    @return Parts of 10,000; 0 also before its first scored round.
+    """
+    return self._trust(job_id, verifier_id)
+
+
+@view
+@external
+def samples_of(job_id: uint256, round_id: uint256, node_id: uint256) -> bytes32:
+    """
+    @notice What a node posted in a round.
+    @param job_id The job.
+    @param round_id The round.
+    @param node_id The node.
+    @return The digest, empty when there is none.
+    """
+    return self._samples[self._key(job_id, round_id)][node_id]
+
+
+@view
+@external
+def score_commitment_of(job_id: uint256, round_id: uint256, verifier_id: uint256) -> bytes32:
+    """
+    @notice A verifier's commitment to its scores.
+    @param job_id The job.
+    @param round_id The round.
+    @param verifier_id The verifier's node id.
+    @return The commitment, empty when there is none.
+    """
+    return self._commitments[self._key(job_id, round_id)][verifier_id]
+
+
+@view
+@external
+def record_of(job_id: uint256, round_id: uint256, verifier_id: uint256) -> bytes32:
+    """
+    @notice The record behind a verifier's revealed scores.
+    @param job_id The job.
+    @param round_id The round.
+    @param verifier_id The verifier's node id.
+    @return The digest, empty when the verifier has not revealed.
+    """
+    return self._records[self._key(job_id, round_id)][verifier_id]
+
+
+@view
+@external
+def scores_digest(
+    job_id: uint256,
+    round_id: uint256,
+    verifier_id: uint256,
+    operator: address,
+    scores: DynArray[uint256, 128],
+    record: bytes32,
+    salt: bytes32,
+) -> bytes32:
+    """
+    @notice keccak256(abi_encode(SCORE_DOMAIN, chain.id, this contract, and the arguments in
+            order)); SCORE_DOMAIN = keccak256("menagerie.ScoreConsensus.commit.v1").
+    @return bytes32 The commitment.
+    """
+    return self._digest(job_id, round_id, verifier_id, operator, scores, record, salt)
+
+
+# Internal
+
+
+@internal
+@view
+def _check_running(job_id: uint256, round_id: uint256):
+    """
+    @notice Stops an action outside of AGGREGATE, CHALLENGE and DISPUTED.
+    """
+    phase: uint256 = staticcall ITrainingRounds(rounds).phase(job_id, round_id)
+    assert phase >= AGGREGATE and phase <= DISPUTED, "scores: round not running"
+
+
+@internal
+@view
+def _check_operator(node_id: uint256):
+    """
+    @notice Stops everybody but the operator of a node; an unknown or closed node's is zero.
+    """
+    assert (
+        staticcall INodeRegistry(registry).operator_of(node_id) == msg.sender
+    ), "scores: not operator"
+
+
+@internal
+@view
+def _phase(key: bytes32, scoring: uint256) -> uint256:
+    """
+    @notice The phase of a scoring as of now.
+    """
+    if scoring == 0:
+        return 0
+    if scoring & _CLOSED_BIT != 0:
+        return CLOSED
+    if block.timestamp <= scoring & _TIME_MASK and self._missing_stake[key] != 0:
+        return COMMIT
+    return REVEAL
+
+
+@internal
+@view
+def _is_over(key: bytes32, scoring: uint256) -> bool:
+    """
+    @notice Whether a scoring that is not closed waits for nobody any more.
+    """
+    if self._phase(key, scoring) != REVEAL:
+        return False
+    return (
+        block.timestamp > self._reveal_deadline(scoring)
+        or self._count(scoring, _REVEALED) == self._count(scoring, _COMMITTED)
+    )
+
+
+@internal
+@view
+def _trust(job_id: uint256, verifier_id: uint256) -> uint256:
+    """
+    @notice See `trust_of`.
+    """
+    stored: uint256 = self._trusts[job_id][verifier_id]
+    return stored - min(stored, 1)
+
+
+@internal
+def _move_trust(job_id: uint256, verifier_id: uint256, agreement: uint256) -> uint256:
+    """
+    @notice Moves a verifier's trust towards an agreement; the first one is taken as it is.
+    @return uint256 The new trust.
+    """
+    trust: uint256 = agreement
+    if self._trusts[job_id][verifier_id] != 0:
+        trust = (OLD_PARTS * self._trust(job_id, verifier_id) + NEW_PARTS * agreement) // (
+            OLD_PARTS + NEW_PARTS
+        )
+    self._trusts[job_id][verifier_id] = trust + 1
+    return trust
+
+
+@internal
+def _store(key: bytes32, nodes: DynArray[uint256, 128], consensus: DynArray[uint256, 128]):
+    """
+    @notice Stores the consensus by node id, each word once when the ids ascend.
+    """
+    at: uint256 = 0
+    word: uint256 = 0
+    place: uint256 = 0
+    for node_id: uint256 in nodes:
+        if node_id // _LANES != at:
+            if word != 0:
+                self._consensus[key][at] |= word
+            at = node_id // _LANES
+            word = 0
+        word |= consensus[place] << (node_id % _LANES << 4)
+        place = unsafe_add(place, 1)
+    if word != 0:
+        self._consensus[key][at] |= word
+
+
+@internal
+@view
+def _digest(
+    job_id: uint256,
+    round_id: uint256,
+    verifier_id: uint256,
+    operator: address,
+    scores: DynArray[uint256, 128],
+    record: bytes32,
+    salt: bytes32,
+) -> bytes32:
+    """
+    @notice See `scores_digest`.
+    """
+    return keccak256(
+        abi_encode(
+            SCORE_DOMAIN,
+            chain.id,
+            self,
+            job_id,
+            round_id,
+            verifier_id,
+            operator,
+            scores,
+            record,
+            salt,
+        )
+    )
+
+
+@internal
+@pure
+def _reveal_deadline(scoring: uint256) -> uint256:
+    """
+    @notice When revealing ends.
+    """
+    return scoring >> _REVEAL_DEADLINE & _TIME_MASK
+
+
+@internal
+@pure
+def _count(scoring: uint256, field: uint256) -> uint256:
+    """
+    @notice An 8-bit counter, named by its offset.
+    """
+    return scoring >> field & 255
+
+
+@internal
+@pure
+def _key(job_id: uint256, round_id: uint256) -> bytes32:
+    """
+    @notice Names a round in storage.
+    """
+    return keccak256(abi_encode(job_id, round_id))
