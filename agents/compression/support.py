@@ -1,9 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rule: what a payload says, without how loudly: the numbers it names and their signs.
-
-Two nodes that trained on different data name different numbers. So supports that agree in place and
-sign are what a copy looks like, whatever factor the copier put on it.
-"""
+"""The rule: a sparse payload, magnitudes apart, says which numbers it moves and which way."""
 
 from __future__ import annotations
 
@@ -15,13 +11,27 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True)
 class Support:
-    """The numbers that one payload sends and that are not zero.
+    """The numbers that a payload sends, in the codec's own numbering, and their signs.
 
     Attributes:
-        places: int64 [s], strictly ascending numbers of coordinates (`sparse`) or of DCT
-            coefficients (`demo`). Equal places mean the same thing in payloads of one job.
-        negative: bool [s], whether the number sent is below zero.
+        places: int64 [n], ascending without repetition, not negative.
+        negative: bool [n], which of them are below zero.
     """
 
     places: NDArray[np.int64]
     negative: NDArray[np.bool_]
+
+    def __post_init__(self) -> None:
+        """ValueError unless both have the shapes, dtypes and order stated above."""
+        places, negative = self.places, self.negative
+        if places.ndim != 1 or places.dtype != np.int64:
+            raise ValueError("A support's places must be a list of int64.")
+        if negative.shape != places.shape or negative.dtype != np.bool_:
+            raise ValueError("A support needs one sign, a bool, per place.")
+        if places.size and (places[0] < 0 or not (np.diff(places) > 0).all()):
+            raise ValueError("A support's places must ascend from 0 or more.")
+
+    @property
+    def size(self) -> int:
+        """n."""
+        return int(self.places.size)

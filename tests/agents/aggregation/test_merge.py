@@ -48,10 +48,12 @@ def same_bits(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> b
 def test_rules_are_found_by_name():
     assert aggregation.names() == [
         "centred_clipping",
+        "demo_sign",
         "geometric_median",
         "mean",
         "median",
         "multi_krum",
+        "norm_clip",
         "trimmed_mean",
     ]
     with pytest.raises(UnknownMechanism, match="no merge rule 'network'; choose one of: centred"):

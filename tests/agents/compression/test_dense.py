@@ -103,7 +103,7 @@ def test_container_round_trips_any_layout(fields):
     "name", ["container", "nothing", "os", "dense.py", "../dense", "", None, 3]
 )
 def test_unknown_codec_lists_what_exists(name):
-    with pytest.raises(UnknownMechanism, match=r"There is no codec .* choose one of: dense"):
+    with pytest.raises(UnknownMechanism, match=r"There is no codec .* choose one of: demo, dense"):
         compression.get(name)
 
 
