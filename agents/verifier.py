@@ -2,9 +2,11 @@
 """The verifier: believes nothing, recomputes everything it signs.
 
 benchmarks  recompute chunks drawn after the submission, sign the verdict (EIP-712)
-CHALLENGE   recompute merge and scores; re-execute the drawn and the suspicious nodes; report
-            each violation with evidence; then attest the result, or challenge it
-AGGREGATE   propose, if every aggregator has failed to
+AGGREGATE   of a job scored by Gauntlet: evaluate nodes and commit scores, later reveal them
+            (`agents.rounds.validating`); propose, if every aggregator has failed to
+CHALLENGE   the same duty first; then recompute merge and scores; re-execute the drawn and the
+            suspicious nodes; report each violation with evidence; then attest the result, or
+            challenge it
 any phase   permissionless duties, after the aggregators
 """
 
@@ -13,6 +15,7 @@ from __future__ import annotations
 from agents.rounds.access import DataAccess
 from agents.rounds.audit import Finding, RoundWork, malformed, reexecute, suspects
 from agents.rounds.benchmarks import BenchmarkChecks
+from agents.rounds.consensus import Consensus
 from agents.rounds.judging import result_errors
 from agents.rounds.manifests import Plans
 from agents.rounds.memory import Memories
@@ -22,6 +25,7 @@ from agents.rounds.result import Outcome
 from agents.rounds.results import Results
 from agents.rounds.submissions import Submission
 from agents.rounds.upkeep import Upkeep
+from agents.rounds.validating import Validating
 from agents.rounds.view import View, observe
 from agents.runtime.chain import Head
 from agents.runtime.context import Context
@@ -60,6 +64,16 @@ class Verifier:
             context.artefacts,
         )
         self.memories = Memories(self.network, store, self.models, self.plans, self.device)
+        self.validating = Validating(
+            self.network,
+            Consensus(self.network),
+            context,
+            store,
+            self.models,
+            self.plans,
+            self.results,
+            self.device,
+        )
         self.benchmarks = BenchmarkChecks(self.network, context, store, self.device)
         self.proposer = Proposer(self.network, self.results, context.sender, _HEAD_START)
         self.upkeep = Upkeep(self.network, context.sender, _PATIENCE_S, context.settings.jitter_s)
@@ -78,8 +92,13 @@ class Verifier:
         did = self.access.step(job_id, node) if node else None
         if did or (node and not self.access.ready(job_id, node)):
             return did or self.upkeep.step(view)
+        if node:
+            did = self.validating.step(view, node)
+            if did:
+                return did
         if node and view.phase == Phase.CHALLENGE and node in view.snapshot.verifiers:
-            did = self.verify(view, node)
+            if not self.validating.holds(view, node):
+                did = self.verify(view, node)
         elif node:
             if view.phase == Phase.AGGREGATE and node in view.snapshot.verifiers:
                 self.prepare(view)
