@@ -38,10 +38,22 @@ class Published:
     tokens: int
     warnings: tuple[str, ...] = ()
 
+    @property
+    def by_consensus(self) -> bool:
+        """Whether validators' scores pay for the work: the sponsor must adopt ScoreConsensus.
+
+        Between creating the job and funding it: an unfunded job's first round can't open, and
+        after it has opened, which anyone may do, there is no adopting any more.
+        """
+        return self.spec.score == "gauntlet"
+
 
 @dataclass(frozen=True)
 class Terms:
-    """What the sponsor offers and demands. Amounts in 1e-18 ZOO, times in seconds."""
+    """What the sponsor offers and demands. Amounts in 1e-18 ZOO, times in seconds.
+
+    The two score windows are not in the job's terms but in its adoption of ScoreConsensus.
+    """
 
     reward_per_round: int = 1_000 * ZOO
     verifier_bps: int = 1_000
@@ -54,6 +66,8 @@ class Terms:
     appeal_s: int = 86_400
     dispute_s: int = 259_200
     challenge_bond: int = 100 * ZOO
+    score_commit_s: int = 600
+    score_reveal_s: int = 300
 
     def encode(self, published: Published) -> tuple[Any, ...]:
         """Return the JobTerms tuple that `create_job` takes."""
@@ -62,8 +76,17 @@ class Terms:
             published.model,
             digest_of(published.checkpoint_cid),
             published.spec.rounds,
-            *asdict(self).values(),
+            *self.figures(),
         )
+
+    def figures(self) -> tuple[int, ...]:
+        """Return what of the JobTerms tuple follows the digests and the number of rounds."""
+        return tuple(v for name, v in asdict(self).items() if not name.startswith("score_"))
+
+    @property
+    def score_windows(self) -> tuple[int, int]:
+        """The windows that `ScoreConsensus.adopt` takes."""
+        return self.score_commit_s, self.score_reveal_s
 
 
 def publish_job(

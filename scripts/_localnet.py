@@ -66,6 +66,7 @@ class LocalnetSettings:
     supply: int = 1_000_000_000 * ZOO
     approve_roles: bool = True  # else the members' agents do, as a first deed
     agent: Mapping[str, Any] = field(default_factory=dict)  # settings added to every agent's file
+    owned_with: Mapping[str, str] = field(default_factory=dict)  # seat: earlier seat of its owner
 
 
 @dataclass(frozen=True)
@@ -157,7 +158,10 @@ class Localnet:
             self.supervisor.wait_ready(name, partial(_says_ready, log), timeout_s)
 
     def create_job(self, published: Published, terms: Terms, funded_rounds: int) -> int:
-        """Create a job as the sponsor, fund that many rounds, and return its id."""
+        """Create a job as the sponsor, fund that many rounds, and return its id.
+
+        A job that is paid by consensus adopts ScoreConsensus before it has money to open a round.
+        """
         rounds, pool = self.contract("TrainingRounds"), self.contract("RewardPool")
         amount = terms.reward_per_round * funded_rounds
         batch = self.batch()
@@ -166,6 +170,10 @@ class Localnet:
         batch.add(self.sponsor, rounds.functions.create_job(terms.encode(published)))
         batch.settle()
         job_id = int(rounds.functions.job_count().call())
+        if published.by_consensus:
+            scores = self.contract("ScoreConsensus")
+            batch.add(self.sponsor, scores.functions.adopt(job_id, *terms.score_windows))
+            batch.settle()
         batch.add(self.sponsor, token.functions.approve(pool.address, amount))
         batch.add(self.sponsor, pool.functions.fund(job_id, amount))
         batch.settle()
@@ -289,7 +297,13 @@ def _seats(
             keystore.parent.mkdir(parents=True, exist_ok=True)
             create_keystore(keystore, passphrase, bytes(operator.key), iterations=_SCRYPT_N)
             member = role == "coordinator"
-            owner = operator if member else _owner_wallet(directory, f"{name}-owner", passphrase)
+            if member:
+                owner = operator
+            elif name in settings.owned_with:
+                shared = settings.owned_with[name]
+                owner = next(seat.owner for seat in seats if seat.name == shared)
+            else:
+                owner = _owner_wallet(directory, f"{name}-owner", passphrase)
             port = free_port()
             extra: dict[str, Any] = {"metrics_port": port}
             if member:

@@ -25,6 +25,8 @@ from scripts._operator import (
 )
 
 FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+SCORE_COMMIT = "Verifiers' time to commit scores (score gauntlet)."
+SCORE_REVEAL = "Verifiers' time to reveal them."
 
 
 @click.group()
@@ -61,6 +63,8 @@ def _spec_fields(path: Path | None, rounds: int | None) -> dict[str, Any]:
 @click.option("--challenge-s", type=int, default=1_800, show_default=True, help="Challenge window.")
 @click.option("--appeal-s", type=int, default=86_400, show_default=True, help="Appeal window.")
 @click.option("--dispute-s", type=int, default=259_200, show_default=True, help="Committee's time.")
+@click.option("--score-commit-s", type=int, default=600, show_default=True, help=SCORE_COMMIT)
+@click.option("--score-reveal-s", type=int, default=300, show_default=True, help=SCORE_REVEAL)
 @click.option("--bond", type=ZOO_AMOUNT, default="100", show_default=True, help="A challenge's.")
 @click.option("--store", help="A folder, or the URL of a Kubo node (default: localnet's folder).")
 @click.option("--data-key", type=FILE, help="Encrypt the data with this file of `keys new`.")
@@ -115,12 +119,16 @@ def create(account: Any, deployment: Path | None, store: str | None, **given: An
         appeal_s=given["appeal_s"],
         dispute_s=given["dispute_s"],
         challenge_bond=given["bond"],
+        score_commit_s=given["score_commit_s"],
+        score_reveal_s=given["score_reveal_s"],
     )
     rounds = published.spec.rounds if given["fund_rounds"] is None else given["fund_rounds"]
     amount = rounds * terms.reward_per_round
     allow(contracts, account, contracts.RewardPool, amount)
     receipt = contracts.TrainingRounds.create_job(terms.encode(published), sender=account)
     job_id = receipt.return_value or contracts.TrainingRounds.job_count()
+    if published.by_consensus:
+        contracts.ScoreConsensus.adopt(job_id, *terms.score_windows, sender=account)
     if amount:
         contracts.RewardPool.fund(job_id, amount, sender=account)
     click.echo(f"Job {job_id}: {published.spec.rounds} rounds, {zoo(amount)} in escrow.")
@@ -207,6 +215,10 @@ def show(job_id: int, deployment: Path | None) -> None:
     windows = ("commit", "reveal", "aggregate", "challenge", "appeal", "dispute")
     times = (f"{w} {timedelta(seconds=getattr(terms, f'{w}_s'))}" for w in windows)
     table.add_row("windows", ", ".join(times))
+    commit_s, reveal_s = contracts.ScoreConsensus.windows_of(job_id)
+    if commit_s:
+        pair = (timedelta(seconds=commit_s), timedelta(seconds=reveal_s))
+        table.add_row("paid by", "verifiers' scores: commit {}, reveal {}".format(*pair))
     table.add_row("spec", cid_from_digest(bytes(terms.spec)))
     table.add_row("model", "0x" + bytes(job.model).hex())
     Console().print(table)

@@ -129,6 +129,7 @@ class World:
             "rounds": "TrainingRounds",
             "reports": "ViolationReports",
             "keys": "DataKeys",
+            "scores": "ScoreConsensus",
         }
         if name not in known:
             raise AttributeError(name)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -99,9 +99,9 @@ class Bench:
         """A funded job for this many trainers a round."""
         pool, rounds = self.contract("RewardPool"), self.contract("TrainingRounds")
         token = self.contract("ZooToken")
-        terms = asdict(_TERMS) | {"max_nodes": max_nodes}
+        terms = replace(_TERMS, max_nodes=max_nodes)
         digests = (_word("spec"), _word("genesis"), _word("checkpoint"))
-        self.send(self.net.sponsor, rounds.functions.create_job((*digests, 99, *terms.values())))
+        self.send(self.net.sponsor, rounds.functions.create_job((*digests, 99, *terms.figures())))
         job_id = int(rounds.functions.job_count().call())
         amount = 20 * _TERMS.reward_per_round
         self.send(self.net.faucet, token.functions.transfer(self.net.sponsor.address, amount))

@@ -138,6 +138,7 @@ class System:
     rounds: Any
     reports: Any
     keys: Any
+    scores: Any
     holder: str
     players: dict[str, Player] = field(default_factory=dict)
 
@@ -265,6 +266,7 @@ class Codes:
     rounds: Any
     reports: Any
     keys: Any
+    scores: Any
 
     @staticmethod
     def compile() -> Codes:
@@ -277,6 +279,7 @@ class Codes:
             "TrainingRounds",
             "ViolationReports",
             "DataKeys",
+            "ScoreConsensus",
         )
         return Codes(*(boa.load_partial(f"contracts/{name}.vy") for name in names))
 
@@ -300,8 +303,8 @@ def deploy(codes: Codes, **parameters: int) -> System:
     mine(1_000)
     deployer = str(boa.env.eoa)
     nonce = boa.env.evm.vm.state.get_nonce(to_canonical_address(deployer))
-    at = [_predict(deployer, nonce + i) for i in range(8)]
-    token_at, owner, registry_at, pool_at, ledger_at, rounds_at, reports_at, _ = at
+    at = [_predict(deployer, nonce + i) for i in range(9)]
+    token_at, owner, registry_at, pool_at, ledger_at, rounds_at, reports_at, _, scores_at = at
     holder = str(account("holder").address)
     settings = {
         "unbonding_period": UNBONDING,
@@ -334,7 +337,14 @@ def deploy(codes: Codes, **parameters: int) -> System:
             (*settings.values(), owner),
             ZERO,
         ),
-        _create(codes.pool, "(address,address,address)", token_at, registry_at, rounds_at),
+        _create(
+            codes.pool,
+            "(address,address,address,address)",
+            token_at,
+            registry_at,
+            rounds_at,
+            scores_at,
+        ),
         _create(codes.ledger, "(address,address,address)", rounds_at, pool_at, owner),
         _create(
             codes.rounds,
@@ -357,6 +367,7 @@ def deploy(codes: Codes, **parameters: int) -> System:
             APPEAL_BOND,
         ),
         _create(codes.keys, "(address,address)", registry_at, rounds_at),
+        _create(codes.scores, "(address,address,address)", registry_at, rounds_at, owner),
     )
     assert [str(c.address) for c in contracts] == at
     return System(*contracts, holder=holder)

@@ -88,6 +88,14 @@ RESTRICTED = {
         "transfer_ownership": NOT_OWNER,
         "accept_ownership": NOT_NEXT,
     },
+    "ScoreConsensus": {
+        "set_paused": NOT_OWNER,
+        "transfer_ownership": NOT_OWNER,
+        "accept_ownership": NOT_NEXT,
+        "adopt": "scores: not sponsor",
+        "post_samples": "scores: not adopted",
+        "commit_scores": "scores: not adopted",
+    },
     "DataKeys": {
         "set_key": "keys: not sponsor",
         "set_releaser": "keys: not sponsor",
@@ -145,6 +153,7 @@ OPEN = {
         "dismiss_unresolved",
     },
     "DataKeys": set(),
+    "ScoreConsensus": {"reveal_scores", "close_scoring"},
 }
 ALL_RESTRICTED = [(name, function) for name, table in RESTRICTED.items() for function in table]
 

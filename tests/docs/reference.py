@@ -22,6 +22,7 @@ CONTRACTS = (
     "ViolationReports",
     "RewardPool",
     "TrainingLedger",
+    "ScoreConsensus",
     "DataKeys",
     "Coordinator",
 )

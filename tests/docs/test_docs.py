@@ -43,6 +43,7 @@ def test_reasons_documented_in_natspec_are_those_of_the_code() -> None:
         "RewardPool": "pool",
         "TrainingLedger": "ledger",
         "DataKeys": "keys",
+        "ScoreConsensus": "scores",
     }
     for name, prefix in prefixes.items():
         text = (ROOT / "contracts" / f"{name}.vy").read_text(encoding="utf-8")

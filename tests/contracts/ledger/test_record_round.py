@@ -132,7 +132,7 @@ def test_record_round__largest_figures__are_kept_apart(
     sponsor = system.person("sponsor")
     job_id = system.job(sponsor, escrow=0)
     token = codes.token.deploy(sponsor, 2**200)
-    pool = codes.pool.deploy(token.address, system.registry.address, rounds)
+    pool = codes.pool.deploy(token.address, system.registry.address, rounds, system.scores.address)
     ledger = codes.ledger.deploy(rounds, pool.address, system.coordinator.address)
     token.approve(pool.address, 2**200, sender=sponsor)
     pool.fund(job_id, 2**200, sender=sponsor)

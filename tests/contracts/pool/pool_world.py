@@ -48,6 +48,7 @@ class Codes:
     registry: Any
     rounds: Any
     pool: Any
+    scores: Any
 
 
 def compile_all() -> Codes:
@@ -56,6 +57,7 @@ def compile_all() -> Codes:
         registry=boa.load_partial("contracts/NodeRegistry.vy"),
         rounds=boa.load_partial("contracts/TrainingRounds.vy"),
         pool=boa.load_partial("contracts/RewardPool.vy"),
+        scores=boa.load_partial("contracts/ScoreConsensus.vy"),
     )
 
 
@@ -67,6 +69,7 @@ class World:
     registry: Any
     rounds: Any
     pool: Any
+    scores: Any
     holder: str
     committee: str
 
@@ -106,7 +109,8 @@ def make_world(codes: Codes, pool_token: Any = None) -> World:
         token.address, committee, [rounds_address], (*PARAMETERS, committee), ZERO
     )
     paid_in = token if pool_token is None else pool_token
-    pool = codes.pool.deploy(paid_in.address, registry.address, rounds_address)
+    scores = codes.scores.deploy(registry.address, rounds_address, committee)
+    pool = codes.pool.deploy(paid_in.address, registry.address, rounds_address, scores.address)
     rounds = codes.rounds.deploy(
         token.address,
         registry.address,
@@ -119,4 +123,4 @@ def make_world(codes: Codes, pool_token: Any = None) -> World:
     )
     for spender in (registry, pool):
         token.approve(spender.address, UNLIMITED, sender=holder)
-    return World(token, registry, rounds, pool, holder, committee)
+    return World(token, registry, rounds, pool, scores, holder, committee)

@@ -47,6 +47,7 @@ def test_distribute__one_batch__splits_and_rounds_down(
         paid,
         nodes[2],
         2,
+        False,
     )
     assert pool.total_pending() == paid
     assert pool.total_reserved() == 10 * ZOO - paid

@@ -23,9 +23,9 @@ def transferFrom(owner: address, to: address, amount: uint256) -> bool:
 """
 
 
-@pytest.mark.parametrize("zero", [0, 1, 2])
+@pytest.mark.parametrize("zero", [0, 1, 2, 3])
 def test_constructor__zero_address__reverts(codes: Codes, stranger: str, zero: int) -> None:
-    addresses = [stranger] * 3
+    addresses = [stranger] * 4
     addresses[zero] = ZERO
     with boa.reverts("pool: zero address"):
         codes.pool.deploy(*addresses)
@@ -35,6 +35,7 @@ def test_constructor__parts__are_public(world: World) -> None:
     assert world.pool.token() == world.token.address
     assert world.pool.registry() == world.registry.address
     assert world.pool.rounds() == world.rounds.address
+    assert world.pool.scores() == world.scores.address
 
 
 def test_fund__sponsor_and_stranger__add_up(

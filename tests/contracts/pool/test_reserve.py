@@ -15,7 +15,7 @@ from tests.contracts.pool.pool_world import ZOO, World
 def test_reserve__escrow__becomes_the_pool(pool: Any, job: int, rounds: str) -> None:
     pool.reserve(job, 1, 30 * ZOO, sender=rounds)
     assert logged(pool) == [("PoolReserved", {"job_id": job, "round_id": 1, "amount": 30 * ZOO})]
-    assert tuple(pool.pool(job, 1)) == (30 * ZOO, 0, 0, 0, 0, 0, 1)
+    assert tuple(pool.pool(job, 1)) == (30 * ZOO, 0, 0, 0, 0, 0, 1, False)
     assert pool.escrow(job) == pool.total_escrow() == 70 * ZOO
     assert pool.total_reserved() == 30 * ZOO
 

@@ -30,7 +30,7 @@ def test_start_distribution__cuts__are_credited_to_payouts(
         )
         for node, payout, amount in zip(nodes[:2], payouts[:2], cuts, strict=True)
     ]
-    assert tuple(pool.pool(job, reserved)) == (10 * ZOO, 7 * ZOO, 77, 0, 3 * ZOO, 0, 2)
+    assert tuple(pool.pool(job, reserved)) == (10 * ZOO, 7 * ZOO, 77, 0, 3 * ZOO, 0, 2, False)
     assert [pool.pending(payout) for payout in payouts] == [2 * ZOO, ZOO, 0]
     assert pool.total_pending() == 3 * ZOO
     assert pool.total_reserved() == 7 * ZOO

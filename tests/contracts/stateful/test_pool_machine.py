@@ -327,6 +327,7 @@ class PoolMachine(RuleBasedStateMachine):
                 pool.paid,
                 pool.last_node,
                 pool.status,
+                False,
             )
             assert pool.paid + pool.unpayable <= pool.amount
         open_pools = [pool for pool in self.pools.values() if pool.status != CLOSED]
