@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import math
 
-from agents.compression import Codec, LinearCodec
+from agents.compression import Codec, LinearCodec, SupportCodec
+from agents.compression.options import MAX_MEMORY_ROUNDS
 from agents.compression.semantic import Semantic
 from agents.privacy import Privacy
 from agents.privacy.aggregate import sensitivity
@@ -19,6 +20,7 @@ from agents.privacy.gaussian import Gaussian
 from agents.training.spec import JobSpec, SpecError
 from agents.training.state import Shapes
 
+_LARGE_SIGN = 0.01  # as an outer rate of signs
 _NODES = 16  # a network this large is assumed where a figure depends on it
 
 
@@ -27,11 +29,17 @@ def check_together(spec: JobSpec, shapes: Shapes, codec: Codec, privacy: Privacy
     wrong = [
         *_data(spec, privacy),
         *_checking(spec, codec, privacy),
+        *_measuring(spec, codec),
         *_merging(spec, codec, privacy),
     ]
     if wrong:
         raise SpecError("; ".join(wrong))
-    return _mixing(spec, codec) + _projecting(spec, codec) + _blinding(spec, shapes, codec, privacy)
+    return [
+        *_mixing(spec, codec),
+        *_signs(spec, codec),
+        *_projecting(spec, codec),
+        *_blinding(spec, shapes, codec, privacy),
+    ]
 
 
 def fitted(spec: JobSpec, privacy: Privacy) -> dict[str, float]:
@@ -53,12 +61,18 @@ def fitted(spec: JobSpec, privacy: Privacy) -> dict[str, float]:
 
 
 def _data(spec: JobSpec, privacy: Privacy) -> list[str]:
+    wrong = []
     if privacy.unit == "example" and spec.access != "local":
-        return [
+        wrong.append(
             f'privacy "{spec.privacy}" needs access "local": a node may draw its samples in secret '
             "only from its own data; batches assigned in public earn no privacy"
-        ]
-    return []
+        )
+    if privacy.unit == "example" and spec.optimizer.inner != "adamw":
+        wrong.append(
+            f'privacy "{spec.privacy}" makes noisy AdamW steps; optimizer.inner '
+            f'"{spec.optimizer.inner}" makes none'
+        )
+    return wrong
 
 
 def _checking(spec: JobSpec, codec: Codec, privacy: Privacy) -> list[str]:
@@ -68,6 +82,12 @@ def _checking(spec: JobSpec, codec: Codec, privacy: Privacy) -> list[str]:
     later verifiers have no key to them. Noise that nobody else knows can be checked in the space
     of a linear codec only.
     """
+    if spec.verify == "reexecution" and codec.memory_rounds > MAX_MEMORY_ROUNDS:
+        return [
+            f'codec "{spec.codec}" keeps its memory for {codec.memory_rounds} rounds, all of which '
+            f"a re-execution would have to do again; set codec_options.memory_rounds to "
+            f"{MAX_MEMORY_ROUNDS} at most"
+        ]
     if spec.verify == "reexecution" and privacy.place == "aggregate" and codec.has_memory:
         return [
             f'codec "{spec.codec}" with these options keeps a memory between rounds, which nobody '
@@ -85,13 +105,36 @@ def _checking(spec: JobSpec, codec: Codec, privacy: Privacy) -> list[str]:
     return []
 
 
+def _measuring(spec: JobSpec, codec: Codec) -> list[str]:
+    """What validators need to measure what a payload does, and to compare payloads."""
+    if spec.verify != "gauntlet":
+        return []
+    wrong = []
+    if spec.access != "public":
+        wrong.append(
+            f'verify "gauntlet" needs access "public", not "{spec.access}": validators measure the '
+            "loss on batches that nobody was assigned, and anyone may repeat that"
+        )
+    if spec.privacy != "none":
+        wrong.append(
+            f'verify "gauntlet" goes with privacy "none", not "{spec.privacy}": what a payload '
+            "does to the loss on its own batches is published"
+        )
+    if not isinstance(codec, SupportCodec):
+        wrong.append(
+            f'codec "{spec.codec}" names every number, so payloads can\'t be compared by which '
+            'they name, as verify "gauntlet" does to find copies; use demo or sparse'
+        )
+    return wrong
+
+
 def _merging(spec: JobSpec, codec: Codec, privacy: Privacy) -> list[str]:
     wrong = []
     if getattr(codec, "mostly_zero", False) and spec.merge in ("median", "trimmed_mean"):
         wrong.append(
             f'codec "{spec.codec}" leaves most coordinates of a payload zero, so merge '
             f'"{spec.merge}" would be zero nearly everywhere; use multi_krum, geometric_median, '
-            "centred_clipping or mean"
+            "centred_clipping, norm_clip or mean"
         )
     if privacy.place == "aggregate":
         try:
@@ -116,6 +159,30 @@ def _mixing(spec: JobSpec, codec: Codec) -> list[str]:
         f'codec "{spec.codec}" under multi_krum without mixing: in tests 3 of 10 nodes with strong '
         "inner-product manipulation raised the loss; set merge_options.mixing to true"
     ]
+
+
+def _signs(spec: JobSpec, codec: Codec) -> list[str]:
+    """An update of signs moves every parameter as far, whatever the gradient's size."""
+    if spec.merge != "demo_sign":
+        return []
+    found = []
+    rate = spec.optimizer.outer_lr
+    if rate > _LARGE_SIGN:
+        found.append(
+            f"merge demo_sign moves every parameter by optimizer.outer_lr in each round, and "
+            f"{rate:g} is large; DeMo's runs use 0.0004"
+        )
+    if not spec.optimizer.outer_decay:
+        found.append(
+            "merge demo_sign without optimizer.outer_decay: updates of signs don't shrink with "
+            "the gradient, so the model keeps moving and does not settle"
+        )
+    if getattr(codec, "mostly_zero", False):
+        found.append(
+            f'codec "{spec.codec}" under merge demo_sign: a number that one node alone sent moves '
+            "its parameter as far as one that all agree on; use demo, or norm_clip"
+        )
+    return found
 
 
 def _projecting(spec: JobSpec, codec: Codec) -> list[str]:

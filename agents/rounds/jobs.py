@@ -34,7 +34,7 @@ from agents.training.state import Shapes
 
 _FIXED = {
     "mode": ("data_parallel",),
-    "verify": ("reexecution", "screening"),
+    "verify": ("reexecution", "screening", "gauntlet"),
 }
 _FOLDERS = {
     "codec": agents.compression,
@@ -120,6 +120,14 @@ class JobContext:
     def sealed(self) -> bool:
         """Whether payloads are for aggregators and verifiers only, who add and check the noise."""
         return isinstance(self.privacy, Aggregate)
+
+    @property
+    def free(self) -> bool:
+        """Whether nodes train as they like, and validators measure what comes of it.
+
+        Then nobody can redo a node's work, only what it would have been by the book.
+        """
+        return self.spec.verify == "gauntlet"
 
     def trace_steps(self, steps: int) -> int:
         """Steps that the trace of a task of `steps` steps shows."""

@@ -4,6 +4,10 @@
 Rule: the round's seed and snapshot are on chain; what earlier rounds left undone is in the last
 finalized round's report. So everyone derives the same manifest, and nobody issues it. A void round
 changes nothing: its batches are simply handed out again.
+
+A batch is done when an update that came of it was merged. So the batches of a payload that was good
+but not among the chosen are handed out again, to other nodes as a rule; each round assigns what was
+left before anything new, so never more than one round's batches are left.
 """
 
 from __future__ import annotations
@@ -99,6 +103,6 @@ class Plans:
             report.carry_in,
             report.cursor_in,
         )
-        accepted = report.accepted()
-        accepted -= self._network.in_round("is_invalid", job_id, number, sorted(accepted))
-        return next_carry(manifest, accepted)
+        merged = report.merged()
+        merged -= self._network.in_round("is_invalid", job_id, number, sorted(merged))
+        return next_carry(manifest, merged)

@@ -7,7 +7,9 @@ the node's recomputed gradient and of the payload it revealed. So it is a functi
 the store: a verifier finds the trainer's memory by doing the rounds since the last reset again, and
 a trainer that lost its own does the same. At most `memory_rounds` tasks are redone, and each once.
 Where nobody else has a node's data, nobody redoes its rounds, and it doesn't either: there the
-noise was drawn for one release only. A node that lost its own copy then starts with nothing owed.
+noise was drawn for one release only. Where nodes train as they like, their memory is their own
+affair. A node that lost its own copy then starts with nothing owed. Payloads count that were
+accepted, merged or not: they said what they said.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable
 
+from agents.compression.options import MAX_MEMORY_ROUNDS
 from agents.rounds.jobs import JobContext
 from agents.rounds.manifests import Plan, Plans
 from agents.rounds.models import Models
@@ -55,9 +58,12 @@ class Memories:
         if not job.codec.has_memory:
             return None
         period = int(job.codec.memory_rounds)
+        reset = plan.step - plan.step % period
+        if job.free:
+            reset = max(reset, plan.step - MAX_MEMORY_ROUNDS)  # how far a node's own copy is sought
         todo: list[tuple[int, int, RoundReport, bytes]] = []  # newest first
         memory: State | None = None
-        for index in range(plan.step - 1, plan.step - plan.step % period - 1, -1):
+        for index in range(plan.step - 1, reset - 1, -1):
             entry = self._network.ledger_entry(job_id, index)
             number, digest = int(entry.round_id), bytes(entry.report)
             report = self._models.report(digest)
@@ -73,7 +79,7 @@ class Memories:
             if mine is not None:
                 memory = mine
                 break
-            if job.spec.access == "local":
+            if job.spec.access == "local" or job.free:
                 break
             todo.append((index, number, report, digest))
         for _, number, report, digest in reversed(todo):

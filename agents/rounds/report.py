@@ -32,14 +32,17 @@ class _Frozen(BaseModel):
 
 
 class NodeLine(_Frozen):
-    """One revealed node. `reason` is empty for an accepted payload.
+    """One revealed node. `reason` is empty for a payload that was merged.
 
+    `accepted`: the payload can be used, so it is scored. `merged`: it went into the update, which
+    is the same thing except where the job merges only those that earlier scores chose.
     `gain_ppm`: see `agents.scoring.Evidence`; 0 where the job's score does not ask for it.
     """
 
     node: int = Field(ge=1)
     content: Digest
     accepted: bool
+    merged: bool
     reason: str = Field(max_length=300)
     batches: int = Field(ge=0)
     quality_ppm: int = Field(ge=0, le=1_000_000)
@@ -99,5 +102,9 @@ class RoundReport(_Frozen):
         return {line.node: line.gain_ppm for line in self.nodes if line.accepted}
 
     def accepted(self) -> set[int]:
-        """Nodes whose payload went into the merge."""
+        """Nodes whose payload was good."""
         return {line.node for line in self.nodes if line.accepted}
+
+    def merged(self) -> set[int]:
+        """Nodes whose payload went into the update."""
+        return {line.node for line in self.nodes if line.merged}

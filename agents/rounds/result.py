@@ -4,13 +4,18 @@
 Rule: a pure function of the round's model, manifest and payloads. Merge, update and scores are
 exact, so two honest parties get the same bytes; only the validation losses, and the gains measured
 with them, depend on the hardware: they are compared within a tolerance.
+
+Where nodes train as they like, not every good payload is merged: of those whom earlier scores chose
+(everyone, before any round was scored), the ones whose norms are plausible beside each other. The
+choice comes first, so that newcomers, however many, can't move the norm that is plausible. Whoever
+is left out is scored like everybody else and, if scores never come, paid like everybody else.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
@@ -24,6 +29,7 @@ from agents.rounds.release import Release, plain
 from agents.rounds.report import MAX_GAIN_PPM, NodeLine, RoundReport
 from agents.rounds.submissions import Submission
 from agents.scoring import Evidence
+from agents.scoring.gauntlet import Gauntlet
 from agents.storage.cid import cid_of_bytes, digest_of
 from agents.training.evaluate import validation_loss
 from agents.training.flat import FlatModel
@@ -67,10 +73,10 @@ class Outcome:
 class Merging:
     """The costly half of a result: merged, applied and evaluated, before anything is scored.
 
-    `good`: the submissions that went into the merge, ascending by node id. `refused`: why the merge
-    rule would not merge, or empty. `merged`: the update to publish. `gains_ppm`: of `good`, as
-    measured here; None if the job's score does not ask for them. `doubt`: what is wrong with an
-    update that somebody else released, or empty.
+    `good`: the submissions to score, ascending by node id. `refused`: why the merge rule would not
+    merge, or empty. `merged`: the update to publish. `gains_ppm`: of `good`, as measured here; None
+    if the job's score does not ask for them. `doubt`: what is wrong with an update that somebody
+    else released, or empty. `left_out`: why some of `good` did not go into the merge, by node.
     """
 
     good: tuple[Submission, ...]
@@ -81,6 +87,7 @@ class Merging:
     loss_after: float
     gains_ppm: tuple[int, ...] | None
     doubt: str = ""
+    left_out: Mapping[int, str] = field(default_factory=dict)
 
 
 def compute(
@@ -94,6 +101,7 @@ def compute(
     stakes: Mapping[int, int] | None = None,
     claimed: Mapping[int, int] | None = None,
     release: Release = plain,
+    standing: Mapping[int, int] | None = None,
 ) -> Outcome:
     """Merge, apply, evaluate and score.
 
@@ -103,8 +111,9 @@ def compute(
         claimed: gains by node that a report publishes. Each that lies within GAIN_TOLERANCE_PPM of
             the one measured here is used in its place, so that everyone scores alike.
         release: what becomes of the merged update before it is published.
+        standing: shares by node of the newest round scored before this one; empty before the first.
     """
-    merging = merge(job, before, submissions, device, stakes, release)
+    merging = merge(job, before, submissions, device, stakes, release, plan.step, standing)
     return finish(job, job_id, round_id, plan, before, submissions, merging, claimed)
 
 
@@ -115,37 +124,64 @@ def merge(
     device: str,
     stakes: Mapping[int, int] | None = None,
     release: Release = plain,
+    step: int = 0,
+    standing: Mapping[int, int] | None = None,
 ) -> Merging:
-    """The costly half of `compute`."""
+    """The costly half of `compute`. `step`: finalized rounds before this one."""
     good = tuple(s for s in submissions if s.gradient is not None)
-    gradients = [s.gradient for s in good if s.gradient is not None]
+    left_out = _left_out(job, good, standing or {})
+    chosen = [s for s in good if s.reveal.node not in left_out]
+    gradients = [s.gradient for s in chosen if s.gradient is not None]
     merged: State = {name: torch.zeros(shape) for name, shape in job.shapes.items()}
     refused = ""
     if gradients:
-        held = None if stakes is None else [stakes[s.reveal.node] for s in good]
+        held = None if stakes is None else [stakes[s.reveal.node] for s in chosen]
         if isinstance(job.privacy, Aggregate):
             gradients = job.privacy.prepare(gradients)
         try:
             merged = job.merge(gradients, held)
         except MergeRefused as error:
-            refused, good, gradients = str(error), (), []
+            refused, gradients = str(error), []
+            if job.free:
+                left_out = {s.reveal.node: f"not merged: {error}"[:300] for s in good}
+            else:
+                good = ()
     doubt = ""
     if gradients:
         merged, doubt = release(merged, len(gradients))
-    after = apply_outer(before, merged, job.spec.optimizer.outer_lr)
+    outer_lr = job.spec.outer_lr_at(step)
+    after = apply_outer(before, merged, outer_lr)
     batches = job.data.val_batches(job.spec.eval_batches)
     net = job.net(device)
     loss_before = _loss(net, before, batches)
     gains = None
     if gradients and job.score.needs_gains:
-        outer_lr = job.spec.optimizer.outer_lr
         alone = (
             _loss(net, apply_outer(before, rescaled(own, merged), outer_lr), batches)
             for own in gradients
         )
         gains = tuple(_gain(loss_before, loss) for loss in alone)
     loss_after = _loss(net, after, batches)
-    return Merging(good, refused, merged, after, loss_before, loss_after, gains, doubt)
+    return Merging(good, refused, merged, after, loss_before, loss_after, gains, doubt, left_out)
+
+
+def _left_out(
+    job: JobContext, good: Sequence[Submission], standing: Mapping[int, int]
+) -> dict[int, str]:
+    """Which good payloads are not merged, each with the reason."""
+    if not isinstance(job.score, Gauntlet):
+        return {}
+    payloads = {s.reveal.node: s.gradient for s in good if s.gradient is not None}
+    chosen = job.score.select(list(payloads), standing)
+    norms = {node: norm(payloads[node]) for node in chosen}
+    plausible = job.score.plausible_norms(norms)
+    reasons = {}
+    for node in payloads:
+        if node not in norms:
+            reasons[node] = "not merged: not among the best of the last scored round"
+        elif node not in plausible:
+            reasons[node] = f"not merged: its norm {norms[node]:.3g} is implausible"
+    return reasons
 
 
 def rescaled(update: State, like: State) -> State:
@@ -221,7 +257,7 @@ def finish(
         score=spec.score,
         carry_in=list(plan.carry_in),
         cursor_in=plan.cursor_in,
-        nodes=[_line(s, plan, marks, merging.refused) for s in submissions],
+        nodes=[_line(s, plan, marks, merging) for s in submissions],
         val_loss_before=merging.loss_before,
         val_loss=merging.loss_after,
     )
@@ -244,16 +280,19 @@ def _batches(plan: Plan, node: int) -> int:
 
 
 def _line(
-    submission: Submission, plan: Plan, marks: dict[int, tuple[int, int, int]], refused: str
+    submission: Submission, plan: Plan, marks: dict[int, tuple[int, int, int]], merging: Merging
 ) -> NodeLine:
     node = submission.reveal.node
     quality, gain, share = marks.get(node, (0, 0, 0))
-    readable = submission.gradient is not None
-    reason = f"not merged: {refused}"[:300] if readable and refused else submission.reason
+    accepted = node in marks
+    reason = merging.left_out.get(node, submission.reason)
+    if submission.gradient is not None and not accepted:
+        reason = f"not merged: {merging.refused}"[:300]
     return NodeLine(
         node=node,
         content=submission.reveal.content.hex(),
-        accepted=readable and not refused,
+        accepted=accepted,
+        merged=accepted and node not in merging.left_out,
         reason=reason,
         batches=_batches(plan, node),
         quality_ppm=quality,

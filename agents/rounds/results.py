@@ -1,18 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """From a view of the chain to the round's result: fetch, check, compute, publish.
 
-Rule: everyone computes the result from the same published payloads. A payload that the store
-lacks is waited for; it is left out only when the phase is about to end, and the report then says
-so.
+Rule: everyone computes the result from the same published payloads, and, where the job merges only
+the best, from the same scores: those of the last round that was scored before this one. A payload
+that the store lacks is waited for; it is left out only when the phase is about to end, and the
+report then says so.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from agents.rounds.consensus import Consensus
 from agents.rounds.manifests import Plan, Plans
 from agents.rounds.models import Models
 from agents.rounds.network import Network, Phase
@@ -20,13 +22,16 @@ from agents.rounds.release import draw, published
 from agents.rounds.report import RoundReport
 from agents.rounds.result import Merging, Outcome, finish, merge
 from agents.rounds.sealing import Sealing
-from agents.rounds.submissions import Submission, Unseal, fetch
+from agents.rounds.submissions import Submission, Unseal, fetch, shut
 from agents.rounds.view import View
 from agents.storage.content_store import ContentStore
 from agents.training.state import State
+from agents.training.task import input_root
 
 _KEPT = 4
 _Key = tuple[bytes, ...]
+# (job, round) -> shares of the newest scored round before it, by node.
+Standings = Callable[[int, int], Mapping[int, int]]
 
 
 class Results:
@@ -41,8 +46,12 @@ class Results:
         device: str,
         sealing: Sealing | None = None,
         folder: Path | None = None,
+        standings: Standings | None = None,
     ) -> None:
-        """`sealing`: opens sealed payloads. `folder`: keeps the noise of what is published."""
+        """`sealing`: opens sealed payloads. `folder`: keeps the noise of what is published.
+
+        `standings`: by default the chain's.
+        """
         self._network = network
         self._store = store
         self._models = models
@@ -50,8 +59,9 @@ class Results:
         self._device = device
         self._sealing = sealing
         self._folder = folder
+        self._standings = standings
         self._submissions: dict[int, Submission] = {}
-        self._decoded_in: tuple[int, int, bytes] | None = None
+        self._decoded_in: tuple[int, int, bytes, bytes] | None = None
         self._in_time: set[tuple[int, int, bytes]] = set()
         self._merged: dict[_Key, Merging] = {}
         self._outcomes: dict[tuple[_Key, Any], Outcome] = {}
@@ -62,9 +72,10 @@ class Results:
         plan = self._plans.of(view)
         if plan is None:
             return []
-        decoded_in = (view.job_id, view.round_id, plan.manifest.seed)
+        before = bytes(view.round.prev_model)
+        decoded_in = (view.job_id, view.round_id, before, plan.manifest.hash())
         if decoded_in != self._decoded_in:
-            # The same reveal again says something else: it is decoded under another seed or spec.
+            # The same reveal again says something else: it is read under another seed or task.
             self._submissions, self._decoded_in = {}, decoded_in
         found = []
         reveals = self._network.reveals(view.job_id, view.round_id, int(view.round.opened_block))
@@ -76,7 +87,8 @@ class Results:
                     job,
                     self._store,
                     plan.codec_seed(job.codec, reveal.node),
-                    *self._unseal(view),
+                    self._unseal(view),
+                    input_root(plan.manifest, reveal.node, before),
                 )
             found.append(kept)
         self._submissions = {submission.reveal.node: submission for submission in found}
@@ -87,9 +99,9 @@ class Results:
             }
         return found
 
-    def _unseal(self, view: View) -> tuple[Unseal, ...]:
+    def _unseal(self, view: View) -> Unseal:
         sealing = self._sealing
-        return () if sealing is None else (lambda raw: sealing.open(raw, view),)
+        return shut if sealing is None else lambda raw: sealing.open(raw, view)
 
     def had_in_time(self, view: View, submission: Submission) -> bool:
         """Whether this process could read the payload while the aggregator was at work."""
@@ -105,7 +117,8 @@ class Results:
         plan = self._plans.of(view)
         if plan is None:
             return None
-        key = self._key(view, plan, submissions)
+        standing = self._standing(view)
+        key = self._key(view, plan, submissions, standing)
         claimed = None if report is None else report.gains()
         named = (key, None if report is None else (tuple(report.gains().items()), report.update))
         if named not in self._outcomes:
@@ -117,7 +130,7 @@ class Results:
                 plan,
                 before,
                 submissions,
-                self._merging(view, key, before, submissions, report),
+                self._merging(view, key, plan.step, before, submissions, standing, report),
                 claimed,
             )
             _shorten(self._outcomes)
@@ -127,8 +140,10 @@ class Results:
         self,
         view: View,
         key: _Key,
+        step: int,
         before: State,
         submissions: Sequence[Submission],
+        standing: Mapping[int, int],
         report: RoundReport | None,
     ) -> Merging:
         job = self._models.job(view.job_id)
@@ -141,7 +156,9 @@ class Results:
         if key not in self._merged:
             nodes = [s.reveal.node for s in submissions]
             stakes = self._network.stakes_at(nodes, int(view.round.opened_block))
-            self._merged[key] = merge(job, before, submissions, self._device, stakes, release)
+            self._merged[key] = merge(
+                job, before, submissions, self._device, stakes, release, step, standing
+            )
             _shorten(self._merged)
         return self._merged[key]
 
@@ -159,13 +176,28 @@ class Results:
             self._store.pin(self._store.put_bytes(outcome.checkpoint))
         self._store.pin(self._store.put_bytes(outcome.report.to_bytes()))
 
-    def _key(self, view: View, plan: Plan, submissions: Sequence[Submission]) -> _Key:
+    def _standing(self, view: View) -> Mapping[int, int]:
+        """What earlier rounds' scores say, where the job's merge asks for them."""
+        if not self._models.job(view.job_id).free:
+            return {}
+        if self._standings is None:
+            self._standings = Consensus(self._network).standing
+        return self._standings(view.job_id, view.round_id)
+
+    def _key(
+        self,
+        view: View,
+        plan: Plan,
+        submissions: Sequence[Submission],
+        standing: Mapping[int, int],
+    ) -> _Key:
         # Refused contents count too: the report names them, and a reorg may change them.
         parts = [
             s.reveal.node.to_bytes(32, "big") + s.reveal.content + bytes([s.gradient is not None])
             for s in submissions
         ]
-        return (bytes(view.round.prev_model), plan.manifest.hash(), *parts)
+        shares = repr(sorted(standing.items())).encode()
+        return (bytes(view.round.prev_model), plan.manifest.hash(), shares, *parts)
 
 
 def _shorten(kept: dict[Any, Any]) -> None:

@@ -2,7 +2,8 @@
 """What a node revealed, fetched and checked: its payload, its proof of computation, its trace.
 
 Rule: nobody's bytes are trusted. The digest is the chain's, the size is bounded before reading, and
-whatever is wrong becomes a sentence, never an exception: one bad node can't stop a round.
+whatever is wrong becomes a sentence, never an exception: one bad node can't stop a round. A payload
+that was committed for another input than the node's assignment is no payload, whatever is in it.
 """
 
 from __future__ import annotations
@@ -40,7 +41,8 @@ class Submission:
 Unseal = Callable[[bytes], bytes]
 
 
-def _shut(raw: bytes) -> bytes:
+def shut(raw: bytes) -> bytes:
+    """For whoever holds no key. Raises NotForUs."""
     raise NotForUs("the payload is sealed for the round's aggregators and verifiers")
 
 
@@ -49,13 +51,22 @@ def fetch(
     job: JobContext,
     store: ContentStore,
     seed: bytes = b"",
-    unseal: Unseal = _shut,
+    unseal: Unseal = shut,
+    due: bytes | None = None,
 ) -> Submission:
     """Fetch and check a payload. Raises StoreUnavailable when the store itself is down.
 
     `seed`: the round's, which the job's codec may need. `unseal`: opens a payload where those of
-    the job are sealed; one that can't be opened here is as good as unavailable.
+    the job are sealed; one that can't be opened here is as good as unavailable. `due`: the input
+    root that the node's commitment must have bound (`task.input_root`); None leaves that unchecked.
     """
+    if due is not None and reveal.input_root != due:
+        return Submission(
+            reveal,
+            None,
+            f"wrong input: it committed to {reveal.input_root.hex()}, not to the batches, model "
+            f"and seed of its task, which are {due.hex()}",
+        )
     try:
         bound = max_payload_bytes(job.codec, job.shapes)
         raw = store.get_digest(reveal.content, sealed_bound(bound) if job.sealed else bound)

@@ -30,6 +30,7 @@ JOB, ROUND = 1, 1
 SEED = keccak(text="round seed")
 AUDIT_SEED = keccak(text="audit seed")
 NODES = (3, 5, 8, 9)
+WEIGHTS = (10, 10, 10, 30)
 DEVICE = "cpu"
 _TEXT = [b"line %d of the tiny corpus, squared %d\n" % (i, i * i) for i in range(900)]
 _SPEC: dict[str, Any] = {
@@ -128,7 +129,7 @@ def make_desk(store: EmbeddedStore, **changes: Any) -> Desk:
     published = publish_job(store, _TEXT, {**_SPEC, **changes})
     job = JobContext(published.spec, store)
     before = load_state(store.get(published.checkpoint_cid, 1 << 20), job.shapes)
-    manifest = assign(SEED, NODES, (10, 10, 10, 30), job.spec)
+    manifest = assign(SEED, NODES, WEIGHTS, job.spec)
     plan = Plan(manifest, 0, (), 0)
     return Desk(
         store, published, job, plan, before, {n: make_work(job, plan, before, n) for n in NODES}
@@ -234,7 +235,8 @@ class ChainFacts:
         self.rounds[round_id] = SimpleNamespace(
             seed=seed, opened_block=round_id, prev_model=self.job(JOB).model, result_hash=b""
         )
-        self.snapshots[round_id] = Snapshot(tuple(nodes), (10,) * len(nodes), {}, ())
+        weights = tuple(dict(zip(NODES, WEIGHTS, strict=True)).get(node, 10) for node in nodes)
+        self.snapshots[round_id] = Snapshot(tuple(nodes), weights, {}, ())
         return SimpleNamespace(
             job_id=JOB,
             round_id=round_id,

@@ -20,7 +20,16 @@ from agents.storage.embedded import EmbeddedStore
 from agents.storage.errors import StoreError
 from agents.training.state import State
 from agents.training.task import assign, next_carry
-from tests.agents.rounds.desk import DEVICE, NODES, SEED, ChainFacts, Desk, make_desk, make_work
+from tests.agents.rounds.desk import (
+    DEVICE,
+    NODES,
+    SEED,
+    WEIGHTS,
+    ChainFacts,
+    Desk,
+    make_desk,
+    make_work,
+)
 
 SPARSE = {"codec": "sparse", "codec_options": {"memory_rounds": 2}, "merge": "mean"}
 SECOND = b"\x22" * 32
@@ -63,7 +72,7 @@ class Run:
 
     def next(self, seed: bytes, step: int, number: int) -> Plan:
         self.facts.open(number, seed)
-        manifest = assign(seed, NODES, (10,) * 4, self.desk.job.spec, self.carry, self.cursor)
+        manifest = assign(seed, NODES, WEIGHTS, self.desk.job.spec, self.carry, self.cursor)
         self.plan = Plan(manifest, step, self.carry, self.cursor)
         return self.plan
 
@@ -75,11 +84,7 @@ class Run:
 
 @pytest.fixture
 def run(desk: Desk) -> Run:
-    # The facts' snapshot weights are equal; the desk's plan must be the one they lead to.
-    manifest = assign(SEED, NODES, (10,) * 4, desk.job.spec)
-    plan = Plan(manifest, 0, (), 0)
-    works = {node: make_work(desk.job, plan, desk.before, node) for node in NODES}
-    return Run(replace(desk, plan=plan, works=works))
+    return Run(desk)
 
 
 def test_there_is_no_memory_before_the_first_round(run: Run) -> None:

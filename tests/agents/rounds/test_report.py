@@ -34,6 +34,7 @@ FIELDS: dict[str, Any] = {
             "node": 3,
             "content": "cc" * 32,
             "accepted": True,
+            "merged": True,
             "reason": "",
             "batches": 3,
             "quality_ppm": 900_000,

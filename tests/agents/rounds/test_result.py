@@ -178,6 +178,7 @@ LINE_CHANGES: dict[str, Any] = {
     "node": 77,
     "content": OTHER,
     "accepted": False,
+    "merged": False,
     "batches": 99,
     "quality_ppm": 1,
     "gain_ppm": 7,
