@@ -127,11 +127,20 @@ class Trainer:
         return update
 
     def _memory(self, job_id: int, round_id: int, seed: bytes) -> State | None:
-        """This node's own copy of its codec memory after a round."""
-        path = self._path(submission_name(job_id, round_id, seed), "memory")
+        """This node's own copy of its codec memory after a round.
+
+        A copy that has changed since counts as lost: what is encoded with it nobody could redo.
+        """
+        name = submission_name(job_id, round_id, seed)
+        path = self._path(name, _MEMORY)
         if not path.exists():
             return None
-        return load_state(path.read_bytes(), self.models.job(job_id).shapes)
+        raw, secret = path.read_bytes(), self.context.journal.get(name)
+        if secret is None or secret.get(_MEMORY) != _digest_of(raw):
+            self.context.metrics.resyncs.inc()
+            self.context.log.warning("resynced", job=job_id, round=round_id, damaged=path.name)
+            return None
+        return load_state(raw, self.models.job(job_id).shapes)
 
     # -- privacy -------------------------------------------------------------------------------
 
@@ -174,12 +183,14 @@ class Trainer:
                 write_atomic(self._path(name, artefact), content)
         secret = {
             "input_root": input_root(plan.manifest, node, bytes(view.round.prev_model)).hex(),
-            "content": digest_of(cid_of_bytes(work.payload)).hex(),
+            "content": _digest_of(work.payload),
             "trace_root": work.trace_root.hex(),
-            "proof": digest_of(cid_of_bytes(work.proof)).hex(),
+            "proof": _digest_of(work.proof),
             "salt": secrets.token_hex(32),
             "time": str(int(time.time())),
         }
+        if work.memory is not None:
+            secret[_MEMORY] = _digest_of(work.memory)
         charge = self.workshop.charge(self.models.job(view.job_id), plan, node)
         if charge is not None:
             budget = self.budget(view.job_id)
@@ -288,6 +299,10 @@ class Trainer:
                 for artefact in (*_ARTEFACTS, _MEMORY):
                     self._path(name, artefact).unlink(missing_ok=True)
                 self.context.journal.delete(name)
+
+
+def _digest_of(content: bytes) -> str:
+    return digest_of(cid_of_bytes(content)).hex()
 
 
 def submission_name(job_id: int, round_id: int, seed: bytes) -> str:
