@@ -6,18 +6,23 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
 from eth_utils import keccak
 
 from agents.rounds.manifests import Plan
-from agents.rounds.models import Models
+from agents.rounds.models import CaughtUp, Models
 from agents.rounds.result import Outcome, compute
-from agents.storage.cid import digest_of, parse_cid
+from agents.runtime.journal import Journal
+from agents.runtime.logs import open_log
+from agents.runtime.metrics import Metrics
+from agents.storage.cid import cid_of_bytes, digest_of, parse_cid
 from agents.storage.embedded import EmbeddedStore
 from agents.storage.errors import CorruptContent, StoreError
-from agents.training.state import PayloadError, model_hash, save_state
+from agents.trainer import Trainer, submission_name
+from agents.training.state import PayloadError, State, apply_outer, model_hash, save_state
 from agents.training.task import assign
 from agents.training.update import pack_update
 from tests.agents.rounds.desk import DEVICE, JOB, NODES, ChainFacts, Desk, make_desk
@@ -179,3 +184,117 @@ def test_a_round_that_changed_nothing_is_replayed(run: tuple) -> None:
     )
     facts.record(ROUNDS + 1, idle, store)
     assert model_hash(Models(facts, store).current(JOB)) == outcomes[-1].model
+
+
+# -- desynchronised ---------------------------------------------------------------------------
+
+
+def heard(facts: ChainFacts, store: EmbeddedStore) -> tuple[Models, list[CaughtUp]]:
+    told: list[CaughtUp] = []
+    return Models(facts, store, tell=told.append), told
+
+
+def test_a_copy_that_changed_in_memory_is_found_out_and_replaced(run: tuple) -> None:
+    """One bit of the kept model flips; the next use of it gets the chain's model and says so."""
+    facts, store, outcomes = run
+    models, told = heard(facts, store)
+    wanted = outcomes[-1].model
+    kept = models.at(JOB, wanted)
+    name = next(iter(kept))
+    kept[name].view(torch.int32).view(-1)[0] ^= 1
+    assert model_hash(kept) != wanted
+    assert model_hash(models.at(JOB, wanted)) == wanted
+    assert [found.damaged for found in told] == [(wanted,)]
+    assert models.at(JOB, wanted) is models.at(JOB, wanted)  # and it is kept again
+    assert len(told) == 1
+
+
+def test_nothing_is_built_upon_a_copy_that_changed(run: tuple) -> None:
+    """Round 2's model is asked for while the kept model of round 1 is damaged."""
+    facts, store, outcomes = run
+    models, told = heard(facts, store)
+    for tensor in models.at(JOB, outcomes[0].model).values():
+        tensor += 1
+    assert model_hash(models.at(JOB, outcomes[1].model)) == outcomes[1].model
+    assert [(found.start, found.replayed, found.damaged) for found in told] == [
+        (0, 2, (outcomes[0].model,))
+    ]
+
+
+def test_a_copy_that_changed_and_can_not_be_rebuilt_is_an_error(run: tuple) -> None:
+    """It isn't used in want of a better one; once the store is whole again the node goes on."""
+    facts, store, outcomes = run
+    models, told = heard(facts, store)
+    kept = models.at(JOB, outcomes[0].model)
+    next(iter(kept.values())).add_(1)
+    lose(store, outcomes[0].report.update)
+    for _ in range(2):
+        with pytest.raises(StoreError, match=outcomes[0].report.update):
+            models.at(JOB, outcomes[0].model)
+    assert told == []
+    store.put_bytes(outcomes[0].update)
+    assert model_hash(models.at(JOB, outcomes[0].model)) == outcomes[0].model
+    assert [found.damaged for found in told] == [(outcomes[0].model,)]
+
+
+def test_only_what_is_more_than_a_rounds_step_is_told(run: tuple) -> None:
+    """A node that follows along applies one update a round; one that was away, several."""
+    facts, store, outcomes = run
+    models, told = heard(facts, store)
+    models.at(JOB, outcomes[0].model)
+    models.at(JOB, outcomes[1].model)
+    assert told == []
+    late, told = heard(facts, store)
+    late.at(JOB, outcomes[1].model)
+    assert told == [CaughtUp(JOB, outcomes[1].model, 0, 2, ())]
+
+
+def test_updates_follow_the_outer_rate_of_their_round(
+    history: tuple[Desk, list[Outcome]], tmp_path: Path
+) -> None:
+    """With `outer_decay` every round has its own; the one that the chain's models were made by."""
+    store = EmbeddedStore(tmp_path / "store")
+    optimizer = {"batch_size": 2, "seq_len": 16, "outer_decay": True, "warmup_rounds": 2}
+    desk = make_desk(store, optimizer=optimizer, checkpoint_every=50)
+    facts, state, updates = ChainFacts(desk.published), desk.before, history[1]
+    rates = [desk.job.spec.outer_lr_at(step) for step in range(3)]
+    assert rates == [1 / 3, 2 / 3, 1.0]
+    for number, made in enumerate(updates[:3], start=1):
+        state = apply_outer(state, made.merged, rates[number - 1])
+        report = made.report.model_copy(
+            update={"model": model_hash(state).hex(), "checkpoint": None}
+        )
+        facts.record(number, replace(made, state=state, report=report, checkpoint=None), store)
+    assert model_hash(Models(facts, store).current(JOB)) == model_hash(state)
+
+
+def test_a_trainers_damaged_memory_counts_as_lost(tmp_path: Path, desk: Desk) -> None:
+    """A payload encoded with it could not be redone by anybody, which would be called INVALID."""
+    name, seed = submission_name(JOB, 1, b"\1" * 32), b"\1" * 32
+    raw = save_state(desk.before)
+    path = tmp_path / f"{name}.memory"
+    with Journal(tmp_path / "journal") as journal:
+        context = SimpleNamespace(
+            journal=journal,
+            metrics=Metrics("trainer"),
+            log=open_log("trainer", "warning", path=tmp_path / "log"),
+        )
+        trainer: Any = SimpleNamespace(
+            context=context,
+            models=SimpleNamespace(job=lambda _: desk.job),
+            _path=lambda name, artefact: tmp_path / f"{name}.{artefact}",
+        )
+
+        def kept() -> State | None:
+            return Trainer._memory(trainer, JOB, 1, seed)
+
+        assert kept() is None
+        path.write_bytes(raw)
+        journal.put(name, {"memory": digest_of(cid_of_bytes(raw)).hex()})
+        found = kept()
+        assert found is not None and model_hash(found) == model_hash(desk.before)
+        path.write_bytes(raw[:-1] + bytes([raw[-1] ^ 1]))
+        assert kept() is None
+        count = context.metrics.registry.get_sample_value("menagerie_resyncs_total")
+    assert count == 1
+    assert '"event":"resynced"' in (tmp_path / "log").read_text().replace(" ", "")
