@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from agents.rounds.consensus import Consensus, ScorePhase
+from agents.rounds.consensus import Consensus, ScorePhase, Scoring
 from agents.rounds.network import ZERO_DIGEST, Network, Phase, ReportStatus
 from agents.rounds.view import View
 from agents.runtime.contracts import Contract
@@ -73,11 +73,13 @@ class Upkeep:
 
     def _duties(self, view: View) -> Iterator[tuple[str, Callable[[], Any]]]:
         rounds, job = self._network.rounds, view.job_id
+        scoring = self._scoring(view)
         if view.phase in (Phase.COMMIT, Phase.REVEAL, Phase.AGGREGATE, Phase.DISPUTED):
             if view.overdue:
                 yield "advance", self._call(rounds, "advance", job)
         elif view.phase == Phase.CHALLENGE:
-            if self._network.chain.call(rounds, "can_finalize", job) and self._settled(view):
+            may = self._network.chain.call(rounds, "can_finalize", job)
+            if may and (scoring is None or scoring.phase in (ScorePhase.NONE, ScorePhase.CLOSED)):
                 yield "finalize", lambda: self._pay(view, "finalize")
         elif view.phase == Phase.FINALIZED and not view.round.settled:
             yield "settle", lambda: self._pay(view, "settle")
@@ -85,7 +87,7 @@ class Upkeep:
             yield "open_round", self._call(rounds, "open_round", job)
         if self._expiring(view):
             yield "capture_seed", self._call(rounds, "capture_seed", job)
-        if self._closable(view):
+        if scoring is not None and scoring.closable:
             yield "close_scoring", lambda: self._close_scoring(view)
         yield from self._silent(view)
         yield from self._reports(view)
@@ -103,16 +105,11 @@ class Upkeep:
             for seed, block in seeds
         )
 
-    def _settled(self, view: View) -> bool:
-        """Whether no scoring of the round is open; a round that was never scored has none."""
-        phase = self._consensus.scoring(view.job_id, view.round_id).phase
-        return phase in (ScorePhase.NONE, ScorePhase.CLOSED)
-
-    def _closable(self, view: View) -> bool:
-        """Whether the round's scoring waits for nobody any more."""
+    def _scoring(self, view: View) -> Scoring | None:
+        """The round's scoring while the round can be scored."""
         if view.phase not in (Phase.AGGREGATE, Phase.CHALLENGE, Phase.DISPUTED):
-            return False
-        return self._consensus.scoring(view.job_id, view.round_id).closable
+            return None
+        return self._consensus.scoring(view.job_id, view.round_id)
 
     def _close_scoring(self, view: View) -> None:
         snapshot, job, number = view.snapshot, view.job_id, view.round_id
