@@ -125,7 +125,7 @@ class Training:
         self.state = after
         self._step += 1
         if report is not None:
-            left = next_carry(plan.manifest, report.accepted() - standing.invalid)
+            left = next_carry(plan.manifest, report.merged() - standing.invalid)
             self._carry, self._cursor = left
         else:
             part.remark("Without the report, all nodes are taken to have delivered.")
