@@ -4,6 +4,8 @@
     before the first round   register (or wait for the owner to), do the benchmark
     COMMIT                   train the assigned batches, journal the secret, commit its hash
     REVEAL                   publish payload, trace and proof; open the commitment
+    AGGREGATE                in a job that leaves training to its nodes: show some of the parameters
+                             it started from, at places that nobody knew when it committed
     any phase                permissionless duties, after everybody else
 
 What a commitment hides (salt, payload) is on disk before the commitment is sent: a crash at any
@@ -18,6 +20,7 @@ from pathlib import Path
 
 from agents.rounds.access import DataAccess
 from agents.rounds.budget import Budget
+from agents.rounds.consensus import Consensus, ScorePhase
 from agents.rounds.manifests import Plan, Plans
 from agents.rounds.membership import Membership
 from agents.rounds.memory import Memories
@@ -29,10 +32,12 @@ from agents.runtime.chain import Head
 from agents.runtime.context import Context
 from agents.runtime.durable import write_atomic
 from agents.runtime.faults import crashpoint
+from agents.scoring.gauntlet import Gauntlet
 from agents.storage.cid import cid_of_bytes, digest_of
 from agents.storage.content_store import ContentStore, open_store
 from agents.training.local import pick_device
 from agents.training.state import State, load_state
+from agents.training.sync import open_samples, sync_root
 from agents.training.task import input_root
 
 _PATIENCE_S = 4.0
@@ -56,6 +61,8 @@ class Trainer:
         self.device = pick_device() if configured == "auto" else configured
         self._looked_ahead = (0, 0)  # the last job and round after which the budget was looked at
         self._lost_in = 0  # the round in which a lost secret was reported
+        self._shown_in = (0, 0)  # the last job and round whose sync sample needs no more thought
+        self.consensus = Consensus(self.network)
         self.membership = Membership(self.network, context, store, self.device)
         memories = Memories(self.network, store, self.models, self.plans, self.device)
         self.workshop = Workshop(context, memories, self.access.sealing, self.device)
@@ -75,6 +82,8 @@ class Trainer:
             did = self.commit(view, node)
         elif node and view.phase == Phase.REVEAL:
             did = self.reveal(view, node)
+        elif node and view.phase in (Phase.AGGREGATE, Phase.CHALLENGE, Phase.DISPUTED):
+            did = self.show(view, node)
         if node and not did:
             did = self.access.step(job_id, node)
         return did or self.upkeep.step(view)
@@ -119,8 +128,20 @@ class Trainer:
     def produce(self, view: View, plan: Plan, node: int) -> Work | None:
         """Do the task: local steps, privacy, payload, trace and proof of computation."""
         job = self.models.job(view.job_id)
-        before = self.models.at(view.job_id, bytes(view.round.prev_model))
-        return self.workshop.produce(job, view, plan, node, before, self.outgoing, self._memory)
+        before = self.starting_state(view)
+        extra = self.extra_batches(view, plan, node) if job.free else 0
+        return self.workshop.produce(
+            job, view, plan, node, before, self.outgoing, self._memory, extra
+        )
+
+    def starting_state(self, view: View) -> State:
+        """The parameters to train from: the round's model."""
+        return self.models.at(view.job_id, bytes(view.round.prev_model))
+
+    def extra_batches(self, view: View, plan: Plan, node: int) -> int:
+        """How many unassigned batches to train on as well, where the job leaves that to nodes."""
+        handed_out = sum(assignment.batches for assignment in plan.manifest.assignments)
+        return min(self.context.settings.trainer.extra_batches, handed_out)
 
     def outgoing(self, update: State, memory: State | None) -> State:
         """The update that privacy and codec are applied to: the one that training gave."""
@@ -258,6 +279,58 @@ class Trainer:
             if self._digest(view, node, secret) == wanted:
                 return name, secret
         return None
+
+    # -- AGGREGATE -----------------------------------------------------------------------------
+
+    def show(self, view: View, node: int) -> str | None:
+        """Open the committed root of the starting parameters where the audit seed says, once.
+
+        All it needs is the chain and the model, so a restart at any point changes nothing. Whether
+        it was done is asked of the chain until it is too late.
+        """
+        place = (view.job_id, view.round_id)
+        if self._shown_in == place or node not in view.snapshot.nodes:
+            return None
+        rule = self.models.job(view.job_id).score
+        if not isinstance(rule, Gauntlet) or not self.consensus.adopted(view.job_id):
+            return None
+        if not self._revealed(view, node) or self._too_late(view):
+            self._shown_in = place
+            return None
+        audit_seed = self.network.seed(view.job_id, view.round, audit=True)
+        if audit_seed is None or self._shown(view, node):
+            return None
+        reveals = self.network.reveals(view.job_id, view.round_id, int(view.round.opened_block))
+        state = self.starting_state(view)
+        if node not in reveals or sync_root(state) != reveals[node].trace_root:
+            self._shown_in = place
+            why = "the parameters at hand are not those that were committed to"
+            self.context.log.error("cannot_show", round=view.round_id, why=why)
+            return None
+        sample = self.store.put_bytes(open_samples(state, audit_seed, rule.samples))
+        self.store.pin(sample)
+        crashpoint("trainer-before-samples")
+        self.context.sender.ensure(
+            lambda: self._shown(view, node),
+            self.network.scores,
+            "post_samples",
+            view.job_id,
+            view.round_id,
+            node,
+            digest_of(sample),
+        )
+        crashpoint("trainer-after-samples")
+        return f"shown: starting parameters of round {view.round_id}"
+
+    def _shown(self, view: View, node: int) -> bool:
+        scores, chain = self.network.scores, self.context.chain
+        found = chain.call(scores, "samples_of", view.job_id, view.round_id, node)
+        return bytes(found) != ZERO_DIGEST
+
+    def _too_late(self, view: View) -> bool:
+        """Whether the validators have committed their scores already."""
+        phase = self.consensus.scoring(view.job_id, view.round_id).phase
+        return phase > ScorePhase.COMMIT
 
     # -- small things --------------------------------------------------------------------------
 

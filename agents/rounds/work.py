@@ -5,6 +5,10 @@ Rule: what leaves the node is made here and nowhere else, in this order: local s
 privacy mechanism, the job's codec. Where the job keeps something from others (noise, or data that
 only this node has), no hash of what precedes the noise is published either. Of a job with privacy,
 no step's loss is logged or measured: it was not noised, and logs and metrics have other readers.
+
+Where nodes train as they like, what the commitment binds as trace root is the root over the
+parameters that the node started from (`agents.training.sync`), and the proof of computation is a
+statement that nobody checks: steps, time and start are the node's own affair, the loss judges.
 """
 
 from __future__ import annotations
@@ -13,7 +17,7 @@ import math
 import secrets
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from agents.privacy import Charge
 from agents.rounds.jobs import JobContext
@@ -31,7 +35,8 @@ from agents.training.local_data import SALT_BYTES, LocalData
 from agents.training.proof import ProofOfComputation
 from agents.training.replay import run_task, trace_of
 from agents.training.state import State, model_hash, save_state
-from agents.training.task import Task, build_task
+from agents.training.sync import sync_root
+from agents.training.task import Task, build_task, unassigned
 from agents.training.trace import Trace
 from agents.training.utilisation import UtilisationMeter
 from agents.verification.norms import cosine
@@ -84,11 +89,15 @@ class Workshop:
         before: State,
         outgoing: Outgoing,
         kept: Kept,
+        extra: int = 0,
     ) -> Work | None:
         """The task's artefacts; None if the node has no task.
 
-        `outgoing` is called with the update and the codec's memory before anything is done to the
-        update; an honest trainer returns it as it is. `kept`: see `Memories.before`.
+        `before`: the parameters to start from; where nodes are free they may be others than the
+        round's. `outgoing` is called with the update and the codec's memory before anything is done
+        to the update; an honest trainer returns it as it is. `kept`: see `Memories.before`.
+        `extra`: batches that nobody was assigned to train on beside the node's own, where it is
+        free to.
         """
         assignment = plan.manifest.of(node)
         if assignment is None:
@@ -104,10 +113,15 @@ class Workshop:
             job.spec,
             view.job_id,
             plan.step,
-            bytes(view.round.prev_model),
+            model_hash(before) if job.free else bytes(view.round.prev_model),
             job.data.shards_of(assignment.ranges) if shared else (),
             int(view.round.deadline),
         )
+        if job.free:
+            # The node's own batches last: they are what its work is first of all judged on.
+            task = replace(
+                task, batch_ranges=(*unassigned(plan.manifest, node, extra), *task.batch_ranges)
+            )
         self._context.log.info(
             "task", round=view.round_id, steps=task.steps, ranges=task.batch_ranges
         )
@@ -137,7 +151,8 @@ class Workshop:
         )
         proof = self._proof(job, task, trace, usage)
         rest = None if after is None else save_state(after)
-        return Work(payload, trace.to_bytes(), proof.to_bytes(), trace.root(), rest)
+        root = sync_root(before) if job.free else trace.root()
+        return Work(payload, trace.to_bytes(), proof.to_bytes(), root, rest)
 
     def local(self, job: JobContext) -> LocalData:
         """The node's own data, tokenised as the job demands.

@@ -53,6 +53,12 @@ class TrainerSettings(_Section):
     max_epsilon: float | None = Field(
         None, gt=0, description="Stop before your privacy loss on a job exceeds this (default: its)"
     )
+    extra_batches: int = Field(
+        0,
+        ge=0,
+        le=1_000_000,
+        description="Batches to train on beside the assigned ones, in jobs that leave it to you",
+    )
     payout: str | None = Field(
         None, description="Cold wallet that rewards go to when registering by itself"
     )

@@ -218,6 +218,23 @@ def next_carry(manifest: Manifest, accepted: Iterable[int]) -> tuple[Ranges, int
     return normalise([*manifest.carry, *missed]), manifest.cursor
 
 
+def unassigned(manifest: Manifest, node: int, count: int) -> Ranges:
+    """``count`` batches that the round hands to nobody, other ones for each node of the manifest.
+
+    They are new ones: each node has a stretch of its own, as long as all that is handed out, after
+    the cursor. Later rounds will assign them.
+
+    Raises:
+        ValueError: the node is not in the manifest, or ``count`` exceeds its stretch.
+    """
+    place = manifest.assignments.index(_assignment(manifest, node))
+    stretch = sum(assignment.batches for assignment in manifest.assignments)
+    if not 0 <= count <= stretch:
+        raise ValueError(f"{count} extra batches; from 0 to {stretch} may be taken")
+    first = manifest.cursor + place * stretch
+    return ((first, first + count),) if count else ()
+
+
 def input_root(manifest: Manifest, node: int, previous_model: bytes) -> bytes:
     """keccak256 over everything the node's result depends on; part of its commitment.
 
