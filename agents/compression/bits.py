@@ -13,6 +13,7 @@ from agents.compression.container import ContainerError, Layout, pack, size, unp
 
 Codes = NDArray[np.uint16]
 Raw = bytes | memoryview
+SMALLEST_BF16 = 0x0080  # normal, 2^-126
 
 
 def packed_bytes(count: int, width: int) -> int:
@@ -64,3 +65,23 @@ def read_scale(raw: Raw, limit: float) -> float:
     if not 0.0 <= value <= limit or np.signbit(value):
         raise ContainerError(f"The payload's scale is {float(value)!r}, not from 0 to {limit:g}.")
     return float(value)
+
+
+def to_bf16(values: NDArray[np.floating]) -> NDArray[np.uint16]:
+    """Bits of numbers from 0 to below 2^127, rounded to BF16, ties away from zero; subnormal: 0."""
+    bits = values.astype("<f4").view("<u4")
+    short = ((bits + np.uint32(0x8000)) >> np.uint32(16)).astype("<u2")
+    return np.where(short < SMALLEST_BF16, np.uint16(0), short).astype("<u2")
+
+
+def from_bf16(bits: NDArray[np.uint16]) -> NDArray[np.float32]:
+    """The numbers that BF16 bits are."""
+    return (bits.astype("<u4") << np.uint32(16)).view("<f4").astype(np.float32)
+
+
+def read_bf16(raw: Raw, power: int) -> NDArray[np.uint16]:
+    """BF16 bits of scales: 0, or normal and below 2^power; ContainerError for another."""
+    bits = np.frombuffer(raw, "<u2")
+    if ((bits >= (127 + power) << 7) | ((bits > 0) & (bits < SMALLEST_BF16))).any():
+        raise ContainerError("A chunk's scale is negative, not finite, tiny or far too large.")
+    return bits

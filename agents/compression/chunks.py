@@ -15,6 +15,8 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+import numpy as np
+from numpy.typing import NDArray
 from torch import Tensor
 
 # Numbers worked on at once: few enough to stay in a cache.
@@ -40,6 +42,11 @@ class Region:
     down: int
     across: int
     first: int
+
+    @property
+    def count(self) -> int:
+        """How many chunks."""
+        return self.down * self.across
 
 
 @dataclass(frozen=True)
@@ -98,6 +105,23 @@ class Group:
                         min(down, region.down - y),
                         min(across, region.across - x),
                     )
+
+    def flat(self, piece: Piece, places: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Where `places`, [chunks of the piece, any], lie in a piece laid out as `view` has it."""
+        row, column = np.divmod(places, self.width)
+        y, x = np.divmod(np.arange(piece.count)[:, None], piece.across)
+        return np.asarray(((y * self.height + row) * piece.across + x) * self.width + column)
+
+    def inside(self, region: Region, places: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Where `places`, [chunks of the region, any], lie in the region's flattened tensor."""
+        y, x = np.divmod(np.arange(region.count)[:, None], region.across)
+        if self.height == 1:
+            corner = (region.top + y) * region.columns + region.left + x * self.width
+            return np.asarray(corner + places)
+        row, column = np.divmod(places, self.width)
+        row += region.top + y * self.height
+        column += region.left + x * self.width
+        return np.asarray(row * region.columns + column)
 
     def view(self, tensor: Tensor, piece: Piece) -> Tensor:
         """The piece of a contiguous tensor: a view [down, height, across, width]."""

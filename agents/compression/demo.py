@@ -30,24 +30,27 @@ from torch import Tensor
 
 from agents.compression import Payload, Shapes, register
 from agents.compression.bits import (
+    from_bf16,
     layout_of,
     pack_bits,
     packed_bytes,
+    read_bf16,
+    to_bf16,
     unpack_bits,
     unwrap,
     wrap,
     wrapped_size,
 )
-from agents.compression.chunks import Group, Piece, cut
+from agents.compression.chunks import Group, cut
 from agents.compression.container import ContainerError, Layout
 from agents.compression.dct import basis, bits_for, integers
-from agents.compression.largest import largest
 from agents.compression.options import LONG_MEMORY_ROUNDS, check_choice, check_float, check_int
 from agents.compression.places import PlaceCode, place_code
+from agents.compression.selection import Source
 from agents.compression.support import Support
 from agents.compression.vector import add
 
-_SCALE_LIMIT = (127 + 40) << 7  # BF16 of 2^40: the first bits refused
+_SCALE_POWER = 40  # scales are below 2^40
 _VALUE_BITS = (1, 2, 3, 4, 5, 6, 7, 8, 16)
 
 
@@ -101,25 +104,11 @@ class Demo:
 
         ValueError if a tensor is not fp32 or not finite, or if a number is far too large.
         """
-        whole = add(gradient, memory if self.has_memory else None)
-        for name, tensor in whole.items():
-            if tensor.dtype != torch.float32:
-                raise ValueError(
-                    f"Tensor {name!r} is {tensor.dtype}; the demo codec needs float32."
-                )
-        shapes = {name: tuple(tensor.shape) for name, tensor in whole.items()}
+        source = Source(gradient, memory if self.has_memory else None, "demo")
         parts = []
-        for group in cut(shapes, self.chunk, self.chunk):
+        for group in cut(source.shapes, self.chunk, self.chunk):
             code = self._places(group)
-            places = np.empty((group.count, code.sent), np.int64)
-            values = np.empty((group.count, code.sent), np.float32)
-            for piece in group.pieces():
-                found, numbers = _coefficients(group, whole, piece, code.sent)
-                start = 0
-                for span in piece.spans:
-                    stop = start + span.stop - span.start
-                    places[span], values[span] = found[start:stop], numbers[start:stop]
-                    start = stop
+            places, values = source.largest(group, code.sent, _analysis)
             scales, codes = self._quantise(values)
             empty = scales == 0
             places[empty] = np.arange(code.sent)
@@ -179,12 +168,10 @@ class Demo:
         """BF16 scales [count] and codes [count, sent] of coefficients."""
         size = np.abs(values)
         wanted = size.max(axis=1) / np.float32(self._top)
-        if not (wanted < 2.0**39).all():
+        if not (wanted < 2.0 ** (_SCALE_POWER - 1)).all():
             raise ValueError("The gradient's numbers are far too large for the demo codec.")
-        bits = wanted.astype("<f4").view("<u4")
-        scales = ((bits + np.uint32(0x8000)) >> np.uint32(16)).astype("<u2")
-        scales[scales < 0x0080] = 0  # subnormal
-        step = _from_bf16(scales)
+        scales = to_bf16(wanted)
+        step = from_bf16(scales)
         levels = np.rint(size / np.where(step > 0, step, 1)[:, None])
         np.clip(levels, 1, self._top, out=levels)
         rows = np.arange(len(size))
@@ -203,7 +190,7 @@ class Demo:
         for group in groups:
             ends = start + np.cumsum(self._sizes(group))
             code = self._places(group)
-            bits = np.frombuffer(raw[start : ends[0]], "<u2")
+            bits = read_bf16(raw[start : ends[0]], _SCALE_POWER)
             places = code.unpack(raw[ends[0] : ends[1]], group.count)
             codes = unpack_bits(raw[ends[1] : ends[2]], places.size, self.value_bits)
             found.append((group, *self._checked(bits, places, codes.reshape(places.shape))))
@@ -213,8 +200,6 @@ class Demo:
     def _checked(
         self, bits: NDArray[np.uint16], places: NDArray[np.int64], codes: NDArray[np.uint16]
     ) -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.int64]]:
-        if ((bits >= _SCALE_LIMIT) | ((bits > 0) & (bits < 0x0080))).any():
-            raise ContainerError("A chunk's scale is negative, not finite, tiny or far too large.")
         empty = bits == 0
         if codes[empty].any() or (places[empty] != np.arange(places.shape[1])).any():
             raise ContainerError("A chunk's scale is 0 but its places or codes are not the first.")
@@ -223,25 +208,16 @@ class Demo:
             raise ContainerError("A chunk's largest magnitude is not the largest there is.")
         levels = np.where(codes >= self._top, -magnitude, magnitude)
         levels[empty] = 0
-        return _from_bf16(bits).astype(np.float64), places, levels
+        return from_bf16(bits).astype(np.float64), places, levels
 
 
-def _from_bf16(bits: NDArray[np.uint16]) -> NDArray[np.float32]:
-    return (bits.astype("<u4") << np.uint32(16)).view("<f4").astype(np.float32)
-
-
-def _coefficients(
-    group: Group, whole: Payload, piece: Piece, sent: int
-) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    """Places and values of the largest coefficients of a piece's chunks: [chunks, sent] each."""
-    block = group.view(whole[piece.region.name].detach().cpu().contiguous(), piece)
-    rows = block @ basis(group.width).t()
-    both = torch.einsum("uh,yhxv->yxuv", basis(group.height), rows)
-    table = both.reshape(piece.count, group.size).numpy()
-    if not np.isfinite(table).all():
-        raise ValueError("The gradient holds NaN or infinity; nothing can be encoded.")
-    places = largest(np.abs(table), sent)
-    return places, np.take_along_axis(table, places, axis=1)
+def _analysis(block: Tensor, spare: Tensor) -> Tensor:
+    """The cosine transform of chunks [down, height, across, width]."""
+    down, height, across, width = block.shape
+    torch.mm(block.view(-1, width), basis(width).t(), out=spare.view(-1, width))
+    rows = (down, height, across * width)
+    torch.matmul(basis(height), spare.view(rows), out=block.view(rows))
+    return block
 
 
 def _synthesise(
@@ -254,13 +230,18 @@ def _synthesise(
 ) -> None:
     """Write the group's chunks of decoded numbers into `out`."""
     bits = bits_for(group.height, group.width, places.shape[1], top)
-    down, across = integers(group.height, bits), integers(group.width, bits)
+    down, across = integers(group.height, bits).t(), integers(group.width, bits)
+    size = max(piece.count for piece in group.pieces()) * group.size
+    codes, spare = torch.zeros(size, dtype=torch.float64), torch.empty(size, dtype=torch.float64)
+    unit = 2.0 ** (-2 * bits)
     for piece in group.pieces():
         chosen = np.concatenate([np.arange(span.start, span.stop) for span in piece.spans])
-        table = np.zeros((piece.count, group.size))
-        np.put_along_axis(table, places[chosen], levels[chosen], axis=1)
-        block = torch.from_numpy(table).view(piece.down, piece.across, group.height, group.width)
-        whole = torch.einsum("uh,yxuw->yhxw", down, block @ across)
-        scale = torch.from_numpy(scales[chosen] * 2.0 ** (-2 * bits))
-        whole = whole * scale.view(piece.down, 1, piece.across, 1)
+        block, other = codes[: piece.count * group.size], spare[: piece.count * group.size]
+        shape = (piece.down, group.height, piece.across * group.width)
+        block.numpy()[group.flat(piece, places[chosen])] = levels[chosen]
+        torch.mm(block.view(-1, group.width), across, out=other.view(-1, group.width))
+        torch.matmul(down, other.view(shape), out=block.view(shape))
+        whole = block.view(piece.down, group.height, piece.across, group.width)
+        whole *= torch.from_numpy(scales[chosen] * unit).view(piece.down, 1, piece.across, 1)
         group.view(out[piece.region.name], piece).copy_(whole).add_(0.0)
+        block.zero_()

@@ -1,19 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rule: of each chunk the largest numbers are sent, two bits and twelve each; the rest waits.
+"""The rule: of each chunk the largest numbers are sent, two bits and a place each; the rest waits.
 
 Chunk top-k with error feedback, as SparseLoCo has it (`arXiv 2508.15706`; error feedback:
-Karimireddy et al., `arXiv 1901.09847`). The vector is cut into chunks of 4096 (the last may be
-shorter). Of a chunk of c numbers the k = ceil(per_chunk * c / 4096) of largest magnitude are named
-by a 12-bit index, ascending; a 2-bit code says sign and one of two magnitudes, and two BF16 numbers
-are the chunk's magnitudes: the means of the two classes that Lloyd's iteration finds, rounded. What
-was not sent is kept and added to the next round's update.
+Karimireddy et al., `arXiv 1901.09847`). Tensors are cut into runs of 4096 numbers, or matrices into
+blocks (`chunks`). Of a chunk of c numbers the k = ceil(per_chunk * c / 4096) of largest magnitude
+are named, in about 8 bits each (`places`); a 2-bit code says sign and one of two magnitudes, and
+two BF16 numbers are the chunk's magnitudes: the means of the two classes that Lloyd's iteration
+finds (`two_levels`), times `gain`, rounded. With `value_bits` 1 there is one magnitude, the mean.
+What was not sent is kept and added to the next round's update.
 
 Decoded, a chunk is zero almost everywhere. So nodes' payloads hardly overlap, and only a rule that
 averages can merge them: a coordinate-wise median of sparse payloads is zero.
 
-The payload is all scales (low, high per chunk), then all indices, then all codes (1: high, 2:
-negative), bits packed. A stranger's must be spelt as ours: indices ascend within a chunk and stay
-in it, 0 <= low <= high, nothing is high where low = high, no zero is negative, spare bits are zero.
+For each group of chunks of equal shape the payload holds all scales (low, high per chunk), then all
+places, then all codes (1: high, 2: negative). A stranger's must be spelt as ours: 0 < low <= high <
+2^64, something is low, and something is high just if low < high; or both are 0, and then places and
+codes are the first and 0. So one decoded update has one spelling.
 """
 
 from __future__ import annotations
@@ -22,44 +24,60 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
 from agents.compression import Payload, Shapes, register
 from agents.compression.bits import (
+    SMALLEST_BF16,
+    from_bf16,
     layout_of,
     pack_bits,
     packed_bytes,
+    read_bf16,
+    to_bf16,
     unpack_bits,
     unwrap,
     wrap,
     wrapped_size,
 )
+from agents.compression.chunks import Group, cut
 from agents.compression.container import ContainerError, Layout
-from agents.compression.options import MAX_MEMORY_ROUNDS, check_float, check_int
+from agents.compression.options import (
+    LONG_MEMORY_ROUNDS,
+    check_choice,
+    check_float,
+    check_int,
+)
+from agents.compression.places import PlaceCode, place_code
+from agents.compression.selection import Source
 from agents.compression.support import Support
-from agents.compression.vector import Vector, add, flatten, length, split
+from agents.compression.two_levels import two_levels
+from agents.compression.vector import add
 
 CHUNK = 4096
-_INDEX_BITS = 12
-_CODE_BITS = 2
-_LLOYD_STEPS = 8
-_SCALE_LIMIT = 0x5F80  # BF16 of 2^64: the first bits refused
+_SCALE_POWER = 64  # scales are below 2^64
+_BLOCKS = (0, 16, 32, 64)
 
 
 @register("sparse")
 @dataclass(frozen=True, kw_only=True)
 class Sparse:
-    """The codec `sparse`; see `agents.compression.Codec`.
+    """The codec `sparse`; see `agents.compression.Codec` and `SupportCodec`.
 
     Attributes:
-        per_chunk: numbers sent of a full chunk, 1 to 2048.
+        per_chunk: numbers sent of 4096, 1 to 2048.
+        block: side of a matrix's blocks, 16, 32 or 64; 0 cuts matrices into runs of 4096 too.
+        value_bits: 2, or 1 for one magnitude a chunk.
         gain: factor on the magnitudes sent, 0.1 to 4; error feedback takes back what was too much.
         decay: factor on what is kept, from 0 (no error feedback) to 1.
-        memory_rounds: memory starts empty every so many rounds, 1 to 64.
+        memory_rounds: memory starts empty every so many rounds, 1 to 65,536.
     """
 
     per_chunk: int = 89
+    block: int = 0
+    value_bits: int = 2
     gain: float = 1.5
     decay: float = 1.0
     memory_rounds: int = 20
@@ -69,9 +87,11 @@ class Sparse:
 
     def __post_init__(self) -> None:
         check_int("per_chunk", self.per_chunk, 1, CHUNK // 2)
+        check_choice("block", self.block, _BLOCKS)
+        check_choice("value_bits", self.value_bits, (1, 2))
         check_float("gain", self.gain, 0.1, 4.0)
         check_float("decay", self.decay, 0.0, 1.0)
-        check_int("memory_rounds", self.memory_rounds, 1, MAX_MEMORY_ROUNDS)
+        check_int("memory_rounds", self.memory_rounds, 1, LONG_MEMORY_ROUNDS)
 
     @property
     def has_memory(self) -> bool:
@@ -79,69 +99,41 @@ class Sparse:
         return self.decay > 0
 
     def layout(self, shapes: Shapes) -> Layout:
-        """One U8 tensor `q`: scales, indices, codes."""
-        return layout_of(sum(self._parts(_Cut(length(shapes), self.per_chunk))))
+        """One U8 tensor `q`: per group scales, places, codes."""
+        return layout_of(self._nbytes(shapes))
 
     def wire_size(self, shapes: Shapes) -> int:
-        """4 bytes a chunk, 14 bits a number sent, and the header's 72 bytes or so."""
-        return wrapped_size(sum(self._parts(_Cut(length(shapes), self.per_chunk))))
+        """4 bytes a chunk, about 10 bits a number sent, and the header's 72 bytes or so."""
+        return wrapped_size(self._nbytes(shapes))
 
     def encode(self, gradient: Payload, memory: Payload | None, seed: bytes) -> bytes:
         """The payload of an fp32 dict; `seed` is not used.
 
         ValueError if a tensor is not fp32 or not finite, or if a number is far too large.
         """
-        vector = flatten(add(gradient, memory if self.has_memory else None), "sparse")
-        cut = _Cut(vector.size, self.per_chunk)
-        scales, places, codes = [], [], []
-        for start, stop, count in cut.chunks():
-            chunk = vector[start:stop]
-            place = _largest(np.abs(chunk), count)
-            low, high, upper = _two_levels(np.abs(chunk[place]))
-            levels = _to_bf16(np.array([low, high]) * self.gain)
-            upper &= levels[0] < levels[1]
-            negative = (chunk[place] < 0) & (levels[upper.astype(np.intp)] > 0)
-            scales.append(levels)
-            places.append(place)
-            codes.append(upper + 2 * negative)
-        return wrap(
-            np.concatenate(scales).tobytes()
-            + pack_bits(np.concatenate(places), _INDEX_BITS)
-            + pack_bits(np.concatenate(codes), _CODE_BITS)
-        )
+        source = Source(gradient, memory if self.has_memory else None, "sparse")
+        parts = []
+        for group in self._cut(source.shapes):
+            code = self._places(group)
+            places, values = source.largest(group, code.sent)
+            scales, codes = self._quantise(values)
+            places[scales[:, 0] == 0] = np.arange(code.sent)
+            parts += [
+                scales.tobytes(),
+                code.pack(places),
+                pack_bits(codes.reshape(-1), self.value_bits),
+            ]
+        return wrap(b"".join(parts))
 
     def decode(self, data: bytes, shapes: Shapes, seed: bytes) -> dict[str, Tensor]:
-        """New fp32 CPU tensors; ContainerError for scales or indices that break the rules above."""
-        cut, place, numbers = self._read(data, shapes)
-        vector = np.zeros(cut.length)
-        vector[place] = numbers
-        return split(vector, shapes)
-
-    def support(self, data: bytes, shapes: Shapes, seed: bytes) -> Support:
-        """Which coordinates a payload sends, with signs; ContainerError as `decode`."""
-        _, place, numbers = self._read(data, shapes)
-        sent = numbers != 0
-        return Support(place[sent], numbers[sent] < 0)
-
-    def _read(self, data: bytes, shapes: Shapes) -> tuple[_Cut, NDArray[np.int64], Vector]:
-        cut = _Cut(length(shapes), self.per_chunk)
-        ends = np.cumsum(self._parts(cut))
-        raw = unwrap(data, int(ends[-1]))
-        scales = _check_scales(np.frombuffer(raw[: ends[0]], "<u2").reshape(-1, 2))
-        index = unpack_bits(raw[ends[0] : ends[1]], cut.sent, _INDEX_BITS)
-        codes = unpack_bits(raw[ends[1] :], cut.sent, _CODE_BITS)
-        chunk = cut.chunk_of()
-        place = chunk * CHUNK + index
-        if (np.diff(place) <= 0).any():
-            raise ContainerError("A chunk's indices don't ascend.")
-        if place[-1] >= cut.length:
-            raise ContainerError(f"An index names number {place[-1]} of only {cut.length}.")
-        magnitude = scales[chunk, codes & 1]
-        if (((codes & 1) == 1) & (scales[chunk, 0] == magnitude)).any():
-            raise ContainerError("A number is high in a chunk whose scales are equal.")
-        if ((codes >= 2) & (magnitude == 0)).any():
-            raise ContainerError("A number is negative but its scale is 0.")
-        return cut, place, np.where(codes >= 2, -magnitude, magnitude)
+        """New fp32 CPU tensors; ContainerError for bytes that break the rules above."""
+        out = {name: torch.zeros(shape, dtype=torch.float32) for name, shape in shapes.items()}
+        flat = {name: tensor.numpy().reshape(-1) for name, tensor in out.items()}
+        for group, places, numbers in self._read(data, shapes):
+            for region in group.regions:
+                chunks = slice(region.first, region.first + region.count)
+                flat[region.name][group.inside(region, places[chunks])] = numbers[chunks]
+        return out
 
     def remember(
         self, gradient: Payload, memory: Payload | None, decoded: Payload
@@ -152,85 +144,89 @@ class Sparse:
         whole = add(gradient, memory)
         return {name: (whole[name] - decoded[name]) * self.decay for name in whole}
 
-    def _parts(self, cut: _Cut) -> tuple[int, int, int]:
-        """Bytes of scales, indices and codes."""
-        indices = packed_bytes(cut.sent, _INDEX_BITS)
-        return 4 * cut.count, indices, packed_bytes(cut.sent, _CODE_BITS)
+    def support(self, data: bytes, shapes: Shapes, seed: bytes) -> Support:
+        """Which numbers a payload sends, with signs; ContainerError as `decode`.
 
+        Numbers are counted group by group, chunk by chunk.
+        """
+        found, negative = [], []
+        start = 0
+        for group, places, numbers in self._read(data, shapes):
+            counted = start + np.arange(group.count)[:, None] * group.size + places
+            sent = numbers != 0
+            found.append(counted[sent])
+            negative.append(numbers[sent] < 0)
+            start += group.count * group.size
+        return Support(np.concatenate(found), np.concatenate(negative))
 
-@dataclass(frozen=True)
-class _Cut:
-    """How `length` numbers are cut into chunks, and how many of each are sent."""
+    def _cut(self, shapes: Shapes) -> tuple[Group, ...]:
+        return cut(shapes, self.block, CHUNK)
 
-    length: int
-    per_chunk: int
+    def _places(self, group: Group) -> PlaceCode:
+        return place_code(group.size, -(-self.per_chunk * group.size // CHUNK))
 
-    @property
-    def count(self) -> int:
-        return -(-self.length // CHUNK)
+    def _sizes(self, group: Group) -> tuple[int, int, int]:
+        """Bytes of a group's scales, places and codes."""
+        code = self._places(group)
+        codes = packed_bytes(group.count * code.sent, self.value_bits)
+        return 2 * self.value_bits * group.count, code.nbytes(group.count), codes
 
-    @property
-    def last(self) -> int:
-        """Numbers sent of the last chunk."""
-        return -(-self.per_chunk * (self.length - (self.count - 1) * CHUNK) // CHUNK)
+    def _nbytes(self, shapes: Shapes) -> int:
+        return sum(sum(self._sizes(group)) for group in self._cut(shapes))
 
-    @property
-    def sent(self) -> int:
-        return (self.count - 1) * self.per_chunk + self.last
+    def _quantise(
+        self, values: NDArray[np.float32]
+    ) -> tuple[NDArray[np.uint16], NDArray[np.uint8]]:
+        """BF16 scales [count, value_bits] and codes [count, sent] of the numbers to be sent."""
+        size = np.abs(values)
+        if self.value_bits == 1:
+            levels = np.cumsum(size, axis=1, dtype=np.float64)[:, -1:] / size.shape[1]
+            upper = np.zeros(size.shape, np.bool_)
+        else:
+            levels, upper = two_levels(size)
+        levels *= self.gain
+        if not (levels < 2.0 ** (_SCALE_POWER - 1)).all():
+            raise ValueError("The gradient's numbers are far too large for the sparse codec.")
+        scales = to_bf16(levels)
+        # A low too small for BF16 is as small as BF16 can be.
+        scales[(scales[:, 0] == 0) & (scales[:, -1] > 0), 0] = SMALLEST_BF16
+        upper &= (scales[:, 0] < scales[:, -1])[:, None]
+        negative = (values < 0) & (scales[:, :1] > 0)
+        sign = 1 << (self.value_bits - 1)
+        return scales, upper.astype(np.uint8) + sign * negative.astype(np.uint8)
 
-    def chunks(self) -> list[tuple[int, int, int]]:
-        """(start, stop, numbers sent) of each chunk."""
-        return [
-            (n * CHUNK, min((n + 1) * CHUNK, self.length), self._sent_of(n))
-            for n in range(self.count)
-        ]
+    def _read(
+        self, data: bytes, shapes: Shapes
+    ) -> list[tuple[Group, NDArray[np.int64], NDArray[np.float32]]]:
+        """Per group places and numbers [count, sent], checked."""
+        raw = unwrap(data, self._nbytes(shapes))
+        found, start = [], 0
+        for group in self._cut(shapes):
+            ends = start + np.cumsum(self._sizes(group))
+            bits = read_bf16(raw[start : ends[0]], _SCALE_POWER).reshape(-1, self.value_bits)
+            places = self._places(group).unpack(raw[ends[0] : ends[1]], group.count)
+            codes = unpack_bits(raw[ends[1] : ends[2]], places.size, self.value_bits)
+            found.append((group, places, self._numbers(bits, places, codes.reshape(places.shape))))
+            start = int(ends[2])
+        return found
 
-    def chunk_of(self) -> NDArray[np.int64]:
-        """Which chunk each number sent belongs to."""
-        return np.arange(self.sent, dtype=np.int64) // self.per_chunk
-
-    def _sent_of(self, number: int) -> int:
-        return self.last if number == self.count - 1 else self.per_chunk
-
-
-def _largest(magnitudes: Vector, count: int) -> NDArray[np.int64]:
-    """Ascending places of the `count` largest; of equals, the first."""
-    least = np.partition(magnitudes, -count)[-count]
-    above = magnitudes > least
-    level = np.flatnonzero(magnitudes == least)[: count - np.count_nonzero(above)]
-    above[level] = True
-    return np.flatnonzero(above)
-
-
-def _two_levels(magnitudes: Vector) -> tuple[float, float, NDArray[np.bool_]]:
-    """(mean of the smaller, mean of the larger, which are larger), by Lloyd's iteration."""
-    # cumsum adds one by one, so the sums have one order everywhere.
-    ordered = np.sort(magnitudes)
-    sums = np.cumsum(ordered)
-    middle = sums[-1] / ordered.size
-    for _ in range(_LLOYD_STEPS):
-        below = int(np.searchsorted(ordered, middle, "right"))
-        if below in (0, ordered.size):
-            mean = float(sums[-1] / ordered.size)
-            return mean, mean, np.zeros(magnitudes.size, np.bool_)
-        low = sums[below - 1] / below
-        high = (sums[-1] - sums[below - 1]) / (ordered.size - below)
-        middle = (low + high) / 2
-    return float(low), float(high), magnitudes > middle
-
-
-def _to_bf16(values: Vector) -> NDArray[np.uint16]:
-    """Bits of non-negative numbers rounded to BF16, ties away from zero."""
-    if not (values < 2.0**63).all():
-        raise ValueError("The gradient's numbers are far too large for the sparse codec.")
-    bits = values.astype("<f4").view("<u4")
-    return ((bits + np.uint32(0x8000)) >> np.uint32(16)).astype("<u2")
-
-
-def _check_scales(bits: NDArray[np.uint16]) -> Vector:
-    """float64 [chunks, 2] of the wire's BF16 pairs."""
-    if (bits >= _SCALE_LIMIT).any():
-        raise ContainerError("A chunk's scale is negative, not finite or far too large.")
-    if (bits[:, 0] > bits[:, 1]).any():
-        raise ContainerError("A chunk's scales don't ascend.")
-    return (bits.astype("<u4") << np.uint32(16)).view("<f4").astype(np.float64)
+    def _numbers(
+        self, bits: NDArray[np.uint16], places: NDArray[np.int64], codes: NDArray[np.uint16]
+    ) -> NDArray[np.float32]:
+        low, high = bits[:, 0], bits[:, -1]
+        if (low > high).any() or ((low == 0) & (high > 0)).any():
+            raise ContainerError("A chunk's scales don't ascend from above 0.")
+        empty = high == 0
+        if codes[empty].any() or (places[empty] != np.arange(places.shape[1])).any():
+            raise ContainerError(
+                "A chunk's scales are 0 but its places or codes are not the first."
+            )
+        sign = 1 << (self.value_bits - 1)
+        upper = (codes & (sign - 1)) > 0
+        if (upper.any(axis=1) != (low < high)).any():
+            raise ContainerError("A chunk has two scales just if something in it is high.")
+        if upper.all(axis=1).any():
+            raise ContainerError("A chunk holds nothing that is low.")
+        scales = from_bf16(bits)
+        size = np.where(upper, scales[:, -1:], scales[:, :1])
+        return np.where(codes >= sign, -size, size) + np.float32(0)

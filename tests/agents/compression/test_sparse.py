@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from agents import compression
-from agents.compression.bits import pack_bits, wrap
+from agents.compression.bits import wrap
 from agents.compression.container import ContainerError
 
 SEED = bytes(32)
@@ -16,64 +16,122 @@ def codec(**options):
     return compression.get("sparse")(**options)
 
 
-def body(scales: list[float], index: list[int], codes: list[int]) -> bytes:
-    bits = (np.array(scales, "<f4").view("<u4") >> 16).astype("<u2")
-    return wrap(bits.tobytes() + pack_bits(np.array(index), 12) + pack_bits(np.array(codes), 2))
+def packed(*numbers: str) -> bytes:
+    """Bits as written, the lowest first, filled up with zeros to whole bytes."""
+    text = "".join(numbers)
+    text += "0" * (-len(text) % 8)
+    return bytes(int(text[at : at + 8][::-1], 2) for at in range(0, len(text), 8))
 
 
-def test_a_full_and_a_short_chunk_by_hand():
-    vector = torch.zeros(4096 + 2048)
-    vector[[7, 4000, 9, 100]] = torch.tensor([-1.0, 8.0, 10.0, -2.0])
-    vector[4096 + 2047] = -3.0
-    vector[4096 + 5] = 1.0
-    # Four of the full chunk: high 8 and 10 (mean 9), low 1 and 2 (mean 1.5); two of the short one.
+def low_first(number: int, width: int) -> str:
+    return format(number, f"0{width}b")[::-1]
+
+
+def bf16(*values: float) -> bytes:
+    return (np.array(values, "<f4").view("<u4") >> 16).astype("<u2").tobytes()
+
+
+def test_a_run_of_2048_and_one_of_4096_by_hand():
+    long, short = torch.zeros(4096), torch.zeros(2048)
+    long[[7, 4000, 9, 100]] = torch.tensor([-1.0, 8.0, 10.0, -2.0])
+    short[[2047, 5]] = torch.tensor([-3.0, 1.0])
+    sent, shapes = {"a": long, "b": short}, {"a": (4096,), "b": (2048,)}
+    # Two of the short run: 1 and 3. Four of the long one: low 1 and 2 (mean 1.5), high 8 and 10
+    # (mean 9). Places keep 9 low bits; the others, 0 3 and 0 0 0 7, are steps to a one.
     made = codec(per_chunk=4, gain=1.0)
-    data = made.encode({"a": vector}, None, SEED)
-    assert data == body([1.5, 9, 1, 3], [7, 9, 100, 4000, 5, 2047], [2, 1, 2, 1, 0, 3])
-    assert len(data) == made.wire_size({"a": (6144,)})
-    got = made.decode(data, {"a": (6144,)}, SEED)["a"]
-    wanted = torch.zeros(6144)
-    wanted[[7, 9, 100, 4000, 4101, 6143]] = torch.tensor([-1.5, 9, -1.5, 9, 1, -3])
-    assert torch.equal(got, wanted)
-    twice = codec(per_chunk=4, gain=2.0)
-    assert torch.equal(
-        twice.decode(twice.encode({"a": vector}, None, SEED), {"a": (6144,)}, SEED)["a"], 2 * wanted
+    data = made.encode(sent, None, SEED)
+    assert data == wrap(
+        bf16(1, 3)
+        + packed("1", "0001")
+        + packed(low_first(5, 9), low_first(511, 9))
+        + packed("00", "11")
+        + bf16(1.5, 9)
+        + packed("1", "1", "1", "00000001")
+        + packed(*(low_first(place % 512, 9) for place in (7, 9, 100, 4000)))
+        + packed("01", "10", "01", "10")
     )
+    assert len(data) == made.wire_size(shapes)
+    got = made.decode(data, shapes, SEED)
+    wanted = torch.zeros(4096)
+    wanted[[7, 9, 100, 4000]] = torch.tensor([-1.5, 9, -1.5, 9])
+    assert torch.equal(got["a"], wanted)
+    assert torch.equal(got["b"], short)
+    support = made.support(data, shapes, SEED)
+    assert support.places.tolist() == [5, 2047, 2048 + 7, 2048 + 9, 2048 + 100, 2048 + 4000]
+    assert support.negative.tolist() == [False, True, True, False, True, False]
+    twice = codec(per_chunk=4, gain=2.0)
+    got = twice.decode(twice.encode(sent, None, SEED), shapes, SEED)
+    assert torch.equal(got["a"], 2 * wanted)
+
+
+def test_one_bit_says_the_mean_magnitude():
+    made = codec(per_chunk=1536, gain=1.0, value_bits=1)
+    sent = {"a": torch.tensor([-6.0, 1.0, 0.5, 2.0, 0, 0, 0, 0])}
+    data = made.encode(sent, None, SEED)
+    # 3 of 8 places, one bit each; the mean of 6, 1 and 2 is 3.
+    assert data == wrap(bf16(3) + packed("11010000") + packed("1", "0", "0"))
+    assert made.decode(data, {"a": (8,)}, SEED)["a"].tolist() == [-3, 3, 0, 3, 0, 0, 0, 0]
+
+
+def test_blocks_take_the_largest_of_each_square():
+    matrix = torch.zeros(32, 48)
+    matrix[3, 5], matrix[20, 40], matrix[31, 0], matrix[0, 20] = 4.0, -2.0, 1.0, 9.0
+    made = codec(per_chunk=16, block=16, gain=1.0)
+    shapes = {"a": (32, 48)}
+    data = made.encode({"a": matrix}, None, SEED)
+    # Six blocks of 16 by 16, one number of each; two blocks are empty.
+    assert torch.equal(made.decode(data, shapes, SEED)["a"], matrix)
+    support = made.support(data, shapes, SEED)
+    assert support.places.tolist() == [3 * 16 + 5, 256 + 4, 3 * 256 + 240, 5 * 256 + 72]
+    assert support.negative.tolist() == [False, False, False, True]
+
+
+def test_blocks_and_runs_send_the_same_of_a_single_block():
+    sent = {"a": torch.randn(64, 64, generator=torch.Generator().manual_seed(1))}
+    assert codec(block=64).encode(sent, None, SEED) == codec().encode(sent, None, SEED)
 
 
 def test_of_equal_numbers_the_first_are_sent():
-    data = codec(per_chunk=1024, gain=1.0).encode({"a": torch.ones(8)}, None, SEED)
-    assert data == body([1, 1], [0, 1], [0, 0])
+    data = codec(per_chunk=1536, gain=1.0).encode({"a": torch.ones(8)}, None, SEED)
+    assert data == wrap(bf16(1, 1) + packed("11100000") + packed("00", "00", "00"))
 
 
 SHORT = {"a": (8,)}
+
+
+def body(scales: list[float], places: str, codes: str) -> bytes:
+    """Three of eight: one bit a place."""
+    return wrap(bf16(*scales) + packed(places) + packed(codes))
+
+
+THREE = "10000011"
 BAD = {
-    "don't ascend": [([1, 1], [1, 1], [0, 0]), ([1, 1], [2, 1], [0, 0])],
-    "names number 8 of only 8": [([1, 1], [1, 8], [0, 0])],
-    "negative, not finite or far too large": [
-        ([-1, 1], [0, 1], [0, 0]),
-        ([1, float("inf")], [0, 1], [0, 0]),
-        ([1, float("nan")], [0, 1], [0, 0]),
-        ([1, 2.0**64], [0, 1], [0, 0]),
-        ([-0.0, 1], [0, 1], [0, 0]),
+    "another number of places": [([1, 1], "11110000", "000000"), ([1, 1], "11000000", "000000")],
+    "negative, not finite, tiny or far too large": [
+        ([-1, 1], THREE, "000000"),
+        ([1, float("inf")], THREE, "010000"),
+        ([1, float("nan")], THREE, "010000"),
+        ([1, 2.0**64], THREE, "010000"),
+        ([-0.0, 1], THREE, "000000"),
+        ([2.0**-127, 1], THREE, "100000"),
     ],
-    "scales don't ascend": [([2, 1], [0, 1], [0, 0])],
-    "high in a chunk whose scales are equal": [([1, 1], [0, 1], [0, 1])],
-    "negative but its scale is 0": [([0, 1], [0, 1], [2, 1])],
+    "scales don't ascend": [([2, 1], THREE, "000000"), ([0, 1], THREE, "100000")],
+    "two scales just if": [([1, 1], THREE, "001000"), ([1, 2], THREE, "000001")],
+    "nothing that is low": [([1, 2], THREE, "101011")],
+    "not the first": [
+        ([0, 0], "11100000", "010000"),
+        ([0, 0], THREE, "000000"),
+        ([0, 0], "11100000", "100000"),
+    ],
+    "spare bits": [([1, 1], THREE, "0000001")],
 }
 
 
 @pytest.mark.parametrize(("message", "fields"), [(m, f) for m, found in BAD.items() for f in found])
 def test_other_spellings_are_refused(message, fields):
+    codec(per_chunk=1536).decode(body([1, 2], THREE, "100110"), SHORT, SEED)
     with pytest.raises(ContainerError, match=message):
-        codec(per_chunk=1024).decode(body(*fields), SHORT, SEED)
-
-
-def test_spare_bits_are_refused():
-    good = body([1, 1], [0, 1], [0, 0])
-    codec(per_chunk=1024).decode(good, SHORT, SEED)
-    with pytest.raises(ContainerError, match="spare bits"):
-        codec(per_chunk=1024).decode(good[:-1] + b"\x10", SHORT, SEED)
+        codec(per_chunk=1536).decode(body(*fields), SHORT, SEED)
 
 
 def test_memory_decays():
@@ -101,7 +159,15 @@ def test_numbers_too_large_are_refused():
 
 @pytest.mark.parametrize(
     "options",
-    [{"per_chunk": 0}, {"per_chunk": 5000}, {"gain": 9}, {"decay": 1.5}, {"memory_rounds": 0}],
+    [
+        {"per_chunk": 0},
+        {"per_chunk": 5000},
+        {"block": 48},
+        {"value_bits": 3},
+        {"gain": 9},
+        {"decay": 1.5},
+        {"memory_rounds": 0},
+    ],
 )
 def test_options_out_of_range_are_refused(options):
     with pytest.raises(ValueError, match="must be"):
