@@ -141,6 +141,7 @@ class System:
     scores: Any
     holder: str
     players: dict[str, Player] = field(default_factory=dict)
+    snapshots: dict[tuple[int, int], tuple[list[int], list[int]]] = field(default_factory=dict)
 
     # People
 
@@ -178,8 +179,10 @@ class System:
         return job_id
 
     def open(self, job_id: int) -> int:
-        """Opens a round and mines past its seed block."""
+        """Opens a round, keeps its nodes and weights, and mines past its seed block."""
         round_id = int(self.rounds.open_round(job_id))
+        (opened,) = (fields for name, fields in events_of(self.rounds) if name == "RoundOpened")
+        self.snapshots[job_id, round_id] = list(opened["nodes"]), list(opened["weights"])
         mine(2)
         return round_id
 
