@@ -35,7 +35,6 @@ from agents.compression.bits import (
     pack_bits,
     packed_bytes,
     read_bf16,
-    to_bf16,
     unpack_bits,
     unwrap,
     wrap,
@@ -44,6 +43,7 @@ from agents.compression.bits import (
 from agents.compression.chunks import Group, cut
 from agents.compression.container import ContainerError, Layout
 from agents.compression.dct import basis, bits_for, integers
+from agents.compression.even_levels import even_levels
 from agents.compression.options import LONG_MEMORY_ROUNDS, check_choice, check_float, check_int
 from agents.compression.places import PlaceCode, place_code
 from agents.compression.selection import Source
@@ -166,17 +166,13 @@ class Demo:
         self, values: NDArray[np.float32]
     ) -> tuple[NDArray[np.uint16], NDArray[np.int64]]:
         """BF16 scales [count] and codes [count, sent] of coefficients."""
-        size = np.abs(values)
-        wanted = size.max(axis=1) / np.float32(self._top)
-        if not (wanted < 2.0 ** (_SCALE_POWER - 1)).all():
-            raise ValueError("The gradient's numbers are far too large for the demo codec.")
-        scales = to_bf16(wanted)
-        step = from_bf16(scales)
-        levels = np.rint(size / np.where(step > 0, step, 1)[:, None])
-        np.clip(levels, 1, self._top, out=levels)
-        rows = np.arange(len(size))
-        levels[rows, size.argmax(axis=1)] = self._top
-        codes = levels.astype(np.int64) - 1 + np.where(values < 0, self._top, 0)
+        try:
+            scales, levels = even_levels(np.abs(values), self._top, 2.0 ** (_SCALE_POWER - 1))
+        except OverflowError as error:
+            raise ValueError(
+                "The gradient's numbers are far too large for the demo codec."
+            ) from error
+        codes = levels - 1 + np.where(values < 0, self._top, 0)
         codes[scales == 0] = 0
         return scales, codes
 
