@@ -36,6 +36,7 @@ from scripts._processes import ProcessError, Supervisor, terminate_as_exit
 from scripts._report import write_report
 from scripts._scenario import Scenario, documents_of
 from scripts._spent import spent_of
+from scripts._standing import standing_of
 from scripts._verdict import Check, check_books, check_cheats, check_ledger, check_loss
 
 WORK = ROOT / ".menagerie" / "demo"
@@ -90,7 +91,11 @@ class Demo:
         self.supervisor = supervisor
         self.console = console
         self.began = time.monotonic()
-        self.cheats: dict[str, str] = {}  # name of the cheat -> seat
+        seats = [f"trainer-{number}" for number in range(1, options.trainers + 1)]
+        cheats, peers = options.scenario.cheats, options.scenario.peers
+        first = len(seats) - len(cheats)
+        self.cheats = dict(zip(cheats, seats[first:], strict=True))  # by what they do: the seat
+        self.peers = dict(zip(peers, seats[first - len(peers) : first], strict=True))
         self.audited: Audit  # once `audit` has run
 
     def run(self) -> int:
@@ -99,6 +104,11 @@ class Demo:
             trainers=self.options.trainers,
             approve_roles=False,
             agent={"portable": False},  # one machine: the faster arithmetic gives the same bits
+            owned_with={
+                self.cheats[kind]: f"trainer-{cheat.partner}"
+                for kind, cheat in self.options.scenario.cheats.items()
+                if cheat.same_owner
+            },
         )
         self.say(self.options.scenario.title)
         self.net = build_localnet(self.supervisor, WORK, settings, self.say)
@@ -139,17 +149,19 @@ class Demo:
         for role in ("coordinator", "verifier", "aggregator"):
             for seat in net.of_role(role):
                 net.start_agent(seat.name)
-        cheats = self.options.scenario.cheats
+        scenario = self.options.scenario
         trainers = [seat.name for seat in net.of_role("trainer")]
-        own = dict(zip(trainers, self.data.settings, strict=False))
-        self.cheats = dict(zip(cheats, trainers[-len(cheats) :], strict=True))
-        partner = {"CHEAT_PARTNER_DIR": str(net.directory / "agents" / trainers[0])}
-        self.say(f"starting {len(trainers)} trainers, {len(cheats)} of them cheats")
-        for name in trainers[: -len(cheats)]:
-            net.start_agent(name, env=own.get(name))
+        own = {name: dict(of) for name, of in zip(trainers, self.data.settings, strict=False)}
+        for kind, name in self.peers.items():
+            own[name] = {**own.get(name, {}), **scenario.peers[kind]}
+        self.say(f"starting {len(trainers)} trainers, {len(self.cheats)} of them cheats")
+        for name in trainers:
+            if name not in self.cheats.values():
+                net.start_agent(name, env=own.get(name))
         for kind, name in self.cheats.items():
-            cheat = cheats[kind]
-            env = {**own.get(name, {}), **partner, **cheat.env}
+            cheat = scenario.cheats[kind]
+            folder = net.directory / "agents" / f"trainer-{cheat.partner}"
+            env = {**own.get(name, {}), "CHEAT_PARTNER_DIR": str(folder), **cheat.env}
             net.start_agent(name, ("scripts._cheats", cheat.program), env=env)
 
     def publish(self) -> Published:
@@ -180,12 +192,16 @@ class Demo:
             time.sleep(_LOOK_S)
 
     def names(self) -> dict[str, str]:
-        """Every node's name by its operator's address; a cheat's says what it does."""
-        kinds = {seat: f"{seat} ({kind})" for kind, seat in self.cheats.items()}
+        """Every node's name by its operator's address; a cheat's or peer's says what it does."""
+        shown = {name.split(" ")[0]: name for name in self.shown().values()}
         return {
-            seat.operator.address: kinds.get(seat.name, seat.name)
+            seat.operator.address: shown.get(seat.name, seat.name)
             for seat in self.net.seats.values()
         }
+
+    def shown(self) -> dict[str, str]:
+        """How reports name the cheats and peers, by what they do."""
+        return {kind: f"{seat} ({kind})" for kind, seat in {**self.cheats, **self.peers}.items()}
 
     # -- running -------------------------------------------------------------------------------
 
@@ -272,7 +288,17 @@ class Demo:
         if spent is not None:
             facts["privacy spent"] = str(spent)
         shutil.rmtree(self.options.report, ignore_errors=True)
-        page = write_report(self.options.report, self.history, checks, facts, checkpoint, spent)
+        shown = self.shown()
+        page = write_report(
+            self.options.report,
+            self.history,
+            checks,
+            facts,
+            checkpoint,
+            spent,
+            standing_of(self.history),
+            [shown[kind] for kind in self.cheats],
+        )
         show(self.console, checks, facts, page)
         return 0 if all(check.holds for check in checks) else 1
 
@@ -281,17 +307,16 @@ class Demo:
         seats = self.net.seats.values()
         wallets = [str(key.address) for seat in seats for key in (seat.owner, seat.operator)]
         wallets += [self.net.sponsor.address, self.net.faucet.address]
-        cheats = self.options.scenario.cheats
-        names = {kind: f"{seat} ({kind})" for kind, seat in self.cheats.items()}
+        scenario, names = self.options.scenario, self.shown()
         blame = {
-            name: violation
-            for kind, name in names.items()
-            if (violation := cheats[kind].violation) is not None
+            names[kind]: cheat.violation
+            for kind, cheat in scenario.cheats.items()
+            if cheat.violation is not None
         }
         received, owed = claim.received / ZOO, claim.owed / ZOO
         models = Models(self.network, self.store)
         return [
-            check_loss(self.history),
+            check_loss(self.history, scenario.loss_goal),
             *check_cheats(self.history, blame),
             Check(
                 claim.owed > 0 and claim.received == claim.owed,
@@ -299,7 +324,7 @@ class Demo:
             ),
             *check_books(self.network, self.history, wallets),
             check_ledger(self.network, models, self.history, self.job_id),
-            *self.options.scenario.checks(self.history, names),
+            *scenario.checks(self.history, names),
             self.audit(),
         ]
 

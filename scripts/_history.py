@@ -12,16 +12,22 @@ from typing import Any
 
 from agents.rounds.network import Network, Phase, Violation
 from agents.rounds.report import MAX_REPORT_BYTES, ReportError, RoundReport
+from agents.rounds.score_record import MAX_RECORD_BYTES, RecordError, ScoreRecord
 from agents.runtime.contracts import Event, EventType
+from agents.scoring.peer_scores import SCALE
 from agents.storage.content_store import ContentStore
 from agents.storage.errors import StoreError
 
 ZOO = 10**18
+_BPS = 10_000
 
 
 @dataclass
 class NodeStory:
-    """One node's life. Amounts in 1e-18 ZOO. `stakes` and `payouts` are (chain time, amount)."""
+    """One node's life. Amounts in 1e-18 ZOO. `stakes` and `payouts` are (chain time, amount).
+
+    `standing`: what the newest consensus of validators says of it, empty where there is none.
+    """
 
     node_id: int
     name: str = ""
@@ -30,6 +36,7 @@ class NodeStory:
     stake: int = 0
     state: str = "registered"
     verdict: str = ""
+    standing: str = ""
     earned: int = 0
     stakes: list[tuple[int, int]] = field(default_factory=list)
     payouts: list[tuple[int, int]] = field(default_factory=list)
@@ -37,7 +44,12 @@ class NodeStory:
 
 @dataclass
 class RoundStory:
-    """One round. Times are chain time in seconds."""
+    """One round. Times are chain time in seconds.
+
+    `paid`: 1e-18 ZOO credited to trainers, by node. Of a job that validators score: `records` by
+    verifier, of those who revealed, `consensus` by node, out of 65,535, empty until it is closed,
+    and `trusts` by verifier, from 0 to 1.
+    """
 
     round_id: int
     opened_at: int
@@ -48,6 +60,10 @@ class RoundStory:
     revealed: set[int] = field(default_factory=set)
     ended_at: int = 0
     report: RoundReport | None = None
+    paid: dict[int, int] = field(default_factory=dict)
+    records: dict[int, ScoreRecord] = field(default_factory=dict)
+    consensus: dict[int, int] = field(default_factory=dict)
+    trusts: dict[int, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -235,6 +251,33 @@ class History:
         self.job_ended = True
         self._say(time, "the job is complete", "good")
 
+    # -- scores --------------------------------------------------------------------------------
+
+    def _on_ScoresRevealed(self, args: dict[str, Any], time: int) -> None:
+        round_, verifier = self.rounds[args["round_id"]], args["verifier_id"]
+        try:
+            raw = self._store.get_digest(bytes(args["record"]), MAX_RECORD_BYTES)
+            round_.records[verifier] = ScoreRecord.from_bytes(raw)
+        except (StoreError, RecordError) as error:
+            by = self.label(verifier)
+            self._say(time, f"{by}'s record of round {round_.round_id} is unreadable: {error}")
+
+    def _on_ScoringClosed(self, args: dict[str, Any], time: int) -> None:
+        round_ = self.rounds[args["round_id"]]
+        round_.consensus = dict(zip(args["nodes"], args["consensus"], strict=True))
+        trusts = zip(args["verifiers"], args["trusts"], strict=True)
+        round_.trusts = {verifier: trust / _BPS for verifier, trust in trusts}
+        for node, score in round_.consensus.items():
+            self.nodes[node].standing = f"{score / SCALE:.1%}"
+        for verifier, trust in round_.trusts.items():
+            self.nodes[verifier].standing = f"trust {trust:.1%}"
+        best = max(round_.consensus, key=lambda node: round_.consensus[node], default=0)
+        if not args["scored"]:
+            text = "nobody has scored yet"
+        else:
+            text = f"{self.label(best)} leads with {self.nodes[best].standing}"
+        self._say(time, f"round {round_.round_id}: the validators' scores are closed, {text}")
+
     # -- reports and rewards -------------------------------------------------------------------
 
     def _on_ViolationReported(self, args: dict[str, Any], time: int) -> None:
@@ -249,6 +292,8 @@ class History:
     def _on_RewardsDistributed(self, args: dict[str, Any], time: int) -> None:
         for node_id, amount in zip(args["nodes"], args["amounts"], strict=True):
             self._credit(node_id, amount, time)
+            paid = self.rounds[args["round_id"]].paid
+            paid[node_id] = paid.get(node_id, 0) + amount
 
     def _on_CutCredited(self, args: dict[str, Any], time: int) -> None:
         self._credit(args["node_id"], args["amount"], time)

@@ -66,12 +66,14 @@ def _headline(history: History, rounds: int) -> Panel:
 
 def _nodes(history: History) -> Table:
     table = Table(expand=True, box=None, header_style="bold")
+    scored = any(node.standing for node in history.nodes.values())
     for column, right in (
         ("node", False),
         ("role", False),
         ("stake ZOO", True),
         ("state", False),
         ("last verdict", False),
+        *([("standing", True)] if scored else []),
         ("earned ZOO", True),
     ):
         table.add_column(column, justify="right" if right else "left")
@@ -82,6 +84,7 @@ def _nodes(history: History) -> Table:
             f"{node.stake / ZOO:,.2f}",
             Text(node.state, style=_STATES.get(node.state, "")),
             Text(node.verdict or "-", style="red" if node.verdict else "dim"),
+            *([node.standing or "-"] if scored else []),
             f"{node.earned / ZOO:,.2f}",
         )
     return table

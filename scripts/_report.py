@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import html
 import io
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,24 @@ from agents.rounds.network import Phase
 from scripts._history import ZOO, History, NodeStory
 from scripts._live import losses
 from scripts._spent import Spent
+from scripts._standing import Curves, Standing
 from scripts._verdict import Check
 
+# Told apart by hue and lightness on white, the background of every plot in either colour scheme.
+_COLOURS = (
+    "#0969da",
+    "#1a7f37",
+    "#8250df",
+    "#57606a",
+    "#bf8700",
+    "#cf222e",
+    "#bc4c00",
+    "#e85aad",
+    "#12a5b8",
+    "#7d4e2d",
+    "#a8b400",
+    "#24292f",
+)
 _HOLDS = "Everything that must hold holds."
 _FAILS = "Something does not hold: see below."
 _STYLE = """
@@ -42,11 +59,14 @@ def write_report(
     facts: dict[str, str],
     checkpoint: tuple[str, bytes] | None,
     spent: Spent | None = None,
+    standing: Standing | None = None,
+    cheats: Collection[str] = (),
 ) -> Path:
     """Write index.html and the checkpoint into `directory`; returns the page's path.
 
     `facts`: figures of the run for the table at the top. `checkpoint`: its CID and bytes.
-    `spent`: what the job cost in privacy, None if it promised none.
+    `spent`: what the job cost in privacy, None if it promised none. `standing`: what validators
+    measured, None if they don't score this job. `cheats`: their names, to be drawn dashed.
     """
     directory.mkdir(parents=True, exist_ok=True)
     if checkpoint is not None:
@@ -55,6 +75,8 @@ def write_report(
     plots = [_loss(history), _payouts(history), _stakes(history)]
     if spent is not None:
         plots.append(_privacy(spent))
+    if standing is not None:
+        plots += _standing(standing, history, cheats)
     parts = [
         "<!doctype html><html lang=en><meta charset=utf-8>",
         "<meta name=viewport content='width=device-width'><title>Menagerie: a training run</title>",
@@ -141,6 +163,50 @@ def _privacy(spent: Spent) -> str:
     return _svg(figure, axis, legend=True)
 
 
+def _standing(standing: Standing, history: History, cheats: Collection[str]) -> list[str]:
+    """One plot per figure; a node has one colour in all of them."""
+    whole = {"loss_scores", "ratings", "mus", "peer_scores", "payouts"}
+    nodes = sorted({node for name in whole for node in getattr(standing, name)})
+    colours = {node: _COLOURS[place % len(_COLOURS)] for place, node in enumerate(nodes)}
+
+    def draw(curves: Curves, title: str, unit: str, narrow: bool = False) -> str:
+        figure, axis = plt.subplots(figsize=(6, 4.2))
+        for node, curve in sorted(curves.items()):
+            name = history.label(node)
+            axis.plot(
+                *zip(*curve, strict=True),
+                marker="o",
+                markersize=2.5,
+                linewidth=1.4,
+                linestyle="--" if name in cheats else "-",
+                color=colours[node],
+                label=name,
+            )
+        axis.axhline(0, color="#888", linewidth=0.6, zorder=0)
+        axis.set(title=title, xlabel="round", ylabel=unit)
+        if narrow:
+            _cut_off(axis, curves)
+        return _svg(figure, axis, legend=True)
+
+    return [
+        draw(standing.loss_scores, "LossScore on random data", "nats per token", narrow=True),
+        draw(standing.ratings, "LossRating (OpenSkill's ordinal)", "skill - 3 sigma"),
+        draw(standing.mus, "mu: fits its own batches better", "moving average of signs"),
+        draw(standing.peer_scores, "PeerScore", "mu x LossRating, cut at 0"),
+        draw(standing.payouts, "Paid per round", "ZOO"),
+    ]
+
+
+def _cut_off(axis: Any, curves: Curves) -> None:
+    """Keep one ruinous value from flattening all others: show what 95 % of the points span."""
+    figures = sorted(figure for curve in curves.values() for _, figure in curve)
+    if len(figures) >= 20:
+        edge = len(figures) // 40
+        low, high = figures[edge], figures[-1 - edge]
+        margin = 0.1 * (high - low) or 1.0
+        axis.set_ylim(low - margin, high + margin)
+
+
 def _start(history: History) -> int:
     return min((r.opened_at for r in history.rounds.values()), default=history.now)
 
@@ -186,10 +252,13 @@ def _nodes(history: History) -> str:
             f"{node.stake / ZOO:,.2f}",
             node.state,
             node.verdict or "-",
+            *([node.standing or "-"] if scored else []),
             f"{node.earned / ZOO:,.4f}",
         ]
 
-    head = ["node", "stake at first", "stake now", "state", "last verdict", "earned ZOO"]
+    scored = any(node.standing for node in history.nodes.values())
+    head = ["node", "stake at first", "stake now", "state", "last verdict"]
+    head += [*(["standing"] if scored else []), "earned ZOO"]
     return _table(head, [row(node) for node in history.nodes.values()])
 
 

@@ -16,7 +16,7 @@ from agents.rounds.network import Violation
 from agents.training.documents import stdlib_corpus
 from scripts._history import ZOO, History
 from scripts._jobs import Terms
-from scripts._verdict import Check
+from scripts._verdict import LOSS_GOAL, Check
 
 BATCHES_PER_TRAINER = 12
 TERMS = Terms(
@@ -33,11 +33,17 @@ TERMS = Terms(
 
 @dataclass(frozen=True)
 class Cheat:
-    """A dishonest trainer: its program in `scripts._cheats`, and what it is slashed for, if so."""
+    """A dishonest trainer: its program in `scripts._cheats`, and what it is slashed for, if so.
+
+    `partner`: the number, from 1, of the trainer whose folder it can read. `same_owner`: it is
+    registered by that trainer's owner.
+    """
 
     program: str
     violation: Violation | None
     env: Mapping[str, str] = field(default_factory=dict)
+    partner: int = 1
+    same_owner: bool = False
 
 
 @dataclass(frozen=True)
@@ -56,11 +62,17 @@ class Scenario:
         title: one line for the screen.
         trainers: how many by default, cheats included; they come last.
         cheats: by the name that reports show.
+        peers: honest trainers with settings of their own (environment), by the name that reports
+            show; they come before the cheats.
+        plain: the fewest other trainers without which the demo shows nothing.
+        rounds: how many by default.
+        loss_goal: share of the first validation loss that the last may be at most.
         spec: fields of the job spec, from the number of trainers.
         data: writes what the trainers bring into a folder; gets the documents, the folder and the
             number of trainers.
         terms: what the sponsor offers.
-        checks: sentences that must hold besides those of every demo.
+        checks: sentences that must hold besides those of every demo, from what happened and the
+            names of cheats and peers as reports show them.
     """
 
     title: str
@@ -71,12 +83,16 @@ class Scenario:
         documents
     )
     terms: Terms = TERMS
-    checks: Callable[[History, Mapping[str, str]], list[Check]] = lambda history, cheats: []
+    checks: Callable[[History, Mapping[str, str]], list[Check]] = lambda history, names: []
+    peers: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    plain: int = 2
+    rounds: int = 10
+    loss_goal: float = LOSS_GOAL
 
     @property
     def fewest(self) -> int:
         """Trainers without which the demo shows nothing."""
-        return len(self.cheats) + 2
+        return len(self.cheats) + len(self.peers) + self.plain
 
 
 def _plain_spec(trainers: int) -> dict[str, Any]:

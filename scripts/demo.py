@@ -14,13 +14,16 @@ from scripts._contracts import ROOT
 @click.command()
 @click.option(
     "--job",
-    type=click.Choice(("plain", "dso")),
+    type=click.Choice(("plain", "dso", "gauntlet")),
     default="plain",
     show_default=True,
-    help="plain: public data, re-execution. dso: private data, robust merging, a budget.",
+    help="plain: public data, re-execution. dso: private data, robust merging, a budget. "
+    "gauntlet: nodes are paid by what their updates do to the loss.",
 )
-@click.option("--trainers", type=int, help="Trainers, the job's cheats included (default: 8; 10).")
-@click.option("--rounds", default=10, show_default=True, help="Rounds of the job.")
+@click.option(
+    "--trainers", type=int, help="Trainers, the job's cheats included (default: 8; 10; 11)."
+)
+@click.option("--rounds", type=int, help="Rounds of the job (default: 10; 10; 12).")
 @click.option(
     "--data",
     multiple=True,
@@ -38,7 +41,7 @@ from scripts._contracts import ROOT
 def cli(
     job: str,
     trainers: int | None,
-    rounds: int,
+    rounds: int | None,
     data: tuple[Path, ...],
     time_limit: float,
     report: Path,
@@ -51,12 +54,14 @@ def cli(
     # `ape run` imports every command to list them; torch is only needed by this one.
     from scripts._demo import Options, run
     from scripts._dso import DSO
+    from scripts._gauntlet import GAUNTLET
     from scripts._scenario import PLAIN
 
-    scenario = {"plain": PLAIN, "dso": DSO}[job]
+    scenario = {"plain": PLAIN, "dso": DSO, "gauntlet": GAUNTLET}[job]
     trainers = trainers or scenario.trainers
     if trainers < scenario.fewest:
         raise click.BadParameter(f"at least {scenario.fewest} trainers, cheats included")
+    rounds = scenario.rounds if rounds is None else rounds
     if rounds < 1:
         raise click.BadParameter("at least 1 round")
     sys.exit(run(Options(scenario, trainers, rounds, data, time_limit, report)))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-CHEATS = ("noise", "copier", "silent", "poisoner")
+CHEATS = ("noise", "copier", "silent", "poisoner", "desynchronised", "late")
 
 
 @click.command()

@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Commits to a partner's payload, read from the partner's data folder (CHEAT_PARTNER_DIR)."""
+"""Commits to a partner's payload, read from the partner's data folder (CHEAT_PARTNER_DIR).
+
+With CHEAT_PERTURB=0.05 each number it sends differs from the partner's by about 5 %, so that the
+contents differ and only a comparison of what they hold gives the copy away.
+"""
 
 from __future__ import annotations
 
@@ -7,16 +11,20 @@ import os
 import time
 from pathlib import Path
 
+import numpy as np
+import torch
+
 from agents.rounds.manifests import Plan
 from agents.rounds.view import View
 from agents.rounds.work import Work
 from agents.runtime.context import Context
 from agents.storage.content_store import open_store
 from agents.trainer import Trainer, submission_name
-from agents.training.state import model_hash
+from agents.training.state import State, model_hash
 from scripts._cheats.forgery import forged
 
 PARTNER = "CHEAT_PARTNER_DIR"
+PERTURB = "CHEAT_PERTURB"
 _WAIT_S = 20.0
 
 
@@ -37,8 +45,23 @@ class Copier(Trainer):
             time.sleep(0.1)
         job = self.models.job(view.job_id)
         payload = path.read_bytes()
-        copied = job.codec.decode(payload, job.shapes, plan.codec_seed(job.codec, node))
+        seed = plan.codec_seed(job.codec, node)
+        copied = job.codec.decode(payload, job.shapes, seed)
+        share = float(os.environ.get(PERTURB, "0"))
+        if share:
+            payload = job.codec.encode(perturbed(copied, share), None, seed)
+            copied = job.codec.decode(payload, job.shapes, seed)
         return forged(honest, node, payload, model_hash(copied))
+
+
+def perturbed(update: State, share: float) -> State:
+    """Each number times a Gaussian one of mean 1 and spread `share`."""
+    draw = np.random.default_rng()
+    return {
+        name: tensor
+        * torch.from_numpy(draw.normal(1.0, share, tuple(tensor.shape)).astype(np.float32))
+        for name, tensor in update.items()
+    }
 
 
 def build(context: Context) -> Copier:

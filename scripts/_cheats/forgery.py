@@ -12,9 +12,14 @@ from agents.training.trace import Trace
 
 
 def forged(honest: Work, node: int, payload: bytes, gradient_hash: bytes) -> Work:
-    """The honest work's trace and proof, made to end in another payload."""
+    """The honest work's trace and proof, made to end in another payload.
+
+    A commitment to the starting parameters, where the job has that in place of the trace's root,
+    stays as it is.
+    """
     hashes = [bytes.fromhex(text) for text in json.loads(honest.trace)["hashes"]]
     trace = Trace(node, (*hashes[:-1], gradient_hash))
+    traced = honest.trace_root == Trace(node, tuple(hashes)).root()
     proof = ProofOfComputation.from_bytes(honest.proof).model_copy(
         update={
             "gradient_hash": gradient_hash.hex(),
@@ -22,4 +27,5 @@ def forged(honest: Work, node: int, payload: bytes, gradient_hash: bytes) -> Wor
             "trace": cid_of_bytes(trace.to_bytes()),
         }
     )
-    return Work(payload, trace.to_bytes(), proof.to_bytes(), trace.root())
+    root = trace.root() if traced else honest.trace_root
+    return Work(payload, trace.to_bytes(), proof.to_bytes(), root)

@@ -3,6 +3,7 @@
 
     sign_flip   the update, reversed
     blow_up     the update, reversed and a thousand times as long
+    inflate     the update, a hundred times as long, to outweigh all others in a mean
     noise       random numbers of the update's norm
     alie        the update, every number lowered by a little: a lone node's "A Little Is Enough"
                 (Baruch et al., NeurIPS 2019), with the spread of its own numbers in place of the
@@ -28,6 +29,7 @@ from agents.verification.norms import norm
 
 ATTACK = "CHEAT_ATTACK"
 _BLOW_UP = 1000.0
+_INFLATE = 100.0
 _ALIE_SHIFT = 0.5  # in root mean squares of each tensor
 
 
@@ -39,6 +41,11 @@ def sign_flip(update: State) -> State:
 def blow_up(update: State) -> State:
     """Minus the update, times 1000."""
     return {name: -_BLOW_UP * tensor for name, tensor in update.items()}
+
+
+def inflate(update: State) -> State:
+    """The update, times 100."""
+    return {name: _INFLATE * tensor for name, tensor in update.items()}
 
 
 def noise(update: State) -> State:
@@ -61,7 +68,13 @@ def alie(update: State) -> State:
 
 
 ATTACKS: Mapping[str, Callable[[State], State]] = MappingProxyType(
-    {"sign_flip": sign_flip, "blow_up": blow_up, "noise": noise, "alie": alie}
+    {
+        "sign_flip": sign_flip,
+        "blow_up": blow_up,
+        "inflate": inflate,
+        "noise": noise,
+        "alie": alie,
+    }
 )
 
 
