@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Primary evaluation: what one node's update does to the loss, on its own data and on other data.
+"""Primary evaluation: what a node's update does to the loss, on its own data and on other data.
 
 LossScore is `agents.scoring.loss_score`'s. The rules this file adds:
 
@@ -9,6 +9,13 @@ LossScore is `agents.scoring.loss_score`'s. The rules this file adds:
 - All nodes are measured on the same random sequences, which no node of the round was assigned:
   nobody can have trained on them for being told to. The assigned batches are a few of the node's.
 - All draws start from the validator's secret and the audit seed, after every payload is fixed.
+- Batches differ in difficulty by far more than an update differs on data it has seen. So the other
+  evaluated updates are measured on a node's assigned batches too: the median of their (assigned -
+  random) is what was to be `expected` of any update there, and mu moves by the sign of (assigned -
+  expected - random). The paper compares assigned with random alone. Six honest trainers of the demo
+  model, 14 rounds, 2 batches (or 6) per loss: that sign is positive in 57 % (76 %) of cases, this
+  one in 77 % (88 %); for a copier it is in 45 %. Batches are public, so somebody may train on a
+  rival's to raise what is expected of it; half of the others would have to.
 - A payload that ruins the loss, or that the merge refuses, has no score; no payload raises.
 """
 
@@ -16,7 +23,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -43,10 +50,15 @@ _TOO_SHORT = 1e-30  # of the wanted norm: stretching by more would leave the ran
 
 @dataclass(frozen=True)
 class Measured:
-    """LossScores in nano-nats per token; None where there is none, and the reason."""
+    """LossScores in nano-nats per token, or the reason why there are none.
+
+    `expected`: the median over the other evaluated nodes of (assigned - random) with this node's
+    batches as the assigned ones; 0 without others.
+    """
 
     assigned: int | None
     random: int | None
+    expected: int | None
     reason: str = ""
 
 
@@ -68,22 +80,36 @@ class Yardstick:
     seed: bytes
     device: str
 
-    def measure(self, node: int, gradient: State) -> Measured:
-        """The scores of a node's decoded payload."""
-        try:
-            after = self._after(gradient)
-        except (MergeRefused, PayloadError, ValueError) as error:
-            return Measured(None, None, f"the update can't be applied: {error}")
-        own = self.assigned(node)
-        if not own:
-            return Measured(None, None, "no batches were assigned")
-        random = to_nano(loss_score(self._random_before, self._loss(after, self.random)))
-        assigned = to_nano(
-            loss_score(self._loss(self.before, own), self._loss(after, own)),
-        )
-        if random is None or assigned is None:
-            return Measured(None, None, "the update ruins the loss")
-        return Measured(assigned, random)
+    def measure(self, sent: Mapping[int, State]) -> dict[int, Measured]:
+        """The scores of these nodes' decoded payloads, by node."""
+        batches = {node: self.assigned(node) for node in sent}
+        before = {node: self._loss(self.before, own) for node, own in batches.items() if own}
+        random_before = self._loss(self.before, self.random)
+        random: dict[int, float] = {}
+        on_own: dict[int, dict[int, float]] = {}  # by whose update, then by whose batches
+        reasons: dict[int, str] = {}
+        for node, gradient in sent.items():
+            if node not in before:
+                reasons[node] = "no batches were assigned"
+                continue
+            try:
+                after = self._after(gradient)
+            except (MergeRefused, PayloadError, ValueError) as error:
+                reasons[node] = f"the update can't be applied: {error}"
+                continue
+            random[node] = loss_score(random_before, self._loss(after, self.random))
+            on_own[node] = {
+                of: loss_score(loss, self._loss(after, batches[of])) for of, loss in before.items()
+            }
+            if not all(map(math.isfinite, (random[node], *on_own[node].values()))):
+                del random[node], on_own[node]
+                reasons[node] = "the update ruins the loss"
+        found = {node: Measured(None, None, None, reason) for node, reason in reasons.items()}
+        for node, scores in on_own.items():
+            leads = [on_own[q][node] - random[q] for q in on_own if q != node]
+            expected = statistics.median(leads) if leads else 0.0
+            found[node] = Measured(to_nano(scores[node]), to_nano(random[node]), to_nano(expected))
+        return found
 
     def assigned(self, node: int) -> list[Tensor]:
         """At most `eval_batches` of the batches that the node was assigned, drawn by the seed."""
@@ -106,10 +132,6 @@ class Yardstick:
             self.options.eval_batches * size,
         )
         return [data.sequences(part) for part in np.split(rows, range(size, len(rows), size))]
-
-    @cached_property
-    def _random_before(self) -> float:
-        return self._loss(self.before, self.random)
 
     def _after(self, gradient: State) -> State:
         update = self.job.merge([gradient])

@@ -28,7 +28,7 @@ from agents.training.spec import describe
 MAX_NODES = 128  # of a snapshot, as on chain
 MAX_RATED = 512
 MAX_RECORD_BYTES = 512 * 1024
-MAX_LOSS = 10**15  # nano-nats: a million nats per token
+MAX_LOSS = 2 * 10**15  # nano-nats: two million nats per token
 MAX_UNSEEN = 1_000
 MAX_REASON = 160
 
@@ -54,8 +54,10 @@ class NodeScore(_Frozen):
         sync: SyncScore in thousandths of an update; None without a proven sample.
         evaluated: whether the node took part in the round's match.
         assigned: LossScore on batches the node was assigned, in 1e-9 nats per token.
-        random: LossScore on batches that nobody was assigned. Both are None for a node that was
-            not evaluated, and for one that was but had nothing usable: it ranks last.
+        random: LossScore on batches that nobody was assigned.
+        expected: by how much other evaluated updates did better on this node's assigned batches
+            than on the random ones (their median). All three are None for a node that was not
+            evaluated, and for one that was but had nothing usable: it ranks last.
         score: its place in the vector, out of 65,535.
     """
 
@@ -66,12 +68,13 @@ class NodeScore(_Frozen):
     evaluated: bool
     assigned: NanoNats | None
     random: NanoNats | None
+    expected: NanoNats | None
     score: Annotated[int, Field(ge=0, le=65_535)]
 
     @model_validator(mode="after")
     def _consistent(self) -> NodeScore:
-        if (self.assigned is None) != (self.random is None):
-            raise ValueError("assigned and random are measured together or not at all")
+        if len({self.assigned is None, self.random is None, self.expected is None}) > 1:
+            raise ValueError("assigned, random and expected are measured together or not at all")
         if self.assigned is not None and not (self.evaluated and self.usable):
             raise ValueError("a loss is stated of a node that was not evaluated")
         if not self.failure and not self.usable:

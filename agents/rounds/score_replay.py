@@ -68,7 +68,7 @@ def follow(
     here = {line.node: line for line in lines}
     start = {**dict.fromkeys(here, FRESH), **known}
     match = [
-        Evaluation(line.node, from_nano(line.assigned), from_nano(line.random))
+        Evaluation(line.node, from_nano(_beyond(line)), from_nano(line.random))
         for line in sorted(lines, key=lambda line: line.node)
         if line.evaluated
     ]
@@ -158,6 +158,13 @@ def _ratings(record: ScoreRecord, own: Sequence[NodeRating]) -> list[str]:
             if abs(stated - found) > (0 if name == "unseen" else _ROUNDING):
                 wrong.append(f"{name} of node {node} is {stated}, replay gives {found}")
     return wrong
+
+
+def _beyond(line: NodeScore) -> int | None:
+    """The LossScore on assigned data without what was to be expected of any update there."""
+    if line.assigned is None or line.expected is None:
+        return None
+    return line.assigned - line.expected
 
 
 def _rating(line: NodeRating) -> Rating:

@@ -32,9 +32,10 @@ from agents.rounds.fast_evaluation import Checked, Facts, check_nodes, step_size
 from agents.rounds.manifests import Plan, Plans
 from agents.rounds.models import Models
 from agents.rounds.network import ZERO_DIGEST, Network, Phase
-from agents.rounds.primary_evaluation import Yardstick, median_norm
+from agents.rounds.primary_evaluation import Measured, Yardstick, median_norm
 from agents.rounds.results import Results
 from agents.rounds.score_record import (
+    MAX_REASON,
     MAX_RECORD_BYTES,
     NodeRating,
     NodeScore,
@@ -214,8 +215,10 @@ class Validating:
             seed=round_seed(secret, audit_seed),
             device=self._device,
         )
+        measured = yardstick.measure({n: sent[n] for n in due})
+        crashpoint("validator-evaluating")
         lines = [
-            self._line(view, n, found, n in due or n in last, yardstick, sent.get(n))
+            self._line(view, n, found, n in due or n in last, measured.get(n))
             for n, found in checked.items()
         ]
         ratings = follow(previous, lines, options)
@@ -241,35 +244,24 @@ class Validating:
         return record
 
     def _line(
-        self,
-        view: View,
-        node: int,
-        found: Checked,
-        evaluated: bool,
-        yardstick: Yardstick,
-        gradient: State | None,
+        self, view: View, node: int, found: Checked, evaluated: bool, measured: Measured | None
     ) -> NodeScore:
-        """A node's line without its score; measures its loss if it was drawn."""
-        sync = None if found.sync is None else min(_MOST_SYNC, round(found.sync * _MILLI))
-        assigned = random = None
-        failure = found.failure
-        if evaluated and found.usable and gradient is not None:
-            measured = yardstick.measure(node, gradient)
-            assigned, random = measured.assigned, measured.random
-            failure = failure or measured.reason
-            crashpoint("validator-evaluating")
+        """A node's line, without its score."""
+        measured = measured or Measured(None, None, None)
+        failure = (found.failure or measured.reason)[:MAX_REASON]
         if failure:
             self._context.log.info(
                 "fast_evaluation", round=view.round_id, of_node=node, why=failure
             )
         return NodeScore(
             node=node,
-            failure=failure[:160],
+            failure=failure,
             usable=found.usable,
-            sync=sync,
+            sync=None if found.sync is None else _milli(found.sync),
             evaluated=evaluated,
-            assigned=assigned,
-            random=random,
+            assigned=measured.assigned,
+            random=measured.random,
+            expected=measured.expected,
             score=0,
         )
 
@@ -473,6 +465,7 @@ class Validating:
                     of_node=line.node,
                     assigned=line.assigned,
                     random=line.random,
+                    expected=line.expected,
                 )
         here = {line.node for line in record.scores}
         for rated in record.ratings:
@@ -483,6 +476,10 @@ class Validating:
             round=view.round_id,
             vector=json.dumps({line.node: line.score for line in record.scores}),
         )
+
+
+def _milli(steps: float) -> int:
+    return min(_MOST_SYNC, round(min(steps, _MOST_SYNC) * _MILLI))
 
 
 def _figures(line: NodeRating) -> dict[str, float]:
