@@ -15,7 +15,9 @@ from eth_abi.abi import encode
 from eth_utils.crypto import keccak
 
 COMMIT_DOMAIN = keccak(text="menagerie.TrainingRounds.commit.v1")
+SCORE_DOMAIN = keccak(text="menagerie.ScoreConsensus.commit.v1")
 BPS = 10_000
+SCALE = 65_535  # 1.0 of a score
 HISTORY = 8  # rounds that count towards reliability
 STRIKES_TO_BAN = 3
 RING = 16  # stake additions that a node is remembered for
@@ -128,11 +130,14 @@ def weight(score: int, expected: int, accepted: int) -> int:
 class Split:
     """How a round's pool is paid. `cuts`: (node, amount) in order, the proposer's first.
 
-    `trainer_amount`: left after the cuts. `shares`: amount by trainer.
+    `trainer_amount`: left after the cuts. `total`: what all parts are parts of. `parts`: of the
+    trainers that are paid. `shares`: amount by trainer.
     """
 
     cuts: tuple[tuple[int, int], ...]
     trainer_amount: int
+    total: int
+    parts: dict[int, int]
     shares: dict[int, int]
 
     @property
@@ -148,21 +153,90 @@ def split(
     proposer: int,
     attesters: Mapping[int, int],
     contributions: Mapping[int, int],
+    factors: Mapping[int, int] | None = None,
+    scores: Mapping[int, int] | None = None,
 ) -> Split:
     """TrainingRounds._pay_cuts and RewardPool: the pool of a finalized round.
 
     Args:
         attesters: weight by verifier, in the order of attestation.
         contributions: of the nodes that are paid, without the invalid ones.
+        factors: of a job that adopted ScoreConsensus: the part of its cut that each attester
+            earns, in 1/10,000.
+        scores: of a scored round: the consensus by node, which stands for the contributions of
+            those that have one. Its sum, over all nodes, is the total.
     """
     for_verifiers = reward * verifier_bps // BPS
     attested = sum(attesters.values())
     cuts = [(proposer, reward * aggregator_bps // BPS)]
-    cuts += [(node, for_verifiers * stake // attested) for node, stake in attesters.items()]
+    for node, stake in attesters.items():
+        cut = for_verifiers * stake // attested
+        cuts.append((node, cut if factors is None else cut * factors[node] // BPS))
     left = reward - sum(amount for _, amount in cuts)
-    total = sum(contributions.values())
-    shares = {node: left * part // total for node, part in contributions.items() if part}
-    return Split(tuple(cuts), left, shares)
+    parts = {node: part for node, part in contributions.items() if part}
+    total = sum(parts.values())
+    if scores is not None:
+        parts = {node: scores.get(node, 0) for node in parts}
+        total = sum(scores.values())
+    shares = {node: left * part // total for node, part in parts.items()}
+    return Split(tuple(cuts), left, total, parts, shares)
+
+
+def scores_digest(
+    chain_id: int,
+    contract: str,
+    job_id: int,
+    round_id: int,
+    verifier: int,
+    operator: str,
+    scores: Sequence[int],
+    record: bytes,
+    salt: bytes,
+) -> bytes:
+    """ScoreConsensus._digest: the commitment to a vector of scores."""
+    kinds = ["bytes32", "uint256", "address", "uint256", "uint256", "uint256", "address"]
+    values = [SCORE_DOMAIN, chain_id, contract, job_id, round_id, verifier, operator]
+    return keccak(
+        encode([*kinds, "uint256[]", "bytes32", "bytes32"], [*values, list(scores), record, salt])
+    )
+
+
+def consensus(rows: Sequence[tuple[int, Sequence[int]]], total: int, nodes: int) -> list[int]:
+    """ScoreConsensus.close_scoring: for each node the largest score that half of all stake gave it.
+
+    `rows`: (stake, scores) of the verifiers that revealed. `total`: the stake of all of them,
+    revealed or not.
+    """
+    found = []
+    for place in range(nodes):
+        values = {0} | {scores[place] for _, scores in rows}
+        found.append(
+            max(
+                value
+                for value in values
+                if not value
+                or 2 * sum(stake for stake, scores in rows if scores[place] >= value) >= total
+            )
+        )
+    return found
+
+
+def agreement(scores: Sequence[int], agreed: Sequence[int]) -> int:
+    """ScoreConsensus.close_scoring: how far a vector is the consensus `agreed`, in 1/10,000."""
+    if not any(scores):
+        return 0
+    common = sum(map(min, scores, agreed))
+    return BPS * common // max(sum(scores), sum(agreed))
+
+
+def trust(before: int | None, newest: int) -> int:
+    """ScoreConsensus._move_trust: trust after a scored round; `before` None: its first."""
+    return newest if before is None else (7 * before + 3 * newest) // 10
+
+
+def cut_factor(trust: int, best: int) -> int:
+    """ScoreConsensus.cut_factors, of a verifier that revealed in a scored round."""
+    return BPS * trust // best if best else BPS
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,8 @@
 """Who was paid what, and that every unit of the escrow is somewhere.
 
 Rule: a round's pool is split by TrainingRounds and RewardPool: cuts of the attesters by stake and
-of the proposer, the rest by contribution, every division rounded down, dust back to the escrow. The
+of the proposer, the rest by contribution, every division rounded down, dust back to the escrow. In
+a job that adopted ScoreConsensus the rest is split by consensus and cuts are scaled by trust. The
 events, the pool as stored and the sums over all events must agree to the last unit.
 """
 
@@ -14,6 +15,7 @@ from dataclasses import astuple
 from agents.audit import formulas
 from agents.audit.findings import Part
 from agents.audit.record import NOBODY, Record
+from agents.audit.scores import Scored
 from agents.audit.stakes import NO_ROW, Registry
 from agents.audit.votes import Standing
 from agents.rounds.network import Phase
@@ -23,9 +25,17 @@ _BATCH = 64
 
 
 def check_payouts(
-    record: Record, part: Part, standing: Standing | None, registry: Registry
+    record: Record,
+    part: Part,
+    standing: Standing | None,
+    registry: Registry,
+    scored: Scored | None = None,
+    spared: bool = False,
 ) -> None:
-    """The payments of a finished round."""
+    """The payments of a finished round.
+
+    `scored`: of a job that adopted ScoreConsensus. `spared`: no scoring could be opened in it.
+    """
     number, terms = part.round_id, record.job.terms
     reward = int(terms.reward_per_round)
     cuts = record.of("CutCredited", number)
@@ -52,7 +62,11 @@ def check_payouts(
         standing.proposal.proposer,
         standing.attesters,
         paid,
+        None if scored is None else {v: scored.factor(v, spared) for v in standing.attesters},
+        (scored.consensus or None) if scored is not None else None,
     )
+    by_scores = scored is not None and bool(scored.consensus)
+    part.same("payouts", "RewardPool", "by_scores", pool.by_scores, by_scores)
     for event in record.of("RoundFinalized", number):
         total = event.args["total_contribution"]
         part.same("payouts", "RoundFinalized", "total_contribution", total, sum(paid.values()))
@@ -92,9 +106,9 @@ def check_payouts(
             credited += due
     part.same("payouts", "RewardsDistributed", "the nodes paid", seen, nodes)
     part.same("payouts", "RewardPool", "trainer_amount", pool.trainer_amount, split.trainer_amount)
-    total = sum(paid.values())
+    total, brought = split.total, sum(split.parts.values())
     part.same("payouts", "RewardPool", "total_contribution", pool.total_contribution, total)
-    part.same("payouts", "RewardPool", "distributed", pool.distributed, total)
+    part.same("payouts", "RewardPool", "distributed", pool.distributed, brought)
     last = nodes[-1] if nodes else 0
     part.same("payouts", "RewardPool", "last_node", pool.last_node, last)
     _check_closed(record, part, credited, reward - credited)

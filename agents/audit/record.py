@@ -10,6 +10,7 @@ sentence, never with a false difference.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -26,6 +27,7 @@ from agents.runtime.errors import AgentError, ConfigError, RpcRefused
 _CONTRACTS = (
     "NodeRegistry",
     "RewardPool",
+    "ScoreConsensus",
     "TrainingLedger",
     "TrainingRounds",
     "ViolationReports",
@@ -51,6 +53,16 @@ class Opening:
     trace_root: bytes
     salt: bytes
     proof: bytes
+
+
+@dataclass(frozen=True)
+class ScoreOpening:
+    """What a transaction that reveals scores carries. `sender` as in `Opening`."""
+
+    sender: str
+    scores: tuple[int, ...]
+    record: bytes
+    salt: bytes
 
 
 class Record:
@@ -81,7 +93,12 @@ class Record:
             for number in range(1, int(self.job.rounds_opened) + 1)
         }
         self.ledger = self._read_ledger()
-        self.pools = self._many(network.pool, "pool", [(job_id, n) for n in self.current])
+        places = [(job_id, n) for n in self.current]
+        self.pools = self._many(network.pool, "pool", places)
+        self.adopted = bool(self._read("adopted", network.scores, job_id))
+        self.windows = tuple(map(int, self._read("windows_of", network.scores, job_id)))
+        self.last_scored = int(self._read("last_scored", network.scores, job_id))
+        self.scorings = self._many(network.scores, "scoring", places if self.adopted else [])
         self.escrow = int(self._read("escrow", network.pool, job_id))
         self.totals = {
             name: int(self._read(name, network.pool))
@@ -246,23 +263,43 @@ class Record:
     def openings(self, revealed: Event) -> list[Opening]:
         """What the transaction of a Revealed event carries: one opening when it called `reveal`
         itself, else every one found in its data (a batch, or an account that is a contract)."""
-        tx = self.chain.request("eth_getTransactionByHash", "0x" + revealed.tx_hash.hex())
+        kinds = ["uint256"] * 3 + ["bytes32"] * 5
+        return [
+            Opening(sender, *values[3:])
+            for sender, values in self._called(self.network.rounds, "reveal", kinds, revealed)
+            if values[:3] == _place(revealed, "node_id")
+        ]
+
+    def score_openings(self, revealed: Event) -> list[ScoreOpening]:
+        """What the transaction of a ScoresRevealed event carries; see `openings`."""
+        kinds = ["uint256"] * 3 + ["uint256[]", "bytes32", "bytes32"]
+        called = self._called(self.network.scores, "reveal_scores", kinds, revealed)
+        return [
+            ScoreOpening(sender, *values[3:])
+            for sender, values in called
+            if values[:3] == _place(revealed, "verifier_id")
+        ]
+
+    def _called(
+        self, contract: Contract, name: str, kinds: Sequence[str], event: Event
+    ) -> list[tuple[str, tuple[Any, ...]]]:
+        """(sender, arguments) of the calls of a function in the transaction of an event; the
+        sender is empty where it is not the transaction's."""
+        tx = self.chain.request("eth_getTransactionByHash", "0x" + event.tx_hash.hex())
         if not isinstance(tx, dict):
             return []
         data = bytes.fromhex(str(tx.get("input") or tx.get("data") or "0x")[2:])
-        rounds = self.network.rounds
-        function = rounds.function("reveal", 8)
-        direct = str(tx.get("to") or "").lower() == rounds.address.lower()
-        sender = to_checksum_address(tx["from"])
+        selector = contract.function(name, len(kinds)).selector
+        direct = str(tx.get("to") or "").lower() == contract.address.lower()
+        sender = to_checksum_address(tx["from"]) if direct else ""
         found = []
-        at = data.find(function.selector)
+        at = data.find(selector)
         while at >= 0:
-            opening = _opening(data[at + 4 : at + 4 + 8 * 32], revealed)
-            if opening is not None:
-                found.append(Opening(sender if direct else "", *opening))
+            with suppress(DecodingError, ValueError, OverflowError):
+                found.append((sender, tuple(decode(kinds, data[at + 4 :]))))
             if direct:
                 break
-            at = data.find(function.selector, at + 1)
+            at = data.find(selector, at + 1)
         return found
 
     def sender(self, event: Event) -> str:
@@ -320,13 +357,5 @@ def place(event: Event) -> tuple[int, int]:
     return (event.block, event.log_index)
 
 
-def _opening(words: bytes, revealed: Event) -> tuple[bytes, bytes, bytes, bytes, bytes] | None:
-    """(input root, content, trace root, salt, proof) if the data is of this node's reveal."""
-    try:
-        values = decode(["uint256"] * 3 + ["bytes32"] * 5, words)
-    except (DecodingError, ValueError):
-        return None
-    args = revealed.args
-    if tuple(values[:3]) != (args["job_id"], args["round_id"], args["node_id"]):
-        return None
-    return values[3], values[4], values[5], values[6], values[7]
+def _place(event: Event, node: str) -> tuple[int, int, int]:
+    return event.args["job_id"], event.args["round_id"], event.args[node]

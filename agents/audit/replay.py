@@ -14,15 +14,18 @@ from agents.audit.claims import check_claims
 from agents.audit.evidence import check_evidence
 from agents.audit.findings import Audit, Part
 from agents.audit.money import check_balances, check_payouts
-from agents.audit.opening import check_opening, check_seeds
+from agents.audit.opening import Opened, check_opening, check_seeds
 from agents.audit.privacy import Charges
 from agents.audit.proofs import check_logs
+from agents.audit.ratings import Ratings
 from agents.audit.record import Record
+from agents.audit.scores import Scored, Scores
 from agents.audit.stakes import Registry, check_slashes
 from agents.audit.training import Training
 from agents.audit.votes import check_ledger, check_votes
 from agents.rounds.network import ZERO_DIGEST, JobStatus, Network, Phase
 from agents.runtime.errors import ConfigError
+from agents.scoring.gauntlet import Gauntlet
 from agents.storage.content_store import ContentStore
 from agents.storage.errors import StoreError, StoreUnavailable
 from agents.training.state import PayloadError, file_bound, load_state, model_hash
@@ -116,6 +119,7 @@ class _Auditor:
             options.data_key,
         )
         job = self.training.job
+        self.scores = Scores(record, self.registry)
         self.charges = None if job is None else Charges(job, record, store)
 
     def _say(self, text: str) -> None:
@@ -160,20 +164,39 @@ class _Auditor:
         manifest = None if plan is None else plan.manifest
         reveals, flagged = check_claims(record, part, opened, manifest, self.registry, invalid)
         final = record.current[number].phase == Phase.FINALIZED
+        scored = self.scores.replay(part, opened)
+        self.training.facts = None
         if final and standing is not None:
             self._check_chain(part, opened.prev_model)
             check_ledger(record, part, opened, standing)
             if plan is not None and self.training.job is not None:
                 deep = self._options.deep and full
-                self.training.replay(part, opened, plan, reveals, standing, deep, flagged, full)
+                chosen = {} if scored is None else scored.standing
+                place = (opened, plan, reveals, standing, deep, flagged, full, chosen)
+                self.training.replay(part, *place)
             else:
                 part.differ("merge", "merge", "it can't be done again without the job's spec.")
         if full:
             check_evidence(record, self.artefacts, part)
-        check_payouts(record, part, standing, self.registry)
+            self._check_records(part, opened, scored)
+        spared = self.scores.spared(number)
+        check_payouts(record, part, standing, self.registry, scored, spared)
         check_slashes(self.registry, part, record.job_id)
         if self.charges is not None:
             self.charges.replay(part, plan)
+
+    def _check_records(self, part: Part, opened: Opened, scored: Scored | None) -> None:
+        """The records behind a round's scores; with `deep`, their losses."""
+        job = self.training.job
+        if scored is None or job is None or not isinstance(job.score, Gauntlet):
+            return
+        ratings = Ratings(self.record, self.artefacts, job.score)
+        facts = self.training.facts
+        records = ratings.check(part, opened, scored, facts)
+        if self._options.deep and facts is not None:
+            self._say(f"round {part.round_id}: losses of {len(records)} records")
+            ratings.measure(part, records, facts, self._options.device)
+        take_failures(self.artefacts, part, "ratings")
 
     def _check_chain(self, part: Part, prev_model: bytes) -> None:
         """A round starts from the model that the finalized round before it ended with."""
@@ -191,6 +214,7 @@ class _Auditor:
                 one, other = getattr(args["terms"], name), getattr(record.job.terms, name)
                 part.same("job", "JobCreated", name, one, other)
         part.status = JobStatus(record.job.status).name.lower()
+        self.scores.check_adoption(part)
         if self._only is not None:
             return
         final = [n for n, r in record.current.items() if r.phase == Phase.FINALIZED]
@@ -203,6 +227,8 @@ class _Auditor:
         part.same("ledger", "job", "its model", record.job.model, last)
         opened = {e.args["round_id"] for e in record.of("RoundOpened")}
         part.same("job", "RoundOpened", "the rounds", opened, set(record.current))
+        if self._done == self._total and self.scores.adoptions:
+            self.scores.check_end(part)
         self._check_attestations(part)
         check_slashes(self.registry, part, record.job_id)
         check_balances(record, part, self.registry)

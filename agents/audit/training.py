@@ -9,7 +9,7 @@ the ledger records, if any artefact leads to it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from agents.audit.artefacts import Artefacts, guarded, take_failures
@@ -17,6 +17,7 @@ from agents.audit.comparing import compare_result, compare_unread, merge_unseen
 from agents.audit.findings import Part
 from agents.audit.founding import read_job
 from agents.audit.opening import Opened
+from agents.audit.ratings import RoundFacts
 from agents.audit.record import Record
 from agents.audit.redoing import redo_training
 from agents.audit.stakes import Registry
@@ -61,6 +62,8 @@ class Training:
         self._progress = progress
         self._data_key = data_key
         self._model_before = ""
+        self._earlier: State | None = None
+        self.facts: RoundFacts | None = None  # of the finalized round last replayed in full
         self._step = 0
         self._carry: tuple[tuple[int, int], ...] = ()
         self._cursor = 0
@@ -93,11 +96,14 @@ class Training:
         deep: bool,
         flagged: frozenset[int],
         full: bool = True,
+        chosen: Mapping[int, int] | None = None,
     ) -> None:
         """Do a finalized round again and compare everything with what was proposed.
 
-        `full` False: only follow the model and the carried batches through it.
+        `full` False: only follow the model and the carried batches through it. `chosen`: the
+        consensus that decided whose payloads are merged.
         """
+        self.facts = None
         self._model_before = opened.prev_model.hex()
         assert self.job is not None
         submissions: list[Submission] = []
@@ -113,7 +119,9 @@ class Training:
             )
             compare_unread(part, plan, reveals, standing, report)
         elif full and report is not None:
-            outcome = self._recompute(part, opened, plan, submissions, standing, report)
+            outcome = self._recompute(
+                part, opened, plan, submissions, standing, report, chosen or {}
+            )
             if deep and self.state is not None and outcome is not None:
                 guilty = standing.invalid - standing.cleared
                 self._redo(part, plan, submissions, outcome, guilty, flagged)
@@ -122,7 +130,10 @@ class Training:
         if report is not None:
             excused += [f"node {node}" for node in report.missing()]
         take_failures(self._artefacts, part, "artefacts", excused)
-        self.state = after
+        if full and self.state is not None and (self._earlier is not None or not self._step):
+            place_before = (self.state, self._earlier, submissions, standing.invalid)
+            self.facts = RoundFacts(self.job, plan, *place_before)
+        self._earlier, self.state = self.state, after
         self._step += 1
         if report is not None:
             left = next_carry(plan.manifest, report.merged() - standing.invalid)
@@ -156,6 +167,7 @@ class Training:
         submissions: list[Submission],
         standing: Standing,
         report: RoundReport,
+        chosen: Mapping[int, int],
     ) -> Outcome | None:
         assert self.job is not None
         if self.state is None:
@@ -188,7 +200,9 @@ class Training:
                 blind = merge_unseen(job, self.state, used, stakes, report, plan.step)
                 outcome = finish(job, *place, blind, report.gains())
             else:
-                outcome = compute(job, *place, self._device, stakes, report.gains())
+                outcome = compute(
+                    job, *place, self._device, stakes, report.gains(), standing=chosen
+                )
         except StoreUnavailable:
             raise
         except (StoreError, ValueError) as error:
