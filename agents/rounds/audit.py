@@ -5,6 +5,10 @@ Rule: a malformed payload is a finding by itself. Of the others, those are re-ex
 audit seed draws, that the chain flags as duplicates, that public screening flags, or whose proof
 of computation doesn't add up. Only re-execution (or the malformed bytes themselves) is a finding;
 every other sign merely orders it.
+
+Where nodes train as they like there is nothing to reproduce and nothing to draw: a proof of
+computation binds nobody, and an odd payload is for the validators' losses to judge. Those that are
+alike are asked where they come from, and a copier is found by that (`agents.rounds.copies`).
 """
 
 from __future__ import annotations
@@ -17,6 +21,7 @@ from typing import Any
 from agents.compression import LinearCodec
 from agents.privacy.gaussian import Gaussian, clip_total
 from agents.privacy.residual import consistent
+from agents.rounds.copies import Copies
 from agents.rounds.jobs import JobContext
 from agents.rounds.manifests import Plan
 from agents.rounds.network import Violation
@@ -101,6 +106,8 @@ def suspects(work: RoundWork, store: ContentStore) -> dict[int, list[str]]:
     """
     if work.job.spec.verify == "screening":
         return {}
+    if work.job.free:
+        return {node: [look.reason] for node, look in _copies(work, store).alike.items()}
     payloads = {s.reveal.node: s.gradient for s in work.submissions if s.gradient is not None}
     reasons: dict[int, list[str]] = {node: [] for node in sorted(payloads)}
     for node in draw(work.audit_seed, sorted(payloads), work.job.spec.audit_sample):
@@ -150,10 +157,17 @@ def _shown_hash(job: JobContext, submission: Submission) -> bytes | None:
 
 
 def reexecute(work: RoundWork, node: int, device: str, store: ContentStore) -> Finding:
-    """Run a node's task again and compare. Raises StoreUnavailable, StoreError for missing data."""
+    """Run a node's task again and compare. Raises StoreUnavailable, StoreError for missing data.
+
+    In a free job: find out whether the payload is a copy, by the tasks of all that are like it.
+    """
     submission = next(s for s in work.submissions if s.reveal.node == node)
     if submission.gradient is None:
         raise ValueError(f"node {node} has no readable payload to compare with")
+    if work.job.free:
+        origin = _copies(work, store).judge(node, device)
+        guilt = None if origin.source is None else Violation.COPIED
+        return _finding(work, submission, guilt, origin.reason, origin.details)
     spec = work.job.spec
     task = build_task(
         work.plan.manifest, node, spec, work.job_id, work.plan.step, model_hash(work.before)
@@ -191,6 +205,10 @@ def reexecute(work: RoundWork, node: int, device: str, store: ContentStore) -> F
             trace_of(task, own), trace, submission.reveal.trace_root
         )
     return _finding(work, submission, violation, verdict.reason, details)
+
+
+def _copies(work: RoundWork, store: ContentStore) -> Copies:
+    return Copies(work.job, work.job_id, work.plan, work.before, work.submissions, store)
 
 
 def _as_sent(work: RoundWork, node: int, gradient: State) -> State:

@@ -22,6 +22,7 @@ from agents.training.determinism import determinism_class
 from agents.training.proof import ProofOfComputation
 from agents.training.replay import run_task, trace_of
 from agents.training.state import State, load_state, model_hash
+from agents.training.sync import sync_root
 from agents.training.task import assign, build_task, input_root
 from agents.training.trace import Trace
 from scripts._jobs import Published, publish_job
@@ -161,7 +162,8 @@ def make_work(
         utilisation_source="cpu",
         determinism_class=determinism_class(DEVICE),
     )
-    return Work(node, result.pseudo_gradient, payload, trace.to_bytes(), trace.root(), proof)
+    root = sync_root(before) if job.free else trace.root()
+    return Work(node, result.pseudo_gradient, payload, trace.to_bytes(), root, proof)
 
 
 @dataclass
