@@ -26,10 +26,11 @@ from tests.benchmarks import (
     bench_gas,
     bench_merge,
     bench_privacy,
+    bench_quality,
 )
 from tests.benchmarks.rows import Row
 
-GROUPS = ("gas", "ready", "cid", "codecs", "merge", "privacy", "demo")
+GROUPS = ("gas", "ready", "cid", "codecs", "merge", "privacy", "quality", "demo")
 
 
 def cid_rows() -> list[Row]:
@@ -83,6 +84,9 @@ def main(only: tuple[str, ...]) -> None:
     if "privacy" in wanted:
         say("privacy accounts, clipping and noise")
         rows += bench_privacy.rows()
+    if "quality" in wanted:
+        say("training quality by codec")
+        rows += bench_quality.rows(say)
     if wanted & {"gas", "ready"}:
         rows += chain_rows(wanted, say)
     if "demo" in wanted:

@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the codecs cost in learning, on the task of the peers' anchors.
+
+A byte model of 869,504 parameters, eight peers, the same batches for every method of a seed; what a
+peer uploads is what its payloads weigh. Prints a line a run and asserts nothing.
+
+    python -m tests.studies.quality --method sparse --seed 0  # run and print
+    python -m tests.studies.quality --record                  # run what docs/quality.json lacks
+    python -m tests.studies.quality --record --method adamw --method sparse --seed 0 --steps 800
+    python -m tests.studies.quality --table                   # docs/quality.md from it
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+
+import torch
+
+from tests.studies.quality.methods import METHODS
+from tests.studies.quality.record import Key, Records
+from tests.studies.quality.task import CORPUS_SHA256, Task
+from tests.studies.quality.trainer import Run, Trainer
+
+
+def line(key: Key, run: Run) -> str:
+    """One run in words."""
+    losses = " ".join(f"{loss:.3f}" for loss in run.val.values())
+    return (
+        f"{key.method:<15} seed {key.seed}, {key.steps} steps: {losses} nats/byte, "
+        f"{run.uploaded / 1e6:.3f} MB up per peer in {run.exchanges} exchanges, "
+        f"{run.cpu_s:.0f} CPU s"
+    )
+
+
+def main() -> None:
+    """Command line."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--method", action="append", choices=list(METHODS), help="default: all")
+    parser.add_argument("--seed", action="append", type=int, help="default: 0, 1 and 2")
+    parser.add_argument("--steps", type=int, default=200, help="of 4,096 tokens each")
+    parser.add_argument("--model", choices=("anchor", "llama"), default="anchor")
+    parser.add_argument("--record", action="store_true", help="run what is missing, and write it")
+    parser.add_argument("--table", action="store_true", help="only write the page's tables")
+    given = parser.parse_args()
+    torch.set_num_threads(1)
+    records = Records()
+    if given.table:
+        records.write_page()
+        return
+    if given.record and given.model != "anchor":
+        parser.error("only runs of the anchors' model are recorded")
+    for seed in given.seed or (0, 1, 2):
+        task = Task(seed, given.model)
+        if task.sha256 != CORPUS_SHA256:
+            print("This Python's library is not 3.11.7's: figures don't stand beside the anchors'.")
+        for name in given.method or METHODS:
+            key = Key(name, seed, given.steps)
+            run = records.find(key) if given.record else None
+            if run is None:
+                run = Trainer(task, METHODS[name], given.steps, _say).go()
+                if given.record:
+                    records = Records()  # another process may have written meanwhile
+                    records.add(key, task, run)
+            print(line(key, run), flush=True)
+    if given.record:
+        records.write_page()
+
+
+def _say(text: str) -> None:
+    print(f"  {time.strftime('%H:%M:%S')} {text}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
