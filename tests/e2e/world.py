@@ -268,9 +268,9 @@ class World:
 
     # -- jobs ----------------------------------------------------------------------------------
 
-    def job(self, rounds: int = 1, funded_rounds: int | None = None) -> int:
-        """Create a small job; returns its id."""
-        published = publish_job(self.store, _corpus(), {**SPEC, "rounds": rounds})
+    def job(self, rounds: int = 1, funded_rounds: int | None = None, **changes: Any) -> int:
+        """Create a small job; returns its id. `changes`: fields of the spec."""
+        published = publish_job(self.store, _corpus(), {**SPEC, "rounds": rounds, **changes})
         job = self.net.create_job(published, TERMS, funded_rounds or rounds)
         self.jobs.append(job)
         return job

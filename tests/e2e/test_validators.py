@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Validators of a job scored by Gauntlet, as processes: what they commit, reveal and publish.
+
+Two of three die in the first round, one before its commitment and one between commitment and
+reveal. Nothing is lost: every vector of every round is revealed, every record follows from the one
+before it, the consensus is the median of the vectors, and it is what pays.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from agents.rounds.consensus import Consensus, ScorePhase
+from agents.rounds.models import Models
+from agents.rounds.score_record import MAX_RECORD_BYTES, ScoreRecord
+from agents.rounds.score_replay import replay
+from agents.scoring.consensus import stake_median
+from agents.scoring.gauntlet import Gauntlet
+from tests.e2e.world import TERMS, World
+
+ROUNDS = 3
+GAUNTLET: dict[str, Any] = {
+    "codec": "demo",
+    "merge": "demo_sign",
+    "score": "gauntlet",
+    "verify": "gauntlet",
+    "audit_sample": 0,
+    "score_options": {"evaluated": 3, "eval_batches": 2},
+    "optimizer": {
+        "batch_size": 4,
+        "seq_len": 16,
+        "inner": "gradient",
+        "outer_lr": 2e-3,
+        "outer_decay": True,
+    },
+}
+
+
+def test_every_vector_is_revealed_replays_and_pays(world: World) -> None:
+    world.arm(
+        {"validator-before-commit": ("verifier-1",), "validator-before-reveal": ("verifier-2",)}
+    )
+    job = world.job(rounds=ROUNDS, **GAUNTLET)
+    world.finish(job)
+    assert sorted(world.crashed) == ["verifier-1", "verifier-2"]
+    history = world.assert_whole(job)
+
+    network, consensus = world.network, Consensus(world.network)
+    options = Models(network, world.store).job(job).score
+    assert isinstance(options, Gauntlet)
+    verifiers = {world.node_id(name) for name in world.names("verifier")}
+    before: dict[int, ScoreRecord | None] = dict.fromkeys(verifiers)
+    earned = 0
+    for number in range(1, ROUNDS + 1):
+        scoring = consensus.scoring(job, number)
+        assert scoring.phase == ScorePhase.CLOSED
+        assert (scoring.committed, scoring.revealed) == (3, 3)
+        opened = int(world.round(job, number).opened_block)
+        snapshot = network.snapshot(job, number, opened)
+        vectors = consensus.vectors(job, number, opened, snapshot)
+        assert vectors.keys() == verifiers
+        for verifier, vector in vectors.items():
+            record = ScoreRecord.from_bytes(world.store.get_digest(vector.record, MAX_RECORD_BYTES))
+            assert (record.job, record.round, record.verifier) == (job, number, verifier)
+            assert record.vector() == list(vector.scores.values())
+            assert replay(record, before[verifier], options) == []
+            assert not record.renewed
+            assert [line.failure for line in record.scores] == [""] * len(snapshot.nodes)
+            assert {line.sync for line in record.scores} == {0}
+            before[verifier] = record
+        secrets = {record.secret for record in before.values() if record is not None}
+        assert len(secrets) == len(verifiers)
+
+        median = stake_median(
+            [list(vectors[v].scores.values()) for v in snapshot.verifiers],
+            list(snapshot.verifiers.values()),
+            sum(snapshot.verifiers.values()),
+        )
+        paid = {n: c for n, c in zip(snapshot.nodes, median, strict=True) if c}
+        assert scoring.total == sum(paid.values())
+        assert scoring.scored == bool(paid)
+        if paid:
+            assert consensus.shares(job, number) == paid
+            earned += 1
+    assert earned, "no round was scored"
+    trainers = sum(history.nodes[world.node_id(n)].earned for n in world.names("trainer"))
+    share = 10_000 - TERMS.verifier_bps - TERMS.aggregator_bps
+    # What a verifier's cut is short of goes to the trainers.
+    assert trainers >= ROUNDS * (TERMS.reward_per_round * share // 10_000 - 3)
