@@ -25,7 +25,7 @@ from agents.rounds.evaluated import round_seed
 from agents.rounds.fast_evaluation import Checked, Facts, check_nodes, step_size
 from agents.rounds.jobs import JobContext
 from agents.rounds.manifests import Plan
-from agents.rounds.primary_evaluation import Yardstick, median_norm
+from agents.rounds.primary_evaluation import Measured, Yardstick, median_norm
 from agents.rounds.score_record import MAX_RECORD_BYTES, NodeScore, ScoreRecord
 from agents.rounds.score_replay import replay
 from agents.rounds.submissions import Submission
@@ -99,9 +99,10 @@ class Ratings:
                 seed=round_seed(bytes.fromhex(record.secret), bytes.fromhex(record.audit_seed)),
                 device=device,
             )
-            for line in record.scores:
-                if line.evaluated and line.usable and line.node in sent:
-                    self._remeasure(part, verifier, line, sent[line.node], yardstick)
+            due = [n for n in record.scores if n.evaluated and n.usable and n.node in sent]
+            measured = yardstick.measure({line.node: sent[line.node] for line in due})
+            for line in due:
+                self._compare_losses(part, verifier, line, measured[line.node])
 
     # -- one record ----------------------------------------------------------------------------
 
@@ -222,12 +223,9 @@ class Ratings:
 
     # -- losses --------------------------------------------------------------------------------
 
-    def _remeasure(
-        self, part: Part, verifier: int, line: NodeScore, gradient: State, yardstick: Yardstick
-    ) -> None:
+    def _compare_losses(self, part: Part, verifier: int, line: NodeScore, found: Measured) -> None:
         who = f"verifier {verifier}, node {line.node}"
-        found = yardstick.measure(line.node, gradient)
-        for name in ("assigned", "random"):
+        for name in ("assigned", "random", "expected"):
             said, own = getattr(line, name), getattr(found, name)
             close = (
                 said is own
