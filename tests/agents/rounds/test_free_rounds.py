@@ -1,0 +1,219 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Results of rounds whose nodes train as they like: whom earlier scores chose is merged, all are
+scored, and no single payload can wreck the model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+
+from agents.rounds.manifests import Plans
+from agents.rounds.models import Models
+from agents.rounds.report import RoundReport
+from agents.rounds.result import Outcome, compute, disagreements
+from agents.rounds.results import Results
+from agents.rounds.submissions import Submission
+from agents.scoring.gauntlet import Gauntlet
+from agents.storage.embedded import EmbeddedStore
+from agents.training.state import State, apply_outer, model_hash
+from agents.training.task import size
+from tests.agents.rounds.desk import (
+    DEVICE,
+    JOB,
+    NODES,
+    ROUND,
+    SEED,
+    ChainFacts,
+    Desk,
+    make_desk,
+    proposal_of,
+    scaled,
+)
+from tests.agents.rounds.test_copies import JOBS
+
+EQUAL = 1_000_000
+
+
+@pytest.fixture(scope="module", params=JOBS)
+def free(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Desk:
+    return gauntlet_desk(tmp_path_factory.mktemp("free"), request.param)
+
+
+def gauntlet_desk(folder: Any, kind: str, **changes: Any) -> Desk:
+    pair = {"score": "gauntlet", "verify": "gauntlet"}
+    return make_desk(EmbeddedStore(folder / "store"), **{**JOBS[kind], **pair, **changes})
+
+
+def result(
+    desk: Desk, submissions: list[Submission], standing: Mapping[int, int] | None = None
+) -> Outcome:
+    place = (JOB, ROUND, desk.plan, desk.before)
+    return compute(desk.job, *place, submissions, DEVICE, standing=standing)
+
+
+def with_cheats(desk: Desk, *nodes: int, factor: float) -> list[Submission]:
+    return [
+        desk.submit(n, scaled(desk.works[n].gradient, factor)) if n in nodes else desk.submit(n)
+        for n in NODES
+    ]
+
+
+def same(one: State, other: State) -> bool:
+    return all(torch.equal(one[name], other[name]) for name in one)
+
+
+def test_before_any_scores_everyone_is_merged(free: Desk) -> None:
+    outcome = result(free, free.honest())
+    assert outcome.report.accepted() == outcome.report.merged() == set(NODES)
+    assert [line.reason for line in outcome.report.nodes] == [""] * 4
+    assert outcome.contributions == (EQUAL,) * 4
+    assert RoundReport.from_bytes(outcome.report.to_bytes()) == outcome.report
+
+
+def test_only_those_whom_the_last_scores_chose_are_merged_and_all_are_scored(free: Desk) -> None:
+    outcome = result(free, free.honest(), {3: 40_000, 8: 20_000, 77: 5_535})
+    assert outcome.report.merged() == {3, 8}
+    assert outcome.report.accepted() == set(NODES)
+    assert dict(zip(outcome.nodes, outcome.contributions, strict=True)) == dict.fromkeys(
+        NODES, EQUAL
+    )
+    gradients = {s.reveal.node: s.gradient for s in free.honest()}
+    assert same(outcome.merged, free.job.merge([gradients[3], gradients[8]], None))
+    reasons = {line.node: line.reason for line in outcome.report.nodes}
+    assert reasons[3] == reasons[8] == ""
+    assert "not among the best" in reasons[5] and "not among the best" in reasons[9]
+
+
+def test_at_most_the_top_are_merged(tmp_path: Any) -> None:
+    desk = gauntlet_desk(tmp_path, "sparse", score_options={"top": 1})
+    assert result(desk, desk.honest(), {5: 9, 9: 9, 8: 3}).report.merged() == {5}
+
+
+@pytest.mark.parametrize("factor", [1e6, 1e-6])
+def test_an_implausible_norm_is_left_out_but_scored(free: Desk, factor: float) -> None:
+    outcome = result(free, with_cheats(free, 5, factor=factor))
+    assert outcome.report.merged() == set(NODES) - {5}
+    (line,) = [line for line in outcome.report.nodes if line.node == 5]
+    assert line.accepted and line.contribution == EQUAL and "implausible" in line.reason
+    others = [s for s in free.honest() if s.reveal.node != 5]
+    assert outcome.model == result(free, others).model
+
+
+def test_newcomers_cannot_move_the_norm_that_is_plausible(free: Desk) -> None:
+    """Three of four nodes agree on a huge norm; they aren't who the norm is taken from."""
+    submissions = with_cheats(free, 5, 8, 9, factor=1e6)
+    assert result(free, submissions, {3: 100}).report.merged() == {3}
+
+
+@pytest.fixture(scope="module", params=JOBS)
+def loose(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Desk:
+    """A job that takes nearly any norm for plausible."""
+    options = {"score_options": {"norm_ratio": 1000.0}}
+    return gauntlet_desk(tmp_path_factory.mktemp("loose"), request.param, **options)
+
+
+@pytest.mark.parametrize("factor", [1e6, -1e6, 900.0, -900.0])
+def test_one_bad_first_submission_cannot_wreck_the_model(loose: Desk, factor: float) -> None:
+    """Nobody is scored yet, so it may be merged: at 900 the norm is let through on purpose."""
+    desk = loose
+    honest, attacked = (
+        result(desk, desk.honest()),
+        result(desk, with_cheats(desk, 5, factor=factor)),
+    )
+    assert (5 in attacked.report.merged()) is (abs(factor) < 1000)
+    rate = desk.job.spec.outer_lr_at(0)
+    ordinary = max(float(t.abs().max()) for t in honest.merged.values()) * rate
+    for name, tensor in attacked.state.items():
+        assert float((tensor - desk.before[name]).abs().max()) <= 4 * ordinary
+    assert attacked.report.val_loss < attacked.report.val_loss_before + 0.05
+
+
+def test_a_merge_that_refuses_scores_everybody_all_the_same(tmp_path: Any) -> None:
+    desk = gauntlet_desk(tmp_path, "sparse", merge="multi_krum")
+    outcome = result(desk, desk.honest(), {3: 5})
+    assert outcome.report.merged() == set() and outcome.report.accepted() == set(NODES)
+    assert outcome.model == model_hash(desk.before)
+    assert outcome.contributions == (EQUAL,) * 4
+    assert all("not merged: " in line.reason for line in outcome.report.nodes)
+
+
+def test_the_outer_rate_follows_its_schedule(tmp_path: Any) -> None:
+    desk = gauntlet_desk(tmp_path, "demo", rounds=5)
+    late = replace(desk, plan=replace(desk.plan, step=4))
+    first, last = result(desk, desk.honest()), result(late, desk.honest())
+    assert same(first.merged, last.merged)
+    assert same(first.state, apply_outer(desk.before, first.merged, 0.002))
+    assert same(last.state, apply_outer(desk.before, first.merged, 0.002 * (1.0 - 0.9 * 1.0)))
+    assert first.model != last.model
+
+
+# -- from the chain --------------------------------------------------------------------------------
+
+
+class Scored:
+    """Shares by (job, round): what the chain would say; remembers what it was asked."""
+
+    def __init__(self, shares: Mapping[int, int]) -> None:
+        self.shares = shares
+        self.asked: set[tuple[int, int]] = set()
+
+    def __call__(self, job_id: int, before_round: int) -> Mapping[int, int]:
+        self.asked.add((job_id, before_round))
+        return self.shares
+
+
+def results_of(desk: Desk, facts: ChainFacts, scored: Scored) -> Results:
+    models = Models(facts, desk.store)
+    return Results(facts, desk.store, models, Plans(facts, models), DEVICE, standings=scored)
+
+
+def test_results_ask_for_the_scores_of_earlier_rounds(free: Desk) -> None:
+    facts, scored = ChainFacts(free.published), Scored({3: 7})
+    view = facts.open(ROUND, SEED)
+    facts.revealed = {node: free.reveal(node) for node in NODES}
+    results = results_of(free, facts, scored)
+    submissions = results.submissions(view)
+    outcome = results.outcome(view, submissions)
+    assert outcome.report.merged() == {3} and scored.asked == {(JOB, ROUND)}
+    scored.shares = {8: 7}  # a reorg
+    assert results.outcome(view, submissions).report.merged() == {8}
+
+
+def test_other_jobs_never_ask_for_scores(desk: Desk, facts: ChainFacts) -> None:
+    view, scored = facts.open(ROUND, SEED), Scored({3: 7})
+    facts.revealed = {node: desk.reveal(node) for node in NODES}
+    results = results_of(desk, facts, scored)
+    outcome = results.outcome(view, results.submissions(view))
+    assert outcome.report.merged() == outcome.report.accepted() == set(NODES)
+    assert not scored.asked
+
+
+def test_a_result_by_other_scores_is_wrong(free: Desk) -> None:
+    right, wrong = (result(free, free.honest(), {node: 7}) for node in (3, 8))
+    assert disagreements(right, proposal_of(right), right.report) == []
+    assert disagreements(right, proposal_of(wrong), wrong.report)
+
+
+def test_batches_that_were_not_merged_are_handed_out_again(free: Desk) -> None:
+    facts = ChainFacts(free.published)
+    facts.open(1, SEED)
+    outcome = result(free, free.honest(), {3: 7})
+    facts.record(1, outcome, free.store)
+    models = Models(facts, free.store)
+    plan = Plans(facts, models).of(facts.open(2, b"\x22" * 32))
+    left = [r for a in free.plan.manifest.assignments if a.node != 3 for r in a.ranges]
+    assert size(plan.carry_in) == size(left) < free.job.spec.batches_per_round
+    assert plan.cursor_in == free.plan.manifest.cursor
+    assert plan.manifest.carry == ()
+    assert plan.manifest.cursor == plan.cursor_in + free.plan.manifest.of(3).batches
+
+
+def test_the_rule_for_choosing_is_the_scores_own(free: Desk) -> None:
+    assert isinstance(free.job.score, Gauntlet)
+    standing = {3: 1, 5: 2, 9: 2}
+    merged = result(free, free.honest(), standing).report.merged()
+    assert merged == set(free.job.score.select(NODES, standing)) == {3, 5, 9}
