@@ -42,9 +42,10 @@ class Gauntlet:
         fast_penalty: factor on a positive mu for a failed fast check, 0..1 (paper 0.75). Six
             decimals count.
         norm_ratio: a norm is plausible up to this many times more or less than the median, 1..1000.
-        overlap: share of sent numbers that agree, from which two payloads are looked at, 0.05..1.
-        overlap_margin: by how much overlap with foreign data must exceed that with own data before
-            a payload counts as copied, 0.01..0.5.
+        overlap: overlap beyond the usual from which two payloads are looked at, 0.05..1
+            (`agents.verification.overlap`).
+        overlap_margin: least lean to another node's data that counts as evidence of a copy,
+            0.001..0.5 (`agents.verification.provenance`).
         eval_batches: batches per loss that is measured, 1..64.
         samples: parameters per tensor in a sync sample, 1..64 (paper 2).
         skill_beta: spread of one performance in OpenSkill, 1..100 (deployed 7).
@@ -60,7 +61,7 @@ class Gauntlet:
     fast_penalty: float = 0.75
     norm_ratio: float = 4.0
     overlap: float = 0.4
-    overlap_margin: float = 0.1
+    overlap_margin: float = 0.03
     eval_batches: int = 2
     samples: int = 2
     skill_beta: float = 7.0
@@ -78,7 +79,7 @@ class Gauntlet:
             ("fast_penalty", 0, 1),
             ("norm_ratio", 1, 1000),
             ("overlap", 0.05, 1),
-            ("overlap_margin", 0.01, 0.5),
+            ("overlap_margin", 0.001, 0.5),
             ("skill_beta", 1, 100),
             ("skill_tau", 0, 10),
         ):
