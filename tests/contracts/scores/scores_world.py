@@ -77,6 +77,11 @@ class Panel:
         """Nodes and weights of RoundOpened."""
         return self.system.snapshots[self.job_id, round_id]
 
+    def in_order(self, round_id: int, values: Sequence[int]) -> list[int]:
+        """Values of trainers 0, 1, ... in the order of the snapshot, which turns every round."""
+        of = dict(zip(self.field.ids, values, strict=True))
+        return [of[node] for node in self.snapshot(round_id)[0]]
+
     def digest(
         self,
         round_id: int,

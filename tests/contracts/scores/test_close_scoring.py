@@ -1,0 +1,251 @@
+# SPDX-License-Identifier: Apache-2.0
+"""close_scoring: when nobody is waited for, by anyone, with the medians; and whom it trusts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from agents.scoring.consensus import agreement, next_trust, stake_median
+from tests.contracts.chain_time import mine
+from tests.contracts.scores.scores_world import (
+    BPS,
+    COMMIT_S,
+    REVEAL_S,
+    SCALE,
+    SCORE_CLOSED,
+    SCORE_REVEAL,
+    Panel,
+    make_panel,
+    median,
+)
+from tests.contracts.system import STAKE, System, events_of, refuses
+
+ROW = [300, 200, 100]
+ZOO = 10**18
+
+
+def test_close__fixes_the_consensus_and_tells_all(panel: Panel, scores: Any) -> None:
+    round_id = panel.field.to_aggregate()
+    rows = [[300, 200, 100], [100, 200, 300], [200, 50, 0]]
+    consensus = panel.score(round_id, rows)
+    assert consensus == [200, 200, 100]
+    # Of sums 600, 600, 250 and a consensus of 500: 500, 400 and 250 of it are shared.
+    agreements = [BPS * 500 // 600, BPS * 400 // 600, BPS * 250 // 500]
+    assert events_of(scores) == [
+        (
+            "ScoringClosed",
+            {
+                "job_id": 1,
+                "round_id": round_id,
+                "nodes": panel.field.ids,
+                "consensus": consensus,
+                "scored": True,
+                "verifiers": [p.node_id for p in panel.verifiers],
+                "agreements": agreements,
+                "trusts": agreements,
+            },
+        )
+    ]
+    state = panel.state(round_id)
+    assert (state.phase, state.total, state.scored, state.closable) == (
+        SCORE_CLOSED,
+        500,
+        True,
+        False,
+    )
+    assert scores.settlement(1, round_id) == (True, True, 500)
+    assert scores.shares(1, round_id, panel.field.ids) == consensus
+    assert scores.last_scored(1) == round_id
+
+
+def test_close__never_opened__reverts(panel: Panel) -> None:
+    round_id = panel.field.to_aggregate()
+    with refuses("scores: not open"):
+        panel.close(round_id, [0, 0, 0])
+
+
+def test_close__somebody_is_waited_for__reverts(panel: Panel) -> None:
+    round_id = panel.field.to_aggregate()
+    for player in panel.verifiers[:2]:
+        panel.commit(round_id, player, ROW)
+    with refuses("scores: not over"):
+        panel.close(round_id, ROW)
+    mine(1, COMMIT_S)
+    with refuses("scores: not over"):
+        panel.close(round_id, ROW)
+    mine(1, 1)
+    panel.reveal(round_id, panel.verifiers[0], ROW)
+    assert not panel.state(round_id).closable
+    with refuses("scores: not over"):
+        panel.close(round_id, ROW)
+    mine(1, REVEAL_S - 1)
+    assert panel.state(round_id).phase == SCORE_REVEAL
+    with refuses("scores: not over"):
+        panel.close(round_id, [0, 0, 0])
+    panel.reveal(round_id, panel.verifiers[1], ROW)
+    assert panel.state(round_id).closable
+    panel.close(round_id, ROW)
+
+
+def test_close__half_of_the_stake_is_enough(system: System) -> None:
+    """2 * stake >= total, with exact halves: the greater of the two middle values."""
+    panel = make_panel(system, stakes=[STAKE, STAKE, 2 * STAKE])
+    round_id = panel.field.to_aggregate()
+    assert panel.score(round_id, [[10, 10, 10], [20, 9, 10], [0, 30, 11]]) == [10, 30, 11]
+
+
+def test_close__sum_of_medians_may_exceed_one(system: System) -> None:
+    """Two verifiers that share nothing: each node has half of the stake. The total is what pay is
+    divided by, so no more than the pool is ever paid."""
+    panel = make_panel(system, stakes=[STAKE, STAKE], trainers=2)
+    round_id = panel.field.to_aggregate()
+    assert panel.score(round_id, [[SCALE, 0], [0, SCALE]]) == [SCALE, SCALE]
+    panel.finish(round_id)
+    pool = system.pool
+    assert len({pool.pending(p.payout) for p in panel.field.trainers}) == 1
+    assert system.owed() == system.balances()
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [[0, 0, 0]] * 3,
+        [ROW, None, None],  # a third of the stake decides nothing
+        [[9, 0, 0], [0, 9, 0], [0, 0, 9]],  # three that share nothing
+    ],
+)
+def test_close__no_median_above_zero__is_unscored(
+    panel: Panel, rows: Sequence[Sequence[int] | None]
+) -> None:
+    round_id = panel.field.to_aggregate()
+    assert panel.score(round_id, rows) == [0, 0, 0]
+    state = panel.state(round_id)
+    assert (state.phase, state.scored, state.total) == (SCORE_CLOSED, False, 0)
+    assert panel.scores.settlement(1, round_id) == (True, False, 0)
+    assert panel.scores.last_scored(1) == 0
+    # Nobody is judged by a round without consensus.
+    assert [panel.scores.trust_of(1, p.node_id) for p in panel.verifiers] == [0, 0, 0]
+
+
+def test_close__nobody_revealed__ends_unscored(panel: Panel) -> None:
+    round_id = panel.field.to_aggregate()
+    assert panel.score(round_id, [ROW, ROW, ROW], silent=[0, 1, 2]) == [0, 0, 0]
+    panel.finish(round_id)
+
+
+def test_last_scored__skips_rounds_without_consensus(panel: Panel) -> None:
+    for rows, newest in (([ROW] * 3, 1), ([[0, 0, 0]] * 3, 1), ([ROW] * 3, 3)):
+        round_id = panel.field.to_aggregate()
+        panel.score(round_id, rows)
+        assert panel.scores.last_scored(1) == newest
+        panel.finish(round_id)
+    assert panel.scores.shares(1, 2, panel.field.ids) == [0, 0, 0]
+
+
+def test_trust__persistent_outlier_falls_and_the_majority_stays(panel: Panel) -> None:
+    """It agrees once, then gives everything to its favourite, round after round."""
+    liar, *others = panel.verifiers
+    honest = [30_000, 20_000, 15_535]
+    lie = [0, 0, SCALE]
+    trust: int | None = None
+    factors = []
+    for number in range(3):
+        round_id = panel.field.to_aggregate()
+        row = honest if number == 0 else lie
+        assert panel.score(round_id, [row, honest, honest]) == honest
+        trust = next_trust(trust, agreement(row, honest))
+        assert panel.scores.trust_of(1, liar.node_id) == trust
+        assert [panel.scores.trust_of(1, p.node_id) for p in others] == [BPS, BPS]
+        factor, *rest = panel.scores.cut_factors(1, round_id, [p.node_id for p in panel.verifiers])
+        assert rest == [BPS, BPS]
+        factors.append(factor)
+        panel.finish(round_id)
+    share = BPS * 15_535 // SCALE
+    first = (7 * BPS + 3 * share) // 10
+    assert factors == [BPS, first, (7 * first + 3 * share) // 10]
+
+
+def test_trust__silence_after_a_commitment_is_no_agreement(panel: Panel) -> None:
+    round_id = panel.field.to_aggregate()
+    panel.score(round_id, [ROW] * 3)
+    panel.finish(round_id)
+    round_id = panel.field.to_aggregate()
+    panel.score(round_id, [ROW] * 3, silent=[2])
+    silent = panel.verifiers[2].node_id
+    assert panel.scores.trust_of(1, silent) == 7 * BPS // 10
+    assert panel.scores.cut_factors(1, round_id, [silent]) == [0]
+
+
+def test_trust__who_did_not_commit_is_not_judged(panel: Panel) -> None:
+    round_id = panel.field.to_aggregate()
+    panel.score(round_id, [ROW] * 3)
+    panel.finish(round_id)
+    round_id = panel.field.to_aggregate()
+    panel.score(round_id, [ROW, ROW, None])
+    away = panel.verifiers[2].node_id
+    assert panel.scores.trust_of(1, away) == BPS
+    assert panel.scores.cut_factors(1, round_id, [away]) == [0]
+
+
+def test_trust__is_of_one_job_only(panel: Panel) -> None:
+    panel.finish(panel.to_scored())
+    for player in panel.verifiers:
+        assert panel.scores.trust_of(1, player.node_id) == BPS
+        assert panel.scores.trust_of(2, player.node_id) == 0
+
+
+def test_cut_factors__all_trusts_zero__all_that_revealed_are_equal(panel: Panel) -> None:
+    """One unit in common out of 65,535 rounds down to no agreement: nobody is better than anybody,
+    so nothing is divided by zero and everybody keeps its cut."""
+    round_id = panel.field.to_aggregate()
+    rows = [[1, SCALE - 1, 0], [1, 0, SCALE - 1], None]
+    assert panel.score(round_id, rows) == [1, 0, 0]
+    ids = [p.node_id for p in panel.verifiers]
+    assert [panel.scores.trust_of(1, node) for node in ids] == [0, 0, 0]
+    assert panel.scores.cut_factors(1, round_id, ids) == [BPS, BPS, 0]
+    panel.finish(round_id, *panel.verifiers)
+    assert panel.system.owed() == panel.system.balances()
+
+
+@settings(
+    max_examples=40,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+@given(data=st.data())
+def test_close__any_rows_and_stakes__takes_the_models_consensus_and_no_other(
+    system: System, data: st.DataObject
+) -> None:
+    import boa
+
+    with boa.env.anchor():
+        count = data.draw(st.integers(1, 4), label="verifiers")
+        stakes = data.draw(
+            st.lists(st.integers(100 * ZOO, 900 * ZOO), min_size=count, max_size=count)
+        )
+        panel = make_panel(system, stakes=stakes, trainers=2)
+        score = st.one_of(st.integers(0, 4), st.integers(0, SCALE // 2))
+        row = st.none() | st.lists(score, min_size=2, max_size=2)
+        rows = data.draw(st.lists(row, min_size=count, max_size=count), label="rows")
+        if all(given is None for given in rows):
+            rows[0] = [1, 0]
+        silent = [i for i in range(count) if rows[i] is not None and data.draw(st.booleans())]
+        round_id = panel.field.to_aggregate()
+        consensus = panel.score(round_id, rows, silent)
+        spoke = [i for i in range(count) if rows[i] is not None and i not in silent]
+        seen = [rows[i] or [] for i in spoke]
+        held = [stakes[i] for i in spoke]
+        expected = stake_median(seen, held, sum(stakes), nodes=2)
+        assert consensus == expected == (median(seen, held, sum(stakes)) or [0, 0])
+        for i, player in enumerate(panel.verifiers):
+            given_row = rows[i]
+            if given_row is None or not sum(expected):
+                wanted = 0
+            else:
+                wanted = agreement(given_row, expected) if i in spoke else 0
+            assert panel.scores.trust_of(1, player.node_id) == wanted

@@ -1,0 +1,225 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the reward pool makes of a round's scores: trainers by consensus, verifiers by trust, and
+the rest of the pool where it came from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tests.contracts.event_log import logged
+from tests.contracts.scores.scores_world import BPS, SCALE, Panel, make_panel
+from tests.contracts.system import INVALID, REWARD, STAKE, System
+
+HONEST = [30_000, 20_000, 15_535]
+LIE = [0, 0, SCALE]
+PROPOSER_CUT = REWARD * 500 // BPS
+VERIFIER_CUT = REWARD * 1_000 // BPS
+
+
+def trainers_paid(panel: Panel) -> list[int]:
+    return [panel.system.pool.pending(p.payout) for p in panel.field.trainers]
+
+
+def verifiers_paid(panel: Panel) -> list[int]:
+    return [panel.system.pool.pending(p.payout) for p in panel.verifiers]
+
+
+def proposer_paid(panel: Panel) -> int:
+    return int(panel.system.pool.pending(panel.field.aggregators[0].payout))
+
+
+def check_money(panel: Panel) -> None:
+    """Every unit that was funded is credited or in escrow, and the contracts hold what they owe."""
+    pool = panel.system.pool
+    credited = sum(trainers_paid(panel)) + sum(verifiers_paid(panel)) + proposer_paid(panel)
+    assert credited == pool.total_pending()
+    assert pool.total_reserved() == 0
+    assert pool.escrow(1) + credited == 10 * REWARD
+    assert panel.system.owed() == panel.system.balances()
+
+
+def split(shares: Sequence[int], amount: int) -> list[int]:
+    return [amount * share // sum(shares) for share in shares]
+
+
+def test_scored_round__pays_the_consensus_whatever_the_result_says(panel: Panel) -> None:
+    round_id = panel.to_scored(HONEST, HONEST, HONEST)
+    panel.finish(round_id, contributions=[1, 10**20, 1])
+    each = VERIFIER_CUT // 3
+    amount = REWARD - PROPOSER_CUT - 3 * each
+    assert trainers_paid(panel) == split(HONEST, amount)
+    assert verifiers_paid(panel) == [each] * 3
+    assert proposer_paid(panel) == PROPOSER_CUT
+    held = panel.system.pool.pool(1, round_id)
+    assert (held.by_scores, held.trainer_amount, held.total_contribution, held.distributed) == (
+        True,
+        amount,
+        SCALE,
+        SCALE,
+    )
+    check_money(panel)
+
+
+def test_scored_round__events_tell_the_amounts(panel: Panel) -> None:
+    round_id = panel.to_scored(HONEST, HONEST, LIE)
+    panel.finish(round_id)
+    # The last call went to the rounds contract, which called the pool.
+    events = logged(panel.system.rounds)
+    (paid,) = (fields for name, fields in events if name == "RewardsDistributed")
+    assert paid["amounts"] == trainers_paid(panel)
+    cuts = [fields["amount"] for name, fields in events if name == "CutCredited"]
+    assert cuts == [proposer_paid(panel), *verifiers_paid(panel)]
+
+
+def test_distrusted_verifier__what_it_loses_goes_to_the_trainers(panel: Panel) -> None:
+    round_id = panel.to_scored(HONEST, HONEST, LIE)
+    panel.finish(round_id)
+    each = VERIFIER_CUT // 3
+    factor = BPS * 15_535 // SCALE
+    assert verifiers_paid(panel) == [each, each, each * factor // BPS]
+    amount = REWARD - PROPOSER_CUT - sum(verifiers_paid(panel))
+    assert trainers_paid(panel) == split(HONEST, amount)
+    check_money(panel)
+
+
+def test_verifier_without_vector__attests_for_nothing(panel: Panel) -> None:
+    round_id = panel.field.to_aggregate()
+    panel.score(round_id, [HONEST, HONEST, None])
+    panel.finish(round_id)
+    assert verifiers_paid(panel) == [VERIFIER_CUT // 3, VERIFIER_CUT // 3, 0]
+    assert trainers_paid(panel) == split(HONEST, REWARD - PROPOSER_CUT - 2 * (VERIFIER_CUT // 3))
+    check_money(panel)
+
+
+def test_unscored_round__pays_by_the_result_and_those_that_revealed(panel: Panel) -> None:
+    round_id = panel.field.to_aggregate()
+    panel.score(round_id, [[0, 0, 0], LIE, None])
+    panel.finish(round_id, contributions=[1, 2, 1])
+    each = VERIFIER_CUT // 3
+    assert verifiers_paid(panel) == [each, each, 0]
+    assert trainers_paid(panel) == split([1, 2, 1], REWARD - PROPOSER_CUT - 2 * each)
+    assert not panel.system.pool.pool(1, round_id).by_scores
+    check_money(panel)
+
+
+def test_round_that_nobody_scored__verifiers_get_nothing(panel: Panel) -> None:
+    """Attesting alone is not what the job's sponsor pays verifiers for."""
+    round_id = panel.field.to_aggregate()
+    panel.finish(round_id, contributions=[1, 1, 2])
+    assert verifiers_paid(panel) == [0, 0, 0]
+    assert trainers_paid(panel) == split([1, 1, 2], REWARD - PROPOSER_CUT)
+    check_money(panel)
+
+
+def test_node_invalidated_after_the_scoring__its_share_stays_in_escrow(panel: Panel) -> None:
+    """The others are paid what they would have been: a share of the whole consensus."""
+    round_id = panel.to_scored(HONEST, HONEST, HONEST)
+    panel.field.propose(round_id)
+    panel.field.report(round_id, panel.field.trainers[0], INVALID, *panel.verifiers[:2])
+    panel.field.attest(round_id)
+    panel.system.rounds.finalize(1, panel.field.ids, panel.field.shares)
+    amount = REWARD - PROPOSER_CUT - 3 * (VERIFIER_CUT // 3)
+    assert trainers_paid(panel) == [0, *split(HONEST, amount)[1:]]
+    check_money(panel)
+
+
+def test_node_that_scored_zero__is_listed_and_paid_nothing(panel: Panel) -> None:
+    round_id = panel.to_scored([5, 0, 5], [5, 0, 5], [5, 0, 5])
+    panel.finish(round_id)
+    assert trainers_paid(panel)[1] == 0
+    check_money(panel)
+
+
+def test_void_round_with_open_scoring__the_pool_goes_back(panel: Panel) -> None:
+    round_id = panel.field.to_aggregate()
+    panel.commit(round_id, panel.verifiers[0], LIE)
+    for _ in range(2):
+        panel.system.wait_out(1, round_id)
+        panel.system.rounds.advance(1)
+    assert panel.system.pool.escrow(1) == 10 * REWARD
+    check_money(panel)
+
+
+def test_scoring_closed_before_the_round_is_void__pays_nobody_but_stands(panel: Panel) -> None:
+    """Who stands best was measured, whether or not a result came of it."""
+    round_id = panel.to_scored(HONEST, HONEST, HONEST)
+    for _ in range(2):
+        panel.system.wait_out(1, round_id)
+        panel.system.rounds.advance(1)
+    assert panel.system.pool.total_pending() == 0
+    assert panel.scores.last_scored(1) == round_id
+    check_money(panel)
+
+
+def test_upheld_challenge__the_scores_stay_for_the_next_proposal(panel: Panel) -> None:
+    round_id = panel.to_scored(HONEST, HONEST, HONEST)
+    panel.field.propose(round_id)
+    panel.field.challenge(round_id)
+    rounds = panel.system.rounds
+    result = rounds.round(1, round_id).result_hash
+    rounds.resolve_challenge(1, round_id, result, True, sender=panel.system.coordinator.address)
+    trainer = panel.field.trainers[0]
+    panel.field.propose(round_id, player=trainer)
+    panel.field.attest(round_id)
+    panel.system.rounds.finalize(1, panel.field.ids, panel.field.shares)
+    amount = REWARD - PROPOSER_CUT - 3 * (VERIFIER_CUT // 3)
+    paid = trainers_paid(panel)
+    assert paid == [split(HONEST, amount)[0] + PROPOSER_CUT, *split(HONEST, amount)[1:]]
+    check_money(panel)
+
+
+def test_verifier_that_proposes__its_proposers_cut_is_not_scaled(panel: Panel) -> None:
+    """Trust is about scores; the first cut is for the merge."""
+    round_id = panel.to_scored(HONEST, HONEST, LIE)
+    panel.system.wait_out(1, round_id)
+    panel.system.rounds.advance(1)
+    liar = panel.verifiers[2]
+    panel.field.propose(round_id, player=liar)
+    panel.field.attest(round_id)
+    panel.system.rounds.finalize(1, panel.field.ids, panel.field.shares)
+    factor = BPS * 15_535 // SCALE
+    assert verifiers_paid(panel)[2] == PROPOSER_CUT + VERIFIER_CUT // 3 * factor // BPS
+    check_money(panel)
+
+
+def test_two_batches__pay_what_one_would(system: System) -> None:
+    """More than 64 nodes are settled in two transactions."""
+    panel = make_panel(system, trainers=66)
+    row = [place + 1 for place in range(66)]
+    round_id = panel.to_scored(row, row, row)
+    shares = [1_000_000] * 66
+    panel.finish(round_id, contributions=shares)
+    assert trainers_paid(panel)[64:] == [0, 0]
+    assert system.pool.total_reserved() > 0
+    system.rounds.settle(1, panel.field.ids, shares)
+    amount = REWARD - PROPOSER_CUT - 3 * (VERIFIER_CUT // 3)
+    assert trainers_paid(panel) == split(row, amount)
+    check_money(panel)
+
+
+def test_ordinary_job_beside_it__is_paid_by_its_result(system: System) -> None:
+    panel = make_panel(system, adopt=False)
+    round_id = panel.field.to_aggregate()
+    panel.finish(round_id, contributions=[1, 2, 1])
+    each = VERIFIER_CUT // 3
+    assert verifiers_paid(panel) == [each] * 3
+    assert trainers_paid(panel) == split([1, 2, 1], REWARD - PROPOSER_CUT - 3 * each)
+    check_money(panel)
+
+
+def test_lone_liar_of_30_percent__its_friend_gains_nothing(system: System) -> None:
+    """Three rounds of lying: the friend's pay is what honest verifiers give it, and the liar, that
+    agrees with nobody, has no cut."""
+    panel = make_panel(system, stakes=[30 * STAKE // 10, 35 * STAKE // 10, 35 * STAKE // 10])
+    honest = [40_000, 25_535, 0]
+    earned = []
+    for _ in range(3):
+        before = verifiers_paid(panel)[0]
+        round_id = panel.field.to_aggregate()
+        lie, truth = (panel.in_order(round_id, row) for row in (LIE, honest))
+        assert panel.score(round_id, [lie, truth, truth]) == truth
+        panel.finish(round_id)
+        earned.append(verifiers_paid(panel)[0] - before)
+    assert trainers_paid(panel)[2] == 0
+    assert earned == [0, 0, 0]
+    check_money(panel)
