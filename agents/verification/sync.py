@@ -41,8 +41,3 @@ def sync_score(theirs: NDArray[np.float32], ours: NDArray[np.float32], alpha: fl
         return math.inf
     gaps = np.abs(theirs.astype(np.float64) - ours.astype(np.float64))
     return math.fsum(gaps.tolist()) / ours.size / alpha
-
-
-def in_sync(score: float, limit: float) -> bool:
-    """Whether a SyncScore is a number of at most `limit`."""
-    return score <= limit
