@@ -15,6 +15,8 @@ from tests.agents.rounds.desk import Desk
 LOCAL = {"access": "local", "verify": "screening"}
 NOISE = {"privacy": "gaussian", "privacy_options": {"clip": 1.0, "noise_multiplier": 2.0}}
 ACCEPTED = {**NOISE, "privacy_options": {**NOISE["privacy_options"], "accept_blinding": True}}
+FREE = {"codec": "sparse", "merge": "norm_clip", "score": "gauntlet", "verify": "gauntlet"}
+GRADIENT = {"optimizer": {"inner": "gradient", "batch_size": 2, "seq_len": 16}}
 AGGREGATE = {**NOISE, "privacy": "aggregate"}
 
 
@@ -49,6 +51,19 @@ def context(desk: Desk, **changes: Any) -> JobContext:
             {"codec": "semantic", "codec_options": {"ratio": 1e6}, "merge": "mean"},
             "can't encode this job's model",
         ),
+        ({**FREE, "codec": "dense"}, "names every number"),
+        ({**FREE, "codec": "semantic", "merge": "mean"}, "names every number"),
+        ({**FREE, "access": "encrypted"}, 'needs access "public"'),
+        ({**FREE, **NOISE}, 'goes with privacy "none"'),
+        ({**FREE, "merge": "median"}, "leaves most coordinates of a payload zero"),
+        ({**FREE, "verify": "reexecution"}, "belong together"),
+        ({**FREE, "score": "shares"}, "belong together"),
+        ({**FREE, "score_options": {"top": 0}}, "score_options: gauntlet refuses"),
+        ({"codec": "demo", "merge": "mean"}, "memory for 65536 rounds"),
+        (
+            {"privacy": "dp_sgd", "codec": "polytope", "merge": "mean", **LOCAL, **GRADIENT},
+            "makes noisy AdamW steps",
+        ),
     ],
 )
 def test_refused_with_the_reason(desk: Desk, changes: dict[str, Any], reason: str) -> None:
@@ -65,6 +80,9 @@ def test_refused_with_the_reason(desk: Desk, changes: dict[str, Any], reason: st
         {"codec": "semantic", "merge": "mean", **NOISE},
         {"codec": "sparse", "merge": "geometric_median", "score": "alignment"},
         {"codec": "polytope", "merge": "mean", "score": "batches", **AGGREGATE},
+        FREE,
+        {**FREE, "codec": "demo", "merge": "demo_sign", **GRADIENT},
+        {"codec": "demo", "codec_options": {"memory_rounds": 64}, "merge": "mean", **GRADIENT},
     ],
 )
 def test_accepted(desk: Desk, changes: dict[str, Any]) -> None:
@@ -113,3 +131,22 @@ def test_nodes_with_seeds_of_their_own_encode_differently_and_are_read_rightly(d
     seeds = [desk.plan.codec_seed(job.codec, node) for node in (3, 5)]
     shared = [desk.plan.codec_seed(desk.job.codec, node) for node in (3, 5)]
     assert seeds[0] != seeds[1] and shared == [desk.plan.manifest.seed] * 2
+
+
+def test_signs_are_warned_of_where_they_are_too_large_or_never_settle(desk: Desk) -> None:
+    """And the figure is in the warning."""
+    inner = {"batch_size": 2, "seq_len": 16, "inner": "gradient"}
+    signs = {**FREE, "codec": "demo", "merge": "demo_sign"}
+    calm = {"optimizer": {**inner, "outer_lr": 0.002, "outer_decay": True}}
+    assert context(desk, **signs, **calm).warnings == []
+    large, restless = context(desk, **signs, optimizer=inner).warnings
+    assert "in each round, and 1 is large" in large
+    assert "without optimizer.outer_decay" in restless
+    (sparse,) = context(desk, **{**signs, "codec": "sparse"}, **calm).warnings
+    assert "one node alone" in sparse
+
+
+def test_only_free_jobs_leave_training_to_the_nodes(desk: Desk) -> None:
+    free = context(desk, **FREE)
+    assert free.free and not free.traced and free.trace_steps(7) == 0
+    assert not desk.job.free and not context(desk, **LOCAL).free

@@ -11,7 +11,9 @@ from typing import Any
 import pytest
 import torch
 
+from agents.rounds.judging import Judge
 from agents.rounds.manifests import Plans
+from agents.rounds.memory import Memories
 from agents.rounds.models import Models
 from agents.rounds.report import RoundReport
 from agents.rounds.result import Outcome, compute, disagreements
@@ -217,3 +219,38 @@ def test_the_rule_for_choosing_is_the_scores_own(free: Desk) -> None:
     standing = {3: 1, 5: 2, 9: 2}
     merged = result(free, free.honest(), standing).report.merged()
     assert merged == set(free.job.score.select(NODES, standing)) == {3, 5, 9}
+
+
+def test_who_was_not_merged_remembers_what_it_sent_all_the_same(free: Desk) -> None:
+    facts = ChainFacts(free.published)
+    facts.open(1, SEED)
+    facts.record(1, result(free, free.honest(), {3: 7}), free.store)
+    models = Models(facts, free.store)
+    plans = Plans(facts, models)
+    plan = plans.of(facts.open(2, b"\x22" * 32))
+    assert plan is not None
+    memories = Memories(facts, free.store, models, plans, DEVICE)
+    own = {name: torch.ones(shape) for name, shape in free.job.shapes.items()}
+    for node in (3, 5):
+        assert memories.before(JOB, plan, node, lambda *place: own) is own
+
+
+# -- appeals ---------------------------------------------------------------------------------------
+
+
+def test_a_committee_member_finds_who_is_innocent(free: Desk) -> None:
+    """By where the payload comes from; there is no work to be right or wrong."""
+    facts = ChainFacts(free.published)
+    view = facts.open(ROUND, SEED)
+    facts.revealed = {node: free.reveal(node) for node in NODES}
+    codec, seed = free.job.codec, free.plan.codec_seed(free.job.codec, 5)
+    copy = codec.encode(scaled(free.works[3].gradient, 1.7), None, seed)
+    facts.revealed[5] = free.reveal(5, copy)
+    facts.revealed[9] = free.reveal(9, b"junk")
+    judge = Judge(facts, free.store, DEVICE)
+    assert {node: judge.is_innocent(view, node) for node in NODES} == {
+        3: True,
+        5: False,
+        8: True,
+        9: False,
+    }

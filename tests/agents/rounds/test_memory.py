@@ -166,6 +166,16 @@ def test_own_data_is_never_replaced_by_public_data(tmp_path: Path) -> None:
     assert run.kept[5] is not None
 
 
+def test_a_free_nodes_memory_is_its_own_affair(tmp_path: Path) -> None:
+    """Nobody redoes its work, and it doesn't either: without a copy it starts with nothing."""
+    changes = {"score": "gauntlet", "verify": "gauntlet", "merge": "norm_clip"}
+    run = Run(make_desk(EmbeddedStore(tmp_path), **{**SPARSE, **changes}))
+    plan = run.next(SECOND, 1, 2)
+    assert run.memories().before(1, plan, 5, lambda *place: None) is None
+    assert same(run.memories().before(1, plan, 5, lambda *place: run.kept[5]), run.kept[5])
+    assert run.kept[5] is not None
+
+
 def test_a_round_that_nobody_could_have_trained_leaves_the_memory_alone(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -23,6 +23,7 @@ from agents.training.task import (
     normalise,
     size,
     task_id,
+    unassigned,
 )
 
 DATA = "b" + "a" * 58
@@ -192,3 +193,27 @@ def test_input_root_binds_every_part() -> None:
 
 def test_task_ids_differ() -> None:
     assert len({task_id(j, r, n) for j in (1, 2) for r in (1, 2) for n in (1, 2)}) == 8
+
+
+@given(situations(), st.integers(0, 60))
+def test_extra_batches_are_nobodys_and_differ_between_nodes(situation, wanted: int) -> None:
+    nodes, weights, batches, carry, cursor = situation
+    manifest = assign(SEED, nodes, weights, spec_of(batches), carry, cursor)
+    count = min(wanted, batches)
+    extra = [i for node in nodes for i in numbers(unassigned(manifest, node, count))]
+    assert len(extra) == len(set(extra)) == count * len(nodes)
+    handed_out = {i for a in manifest.assignments for i in numbers(a.ranges)}
+    assert not handed_out & set(extra)
+    assert not set(numbers(manifest.carry)) & set(extra)
+
+
+def test_extra_batches_by_hand() -> None:
+    manifest = assign(SEED, [7, 2], [100, 300], spec_of(8), cursor=20)
+    assert unassigned(manifest, 2, 3) == ((28, 31),)
+    assert unassigned(manifest, 7, 8) == ((36, 44),)
+    assert unassigned(manifest, 7, 0) == ()
+    for count in (-1, 9):
+        with pytest.raises(ValueError, match="from 0 to 8 may be taken"):
+            unassigned(manifest, 7, count)
+    with pytest.raises(ValueError, match="node 3 is not"):
+        unassigned(manifest, 3, 1)
