@@ -125,12 +125,16 @@ class Group:
 
     def view(self, tensor: Tensor, piece: Piece) -> Tensor:
         """The piece of a contiguous tensor: a view [down, height, across, width]."""
+        return self.rows(tensor, piece).unflatten(2, (piece.across, self.width))
+
+    def rows(self, tensor: Tensor, piece: Piece) -> Tensor:
+        """The piece of a contiguous tensor: a view [down, height, across * width]."""
         region = piece.region
         top = region.top + piece.y * self.height
         left = region.left + piece.x * self.width
-        matrix = tensor.reshape(region.rows, region.columns)
-        part = matrix[top : top + piece.down * self.height, left : left + piece.across * self.width]
-        return part.unflatten(1, (piece.across, self.width)).unflatten(0, (piece.down, self.height))
+        below, right = top + piece.down * self.height, left + piece.across * self.width
+        part = tensor.reshape(region.rows, region.columns)[top:below, left:right]
+        return part.unflatten(0, (piece.down, self.height))
 
 
 def cut(shapes: Mapping[str, tuple[int, ...]], side: int, line: int) -> tuple[Group, ...]:

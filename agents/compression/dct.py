@@ -21,7 +21,8 @@ import torch
 from torch import Tensor
 
 MAX_SIDE = 128
-_MOST_BITS = 20
+LEAST_BITS = 10
+MOST_BITS = 20
 _EXACT = 1 << 53
 
 
@@ -55,9 +56,9 @@ def integers(n: int, bits: int) -> Tensor:
 def bits_for(height: int, width: int, codes: int, top: int) -> int:
     """The most bits, up to 20, with which `codes` codes of at most `top` stay exact in a block.
 
-    ValueError if not even one bit is left.
+    ValueError if fewer than 10 are left.
     """
-    for bits in range(_MOST_BITS, 0, -1):
+    for bits in range(MOST_BITS, LEAST_BITS - 1, -1):
         if codes * top * _largest(height, bits) * _largest(width, bits) < _EXACT:
             return bits
     raise ValueError(f"A block of {height} by {width} is too large to be decoded exactly.")

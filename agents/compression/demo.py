@@ -42,12 +42,13 @@ from agents.compression.bits import (
 )
 from agents.compression.chunks import Group, cut
 from agents.compression.container import ContainerError, Layout
-from agents.compression.dct import basis, bits_for, integers
+from agents.compression.dct import MAX_SIDE, bits_for
 from agents.compression.even_levels import even_levels
 from agents.compression.options import LONG_MEMORY_ROUNDS, check_choice, check_float, check_int
 from agents.compression.places import PlaceCode, place_code
 from agents.compression.selection import Source
 from agents.compression.support import Support
+from agents.compression.transform import Synthesis, analysis
 from agents.compression.vector import add
 
 _SCALE_POWER = 40  # scales are below 2^40
@@ -76,7 +77,7 @@ class Demo:
     lossless: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        check_int("chunk", self.chunk, 4, 128)
+        check_int("chunk", self.chunk, 4, MAX_SIDE)
         check_int("per_chunk", self.per_chunk, 1, self.chunk * self.chunk)
         check_float("decay", self.decay, 0.0, 1.0)
         check_choice("value_bits", self.value_bits, _VALUE_BITS)
@@ -108,7 +109,7 @@ class Demo:
         parts = []
         for group in cut(source.shapes, self.chunk, self.chunk):
             code = self._places(group)
-            places, values = source.largest(group, code.sent, _analysis)
+            places, values = source.largest(group, code.sent, analysis)
             scales, codes = self._quantise(values)
             empty = scales == 0
             places[empty] = np.arange(code.sent)
@@ -123,7 +124,7 @@ class Demo:
         """New fp32 CPU tensors; ContainerError for bytes that break the rules above."""
         out = {name: torch.zeros(shape, dtype=torch.float32) for name, shape in shapes.items()}
         for group, scales, places, levels in self._read(data, shapes):
-            _synthesise(group, out, scales, places, levels, self._top)
+            self._write(group, scales, places, levels, out)
         return out
 
     def remember(
@@ -176,6 +177,23 @@ class Demo:
         codes[scales == 0] = 0
         return scales, codes
 
+    def _write(
+        self,
+        group: Group,
+        scales: NDArray[np.float64],
+        places: NDArray[np.int64],
+        levels: NDArray[np.int64],
+        out: dict[str, Tensor],
+    ) -> None:
+        """Write the group's decoded chunks into `out`."""
+        # A BF16 number is a whole number below 2^8 times a power of two.
+        bits = bits_for(group.height, group.width, places.shape[1], self._top << 8)
+        synthesis = Synthesis(group, bits)
+        for piece in group.pieces():
+            chosen = np.concatenate([np.arange(span.start, span.stop) for span in piece.spans])
+            values = levels[chosen] * scales[chosen, None]
+            synthesis.write(piece, places[chosen], values, out[piece.region.name])
+
     def _read(
         self, data: bytes, shapes: Shapes
     ) -> list[tuple[Group, NDArray[np.float64], NDArray[np.int64], NDArray[np.int64]]]:
@@ -205,39 +223,3 @@ class Demo:
         levels = np.where(codes >= self._top, -magnitude, magnitude)
         levels[empty] = 0
         return from_bf16(bits).astype(np.float64), places, levels
-
-
-def _analysis(block: Tensor, spare: Tensor) -> Tensor:
-    """The cosine transform of chunks [down, height, across, width]."""
-    down, height, across, width = block.shape
-    torch.mm(block.view(-1, width), basis(width).t(), out=spare.view(-1, width))
-    rows = (down, height, across * width)
-    torch.matmul(basis(height), spare.view(rows), out=block.view(rows))
-    return block
-
-
-def _synthesise(
-    group: Group,
-    out: dict[str, Tensor],
-    scales: NDArray[np.float64],
-    places: NDArray[np.int64],
-    levels: NDArray[np.int64],
-    top: int,
-) -> None:
-    """Write the group's chunks of decoded numbers into `out`."""
-    bits = bits_for(group.height, group.width, places.shape[1], top)
-    down, across = integers(group.height, bits).t(), integers(group.width, bits)
-    size = max(piece.count for piece in group.pieces()) * group.size
-    codes, spare = torch.zeros(size, dtype=torch.float64), torch.empty(size, dtype=torch.float64)
-    unit = 2.0 ** (-2 * bits)
-    for piece in group.pieces():
-        chosen = np.concatenate([np.arange(span.start, span.stop) for span in piece.spans])
-        block, other = codes[: piece.count * group.size], spare[: piece.count * group.size]
-        shape = (piece.down, group.height, piece.across * group.width)
-        block.numpy()[group.flat(piece, places[chosen])] = levels[chosen]
-        torch.mm(block.view(-1, group.width), across, out=other.view(-1, group.width))
-        torch.matmul(down, other.view(shape), out=block.view(shape))
-        whole = block.view(piece.down, group.height, piece.across, group.width)
-        whole *= torch.from_numpy(scales[chosen] * unit).view(piece.down, 1, piece.across, 1)
-        group.view(out[piece.region.name], piece).copy_(whole).add_(0.0)
-        block.zero_()

@@ -1,26 +1,39 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Throughput of the codecs on a million normal numbers: encode, decode, cosine, bytes.
+"""Throughput of the codecs: encode, decode, cosine, bytes; two of them beside their published kin.
 
 Prints figures and asserts nothing about time. Codecs take turns within one run, so that a busy
-machine slows all of them alike; a throughput is bytes of fp32 over the shortest time.
+machine slows all of them alike; a throughput is bytes of fp32 over the shortest time. Beside the
+published algorithms (`peer_codecs`) both sides get one thread, and CPU time is compared, least of
+several runs; peak memory is what a call adds to what was held before (Linux only). Ours includes
+packing the bytes and checking them.
 
     python -m tests.benchmarks.bench_codecs --elements 1000000
+    python -m tests.benchmarks.bench_codecs --beside 100000000 --repeats 2
 """
 
 from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import torch
 
 from agents import compression
 from agents.compression.figures import CodecFigures, measure
+from tests.benchmarks.bench_merge import cpu_ms, extra_mb
+from tests.benchmarks.peer_codecs import SIDE, DemoPeer, SparsePeer
 from tests.benchmarks.rows import Row
 
 SEED = bytes(range(32))
-CODECS = ("dense", "polytope", "semantic", "sparse")
+CODECS = ("dense", "polytope", "semantic", "sparse", "demo")
+GOAL = 3.0
+# Ours with the options whose published kin the peer is, at the same numbers per block.
+PEERS: tuple[tuple[str, dict[str, Any], Any], ...] = (
+    ("demo", {"per_chunk": 32}, DemoPeer(32)),
+    ("sparse", {"per_chunk": 64, "block": 64}, SparsePeer(64)),
+)
 
 
 def figures(elements: int, repeats: int) -> dict[str, list[CodecFigures]]:
@@ -55,20 +68,67 @@ def rows(elements: int = 1_000_000, repeats: int = 5) -> list[Row]:
             f"{encode:.0f} / {decode:.0f} MB/s, {first.wire_bytes:,} bytes "
             f"({first.ratio:.1f}x), cosine {first.cosine:.3f}"
         )
-        goal, met = (">= 100x", first.ratio >= 100) if name != "dense" else ("", None)
+        small = name not in ("dense", "demo")
+        goal, met = (">= 100x", first.ratio >= 100) if small else ("", None)
         made.append(Row(f"codec {name}, {elements:,} numbers: encode / decode", shown, goal, met))
     return made
+
+
+def peer_rows(elements: int = 10_000_000, repeats: int = 3) -> Iterator[Row]:
+    """Encode and decode of one matrix of about `elements` beside the published algorithms."""
+    side = max(SIDE, round(elements**0.5) // SIDE * SIDE)
+    across = max(SIDE, elements // side // SIDE * SIDE)
+    matrix = torch.randn(side, across, generator=torch.Generator().manual_seed(1))
+    gradient, shapes = {"a": matrix}, {"a": (side, across)}
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        for name, options, peer in PEERS:
+            codec = compression.get(name)(**options)
+            data, coded = codec.encode(gradient, None, SEED), peer.encode(matrix)
+            calls = {
+                "encode": (
+                    lambda codec=codec: codec.encode(gradient, None, SEED),
+                    lambda peer=peer: peer.encode(matrix),
+                ),
+                "decode": (
+                    lambda codec=codec, data=data: codec.decode(data, shapes, SEED),
+                    lambda peer=peer, coded=coded: peer.decode(coded),
+                ),
+            }
+            for verb, (own, theirs) in calls.items():
+                times = [(cpu_ms(own), cpu_ms(theirs)) for _ in range(repeats)]
+                ours, other = (min(column) for column in zip(*times, strict=True))
+                memory, taken = extra_mb(own), extra_mb(theirs)
+                added = "" if memory is None else f", +{memory:.0f} MB"
+                beside = "" if taken is None else f", +{taken:.0f} MB"
+                small = memory is None or taken is None or memory <= taken
+                yield Row(
+                    f"{name} {verb}, {matrix.numel():.0e} numbers, 1 thread".replace("e+0", "e"),
+                    f"{other / ours:.1f} x as fast, {ours:.0f} ms{added}, {len(data):,} bytes",
+                    f">= {GOAL:g} x, no more memory",
+                    other / ours >= GOAL and small,
+                    f"published: {other:.0f} ms{beside}, {peer.nbytes(coded):,} bytes",
+                )
+    finally:
+        torch.set_num_threads(threads)
 
 
 def main() -> None:
     """Command line: print one line a codec."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--elements", type=int, default=1_000_000)
+    parser.add_argument("--beside", type=int, default=0, help="numbers, beside the published ones")
     parser.add_argument("--repeats", type=int, default=5)
     options = parser.parse_args()
     torch.set_num_threads(1)
-    for row in rows(options.elements, options.repeats):
-        print(f"{row.figure:<55} {row.measured}")
+    if options.beside:
+        for row in peer_rows(options.beside, options.repeats):
+            met = {None: "", True: "met", False: "MISSED"}[row.met]
+            print(f"{row.figure:<38} {row.measured:<55} {met:<7} {row.peer}", flush=True)
+    else:
+        for row in rows(options.elements, options.repeats):
+            print(f"{row.figure:<55} {row.measured}")
     print(f"load average {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
 
 

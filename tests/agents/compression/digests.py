@@ -11,6 +11,7 @@ from agents.compression.vector import split, words
 
 SEED = bytes(range(32))
 LOSSY = {
+    "demo": {"per_chunk": 64, "value_bits": 4, "decay": 1.0},
     "polytope": {},
     "semantic": {"ratio": 100, "clip": 6.0},
     "semantic with memory": {
@@ -21,6 +22,7 @@ LOSSY = {
         "memory_rounds": 5,
     },
     "sparse": {},
+    "sparse in blocks": {"per_chunk": 128, "block": 64, "value_bits": 1},
 }
 
 

@@ -8,6 +8,9 @@ import torch
 from agents import compression
 from agents.compression.bits import wrap
 from agents.compression.container import ContainerError
+from agents.training.payload import read_payload
+from agents.training.state import PayloadError
+from tests.agents.compression.conftest import gradient
 
 SEED = bytes(32)
 
@@ -132,6 +135,24 @@ def test_other_spellings_are_refused(message, fields):
     codec(per_chunk=1536).decode(body([1, 2], THREE, "100110"), SHORT, SEED)
     with pytest.raises(ContainerError, match=message):
         codec(per_chunk=1536).decode(body(*fields), SHORT, SEED)
+
+
+@pytest.mark.parametrize("options", [{}, {"block": 16}, {"value_bits": 1}])
+def test_whatever_byte_is_altered_is_refused_or_says_something_else(options):
+    made, shapes = codec(per_chunk=256, **options), {"a": (36, 40), "b": (100,)}
+    good = made.encode(gradient(shapes), None, SEED)
+    said = made.decode(good, shapes, SEED)
+    for at in range(len(good)):
+        for change in (1, 2, 8, 0x40, 0x80, 0xFF):
+            bad = bytearray(good)
+            bad[at] ^= change
+            try:
+                got = read_payload(bytes(bad), made, shapes, SEED)
+            except PayloadError:
+                continue
+            assert at >= 8, at
+            assert all(torch.isfinite(tensor).all() for tensor in got.values())
+            assert any(not torch.equal(got[name], said[name]) for name in shapes), (at, change)
 
 
 def test_memory_decays():
