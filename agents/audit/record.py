@@ -98,7 +98,7 @@ class Record:
         self.adopted = bool(self._read("adopted", network.scores, job_id))
         self.windows = tuple(map(int, self._read("windows_of", network.scores, job_id)))
         self.last_scored = int(self._read("last_scored", network.scores, job_id))
-        self.scorings = self._many(network.scores, "scoring", places if self.adopted else [])
+        self.scorings = self._many(network.scores, "scoring", places)
         self.escrow = int(self._read("escrow", network.pool, job_id))
         self.totals = {
             name: int(self._read(name, network.pool))

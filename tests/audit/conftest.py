@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One finished job for all tests of this folder. Nothing here writes to its chain or its store."""
+"""The jobs that all tests of this folder share. Nothing here writes to their chains or stores."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from scripts._processes import Supervisor
+from tests.audit.panel import Panel, make_panel
 from tests.audit.scene import Scene, make_scene
 
 
@@ -24,3 +25,11 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
     directory = tmp_path_factory.mktemp("audited")
     with Supervisor(directory / "logs") as supervisor:
         yield make_scene(directory, supervisor)
+
+
+@pytest.fixture(scope="session")
+def panel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Panel]:
+    torch.set_num_threads(1)
+    directory = tmp_path_factory.mktemp("scored")
+    with Supervisor(directory / "logs") as supervisor:
+        yield make_panel(directory, supervisor)

@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from eth_account import Account
 from eth_utils import keccak
@@ -98,6 +98,9 @@ SPEC: dict[str, Any] = {
     "checkpoint_every": 2,
     "audit_sample": 0,
 }
+
+
+Stage = TypeVar("Stage", bound="Scene")
 
 
 @dataclass
@@ -329,14 +332,7 @@ class Scene:
     def _propose(self, plan: Plan, by: Node | None = None) -> tuple[list[int], list[int]]:
         """The aggregator on duty, or another node, proposes the true result."""
         world = self.world
-        models = Models(self.network, self.store)
-        job, state = models.job(world.job), world.state
-        found = self.network.reveals(world.job, world.round, int(state.opened_block))
-        reveals: list[Reveal] = list(found.values())
-        submissions = [fetch(r, job, self.store, plan.manifest.seed) for r in reveals]
-        stakes = self.network.stakes_at([r.node for r in reveals], int(state.opened_block))
-        before = models.at(world.job, bytes(state.prev_model))
-        outcome = compute(job, world.job, world.round, plan, before, submissions, DEVICE, stakes)
+        outcome = self._outcome(plan)
         self.outcomes[world.job, world.round] = outcome
         self.store.put_bytes(outcome.update)
         if outcome.checkpoint is not None:
@@ -358,9 +354,31 @@ class Scene:
         )
         return arrays
 
+    def _outcome(self, plan: Plan, standing: Mapping[int, int] | None = None) -> Outcome:
+        """The true result of the running round. `standing`: chooses whom it merges."""
+        world = self.world
+        models = Models(self.network, self.store)
+        job, state = models.job(world.job), world.state
+        found = self.network.reveals(world.job, world.round, int(state.opened_block))
+        reveals: list[Reveal] = list(found.values())
+        submissions = [fetch(r, job, self.store, plan.manifest.seed) for r in reveals]
+        stakes = self.network.stakes_at([r.node for r in reveals], int(state.opened_block))
+        before = models.at(world.job, bytes(state.prev_model))
+        place = (world.job, world.round, plan, before, submissions, DEVICE, stakes)
+        return compute(job, *place, standing=standing)
+
 
 def make_scene(directory: Path, supervisor: Supervisor) -> Scene:
     """A chain with the whole system, and the job played to its end."""
+    scene = make_stage(Scene, directory, supervisor, SPEC)
+    scene.play()
+    return scene
+
+
+def make_stage(
+    kind: type[Stage], directory: Path, supervisor: Supervisor, spec: Mapping[str, Any]
+) -> Stage:
+    """A chain with the whole system, its people, and a job with funds for its rounds."""
     anvil = start_anvil(supervisor, directory)
     chain = Chain(anvil.url, CHAIN_ID)
     Account.enable_unaudited_hdwallet_features()
@@ -392,12 +410,10 @@ def make_scene(directory: Path, supervisor: Supervisor) -> Scene:
     for name in TRAINERS:
         world.benchmark(world.enlist(name, spare=_SPARE))
     store = EmbeddedStore(directory / "store")
-    published = publish_job(store, _TEXT, SPEC)
+    published = publish_job(store, _TEXT, spec)
     amount = TERMS.reward_per_round * (ROUNDS + 1)
     world.person("sponsor", amount)
     world.job = world.create_job(world.sponsor, TERMS.encode(published), amount)
     client = ChainClient(anvil.url, open_log("audit test", "warning", True, None))
     network = Network(client, load_deployment(path))
-    scene = Scene(world, network, store, published, anvil.url, path)
-    scene.play()
-    return scene
+    return kind(world, network, store, published, anvil.url, path)

@@ -14,7 +14,7 @@ from eth_abi.abi import decode, encode
 
 from agents.audit.formulas import round_key
 from agents.runtime.contracts import abi_type
-from tests.audit.doctor import changed, kinds_of, relogged
+from tests.audit.doctor import Lie, changed, kinds_of, relogged
 from tests.audit.scene import JOB, Scene
 
 # By event, of round 3 where there is one: the fields changed, and how the difference is named.
@@ -177,6 +177,14 @@ def test_event_left_out(scene: Scene, event: str) -> None:
 )
 def test_field_of_an_answer(scene: Scene, view: str, field: str) -> None:
     """One answer about the contracts' state differs in one field."""
+    done, lie = in_an_answer(scene, view, field)
+    audit = scene.audited(lie=lie)
+    assert done
+    assert not audit.holds
+
+
+def in_an_answer(scene: Scene, view: str, field: str) -> tuple[list[str], Lie]:
+    """A lie about one field of the first answer of a view, and the calls it was told in."""
     contracts = scene.network.deployment.contracts.values()
     functions = {
         function.selector: function
@@ -199,9 +207,7 @@ def test_field_of_an_answer(scene: Scene, view: str, field: str) -> None:
         done[:] = [params[0]["data"]]
         return "0x" + encode([abi_type(output)], [lies[field]]).hex()
 
-    audit = scene.audited(lie=lie)
-    assert done
-    assert not audit.holds
+    return done, lie
 
 
 def test_salt_of_a_reveal(scene: Scene) -> None:
