@@ -166,7 +166,9 @@ def reexecute(work: RoundWork, node: int, device: str, store: ContentStore) -> F
         raise ValueError(f"node {node} has no readable payload to compare with")
     if work.job.free:
         origin = _copies(work, store).judge(node, device)
-        guilt = None if origin.source is None else Violation.COPIED
+        # The contract takes COPIED for identical contents only.
+        copied = Violation.COPIED if node in work.flagged else Violation.INVALID
+        guilt = None if origin.source is None else copied
         return _finding(work, submission, guilt, origin.reason, origin.details)
     spec = work.job.spec
     task = build_task(
