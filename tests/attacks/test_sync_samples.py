@@ -7,9 +7,9 @@ it published is read as a validator reads it.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,38 +17,14 @@ import numpy as np
 import pytest
 
 from agents.rounds.consensus import Consensus
-from agents.rounds.jobs import JobContext
-from agents.rounds.view import View, observe
-from agents.runtime.config import AgentSettings
-from agents.runtime.context import Context, start
-from agents.runtime.wallet import create_keystore
-from agents.storage.embedded import EmbeddedStore
+from agents.rounds.view import View
 from agents.trainer import Trainer
 from agents.training.proof import MAX_PROOF_BYTES, ProofOfComputation
 from agents.training.state import PayloadError, State
 from agents.training.sync import read_samples, sync_root, values_at
-from scripts._anvil import CHAIN_ID
-from scripts._jobs import Terms, publish_job
 from tests.attacks.lab import Lab
-from tests.attacks.world import AGGREGATE, COMMIT, EMPTY, Node, World
-
-PASSPHRASE = "a throwaway passphrase"
-TERMS = Terms()
-TEXT = [b"line %d of a small corpus, cubed %d\n" % (i, i**3) for i in range(600)]
-GAUNTLET: dict[str, Any] = {
-    "codec": "demo",
-    "merge": "demo_sign",
-    "score": "gauntlet",
-    "verify": "gauntlet",
-    "batches_per_round": 8,
-    "optimizer": {
-        "batch_size": 2,
-        "seq_len": 16,
-        "inner": "gradient",
-        "outer_lr": 0.002,
-        "outer_decay": True,
-    },
-}
+from tests.attacks.room import GAUNTLET, PASSPHRASE, Room
+from tests.attacks.world import EMPTY, Node, World
 
 
 class Stale(Trainer):
@@ -69,72 +45,8 @@ class Pretender(Stale):
         return super().show(view, node)
 
 
-class Room:
-    """A free job on the attacks' chain, and trainers of its nodes."""
-
-    def __init__(self, world: World, lab: Lab, folder: Path, stack: ExitStack) -> None:
-        self.world, self.folder, self.stack = world, folder, stack
-        self.store = EmbeddedStore(folder / "store")
-        fields = lab.published.spec.model_dump(mode="json")
-        self.published = publish_job(self.store, TEXT, {"model": fields["model"], **GAUNTLET})
-        self.job = JobContext(self.published.spec, self.store)
-        world.job = world.create_job(world.sponsor, TERMS.encode(self.published), 0)
-        windows = (TERMS.score_commit_s, TERMS.score_reveal_s)
-        world.chain.send(world.sponsor, world.scores, "adopt", world.job, *windows)
-        world.chain.send(world.sponsor, world.token, "approve", world.pool.address, 2**255)
-        world.give(world.sponsor, TERMS.reward_per_round)
-        world.chain.send(world.sponsor, world.pool, "fund", world.job, TERMS.reward_per_round)
-        self.running: dict[str, Context] = {}
-        self.deployment = folder / "deployment.json"
-        contracts = {n: {"address": c.address, "abi": c.abi} for n, c in world.contracts.items()}
-        self.deployment.write_text(
-            json.dumps({"chain_id": CHAIN_ID, "block": 0, "contracts": contracts})
-        )
-
-    def trainer(self, node: Node, kind: type[Trainer] = Trainer, **options: Any) -> Trainer:
-        """Starts a node's trainer; called again for the same node, it restarts it."""
-        if node.name in self.running:
-            self.running[node.name].close()
-        keystore = self.folder / f"{node.name}.json"
-        if not keystore.exists():
-            create_keystore(keystore, PASSPHRASE, bytes(node.operator.key), iterations=2)
-        settings = AgentSettings(
-            rpc_url=self.world.chain._url,
-            ws_url="",
-            deployment=self.deployment,
-            keystore=str(keystore),
-            passphrase_env="MENAGERIE_PASSPHRASE",
-            data_dir=self.folder / node.name,
-            store=str(self.folder / "store"),
-            job_id=self.world.job,
-            device="cpu",
-            log_file=self.folder / f"{node.name}.log",
-            **options,
-        )
-        context = self.running[node.name] = start(settings, "trainer")
-        self.stack.callback(context.close)
-        self.world.chain._nonces.pop(node.operator.address, None)
-        return kind(context, EmbeddedStore(self.folder / "store"))
-
-    def view(self, trainer: Trainer) -> View:
-        return observe(trainer.network, self.world.job, trainer.context.chain.head())
-
-    def reveal(self, *parties: tuple[Trainer, Node]) -> None:
-        """These commit and reveal; the round is in AGGREGATE after it, its audit seed known."""
-        self.world.open()
-        self.world.chain.mine()
-        for trainer, node in parties:
-            said = trainer.commit(self.view(trainer), node.node_id)
-            assert said is not None and said.startswith("committed:")
-        self.world.pass_phase(COMMIT)
-        for trainer, node in parties:
-            said = trainer.reveal(self.view(trainer), node.node_id)
-            assert said is not None and said.startswith("revealed:")
-        assert self.world.phase == AGGREGATE
-        self.world.chain.mine()
-
-    def show(self, trainer: Trainer, node: Node) -> str | None:
-        return trainer.show(self.view(trainer), node.node_id)
+class Gallery(Room):
+    """Trainers, and what they show."""
 
     def read(self, trainer: Trainer, node: Node) -> np.ndarray[Any, Any]:
         """What a validator finds; PayloadError for a sample that isn't under the node's root."""
@@ -159,13 +71,15 @@ class Room:
 
 
 @pytest.fixture
-def room(world: World, lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Room]:
+def room(
+    world: World, lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Gallery]:
     monkeypatch.setenv("MENAGERIE_PASSPHRASE", PASSPHRASE)
     with ExitStack() as stack:
-        yield Room(world, lab, tmp_path, stack)
+        yield Gallery(world, lab, tmp_path, stack)
 
 
-def test_an_honest_trainer_shows_the_rounds_model_once(room: Room, ann: Node) -> None:
+def test_an_honest_trainer_shows_the_rounds_model_once(room: Gallery, ann: Node) -> None:
     trainer = room.trainer(ann)
     room.reveal((trainer, ann))
     view = room.view(trainer)
@@ -178,18 +92,16 @@ def test_an_honest_trainer_shows_the_rounds_model_once(room: Room, ann: Node) ->
     assert room.show(room.trainer(ann), ann) is None, "nor after a restart"
 
 
-def test_a_restart_before_it_showed_changes_nothing(room: Room, ann: Node) -> None:
+def test_a_restart_before_it_showed_changes_nothing(room: Gallery, ann: Node) -> None:
     """Not even the loss of its journal: all it needs is the chain and the model."""
     room.reveal((room.trainer(ann), ann))
-    room.running[ann.name].close()
-    for path in sorted((room.folder / ann.name).rglob("*"), reverse=True):
-        path.rmdir() if path.is_dir() else path.unlink()
+    room.forget(ann)
     again = room.trainer(ann)
     assert room.show(again, ann) is not None
     assert np.array_equal(room.read(again, ann), room.expected(again))
 
 
-def test_a_sample_is_not_made_before_its_places_are_known(room: Room, ann: Node) -> None:
+def test_a_sample_is_not_made_before_its_places_are_known(room: Gallery, ann: Node) -> None:
     trainer = room.trainer(ann)
     room.reveal((trainer, ann))
     view = room.view(trainer)
@@ -199,13 +111,13 @@ def test_a_sample_is_not_made_before_its_places_are_known(room: Room, ann: Node)
     assert Consensus(trainer.network).samples(view.job_id, view.round_id, 0) == {}
 
 
-def test_who_did_not_reveal_shows_nothing(room: Room, ann: Node, bob: Node) -> None:
+def test_who_did_not_reveal_shows_nothing(room: Gallery, ann: Node, bob: Node) -> None:
     here, absent = room.trainer(ann), room.trainer(bob)
     room.reveal((here, ann))
     assert room.show(absent, bob) is None
 
 
-def test_other_parameters_can_be_shown_only_as_what_they_are(room: Room, ann: Node) -> None:
+def test_other_parameters_can_be_shown_only_as_what_they_are(room: Gallery, ann: Node) -> None:
     stale = room.trainer(ann, Stale)
     room.reveal((stale, ann))
     assert room.show(stale, ann) is not None
@@ -214,14 +126,14 @@ def test_other_parameters_can_be_shown_only_as_what_they_are(room: Room, ann: No
     assert not np.array_equal(found, room.expected(stale))
 
 
-def test_the_right_parameters_do_not_open_a_commitment_to_others(room: Room, ann: Node) -> None:
+def test_the_right_parameters_do_not_open_a_commitment_to_others(room: Gallery, ann: Node) -> None:
     pretender = room.trainer(ann, Pretender)
     room.reveal((pretender, ann))
     assert room.show(pretender, ann) is None
     assert "not those that were committed to" in (room.folder / "ann.log").read_text()
 
 
-def test_a_forged_sample_is_not_under_the_root(room: Room, ann: Node, bob: Node) -> None:
+def test_a_forged_sample_is_not_under_the_root(room: Gallery, ann: Node, bob: Node) -> None:
     """A stale node that posts an honest node's sample has posted somebody else's."""
     honest, stale = room.trainer(ann), room.trainer(bob, Stale)
     room.reveal((honest, ann), (stale, bob))
@@ -240,7 +152,7 @@ def test_a_forged_sample_is_not_under_the_root(room: Room, ann: Node, bob: Node)
         room.read(stale, bob)
 
 
-def test_extra_batches_are_the_operators_choice(room: Room, ann: Node, bob: Node) -> None:
+def test_extra_batches_are_the_operators_choice(room: Gallery, ann: Node, bob: Node) -> None:
     """More than all that the round hands out is cut to that; the proof states the work done."""
     some, greedy = (
         room.trainer(node, trainer={"extra_batches": count})
@@ -256,3 +168,25 @@ def test_extra_batches_are_the_operators_choice(room: Room, ann: Node, bob: Node
         assigned = manifest.of(node.node_id).batches
         steps[node.name] = ProofOfComputation.from_bytes(raw).steps - assigned
     assert steps == {"ann": 3, "bob": GAUNTLET["batches_per_round"]}
+
+
+def test_a_commitment_to_another_task_is_not_revealed(room: Room, ann: Node, bob: Node) -> None:
+    """As after a reorg that changed the seed: silence costs 5 %, an INVALID payload 20 %."""
+    here, moved = room.trainer(ann), room.trainer(bob)
+    room.world.open()
+    room.world.chain.mine()
+    view = room.view(moved)
+    plan = moved.plans.of(view)
+    assert plan is not None
+    other = replace(plan.manifest, seed=bytes(32))
+    moved.plans._plans[view.job_id, view.round_id, plan.manifest.seed] = replace(
+        plan, manifest=other
+    )
+    for trainer, node in ((here, ann), (moved, bob)):
+        said = trainer.commit(room.view(trainer), node.node_id)
+        assert said is not None and said.startswith("committed:")
+    moved.plans._plans.clear()
+    room.world.pass_phase(COMMIT)
+    revealed = [t.reveal(room.view(t), n.node_id) for t, n in ((here, ann), (moved, bob))]
+    assert revealed == [f"revealed: round {view.round_id}", None]
+    assert "the task it was made for is another one" in (room.folder / "bob.log").read_text()
