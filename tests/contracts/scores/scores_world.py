@@ -217,6 +217,7 @@ def make_panel(
     stakes: Sequence[int] = (STAKE,) * 3,
     trainers: int = 3,
     adopt: bool = True,
+    funded: int = 10,
     **terms: int,
 ) -> Panel:
     """Everybody registered; the job is created, adopted, then funded, as the scripts do it."""
@@ -233,7 +234,7 @@ def make_panel(
     job_id = int(system.rounds.create_job(terms_tuple(**terms), sender=sponsor))
     if adopt:
         system.scores.adopt(job_id, COMMIT_S, REVEAL_S, sender=sponsor)
-    system.pool.fund(job_id, 10 * REWARD, sender=sponsor)
+    system.pool.fund(job_id, funded * REWARD, sender=sponsor)
     field = Field(system, sponsor, challenger, stranger, team, verifiers, aggregators, job_id)
     by_id = {p.node_id: stake for p, stake in zip(verifiers, stakes, strict=True)}
     return Panel(field, by_id)

@@ -1,0 +1,501 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Random histories of a job that is paid by consensus beside one that is not, against
+`scores_model`: every call must succeed, or revert with the reason, that the model says; after every
+change the chain must show the model's scores, trusts and money to the wei. Each history ends by
+permissionless calls and the clock alone: no scoring keeps a round from its end."""
+
+from __future__ import annotations
+
+import copy
+from collections import Counter
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import replace
+from typing import Any, ClassVar
+
+import boa
+from eth_utils import keccak
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+
+from tests.contracts.chain_time import mine
+from tests.contracts.scores.scores_world import (
+    COMMIT_S,
+    REVEAL_S,
+    SCALE,
+    Panel,
+    make_panel,
+)
+from tests.contracts.stateful.scores_model import OPEN_BIT, Book, JobModel
+from tests.contracts.system import (
+    AGGREGATE,
+    CHALLENGE,
+    FINALIZED,
+    INVALID,
+    NONE,
+    REWARD,
+    STAKE,
+    VOID,
+    System,
+    refuses,
+)
+
+FUNDED = 8  # rounds of each job
+Index = st.integers(0, 2)
+Job = st.integers(0, 1)
+# Mostly small numbers, so that medians fall on and between rows; some rows are out of bounds.
+Score = st.one_of(st.integers(0, 3), st.integers(0, SCALE // 3))
+Row = st.one_of(
+    st.lists(Score, min_size=3, max_size=3),
+    st.sampled_from([[0, 0, 0], [0, 0, SCALE], [SCALE, 0, 0]]),
+    st.sampled_from([[1, 2], [SCALE + 1, 0, 0], [SCALE, SCALE, 0]]),
+)
+REASONS = {
+    "scores: already adopted",
+    "scores: round opened",
+    "scores: not adopted",
+    "scores: round not running",
+    "scores: too late",
+    "scores: already posted",
+    "scores: already committed",
+    "scores: not in reveal",
+    "scores: already revealed",
+    "scores: bad opening",
+    "scores: not open",
+    "scores: closed",
+    "scores: not over",
+    "scores: not the median",
+    "scores: open",
+    "pausing: paused",
+}
+
+
+class ScoresMachine(RuleBasedStateMachine):
+    panel: ClassVar[Panel]
+    ended: ClassVar[Counter[str]] = Counter()  # how finalized rounds were paid
+    refused: ClassVar[Counter[str]] = Counter()
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stack = ExitStack()
+        self.stack.enter_context(boa.env.anchor())
+        self.s = self.panel.system
+        self.scores, self.rounds, self.pool = self.s.scores, self.s.rounds, self.s.pool
+        # The same people, once for each job.
+        self.panels = [
+            Panel(replace(self.panel.field, job_id=job), self.panel.stakes) for job in (1, 2)
+        ]
+        self.verifiers = self.panel.verifiers
+        self.trainers = self.panel.field.trainers
+        book = Book()
+        self.models = [
+            JobModel(book, self.panel.stakes, FUNDED * REWARD, adopted=job == 0) for job in (0, 1)
+        ]
+        self.changed = True
+
+    def unscored(self) -> bool:
+        """Whether a scenario may start: nobody has committed in job 1's newest round."""
+        return not self.models[0].last.scoring.commitments or not self.models[0].running
+
+    # One differential step
+
+    def step(
+        self, job: int, rules: Callable[[JobModel], str | None], call: Callable[[], Any]
+    ) -> bool:
+        """Does `call` on the chain and `rules` on the model of a job; whether both succeeded."""
+        trial = copy.deepcopy(self.models)
+        trial[job].now = boa.env.timestamp
+        reason = rules(trial[job])
+        if reason is None:
+            call()
+            self.models = trial
+            self.changed = True
+            return True
+        self.refused[reason] += 1
+        with refuses(reason):
+            call()
+        return False
+
+    def number(self, job: int) -> int:
+        return len(self.models[job].rounds)
+
+    # Time
+
+    @rule(seconds=st.integers(1, 150))
+    def wait(self, seconds: int) -> None:
+        mine(1, seconds)
+
+    @rule(job=Job, what=st.sampled_from(["commit", "reveal", "round"]), after=st.integers(0, 1))
+    def wait_for(self, job: int, what: str, after: int) -> None:
+        r = self.models[job].last
+        deadline = {
+            "commit": r.scoring.commit_deadline,
+            "reveal": r.scoring.reveal_deadline,
+            "round": r.deadline,
+        }[what]
+        if deadline + after > boa.env.timestamp:
+            mine(1, deadline + after - boa.env.timestamp)
+
+    # Rounds
+
+    @initialize()
+    def start(self) -> None:
+        self._to_aggregate(0)
+        self._to_aggregate(1)
+
+    @rule(job=Job)
+    def to_aggregate(self, job: int) -> None:
+        self._to_aggregate(job)
+
+    def _to_aggregate(self, job: int) -> None:
+        """Opens a round and lets every trainer commit and reveal."""
+        model, field = self.models[job], self.panels[job].field
+        if model.last.phase in (NONE, FINALIZED, VOID) and model.escrow >= REWARD:
+            round_id = field.to_aggregate()
+            nodes = self.s.snapshots[job + 1, round_id][0]
+            model.now = boa.env.timestamp
+            assert model.open(nodes) is None
+            self.changed = True
+        else:
+            reason = "pool: escrow too low"
+            if model.last.phase in (AGGREGATE, CHALLENGE):
+                reason = "rounds: round open"
+                overdue = boa.env.timestamp > model.last.deadline
+                if overdue and model.last.phase == AGGREGATE and model.last.fallback:
+                    return  # opening would void it first
+            with refuses(reason):
+                self.rounds.open_round(job + 1)
+
+    @rule(job=Job)
+    def advance(self, job: int) -> None:
+        self._advance(job)
+
+    def _advance(self, job: int) -> None:
+        self.step(job, lambda m: m.advance(), lambda: self.rounds.advance(job + 1))
+
+    @rule(
+        job=Job,
+        contributions=st.lists(st.integers(0, 2**100), min_size=3, max_size=3),
+        some=st.sets(Index, min_size=1),
+    )
+    def propose(self, job: int, contributions: list[int], some: set[int]) -> None:
+        if self.models[job].last.phase == AGGREGATE:
+            self._propose(job, contributions, some)
+
+    def _propose(self, job: int, contributions: list[int], some: set[int]) -> None:
+        model = self.models[job]
+        listed = [self.trainers[i].node_id for i in sorted(some)]
+        given = contributions[: len(listed)]
+        aggregator = self.panel.field.aggregators[0]
+        self.step(
+            job,
+            lambda m: m.propose(aggregator.node_id, listed, given),
+            lambda: self.panels[job].field.propose(
+                len(model.rounds), aggregator, listed, given, keccak(text=f"model {job}")
+            ),
+        )
+
+    @rule(job=Job, who=st.sets(Index, min_size=1))
+    def attest(self, job: int, who: set[int]) -> None:
+        self._attest(job, who)
+
+    def _attest(self, job: int, who: set[int]) -> None:
+        if self.models[job].last.phase == CHALLENGE:
+            for index in sorted(who):
+                player = self.verifiers[index]
+                self.step(
+                    job,
+                    lambda m, p=player: m.attest(p.node_id),
+                    lambda p=player: self.panels[job].field.attest(self.number(job), p),
+                )
+
+    @rule(job=Job, index=Index)
+    def invalidate(self, job: int, index: int) -> None:
+        self._invalidate(job, index)
+
+    def _invalidate(self, job: int, index: int) -> None:
+        """Two verifiers report a node together, which confirms the report."""
+        model, node = self.models[job], self.trainers[index]
+        r = model.last
+        fresh = r.phase == CHALLENGE and boa.env.timestamp <= r.deadline
+        if fresh and node.node_id not in r.invalid:
+            field = self.panels[job].field
+            for player in self.verifiers[1:]:
+                field.report(self.number(job), node, INVALID, player)
+            assert self.rounds.is_invalid(job + 1, self.number(job), node.node_id)
+            r.invalid.add(node.node_id)
+            self.changed = True
+
+    @rule(job=Job)
+    def finalize(self, job: int) -> None:
+        self._finalize(job)
+
+    def _finalize(self, job: int) -> None:
+        r = self.models[job].last
+        if r.phase == CHALLENGE and self.step(
+            job,
+            lambda m: m.finalize(),
+            lambda: self.rounds.finalize(job + 1, r.listed, r.contributions),
+        ):
+            scored = bool(sum(r.scoring.consensus))
+            self.ended["ordinary" if job else "scored" if scored else "unscored"] += 1
+
+    # Scores
+
+    @rule(bits=st.sampled_from([0, 0, 0, OPEN_BIT, 1]))
+    def pause(self, bits: int) -> None:
+        self.scores.set_paused(bits, sender=self.s.coordinator.address)
+        self.models[0].book.paused = bool(bits & OPEN_BIT)
+
+    @rule(job=Job)
+    def adopt(self, job: int) -> None:
+        if self.scores.paused() & 1:
+            return
+        self.step(
+            job,
+            lambda m: m.adopt(),
+            lambda: self.scores.adopt(job + 1, COMMIT_S, REVEAL_S, sender=self.panel.field.sponsor),
+        )
+
+    @rule(job=Job, index=Index, digest=st.binary(min_size=32, max_size=32))
+    def post_samples(self, job: int, index: int, digest: bytes) -> None:
+        if digest == bytes(32):
+            return
+        player = self.trainers[index]
+        self.step(
+            job,
+            lambda m: m.post_samples(player.node_id, digest),
+            lambda: self.scores.post_samples(
+                job + 1, self.number(job), player.node_id, digest, sender=player.operator
+            ),
+        )
+
+    @rule(job=st.sampled_from([0, 0, 0, 1]), index=Index, row=Row)
+    def commit(self, job: int, index: int, row: list[int]) -> None:
+        self._commit(job, index, row)
+
+    @precondition(unscored)
+    @rule(rows=st.lists(Row, min_size=3, max_size=3))
+    def everybody_commits(self, rows: list[list[int]]) -> None:
+        self._all_commit(rows)
+
+    def _all_commit(self, rows: list[list[int]]) -> None:
+        for index, row in enumerate(rows):
+            self._commit(0, index, row)
+
+    @precondition(unscored)
+    @rule(
+        rows=st.lists(st.lists(Score, min_size=3, max_size=3), min_size=3, max_size=3),
+        silent=st.sets(Index, max_size=1),
+        change=st.sampled_from([-1, 1]),
+        contributions=st.lists(st.integers(0, 2**100), min_size=3, max_size=3),
+        bad=st.sets(Index, max_size=1),
+    )
+    def scored_round(
+        self,
+        rows: list[list[int]],
+        silent: set[int],
+        change: int,
+        contributions: list[int],
+        bad: set[int],
+    ) -> None:
+        """Everybody commits, one may stay silent, somebody tries another consensus, a node may be
+        found invalid, and the round is paid."""
+        self._to_aggregate(0)
+        self._all_commit(rows)
+        self._reveal({0, 1, 2} - silent, None)
+        if silent:
+            mine(1, REVEAL_S + 1)
+        self._close(0, change, 1)
+        self._close(0)
+        if self.models[0].last.phase == AGGREGATE:
+            self._propose(0, contributions, {0, 1, 2})
+        for index in bad:
+            self._invalidate(0, index)
+        self._attest(0, {0, 1, 2})
+        self._finalize(0)
+
+    @precondition(unscored)
+    @rule(index=Index, row=Row)
+    def rush(self, index: int, row: list[int]) -> None:
+        """A result is proposed, confirmed and to be finalized while somebody scores."""
+        self._to_aggregate(0)
+        self._commit(0, index, row)
+        if self.models[0].last.phase == AGGREGATE:
+            self._propose(0, [1, 2, 3], {0, 1, 2})
+        self._attest(0, {0, 1, 2})
+        self._finalize(0)
+
+    @precondition(unscored)
+    @rule(rows=st.lists(Row, min_size=3, max_size=3), other=Row, who=st.sets(Index, min_size=1))
+    def commit_and_say_something_else(
+        self, rows: list[list[int]], other: list[int], who: set[int]
+    ) -> None:
+        self._to_aggregate(0)
+        self._all_commit(rows)
+        self._reveal(who, other)
+
+    def _commit(self, job: int, index: int, row: list[int]) -> None:
+        player = self.verifiers[index]
+        self.step(
+            job,
+            lambda m: m.commit(player.node_id, tuple(row)),
+            lambda: self.panels[job].commit(self.number(job), player, row),
+        )
+
+    @rule(who=st.sets(Index, min_size=1), other=st.one_of(st.none(), st.none(), Row))
+    def reveal(self, who: set[int], other: list[int] | None) -> None:
+        self._reveal(who, other)
+
+    def _reveal(self, who: set[int], other: list[int] | None) -> None:
+        """What was committed, or another vector."""
+        for index in sorted(who):
+            player = self.verifiers[index]
+            known = self.models[0].last.scoring.commitments.get(player.node_id, (1, 1, 1))
+            row = tuple(other) if other is not None else known
+            self.step(
+                0,
+                lambda m, p=player, r=row: m.reveal(p.node_id, r),
+                lambda p=player, r=row: self.panels[0].reveal(self.number(0), p, r),
+            )
+
+    @rule(job=st.sampled_from([0, 0, 0, 1]), change=st.sampled_from([0, 0, 0, 1, -1]), at=Index)
+    def close(self, job: int, change: int, at: int) -> None:
+        self._close(job, change, at)
+
+    def _close(self, job: int, change: int = 0, at: int = 0) -> None:
+        model = self.models[job]
+        if not model.rounds:
+            return
+        consensus = model.right_consensus()
+        consensus[at] = max(0, consensus[at] + change)
+        self.step(
+            job,
+            lambda m: m.close(consensus),
+            lambda: self.panels[job].close(len(model.rounds), consensus),
+        )
+
+    @rule(contributions=st.lists(st.integers(0, 2**100), min_size=3, max_size=3))
+    def ordinary_round(self, contributions: list[int]) -> None:
+        """The other job goes on."""
+        self._to_aggregate(1)
+        if self.models[1].last.phase == AGGREGATE:
+            self._propose(1, contributions, {0, 1, 2})
+        self._attest(1, {0, 1, 2})
+        self._finalize(1)
+
+    # What must hold
+
+    @invariant()
+    def chain_is_model(self) -> None:
+        if self.changed:
+            self.changed = False
+            for job in (0, 1):
+                self._scores_are_model(job)
+            self._money_is_model()
+
+    def _scores_are_model(self, job: int) -> None:
+        model, r, number = self.models[job], self.models[job].last, self.number(job)
+        model.now = boa.env.timestamp
+        s = r.scoring
+        assert self.scores.adopted(job + 1) == model.adopted
+        assert self.s.phase(job + 1, number) == r.phase
+        state = self.scores.scoring(job + 1, number)
+        total = sum(s.consensus)
+        assert tuple(state) == (
+            model.phase(s),
+            s.commit_deadline,
+            s.reveal_deadline,
+            len(s.commitments),
+            len(s.rows),
+            model.stake - sum(model.stakes[v] for v in s.commitments) if s.commitments else 0,
+            total,
+            bool(total),
+            model.over(s),
+        )
+        assert self.scores.last_scored(job + 1) == model.last_scored
+        wanted = [r.shares.get(node, 0) if s.closed else 0 for node in self.panel.field.ids]
+        assert self.scores.shares(job + 1, number, self.panel.field.ids) == wanted
+        for player in self.verifiers:
+            assert self.scores.trust_of(job + 1, player.node_id) == model.trusts.get(
+                player.node_id, 0
+            )
+        for player in self.trainers:
+            kept = self.scores.samples_of(job + 1, number, player.node_id)
+            assert kept == r.samples.get(player.node_id, bytes(32))
+
+    def _money_is_model(self) -> None:
+        book = self.models[0].book
+        players = [*self.verifiers, *self.trainers, *self.panel.field.aggregators]
+        # Both models write in one book.
+        assert self.models[1].book is book
+        for player in players:
+            assert self.pool.pending(player.payout) == book.pending.get(player.node_id, 0)
+        funded = 0
+        for job, model in enumerate(self.models):
+            assert self.pool.escrow(job + 1) == model.escrow
+            held = REWARD if model.running else 0
+            assert model.escrow + held + model.paid == FUNDED * REWARD
+            funded += FUNDED * REWARD
+            for round_id in range(1, len(model.rounds) + 1):
+                state = self.pool.pool(job + 1, round_id)
+                assert state.paid <= state.amount
+                assert state.distributed <= state.total_contribution
+        assert sum(book.pending.values()) == self.pool.total_pending()
+        assert self.s.token.balanceOf(self.pool.address) == funded
+        assert self.s.balances() == self.s.owed()
+
+    # The end
+
+    def teardown(self) -> None:
+        try:
+            for job in (0, 1):
+                self._drive_to_the_end(job)
+            self.changed = True
+            self.chain_is_model()
+        finally:
+            self.stack.close()
+
+    def _drive_to_the_end(self, job: int) -> None:
+        """Anybody and time alone end the scoring and the round."""
+        model = self.models[job]
+        if model.running and model.last.scoring.commitments and not model.last.scoring.closed:
+            last = max(model.last.scoring.reveal_deadline, boa.env.timestamp)
+            mine(1, last + 1 - boa.env.timestamp)
+            self._close(job)
+            assert self.models[job].last.scoring.closed
+        for _ in range(2):
+            r = self.models[job].last
+            mine(1, max(1, r.deadline + 1 - boa.env.timestamp))
+            if r.phase == AGGREGATE:
+                self._advance(job)
+        self._finalize(job)
+        assert self.models[job].last.phase in (NONE, FINALIZED, VOID)
+
+
+def test_scores_machine(system: System) -> None:
+    panel = make_panel(system, stakes=[STAKE, 3 * STAKE // 2, 2 * STAKE], funded=FUNDED, rounds=100)
+    other = system.job(panel.field.sponsor, escrow=FUNDED * REWARD, rounds=100)
+    assert (panel.job_id, other) == (1, 2)
+    ScoresMachine.panel = panel
+    run_state_machine_as_test(
+        ScoresMachine,
+        settings=settings(
+            max_examples=30,
+            stateful_step_count=40,
+            deadline=None,
+            derandomize=True,
+            suppress_health_check=list(HealthCheck),
+        ),
+    )
+    assert set(ScoresMachine.ended) == {"scored", "unscored", "ordinary"}
+    missed = REASONS - set(ScoresMachine.refused)
+    assert missed == set(), "a refusal was never seen"
