@@ -33,6 +33,7 @@ from agents.rounds.validating import LOOK_BACK
 from agents.scoring.gauntlet import Gauntlet
 from agents.storage.errors import StoreError, StoreUnavailable
 from agents.training.state import State
+from agents.training.sync import max_samples_bytes
 
 # In nano-nats per token. A loss is a mean over tokens in fp32, which another machine rounds
 # otherwise by a few millionths of it; a score is the difference of two.
@@ -71,6 +72,7 @@ class Ratings:
         follows from the records themselves is looked at.
         """
         checked = None if facts is None else self._fast(part, opened, scored, facts)
+        lost = set() if facts is None else self._lost(part, scored, facts)
         found = {}
         for verifier, vector in scored.vectors.items():
             record = self._read(part, verifier, part.round_id, vector.record)
@@ -80,7 +82,7 @@ class Ratings:
             self._check_place(part, opened, verifier, vector, record)
             self._check_chain(part, verifier, record)
             if checked is not None and facts is not None:
-                self._compare(part, verifier, record, checked, facts)
+                self._compare(part, verifier, record, checked, facts.invalid | lost)
         return found
 
     def measure(
@@ -186,24 +188,37 @@ class Ratings:
             part.differ("ratings", "fast evaluation", f"it can't be done again: {error}")
             return None
 
+    def _lost(self, part: Part, scored: Scored, facts: RoundFacts) -> set[int]:
+        """Nodes whose payload or sync sample can't be had; said once each. Whether it could be
+        when the validators looked, nobody can tell."""
+        lost = {s.reveal.node for s in facts.submissions if s.unavailable}
+        bound = max_samples_bytes(facts.job.shapes, self._options.samples)
+        for node, digest in scored.samples.items():
+            self._artefacts.name(digest, f"sync sample of node {node}")
+            try:
+                self._artefacts.get_digest(digest, bound)
+            except StoreUnavailable:
+                raise
+            except StoreError:
+                lost.add(node)
+        for node in sorted(lost):
+            part.remark(f"node {node}: what records say of its payload or sample can't be checked.")
+        return lost
+
     def _compare(
         self,
         part: Part,
         verifier: int,
         record: ScoreRecord,
         checked: dict[int, Checked],
-        facts: RoundFacts,
+        excused: frozenset[int],
     ) -> None:
-        """What a record says of each node against the same checks made here."""
-        unavailable = {s.reveal.node for s in facts.submissions if s.unavailable}
+        """What a record says of each node but the `excused` against the same checks made here."""
         for line in record.scores:
             own = checked.get(line.node)
-            if own is None or line.node in facts.invalid:
+            if own is None or line.node in excused:
                 continue
             who = f"verifier {verifier}, node {line.node}"
-            if line.node in unavailable:
-                part.remark(f"{who}: what it says of the payload can't be checked without it.")
-                continue
             if line.usable and not own.usable:
                 part.hold(
                     "ratings", False, who, f"its record calls the payload usable: {own.failure}."

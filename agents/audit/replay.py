@@ -196,7 +196,8 @@ class _Auditor:
         if self._options.deep and facts is not None:
             self._say(f"round {part.round_id}: losses of {len(records)} records")
             ratings.measure(part, records, facts, self._options.device)
-        take_failures(self.artefacts, part, "ratings")
+        samples = [f"node {node}" for node in scored.samples]  # theirs to lose
+        take_failures(self.artefacts, part, "ratings", samples)
 
     def _check_chain(self, part: Part, prev_model: bytes) -> None:
         """A round starts from the model that the finalized round before it ended with."""

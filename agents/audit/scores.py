@@ -126,6 +126,7 @@ class Scores:
         standing, samples = dict(self._standing), self._samples(part)
         commits = self._commits(part, opened)
         revealing, deadline = self._windows_of(part, opened, commits)
+        self._samples_in_time(part, commits, revealing)
         vectors = self._reveals(part, opened, commits, revealing, deadline)
         consensus = self._closing(part, opened, commits, vectors, deadline)
         if consensus:
@@ -163,6 +164,13 @@ class Scores:
             found.setdefault(node, bytes(event.args["digest"]))
         self._same_kept(part, "samples_of", "node", "its sync sample", sorted(revealed), found)
         return found
+
+    def _samples_in_time(self, part: Part, commits: dict[int, Event], revealing: int) -> None:
+        """No sample was posted once all scores were committed to. `revealing`: when that was."""
+        for event in self._record.of("SamplesPosted", part.round_id):
+            late = bool(commits) and self._record.time(event) > revealing
+            who = f"node {event.args['node_id']}"
+            part.hold("scores", not late, who, "it posted its sync sample after the scores.")
 
     def _commits(self, part: Part, opened: Opened) -> dict[int, Event]:
         """ScoresCommitted by verifier, in their order."""

@@ -398,3 +398,17 @@ def test_payouts_follow_the_consensus(panel: Panel, monkeypatch: pytest.MonkeyPa
     audit = panel.audited()
     wrong = {d.round_id for d in audit.differences if d.check == "payouts"}
     assert wrong == scored_in
+
+
+def test_a_lost_sync_sample_is_remarked(panel: Panel) -> None:
+    """It is the node's to keep, and nobody can tell since when it is gone. All who start from one
+    model have the same sample."""
+    [first, *_] = events(panel, "SamplesPosted")
+    cid = panel.store.resolve(first.args["digest"])
+    audit = panel.audited(LyingStore(panel.store, cid, None), round_id=1)
+    assert audit.holds, [str(d) for d in audit.differences]
+    [part] = audit.rounds
+    for name in TRAINERS:
+        start = f"node {panel.node(name)}: what records say of its payload or sample"
+        assert sum(remark.startswith(start) for remark in part.remarks) == 1
+    assert sum("sync sample of node" in remark for remark in part.remarks) == 1

@@ -96,9 +96,7 @@ def test_no_split_pays_more_than_the_pool(
 
 
 def test_digest_is_the_agents() -> None:
-    place = (1, 2, 3)
     sender, contract = "0x" + "ab" * 20, "0x" + "cd" * 20
-    rest = (sender, [4, 5], b"\6" * 32, b"\7" * 32)
-    assert formulas.scores_digest(31_337, contract, *place, *rest) == scores_digest(
-        31_337, contract, place, *rest
-    )
+    scores, record, salt = [4, 5], b"\6" * 32, b"\7" * 32
+    mine = formulas.scores_digest(31_337, contract, 1, 2, 3, sender, scores, record, salt)
+    assert mine == scores_digest(31_337, contract, (1, 2, 3), sender, scores, record, salt)
