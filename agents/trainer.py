@@ -203,7 +203,7 @@ class Trainer:
             if content is not None:
                 write_atomic(self._path(name, artefact), content)
         secret = {
-            "input_root": input_root(plan.manifest, node, bytes(view.round.prev_model)).hex(),
+            "input_root": self._input_root(view, plan, node),
             "content": _digest_of(work.payload),
             "trace_root": work.trace_root.hex(),
             "proof": _digest_of(work.proof),
@@ -246,9 +246,18 @@ class Trainer:
             return self._look_ahead(view, node) if committed else None
         found = self._secret_of(view, node)
         if found is None:
-            self._say_lost(view)
+            why = "the journal has no secret of this commitment; it can't be revealed"
+            self._say_lost(view, "secret_lost", why)
             return None
         name, secret = found
+        plan = self.plans.of(view)
+        if plan is None:
+            return None
+        if secret["input_root"] != self._input_root(view, plan, node):
+            # Revealed, it would count as INVALID, which costs far more than silence.
+            why = "the chain moved after the commitment: the task it was made for is another one"
+            self._say_lost(view, "task_changed", why)
+            return None
         for artefact in _ARTEFACTS:
             self.store.pin(self.store.put_bytes(self._path(name, artefact).read_bytes()))
         crashpoint("trainer-before-reveal")
@@ -264,12 +273,11 @@ class Trainer:
         crashpoint("trainer-after-reveal")
         return f"revealed: round {view.round_id}"
 
-    def _say_lost(self, view: View) -> None:
+    def _say_lost(self, view: View, what: str, why: str) -> None:
         """Once a round: the stake at risk is the operator's, and nothing else can be done."""
         if self._lost_in != view.round_id:
             self._lost_in = view.round_id
-            why = "the journal has no secret of this commitment; it can't be revealed"
-            self.context.log.error("secret_lost", round=view.round_id, why=why)
+            self.context.log.error(what, round=view.round_id, why=why)
 
     def _secret_of(self, view: View, node: int) -> tuple[str, dict[str, str]] | None:
         """The journalled secret of the commitment on chain (a reorg may leave several)."""
@@ -339,6 +347,10 @@ class Trainer:
         return bytes(
             self.context.chain.call(rounds, "commitment_of", view.job_id, view.round_id, node)
         )
+
+    def _input_root(self, view: View, plan: Plan, node: int) -> str:
+        """What the node's commitment must bind, as hex."""
+        return input_root(plan.manifest, node, bytes(view.round.prev_model)).hex()
 
     def _digest(self, view: View, node: int, secret: dict[str, str]) -> bytes:
         """The commitment to a secret, by the contract's own function."""

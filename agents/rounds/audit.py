@@ -164,18 +164,16 @@ def reexecute(work: RoundWork, node: int, device: str, store: ContentStore) -> F
     submission = next(s for s in work.submissions if s.reveal.node == node)
     if submission.gradient is None:
         raise ValueError(f"node {node} has no readable payload to compare with")
+    # The contract takes COPIED for identical contents only.
+    violation = Violation.COPIED if node in work.flagged else Violation.INVALID
     if work.job.free:
         origin = _copies(work, store).judge(node, device)
-        # The contract takes COPIED for identical contents only.
-        copied = Violation.COPIED if node in work.flagged else Violation.INVALID
-        guilt = None if origin.source is None else copied
+        guilt = None if origin.source is None else violation
         return _finding(work, submission, guilt, origin.reason, origin.details)
     spec = work.job.spec
     task = build_task(
         work.plan.manifest, node, spec, work.job_id, work.plan.step, model_hash(work.before)
     )
-    copied = node in work.flagged
-    violation = Violation.COPIED if copied else Violation.INVALID
     try:
         own = run_task(work.job.net(device), task, work.before, work.job.data)
     except FloatingPointError as error:

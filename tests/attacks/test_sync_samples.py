@@ -24,7 +24,7 @@ from agents.training.state import PayloadError, State
 from agents.training.sync import read_samples, sync_root, values_at
 from tests.attacks.lab import Lab
 from tests.attacks.room import GAUNTLET, PASSPHRASE, Room
-from tests.attacks.world import EMPTY, Node, World
+from tests.attacks.world import COMMIT, EMPTY, Node, World
 
 
 class Stale(Trainer):
