@@ -35,7 +35,12 @@ _WIDTH = 1 << 16
 
 def overlap(one: Support, other: Support) -> float:
     """Dice's coefficient of (place, sign), 0..1; 0 if neither sends anything."""
-    return _dice(_same(one, other), one.size + other.size)
+    return _dice(agreed(one, other).size, one.size + other.size)
+
+
+def agreed(one: Support, other: Support) -> NDArray[np.int64]:
+    """Ascending: 2 * place, plus 1 if negative, of what both send with the same sign."""
+    return np.intersect1d(_signed(one), _signed(other), assume_unique=True)
 
 
 def pairs(supports: Mapping[int, Support], limit: float) -> list[Flag]:
@@ -73,11 +78,8 @@ def corrected(table: Sequence[Sequence[float]], i: int, j: int) -> float:
     return 1.0 if usual == 1 else (table[i][j] - usual) / (1 - usual)
 
 
-def _same(one: Support, other: Support) -> int:
-    _, mine, theirs = np.intersect1d(
-        one.places, other.places, assume_unique=True, return_indices=True
-    )
-    return int(np.count_nonzero(one.negative[mine] == other.negative[theirs]))
+def _signed(support: Support) -> NDArray[np.int64]:
+    return support.places * 2 + support.negative
 
 
 def _dice(same: int, total: int) -> float:

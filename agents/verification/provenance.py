@@ -9,32 +9,37 @@ gives than with what the other's data gives. For a payload p and two nodes' data
     lean(p) = overlap(p, redone on i's data) - overlap(p, redone on j's data)
               - the median lean of the payloads of nodes outside of the pair.
 
-The other nodes' payloads are the control: they trained on neither, so whatever makes i's data give
-the more usual gradient shows in them and is taken off. Node i is COPIED if there is a look-alike j
-whose payload leans to j's data while i's leans to j's data as well, both by more than a
-threshold. It is OWN if its payload leans to its own data so against every look-alike, and UNCLEAR
-otherwise.
+The other nodes' payloads are the controls: they trained on neither, so whatever makes i's data give
+the more usual gradient shows in them and is taken off. Node i is COPIED if for some look-alike j
+
+- both payloads lean to j's data by at least a threshold,
+- i's payload fits j's data better than the controls do, by the threshold too (a node whose settings
+  make it fit no data well leans as well, but away from its own, not to another's),
+- and it fits i's data better than the controls do by less than a third of that.
+
+It is OWN if it leans to its own data by the threshold against every look-alike; else UNCLEAR.
 
 The threshold is the larger of `margin` and three standard errors: of the overlaps' counting, or of
-the controls' own leans if that is more. UNCLEAR condemns nobody. That is also the verdict on a node
-whose work the look-alike holds as well (two nodes that both train on both shards), where memory of
-earlier rounds drowns this round's data, and wherever there are no controls to take the common part
-from: a verdict needs `MIN_CONTROLS` of them.
+the controls' own leans if that is more. UNCLEAR condemns nobody. That is also the verdict on two
+nodes that both train on both shards and send the same, where memory of earlier rounds drowns this
+round's data, and where there are no controls.
 """
 
 from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from agents.compression.support import Support
-from agents.verification.overlap import overlap
+import numpy as np
 
-MIN_CONTROLS = 1
+from agents.compression.support import Support
+from agents.verification.overlap import agreed, overlap
+
 _ERRORS = 3.0
+_TRACE = 1 / 3  # of the fit to foreign data, from which own data has left its trace
 
 
 class Origin(Enum):
@@ -87,34 +92,49 @@ def provenance(
     """
     if not look_alikes or node in look_alikes or not margin > 0:
         raise ValueError("Provenance needs look-alikes other than the node, and a margin above 0.")
-    controls = sorted(set(revealed) - {node, *look_alikes})
+    case = _Case(revealed, redone, sorted(set(revealed) - {node, *look_alikes}))
     found = []
     for other in sorted(look_alikes):
-        mine, error = _lean(node, node, other, revealed, redone, controls)
-        theirs, their_error = _lean(other, other, node, revealed, redone, controls)
+        mine, error = case.lean(node, other)
+        theirs, their_error = case.lean(other, node)
         threshold = max(margin, _ERRORS * max(error, their_error))
-        if len(controls) >= MIN_CONTROLS and mine <= -threshold and theirs >= threshold:
-            return Provenance(Origin.COPIED, other, mine, threshold)
+        if mine <= -threshold and theirs >= threshold:
+            foreign, own = case.beyond(node, other), case.beyond(node, node)
+            if foreign >= threshold and own < _TRACE * foreign:
+                return Provenance(Origin.COPIED, other, mine, threshold)
         found.append((mine, threshold))
     least, threshold = min(found)
-    clear = all(lean >= bound for lean, bound in found) and len(controls) >= MIN_CONTROLS
+    clear = all(lean >= bound for lean, bound in found)
     return Provenance(Origin.OWN if clear else Origin.UNCLEAR, None, least, threshold)
 
 
-def _lean(
-    node: int,
-    own: int,
-    other: int,
-    revealed: Mapping[int, Support],
-    redone: Mapping[int, Support],
-    controls: Collection[int],
-) -> tuple[float, float]:
-    """(lean of the payload of `node` to the data of `own` against that of `other`, its error)."""
-    to_own, to_other = overlap(revealed[node], redone[own]), overlap(revealed[node], redone[other])
-    usual = [
-        overlap(revealed[k], redone[own]) - overlap(revealed[k], redone[other]) for k in controls
-    ]
-    size = (revealed[node].size + redone[own].size + redone[other].size) / 3
-    counting = math.sqrt((to_own + to_other) / size) if size else math.inf
-    lean = to_own - to_other - (statistics.median(usual) if usual else 0.0)
-    return lean, max(counting, statistics.pstdev(usual) if usual else 0.0)
+@dataclass(frozen=True)
+class _Case:
+    """`provenance`'s arguments; `controls` are node ids."""
+
+    revealed: Mapping[int, Support]
+    redone: Mapping[int, Support]
+    controls: Sequence[int]
+
+    def lean(self, node: int, other: int) -> tuple[float, float]:
+        """(lean of the payload of `node` to its own data against that of `other`, its error).
+
+        Without controls the error is infinite.
+        """
+        own, foreign = self._fit(node, node), self._fit(node, other)
+        usual = [self._fit(k, node) - self._fit(k, other) for k in self.controls]
+        payload, mine, theirs = self.revealed[node], self.redone[node], self.redone[other]
+        size = (2 * payload.size + mine.size + theirs.size) / 4
+        if not usual or not size:
+            return 0.0, math.inf
+        # Numbers that agree with both can't sway a lean; the others are counted like coin tosses.
+        swaying = np.setxor1d(agreed(payload, mine), agreed(payload, theirs), assume_unique=True)
+        error = max(math.sqrt(swaying.size) / size, statistics.pstdev(usual))
+        return own - foreign - statistics.median(usual), error
+
+    def beyond(self, node: int, data: int) -> float:
+        """How much better the payload of `node` fits someone's data than the controls' do."""
+        return self._fit(node, data) - statistics.median(self._fit(k, data) for k in self.controls)
+
+    def _fit(self, node: int, data: int) -> float:
+        return overlap(self.revealed[node], self.redone[data])

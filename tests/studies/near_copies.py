@@ -40,11 +40,28 @@ from tests.studies.codecs import BUILD, STEPS, Lab, Setting
 
 NODES = 8
 SHOWN = (0, 1, 2, 5, 9, 14, 19, 29, 39)
-# (codec, inner optimizer, merge rule, outer rate)
-SETTINGS = (
-    ("sparse", "adamw", "norm_clip", 1.0),
-    ("demo", "adamw", "demo_sign", 0.003),
-    ("demo", "gradient", "demo_sign", 0.003),
+
+
+@dataclasses.dataclass(frozen=True)
+class Job:
+    """What the nodes run. `batches` a round and node, of `size` sequences of 64 bytes."""
+
+    codec: str
+    inner: str
+    merge: str
+    rate: float
+    batches: int
+    size: int
+
+    def __str__(self) -> str:
+        return f"{self.codec}, inner {self.inner}, {self.batches} batches of {self.size}"
+
+
+JOBS = (
+    Job("sparse", "adamw", "norm_clip", 1.0, 12, 8),
+    Job("demo", "adamw", "demo_sign", 0.003, 12, 8),
+    Job("demo", "gradient", "demo_sign", 0.003, 12, 8),
+    Job("demo:per_chunk=128,decay=0.9", "gradient", "demo_sign", 0.004, 2, 2),  # make demo's
 )
 NONE = bytes(32)
 
@@ -64,10 +81,10 @@ def flip(support: Support, share: float, generator: np.random.Generator) -> Supp
 class Swarm:
     """Eight nodes' payloads, round by round, and what the recipe gives on their data."""
 
-    def __init__(self, setting: tuple[str, str, str, float], rounds: int, seed: int) -> None:
-        text, self.inner, merge, self.rate = setting
+    def __init__(self, job: Job, rounds: int, seed: int) -> None:
+        self.job = job
         self.lab = Lab(seed, rounds, NODES + 1)
-        self.codec, self.merge = Setting(text).build(), aggregation.get(merge)()
+        self.codec, self.merge = Setting(job.codec).build(), aggregation.get(job.merge)()
         self.memories: list[State | None] = [None] * NODES
         self.state = self.lab.genesis
         self.number = 0
@@ -78,9 +95,9 @@ class Swarm:
     def round(self) -> None:
         """One round of all nodes; the model moves at the next call."""
         if self.decoded:
-            self.state = apply_outer(self.state, self.merge(self.decoded), self.rate)
+            self.state = apply_outer(self.state, self.merge(self.decoded), self.job.rate)
         hyper = Hyperparameters.of(self.lab.spec, self.number)
-        hyper = dataclasses.replace(hyper, inner=self.inner)
+        hyper = dataclasses.replace(hyper, inner=self.job.inner)
         self.decoded = []
         for node in range(NODES):
             redone = self._train(node, hyper)
@@ -122,15 +139,17 @@ class Swarm:
         As a validator measures it: by the job's merge of this payload alone.
         """
         before = validation_loss(self.lab.net, self.state, self.lab.held_out)
-        moved = apply_outer(self.state, self.merge([update]), 0.2 * self.rate)
+        moved = apply_outer(self.state, self.merge([update]), 0.2 * self.job.rate)
         return before - validation_loss(self.lab.net, moved, self.lab.held_out)
 
     def _train(self, node: int, hyper: Hyperparameters, twice: bool = False) -> State:
-        lab, block = self.lab, self.number * (NODES + 1)
-        batches = [lab.data.batch((block + node) * STEPS + k) for k in range(STEPS)]
-        if twice:
-            batches += [lab.data.batch((block + NODES) * STEPS + k) for k in range(STEPS)]
+        lab = self.lab
+        batches = self._batches(node) + (self._batches(NODES) if twice else [])
         return train_local(lab.net, self.state, batches, hyper, NONE).pseudo_gradient
+
+    def _batches(self, node: int) -> list[torch.Tensor]:
+        first = (self.number * (NODES + 1) + node) * STEPS
+        return [self.lab.data.batch(first + k)[: self.job.size] for k in range(self.job.batches)]
 
 
 def excess(supports: Mapping[int, Support], i: int, j: int) -> float:
@@ -183,9 +202,9 @@ def judge(
     return provenance(node, [other], shown, swarm.redone, Gauntlet().overlap_margin)
 
 
-def honest_table(setting: tuple[str, str, str, float], rows: list[list[str]]) -> Table:
+def honest_table(job: Job, rows: list[list[str]]) -> Table:
     """What honest nodes look like."""
-    shown = Table(title=f"{setting[0]}, inner {setting[1]}: honest payloads")
+    shown = Table(title=f"{job}: honest payloads")
     for name in (
         "round",
         "loss",
@@ -204,10 +223,10 @@ def honest_table(setting: tuple[str, str, str, float], rows: list[list[str]]) ->
     return shown
 
 
-def copier_table(setting: tuple[str, str, str, float], rows: list[list[str]]) -> Table:
+def copier_table(job: Job, rows: list[list[str]]) -> Table:
     """What copiers look like."""
     shown = Table(
-        title=f"{setting[0]}, inner {setting[1]}: copiers flagged, of those COPIED; "
+        title=f"{job}: copiers flagged, of those COPIED; "
         "last column: what noise leaves of the payload's effect on the loss"
     )
     for name in ("round", *(copy.name for copy in COPIES), "gain left, noise 0.5 / 1 / 2"):
@@ -257,7 +276,7 @@ def copier_row(swarm: Swarm, controls: int) -> list[str]:
                 honest = judge(swarm, revealed, victim, node, controls).origin
                 assert honest is not Origin.COPIED, "a victim was condemned"
         row.append(f"{flagged}/{NODES}, {convicted}")
-    plain = swarm.gain(swarm.decoded[0])
+    plain = swarm.gain(swarm.noisy(0, 0.0)[1])
     left = [swarm.gain(swarm.noisy(0, ratio)[1]) / plain for ratio in (0.5, 1.0, 2.0)]
     return [*row, " / ".join(f"{value:.0%}" for value in left)]
 
@@ -268,23 +287,23 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--controls", type=int, default=NODES - 2)
-    parser.add_argument("--only", type=int, help="number of one setting, from 0")
+    parser.add_argument("--only", type=int, help="number of one job, from 0")
     given = parser.parse_args()
     torch.set_num_threads(1)
     BUILD.mkdir(parents=True, exist_ok=True)
     console = Console(width=190)
-    for number, setting in enumerate(SETTINGS):
+    for number, job in enumerate(JOBS):
         if given.only not in (None, number):
             continue
-        swarm = Swarm(setting, given.rounds, given.seed)
+        swarm = Swarm(job, given.rounds, given.seed)
         honest, copiers = [], []
         for _ in range(given.rounds):
             swarm.round()
             if swarm.number - 1 in SHOWN:
                 honest.append(honest_row(swarm, given.controls))
                 copiers.append(copier_row(swarm, given.controls))
-        console.print(honest_table(setting, honest))
-        console.print(copier_table(setting, copiers))
+        console.print(honest_table(job, honest))
+        console.print(copier_table(job, copiers))
 
 
 if __name__ == "__main__":
