@@ -74,6 +74,9 @@ class Upkeep:
     def _duties(self, view: View) -> Iterator[tuple[str, Callable[[], Any]]]:
         rounds, job = self._network.rounds, view.job_id
         scoring = self._scoring(view)
+        # First: a round can't be finalized before it, and one that is void can't be scored.
+        if scoring is not None and scoring.closable:
+            yield "close_scoring", lambda: self._close_scoring(view)
         if view.phase in (Phase.COMMIT, Phase.REVEAL, Phase.AGGREGATE, Phase.DISPUTED):
             if view.overdue:
                 yield "advance", self._call(rounds, "advance", job)
@@ -87,8 +90,6 @@ class Upkeep:
             yield "open_round", self._call(rounds, "open_round", job)
         if self._expiring(view):
             yield "capture_seed", self._call(rounds, "capture_seed", job)
-        if scoring is not None and scoring.closable:
-            yield "close_scoring", lambda: self._close_scoring(view)
         yield from self._silent(view)
         yield from self._reports(view)
         yield from self._absent(view)
