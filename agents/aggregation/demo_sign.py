@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -26,7 +27,9 @@ from agents.aggregation.rows import Payload, check, empty_like
 @register("demo_sign")
 @dataclass(frozen=True)
 class DemoSign:
-    """The merge rule `demo_sign`; it has no options."""
+    """The merge rule `demo_sign`; it has no options. `signs`: no length of a payload counts."""
+
+    signs: ClassVar[bool] = True
 
     def __call__(
         self, payloads: Sequence[Payload], stakes: Sequence[int] | None = None

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -80,8 +80,10 @@ class Yardstick:
     seed: bytes
     device: str
 
-    def measure(self, sent: Mapping[int, State]) -> dict[int, Measured]:
-        """The scores of these nodes' decoded payloads, by node."""
+    def measure(
+        self, sent: Mapping[int, State], progress: Callable[[int], None] = lambda node: None
+    ) -> dict[int, Measured]:
+        """The scores of these nodes' decoded payloads, by node. `progress`: hears each node."""
         batches = {node: self.assigned(node) for node in sent}
         before = {node: self._loss(self.before, own) for node, own in batches.items() if own}
         random_before = self._loss(self.before, self.random)
@@ -89,6 +91,7 @@ class Yardstick:
         on_own: dict[int, dict[int, float]] = {}  # by whose update, then by whose batches
         reasons: dict[int, str] = {}
         for node, gradient in sent.items():
+            progress(node)
             if node not in before:
                 reasons[node] = "no batches were assigned"
                 continue
@@ -135,7 +138,7 @@ class Yardstick:
 
     def _after(self, gradient: State) -> State:
         update = self.job.merge([gradient])
-        if not is_signs(update):
+        if not getattr(self.job.merge, "signs", False):
             update = brought_to(update, self.length)
         beta = step(self.options.step_share, self.job.spec.outer_lr_at(self.plan.step))
         return apply_outer(self.before, update, beta)
@@ -148,11 +151,6 @@ def median_norm(payloads: Iterable[State]) -> float:
     """The lower median of the payloads' norms, 0 without any."""
     norms = [norm(payload) for payload in payloads]
     return statistics.median_low(norms) if norms else 0.0
-
-
-def is_signs(update: State) -> bool:
-    """Whether every number of an update is -1, 0 or 1."""
-    return all(bool(((t == 0) | (t.abs() == 1)).all()) for t in update.values())
 
 
 def brought_to(update: State, length: float) -> State:

@@ -60,8 +60,7 @@ from agents.scoring.peer_scores import peer_score
 from agents.scoring.ratings import Rating, ordinal
 from agents.storage.content_store import ContentStore
 from agents.storage.errors import StoreError, StoreUnavailable
-from agents.training.documents import DataError
-from agents.training.state import PayloadError, State
+from agents.training.state import State
 
 LOOK_BACK = 64  # rounds
 _ROUNDS_KEPT = 3
@@ -109,7 +108,8 @@ class Validating:
                 return self._reveal(view, node, scoring)
         except StoreUnavailable:
             raise
-        except (Reverted, StoreError, PayloadError, DataError) as error:
+        except (Reverted, StoreError, ValueError, RuntimeError) as error:
+            # ValueError: data, payloads, records; RuntimeError: also a device without memory.
             self._say(view, "cannot_score", str(error))
         return None
 
@@ -215,7 +215,10 @@ class Validating:
             seed=round_seed(secret, audit_seed),
             device=self._device,
         )
-        measured = yardstick.measure({n: sent[n] for n in due})
+        measured = yardstick.measure(
+            {n: sent[n] for n in due},
+            lambda n: self._context.log.debug("evaluating", round=view.round_id, of_node=n),
+        )
         crashpoint("validator-evaluating")
         lines = [
             self._line(view, n, found, n in due or n in last, measured.get(n))
