@@ -49,17 +49,28 @@ _SIGN = np.uint32(1 << 31)
 _ALL, _BITMAP, _LISTED, _UNLISTED = range(4)
 _PLAIN, _TABLE = range(2)
 
+_SPELLING = "the update is not in the one encoding that its numbers have"
+
 Bits = NDArray[np.uint32]  # fp32 numbers by their bits
+Piece = bytes | memoryview
 
 
 def pack_update(update: Mapping[str, Tensor]) -> bytes:
     """The one file of this update. PayloadError if a tensor is not fp32 or not finite."""
+    return b"".join(_pieces(update))
+
+
+def _pieces(update: Mapping[str, Tensor]) -> list[Piece]:
+    """The file in parts, so that a dense one is copied once at most."""
     check_state(update, {name: tuple(tensor.shape) for name, tensor in update.items()})
-    records = {name: _pack(_bits(update[name])) for name in sorted(update)}
-    if all(record[0] == _ALL + 4 * _PLAIN for record in records.values()):
-        layout = {name: ("F32", tuple(update[name].shape)) for name in records}
-        return container.pack(layout, {name: record[1:] for name, record in records.items()})
-    return b"".join([MARK, *records.values()])
+    records = [_pack(_bits(update[name])) for name in sorted(update)]
+    if all(kind == _ALL + 4 * _PLAIN for kind, _ in records):
+        layout = {name: ("F32", tuple(tensor.shape)) for name, tensor in update.items()}
+        return [container.header(layout), *(piece for _, parts in records for piece in parts)]
+    pieces: list[Piece] = [MARK]
+    for kind, parts in records:
+        pieces += [bytes([kind]), *parts]
+    return pieces
 
 
 def read_update(raw: bytes, shapes: Shapes) -> State:
@@ -74,8 +85,14 @@ def read_update(raw: bytes, shapes: Shapes) -> State:
         raise PayloadError(f"the update has {len(raw)} bytes, at most {limit} are expected")
     update = _unpack_all(raw, shapes) if raw[: len(MARK)] == MARK else load_state(raw, shapes)
     check_state(update, shapes)
-    if pack_update(update) != raw:
-        raise PayloadError("the update is not in the one encoding that its numbers have")
+    rest = memoryview(raw)
+    pieces = _pieces(update)
+    if sum(map(len, pieces)) != len(raw):
+        raise PayloadError(_SPELLING)
+    for piece in pieces:
+        if rest[: len(piece)] != piece:
+            raise PayloadError(_SPELLING)
+        rest = rest[len(piece) :]
     return update
 
 
@@ -100,18 +117,23 @@ def _bits(tensor: Tensor) -> Bits:
     return array.astype("<f4", copy=False).view("<u4")
 
 
-def _pack(bits: Bits) -> bytes:
-    """The shortest record."""
+def _pack(bits: Bits) -> tuple[int, list[Piece]]:
+    """The shortest record: its kind, and the parts of the rest."""
     listed = bits != 0
     count = int(np.count_nonzero(listed))
     if count == bits.size:
         code, values = _pack_values(bits)
-        return bytes([_ALL + 4 * code]) + values
+        return _ALL + 4 * code, values
     code, values = _pack_values(bits[listed])
     least, places = _pack_places(listed, count)
-    if 4 * bits.size <= len(places) + len(values):
-        return bytes([_ALL + 4 * _PLAIN]) + bits.tobytes()
-    return bytes([least + 4 * code]) + places + values
+    if 4 * bits.size <= len(places) + sum(map(len, values)):
+        return _ALL + 4 * _PLAIN, [_raw(bits)]
+    return least + 4 * code, [places, *values]
+
+
+def _raw(bits: Bits) -> memoryview:
+    raw: memoryview = np.ascontiguousarray(bits).view(np.uint8).data
+    return raw
 
 
 def _pack_places(listed: NDArray[np.bool_], count: int) -> tuple[int, bytes]:
@@ -127,25 +149,25 @@ def _pack_places(listed: NDArray[np.bool_], count: int) -> tuple[int, bytes]:
     return rarer, gaps
 
 
-def _pack_values(bits: Bits) -> tuple[int, bytes]:
+def _pack_values(bits: Bits) -> tuple[int, list[Piece]]:
     """The shorter of plain fp32 and a table."""
+    if np.unique(bits[:_SAMPLE] & ~_SIGN).size > _MAX_TABLE:
+        return _PLAIN, [_raw(bits)]
     magnitudes = bits & ~_SIGN
     table = _table(magnitudes)
     width = _width(table.size)
     size = 2 + 4 * table.size + packed_bytes(bits.size, width) + packed_bytes(bits.size, 1)
     if not table.size or 4 * bits.size <= size:
-        return _PLAIN, bits.tobytes()
+        return _PLAIN, [_raw(bits)]
     numbers = pack_bits(np.searchsorted(table, magnitudes), width) if width else b""
     signs = np.packbits(bits >= _SIGN, bitorder="little").tobytes()
-    return _TABLE, (table.size - 1).to_bytes(2, "little") + table.tobytes() + numbers + signs
+    return _TABLE, [(table.size - 1).to_bytes(2, "little") + table.tobytes(), numbers, signs]
 
 
 def _table(magnitudes: Bits) -> Bits:
     """The magnitudes that occur, ascending; empty if there are too many for a table."""
     if (magnitudes == magnitudes[:1]).all():
         return magnitudes[:1]
-    if np.unique(magnitudes[:_SAMPLE]).size > _MAX_TABLE:
-        return magnitudes[:0]
     found = np.unique(magnitudes)
     return found if found.size <= _MAX_TABLE else found[:0]
 
