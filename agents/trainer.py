@@ -35,8 +35,10 @@ from agents.runtime.faults import crashpoint
 from agents.scoring.gauntlet import Gauntlet
 from agents.storage.cid import cid_of_bytes, digest_of
 from agents.storage.content_store import ContentStore, open_store
+from agents.storage.errors import StoreError
 from agents.training.local import pick_device
-from agents.training.state import State, load_state
+from agents.training.spec import SpecError
+from agents.training.state import PayloadError, State, load_state
 from agents.training.sync import open_samples, sync_root
 from agents.training.task import input_root
 
@@ -296,6 +298,14 @@ class Trainer:
         All it needs is the chain and the model, so a restart at any point changes nothing. Whether
         it was done is asked of the chain until it is too late.
         """
+        try:
+            return self._open_sample(view, node)
+        except (SpecError, StoreError, PayloadError) as error:
+            # Tried again at the next head; until then nothing else should wait for it.
+            self.context.log.debug("cannot_show_yet", round=view.round_id, why=str(error))
+            return None
+
+    def _open_sample(self, view: View, node: int) -> str | None:
         place = (view.job_id, view.round_id)
         if self._shown_in == place or node not in view.snapshot.nodes:
             return None

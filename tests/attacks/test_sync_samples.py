@@ -17,7 +17,9 @@ import numpy as np
 import pytest
 
 from agents.rounds.consensus import Consensus
+from agents.rounds.models import Models
 from agents.rounds.view import View
+from agents.storage.embedded import EmbeddedStore
 from agents.trainer import Trainer
 from agents.training.proof import MAX_PROOF_BYTES, ProofOfComputation
 from agents.training.state import PayloadError, State
@@ -109,6 +111,16 @@ def test_a_sample_is_not_made_before_its_places_are_known(room: Gallery, ann: No
     trainer.network.seed = lambda *_, **__: None  # type: ignore[method-assign]
     assert trainer.show(early, ann.node_id) is None
     assert Consensus(trainer.network).samples(view.job_id, view.round_id, 0) == {}
+
+
+def test_a_store_that_lost_the_model_is_asked_again(room: Gallery, ann: Node) -> None:
+    """And keeps the node from no other duty."""
+    room.reveal((room.trainer(ann), ann))
+    again = room.trainer(ann)
+    models, again.models = again.models, Models(again.network, EmbeddedStore(room.folder / "empty"))
+    assert room.show(again, ann) is None
+    again.models = models
+    assert room.show(again, ann) is not None
 
 
 def test_who_did_not_reveal_shows_nothing(room: Gallery, ann: Node, bob: Node) -> None:
