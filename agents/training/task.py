@@ -168,6 +168,9 @@ def assign(
 ) -> Manifest:
     """The round's manifest.
 
+    Where nodes train as they like (``verify: gauntlet``), weights don't count and all get equally
+    many: nodes are compared there, and one that can do more may do so unasked.
+
     Args:
         seed: the round's 32-byte seed from the chain.
         nodes: ids of the eligible trainers, in any order.
@@ -186,6 +189,8 @@ def assign(
         raise ValueError("assign needs at least one node, each once, with one weight each")
     if min(weights) < 0 or min(nodes) < 1:
         raise ValueError("weights must not be negative and node ids start at 1")
+    if spec.verify == "gauntlet":
+        weights = [1] * len(nodes)
     missed = normalise(carry)
     if missed and missed[-1][1] > cursor:
         raise ValueError(f"a carried range ends at {missed[-1][1]}, beyond the cursor {cursor}")
