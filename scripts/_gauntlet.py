@@ -25,12 +25,13 @@ from scripts._scenario import TERMS, Cheat, Scenario
 from scripts._standing import latest
 from scripts._verdict import Check
 
-_BATCHES = 2  # a round and trainer, on average
+_BATCHES = 4  # a round and trainer, once the copies are gone
+_COPIES = 2
 _TWICE, _LATE = "twice the data", "mostly late"
 _GAUNTLET = {
     "top": 5,  # as many as are honest
     "evaluated": 7,  # of 11, by each of three validators
-    "eval_batches": 32,
+    "eval_batches": 64,
     "gamma": 0.9,  # the run has 14 rounds, not thousands
 }
 
@@ -39,20 +40,21 @@ def _spec(trainers: int) -> dict[str, Any]:
     return {
         "verify": "gauntlet",
         "codec": "demo",
-        "codec_options": {"per_chunk": 128, "decay": 0.9},
+        "codec_options": {"per_chunk": 512, "decay": 0.5},
         "merge": "demo_sign",
         "score": "gauntlet",
         "score_options": _GAUNTLET,
         "optimizer": {
             "inner": "gradient",
             "batch_size": 2,
+            "seq_len": 16,
             "outer_lr": 4e-3,
             "outer_decay": True,
             "warmup_rounds": 2,
             "min_lr_ratio": 0.3,
         },
-        "batches_per_round": _BATCHES * trainers,
-        "eval_batches": 64,
+        "batches_per_round": _BATCHES * (trainers - _COPIES),
+        "eval_batches": 256,
     }
 
 
@@ -160,7 +162,7 @@ GAUNTLET = Scenario(
     trainers=11,
     cheats={
         "desynchronised": Cheat("desynchronised", None),
-        "perturbed copy": Cheat("copier", Violation.COPIED, {"CHEAT_PERTURB": "0.05"}, partner=2),
+        "perturbed copy": Cheat("copier", Violation.INVALID, {"CHEAT_PERTURB": "0.05"}, partner=2),
         "duplicate": Cheat("copier", Violation.COPIED, partner=1, same_owner=True),
         "norm x 100": Cheat("poisoner", None, {"CHEAT_ATTACK": "inflate"}),
         "noise": Cheat("poisoner", None, {"CHEAT_ATTACK": "noise"}),
