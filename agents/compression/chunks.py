@@ -91,11 +91,12 @@ class Group:
         """Numbers in a chunk."""
         return self.height * self.width
 
-    def pieces(self) -> Iterator[Piece]:
-        """All chunks, once, in rectangles of about `PIECE` numbers."""
+    def pieces(self, times: int = 1) -> Iterator[Piece]:
+        """All chunks, once, in rectangles of about `times` times `PIECE` numbers."""
+        most = times * PIECE // self.size
         for region in self.regions:
-            across = max(1, min(region.across, PIECE // self.size))
-            down = max(1, PIECE // (self.size * across))
+            across = max(1, min(region.across, most))
+            down = max(1, most // across)
             for y in range(0, region.down, down):
                 for x in range(0, region.across, across):
                     yield Piece(

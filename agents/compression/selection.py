@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The rule: gradient and memory are added, transformed and searched a piece at a time.
 
-Nothing as large as the model is made. All work runs in four buffers of a piece, used again and
+Nothing as large as the model is made. All work runs in three buffers of a piece, used again and
 again: what a fresh allocation costs in page faults is more than the arithmetic.
 """
 
@@ -18,8 +18,9 @@ from agents.compression import Payload
 from agents.compression.chunks import Group, Piece
 from agents.compression.largest import largest
 
-# (block, spare) -> the transformed block, in either: contiguous fp32 [down, height, across, width].
-Transform = Callable[[Tensor, Tensor], Tensor]
+# (chunks, block, spare) -> the transformed chunks in one of two buffers of their shape, which is
+# [down, height, across, width], fp32. The chunks may be a view of a tensor, or the first buffer.
+Transform = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 
 class Source:
@@ -50,13 +51,15 @@ class Source:
         """
         places = np.empty((group.count, sent), np.int64)
         values = np.empty((group.count, sent), np.float32)
-        for piece in group.pieces():
+        for piece in group.pieces(2 if transform is None else 1):
             shape = (piece.down, group.height, piece.across, group.width)
             block, spare, magnitudes = self._scratch(piece.count * group.size)
             block, spare = block.view(shape), spare.view(shape)
-            self._read(group, piece, block)
+            chunks = self._read(group, piece, block)
             if transform is not None:
-                block = transform(block, spare)
+                block = transform(chunks, block, spare)
+            elif chunks is not block:
+                block.copy_(chunks)
             table = magnitudes.view(piece.down, piece.across, group.height, group.width)
             torch.abs(block.permute(0, 2, 1, 3), out=table)
             found = largest(magnitudes.view(piece.count, group.size), sent)
@@ -68,12 +71,12 @@ class Source:
                 start = stop
         return places, values
 
-    def _read(self, group: Group, piece: Piece, out: Tensor) -> None:
+    def _read(self, group: Group, piece: Piece, out: Tensor) -> Tensor:
+        """The sum's chunks: in `out`, or a view where there is nothing to add."""
         view = group.view(self._gradient[piece.region.name], piece)
         if self._memory is None:
-            out.copy_(view)
-        else:
-            torch.add(view, group.view(self._memory[piece.region.name], piece), out=out)
+            return view
+        return torch.add(view, group.view(self._memory[piece.region.name], piece), out=out)
 
     def _scratch(self, size: int) -> tuple[Tensor, Tensor, Tensor]:
         if not self._buffers or self._buffers[0].numel() < size:

@@ -1,16 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """The rule: a piece's chunks are transformed side by side, back from integers without rounding.
 
-Forth: two fp32 matrix products. Back: a coefficient is a whole number times its chunk's power of
-two, so all sums are exact in float64 (`dct`) and may be taken in whatever way is fastest: few
-coefficients are added row by row, many multiplied as a matrix; and since the cosines of even number
-are symmetric and the odd ones antisymmetric, x = E + O and its mirror image E - O share the halves.
-The one rounding is that of a result to fp32.
+Since the cosines of even number are symmetric and the odd ones antisymmetric, both ways share half
+of the work between a row and its mirror image. Forth: fp32 matrix products. Back: a coefficient is
+a whole number times its chunk's power of two, so all sums are exact in float64 (`dct`) and may be
+taken in whatever way is fastest: few coefficients are added row by row, many multiplied as a
+matrix. The one rounding is that of a result to fp32.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
+from typing import cast
 
 import numpy as np
 import torch
@@ -24,13 +26,22 @@ from agents.compression.dct import basis, integers
 _FEW = 1 / 16
 
 
-def analysis(block: Tensor, spare: Tensor) -> Tensor:
-    """The cosine transform of chunks, fp32 [down, height, across, width]; overwrites both."""
-    down, height, across, width = block.shape
-    torch.mm(block.view(-1, width), basis(width).t(), out=spare.view(-1, width))
-    rows = (down, height, across * width)
-    torch.matmul(basis(height), spare.view(rows), out=block.view(rows))
-    return block
+def analysis(chunks: Tensor, block: Tensor, spare: Tensor) -> Tensor:
+    """The cosine transform of fp32 [down, height, across, width]; see `selection.Transform`."""
+    down, height, across, width = chunks.shape
+    evens, odds = -(-height // 2), height // 2
+    rows = chunks.numpy()
+    folded, wide = spare.view(down, height, across * width), block.view(down, height, -1)
+    table = spare.numpy()
+    np.add(rows[:, :odds], rows[:, ::-1][:, :odds], out=table[:, :odds])
+    np.subtract(rows[:, :odds], rows[:, ::-1][:, :odds], out=table[:, evens:])
+    if evens > odds:
+        table[:, odds] = rows[:, odds]
+    even, odd = _folded(height)
+    for index in range(down):
+        torch.mm(even, folded[index, :evens], out=wide[index, ::2])
+        torch.mm(odd, folded[index, evens:], out=wide[index, 1::2])
+    return _product()(block.view(-1, width), basis(width), None, "none", [], "").view(block.shape)
 
 
 class Synthesis:
@@ -99,3 +110,28 @@ def halves(n: int, bits: int) -> tuple[Tensor, Tensor]:
     """The inverse's upper h = ceil(n / 2) rows: even columns [h, h], odd ones [h, n - h]."""
     matrix = integers(n, bits).t()[: -(-n // 2)]
     return matrix[:, ::2].contiguous(), matrix[:, 1::2].contiguous()
+
+
+@lru_cache(maxsize=1)
+def _product() -> Callable[..., Tensor]:
+    """x times the transpose of w, called as (x, w, None, "none", [], ""), all fp32.
+
+    Through oneDNN, which is twice as fast as `torch.mm` where MKL avoids AVX-512, or without it.
+    Only encoding uses it, so its last bit needs to be the same nowhere else.
+    """
+    if torch.backends.mkldnn.is_available():
+        try:
+            fast = torch.ops.mkldnn._linear_pointwise
+            fast(torch.ones(2, 4), torch.ones(4, 4), None, "none", [], "")
+        except (AttributeError, RuntimeError):
+            pass
+        else:
+            return cast(Callable[..., Tensor], fast)
+    return lambda x, w, *_: torch.mm(x, w.t())
+
+
+@lru_cache(maxsize=64)
+def _folded(n: int) -> tuple[Tensor, Tensor]:
+    """The transform's even rows on sums of mirrored numbers, its odd ones on their differences."""
+    matrix = basis(n)
+    return matrix[::2, : -(-n // 2)].contiguous(), matrix[1::2, : n // 2].contiguous()
