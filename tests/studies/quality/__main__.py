@@ -5,6 +5,7 @@ A byte model of 869,504 parameters, eight peers, the same batches for every meth
 peer uploads is what its payloads weigh. Prints a line a run and asserts nothing.
 
     python -m tests.studies.quality --method sparse --seed 0  # run and print
+    python -m tests.studies.quality --method sparse --seed 0 --every 10 --option per_chunk=102
     python -m tests.studies.quality --record                  # run what docs/quality.json lacks
     python -m tests.studies.quality --record --method adamw --method sparse --seed 0 --steps 800
     python -m tests.studies.quality --table                   # docs/quality.md from it
@@ -14,13 +15,14 @@ from __future__ import annotations
 
 import argparse
 import time
+from dataclasses import replace
 
 import torch
 
 from tests.studies.quality.methods import METHODS
 from tests.studies.quality.record import Key, Records
 from tests.studies.quality.task import CORPUS_SHA256, Task
-from tests.studies.quality.trainer import Run, Trainer
+from tests.studies.quality.trainer import Method, Run, Trainer
 
 
 def line(key: Key, run: Run) -> str:
@@ -33,6 +35,20 @@ def line(key: Key, run: Run) -> str:
     )
 
 
+def changed(method: Method, given: argparse.Namespace) -> Method:
+    """The method with what the command line changes."""
+    name, options = method.codec
+    pairs = (text.partition("=") for text in given.option)
+    extra = {key: float(value) if "." in value else int(value) for key, _, value in pairs}
+    return replace(
+        method,
+        every=given.every or method.every,
+        outer_lr=given.outer_lr or method.outer_lr,
+        keep=method.keep and not given.reset,
+        codec=(name, {**options, **extra}),
+    )
+
+
 def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
@@ -40,6 +56,10 @@ def main() -> None:
     parser.add_argument("--seed", action="append", type=int, help="default: 0, 1 and 2")
     parser.add_argument("--steps", type=int, default=200, help="of 4,096 tokens each")
     parser.add_argument("--model", choices=("anchor", "llama"), default="anchor")
+    parser.add_argument("--every", type=int, help="steps between exchanges, for this run")
+    parser.add_argument("--outer-lr", type=float, help="factor on the merged update")
+    parser.add_argument("--reset", action="store_true", help="AdamW starts from zero every round")
+    parser.add_argument("--option", action="append", default=[], help="of the codec: name=number")
     parser.add_argument("--record", action="store_true", help="run what is missing, and write it")
     parser.add_argument("--table", action="store_true", help="only write the page's tables")
     given = parser.parse_args()
@@ -48,17 +68,19 @@ def main() -> None:
     if given.table:
         records.write_page()
         return
-    if given.record and given.model != "anchor":
-        parser.error("only runs of the anchors' model are recorded")
+    methods = {name: changed(METHODS[name], given) for name in given.method or METHODS}
+    plain = given.model == "anchor" and all(methods[name] == METHODS[name] for name in methods)
+    if given.record and not plain:
+        parser.error("only the methods as they are, on the anchors' model, are recorded")
     for seed in given.seed or (0, 1, 2):
         task = Task(seed, given.model)
         if task.sha256 != CORPUS_SHA256:
             print("This Python's library is not 3.11.7's: figures don't stand beside the anchors'.")
-        for name in given.method or METHODS:
+        for name, method in methods.items():
             key = Key(name, seed, given.steps)
             run = records.find(key) if given.record else None
             if run is None:
-                run = Trainer(task, METHODS[name], given.steps, _say).go()
+                run = Trainer(task, method, given.steps, _say).go()
                 if given.record:
                     records = Records()  # another process may have written meanwhile
                     records.add(key, task, run)

@@ -24,11 +24,12 @@ METHODS: dict[str, Method] = {
             {"per_chunk": 64, "block": 64, "gain": 1.0, "decay": 0.95, "memory_rounds": _LONG},
         ),
     ),
-    # Ours: as many numbers as the anchors' bytes carry, median-norm clipping, a longer outer step.
+    # Ours: an exchange every 5 steps, median-norm clipping, a longer outer step.
     "sparse": Method(
         "local",
-        outer_lr=2.0,
-        codec=("sparse", {"per_chunk": 102, "gain": 1.0, "decay": 0.95, "memory_rounds": _LONG}),
+        every=5,
+        outer_lr=3.0,
+        codec=("sparse", {"per_chunk": 43, "gain": 1.0, "decay": 0.95, "memory_rounds": _LONG}),
         merge=("norm_clip", {}),
     ),
     # DeMo, arXiv 2411.19870: gradients, k = 8, 8-bit values, sign, an exchange at every step.

@@ -88,10 +88,10 @@ def _windows(data: Tensor, starts: Tensor) -> Tensor:
     return data[starts[:, None] + torch.arange(SEQ + 1)]
 
 
-def schedule(step: int, steps: int, floor: float = 0.1) -> float:
-    """Factor on the rate at step 0..: linear over the first tenth, then a cosine to `floor`."""
+def schedule(step: int, steps: int) -> float:
+    """Factor on the rate at step 0..: linear over the first tenth, then a cosine to a tenth."""
     warm = max(1, steps // 10)
     if step < warm:
         return (step + 1) / warm
     progress = (step - warm) / max(1, steps - warm)
-    return floor + (1 - floor) * 0.5 * (1 + math.cos(math.pi * progress))
+    return 0.1 + 0.9 * 0.5 * (1 + math.cos(math.pi * progress))

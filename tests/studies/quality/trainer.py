@@ -51,8 +51,6 @@ class Method:
     outer_lr: float = 1.0
     outer_decays: bool = False
     keep: bool = True
-    ahead: bool = False
-    floor: float = 0.1
     codec: tuple[str, Mapping[str, Any]] = ("dense", {})
     merge: tuple[str, Mapping[str, Any]] = ("mean", {})
 
@@ -98,7 +96,7 @@ class Trainer:
         next_token_loss(self.net.model, batch).backward()
 
     def _step(self, optimizer: AdamW, step: int) -> None:
-        rate = self.method.lr * schedule(step, self.steps, self.method.floor)
+        rate = self.method.lr * schedule(step, self.steps)
         optimizer.hyper = replace(optimizer.hyper, lr=rate)
         optimizer.step()
 
@@ -134,7 +132,7 @@ class Trainer:
             seed = hashlib.sha256(f"quality {first}".encode()).digest()
             payloads, sizes = [], []
             for peer in range(PEERS):
-                update = self._update(state, memories[peer], peer, first, last)
+                update = self._update(state, peer, first, last)
                 began = time.process_time()
                 data = codec.encode(update, memories[peer], seed)
                 payloads.append(codec.decode(data, self.task.shapes, seed))
@@ -148,15 +146,11 @@ class Trainer:
                     merged[name] = merged[name] + NESTEROV * tensor
             rate = method.outer_lr
             if method.outer_decays:
-                rate *= schedule(last - 1, self.steps, method.floor)
+                rate *= schedule(last - 1, self.steps)
             state = apply_outer(state, merged, rate)
             self._exchanged(last, max(sizes), state)
 
-    def _update(
-        self, state: State, memory: State | None, peer: int, first: int, last: int
-    ) -> State:
-        if self.method.ahead and memory is not None:
-            state = {name: state[name] - memory[name] for name in state}
+    def _update(self, state: State, peer: int, first: int, last: int) -> State:
         self.net.load(state)
         if self.method.kind == "gradient":
             total = torch.zeros_like(self.net.grads)
