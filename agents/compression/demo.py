@@ -49,7 +49,7 @@ from agents.compression.places import PlaceCode, place_code
 from agents.compression.selection import Source
 from agents.compression.support import Support
 from agents.compression.transform import Synthesis, analysis
-from agents.compression.vector import add
+from agents.compression.vector import left
 
 _SCALE_POWER = 40  # scales are below 2^40
 _VALUE_BITS = (1, 2, 3, 4, 5, 6, 7, 8, 16)
@@ -131,10 +131,7 @@ class Demo:
         self, gradient: Payload, memory: Payload | None, decoded: Payload
     ) -> dict[str, Tensor] | None:
         """decay * (gradient + memory - decoded), one fp32 operation each; None for decay 0."""
-        if not self.has_memory:
-            return None
-        whole = add(gradient, memory)
-        return {name: (whole[name] - decoded[name]) * self.decay for name in whole}
+        return left(gradient, memory, decoded, self.decay) if self.has_memory else None
 
     def support(self, data: bytes, shapes: Shapes, seed: bytes) -> Support:
         """Which coefficients a payload sends, with signs; ContainerError as `decode`.

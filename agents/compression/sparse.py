@@ -54,7 +54,7 @@ from agents.compression.places import PlaceCode, place_code
 from agents.compression.selection import Source
 from agents.compression.support import Support
 from agents.compression.two_levels import two_levels
-from agents.compression.vector import add
+from agents.compression.vector import left
 
 CHUNK = 4096
 _SCALE_POWER = 64  # scales are below 2^64
@@ -140,10 +140,7 @@ class Sparse:
         self, gradient: Payload, memory: Payload | None, decoded: Payload
     ) -> dict[str, Tensor] | None:
         """decay * (gradient + memory - decoded), one fp32 operation each; None for decay 0."""
-        if not self.has_memory:
-            return None
-        whole = add(gradient, memory)
-        return {name: (whole[name] - decoded[name]) * self.decay for name in whole}
+        return left(gradient, memory, decoded, self.decay) if self.has_memory else None
 
     def support(self, data: bytes, shapes: Shapes, seed: bytes) -> Support:
         """Which numbers a payload sends, with signs; ContainerError as `decode`.

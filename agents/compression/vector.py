@@ -68,6 +68,23 @@ def add(one: Mapping[str, Tensor], other: Mapping[str, Tensor] | None) -> dict[s
     return {name: one[name].cpu() + other[name].cpu() for name in one}
 
 
+def left(
+    one: Mapping[str, Tensor],
+    other: Mapping[str, Tensor] | None,
+    said: Mapping[str, Tensor],
+    decay: float,
+) -> dict[str, Tensor]:
+    """decay * (one + other - said), one fp32 operation each, as new tensors."""
+    kept = {}
+    for name, tensor in one.items():
+        if other is None:
+            rest = tensor.cpu() - said[name]
+        else:
+            rest = (tensor.cpu() + other[name].cpu()).sub_(said[name])
+        kept[name] = rest.mul_(decay)
+    return kept
+
+
 def total(values: Vector) -> float:
     """Sum of a 1-d array in the fixed order."""
     padded = np.zeros(-(-values.size // _LANES) * _LANES)

@@ -93,6 +93,16 @@ def test_decoded_plus_memory_is_the_sum_of_updates(lossy):
         assert torch.allclose(sent[name] + memory[name], updates[name], atol=1e-7)
 
 
+def test_nothing_given_is_changed(lossy):
+    given = [gradient(SMALL, number) for number in range(3)]
+    before = [{name: tensor.clone() for name, tensor in one.items()} for one in given]
+    lossy.encode(given[0], given[1] if lossy.has_memory else None, SEED)
+    lossy.remember(*given)
+    lossy.remember(given[0], None, given[2])
+    for one, other in zip(given, before, strict=True):
+        assert all(torch.equal(one[name], other[name]) for name in SMALL)
+
+
 def test_memory_changes_what_is_sent(lossy):
     sent, memory = gradient(SMALL), gradient(SMALL, 9)
     plain = lossy.encode(sent, None, SEED)
