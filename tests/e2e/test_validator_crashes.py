@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+"""kill -9 in the validators' duty, then a restart: every vector is revealed all the same.
+
+The crash points lie around each effect of a round: before the journal entry, between it and the
+commitment, after the commitment, before and after the reveal. The full matrix with `-m chaos`.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from agents.rounds.consensus import Consensus, ScorePhase
+from tests.e2e.test_validators import GAUNTLET
+from tests.e2e.world import World
+
+POINTS = (
+    "validator-evaluating",
+    "validator-before-journal",
+    "validator-before-commit",
+    "validator-after-commit",
+    "validator-before-reveal",
+    "validator-after-reveal",
+)
+
+
+def _survives(world: World, arms: dict[str, tuple[str, ...]]) -> None:
+    world.arm(arms)
+    job = world.job(rounds=1, **GAUNTLET)
+    world.finish(job)
+    world.until(
+        lambda: all(set(names) <= set(world.crashed) for names in arms.values()),
+        f"all died at {', '.join(arms)}",
+    )
+    scoring = Consensus(world.network).scoring(job, 1)
+    assert scoring.phase == ScorePhase.CLOSED
+    assert scoring.committed == scoring.revealed == len(world.names("verifier"))
+    world.assert_whole(job)
+
+
+def test_each_validator_dies_elsewhere_in_one_round(world: World) -> None:
+    _survives(
+        world,
+        {
+            "validator-before-journal": ("verifier-1",),
+            "validator-after-commit": ("verifier-2",),
+            "validator-after-reveal": ("verifier-3",),
+        },
+    )
+
+
+@pytest.mark.chaos
+@pytest.mark.parametrize("point", POINTS)
+def test_all_validators_die_at(world: World, point: str) -> None:
+    _survives(world, {point: tuple(world.names("verifier"))})
