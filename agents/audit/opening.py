@@ -184,6 +184,20 @@ def check_seeds(record: Record, part: Part, random_source: bool) -> bytes | None
     return None if found == ZERO_DIGEST else found
 
 
+def audit_seed(record: Record, round_id: int, random_source: bool) -> bytes | None:
+    """The round's audit seed: the captured one, else what a capture would have stored, which is
+    what agents use until somebody captures it. None where it can't be known."""
+    state = record.current[round_id]
+    found = bytes(state.audit_seed)
+    if found != ZERO_DIGEST:
+        return found
+    if random_source or not 0 < state.audit_block <= record.head.number:
+        return None
+    key = formulas.audit_key(formulas.round_key(record.job_id, round_id))
+    pinned = record.header(state.audit_block).hash
+    return formulas.seed(pinned, key, record.chain_id, record.network.rounds.address)
+
+
 def _check_seed(
     record: Record,
     part: Part,

@@ -64,14 +64,22 @@ class Ratings:
         self._options = options
 
     def check(
-        self, part: Part, opened: Opened, scored: Scored, facts: RoundFacts | None
+        self,
+        part: Part,
+        opened: Opened,
+        scored: Scored,
+        seed: bytes | None,
+        facts: RoundFacts | None,
     ) -> dict[int, ScoreRecord]:
         """Every record of the round that could be read, by verifier.
 
-        `facts` None: the round came to nothing, or its inputs are not known here; then only what
-        follows from the records themselves is looked at.
+        `seed`: the round's audit seed. `facts` None: the round came to nothing, or its inputs are
+        not known here. Without either only what follows from the records themselves is looked at.
         """
-        checked = None if facts is None else self._fast(part, opened, scored, facts)
+        if seed is None and scored.vectors:
+            part.remark("The audit seed is not known here: records were believed about it.")
+            facts = None
+        checked = None if facts is None else self._fast(part, opened, scored, seed or b"", facts)
         lost = set() if facts is None else self._lost(part, scored, facts)
         found = {}
         for verifier, vector in scored.vectors.items():
@@ -80,6 +88,9 @@ class Ratings:
                 continue
             found[verifier] = record
             self._check_place(part, opened, verifier, vector, record)
+            if seed is not None:
+                who = f"verifier {verifier}"
+                part.same("ratings", who, "audit_seed of its record", record.audit_seed, seed.hex())
             self._check_chain(part, verifier, record)
             if checked is not None and facts is not None:
                 self._compare(part, verifier, record, checked, facts.invalid | lost)
@@ -126,8 +137,6 @@ class Ratings:
         said = (record.job, record.round, record.verifier)
         wanted = (self._record.job_id, part.round_id, verifier)
         part.same("ratings", who, "job, round and verifier of its record", said, wanted)
-        seed = bytes(self._record.current[part.round_id].audit_seed).hex()
-        part.same("ratings", who, "audit_seed of its record", record.audit_seed, seed)
         part.same("ratings", who, "model of its record", record.model, opened.prev_model.hex())
         nodes = tuple(line.node for line in record.scores)
         part.same("ratings", who, "the nodes in its record", nodes, opened.nodes)
@@ -167,7 +176,7 @@ class Ratings:
     # -- fast evaluation -----------------------------------------------------------------------
 
     def _fast(
-        self, part: Part, opened: Opened, scored: Scored, facts: RoundFacts
+        self, part: Part, opened: Opened, scored: Scored, seed: bytes, facts: RoundFacts
     ) -> dict[int, Checked] | None:
         committed = {e.args["node_id"] for e in self._record.of("Committed", part.round_id)}
         try:
@@ -178,7 +187,7 @@ class Ratings:
                 facts.plan,
                 facts.before,
                 facts.submissions,
-                bytes(self._record.current[part.round_id].audit_seed),
+                seed,
                 step_size(facts.before, facts.earlier),
                 self._artefacts,
             )

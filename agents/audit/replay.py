@@ -14,7 +14,7 @@ from agents.audit.claims import check_claims
 from agents.audit.evidence import check_evidence
 from agents.audit.findings import Audit, Part
 from agents.audit.money import check_balances, check_payouts
-from agents.audit.opening import Opened, check_opening, check_seeds
+from agents.audit.opening import Opened, audit_seed, check_opening, check_seeds
 from agents.audit.privacy import Charges
 from agents.audit.proofs import check_logs
 from agents.audit.ratings import Ratings
@@ -192,7 +192,8 @@ class _Auditor:
             return
         ratings = Ratings(self.record, self.artefacts, job.score)
         facts = self.training.facts
-        records = ratings.check(part, opened, scored, facts)
+        seed = audit_seed(self.record, part.round_id, self._options.random_source)
+        records = ratings.check(part, opened, scored, seed, facts)
         if self._options.deep and facts is not None:
             self._say(f"round {part.round_id}: losses of {len(records)} records")
             ratings.measure(part, records, facts, self._options.device)
