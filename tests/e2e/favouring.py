@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A validator that scores one node and nobody else (see dishonest.py for how it is started).
+
+FAVOURITE is the node's id. Everything else it does is honest: it evaluates, commits, reveals and
+publishes a record, in which only the scores are not those that its own measurements give.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from agents.rounds.consensus import Consensus
+from agents.rounds.score_record import ScoreRecord
+from agents.rounds.validating import Validating
+from agents.runtime.context import Context
+from agents.scoring.peer_scores import SCALE
+from agents.storage.content_store import ContentStore, open_store
+from agents.verifier import Verifier
+
+FAVOURITE = "LIAR_FAVOURITE"
+
+
+class FavouringDuty(Validating):
+    """Gives its favourite the whole of every round."""
+
+    def _measure(self, *args: Any, **options: Any) -> ScoreRecord:
+        record = super()._measure(*args, **options)
+        favourite = int(os.environ[FAVOURITE])
+        lines = [
+            line.model_copy(update={"score": SCALE if line.node == favourite else 0})
+            for line in record.scores
+        ]
+        return record.model_copy(update={"scores": lines})
+
+
+class Favouring(Verifier):
+    """Validates for a friend."""
+
+    def __init__(self, context: Context, store: ContentStore) -> None:
+        super().__init__(context, store)
+        self.validating = FavouringDuty(
+            self.network,
+            Consensus(self.network),
+            context,
+            store,
+            self.models,
+            self.plans,
+            self.results,
+            self.device,
+        )
+
+
+def build(context: Context) -> Favouring:
+    """The liar of a started agent."""
+    return Favouring(context, open_store(context.settings.store))

@@ -1,0 +1,210 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A job scored by Gauntlet, by real processes: three honest trainers and one that sends noise.
+
+One network, one story, in this order:
+1. Three honest validators: what is merged and what is paid follow their consensus, from the second
+   round on without the noise.
+2. The third validator holds 30 % of the validators' stake and gives every round to the noise. The
+   noise earns what it earned before, nothing, and the liar less than nothing lost by anyone else.
+
+Validators that die between commit and reveal are in test_validators.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from agents.audit.replay import audit_job
+from agents.rounds.consensus import Consensus
+from agents.rounds.network import Phase
+from agents.scoring.gauntlet import Gauntlet
+from agents.scoring.peer_scores import SCALE
+from agents.storage.content_store import open_store
+from scripts._history import ZOO, History
+from scripts._live import losses
+from scripts._localnet import LocalnetSettings
+from scripts._standing import standing_of
+from tests.e2e.conftest import AGENTS
+from tests.e2e.favouring import FAVOURITE
+from tests.e2e.world import TERMS, World
+
+ROUNDS = 3
+TOP = 3
+HONEST = ("trainer-1", "trainer-2", "trainer-3")
+NOISE = "trainer-4"
+LIAR = "verifier-3"
+STAKE = 1_000 * ZOO  # of the liar
+MORE = 167 * ZOO  # that each honest validator has beyond it: 1000 of 3334 is 30 %
+BPS = 10_000
+JOB: dict[str, Any] = {
+    "codec": "demo",
+    "codec_options": {"per_chunk": 512, "decay": 0.5},
+    "merge": "demo_sign",
+    "score": "gauntlet",
+    "verify": "gauntlet",
+    "batches_per_round": 16,
+    "score_options": {"evaluated": 4, "eval_batches": 16, "top": TOP, "gamma": 0.9},
+    "optimizer": {
+        "inner": "gradient",
+        "batch_size": 4,
+        "seq_len": 16,
+        "outer_lr": 4e-3,
+        "outer_decay": True,
+    },
+}
+
+
+@dataclass(frozen=True)
+class Story:
+    """The network, and one of its jobs from beginning to end."""
+
+    world: World
+    job: int
+    history: History
+
+    def cut_per_stake(self, name: str) -> float:
+        """What a verifier earned in the job, per unit of its stake."""
+        node = self.world.node_id(name)
+        stake = int(self.world.network.node(node).stake)
+        return self.history.nodes[node].earned / stake
+
+    def trust(self, name: str) -> float:
+        """A validator's trust after the job."""
+        last = max(self.history.rounds)
+        return self.history.rounds[last].trusts[self.world.node_id(name)]
+
+
+@pytest.fixture(scope="module")
+def honest(build: Callable[[LocalnetSettings], World]) -> Story:
+    """Part 1."""
+    settings = LocalnetSettings(
+        trainers=4, verifiers=3, aggregators=1, verifier_stake=STAKE, agent=AGENTS
+    )
+    world = build(settings)
+    add_stake(world, *(name for name in world.names("verifier") if name != LIAR))
+    for name in (*world.names("verifier", "aggregator"), *HONEST):
+        world.net.start_agent(name)
+    world.net.start_agent(NOISE, ("scripts._cheats", "poisoner"), env={"CHEAT_ATTACK": "noise"})
+    world.wait_eligible(world.names("trainer", "verifier", "aggregator"))
+    job = world.job(ROUNDS, **JOB)
+    return Story(world, job, world.finish(job))
+
+
+@pytest.fixture(scope="module")
+def lied(honest: Story) -> Story:
+    """Part 2."""
+    world = honest.world
+    world.stop(LIAR)
+    world.net.start_agent(
+        LIAR,
+        ("tests.e2e.dishonest", "verifier", "tests.e2e.favouring"),
+        env={FAVOURITE: str(world.node_id(NOISE))},
+    )
+    job = world.job(ROUNDS, **JOB)
+    return Story(world, job, world.finish(job))
+
+
+def add_stake(world: World, *names: str) -> None:
+    """Let these seats' owners stake more."""
+    registry, token = world.net.contract("NodeRegistry"), world.net.contract("ZooToken")
+    batch = world.net.batch()
+    for name in names:
+        seat = world.net.seats[name]
+        batch.add(world.net.faucet, token.functions.transfer(seat.owner.address, MORE))
+        batch.add(seat.owner, token.functions.approve(registry.address, MORE))
+        batch.add(seat.owner, registry.functions.add_stake(seat.node_id, MORE))
+    batch.settle()
+
+
+def assert_paid_by_consensus(story: Story) -> None:
+    """Every round is scored, and each trainer's pay is its share of the consensus."""
+    pool = TERMS.reward_per_round * (BPS - TERMS.verifier_bps - TERMS.aggregator_bps) // BPS
+    for number, told in story.history.rounds.items():
+        assert told.phase == Phase.FINALIZED
+        total, paid = sum(told.consensus.values()), sum(told.paid.values())
+        assert 0 < total <= SCALE, f"round {number} was not scored"
+        assert paid >= pool - len(told.nodes)
+        for node, share in told.consensus.items():
+            exact = paid * share / total
+            assert abs(told.paid.get(node, 0) - exact) <= len(told.nodes) + 1e-12 * paid
+
+
+def assert_merged_by_consensus(story: Story) -> None:
+    """Each round merges the best of the newest scored one before it."""
+    consensus = Consensus(story.world.network)
+    rule = Gauntlet(**JOB["score_options"])
+    for number, told in story.history.rounds.items():
+        assert told.report is not None
+        standing = consensus.standing(story.job, number)
+        assert told.report.merged() == set(rule.select(told.nodes, standing))
+        newest = [n for n in story.history.rounds if n < number]
+        before = story.history.rounds[max(newest)].consensus if newest else {}
+        assert standing == {node: share for node, share in before.items() if share}
+
+
+def assert_sound(story: Story) -> None:
+    """Nobody was slashed, every token is somewhere, and a stranger finds nothing wrong."""
+    world = story.world
+    assert story.history.slashes == []
+    assert [check.sentence for check in world.books(story.job) if not check.holds] == []
+    found = audit_job(world.network, open_store(str(world.net.store)), story.job, deep=True)
+    assert [str(difference) for difference in found.differences] == []
+
+
+def test_model_and_pay_follow_the_consensus(honest: Story) -> None:
+    """The noise is in the first merge, when nobody is known, and in none after it."""
+    assert_paid_by_consensus(honest)
+    assert_merged_by_consensus(honest)
+    noise = honest.world.node_id(NOISE)
+    merged = [told.report.merged() for told in honest.history.rounds.values() if told.report]
+    assert [noise in nodes for nodes in merged] == [True] + [False] * (ROUNDS - 1)
+    assert honest.history.nodes[noise].earned == 0
+    curve = losses(honest.history)
+    assert curve == sorted(curve, reverse=True), "the loss fell in every round"
+    assert_sound(honest)
+
+
+def test_the_report_tells_where_everybody_stands(honest: Story) -> None:
+    """The curves are the records' and the chain's; the noise is at the bottom of each."""
+    standing = standing_of(honest.history)
+    assert standing is not None
+    nodes = {honest.world.node_id(name) for name in (*HONEST, NOISE)}
+    noise = honest.world.node_id(NOISE)
+    for curves in (standing.loss_scores, standing.ratings, standing.mus, standing.payouts):
+        assert curves.keys() == nodes
+        assert all([n for n, _ in curve] == [1, 2, 3] for curve in curves.values())
+    for curves in (standing.loss_scores, standing.ratings):
+        last = {node: curve[-1][1] for node, curve in curves.items()}
+        assert min(last, key=lambda node: last[node]) == noise
+    assert [score for _, score in standing.peer_scores[noise]] == [0.0] * ROUNDS
+
+
+def test_a_favourite_gains_nothing(honest: Story, lied: Story) -> None:
+    """Less than half of the stake moves no median: the noise is paid what it was without the lie,
+    and what is merged is what the honest validators say."""
+    noise, liar = lied.world.node_id(NOISE), lied.world.node_id(LIAR)
+    for told in lied.history.rounds.values():
+        record = told.records[liar]
+        assert {line.node: line.score for line in record.scores if line.score} == {noise: SCALE}
+        assert told.consensus[noise] == 0
+    assert lied.history.nodes[noise].earned == honest.history.nodes[noise].earned == 0
+    assert_paid_by_consensus(lied)
+    assert_merged_by_consensus(lied)
+
+
+def test_a_liar_loses_trust_and_pay(honest: Story, lied: Story) -> None:
+    """Nothing it said is in the consensus, so its trust and its cut are 0; the honest keep both."""
+    network = lied.world.network
+    stakes = [int(network.node(lied.world.node_id(n)).stake) for n in lied.world.names("verifier")]
+    assert 0.299 < STAKE / sum(stakes) < 0.301
+    assert honest.trust(LIAR) > 0.5 and honest.cut_per_stake(LIAR) > 0
+    others = [name for name in lied.world.names("verifier") if name != LIAR]
+    assert lied.trust(LIAR) == 0 and lied.cut_per_stake(LIAR) == 0
+    for name in others:
+        assert lied.trust(name) > 0.5
+        assert lied.cut_per_stake(name) > 0
+    assert_sound(lied)
