@@ -25,7 +25,8 @@ def sync_score(theirs: NDArray[np.float32], ours: NDArray[np.float32], alpha: fl
 
     Args:
         theirs, ours: fp32 [n], the node's and the round's values of the same parameters.
-        alpha: the outer learning rate by which updates move a parameter, positive.
+        alpha: how far one update moves a parameter, positive: the outer learning rate if updates
+            are signs, else a mean change.
 
     Raises:
         ValueError: no values, different shapes, a model of ours that isn't finite, or an `alpha`
