@@ -25,7 +25,8 @@ class Codec(Protocol):
     `shapes` maps each model tensor name to its shape. `seed`: 32 public bytes, new in every round.
     `memory` is what a codec keeps from round to round (error feedback); None at first, and always
     for a codec without one. Every function depends on its arguments only, so whoever can recompute
-    a gradient can recompute its payload; `layout`, `wire_size` and `decode` need no memory: any
+    a gradient can recompute its payload (of `demo`, on another machine, up to the choice between
+    equals); `layout`, `wire_size` and `decode` need no memory: any
     stranger can run them.
 
     Attributes:

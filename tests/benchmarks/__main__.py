@@ -27,10 +27,11 @@ from tests.benchmarks import (
     bench_merge,
     bench_privacy,
     bench_quality,
+    bench_scores,
 )
 from tests.benchmarks.rows import Row
 
-GROUPS = ("gas", "ready", "cid", "codecs", "merge", "privacy", "quality", "demo")
+GROUPS = ("gas", "scores", "ready", "cid", "codecs", "merge", "privacy", "quality", "demo")
 
 
 def cid_rows() -> list[Row]:
@@ -78,6 +79,7 @@ def main(only: tuple[str, ...]) -> None:
     if "codecs" in wanted:
         say("encoding and decoding")
         rows += bench_codecs.rows()
+        rows += bench_codecs.beside()
     if "merge" in wanted:
         say("merging")
         rows += bench_merge.rows()
@@ -89,6 +91,9 @@ def main(only: tuple[str, ...]) -> None:
         rows += bench_quality.rows(say)
     if wanted & {"gas", "ready"}:
         rows += chain_rows(wanted, say)
+    if "scores" in wanted:
+        with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder, terminate_as_exit():
+            rows += bench_scores.rows(Path(folder), say)
     if "demo" in wanted:
         say("the demo's report")
         rows.append(bench_agents.bench_utilisation())

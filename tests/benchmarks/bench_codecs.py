@@ -29,6 +29,7 @@ from tests.benchmarks.rows import Row
 SEED = bytes(range(32))
 CODECS = ("dense", "polytope", "semantic", "sparse", "demo")
 GOAL = 3.0
+SIZES = ((10_000_000, 4), (100_000_000, 1))  # numbers, repeats
 # Ours with the options whose published kin the peer is, at the same numbers per block.
 PEERS: tuple[tuple[str, dict[str, Any], Any], ...] = (
     ("demo", {"per_chunk": 32}, DemoPeer(32)),
@@ -112,6 +113,12 @@ def peer_rows(elements: int = 10_000_000, repeats: int = 3) -> Iterator[Row]:
                 )
     finally:
         torch.set_num_threads(threads)
+
+
+def beside() -> Iterator[Row]:
+    """The published algorithms at every size, for the table of `make bench`."""
+    for elements, repeats in SIZES:
+        yield from peer_rows(elements, repeats)
 
 
 def main() -> None:
