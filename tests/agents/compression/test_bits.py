@@ -7,9 +7,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agents.compression.bits import (
+    from_bf16,
     pack_bits,
     packed_bytes,
+    read_bf16,
     read_scale,
+    to_bf16,
     unpack_bits,
     unwrap,
     wrap,
@@ -53,3 +56,18 @@ def test_scales_out_of_range_are_refused(value):
     with pytest.raises(ContainerError, match="scale"):
         read_scale(np.array([value], "<f4").tobytes(), 8.0)
     assert read_scale(np.array([8.0], "<f4").tobytes(), 8.0) == 8.0
+
+
+def test_bf16_by_hand():
+    # 1 + 2^-8 lies between 1 and 1 + 2^-7: away from zero. A subnormal is 0.
+    values = np.array([1.0, 1 + 2.0**-8, 1 + 2.0**-8 - 2.0**-20, 0.0, 2.0**-127, 2.0**-126])
+    bits = to_bf16(values)
+    assert bits.tolist() == [0x3F80, 0x3F81, 0x3F80, 0, 0, 0x0080]
+    assert from_bf16(bits).tolist() == [1, 1 + 2.0**-7, 1, 0, 0, 2.0**-126]
+    assert read_bf16(bits.tobytes(), 1).tolist() == bits.tolist()
+
+
+@pytest.mark.parametrize("bits", [0x8000, 0x0001, 0x007F, 0x3F80, 0x7F80, 0x7FC0, 0xBF00])
+def test_bf16_out_of_range_is_refused(bits):
+    with pytest.raises(ContainerError, match="scale"):
+        read_bf16(np.array([0, bits], "<u2").tobytes(), 0)
