@@ -24,7 +24,7 @@ from torch import Tensor
 
 from agents.storage.canonical import dumps, loads
 from agents.training.state import PayloadError, Shapes
-from agents.training.trace import leaf, merkle_proof, merkle_root, verify_proof
+from agents.training.trace import leaf, merkle_proofs, merkle_root, verify_proof
 
 BLOCK = 256  # values of one leaf: 1 KiB
 
@@ -63,15 +63,15 @@ def values_at(
 def open_samples(state: Mapping[str, Tensor], audit_seed: bytes, per_tensor: int) -> bytes:
     """Canonical JSON: the blocks that hold the seed's positions, each with its Merkle proof."""
     shapes = {name: tuple(tensor.shape) for name, tensor in state.items()}
-    leaves, first = _leaves(state), _first_blocks(shapes)
+    first = _first_blocks(shapes)
+    asked = _blocks_of(positions(audit_seed, shapes, per_tensor))
+    proofs = merkle_proofs(_leaves(state), [first[n] + start // BLOCK for n, start in asked])
     blocks = [
         {
             "values": _flat(state[name])[start : start + BLOCK].tobytes().hex(),
-            "proof": [
-                sibling.hex() for sibling in merkle_proof(leaves, first[name] + start // BLOCK)
-            ],
+            "proof": [sibling.hex() for sibling in proof],
         }
-        for name, start in _blocks_of(positions(audit_seed, shapes, per_tensor))
+        for (name, start), proof in zip(asked, proofs, strict=True)
     ]
     return dumps({"version": 1, "blocks": blocks})
 

@@ -49,15 +49,23 @@ def merkle_root(leaves: Sequence[bytes]) -> bytes:
 
 def merkle_proof(leaves: Sequence[bytes], index: int) -> list[bytes]:
     """Siblings of leaf ``index`` from the bottom up; levels where it moves up alone add none."""
-    if not 0 <= index < len(leaves):
-        raise ValueError(f"leaf {index} is not among the {len(leaves)} leaves")
-    level, proof = list(leaves), []
+    return merkle_proofs(leaves, [index])[0]
+
+
+def merkle_proofs(leaves: Sequence[bytes], indices: Sequence[int]) -> list[list[bytes]]:
+    """The proofs of several leaves, in their order, from one walk up the tree."""
+    places = list(indices)
+    for index in places:
+        if not 0 <= index < len(leaves):
+            raise ValueError(f"leaf {index} is not among the {len(leaves)} leaves")
+    proofs: list[list[bytes]] = [[] for _ in places]
+    level = list(leaves)
     while len(level) > 1:
-        sibling = index ^ 1
-        if sibling < len(level):
-            proof.append(level[sibling])
-        level, index = _level_up(level), index // 2
-    return proof
+        for proof, index in zip(proofs, places, strict=True):
+            if index ^ 1 < len(level):
+                proof.append(level[index ^ 1])
+        level, places = _level_up(level), [index // 2 for index in places]
+    return proofs
 
 
 def verify_proof(
