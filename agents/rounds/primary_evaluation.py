@@ -15,9 +15,9 @@ LossScore is `agents.scoring.loss_score`'s. The rules this file adds:
   expected - random). The paper compares assigned with random alone. Over 24 rounds of a small
   model, DeMo's job and 6 batches per loss, that sign is positive for 68 % of honest evaluations and
   44 % of copiers'; this one for 90 % and 44 %. With 2 batches it is 68 % against 78 %; with local
-  AdamW steps and 6 batches 74 % against 76 % (`python -m tests.studies.assigned_data`). It costs one
-  loss for each pair of evaluated nodes. Batches are public, so somebody may train on a rival's to
-  raise what is expected of it; half of the others would have to.
+  AdamW steps and 6 batches 74 % against 76 % (`python -m tests.studies.assigned_data`). It costs
+  one loss for each pair of evaluated nodes. Batches are public, so somebody may train on a rival's
+  to raise what is expected of it; half of the others would have to.
 - A payload that ruins the loss, or that the merge refuses, has no score; no payload raises.
 """
 
