@@ -10,12 +10,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from agents.audit.replay import audit_job
 from agents.rounds.consensus import Consensus, ScorePhase
 from agents.rounds.models import Models
 from agents.rounds.score_record import MAX_RECORD_BYTES, ScoreRecord
 from agents.rounds.score_replay import replay
 from agents.scoring.consensus import stake_median
 from agents.scoring.gauntlet import Gauntlet
+from agents.storage.content_store import open_store
 from tests.e2e.world import TERMS, World
 
 ROUNDS = 3
@@ -87,3 +89,6 @@ def test_every_vector_is_revealed_replays_and_pays(world: World) -> None:
     share = 10_000 - TERMS.verifier_bps - TERMS.aggregator_bps
     # What a verifier's cut is short of goes to the trainers.
     assert trainers >= ROUNDS * (TERMS.reward_per_round * share // 10_000 - 3)
+    found = audit_job(network, open_store(str(world.net.store)), job, deep=True)
+    assert [str(difference) for difference in found.differences] == []
+    assert sum(part.counts["losses"] for part in found.rounds) > 0
