@@ -70,7 +70,7 @@ def _checks(history: History, names: Mapping[str, str]) -> list[Check]:
     twice = by_name[names[_TWICE]]
     share = scored[-1].consensus
     rating = latest(history, peer_score)
-    found = [_first(twice, honest, share, rating)]
+    found = [_first(twice, honest, share, rating, rounds)]
     found += [
         _below(node, honest, share, rating, rounds[-1])
         for kind, node in cheats.items()
@@ -81,24 +81,28 @@ def _checks(history: History, names: Mapping[str, str]) -> list[Check]:
 
 
 def _first(
-    twice: NodeStory, honest: list[NodeStory], share: Mapping[int, int], rating: dict[int, float]
+    twice: NodeStory,
+    honest: list[NodeStory],
+    share: Mapping[int, int],
+    rating: dict[int, float],
+    rounds: list[RoundStory],
 ) -> Check:
-    others = [node for node in honest if node is not twice]
-    best = max(others, key=lambda node: node.earned)
+    """By all that validators say at the end, and by pay once ratings have had time to settle."""
+    late = rounds[len(rounds) // 2 :]
+    others = [node.node_id for node in honest if node is not twice]
     mine = twice.node_id
-    ranks_first = all(
-        twice.earned > node.earned
-        and share.get(mine, 0) > share.get(node.node_id, 0)
-        and rating.get(mine, 0.0) > rating.get(node.node_id, 0.0)
-        for node in others
-    )
-    top = max(share.get(node.node_id, 0) for node in others)
-    score = max(rating.get(node.node_id, 0.0) for node in others)
+
+    def paid(node: int) -> float:
+        return sum(story.paid.get(node, 0) for story in late) / ZOO
+
+    figures = (paid, lambda node: share.get(node, 0) / SCALE, lambda node: rating.get(node, 0.0))
+    own = [figure(mine) for figure in figures]
+    next_best = [max(map(figure, others)) for figure in figures]
     return Check(
-        ranks_first,
-        f"{twice.name} ranks first: {twice.earned / ZOO:,.1f} ZOO, next {best.earned / ZOO:,.1f}; "
-        f"last share {share.get(mine, 0) / SCALE:.1%}, next {top / SCALE:.1%}; PeerScore "
-        f"{rating.get(mine, 0.0):.2f}, next {score:.2f}",
+        all(a > b for a, b in zip(own, next_best, strict=True)),
+        f"{twice.name} ranks first: {own[0]:,.1f} ZOO in the last {len(late)} rounds, next "
+        f"{next_best[0]:,.1f}; share at the end {own[1]:.1%}, next {next_best[1]:.1%}; PeerScore "
+        f"{own[2]:.2f}, next {next_best[2]:.2f}",
     )
 
 
