@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The rule: gradient and memory are added, transformed and searched a piece at a time.
 
-Nothing as large as the model is made. All work runs in three buffers of a piece, used again and
+Nothing as large as the model is made. All work runs in buffers of a piece, used again and
 again: what a fresh allocation costs in page faults is more than the arithmetic.
 """
 
@@ -18,9 +18,9 @@ from agents.compression import Payload
 from agents.compression.chunks import Group, Piece
 from agents.compression.largest import largest
 
-# (chunks, block, spare) -> the transformed chunks in one of two buffers of their shape, which is
-# [down, height, across, width], fp32. The chunks may be a view of a tensor, or the first buffer.
-Transform = Callable[[Tensor, Tensor, Tensor], Tensor]
+# (chunks, block) -> the transformed chunks, in the buffer or new: contiguous fp32 [down, height,
+# across, width]. The chunks may be a view of a tensor, or the buffer.
+Transform = Callable[[Tensor, Tensor], Tensor]
 
 
 class Source:
@@ -53,11 +53,11 @@ class Source:
         values = np.empty((group.count, sent), np.float32)
         for piece in group.pieces(2 if transform is None else 1):
             shape = (piece.down, group.height, piece.across, group.width)
-            block, spare, magnitudes = self._scratch(piece.count * group.size)
-            block, spare = block.view(shape), spare.view(shape)
+            block, magnitudes = self._scratch(piece.count * group.size)
+            block = block.view(shape)
             chunks = self._read(group, piece, block)
             if transform is not None:
-                block = transform(chunks, block, spare)
+                block = transform(chunks, block)
             elif chunks is not block:
                 block.copy_(chunks)
             table = magnitudes.view(piece.down, piece.across, group.height, group.width)
@@ -78,11 +78,11 @@ class Source:
             return view
         return torch.add(view, group.view(self._memory[piece.region.name], piece), out=out)
 
-    def _scratch(self, size: int) -> tuple[Tensor, Tensor, Tensor]:
+    def _scratch(self, size: int) -> tuple[Tensor, Tensor]:
         if not self._buffers or self._buffers[0].numel() < size:
-            self._buffers = [torch.empty(size) for _ in range(3)]
-        block, spare, magnitudes = (buffer[:size] for buffer in self._buffers)
-        return block, spare, magnitudes
+            self._buffers = [torch.empty(size) for _ in range(2)]
+        block, magnitudes = (buffer[:size] for buffer in self._buffers)
+        return block, magnitudes
 
 
 def _plain(tensor: Tensor) -> Tensor:

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The rule: a piece's chunks are transformed side by side, back from integers without rounding.
 
-Since the cosines of even number are symmetric and the odd ones antisymmetric, both ways share half
-of the work between a row and its mirror image. Forth: fp32 matrix products. Back: a coefficient is
-a whole number times its chunk's power of two, so all sums are exact in float64 (`dct`) and may be
-taken in whatever way is fastest: few coefficients are added row by row, many multiplied as a
-matrix. The one rounding is that of a result to fp32.
+Forth: two fp32 matrix products. Back: a coefficient is a whole number times its chunk's power of
+two, so all sums are exact in float64 (`dct`) and may be taken in whatever way is fastest: few
+coefficients are added row by row, many multiplied as a matrix; and since the cosines of even number
+are symmetric and the odd ones antisymmetric, x = E + O and its mirror image E - O share the halves.
+The one rounding is that of a result to fp32.
 """
 
 from __future__ import annotations
@@ -26,22 +26,18 @@ from agents.compression.dct import basis, integers
 _FEW = 1 / 16
 
 
-def analysis(chunks: Tensor, block: Tensor, spare: Tensor) -> Tensor:
+def analysis(chunks: Tensor, block: Tensor) -> Tensor:
     """The cosine transform of fp32 [down, height, across, width]; see `selection.Transform`."""
     down, height, across, width = chunks.shape
-    evens, odds = -(-height // 2), height // 2
-    rows = chunks.numpy()
-    folded, wide = spare.view(down, height, across * width), block.view(down, height, -1)
-    table = spare.numpy()
-    np.add(rows[:, :odds], rows[:, ::-1][:, :odds], out=table[:, :odds])
-    np.subtract(rows[:, :odds], rows[:, ::-1][:, :odds], out=table[:, evens:])
-    if evens > odds:
-        table[:, odds] = rows[:, odds]
-    even, odd = _folded(height)
-    for index in range(down):
-        torch.mm(even, folded[index, :evens], out=wide[index, ::2])
-        torch.mm(odd, folded[index, evens:], out=wide[index, 1::2])
-    return _product()(block.view(-1, width), basis(width), None, "none", [], "").view(block.shape)
+    times = _product()
+    rows = times(chunks.reshape(-1, width), basis(width), None, "none", [], "")
+    wide = rows.view(down, height, across * width).transpose(1, 2)
+    if down == 1:
+        found: Tensor = times(basis(height), wide[0], None, "none", [], "")
+        return found.view(chunks.shape)
+    for index, result in enumerate(block.view(down, height, across * width)):
+        result.copy_(times(basis(height), wide[index], None, "none", [], ""))
+    return block
 
 
 class Synthesis:
@@ -128,10 +124,3 @@ def _product() -> Callable[..., Tensor]:
         else:
             return cast(Callable[..., Tensor], fast)
     return lambda x, w, *_: torch.mm(x, w.t())
-
-
-@lru_cache(maxsize=64)
-def _folded(n: int) -> tuple[Tensor, Tensor]:
-    """The transform's even rows on sums of mirrored numbers, its odd ones on their differences."""
-    matrix = basis(n)
-    return matrix[::2, : -(-n // 2)].contiguous(), matrix[1::2, : n // 2].contiguous()
