@@ -28,6 +28,7 @@ from agents.training.task import input_root
 from agents.verification.norms import norm
 from agents.verification.sync import sync_score
 
+NO_SAMPLE = "no sync sample posted"
 _SMALLEST_STEP = 1e-30  # stands for a step of zero: any difference is then infinitely many
 
 
@@ -145,7 +146,7 @@ def _sync(
 ) -> tuple[float | None, str]:
     """(SyncScore, why it fails): the score is None if no sample is proven."""
     if digest is None:
-        return None, "no sync sample posted"
+        return None, NO_SAMPLE
     shapes, count = job.shapes, options.samples
     try:
         raw = store.get_digest(digest, max_samples_bytes(shapes, count))

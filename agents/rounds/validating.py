@@ -14,7 +14,9 @@ evaluates once it knows the audit seed. A validator that never revealed in the j
 last LOOK_BACK rounds, or whose last record can't be had, starts from fresh ratings, and from a
 secret drawn for that round. No other validator's record is ever read.
 
-Payloads and sync samples that are missing are waited for, a share of the window, and no longer.
+Payloads and sync samples that are missing are waited for, a share of the window, and no longer; of
+a node that kept them back in this validator's last record, not at all, so that a mute node can't
+delay one round after the other.
 Nothing that goes wrong here keeps the verifier from attesting.
 """
 
@@ -28,11 +30,12 @@ from typing import Any
 
 from agents.rounds.consensus import Consensus, ScorePhase, Scoring
 from agents.rounds.evaluated import round_seed
-from agents.rounds.fast_evaluation import Checked, Facts, check_nodes, step_size
+from agents.rounds.fast_evaluation import NO_SAMPLE, Checked, Facts, check_nodes, step_size
 from agents.rounds.manifests import Plan, Plans
 from agents.rounds.models import Models
 from agents.rounds.network import ZERO_DIGEST, Network, Phase
 from agents.rounds.primary_evaluation import Measured, Yardstick, median_norm
+from agents.rounds.report import UNAVAILABLE
 from agents.rounds.results import Results
 from agents.rounds.score_record import (
     MAX_REASON,
@@ -165,14 +168,15 @@ class Validating:
         submissions = self._results.submissions(view)
         opened = int(view.round.opened_block)
         samples = self._consensus.samples(view.job_id, view.round_id, opened)
-        missing = [
+        missing = {
             s.reveal.node for s in submissions if s.unavailable or s.reveal.node not in samples
-        ]
+        }
         if missing and self._patient(view, scoring):
-            self._context.log.debug(
-                "waiting_for_samples", round=view.round_id, nodes=missing, job=view.job_id
-            )
-            return None
+            missing -= _kept_back(self._previous(view, node))
+            if missing:
+                nodes = sorted(missing)
+                self._context.log.debug("waiting_for_samples", round=view.round_id, nodes=nodes)
+                return None
         with self._context.metrics.busy("validate"):
             return self._measure(view, node, audit_seed, plan, submissions, samples)
 
@@ -479,6 +483,12 @@ class Validating:
             round=view.round_id,
             vector=json.dumps({line.node: line.score for line in record.scores}),
         )
+
+
+def _kept_back(record: ScoreRecord | None) -> set[int]:
+    """Nodes that had not published in time what this record asked for."""
+    lines = [] if record is None else record.scores
+    return {line.node for line in lines if line.failure.startswith((NO_SAMPLE, UNAVAILABLE))}
 
 
 def _milli(steps: float) -> int:

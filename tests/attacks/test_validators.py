@@ -168,6 +168,21 @@ def test_a_missing_sample_is_waited_for_but_not_for_ever(panel: Panel) -> None:
     assert lines[panel.node("ann").node_id].failure == ""
 
 
+def test_a_mute_node_delays_one_round_but_not_the_next(panel: Panel) -> None:
+    verifier = panel.verifier("vic")
+    panel.play("ann", "bob")
+    panel.world.chain.warp(TERMS.aggregate_s // 2 + 2)
+    assert panel.step(verifier, "vic") == "scored: round 1, committed"
+    panel.world.chain.warp(TERMS.score_commit_s + 1)
+    assert panel.step(verifier, "vic") == "scored: round 1, revealed"
+    panel.void()
+    panel.play("ann", "bob")
+    assert panel.step(verifier, "vic") == "scored: round 2, committed"
+    panel.void()
+    panel.play("ann", "cat")  # who was not mute is waited for
+    assert panel.step(verifier, "vic") is None
+
+
 def test_a_sample_that_comes_meanwhile_counts(panel: Panel) -> None:
     panel.play("ann", "bob")
     verifier = panel.verifier("vic")
