@@ -13,9 +13,9 @@ The other nodes' payloads are the controls: they trained on neither, so whatever
 the more usual gradient shows in them and is taken off. Node i is COPIED if for some look-alike j
 
 - both payloads lean to j's data by at least a threshold,
-- i's payload fits j's data better than the controls do, by the threshold too (a node whose settings
+- i's payload fits j's data better than the controls do, by at least `margin` (a node whose settings
   make it fit no data well leans as well, but away from its own, not to another's),
-- and it fits i's data better than the controls do by less than a third of that.
+- and it fits i's data better than the controls do by less than half of that.
 
 It is OWN if it leans to its own data by the threshold against every look-alike; else UNCLEAR.
 
@@ -39,7 +39,7 @@ from agents.compression.support import Support
 from agents.verification.overlap import agreed, overlap
 
 _ERRORS = 3.0
-_TRACE = 1 / 3  # of the fit to foreign data, from which own data has left its trace
+_TRACE = 1 / 2  # of the fit to foreign data, from which own data has left its trace
 
 
 class Origin(Enum):
@@ -100,7 +100,7 @@ def provenance(
         threshold = max(margin, _ERRORS * max(error, their_error))
         if mine <= -threshold and theirs >= threshold:
             foreign, own = case.beyond(node, other), case.beyond(node, node)
-            if foreign >= threshold and own < _TRACE * foreign:
+            if foreign >= margin and own < _TRACE * foreign:
                 return Provenance(Origin.COPIED, other, mine, threshold)
         found.append((mine, threshold))
     least, threshold = min(found)
