@@ -44,9 +44,9 @@ class Region:
     first: int
 
     @property
-    def count(self) -> int:
-        """How many chunks."""
-        return self.down * self.across
+    def whole(self) -> Piece:
+        """All its chunks."""
+        return Piece(self, 0, 0, self.down, self.across)
 
 
 @dataclass(frozen=True)
@@ -113,16 +113,16 @@ class Group:
         y, x = np.divmod(np.arange(piece.count)[:, None], piece.across)
         return np.asarray(((y * self.height + row) * piece.across + x) * self.width + column)
 
-    def inside(self, region: Region, places: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Where `places`, [chunks of the region, any], lie in the region's flattened tensor."""
-        y, x = np.divmod(np.arange(region.count)[:, None], region.across)
+    def inside(self, piece: Piece, places: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Where `places`, [chunks of the piece, any], lie in the flattened tensor."""
+        region = piece.region
+        y, x = np.divmod(np.arange(piece.count)[:, None], piece.across)
+        top = region.top + (piece.y + y) * self.height
+        left = region.left + (piece.x + x) * self.width
         if self.height == 1:
-            corner = (region.top + y) * region.columns + region.left + x * self.width
-            return np.asarray(corner + places)
+            return np.asarray(top * region.columns + left + places)
         row, column = np.divmod(places, self.width)
-        row += region.top + y * self.height
-        column += region.left + x * self.width
-        return np.asarray(row * region.columns + column)
+        return np.asarray((top + row) * region.columns + left + column)
 
     def view(self, tensor: Tensor, piece: Piece) -> Tensor:
         """The piece of a contiguous tensor: a view [down, height, across, width]."""

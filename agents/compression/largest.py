@@ -17,11 +17,13 @@ _SHORT = 512
 _CROWD = 4  # numbers per number wanted above which a row is partitioned as a whole
 
 
-def largest(magnitudes: Tensor, count: int) -> NDArray[np.int64]:
+def largest(
+    magnitudes: Tensor, count: int, scratch: NDArray[np.bool_] | None = None
+) -> NDArray[np.int64]:
     """int64 [rows, count]: the ascending places of the `count` largest of each row.
 
-    `magnitudes`: fp32 CPU [rows, size], contiguous, none negative; 1 <= count <= size. ValueError
-    if one is NaN or infinite.
+    `magnitudes`: fp32 CPU [rows, size], contiguous, none negative; 1 <= count <= size. `scratch`,
+    if given, is overwritten: bool, as long. ValueError if a number is NaN or infinite.
     """
     rows, size = magnitudes.shape
     maxima = _maxima(magnitudes, count)
@@ -32,7 +34,9 @@ def largest(magnitudes: Tensor, count: int) -> NDArray[np.int64]:
         return np.tile(np.arange(size), (rows, 1))
     least = np.sort(bounds, axis=1)[:, bounds.shape[1] - count]
     crowded = least == 0
-    named = np.flatnonzero(table >= np.where(crowded, np.inf, least)[:, None])
+    marks = None if scratch is None else scratch[: table.size].reshape(table.shape)
+    marks = np.greater_equal(table, np.where(crowded, np.inf, least)[:, None], out=marks)
+    named = np.flatnonzero(marks)
     owner = named // size
     found = np.bincount(owner, minlength=rows)
     many = found > _CROWD * count

@@ -35,7 +35,7 @@ class Source:
                 )
         self._gradient = {name: _plain(tensor) for name, tensor in gradient.items()}
         self._memory = None if memory is None else {n: _plain(memory[n]) for n in gradient}
-        self._buffers: list[Tensor] = []
+        self._numbers, self._marks = torch.empty(2, 0), np.empty(0, np.bool_)
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
@@ -53,17 +53,18 @@ class Source:
         values = np.empty((group.count, sent), np.float32)
         for piece in group.pieces(2 if transform is None else 1):
             shape = (piece.down, group.height, piece.across, group.width)
-            block, magnitudes = self._scratch(piece.count * group.size)
-            block = block.view(shape)
-            chunks = self._read(group, piece, block)
+            block, magnitudes, marks = self._scratch(piece.count * group.size)
+            chunks = self._read(group, piece, block.view(shape))
             if transform is not None:
-                block = transform(chunks, block)
-            elif chunks is not block:
-                block.copy_(chunks)
+                chunks = transform(chunks, block.view(shape))
             table = magnitudes.view(piece.down, piece.across, group.height, group.width)
-            torch.abs(block.permute(0, 2, 1, 3), out=table)
-            found = largest(magnitudes.view(piece.count, group.size), sent)
-            numbers = block.numpy().reshape(-1)[group.flat(piece, found)]
+            torch.abs(chunks.permute(0, 2, 1, 3), out=table)
+            found = largest(magnitudes.view(piece.count, group.size), sent, marks)
+            if transform is None and self._memory is None:
+                place = group.inside(piece, found)
+                numbers = self._gradient[piece.region.name].numpy().reshape(-1)[place]
+            else:
+                numbers = chunks.numpy().reshape(-1)[group.flat(piece, found)]
             start = 0
             for span in piece.spans:
                 stop = start + span.stop - span.start
@@ -78,11 +79,11 @@ class Source:
             return view
         return torch.add(view, group.view(self._memory[piece.region.name], piece), out=out)
 
-    def _scratch(self, size: int) -> tuple[Tensor, Tensor]:
-        if not self._buffers or self._buffers[0].numel() < size:
-            self._buffers = [torch.empty(size) for _ in range(2)]
-        block, magnitudes = (buffer[:size] for buffer in self._buffers)
-        return block, magnitudes
+    def _scratch(self, size: int) -> tuple[Tensor, Tensor, NDArray[np.bool_]]:
+        if self._marks.size < size:
+            self._numbers, self._marks = torch.empty(2, size), np.empty(size, np.bool_)
+        block, magnitudes = self._numbers[:, :size]
+        return block, magnitudes, self._marks
 
 
 def _plain(tensor: Tensor) -> Tensor:

@@ -132,8 +132,8 @@ class Sparse:
         flat = {name: tensor.numpy().reshape(-1) for name, tensor in out.items()}
         for group, places, numbers in self._read(data, shapes):
             for region in group.regions:
-                chunks = slice(region.first, region.first + region.count)
-                flat[region.name][group.inside(region, places[chunks])] = numbers[chunks]
+                (chunks,) = region.whole.spans
+                flat[region.name][group.inside(region.whole, places[chunks])] = numbers[chunks]
         return out
 
     def remember(

@@ -63,15 +63,17 @@ def test_every_number_lies_in_one_chunk(dimensions, side, line, piece_size):
             view = group.view(tensors[piece.region.name], piece)
             every = np.tile(np.arange(group.size), (piece.count, 1))
             numbers = view.reshape(-1).numpy()[group.flat(piece, every)]
+            flat = tensors[piece.region.name].reshape(-1).numpy()
+            assert np.array_equal(flat[group.inside(piece, every)], numbers)
             start = 0
             for span in piece.spans:
                 table[span] = numbers[start : start + span.stop - span.start]
                 start += span.stop - span.start
             assert start == piece.count
         for region in group.regions:
-            every = np.tile(np.arange(group.size), (region.count, 1))
-            flat = tensors[region.name].reshape(-1).numpy()[group.inside(region, every)]
-            assert np.array_equal(flat, table[region.first : region.first + region.count])
+            every = np.tile(np.arange(group.size), (region.whole.count, 1))
+            flat = tensors[region.name].reshape(-1).numpy()[group.inside(region.whole, every)]
+            assert np.array_equal(flat, table[region.whole.spans[0]])
         seen.append(table.reshape(-1))
         assert group.height <= max(1, side) and group.width <= (
             side if group.height > 1 else max(side, line)
