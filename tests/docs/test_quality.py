@@ -1,0 +1,32 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The quality page shows what is recorded, and the study's schedule is the anchors'."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.studies.quality.record import BEGIN, END, JSON, PAGE, Records
+from tests.studies.quality.task import CORPUS_SHA256, TOKENS_A_STEP, schedule
+
+
+def test_the_tables_of_the_page_are_those_of_the_records() -> None:
+    records, page = Records(), PAGE.read_text()
+    for steps in sorted({entry["steps"] for entry in records.content["runs"]}):
+        shown = page.partition(BEGIN.format(steps * TOKENS_A_STEP))[2].partition(END)[0]
+        assert shown.strip() == records.table(steps), "run python -m tests.studies.quality --table"
+
+
+def test_every_record_is_of_the_anchors_text_and_model() -> None:
+    task = json.loads(JSON.read_text())["task"]
+    assert task["corpus_sha256"] == CORPUS_SHA256
+    assert task["parameters"] == 869_504
+
+
+def test_the_rate_rises_for_a_tenth_and_falls_to_a_tenth() -> None:
+    assert schedule(0, 200) == pytest.approx(1 / 20)
+    assert schedule(19, 200) == 1.0
+    assert schedule(20, 200) == 1.0  # the cosine begins
+    assert schedule(110, 200) == pytest.approx(0.55)
+    assert schedule(200, 200) == pytest.approx(0.1)
