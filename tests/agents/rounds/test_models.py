@@ -298,3 +298,28 @@ def test_a_trainers_damaged_memory_counts_as_lost(tmp_path: Path, desk: Desk) ->
         count = context.metrics.registry.get_sample_value("menagerie_resyncs_total")
     assert count == 1
     assert '"event":"resynced"' in (tmp_path / "log").read_text().replace(" ", "")
+
+
+def damage(store: EmbeddedStore, cid: str) -> None:
+    """Flip one bit of an artefact on disk."""
+    [path] = (store.root / "objects").glob(f"*/{parse_cid(cid).digest.hex()}.*")
+    raw = bytearray(path.read_bytes())
+    raw[len(raw) // 2] ^= 1
+    path.chmod(0o600)
+    path.write_bytes(raw)
+
+
+def test_a_checkpoint_damaged_on_disk_is_skipped(run: tuple) -> None:
+    facts, store, outcomes = run
+    damage(store, outcomes[3].report.checkpoint)
+    models, told = heard(facts, store)
+    assert model_hash(models.current(JOB)) == outcomes[3].model
+    # Round 3's checkpoint and one update: an ordinary step, which is not worth telling.
+    assert told == []
+
+
+def test_an_update_damaged_on_disk_is_named(run: tuple) -> None:
+    facts, store, outcomes = run
+    damage(store, outcomes[1].report.update)
+    with pytest.raises(StoreError, match=outcomes[1].report.update):
+        Models(facts, store).at(JOB, outcomes[1].model)
