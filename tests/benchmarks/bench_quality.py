@@ -50,7 +50,7 @@ def row(name: str, runs: Sequence[Run]) -> Row:
     """A recorded method: the mean over its seeds, beside its goal."""
     loss = statistics.mean(run.val["1.0"] for run in runs)
     megabytes = runs[0].uploaded / 1e6
-    shown = f"{loss:.3f} nats/byte, {megabytes:.3f} MB up per peer, {len(runs)} seed{'s' * (len(runs) > 1)}"
+    shown = f"{loss:.3f} nats/byte, {megabytes:.3f} MB up per peer, mean of {len(runs)}"
     figure = f"recorded: {name}, {STEPS * TOKENS_A_STEP:,} tokens"
     goal = GOALS.get(name)
     if goal is None:
