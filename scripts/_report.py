@@ -170,7 +170,7 @@ def _standing(standing: Standing, history: History, cheats: Collection[str]) -> 
     colours = {node: _COLOURS[place % len(_COLOURS)] for place, node in enumerate(nodes)}
 
     def draw(curves: Curves, title: str, unit: str, narrow: bool = False) -> str:
-        figure, axis = plt.subplots(figsize=(6, 4.2))
+        figure, axis = plt.subplots(figsize=(6, 4.6))
         for node, curve in sorted(curves.items()):
             name = history.label(node)
             axis.plot(
@@ -186,7 +186,9 @@ def _standing(standing: Standing, history: History, cheats: Collection[str]) -> 
         axis.set(title=title, xlabel="round", ylabel=unit)
         if narrow:
             _cut_off(axis, curves)
-        return _svg(figure, axis, legend=True)
+        # Below the plot: with a dozen curves there is no free corner in it.
+        axis.legend(fontsize=7, ncols=3, loc="upper center", bbox_to_anchor=(0.5, -0.16))
+        return _svg(figure, axis)
 
     return [
         draw(standing.loss_scores, "LossScore on random data", "nats per token", narrow=True),

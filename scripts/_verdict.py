@@ -92,7 +92,7 @@ def check_cheats(history: History, cheats: dict[str, Violation]) -> list[Check]:
         guilty = ", ".join(sorted(history.label(node) for node in others))
         found.append(Check(False, f"slashed although honest: {guilty}"))
     else:
-        found.append(Check(True, f"none of the {honest} honest nodes was slashed"))
+        found.append(Check(True, f"none of the other {honest} nodes was slashed"))
     return found
 
 
