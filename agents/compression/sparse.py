@@ -58,6 +58,7 @@ from agents.compression.vector import left
 
 CHUNK = 4096
 _SCALE_POWER = 64  # scales are below 2^64
+_BATCH = 2048
 _BLOCKS = (0, 16, 32, 64)
 
 
@@ -116,7 +117,10 @@ class Sparse:
         for group in self._cut(source.shapes):
             code = self._places(group)
             places, values = source.largest(group, code.sent)
-            scales, codes = self._quantise(values)
+            # In batches of rows, so that what comes between stays in a cache.
+            batches = [values[at : at + _BATCH] for at in range(0, group.count, _BATCH)]
+            found = [self._quantise(batch) for batch in batches]
+            scales, codes = (np.concatenate(part) for part in zip(*found, strict=True))
             places[scales[:, 0] == 0] = np.arange(code.sent)
             parts += [
                 scales.tobytes(),

@@ -94,6 +94,15 @@ def test_blocks_and_runs_send_the_same_of_a_single_block():
     assert codec(block=64).encode(sent, None, SEED) == codec().encode(sent, None, SEED)
 
 
+def test_batches_and_pieces_change_nothing(monkeypatch):
+    shapes = {"a": (130, 200), "b": (9000,)}
+    wanted = codec().encode(gradient(shapes), None, SEED)
+    monkeypatch.setattr("agents.compression.sparse._BATCH", 2)
+    monkeypatch.setattr("agents.compression.places._BATCH", 3)
+    monkeypatch.setattr("agents.compression.chunks.PIECE", 5000)
+    assert codec().encode(gradient(shapes), None, SEED) == wanted
+
+
 def test_of_equal_numbers_the_first_are_sent():
     data = codec(per_chunk=1536, gain=1.0).encode({"a": torch.ones(8)}, None, SEED)
     assert data == wrap(bf16(1, 1) + packed("11100000") + packed("00", "00", "00"))
