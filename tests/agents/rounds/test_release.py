@@ -81,8 +81,8 @@ def test_honest_noise_is_accepted_by_those_who_did_not_draw_it(desk: Desk) -> No
     ("cheat", "words"),
     [
         (lambda clean, noised: clean, "noise is missing"),
-        (lambda clean, noised: {n: t * 1.1 for n, t in noised.items()}, "not merge and noise"),
-        (lambda clean, noised: {n: t + 0.02 for n, t in noised.items()}, "not merge and noise"),
+        (lambda clean, noised: {n: t * 1.2 for n, t in noised.items()}, "not merge and noise"),
+        (lambda clean, noised: {n: t + 0.03 for n, t in noised.items()}, "not merge and noise"),
         (lambda clean, noised: {n: t * 0.5 for n, t in noised.items()}, "noise is missing"),
     ],
 )
