@@ -146,13 +146,13 @@ def assert_merged_by_consensus(story: Story) -> None:
         assert standing == {node: share for node, share in before.items() if share}
 
 
-def assert_sound(story: Story) -> None:
-    """Nobody was slashed, every token is somewhere, and a stranger finds nothing wrong."""
+def differences(story: Story) -> list[str]:
+    """Nobody was slashed and every token is somewhere; returns what a stranger finds wrong."""
     world = story.world
     assert story.history.slashes == []
     assert [check.sentence for check in world.books(story.job) if not check.holds] == []
     found = audit_job(world.network, open_store(str(world.net.store)), story.job, deep=True)
-    assert [str(difference) for difference in found.differences] == []
+    return [str(difference) for difference in found.differences]
 
 
 def test_model_and_pay_follow_the_consensus(honest: Story) -> None:
@@ -165,7 +165,7 @@ def test_model_and_pay_follow_the_consensus(honest: Story) -> None:
     assert honest.history.nodes[noise].earned == 0
     curve = losses(honest.history)
     assert curve == sorted(curve, reverse=True), "the loss fell in every round"
-    assert_sound(honest)
+    assert differences(honest) == []
 
 
 def test_the_report_tells_where_everybody_stands(honest: Story) -> None:
@@ -207,4 +207,12 @@ def test_a_liar_loses_trust_and_pay(honest: Story, lied: Story) -> None:
     for name in others:
         assert lied.trust(name) > 0.5
         assert lied.cut_per_stake(name) > 0
-    assert_sound(lied)
+
+
+def test_an_audit_names_the_lie(lied: Story) -> None:
+    """The liar's records show what it measured, and the scores don't follow from that. Nothing
+    else is wrong."""
+    found = differences(lied)
+    assert len(found) == ROUNDS
+    who = f"verifier {lied.world.node_id(LIAR)}: its record: the score of"
+    assert all(who in difference for difference in found)
