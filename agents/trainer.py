@@ -24,7 +24,7 @@ from agents.rounds.consensus import Consensus, ScorePhase
 from agents.rounds.manifests import Plan, Plans
 from agents.rounds.membership import Membership
 from agents.rounds.memory import Memories
-from agents.rounds.network import ZERO_DIGEST, Network, Phase
+from agents.rounds.network import ZERO_DIGEST, Network, Phase, commitment_digest
 from agents.rounds.upkeep import Upkeep
 from agents.rounds.view import View, observe
 from agents.rounds.work import Work, Workshop
@@ -363,19 +363,18 @@ class Trainer:
         return input_root(plan.manifest, node, bytes(view.round.prev_model)).hex()
 
     def _digest(self, view: View, node: int, secret: dict[str, str]) -> bytes:
-        """The commitment to a secret, by the contract's own function."""
-        parts = (bytes.fromhex(secret[key]) for key in _COMMITTED)
-        address = self.context.wallet.address
-        return bytes(
-            self.context.chain.call(
-                self.network.rounds,
-                "commitment_digest",
-                view.job_id,
-                view.round_id,
-                node,
-                address,
-                *parts,
-            )
+        """The commitment to a secret.
+
+        Made here and not by the contract's view: whoever serves the chain would learn the payload's
+        digest and the salt, and could commit to the same payload.
+        """
+        input_root, content, trace_root, salt = (bytes.fromhex(secret[key]) for key in _COMMITTED)
+        return commitment_digest(
+            self.network.deployment.chain_id,
+            self.network.rounds.address,
+            (view.job_id, view.round_id, node),
+            self.context.wallet.address,
+            (input_root, content, trace_root, salt),
         )
 
     def _revealed(self, view: View, node: int) -> bool:

@@ -20,6 +20,7 @@ from agents.runtime.contracts import Contract, Deployment, Event
 from agents.runtime.errors import AgentError, Reverted
 
 ZERO_DIGEST = bytes(32)
+_COMMIT_DOMAIN = keccak(text="menagerie.TrainingRounds.commit.v1")
 TOO_EARLY = "randomness: too early"
 # Somebody captures the seed in the block being made: that of the audit, or that of the round.
 NO_SEED_DUE = ("rounds: no seed due", "randomness: not requested")
@@ -434,3 +435,19 @@ class Network:
 def contributions_hash(nodes: Sequence[int], contributions: Sequence[int]) -> bytes:
     """keccak256(abi_encode(nodes, contributions)), as TrainingRounds stores it."""
     return bytes(keccak(encode(["uint256[]", "uint256[]"], [list(nodes), list(contributions)])))
+
+
+def commitment_digest(
+    chain_id: int,
+    contract: str,
+    place: tuple[int, int, int],
+    operator: str,
+    parts: tuple[bytes, bytes, bytes, bytes],
+) -> bytes:
+    """TrainingRounds.commitment_digest.
+
+    `place`: job, round and node. `parts`: input root, content, trace root and salt.
+    """
+    kinds = ["bytes32", "uint256", "address", "uint256", "uint256", "uint256", "address"]
+    values = [_COMMIT_DOMAIN, chain_id, contract, *place, operator, *parts]
+    return bytes(keccak(encode([*kinds, *["bytes32"] * 4], values)))

@@ -9,6 +9,7 @@ import boa
 from eth_abi import encode
 from eth_utils import keccak
 
+from agents.rounds.network import commitment_digest
 from tests.contracts.chain_time import hash_of, mine
 from tests.contracts.round_world import Field
 from tests.contracts.system import COMMIT, EMPTY, REVEAL, TRAINER, VOID, Work, events_of, refuses
@@ -63,6 +64,13 @@ def test_commit__digest_binds_everything(field: Field, rounds: Any) -> None:
     ]
     digest = rounds.commitment_digest(*arguments)
     assert digest == field.system.commitment(1, 1, player.node_id, player.operator, work)
+    assert digest == commitment_digest(
+        boa.env.evm.patch.chain_id,
+        rounds.address,
+        (1, 1, player.node_id),
+        player.operator,
+        (work.input_root, work.content, work.trace_root, work.salt),
+    ), "a trainer makes its commitment without asking a node"
     others: list[Any] = [2, 2, 9, field.stranger, *([b"\x09" * 32] * 4)]
     for index, other in enumerate(others):
         changed = [*arguments[:index], other, *arguments[index + 1 :]]
