@@ -1,0 +1,227 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A scoring among everything else that may happen to a round and its job: disputes, cancelling,
+exits, pauses, snapshots that wrap. Each time the round ends and all money is somewhere."""
+
+from __future__ import annotations
+
+import boa
+
+from tests.contracts.chain_time import mine
+from tests.contracts.registry.registry_world import account
+from tests.contracts.scores.scores_world import (
+    BPS,
+    COMMIT_S,
+    REVEAL_S,
+    SCORE_CLOSED,
+    SCORE_REVEAL,
+    Panel,
+    make_panel,
+)
+from tests.contracts.system import (
+    AGGREGATE,
+    CANCELLED,
+    COMPLETED,
+    DAY,
+    FINALIZED,
+    REWARD,
+    VOID,
+    System,
+    refuses,
+)
+
+HONEST = [30_000, 20_000, 15_535]
+OPEN_BIT = 2
+VERIFIER_CUT = REWARD * 1_000 // BPS
+
+
+def resolve(panel: Panel, round_id: int, upheld: bool) -> None:
+    rounds = panel.system.rounds
+    result = rounds.round(1, round_id).result_hash
+    owner = panel.system.coordinator.address
+    rounds.resolve_challenge(1, round_id, result, upheld, sender=owner)
+
+
+def run_out(panel: Panel, round_id: int) -> None:
+    """Past both windows of a scoring."""
+    panel.past_commits(round_id)
+    panel.past_reveals(round_id)
+
+
+def check_money(panel: Panel) -> None:
+    assert panel.system.pool.total_reserved() == 0
+    assert panel.system.owed() == panel.system.balances()
+
+
+def test_scoring_opened_at_the_end_of_a_dispute__outlives_it(panel: Panel) -> None:
+    """A disputed result is thrown out and another proposed while the scores are still open; the
+    scores are closed later, and pay that other result."""
+    round_id = panel.field.to_disputed()
+    rounds = panel.system.rounds
+    mine(1, rounds.round(1, round_id).deadline - boa.env.timestamp)
+    for player in panel.verifiers[:2]:
+        panel.commit(round_id, player, HONEST)
+    resolve(panel, round_id, upheld=True)
+    assert panel.system.phase(1, round_id) == AGGREGATE
+    panel.field.propose(round_id, panel.field.trainers[0])
+    panel.field.attest(round_id)
+    with refuses("scores: open"):
+        panel.field.finalize()
+    panel.past_commits(round_id)
+    for player in panel.verifiers[:2]:
+        panel.reveal(round_id, player, HONEST)
+    panel.close(round_id, HONEST)
+    panel.field.finalize()
+    assert panel.system.pool.pool(1, round_id).by_scores
+    check_money(panel)
+
+
+def test_unresolved_dispute__ends_a_round_with_open_scores(panel: Panel) -> None:
+    """Nobody decides and nobody reveals: the round is void, its scores never close, and the job
+    goes on to its next round and to its end."""
+    round_id = panel.field.to_disputed()
+    panel.commit(round_id, panel.verifiers[0], HONEST)
+    panel.system.wait_out(1, round_id)
+    panel.system.rounds.advance(1)
+    assert panel.system.phase(1, round_id) == VOID
+    run_out(panel, round_id)
+    with refuses("scores: round not running"):
+        panel.close(round_id, [0, 0, 0])
+    assert panel.state(round_id).phase == SCORE_REVEAL
+    for _ in range(3):
+        panel.finish(panel.to_scored())
+    assert panel.system.rounds.job(1).status == COMPLETED
+    check_money(panel)
+
+
+def test_job_cancelled_with_open_scores__ends_after_the_round(panel: Panel) -> None:
+    round_id = panel.field.to_challenge()
+    panel.commit(round_id, panel.verifiers[0], HONEST)
+    panel.system.rounds.cancel_job(1, sender=panel.field.sponsor)
+    panel.field.attest(round_id)
+    with refuses("scores: open"):
+        panel.field.finalize()
+    with refuses("pool: job not ended"):
+        panel.system.pool.refund(1, sender=panel.field.sponsor)
+    run_out(panel, round_id)
+    panel.close(round_id, [0, 0, 0])
+    panel.field.finalize()
+    assert panel.system.rounds.job(1).status == CANCELLED
+    panel.system.pool.refund(1, sender=panel.field.sponsor)
+    assert panel.system.pool.escrow(1) == 0
+    check_money(panel)
+
+
+def test_all_verifiers_leave_with_open_scores__a_stranger_ends_the_round(panel: Panel) -> None:
+    """Their stake is out, their nodes are closed and their operators unknown."""
+    round_id = panel.field.to_challenge()
+    registry = panel.system.registry
+    for player in panel.verifiers:
+        registry.begin_exit(player.node_id, sender=player.owner)
+    panel.commit(round_id, panel.verifiers[0], HONEST)
+    mine(1, 14 * DAY + 1)
+    for player in panel.verifiers:
+        registry.withdraw(player.node_id, sender=player.owner)
+    with refuses("scores: not operator"):
+        panel.commit(round_id, panel.verifiers[1], HONEST)
+    panel.close(round_id, [0, 0, 0])
+    panel.field.finalize()
+    assert panel.system.phase(1, round_id) == FINALIZED
+    check_money(panel)
+
+
+def test_operator_replaced_between_commitment_and_reveal__the_old_key_opens_it(
+    panel: Panel,
+) -> None:
+    round_id = panel.field.to_aggregate()
+    for player in panel.verifiers:
+        panel.commit(round_id, player, HONEST)
+    first = panel.verifiers[0]
+    newer = str(account("newer operator").address)
+    panel.system.registry.set_operator(first.node_id, newer, sender=first.owner)
+    with refuses("scores: bad opening"):
+        panel.reveal(round_id, first, HONEST, sender=newer)
+    with refuses("scores: already committed"):
+        panel.scores.commit_scores(1, round_id, first.node_id, b"\x01" * 32, sender=newer)
+    for player in panel.verifiers:
+        panel.reveal(round_id, player, HONEST)
+    panel.close(round_id, HONEST)
+    panel.finish(round_id, *panel.verifiers[1:])
+    check_money(panel)
+
+
+def test_opening_paused_in_an_open_scoring__it_runs_to_its_end(panel: Panel, owner: str) -> None:
+    round_id = panel.field.to_aggregate()
+    panel.commit(round_id, panel.verifiers[0], HONEST)
+    panel.scores.set_paused(OPEN_BIT, sender=owner)
+    panel.commit(round_id, panel.verifiers[1], HONEST)
+    panel.past_commits(round_id)
+    for player in panel.verifiers[:2]:
+        panel.reveal(round_id, player, HONEST)
+    panel.close(round_id, HONEST)
+    assert panel.state(round_id).phase == SCORE_CLOSED
+    panel.finish(round_id)
+    paid = [panel.system.pool.pending(p.payout) for p in panel.verifiers]
+    # The pause spares nobody who could have committed.
+    assert paid == [VERIFIER_CUT // 3, VERIFIER_CUT // 3, 0]
+    check_money(panel)
+
+
+def test_nodes_out_of_the_result_alone_have_shares__the_pool_goes_back(panel: Panel) -> None:
+    """Everybody who is listed has a share of zero: nobody is paid, and the round still ends."""
+    round_id = panel.to_scored(*[[65_535, 0, 0]] * 3)
+    ids = panel.field.ids[1:]
+    panel.field.propose(round_id, nodes=ids, contributions=[1, 1])
+    panel.field.attest(round_id)
+    panel.system.rounds.finalize(1, ids, [1, 1])
+    assert panel.system.rounds.round(1, round_id).settled
+    assert [panel.system.pool.pending(p.payout) for p in panel.field.trainers] == [0, 0, 0]
+    cuts = REWARD // 20 + 3 * (VERIFIER_CUT // 3)
+    assert panel.system.pool.escrow(1) == 10 * REWARD - cuts
+    check_money(panel)
+
+
+def test_empty_result_of_a_scored_round__the_pool_goes_back(panel: Panel) -> None:
+    round_id = panel.to_scored(HONEST, HONEST, HONEST)
+    panel.field.propose(round_id, nodes=[], contributions=[])
+    panel.field.attest(round_id)
+    panel.system.rounds.finalize(1, [], [])
+    assert panel.system.rounds.round(1, round_id).settled
+    assert [panel.system.pool.pending(p.payout) for p in panel.field.trainers] == [0, 0, 0]
+    check_money(panel)
+
+
+def test_snapshot_that_wraps__each_score_stays_with_its_node(system: System) -> None:
+    """20 trainers on 19 seats: the second round begins with the last one, whose word of the stored
+    consensus is written at both ends of the list."""
+    panel = make_panel(system, trainers=20, max_nodes=19)
+    for _ in range(2):
+        round_id = panel.system.open(1)
+        nodes = panel.snapshot(round_id)[0]
+        here = [p for p in panel.field.trainers if p.node_id in nodes]
+        for player in here:
+            system.commit(1, round_id, player, panel.field.work(player, round_id))
+        for player in here:
+            system.reveal(1, round_id, player, panel.field.work(player, round_id))
+        row = [100 + node for node in nodes]
+        assert panel_score(panel, round_id, row) == row
+        everybody = sorted(panel.field.ids)
+        wanted = [100 + node if node in nodes else 0 for node in everybody]
+        assert panel.scores.shares(1, round_id, everybody) == wanted
+        listed = sorted(nodes)
+        panel.field.propose(round_id, nodes=listed, contributions=[1] * 19)
+        panel.field.attest(round_id)
+        system.rounds.finalize(1, listed, [1] * 19)
+        pool = system.pool.pool(1, round_id)
+        assert pool.distributed == pool.total_contribution == sum(row)
+    assert nodes != sorted(nodes)
+    check_money(panel)
+
+
+def panel_score(panel: Panel, round_id: int, row: list[int]) -> list[int]:
+    """All verifiers give the same row."""
+    for player in panel.verifiers:
+        panel.commit(round_id, player, row)
+    for player in panel.verifiers:
+        panel.reveal(round_id, player, row)
+    panel.close(round_id, row)
+    return list(panel.scores.shares(1, round_id, panel.snapshot(round_id)[0]))
