@@ -10,8 +10,6 @@ from tests.contracts.chain_time import mine
 from tests.contracts.registry.registry_world import account
 from tests.contracts.scores.scores_world import (
     BPS,
-    COMMIT_S,
-    REVEAL_S,
     SCORE_CLOSED,
     SCORE_REVEAL,
     Panel,
