@@ -108,16 +108,25 @@ class Verifier:
     # -- AGGREGATE -----------------------------------------------------------------------------
 
     def prepare(self, view: View) -> None:
-        """Begin the audit while the aggregator is still at work; the verdicts are kept."""
+        """Begin the audit while the aggregator is still at work; the verdicts are kept.
+
+        What is missing may come until the challenge window; nothing else should wait for it.
+        """
         audit_seed = self.network.seed(view.job_id, view.round, audit=True)
         if audit_seed is None:
             return
         submissions = self.results.submissions(view)
-        if not any(s.unavailable for s in submissions):
+        if any(s.unavailable for s in submissions):
+            return
+        try:
             with self.context.metrics.busy("verify"):
                 outcome = self.results.outcome(view, submissions)
                 if outcome is not None:
                     self._audit(view, outcome, submissions, audit_seed)
+        except StoreUnavailable:
+            raise
+        except (StoreError, PayloadError) as error:
+            self.context.log.debug("cannot_prepare", round=view.round_id, why=str(error))
 
     # -- CHALLENGE -----------------------------------------------------------------------------
 
@@ -163,6 +172,7 @@ class Verifier:
             scores={node: int(network.node(node).benchmark_score) for node in nodes},
             window_s=int(view.job.terms.commit_s),
             memory=lambda of: self.memories.before(job, plan, of),
+            patient=self._elapsed(view) < _GIVE_UP,
         )
         due = suspects(work, self.store)
         if self.context.settings.verifier.audit_all:
@@ -172,7 +182,7 @@ class Verifier:
             key = (audit_seed, node)
             if key not in self._findings:
                 self.context.log.info("audit", round=number, of_node=node, why="; ".join(why))
-                finding = self._reexecute(work, node, patient=self._elapsed(view) < _GIVE_UP)
+                finding = self._reexecute(work, node)
                 if finding is None:
                     continue
                 self._findings[key] = finding
@@ -183,7 +193,7 @@ class Verifier:
             found.append(self._findings[key])
         return found
 
-    def _reexecute(self, work: RoundWork, node: int, patient: bool) -> Finding | None:
+    def _reexecute(self, work: RoundWork, node: int) -> Finding | None:
         """The finding; None when what it needs can't be had and time is short.
 
         A suspect that took down an artefact of an earlier round must not keep this verifier from
@@ -194,7 +204,7 @@ class Verifier:
         except StoreUnavailable:
             raise
         except (StoreError, PayloadError) as error:
-            if patient:
+            if work.patient:
                 raise
             self.context.log.warning("cannot_reexecute", of_node=node, why=str(error))
             return None

@@ -53,7 +53,8 @@ class RoundWork:
 
     `flagged`: nodes that revealed identical content. `scores`: verified benchmark score by node.
     `window_s`: length of the commit phase in seconds. `memory`: a node's codec memory before the
-    round (`agents.rounds.memory`).
+    round (`agents.rounds.memory`). `patient`: whether a payload that is gone since it was read is
+    worth waiting for.
     """
 
     job: JobContext
@@ -68,6 +69,7 @@ class RoundWork:
     scores: Mapping[int, int]
     window_s: int
     memory: Callable[[int], State | None] = _no_memory
+    patient: bool = True
 
     def steps(self, node: int) -> int:
         """Steps that the node's trace must show."""
@@ -100,7 +102,10 @@ def malformed(work: RoundWork) -> list[Finding]:
 
 
 def suspects(work: RoundWork, store: ContentStore) -> dict[int, list[str]]:
-    """Nodes to re-execute, ascending, with the reasons. Raises StoreUnavailable.
+    """Nodes to re-execute, ascending, with the reasons.
+
+    Raises StoreUnavailable; in a free job, if the work is patient, StoreError for a payload that is
+    gone.
 
     Nobody where the job's data never leaves its owner: there is nothing to re-execute from.
     """
@@ -208,7 +213,8 @@ def reexecute(work: RoundWork, node: int, device: str, store: ContentStore) -> F
 
 
 def _copies(work: RoundWork, store: ContentStore) -> Copies:
-    return Copies(work.job, work.job_id, work.plan, work.before, work.submissions, store)
+    round_ = (work.job, work.job_id, work.plan, work.before, work.submissions)
+    return Copies(*round_, store, work.patient)
 
 
 def _as_sent(work: RoundWork, node: int, gradient: State) -> State:

@@ -24,6 +24,7 @@ from agents.rounds.manifests import Plan
 from agents.rounds.submissions import Submission
 from agents.scoring.gauntlet import Gauntlet
 from agents.storage.content_store import ContentStore
+from agents.storage.errors import StoreError, StoreUnavailable
 from agents.training.determinism import determinism_class
 from agents.training.payload import max_payload_bytes
 from agents.training.replay import run_task
@@ -81,26 +82,37 @@ class Copies:
         before: State,
         submissions: Sequence[Submission],
         store: ContentStore,
+        patient: bool = True,
     ) -> None:
-        """Reads the payloads again. Raises StoreUnavailable, StoreError if one is gone.
+        """Reads the payloads again. Raises StoreUnavailable; StoreError if one is gone.
 
-        `before`: the round's model. TypeError for a job that is not of this kind.
+        `before`: the round's model. `patient`: otherwise a payload that is gone is left out, so
+        that whoever takes one down can't keep others from being looked at. TypeError for a job that
+        is not of this kind.
         """
         if not isinstance(job.score, Gauntlet) or not isinstance(job.codec, SupportCodec):
             raise TypeError("copies are looked for in gauntlet jobs only; the job's rules say so")
         self._job, self._codec, self._options = job, job.codec, job.score
         self._job_id, self._plan, self._before = job_id, plan, before
         readable = [s for s in submissions if s.gradient is not None]
-        marks = hashlib.sha256(model_hash(before) + plan.manifest.hash() + job.spec.to_bytes())
-        for submission in readable:
-            marks.update(submission.reveal.node.to_bytes(32, "big") + submission.reveal.content)
-        key = marks.digest()
+        key = self._key(readable)
         if key not in _rounds:
-            revealed = {s.reveal.node: self._read(s, store) for s in readable}
-            _rounds[key] = _Round(revealed, self._find(readable, revealed))
+            revealed = self._read_all(readable, store, patient)
+            readable = [s for s in readable if s.reveal.node in revealed]
+            key = self._key(readable)
+            if key not in _rounds:
+                _rounds[key] = _Round(revealed, self._find(readable, revealed))
             while len(_rounds) > _KEPT:
                 _rounds.popitem(last=False)
         self._round = _rounds[key]
+
+    def _key(self, readable: Sequence[Submission]) -> bytes:
+        """Names all that the judgements of a round depend on."""
+        plan, spec = self._plan, self._job.spec
+        marks = hashlib.sha256(model_hash(self._before) + plan.manifest.hash() + spec.to_bytes())
+        for submission in readable:
+            marks.update(submission.reveal.node.to_bytes(32, "big") + submission.reveal.content)
+        return marks.digest()
 
     @property
     def alike(self) -> dict[int, LookAlikes]:
@@ -163,6 +175,21 @@ class Copies:
             if others:
                 value = 1.0 if same[node] else near[node].value
                 found[node] = LookAlikes(tuple(sorted(others)), value, bool(same[node]))
+        return found
+
+    def _read_all(
+        self, readable: Sequence[Submission], store: ContentStore, patient: bool
+    ) -> dict[int, Support]:
+        """Supports by node."""
+        found = {}
+        for submission in readable:
+            try:
+                found[submission.reveal.node] = self._read(submission, store)
+            except StoreUnavailable:
+                raise
+            except StoreError:
+                if patient:
+                    raise
         return found
 
     def _read(self, submission: Submission, store: ContentStore) -> Support:

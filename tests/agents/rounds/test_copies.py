@@ -16,6 +16,7 @@ from agents.rounds.network import Violation
 from agents.rounds.submissions import Submission
 from agents.storage.canonical import loads
 from agents.storage.embedded import EmbeddedStore
+from agents.storage.errors import NotFound
 from agents.training.replay import run_task
 from agents.training.state import State, model_hash
 from agents.training.task import build_task, unassigned
@@ -168,6 +169,23 @@ def test_a_node_without_data_of_its_own_is_not_judged_by_it(tmp_path: Any) -> No
     found = findings(desk, with_others(desk, copy))
     assert found.keys() == {idle, victim}
     assert {finding.violation for finding in found.values()} == {None}
+
+
+def test_a_payload_taken_down_hides_nobody_else(free: Desk) -> None:
+    """Everybody has read it; then it is gone, and whoever looks for copies must read it again."""
+    copies._rounds.clear()
+    gone = free.submit(9)
+    gone = replace(gone, reveal=replace(gone.reveal, content=b"\7" * 32))
+    copy = free.submit(5, scaled(free.works[3].gradient, 1.7))
+    work = free.work(with_others(free, gone, copy))
+    with pytest.raises(NotFound):
+        suspects(work, free.store)
+    hasty = replace(work, patient=False)
+    assert suspects(hasty, free.store).keys() == {3, 5}
+    assert reexecute(hasty, 3, DEVICE, free.store).violation is None
+    assert reexecute(hasty, 5, DEVICE, free.store).violation == Violation.INVALID
+    (kept,) = copies._rounds.values()
+    assert kept.redone.keys() == {(3, DEVICE), (5, DEVICE)}, "each task is redone once all the same"
 
 
 def test_other_jobs_are_not_looked_at_this_way(desk: Desk) -> None:
