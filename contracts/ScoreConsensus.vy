@@ -12,7 +12,7 @@
         Rules this contract holds:
         - The consensus of a node is the largest c such that verifiers with at least half of the
           stake of the *whole* snapshot gave it c or more. A missing vector is zero everywhere, so
-          less than half of the stake can't raise any node, present or not.
+          less than half of the stake can't raise a node above what somebody else gave it.
         - A vector is committed to before any other can be read. The commitment binds the chain,
           the contract, the job, the round, the verifier and its sender: a copy can't be opened.
         - The contract checks the consensus that is brought to it, so anyone may bring it.

@@ -46,6 +46,22 @@ def test_minority_of_stake__when_alone__cannot_score_at_all(panel: Panel) -> Non
     assert panel.scores.settlement(1, round_id) == (True, False, 0)
 
 
+def test_minority_of_stake__thins_out_the_others_where_honest_scores_differ(
+    system: System,
+) -> None:
+    """The friend's consensus is what honest verifiers gave it, with or without the lie. But nobody
+    else has half of the stake any more, except for the least that all honest ones agree on."""
+    panel = make_panel(system, stakes=[3 * STAKE, 3_500 * 10**18, 3_500 * 10**18])
+    round_id = panel.field.to_aggregate()
+    rows = [[40_000, 15_000, 5_000], [15_000, 40_000, 5_000]]
+    with boa.env.anchor():
+        assert panel.score(round_id, [[25_000, 25_000, 0], *rows]) == [25_000, 25_000, 5_000]
+    assert panel.score(round_id, [LIE, *rows]) == [15_000, 15_000, 5_000]
+    liar = panel.verifiers[0]
+    # One part in seven of the pay instead of one in eleven; the liar pays with its trust.
+    assert panel.scores.trust_of(1, liar.node_id) == BPS * 5_000 // SCALE
+
+
 def test_copied_commitment__cannot_be_opened(panel: Panel) -> None:
     """The copier sends its victim's commitment from the mempool and later the victim's opening."""
     round_id = panel.field.to_aggregate()
