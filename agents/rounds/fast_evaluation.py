@@ -29,6 +29,7 @@ from agents.verification.norms import norm
 from agents.verification.sync import sync_score
 
 NO_SAMPLE = "no sync sample posted"
+SAMPLE_LOST = "sync sample cannot be had"
 _SMALLEST_STEP = 1e-30  # stands for a step of zero: any difference is then infinitely many
 
 
@@ -154,7 +155,7 @@ def _sync(
     except StoreUnavailable:
         raise
     except StoreError as error:
-        return None, f"sync sample cannot be had: {error}"
+        return None, f"{SAMPLE_LOST}: {error}"
     except PayloadError as error:
         return None, f"bad sync sample: {error}"
     score = sync_score(theirs, values_at(before, audit_seed, count), max(unit, _SMALLEST_STEP))

@@ -25,12 +25,20 @@ from __future__ import annotations
 import hashlib
 import json
 import secrets
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
 from agents.rounds.consensus import Consensus, ScorePhase, Scoring
 from agents.rounds.evaluated import round_seed
-from agents.rounds.fast_evaluation import NO_SAMPLE, Checked, Facts, check_nodes, step_size
+from agents.rounds.fast_evaluation import (
+    NO_SAMPLE,
+    SAMPLE_LOST,
+    Checked,
+    Facts,
+    check_nodes,
+    step_size,
+)
 from agents.rounds.manifests import Plan, Plans
 from agents.rounds.models import Models
 from agents.rounds.network import ZERO_DIGEST, Network, Phase
@@ -62,8 +70,9 @@ from agents.scoring.gauntlet import Gauntlet
 from agents.scoring.peer_scores import peer_score
 from agents.scoring.ratings import Rating, ordinal
 from agents.storage.content_store import ContentStore
-from agents.storage.errors import StoreError, StoreUnavailable
+from agents.storage.errors import NotFound, StoreError, StoreUnavailable
 from agents.training.state import State
+from agents.training.sync import max_samples_bytes
 
 LOOK_BACK = 64  # rounds
 _ROUNDS_KEPT = 3
@@ -98,6 +107,7 @@ class Validating:
         self._results = results
         self._device = device
         self._said: tuple[int, int, str] | None = None
+        self._told = (0, 0)  # the last job and round whose scores were logged
 
     def step(self, view: View, node: int) -> str | None:
         """The next action of this duty; returns what was done."""
@@ -171,14 +181,33 @@ class Validating:
         missing = {
             s.reveal.node for s in submissions if s.unavailable or s.reveal.node not in samples
         }
-        if missing and self._patient(view, scoring):
-            missing -= _kept_back(self._previous(view, node))
+        if self._patient(view, scoring):
+            excused = _kept_back(self._previous(view, node))
+            missing = (missing | self._lacking(view, samples, excused)) - excused
             if missing:
                 nodes = sorted(missing)
                 self._context.log.debug("waiting_for_samples", round=view.round_id, nodes=nodes)
                 return None
         with self._context.metrics.busy("validate"):
             return self._measure(view, node, audit_seed, plan, submissions, samples)
+
+    def _lacking(self, view: View, samples: dict[int, bytes], excused: Collection[int]) -> set[int]:
+        """A node, if there is one, whose sample is posted but not in the store yet.
+
+        One is enough to wait for, and to look for more may take a store long.
+        """
+        shapes, options = self._models.job(view.job_id).shapes, self._options(view)
+        limit = max_samples_bytes(shapes, options.samples)
+        for node in samples.keys() - excused:
+            try:
+                self._store.get_digest(samples[node], limit)
+            except NotFound:
+                return {node}
+            except StoreUnavailable:
+                raise
+            except StoreError:
+                continue  # what is there and wrong is wrong for good
+        return set()
 
     def _measure(
         self,
@@ -225,8 +254,7 @@ class Validating:
         )
         crashpoint("validator-evaluating")
         lines = [
-            self._line(view, n, found, n in due or n in last, measured.get(n))
-            for n, found in checked.items()
+            _line(n, found, n in due or n in last, measured.get(n)) for n, found in checked.items()
         ]
         ratings = follow(previous, lines, options)
         scores = scores_of(lines, ratings, options)
@@ -247,30 +275,7 @@ class Validating:
             ],
             ratings=ratings,
         )
-        self._tell(view, record)
         return record
-
-    def _line(
-        self, view: View, node: int, found: Checked, evaluated: bool, measured: Measured | None
-    ) -> NodeScore:
-        """A node's line, without its score."""
-        measured = measured or Measured(None, None, None)
-        failure = (found.failure or measured.reason)[:MAX_REASON]
-        if failure:
-            self._context.log.info(
-                "fast_evaluation", round=view.round_id, of_node=node, why=failure
-            )
-        return NodeScore(
-            node=node,
-            failure=failure,
-            usable=found.usable,
-            sync=None if found.sync is None else _milli(found.sync),
-            evaluated=evaluated,
-            assigned=measured.assigned,
-            random=measured.random,
-            expected=measured.expected,
-            score=0,
-        )
 
     def _facts(self, view: View, samples: dict[int, bytes]) -> Facts:
         job, number, nodes = view.job_id, view.round_id, view.snapshot.nodes
@@ -317,11 +322,13 @@ class Validating:
             self._say(view, "scores_lost", why)
             return None
         name, entry = found
-        try:
-            self._store.pin(self._store.put_bytes(self._path(name).read_bytes()))
-        except FileNotFoundError:
+        raw = self._own_copy(view.job_id, view.round_id, bytes.fromhex(entry["record"]))
+        if raw is None:
             # The vector still counts; only nobody can replay it.
-            self._say(view, "record_lost", f"{self._path(name)} is gone")
+            self._say(view, "record_lost", f"{self._path(name)} is gone or has changed")
+        else:
+            self._store.pin(self._store.put_bytes(raw))
+            self._tell(view, raw)
         crashpoint("validator-before-reveal")
         self._context.sender.ensure(
             lambda: self._revealed(view, node),
@@ -461,10 +468,20 @@ class Validating:
             self._said = what
             self._context.log.warning(event, round=view.round_id, why=why)
 
-    def _tell(self, view: View, record: ScoreRecord) -> None:
-        """One log line per evaluation, per rating, and one with the vector."""
-        log = self._context.log
+    def _tell(self, view: View, raw: bytes) -> None:
+        """One log line per failure, evaluation and rating, and one with the vector.
+
+        Logs leave a machine more easily than a journal does, so nothing is said before the reveal.
+        """
+        if self._told == (place := (view.job_id, view.round_id)):
+            return
+        self._told = place
+        log, record = self._context.log, ScoreRecord.from_bytes(raw)
         for line in record.scores:
+            if line.failure:
+                log.info(
+                    "fast_evaluation", round=view.round_id, of_node=line.node, why=line.failure
+                )
             if line.evaluated:
                 log.info(
                     "loss_score",
@@ -485,10 +502,28 @@ class Validating:
         )
 
 
+def _line(node: int, found: Checked, evaluated: bool, measured: Measured | None) -> NodeScore:
+    """A node's line, without its score."""
+    measured = measured or Measured(None, None, None)
+    failure = (found.failure or measured.reason)[:MAX_REASON]
+    return NodeScore(
+        node=node,
+        failure=failure,
+        usable=found.usable,
+        sync=None if found.sync is None else _milli(found.sync),
+        evaluated=evaluated,
+        assigned=measured.assigned,
+        random=measured.random,
+        expected=measured.expected,
+        score=0,
+    )
+
+
 def _kept_back(record: ScoreRecord | None) -> set[int]:
     """Nodes that had not published in time what this record asked for."""
     lines = [] if record is None else record.scores
-    return {line.node for line in lines if line.failure.startswith((NO_SAMPLE, UNAVAILABLE))}
+    silent = (NO_SAMPLE, SAMPLE_LOST, UNAVAILABLE)
+    return {line.node for line in lines if line.failure.startswith(silent)}
 
 
 def _milli(steps: float) -> int:

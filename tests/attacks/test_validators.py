@@ -191,6 +191,25 @@ def test_a_sample_that_comes_meanwhile_counts(panel: Panel) -> None:
     assert panel.step(verifier, "vic") == "scored: round 1, committed"
 
 
+def test_a_sample_that_is_posted_but_not_in_the_store_yet_is_waited_for(panel: Panel) -> None:
+    """Content may take longer from node to node than a transaction, and nobody's fault it is."""
+    panel.play()
+    verifier = panel.verifier("vic")
+    opened = int(panel.view(verifier).round.opened_block)
+    posted = Consensus(verifier.network).samples(panel.world.job, 1, opened)
+    digest = posted[panel.node("cat").node_id]
+    raw = panel.store.get_digest(digest, MAX_RECORD_BYTES)
+    (path,) = (panel.folder / "store").rglob(f"{digest.hex()}*")
+    path.unlink()
+    assert panel.step(verifier, "vic") is None
+    panel.store.put_bytes(raw)
+    assert panel.step(verifier, "vic") == "scored: round 1, committed"
+    panel.world.chain.warp(TERMS.score_commit_s + 1)
+    assert panel.step(verifier, "vic") == "scored: round 1, revealed"
+    lines = {line.node: line for line in panel.record(verifier, "vic").scores}
+    assert lines[panel.node("cat").node_id].failure == ""
+
+
 def test_who_opens_the_scoring_at_once_hurries_nobody(panel: Panel) -> None:
     """A liar that commits before anyone could show a sample would else make honest validators
     fail honest nodes."""
@@ -298,9 +317,23 @@ def test_the_record_is_secret_until_the_reveal(panel: Panel) -> None:
     digest = bytes.fromhex(verifier.context.journal.get(name)["record"])
     with pytest.raises(Exception, match="not"):
         panel.store.get_digest(digest, MAX_RECORD_BYTES)
+    told = ("fast_evaluation", "loss_score", "rating", "scores")
+    assert [panel.warned("vic", event) for event in told] == [0, 0, 0, 0], "nor is it logged"
     panel.world.chain.warp(TERMS.score_commit_s + 1)
     assert panel.step(verifier, "vic") == "scored: round 1, revealed"
     assert panel.store.get_digest(digest, MAX_RECORD_BYTES)
+    assert all(panel.warned("vic", event) for event in told) and panel.warned("vic", "scores") == 1
+
+
+def test_a_record_that_has_changed_on_disk_keeps_no_vector_back(panel: Panel) -> None:
+    panel.play()
+    verifier = panel.verifier("vic")
+    assert panel.step(verifier, "vic") == "scored: round 1, committed"
+    (path,) = verifier.context.artefacts.glob("scores-*.record")
+    path.write_bytes(path.read_bytes()[:-1])
+    panel.world.chain.warp(TERMS.score_commit_s + 1)
+    assert panel.step(verifier, "vic") == "scored: round 1, revealed"
+    assert panel.warned("vic", "record_lost") == 1
 
 
 def test_without_its_journal_it_can_only_say_so(panel: Panel) -> None:
