@@ -169,13 +169,15 @@ def assign(
     """The round's manifest.
 
     Where nodes train as they like (``verify: gauntlet``), weights don't count and all get equally
-    many: nodes are compared there, and one that can do more may do so unasked.
+    many, ``batches_per_round`` over their number rounded down, or one: nodes are compared there, so
+    a remainder would favour whoever has a low id, and who had none could show nothing. One that can
+    do more may do so unasked.
 
     Args:
         seed: the round's 32-byte seed from the chain.
         nodes: ids of the eligible trainers, in any order.
         weights: benchmark x reliability of each, >= 0.
-        spec: its ``batches_per_round`` are handed out.
+        spec: its ``batches_per_round`` are handed out, save for the remainder above.
         carry: ranges that earlier rounds missed; they go first. What exceeds the round's
             batches stays in ``Manifest.carry``.
         cursor: first batch number never handed out.
@@ -189,16 +191,18 @@ def assign(
         raise ValueError("assign needs at least one node, each once, with one weight each")
     if min(weights) < 0 or min(nodes) < 1:
         raise ValueError("weights must not be negative and node ids start at 1")
+    total = spec.batches_per_round
     if spec.verify == "gauntlet":
         weights = [1] * len(nodes)
+        total = max(1, total // len(nodes)) * len(nodes)
     missed = normalise(carry)
     if missed and missed[-1][1] > cursor:
         raise ValueError(f"a carried range ends at {missed[-1][1]}, beyond the cursor {cursor}")
-    taken, left = _take(missed, spec.batches_per_round)
-    fresh = spec.batches_per_round - size(taken)
+    taken, left = _take(missed, total)
+    fresh = total - size(taken)
     pool = (*taken, (cursor, cursor + fresh)) if fresh else taken
     pairs = sorted(zip(nodes, weights, strict=True))
-    counts = apportion(spec.batches_per_round, [weight for _, weight in pairs])
+    counts = apportion(total, [weight for _, weight in pairs])
     assignments = []
     for (node, weight), count in zip(pairs, counts, strict=True):
         mine, pool = _take(pool, count)

@@ -160,17 +160,6 @@ def test_each_task_is_redone_once(free: Desk) -> None:
     assert kept.revealed.keys() == set(NODES)
 
 
-def test_a_node_without_data_of_its_own_is_not_judged_by_it(tmp_path: Any) -> None:
-    changes = {"score": "gauntlet", "verify": "gauntlet", "batches_per_round": 3}
-    desk = make_desk(EmbeddedStore(tmp_path), **changes, **JOBS["sparse"])
-    (idle,) = [n for n in NODES if not desk.plan.manifest.of(n).batches]
-    victim = next(node for node in NODES if node != idle)
-    copy = desk.submit(idle, scaled(desk.works[victim].gradient, 1.7))
-    found = findings(desk, with_others(desk, copy))
-    assert found.keys() == {idle, victim}
-    assert {finding.violation for finding in found.values()} == {None}
-
-
 def test_a_payload_taken_down_hides_nobody_else(free: Desk) -> None:
     """Everybody has read it; then it is gone, and whoever looks for copies must read it again."""
     copies._rounds.clear()

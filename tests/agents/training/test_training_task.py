@@ -111,6 +111,21 @@ def test_assignment_by_hand() -> None:
     assert manifest.of(7).rng_seed == keccak(SEED + (7).to_bytes(32, "big")) == node_seed(SEED, 7)
 
 
+@pytest.mark.parametrize(("nodes", "batches", "each"), [(5, 8, 1), (4, 8, 2), (6, 4, 1)])
+def test_where_nodes_are_compared_all_get_equally_many(nodes: int, batches: int, each: int) -> None:
+    """Not even a remainder goes to the lower ids, and nobody is left without a batch."""
+    free = {"score": "gauntlet", "verify": "gauntlet", "codec": "demo", "merge": "demo_sign"}
+    spec = JobSpec.from_dict({"data": DATA, "batches_per_round": batches, **free})
+    ids = range(1, nodes + 1)
+    first = assign(SEED, ids, [7, *[0] * (nodes - 1)], spec)
+    assert [a.batches for a in first.assignments] == [each] * nodes
+    assert (first.carry, first.cursor) == ((), each * nodes)
+    carry, cursor = next_carry(first, [1])
+    second = assign(SEED, ids, [1] * nodes, spec, carry, cursor)
+    assert [a.batches for a in second.assignments] == [each] * nodes
+    assert second.cursor == cursor + each, "what was missed goes first; only the rest is new"
+
+
 def test_long_carry_stays_carried() -> None:
     manifest = assign(SEED, [1, 2], [1, 1], spec_of(4), carry=[(0, 10)], cursor=10)
     assert [a.ranges for a in manifest.assignments] == [((0, 2),), ((2, 4),)]
