@@ -236,15 +236,21 @@ def test_processes_may_write_the_same_content_at_once(tmp_path: Path) -> None:
 
 def test_a_killed_writer_leaves_nothing_wrong(tmp_path: Path) -> None:
     chance = random.Random(1)
+    written = EmbeddedStore(tmp_path)
     for _ in range(12):
         with _start(KILLED, tmp_path) as writer:
             assert writer.stdout is not None
             assert writer.stdout.readline() == "ready\n"
+            wanted = len(_objects(written)) + 2
+            until = time.monotonic() + 60
+            while len(_objects(written)) < wanted:  # it is at work
+                assert time.monotonic() < until
+                time.sleep(0.005)
             time.sleep(chance.uniform(0.0, 0.12))
             writer.send_signal(signal.SIGKILL)
             writer.wait()
     paths = _objects(EmbeddedStore(tmp_path))
-    assert len(paths) > 12  # the kills came in the middle of work
+    assert len(paths) >= 24  # the kills came in the middle of work
     for path in paths:
         assert digest_of(cid_of_bytes(path.read_bytes())).hex() == path.stem
     store = EmbeddedStore(tmp_path)
