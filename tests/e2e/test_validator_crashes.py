@@ -2,7 +2,8 @@
 """kill -9 in the validators' duty, then a restart: every vector is revealed all the same.
 
 The crash points lie around each effect of a round: before the journal entry, between it and the
-commitment, after the commitment, before and after the reveal. The full matrix with `-m chaos`.
+commitment, after the commitment, before and after the reveal. All of it is `-m chaos`:
+`test_validators` kills two in every run, and `tests/attacks/test_validators.py` each line on a chain.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ def _survives(world: World, arms: dict[str, tuple[str, ...]]) -> None:
     world.assert_whole(job)
 
 
+@pytest.mark.chaos
 def test_each_validator_dies_elsewhere_in_one_round(world: World) -> None:
     _survives(
         world,
