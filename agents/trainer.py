@@ -255,7 +255,8 @@ class Trainer:
         plan = self.plans.of(view)
         if plan is None:
             return None
-        if secret["input_root"] != self._input_root(view, plan, node):
+        free = self.models.job(view.job_id).free
+        if free and secret["input_root"] != self._input_root(view, plan, node):
             # Revealed, it would count as INVALID, which costs far more than silence.
             why = "the chain moved after the commitment: the task it was made for is another one"
             self._say_lost(view, "task_changed", why)

@@ -38,7 +38,7 @@ def read_submissions(
         artefacts.name(reveal.content, f"payload of {node}")
         artefacts.name(reveal.proof, f"proof of {node}")
         seed, due = plan.codec_seed(job.codec, reveal.node), None
-        if plan.manifest.of(reveal.node) is not None:
+        if job.free and plan.manifest.of(reveal.node) is not None:
             due = input_root(plan.manifest, reveal.node, before)
         found.append(fetch(reveal, job, artefacts, seed, due=due))
         excused = reveal.node in invalid

@@ -88,7 +88,7 @@ class Results:
                     self._store,
                     plan.codec_seed(job.codec, reveal.node),
                     self._unseal(view),
-                    input_root(plan.manifest, reveal.node, before),
+                    input_root(plan.manifest, reveal.node, before) if job.free else None,
                 )
             found.append(kept)
         self._submissions = {submission.reveal.node: submission for submission in found}

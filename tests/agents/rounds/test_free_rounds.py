@@ -11,10 +11,12 @@ from typing import Any
 import pytest
 import torch
 
+from agents.rounds.audit import malformed
 from agents.rounds.judging import Judge
 from agents.rounds.manifests import Plans
 from agents.rounds.memory import Memories
 from agents.rounds.models import Models
+from agents.rounds.network import Violation
 from agents.rounds.report import RoundReport
 from agents.rounds.result import Outcome, compute, disagreements
 from agents.rounds.results import Results
@@ -22,7 +24,7 @@ from agents.rounds.submissions import Submission
 from agents.scoring.gauntlet import Gauntlet
 from agents.storage.embedded import EmbeddedStore
 from agents.training.state import State, apply_outer, model_hash
-from agents.training.task import size
+from agents.training.task import input_root, size
 from tests.agents.rounds.desk import (
     DEVICE,
     JOB,
@@ -254,3 +256,26 @@ def test_a_committee_member_finds_who_is_innocent(free: Desk) -> None:
         8: True,
         9: False,
     }
+
+
+@pytest.mark.parametrize("kind", ["another's", "zero", "another model's"])
+def test_a_payload_of_another_input_is_not_merged_and_not_paid(free: Desk, kind: str) -> None:
+    """What a node committed to is the digest of its own assignment, whatever the payload holds."""
+    facts = ChainFacts(free.published)
+    results = results_of(free, facts, Scored({}))
+    view = facts.open(ROUND, SEED)
+    facts.revealed = {node: free.reveal(node) for node in NODES}
+    manifest = free.plan.manifest
+    root = {
+        "another's": input_root(manifest, 8, model_hash(free.before)),
+        "zero": bytes(32),
+        "another model's": input_root(manifest, 5, bytes(32)),
+    }[kind]
+    facts.revealed[5] = replace(facts.revealed[5], input_root=root)
+    submissions = results.submissions(view)
+    outcome = results.outcome(view, submissions)
+    assert outcome.report.accepted() == outcome.report.merged() == set(NODES) - {5}
+    assert 5 not in outcome.nodes
+    (finding,) = malformed(free.work(submissions))
+    assert (finding.node, finding.violation) == (5, Violation.INVALID)
+    assert "wrong input" in finding.reason
