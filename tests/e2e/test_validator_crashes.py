@@ -3,7 +3,7 @@
 
 The crash points lie around each effect of a round: before the journal entry, between it and the
 commitment, after the commitment, before and after the reveal. All of it is `-m chaos`:
-`test_validators` kills two in every run, and `tests/attacks/test_validators.py` each line on a chain.
+`test_validators` kills two in every run, `tests/attacks/test_validators.py` each line on a chain.
 """
 
 from __future__ import annotations
