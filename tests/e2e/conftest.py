@@ -7,6 +7,15 @@ still there afterwards is a failure.
 
 from __future__ import annotations
 
+import sys
+
+from agents.training.determinism import pin_environment, pin_torch
+
+# Audits here redo the nodes' work: in their determinism class, as `ape run audit` does.
+if "torch" not in sys.modules:
+    pin_environment()
+    pin_torch()
+
 from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
