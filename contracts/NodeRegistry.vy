@@ -835,6 +835,28 @@ def bonded(node_id: uint256) -> uint256:
 @view
 @reentrant
 @external
+def stake_at_risk(node_id: uint256, since: uint256, until: uint256) -> uint256:
+    """
+    @notice What was bonded at `since` already and can be slashed at least until `until`.
+    @param node_id The node.
+    @param since Later additions do not count (among the last 16).
+    @param until Stake that may be withdrawn earlier does not count.
+    @return uint256 The amount; 0 when the node is banned or was suspended beyond `since`.
+    """
+    unlock_at: uint256 = self._nodes[node_id].unlock_at
+    if (
+        self._nodes[node_id].banned
+        or self._nodes[node_id].suspended_until > since
+        or (unlock_at != 0 and unlock_at < until)
+    ):
+        return 0
+    total: uint256 = self._nodes[node_id].stake + self._nodes[node_id].unbonding
+    return total - min(total, self._added_since(node_id, since))
+
+
+@view
+@reentrant
+@external
 def is_eligible(node_id: uint256, role: uint256) -> bool:
     """
     @notice Whether a node may act in a role now.

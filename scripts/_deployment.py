@@ -38,11 +38,16 @@ ORDER = (
     "ViolationReports",
     "DataKeys",
     "ScoreConsensus",
+    "RedundantTasks",
+    "TaskAppeals",
 )
+SLASHERS = ("TrainingRounds", "ViolationReports", "RedundantTasks", "TaskAppeals")
 # Calls that wait the routine delay only: those a running network needs, and the emergency brake.
 ROUTINE_CALLS = (
     ("NodeRegistry", "approve_role"),
     ("NodeRegistry", "set_paused"),
+    ("RedundantTasks", "add_class"),
+    ("RedundantTasks", "set_paused"),
     ("ScoreConsensus", "set_paused"),
     ("TrainingLedger", "attest_model"),
     ("TrainingRounds", "resolve_challenge"),
@@ -62,6 +67,44 @@ Send = Callable[[TxParams], HexBytes]
 
 class DeploymentError(RuntimeError):
     """A deployment that was refused, did not match, or would overwrite another."""
+
+
+@dataclass(frozen=True)
+class TaskTerms:
+    """Terms of redundant tasks, fixed for good. Amounts in 1e-18 ZOO, times in seconds.
+
+    `max_fee` is what keeps cheating unprofitable: `ape run economics` says up to which share of
+    the pool. `classes` are the determinism classes that have a pool from the start.
+    """
+
+    task_stake: int = 100 * ZOO
+    max_fee: int = 10 * ZOO
+    fee_per_s: int = ZOO // 1_000
+    max_run_s: int = 3_600
+    reveal_s: int = 1_800
+    appeal_s: int = 6 * 3_600
+    verdict_s: int = 12 * 3_600
+    appeal_bond: int = 5 * ZOO
+    bounty: int = ZOO // 100
+    classes: tuple[str, ...] = ("cpu-fp32",)
+
+    def encode(self) -> tuple[int, ...]:
+        """Return the contract's struct."""
+        return (
+            self.task_stake,
+            self.max_fee,
+            self.fee_per_s,
+            self.max_run_s,
+            self.reveal_s,
+            self.appeal_s,
+            self.verdict_s,
+            self.appeal_bond,
+            self.bounty,
+        )
+
+    def class_names(self) -> list[bytes]:
+        """Return the classes' names as the contract keeps them: ASCII, padded with zeros."""
+        return [name.encode("ascii").ljust(32, b"\0") for name in self.classes]
 
 
 @dataclass(frozen=True)
@@ -86,6 +129,7 @@ class DeploymentSettings:
     benchmark_quorum: int = 2
     appeal_bond: int = 100 * ZOO
     random_source: str = ZERO
+    tasks: TaskTerms = field(default_factory=TaskTerms)
 
 
 @dataclass(frozen=True)
@@ -141,6 +185,7 @@ def constructor_arguments(
     )
     token, registry, rounds = at["ZooToken"], at["NodeRegistry"], at["TrainingRounds"]
     owner, reports = at["Coordinator"], at["ViolationReports"]
+    slashers = [at[name] for name in SLASHERS]
     return {
         "ZooToken": (settings.holder, settings.supply),
         "Coordinator": (
@@ -151,7 +196,7 @@ def constructor_arguments(
             settings.grace_period,
             routine,
         ),
-        "NodeRegistry": (token, owner, [rounds, reports], parameters, settings.random_source),
+        "NodeRegistry": (token, owner, slashers, parameters, settings.random_source),
         "RewardPool": (token, registry, rounds, at["ScoreConsensus"]),
         "TrainingLedger": (rounds, at["RewardPool"], owner),
         "TrainingRounds": (
@@ -166,6 +211,16 @@ def constructor_arguments(
         "ViolationReports": (token, registry, rounds, owner, settings.appeal_bond),
         "DataKeys": (registry, rounds),
         "ScoreConsensus": (registry, rounds, owner),
+        "RedundantTasks": (
+            token,
+            registry,
+            at["TaskAppeals"],
+            owner,
+            settings.tasks.encode(),
+            settings.tasks.class_names(),
+            settings.random_source,
+        ),
+        "TaskAppeals": (token, registry, at["RedundantTasks"]),
     }
 
 
@@ -268,6 +323,8 @@ def _code_problems(w3: Web3, deployed: Deployed, settings: DeploymentSettings) -
         "rounds": at["TrainingRounds"],
         "reports": at["ViolationReports"],
         "scores": at["ScoreConsensus"],
+        "tasks": at["RedundantTasks"],
+        "appeals": at["TaskAppeals"],
         "source": settings.random_source,
     }
     for name, address in at.items():
@@ -316,12 +373,13 @@ def _state_problems(w3: Web3, deployed: Deployed, settings: DeploymentSettings) 
         ("Coordinator", "threshold", (), settings.threshold),
         ("Coordinator", "delays", (), [settings.routine_delay, settings.governance_delay]),
         ("Coordinator", "is_member", (deployer,), deployer in settings.members),
-        ("NodeRegistry", "is_slasher", (at["TrainingRounds"],), True),
-        ("NodeRegistry", "is_slasher", (at["ViolationReports"],), True),
+        *(("NodeRegistry", "is_slasher", (at[name],), True) for name in SLASHERS),
         ("NodeRegistry", "is_slasher", (deployer,), False),
     ]
     arguments = constructor_arguments(settings, at, deployed.artefacts)
     expected.append(("NodeRegistry", "parameters", (), arguments["NodeRegistry"][3]))
+    expected.append(("RedundantTasks", "terms", (), settings.tasks.encode()))
+    expected.append(("RedundantTasks", "classes", (), settings.tasks.class_names()))
     for target, selector in arguments["Coordinator"][5]:
         expected.append(("Coordinator", "delay_class", (target, selector), 1))
     for name, function, args, wanted in expected:

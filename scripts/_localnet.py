@@ -28,7 +28,14 @@ from web3.contract import Contract
 from agents.runtime.wallet import create_keystore
 from scripts._anvil import MNEMONIC, Anvil, start_anvil
 from scripts._contracts import ROOT
-from scripts._deployment import ZOO, Deployed, DeploymentSettings, deploy, write_deployment
+from scripts._deployment import (
+    ZOO,
+    Deployed,
+    DeploymentSettings,
+    TaskTerms,
+    deploy,
+    write_deployment,
+)
 from scripts._jobs import Published, Terms
 from scripts._keys import Batch, sender_of
 from scripts._processes import Process, Supervisor, free_port
@@ -63,6 +70,10 @@ class LocalnetSettings:
     benchmark_window: int = 120
     benchmark_quorum: int = 2
     appeal_bond: int = 10 * ZOO
+    # Windows that fit into this network's short unbonding period.
+    tasks: TaskTerms = field(
+        default_factory=lambda: TaskTerms(max_run_s=120, reveal_s=60, appeal_s=20, verdict_s=60)
+    )
     supply: int = 1_000_000_000 * ZOO
     approve_roles: bool = True  # else the members' agents do, as a first deed
     agent: Mapping[str, Any] = field(default_factory=dict)  # settings added to every agent's file
@@ -232,6 +243,7 @@ def build_localnet(
             benchmark_window=settings.benchmark_window,
             benchmark_quorum=settings.benchmark_quorum,
             appeal_bond=settings.appeal_bond,
+            tasks=settings.tasks,
         ),
     )
     write_deployment(directory / "deployment.json", deployed)

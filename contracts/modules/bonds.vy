@@ -5,9 +5,10 @@
 @title Bonds
 @custom:contract-name bonds
 @license AGPL-3.0-only
-@notice Bonds of challengers and appellants. A bond enters by `transferFrom` and leaves only as a
-        pull credit: of its payer when it was right or nobody decided, of the treasury when it was
-        wrong. No push payment, so no receiver can block a decision.
+@notice Bonds of challengers and appellants, and whatever else is held for people. An amount enters
+        by `transferFrom` and leaves only as a pull credit: a bond as that of its payer when it was
+        right or nobody decided, of the treasury when it was wrong. No push payment, so no receiver
+        can block a decision.
 @dev `_take` and `_credit` are unguarded: the importer credits each bond it took exactly once. The
      importer's token balance is always at least `bonds_held`.
 """
@@ -85,6 +86,15 @@ def _take(account: address, amount: uint256):
     assert extcall _TOKEN.transferFrom(
         account, self, amount, default_return_value=True
     ), "bonds: transfer failed"
+
+
+@internal
+def _receive(amount: uint256):
+    """
+    @notice Counts tokens that reached this contract on another way; the importer credits them.
+    @param amount How many.
+    """
+    self._held += amount
 
 
 @internal

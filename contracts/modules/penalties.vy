@@ -18,6 +18,9 @@ COPIED: constant(uint256) = 3
 REPEATED: constant(uint256) = 4
 BAD_RESULT: constant(uint256) = 5
 FALSE_REPORT: constant(uint256) = 6
+REDUNDANCY_MISMATCH: constant(uint256) = 7
+ABORT: constant(uint256) = 8
+COLLUSION: constant(uint256) = 9
 # Rows up to this id may be filled later; an empty row takes nothing but counts the offence.
 _MAX_VIOLATION: constant(uint256) = 16
 _MAX_BPS: constant(uint256) = 10_000
@@ -41,6 +44,9 @@ def __init__():
     self._set_penalty(REPEATED, self._row(10_000, 0, 0, False, True, 5_000))
     self._set_penalty(BAD_RESULT, self._row(2_000, 0, week, True, False, 5_000))
     self._set_penalty(FALSE_REPORT, self._row(2_000, 0, week, True, False, 5_000))
+    self._set_penalty(ABORT, self._row(2_000, 0, week, True, False, 0))
+    self._set_penalty(REDUNDANCY_MISMATCH, self._row(2_000, 0, week, True, False, 5_000))
+    self._set_penalty(COLLUSION, self._row(5_000, 0, 30 * 86_400, True, False, 5_000))
 
 
 @view
@@ -72,7 +78,8 @@ def _set_penalty(violation: uint256, penalty: IPenalties.Penalty):
     @notice Replaces a row; slashes from now on use it, offences so far keep counting.
     @dev Reverts: "penalties: unknown violation", "penalties: bps too large",
          "penalties: escalation too large", "penalties: suspension too long",
-         "penalties: reporter share too large".
+         "penalties: reporter share too large", "penalties: abort below mismatch" (whoever sees that
+         it will lose a comparison must not gain by leaving the task instead).
     @param violation The violation's id, 1 to 16.
     @param penalty The new row.
     """
@@ -85,6 +92,15 @@ def _set_penalty(violation: uint256, penalty: IPenalties.Penalty):
         violation=violation, old_penalty=self._table[violation], new_penalty=penalty
     )
     self._table[violation] = penalty
+    abort: IPenalties.Penalty = self._table[ABORT]
+    mismatch: IPenalties.Penalty = self._table[REDUNDANCY_MISMATCH]
+    assert (
+        abort.bps >= mismatch.bps
+        and abort.escalation_bps >= mismatch.escalation_bps
+        and abort.suspension >= mismatch.suspension
+        and (abort.strike or not mismatch.strike)
+        and (abort.ban or not mismatch.ban)
+    ), "penalties: abort below mismatch"
 
 
 @internal

@@ -97,7 +97,23 @@ def _peek(key: bytes32) -> bytes32:
     if seed != empty(bytes32):
         return seed
     target: uint256 = self._targets[key]
-    if target == 0 or block.number <= target:
+    if target == 0:
+        return empty(bytes32)
+    return self._derive(key, target)
+
+
+@internal
+@view
+def _derive(key: bytes32, target: uint256) -> bytes32:
+    """
+    @notice The seed of `key` when pinned to block `target`, or the empty word while it is unknown
+            or once its block hash is gone. For importers that keep the target themselves: they
+            re-arm by `_is_lost` and never redraw what was captured.
+    @param key Any key.
+    @param target The block.
+    @return bytes32 The seed or the empty word.
+    """
+    if block.number <= target:
         return empty(bytes32)
     value: bytes32 = empty(bytes32)
     if _SOURCE != empty(address):
@@ -107,6 +123,17 @@ def _peek(key: bytes32) -> bytes32:
     if value == empty(bytes32):
         return empty(bytes32)
     return keccak256(abi_encode(value, key, chain.id, self))
+
+
+@internal
+@view
+def _is_lost(target: uint256) -> bool:
+    """
+    @notice Whether a request pinned to block `target` has waited for so long that it is re-armed.
+    @param target The block.
+    @return bool True from the 257th block after it.
+    """
+    return block.number > target + _LIFETIME
 
 
 @internal

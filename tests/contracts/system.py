@@ -59,6 +59,18 @@ TERMS: dict[str, Any] = {
     "challenge_bond": BOND,
 }
 
+TASK_TERMS: dict[str, int] = {
+    "task_stake": 100 * ZOO,
+    "max_fee": 10 * ZOO,
+    "fee_per_s": ZOO // 1_000,
+    "max_run_s": 3_600,
+    "reveal_s": 600,
+    "appeal_s": 7_200,
+    "verdict_s": 14_400,
+    "appeal_bond": 5 * ZOO,
+    "bounty": ZOO // 100,
+}
+
 
 @contextmanager
 def refuses(reason: str) -> Iterator[None]:
@@ -139,6 +151,8 @@ class System:
     reports: Any
     keys: Any
     scores: Any
+    tasks: Any
+    appeals: Any
     holder: str
     players: dict[str, Player] = field(default_factory=dict)
     snapshots: dict[tuple[int, int], tuple[list[int], list[int]]] = field(default_factory=dict)
@@ -150,7 +164,7 @@ class System:
         address = str(account(name).address)
         if amount:
             self.token.transfer(address, amount, sender=self.holder)
-        for spender in (self.registry, self.pool, self.rounds, self.reports):
+        for spender in self._takers():
             self.token.approve(spender.address, UNLIMITED, sender=address)
         return address
 
@@ -239,10 +253,11 @@ class System:
 
     def balances(self) -> int:
         """ZOO in all contracts together."""
-        return sum(
-            self.token.balanceOf(c.address)
-            for c in (self.registry, self.pool, self.ledger, self.rounds, self.reports)
-        )
+        return sum(self.token.balanceOf(c.address) for c in (*self._takers(), self.ledger))
+
+    def _takers(self) -> tuple[Any, ...]:
+        """The contracts that take tokens."""
+        return self.registry, self.pool, self.rounds, self.reports, self.tasks, self.appeals
 
     def owed(self) -> int:
         """What the contracts' own books say they hold."""
@@ -254,6 +269,8 @@ class System:
             + self.pool.total_pending()
             + self.rounds.bonds_held()
             + self.reports.bonds_held()
+            + self.tasks.bonds_held()
+            + self.appeals.bonds_held()
         )
 
 
@@ -270,6 +287,8 @@ class Codes:
     reports: Any
     keys: Any
     scores: Any
+    tasks: Any
+    appeals: Any
 
     @staticmethod
     def compile() -> Codes:
@@ -283,6 +302,8 @@ class Codes:
             "ViolationReports",
             "DataKeys",
             "ScoreConsensus",
+            "RedundantTasks",
+            "TaskAppeals",
         )
         return Codes(*(boa.load_partial(f"contracts/{name}.vy") for name in names))
 
@@ -306,8 +327,9 @@ def deploy(codes: Codes, **parameters: int) -> System:
     mine(1_000)
     deployer = str(boa.env.eoa)
     nonce = boa.env.evm.vm.state.get_nonce(to_canonical_address(deployer))
-    at = [_predict(deployer, nonce + i) for i in range(9)]
-    token_at, owner, registry_at, pool_at, ledger_at, rounds_at, reports_at, _, scores_at = at
+    at = [_predict(deployer, nonce + i) for i in range(11)]
+    token_at, owner, registry_at, pool_at, ledger_at, rounds_at, reports_at = at[:7]
+    scores_at, tasks_at, appeals_at = at[8:]
     holder = str(account("holder").address)
     settings = {
         "unbonding_period": UNBONDING,
@@ -336,7 +358,7 @@ def deploy(codes: Codes, **parameters: int) -> System:
             "(uint256,uint256,uint256,uint256,uint256,uint256,address),address)",
             token_at,
             owner,
-            [rounds_at, reports_at],
+            [rounds_at, reports_at, tasks_at, appeals_at],
             (*settings.values(), owner),
             ZERO,
         ),
@@ -371,6 +393,20 @@ def deploy(codes: Codes, **parameters: int) -> System:
         ),
         _create(codes.keys, "(address,address)", registry_at, rounds_at),
         _create(codes.scores, "(address,address,address)", registry_at, rounds_at, owner),
+        _create(
+            codes.tasks,
+            "(address,address,address,address,"
+            "(uint256,uint256,uint256,uint256,uint256,uint256,uint256,uint256,uint256),"
+            "bytes32[],address)",
+            token_at,
+            registry_at,
+            appeals_at,
+            owner,
+            tuple(TASK_TERMS.values()),
+            [b"cpu-fp32".ljust(32, b"\0"), b"cuda:sm_90".ljust(32, b"\0")],
+            ZERO,
+        ),
+        _create(codes.appeals, "(address,address,address)", token_at, registry_at, tasks_at),
     )
     assert [str(c.address) for c in contracts] == at
     return System(*contracts, holder=holder)
