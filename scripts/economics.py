@@ -1,0 +1,288 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whether cheating at redundant tasks costs more than it brings: in the article, and in a network.
+
+ape run economics --table                        the article's eight rows, beside corrected bounds
+ape run economics [--rpc URL] [--class C]        what the deployed numbers deter
+ape run economics --stake 100 --fee 1 --nodes 9  the same for numbers of your own
+ape run economics --plot bounds.svg              the bounds against the attacker's share
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from decimal import ROUND_HALF_UP, Decimal
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from scripts._operator import ZOO, ZOO_AMOUNT, deployment_option, deployment_path, explained
+
+if TYPE_CHECKING:
+    from agents.scoring.deterrence import Parameters, Verdict
+
+RPC = "http://127.0.0.1:8545"
+# The article's table: price of a task in dollars, and honest and dishonest nodes by row.
+PRICE = Fraction(1, 10)
+ROWS = (
+    (10, 90),
+    (100, 900),
+    (1_000, 9_000),
+    (10_000, 90_000),
+    (1, 99),
+    (10, 990),
+    (100, 9_900),
+    (1_000, 99_000),
+)
+DIGITS = 10  # that the article prints of each number
+# Of the slashing table: the rows REDUNDANCY_MISMATCH, ABORT and COLLUSION, and their defaults.
+MISMATCH, ABORT, COLLUSION = 7, 8, 9
+DEFAULT_BPS = (2_000, 2_000, 5_000)
+DEFAULT_REPORTER_BPS = 5_000
+DEFAULT_STAKE, DEFAULT_FEE = 100 * ZOO, 1 * ZOO
+OPEN_LANES = 4  # MAX_OPEN of the contract's module `executors`
+
+
+@click.command()
+@click.option("--table", is_flag=True, help="The article's table; needs no network.")
+@click.option(
+    "--plot",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Draw the bounds into this file: .svg, .png or .pdf.",
+)
+@click.option("--rpc", help=f"An RPC node to read the numbers from (default: {RPC}).")
+@click.option("--class", "class_id", type=int, default=0, show_default=True, help="Which pool.")
+@click.option("--stake", type=ZOO_AMOUNT, help="Stake of a node, instead of the deployment's.")
+@click.option("--fee", type=ZOO_AMOUNT, help="Fee of a task (default: the largest allowed).")
+@click.option("--nodes", type=click.IntRange(3), help="Nodes in the pool, instead of the pool's.")
+@click.option(
+    "--compute", type=ZOO_AMOUNT, help="What a task costs a node (default: half the fee, the most)."
+)
+@click.option(
+    "--audit-rate",
+    type=click.FloatRange(0, 1),
+    default=0.05,
+    show_default=True,
+    help="Share of agreed tasks that verifiers run again.",
+)
+@deployment_option
+@explained
+def cli(
+    table: bool,
+    plot: Path | None,
+    rpc: str | None,
+    class_id: int,
+    stake: int | None,
+    fee: int | None,
+    nodes: int | None,
+    compute: int | None,
+    audit_rate: float,
+    deployment: Path | None,
+) -> None:
+    """Say up to which attacker share redundant tasks are safe.
+
+    Numbers are read from the network unless --stake and --fee are both given. --table and --plot
+    ask no network unless --rpc names one; what they aren't told is then the default deployment's.
+    """
+    from rich.console import Console
+
+    from agents.scoring.deterrence import verdict
+
+    console = Console()
+    if table:
+        console.print(article_table())
+    alone = table or plot is not None
+    if alone and plot is None:
+        return
+    own = stake is not None and fee is not None
+    given = {"stake": stake, "fee": fee, "nodes": nodes, "compute": compute}
+    live = {} if rpc is None and (alone or own) else read(rpc or RPC, deployment, class_id)
+    found = verdict(parameters(live, given, audit_rate))
+    if not alone:
+        console.print(verdict_table(found))
+    for sentence in found.sentences():
+        click.echo(sentence)
+    if plot is not None:
+        from scripts._economics_plot import write_plot
+
+        try:
+            write_plot(plot, found)
+        except ValueError as error:
+            raise click.ClickException(f"{plot}: {error}") from None
+        click.echo(f"Drawn: {plot}")
+
+
+def read(rpc: str, deployment: Path | None, class_id: int) -> dict[str, Any]:
+    """Return a network's numbers. Raises click.ClickException where it has no such pool."""
+    from agents.runtime.chain import ChainClient
+    from agents.runtime.contracts import load_deployment
+    from agents.runtime.logs import open_log
+
+    chain = ChainClient(rpc, open_log("economics", "error", True, None))
+    chain_id = chain.chain_id()
+    contracts = load_deployment(deployment_path(deployment, chain_id), chain_id)
+    chain.check(contracts)
+    tasks, registry = contracts["RedundantTasks"], contracts["NodeRegistry"]
+    classes = chain.call(tasks, "classes")
+    if class_id >= len(classes):
+        raise click.ClickException(
+            f"There is no determinism class {class_id}; there are {len(classes)}."
+        )
+    terms = chain.call(tasks, "terms")
+    seats = chain.call(tasks, "pool_size", class_id)
+    held = [
+        chain.call(tasks, "seat", class_id, place)[3] == 0  # the block at which it was left
+        for place in range(seats)
+    ]
+    rows = [chain.call(registry, "penalty", row) for row in (MISMATCH, ABORT, COLLUSION)]
+    return {
+        "stake": terms.task_stake,
+        "fee": terms.max_fee,
+        "nodes": sum(held),
+        "bps": tuple(row.bps for row in rows),
+        "reporter_bps": rows[2].reporter_bps,
+    }
+
+
+def parameters(live: dict[str, Any], given: dict[str, int | None], audit_rate: float) -> Parameters:
+    """Return what the verdict is about: what was given, else what was read, else the defaults.
+
+    Raises click.UsageError for numbers that no network can have.
+    """
+    from agents.scoring.deterrence import Parameters
+
+    chosen = {"stake": DEFAULT_STAKE, "fee": DEFAULT_FEE, "nodes": None} | live
+    chosen |= {key: value for key, value in given.items() if value is not None}
+    mismatch, abort, collusion = chosen.get("bps", DEFAULT_BPS)
+    try:
+        return Parameters(
+            stake=chosen["stake"],
+            fee=chosen["fee"],
+            compute=chosen.get("compute", chosen["fee"] // 2),
+            mismatch_bps=mismatch,
+            abort_bps=abort,
+            collusion_bps=collusion,
+            audit_rate=Fraction(str(audit_rate)),
+            reporter_bps=chosen.get("reporter_bps", DEFAULT_REPORTER_BPS),
+            nodes=chosen["nodes"],
+            open_lanes=OPEN_LANES,
+        )
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
+
+
+# -- tables ------------------------------------------------------------------------------------
+
+
+def printed(number: Fraction | None, digits: int = DIGITS) -> str:
+    """Return a number as the article prints it: `digits` digits in all, no zeros at the end."""
+    if number is None:
+        return "-"
+    places = max(0, digits - len(str(int(number))))
+    exact = Decimal(number.numerator) / Decimal(number.denominator)
+    text = str(exact.quantize(Decimal(1).scaleb(-places), ROUND_HALF_UP))
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def article_rows() -> Iterator[tuple[str, ...]]:
+    """Yield the table's rows: nodes, honest, dishonest, chance, and the stake by each bound."""
+    from agents.scoring.redundancy import (
+        article_stake,
+        corrected_penalty,
+        corrected_penalty_each,
+        drawn,
+        penalty_needed,
+    )
+
+    for honest, dishonest in ROWS:
+        draw = drawn(dishonest, honest)
+        yield (
+            str(honest + dishonest),
+            str(honest),
+            str(dishonest),
+            printed(draw.wins),
+            printed(article_stake(draw, PRICE)),
+            printed(corrected_penalty(draw, PRICE), 6),
+            printed(corrected_penalty_each(draw, PRICE), 6),
+            printed(penalty_needed(draw, PRICE), 6),
+        )
+
+
+def article_table() -> Any:
+    """Return the article's table, beside what its stakes should have been."""
+    from rich.console import Group
+    from rich.table import Table
+
+    from agents.scoring.redundancy import article_threshold, corrected_threshold, threshold
+
+    table = Table(
+        title="Stake that deters, in $, at $0.1 a task",
+        box=None,
+        padding=(0, 2, 0, 0),  # eight columns in 80 characters
+        pad_edge=False,
+    )
+    for head in ("nodes", "honest", "fake", "chance", "article", "at once", "each", "2, then 1"):
+        table.add_column(head, justify="right", no_wrap=True)
+    for row in article_rows():
+        table.add_row(*row)
+    return Group(
+        table,
+        "The article charges the stake even if no node of the cheat was drawn. At once: corrected, "
+        "k (p2 + p3) / p1, where the winning fakes bring k in all; each: k for each of them. "
+        "2, then 1 is what RedundantTasks runs: one lone cheat in three would have been the third, "
+        "who is never drawn because the first two agree. So it needs 3/2 of the corrected.",
+        f"If fakes are only outvoted, honest nodes lose money from an attacker share of "
+        f"{article_threshold():.3f} on at the article's stake, {corrected_threshold():.3f} at the "
+        f"corrected and {threshold():.3f} at that of 2, then 1: every row is beyond.",
+    )
+
+
+def verdict_table(found: Verdict) -> Any:
+    """Return the verdict's rows: profits in ZOO per task, margins in times the needed penalty."""
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    given = found.parameters
+    pool = "an endless pool" if given.nodes is None else f"{given.nodes} nodes"
+    table = Table(
+        box=SIMPLE_HEAD,
+        title=(
+            f"{pool}; fee {_zoo(given.fee)}, stake {_zoo(given.stake)}; a node loses "
+            f"{_zoo(given.mismatch)} outvoted, {_zoo(given.abort)} by leaving, "
+            f"{_zoo(given.collusion)} found out"
+        ),
+        caption=(
+            "ZOO per task. fake: always; leave: fake own pairs, leave all else; pair: fake own "
+            "pairs, over honest work; honest: what an honest node expects per task it is drawn "
+            "for, if nobody appeals. Margin: the penalty, in times the one needed."
+        ),
+    )
+    for head in ("share", "nodes", "fake", "margin", "leave", "margin", "pair", "honest", "safe"):
+        table.add_column(head, justify="right", no_wrap=True)
+    for row in found.rows:
+        strategies = [
+            text
+            for strategy in (row.fake, row.leave)
+            for text in (_zoo(strategy.profit), _times(strategy.margin, strategy.deterred))
+        ]
+        good = row.deterred and (found.pair_deterred or not row.pair)
+        table.add_row(
+            f"{float(row.share):.0%}",
+            "-" if row.dishonest is None else str(row.dishonest),
+            *strategies,
+            _zoo(row.pair),
+            "-" if row.honest is None else _zoo(row.honest),
+            "yes" if good else "no",
+        )
+    return table
+
+
+def _zoo(amount: Fraction | int) -> str:
+    return f"{float(amount) / ZOO:,.3g}"
+
+
+def _times(margin: Fraction | None, deterred: bool) -> str:
+    if margin is None:
+        return "-" if deterred else "none"
+    return f"× {float(margin):,.3g}"
