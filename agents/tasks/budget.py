@@ -3,7 +3,7 @@
 
 Operations are counted as usual (arXiv 2001.08361, section 2.1): 2 per parameter and token forward,
 three times that with the backward pass, and 4 * length * d_model per layer and token for attention,
-which that count leaves out. Half of the paid time is for computing and half for reading inputs,
+whose mask is not made use of. Half of the paid time is for computing and half for reading inputs,
 each at the class's rate from below, so what passes here is done in time.
 """
 
@@ -14,6 +14,9 @@ from dataclasses import dataclass
 from agents.tasks.classes import Limits
 from agents.tasks.errors import TaskError
 from agents.training.spec import ModelSpec
+
+SMALLEST_READ = 256 * 1024
+"""Bytes that any file counts for: a task of many small files waits for each."""
 
 _FLOAT = 4
 _START_US = 1_000_000  # a network, a plan, a first call
@@ -28,20 +31,23 @@ class Work:
     Attributes:
         flops: fp32 operations.
         copied: bytes of weights copied, hashed or updated.
-        layers: layer passes, forward or backward.
+        layers: layer passes of a batch, forward or backward (which counts as two).
+        rows: sequences cut out of a dataset.
         memory: bytes.
     """
 
     flops: int
     copied: int
     layers: int
+    rows: int
     memory: int
 
     def microseconds(self, limits: Limits) -> int:
         """Time on the slowest node of a class, rounded up."""
         computing = -(-self.flops * 1_000_000 // limits.flops)
         copying = -(-self.copied * 1_000_000 // limits.copied)
-        return _START_US + computing + copying + self.layers * limits.layer_us
+        calling = self.layers * limits.layer_us + self.rows * limits.row_us
+        return _START_US + computing + copying + calling
 
 
 def forward_work(
@@ -54,6 +60,7 @@ def forward_work(
         flops=tokens * _token_flops(model, parameters, length),
         copied=_FILE_COPIES * _FLOAT * parameters,
         layers=batches * layers,
+        rows=batches * rows,
         memory=_memory(model, parameters, 4, rows * length, length, 2) + 16 * tokens,
     )
 
@@ -66,6 +73,7 @@ def training_work(model: ModelSpec, parameters: int, steps: int, rows: int, leng
         flops=3 * tokens * _token_flops(model, parameters, length),
         copied=(_FILE_COPIES + _STEP_COPIES * steps) * _FLOAT * parameters,
         layers=3 * steps * layers,
+        rows=steps * rows,
         memory=_memory(model, parameters, 16, rows * length, length, model.n_layers)
         + 16 * (tokens + steps * rows),
     )
@@ -97,14 +105,15 @@ class Budget:
         self._half_us = max(0, run_s) * 500_000
         self._unread = min(limits.inputs, self._half_us * limits.fetched // 1_000_000)
 
-    @property
-    def unread(self) -> int:
-        """Bytes of inputs that may still be read."""
+    def readable(self) -> int:
+        """Bytes that the next file may have; TaskError if no further file may be read."""
+        if self._unread < SMALLEST_READ:
+            raise TaskError("too_large", "the task reads more than half of the paid time allows")
         return self._unread
 
     def read(self, count: int) -> None:
-        """Note that `count` bytes, at most `unread`, were read."""
-        self._unread -= count
+        """Note a file of `count` bytes, at most `readable`."""
+        self._unread -= max(count, SMALLEST_READ)
 
     def allow(self, work: Work) -> None:
         """Raise TaskError unless a node of the class does the work in half of the time."""

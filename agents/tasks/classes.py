@@ -47,7 +47,8 @@ class Limits:
         copied: bytes in a second of copying, hashing and elementwise work on weights.
         fetched: bytes in a second out of the store.
         layer_us: microseconds that one layer takes for one batch, however small.
-        memory: bytes for one task.
+        row_us: microseconds that cutting one sequence out of a dataset takes.
+        memory: bytes for one task, besides its inputs.
         inputs: bytes that one task may read.
     """
 
@@ -55,6 +56,7 @@ class Limits:
     copied: int
     fetched: int
     layer_us: int
+    row_us: int
     memory: int
     inputs: int
 
@@ -63,18 +65,20 @@ class Limits:
 # parameters): an eighth of that, since machines are older, and are shared.
 _CPU_LIMITS: Final = Limits(
     flops=3 * 10**9,
-    copied=10**8,
+    copied=3 * 10**8,
     fetched=2**20,
     layer_us=1_000,
+    row_us=100,
     memory=4 * 2**30,
     inputs=512 * 2**20,
 )
 # fp32 without TF32: the slowest GPU with a current driver does 2 to 4 TFLOP/s at its best.
 _CUDA_LIMITS: Final = Limits(
     flops=5 * 10**11,
-    copied=10**8,
+    copied=3 * 10**8,
     fetched=4 * 2**20,
     layer_us=2_000,
+    row_us=100,
     memory=8 * 2**30,
     inputs=2 * 2**30,
 )

@@ -48,8 +48,9 @@ class Execution:
             TaskError: not a CID, longer than `max_bytes`, or more than the task may read.
             StoreError: it cannot be had now.
         """
+        readable = self._budget.readable()
         try:
-            data = self._store.get(cid, min(max_bytes, self._budget.unread))
+            data = self._store.get(cid, min(max_bytes, readable))
         except InvalidCid as error:
             raise TaskError("bad_input", str(error)) from error
         except TooLarge as error:
