@@ -26,8 +26,10 @@ from agents.runtime.errors import AgentError, ConfigError, RpcRefused
 
 _CONTRACTS = (
     "NodeRegistry",
+    "RedundantTasks",
     "RewardPool",
     "ScoreConsensus",
+    "TaskAppeals",
     "TrainingLedger",
     "TrainingRounds",
     "ViolationReports",

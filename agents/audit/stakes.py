@@ -8,12 +8,13 @@ slashing table as it was then, the node's earlier offences and its stake when it
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from agents.audit.causes import Cause, causes
 from agents.audit.findings import Part
-from agents.audit.formulas import BPS, RING, STRIKES_TO_BAN, Row, report_id, slash_amount
+from agents.audit.formulas import BPS, RING, STRIKES_TO_BAN, Row, slash_amount
 from agents.audit.record import NOBODY, Record, place
 from agents.rounds.network import Violation
 from agents.runtime.contracts import Event
@@ -31,19 +32,6 @@ _EVENTS = (
     "ParametersChanged",
     "BountyClaimed",
 )
-
-
-@dataclass(frozen=True)
-class Cause:
-    """Why a node is slashed. `reporter` None: whoever sent the transaction."""
-
-    event: Event
-    job_id: int
-    round_id: int
-    node: int
-    violation: int
-    reporter: str | None
-    amount: int | None
 
 
 @dataclass(frozen=True)
@@ -83,7 +71,7 @@ class Registry:
         self._treasury = NOBODY
         self.odd: list[str] = []  # events that the replay can't follow
         self._open: dict[bytes, list[Cause]] = defaultdict(list)
-        for cause in _causes(record, self):
+        for cause in causes(record, self):
             self._open[cause.event.tx_hash].append(cause)
         for event in record.all(*_EVENTS):
             node = event.args.get("node_id")
@@ -197,7 +185,7 @@ class Registry:
             node.strikes += 1
             if node.strikes >= STRIKES_TO_BAN:
                 row = self._row(node, int(Violation.REPEATED))
-        offence = time if cause is None else self._opened_at(cause)
+        offence = time if cause is None else cause.offence
         added = sum(amount for when, amount in node.additions if when > offence)
         amount = slash_amount(node.stake + node.unbonding, added, row.bps)
         reporter = str(args["reporter"]) if cause is None else self._reporter(cause)
@@ -236,102 +224,10 @@ class Registry:
                 return cause
         return None
 
-    def _opened_at(self, cause: Cause) -> int:
-        for event in self._record.all("RoundOpened"):
-            if (event.args["job_id"], event.args["round_id"]) == (cause.job_id, cause.round_id):
-                return self._record.time(event)
-        return self._record.time(cause.event)
-
     def _reporter(self, cause: Cause) -> str:
         if cause.reporter is not None:
             return cause.reporter
         return self._record.sender(cause.event)
-
-
-def _causes(record: Record, registry: Registry) -> Iterator[Cause]:
-    """Every event that must come with a slash."""
-    committed, revealed = (
-        {(e.args["job_id"], e.args["round_id"], e.args["node_id"]) for e in record.all(name)}
-        for name in ("Committed", "Revealed")
-    )
-    for event in record.all("UnrevealedSlashed"):
-        args = event.args
-        place_ = (args["job_id"], args["round_id"], args["node_id"])
-        if place_ not in committed or place_ in revealed:
-            registry.odd.append(
-                f"UnrevealedSlashed is of node {place_[2]} in job {place_[0]} round {place_[1]}, "
-                "where it did not fail to reveal what it had committed."
-            )
-        yield Cause(event, *place_, int(Violation.NO_REVEAL), None, args["amount"])
-    yield from _of_challenges(record)
-    yield from _of_reports(record, registry)
-
-
-def _of_challenges(record: Record) -> Iterator[Cause]:
-    proposer: dict[tuple[int, int], int] = {}
-    challenger: dict[tuple[int, int], str] = {}
-    for event in record.all("ResultProposed", "Challenged", "ChallengeResolved"):
-        args = event.args
-        key = (args["job_id"], args["round_id"])
-        if event.name == "ResultProposed":
-            proposer[key] = args["proposer"]
-        elif event.name == "Challenged":
-            challenger[key] = str(args["challenger"])
-        elif args["upheld"]:
-            node, who = proposer.get(key, 0), challenger.get(key, NOBODY)
-            yield Cause(event, *key, node, int(Violation.BAD_RESULT), who, None)
-
-
-def _of_reports(record: Record, registry: Registry) -> Iterator[Cause]:
-    about: dict[bytes, dict[str, Any]] = {}
-    reporters: dict[bytes, list[int]] = defaultdict(list)
-    waiting: set[bytes] = set()
-    unconfirmed: dict[tuple[int, int, int], int] = defaultdict(int)
-
-    def vindicate(key: bytes) -> None:
-        waiting.discard(key)
-        for verifier in reporters[key]:
-            unconfirmed[about[key]["job_id"], about[key]["round_id"], verifier] -= 1
-
-    names = ("ViolationReported", "ReportConfirmed", "ReportLapsed", "ReportExecuted")
-    for event in record.all(*names, "FalseReportSlashed"):
-        args = event.args
-        key = bytes(args["report_id"])
-        if event.name == "ViolationReported":
-            if key not in about:
-                about[key] = args
-                waiting.add(key)
-            reporters[key].append(args["verifier_id"])
-            unconfirmed[args["job_id"], args["round_id"], args["verifier_id"]] += 1
-            continue
-        if key not in about:
-            continue
-        first = about[key]
-        job_id, round_id = first["job_id"], first["round_id"]
-        if event.name == "ReportExecuted" and args["node_id"] != first["node_id"]:
-            registry.odd.append(
-                f"ReportExecuted is of node {args['node_id']}, its report is of node "
-                f"{first['node_id']}."
-            )
-        if event.name == "ReportConfirmed":
-            vindicate(key)
-            kind = int(Violation.INVALID) + int(Violation.COPIED) - first["violation"]
-            other = report_id(job_id, round_id, first["node_id"], kind)
-            if other in waiting:
-                vindicate(other)
-        elif event.name == "ReportLapsed":
-            waiting.discard(key)
-        elif event.name == "ReportExecuted":
-            lead = reporters[key][0]
-            right = unconfirmed[job_id, round_id, lead] == 0
-            who = registry.payout(lead, event) if right else NOBODY
-            node, kind = first["node_id"], first["violation"]
-            yield Cause(event, job_id, round_id, node, kind, who, args["amount"])
-        else:
-            who = registry.payout(first["node_id"], event)
-            kind = int(Violation.FALSE_REPORT)
-            node = args["verifier_id"]
-            yield Cause(event, job_id, round_id, node, kind, who, args["amount"])
 
 
 def check_slashes(registry: Registry, part: Part, job_id: int) -> None:

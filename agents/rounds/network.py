@@ -59,6 +59,9 @@ class Violation(IntEnum):
     REPEATED = 4
     BAD_RESULT = 5
     FALSE_REPORT = 6
+    REDUNDANCY_MISMATCH = 7
+    ABORT = 8
+    COLLUSION = 9
 
 
 class ReportStatus(IntEnum):
@@ -133,6 +136,8 @@ class Network:
         self.pool: Contract = deployment["RewardPool"]
         self.ledger: Contract = deployment["TrainingLedger"]
         self.scores: Contract = deployment["ScoreConsensus"]
+        self.tasks: Contract = deployment["RedundantTasks"]
+        self.appeals: Contract = deployment["TaskAppeals"]
         self.coordinator: Contract = deployment["Coordinator"]
         self.token: Contract = deployment["ZooToken"]
         self._snapshots: dict[tuple[int, int, bytes], Snapshot] = {}
