@@ -20,11 +20,14 @@ from scripts._live import losses
 LOSS_GOAL = 0.8
 _BPS = 10_000
 _STRIKES = 3
-# ZIP-407 section 6: (share in bps, added per repeat in bps, counts as a strike)
+# ZIP-407 section 6 and redundant tasks: (share in bps, added per repeat in bps, is a strike)
 _TABLE = {
     Violation.NO_REVEAL: (500, 500, False),
     Violation.INVALID: (2_000, 0, True),
     Violation.COPIED: (5_000, 0, True),
+    Violation.REDUNDANCY_MISMATCH: (2_000, 0, True),
+    Violation.ABORT: (2_000, 0, True),
+    Violation.COLLUSION: (5_000, 0, True),
 }
 
 
@@ -115,6 +118,8 @@ def check_books(network: Network, history: History, holders: list[str]) -> list[
         "pool": (network.pool.address, pool),
         "rounds": (network.rounds.address, figure("TrainingRounds", "bonds_held")),
         "reports": (network.reports.address, figure("ViolationReports", "bonds_held")),
+        "tasks": (network.tasks.address, figure("RedundantTasks", "bonds_held")),
+        "appeals": (network.appeals.address, figure("TaskAppeals", "bonds_held")),
     }
     found = []
     for name, (address, owed) in places.items():

@@ -23,6 +23,8 @@ CONTRACTS = (
     "RewardPool",
     "TrainingLedger",
     "ScoreConsensus",
+    "RedundantTasks",
+    "TaskAppeals",
     "DataKeys",
     "Coordinator",
 )

@@ -44,6 +44,8 @@ def test_reasons_documented_in_natspec_are_those_of_the_code() -> None:
         "TrainingLedger": "ledger",
         "DataKeys": "keys",
         "ScoreConsensus": "scores",
+        "RedundantTasks": "tasks",
+        "TaskAppeals": "appeals",
     }
     for name, prefix in prefixes.items():
         text = (ROOT / "contracts" / f"{name}.vy").read_text(encoding="utf-8")
