@@ -1,0 +1,32 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Five executors, three verifiers and a creator, see `task_world`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.contracts.system import System
+from tests.contracts.tasks.task_world import TaskWorld, make_tasks
+
+
+@pytest.fixture
+def world(system: System) -> TaskWorld:
+    return make_tasks(system)
+
+
+@pytest.fixture
+def tasks(system: System) -> Any:
+    return system.tasks
+
+
+@pytest.fixture
+def appeals(system: System) -> Any:
+    return system.appeals
+
+
+@pytest.fixture
+def owner(system: System) -> str:
+    """The Coordinator, which owns the contracts."""
+    return str(system.coordinator.address)
