@@ -181,7 +181,7 @@ def printed(number: Fraction | None, digits: int = DIGITS) -> str:
         return "-"
     places = max(0, digits - len(str(int(number))))
     exact = Decimal(number.numerator) / Decimal(number.denominator)
-    text = str(exact.quantize(Decimal(1).scaleb(-places), ROUND_HALF_UP))
+    text = f"{exact.quantize(Decimal(1).scaleb(-places), ROUND_HALF_UP):f}"
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 

@@ -68,7 +68,10 @@ def loss_expected(stake: int, bps: int, rate: float, tasks: int) -> float:
     Each costs `bps` of what is left, the third strike all. No more than the stake, however many.
     """
     left = 1 - bps / BPS
-    found = [comb(tasks, k) * rate**k * (1 - rate) ** (tasks - k) for k in range(STRIKES_TO_BAN)]
+    found = [
+        comb(tasks, k) * rate**k * (1 - rate) ** (tasks - k)
+        for k in range(min(STRIKES_TO_BAN, tasks + 1))
+    ]
     return stake * (1 - sum(chance * left**k for k, chance in enumerate(found)))
 
 

@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`ape run economics`: the article's rows to the letter, a verdict in words, a plot."""
+
+from __future__ import annotations
+
+import re
+from fractions import Fraction
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from click.testing import CliRunner
+
+from scripts.economics import OPEN_LANES, article_rows, cli, parameters, printed
+
+ARTICLE = """\
+100 10 90 0.974211503 3.777697842
+1000 100 900 0.972216505 3.499259211
+10000 1000 9000 0.972021605 3.474186444
+100000 10000 90000 0.97200216 3.471704109
+100 1 99 1 -
+1000 10 990 0.999731174 371.8879113
+10000 100 9900 0.999704911 338.781133
+100000 1000 99000 0.999702291 335.7985534
+"""
+
+
+def run(*arguments: str) -> str:
+    """The command's output; it must end well."""
+    result = CliRunner().invoke(cli, arguments, env={"COLUMNS": "80"})
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+def flat(text: str) -> str:
+    """The text with every space and line break a single space."""
+    return re.sub(r"\s+", " ", text)
+
+
+def test_table__the_articles_rows_to_the_letter():
+    assert "".join(f"{' '.join(row[:5])}\n" for row in article_rows()) == ARTICLE
+    shown = [flat(line).strip() for line in run("--table").splitlines()]
+    for row in ARTICLE.splitlines():
+        (line,) = (line for line in shown if line.startswith(f"{row} "))
+        assert "…" not in line
+
+
+def test_table__beside_them_the_corrected_bounds():
+    first, *_, without, _, _, _ = article_rows()
+    assert first[5:] == ("3.88963", "10.68", "5.83444")
+    assert without[5:] == ("-", "-", "-")
+    text = flat(run("--table"))
+    assert "0.597" in text and "0.578" in text and "0.500" in text
+
+
+@pytest.mark.parametrize(
+    ("number", "text"),
+    [
+        (Fraction(1), "1"),
+        (Fraction(2, 3), "0.666666667"),
+        (Fraction(200, 3), "66.66666667"),
+        (Fraction(10**12, 3), "333333333333"),
+        (Fraction(1, 2), "0.5"),
+        (Fraction(0), "0"),
+        (Fraction(100), "100"),
+        (None, "-"),
+    ],
+)
+def test_printed(number, text):
+    assert printed(number) == text
+
+
+def test_verdict__of_given_numbers():
+    text = run("--stake", "100", "--fee", "1", "--nodes", "9")
+    assert "9 nodes; fee 1, stake 100; a node loses 18 outvoted" in text
+    lines = [flat(line).strip() for line in text.splitlines()]
+    assert "80% 7 -0.0833 × 1.09 -6.42 × 12 -0.875 -11.8 yes" in lines
+    assert "90% 8 1 none -3.22 × 5.14 -1.17 -18 no" in lines
+    assert "up to an attacker share of 82.4%" in text
+    assert "of the shares listed, up to 85%" in text
+
+
+def test_verdict__weaker_numbers_are_not_called_safe():
+    text = run("--stake", "2", "--fee", "1", "--nodes", "100", "--audit-rate", "0.01")
+    assert "is not deterred at an audit rate of 1.00%" in text
+    lines = [flat(line).strip() for line in text.splitlines()]
+    assert not any(line.endswith(" yes") for line in lines if re.match(r"([5-9]|\d\d)% ", line))
+
+
+def test_numbers__given_before_read_before_defaults():
+    live = {"stake": 50, "fee": 10, "nodes": 7, "bps": (1, 2, 3), "reporter_bps": 4}
+    found = parameters(live, {"stake": None, "fee": 8, "nodes": None, "compute": None}, 0.25)
+    assert (found.stake, found.fee, found.nodes, found.compute) == (50, 8, 7, 4)
+    assert (found.mismatch_bps, found.abort_bps, found.collusion_bps) == (1, 2, 3)
+    assert (found.reporter_bps, found.audit_rate) == (4, Fraction(1, 4))
+
+
+def test_plot__svg_without_a_network(tmp_path: Path):
+    path = tmp_path / "bounds.svg"
+    text = run("--plot", str(path), "--stake", "10", "--fee", "2")
+    assert f"Drawn: {path}" in text
+    root = ElementTree.parse(path).getroot()
+    assert root.tag.endswith("svg")
+    # The curves are paths of many points, other lines of two.
+    drawn = [element.get("d", "") for element in root.iter() if element.tag.endswith("path")]
+    assert sum(path.count("L") > 20 and "z" not in path for path in drawn) == 3
+
+
+def test_plot__png_beside_the_table(tmp_path: Path):
+    path = tmp_path / "bounds.png"
+    assert "0.97200216" in run("--table", "--plot", str(path))
+    assert path.read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (("--plot", "bounds.poem"), "poem"),
+        (("--stake", "1", "--fee", "1", "--compute", "2"), "at most half the fee"),
+        (("--stake", "1", "--fee", "1", "--nodes", "2"), "2 is not in the range"),
+        (("--stake", "1", "--fee", "1", "--audit-rate", "2"), "2.0 is not in the range"),
+        (("--rpc", "http://127.0.0.1:9"), "127.0.0.1:9"),
+    ],
+)
+def test_refusals_are_sentences(arguments, reason, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    result = CliRunner().invoke(cli, arguments)
+    assert result.exit_code != 0
+    assert reason in result.output
+    assert "Traceback" not in result.output and isinstance(result.exception, SystemExit)
+    assert not list(tmp_path.iterdir())
+
+
+def test_open_lanes_are_the_contracts():
+    source = Path("contracts/modules/executors.vy").read_text()
+    assert re.search(r"^MAX_OPEN: constant\(uint256\) = (\d+)$", source, re.M).group(1) == str(
+        OPEN_LANES
+    )
