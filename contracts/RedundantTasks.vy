@@ -104,6 +104,8 @@ MAX_REDRAWS: constant(uint256) = 8
 MIN_POOL: constant(uint256) = 3
 MAX_WINDOW: constant(uint256) = 7 * 86_400
 MAX_RUN_S: constant(uint256) = 2**20 - 1
+# Several blocks: in less no executor, however fast, could commit, and would be slashed for it.
+MIN_RUN_S: constant(uint256) = 60
 
 COMMIT_DOMAIN: constant(bytes32) = keccak256("menagerie.RedundantTasks.commit.v1")
 TAG_DOMAIN: constant(bytes32) = keccak256("menagerie.RedundantTasks.tag.v1")
@@ -155,7 +157,7 @@ def __init__(
         and terms_.max_fee <= _FEE_MASK
         and terms_.appeal_bond != 0
         and terms_.appeal_bond <= _FEE_MASK
-        and terms_.max_run_s != 0
+        and terms_.max_run_s >= MIN_RUN_S
         and terms_.max_run_s <= MAX_RUN_S
         and min(terms_.reveal_s, min(terms_.appeal_s, terms_.verdict_s)) != 0
         and max(terms_.reveal_s, max(terms_.appeal_s, terms_.verdict_s)) <= MAX_WINDOW
@@ -220,12 +222,12 @@ def create_task(class_id: uint256, spec: bytes32, fee: uint256, run_s: uint256) 
     @param class_id The determinism class.
     @param spec Digest of the spec's CID.
     @param fee Paid half to each of two executors who agree.
-    @param run_s Seconds from the draw until the executors must have committed.
+    @param run_s Seconds from the draw until the executors must have committed, a minute at least.
     @return uint256 The task's id: 1, 2, 3, ...
     """
     pausing._check_not_paused(CREATE)
     assert spec != empty(bytes32), "tasks: empty spec"
-    assert run_s != 0 and run_s <= _TERMS.max_run_s, "tasks: bad run time"
+    assert run_s >= MIN_RUN_S and run_s <= _TERMS.max_run_s, "tasks: bad run time"
     assert (
         fee != 0 and fee >= run_s * _TERMS.fee_per_s and fee <= _TERMS.max_fee
     ), "tasks: bad fee"
