@@ -23,6 +23,7 @@ EMPTY = bytes(32)
 
 TRAINER, VERIFIER, AGGREGATOR = 1, 2, 4
 NO_REVEAL, INVALID, COPIED, REPEATED, BAD_RESULT, FALSE_REPORT = range(1, 7)
+REDUNDANCY_MISMATCH, ABORT, COLLUSION = range(7, 10)
 PAUSE_REGISTER, PAUSE_BENCHMARK = 1, 2
 
 UNBONDING = 14 * DAY
@@ -39,6 +40,9 @@ DEFAULT_ROWS = {
     REPEATED: (10_000, 0, 0, False, True, 5_000),
     BAD_RESULT: (2_000, 0, 7 * DAY, True, False, 5_000),
     FALSE_REPORT: (2_000, 0, 7 * DAY, True, False, 5_000),
+    REDUNDANCY_MISMATCH: (2_000, 0, 7 * DAY, True, False, 5_000),
+    ABORT: (2_000, 0, 7 * DAY, True, False, 0),
+    COLLUSION: (5_000, 0, 30 * DAY, True, False, 5_000),
 }
 
 ROOT = b"\xaa" * 32

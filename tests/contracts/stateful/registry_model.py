@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 TRAINER, VERIFIER, AGGREGATOR = ROLES = 1, 2, 4
 REPEATED = 4
+REDUNDANCY_MISMATCH, ABORT = 7, 8
 ZOO = 10**18
 ZERO = "0x" + "00" * 20
 EMPTY = bytes(32)
@@ -75,6 +76,10 @@ class ModelNode:
     additions: list[tuple[int, int]] = field(default_factory=list)  # (amount, time)
     attempt: Attempt = field(default_factory=Attempt)
 
+    def added_since(self, time: int) -> int:
+        """What was added later than `time`, among the additions that are remembered."""
+        return sum(amount for amount, added in self.additions[-RING:] if added > time)
+
 
 @dataclass
 class Settings:
@@ -109,6 +114,13 @@ class RegistryModel:
 
     def bonded(self, node_id: int) -> int:
         return self.nodes[node_id].stake + self.nodes[node_id].unbonding
+
+    def stake_at_risk(self, node_id: int, since: int, until: int) -> int:
+        n = self.nodes.get(node_id)
+        leaves = n is not None and 0 < n.unlock_at < until
+        if n is None or n.banned or n.suspended_until > since or leaves:
+            return 0
+        return max(self.bonded(node_id) - n.added_since(since), 0)
 
     def node_of(self, operator: str) -> int:
         owners = [i for i, n in self.nodes.items() if n.operator == operator != ZERO]
@@ -302,8 +314,7 @@ class RegistryModel:
             n.strikes += 1
             if n.strikes >= 3:
                 bps, suspension, _, ban, reporter_bps = self._offence(n, REPEATED)
-        added = sum(amount for amount, time in n.additions[-RING:] if time > offence_time)
-        base = max(self.bonded(node_id) - added, 0)
+        base = max(self.bonded(node_id) - n.added_since(offence_time), 0)
         amount = -(-base * bps // 10_000)
         from_stake = min(amount, n.stake)
         n.stake -= from_stake
@@ -354,6 +365,11 @@ class RegistryModel:
     def set_penalty(self, sender: str, violation: int, row: Row) -> None:
         self._need_coordinator(sender)
         need(1 <= violation <= 16, "penalties: unknown violation")
+        rows = {i: self.rows[i] for i in (REDUNDANCY_MISMATCH, ABORT)} | {violation: row}
+        columns = zip(rows[ABORT], rows[REDUNDANCY_MISMATCH], strict=True)
+        # All but the last, the reporter's share.
+        dearer = all(abort >= mismatch for abort, mismatch in list(columns)[:-1])
+        need(dearer, "penalties: abort below mismatch")
         self.rows[violation] = row
 
     def set_paused(self, sender: str, bits: int) -> None:

@@ -317,7 +317,9 @@ class RegistryMachine(RuleBasedStateMachine):
 
     def do_slash(self, r: Random) -> None:
         sender = self.sender(r, r.choice(SLASHERS))
-        violation = r.choice([1, 1, 1, 2, 2, 3, 5, 6, 4] if r.random() < 0.9 else [0, 7, 16, 17])
+        violation = r.choice(
+            [1, 1, 1, 2, 2, 3, 5, 6, 4, 7, 8, 9] if r.random() < 0.9 else [0, 16, 17]
+        )
         ago = r.choice([0, 0, 1, 12, 100, DAY, -1])
         reporter = r.choice([*PEOPLE, ZERO])
         self.both("slash", sender, self.node(r), violation, now() - ago, reporter)
@@ -350,7 +352,7 @@ class RegistryMachine(RuleBasedStateMachine):
             r.randint(0, 5_000),
         )
         sender = self.sender(r, COORDINATOR)
-        self.both("set_penalty", sender, r.randint(0, 7), row)
+        self.both("set_penalty", sender, r.randint(0, 9), row)
 
     def do_set_parameters(self, r: Random) -> None:
         new = Settings(
@@ -458,6 +460,9 @@ class RegistryMachine(RuleBasedStateMachine):
         assert registry.owner_of(node_id) == n.owner
         assert registry.operator_of(node_id) == n.operator
         assert registry.bonded(node_id) == model.bonded(node_id)
+        for since, until in ((now() - DAY, now()), (now(), now() + DAY)):
+            at_risk = model.stake_at_risk(node_id, since, until)
+            assert registry.stake_at_risk(node_id, since, until) == at_risk
         for violation in n.offences:
             assert registry.offences(node_id, violation) == n.offences[violation]
         for role in ROLES:
@@ -485,7 +490,7 @@ class RegistryMachine(RuleBasedStateMachine):
         assert tuple(registry.parameters()) == as_parameters(model.settings)
         for slasher in SLASHERS:
             assert registry.is_slasher(slasher) == (slasher in model.slashers)
-        for violation in range(1, 8):
+        for violation in range(1, 10):
             assert tuple(registry.penalty(violation)) == model.rows[violation]
 
 
