@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Take out everything that is credited to a wallet: rewards, bounties and returned bonds.
+"""Take out everything that is credited to a wallet: rewards, fees, bounties and returned bonds.
 
 ape run claim --network ... --account my-payout
 """
@@ -21,7 +21,7 @@ from scripts._operator import Contracts, deployment_option, explained, zoo
 @deployment_option
 @explained
 def cli(account: Any, deployment: Path | None) -> None:
-    """Claim the rewards, bounties and bonds of ACCOUNT."""
+    """Claim the rewards, fees, bounties and bonds of ACCOUNT."""
     contracts = Contracts(deployment)
     token = contracts.ZooToken
     credits = [
@@ -36,6 +36,16 @@ def cli(account: Any, deployment: Path | None) -> None:
             "bonds of appeals",
             contracts.ViolationReports.bond_credit,
             contracts.ViolationReports.withdraw_bond,
+        ),
+        (
+            "fees of redundant tasks",
+            contracts.RedundantTasks.bond_credit,
+            contracts.RedundantTasks.withdraw_bond,
+        ),
+        (
+            "appeals of redundant tasks",
+            contracts.TaskAppeals.bond_credit,
+            contracts.TaskAppeals.withdraw_bond,
         ),
     ]
     before = token.balanceOf(account)

@@ -23,6 +23,7 @@ READY_S = 180.0
 @click.option("--trainers", type=int, default=3, show_default=True)
 @click.option("--verifiers", type=int, default=3, show_default=True)
 @click.option("--aggregators", type=int, default=2, show_default=True)
+@click.option("--executors", type=int, default=0, show_default=True, help="Of redundant tasks.")
 @click.option("--members", type=int, default=5, show_default=True, help="Of the committee.")
 @click.option("--threshold", type=int, default=3, show_default=True, help="Approvals needed.")
 @click.option("--block-time", type=float, default=1.0, show_default=True, help="Seconds.")
