@@ -10,8 +10,6 @@ store does not give (`StoreError`: wait and try again), and a node that is not w
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from agents.storage.canonical import dumps
 from agents.storage.cid import cid_of_bytes, digest_of
 from agents.storage.content_store import ContentStore
@@ -20,29 +18,8 @@ from agents.tasks.budget import Budget
 from agents.tasks.classes import limits_of, require_class
 from agents.tasks.errors import TaskError
 from agents.tasks.execution import Execution
+from agents.tasks.result import TaskResult
 from agents.tasks.spec import MAX_SPEC_BYTES, parse_spec
-
-
-@dataclass(frozen=True)
-class TaskResult:
-    """What a node commits to and publishes.
-
-    Attributes:
-        digest: 32 bytes, the digest of the payload's CID.
-        payload: what the digest names; to be put in the store.
-        refusal: why there is nothing else, a key of `agents.tasks.errors.REASONS`, or None.
-        detail: the refusal as a sentence, for logs; no part of the result.
-    """
-
-    digest: bytes
-    payload: bytes
-    refusal: str | None = None
-    detail: str = ""
-
-    @property
-    def cid(self) -> str:
-        """The payload's CID."""
-        return cid_of_bytes(self.payload)
 
 
 def run_task(
