@@ -1,0 +1,465 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Redundant tasks from the command line: have one run, follow it, fetch its result, run them.
+
+ape run task create --network ... --account me --job 1 --kind generate --prompt "def " --wait
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import click
+from ape.cli import ConnectedProviderCommand, account_option, network_option
+
+from scripts._operator import (
+    LOCAL_CHAINS,
+    LOCALNET,
+    ZOO_AMOUNT,
+    Contracts,
+    allow,
+    deployment_option,
+    explained,
+    zoo,
+)
+
+FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+KINDS = ("evaluate", "train_steps", "generate")
+MAX_PAYLOAD = 1 << 30
+_LOOK_S = 1.0
+
+store_option = click.option(
+    "--store", help="A folder, or the URL of a Kubo node (default: localnet's folder)."
+)
+
+
+@click.group()
+def cli() -> None:
+    """Have deterministic work done by nodes that nobody needs to trust.
+
+    Nodes drawn by lot run the same task, and the chain compares their results: two that are equal
+    are the result. A task is of one kind:
+
+    \b
+    evaluate      the loss of a checkpoint on text
+    train_steps   a number of training steps from a checkpoint; the result is a new checkpoint
+    generate      what a model writes after prompts
+
+    `create` pays for one, `status` says who acts next, `result` fetches what came out. `join` takes
+    a seat for a node that runs tasks.
+    """
+
+
+@cli.command(cls=ConnectedProviderCommand)
+@network_option()
+@account_option()
+@click.option("--spec", "file", type=FILE, help="Fields of the task spec, YAML or JSON.")
+@click.option("--kind", type=click.Choice(KINDS), help="What to do.")
+@click.option("--job", "job_id", type=int, help="Model, newest checkpoint and data of this job.")
+@click.option("--model", "model_file", type=FILE, help="Fields of the model, YAML or JSON.")
+@click.option("--checkpoint", help="A safetensors file, or a CID.")
+@click.option("--data", multiple=True, help="Text files (.txt, .jsonl, .parquet), or one CID.")
+@click.option("--prompt", "prompts", multiple=True, help="A text to go on from (repeatable).")
+@click.option(
+    "--option",
+    "options",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Of the kind, such as steps=50, lr=0.001, sequences=64, max_new_tokens=32 (repeatable).",
+)
+@click.option("--class", "label", help="Determinism class of the result (default: cpu-fp32).")
+@click.option("--fee", type=ZOO_AMOUNT, help="ZOO for the two who agree (default: the least).")
+@click.option("--run-s", type=int, help="Seconds that a node has (default: what its class needs).")
+@click.option("--wait", is_flag=True, help="Wait for the result and show it.")
+@store_option
+@deployment_option
+@explained
+def create(
+    account: Any,
+    deployment: Path | None,
+    store: str | None,
+    wait: bool,
+    fee: int | None,
+    run_s: int | None,
+    **given: Any,
+) -> None:
+    """Publish a task's spec and inputs, pay for it, and have it run.
+
+    Nodes have `--run-s` seconds, half of them to read the inputs and half to compute. They refuse
+    what does not fit, and a refusal is a result that is paid for; so what is too much is refused
+    here first. The operator key of a node cannot create tasks.
+
+    \b
+    ape run task create --account me --job 1 --kind evaluate --option sequences=64
+    ape run task create --account me --job 1 --kind generate --prompt "import " --wait
+    ape run task create --account me --kind train_steps --model model.yaml \\
+        --checkpoint model.safetensors --data text.txt --option steps=50 --option lr=0.002
+    """
+    from agents.rounds.tasks import Tasks
+    from agents.tasks.make import publish
+    from scripts._tasks import seconds_needed
+
+    contracts = Contracts(deployment)
+    opened = _open(store, contracts.chain_id)
+    reader = Tasks(contracts.network())
+    with _sentences():
+        spec = _spec(contracts, opened, **given)
+        class_id = _class_id(reader, spec.determinism)
+        needed = seconds_needed(spec, opened)
+    terms = reader.terms()
+    run_s = min(needed, terms.max_run_s) if run_s is None else run_s
+    if run_s < needed:
+        raise click.ClickException(
+            f"The slowest nodes of the class may need {needed} s for this task, and would refuse "
+            f"it when they have {run_s} s (at most {terms.max_run_s} s are allowed here)."
+        )
+    fee = max(1, run_s * terms.fee_per_s) if fee is None else fee
+    digest = publish(spec, opened)
+    tasks = contracts.RedundantTasks
+    allow(contracts, account, tasks, fee)
+    receipt = tasks.create_task(class_id, digest, fee, run_s, sender=account)
+    task_id = receipt.decode_logs([tasks.TaskCreated])[0].task_id
+    click.echo(f"Task {task_id}: {spec.kind}, {zoo(fee)}, {run_s} s for each of its nodes.")
+    if wait:
+        _result(contracts.network(), opened, task_id, True, None)
+    else:
+        where = f" --store {store}" if store else ""
+        click.echo(f"Follow it with `ape run task status {task_id}`, and fetch what came out with")
+        click.echo(f"`ape run task result {task_id} --wait{where}`.")
+
+
+@cli.command(cls=ConnectedProviderCommand)
+@network_option()
+@click.argument("task_id", type=int)
+@click.option("--watch", is_flag=True, help="Repeat until the task is over, or Ctrl-C.")
+@deployment_option
+@explained
+def status(task_id: int, watch: bool, deployment: Path | None) -> None:
+    """Show where TASK_ID stands: its lanes, who acts next and until when."""
+    from rich.console import Console
+    from rich.live import Live
+
+    network = Contracts(deployment).network()
+    if not watch:
+        Console().print(_view(network, task_id))
+        return
+    with Live(_view(network, task_id), auto_refresh=False) as live:
+        while not _tasks(network, task_id).task(task_id).settled(network.chain.chain_time()):
+            time.sleep(_LOOK_S)
+            live.update(_view(network, task_id), refresh=True)
+
+
+@cli.command(cls=ConnectedProviderCommand)
+@network_option()
+@click.argument("task_id", type=int)
+@click.option("--wait", is_flag=True, help="Wait until there is one.")
+@click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="Write it here.")
+@store_option
+@deployment_option
+@explained
+def result(
+    task_id: int, wait: bool, out: Path | None, store: str | None, deployment: Path | None
+) -> None:
+    """Fetch the result of TASK_ID and check it against the chain.
+
+    The chain holds the result's digest, which is that of its CID: what the store gives is verified
+    against it. The file that --out writes is a safetensors checkpoint for train_steps, else JSON.
+    """
+    contracts = Contracts(deployment)
+    _result(contracts.network(), _open(store, contracts.chain_id), task_id, wait, out)
+
+
+@cli.command("list", cls=ConnectedProviderCommand)
+@network_option()
+@click.option("--last", type=click.IntRange(1), default=20, show_default=True, help="How many.")
+@deployment_option
+@explained
+def show_all(last: int, deployment: Path | None) -> None:
+    """List the newest tasks and the pools of nodes that run them."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from agents.rounds.tasks import Tasks
+
+    contracts = Contracts(deployment)
+    tasks = Tasks(contracts.network())
+    table = Table("task", "status", "creator", "fee", "nodes", title="Redundant tasks")
+    count = tasks.count()
+    for task in reversed(tasks.many(range(max(1, count - last + 1), count + 1))):
+        who = ", ".join(map(str, task.nodes))
+        table.add_row(str(task.task_id), task.status.name, task.creator, zoo(task.fee, 6), who)
+    pools = Table("class", "id", "seats", title="Pools")
+    for label, class_id in tasks.class_ids().items():
+        pools.add_row(label, str(class_id), str(contracts.RedundantTasks.pool_size(class_id)))
+    console = Console()
+    console.print(table)
+    console.print(pools)
+
+
+@cli.command(cls=ConnectedProviderCommand)
+@network_option()
+@account_option()
+@click.argument("node_id", type=int)
+@click.option("--class", "label", default="cpu-fp32", show_default=True, help="Which pool.")
+@deployment_option
+@explained
+def join(account: Any, node_id: int, label: str, deployment: Path | None) -> None:
+    """Take a seat for NODE_ID among the nodes that run tasks; ACCOUNT owns or operates it.
+
+    From the next block on the node may be drawn, and then it must run the task: silence is slashed
+    like a wrong result. So start its agent first (`ape run agent redundant`, which takes the seat
+    by itself unless `redundant.join` is off). The node must compute in the class it names; an agent
+    says at its start in which one it does.
+    """
+    from agents.rounds.tasks import Tasks
+
+    contracts = Contracts(deployment)
+    tasks = contracts.RedundantTasks
+    class_id = _class_id(Tasks(contracts.network()), label)
+    stake = tasks.terms().task_stake
+    held = contracts.NodeRegistry.node(node_id).stake
+    if held < stake:
+        raise click.ClickException(
+            f"Node {node_id} stakes {zoo(held)}; an executor needs {zoo(stake)}. Add some with "
+            f"`ape run node add-stake {node_id} ...`."
+        )
+    tasks.join(node_id, class_id, sender=account)
+    size = tasks.pool_size(class_id)
+    click.echo(f"Node {node_id} has a seat in {label}, among {size}. It may be drawn from now on.")
+
+
+@cli.command(cls=ConnectedProviderCommand)
+@network_option()
+@account_option()
+@click.argument("node_id", type=int)
+@deployment_option
+@explained
+def leave(account: Any, node_id: int, deployment: Path | None) -> None:
+    """Give up the seat of NODE_ID; ACCOUNT owns or operates it.
+
+    Keep its agent running until its open tasks are done: what it was drawn for it must still run.
+    """
+    tasks = Contracts(deployment).RedundantTasks
+    tasks.leave(node_id, sender=account)
+    running = tasks.executor(node_id).open
+    rest = f", but {running} of its tasks still run" if running else ""
+    click.echo(f"Node {node_id} gave up its seat{rest}. Draws already requested may still take it.")
+
+
+@cli.command(cls=ConnectedProviderCommand)
+@network_option()
+@account_option()
+@click.argument("task_id", type=int)
+@deployment_option
+@explained
+def appeal(account: Any, task_id: int, deployment: Path | None) -> None:
+    """Bond a re-execution of TASK_ID by verifiers, while its appeal window is open.
+
+    If the outcome was wrong the bond comes back with a share of what is slashed; else the verifiers
+    keep it. `ape run claim` fetches what is credited.
+    """
+    contracts = Contracts(deployment)
+    _tasks(contracts.network(), task_id)
+    terms = contracts.RedundantTasks.terms()
+    allow(contracts, account, contracts.TaskAppeals, terms.appeal_bond)
+    contracts.TaskAppeals.appeal(task_id, sender=account)
+    click.echo(
+        f"Task {task_id} is appealed with a bond of {zoo(terms.appeal_bond)}; verifiers have "
+        f"{terms.verdict_s} s."
+    )
+
+
+# -- what the commands share -------------------------------------------------------------------
+
+
+@contextmanager
+def _sentences() -> Iterator[None]:
+    """Turn what is wrong with a task, its data or its class into one sentence."""
+    from agents.storage.errors import NotFound
+    from agents.tasks.errors import TaskError
+    from agents.training.documents import DataError
+    from agents.training.spec import SpecError
+    from agents.training.state import PayloadError
+
+    try:
+        yield
+    except TaskError as error:
+        raise click.ClickException(f"Nodes would refuse this task: {error}.") from None
+    except NotFound as error:
+        raise click.ClickException(f"Nodes would not find an input: {error}") from None
+    except (DataError, SpecError, PayloadError) as error:
+        raise click.ClickException(str(error)) from None
+
+
+def _open(store: str | None, chain_id: int) -> Any:
+    from agents.storage.content_store import open_store
+
+    if store is None and chain_id not in LOCAL_CHAINS:
+        raise click.UsageError("Name a store with --store: a folder, or a Kubo node's URL.")
+    return open_store(store or str(LOCALNET / "store"))
+
+
+def _class_id(tasks: Any, label: str) -> int:
+    """The id of a class; a sentence that lists those there are if there is none of that name."""
+    found: dict[str, int] = tasks.class_ids()
+    if label not in found:
+        raise click.ClickException(
+            f"The network has no determinism class {label!r}; it has {', '.join(found)}."
+        )
+    return found[label]
+
+
+def _read(path: Path | None) -> dict[str, Any]:
+    import yaml
+
+    fields = yaml.safe_load(path.read_text()) if path else {}
+    if not isinstance(fields, dict):
+        raise click.ClickException(f"{path} must hold fields by name.")
+    return fields
+
+
+def _spec(
+    contracts: Contracts,
+    store: Any,
+    file: Path | None,
+    kind: str | None,
+    job_id: int | None,
+    model_file: Path | None,
+    checkpoint: str | None,
+    data: tuple[str, ...],
+    prompts: tuple[str, ...],
+    options: tuple[str, ...],
+    label: str | None,
+) -> Any:
+    """The spec that the options describe; what they leave out is the job's, then the file's."""
+    from agents.tasks.classes import CPU
+    from scripts._tasks import build, put_data
+
+    fields: dict[str, Any] = {"determinism": CPU, **_read(file)}
+    if job_id is not None:
+        fields |= _of_job(contracts, store, job_id)
+    if model_file is not None:
+        fields["model"] = _read(model_file)
+    if kind is not None:
+        fields["kind"] = kind
+    if label is not None:
+        fields["determinism"] = label
+    if checkpoint is not None:
+        path = Path(checkpoint)
+        fields["checkpoint"] = store.put_file(path) if path.is_file() else checkpoint
+    if data or prompts:
+        fields["data"] = put_data(store, str(fields.get("kind")), data, prompts)
+    elif fields.get("kind") == "generate" and file is None:
+        raise click.UsageError("Name the texts to go on from with --prompt.")
+    missing = [name for name in ("kind", "model", "checkpoint", "data") if name not in fields]
+    if missing:
+        raise click.UsageError(
+            f"The task has no {', '.join(missing)}; give --spec, --job or the option of that name."
+        )
+    return build(_with_defaults(fields), options)
+
+
+def _of_job(contracts: Contracts, store: Any, job_id: int) -> dict[str, Any]:
+    """Model, newest state and data of a job with public data."""
+    from agents.rounds.models import Models
+    from agents.training.state import save_state
+
+    network = contracts.network()
+    if not 1 <= job_id <= network.job_count():
+        raise click.ClickException(f"There is no job {job_id}; there are {network.job_count()}.")
+    models = Models(network, store)
+    spec = models.job(job_id).spec
+    found: dict[str, Any] = {"model": spec.model.model_dump()}
+    found["checkpoint"] = store.put_bytes(save_state(models.current(job_id)))
+    if spec.access == "public":
+        found["data"] = spec.data
+    return found
+
+
+def _with_defaults(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields with sequences as long as the model allows, and a first small size of a task."""
+    options = dict(fields.get("options") or {})
+    longest = int(dict(fields["model"]).get("max_seq_len", 64))
+    if fields["kind"] == "generate":
+        options.setdefault("max_new_tokens", max(1, longest // 2))
+    else:
+        options.setdefault("seq_len", longest)
+        size = "sequences" if fields["kind"] == "evaluate" else "steps"
+        options.setdefault(size, 32)
+    return {**fields, "options": options}
+
+
+def _tasks(network: Any, task_id: int) -> Any:
+    """The typed reader; a sentence if there is no such task."""
+    from agents.rounds.tasks import Tasks
+
+    tasks = Tasks(network)
+    if not 1 <= task_id <= tasks.count():
+        raise click.ClickException(f"There is no task {task_id}; there are {tasks.count()}.")
+    return tasks
+
+
+def _view(network: Any, task_id: int) -> Any:
+    """What `status` prints."""
+    from rich.console import Group
+    from rich.table import Table
+
+    from agents.storage.cid import cid_from_digest
+    from scripts._task_words import lane_rows, sentence
+
+    tasks = _tasks(network, task_id)
+    task, appeal = tasks.task(task_id), tasks.appeal(task_id)
+    title = f"Task {task_id}: {task.status.name}"
+    table = Table("lane", "node", "state", "on chain", title=title)
+    for row in lane_rows(task):
+        table.add_row(*row)
+    facts = (
+        f"creator {task.creator}, fee {zoo(task.fee)}, {task.run_s} s to compute, class "
+        f"{tasks.label(task.class_id)}, spec {cid_from_digest(task.spec)}"
+    )
+    text = sentence(task, appeal, network.chain.chain_time(), tasks.expected(task_id))
+    return Group(table, facts, text)
+
+
+def _result(network: Any, store: Any, task_id: int, wait: bool, out: Path | None) -> None:
+    """Show the result of a task, verified, once there is one."""
+    from agents.rounds.tasks import TaskStatus
+    from agents.runtime.durable import write_atomic
+    from agents.storage.errors import NotFound
+    from agents.tasks.spec import MAX_SPEC_BYTES, parse_spec
+    from scripts._task_words import result_lines, sentence
+
+    tasks = _tasks(network, task_id)
+    told = ""
+    while True:
+        task, appeal = tasks.task(task_id), tasks.appeal(task_id)
+        text = sentence(task, appeal, network.chain.chain_time(), tasks.expected(task_id))
+        # What verifiers found stands for good; what executors agreed on may still be appealed.
+        verdict = bytes(appeal.result)
+        digest = verdict if any(verdict) else task.result
+        payload = None
+        if digest is not None:
+            try:
+                payload = store.get_digest(digest, MAX_PAYLOAD)
+            except NotFound:
+                text = f"{text} The store does not have the result yet."
+        ended = task.status in (TaskStatus.UNDECIDED, TaskStatus.CLOSED) and digest is None
+        if payload is not None or ended or not wait:
+            break
+        if text.split(",")[0] != told:
+            told = text.split(",")[0]
+            click.echo(text)
+        time.sleep(_LOOK_S)
+    if payload is None:
+        raise click.ClickException(f"Task {task_id} has no result to show. {text}")
+    with _sentences():
+        kind = parse_spec(store.get_digest(task.spec, MAX_SPEC_BYTES)).kind
+    for line in result_lines(kind, payload):
+        click.echo(line)
+    click.echo(text)
+    if out is not None:
+        write_atomic(out, payload, mode=0o644)
+        click.echo(f"Written to {out}.")

@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What people are told of a redundant task: who is waited for, until when, and what came out."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from agents.rounds.tasks import LaneState, Task, TaskStatus
+from agents.storage.canonical import dumps
+from scripts._task_words import lane_rows, result_lines, sentence
+
+NONE = SimpleNamespace(appellant="0x", decided_at=0, result=bytes(32), overturned=False)
+RUNNING = Task(
+    task_id=3,
+    status=TaskStatus.RUNNING,
+    creator="0xc0ffee",
+    class_id=0,
+    spec=bytes(32),
+    fee=10**18,
+    run_s=60,
+    time=1_060,
+    seed_block=7,
+    redraws=0,
+    nodes=(4, 9),
+    states=(LaneState.COMMITTED, LaneState.RUNNING),
+    answers=(b"\x0a" * 32, bytes(32)),
+    wanted=0,
+)
+
+
+def lanes(*states: LaneState) -> dict[str, Any]:
+    """Fields of a task with these lanes, of nodes 1, 2, 3, ..."""
+    nodes = tuple(range(1, len(states) + 1))
+    return {"nodes": nodes, "states": states, "answers": (b"\x0b" * 32,) * len(states)}
+
+
+def test_running__names_whom_it_waits_for_and_how_long() -> None:
+    text = sentence(RUNNING, NONE, 1_000, [])
+    assert "node 9" in text
+    assert "node 4" not in text
+    assert "0:01:00" in text
+
+
+def test_running__in_the_deadlines_second_it_is_not_over_and_then_it_is() -> None:
+    assert "advance" not in sentence(RUNNING, NONE, 1_060, [])
+    assert "advance" in sentence(RUNNING, NONE, 1_061, [])
+
+
+def test_drawing__names_the_expected_once_they_are_known() -> None:
+    task = replace(RUNNING, status=TaskStatus.DRAWING, redraws=1, wanted=2, **lanes())
+    assert sentence(task, NONE, 0, [5, 6]).startswith("node 5 and node 6 will be drawn")
+    assert "for the second time" in sentence(task, NONE, 0, [])
+
+
+def test_decided__says_who_is_alone_and_what_happens_when() -> None:
+    states = (LaneState.AGREED, LaneState.REVEALED, LaneState.OPENED)
+    task = replace(RUNNING, status=TaskStatus.DECIDED, **lanes(*states))
+    before, after = (sentence(task, NONE, now, []) for now in (1_000, 1_061))
+    for text in (before, after):
+        assert text.startswith("node 1 and node 3 agree")
+        assert "node 2 is alone" in text
+    assert "finalize" not in before
+    assert "finalize" in after
+
+
+@pytest.mark.parametrize(
+    ("appeal", "said"),
+    [
+        (NONE, "who was alone is slashed"),
+        (SimpleNamespace(decided_at=5, result=bytes(32), overturned=False), "no verdict in time"),
+        (SimpleNamespace(decided_at=5, result=b"\1" * 32, overturned=True), "overturned"),
+        (SimpleNamespace(decided_at=5, result=b"\1" * 32, overturned=False), "confirmed"),
+    ],
+)
+def test_closed__tells_how_it_ended(appeal: Any, said: str) -> None:
+    states = (LaneState.AGREED, LaneState.REVEALED, LaneState.OPENED)
+    task = replace(RUNNING, status=TaskStatus.CLOSED, **lanes(*states))
+    assert said in sentence(task, appeal, 2_000, [])
+
+
+def test_lane_rows__an_aborted_lanes_answer_is_not_shown() -> None:
+    states = (LaneState.ABORTED, LaneState.OPENED)
+    rows = lane_rows(replace(RUNNING, **lanes(*states)), lambda node: f"n{node}")
+    assert [row[:2] for row in rows] == [("0", "n1"), ("1", "n2")]
+    assert rows[0][3] == "-"
+    assert rows[1][3] == f"result {'0b' * 8}…"
+
+
+def test_result_lines__each_kind_and_a_refusal() -> None:
+    loss = dumps({"kind": "evaluate", "spec": "00", "loss": (1.5).hex(), "tokens": 1_024})
+    assert result_lines("evaluate", loss)[0].startswith("Loss 1.500000 nats per token, over 1,024")
+    outputs = [{"tokens": [104, 105], "text": "hi"}, {"tokens": [7], "text": None}]
+    written = dumps({"kind": "generate", "spec": "00", "outputs": outputs})
+    assert result_lines("generate", written)[1:] == ["1. 'hi'", "2. [7]"]
+    assert "8 bytes" in result_lines("train_steps", b"\0" * 8)[0]
+    for kind in ("evaluate", "train_steps", "generate"):
+        (line,) = result_lines(kind, dumps({"refused": "too_long"}))
+        assert "refused" in line
+        assert "more work than the paid time" in line
