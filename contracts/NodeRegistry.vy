@@ -580,7 +580,8 @@ def slash(
     @param violation The violation's id.
     @param offence_time When it happened, in seconds.
     @param reporter Who gets the reporter's share; nobody when empty or when it is the node's own
-           owner, operator or payout. What is not the reporter's goes to the treasury.
+           owner, operator or payout, unless it is the calling slasher. What is not the reporter's
+           goes to the treasury.
     @return uint256 The amount taken.
     """
     self._check_slasher()
@@ -596,7 +597,10 @@ def slash(
             row = penalties._record(node_id, penalties.REPEATED)
     amount: uint256 = self._take(node_id, row.bps, offence_time)
     share: uint256 = 0
-    if reporter != empty(address) and not self._is_own_address(node_id, reporter):
+    # A slasher that reports for itself is nobody's own address, whatever a node calls it.
+    if reporter == msg.sender or (
+        reporter != empty(address) and not self._is_own_address(node_id, reporter)
+    ):
         share = amount * row.reporter_bps // _BPS
     self._credit(reporter, share)
     self._credit(self._parameters.treasury, amount - share)
