@@ -81,7 +81,8 @@ def join(node_id: uint256, class_id: uint256):
     @notice Owner or operator: takes a seat in the pool of a determinism class. From the next block
             on the node may be drawn, and then must run the task: silence is slashed.
     @dev Reverts: "executors: not the node's", "executors: unknown class", "executors: has a seat",
-         "executors: just left", "executors: too little stake", "executors: node id too large".
+         "executors: just left", "executors: too little stake" (also when it exits or is
+         suspended), "executors: node id too large".
     @param node_id The node.
     @param class_id The class whose bits the node computes.
     """
@@ -92,7 +93,7 @@ def join(node_id: uint256, class_id: uint256):
     assert member >> _MEMBER_SEAT & _MASK_24 == 0, "executors: has a seat"
     left: uint256 = member >> _MEMBER_LEFT
     assert left == 0 or block.number > left + COOLDOWN, "executors: just left"
-    assert self._is_bonded(node_id, block.timestamp), "executors: too little stake"
+    assert self._stays(node_id), "executors: too little stake"
 
     pool: uint256 = self._pools[class_id]
     size: uint256 = pool & _MASK_24
@@ -120,8 +121,8 @@ def join(node_id: uint256, class_id: uint256):
 @external
 def leave(node_id: uint256):
     """
-    @notice Owner or operator: gives up the node's seat. Draws requested up to this block may still
-            take the node, and tasks it runs go on.
+    @notice Owner or operator: gives up the node's seat; do so before `begin_exit`. Draws requested
+            up to this block may still take the node, and tasks it runs go on.
     @dev Reverts: "executors: not the node's", "executors: no seat".
     @param node_id The node.
     """
@@ -132,11 +133,13 @@ def leave(node_id: uint256):
 @external
 def evict(node_id: uint256):
     """
-    @notice Anyone: empties the seat of a node whose stake at risk is too little.
+    @notice Anyone: empties the seat of a node whose stake at risk is too little, that is suspended
+            or banned, or that exits the registry: an exit alone gives up no seat, since nobody may
+            dodge a draw by it. Draws requested up to this block may still take the node.
     @dev Reverts: "executors: no seat", "executors: enough stake".
     @param node_id The node.
     """
-    assert not self._is_bonded(node_id, block.timestamp), "executors: enough stake"
+    assert not self._stays(node_id), "executors: enough stake"
     self._vacate(node_id)
 
 
@@ -260,7 +263,9 @@ def _pick(
         if owner == creator or owner in owners:
             continue
         node_id: uint256 = seat >> _SEAT_NODE & _MASK_24
-        if self._members[node_id] & 255 >= MAX_OPEN or not self._is_bonded(node_id, since):
+        if self._members[node_id] & 255 >= MAX_OPEN or not self._is_bonded(
+            node_id, since, block.timestamp + _HORIZON
+        ):
             continue
         nodes.append(node_id)
         if len(nodes) == wanted:
@@ -287,16 +292,21 @@ def _release(node_id: uint256):
 
 @internal
 @view
-def _is_bonded(node_id: uint256, since: uint256) -> bool:
+def _is_bonded(node_id: uint256, since: uint256, until: uint256) -> bool:
     """
-    @notice Whether enough was bonded at `since`, and stays for the horizon from now on.
+    @notice Whether enough was bonded at `since`, and stays until `until`.
     """
-    return (
-        staticcall INodeRegistry(_REGISTRY).stake_at_risk(
-            node_id, since, block.timestamp + _HORIZON
-        )
-        >= _TASK_STAKE
-    )
+    stake: uint256 = staticcall INodeRegistry(_REGISTRY).stake_at_risk(node_id, since, until)
+    return stake >= _TASK_STAKE
+
+
+@internal
+@view
+def _stays(node_id: uint256) -> bool:
+    """
+    @notice Whether enough is bonded and the node is not on its way out of the registry.
+    """
+    return self._is_bonded(node_id, block.timestamp, max_value(uint256))
 
 
 @internal
