@@ -4,52 +4,19 @@
 from __future__ import annotations
 
 import html
-import io
 from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
-import matplotlib
-
-matplotlib.use("Agg")
-from matplotlib import pyplot as plt  # the backend must be chosen first
+from matplotlib import pyplot as plt
 
 from agents.rounds.network import Phase
 from scripts._history import ZOO, History, NodeStory
 from scripts._live import losses
+from scripts._page import COLOURS, check_list, event_list, head, plots, svg, table
 from scripts._spent import Spent
 from scripts._standing import Curves, Standing
 from scripts._verdict import Check
-
-# Told apart by hue and lightness on white, the background of every plot in either colour scheme.
-_COLOURS = (
-    "#0969da",
-    "#1a7f37",
-    "#8250df",
-    "#57606a",
-    "#bf8700",
-    "#cf222e",
-    "#bc4c00",
-    "#e85aad",
-    "#12a5b8",
-    "#7d4e2d",
-    "#a8b400",
-    "#24292f",
-)
-_HOLDS = "Everything that must hold holds."
-_FAILS = "Something does not hold: see below."
-_STYLE = """
-:root { color-scheme: light dark; --line: #8884; --good: #1a7f37; --bad: #cf222e; }
-body { font: 16px/1.5 system-ui, sans-serif; max-width: 68rem; margin: 2rem auto; padding: 0 1rem; }
-h1 { margin-bottom: 0; } .sub { color: #777; margin-top: 0; }
-table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
-th, td { text-align: left; padding: .3rem .6rem; border-bottom: 1px solid var(--line); }
-td.n, th.n { text-align: right; } .good { color: var(--good); } .bad { color: var(--bad); }
-.plots { display: grid; grid-template-columns: repeat(auto-fit, minmax(26rem, 1fr)); gap: 1rem; }
-.plots div { background: #fff; border: 1px solid var(--line); border-radius: 8px; padding: .5rem; }
-svg { width: 100%; height: auto; } code { word-break: break-all; }
-ul { padding-left: 1.2rem; } .wrap { overflow-x: auto; }
-"""
 
 
 def write_report(
@@ -71,24 +38,18 @@ def write_report(
     directory.mkdir(parents=True, exist_ok=True)
     if checkpoint is not None:
         (directory / "checkpoint.safetensors").write_bytes(checkpoint[1])
-    good = all(check.holds for check in checks)
-    plots = [_loss(history), _payouts(history), _stakes(history)]
+    drawn = [_loss(history), _payouts(history), _stakes(history)]
     if spent is not None:
-        plots.append(_privacy(spent))
+        drawn.append(_privacy(spent))
     if standing is not None:
-        plots += _standing(standing, history, cheats)
+        drawn += _standing(standing, history, cheats)
     parts = [
-        "<!doctype html><html lang=en><meta charset=utf-8>",
-        "<meta name=viewport content='width=device-width'><title>Menagerie: a training run</title>",
-        f"<style>{_STYLE}</style><h1>A training run</h1>",
-        f"<p class='sub {'good' if good else 'bad'}'>{_HOLDS if good else _FAILS}</p>",
-        "<div class=plots>",
-        *(f"<div>{plot}</div>" for plot in plots),
-        "</div>",
-        "<h2>What must hold</h2><ul>",
-        *(_check(check) for check in checks),
-        "</ul><h2>Figures</h2>",
-        _table(["", ""], [[key, value] for key, value in facts.items()], numbers=False),
+        *head("Menagerie: a training run", "A training run", checks),
+        *plots(drawn),
+        "<h2>What must hold</h2>",
+        *check_list(checks),
+        "<h2>Figures</h2>",
+        table(["", ""], [[key, value] for key, value in facts.items()], numbers=False),
     ]
     if checkpoint is not None:
         parts.append(
@@ -98,7 +59,7 @@ def write_report(
             "same bytes under this CID; its model hash is the last entry of the ledger.</p>"
         )
     parts += ["<h2>Nodes</h2>", _nodes(history), "<h2>Rounds</h2>", _rounds(history)]
-    parts += ["<h2>Events</h2><ul>", *_events(history), "</ul></html>"]
+    parts += ["<h2>Events</h2>", *event_list(history.happenings, _start(history)), "</html>"]
     page = directory / "index.html"
     page.write_text("\n".join(parts), encoding="utf-8")
     return page
@@ -112,7 +73,7 @@ def _loss(history: History) -> str:
     curve = losses(history)
     axis.plot(range(len(curve)), curve, marker="o", color="#0969da")
     axis.set(title="Validation loss", xlabel="finalized rounds", ylabel="nats per token")
-    return _svg(figure, axis)
+    return svg(figure, axis)
 
 
 def _payouts(history: History) -> str:
@@ -124,7 +85,7 @@ def _payouts(history: History) -> str:
             amounts = [0.0, *(amount / ZOO for _, amount in node.payouts)]
             axis.step(times, amounts, where="post", label=node.name)
     axis.set(title="Rewards credited", xlabel="chain time, s", ylabel="ZOO")
-    return _svg(figure, axis, legend=True)
+    return svg(figure, axis, legend=True)
 
 
 def _stakes(history: History) -> str:
@@ -147,7 +108,7 @@ def _stakes(history: History) -> str:
         title="Stake left (grey: never slashed)", xlabel="chain time, s", ylabel="% of the first"
     )
     axis.set_ylim(-5, 110)
-    return _svg(figure, axis, legend=True)
+    return svg(figure, axis, legend=True)
 
 
 def _privacy(spent: Spent) -> str:
@@ -160,14 +121,14 @@ def _privacy(spent: Spent) -> str:
         xlabel="round",
         ylabel=f"epsilon at delta {spent.delta:g}",
     )
-    return _svg(figure, axis, legend=True)
+    return svg(figure, axis, legend=True)
 
 
 def _standing(standing: Standing, history: History, cheats: Collection[str]) -> list[str]:
     """One plot per figure; a node has one colour in all of them."""
     whole = {"loss_scores", "ratings", "mus", "peer_scores", "payouts"}
     nodes = sorted({node for name in whole for node in getattr(standing, name)})
-    colours = {node: _COLOURS[place % len(_COLOURS)] for place, node in enumerate(nodes)}
+    colours = {node: COLOURS[place % len(COLOURS)] for place, node in enumerate(nodes)}
 
     def draw(curves: Curves, title: str, unit: str, narrow: bool = False) -> str:
         figure, axis = plt.subplots(figsize=(6, 4.6))
@@ -188,7 +149,7 @@ def _standing(standing: Standing, history: History, cheats: Collection[str]) -> 
             _cut_off(axis, curves)
         # Below the plot: with a dozen curves there is no free corner in it.
         axis.legend(fontsize=7, ncols=3, loc="upper center", bbox_to_anchor=(0.5, -0.16))
-        return _svg(figure, axis)
+        return svg(figure, axis)
 
     return [
         draw(standing.loss_scores, "LossScore on random data", "nats per token", narrow=True),
@@ -213,37 +174,7 @@ def _start(history: History) -> int:
     return min((r.opened_at for r in history.rounds.values()), default=history.now)
 
 
-def _svg(figure: Any, axis: Any, legend: bool = False) -> str:
-    axis.grid(alpha=0.25)
-    if legend and axis.get_legend_handles_labels()[0]:
-        axis.legend(fontsize=7, ncols=2)
-    buffer = io.StringIO()
-    figure.tight_layout()
-    figure.savefig(buffer, format="svg")
-    plt.close(figure)
-    text = buffer.getvalue()
-    return text[text.index("<svg") :]
-
-
 # -- tables ------------------------------------------------------------------------------------
-
-
-def _check(check: Check) -> str:
-    mark = "good'>&#10003;" if check.holds else "bad'>&#10007;"
-    return f"<li><span class='{mark}</span> {html.escape(check.sentence)}</li>"
-
-
-def _table(head: list[str], rows: list[list[str]], numbers: bool = True) -> str:
-    def cell(tag: str, index: int, text: str) -> str:
-        kind = " class=n" if numbers and index else ""
-        return f"<{tag}{kind}>{html.escape(text)}</{tag}>"
-
-    lines = ["<div class=wrap><table>"]
-    if any(head):
-        lines.append("<tr>" + "".join(cell("th", i, text) for i, text in enumerate(head)) + "</tr>")
-    for row in rows:
-        lines.append("<tr>" + "".join(cell("td", i, text) for i, text in enumerate(row)) + "</tr>")
-    return "\n".join([*lines, "</table></div>"])
 
 
 def _nodes(history: History) -> str:
@@ -259,9 +190,9 @@ def _nodes(history: History) -> str:
         ]
 
     scored = any(node.standing for node in history.nodes.values())
-    head = ["node", "stake at first", "stake now", "state", "last verdict"]
-    head += [*(["standing"] if scored else []), "earned ZOO"]
-    return _table(head, [row(node) for node in history.nodes.values()])
+    columns = ["node", "stake at first", "stake now", "state", "last verdict"]
+    columns += [*(["standing"] if scored else []), "earned ZOO"]
+    return table(columns, [row(node) for node in history.nodes.values()])
 
 
 def _rounds(history: History) -> str:
@@ -271,13 +202,4 @@ def _rounds(history: History) -> str:
         seconds = str(round_.ended_at - round_.opened_at) if round_.ended_at else "-"
         counts = f"{len(round_.nodes)} / {len(round_.committed)} / {len(round_.revealed)}"
         rows.append([str(round_.round_id), Phase(round_.phase).name, counts, loss, seconds])
-    return _table(["round", "phase", "expected / committed / revealed", "loss", "seconds"], rows)
-
-
-def _events(history: History) -> list[str]:
-    start = _start(history)
-    kinds = {"plain": "", "good": " class=good", "bad": " class=bad"}
-    return [
-        f"<li{kinds[item.tone]}>{item.time - start} s: {html.escape(item.text)}</li>"
-        for item in history.happenings
-    ]
+    return table(["round", "phase", "expected / committed / revealed", "loss", "seconds"], rows)
