@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-ROLES = ("trainer", "aggregator", "verifier", "coordinator")
+ROLES = ("trainer", "aggregator", "verifier", "redundant", "coordinator")
 _COMPUTES = ("trainer", "aggregator", "verifier")
 
 
@@ -27,9 +27,9 @@ _COMPUTES = ("trainer", "aggregator", "verifier")
 def main(role: str, config: Path | None, overrides: tuple[str, ...]) -> None:
     """Run one agent until it is stopped (SIGTERM or Ctrl-C).
 
-    ROLE is trainer, aggregator, verifier or coordinator. Settings come from --set, then from
-    MENAGERIE_* variables, then from --config. A setting that does not exist is refused with the
-    list of those that do.
+    ROLE is trainer, aggregator, verifier, redundant or coordinator. Settings come from --set, then
+    from MENAGERIE_* variables, then from --config. A setting that does not exist is refused with
+    the list of those that do.
     """
     start(role, f"agents.{role}", config, dict(_pair(text) for text in overrides))
 

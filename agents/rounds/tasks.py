@@ -181,6 +181,11 @@ class Tasks:
         self._classes = labels
         return dict(labels)
 
+    def class_id(self, label: str) -> int | None:
+        """The id of a class by its label, None if it has no pool."""
+        known = self._classes if label in self._classes else self.class_ids()
+        return known.get(label)
+
     def label(self, class_id: int) -> str | None:
         """The label of a class, None if its name is none."""
         if class_id not in self._classes.values():

@@ -71,6 +71,21 @@ class VerifierSettings(_Section):
     benchmark_checks: int = Field(
         8, ge=1, le=10_000, description="Chunks of a benchmark to recompute"
     )
+    task_audit_rate: float = Field(
+        0.1, ge=0, le=1, description="Share of redundant tasks to run again, drawn in private"
+    )
+
+
+class RedundantSettings(_Section):
+    """What a node needs that runs redundant tasks."""
+
+    join: bool = Field(
+        True, description="Take a seat in the pool of the class this machine computes in"
+    )
+    with_training: bool = Field(False, description="A trainer runs redundant tasks as well")
+    appeal: bool = Field(
+        True, description="Bond an appeal when outvoted and running the task again confirms it"
+    )
 
 
 class CoordinatorSettings(_Section):
@@ -123,6 +138,9 @@ class AgentSettings(BaseSettings):
     max_fee_gwei: float = Field(10_000.0, gt=0, description="Highest fee per gas ever offered")
     trainer: TrainerSettings = Field(TrainerSettings(), description="Trainer's section")
     verifier: VerifierSettings = Field(VerifierSettings(), description="Verifier's section")
+    redundant: RedundantSettings = Field(
+        RedundantSettings(), description="Section of nodes that run redundant tasks"
+    )
     coordinator: CoordinatorSettings = Field(
         CoordinatorSettings(), description="Committee member's section"
     )
