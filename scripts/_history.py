@@ -100,6 +100,7 @@ class History:
         self._next_block = network.deployment.block
         self._times: dict[int, int] = {}
         self._types: dict[tuple[str, str], EventType] = {}
+        self._event: Event  # the one that is being handled
         for contract in network.deployment.contracts.values():
             for item in contract.abi:
                 if item["type"] == "event":
@@ -134,6 +135,7 @@ class History:
             if kind is not None and handler is not None:
                 event = kind.decode(log)
                 if event.args.get("job_id", self._job_id) == self._job_id:
+                    self._event = event
                     handler(event.args, self._time(event))
         self._next_block = head.number + 1
 
