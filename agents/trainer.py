@@ -6,7 +6,8 @@
     REVEAL                   publish payload, trace and proof; open the commitment
     AGGREGATE                in a job that leaves training to its nodes: show some of the parameters
                              it started from, at places that nobody knew when it committed
-    any phase                permissionless duties, after everybody else
+    any phase                permissionless duties, after everybody else; beside all of it, with
+                             `redundant.with_training`, the tasks that the node is drawn for
 
 What a commitment hides (salt, payload) is on disk before the commitment is sent: a crash at any
 line costs no stake.
@@ -18,6 +19,7 @@ import secrets
 import time
 from pathlib import Path
 
+from agents.redundant import Redundant
 from agents.rounds.access import DataAccess
 from agents.rounds.budget import Budget
 from agents.rounds.consensus import Consensus, ScorePhase
@@ -28,6 +30,7 @@ from agents.rounds.network import ZERO_DIGEST, Network, Phase, commitment_digest
 from agents.rounds.upkeep import Upkeep
 from agents.rounds.view import View, observe
 from agents.rounds.work import Work, Workshop
+from agents.runtime.beside import Beside
 from agents.runtime.chain import Head
 from agents.runtime.context import Context
 from agents.runtime.durable import write_atomic
@@ -69,9 +72,15 @@ class Trainer:
         memories = Memories(self.network, store, self.models, self.plans, self.device)
         self.workshop = Workshop(context, memories, self.access.sealing, self.device)
         self.upkeep = Upkeep(self.network, context.sender, _PATIENCE_S, context.settings.jitter_s)
+        # Training holds the loop up for longer than a task's executors have to reveal.
+        self.tasks: Beside | None = None
+        if context.settings.redundant.with_training:
+            self.tasks = Beside(Redundant(context, store), context, (StoreError,))
 
     def step(self, head: Head) -> str | None:
         """The single next action."""
+        if self.tasks is not None:
+            self.tasks.start()
         did = self.membership.step(head)
         job_id = self.context.settings.job_id or self.network.current_job()
         if did or not job_id or job_id > self.network.job_count():

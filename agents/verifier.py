@@ -8,6 +8,8 @@ CHALLENGE   the same duty first; then recompute merge and scores; re-execute the
             suspicious nodes; report each violation with evidence; then attest the result, or
             challenge it
 any phase   permissionless duties, after the aggregators
+any time    of redundant tasks: run a sample again, and every one that is appealed, and attest
+            (`agents.rounds.task_audit`)
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ from agents.rounds.proposing import Proposer
 from agents.rounds.result import Outcome
 from agents.rounds.results import Results
 from agents.rounds.submissions import Submission
+from agents.rounds.task_audit import TaskAudit
 from agents.rounds.upkeep import Upkeep
 from agents.rounds.validating import Validating
 from agents.rounds.view import View, observe
@@ -77,12 +80,14 @@ class Verifier:
         self.benchmarks = BenchmarkChecks(self.network, context, store, self.device)
         self.proposer = Proposer(self.network, self.results, context.sender, _HEAD_START)
         self.upkeep = Upkeep(self.network, context.sender, _PATIENCE_S, context.settings.jitter_s)
+        rate = context.settings.verifier.task_audit_rate
+        self.task_audit = TaskAudit(self.network, context, configured, rate)
         self._findings: dict[tuple[bytes, int], Finding] = {}
 
     def step(self, head: Head) -> str | None:
         """The single next action."""
         node = self.network.node_of(self.context.wallet.address)
-        did = self.benchmarks.step(node, head) if node else None
+        did = self.benchmarks.step(node, head) or self.task_audit.step(head, node) if node else None
         job_id = self.context.settings.job_id or self.network.current_job()
         if did or not job_id or job_id > self.network.job_count():
             return did
