@@ -40,7 +40,6 @@ DIGITS = 10  # that the article prints of each number
 MISMATCH, ABORT, COLLUSION = 7, 8, 9
 DEFAULT_BPS = (2_000, 2_000, 5_000)
 DEFAULT_REPORTER_BPS = 5_000
-DEFAULT_STAKE, DEFAULT_FEE = 100 * ZOO, 1 * ZOO
 OPEN_LANES = 4  # MAX_OPEN of the contract's module `executors`
 
 
@@ -151,8 +150,10 @@ def parameters(live: dict[str, Any], given: dict[str, int | None], audit_rate: f
     Raises click.UsageError for numbers that no network can have.
     """
     from agents.scoring.deterrence import Parameters
+    from scripts._deployment import TaskTerms
 
-    chosen = {"stake": DEFAULT_STAKE, "fee": DEFAULT_FEE, "nodes": None} | live
+    terms = TaskTerms()
+    chosen: dict[str, Any] = {"stake": terms.task_stake, "fee": terms.max_fee, "nodes": None} | live
     chosen |= {key: value for key, value in given.items() if value is not None}
     mismatch, abort, collusion = chosen.get("bps", DEFAULT_BPS)
     try:

@@ -10,7 +10,13 @@ from xml.etree import ElementTree
 
 import pytest
 from click.testing import CliRunner
+from eth_account import Account
+from web3 import HTTPProvider, Web3
 
+from scripts._anvil import MNEMONIC, start_anvil
+from scripts._deployment import ZOO, DeploymentSettings, TaskTerms, deploy, write_deployment
+from scripts._keys import Batch, sender_of
+from scripts._processes import Supervisor
 from scripts.economics import OPEN_LANES, article_rows, cli, parameters, printed
 
 ARTICLE = """\
@@ -93,6 +99,54 @@ def test_numbers__given_before_read_before_defaults():
     assert (found.stake, found.fee, found.nodes, found.compute) == (50, 8, 7, 4)
     assert (found.mismatch_bps, found.abort_bps, found.collusion_bps) == (1, 2, 3)
     assert (found.reporter_bps, found.audit_rate) == (4, Fraction(1, 4))
+
+
+def test_numbers__defaults_are_the_deployments():
+    found = parameters({}, {}, 0.05)
+    terms = TaskTerms()
+    assert (found.stake, found.fee, found.nodes) == (terms.task_stake, terms.max_fee, None)
+    assert found.compute == terms.max_fee // 2
+    assert (found.mismatch_bps, found.abort_bps, found.collusion_bps) == (2_000, 2_000, 5_000)
+
+
+def test_live__numbers_are_read_from_the_chain(tmp_path: Path):
+    """A deployment with terms of its own and a pool of five seats, one of them empty again."""
+    Account.enable_unaudited_hdwallet_features()
+    deployer, holder, *keys = (
+        Account.from_mnemonic(MNEMONIC, account_path=f"m/44'/60'/0'/0/{i}") for i in range(10)
+    )
+    stake, terms = 40 * ZOO, TaskTerms(task_stake=40 * ZOO, max_fee=4 * ZOO)
+    with Supervisor(tmp_path) as supervisor:
+        anvil = start_anvil(supervisor, tmp_path)
+        w3 = Web3(HTTPProvider(anvil.url))
+        settings = DeploymentSettings(
+            members=tuple(sorted(key.address for key in keys[:5])),
+            holder=holder.address,
+            trainer_stake=stake,
+            tasks=terms,
+        )
+        deployed = deploy(w3, deployer.address, sender_of(w3, deployer), settings)
+        write_deployment(tmp_path / "deployment.json", deployed)
+        token, registry, tasks = (
+            deployed.contract(w3, name) for name in ("ZooToken", "NodeRegistry", "RedundantTasks")
+        )
+        batch = Batch(w3, lambda: anvil.rpc("evm_mine"))
+        batch.add(holder, token.functions.approve(registry.address, 5 * stake))
+        for node_id, key in enumerate(keys[:5], 1):
+            call = registry.functions.register_node(
+                key.address, key.address, 1, stake, "", bytes(32)
+            )
+            batch.add(holder, call)
+            batch.add(key, tasks.functions.join(node_id, 0))
+        batch.add(keys[0], tasks.functions.leave(1))
+        batch.settle()
+
+        live = ("--rpc", anvil.url, "--deployment", str(tmp_path / "deployment.json"))
+        text = run(*live)
+        assert "4 nodes; fee 4, stake 40; a node loses 7.2 outvoted, 7.2 by leaving" in text
+        assert "100 nodes; fee 1, stake 40" in run(*live, "--nodes", "100", "--fee", "1")
+        result = CliRunner().invoke(cli, [*live, "--class", "7"])
+        assert result.exit_code != 0 and "no determinism class 7" in result.output
 
 
 def test_plot__svg_without_a_network(tmp_path: Path):

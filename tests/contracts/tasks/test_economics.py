@@ -1,0 +1,165 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The contracts pay cheats what the formulas say: random tasks, seeded, so always the same ones.
+
+Intervals are 99.9 %; the study `tests.studies.redundancy` plays more tasks and more scenarios."""
+
+from __future__ import annotations
+
+from collections import Counter
+from fractions import Fraction
+from statistics import NormalDist
+
+import pytest
+
+from agents.scoring.deterrence import least_penalty, loss_expected
+from agents.scoring.redundancy import abort_expectation, expectation
+from tests.contracts.chain_time import mine, now
+from tests.contracts.system import STAKE, ZERO, ZOO, Codes, System
+from tests.contracts.tasks.task_world import (
+    AGREED,
+    RIGHT,
+    WRONG,
+    make_tasks,
+)
+from tests.contracts.tasks.task_world import COLLUSION as COLLUSION_ROW
+from tests.contracts.tasks.task_world import REDUNDANCY_MISMATCH as MISMATCH_ROW
+from tests.studies.redundancy import (
+    ABORT,
+    COLLUSION,
+    MISMATCH,
+    SCENARIOS,
+    Scenario,
+    Seen,
+    at_the_bound,
+    expected,
+    normal,
+    play,
+    wilson,
+    world_of,
+)
+
+Z = NormalDist().inv_cdf(0.9995)
+
+
+def seen_in(codes: Codes, scenario: Scenario, tasks: int) -> list[Seen]:
+    """So many tasks; the rate and both profits must be what the formulas expect."""
+    seen = list(play(world_of(scenario, codes), scenario, tasks, seed=1))
+    wanted = expected(scenario)
+    low, high = wilson(sum(task.success for task in seen), tasks, Z)
+    assert low < wanted.success < high
+    for values, exact in (
+        ([task.profit for task in seen], wanted.profit),
+        ([task.honest for task in seen], wanted.honest),
+    ):
+        low, high = normal(values, Z)
+        assert low <= exact <= high
+    return seen
+
+
+def test_always_faking(codes):
+    scenario = Scenario("fake", 5, 10, ZOO)
+    seen = seen_in(codes, scenario, 120)
+    # Two lanes, or three where they differ; to the unit.
+    assert Counter((t.drawn, t.profit, t.honest) for t in seen).keys() == {
+        (2, ZOO, 0),
+        (2, 0, ZOO),
+        (3, ZOO, -MISMATCH),
+        (3, -MISMATCH, ZOO),
+    }
+    assert expected(scenario).profit < 0
+
+
+def test_leaving(codes):
+    scenario = Scenario("leave", 3, 9, ZOO)
+    seen = seen_in(codes, scenario, 80)
+    assert {t.profit for t in seen} <= {ZOO, 0, -ABORT, -2 * ABORT, -3 * ABORT}
+    assert {t.profit for t in seen} >= {ZOO, 0, -ABORT}
+    assert all(t.honest == ZOO for t in seen if not t.success)
+    # The bound leaves later draws out, so the course of the contract is worse for the cheat.
+    assert expected(scenario).profit <= abort_expectation(scenario.draw, ZOO, ABORT) < 0
+
+
+def test_faking_own_pairs(codes):
+    """Each outcome of a task once: found out, not found out, honest where contradicted."""
+    scenario = Scenario("pair", 6, 9, ZOO, "0.5")
+    seen = seen_in(codes, scenario, 50)
+    assert {(t.profit, t.honest) for t in seen} == {
+        (ZOO, 0),
+        (ZOO - 2 * COLLUSION, 0),
+        (ZOO // 2, ZOO // 2),
+        (0, ZOO),
+    }
+
+
+def test_faking_while_the_outvoted_appeal(codes):
+    scenario = Scenario("watched", 6, 9, ZOO)
+    seen = seen_in(codes, scenario, 30)
+    assert {(t.profit, t.honest) for t in seen} == {
+        (ZOO, 0),
+        (0, ZOO),
+        (-MISMATCH, ZOO),
+        (-2 * COLLUSION, ZOO // 2),  # the framed node is made whole
+    }
+
+
+def test_the_bound_is_where_the_contracts_profit_turns():
+    fee = at_the_bound(6, 9)
+    for given, sign in ((fee, 0), (fee // 2, -1), (2 * fee, 1)):
+        profit = expected(Scenario("fake", 6, 9, given)).profit
+        assert round(profit / ZOO, 9) * sign > 0 or (sign == 0 and abs(profit) <= 1)
+        assert profit == expectation(Scenario("fake", 6, 9, given).draw, given, MISMATCH)
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda s: f"{s.strategy} {s.dishonest}")
+def test_what_a_task_pays_is_conserved(scenario):
+    """Both sides' profits, and what they lose for good, are the fee and nothing else."""
+    draw, wanted = scenario.draw, expected(scenario)
+    total = wanted.profit + wanted.honest
+    pair = Fraction(scenario.rate) * draw.pair * 2 * COLLUSION
+    if scenario.strategy == "fake":
+        assert total == scenario.fee - (draw.loses + draw.framed) * MISMATCH
+    elif scenario.strategy == "pair":
+        assert total == scenario.fee - pair
+    else:
+        assert total <= scenario.fee
+    assert 0 <= wanted.success <= draw.wins
+
+
+@pytest.mark.parametrize(("row", "bps"), [(MISMATCH_ROW, 2_000), (COLLUSION_ROW, 5_000)])
+def test_least_penalty__the_registry_slashing_one_node_again_and_again(world, row, bps):
+    node, taken = world.nodes[0], []
+    for _ in range(4):
+        amount = world.registry.slash(node.node_id, row, now(), ZERO, sender=world.tasks.address)
+        taken.append(int(amount))
+    averages = [Fraction(sum(taken[:lanes]), lanes) for lanes in range(1, 5)]
+    for lanes in range(1, 5):
+        assert least_penalty(STAKE, bps, lanes) == min(averages[:lanes])
+        assert loss_expected(STAKE, bps, 1.0, lanes) == pytest.approx(sum(taken[:lanes]))
+
+
+def test_one_stake_answers_for_every_agreed_fake(system: System):
+    """Agreed tasks are paid and free their lanes, so a node may be paid for more fakes than it can
+    answer for: found out in all of them it loses its stake, and later creators get nothing back."""
+    world = make_tasks(system, nodes=3)
+    fakes = [world.play(WRONG, WRONG) for _ in range(8)]
+    assert all(world.status(task_id) == AGREED for task_id in fakes)
+    assert all(world.open_lanes(node) == 0 for node in world.nodes)
+    runs = Counter(p.node_id for task_id in fakes for p in world.runners(task_id))
+    refunds = []
+    for task_id in fakes:
+        before = world.appeals.bond_credit(world.creator)
+        world.appeal(task_id)
+        world.judge(task_id, RIGHT)
+        refunds.append(world.appeals.bond_credit(world.creator) - before)
+        mine()
+    for node in world.nodes:
+        lost = STAKE - world.registry.bonded(node.node_id)
+        assert lost == pytest.approx(loss_expected(STAKE, 5_000, 1.0, runs[node.node_id]))
+    assert refunds[0] > 0 and refunds[-1] == 0
+
+
+def test_wilson():
+    """Against the closed form at the ends, and tables for 8 of 10."""
+    assert wilson(0, 10) == pytest.approx((0, 0.27753), abs=1e-5)
+    assert wilson(10, 10) == pytest.approx((0.72247, 1), abs=1e-5)
+    assert wilson(8, 10) == pytest.approx((0.49016, 0.94332), abs=1e-5)
