@@ -2,9 +2,11 @@
 """How much a task may ask for: counted in whole numbers, so every node gives the same answer.
 
 Operations are counted as usual (arXiv 2001.08361, section 2.1): 2 per parameter and token forward,
-three times that with the backward pass, and 4 * length * d_model per layer and token for attention,
-whose mask is not made use of. Half of the paid time is for computing and half for reading inputs,
-each at the class's rate from below, so what passes here is done in time.
+three times that with the backward pass. That count leaves out what matters in small or long models,
+so it is added: 4 * length * d_model per layer and token for attention, whose mask is not made use
+of, and a fixed price for each exponential and each number that goes through a layer. Half of the
+paid time is for computing and half for reading inputs, each at the class's rate from below, so what
+passes here is done in time.
 """
 
 from __future__ import annotations
@@ -22,6 +24,9 @@ _FLOAT = 4
 _START_US = 1_000_000  # a network, a plan, a first call
 _FILE_COPIES = 8  # read, parse, check, copy, hash, save, publish, and one over
 _STEP_COPIES = 24  # passes of AdamW, the gradient's norm and the trace over the weights
+_EXP_FLOPS = 32  # of a softmax: the exponential, its sum, its maximum, the division
+_NUMBER_FLOPS = 4  # of an elementwise operation, which waits for memory
+_START_BYTES = 64 * 2**20  # code and tables that a first call loads
 
 
 @dataclass(frozen=True)
@@ -34,6 +39,7 @@ class Work:
         layers: layer passes of a batch, forward or backward (which counts as two).
         rows: sequences cut out of a dataset.
         memory: bytes.
+        scores: bytes of attention scores, where a class keeps them.
     """
 
     flops: int
@@ -41,6 +47,7 @@ class Work:
     layers: int
     rows: int
     memory: int
+    scores: int
 
     def microseconds(self, limits: Limits) -> int:
         """Time on the slowest node of a class, rounded up."""
@@ -55,45 +62,53 @@ def forward_work(
 ) -> Work:
     """Forward passes over at most `batches` batches of `rows` sequences of at most `length` tokens,
     `tokens` in all."""
-    layers = model.n_layers + 1
+    passes = batches * (model.n_layers + 1)
     return Work(
         flops=tokens * _token_flops(model, parameters, length),
         copied=_FILE_COPIES * _FLOAT * parameters,
-        layers=batches * layers,
+        layers=passes,
         rows=batches * rows,
-        memory=_memory(model, parameters, 4, rows * length, length, 2) + 16 * tokens,
+        memory=_memory(model, 4 * parameters, rows * length, layers=2) + 16 * tokens,
+        scores=_scores(model, rows, length, layers=1),
     )
 
 
 def training_work(model: ModelSpec, parameters: int, steps: int, rows: int, length: int) -> Work:
     """AdamW steps over batches of `rows` sequences of `length` tokens."""
-    layers = model.n_layers + 1
+    passes = steps * (model.n_layers + 1)
     tokens = steps * rows * length
     return Work(
         flops=3 * tokens * _token_flops(model, parameters, length),
         copied=(_FILE_COPIES + _STEP_COPIES * steps) * _FLOAT * parameters,
-        layers=3 * steps * layers,
+        layers=3 * passes,
         rows=steps * rows,
-        memory=_memory(model, parameters, 16, rows * length, length, model.n_layers)
+        memory=_memory(model, 16 * parameters, rows * length, model.n_layers)
         + 16 * (tokens + steps * rows),
+        scores=_scores(model, rows, length, model.n_layers),
     )
 
 
+def _numbers(model: ModelSpec) -> int:
+    """Numbers that one token leaves behind in one layer, from above."""
+    return 24 * model.d_model + 12 * model.d_ff
+
+
 def _token_flops(model: ModelSpec, parameters: int, length: int) -> int:
-    return 2 * parameters + 4 * model.n_layers * length * model.d_model
+    attention = length * (4 * model.d_model + _EXP_FLOPS * model.n_heads)
+    layer = attention + _NUMBER_FLOPS * _numbers(model)
+    return 2 * parameters + model.n_layers * layer + _EXP_FLOPS * model.vocab_size
 
 
-def _memory(
-    model: ModelSpec, parameters: int, copies: int, tokens: int, length: int, layers: int
-) -> int:
-    """Bytes: `copies` of the weights, the activations of `layers` layers, logits, position tables.
-
-    The attention matrix is counted, whether or not a kernel of the class keeps it.
-    """
-    activation = layers * (16 * model.d_model + 8 * model.d_ff + 3 * model.n_heads * length)
-    logits = 4 * model.vocab_size
+def _memory(model: ModelSpec, weights: int, tokens: int, layers: int) -> int:
+    """Bytes of `weights` numbers in all, of what `tokens` tokens leave behind in `layers` layers,
+    of their logits and of the position tables."""
+    left = tokens * (layers * _numbers(model) + 4 * model.vocab_size)
     tables = 4 * model.max_seq_len * (model.d_model // model.n_heads)
-    return _FLOAT * (copies * parameters + tokens * (activation + logits) + tables)
+    return _START_BYTES + _FLOAT * (weights + left + tables)
+
+
+def _scores(model: ModelSpec, rows: int, length: int, layers: int) -> int:
+    return 3 * _FLOAT * layers * rows * model.n_heads * length * length
 
 
 class Budget:
@@ -117,10 +132,11 @@ class Budget:
 
     def allow(self, work: Work) -> None:
         """Raise TaskError unless a node of the class does the work in half of the time."""
-        if work.memory > self._limits.memory:
+        memory = work.memory + (work.scores if self._limits.keeps_scores else 0)
+        if memory > self._limits.memory:
             raise TaskError(
                 "too_large",
-                f"the task needs about {work.memory} bytes of memory, its class has "
+                f"the task needs about {memory} bytes of memory, its class has "
                 f"{self._limits.memory}",
             )
         needed = work.microseconds(self._limits)

@@ -49,6 +49,7 @@ class Limits:
         layer_us: microseconds that one layer takes for one batch, however small.
         row_us: microseconds that cutting one sequence out of a dataset takes.
         memory: bytes for one task, besides its inputs.
+        keeps_scores: whether the class's attention keeps a matrix of length x length per head.
         inputs: bytes that one task may read.
     """
 
@@ -58,6 +59,7 @@ class Limits:
     layer_us: int
     row_us: int
     memory: int
+    keeps_scores: bool
     inputs: int
 
 
@@ -70,6 +72,7 @@ _CPU_LIMITS: Final = Limits(
     layer_us=1_000,
     row_us=100,
     memory=4 * 2**30,
+    keeps_scores=False,
     inputs=512 * 2**20,
 )
 # fp32 without TF32: the slowest GPU with a current driver does 2 to 4 TFLOP/s at its best.
@@ -80,6 +83,7 @@ _CUDA_LIMITS: Final = Limits(
     layer_us=2_000,
     row_us=100,
     memory=8 * 2**30,
+    keeps_scores=True,
     inputs=2 * 2**30,
 )
 

@@ -14,7 +14,7 @@ REASONS: Final = {
     "bad_spec": "not canonical JSON, a wrong key, or a value out of range",
     "unknown_kind": "no such kind of task",
     "other_class": "written for another determinism class than the one it was created in",
-    "bad_model": "a network whose results a determinism class does not fix",
+    "bad_model": "a network whose results or costs a determinism class does not fix",
     "bad_input": "a CID that names no file of this network",
     "bad_checkpoint": "a checkpoint that is not a finite state of the spec's model",
     "bad_data": "a dataset that is malformed, does not fit the model, or is too short",

@@ -29,6 +29,7 @@ from agents.tasks.kinds.options import KindOptions
 from agents.training.spec import Cid, Identifier, ModelSpec, describe
 
 MAX_SPEC_BYTES: Final = 16 * 1024
+MIN_HEAD_DIM: Final = 4
 
 Label = Annotated[str, StringConstraints(pattern=LABEL)]
 
@@ -42,7 +43,8 @@ class TaskSpec(BaseModel):
     what the kind reads: a dataset manifest (`agents.training.data`) or prompts.
 
     Only the built-in network is allowed: what a Hugging Face config builds depends on the version
-    of a library that no determinism class names.
+    of a library that no determinism class names. And no heads of 2 numbers: torch's attention then
+    takes a path that keeps every score, in time and memory that nobody would agree on beforehand.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
@@ -112,5 +114,11 @@ def build_spec(fields: Any) -> TaskSpec:
     if spec.model.kind != "llama":
         raise TaskError(
             "bad_model", f"model kind {spec.model.kind!r} has no deterministic result; use 'llama'"
+        )
+    if spec.model.d_model // spec.model.n_heads < MIN_HEAD_DIM:
+        raise TaskError(
+            "bad_model",
+            f"d_model {spec.model.d_model} over n_heads {spec.model.n_heads} must be at least "
+            f"{MIN_HEAD_DIM}",
         )
     return spec

@@ -115,6 +115,7 @@ def test_options_out_of_range_are_refused(kind: str, options: dict[str, Any]) ->
         ({"kind": "train"}, "unknown_kind"),
         ({"kind": None}, "unknown_kind"),
         ({"model": {"kind": "transformers", "config_cid": CID}}, "bad_model"),
+        ({"model": MODEL | {"n_heads": 8}}, "bad_model"),
     ],
 )
 def test_other_fields_are_refused_with_their_reason(change: dict[str, Any], reason: str) -> None:
