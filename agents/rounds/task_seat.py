@@ -45,9 +45,10 @@ class TaskSeat:
             return None
         if seat.left and head.number <= int(seat.left) + _COOLDOWN:
             return None
-        if not self._tasks.is_bonded([node_id], head.timestamp)[0]:
+        if not self._tasks.stay([node_id], head.timestamp)[0]:
             stake = int(self._tasks.terms().task_stake) / 10**18
-            self._say(f"node {node_id} needs {stake:g} ZOO at risk, and no suspension")
+            what = f"{stake:g} ZOO at risk, no suspension and no exit begun"
+            self._say(f"node {node_id} needs {what}")
             return None
         self._context.sender.ensure(
             lambda: bool(self._tasks.seat(node_id).seated),

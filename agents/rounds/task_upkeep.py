@@ -108,8 +108,8 @@ class TaskUpkeep:
             calls = [(contract, "seat", (class_id, place)) for place in sorted(places)]
             seats = [tuple(seat) for seat in self._network.chain.call_many(calls)]
             nodes = sorted(self._idle | {int(seat[0]) for seat in seats if not seat[3]})
-            bonded = self._tasks.is_bonded(nodes, head.timestamp)
-            idle = [node for node, good in zip(nodes, bonded, strict=True) if not good]
+            staying = self._tasks.stay(nodes, head.timestamp)
+            idle = [node for node, good in zip(nodes, staying, strict=True) if not good]
             seated = {node for node in idle if self._tasks.seat(node).seated}
             self._idle = seated
         for node in sorted(self._idle):

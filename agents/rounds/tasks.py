@@ -21,7 +21,7 @@ from agents.tasks.classes import class_label
 
 TAG_DOMAIN = keccak(text="menagerie.RedundantTasks.tag.v1")
 COMMIT_DOMAIN = keccak(text="menagerie.RedundantTasks.commit.v1")
-LANES = 5
+_EVER = 2**256 - 1
 _BATCH = 128  # calls in one request
 _EVENT_BLOCKS = 2_000  # looked through at a time
 
@@ -161,12 +161,6 @@ class Tasks:
             self._terms = self._call("terms")
         return self._terms
 
-    def horizon(self) -> int:
-        """Seconds that an executor's stake must stay at risk from a draw on."""
-        terms = self.terms()
-        lanes = (LANES - 1) * (int(terms.max_run_s) + int(terms.reveal_s))
-        return lanes + int(terms.appeal_s) + int(terms.verdict_s)
-
     # -- executors -----------------------------------------------------------------------------
 
     def class_ids(self) -> dict[str, int]:
@@ -196,12 +190,12 @@ class Tasks:
         """The Executor struct of a node: seated, class_id, seat, open, left."""
         return self._call("executor", node_id)
 
-    def is_bonded(self, nodes: Sequence[int], now: int) -> list[bool]:
-        """Whether each node has the stake that a seat needs, at chain time `now`."""
-        registry, until = self._network.registry, now + self.horizon()
-        stakes = self._chain.call_many(
-            [(registry, "stake_at_risk", (node, now, until)) for node in nodes]
-        )
+    def stay(self, nodes: Sequence[int], now: int) -> list[bool]:
+        """Whether each node has the stake that a seat needs at chain time `now`, is not suspended
+        and is not on its way out of the registry."""
+        registry = self._network.registry
+        calls = [(registry, "stake_at_risk", (node, now, _EVER)) for node in nodes]
+        stakes = self._chain.call_many(calls)
         return [int(stake) >= int(self.terms().task_stake) for stake in stakes]
 
     # -- digests -------------------------------------------------------------------------------
