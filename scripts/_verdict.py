@@ -101,46 +101,55 @@ def check_cheats(history: History, cheats: dict[str, Violation]) -> list[Check]:
 
 def check_books(network: Network, history: History, holders: list[str]) -> list[Check]:
     """Every token is where the contracts say; what was funded was paid or is still in escrow."""
-    chain, token = network.chain, network.token
-
-    def balance(address: str) -> int:
-        return int(chain.call(token, "balanceOf", address))
-
-    def figure(contract_name: str, function: str) -> int:
-        return int(chain.call(network.deployment[contract_name], function))
-
-    registry = figure("NodeRegistry", "total_stake") + figure("NodeRegistry", "total_bounties")
     pool = sum(
-        figure("RewardPool", name) for name in ("total_escrow", "total_reserved", "total_pending")
+        _figure(network, "RewardPool", name)
+        for name in ("total_escrow", "total_reserved", "total_pending")
     )
-    places = {
-        "registry": (network.registry.address, registry),
-        "pool": (network.pool.address, pool),
-        "rounds": (network.rounds.address, figure("TrainingRounds", "bonds_held")),
-        "reports": (network.reports.address, figure("ViolationReports", "bonds_held")),
-        "tasks": (network.tasks.address, figure("RedundantTasks", "bonds_held")),
-        "appeals": (network.appeals.address, figure("TaskAppeals", "bonds_held")),
-    }
-    found = []
-    for name, (address, owed) in places.items():
-        held = balance(address)
-        found.append(Check(held == owed, f"{name} holds {held} and owes {owed} (in 1e-18 ZOO)"))
     earned = sum(node.earned for node in history.nodes.values())
     paid_out = sum(history.claimed.values())
     kept = pool + paid_out
-    found.append(
+    pending = _figure(network, "RewardPool", "total_pending")
+    return [
+        *check_holdings(network, holders),
         Check(
-            history.funded == kept and earned - paid_out == figure("RewardPool", "total_pending"),
+            history.funded == kept and earned - paid_out == pending,
             f"funded {history.funded} = in the pool {pool} + claimed {paid_out}; earned {earned}",
-        )
-    )
-    everyone = {*holders, *(address for address, _ in places.values()), network.coordinator.address}
-    total = sum(balance(address) for address in everyone)
-    supply = int(chain.call(token, "totalSupply"))
+        ),
+    ]
+
+
+def check_holdings(network: Network, holders: list[str]) -> list[Check]:
+    """Every contract holds what it owes, and nobody else but `holders` holds anything."""
+    owed = {
+        "NodeRegistry": ("total_stake", "total_bounties"),
+        "RewardPool": ("total_escrow", "total_reserved", "total_pending"),
+        "TrainingRounds": ("bonds_held",),
+        "ViolationReports": ("bonds_held",),
+        "RedundantTasks": ("bonds_held",),
+        "TaskAppeals": ("bonds_held",),
+    }
+    found = []
+    for name, figures in owed.items():
+        held = _balance(network, network.deployment[name].address)
+        debt = sum(_figure(network, name, figure) for figure in figures)
+        sentence = f"{name} holds {held} and owes {debt} (in 1e-18 ZOO)"
+        found.append(Check(held == debt, sentence))
+    everyone = {*holders, *(network.deployment[name].address for name in owed)}
+    everyone.add(network.coordinator.address)
+    total = sum(_balance(network, address) for address in everyone)
+    supply = int(network.chain.call(network.token, "totalSupply"))
     found.append(
         Check(total == supply, f"all balances together are {total}, the supply is {supply}")
     )
     return found
+
+
+def _balance(network: Network, address: str) -> int:
+    return int(network.chain.call(network.token, "balanceOf", address))
+
+
+def _figure(network: Network, contract: str, function: str) -> int:
+    return int(network.chain.call(network.deployment[contract], function))
 
 
 def check_ledger(network: Network, models: Models, history: History, job_id: int) -> Check:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Starts one cheat as a trainer process."""
+"""Starts one cheat as the process of a node."""
 
 from __future__ import annotations
 
@@ -7,17 +7,19 @@ from pathlib import Path
 
 import click
 
-CHEATS = ("noise", "copier", "silent", "poisoner", "desynchronised", "late")
+TRAINERS = ("noise", "copier", "silent", "poisoner", "desynchronised", "late")
+EXECUTORS = ("forger", "quitter")
 
 
 @click.command()
-@click.argument("cheat", type=click.Choice(CHEATS))
+@click.argument("cheat", type=click.Choice((*TRAINERS, *EXECUTORS)))
 @click.option("--config", type=click.Path(path_type=Path), required=True, help="Settings file.")
 def main(cheat: str, config: Path) -> None:
-    """Run one dishonest trainer until it is stopped."""
+    """Run one dishonest node until it is stopped."""
     from agents.__main__ import start
 
-    start("trainer", f"scripts._cheats.{cheat}", config, {})
+    role = "redundant" if cheat in EXECUTORS else "trainer"
+    start(role, f"scripts._cheats.{cheat}", config, {})
 
 
 if __name__ == "__main__":
