@@ -1,0 +1,222 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is fixed at deployment, and the little that the Coordinator may change: the pause of
+`create_task`, another class."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.contracts.chain_time import mine
+from tests.contracts.system import (
+    DAY,
+    EMPTY,
+    TASK_TERMS,
+    UNBONDING,
+    ZERO,
+    Codes,
+    System,
+    events_of,
+    refuses,
+)
+from tests.contracts.tasks.task_world import CPU, FEE, HALF, REST, RIGHT, TaskWorld
+
+CLASSES = [b"cpu-fp32".ljust(32, b"\0"), b"cuda:sm_90".ljust(32, b"\0")]
+MAX_88 = 2**88 - 1
+WEEK = 7 * DAY
+
+
+def create(codes: Codes, system: System, **changes: Any) -> Any:
+    """RedundantTasks with some arguments or terms replaced."""
+    terms = TASK_TERMS | {name: v for name, v in changes.items() if name in TASK_TERMS}
+    given = {
+        "token": system.token.address,
+        "registry": system.registry.address,
+        "appeals": system.appeals.address,
+        "owner": system.coordinator.address,
+        "terms": tuple(terms.values()),
+        "classes": CLASSES,
+        "source": ZERO,
+    } | {name: v for name, v in changes.items() if name not in TASK_TERMS}
+    return codes.tasks.deploy(*given.values())
+
+
+# Deployment
+
+
+def test_init__says_what_was_fixed(system: System, tasks: Any, appeals: Any) -> None:
+    assert tasks.terms()._asdict() == TASK_TERMS
+    assert tasks.classes() == CLASSES
+    assert tasks.registry() == appeals.registry() == system.registry.address
+    assert tasks.appeals() == appeals.address
+    assert appeals.tasks() == tasks.address
+    assert tasks.owner() == system.coordinator.address
+    assert (tasks.paused(), tasks.task_count(), tasks.bonds_held()) == (0, 0, 0)
+
+
+def test_init__tells_its_classes(codes: Codes, system: System) -> None:
+    created = create(codes, system)
+    added = [event for event in events_of(created) if event[0] == "ClassAdded"]
+    assert added == [
+        ("ClassAdded", {"class_id": place, "name": name}) for place, name in enumerate(CLASSES)
+    ]
+
+
+@pytest.mark.parametrize("which", ["registry", "appeals", "owner", "token"])
+def test_init__zero_address__reverts(codes: Codes, system: System, which: str) -> None:
+    with refuses("bonds: zero address" if which == "token" else "tasks: zero address"):
+        create(codes, system, **{which: ZERO})
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"max_fee": 0},
+        {"max_fee": MAX_88 + 1},
+        {"appeal_bond": 0},
+        {"appeal_bond": MAX_88 + 1},
+        {"max_run_s": 0},
+        {"max_run_s": 59},
+        {"max_run_s": 2**20},
+        {"reveal_s": 0},
+        {"appeal_s": 0},
+        {"verdict_s": 0},
+        {"reveal_s": WEEK + 1},
+        {"appeal_s": WEEK + 1},
+        {"verdict_s": WEEK + 1},
+        {"fee_per_s": MAX_88 + 1},
+        {"fee_per_s": TASK_TERMS["max_fee"] // TASK_TERMS["max_run_s"] + 1},
+    ],
+    ids=lambda change: next(f"{name}={value}" for name, value in change.items()),
+)
+def test_init__bad_terms__reverts(codes: Codes, system: System, change: dict[str, int]) -> None:
+    """Without a fee a task of no use; without a bond an appeal for nothing; beyond 88 bits an order
+    would overflow into the class; a run time whose least fee is above the largest."""
+    with refuses("tasks: bad terms"):
+        create(codes, system, **change)
+
+
+def test_init__terms_at_their_bounds(codes: Codes, system: System) -> None:
+    created = create(
+        codes,
+        system,
+        max_fee=MAX_88,
+        appeal_bond=MAX_88,
+        max_run_s=60,
+        fee_per_s=MAX_88 // 60,
+        reveal_s=1,
+        appeal_s=1,
+        verdict_s=1,
+        bounty=0,
+    )
+    assert created.terms().max_fee == MAX_88
+
+
+def test_init__stake_must_outlast_a_task(codes: Codes, system: System) -> None:
+    """Four further stages and both windows take half of the unbonding period at most."""
+    fixed = {"max_run_s": 3_600, "reveal_s": 600, "verdict_s": DAY}
+    room = UNBONDING // 2 - 4 * (3_600 + 600) - DAY
+    assert create(codes, system, **fixed, appeal_s=room).terms().appeal_s == room
+    with refuses("tasks: windows too long"):
+        create(codes, system, **fixed, appeal_s=room + 1)
+
+
+def test_init__no_stake__reverts(codes: Codes, system: System) -> None:
+    with refuses("executors: bad stake"):
+        create(codes, system, task_stake=0)
+
+
+def test_init__bad_classes__reverts(codes: Codes, system: System) -> None:
+    with refuses("executors: empty class"):
+        create(codes, system, classes=[EMPTY])
+    with refuses("executors: known class"):
+        create(codes, system, classes=[CLASSES[0], CLASSES[0]])
+
+
+@pytest.mark.parametrize("which", range(3))
+def test_init__appeals_without_an_address__reverts(
+    codes: Codes, system: System, which: int
+) -> None:
+    given = [system.token.address, system.registry.address, system.tasks.address]
+    given[which] = ZERO
+    with refuses("bonds: zero address" if which == 0 else "appeals: zero address"):
+        codes.appeals.deploy(*given)
+
+
+# Classes
+
+
+def test_add_class__opens_a_pool(world: TaskWorld, tasks: Any, owner: str) -> None:
+    name = b"cuda:sm_100".ljust(32, b"\0")
+    tasks.add_class(name, sender=owner)
+    assert events_of(tasks) == [("ClassAdded", {"class_id": 2, "name": name})]
+    assert tasks.classes() == [*CLASSES, name]
+    player = world.nodes[0]
+    tasks.leave(player.node_id, sender=player.owner)
+    mine(261)
+    tasks.join(player.node_id, 2, sender=player.owner)
+    assert (tasks.pool_size(2), tasks.executor(player.node_id).class_id) == (1, 2)
+
+
+def test_add_class__empty_or_known__reverts(tasks: Any, owner: str) -> None:
+    with refuses("executors: empty class"):
+        tasks.add_class(EMPTY, sender=owner)
+    with refuses("executors: known class"):
+        tasks.add_class(CLASSES[1], sender=owner)
+
+
+def test_add_class__not_more_than_255(tasks: Any, owner: str) -> None:
+    for number in range(2, 255):
+        tasks.add_class(number.to_bytes(32, "big"), sender=owner)
+    with refuses("executors: too many classes"):
+        tasks.add_class(b"\xff" * 32, sender=owner)
+
+
+# Rights
+
+
+@pytest.mark.parametrize("who", ["creator", "stranger", "appellant"])
+def test_settings__not_the_coordinator__reverts(world: TaskWorld, tasks: Any, who: str) -> None:
+    sender = getattr(world, who)
+    for call in (
+        lambda: tasks.set_paused(1, sender=sender),
+        lambda: tasks.add_class(b"\x01" * 32, sender=sender),
+        lambda: tasks.transfer_ownership(sender, sender=sender),
+    ):
+        with refuses("ownable: caller is not the owner"):
+            call()
+
+
+def test_ownership__moves_in_two_steps(world: TaskWorld, tasks: Any, owner: str) -> None:
+    tasks.transfer_ownership(world.creator, sender=owner)
+    assert (tasks.owner(), tasks.pending_owner()) == (owner, world.creator)
+    with refuses("ownable_2step: caller is not the new owner"):
+        tasks.accept_ownership(sender=world.stranger)
+    tasks.accept_ownership(sender=world.creator)
+    assert (tasks.owner(), tasks.pending_owner()) == (world.creator, ZERO)
+    assert not hasattr(tasks, "renounce_ownership")
+
+
+@pytest.mark.parametrize("bits", [2, 3, 2**255])
+def test_pause__unknown_bit__reverts(tasks: Any, owner: str, bits: int) -> None:
+    with refuses("pausing: unknown bit"):
+        tasks.set_paused(bits, sender=owner)
+
+
+def test_pause__stops_new_tasks_and_nothing_else(world: TaskWorld, tasks: Any, owner: str) -> None:
+    """A pause must hold back nobody's money: tasks end, seats are left and taken."""
+    first = world.started()
+    tasks.set_paused(1, sender=owner)
+    assert events_of(tasks) == [("PauseChanged", {"old_bits": 0, "new_bits": 1})]
+    assert tasks.paused() == 1
+    with refuses("pausing: paused"):
+        world.create()
+    with world.moves() as moved:
+        world.play(RIGHT, RIGHT, task_id=first)
+    a, b = world.runners(first)
+    assert moved == {("open", "tasks"): -FEE, ("tasks", a.name): HALF, ("tasks", b.name): REST}
+    assert tasks.withdraw_bond(sender=a.payout) == HALF
+    tasks.leave(a.node_id, sender=a.owner)
+    world.seat("late")
+    assert tasks.pool_size(CPU) == 6
