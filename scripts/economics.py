@@ -40,6 +40,8 @@ DIGITS = 10  # that the article prints of each number
 MISMATCH, ABORT, COLLUSION = 7, 8, 9
 DEFAULT_BPS = (2_000, 2_000, 5_000)
 DEFAULT_REPORTER_BPS = 5_000
+VERIFIER = 2  # the role's bit
+MOST_LISTED = 128  # nodes that the registry lists in one call
 OPEN_LANES = 4  # MAX_OPEN of the contract's module `executors`
 
 
@@ -61,9 +63,12 @@ OPEN_LANES = 4  # MAX_OPEN of the contract's module `executors`
 @click.option(
     "--audit-rate",
     type=click.FloatRange(0, 1),
-    default=0.05,
-    show_default=True,
-    help="Share of agreed tasks that verifiers run again.",
+    help="Share of outcomes that a verifier runs again (default: that of the agents' settings).",
+)
+@click.option(
+    "--verifiers",
+    type=click.IntRange(0),
+    help="How many draw a sample, each its own (default: all eligible; one without a network).",
 )
 @deployment_option
 @explained
@@ -76,7 +81,8 @@ def cli(
     fee: int | None,
     nodes: int | None,
     compute: int | None,
-    audit_rate: float,
+    audit_rate: float | None,
+    verifiers: int | None,
     deployment: Path | None,
 ) -> None:
     """Say up to which attacker share redundant tasks are safe.
@@ -95,7 +101,7 @@ def cli(
     if alone and plot is None:
         return
     own = stake is not None and fee is not None
-    given = {"stake": stake, "fee": fee, "nodes": nodes, "compute": compute}
+    given = {"stake": stake, "fee": fee, "nodes": nodes, "compute": compute, "verifiers": verifiers}
     live = {} if rpc is None and (alone or own) else read(rpc or RPC, deployment, class_id)
     found = verdict(parameters(live, given, audit_rate))
     if not alone:
@@ -134,27 +140,37 @@ def read(rpc: str, deployment: Path | None, class_id: int) -> dict[str, Any]:
         chain.call(tasks, "seat", class_id, place)[3] == 0  # the block at which it was left
         for place in range(seats)
     ]
+    verifiers, _ = chain.call(registry, "eligible_nodes", VERIFIER, 0, MOST_LISTED)
     rows = [chain.call(registry, "penalty", row) for row in (MISMATCH, ABORT, COLLUSION)]
     return {
         "stake": terms.task_stake,
         "fee": terms.max_fee,
         "nodes": sum(held),
+        "verifiers": len(verifiers),
         "bps": tuple(row.bps for row in rows),
         "reporter_bps": rows[2].reporter_bps,
     }
 
 
-def parameters(live: dict[str, Any], given: dict[str, int | None], audit_rate: float) -> Parameters:
+def parameters(
+    live: dict[str, Any], given: dict[str, int | None], audit_rate: float | None
+) -> Parameters:
     """Return what the verdict is about: what was given, else what was read, else the defaults.
 
-    Raises click.UsageError for numbers that no network can have.
+    A fake is found out if at least one verifier has it in its sample. Raises click.UsageError for
+    numbers that no network can have.
     """
+    from agents.runtime.config import VerifierSettings
     from agents.scoring.deterrence import Parameters
     from scripts._deployment import TaskTerms
 
     terms = TaskTerms()
-    chosen: dict[str, Any] = {"stake": terms.task_stake, "fee": terms.max_fee, "nodes": None} | live
+    chosen: dict[str, Any] = {"stake": terms.task_stake, "fee": terms.max_fee, "nodes": None}
+    chosen |= {"verifiers": 1} | live
     chosen |= {key: value for key, value in given.items() if value is not None}
+    if audit_rate is None:
+        audit_rate = VerifierSettings().task_audit_rate
+    missed = (1 - Fraction(str(audit_rate))) ** chosen["verifiers"]
     mismatch, abort, collusion = chosen.get("bps", DEFAULT_BPS)
     try:
         return Parameters(
@@ -164,7 +180,7 @@ def parameters(live: dict[str, Any], given: dict[str, int | None], audit_rate: f
             mismatch_bps=mismatch,
             abort_bps=abort,
             collusion_bps=collusion,
-            audit_rate=Fraction(str(audit_rate)),
+            audit_rate=(1 - missed).limit_denominator(10**9),
             reporter_bps=chosen.get("reporter_bps", DEFAULT_REPORTER_BPS),
             nodes=chosen["nodes"],
             open_lanes=OPEN_LANES,
@@ -241,25 +257,26 @@ def article_table() -> Any:
 
 def verdict_table(found: Verdict) -> Any:
     """Return the verdict's rows: profits in ZOO per task, margins in times the needed penalty."""
-    from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
     given = found.parameters
     pool = "an endless pool" if given.nodes is None else f"{given.nodes} nodes"
     table = Table(
-        box=SIMPLE_HEAD,
+        box=None,
+        padding=(0, 2, 0, 0),
+        pad_edge=False,
         title=(
-            f"{pool}; fee {_zoo(given.fee)}, stake {_zoo(given.stake)}; a node loses "
-            f"{_zoo(given.mismatch)} outvoted, {_zoo(given.abort)} by leaving, "
-            f"{_zoo(given.collusion)} found out"
+            f"{pool}; fee {_zoo(given.fee)}, stake {_zoo(given.stake)}; lost if outvoted "
+            f"{_zoo(given.mismatch)}, by leaving {_zoo(given.abort)}, found out "
+            f"{_zoo(given.collusion)}"
         ),
         caption=(
             "ZOO per task. fake: always; leave: fake own pairs, leave all else; pair: fake own "
             "pairs, over honest work; honest: what an honest node expects per task it is drawn "
-            "for, if nobody appeals. Margin: the penalty, in times the one needed."
+            "for, if nobody appeals. Margin: the penalty, in times the one needed. Last: what pays."
         ),
     )
-    for head in ("share", "nodes", "fake", "margin", "leave", "margin", "pair", "honest", "safe"):
+    for head in ("share", "nodes", "fake", "margin", "leave", "margin", "pair", "honest", "pays"):
         table.add_column(head, justify="right", no_wrap=True)
     for row in found.rows:
         strategies = [
@@ -267,23 +284,25 @@ def verdict_table(found: Verdict) -> Any:
             for strategy in (row.fake, row.leave)
             for text in (_zoo(strategy.profit), _times(strategy.margin, strategy.deterred))
         ]
-        good = row.deterred and (found.pair_deterred or not row.pair)
+        pays = ["fake"] * (not row.fake.deterred) + ["leave"] * (not row.leave.deterred)
+        pays += ["pair"] * (row.pair > 0)
         table.add_row(
             f"{float(row.share):.0%}",
             "-" if row.dishonest is None else str(row.dishonest),
             *strategies,
             _zoo(row.pair),
             "-" if row.honest is None else _zoo(row.honest),
-            "yes" if good else "no",
+            "all" if len(pays) == 3 else ", ".join(pays) or "nothing",
         )
     return table
 
 
 def _zoo(amount: Fraction | int) -> str:
-    return f"{float(amount) / ZOO:,.3g}"
+    units = float(amount) / ZOO
+    return f"{units:,.3g}" if abs(units) >= 0.01 or not units else f"{units:.4f}"
 
 
 def _times(margin: Fraction | None, deterred: bool) -> str:
     if margin is None:
         return "-" if deterred else "none"
-    return f"× {float(margin):,.3g}"
+    return f"× {float(margin):,.3g}" if margin >= 1 else f"× {float(margin):.2f}"

@@ -84,7 +84,7 @@ class Parameters:
         fee: of a task; the winners share it.
         compute: what running the task costs one node. At most half the fee.
         mismatch_bps, abort_bps, collusion_bps: rows of the slashing table.
-        audit_rate: share of agreed tasks that verifiers run again and appeal.
+        audit_rate: share of agreed tasks that at least one verifier runs again, and appeals.
         reporter_bps: share of a COLLUSION slash that the one who appealed may get.
         nodes: in the pool; None for an endless one.
         open_lanes: lanes that one stake answers for at most.
@@ -252,7 +252,8 @@ class Verdict:
 
     def _pairs(self) -> str:
         needed = self.rate_needed
-        more = "no audit rate is" if needed is None else f"more than {float(needed):.2%} is"
+        never = needed is None or needed == 1
+        more = "no audit rate is" if never else f"more than {float(needed or 0):.2%} is"
         head = (
             f"Faking only where both nodes are the attacker's is "
             f"{'deterred' if self.pair_deterred else 'not deterred'} at an audit rate of "

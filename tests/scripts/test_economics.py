@@ -13,6 +13,7 @@ from click.testing import CliRunner
 from eth_account import Account
 from web3 import HTTPProvider, Web3
 
+from agents.runtime.config import VerifierSettings
 from scripts._anvil import MNEMONIC, start_anvil
 from scripts._deployment import ZOO, DeploymentSettings, TaskTerms, deploy, write_deployment
 from scripts._keys import Batch, sender_of
@@ -77,11 +78,13 @@ def test_printed(number, text):
 
 
 def test_verdict__of_given_numbers():
-    text = run("--stake", "100", "--fee", "1", "--nodes", "9")
-    assert "9 nodes; fee 1, stake 100; a node loses 18 outvoted" in text
+    text = run("--stake", "100", "--fee", "1", "--nodes", "9", "--audit-rate", "0.05")
+    assert "9 nodes; fee 1, stake 100; lost if outvoted 18, by leaving 18, found out 25" in flat(
+        text
+    )
     lines = [flat(line).strip() for line in text.splitlines()]
-    assert "80% 7 -0.0833 × 1.09 -6.42 × 12 -0.875 -11.8 yes" in lines
-    assert "90% 8 1 none -3.22 × 5.14 -1.17 -18 no" in lines
+    assert "80% 7 -0.0833 × 1.09 -6.42 × 12 -0.875 -11.8 nothing" in lines
+    assert "90% 8 1 none -3.22 × 5.14 -1.17 -18 fake" in lines
     assert "up to an attacker share of 82.4%" in text
     assert "of the shares listed, up to 85%" in text
 
@@ -90,7 +93,18 @@ def test_verdict__weaker_numbers_are_not_called_safe():
     text = run("--stake", "2", "--fee", "1", "--nodes", "100", "--audit-rate", "0.01")
     assert "is not deterred at an audit rate of 1.00%" in text
     lines = [flat(line).strip() for line in text.splitlines()]
-    assert not any(line.endswith(" yes") for line in lines if re.match(r"([5-9]|\d\d)% ", line))
+    pays = {line.split()[0]: line.split()[-1] for line in lines if re.match(r"\d+% ", line)}
+    assert {share for share, name in pays.items() if name == "nothing"} == {"1%"}
+    assert (pays["5%"], pays["90%"]) == ("pair", "all")
+    assert any(line.startswith("20%") and line.endswith(" fake, pair") for line in lines)
+    assert "no audit rate is enough" in text and "…" not in text
+
+
+def test_verdict__every_verifier_draws_its_own_sample():
+    numbers = ("--stake", "100", "--fee", "1", "--audit-rate", "0.1")
+    assert "at an audit rate of 10.00%" in run(*numbers)
+    assert "at an audit rate of 27.10%" in run(*numbers, "--verifiers", "3")
+    assert "is not deterred at an audit rate of 0.00%" in run(*numbers, "--verifiers", "0")
 
 
 def test_numbers__given_before_read_before_defaults():
@@ -102,10 +116,11 @@ def test_numbers__given_before_read_before_defaults():
 
 
 def test_numbers__defaults_are_the_deployments():
-    found = parameters({}, {}, 0.05)
+    found = parameters({}, {}, None)
     terms = TaskTerms()
     assert (found.stake, found.fee, found.nodes) == (terms.task_stake, terms.max_fee, None)
     assert found.compute == terms.max_fee // 2
+    assert found.audit_rate == Fraction(str(VerifierSettings().task_audit_rate))
     assert (found.mismatch_bps, found.abort_bps, found.collusion_bps) == (2_000, 2_000, 5_000)
 
 
@@ -143,7 +158,9 @@ def test_live__numbers_are_read_from_the_chain(tmp_path: Path):
 
         live = ("--rpc", anvil.url, "--deployment", str(tmp_path / "deployment.json"))
         text = run(*live)
-        assert "4 nodes; fee 4, stake 40; a node loses 7.2 outvoted, 7.2 by leaving" in text
+        shown = "4 nodes; fee 4, stake 40; lost if outvoted 7.2, by leaving 7.2, found out 10"
+        assert shown in flat(text)
+        assert "is not deterred at an audit rate of 0.00%" in text  # there is no verifier
         assert "100 nodes; fee 1, stake 40" in run(*live, "--nodes", "100", "--fee", "1")
         result = CliRunner().invoke(cli, [*live, "--class", "7"])
         assert result.exit_code != 0 and "no determinism class 7" in result.output
