@@ -22,7 +22,6 @@ from tests.contracts.tasks.task_world import (
     slashed,
 )
 
-
 MIN_RUN_S = 60
 
 
