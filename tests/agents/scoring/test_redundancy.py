@@ -212,21 +212,22 @@ def test_a_large_pool_is_nearly_endless(x, times):
         assert abs(getattr(finite, name) - getattr(endless, name)) < Fraction(6, nodes - 2)
 
 
-def best_profit(dishonest, honest, penalty, leaving):
-    """What an attacker makes at a fee of 1 who fakes or leaves, whichever is better, knowing all.
+def best_profit(dishonest, honest, penalty, leaving, compute=None):
+    """What an attacker makes at a fee of 1 whose nodes fake, work or leave, whichever is best.
 
     Every situation that the contract can bring about is gone through: it knows whom its node was
     drawn with, a lane that was left is drawn again, there are five lanes and three results at most.
+    `compute`: what honest work costs it; None if it can't do any.
     """
 
     @cache
-    def more(fakes, truths, d, h, lanes):
-        """With so many results waiting, so many nodes left in the pool and so many lanes used."""
+    def more(fakes, works, truths, d, h, lanes):
+        """With so many fakes, own and other true results waiting, nodes left and lanes used."""
         if fakes == 2:
             return Fraction(1)
-        if truths == 2:
-            return -penalty if fakes else Fraction(0)
-        need = 2 - fakes - truths or 1
+        if works + truths == 2:
+            return Fraction(works, 2) - (penalty if fakes else 0)
+        need = 2 - fakes - works - truths or 1
         if lanes + need > 5 or d + h < need:
             return Fraction(0)  # undecided: the fee goes back, nobody is slashed for a result
         total = Fraction(0)
@@ -235,18 +236,21 @@ def best_profit(dishonest, honest, penalty, leaving):
             if chance:
                 total += chance * max(
                     more(
-                        fakes + own - left,
+                        fakes + own - left - work,
+                        works + work,
                         truths + need - own,
                         d - own,
                         h - need + own,
                         lanes + need,
                     )
                     - left * leaving
+                    - work * (compute or 0)
                     for left in range(own + 1)
+                    for work in range(own - left + 1 if compute is not None else 1)
                 )
         return total
 
-    return more(0, 0, dishonest, honest, 0)
+    return more(0, 0, 0, dishonest, honest, 0)
 
 
 @pytest.mark.parametrize(("dishonest", "honest"), [(2, 4), (3, 6), (5, 5), (6, 3), (8, 2)])
@@ -261,6 +265,20 @@ def test_leaving_is_no_way_out(dishonest, honest):
     # And what `abort_penalty_needed` asks for is enough: later draws only cost the attacker more.
     leaving = abort_penalty_needed(draw, 1)
     assert best_profit(dishonest, honest, 1000 * bound, leaving) <= 0
+
+
+@pytest.mark.parametrize(("dishonest", "honest"), [(2, 4), (3, 6), (5, 5), (6, 3)])
+def test_who_can_compute_fakes_own_pairs_only(dishonest, honest):
+    """At the bound of always faking the best there is beats honest work by two computations, in
+    own pairs; so no penalty for a lost comparison takes that away."""
+    draw = drawn(dishonest, honest)
+    bound = penalty_needed(draw, 1)
+    lanes = 2 * draw.pair + draw.split  # own nodes drawn, if all work
+    for compute in (Fraction(1, 10), Fraction(1, 2)):
+        works = lanes * (Fraction(1, 2) - compute)
+        for penalty in (bound, 1000 * bound):
+            best = best_profit(dishonest, honest, penalty, penalty, compute)
+            assert best == works + draw.pair * pair_advantage(compute, 10**9, Fraction(0))
 
 
 def test_shares_at_which_honest_nodes_lose():
