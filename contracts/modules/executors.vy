@@ -263,8 +263,9 @@ def _pick(
         if owner == creator or owner in owners:
             continue
         node_id: uint256 = seat >> _SEAT_NODE & _MASK_24
+        # Blocks may share a second: what was bonded in the request's may have come after the seed.
         if self._members[node_id] & 255 >= MAX_OPEN or not self._is_bonded(
-            node_id, since, block.timestamp + _HORIZON
+            node_id, since - 1, block.timestamp + _HORIZON
         ):
             continue
         nodes.append(node_id)
