@@ -112,6 +112,17 @@ class Chain:
         self, account: LocalAccount, to: str | None, data: bytes = b"", value: int = 0
     ) -> dict[str, Any]:
         """Sign, send and wait; the receipt says whether it reverted. `to` None deploys code."""
+        return self.receipt(self.submit(account, to, data, value))
+
+    def submit(
+        self,
+        account: LocalAccount,
+        to: str | None,
+        data: bytes = b"",
+        value: int = 0,
+        tip: int = _TIP,
+    ) -> str:
+        """Sign and send, without waiting: the transaction's hash. A higher tip goes first."""
         address = account.address
         if address not in self._nonces:
             self._nonces[address] = int(self.rpc("eth_getTransactionCount", address, "latest"), 16)
@@ -120,8 +131,8 @@ class Chain:
             "chainId": self._chain_id,
             "nonce": self._nonces[address],
             "gas": GAS_CAP,
-            "maxFeePerGas": _FEE,
-            "maxPriorityFeePerGas": _TIP,
+            "maxFeePerGas": _FEE + tip,
+            "maxPriorityFeePerGas": tip,
             "value": value,
             "data": data,
             **({} if to is None else {"to": to_checksum_address(to)}),
@@ -129,9 +140,10 @@ class Chain:
         raw = account.sign_transaction(tx).raw_transaction
         tx_hash = self.rpc("eth_sendRawTransaction", "0x" + raw.hex())
         self._nonces[address] += 1
-        return self._receipt(tx_hash)
+        return str(tx_hash)
 
-    def _receipt(self, tx_hash: str) -> dict[str, Any]:
+    def receipt(self, tx_hash: str) -> dict[str, Any]:
+        """Wait until a transaction is mined."""
         end = time.monotonic() + _RECEIPT_WAIT_S
         while time.monotonic() < end:
             found = self.rpc("eth_getTransactionReceipt", tx_hash)

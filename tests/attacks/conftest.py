@@ -22,6 +22,7 @@ from scripts._keys import sender_of
 from scripts._processes import Supervisor
 from tests.attacks.chain import Chain, key_of
 from tests.attacks.lab import Lab, make_lab
+from tests.attacks.redundant import Tasks
 from tests.attacks.world import (
     AGGREGATOR,
     FUNDED_ROUNDS,
@@ -59,6 +60,25 @@ def world(base: World) -> Iterator[World]:
     yield world
     world.assert_books_balance()
     base.chain.revert(snapshot)
+
+
+@pytest.fixture(scope="module")
+def pool(base: World) -> Iterator[Tasks]:
+    """Six executors of redundant tasks, for all tests of a file."""
+    snapshot = base.chain.snapshot()
+    yield Tasks.build(replace(base, nodes=dict(base.nodes), start=dict(base.start)))
+    base.chain.revert(snapshot)
+
+
+@pytest.fixture
+def tasks(pool: Tasks) -> Iterator[Tasks]:
+    snapshot = pool.chain.snapshot()
+    world = replace(pool.world, nodes=dict(pool.world.nodes), start=dict(pool.world.start))
+    tasks = Tasks(world, pool.creator, list(pool.executors))
+    tasks.begin()
+    yield tasks
+    world.assert_books_balance()
+    pool.chain.revert(snapshot)
 
 
 def _build(chain: Chain, url: str, lab: Lab) -> World:

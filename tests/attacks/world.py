@@ -130,6 +130,8 @@ class World:
             "reports": "ViolationReports",
             "keys": "DataKeys",
             "scores": "ScoreConsensus",
+            "tasks": "RedundantTasks",
+            "appeals": "TaskAppeals",
         }
         if name not in known:
             raise AttributeError(name)
@@ -143,7 +145,8 @@ class World:
         self.chain.transact(self.faucet, account.address, value=3 * 10**18)
         if zoo:
             self.give(account, zoo)
-        for spender in (self.registry, self.pool, self.rounds, self.reports):
+        spenders = (self.registry, self.pool, self.rounds, self.reports, self.tasks, self.appeals)
+        for spender in spenders:
             self.chain.send(account, self.token, "approve", spender.address, 2**255)
         self.start[account.address] = self.wealth(account)
         return account
@@ -411,9 +414,10 @@ class World:
 
     def wealth(self, *parties: Party) -> int:
         """Everything the parties own or may draw, in units of ZOO."""
-        return sum(int(amount) for amount in self.chain.calls(list(self._assets(parties))))
+        return sum(int(amount) for amount in self.chain.calls(list(self.assets(parties))))
 
-    def _assets(self, parties: Sequence[Party]) -> Iterator[Call]:
+    def assets(self, parties: Sequence[Party]) -> Iterator[Call]:
+        """Where to read everything the parties own, each thing once."""
         for node_id in {p.node_id for p in parties if isinstance(p, Node)}:
             yield self.registry, "bonded", (node_id,)
         accounts = {
@@ -425,6 +429,8 @@ class World:
             yield self.registry, "bounty", (account,)
             yield self.rounds, "bond_credit", (account,)
             yield self.reports, "bond_credit", (account,)
+            yield self.tasks, "bond_credit", (account,)
+            yield self.appeals, "bond_credit", (account,)
             for job in self.jobs.get(account, []):
                 yield self.pool, "escrow", (job,)
 
@@ -450,6 +456,9 @@ class World:
             self.chain.call(self.token, "balanceOf", contract.address)
             for contract in (self.registry, self.pool, self.rounds, self.reports)
         ]
+        for contract in (self.tasks, self.appeals):
+            balance = self.chain.call(self.token, "balanceOf", contract.address)
+            assert balance == self.chain.call(contract, "bonds_held")
         read = self.chain.calls(
             [
                 (self.registry, "total_stake", ()),
