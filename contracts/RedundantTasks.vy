@@ -26,6 +26,9 @@
         - Three different results, or nobody left to ask: the fee goes back, less the bounty of
           whoever closed the task by `draw` or `advance`, and nobody is slashed for its result. A
           revealer gets no bounty: a wrong result would earn it.
+        - Two who agree that the inputs can't be had (`task_word.UNAVAILABLE`) end the task: the fee
+          goes back and nobody is paid or slashed, then or later, so neither a creator that
+          withholds its inputs nor nodes that only say so gain. Alone it is a result like another.
         - Every step is open to anyone or has a deadline after which it is, so no absent party
           stalls a task. The creator can do nothing once it has paid.
         - Money is pulled. Balance >= `bonds_held`, which is the fees of tasks that run and the
@@ -77,6 +80,11 @@ exports: (
     ownable_2step.transfer_ownership,
     ownable_2step.accept_ownership,
 )
+
+
+# INodeRegistry's function for two nodes: an answer of up to 128 would need that much memory.
+interface Payouts:
+    def payouts(node_ids: DynArray[uint256, 2]) -> DynArray[address, 2]: view
 
 
 # Pause bit.
@@ -533,7 +541,7 @@ def expected(task_id: uint256) -> DynArray[uint256, 2]:
 @external
 def result_of(task_id: uint256) -> bytes32:
     """
-    @notice The result that two executors agreed on.
+    @notice The result that two executors agreed on, `task_word.UNAVAILABLE` where there was none.
     @dev A verdict of TaskAppeals may say otherwise, until the task is closed or its time is over.
     @param task_id The task.
     @return bytes32 The result, empty when there is none.
@@ -664,6 +672,13 @@ def _agree(task_id: uint256, word: uint256, first: uint256, second: uint256, res
     """
     @notice Two lanes agree: unless a third dissents they are paid at once.
     """
+    if result == task_word.UNAVAILABLE:
+        order: uint256 = self._orders[task_id]
+        self._words[task_id] = task_word._enter(word, CLOSED, 0)
+        log IRedundantTasks.TaskUnavailable(task_id=task_id, refund=self._fee(order))
+        self._release(word)
+        self._credit(self._creator(order), self._fee(order))
+        return
     contested: bool = task_word._count(word, task_word.REVEALED) != 0
     deadline: uint256 = block.timestamp + _TERMS.appeal_s
     log IRedundantTasks.TaskAgreed(
@@ -714,14 +729,19 @@ def _pay_agreed(task_id: uint256, word: uint256):
     """
     @notice Credits the fee to the two who agreed; the one who showed the result gets an odd unit.
     """
-    fee: uint256 = self._fee(self._orders[task_id])
-    half: uint256 = fee // 2
+    pair: DynArray[uint256, 2] = []
+    shown: uint256 = 0
     for lane: uint256 in range(task_word.LANES):
         state: uint256 = task_word._state(word, lane)
-        if state == task_word.AGREED:
-            self._credit(self._payout(task_word._node(word, lane)), half)
-        elif state == task_word.OPENED:
-            self._credit(self._payout(task_word._node(word, lane)), fee - half)
+        if state == task_word.OPENED:
+            shown = len(pair)
+        if state == task_word.AGREED or state == task_word.OPENED:
+            pair.append(task_word._node(word, lane))
+    fee: uint256 = self._fee(self._orders[task_id])
+    half: uint256 = fee // 2
+    payouts: DynArray[address, 2] = staticcall Payouts(registry).payouts(pair)
+    self._credit(payouts[shown], fee - half)
+    self._credit(payouts[1 - shown], half)
 
 
 @internal
@@ -790,16 +810,6 @@ def _owners(word: uint256) -> DynArray[address, 8]:
             break
         owners.append(staticcall INodeRegistry(registry).owner_of(node_id))
     return owners
-
-
-@internal
-@view
-def _payout(node_id: uint256) -> address:
-    """
-    @notice Where a node's rewards go.
-    """
-    payouts: DynArray[address, 128] = staticcall INodeRegistry(registry).payouts([node_id])
-    return payouts[0]
 
 
 @internal
