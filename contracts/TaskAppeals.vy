@@ -29,6 +29,7 @@ implements: ITaskAppeals
 implements: IVerdicts
 
 from contracts.modules import bonds
+from contracts.modules import task_word
 from contracts.modules import verdicts
 
 initializes: bonds
@@ -47,11 +48,6 @@ exports: (
 # Status of a task.
 AGREED: constant(uint256) = 4
 UNDECIDED: constant(uint256) = 6
-
-# States of a lane.
-LANE_REVEALED: constant(uint256) = 3
-LANE_ABORTED: constant(uint256) = 4
-LANE_OPENED: constant(uint256) = 6
 
 # Rows of the slashing table.
 REDUNDANCY_MISMATCH: constant(uint256) = 7
@@ -128,8 +124,9 @@ def attest(
             wrong; then the seized share is shared out as the notice of this contract says, the
             bond goes back, and a fee that was held goes back to the creator. Else the bond goes to
             the verifiers who said so, and the two who agreed are paid.
-    @dev Reverts: "appeals: not open", "appeals: too late", "appeals: own task", "verdicts: empty
-         result", "verdicts: wrong snapshot", "verdicts: not a verifier", "verdicts: not operator",
+    @dev Reverts: "appeals: not open", "appeals: too late", "appeals: no result" (that inputs can't
+         be had now proves nothing about then), "appeals: own task", "verdicts: empty result",
+         "verdicts: wrong snapshot", "verdicts: not a verifier", "verdicts: not operator",
          "verdicts: has attested".
     @param task_id The task.
     @param place The verifier's place in VerdictRequested.
@@ -140,6 +137,7 @@ def attest(
     deadline: uint256 = self._appeals[task_id].deadline
     assert deadline != 0, "appeals: not open"
     assert block.timestamp <= deadline, "appeals: too late"
+    assert result != task_word.UNAVAILABLE, "appeals: no result"
     quorum: bool = verdicts._attest(task_id, place, verifiers, weights, result)
     task: IRedundantTasks.Task = staticcall IRedundantTasks(tasks).task(task_id)
     owner: address = self._owner(verifiers[place])
@@ -192,13 +190,13 @@ def _judge(task_id: uint256, task: IRedundantTasks.Task, result: bytes32):
     agreed_wrong: bool = False
     for lane: uint256 in range(len(task.nodes), bound=5):
         state: uint256 = task.states[lane]
-        if state == LANE_ABORTED:
+        if state == task_word.ABORTED:
             continue
-        if task.answers[lane] == (result if state == LANE_OPENED else tag):
+        if task.answers[lane] == (result if state == task_word.OPENED else tag):
             right.append(task.nodes[lane])
         else:
             wrong.append(lane)
-            if state != LANE_REVEALED:
+            if state != task_word.REVEALED:
                 agreed_wrong = True
     overturned: bool = agreed_wrong or (appeal.status == UNDECIDED and len(wrong) != 0)
     self._appeals[task_id].deadline = 0
@@ -211,7 +209,7 @@ def _judge(task_id: uint256, task: IRedundantTasks.Task, result: bytes32):
         reporter = self
     for lane: uint256 in wrong:
         violation: uint256 = (
-            REDUNDANCY_MISMATCH if task.states[lane] == LANE_REVEALED else COLLUSION
+            REDUNDANCY_MISMATCH if task.states[lane] == task_word.REVEALED else COLLUSION
         )
         amount: uint256 = extcall INodeRegistry(registry).slash(
             task.nodes[lane], violation, appeal.decided_at, reporter

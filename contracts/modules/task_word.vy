@@ -28,6 +28,9 @@ ABORTED: constant(uint256) = 4
 AGREED: constant(uint256) = 5
 OPENED: constant(uint256) = 6
 
+# The result of an executor that could not get the task's inputs.
+UNAVAILABLE: constant(bytes32) = keccak256("menagerie.RedundantTasks.unavailable.v1")
+
 _TIME: constant(uint256) = 4
 _BLOCK: constant(uint256) = 36
 _SIZE: constant(uint256) = 72
