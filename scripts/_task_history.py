@@ -70,9 +70,17 @@ class TaskHistory(History):
     def __init__(self, network: Network, store: ContentStore, names: dict[str, str]) -> None:
         super().__init__(network, store, 0, names)
         self.tasks: dict[int, TaskStory] = {}
-        self.withdrawn: dict[str, int] = defaultdict(int)  # by account, of both contracts
         self.began = 0  # chain time of the first task
-        self._held = {network.tasks.address.lower(), network.appeals.address.lower()}
+        # By contract: what was paid in as bonds and fees, and by account what was credited.
+        self.taken: dict[str, int] = defaultdict(int)
+        self.seized = 0
+        self.credited: dict[str, dict[str, int]] = {
+            network.tasks.address.lower(): defaultdict(int),
+            network.appeals.address.lower(): defaultdict(int),
+        }
+        self.withdrawn: dict[str, dict[str, int]] = {
+            address: defaultdict(int) for address in self.credited
+        }
 
     def count_gas(self) -> None:
         """Read what the transactions about every task used."""
@@ -183,22 +191,29 @@ class TaskHistory(History):
     def _on_TaskJudged(self, args: dict[str, Any], time: int) -> None:
         story = self._story(args)
         story.verdict, story.overturned = bytes(args["result"]), args["overturned"]
+        self.seized += args["seized"]
         outcome = "overturned by verifiers" if story.overturned else "confirmed by verifiers"
         self._say(time, f"{self._title(story)}: {outcome}", "good")
 
     def _on_AppealLapsed(self, args: dict[str, Any], time: int) -> None:
         self._say(time, f"{self._title(self._story(args))}: no verdict in time", "bad")
 
+    def _on_BondTaken(self, args: dict[str, Any], time: int) -> None:
+        self.taken[self._event.address.lower()] += args["amount"]
+
     def _on_BondCredited(self, args: dict[str, Any], time: int) -> None:
-        if self._event.address.lower() not in self._held:
+        credited = self.credited.get(self._event.address.lower())
+        if credited is None:
             return
+        credited[args["account"]] += args["amount"]
         for node in self.nodes.values():
             if node.payout == args["account"]:
                 self._credit(node.node_id, args["amount"], time)
                 break
 
     def _on_BondWithdrawn(self, args: dict[str, Any], time: int) -> None:
-        if self._event.address.lower() in self._held:
-            self.withdrawn[args["account"]] += args["amount"]
+        withdrawn = self.withdrawn.get(self._event.address.lower())
+        if withdrawn is not None:
+            withdrawn[args["account"]] += args["amount"]
             by = self._names.get(args["account"], args["account"])
             self._say(time, f"{by} withdrew {args['amount'] / ZOO:,.4f} ZOO", "good")

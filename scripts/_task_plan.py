@@ -25,7 +25,7 @@ from agents.training.state import PayloadError, load_state, save_state
 KINDS = 3
 RATES = (4e-3, 1e-3)
 PROMPTS = ("import ", "def __init__(self", "    return ", "class ")
-_RUN_S = 60
+RUN_S = 60
 _HELD_OUT = 8  # one document of so many
 
 
@@ -77,7 +77,7 @@ class Plan:
         self._prompts = put_prompts(store, PROMPTS)
         genesis = store.put_bytes(save_state(init_state(size.model)))
         first = self._train(genesis, RATES[0], 0, size.first_steps)
-        trained = run_task(first.canonical(), _RUN_S, store, CPU, "cpu")
+        trained = run_task(first.canonical(), RUN_S, store, CPU, "cpu")
         if trained.refusal is not None:
             raise ValueError(trained.detail)
         self.checkpoint = store.put_bytes(trained.payload)

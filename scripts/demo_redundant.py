@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`make demo-redundant`: strangers run deterministic tasks, the chain compares, cheats pay."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from scripts._contracts import ROOT
+
+FEWEST_EXECUTORS = 5  # two cheats, and three who can outvote them
+
+
+@click.command()
+@click.option(
+    "--executors",
+    type=click.IntRange(FEWEST_EXECUTORS),
+    default=9,
+    show_default=True,
+    help="Nodes that run tasks, the two cheats included.",
+)
+@click.option("--tasks", type=int, default=30, show_default=True, help="A multiple of six.")
+@click.option(
+    "--data",
+    multiple=True,
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="A .txt or .jsonl file to train on (repeatable). Default: Python's standard library.",
+)
+@click.option("--time-limit", default=600.0, show_default=True, help="Give up after this long, s.")
+@click.option(
+    "--report",
+    default=ROOT / "report-redundant",
+    show_default="report-redundant/",
+    type=click.Path(path_type=Path),
+    help="Folder for the report; what it holds is replaced.",
+)
+def cli(
+    executors: int, tasks: int, data: tuple[Path, ...], time_limit: float, report: Path
+) -> None:
+    """Run redundant tasks on a network on this machine and judge it.
+
+    A chain, the contracts, the executors and three verifiers, each its own process. A sponsor has
+    two models trained, measured and tried, all by tasks. One cheat invents results; the other does
+    too, but shows them only where it can't be contradicted. The exit code says whether all that
+    must hold held.
+    """
+    # `ape run` imports every command to list them; torch is only needed by this one, and it must be
+    # loaded in the class in which the results are compared.
+    from agents.training.determinism import pin_environment, pin_torch
+
+    pin_environment()
+    pin_torch()
+    from scripts._redundant import Options, run
+    from scripts._task_plan import KINDS, RATES
+
+    if tasks < 1 or tasks % (KINDS * len(RATES)):
+        raise click.BadParameter(f"a multiple of {KINDS * len(RATES)}", param_hint="--tasks")
+    sys.exit(run(Options(executors, tasks, data, time_limit, report)))
+
+
+if __name__ == "__main__":
+    cli()
