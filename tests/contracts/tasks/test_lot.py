@@ -233,14 +233,13 @@ def test_expected__nothing_done_after_the_request_changes_it(
     world: TaskWorld, tasks: Any, deed: Callable[[TaskWorld], None], known: bool
 ) -> None:
     """A thin node among them, who would be drawn if its later stake counted, and an empty seat, the
-    next holder of which would be. Stake of the request's own block counts: no seed is known yet."""
+    next holder of which would be."""
     old = world.seat("old")
     tasks.leave(old.node_id, sender=old.owner)
     thin = world.seat("thin", 100 * ZOO)
     slash(world, thin, NO_REVEAL)
     mine(COOLDOWN + 1)
-    thin_counts = deed is tops_up and not known
-    seats = [*world.nodes[:5], None, thin if thin_counts else None]
+    seats = [*world.nodes[:5], None, None]
     ids = [world.create(fee=ZOO) for _ in range(10)]
     if known:
         mine(2)
