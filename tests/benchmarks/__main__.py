@@ -28,10 +28,11 @@ from tests.benchmarks import (
     bench_privacy,
     bench_quality,
     bench_scores,
+    bench_tasks,
 )
 from tests.benchmarks.rows import Row
 
-GROUPS = ("gas", "scores", "ready", "cid", "codecs", "merge", "privacy", "quality", "demo")
+GROUPS = ("gas", "scores", "tasks", "ready", "cid", "codecs", "merge", "privacy", "quality", "demo")
 
 
 def cid_rows() -> list[Row]:
@@ -94,6 +95,9 @@ def main(only: tuple[str, ...]) -> None:
     if "scores" in wanted:
         with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder, terminate_as_exit():
             rows += bench_scores.rows(Path(folder), say)
+    if "tasks" in wanted:
+        with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder, terminate_as_exit():
+            rows += bench_tasks.rows(Path(folder), say)
     if "demo" in wanted:
         say("the demo's report")
         rows.append(bench_agents.bench_utilisation())

@@ -7,6 +7,8 @@ the peers' figures. Ten executors, as the peers' ten nodes; medians of tasks who
 have been paid before, and the very first task, which also fills the contract's own empty slots. A
 peer pays by transfer within the task; here payment is a credit that is withdrawn whenever one
 likes, so the two withdrawals are shown with the task once, as if each task were withdrawn alone.
+Half of the executors do nothing else; the others are benchmarked trainers, whose slash also takes
+their place in the trainers' list. Who was slashed adds the stake it lost and is drawn again.
 
 The draw is measured in titanoboa, where 10,000 nodes register and join by ordinary calls; 21,000
 and calldata are added.
@@ -34,7 +36,7 @@ from tests.contracts.system import EMPTY, TRAINER, UNLIMITED, ZOO, Codes, System
 
 POOL = 10
 TASKS = 9  # of a median
-SLASHES = 4
+SLASHES = 10
 POOLS = (10, 100, 1_000, 10_000)
 DRAWS = 21
 TWO_GOAL, THREE_GOAL = 450_000, 800_000
@@ -49,6 +51,8 @@ _RUN_S = 600
 _FEE = 2 * ZOO
 _WEEK = 7 * 86_400
 _DRAWING, _DECIDED = 1, 5
+_REVEALED = 3
+_MISMATCH = 7
 _CPU = 0
 _NOTHING = b"\0" * 32
 _RIGHT, _WRONG = bytes(keccak(text="right")), bytes(keccak(text="wrong"))
@@ -68,8 +72,13 @@ class Pool:
     def tasks(self) -> Any:
         return self.bench.contract("RedundantTasks").functions
 
+    @property
+    def executors(self) -> list[Seat]:
+        """Trainers, who are listed, and those who only take tasks."""
+        return [*self.net.of_role("trainer"), *self.net.of_role("redundant")]
+
     def executor(self, node_id: int) -> Seat:
-        return next(seat for seat in self.bench.trainers if seat.node_id == node_id)
+        return next(seat for seat in self.executors if seat.node_id == node_id)
 
     def prepare(self) -> list[int]:
         """Seats everybody and gives the allowances; the gas of each `join`."""
@@ -82,7 +91,7 @@ class Pool:
         self.bench.send(self.net.faucet, token.transfer(self.net.sponsor.address, 10_000 * ZOO))
         return [
             self.bench.send(seat.operator, self.tasks.join(seat.node_id, _CPU))
-            for seat in self.bench.trainers
+            for seat in self.executors
         ]
 
     def create(self) -> tuple[int, int]:
@@ -110,22 +119,31 @@ class Pool:
         )
         return self.bench.send(self.executor(node_id).operator, call)
 
-    def play(self, results: Sequence[bytes]) -> tuple[int, dict[str, int]]:
-        """A task until two agree, lane i with result i; its id and the gas of each step."""
+    def play(self, *results: bytes, fresh: bool = False) -> tuple[int, dict[str, int]]:
+        """A task until two agree, lane i with result i; its id and the gas of each step. `fresh`:
+        the first two change places unless the first has fewer strikes."""
         task_id, created = self.create()
         gas = {"create_task": created}
+        given = list(results)
         revealed: list[bytes] = []
-        for lanes in ((0, 1), (2,))[: len(results) - 1]:
+        for lanes in ((0, 1), (2,))[: len(given) - 1]:
             nodes = dict(zip(lanes, self._expected(task_id), strict=True))
+            if fresh and lanes[0] == 0 and self._strikes(nodes[0]) > self._strikes(nodes[1]):
+                given[:2] = given[1::-1]
             for lane, node_id in nodes.items():
-                gas[f"commit {lane + 1}"] = self.commit(task_id, lane, node_id, results[lane])
+                gas[f"commit {lane + 1}"] = self.commit(task_id, lane, node_id, given[lane])
             for lane, node_id in nodes.items():
-                result = results[lane]
+                result = given[lane]
                 gas[f"reveal {lane + 1}"] = self.reveal(
                     task_id, lane, node_id, result, result in revealed
                 )
                 revealed.append(result)
         return task_id, gas
+
+    def _strikes(self, node_id: int) -> int:
+        """A third one would ban the node, and cost more gas."""
+        registry = self.bench.contract("NodeRegistry").functions
+        return int(registry.offences(node_id, _MISMATCH).call())
 
     def _expected(self, task_id: int) -> list[int]:
         """Who is drawn, once the block that the draw is pinned to is past."""
@@ -133,23 +151,37 @@ class Pool:
         self.bench.mine()
         return [int(node) for node in self.tasks.expected(task_id).call()]
 
-    def slash(self, results: Sequence[bytes]) -> dict[str, int]:
-        """A task of three executors, the one outvoted slashed; a week later, so that it takes part
-        again."""
-        task_id, gas = self.play(results)
-        assert self.tasks.task(task_id).call()[0] == _DECIDED
+    def slash(self) -> tuple[bool, dict[str, int]]:
+        """A task of three executors, one of the first two slashed; whether it was listed, and the
+        gas. A week later, so that it takes part again."""
+        task_id, gas = self.play(_WRONG, _RIGHT, _RIGHT, fresh=True)
+        task = self.tasks.task(task_id).call()
+        assert task[0] == _DECIDED
+        node_id = next(n for n, at in zip(task[9], task[10], strict=True) if at == _REVEALED)
+        registry = self.bench.contract("NodeRegistry").functions
+        listed = bool(registry.is_eligible(node_id, TRAINER).call())
         self.bench.mine(TERMS.appeal_s + 1)
         gas["finalize"] = self.bench.send(self.net.faucet, self.tasks.finalize(task_id))
+        self._top_up(node_id)
         self.bench.mine(_WEEK)
-        return gas
+        return listed, gas
+
+    def _top_up(self, node_id: int) -> None:
+        registry, token = self.bench.contract("NodeRegistry"), self.bench.contract("ZooToken")
+        seat = self.executor(node_id)
+        lost = TERMS.task_stake - int(registry.functions.bonded(node_id).call())
+        self.bench.send(self.net.faucet, token.functions.transfer(seat.owner.address, lost))
+        self.bench.send(seat.owner, token.functions.approve(registry.address, lost))
+        self.bench.send(seat.owner, registry.functions.add_stake(node_id, lost))
 
     def appeal(self) -> dict[str, int]:
         """Two agreed on a wrong result; three verifiers of equal stake are asked, two decide."""
         appeals = self.bench.contract("TaskAppeals")
-        task_id, gas = self.play((_WRONG, _WRONG))
+        task_id, gas = self.play(_WRONG, _WRONG)
         gas["appeal"] = self.bench.send(self.net.faucet, appeals.functions.appeal(task_id))
-        block = self.net.w3.eth.block_number
-        (asked,) = appeals.events.VerdictRequested.get_logs(from_block=block)
+        (asked,) = appeals.events.VerdictRequested.get_logs(
+            from_block=self.net.w3.eth.block_number - 2, argument_filters={"task_id": task_id}
+        )
         nodes, weights = list(asked["args"]["verifiers"]), list(asked["args"]["weights"])
         for place, node_id in enumerate(nodes[:2]):
             verifier = next(s for s in self.net.of_role("verifier") if s.node_id == node_id)
@@ -162,37 +194,39 @@ class Pool:
 
     def withdraw(self) -> int:
         """An executor takes out what it was credited."""
-        for seat in self.bench.trainers:
+        for seat in self.executors:
             if self.tasks.bond_credit(seat.owner.address).call():
                 return self.bench.send(seat.owner, self.tasks.withdraw_bond())
         raise RuntimeError("nobody has a credit")
 
     def unpaid(self) -> int:
         """Executors who were never credited."""
-        return sum(not self.tasks.bond_credit(s.owner.address).call() for s in self.bench.trainers)
+        return sum(not self.tasks.bond_credit(s.owner.address).call() for s in self.executors)
 
 
 def task_rows(directory: Path) -> list[Row]:
     """Rows of whole tasks on a network of ten executors."""
     with Supervisor(directory / "logs", ROOT) as supervisor:
-        fitting = replace(settings(), trainers=POOL, verifiers=3, tasks=TERMS)
+        half = POOL // 2
+        fitting = replace(
+            settings(), trainers=half, executors=POOL - half, verifiers=3, tasks=TERMS
+        )
         net = build_localnet(supervisor, directory / "net", fitting)
         pool = Pool(Bench(net, net.batch()))
         pool.bench.benchmark_all()
         joins = pool.prepare()
-        first = pool.play((_RIGHT, _RIGHT))[1]
+        first = pool.play(_RIGHT, _RIGHT)[1]
         while pool.unpaid():
-            pool.play((_RIGHT, _RIGHT))
-        tasks = [pool.play((_RIGHT, _RIGHT))[1] for _ in range(TASKS)]
+            pool.play(_RIGHT, _RIGHT)
+        tasks = [pool.play(_RIGHT, _RIGHT)[1] for _ in range(TASKS)]
         two = _median(tasks)
-        slashes = [
-            pool.slash((_WRONG, _RIGHT, _RIGHT) if i % 2 else (_RIGHT, _WRONG, _RIGHT))
-            for i in range(SLASHES + 1)
-        ]
-        three = _median(slashes[1:])
+        pool.slash()
+        slashes = [pool.slash() for _ in range(SLASHES)]
+        three = _median([gas for listed, gas in slashes if not listed])
+        trainer = _median([gas for listed, gas in slashes if listed])
         appealed = pool.appeal()
         withdraw = pool.withdraw()
-        seat = pool.bench.trainers[0]
+        seat = pool.executors[0]
         register = [pool.bench.register() for _ in range(2)][-1]
         leave = pool.bench.send(seat.operator, pool.tasks.leave(seat.node_id))
     whole = sum(two.values())
@@ -219,6 +253,7 @@ def task_rows(directory: Path) -> list[Row]:
             f"{_G1}: {_beside(_G1_SLASH, sum(three.values()))}",
         ),
         Row("its steps", _steps(three)),
+        gas_row("the same, the odd one a listed trainer", sum(trainer.values())),
         gas_row(
             "redundant task, both wrong, appealed, both slashed (8 transactions)",
             sum(appealed.values()),
