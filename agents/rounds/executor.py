@@ -2,7 +2,7 @@
 """The executor: runs the tasks that its node is drawn for, commits, reveals, publishes.
 
     REVEALING   open the commitment: before anything else
-    RUNNING     run the task, journal the secret, commit
+    RUNNING     run the task, journal the secret, commit; if an input can't be had, to that
     DRAWING     the same already, where the node will be drawn: the commitment captures the draw
     AGREED ...  publish what was found, if it was right; object, if it was not and should have been
     any time    permissionless duties
@@ -25,7 +25,7 @@ from agents.rounds.task_runner import TaskRunner
 from agents.rounds.task_secrets import Secret, TaskSecrets, secret_name
 from agents.rounds.task_upkeep import TaskUpkeep
 from agents.rounds.task_watch import TaskWatch
-from agents.rounds.tasks import LaneState, Task, Tasks, TaskStatus
+from agents.rounds.tasks import UNAVAILABLE, LaneState, Task, Tasks, TaskStatus
 from agents.runtime.background import Background
 from agents.runtime.chain import Head
 from agents.runtime.context import Context
@@ -39,6 +39,7 @@ _PATIENCE_S = 2.0
 _TURN_S = 10.0  # how long a later lane waits for an earlier one, at most
 _REORG_BLOCKS = 128  # a secret is kept for as long as a reorg could bring its task back
 _CONFIRM = "confirm-"
+_SEARCH_SHARE, _LAST_SHARE = 4, 8  # of the time, left when a missing input is given up
 _OVER = (TaskStatus.AGREED, TaskStatus.DECIDED, TaskStatus.UNDECIDED)
 
 
@@ -144,7 +145,11 @@ class Executor:
                     why = f"it is in class {self.tasks.label(task.class_id)}, not in this one's"
                     self._say("cannot_run", task, why)
             elif self.secrets.get(task, node_id) is None:
-                runs[secret_name(task, node_id)] = task
+                name = secret_name(task, node_id)
+                if self._in_vain(task, name, head):
+                    self._keep(task, node_id, TaskResult(UNAVAILABLE, b"", "unavailable"))
+                else:
+                    runs[name] = task
         for task in self._lost(head, node_id):
             name = _CONFIRM + secret_name(task, node_id)
             if name not in self._confirmed:
@@ -161,7 +166,9 @@ class Executor:
         if name.startswith(_CONFIRM):
             self._confirmed[name] = result.digest
             return
-        task = self._asked[name]
+        self._keep(self._asked[name], node_id, result)
+
+    def _keep(self, task: Task, node_id: int, result: TaskResult) -> None:
         self._watch.follow({task.task_id})
         secret = self.secrets.keep(task, node_id, self.outcome(task, result))
         self.context.log.info(
@@ -171,6 +178,15 @@ class Executor:
             refusal=secret.refusal,
             why=result.detail or None,
         )
+
+    def _in_vain(self, task: Task, name: str, head: Head) -> bool:
+        """Whether to answer that an input can't be had: it could not when last tried, and too
+        little time is left. All honest nodes wait equally long, so that they say the same."""
+        if task.status != TaskStatus.RUNNING or not self.runner.lacks(name):
+            return False
+        # What is being tried may have found the input since, and be at work.
+        share = _LAST_SHARE if self.runner.running == name else _SEARCH_SHARE
+        return head.timestamp >= task.time - task.run_s // share
 
     # -- committing ----------------------------------------------------------------------------
 
@@ -252,7 +268,7 @@ class Executor:
             if task.status < TaskStatus.AGREED:
                 continue
             secret = self.secrets.get(task, node_id)
-            if secret is None or secret.name in self._published:
+            if secret is None or secret.name in self._published or secret.result == UNAVAILABLE:
                 continue
             if secret.result == task.result or self._proved(task, secret):
                 jobs[secret.name] = partial(self._put, task, secret)

@@ -27,6 +27,7 @@ from agents.tasks.errors import ClassNotHeld
 from agents.tasks.result import TaskResult
 
 _PR_SET_PDEATHSIG = 1
+_SEARCH_MIN_S, _SEARCH_MAX_S = 5.0, 60.0
 
 
 class TaskProcessError(Exception):
@@ -137,17 +138,18 @@ def _main(parent: str, location: str, device: str) -> None:
     except ClassNotHeld as error:
         _say(answers, {"error": "ClassNotHeld", "why": str(error)})
         return
-    from agents.storage.content_store import open_store
-
-    store = open_store(location)
     for line in sys.stdin:
-        _say(answers, _answer(json.loads(line), store, device))
+        _say(answers, _answer(json.loads(line), location, device))
 
 
-def _answer(request: dict[str, Any], store: Any, device: str) -> dict[str, Any]:
+def _answer(request: dict[str, Any], location: str, device: str) -> dict[str, Any]:
+    from agents.storage.content_store import open_store
     from agents.tasks.run import run_published
 
     try:
+        # A search that takes too long must fail while there is time to search again.
+        timeout_s = min(max(request["run_s"] / 8, _SEARCH_MIN_S), _SEARCH_MAX_S)
+        store = open_store(location, timeout_s=timeout_s)
         result = run_published(
             bytes.fromhex(request["spec"]), request["run_s"], store, request["label"], device
         )

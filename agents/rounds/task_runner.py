@@ -29,6 +29,11 @@ class TaskRunner:
         self._process = TaskProcess(context.settings.store, device)
         self._jobs = Background(context.feed.wake, self._failed)
         self._said: set[str] = set()
+        self._lacking: set[str] = set()
+
+    def lacks(self, name: str) -> bool:
+        """Whether the store did not give an input of a task when it was last tried."""
+        return name in self._lacking
 
     @property
     def running(self) -> str | None:
@@ -44,6 +49,7 @@ class TaskRunner:
             self._jobs.want({_CLASS: self._process.label})
             return
         label = self.label
+        self._lacking &= runs.keys()
         self._jobs.want(
             {name: partial(self._run, name, task, label) for name, task in runs.items()}
         )
@@ -71,6 +77,8 @@ class TaskRunner:
 
     def _failed(self, name: str, error: Exception) -> None:
         """Said once for each cause; what can't be run now is tried again."""
+        if isinstance(error, StoreError):
+            self._lacking.add(name)
         text = f"{name} {type(error).__name__} {error}"
         if text not in self._said:
             self._said.add(text)

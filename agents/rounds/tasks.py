@@ -21,6 +21,9 @@ from agents.tasks.classes import class_label
 
 TAG_DOMAIN = keccak(text="menagerie.RedundantTasks.tag.v1")
 COMMIT_DOMAIN = keccak(text="menagerie.RedundantTasks.commit.v1")
+UNAVAILABLE = bytes(keccak(text="menagerie.RedundantTasks.unavailable.v1"))
+"""The result of an executor that could not get the task's inputs; there is no payload."""
+
 _EVER = 2**256 - 1
 _BATCH = 128  # calls in one request
 _EVENT_BLOCKS = 2_000  # looked through at a time

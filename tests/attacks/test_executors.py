@@ -18,7 +18,7 @@ import agents.rounds.executor as executor_module
 import agents.rounds.task_secrets as secrets_module
 import agents.rounds.task_watch as watch_module
 from agents.rounds.task_process import TaskProcess
-from agents.rounds.tasks import LaneState, TaskStatus
+from agents.rounds.tasks import UNAVAILABLE, LaneState, TaskStatus
 from agents.runtime.errors import Stopped
 from agents.storage.cid import cid_of_bytes, digest_of
 from agents.storage.embedded import EmbeddedStore
@@ -325,6 +325,28 @@ def test_an_input_that_is_not_there_is_waited_for(crew: Crew) -> None:
     publish(spec, crew.store)
     crew.until(task_id, AGREED)
     assert crew.task(task_id).result == _right(crew, task_id)
+
+
+def test_an_input_that_nobody_has_costs_nobody_anything(crew: Crew) -> None:
+    """Both give up when a quarter of the time is left, and say the same."""
+    task_id = crew.create(digest_of(cid_of_bytes(b"nowhere")))
+    crew.tasks.chain.mine(2)
+    pair = crew.drawn(task_id)
+    crew.tasks.draw(task_id)
+    crew.executors(*pair)
+    crew.drive(lambda: all(crew.said(n, "cannot_run_yet") for n in pair), "both look for it")
+    task = crew.task(task_id)
+    crew.tasks.world.wait_until(task.time - task.run_s // 2)
+    for _ in range(5):
+        assert not any(crew.step(node.name) for node in pair)
+        crew.tasks.chain.mine()
+    crew.tasks.world.wait_until(task.time - task.run_s // 4)
+    crew.until(task_id, CLOSED)
+    assert crew.task(task_id).result == UNAVAILABLE
+    assert [crew.tasks.world.gain(p) for p in (*pair, crew.tasks.creator)] == [0, 0, 0]
+    for _ in range(5):
+        assert not any(crew.step(node.name) for node in pair), "there is nothing to publish"
+        crew.tasks.chain.mine()
 
 
 def test_a_task_of_another_class_is_never_run(crew: Crew) -> None:
