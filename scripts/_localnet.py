@@ -268,7 +268,8 @@ def build_localnet(
     progress("registering the nodes")
     _register(net)
     if settings.approve_roles:
-        progress("approving verifiers and aggregators, three of five members")
+        quorum = f"{settings.threshold} of {settings.members} members"
+        progress(f"approving verifiers and aggregators, {quorum}")
         _approve_roles(net)
     return net
 

@@ -30,14 +30,13 @@ from agents.training.documents import DataError, read_documents, stdlib_corpus
 from scripts._contracts import ROOT
 from scripts._demo import show
 from scripts._deployment import TaskTerms
-from scripts._history import ZOO
-from scripts._localnet import LocalnetSettings, Seat, build_localnet
+from scripts._localnet import LocalnetSettings, build_localnet
 from scripts._processes import ProcessError, Supervisor, terminate_as_exit
 from scripts._task_history import TaskHistory
 from scripts._task_live import render
 from scripts._task_plan import Plan, Size
 from scripts._task_report import write_report
-from scripts._task_run import FEES, TaskRun, send
+from scripts._task_run import FEES, Machine, TaskRun, withdraw
 from scripts._task_verdict import check_final, check_money, check_results, check_slashes
 from scripts._verdict import Check
 from scripts.economics import parameters, read
@@ -118,11 +117,12 @@ class Demo:
         self.say("packing the text and training the first checkpoint")
         given = self.options.data
         documents = list(read_documents(given) if given else stdlib_corpus(_TEXT_BYTES))
-        plan = Plan(self.store, documents, self.options.tasks, Size())
+        machine = Machine(self.net)
+        plan = Plan(self.store, documents, self.options.tasks, Size(), machine.compute)
         self.wait_for_seats()
         nodes = {kind: self.net.seats[name].node_id for kind, name in self.cheats.items()}
         self.tasks = TaskRun(
-            self.net, self.network, self.store, plan, self.history, set(nodes.values())
+            self.net, self.network, self.store, plan, self.history, machine, nodes.values()
         )
         try:
             self.watch()
@@ -135,7 +135,8 @@ class Demo:
 
     def say(self, text: str) -> None:
         """One line of progress."""
-        self.console.print(f"[dim]{time.monotonic() - self.began:6.1f} s[/dim]  {text}")
+        spent = f"[dim]{time.monotonic() - self.began:6.1f} s[/dim]"
+        self.console.print(f"{spent}  {text}", soft_wrap=True)
 
     # -- starting ------------------------------------------------------------------------------
 
@@ -193,7 +194,7 @@ class Demo:
                     live.update(render(self.history, wanted), refresh=True)
                 else:
                     for item in self.history.happenings[shown:]:
-                        self.console.print(f"  {item.text}", highlight=False)
+                        self.console.print(f"  {item.text}", highlight=False, soft_wrap=True)
                     shown = len(self.history.happenings)
                 self.check_processes()
                 if done and all(t.settled(self.history.now) for t in self.tasks.tasks()):
@@ -214,7 +215,7 @@ class Demo:
         """Let the best-paid executor's owner withdraw, with transactions of its own wallet."""
         earned = self.history.nodes
         best = max(self.net.of_role("redundant"), key=lambda seat: earned[seat.node_id].earned)
-        return withdraw(self, best)
+        return withdraw(self.net, best)
 
     def conclude(self, nodes: dict[str, int], claim: Check) -> int:
         """Check everything that must hold, write the report, say both."""
@@ -264,8 +265,8 @@ class Demo:
         settled = [story for story in stories if story.settled_at]
         span = max(story.settled_at for story in settled) - self.history.began
         two = [story for story in settled if len(story.drawn) == 2 and not story.appellants]
-        more = [story for story in settled if len(story.drawn) > 2]
-        appeals = sum(bool(story.appellants) for story in stories)
+        more = [s for s in settled if len(s.drawn) > 2 and not s.appellants]
+        appealed = [story for story in settled if story.appellants]
         again = f", {self.tasks.again} of them once more" if self.tasks.again else ""
         return {
             "tasks": f"{len(settled)} in {span} s of chain time{again}",
@@ -274,30 +275,13 @@ class Demo:
             "latency, more drawn": _spread([story.latency for story in more], "s"),
             "gas, two agree": _spread([story.gas for story in two], "gas"),
             "gas, more drawn": _spread([story.gas for story in more], "gas"),
+            "gas, appealed": _spread([story.gas for story in appealed], "gas"),
             "executors drawn": f"{sum(len(s.drawn) for s in settled) / len(settled):.2f} a task",
-            "appeals": f"{appeals}, verifiers re-execute {AUDIT_RATE:.0%} each",
+            "appeals": f"{len(appealed)}; verifiers re-execute {AUDIT_RATE:.0%} each",
             "determinism class": CPU,
             "blocks": str(self.network.chain.head().number),
             "in all": f"{time.monotonic() - self.began:.0f} s",
         }
-
-
-def withdraw(demo: Demo, seat: Seat) -> Check:
-    """What an owner was owed by both contracts, and what its balance grew by."""
-    token = demo.net.contract("ZooToken")
-    owner, owed = seat.owner, 0
-    before = int(token.functions.balanceOf(owner.address).call())
-    for name in ("RedundantTasks", "TaskAppeals"):
-        contract = demo.net.contract(name)
-        credit = int(contract.functions.bond_credit(owner.address).call())
-        if credit:
-            send(demo.net, owner, contract.functions.withdraw_bond())
-            owed += credit
-    received = int(token.functions.balanceOf(owner.address).call()) - before
-    return Check(
-        owed == received > 0,
-        f"{seat.name}'s owner withdrew {received / ZOO:,.6f} ZOO of {owed / ZOO:,.6f} owed",
-    )
 
 
 def _spread(figures: Iterable[float], unit: str) -> str:

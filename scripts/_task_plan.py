@@ -9,13 +9,12 @@ from it. So a result is worth something, and a wrong one would do harm.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from agents.storage.content_store import ContentStore
-from agents.tasks.classes import CPU
-from agents.tasks.make import evaluate_spec, generate_spec, put_prompts, train_spec
-from agents.tasks.run import run_task
+from agents.tasks.make import evaluate_spec, generate_spec, publish, put_prompts, train_spec
+from agents.tasks.result import TaskResult
 from agents.tasks.spec import TaskSpec
 from agents.training.data import pack
 from agents.training.model import init_state, template
@@ -25,7 +24,6 @@ from agents.training.state import PayloadError, load_state, save_state
 KINDS = 3
 RATES = (4e-3, 1e-3)
 PROMPTS = ("import ", "def __init__(self", "    return ", "class ")
-RUN_S = 60
 _HELD_OUT = 8  # one document of so many
 
 
@@ -59,11 +57,20 @@ class Plan:
     """Which task to create next, given what came out of those before."""
 
     def __init__(
-        self, store: ContentStore, documents: Sequence[bytes], tasks: int, size: Size
+        self,
+        store: ContentStore,
+        documents: Sequence[bytes],
+        tasks: int,
+        size: Size,
+        compute: Callable[[bytes], TaskResult],
     ) -> None:
-        """Publish the texts and the first checkpoint; `tasks`: how many, all kinds together.
+        """Publish the texts and the first checkpoint.
 
-        Raises ValueError unless they can be shared out evenly.
+        Args:
+            tasks: how many, all kinds together.
+            compute: runs a task on this machine, by its spec's digest.
+
+        Raises ValueError unless the tasks can be shared out evenly.
         """
         lines = len(RATES)
         if tasks < 1 or tasks % (KINDS * lines):
@@ -77,7 +84,7 @@ class Plan:
         self._prompts = put_prompts(store, PROMPTS)
         genesis = store.put_bytes(save_state(init_state(size.model)))
         first = self._train(genesis, RATES[0], 0, size.first_steps)
-        trained = run_task(first.canonical(), RUN_S, store, CPU, "cpu")
+        trained = compute(publish(first, store))
         if trained.refusal is not None:
             raise ValueError(trained.detail)
         self.checkpoint = store.put_bytes(trained.payload)

@@ -16,21 +16,42 @@ from eth_account.signers.local import LocalAccount
 from web3.logs import DISCARD
 
 from agents.rounds.network import Network
+from agents.rounds.task_process import TaskProcess
 from agents.rounds.tasks import Task, Tasks, TaskStatus
 from agents.storage.content_store import ContentStore
 from agents.storage.errors import NotFound
 from agents.tasks.classes import CPU
 from agents.tasks.make import publish
-from agents.tasks.run import run_published
+from agents.tasks.result import TaskResult
 from scripts._history import ZOO
-from scripts._localnet import Localnet
+from scripts._localnet import Localnet, Seat
 from scripts._task_history import TaskHistory
-from scripts._task_plan import RUN_S, Order, Plan
+from scripts._task_plan import Order, Plan
+from scripts._verdict import Check
 
 FEES = {"train_steps": 2 * ZOO, "evaluate": ZOO + 1, "generate": ZOO // 2}
+RUN_S = 60
 _MAX_BYTES = 1 << 30
 _RECEIPT_S = 60
 _DECIDED = (TaskStatus.AGREED, TaskStatus.DECIDED, TaskStatus.APPEALED, TaskStatus.CLOSED)
+
+
+class Machine:
+    """This machine, in the determinism class of the tasks, in a process of its own."""
+
+    def __init__(self, net: Localnet, run_s: int = RUN_S) -> None:
+        self.run_s = run_s
+        self._out = net.directory / "computed"
+        self._process = TaskProcess(str(net.store), "cpu")
+        self._process.label()
+
+    def compute(self, spec: bytes) -> TaskResult:
+        """Run the task of a spec, given its digest."""
+        return self._process.run(spec, self.run_s, CPU, self._out)
+
+    def close(self) -> None:
+        """End the process."""
+        self._process.close()
 
 
 class TaskRun:
@@ -43,6 +64,7 @@ class TaskRun:
         store: ContentStore,
         plan: Plan,
         history: TaskHistory,
+        machine: Machine,
         lured: Collection[int] = (),
         gap_s: float = 1.0,
     ) -> None:
@@ -52,7 +74,7 @@ class TaskRun:
         self.reader = Tasks(network)
         self.orders: dict[int, Order] = {}  # by task
         self.again = 0  # tasks that were created once more
-        self._store = store
+        self._store, self._machine = store, machine
         self._lured = set(lured)
         self._gap_s = gap_s
         self._open: dict[int, Order] = {}
@@ -87,6 +109,7 @@ class TaskRun:
 
     def close(self) -> None:
         """End the re-executions."""
+        self._machine.close()
         self._worker.shutdown(cancel_futures=True)
 
     def _missed(self) -> set[int]:
@@ -115,7 +138,7 @@ class TaskRun:
         self._created_at = time.monotonic()
 
     def _run(self, digest: bytes) -> bytes:
-        return run_published(digest, RUN_S, self._store, CPU, "cpu").digest
+        return self._machine.compute(digest).digest
 
     def _settle(self, task: Task) -> None:
         if task.status == TaskStatus.UNDECIDED:
@@ -145,3 +168,21 @@ def send(net: Localnet, account: LocalAccount, call: Any) -> Any:
     if receipt["status"] != 1:
         raise RuntimeError(f"{call.fn_name} failed in {tx_hash.to_0x_hex()}")
     return receipt
+
+
+def withdraw(net: Localnet, seat: Seat) -> Check:
+    """What a seat's owner was owed by both contracts, and what its balance grew by."""
+    token = net.contract("ZooToken")
+    owner, owed = seat.owner, 0
+    before = int(token.functions.balanceOf(owner.address).call())
+    for name in ("RedundantTasks", "TaskAppeals"):
+        contract = net.contract(name)
+        credit = int(contract.functions.bond_credit(owner.address).call())
+        if credit:
+            send(net, owner, contract.functions.withdraw_bond())
+            owed += credit
+    received = int(token.functions.balanceOf(owner.address).call()) - before
+    return Check(
+        owed == received > 0,
+        f"{seat.name}'s owner withdrew {received / ZOO:,.6f} ZOO of {owed / ZOO:,.6f} owed",
+    )

@@ -46,12 +46,7 @@ def cli(
     too, but shows them only where it can't be contradicted. The exit code says whether all that
     must hold held.
     """
-    # `ape run` imports every command to list them; torch is only needed by this one, and it must be
-    # loaded in the class in which the results are compared.
-    from agents.training.determinism import pin_environment, pin_torch
-
-    pin_environment()
-    pin_torch()
+    # `ape run` imports every command to list them; torch is only needed by this one.
     from scripts._redundant import Options, run
     from scripts._task_plan import KINDS, RATES
 

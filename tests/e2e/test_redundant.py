@@ -1,0 +1,203 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Redundant tasks by real processes: kill -9 at the worst moments, and tasks beside training.
+
+Only two of the pool are drawn for a task, so for a crash point all are armed and tasks are made
+until somebody has died there. Two points in one run are tested always, all with `-m chaos`.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from agents.rounds.tasks import Task, Tasks, TaskStatus
+from agents.storage.content_store import ContentStore
+from agents.storage.errors import NotFound
+from agents.tasks.make import publish
+from agents.tasks.spec import TaskSpec
+from scripts._deployment import ZOO, TaskTerms
+from scripts._localnet import LocalnetSettings
+from tests.agents.tasks.world import World as Inputs
+from tests.e2e.conftest import AGENTS
+from tests.e2e.world import World
+
+FEE = ZOO
+RUN_S = 900
+TERMS = TaskTerms(max_run_s=900, reveal_s=900, appeal_s=300, verdict_s=900)
+POINTS = (
+    "executor-before-journal",
+    "executor-before-commit",
+    "executor-after-commit",
+    "executor-before-reveal",
+    "executor-after-reveal",
+    "executor-before-publish",
+)
+_FRESH = itertools.count(20)
+
+
+class Bench:
+    """A world with a pool, and a creator who pays from the faucet."""
+
+    def __init__(self, world: World) -> None:
+        self.world, self.net = world, world.net
+        self.tasks = Tasks(world.network)
+        self.inputs = Inputs.build(world.store)
+        token = self.net.contract("ZooToken").functions
+        batch = self.net.batch()
+        spender = self.net.contract("RedundantTasks").address
+        batch.add(self.net.faucet, token.transfer(self.net.sponsor.address, 1_000 * ZOO))
+        batch.settle()
+        batch.add(self.net.sponsor, token.approve(spender, 1_000 * ZOO))
+        batch.settle()
+
+    def create(self, spec: TaskSpec | None = None) -> int:
+        """Create a task, unlike any before; its id."""
+        spec = spec or self.inputs.evaluate(first=next(_FRESH))
+        contract = self.net.contract("RedundantTasks").functions
+        digest = publish(spec, self.world.store)
+        batch = self.net.batch()
+        batch.add(self.net.sponsor, contract.create_task(0, digest, FEE, RUN_S))
+        batch.settle()
+        return self.tasks.count()
+
+    def wait_seated(self, *names: str) -> None:
+        """Wait until these seats' nodes may be drawn."""
+        nodes = [self.world.node_id(name) for name in names]
+        self.world.until(
+            lambda: all(self.tasks.seat(node).seated for node in nodes), "all have a seat"
+        )
+
+    def agreed(self, task_id: int) -> Task:
+        """Wait until two agree and the payload is published."""
+        self.world.until(
+            lambda: self.tasks.task(task_id).status >= TaskStatus.AGREED,
+            f"task {task_id} is agreed",
+        )
+        task = self.tasks.task(task_id)
+        assert task.status == TaskStatus.AGREED, task
+        assert task.result is not None
+        self.world.until(
+            partial(_holds, self.world.store, task.result),
+            f"the payload of task {task_id} is published",
+        )
+        return task
+
+    def slashes(self) -> list[int]:
+        """Nodes that were ever slashed."""
+        chain, registry = self.world.network.chain, self.world.network.registry
+        events = chain.events(registry, "NodeSlashed", 0, chain.head().number)
+        return [int(event.args["node_id"]) for event in events]
+
+
+def _holds(store: ContentStore, digest: bytes) -> bool:
+    try:
+        store.get_digest(digest, 2**30)
+    except NotFound:
+        return False
+    return True
+
+
+@pytest.fixture(scope="module")
+def bench(build: Callable[[LocalnetSettings], World]) -> Bench:
+    settings = LocalnetSettings(
+        trainers=0,
+        verifiers=0,
+        aggregators=0,
+        executors=4,
+        unbonding_period=86_400,
+        tasks=TERMS,
+        agent=AGENTS,
+    )
+    bench = Bench(build(settings))
+    bench.world.start(*_pool(bench))
+    bench.wait_seated(*_pool(bench))
+    return bench
+
+
+def _pool(bench: Bench) -> list[str]:
+    return bench.world.names("redundant")
+
+
+def _dies(bench: Bench, *points: str) -> None:
+    """Every process dies once, at one of these points, and nobody loses anything by it."""
+    world, names = bench.world, _pool(bench)
+    world.settle(*names)
+    world.arm({point: tuple(names[i :: len(points)]) for i, point in enumerate(points)})
+    made = []
+    while set(world.crashed) != set(names) and len(made) < 12:
+        made.append(bench.create())
+        bench.agreed(made[-1])
+    assert world.crashed, "nobody died"
+    assert bench.slashes() == []
+
+
+def test_executors_die_before_they_commit_and_before_they_reveal(bench: Bench) -> None:
+    _dies(bench, "executor-before-commit", "executor-before-reveal")
+
+
+@pytest.mark.chaos
+@pytest.mark.parametrize("point", POINTS)
+def test_executors_die_at(bench: Bench, point: str) -> None:
+    _dies(bench, point)
+
+
+@pytest.mark.chaos
+def test_the_process_that_computes_dies_with_its_agent(bench: Bench) -> None:
+    """And a task that was being computed is computed again by the restarted agent."""
+    world, names = bench.world, _pool(bench)
+    world.settle(*names)
+    task_id = bench.create(bench.inputs.train(steps=600, batch_size=16, first=next(_FRESH)))
+    world.until(lambda: bool(bench.tasks.expected(task_id)), "the draw is known")
+    pids = [world.net.supervisor[name].pid for name in names]
+    children = [child for pid in pids for child in _children(pid)]
+    assert len(children) == len(names)
+    world.stop(*names)
+    world.until(lambda: not any(map(_is_running, children)), "the processes are gone")
+    world.start(*names)
+    bench.agreed(task_id)
+    assert bench.slashes() == []
+
+
+def _children(pid: int) -> list[int]:
+    found = []
+    for thread in Path(f"/proc/{pid}/task").iterdir():
+        found += [int(child) for child in (thread / "children").read_text().split()]
+    return found
+
+
+def _is_running(pid: int) -> bool:
+    path = Path(f"/proc/{pid}/stat")
+    return path.exists() and path.read_text().rsplit(")", 1)[1].split()[0] != "Z"
+
+
+def test_trainers_take_tasks_beside_training(
+    build: Callable[[LocalnetSettings], World],
+) -> None:
+    """A round and tasks at the same time; both come out right."""
+    agent = {**AGENTS, "redundant": {"with_training": True}}
+    settings = LocalnetSettings(
+        trainers=3,
+        verifiers=1,
+        aggregators=1,
+        unbonding_period=86_400,
+        tasks=TERMS,
+        agent=agent,
+        benchmark_quorum=1,
+    )
+    world = build(settings)
+    bench = Bench(world)
+    crew = world.names("trainer", "verifier", "aggregator")
+    world.start(*crew)
+    world.wait_eligible(crew)
+    bench.wait_seated(*world.names("trainer"))
+    job = world.job()
+    made = [bench.create() for _ in range(2)]
+    world.finish(job)
+    for task_id in made:
+        bench.agreed(task_id)
+    world.assert_whole(job)
+    assert bench.slashes() == []
