@@ -13,7 +13,7 @@ DEMO_FLAGS := $(if $(JOB),--job $(JOB)) $(if $(TRAINERS),--trainers $(TRAINERS))
 
 .PHONY: help
 help: ## This list
-	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 18
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 24
 
 .PHONY: setup
 setup: ## .venv and anvil (every other target does this first)
@@ -22,6 +22,11 @@ setup: ## .venv and anvil (every other target does this first)
 .PHONY: demo
 demo: setup ## A whole network on this machine trains, punishes, pays; report/ shows it
 	@python -m scripts.demo $(DEMO_FLAGS)
+
+.PHONY: demo-redundant
+demo-redundant: setup ## Strangers run tasks, the chain compares; report-redundant/ shows it
+	@python -m scripts.demo_redundant $(if $(TASKS),--tasks $(TASKS)) $(if $(EXECUTORS),--executors $(EXECUTORS)) \
+	    $(foreach file,$(DATA),--data $(file)) $(ARGS)
 
 .PHONY: localnet
 localnet: setup ## A local network that keeps running, to join with `ape run agent ...`
@@ -55,5 +60,5 @@ lock: ## Resolve pyproject.toml again and rewrite requirements.lock
 
 .PHONY: clean
 clean: ## Remove everything made, the set-up too
-	@rm -rf .venv tools .build .menagerie report .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	@rm -rf .venv tools .build .menagerie report report-redundant .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	@find . -name __pycache__ -not -path './.git/*' -prune -exec rm -rf {} +

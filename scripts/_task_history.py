@@ -24,6 +24,8 @@ class TaskStory:
         drawn: nodes by lane.
         settled_at: when two agreed, or it was clear that nobody would.
         contested: a third executor decided.
+        undecided: no two results were equal.
+        unavailable: two agreed that the inputs can't be had.
         result: what two agreed on.
         appellants: who appealed; at most one.
         verdict: what verifiers found, if they were asked and answered.
@@ -43,6 +45,7 @@ class TaskStory:
     settled_at: int = 0
     contested: bool = False
     undecided: bool = False
+    unavailable: bool = False
     result: bytes | None = None
     appellants: list[str] = field(default_factory=list)
     verdict: bytes | None = None
@@ -163,6 +166,11 @@ class TaskHistory(History):
         story.undecided, story.settled_at, story.state = True, time, "undecided"
         story.closer, story.bounty = args["closer"], args["bounty"]
         self._say(time, f"{self._title(story)}: no two agree, the fee goes back", "bad")
+
+    def _on_TaskUnavailable(self, args: dict[str, Any], time: int) -> None:
+        story = self._story(args)
+        story.unavailable, story.settled_at, story.state = True, time, "no inputs"
+        self._say(time, f"{self._title(story)}: its inputs can't be had, the fee goes back", "bad")
 
     def _on_ExecutorSlashed(self, args: dict[str, Any], time: int) -> None:
         story = self._story(args)

@@ -179,7 +179,7 @@ def credits_of(task: Task, story: TaskStory, payouts: Mapping[int, str]) -> dict
         due[task.creator] += task.fee - story.bounty
         if story.bounty:
             due[story.closer] += story.bounty
-    elif story.contested and story.overturned:
+    elif story.unavailable or (story.contested and story.overturned):
         due[task.creator] += task.fee
     else:
         half = task.fee // 2

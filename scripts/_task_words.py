@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from datetime import timedelta
 from typing import Any
 
-from agents.rounds.tasks import LaneState, Task, TaskStatus
+from agents.rounds.tasks import UNAVAILABLE, LaneState, Task, TaskStatus
 from agents.storage.cid import cid_of_bytes
 
 _LANES = {
@@ -95,6 +95,8 @@ def sentence(
             f"{appeal.appellant} appealed. Verifiers run the task again and give a verdict within "
             f"{left}; nothing is paid or slashed until then."
         )
+    if task.result == UNAVAILABLE:
+        return f"Over: {agreed} found that the inputs can't be had. The creator has the fee back."
     return _closed(appeal, agreed)
 
 

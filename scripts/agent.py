@@ -17,7 +17,7 @@ import click
 from scripts._contracts import ROOT
 from scripts._operator import LOCALNET, explained
 
-ROLES = ("trainer", "aggregator", "verifier", "coordinator")
+ROLES = ("trainer", "aggregator", "verifier", "redundant", "coordinator")
 
 
 @click.group()

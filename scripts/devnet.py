@@ -15,6 +15,7 @@ import click
 from scripts._operator import LOCALNET, explained
 
 READY_S = 180.0
+FEWEST_EXECUTORS = 3  # of redundant tasks: a pool must be able to outvote one
 
 
 @click.command()
@@ -110,6 +111,22 @@ Join it with a trainer of your own:
       --data-dir {home}/my-agent{known}{store}
   ape run agent trainer --config my.yaml
   ape run claim --network {network} --account my-owner{known}
+{_how_to_have_tasks_run(net, known, store)}"""
+
+
+def _how_to_have_tasks_run(net: object, known: str, store: str) -> str:
+    """What to type for a redundant task; nothing where too few nodes run them."""
+    from scripts._localnet import Localnet
+
+    assert isinstance(net, Localnet)
+    if net.settings.executors < FEWEST_EXECUTORS:
+        return ""
+    network = net.anvil.url
+    return f"""
+Have a task run by nodes that nobody needs to trust (once the first round is final, of its model):
+
+  ape run task create --network {network} --account my-owner --job 1 --kind generate \\
+      --prompt "import " --wait{known}{store}
 """
 
 

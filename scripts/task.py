@@ -426,7 +426,7 @@ def _view(network: Any, task_id: int) -> Any:
 
 def _result(network: Any, store: Any, task_id: int, wait: bool, out: Path | None) -> None:
     """Show the result of a task, verified, once there is one."""
-    from agents.rounds.tasks import TaskStatus
+    from agents.rounds.tasks import UNAVAILABLE, TaskStatus
     from agents.runtime.durable import write_atomic
     from agents.storage.errors import NotFound
     from agents.tasks.spec import MAX_SPEC_BYTES, parse_spec
@@ -440,7 +440,7 @@ def _result(network: Any, store: Any, task_id: int, wait: bool, out: Path | None
         # What verifiers found stands for good; what executors agreed on may still be appealed.
         verdict = bytes(appeal.result)
         digest = verdict if any(verdict) else task.result
-        payload = None
+        digest, payload = None if digest == UNAVAILABLE else digest, None
         if digest is not None:
             try:
                 payload = store.get_digest(digest, MAX_PAYLOAD)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from agents.rounds.tasks import LaneState, Task, TaskStatus
+from agents.rounds.tasks import UNAVAILABLE, LaneState, Task, TaskStatus
 from agents.storage.canonical import dumps
 from scripts._task_words import lane_rows, result_lines, sentence
 
@@ -80,6 +80,12 @@ def test_closed__tells_how_it_ended(appeal: Any, said: str) -> None:
     states = (LaneState.AGREED, LaneState.REVEALED, LaneState.OPENED)
     task = replace(RUNNING, status=TaskStatus.CLOSED, **lanes(*states))
     assert said in sentence(task, appeal, 2_000, [])
+
+
+def test_closed__inputs_that_nobody_could_get_are_no_result() -> None:
+    lane = lanes(LaneState.AGREED, LaneState.OPENED) | {"answers": (b"\0" * 32, UNAVAILABLE)}
+    text = sentence(replace(RUNNING, status=TaskStatus.CLOSED, **lane), NONE, 2_000, [])
+    assert text.startswith("Over: node 1 and node 2 found that the inputs can't be had")
 
 
 def test_lane_rows__an_aborted_lanes_answer_is_not_shown() -> None:
