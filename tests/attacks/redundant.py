@@ -310,9 +310,9 @@ class Tasks:
     def settle(self, attackers: Sequence[Party], honest: Sequence[Party] = ()) -> None:
         """Print who won what; the attackers lost together, and each honest party won."""
         loss = self.profit(*attackers)
-        line = f"\nattacker's profit {loss / ZOO:+.4f} ZOO"
+        line = f"\nattacker's profit {loss / ZOO:+.5f} ZOO"
         if honest:
-            line += f", honest {', '.join(f'{self.profit(p) / ZOO:+.4f}' for p in honest)}"
+            line += f", honest {', '.join(f'{self.profit(p) / ZOO:+.5f}' for p in honest)}"
         print(line)
         assert loss < 0
         for party in honest:

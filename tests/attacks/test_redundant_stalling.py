@@ -10,11 +10,14 @@ from __future__ import annotations
 
 import pytest
 
+from agents.rounds.tasks import UNAVAILABLE
 from scripts._jobs import ZOO
 from tests.attacks.chain import Refused
 from tests.attacks.redundant import (
     ABORT,
     AGREED,
+    BOND,
+    CLOSED,
     DECIDED,
     DRAWING,
     FAKE,
@@ -158,6 +161,80 @@ def test_creator_gives_the_least_time__executors_still_make_it(tasks: Tasks) -> 
     tasks.settle([tasks.creator], winners)
 
 
+def test_creator_names_inputs_that_nobody_has__buys_nothing_and_hurts_nobody(tasks: Tasks) -> None:
+    """A spec whose inputs exist nowhere would cost every executor a fifth of its stake for its
+    silence. They say that the inputs can't be had: two who agree end the task. The fee goes back,
+    so the creator has lost its gas, and they have lost theirs; nothing is left to appeal when the
+    inputs turn up later."""
+    world, creator = tasks.world, tasks.creator
+    task, first, second = tasks.started()
+    tasks.answer(task, {first: UNAVAILABLE, second: UNAVAILABLE})
+    assert tasks.status(task) == CLOSED
+    appeal = (creator, world.appeals, "appeal", task)
+    tasks.chain.refuse("tasks: nothing to appeal", *appeal)
+    world.assert_whole({first: 0, second: 0})
+    assert world.gain(creator) == 0
+    tasks.settle([creator])
+
+
+def test_cheat_says_that_inputs_cannot_be_had__earns_nothing_and_loses_alone(tasks: Tasks) -> None:
+    """The lazy answer: it takes no work. Among friends it pays nobody; beside somebody who has the
+    result it loses the comparison like any other."""
+    world = tasks.world
+    pair, one, two = tasks.started()
+    tasks.answer(pair, {one: UNAVAILABLE, two: UNAVAILABLE})
+    assert tasks.gain(one, two) == 0
+
+    task, honest, cheat = tasks.started()
+    tasks.answer(task, {honest: RIGHT, cheat: UNAVAILABLE})
+    (third,) = tasks.draw(task)
+    tasks.answer(task, {third: RIGHT})
+    tasks.finalize(task)
+    assert world.gain(cheat) == -FIFTH
+    world.assert_whole({honest: HALF, third: HALF})
+    tasks.settle([cheat], [honest, third])
+
+
+def test_two_say_so_against_a_result__end_the_task_and_win_nothing(tasks: Tasks) -> None:
+    """Two of the first three are in league and say that the inputs can't be had, though the third
+    has the result. The task ends as if they were right: nobody can know what could be had then.
+    The honest executor is not paid, which is what this attack can do; it is not slashed, the fee
+    is the creator's again, and the two have worked and won nothing."""
+    world = tasks.world
+    task, honest, first = tasks.started()
+    tasks.answer(task, {honest: RIGHT, first: UNAVAILABLE})
+    (second,) = tasks.draw(task)
+    tasks.answer(task, {second: UNAVAILABLE})
+    assert tasks.status(task) == CLOSED
+    world.assert_whole({honest: 0})
+    assert tasks.gain(tasks.creator, first, second) == 0
+    tasks.settle([tasks.creator, first, second])
+
+
+def test_inputs_served_to_the_framers_only__an_appeal_finds_no_verdict_and_no_slash(
+    tasks: Tasks,
+) -> None:
+    """The creator serves its two friends and not the victim, which says so and is outvoted. It
+    appeals; the verifiers can't have the inputs either, and may not attest that. The appeal
+    lapses: the victim keeps its stake and has its bond back. If the inputs turn up within the
+    window it loses: what could be had, and by whom, no chain can say. Rests on: executors and
+    verifiers pass on what they have."""
+    world, chain = tasks.world, tasks.chain
+    task, victim, first = tasks.started()
+    tasks.answer(task, {victim: UNAVAILABLE, first: FAKE})
+    (second,) = tasks.draw(task)
+    tasks.answer(task, {second: FAKE})
+    tasks.appeal(task, victim.owner)
+    vic = world.nodes["vic"]
+    attestation = tasks.attestation(task, vic, UNAVAILABLE)
+    chain.refuse("appeals: no result", vic.operator, world.appeals, "attest", *attestation)
+    world.wait_until(int(chain.call(world.appeals, "appeal_of", task).deadline))
+    chain.send(world.faucet, world.appeals, "lapse", task)
+    world.assert_whole({victim: 0})
+    assert tasks.gain(tasks.creator, first, second) == 0
+    tasks.settle([tasks.creator, first, second])
+
+
 def test_receiver_that_always_reverts__blocks_nobody(tasks: Tasks) -> None:
     """The cheat's rewards go to a contract that refuses everything, to stop the payment that would
     close the task. Nothing is pushed: the others are paid, its own half waits forever, and when
@@ -192,6 +269,28 @@ def test_framers_whose_receiver_reverts__are_slashed_all_the_same(tasks: Tasks) 
     chain.send(victim.payout, world.appeals, "withdraw_bond")
     assert tasks.gain(first, second) == -2 * HELD
     tasks.settle([first, second], [victim])
+
+
+@pytest.mark.parametrize("trap", ["TaskAppeals", "RedundantTasks"])
+def test_framers_paid_to_a_contract_of_ours__leave_the_verdict_its_money(
+    tasks: Tasks, trap: str
+) -> None:
+    """No reporter's share is paid on a slash of the reporter's own node. So the framers name
+    TaskAppeals itself their payout, to leave it nothing that could make the victim whole. A
+    slasher that reports for itself is nobody's own."""
+    world, chain = tasks.world, tasks.chain
+    task, victim, first = tasks.started()
+    tasks.answer(task, {victim: RIGHT, first: FAKE})
+    (second,) = tasks.draw(task)
+    address = world.contracts[trap].address
+    for node in (first, second):
+        chain.send(node.owner, world.registry, "set_payout", node.node_id, address)
+    tasks.answer(task, {second: FAKE})
+    tasks.appeal(task, victim.owner)
+    tasks.judge(task)
+    assert tasks.gain(first, second) == -2 * HELD
+    assert world.gain(victim) == HELD - BOND
+    tasks.settle([first, second], [victim, world.nodes["vic"], world.nodes["vera"]])
 
 
 def test_exit_after_the_fake__the_slash_reaches_the_unbonding_stake(tasks: Tasks) -> None:
