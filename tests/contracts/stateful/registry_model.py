@@ -320,7 +320,7 @@ class RegistryModel:
         n.stake -= from_stake
         n.unbonding -= amount - from_stake
         share = amount * reporter_bps // 10_000
-        if reporter in (ZERO, n.owner, n.operator, n.payout):
+        if reporter != sender and reporter in (ZERO, n.owner, n.operator, n.payout):
             share = 0
         self.bounties[reporter] += share
         self.bounties[self.settings.treasury] += amount - share
