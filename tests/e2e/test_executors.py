@@ -108,6 +108,7 @@ def bench(build: Callable[[LocalnetSettings], World]) -> Bench:
         verifiers=0,
         aggregators=0,
         executors=4,
+        approve_roles=False,
         unbonding_period=86_400,
         tasks=TERMS,
         agent=AGENTS,
