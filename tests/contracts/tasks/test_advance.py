@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""advance: once a deadline has passed anyone ends the stage; whoever stayed silent is slashed as much
-as who loses a comparison, and the others go on."""
+"""advance: once a deadline has passed anyone ends the stage; who stayed silent is slashed like who
+loses a comparison, and the others go on."""
 
 from __future__ import annotations
 

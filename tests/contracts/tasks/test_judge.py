@@ -1,0 +1,341 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The verdict: who is slashed by which row and who is paid what, to the unit, for every status that
+a task may have been in and every result that verifiers may find."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.contracts.chain_time import mine, now
+from tests.contracts.system import STAKE, ZERO, ZOO, System, events_of
+from tests.contracts.tasks.task_world import (
+    AGREED,
+    BOND,
+    CLOSED,
+    COLLUSION,
+    DECIDED,
+    FEE,
+    HALF,
+    NO_COMMIT,
+    NO_REVEAL,
+    OTHER,
+    REDUNDANCY_MISMATCH,
+    REST,
+    RIGHT,
+    UNDECIDED,
+    WRONG,
+    Answer,
+    Books,
+    TaskWorld,
+    make_tasks,
+    slashed,
+)
+
+MISMATCH, COLLUDED = slashed(2_000), slashed(5_000)
+FOURTH = RIGHT[::-1]
+
+
+def verdict(world: TaskWorld, task_id: int, result: bytes) -> tuple[Books, list[Any]]:
+    """What the deciding attestation moves, and the events of TaskAppeals."""
+    *early, last = world.verifiers[:2]
+    for verifier in early:
+        world.attest(task_id, verifier, result)
+    place = world.snapshots[task_id][0].index(last.node_id)
+    with world.moves() as moved:
+        world.appeals.attest(
+            task_id, place, *world.snapshots[task_id], result, sender=last.operator
+        )
+        events = events_of(world.appeals)
+    return moved, events
+
+
+def shared(amount: int) -> Books:
+    """The verifiers' part, for the two who attested; the first has the odd unit."""
+    return {
+        ("appeals", "verifier 0"): amount - amount // 2,
+        ("appeals", "verifier 1"): amount // 2,
+    }
+
+
+def without_zeros(books: Books) -> Books:
+    return {key: amount for key, amount in books.items() if amount}
+
+
+@pytest.mark.parametrize(
+    ("answers", "status", "found", "rows", "overturned"),
+    [
+        # Two agreed.
+        ((RIGHT, RIGHT), AGREED, RIGHT, {}, False),
+        ((WRONG, WRONG), AGREED, RIGHT, {0: COLLUSION, 1: COLLUSION}, True),
+        ((WRONG, NO_REVEAL, WRONG), AGREED, RIGHT, {0: COLLUSION, 2: COLLUSION}, True),
+        ((NO_COMMIT, RIGHT, RIGHT), AGREED, RIGHT, {}, False),
+        # A third decided: rightly,
+        ((RIGHT, WRONG, RIGHT), DECIDED, RIGHT, {1: REDUNDANCY_MISMATCH}, False),
+        ((WRONG, RIGHT, RIGHT), DECIDED, RIGHT, {0: REDUNDANCY_MISMATCH}, False),
+        # with another against an honest one,
+        ((RIGHT, WRONG, WRONG), DECIDED, RIGHT, {1: COLLUSION, 2: COLLUSION}, True),
+        ((WRONG, RIGHT, WRONG), DECIDED, RIGHT, {0: COLLUSION, 2: COLLUSION}, True),
+        ((WRONG, NO_COMMIT, RIGHT, WRONG), DECIDED, RIGHT, {0: COLLUSION, 3: COLLUSION}, True),
+        # or against one who was wrong as well.
+        (
+            (OTHER, WRONG, WRONG),
+            DECIDED,
+            RIGHT,
+            {0: REDUNDANCY_MISMATCH, 1: COLLUSION, 2: COLLUSION},
+            True,
+        ),
+        # Nobody agreed with anybody.
+        (
+            (WRONG, RIGHT, OTHER),
+            UNDECIDED,
+            RIGHT,
+            {0: REDUNDANCY_MISMATCH, 2: REDUNDANCY_MISMATCH},
+            True,
+        ),
+        (
+            (WRONG, FOURTH, OTHER),
+            UNDECIDED,
+            RIGHT,
+            dict.fromkeys(range(3), REDUNDANCY_MISMATCH),
+            True,
+        ),
+        ((NO_COMMIT, RIGHT, *[NO_REVEAL] * 3), UNDECIDED, RIGHT, {}, False),
+        ((NO_COMMIT, WRONG, *[NO_REVEAL] * 3), UNDECIDED, RIGHT, {1: REDUNDANCY_MISMATCH}, True),
+        (
+            (RIGHT, WRONG, *[NO_COMMIT] * 3),
+            UNDECIDED,
+            RIGHT,
+            {1: REDUNDANCY_MISMATCH},
+            True,
+        ),
+    ],
+    ids=lambda value: "",
+)
+def test_verdict__money_of_each_party(
+    world: TaskWorld,
+    answers: tuple[Answer, ...],
+    status: int,
+    found: bytes,
+    rows: dict[int, int],
+    overturned: bool,
+) -> None:
+    task_id = world.play(*answers)
+    assert world.status(task_id) == status
+    decided = now()
+    mine(1, 60)
+    world.appeal(task_id)
+    runners = world.runners(task_id)
+    moved, events = verdict(world, task_id, found)
+
+    amounts = {lane: COLLUDED if row == COLLUSION else MISMATCH for lane, row in rows.items()}
+    taken = sum(amounts.values())
+    expected: Books = {("stake", runners[lane].name): -amount for lane, amount in amounts.items()}
+    expected["open", "appeals"] = -BOND
+    right = [lane for lane, answer in enumerate(answers) if answer == found]
+    seized = 0
+    if overturned:
+        seized = taken // 2
+        left = seized
+        if status == AGREED:
+            # Its fee was paid out at once, to those who are slashed now.
+            expected["appeals", "creator"] = FEE
+            left -= FEE
+        for lane in right:
+            expected["appeals", runners[lane].name] = FEE // 2
+            left -= FEE // 2
+        expected |= shared(BOND)
+        expected["appeals", "appellant"] = BOND + left - BOND
+        if status == DECIDED:
+            expected |= {("tasks", "creator"): FEE, ("open", "tasks"): -FEE}
+    else:
+        expected |= shared(BOND)
+        if status == DECIDED:
+            first, second = right
+            expected |= {
+                ("open", "tasks"): -FEE,
+                ("tasks", runners[first].name): HALF,
+                ("tasks", runners[second].name): REST,
+            }
+    expected["bounty", "treasury"] = taken - seized
+    assert moved == without_zeros(expected)
+
+    told = {name: [f for n, f in events if n == name] for name, _ in events}
+    assert told.get("ExecutorSlashed", []) == [
+        {
+            "task_id": task_id,
+            "node_id": runners[lane].node_id,
+            "violation": row,
+            "amount": amounts[lane],
+        }
+        for lane, row in rows.items()
+    ]
+    assert told["TaskJudged"] == [
+        {"task_id": task_id, "result": found, "overturned": overturned, "seized": seized}
+    ]
+    credited = {(c["account"], c["amount"]) for c in told["BondCredited"]}
+    names = {world.creator: "creator", world.appellant: "appellant"}
+    names |= {p.payout: p.name for p in (*world.nodes, *world.verifiers)}
+    assert {("appeals", names[account]): amount for account, amount in credited} == {
+        key: amount for key, amount in expected.items() if key[0] == "appeals" and amount
+    }
+    assert [name for name, _ in events[:1]] == ["ResultAttested"]
+
+    appeal = world.appeals.appeal_of(task_id)
+    assert (appeal.deadline, appeal.result, appeal.overturned) == (0, found, overturned)
+    assert appeal.decided_at == decided
+    assert world.status(task_id) == CLOSED
+    assert [world.open_lanes(p) for p in world.nodes] == [0] * 5
+    for lane, row in rows.items():
+        assert world.registry.offences(runners[lane].node_id, row) == 1
+
+
+def test_verdict__of_no_executors_result__slashes_all(world: TaskWorld) -> None:
+    """The verdict need not be anybody's."""
+    task_id = world.play(RIGHT, WRONG, WRONG)
+    world.appeal(task_id)
+    moved, _ = verdict(world, task_id, OTHER)
+    a, b, c = world.runners(task_id)
+    assert moved["stake", a.name] == -MISMATCH
+    assert moved["stake", b.name] == moved["stake", c.name] == -COLLUDED
+    pot = (MISMATCH + 2 * COLLUDED) // 2
+    assert moved["appeals", "appellant"] == pot
+    assert moved["tasks", "creator"] == FEE
+
+
+def test_verdict__framed_node_has_its_stake_and_its_pay(world: TaskWorld) -> None:
+    """The honest one of three, outvoted by two who collude, is made whole from their stakes."""
+    task_id = world.play(WRONG, RIGHT, WRONG)
+    framed = world.runners(task_id)[1]
+    world.appeal(task_id)
+    world.judge(task_id, RIGHT)
+    assert world.registry.bonded(framed.node_id) == STAKE
+    assert world.appeals.bond_credit(framed.payout) == FEE // 2
+    assert world.registry.node(framed.node_id).strikes == 0
+
+
+# A pot that does not reach
+
+
+@pytest.mark.parametrize(
+    ("bps", "creator", "verifiers"),
+    [
+        (0, 0, 0),
+        (1, ZOO // 10, 0),
+        (20, 2 * ZOO, 0),
+        (30, FEE, 3 * ZOO - FEE),
+        (70, FEE, 7 * ZOO - FEE),
+        (71, FEE, BOND),
+    ],
+)
+def test_verdict__small_pot__creator_first_then_verifiers(
+    world: TaskWorld, owner: str, bps: int, creator: int, verifiers: int
+) -> None:
+    """The bond goes back whole in any case: an appellant who was right loses nothing."""
+    world.registry.set_penalty(COLLUSION, (bps, 0, 0, True, False, 5_000), sender=owner)
+    task_id = world.play(WRONG, WRONG)
+    a, b = world.runners(task_id)
+    world.appeal(task_id)
+    moved, _ = verdict(world, task_id, RIGHT)
+    amount = slashed(bps)
+    assert creator + verifiers <= amount
+    assert moved == without_zeros(
+        {
+            ("stake", a.name): -amount,
+            ("stake", b.name): -amount,
+            ("bounty", "treasury"): amount,
+            ("open", "appeals"): -BOND,
+            ("appeals", "creator"): creator,
+            ("appeals", "appellant"): BOND + amount - creator - verifiers,
+        }
+        | shared(verifiers)
+    )
+
+
+@pytest.mark.parametrize(("bps", "framed"), [(5, ZOO // 2), (10, FEE // 2), (20, FEE // 2)])
+def test_verdict__small_pot__the_framed_first_where_the_fee_is_held(
+    world: TaskWorld, owner: str, bps: int, framed: int
+) -> None:
+    world.registry.set_penalty(COLLUSION, (bps, 0, 0, True, False, 5_000), sender=owner)
+    task_id = world.play(WRONG, RIGHT, WRONG)
+    honest = world.runners(task_id)[1]
+    world.appeal(task_id)
+    moved, _ = verdict(world, task_id, RIGHT)
+    pot = slashed(bps)
+    assert moved["appeals", honest.name] == framed
+    assert moved["tasks", "creator"] == FEE
+    assert moved["appeals", "appellant"] == BOND
+    assert {k: v for k, v in moved.items() if "verifier" in k[1]} == without_zeros(
+        shared(pot - framed)
+    )
+
+
+def test_verdict__nothing_left_to_seize(world: TaskWorld, tasks: Any) -> None:
+    """Executors who lost all in between: the verdict stands, nobody is owed what is not there."""
+    task_id = world.play(WRONG, WRONG)
+    world.appeal(task_id)
+    for player in world.runners(task_id):
+        world.registry.slash(player.node_id, 4, now(), ZERO, sender=tasks.address)
+    moved, events = verdict(world, task_id, RIGHT)
+    assert moved == {("open", "appeals"): -BOND, ("appeals", "appellant"): BOND}
+    judged = {"task_id": task_id, "result": RIGHT, "overturned": True, "seized": 0}
+    assert ("TaskJudged", judged) in events
+
+
+def test_verdict__offence_is_as_old_as_the_decision(world: TaskWorld) -> None:
+    """Stake that came after it is not at risk; stake that leaves since still is."""
+    task_id = world.play(WRONG, WRONG)
+    a, b = world.runners(task_id)
+    mine(1, 1)
+    world.system.person(f"{a.name} owner", STAKE)
+    world.registry.add_stake(a.node_id, STAKE, sender=a.owner)
+    world.registry.begin_exit(b.node_id, sender=b.owner)
+    world.appeal(task_id)
+    moved, _ = verdict(world, task_id, RIGHT)
+    assert moved["stake", a.name] == moved["stake", b.name] == -COLLUDED
+
+
+# Shares
+
+
+def test_verdict__share_of_three_verifiers__first_has_the_rest(system: System) -> None:
+    world = make_tasks(system, stakes=(STAKE,) * 4)
+    task_id = world.play(RIGHT, RIGHT)
+    world.appeal(task_id)
+    with world.moves() as moved:
+        world.judge(task_id, RIGHT)
+    third = BOND // 3
+    assert moved == {
+        ("open", "appeals"): -BOND,
+        ("appeals", "verifier 0"): BOND - 2 * third,
+        ("appeals", "verifier 1"): third,
+        ("appeals", "verifier 2"): third,
+    }
+
+
+def test_verdict__who_named_another_result_has_no_share(system: System) -> None:
+    world = make_tasks(system)
+    task_id = world.play(RIGHT, RIGHT)
+    world.appeal(task_id)
+    world.attest(task_id, world.verifiers[0], WRONG)
+    with world.moves() as moved:
+        for verifier in world.verifiers[1:]:
+            world.attest(task_id, verifier, RIGHT)
+    assert moved == {
+        ("open", "appeals"): -BOND,
+        ("appeals", "verifier 1"): BOND // 2,
+        ("appeals", "verifier 2"): BOND // 2,
+    }
+
+
+def test_verdict__own_stake_is_no_source_of_profit(world: TaskWorld) -> None:
+    """Two who agreed wrongly and appeal against themselves: half of what they lose is gone for
+    good, even if they created the task and the verifiers were theirs too."""
+    with world.moves() as moved:
+        task_id = world.play(WRONG, WRONG)
+        world.appeal(task_id)
+        world.judge(task_id, RIGHT)
+    assert moved["bounty", "treasury"] == COLLUDED
+    others = [amount for key, amount in moved.items() if key != ("bounty", "treasury")]
+    assert sum(others) == -COLLUDED
