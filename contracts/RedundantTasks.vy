@@ -70,6 +70,7 @@ exports: (
     executors.join,
     executors.leave,
     executors.evict,
+    executors.compact,
     executors.classes,
     executors.pool_size,
     executors.seat,

@@ -16,7 +16,8 @@
         A draw picks seats by hashing until it has enough, so it costs the same in a pool of ten as
         in one of ten thousand, and each node of the pool is equally likely. Empty seats are taken
         again first, but only when no draw can mean their last holder any more; a node that left
-        waits as long. So a pool never has more seats than it had nodes within that time.
+        waits as long. So a pool never has more seats than it had nodes within that time, and `compact`
+        takes it back to as many as it has, or a crowd that left would leave a pool without draws.
 
         Owners are told apart by address. One person with two owner keys counts as two.
 @dev The importer guards nothing more; `_occupy` and `_release` are called once per lane each.
@@ -33,10 +34,15 @@ MAX_CLASSES: constant(uint256) = 255
 # Blocks that a draw can mean a seat's holder after it left: its request, and `blockhash`'s memory.
 COOLDOWN: constant(uint256) = 260
 
+# Seats that one `compact` looks at, and dead entries of the queue that one step passes, at most.
+MAX_STEPS: constant(uint256) = 64
+MAX_STALE: constant(uint256) = 16
+
 _MASK_24: constant(uint256) = 2**24 - 1
 _MASK_36: constant(uint256) = 2**36 - 1
 # A seat: the owner's address, then these.
 _SEAT_NODE: constant(uint256) = 160
+_HOLDER: constant(uint256) = 2**184 - 1
 _SEAT_JOINED: constant(uint256) = 184
 _SEAT_LEFT: constant(uint256) = 220
 # A member: open lanes (8 bits), then these. The seat is its place plus one.
@@ -95,18 +101,11 @@ def join(node_id: uint256, class_id: uint256):
     assert left == 0 or block.number > left + COOLDOWN, "executors: just left"
     assert self._stays(node_id), "executors: too little stake"
 
-    pool: uint256 = self._pools[class_id]
-    size: uint256 = pool & _MASK_24
-    head: uint256 = pool >> _POOL_HEAD & _MASK_40
-    place: uint256 = size
-    if head < pool >> _POOL_TAIL:
-        oldest: uint256 = self._empty_seats[class_id][head]
-        if block.number > (self._seats[class_id][oldest] >> _SEAT_LEFT) + COOLDOWN:
-            place = oldest
-    if place == size:
+    pool: uint256 = 0
+    place: uint256 = 0
+    pool, place = self._oldest_empty(class_id, self._pools[class_id])
+    if place == pool & _MASK_24:
         pool += 1
-    else:
-        pool += 1 << _POOL_HEAD
     owner: address = staticcall INodeRegistry(_REGISTRY).owner_of(node_id)
     self._pools[class_id] = pool
     self._seats[class_id][place] = (
@@ -141,6 +140,46 @@ def evict(node_id: uint256):
     """
     assert not self._stays(node_id), "executors: enough stake"
     self._vacate(node_id)
+
+
+@external
+def compact(class_id: uint256) -> uint256:
+    """
+    @notice Anyone: shortens a pool that many have left, in which a draw would find too few: drops
+            empty seats at its end, and moves the holders of the last ones to the oldest empty ones.
+            Only seats that no draw can mean any more are dropped or taken. A holder that moves is
+            meant by its old seat in draws requested up to this block, by the new one later.
+    @param class_id The class.
+    @return uint256 The seats that are left; the same as before when nothing could be done yet.
+    """
+    pool: uint256 = self._pools[class_id]
+    end: uint256 = pool & _MASK_24
+    for _: uint256 in range(MAX_STEPS):
+        if end == 0:
+            break
+        end -= 1
+        last: uint256 = self._seats[class_id][end]
+        left: uint256 = last >> _SEAT_LEFT
+        if left != 0:
+            if end == (pool & _MASK_24) - 1 and block.number > left + COOLDOWN:
+                pool -= 1
+            continue
+        rest: uint256 = 0
+        place: uint256 = 0
+        rest, place = self._oldest_empty(class_id, pool)
+        if place > end:
+            break
+        node_id: uint256 = last >> _SEAT_NODE & _MASK_24
+        self._seats[class_id][end] = last | block.number << _SEAT_LEFT
+        self._seats[class_id][place] = last & _HOLDER | block.number << _SEAT_JOINED
+        self._empty_seats[class_id][rest >> _POOL_TAIL] = end
+        pool = rest + (1 << _POOL_TAIL)
+        self._members[node_id] = (
+            self._members[node_id] & 255 | (place + 1) << _MEMBER_SEAT | class_id << _MEMBER_CLASS
+        )
+        log IExecutors.ExecutorMoved(node_id=node_id, class_id=class_id, seat=place)
+    self._pools[class_id] = pool
+    return pool & _MASK_24
 
 
 @view
@@ -214,6 +253,30 @@ def _add_class(name: bytes32):
     assert len(self._classes) < MAX_CLASSES, "executors: too many classes"
     log IExecutors.ClassAdded(class_id=len(self._classes), name=name)
     self._classes.append(name)
+
+
+@internal
+@view
+def _oldest_empty(class_id: uint256, pool: uint256) -> (uint256, uint256):
+    """
+    @notice The pool without the oldest seat in its queue of empty ones that may be taken, and that
+            seat; the first place behind the pool's end when there is none.
+    @dev `compact` leaves places in the queue that are behind the end now, or held again.
+    """
+    rest: uint256 = pool
+    for _: uint256 in range(MAX_STALE):
+        head: uint256 = rest >> _POOL_HEAD & _MASK_40
+        if head == rest >> _POOL_TAIL:
+            break
+        place: uint256 = self._empty_seats[class_id][head]
+        left: uint256 = self._seats[class_id][place] >> _SEAT_LEFT
+        stale: bool = place >= rest & _MASK_24 or left == 0
+        if not stale and block.number <= left + COOLDOWN:
+            break
+        rest += 1 << _POOL_HEAD
+        if not stale:
+            return rest, place
+    return rest, rest & _MASK_24
 
 
 @internal
