@@ -16,8 +16,8 @@
         A draw picks seats by hashing until it has enough, so it costs the same in a pool of ten as
         in one of ten thousand, and each node of the pool is equally likely. Empty seats are taken
         again first, but only when no draw can mean their last holder any more; a node that left
-        waits as long. So a pool never has more seats than it had nodes within that time, and `compact`
-        takes it back to as many as it has, or a crowd that left would leave a pool without draws.
+        waits as long. So a pool never has more seats than it had nodes within that time. `compact`
+        takes it back to as many as it has: a crowd that left would leave a pool without draws.
 
         Owners are told apart by address. One person with two owner keys counts as two.
 @dev The importer guards nothing more; `_occupy` and `_release` are called once per lane each.

@@ -31,6 +31,7 @@ from scripts._deployment import (
     Deployed,
     DeploymentError,
     DeploymentSettings,
+    TaskTerms,
     check_deployment,
     create_address,
     deploy,
@@ -96,6 +97,17 @@ RESTRICTED = {
         "post_samples": "scores: not adopted",
         "commit_scores": "scores: not adopted",
     },
+    "RedundantTasks": {
+        "set_paused": NOT_OWNER,
+        "add_class": NOT_OWNER,
+        "transfer_ownership": NOT_OWNER,
+        "accept_ownership": NOT_NEXT,
+        "begin_appeal": "tasks: not appeals",
+        "end_appeal": "tasks: not appeals",
+        "join": "executors: not the node's",
+        "leave": "executors: not the node's",
+    },
+    "TaskAppeals": {},
     "DataKeys": {
         "set_key": "keys: not sponsor",
         "set_releaser": "keys: not sponsor",
@@ -154,6 +166,18 @@ OPEN = {
     },
     "DataKeys": set(),
     "ScoreConsensus": {"reveal_scores", "close_scoring"},
+    "RedundantTasks": {
+        "withdraw_bond",
+        "evict",
+        "compact",
+        "create_task",
+        "commit",
+        "reveal",
+        "draw",
+        "advance",
+        "finalize",
+    },
+    "TaskAppeals": {"withdraw_bond", "appeal", "attest", "lapse"},
 }
 ALL_RESTRICTED = [(name, function) for name, table in RESTRICTED.items() for function in table]
 
@@ -233,7 +257,13 @@ def test_owner_is_the_coordinator_wherever_there_is_one(chain: Chain) -> None:
             owned.append(name)
             assert contract.functions.owner().call() == coordinator
             assert contract.functions.pending_owner().call() == ZERO
-    assert owned == ["NodeRegistry", "TrainingRounds", "ViolationReports", "ScoreConsensus"]
+    assert owned == [
+        "NodeRegistry",
+        "TrainingRounds",
+        "ViolationReports",
+        "ScoreConsensus",
+        "RedundantTasks",
+    ]
 
 
 def test_token_has_no_minter_and_no_owner(chain: Chain) -> None:
@@ -295,6 +325,8 @@ def test_transactions_above_the_gas_cap_are_refused(chain: Chain) -> None:
         ({"routine_delay": 1}, "Coordinator.delays"),
         ({"trainer_stake": ZOO}, "NodeRegistry.parameters"),
         ({"random_source": "0x" + "11" * 20}, "NodeRegistry"),
+        ({"tasks": TaskTerms(bounty=1)}, "RedundantTasks.terms"),
+        ({"tasks": TaskTerms(classes=("cpu-fp32",))}, "RedundantTasks.classes"),
     ],
 )
 def test_check__other_settings__names_the_deviation(
