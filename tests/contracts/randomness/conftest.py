@@ -43,6 +43,16 @@ def seed(key: bytes32) -> bytes32:
 @external
 def target(key: bytes32) -> uint256:
     return randomness._target(key)
+
+@view
+@external
+def derive(key: bytes32, target: uint256) -> bytes32:
+    return randomness._derive(key, target)
+
+@view
+@external
+def is_lost(target: uint256) -> bool:
+    return randomness._is_lost(target)
 """
 
 SOURCE = """

@@ -155,3 +155,45 @@ def test_source__silent_for_a_lifetime__rearms(sourced: Any, source: Any) -> Non
     mine(2 + LIFETIME)
     assert sourced.capture(KEY) == EMPTY
     assert sourced.target(KEY) == block() + 1
+
+
+# Importers that keep the target themselves
+
+
+@pytest.mark.parametrize("blocks", [0, 1, 2, 100, LIFETIME, 1 + LIFETIME, 2 + LIFETIME])
+def test_derive__of_a_block__while_its_hash_is_known(draws: Any, blocks: int) -> None:
+    """Exactly what a request would capture, without one; never two answers that differ."""
+    target = draws.request(OTHER_KEY)
+    mine(blocks)
+    known = 2 <= blocks <= 1 + LIFETIME
+    seed = expected_seed(hash_of(target), KEY, draws) if known else EMPTY
+    assert draws.derive(KEY, target) == seed
+    assert draws.derive(OTHER_KEY, target) == draws.peek(OTHER_KEY)
+    assert draws.is_lost(target) == (blocks > 1 + LIFETIME)
+
+
+@pytest.mark.parametrize("ahead", [0, 1, 10**9])
+def test_derive__of_a_block_to_come__is_unknown(draws: Any, ahead: int) -> None:
+    assert draws.derive(KEY, block() + ahead) == EMPTY
+    assert not draws.is_lost(block() + ahead)
+
+
+def test_derive__with_a_source__has_no_end_but_is_lost_all_the_same(
+    sourced: Any, source: Any
+) -> None:
+    """So an importer asks `is_lost` first, and a late answer cannot bring a lost draw back."""
+    target = block() + 1
+    source.publish(target, b"\x77" * 32)
+    mine(1)
+    assert sourced.derive(KEY, target) == EMPTY
+    mine(LIFETIME)
+    seed = expected_seed(b"\x77" * 32, KEY, sourced)
+    assert (sourced.derive(KEY, target), sourced.is_lost(target)) == (seed, False)
+    mine(1)
+    assert (sourced.derive(KEY, target), sourced.is_lost(target)) == (seed, True)
+
+
+def test_derive__source_silent__is_unknown(sourced: Any) -> None:
+    target = block() + 1
+    mine(100)
+    assert sourced.derive(KEY, target) == EMPTY

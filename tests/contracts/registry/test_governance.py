@@ -11,10 +11,12 @@ import pytest
 
 from tests.contracts.chain_time import now
 from tests.contracts.registry.registry_world import (
+    ABORT,
     AGGREGATOR,
     DAY,
     DEFAULT_ROWS,
     NO_REVEAL,
+    REDUNDANCY_MISMATCH,
     REPEATED,
     TRAINER,
     VERIFIER,
@@ -270,6 +272,35 @@ def test_set_penalty__at_the_bounds__is_allowed(registry: Any, coordinator: str)
     row = (10_000, 10_000, 3_650 * DAY, True, True, 5_000)
     registry.set_penalty(16, row, sender=coordinator)
     assert tuple(registry.penalty(16)) == row
+
+
+@pytest.mark.parametrize("better", range(5), ids=["bps", "escalation", "time", "strike", "ban"])
+@pytest.mark.parametrize("which", ["silence lowered", "loss raised"])
+def test_set_penalty__silence_below_a_lost_comparison__reverts(
+    registry: Any, coordinator: str, which: str, better: int
+) -> None:
+    """Whoever sees that it will lose would stay silent."""
+    low = [2_000, 100, 7 * DAY, False, False, 0]
+    high = list(low)
+    high[better] = True if better > 2 else low[better] + 1
+    # Level first: silence is raised before loss, since neither may ever be the other way round.
+    level = high if which == "silence lowered" else low
+    registry.set_penalty(ABORT, (10_000, 10_000, 30 * DAY, True, True, 0), sender=coordinator)
+    registry.set_penalty(REDUNDANCY_MISMATCH, tuple(level), sender=coordinator)
+    registry.set_penalty(ABORT, tuple(level), sender=coordinator)
+    row, change = (ABORT, low) if which == "silence lowered" else (REDUNDANCY_MISMATCH, high)
+    with boa.reverts("penalties: abort below mismatch"):
+        registry.set_penalty(row, tuple(change), sender=coordinator)
+    assert tuple(registry.penalty(row)) == tuple(level)
+    # The reporter's share is no part of what the node pays.
+    registry.set_penalty(REDUNDANCY_MISMATCH, (*level[:5], 5_000), sender=coordinator)
+
+
+def test_set_penalty__silence_may_cost_more(registry: Any, coordinator: str) -> None:
+    row = (3_000, 0, 8 * DAY, True, False, 0)
+    registry.set_penalty(ABORT, row, sender=coordinator)
+    assert tuple(registry.penalty(ABORT)) == row
+    registry.set_penalty(REDUNDANCY_MISMATCH, (0, 0, 0, False, False, 0), sender=coordinator)
 
 
 # set_paused

@@ -11,12 +11,15 @@ import pytest
 
 from tests.contracts.chain_time import now, wait
 from tests.contracts.registry.registry_world import (
+    ABORT,
     BAD_RESULT,
+    COLLUSION,
     COPIED,
     DAY,
     FALSE_REPORT,
     INVALID,
     NO_REVEAL,
+    REDUNDANCY_MISMATCH,
     REPEATED,
     STAKE,
     UNBONDING,
@@ -35,6 +38,9 @@ from tests.contracts.registry.registry_world import (
         (COPIED, 5_000, 30, 1, 5_000),
         (BAD_RESULT, 2_000, 7, 1, 5_000),
         (FALSE_REPORT, 2_000, 7, 1, 5_000),
+        (REDUNDANCY_MISMATCH, 2_000, 7, 1, 5_000),
+        (ABORT, 2_000, 7, 1, 0),
+        (COLLUSION, 5_000, 30, 1, 5_000),
         (REPEATED, 10_000, 0, 0, 5_000),
     ],
 )

@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""stake_at_risk: what was bonded then already and cannot be withdrawn before the given time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.contracts.chain_time import now, wait
+from tests.contracts.registry.registry_world import (
+    ABORT,
+    DAY,
+    NO_REVEAL,
+    REPEATED,
+    STAKE,
+    UNBONDING,
+    ZERO,
+    ZOO,
+)
+
+FOREVER = 2**256 - 1
+
+
+def test_at_risk__all_of_it(registry: Any, node: int) -> None:
+    for until in (0, now(), now() + 100 * DAY, FOREVER):
+        assert registry.stake_at_risk(node, now(), until) == STAKE
+
+
+@pytest.mark.parametrize("node_id", [0, 99, FOREVER])
+def test_at_risk__unknown_node__nothing(registry: Any, node_id: int) -> None:
+    assert registry.stake_at_risk(node_id, now(), now()) == 0
+
+
+def test_at_risk__later_additions_do_not_count(registry: Any, node: int, node_owner: str) -> None:
+    times = []
+    for _ in range(3):
+        wait(10)
+        registry.add_stake(node, 100 * ZOO, sender=node_owner)
+        times.append(now())
+    wait(10)
+    for later, time in enumerate(times):
+        assert registry.stake_at_risk(node, time, FOREVER) == STAKE + (later + 1) * 100 * ZOO
+        assert registry.stake_at_risk(node, time - 1, FOREVER) == STAKE + later * 100 * ZOO
+    assert registry.stake_at_risk(node, 0, FOREVER) == STAKE
+
+
+@pytest.mark.parametrize("additions", [15, 16, 17, 20])
+def test_at_risk__ring_of_sixteen__forgets_the_oldest(
+    registry: Any, node: int, node_owner: str, additions: int
+) -> None:
+    """As `slash` does: what is forgotten counts as bonded then, and is taken."""
+    before = now()
+    for _ in range(additions):
+        wait(1)
+        registry.add_stake(node, 10 * ZOO, sender=node_owner)
+    forgotten = max(additions - 16, 0) * 10 * ZOO
+    assert registry.stake_at_risk(node, before, FOREVER) == STAKE + forgotten
+
+
+def test_at_risk__slashed__only_what_is_left(
+    registry: Any, node: int, node_owner: str, slasher: str
+) -> None:
+    before = now()
+    wait(1)
+    registry.add_stake(node, 100 * ZOO, sender=node_owner)
+    registry.slash(node, NO_REVEAL, now(), ZERO, sender=slasher)
+    left = (STAKE + 100 * ZOO) * 95 // 100
+    assert registry.stake_at_risk(node, now(), FOREVER) == left
+    assert registry.stake_at_risk(node, before, FOREVER) == left - 100 * ZOO
+
+
+def test_at_risk__slashed_below_the_additions__nothing_and_no_revert(
+    registry: Any, node: int, node_owner: str, slasher: str, coordinator: str
+) -> None:
+    before = now()
+    wait(1)
+    registry.add_stake(node, 9_000 * ZOO, sender=node_owner)
+    registry.set_penalty(NO_REVEAL, (9_999, 0, 0, False, False, 0), sender=coordinator)
+    registry.slash(node, NO_REVEAL, now(), ZERO, sender=slasher)
+    assert registry.stake_at_risk(node, now(), FOREVER) == ZOO
+    assert registry.stake_at_risk(node, before, FOREVER) == 0
+
+
+def test_at_risk__suspended__nothing_until_it_is_over(
+    registry: Any, node: int, slasher: str
+) -> None:
+    """By when it counts from: a suspension that ended before then is past."""
+    registry.slash(node, ABORT, now(), ZERO, sender=slasher)
+    over = now() + 7 * DAY
+    for since, expected in ((now(), 0), (over - 1, 0), (over, STAKE * 8 // 10)):
+        assert registry.stake_at_risk(node, since, FOREVER) == expected
+    wait(8 * DAY)
+    assert registry.stake_at_risk(node, over - 1, FOREVER) == 0
+
+
+def test_at_risk__banned__nothing(registry: Any, node: int, slasher: str, coordinator: str) -> None:
+    registry.set_penalty(REPEATED, (0, 0, 0, False, True, 0), sender=coordinator)
+    registry.slash(node, REPEATED, now(), ZERO, sender=slasher)
+    assert registry.bonded(node) == STAKE
+    assert registry.stake_at_risk(node, now(), now()) == 0
+
+
+def test_at_risk__exiting__until_it_may_be_withdrawn(
+    registry: Any, node: int, node_owner: str
+) -> None:
+    registry.begin_exit(node, sender=node_owner)
+    unlock_at = now() + UNBONDING
+    for until, expected in ((now(), STAKE), (unlock_at, STAKE), (unlock_at + 1, 0), (FOREVER, 0)):
+        assert registry.stake_at_risk(node, now(), until) == expected
+    wait(UNBONDING)
+    registry.withdraw(node, sender=node_owner)
+    assert registry.stake_at_risk(node, now(), now()) == 0
+
+
+def test_at_risk__roles_and_rest_do_not_matter(registry: Any, register: Callable[..., int]) -> None:
+    """Neither approval nor a benchmark is needed to run tasks."""
+    node_id = register("worker")
+    registry.set_active(node_id, False, sender=registry.operator_of(node_id))
+    assert registry.stake_at_risk(node_id, now(), FOREVER) == STAKE
