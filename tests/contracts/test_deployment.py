@@ -326,7 +326,7 @@ def test_transactions_above_the_gas_cap_are_refused(chain: Chain) -> None:
         ({"trainer_stake": ZOO}, "NodeRegistry.parameters"),
         ({"random_source": "0x" + "11" * 20}, "NodeRegistry"),
         ({"tasks": TaskTerms(bounty=1)}, "RedundantTasks.terms"),
-        ({"tasks": TaskTerms(classes=("cpu-fp32",))}, "RedundantTasks.classes"),
+        ({"tasks": TaskTerms(classes=("cuda:sm_90",))}, "RedundantTasks.classes"),
     ],
 )
 def test_check__other_settings__names_the_deviation(
