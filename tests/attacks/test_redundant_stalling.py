@@ -34,6 +34,8 @@ from tests.attacks.redundant import (
 from tests.attacks.test_accounting import REVERTING
 from tests.attacks.world import Node
 
+SPARE_S = 60  # before a deadline: the clock runs on while transactions are sent
+
 
 def lost(tasks: Tasks) -> tuple[int, Node, list[Node]]:
     """A decided task in which a fake lost to two right results: its id, the cheat, the two."""
@@ -154,7 +156,7 @@ def test_creator_gives_the_least_time__executors_still_make_it(tasks: Tasks) -> 
     fee = 60 * world.settings.tasks.fee_per_s
     task = tasks.create(fee=fee, run_s=60)
     winners = tasks.draw(task)
-    tasks.chain.warp(50)
+    tasks.chain.warp(20)
     tasks.answer(task, dict.fromkeys(winners, RIGHT))
     assert world.gain(tasks.creator) == -fee
     world.assert_whole(dict.fromkeys(winners, fee // 2))
@@ -318,16 +320,16 @@ def test_exit_after_the_fake__the_slash_reaches_the_unbonding_stake(tasks: Tasks
 
 def test_every_step_as_late_as_can_be__is_still_before_the_stake_leaves(tasks: Tasks) -> None:
     """The cheats begin to exit when they are drawn, and their friends use up every window: silent
-    lanes to the end, an appeal in its last second, a verdict in its last. Both pay all the same.
+    lanes to the end, an appeal in its last minute, a verdict in its last. Both pay all the same.
     The withdrawal comes days later."""
     world, chain = tasks.world, tasks.chain
     task, victim, first = tasks.started()
     began = chain.now
     chain.send(first.owner, world.registry, "begin_exit", first.node_id)
     tasks.commit(task, victim)
-    world.wait_until(int(tasks.state(task).time) - 1)
+    world.wait_until(int(tasks.state(task).time) - SPARE_S)
     tasks.commit(task, first, FAKE)
-    world.wait_until(int(tasks.state(task).time) - 1)
+    world.wait_until(int(tasks.state(task).time) - SPARE_S)
     tasks.reveal(task, victim)
     tasks.reveal(task, first, FAKE)
     silent = []
@@ -336,12 +338,12 @@ def test_every_step_as_late_as_can_be__is_still_before_the_stake_leaves(tasks: T
         tasks.advance(task)
     (second,) = tasks.draw(task)
     chain.send(second.owner, world.registry, "begin_exit", second.node_id)
-    world.wait_until(int(tasks.state(task).time) - 5)
+    world.wait_until(int(tasks.state(task).time) - SPARE_S)
     tasks.commit(task, second, FAKE)
     tasks.reveal(task, second, FAKE)
-    world.wait_until(int(tasks.state(task).time) - 5)
+    world.wait_until(int(tasks.state(task).time) - SPARE_S)
     tasks.appeal(task, victim.owner)
-    world.wait_until(int(chain.call(world.appeals, "appeal_of", task).deadline) - 5)
+    world.wait_until(int(chain.call(world.appeals, "appeal_of", task).deadline) - SPARE_S)
     tasks.judge(task)
     assert chain.now - began < world.settings.unbonding_period // 2
     assert tasks.gain(first, second, *silent) == -2 * HELD - 2 * FIFTH
