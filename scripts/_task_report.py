@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from matplotlib import pyplot as plt
+from matplotlib.ticker import MaxNLocator
 
 from agents.scoring.deterrence import Verdict
 from scripts._contracts import ROOT
@@ -134,7 +135,7 @@ def _losses(orders: Mapping[int, Order], payloads: Mapping[int, bytes]) -> str:
         xlabel="tasks of training",
         ylabel="nats per token",
     )
-    axis.xaxis.get_major_locator().set_params(integer=True)
+    axis.xaxis.set_major_locator(MaxNLocator(integer=True))
     return svg(figure, axis, legend=True)
 
 
@@ -161,7 +162,9 @@ def _tasks(history: TaskHistory, orders: Mapping[int, Order], payloads: Mapping[
     for number, story in sorted(history.tasks.items()):
         payload = payloads.get(number)
         lines = ["-"] if payload is None else result_lines(story.kind, payload)
-        shown = lines[-1] if story.kind == "generate" else lines[0].partition(", CID")[0]
+        shown = (
+            lines[-1] if story.kind == "generate" else lines[0].partition(" CID")[0].rstrip(",;")
+        )
         rows.append(
             [
                 str(number),

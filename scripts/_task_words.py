@@ -60,6 +60,11 @@ def sentence(
         now: chain time, seconds.
         expected: node ids that a draw would take now.
     """
+    text = _sentence(task, appeal, now, expected, label)
+    return text[:1].upper() + text[1:]
+
+
+def _sentence(task: Task, appeal: Any, now: int, expected: Iterable[int], label: Label) -> str:
     status = task.status
     left = timedelta(seconds=max(0, task.time - now))
     over = now > task.time

@@ -116,7 +116,13 @@ def create(
             f"The slowest nodes of the class may need {needed} s for this task, and would refuse "
             f"it when they have {run_s} s (at most {terms.max_run_s} s are allowed here)."
         )
-    fee = max(1, run_s * terms.fee_per_s) if fee is None else fee
+    least = max(1, run_s * terms.fee_per_s)
+    fee = least if fee is None else fee
+    if not least <= fee <= terms.max_fee:
+        raise click.ClickException(
+            f"{run_s} s cost {zoo(least)} at least, and a task at most {zoo(terms.max_fee)}; a "
+            "greater fee would make cheating pay."
+        )
     digest = publish(spec, opened)
     tasks = contracts.RedundantTasks
     allow(contracts, account, tasks, fee)
@@ -261,8 +267,17 @@ def appeal(account: Any, task_id: int, deployment: Path | None) -> None:
     If the outcome was wrong the bond comes back with a share of what is slashed; else the verifiers
     keep it. `ape run claim` fetches what is credited.
     """
+    from agents.rounds.tasks import TaskStatus
+
     contracts = Contracts(deployment)
-    _tasks(contracts.network(), task_id)
+    network = contracts.network()
+    task = _tasks(network, task_id).task(task_id)
+    open_ = task.status in (TaskStatus.AGREED, TaskStatus.DECIDED, TaskStatus.UNDECIDED)
+    if not open_ or network.chain.chain_time() > task.time:
+        raise click.ClickException(
+            f"Task {task_id} is {task.status.name} and can't be appealed, or not any more: "
+            f"`ape run task status {task_id}` says where it stands."
+        )
     terms = contracts.RedundantTasks.terms()
     allow(contracts, account, contracts.TaskAppeals, terms.appeal_bond)
     contracts.TaskAppeals.appeal(task_id, sender=account)

@@ -52,7 +52,7 @@ def test_running__in_the_deadlines_second_it_is_not_over_and_then_it_is() -> Non
 
 def test_drawing__names_the_expected_once_they_are_known() -> None:
     task = replace(RUNNING, status=TaskStatus.DRAWING, redraws=1, wanted=2, **lanes())
-    assert sentence(task, NONE, 0, [5, 6]).startswith("node 5 and node 6 will be drawn")
+    assert sentence(task, NONE, 0, [5, 6]).startswith("Node 5 and node 6 will be drawn")
     assert "for the second time" in sentence(task, NONE, 0, [])
 
 
@@ -61,7 +61,7 @@ def test_decided__says_who_is_alone_and_what_happens_when() -> None:
     task = replace(RUNNING, status=TaskStatus.DECIDED, **lanes(*states))
     before, after = (sentence(task, NONE, now, []) for now in (1_000, 1_061))
     for text in (before, after):
-        assert text.startswith("node 1 and node 3 agree")
+        assert text.startswith("Node 1 and node 3 agree")
         assert "node 2 is alone" in text
     assert "finalize" not in before
     assert "finalize" in after
