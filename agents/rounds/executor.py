@@ -22,7 +22,7 @@ from functools import partial
 from agents.rounds.network import ZERO_DIGEST, Network
 from agents.rounds.task_appeal import TaskAppeals, is_wrong
 from agents.rounds.task_runner import TaskRunner
-from agents.rounds.task_secrets import Secret, TaskSecrets, secret_name
+from agents.rounds.task_secrets import Secret, TaskSecrets
 from agents.rounds.task_upkeep import TaskUpkeep
 from agents.rounds.task_watch import TaskWatch
 from agents.rounds.tasks import UNAVAILABLE, LaneState, Task, Tasks, TaskStatus
@@ -89,7 +89,7 @@ class Executor:
         label = self.runner.label
         self._class = None if label is None else self.tasks.class_id(label)
         self._take(node_id)
-        seen = self._watch.look(head)
+        seen = self._watch.look(head, self._own.keys() | self.secrets.task_ids())
         lanes = self._lanes(seen, head, node_id)
         self._compute(lanes, head, node_id)
         self._publish(node_id)
@@ -145,28 +145,26 @@ class Executor:
                     why = f"it is in class {self.tasks.label(task.class_id)}, not in this one's"
                     self._say("cannot_run", task, why)
             elif self.secrets.get(task, node_id) is None:
-                name = secret_name(task, node_id)
+                name = self.secrets.name(task, node_id)
                 if self._in_vain(task, name, head):
                     self._keep(task, node_id, TaskResult(UNAVAILABLE, b"", "unavailable"))
                 else:
                     runs[name] = task
         for task in self._lost(head, node_id):
-            name = _CONFIRM + secret_name(task, node_id)
+            name = _CONFIRM + self.secrets.name(task, node_id)
             if name not in self._confirmed:
                 runs[name] = task
-        self._asked = {n: t for n, t in self._asked.items() if n == self.runner.running} | runs
+        self._asked = {n: t for n, t in self._asked.items() if n in self.runner.running} | runs
         self.runner.want(runs)
 
     def _take(self, node_id: int) -> None:
         """Put what has been computed on disk; only then may a commitment be sent."""
-        ended = self.runner.take()
-        if ended is None:
-            return
-        name, result = ended
-        if name.startswith(_CONFIRM):
-            self._confirmed[name] = result.digest
-            return
-        self._keep(self._asked[name], node_id, result)
+        while (ended := self.runner.take()) is not None:
+            name, result = ended
+            if name.startswith(_CONFIRM):
+                self._confirmed[name] = result.digest
+            else:
+                self._keep(self._asked[name], node_id, result)
 
     def _keep(self, task: Task, node_id: int, result: TaskResult) -> None:
         self._watch.follow({task.task_id})
@@ -185,7 +183,7 @@ class Executor:
         if task.status != TaskStatus.RUNNING or not self.runner.lacks(name):
             return False
         # What is being tried may have found the input since, and be at work.
-        share = _LAST_SHARE if self.runner.running == name else _SEARCH_SHARE
+        share = _LAST_SHARE if name in self.runner.running else _SEARCH_SHARE
         return head.timestamp >= task.time - task.run_s // share
 
     # -- committing ----------------------------------------------------------------------------
@@ -305,7 +303,7 @@ class Executor:
         """Appeal where the node lost, running the task again gives the same as before, and a
         verdict for that would change the outcome."""
         for task in list(self._lost(head, node_id)):
-            again = self._confirmed.get(_CONFIRM + secret_name(task, node_id))
+            again = self._confirmed.get(_CONFIRM + self.secrets.name(task, node_id))
             if again is None:
                 continue
             if self.tasks.tag(task.task_id, again) not in task.revealed():
@@ -324,6 +322,9 @@ class Executor:
             if head.number >= block + _REORG_BLOCKS:
                 self.secrets.forget(number)
                 del self._own[number], self._over[number]
+                part = f"task-{number}-"
+                self._published = {n for n in self._published if not n.startswith(part)}
+                self._confirmed = {n: r for n, r in self._confirmed.items() if part not in n}
 
     # -- saying --------------------------------------------------------------------------------
 

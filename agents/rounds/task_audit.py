@@ -17,7 +17,6 @@ from functools import partial
 from agents.rounds.network import Network
 from agents.rounds.task_appeal import TaskAppeals, is_wrong
 from agents.rounds.task_runner import TaskRunner
-from agents.rounds.task_secrets import secret_name
 from agents.rounds.task_upkeep import TaskUpkeep
 from agents.rounds.task_watch import TaskWatch
 from agents.rounds.tasks import Task, Tasks, TaskStatus, Verdict
@@ -52,15 +51,14 @@ class TaskAudit:
 
     def step(self, head: Head, node_id: int) -> str | None:
         """The single next action."""
-        ended = self.runner.take()
-        if ended is not None:
+        while (ended := self.runner.take()) is not None:
             self._results[ended[0]] = ended[1].digest
         seen = self._watch.look(head)
         for task in seen:
             self._note(task, node_id)
         self._drop(head)
-        runs = {_name(task): task for task in self._wanted() if self._can(task)}
-        if runs or self.runner.running is not None:
+        runs = {self._name(task): task for task in self._wanted() if self._can(task)}
+        if runs or self.runner.running:
             self.runner.want({name: t for name, t in runs.items() if name not in self._results})
         return self._attest(node_id) or self._check() or self._upkeep.step(seen, head)
 
@@ -97,7 +95,7 @@ class TaskAudit:
             if head.timestamp > task.time:
                 del self._asked[number]
         self._others = {n: until for n, until in self._others.items() if head.timestamp <= until}
-        kept = {_name(task) for task in self._wanted()}
+        kept = {self._name(task) for task in self._wanted()}
         self._results = {name: found for name, found in self._results.items() if name in kept}
 
     def _wanted(self) -> Iterator[Task]:
@@ -111,11 +109,14 @@ class TaskAudit:
         label = self.runner.label
         return label is None or self.tasks.class_id(label) == task.class_id
 
+    def _name(self, task: Task) -> str:
+        return f"audit-{task.task_id}-{self.tasks.inputs(task).hex()[:16]}"
+
     # -- what is done --------------------------------------------------------------------------
 
     def _attest(self, node_id: int) -> str | None:
         for number, (task, verdict, place) in list(self._asked.items()):
-            result = self._results.get(_name(task))
+            result = self._results.get(self._name(task))
             if result is None or self.tasks.has_attested(number, place):
                 continue
             crashpoint("auditor-before-attest")
@@ -139,7 +140,7 @@ class TaskAudit:
 
     def _check(self) -> str | None:
         for number, task in list(self._sample.items()):
-            result = self._results.get(_name(task))
+            result = self._results.get(self._name(task))
             if result is None:
                 continue
             now = self.tasks.task(number)
@@ -153,10 +154,6 @@ class TaskAudit:
                 del self._sample[number]
                 return did
         return None
-
-
-def _name(task: Task) -> str:
-    return f"audit-{secret_name(task, 0)}"
 
 
 def _deadline(task: Task) -> int:

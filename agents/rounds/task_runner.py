@@ -1,33 +1,41 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tasks that an agent runs beside its loop: one at a time, in the process of `task_process`.
+"""Tasks that an agent runs beside its loop, in processes of `task_process`.
 
 Rule: only tasks of the class that this machine computes in are ever run; which class that is, the
-process says. An input that the store does not give is waited for.
+process says. An input that the store does not give is waited for. One task is run at a time, but a
+long one must not make a short one miss its deadline: what has waited for an eighth of its time gets
+a further process, up to as many as a node can be drawn for at once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 
 from agents.rounds.task_process import TaskProcess
-from agents.rounds.tasks import Task
+from agents.rounds.tasks import MAX_OPEN, Task
 from agents.runtime.background import Background
 from agents.runtime.context import Context
 from agents.storage.errors import StoreError
 from agents.tasks.result import TaskResult
 
 _CLASS = "class"
+_WAIT_SHARE = 8  # of its time, that a task waits for another at most
 
 
 class TaskRunner:
-    """One agent's. `label` is None until the process has said its class."""
+    """One agent's. `label` is None until a process has said its class."""
 
     def __init__(self, context: Context, device: str) -> None:
         self.label: str | None = None
         self._context = context
-        self._process = TaskProcess(context.settings.store, device)
+        self._device = device
+        self._processes: list[TaskProcess] = []
+        self._idle: list[TaskProcess] = []
         self._jobs = Background(context.feed.wake, self._failed)
+        self._since: dict[str, float] = {}  # when a task was first wanted
         self._said: set[str] = set()
         self._lacking: set[str] = set()
 
@@ -36,26 +44,29 @@ class TaskRunner:
         return name in self._lacking
 
     @property
-    def running(self) -> str | None:
+    def running(self) -> frozenset[str]:
         """What is being run, or has ended and was not taken yet."""
         return self._jobs.running
 
     def want(self, runs: Mapping[str, Task]) -> None:
         """What should be run, most urgent first; a name stands for one task with one spec.
 
-        Starts the first, unless something is being run.
+        Starts what there is room for.
         """
         if self.label is None:
-            self._jobs.want({_CLASS: self._process.label})
+            self._jobs.want({_CLASS: self._find_class})
             return
-        label = self.label
+        label, now = self.label, time.monotonic()
         self._lacking &= runs.keys()
-        self._jobs.want(
-            {name: partial(self._run, name, task, label) for name, task in runs.items()}
-        )
+        self._since = {name: self._since.get(name, now) for name in runs}
+        waiting = runs.keys() - self.running - self._lacking
+        late = any(now - self._since[name] >= runs[name].run_s / _WAIT_SHARE for name in waiting)
+        width = min(len(self.running) + 1, MAX_OPEN) if late else 1
+        jobs = {name: partial(self._run, name, task, label) for name, task in runs.items()}
+        self._jobs.want(jobs, width)
 
     def take(self) -> tuple[str, TaskResult] | None:
-        """Name and result of a run that ended since the last call."""
+        """Name and result of a run that ended and was not taken yet."""
         ended = self._jobs.take()
         if ended is not None and ended[0] == _CLASS:
             self.label = str(ended[1])
@@ -64,14 +75,32 @@ class TaskRunner:
         return ended
 
     def close(self) -> None:
-        """End the process."""
-        self._process.close()
+        """End the processes."""
+        for process in self._processes:
+            process.close()
+
+    @contextmanager
+    def _process(self) -> Iterator[TaskProcess]:
+        """A process that does nothing else meanwhile."""
+        if self._idle:
+            process = self._idle.pop()
+        else:
+            process = TaskProcess(self._context.settings.store, self._device)
+            self._processes.append(process)
+        try:
+            yield process
+        finally:
+            self._idle.append(process)
+
+    def _find_class(self) -> str:
+        with self._process() as process:
+            return process.label()
 
     def _run(self, name: str, task: Task, label: str) -> TaskResult:
         out = self._context.artefacts / f"{name}.run"
         try:
-            with self._context.metrics.busy("task"):
-                return self._process.run(task.spec, task.run_s, label, out)
+            with self._process() as process, self._context.metrics.busy("task"):
+                return process.run(task.spec, task.run_s, label, out)
         finally:
             out.unlink(missing_ok=True)
 

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """What an executor's commitments hide, on disk before a commitment is sent.
 
-Rule: there is one secret for a task, a node, and what the result depends on (spec, time, class),
-and it is written once. A commitment binds these and neither lane nor draw, so a reorg that moves
-the node to another lane of the same task changes nothing; one that puts another task under the same
-number makes another secret. Which one to open, the commitment on chain says.
+Rule: there is one secret for a node and a task, with all that its result and tag depend on (spec,
+time, class, chain, contract), and it is written once. Neither lane nor draw is among that, so a
+reorg that moves the node to another lane of the same task changes nothing; one that puts another
+task under the same number makes another secret. Which one to open, the commitment on chain says.
 """
 
 from __future__ import annotations
@@ -13,8 +13,6 @@ import secrets
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-
-from eth_utils import keccak
 
 from agents.rounds.tasks import Task, Tasks
 from agents.runtime.durable import write_atomic
@@ -47,11 +45,15 @@ class TaskSecrets:
 
     def get(self, task: Task, node_id: int) -> Secret | None:
         """The secret of a task as it stands, None if it has not been computed."""
-        return self._read(secret_name(task, node_id))
+        return self._read(self.name(task, node_id))
+
+    def name(self, task: Task, node_id: int) -> str:
+        """The journal key of a node's secret of a task."""
+        return f"{_PREFIX}{task.task_id}-{node_id}-{self._tasks.inputs(task).hex()[:16]}"
 
     def keep(self, task: Task, node_id: int, result: TaskResult) -> Secret:
         """Write payload and secret down, for good; what was written before stays as it is."""
-        name = secret_name(task, node_id)
+        name = self.name(task, node_id)
         if name not in self._journal:
             write_atomic(self.payload(name), result.payload)
             crashpoint("executor-before-journal")
@@ -98,9 +100,3 @@ class TaskSecrets:
             return None
         result, tag, salt = (bytes.fromhex(value[key]) for key in ("result", "tag", "salt"))
         return Secret(name, result, tag, salt, value["refusal"])
-
-
-def secret_name(task: Task, node_id: int) -> str:
-    """The journal key of a node's secret of a task."""
-    inputs = task.spec + task.run_s.to_bytes(32, "big") + task.class_id.to_bytes(32, "big")
-    return f"{_PREFIX}{task.task_id}-{node_id}-{keccak(inputs).hex()[:16]}"

@@ -9,6 +9,8 @@ everything that left within the blocks that it can reach.
 
 from __future__ import annotations
 
+from collections.abc import Set
+
 from agents.rounds.tasks import Task, Tasks, TaskStatus
 from agents.runtime.chain import ChainClient, Head
 
@@ -40,11 +42,14 @@ class TaskWatch:
         """Read these at the next look, whatever they were."""
         self._active |= task_ids
 
-    def look(self, head: Head) -> list[Task]:
-        """The tasks that need somebody, and those that have just stopped to, by ascending id."""
+    def look(self, head: Head, first: Set[int] = frozenset()) -> list[Task]:
+        """The tasks that need somebody, and those that have just stopped to, by ascending id.
+
+        `first`: which of them to read at every look, however many there are.
+        """
         self._catch_up(head, self._tasks.count())
         scanned = set(range(max(1, self._unread - PER_LOOK + 1), self._unread + 1))
-        tasks = self._tasks.many(sorted(self._turns() | scanned))
+        tasks = self._tasks.many(sorted(self._turns() | (self._active & first) | scanned))
         self._unread -= len(scanned)
         for task in tasks:
             if task.status in _NEEDY:

@@ -24,6 +24,9 @@ COMMIT_DOMAIN = keccak(text="menagerie.RedundantTasks.commit.v1")
 UNAVAILABLE = bytes(keccak(text="menagerie.RedundantTasks.unavailable.v1"))
 """The result of an executor that could not get the task's inputs; there is no payload."""
 
+MAX_OPEN = 4
+"""Lanes that a node may have open at a time."""
+
 _EVER = 2**256 - 1
 _BATCH = 128  # calls in one request
 _EVENT_BLOCKS = 2_000  # looked through at a time
@@ -208,6 +211,14 @@ class Tasks:
         kinds = ["bytes32", "uint256", "address", "uint256", "bytes32"]
         chain_id, address = self._network.deployment.chain_id, self._contract.address
         return bytes(keccak(encode(kinds, [TAG_DOMAIN, chain_id, address, task_id, result])))
+
+    def inputs(self, task: Task) -> bytes:
+        """Digest of all that a task's tag depends on besides the result, and that the result
+        depends on: 32 bytes that tell tasks of one number apart, on forks and in deployments."""
+        kinds = ["uint256", "address", "uint256", "bytes32", "uint256", "uint256"]
+        chain_id, address = self._network.deployment.chain_id, self._contract.address
+        values = [chain_id, address, task.task_id, task.spec, task.run_s, task.class_id]
+        return bytes(keccak(encode(kinds, values)))
 
     def commitment(self, task: Task, node_id: int, operator: str, tag: bytes, salt: bytes) -> bytes:
         """RedundantTasks.commitment_digest."""

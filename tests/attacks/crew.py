@@ -151,7 +151,7 @@ class Crew:
         return context
 
     def _share(self, runner: TaskRunner) -> None:
-        runner._process = self.process
+        runner._idle.append(self.process)
 
     # -- tasks ---------------------------------------------------------------------------------
 

@@ -310,7 +310,7 @@ def test_it_reveals_while_it_computes(crew: Crew) -> None:
     head = agent.context.chain.head()
     agent.executor._lanes(agent.executor._watch.look(head), head, busy.node_id)
     crew.drive(lambda: crew.status(task_id) == AGREED, "both reveal")
-    assert agent.executor.runner.running is not None
+    assert agent.executor.runner.running
     assert crew.state(long, busy) in (LaneState.NONE, LaneState.RUNNING)
 
 
