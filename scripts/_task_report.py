@@ -146,7 +146,7 @@ def _earnings(history: TaskHistory) -> str:
             times = [0, *(time - history.began for time, _ in node.payouts)]
             amounts = [0.0, *(amount / ZOO for _, amount in node.payouts)]
             axis.step(times, amounts, where="post", label=node.name)
-    axis.set(title="Fees credited", xlabel="chain time, s", ylabel="ZOO")
+    axis.set(title="Credited by tasks and appeals", xlabel="chain time, s", ylabel="ZOO")
     return svg(figure, axis, legend=True)
 
 
