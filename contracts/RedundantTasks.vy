@@ -34,7 +34,9 @@
         - Money is pulled. Balance >= `bonds_held`, which is the fees of tasks that run and the
           credits.
 @custom:kill The owner (the Coordinator) may pause `create_task` with bit 1 of `set_paused`. Tasks
-             that were created end as usual, nodes leave and credits are withdrawn at any time.
+             that were created end as usual, nodes leave and credits are withdrawn at any time. Do
+             so before the registry delists this contract: a task with somebody to slash waits for
+             a slasher.
 """
 
 from interfaces import IBonds
@@ -355,7 +357,8 @@ def draw(task_id: uint256):
     """
     @notice Anyone, from the second block after a request on: captures the draw, which starts the
             executors' time. A draw that nobody captured for 256 blocks, or that found too few
-            executors, is requested again; after eight such the task ends undecided.
+            executors, is requested again, each time for a block twice as far away; after eight such
+            the task ends undecided.
     @dev Reverts: "tasks: not drawing", "tasks: too early".
     @param task_id The task.
     """
@@ -644,9 +647,10 @@ def _request_again(task_id: uint256, word: uint256) -> uint256:
 @internal
 def _request(task_id: uint256, word: uint256) -> uint256:
     """
-    @notice The word with a draw pinned to the next block.
+    @notice The word with a draw pinned to the next block; after one that came to nothing to the
+            second next, then the fourth, up to the 256th: a pool with its hands full is a queue.
     """
-    target: uint256 = block.number + 1
+    target: uint256 = block.number + (1 << task_word._redraws(word))
     size: uint256 = executors._size(self._orders[task_id] >> _CLASS)
     log IRedundantTasks.DrawRequested(task_id=task_id, wanted=self._wanted(word), seed_block=target)
     return task_word._request(word, DRAWING, block.timestamp, target, size)

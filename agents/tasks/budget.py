@@ -5,8 +5,9 @@ Operations are counted as usual (arXiv 2001.08361, section 2.1): 2 per parameter
 three times that with the backward pass. That count leaves out what matters in small or long models,
 so it is added: 4 * length * d_model per layer and token for attention, whose mask is not made use
 of, and a fixed price for each exponential and each number that goes through a layer. Half of the
-paid time is for computing and half for reading inputs, each at the class's rate from below, so what
-passes here is done in time.
+paid time is for computing and half for reading inputs, each at the class's rate from below, and a
+node may have `AT_ONCE` tasks in hand, each with a share of its machine. So what passes here is done
+in time, whatever else the node was drawn for.
 """
 
 from __future__ import annotations
@@ -16,6 +17,9 @@ from dataclasses import dataclass
 from agents.tasks.classes import Limits
 from agents.tasks.errors import TaskError
 from agents.training.spec import ModelSpec
+
+AT_ONCE = 2
+"""Tasks that a node answers for at once: MAX_OPEN of contracts/modules/executors.vy."""
 
 SMALLEST_READ = 256 * 1024
 """Bytes that any file counts for: a task of many small files waits for each."""
@@ -117,13 +121,15 @@ class Budget:
     def __init__(self, limits: Limits, run_s: int) -> None:
         """`run_s`: whole seconds between the draw and the deadline, from the chain."""
         self._limits = limits
-        self._half_us = max(0, run_s) * 500_000
-        self._unread = min(limits.inputs, self._half_us * limits.fetched // 1_000_000)
+        self._share_us = max(0, run_s) * 1_000_000 // (2 * AT_ONCE)
+        self._unread = min(limits.inputs, self._share_us * limits.fetched // 1_000_000)
 
     def readable(self) -> int:
         """Bytes that the next file may have; TaskError if no further file may be read."""
         if self._unread < SMALLEST_READ:
-            raise TaskError("too_large", "the task reads more than half of the paid time allows")
+            raise TaskError(
+                "too_large", "the task reads more than its share of the paid time allows"
+            )
         return self._unread
 
     def read(self, count: int) -> None:
@@ -131,7 +137,7 @@ class Budget:
         self._unread -= max(count, SMALLEST_READ)
 
     def allow(self, work: Work) -> None:
-        """Raise TaskError unless a node of the class does the work in half of the time."""
+        """Raise TaskError unless a node of the class does the work in its share of the time."""
         memory = work.memory + (work.scores if self._limits.keeps_scores else 0)
         if memory > self._limits.memory:
             raise TaskError(
@@ -140,9 +146,9 @@ class Budget:
                 f"{self._limits.memory}",
             )
         needed = work.microseconds(self._limits)
-        if needed > self._half_us:
+        if needed > self._share_us:
             raise TaskError(
                 "too_long",
-                f"the task may take {needed} microseconds in its class; half of the paid time is "
-                f"{self._half_us}: pay for more seconds, or ask for less",
+                f"the task may take {needed} microseconds in its class; its share of the paid "
+                f"time is {self._share_us}: pay for more seconds, or ask for less",
             )

@@ -26,8 +26,9 @@
 from interfaces import IExecutors
 from interfaces import INodeRegistry
 
-# Open lanes of a node at most: what one stake answers for at a time.
-MAX_OPEN: constant(uint256) = 4
+# Open lanes of a node at most: what one stake answers for at a time, what one machine must run at
+# once, and what one outage costs.
+MAX_OPEN: constant(uint256) = 2
 # Seats looked at in one draw.
 MAX_TRIES: constant(uint256) = 64
 MAX_CLASSES: constant(uint256) = 255

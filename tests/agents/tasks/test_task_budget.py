@@ -4,12 +4,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
 
 from agents.storage.embedded import EmbeddedStore
-from agents.tasks.budget import SMALLEST_READ, Budget, Work, forward_work, training_work
+from agents.tasks.budget import AT_ONCE, SMALLEST_READ, Budget, Work, forward_work, training_work
 from agents.tasks.classes import CPU, Limits, limits_of
 from agents.tasks.errors import TaskError
 from agents.tasks.spec import MIN_HEAD_DIM
@@ -72,9 +73,14 @@ def reason(budget: Budget, work: Work) -> str | None:
     return None
 
 
+def test_it_is_shared_by_as_many_tasks_as_the_contract_lets_a_node_have() -> None:
+    source = (Path(__file__).parents[3] / "contracts/modules/executors.vy").read_text("utf-8")
+    assert f"MAX_OPEN: constant(uint256) = {AT_ONCE}\n" in source
+
+
 def test_half_of_the_time_is_for_computing() -> None:
     for flops, found in ((1_000, None), (1_001, "too_long")):
-        assert reason(Budget(LIMITS, 4), Work(flops, 0, 0, 0, 0, 0)) == found
+        assert reason(Budget(LIMITS, 4 * AT_ONCE), Work(flops, 0, 0, 0, 0, 0)) == found
     assert reason(Budget(LIMITS, 0), Work(0, 0, 0, 0, 0, 0)) == "too_long"
     assert reason(Budget(LIMITS, -5), Work(0, 0, 0, 0, 0, 0)) == "too_long"
 
@@ -88,7 +94,7 @@ def test_memory_is_the_classs_whatever_is_paid() -> None:
 
 
 def test_half_of_the_time_is_for_reading_and_small_files_count_too() -> None:
-    budget = Budget(LIMITS, 4)  # 2 s at 1 MiB a second
+    budget = Budget(LIMITS, 4 * AT_ONCE)  # 2 s at 1 MiB a second
     assert budget.readable() == 2 * 2**20
     budget.read(2**20)
     budget.read(1)
@@ -126,7 +132,7 @@ def test_a_task_passes_from_a_number_of_seconds_on_and_is_refused_below(world: W
     assert isinstance(world.store, EmbeddedStore)
     for spec in (world.evaluate(), world.train(), world.generate()):
         found = []
-        for run_s in range(8):
+        for run_s in range(8 * AT_ONCE):
             try:
                 found.append(len(perform(spec, world.store, run_s)) > 0)
             except TaskError as error:
