@@ -15,8 +15,10 @@ from pathlib import Path
 import pytest
 
 import agents.rounds.executor as executor_module
+import agents.rounds.task_runner as runner_module
 import agents.rounds.task_secrets as secrets_module
 import agents.rounds.task_watch as watch_module
+from agents.redundant import Redundant
 from agents.rounds.task_process import TaskProcess
 from agents.rounds.tasks import UNAVAILABLE, LaneState, TaskStatus
 from agents.runtime.errors import Stopped
@@ -25,9 +27,10 @@ from agents.storage.embedded import EmbeddedStore
 from agents.storage.errors import NotFound
 from agents.tasks.classes import CPU
 from agents.tasks.make import publish
+from agents.tasks.spec import TaskSpec
 from tests.agents.tasks.world import World as Inputs
 from tests.attacks.crew import PASSPHRASE, Crew, Liar, Loner, Silent, fake
-from tests.attacks.redundant import FEE, FIFTH, HELD, Tasks
+from tests.attacks.redundant import FEE, FIFTH, HELD, RUN_S, Tasks
 from tests.attacks.world import Node
 
 AGREED, DECIDED, UNDECIDED = TaskStatus.AGREED, TaskStatus.DECIDED, TaskStatus.UNDECIDED
@@ -292,26 +295,41 @@ def test_an_appeal_without_a_verdict_lapses(crew: Crew) -> None:
 
 
 def test_it_reveals_while_it_computes(crew: Crew) -> None:
-    """A second task keeps the runner busy; the first is opened meanwhile."""
+    """A second task keeps the process busy; the first is opened meanwhile."""
     task_id, first, second = _requested(crew)
     crew.executors(first, second)
     crew.until(task_id, REVEALING)
-    long = crew.create(crew.inputs.train(steps=1_500, batch_size=16), run_s=3_600)
-    names = [first.name, second.name]
-    # Whoever of the two is drawn for it as well is at work on it when its turn to reveal comes.
-    for _ in range(60):
-        if {n.name for n in crew.drawn(long)} & set(names):
-            break
-        crew.tasks.chain.mine()
-        long = crew.create(crew.inputs.train(steps=1_500, batch_size=16), run_s=3_600)
-        crew.tasks.chain.mine(2)
-    busy = next(node for node in crew.drawn(long) if node.name in names)
-    agent = crew.agents[busy.name]
-    head = agent.context.chain.head()
-    agent.executor._lanes(agent.executor._watch.look(head), head, busy.node_id)
-    crew.drive(lambda: crew.status(task_id) == AGREED, "both reveal")
-    assert agent.executor.runner.running
-    assert crew.state(long, busy) in (LaneState.NONE, LaneState.RUNNING)
+    long = crew.tasks.wait_for(
+        lambda: crew.create(crew.inputs.train(steps=1_500, batch_size=16), run_s=3_600),
+        lambda n: first in crew.drawn(n),
+    )
+    agent = crew.agents[first.name]
+    assert isinstance(agent, Redundant)
+    crew.until(task_id, AGREED)
+    assert crew.state(task_id, first) in (LaneState.AGREED, LaneState.OPENED)
+    assert any(f"-{long}-" in name for name in agent.executor.runner.running)
+    crew.process.close()  # or the next test waits for it
+
+
+def test_a_short_task_does_not_wait_for_a_long_one(
+    crew: Crew, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It gets a process of its own when a share of its time has passed."""
+    monkeypatch.setattr(runner_module, "_WAIT_SHARE", RUN_S)  # that is, after a second
+    node = crew.tasks.executors[0]
+
+    def requested(spec: TaskSpec) -> int:
+        """A task whose draw will take the node."""
+        return crew.tasks.wait_for(lambda: crew.create(spec), lambda n: node in crew.drawn(n))
+
+    runner = crew.executor(node).executor.runner
+    long = requested(crew.inputs.train(steps=1_500, batch_size=16, first=1))
+    crew.drive(lambda: any(f"-{long}-" in name for name in runner.running), "the long one is run")
+    short = requested(crew.inputs.evaluate(first=next(_FRESH)))
+    crew.drive(lambda: crew.state(short, node) == LaneState.COMMITTED, "the short one is done")
+    assert any(f"-{long}-" in name for name in runner.running)
+    runner.close()
+    crew.process.close()  # or the next test waits for it
 
 
 def test_an_input_that_is_not_there_is_waited_for(crew: Crew) -> None:
