@@ -26,6 +26,7 @@ GRACE_S = 5.0
 _LOG_TAIL = 12
 _PORTS = range(15_000, 32_000)
 _PORT_TRIES = 100
+_given: set[int] = set()  # ports that may not be listened on yet
 _PR_SET_PDEATHSIG = 1
 _LIBC = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
 
@@ -35,15 +36,18 @@ class ProcessError(RuntimeError):
 
 
 def free_port() -> int:
-    """Return a TCP port of 127.0.0.1 that is free now.
+    """Return a TCP port of 127.0.0.1 that is free now, another one each time.
 
     It lies below the range that systems draw the ports of outgoing connections from, so that none
     takes it before its owner listens. Raises ProcessError if hardly any port is free.
     """
     for _ in range(_PORT_TRIES):
         port = secrets.choice(_PORTS)
+        if port in _given:
+            continue
         with socket.socket() as probe, suppress(OSError):
             probe.bind(("127.0.0.1", port))
+            _given.add(port)
             return port
     raise ProcessError(f"no free TCP port found between {_PORTS[0]} and {_PORTS[-1]}.")
 
