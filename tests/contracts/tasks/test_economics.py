@@ -5,6 +5,7 @@ Intervals are 99.9 %; the study `tests.studies.redundancy` plays more tasks and 
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from fractions import Fraction
 from statistics import NormalDist
@@ -26,7 +27,9 @@ from tests.contracts.tasks.task_world import REDUNDANCY_MISMATCH as MISMATCH_ROW
 from tests.studies.redundancy import (
     ABORT,
     COLLUSION,
+    LEAST_RECORDED,
     MISMATCH,
+    RECORD,
     SCENARIOS,
     Scenario,
     Seen,
@@ -156,6 +159,20 @@ def test_one_stake_answers_for_every_agreed_fake(system: System):
         lost = STAKE - world.registry.bonded(node.node_id)
         assert lost == pytest.approx(loss_expected(STAKE, 5_000, 1.0, runs[node.node_id]))
     assert refunds[0] > 0 and refunds[-1] == 0
+
+
+def test_the_record_is_of_these_scenarios():
+    """What is printed from docs/redundancy.json is exact still; few intervals miss."""
+    rows = json.loads(RECORD.read_text())["rows"]
+    assert [Scenario(**row["scenario"]) for row in rows] == list(SCENARIOS)
+    for row, scenario in zip(rows, SCENARIOS, strict=True):
+        wanted = expected(scenario)
+        assert row["tasks"] >= LEAST_RECORDED
+        assert row["success"]["exact"] == pytest.approx(float(wanted.success))
+        assert row["profit"]["exact"] == pytest.approx(float(wanted.profit / ZOO))
+        assert row["honest"]["exact"] == pytest.approx(float(wanted.honest / ZOO))
+    figures = [row[name] for row in rows for name in ("success", "profit", "honest")]
+    assert sum(not figure["inside"] for figure in figures) <= 5  # 1.5 of 30 expected
 
 
 def test_wilson():
