@@ -19,6 +19,7 @@ from agents.tasks.errors import TaskError
 from agents.tasks.execution import Execution
 from agents.tasks.kinds import register
 from agents.tasks.kinds.options import BatchSize, KindOptions, Place, SeqLen
+from agents.tasks.witness import witnessed
 from agents.training.documents import DataError
 from agents.training.evaluate import validation_loss
 from agents.training.spec import ModelSpec
@@ -45,8 +46,8 @@ class Evaluate(KindOptions):
             )
 
     def run(self, execution: Execution) -> bytes:
-        """Canonical JSON: `kind`, `spec` (digest, hex), `loss` (nats per token, hexadecimal float)
-        and `tokens` (how many were predicted)."""
+        """Canonical JSON: `kind`, `spec` (digest, hex), `loss` (nats per token, hexadecimal float),
+        `tokens` (how many were predicted) and `witness` (`agents.tasks.witness`)."""
         tokens = self.sequences * self.seq_len
         batches = -(-self.sequences // self.batch_size)
         rows = min(self.batch_size, self.sequences)
@@ -68,7 +69,9 @@ class Evaluate(KindOptions):
             read = [source.sequences(part) for part in parts]
         except DataError as error:
             raise TaskError("bad_data", str(error)) from error
-        loss = validation_loss(execution.network(), execution.state(), read)
+        network = execution.network()
+        with witnessed(network.model) as witness:
+            loss = validation_loss(network, execution.state(), read)
         if not math.isfinite(loss):
             raise TaskError("not_finite", f"the loss is {loss}")
         return dumps(
@@ -77,5 +80,6 @@ class Evaluate(KindOptions):
                 "spec": execution.spec_digest,
                 "loss": loss.hex(),
                 "tokens": tokens,
+                "witness": witness.hexdigest(),
             }
         )

@@ -21,6 +21,7 @@ from agents.tasks.execution import Execution
 from agents.tasks.kinds import register
 from agents.tasks.kinds.options import KindOptions
 from agents.tasks.prompts import MAX_PROMPT_BYTES, Prompts, text_of
+from agents.tasks.witness import witnessed
 from agents.training.spec import ModelSpec
 
 MAX_NEW_TOKENS = 65_536
@@ -47,8 +48,9 @@ class Generate(KindOptions):
             )
 
     def run(self, execution: Execution) -> bytes:
-        """Canonical JSON: `kind`, `spec` (digest, hex) and `outputs`, one per prompt: `tokens` (the
-        new ones) and `text` (of a byte-level model, else null)."""
+        """Canonical JSON: `kind`, `spec` (digest, hex), `witness` (`agents.tasks.witness`) and
+        `outputs`, one per prompt: `tokens` (the new ones) and `text` (of a byte-level model, else
+        null)."""
         model = execution.spec.model
         prompts = Prompts.from_bytes(execution.get(execution.spec.data, MAX_PROMPT_BYTES)).prompts
         self._check(prompts, model)
@@ -67,10 +69,18 @@ class Generate(KindOptions):
         net = execution.network()
         net.load(execution.state())
         outputs = []
-        for prompt in prompts:
-            tokens = greedy(net.model, prompt, new, self.stop_token, execution.device)
-            outputs.append({"tokens": tokens, "text": text_of(tokens, model.vocab_size)})
-        return dumps({"kind": "generate", "spec": execution.spec_digest, "outputs": outputs})
+        with witnessed(net.model) as witness:
+            for prompt in prompts:
+                tokens = greedy(net.model, prompt, new, self.stop_token, execution.device)
+                outputs.append({"tokens": tokens, "text": text_of(tokens, model.vocab_size)})
+        return dumps(
+            {
+                "kind": "generate",
+                "spec": execution.spec_digest,
+                "outputs": outputs,
+                "witness": witness.hexdigest(),
+            }
+        )
 
     def _check(self, prompts: Sequence[Sequence[int]], model: ModelSpec) -> None:
         if len(prompts) * self.max_new_tokens > MAX_NEW_TOKENS:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 
 import pytest
@@ -29,9 +30,17 @@ def test_the_loss_is_that_of_validation(world: World) -> None:
     parts = ([3, 4, 5, 6], [7, 8, 9, 10], [11, 12])
     batches = [torch.stack([sequence(number) for number in part]) for part in parts]
     loss = validation_loss(FlatModel(MODEL), init_state(MODEL), batches)
+    model = build_model(MODEL)
+    model.load_state_dict(init_state(MODEL))
+    with torch.no_grad():
+        last = b"".join(model(batch[:, :-1])[:, -1].numpy().tobytes() for batch in batches)
     assert result == {
-        "kind": "evaluate", "loss": loss.hex(), "spec": "00" * 32, "tokens": 160
-    }  # fmt: skip
+        "kind": "evaluate",
+        "loss": loss.hex(),
+        "spec": "00" * 32,
+        "tokens": 160,
+        "witness": hashlib.sha256(last).hexdigest(),
+    }
     assert float.fromhex(result["loss"]) == loss
 
 

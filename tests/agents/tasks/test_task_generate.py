@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import hashlib
+
 import pytest
 import torch
 
@@ -29,16 +31,23 @@ def test_the_tokens_are_those_of_a_plain_loop(world: World) -> None:
     model = build_model(MODEL)
     raw = world.store.get(checkpoint, 2**20)
     model.load_state_dict(load_state(raw, template(MODEL)))
-    wanted = []
+    wanted, seen = [], b""
     for prompt in PROMPTS:
         tokens = list(prompt.encode())
         for _ in range(6):
             with torch.no_grad():
-                tokens.append(int(model(torch.tensor([tokens]))[0, -1].argmax()))
+                logits = model(torch.tensor([tokens]))[0, -1]
+            seen += logits.numpy().tobytes()
+            tokens.append(int(logits.argmax()))
         new = tokens[len(prompt) :]
         wanted.append({"tokens": new, "text": bytes(new).decode("utf-8", "replace")})
     payload = perform(world.generate(checkpoint=checkpoint), world.store)
-    assert loads(payload) == {"kind": "generate", "spec": "00" * 32, "outputs": wanted}
+    assert loads(payload) == {
+        "kind": "generate",
+        "spec": "00" * 32,
+        "outputs": wanted,
+        "witness": hashlib.sha256(seen).hexdigest(),
+    }
     assert len({token for row in wanted for token in row["tokens"]}) > 2, "it must have learned"
 
 
