@@ -42,7 +42,7 @@ from scripts._verdict import Check
 from scripts.economics import parameters, read
 
 WORK = ROOT / ".menagerie" / "demo-redundant"
-TERMS = TaskTerms(max_run_s=60, reveal_s=20, appeal_s=20, verdict_s=60)
+TERMS = TaskTerms(max_run_s=60, reveal_s=30, appeal_s=20, verdict_s=60)
 CHEATS = ("forger", "quitter")
 # What a cheat's deeds come under: outvoted, silent, or agreed with another cheat and found out.
 ALLOWED = {
@@ -289,4 +289,4 @@ def _spread(figures: Iterable[float], unit: str) -> str:
     if not values:
         return "-"
     middle = statistics.median(values)
-    return f"{middle:,.0f} {unit} in the middle, {values[0]:,.0f} to {values[-1]:,.0f}"
+    return f"{middle:,.0f} {unit} (median), {values[0]:,.0f} to {values[-1]:,.0f}"
