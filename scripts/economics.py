@@ -42,7 +42,7 @@ DEFAULT_BPS = (2_000, 2_000, 5_000)
 DEFAULT_REPORTER_BPS = 5_000
 VERIFIER = 2  # the role's bit
 MOST_LISTED = 128  # nodes that the registry lists in one call
-OPEN_LANES = 4  # MAX_OPEN of the contract's module `executors`
+OPEN_LANES = 2  # MAX_OPEN of the contract's module `executors`
 
 
 @click.command()

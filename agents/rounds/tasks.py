@@ -24,7 +24,7 @@ COMMIT_DOMAIN = keccak(text="menagerie.RedundantTasks.commit.v1")
 UNAVAILABLE = bytes(keccak(text="menagerie.RedundantTasks.unavailable.v1"))
 """The result of an executor that could not get the task's inputs; there is no payload."""
 
-MAX_OPEN = 4
+MAX_OPEN = 2
 """Lanes that a node may have open at a time."""
 
 _EVER = 2**256 - 1

@@ -27,7 +27,7 @@ BOUNTY = 10**16
 COOLDOWN = 260
 DAY = 86_400
 FORGOTTEN = 257  # blocks after which the chain no longer knows a hash
-MAX_OPEN = 4
+MAX_OPEN = 2
 MAX_REDRAWS = 8
 
 
@@ -300,7 +300,7 @@ def test_last_revealer_picks_its_moment__the_tie_break_is_drawn_after_it(tasks: 
 
 def test_order_of_the_captures__chooses_between_two_tasks_at_most(tasks: Tasks) -> None:
     """A node with its hands full is passed over, so whoever captures two draws that both name it
-    says which one gets it. The cheat uses that: with three open lanes it captures the one it shares
+    says which one gets it. The cheat uses that: with one lane left it captures the one it shares
     with its friend first, and is spared the one beside an honest node. There the next node is
     taken as ever, and the pair answers for its fake like any other: a verifier runs the task
     again. Keeping hands full takes work, and the cheat's honest work is counted here too."""

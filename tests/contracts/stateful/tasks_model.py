@@ -404,9 +404,9 @@ class TasksModel:
                 self._slash(TASKS, lane.node, REDUNDANCY_MISMATCH, decided_at, ZERO)
 
     def _request(self, task_id: int) -> None:
-        """A draw pinned to the next block."""
+        """A draw pinned to the next block, twice as far ahead after each that came to nothing."""
         t = self.tasks[task_id]
-        t.status, t.time, t.seed_block = DRAWING, self.now, self.block + 1
+        t.status, t.time, t.seed_block = DRAWING, self.now, self.block + 2**t.redraws
         t.seats = len(self.pool(t.class_id).seats)
 
     def _run(self, task_id: int, nodes: list[int]) -> None:

@@ -16,7 +16,7 @@ import boa
 from eth_abi import encode
 from eth_utils import keccak
 
-from tests.contracts.chain_time import hash_of, mine
+from tests.contracts.chain_time import block, hash_of, mine
 from tests.contracts.system import (
     EMPTY,
     STAKE,
@@ -39,7 +39,7 @@ LANE_RUNNING, LANE_COMMITTED, LANE_REVEALED, LANE_ABORTED, LANE_AGREED, LANE_OPE
 # Rows of the slashing table.
 REDUNDANCY_MISMATCH, ABORT, COLLUSION = 7, 8, 9
 
-MAX_TRIES, MAX_OPEN, MAX_REDRAWS, MAX_LANES, COOLDOWN = 64, 4, 8, 5, 260
+MAX_TRIES, MAX_OPEN, MAX_REDRAWS, MAX_LANES, COOLDOWN = 64, 2, 8, 5, 260
 LIFETIME = 256
 
 RUN_S = 600
@@ -215,9 +215,13 @@ class TaskWorld:
             self.tasks.create_task(class_id, spec, fee, run_s, sender=creator or self.creator)
         )
 
+    def to_draw(self, task_id: int, late: int = 0) -> None:
+        """To the first block in which the draw may be captured, or `late` blocks after it."""
+        mine(max(0, self.state(task_id).seed_block + 1 + late - block()))
+
     def draw(self, task_id: int, sender: str | None = None) -> list[Player]:
-        """Two blocks after the request; returns all executors by lane."""
-        mine(2)
+        """As soon as it is due; returns all executors by lane."""
+        self.to_draw(task_id)
         self.tasks.draw(task_id, sender=sender or self.stranger)
         return self.runners(task_id)
 
