@@ -142,14 +142,15 @@ def test_draw__nobody_came_for_256_blocks__is_pinned_to_a_fresh_block(
         events = events_of(tasks)
     assert moved == {}
     assert events == [
-        ("DrawRequested", {"task_id": task_id, "wanted": 2, "seed_block": block() + 1})
+        ("DrawRequested", {"task_id": task_id, "wanted": 2, "seed_block": block() + 2})
     ]
     state = world.state(task_id)
     assert (state.status, state.redraws, state.nodes) == (DRAWING, 1, [])
-    assert (state.time, state.seed_block) == (now(), block() + 1)
+    assert (state.time, state.seed_block) == (now(), block() + 2)
+    mine(2)
     with refuses("tasks: too early"):
         tasks.draw(task_id)
-    mine(2)
+    mine()
     # The pool is the one before the new request: a later node is in it now.
     assert late in world.nodes
     assert tasks.expected(task_id) == drawn(world, task_id)
@@ -168,10 +169,11 @@ def test_draw__commit_does_not_draw_again(world: TaskWorld, tasks: Any) -> None:
 def test_draw__lost_eight_times__then_the_fee_goes_back(world: TaskWorld, tasks: Any) -> None:
     task_id = world.create()
     for redraws in range(1, MAX_REDRAWS + 1):
-        mine(2 + LIFETIME)
+        world.to_draw(task_id, late=LIFETIME)
         tasks.draw(task_id)
-        assert world.state(task_id).redraws == redraws
-    mine(2 + LIFETIME)
+        state = world.state(task_id)
+        assert (state.redraws, state.seed_block) == (redraws, block() + 2**redraws)
+    world.to_draw(task_id, late=LIFETIME)
     with world.moves() as moved:
         tasks.draw(task_id, sender=world.stranger)
         events = events_of(tasks)
@@ -202,7 +204,7 @@ def test_draw__lost_eight_times__then_the_fee_goes_back(world: TaskWorld, tasks:
 def test_draw__the_eighth_request_still_draws(world: TaskWorld, tasks: Any) -> None:
     task_id = world.create()
     for _ in range(MAX_REDRAWS):
-        mine(2 + LIFETIME)
+        world.to_draw(task_id, late=LIFETIME)
         tasks.draw(task_id)
     with world.moves() as moved:
         world.play(RIGHT, RIGHT, task_id=task_id)
@@ -223,7 +225,7 @@ def crowd(system: System) -> TaskWorld:
     return world
 
 
-def test_draw__too_few__is_requested_again_at_once(crowd: TaskWorld, tasks: Any) -> None:
+def test_draw__too_few__is_requested_again(crowd: TaskWorld, tasks: Any) -> None:
     task_id = crowd.create()
     mine(2)
     assert tasks.expected(task_id) == []
@@ -232,13 +234,13 @@ def test_draw__too_few__is_requested_again_at_once(crowd: TaskWorld, tasks: Any)
             tasks.commit(task_id, 0, b"\x01" * 32, sender=player.operator)
     tasks.draw(task_id, sender=crowd.stranger)
     assert events_of(tasks) == [
-        ("DrawRequested", {"task_id": task_id, "wanted": 2, "seed_block": block() + 1})
+        ("DrawRequested", {"task_id": task_id, "wanted": 2, "seed_block": block() + 2})
     ]
     assert (crowd.state(task_id).redraws, crowd.state(task_id).nodes) == (1, [])
     assert [crowd.open_lanes(p) for p in crowd.nodes] == [0] * 3
     neighbour = crowd.seat("neighbour")
-    mine(2)
-    # Sat down in the very block of the request: too late for this draw, in time for the next.
+    crowd.to_draw(task_id)
+    # Sat down in the very block of the request, on a new seat: in time for the next draw only.
     tasks.draw(task_id)
     assert crowd.state(task_id).redraws == 2
     assert neighbour in crowd.draw(task_id)
@@ -251,7 +253,7 @@ def test_draw__too_few_for_a_third__counts_on_with_the_lost_ones(
     world = make_tasks(system, nodes=3)
     task_id = world.create()
     for _ in range(2):
-        mine(2 + LIFETIME)
+        world.to_draw(task_id, late=LIFETIME)
         tasks.draw(task_id)
     world.draw(task_id)
     world.commit(task_id, 0, RIGHT)
@@ -262,10 +264,11 @@ def test_draw__too_few_for_a_third__counts_on_with_the_lost_ones(
     world.reveal_all(task_id, {0: RIGHT, 2: WRONG})
     assert world.state(task_id).wanted == 1
     for redraws in range(3, MAX_REDRAWS + 1):
-        mine(2)
+        world.to_draw(task_id)
         tasks.draw(task_id)
         assert (world.status(task_id), world.state(task_id).redraws) == (DRAWING, redraws)
-    mine(2)
+        assert world.state(task_id).seed_block == block() + 2**redraws
+    world.to_draw(task_id)
     with world.moves() as moved:
         tasks.draw(task_id, sender=world.stranger)
     assert world.status(task_id) == UNDECIDED
@@ -340,4 +343,4 @@ def test_draw__source_stays_silent__is_requested_again(codes: Codes, system: Sys
     source.publish(target, b"\x77" * 32)
     assert system.tasks.expected(task_id) == []
     system.tasks.draw(task_id)
-    assert (world.state(task_id).redraws, world.state(task_id).seed_block) == (1, block() + 1)
+    assert (world.state(task_id).redraws, world.state(task_id).seed_block) == (1, block() + 2)

@@ -108,7 +108,8 @@ def test_lot__third_is_of_another_owner_too(system: System, tasks: Any) -> None:
         world.seat(f"node {i}", owner="node 0 owner")
     mine()
     wrong = RIGHT[::-1]
-    for _ in range(4):
+    # Decided tasks keep their lanes open until they are finalized, and a node has two.
+    for _ in range(MAX_OPEN):
         task_id = world.started(fee=ZOO)
         world.commit_all(task_id, {0: RIGHT, 1: wrong})
         world.reveal_all(task_id, {0: RIGHT, 1: wrong})
@@ -146,10 +147,9 @@ def test_lot__hands_full__is_passed_over_until_a_lane_closes(system: System, tas
         ids.append(task_id)
     # Only one is left with a free hand.
     assert sum(world.open_lanes(p) < MAX_OPEN for p in world.nodes) <= 1
-    assert 4 <= len(ids) <= 6
+    assert 2 <= len(ids) <= 3
     world.play(RIGHT, RIGHT, task_id=ids[0])
-    mine(2)
-    tasks.draw(task_id)
+    world.draw(task_id)
     assert len(world.state(task_id).nodes) == 2
     assert max(world.open_lanes(p) for p in world.nodes) == MAX_OPEN
 
