@@ -62,14 +62,15 @@ UNAVAILABLE = keccak(text="menagerie.RedundantTasks.unavailable.v1")
 class Seat:
     node: int
     owner: str
-    joined: int
+    joined: int  # block
     left: int = 0  # block; 0 while it is held
 
 
 @dataclass
 class Pool:
     seats: list[Seat] = field(default_factory=list)
-    empty: list[int] = field(default_factory=list)  # places, the longest empty first
+    # Places that were left, the earliest first; some may be held again or dropped by now.
+    queue: list[int] = field(default_factory=list)
 
 
 @dataclass
@@ -277,10 +278,11 @@ class TasksModel:
         need(self._is_cool(self.left.get(node, 0)), "executors: just left")
         need(self.stays(node), "executors: too little stake")
         pool, seat = self.pool(class_id), Seat(node, self._owner(node), self.block)
-        if pool.empty and self._is_cool(pool.seats[pool.empty[0]].left):
-            pool.seats[pool.empty.pop(0)] = seat
-        else:
+        place, pool.queue = self._oldest_empty(pool)
+        if place is None:
             pool.seats.append(seat)
+        else:
+            pool.seats[place] = seat
         self.left.pop(node, None)
 
     def leave(self, sender: str, node: int) -> None:
@@ -297,7 +299,31 @@ class TasksModel:
         assert at is not None
         pool = self.pool(at[0])
         pool.seats[at[1]].left = self.left[node] = self.block
-        pool.empty.append(at[1])
+        pool.queue.append(at[1])
+
+    def compact(self, _sender: str, class_id: int) -> int:
+        pool = self.pool(class_id)
+        for end in reversed(range(len(pool.seats))):
+            last = pool.seats[end]
+            if last.left:
+                if end == len(pool.seats) - 1 and self._is_cool(last.left):
+                    pool.seats.pop()
+                continue
+            place, queue = self._oldest_empty(pool)
+            if place is None or place > end:
+                break
+            pool.seats[place] = Seat(last.node, last.owner, self.block)
+            last.left, pool.queue = self.block, [*queue, end]
+        return len(pool.seats)
+
+    def _oldest_empty(self, pool: Pool) -> tuple[int | None, list[int]]:
+        """The place that is taken next, if one may be taken, and the queue from then on."""
+        queue = list(pool.queue)
+        while queue and (queue[0] >= len(pool.seats) or not pool.seats[queue[0]].left):
+            queue.pop(0)
+        if not queue or not self._is_cool(pool.seats[queue[0]].left):
+            return None, queue
+        return queue[0], queue[1:]
 
     def _is_cool(self, left: int) -> bool:
         """Whether no draw can mean any more who left at a block."""
