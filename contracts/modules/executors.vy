@@ -169,6 +169,9 @@ def compact(class_id: uint256) -> uint256:
         place: uint256 = 0
         rest, place = self._oldest_empty(class_id, pool)
         if place > end:
+            if place == rest & _MASK_24:
+                # Dead entries that were passed stay passed, so that the next call gets further.
+                pool = rest
             break
         node_id: uint256 = last >> _SEAT_NODE & _MASK_24
         self._seats[class_id][end] = last | block.number << _SEAT_LEFT

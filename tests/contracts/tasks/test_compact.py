@@ -121,6 +121,19 @@ def test_compact__a_crowd_that_left_takes_no_draws_with_it(system: System) -> No
         assert world.tasks.executor(node_id).seat == place
 
 
+def test_compact__passes_a_long_row_of_dead_entries(system: System) -> None:
+    """Who sits at the end moves although the queue starts with more dropped places than one call
+    looks at: the crowd behind it left first."""
+    world = make_tasks(system, nodes=0)
+    before = [world.seat(f"before {i}", 100 * ZOO) for i in range(3)]
+    stayed = world.seat("stayed", 100 * ZOO)
+    behind = [world.seat(f"behind {i}", 100 * ZOO) for i in range(33)]
+    for player in (*reversed(behind), *before):
+        world.tasks.leave(player.node_id, sender=player.operator)
+    assert compact_fully(world) == 1
+    assert world.tasks.executor(stayed.node_id).seat == 0
+
+
 def test_compact__takes_nothing_that_a_draw_may_mean(world: TaskWorld) -> None:
     first, last = world.nodes[0], world.nodes[-1]
     size = world.tasks.pool_size(CPU)
