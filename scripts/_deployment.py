@@ -78,8 +78,8 @@ class TaskTerms:
     """
 
     task_stake: int = 100 * ZOO
-    max_fee: int = 10 * ZOO
-    fee_per_s: int = ZOO // 1_000
+    max_fee: int = 2 * ZOO
+    fee_per_s: int = ZOO // 2_000
     max_run_s: int = 3_600
     reveal_s: int = 1_800
     appeal_s: int = 6 * 3_600

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 from agents.rounds.network import Network
@@ -24,6 +25,7 @@ from agents.runtime.sender import Sender
 DRAW_BLOCKS = 16  # after the seed's block; the chain remembers 256
 _SEATS_PER_HEAD = 4
 _CREDIT_BLOCKS = 32
+_COMPACT_BLOCKS = 256
 
 Duties = Iterator[tuple[str, int, Callable[[], Any]]]
 
@@ -51,6 +53,9 @@ class TaskUpkeep:
         self._looked = 0  # the last head at which seats were looked at
         self._place = 0
         self._idle: set[int] = set()  # seated nodes without the stake for it
+        self._swept = [0, 0]  # seats looked at in this sweep of the pool, and empty ones
+        self._sparse = False  # whether more seats were empty than held in the last one
+        self._compacted = -_COMPACT_BLOCKS
         self._credit = False
         self._credit_looked = -_CREDIT_BLOCKS
 
@@ -98,7 +103,8 @@ class TaskUpkeep:
                 yield f"lapse: task {number}", number, self._call(appeals, "lapse", number)
 
     def _seats(self, head: Head, class_id: int | None) -> Duties:
-        """Seats whose holders lack the stake; a few are looked at at each head, by turns."""
+        """Seats whose holders lack the stake, of which a few are looked at at each head, by turns;
+        and pools that many have left."""
         contract = self._network.tasks
         if class_id is not None and head.number != self._looked:
             self._looked = head.number
@@ -112,8 +118,21 @@ class TaskUpkeep:
             idle = [node for node, good in zip(nodes, staying, strict=True) if not good]
             seated = {node for node in idle if self._tasks.seat(node).seated}
             self._idle = seated
+            self._swept[0] += len(seats)
+            self._swept[1] += sum(bool(seat[3]) for seat in seats)
+            if self._swept[0] >= size:
+                self._sparse = 2 * self._swept[1] > self._swept[0]
+                self._swept = [0, 0]
+        due = head.number >= self._compacted + _COMPACT_BLOCKS
+        if class_id is not None and self._sparse and due:
+            # It may take two: a holder's old seat is dropped when no draw can mean it any more.
+            yield f"compact: class {class_id}", class_id, partial(self._compact, class_id, head)
         for node in sorted(self._idle):
             yield f"evict: node {node}", node, self._call(contract, "evict", node)
+
+    def _compact(self, class_id: int, head: Head) -> None:
+        self._compacted = head.number
+        self._sender.send(self._network.tasks, "compact", class_id)
 
     def _own(self, head: Head) -> Duties:
         """The bond of an appeal that is over goes back into the wallet, for the next one."""

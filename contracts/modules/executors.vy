@@ -7,11 +7,12 @@
 @license AGPL-3.0-only
 @notice Pools of nodes that take tasks, one pool per determinism class, and the draw from them.
 
-        A pool is a row of seats. A draw takes the pool as it was before its request: whoever sat
-        down before that block and had not left before it. Both blocks stand in the seat, so
-        nothing that is done once the seed may be known changes who is drawn: joining later, leaving
-        later, exiting the registry, adding stake. What remains is that a node with its hands full
-        (`MAX_OPEN`) is passed over.
+        A pool is a row of seats. A draw takes the pool as it was one block before the one it is
+        pinned to, which for the first draw is before its request: whoever sat down before that
+        block and had not left before it. Both blocks stand in the seat, and stake counts as of the
+        request, so nothing that is done once the seed may be known changes who is drawn: joining
+        later, leaving later, exiting the registry, adding stake. What remains is that a node with
+        its hands full (`MAX_OPEN`), or slashed meanwhile, is passed over.
 
         A draw picks seats by hashing until it has enough, so it costs the same in a pool of ten as
         in one of ten thousand, and each node of the pool is equally likely. Empty seats are taken
@@ -332,7 +333,7 @@ def _pick(
         node_id: uint256 = seat >> _SEAT_NODE & _MASK_24
         # Blocks may share a second: what was bonded in the request's may have come after the seed.
         if self._members[node_id] & 255 >= MAX_OPEN or not self._is_bonded(
-            node_id, since - 1, block.timestamp + _HORIZON
+            node_id, since - 1, since + 2 * _HORIZON
         ):
             continue
         nodes.append(node_id)

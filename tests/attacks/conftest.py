@@ -17,7 +17,7 @@ from web3 import HTTPProvider, Web3
 
 from agents.runtime.contracts import Contract
 from scripts._anvil import CHAIN_ID, MNEMONIC, start_anvil
-from scripts._deployment import ZOO, DeploymentSettings, deploy
+from scripts._deployment import ZOO, DeploymentSettings, TaskTerms, deploy
 from scripts._keys import sender_of
 from scripts._processes import Supervisor
 from tests.attacks.chain import Chain, key_of
@@ -87,7 +87,11 @@ def _build(chain: Chain, url: str, lab: Lab) -> World:
         Account.from_mnemonic(MNEMONIC, account_path=f"m/44'/60'/0'/0/{i}") for i in (0, 1)
     )
     members = sorted((key_of(f"member {i}") for i in range(5)), key=lambda m: int(m.address, 16))
-    settings = DeploymentSettings(members=tuple(m.address for m in members), holder=faucet.address)
+    # Five times what a task may pay by default: the more, the better for whoever cheats.
+    terms = TaskTerms(max_fee=10 * ZOO, fee_per_s=ZOO // 1_000)
+    settings = DeploymentSettings(
+        members=tuple(m.address for m in members), holder=faucet.address, tasks=terms
+    )
     w3 = Web3(HTTPProvider(url))
     deployed = deploy(w3, deployer.address, sender_of(w3, deployer), settings)
     contracts = {

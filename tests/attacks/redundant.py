@@ -161,9 +161,14 @@ class Tasks:
         )
         return int(self.chain.call(self.world.tasks, "task_count"))
 
+    def await_seed(self, task: int) -> None:
+        """Mine until the next transaction may capture the draw."""
+        head = int(self.chain.rpc("eth_blockNumber"), 16)
+        self.chain.mine(max(1, int(self.state(task).seed_block) - head))
+
     def draw(self, task: int) -> list[Node]:
         """Let a stranger capture the draw as soon as it is due; the nodes it takes."""
-        self.chain.mine()
+        self.await_seed(task)
         before = len(self.state(task).nodes)
         self.chain.send(self.world.faucet, self.world.tasks, "draw", task)
         return self.nodes(task)[before:]

@@ -408,6 +408,23 @@ def test_a_seat_without_stake_is_emptied_by_anyone(crew: Crew) -> None:
     assert crew.done == [(keeper.name, f"evict: node {leaver.node_id}")]
 
 
+def test_a_pool_that_many_have_left_is_compacted(crew: Crew) -> None:
+    """The last holder moves down; its old seat goes when no draw can mean it any more."""
+    tasks, chain = crew.tasks.world.tasks, crew.tasks.chain
+    *gone, keeper = crew.tasks.executors
+    for node in gone:
+        crew.tasks.leave(node)
+    chain.mine(300)
+    crew.executor(keeper)
+    crew.drive(lambda: crew.reader.seat(keeper.node_id).seat == 0, "its holder moves")
+    for _ in range(5):
+        assert crew.step(keeper.name) is None
+        chain.mine()
+    chain.mine(300)
+    crew.drive(lambda: chain.call(tasks, "pool_size", 0) == 1, "it is shortened")
+    assert crew.done == [(keeper.name, "compact: class 0")] * 2
+
+
 # -- crashes ---------------------------------------------------------------------------------------
 
 

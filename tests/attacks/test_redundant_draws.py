@@ -143,7 +143,7 @@ def test_class_whose_seats_one_owner_holds__gives_no_agreement(tasks: Tasks) -> 
     task = int(chain.call(world.tasks, "task_count"))
     for redraw in range(MAX_REDRAWS + 1):
         assert tasks.state(task).redraws == redraw
-        chain.mine()
+        tasks.await_seed(task)
         chain.send(world.faucet, world.tasks, "draw", task)
     assert tasks.status(task) == UNDECIDED
     assert world.gain(tasks.creator) == -BOUNTY
@@ -267,7 +267,7 @@ def test_draw_that_everybody_let_lapse__is_pinned_to_a_block_to_come(tasks: Task
     assert tasks.expected(task) == []
     chain.send(*capture)
     state = tasks.state(task)
-    assert state.seed_block == int(chain.rpc("eth_blockNumber"), 16) + 1 > old
+    assert state.seed_block == int(chain.rpc("eth_blockNumber"), 16) + 2 > old
     assert (state.status, state.redraws) == (DRAWING, 1)
     chain.refuse("tasks: too early", *capture)
     winners = tasks.honest(task)
@@ -360,7 +360,7 @@ def test_everybodys_hands_filled__no_third_is_found_but_the_appeal_finds_the_che
         tasks.draw(bought[-1])
     tasks.reveal(task, cheat, FAKE)
     for _ in range(MAX_REDRAWS + 1):
-        chain.mine()
+        tasks.await_seed(task)
         chain.send(cheat.operator, world.tasks, "draw", task)
     assert tasks.status(task) == UNDECIDED
     for other in bought:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import pytest
 
-from agents.rounds.tasks import UNAVAILABLE
+from agents.rounds.tasks import MAX_OPEN, UNAVAILABLE
 from scripts._jobs import ZOO
 from tests.attacks.chain import Refused
 from tests.attacks.redundant import (
@@ -399,13 +399,14 @@ def test_stake_added_after_the_fake__neither_dilutes_nor_hides_it(tasks: Tasks) 
     tasks.settle([cheat], two)
 
 
-def test_third_strike__takes_what_is_left(tasks: Tasks) -> None:
-    """A node that leaves whenever it has no friend in the task does so three times at most, here in
-    three tasks at once: the third takes the rest of its stake."""
+def test_leaving_all_at_once__costs_a_fifth_each_and_the_seat(tasks: Tasks) -> None:
+    """A node that leaves whenever it has no friend in the task has two tasks at most to leave. That
+    costs a fifth of what it has, twice; then it is suspended, has too little stake to be drawn, and
+    one strike is left before the rest goes."""
     world = tasks.world
     cheat = tasks.executors[0]
     running = []
-    for _ in range(3):
+    for _ in range(MAX_OPEN):
         task = tasks.wait_for(tasks.create, lambda new: cheat in tasks.expected(new))
         for node in tasks.draw(task):
             if node != cheat:
@@ -415,9 +416,11 @@ def test_third_strike__takes_what_is_left(tasks: Tasks) -> None:
     for task in running:
         tasks.advance(task)
         paid |= set(tasks.honest(task))
-    assert world.bonded(cheat) == 0
-    assert tasks.chain.call(world.registry, "node", cheat.node_id).banned
-    assert world.gain(cheat) == -cheat.stake
+    state = tasks.chain.call(world.registry, "node", cheat.node_id)
+    assert (state.strikes, state.banned) == (MAX_OPEN, False)
+    assert world.bonded(cheat) * 25 == cheat.stake * 16
+    tasks.chain.send(world.faucet, world.tasks, "evict", cheat.node_id)
+    assert world.gain(cheat) == world.bonded(cheat) - cheat.stake
     tasks.settle([cheat], sorted(paid, key=lambda node: node.node_id))
 
 
