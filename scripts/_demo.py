@@ -26,16 +26,16 @@ from agents.runtime.chain import ChainClient
 from agents.runtime.contracts import load_deployment
 from agents.runtime.logs import open_log
 from agents.storage.content_store import open_store
-from agents.training.documents import DataError
 from scripts._contracts import ROOT
 from scripts._history import ZOO, History
 from scripts._jobs import Published, publish_job
 from scripts._live import losses, render
 from scripts._localnet import LocalnetSettings, Seat, build_localnet, relative
-from scripts._processes import ProcessError, Supervisor, terminate_as_exit
+from scripts._processes import ProcessError, Supervisor
 from scripts._report import write_report
 from scripts._scenario import Scenario, documents_of
 from scripts._spent import spent_of
+from scripts._stage import stage
 from scripts._standing import standing_of
 from scripts._verdict import Check, check_books, check_cheats, check_ledger, check_loss
 
@@ -69,18 +69,8 @@ class Claim:
 
 def run(options: Options) -> int:
     """Run the demo; 0 when everything that must hold held."""
-    console = Console()
     logs = WORK.parent / "demo-logs"
-    shutil.rmtree(logs, ignore_errors=True)
-    try:
-        with terminate_as_exit(), Supervisor(logs, ROOT) as supervisor:
-            return Demo(options, supervisor, console).run()
-    except (KeyboardInterrupt, SystemExit):
-        console.print("stopped; no process is left behind")
-        return 130
-    except (ProcessError, DataError) as error:
-        console.print(f"[red]{error}[/red]")
-        return 1
+    return stage(logs, lambda supervisor, console: Demo(options, supervisor, console).run())
 
 
 class Demo:

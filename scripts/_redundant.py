@@ -26,12 +26,13 @@ from agents.scoring.deterrence import verdict
 from agents.storage.content_store import open_store
 from agents.storage.errors import StoreError
 from agents.tasks.classes import CPU
-from agents.training.documents import DataError, read_documents, stdlib_corpus
+from agents.training.documents import read_documents, stdlib_corpus
 from scripts._contracts import ROOT
 from scripts._demo import show
 from scripts._deployment import TaskTerms
 from scripts._localnet import LocalnetSettings, build_localnet
-from scripts._processes import ProcessError, Supervisor, terminate_as_exit
+from scripts._processes import ProcessError, Supervisor
+from scripts._stage import stage
 from scripts._task_history import TaskHistory
 from scripts._task_live import render
 from scripts._task_plan import Plan, Size
@@ -69,18 +70,8 @@ class Options:
 
 def run(options: Options) -> int:
     """Run the demo; 0 when everything that must hold held."""
-    console = Console()
     logs = WORK.parent / "demo-redundant-logs"
-    shutil.rmtree(logs, ignore_errors=True)
-    try:
-        with terminate_as_exit(), Supervisor(logs, ROOT) as supervisor:
-            return Demo(options, supervisor, console).run()
-    except (KeyboardInterrupt, SystemExit):
-        console.print("stopped; no process is left behind")
-        return 130
-    except (ProcessError, DataError) as error:
-        console.print(f"[red]{error}[/red]")
-        return 1
+    return stage(logs, lambda supervisor, console: Demo(options, supervisor, console).run())
 
 
 class Demo:
