@@ -244,7 +244,7 @@ class TasksModel:
             return []
         value = [hash_of(t.seed_block), task_id, self.chain_id, self.addresses[TASKS]]
         seed = keccak(encode(["bytes32", "uint256", "uint256", "address"], value))
-        requested, until = t.seed_block - 1, self.now + self.horizon
+        requested, until = t.seed_block - 1, t.time + 2 * self.horizon
         seats = [
             (seat.node, seat.owner)
             if seat.joined < requested
@@ -310,6 +310,8 @@ class TasksModel:
                     pool.seats.pop()
                 continue
             place, queue = self._oldest_empty(pool)
+            if place is None:
+                pool.queue = queue
             if place is None or place > end:
                 break
             pool.seats[place] = Seat(last.node, last.owner, self.block)

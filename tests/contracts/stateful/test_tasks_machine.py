@@ -1,34 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
 """Random histories of several redundant tasks at once against `tasks_model`: every call must
-succeed, or revert with the reason, that the model says; after every step the chain must show the
-model's whole state and every token must be accounted for.
+succeed, or revert with the reason, that the model says. After every step the tasks that were
+called, their nodes and the sums of the money must be the model's, every few steps and at the end
+everything that can be read, to the wei.
 
 Beside the model, from the events alone: nobody who told the truth is slashed for its result, unless
 nobody appealed, or verifiers with two thirds of a snapshot's stake lied; and nobody is slashed for
-silence who was not silent. Each history ends by permissionless calls and the clock alone, and then
-everybody takes out what it owns and the contracts are empty."""
+silence who was not silent. Each history ends by a stranger's calls and the clock alone; in some
+everybody then takes out what it owns, and the contracts are empty."""
 
 from __future__ import annotations
 
 import copy
 from collections import Counter
 from collections.abc import Callable, Iterable
-from contextlib import ExitStack
 from dataclasses import dataclass
 from random import Random
 from typing import Any, ClassVar
 
 import boa
 from eth_utils import keccak
-from hypothesis import HealthCheck, settings
-from hypothesis import strategies as st
-from hypothesis.stateful import (
-    RuleBasedStateMachine,
-    initialize,
-    invariant,
-    rule,
-    run_state_machine_as_test,
-)
 
 from tests.contracts.chain_time import block, mine, now
 from tests.contracts.registry.registry_world import DEFAULT_ROWS, account
@@ -87,8 +78,14 @@ CREATORS = 2
 MOST_NODES = len(SEATED) + len(VERIFIERS) + 3
 MOST_TASKS = 9
 
-# What a node does with its tasks, and how often nodes are so.
-CHARACTERS = {"honest": 7, "colluder": 5, "loner": 3, "lazy": 1, "copier": 1}
+# What a node does with its tasks, and how often nodes are so, in one history or another.
+CHARACTERS = {
+    "honest": (9, 5, 5),
+    "colluder": (3, 6, 2),
+    "loner": (2, 2, 6),
+    "lazy": (1, 1, 1),
+    "copier": (1, 2, 2),
+}
 
 # How often each action is tried, out of the sum.
 WEIGHTS = {
@@ -106,6 +103,9 @@ WEIGHTS = {
 # Every step looks at the tasks that were called, at their nodes and at the sums of the money; every
 # so many steps, and at the end, at everything.
 FULL_EVERY = 8
+STEPS = 40
+# Sixteen of the first ninety, which together see everything below at least once.
+SEEDS = (1, 3, 5, 7, 16, 17, 19, 27, 35, 45, 47, 48, 71, 76, 77, 78)
 REASONS = {
     "executors: enough stake",
     "executors: has a seat",
@@ -170,6 +170,8 @@ SIGHTS = {
         f"appeal of {status}: {end}"
         for status in (AGREED, DECIDED, UNDECIDED)
         for end in ("right", "wrong", "lapsed")
+        # An undecided task whose only results are right takes too many chances.
+        if (status, end) != (UNDECIDED, "wrong")
     ),
     "framed",
     "false verdict",
@@ -179,8 +181,6 @@ SIGHTS = {
     "slash did not reach all",
     *(f"slashed for {row}" for row in (REDUNDANCY_MISMATCH, ABORT, COLLUSION)),
 }
-
-seeds = st.integers(0, 2**32 - 1)
 
 
 @dataclass(frozen=True)
@@ -237,12 +237,12 @@ def make_stage(codes: Codes) -> Stage:
         s.registry.register_node(operator, payout, role, stake, "", EMPTY, sender=owner)
         return registry.register_node(owner, operator, payout, role, stake)
 
-    for i, (owner, class_id) in enumerate(SEATED):
-        node = enter(owners[owner], TRAINER, (100, 100, 126, 240)[i % 4] * ZOO + i % 3)
-        s.tasks.join(node, class_id, sender=owners[owner])
-        model.join(owners[owner], node, class_id)
-    for owner, stake in VERIFIERS:
-        node = enter(owners[owner], VERIFIER, stake)
+    for i, (at, class_id) in enumerate(SEATED):
+        node = enter(owners[at], TRAINER, (100, 100, 126, 240)[i % 4] * ZOO + i % 3)
+        s.tasks.join(node, class_id, sender=owners[at])
+        model.join(owners[at], node, class_id)
+    for at, stake in VERIFIERS:
+        node = enter(owners[at], VERIFIER, stake)
         s.registry.approve_role(node, VERIFIER, True, sender=coordinator)
         registry.approve_role(coordinator, node, VERIFIER, True)
     mine(2)
@@ -251,15 +251,15 @@ def make_stage(codes: Codes) -> Stage:
     return Stage(s, model, creators, people)
 
 
-class TasksMachine(RuleBasedStateMachine):
+class TasksMachine:
+    """One history, told by its seed."""
+
     stage: ClassVar[Stage]
     refused: ClassVar[Counter[str]] = Counter()
     seen: ClassVar[Counter[str]] = Counter()
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.stack = ExitStack()
-        self.stack.enter_context(boa.env.anchor())
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
         self.s = self.stage.system
         self.model = copy.deepcopy(self.stage.model)
         self.contracts = {
@@ -277,12 +277,10 @@ class TasksMachine(RuleBasedStateMachine):
         self.steps = 0
         self.touched: set[int] = set()
 
-    @initialize(seed=seeds)
-    def start(self, seed: int) -> None:
+    def start(self) -> None:
         """Who is honest, and how dear a slash is, in this history."""
-        self.seed = seed
-        r = Random(seed)
-        names, weights = list(CHARACTERS), list(CHARACTERS.values())
+        r = Random(self.seed)
+        names, weights = list(CHARACTERS), r.choice(list(zip(*CHARACTERS.values(), strict=True)))
         self.characters = dict(
             enumerate(r.choices(names, weights, k=MOST_NODES), start=1)  # by node id
         )
@@ -297,11 +295,9 @@ class TasksMachine(RuleBasedStateMachine):
                 values = (*mild, share)
                 self.do(REGISTRY, "set_penalty", self.coordinator, row, values)
 
-    # Hypothesis likes to repeat a value; history and step number keep the choices well spread.
-    @rule(seed=seeds)
-    def act(self, seed: int) -> None:
+    def act(self) -> None:
         self.steps += 1
-        r = Random(f"{self.seed} {self.steps} {seed}")
+        r = Random(f"{self.seed} {self.steps}")
         (action,) = r.choices(list(WEIGHTS), list(WEIGHTS.values()))
         getattr(self, f"do_{action}")(r)
 
@@ -445,7 +441,7 @@ class TasksMachine(RuleBasedStateMachine):
     def do_create(self, r: Random) -> None:
         """One task, or so many that nodes have their hands full."""
         class_id = r.choice([0, 0, 0, 0, 1])
-        for _ in range(r.choice([1, 1, 2, 5])):
+        for _ in range(r.choice([1, 1, 1, 2, 4])):
             if len(self.model.tasks) >= MOST_TASKS:
                 return
             run_s = r.choice([60, 61, 600, 3_600])
@@ -461,7 +457,7 @@ class TasksMachine(RuleBasedStateMachine):
         live = [i for i in self.model.tasks if not self.is_final(i)]
         if not live:
             return self.do_create(r)
-        task_id = r.choice(live)
+        task_id = live[0] if r.random() < 0.5 else r.choice(live)
         stages: dict[int, Callable[[Random, int], None]] = {
             DRAWING: self.go_draw,
             RUNNING: self.go_run,
@@ -503,6 +499,10 @@ class TasksMachine(RuleBasedStateMachine):
         if answer is None or answer.sender == ZERO:
             return False
         digest = self.model.digest(task_id, node, answer.sender, answer.tag, answer.salt)
+        if r.random() < 0.05:
+            self.do(TASKS, "commit", self.stranger, task_id, lane, digest)
+        if r.random() < 0.05:
+            self.do(TASKS, "commit", answer.sender, task_id, lane, EMPTY)
         done = self.do(TASKS, "commit", answer.sender, task_id, lane, digest)
         if done:
             self.answers[task_id, lane] = answer
@@ -525,7 +525,7 @@ class TasksMachine(RuleBasedStateMachine):
             if r.random() < (0.3 if answer.result is None else 0.07):
                 continue
             shown = answer.result or EMPTY
-            if r.random() < 0.1:
+            if r.random() < 0.2:
                 wrong = r.choice(["salt", "sender", "result"])
                 sender = self.anybody(r) if wrong == "sender" else answer.sender
                 salt = EMPTY if wrong == "salt" else answer.salt
@@ -544,18 +544,32 @@ class TasksMachine(RuleBasedStateMachine):
         t = self.model.tasks[task_id]
         if t.status == status and r.random() < 0.7:
             self.pass_deadline(t.time, r.choice([0, 1, 1, 1]))
+            self.add_late(r, t)
             self.do(TASKS, "advance", self.anybody(r), task_id)
 
     def go_settle(self, r: Random, task_id: int) -> None:
         t = self.model.tasks[task_id]
-        if r.random() < 0.7:
+        if r.random() < 0.6:
             self.do(APPEALS, "appeal", self.with_money(r, self.anybody(r)), task_id)
         else:
-            self.pass_deadline(t.time, r.choice([0, 1, 1]))
+            self.pass_deadline(t.time, r.choice([0, 1]))
+            self.add_late(r, t)
             self.do(TASKS, "finalize", self.anybody(r), task_id)
+
+    def add_late(self, r: Random, t: Task) -> None:
+        """An executor adds stake, which is not at risk for what it did before."""
+        if t.lanes and r.random() < 0.4:
+            mine(1)
+            node = r.choice(t.lanes).node
+            owner = self.model.registry.nodes[node].owner
+            if self.model.registry.wallets[owner] >= 100 * ZOO:
+                self.do(REGISTRY, "add_stake", owner, node, r.randint(ZOO, 60 * ZOO))
 
     def go_judge(self, r: Random, task_id: int) -> None:
         appeal, t = self.model.appeals[task_id], self.model.tasks[task_id]
+        self.add_late(r, t)
+        if r.random() < 0.4:
+            self.stray_attest(r)
         places = list(range(len(appeal.verifiers)))
         for place in r.sample(places, len(places)):
             node = appeal.verifiers[place]
@@ -687,6 +701,7 @@ class TasksMachine(RuleBasedStateMachine):
         seated = self.model.place(node)
         if r.random() < 0.2:
             class_id = r.choice([0, 0, 1, 2])
+            mine(r.choice([0, COOLDOWN + 1]))
             before = [seat.node for seat in self.model.pool(class_id).seats if not seat.left]
             size = len(self.model.pool(class_id).seats)
             self.do(TASKS, "compact", self.anybody(r), class_id)
@@ -738,7 +753,8 @@ class TasksMachine(RuleBasedStateMachine):
         elif which == "slash":
             # Another contract's business.
             reports = str(self.s.reports.address)
-            self.do(REGISTRY, "slash", reports, node, r.choice([2, 5]), now(), ZERO)
+            for _ in range(r.choice([1, 1, 3])):
+                self.do(REGISTRY, "slash", reports, node, r.choice([2, 5]), now(), ZERO)
         self.seen["banned"] += any(x.banned for x in registry.nodes.values())
 
     def do_keys(self, r: Random) -> None:
@@ -763,10 +779,18 @@ class TasksMachine(RuleBasedStateMachine):
                 name = r.choice([b"cpu-fp32", b"cuda:sm_100", b"cuda:sm_120", b""])
                 self.do(TASKS, "add_class", sender, name.ljust(32, b"\0"))
         else:
-            # All of them, so that sometimes nobody can judge.
-            approved = r.random() < 0.7
-            for node in range(len(SEATED) + 1, len(SEATED) + len(VERIFIERS) + 1):
-                self.do(REGISTRY, "approve_role", sender, node, VERIFIER, approved)
+            # All of them, so that for a while nobody can judge.
+            self.approve(sender, False)
+            outcomes = AGREED, DECIDED, UNDECIDED
+            settled = [i for i, t in self.model.tasks.items() if t.status in outcomes]
+            for task_id in settled[-3:]:
+                self.do(APPEALS, "appeal", self.with_money(r, self.anybody(r)), task_id)
+            if r.random() < 0.9:
+                self.approve(sender, True)
+
+    def approve(self, sender: str, approved: bool) -> None:
+        for node in range(len(SEATED) + 1, len(SEATED) + len(VERIFIERS) + 1):
+            self.do(REGISTRY, "approve_role", sender, node, VERIFIER, approved)
 
     def do_claims(self, r: Random) -> None:
         where = r.choice([TASKS, TASKS, APPEALS])
@@ -799,10 +823,6 @@ class TasksMachine(RuleBasedStateMachine):
             self.donated[where] += amount
 
     # What must hold
-
-    @invariant()
-    def chain_is_model(self) -> None:
-        self.check_all(self.steps % FULL_EVERY == 0)
 
     def check_all(self, everything: bool) -> None:
         self.model.at(now(), block())
@@ -922,15 +942,12 @@ class TasksMachine(RuleBasedStateMachine):
 
     # The end
 
-    def teardown(self) -> None:
-        try:
-            for task_id in self.model.tasks:
-                self.drive_to_the_end(task_id)
-            if self.seed % 3 == 0:
-                self.everybody_leaves()
-            self.check_all(True)
-        finally:
-            self.stack.close()
+    def end(self) -> None:
+        for task_id in self.model.tasks:
+            self.drive_to_the_end(task_id)
+        if self.seed % 4 == 0:
+            self.everybody_leaves()
+        self.check_all(True)
 
     def drive_to_the_end(self, task_id: int) -> None:
         """A stranger and the clock alone: at most a lost draw and eight redraws before each of the
@@ -979,19 +996,18 @@ def salted(r: Random) -> bytes:
 
 def test_tasks_machine(codes: Codes) -> None:
     TasksMachine.stage = make_stage(codes)
-    run_state_machine_as_test(
-        TasksMachine,
-        settings=settings(
-            max_examples=18,
-            stateful_step_count=40,
-            deadline=None,
-            derandomize=True,
-            suppress_health_check=list(HealthCheck),
-        ),
-    )
-    # Each reason has a unit test of its own; histories differ with the modules that are loaded,
-    # since hypothesis takes numbers from their source, and may miss a few.
+    for seed in SEEDS:
+        with boa.env.anchor():
+            machine = TasksMachine(seed)
+            print(f"history {seed}")  # shown when it fails
+            machine.start()
+            for step in range(1, STEPS + 1):
+                print(f"step {step}")
+                machine.act()
+                machine.check_all(step % FULL_EVERY == 0)
+            machine.end()
+    # Each has a unit test of its own; a change of the contracts may lose the odd one.
     missed = sorted(REASONS - set(TasksMachine.refused))
-    assert len(missed) <= 8, f"refusals never seen: {missed}"
+    assert len(missed) <= 3, f"refusals never seen: {missed}"
     missed = sorted(SIGHTS - {sight for sight, times in TasksMachine.seen.items() if times})
-    assert len(missed) <= 4, f"never seen: {missed}"
+    assert len(missed) <= 3, f"never seen: {missed}"
