@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from agents.storage.content_store import ContentStore
-from agents.tasks.budget import SMALLEST_READ, Budget, Work
+from agents.tasks.budget import SHARES, SMALLEST_READ, Budget, Work
 from agents.tasks.classes import Limits, limits_of
 from agents.tasks.errors import TaskError
 from agents.tasks.execution import Execution
@@ -24,7 +24,6 @@ from agents.training.documents import DataError, read_documents
 from agents.training.state import file_bound
 
 _ANY_TIME_S = 10**6
-_MEASURED_BY = 2  # half of the time is for reading, half for computing
 _LEAST_S = 60  # to see the draw, and to get a transaction into a block
 
 
@@ -78,7 +77,7 @@ def seconds_needed(spec: TaskSpec, store: ContentStore) -> int:
         count += sum(max(shard.tokens * width, SMALLEST_READ) for shard in dataset.shards)
     reading = -(-min(count, limits.inputs) * 1_000_000 // limits.fetched)
     longest = max(work.microseconds(limits), reading)
-    seconds = max(_LEAST_S, -(-_MEASURED_BY * longest // 1_000_000) + 1)
+    seconds = max(_LEAST_S, -(-SHARES * longest // 1_000_000) + 1)
     Budget(limits, seconds).allow(work)
     return seconds
 

@@ -21,6 +21,9 @@ from agents.training.spec import ModelSpec
 AT_ONCE = 2
 """Tasks that a node answers for at once: MAX_OPEN of contracts/modules/executors.vy."""
 
+SHARES = 2 * AT_ONCE
+"""Into how many parts a task's paid time is cut; it may compute for one, and read for another."""
+
 SMALLEST_READ = 256 * 1024
 """Bytes that any file counts for: a task of many small files waits for each."""
 
@@ -121,7 +124,7 @@ class Budget:
     def __init__(self, limits: Limits, run_s: int) -> None:
         """`run_s`: whole seconds between the draw and the deadline, from the chain."""
         self._limits = limits
-        self._share_us = max(0, run_s) * 1_000_000 // (2 * AT_ONCE)
+        self._share_us = max(0, run_s) * 1_000_000 // SHARES
         self._unread = min(limits.inputs, self._share_us * limits.fetched // 1_000_000)
 
     def readable(self) -> int:
