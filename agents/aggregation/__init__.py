@@ -12,11 +12,10 @@ from typing import Protocol
 
 from torch import Tensor
 
+from agents.aggregation.options import MergeRefused
 from agents.registry import Registry
 
-
-class MergeRefused(ValueError):
-    """Too few payloads for what the rule promises; the message says how many it needs."""
+__all__ = ["Merge", "MergeRefused", "get", "names", "register"]
 
 
 class Merge(Protocol):

@@ -15,8 +15,8 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor
 
-from agents.aggregation import MergeRefused
 from agents.aggregation.network import CHUNK
+from agents.aggregation.options import MergeRefused
 from agents.aggregation.rows import Payload, chunks
 
 BITS = 43

@@ -23,10 +23,10 @@ from fractions import Fraction
 
 from torch import Tensor
 
-from agents.aggregation import MergeRefused, register
+from agents.aggregation import register
 from agents.aggregation.combine import combine, shares
 from agents.aggregation.gram import Gram, Integers, gram
-from agents.aggregation.options import flag, liars, number
+from agents.aggregation.options import MergeRefused, flag, liars, number
 from agents.aggregation.rows import Payload
 from agents.aggregation.space import clip_factors, lowest, mixed, scaled
 

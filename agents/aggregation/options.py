@@ -6,7 +6,9 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 
-from agents.aggregation import MergeRefused
+
+class MergeRefused(ValueError):
+    """Too few payloads for what the rule promises; the message says how many it needs."""
 
 
 def number(rule: str, name: str, value: object, low: float, high: float) -> float:

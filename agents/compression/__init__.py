@@ -11,12 +11,11 @@ from typing import Protocol, runtime_checkable
 
 from torch import Tensor
 
-from agents.compression.container import Layout
+from agents.compression.container import Layout, Payload
 from agents.compression.support import Support
 from agents.registry import Registry
 
 Shapes = Mapping[str, tuple[int, ...]]
-Payload = Mapping[str, Tensor]  # by tensor name
 
 
 class Codec(Protocol):

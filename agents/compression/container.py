@@ -19,6 +19,8 @@ from collections.abc import Mapping
 from math import prod
 from typing import Any
 
+from torch import Tensor
+
 # Wire dtypes and their widths in bytes.
 WIDTH = {"F32": 4, "F16": 2, "BF16": 2, "U32": 4, "U16": 2, "U8": 1, "I8": 1}
 # A larger header is not even parsed to explain an error.
@@ -30,6 +32,8 @@ _STRUCTURE = re.compile(rb'\\.|["\[\]{}]', re.DOTALL)
 
 # Tensor name -> (wire dtype, shape).
 Layout = Mapping[str, tuple[str, tuple[int, ...]]]
+# Tensor name -> values.
+Payload = Mapping[str, Tensor]
 
 
 class ContainerError(ValueError):

@@ -14,8 +14,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from agents.compression import Payload
 from agents.compression.chunks import Group, Piece
+from agents.compression.container import Payload
 from agents.compression.largest import largest
 
 # (chunks, block) -> the transformed chunks, in the buffer or new: contiguous fp32 [down, height,

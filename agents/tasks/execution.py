@@ -9,21 +9,34 @@ from __future__ import annotations
 
 import math
 from functools import cached_property
+from typing import Protocol
 
 from agents.storage.content_store import ContentStore
 from agents.storage.errors import InvalidCid, TooLarge
 from agents.tasks.budget import Budget, Work
 from agents.tasks.errors import TaskError
-from agents.tasks.spec import TaskSpec
 from agents.training.data import DataSource
 from agents.training.documents import DataError
 from agents.training.flat import FlatModel
 from agents.training.model import template
-from agents.training.spec import JobSpec
+from agents.training.spec import JobSpec, ModelSpec
 from agents.training.state import PayloadError, State, file_bound, load_state
 
 MAX_SEQUENCES = 2**22
 """Of a dataset that is read in a drawn order, which takes 16 bytes for each."""
+
+
+class Inputs(Protocol):
+    """What a kind computes from: a `TaskSpec` names it."""
+
+    @property
+    def model(self) -> ModelSpec: ...
+
+    @property
+    def checkpoint(self) -> str: ...
+
+    @property
+    def data(self) -> str: ...
 
 
 class Execution:
@@ -36,7 +49,7 @@ class Execution:
     """
 
     def __init__(
-        self, spec: TaskSpec, spec_digest: str, store: ContentStore, budget: Budget, device: str
+        self, spec: Inputs, spec_digest: str, store: ContentStore, budget: Budget, device: str
     ) -> None:
         self.spec, self.spec_digest, self.device = spec, spec_digest, device
         self._store, self._budget = store, budget

@@ -22,9 +22,9 @@ from pydantic import (
 
 from agents.registry import UnknownMechanism
 from agents.storage.canonical import dumps, loads
-from agents.tasks import kinds
 from agents.tasks.classes import LABEL
 from agents.tasks.errors import TaskError
+from agents.tasks.kinds import options as kinds
 from agents.tasks.kinds.options import KindOptions
 from agents.training.spec import Cid, Identifier, ModelSpec, describe
 

@@ -23,7 +23,6 @@ from dataclasses import dataclass
 
 import torch
 
-from agents.verification import register
 from agents.verification.norms import Payload, cosine, distance, norm
 
 
@@ -46,7 +45,6 @@ class Verdict:
     reason: str
 
 
-@register("reexecution")
 def compare(
     own: Payload,
     revealed: Payload,

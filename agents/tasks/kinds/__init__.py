@@ -4,12 +4,5 @@
 A kind is a class of options (`agents.tasks.kinds.options`), constructed from a spec's `options`. It
 says what work it is before it does it (`Execution.allow`), reads nothing but what the spec names,
 and depends on nothing else. A new kind is one new file that decorates its class with
-`register("<file name>")`.
+`register("<file name>")` of `agents.tasks.kinds.options`.
 """
-
-from agents.registry import Registry
-
-_registry = Registry(__name__, "kind of task")
-register = _registry.register
-get = _registry.get
-names = _registry.names

@@ -17,8 +17,7 @@ from agents.storage.canonical import dumps
 from agents.tasks.budget import forward_work
 from agents.tasks.errors import TaskError
 from agents.tasks.execution import Execution
-from agents.tasks.kinds import register
-from agents.tasks.kinds.options import BatchSize, KindOptions, Place, SeqLen
+from agents.tasks.kinds.options import BatchSize, KindOptions, Place, SeqLen, register
 from agents.tasks.witness import witnessed
 from agents.training.documents import DataError
 from agents.training.evaluate import validation_loss

@@ -18,8 +18,7 @@ from agents.storage.canonical import dumps
 from agents.tasks.budget import forward_work
 from agents.tasks.errors import TaskError
 from agents.tasks.execution import Execution
-from agents.tasks.kinds import register
-from agents.tasks.kinds.options import KindOptions
+from agents.tasks.kinds.options import KindOptions, register
 from agents.tasks.prompts import MAX_PROMPT_BYTES, Prompts, text_of
 from agents.tasks.witness import witnessed
 from agents.training.spec import ModelSpec

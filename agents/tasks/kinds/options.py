@@ -1,16 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every kind of task has in common: bounded options, and a result that they decide."""
+"""What all kinds of task have in common: bounded options, a result they decide, the register.
+
+A kind is found by the name of its file in `agents.tasks.kinds`.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, Strict
 
+from agents.registry import Registry
+from agents.tasks.execution import Execution
 from agents.training.spec import ModelSpec
-
-if TYPE_CHECKING:
-    from agents.tasks.execution import Execution
 
 MAX_SEQ_LEN = 131_072
 
@@ -37,3 +39,9 @@ class KindOptions(BaseModel):
             StoreError: an input cannot be had now.
         """
         raise NotImplementedError
+
+
+_registry = Registry("agents.tasks.kinds", "kind of task")
+register = _registry.register
+get = _registry.get
+names = _registry.names

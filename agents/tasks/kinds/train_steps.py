@@ -16,8 +16,7 @@ from pydantic import Field, Strict
 from agents.tasks.budget import training_work
 from agents.tasks.errors import TaskError
 from agents.tasks.execution import Execution
-from agents.tasks.kinds import register
-from agents.tasks.kinds.options import BatchSize, KindOptions, Place, Seed, SeqLen
+from agents.tasks.kinds.options import BatchSize, KindOptions, Place, Seed, SeqLen, register
 from agents.training.documents import DataError
 from agents.training.local import train_local
 from agents.training.rng import derive_key

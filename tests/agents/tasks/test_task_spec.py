@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from agents.storage.canonical import dumps, loads
 from agents.storage.embedded import EmbeddedStore
-from agents.tasks import kinds
 from agents.tasks.errors import TaskError
+from agents.tasks.kinds import options as kinds
 from agents.tasks.make import publish
 from agents.tasks.spec import MAX_SPEC_BYTES, build_spec, parse_spec
 from tests.agents.tasks.world import World

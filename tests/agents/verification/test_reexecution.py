@@ -6,7 +6,6 @@ import math
 import pytest
 import torch
 
-from agents import verification
 from agents.verification.norms import cosine, distance, dot, norm
 from agents.verification.reexecution import Tolerances, compare
 
@@ -18,11 +17,6 @@ def vector(*values: float) -> dict[str, torch.Tensor]:
 
 
 OWN = vector(3.0, 0.0, 4.0)
-
-
-def test_found_by_name():
-    assert verification.names() == ["reexecution"]
-    assert verification.get("reexecution") is compare
 
 
 def test_norms_by_hand():
