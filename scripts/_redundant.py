@@ -30,6 +30,7 @@ from agents.training.documents import read_documents, stdlib_corpus
 from scripts._contracts import ROOT
 from scripts._demo import show
 from scripts._deployment import TaskTerms
+from scripts._economics import parameters, read
 from scripts._localnet import LocalnetSettings, build_localnet
 from scripts._processes import ProcessError, Supervisor
 from scripts._stage import stage
@@ -40,7 +41,6 @@ from scripts._task_report import write_report
 from scripts._task_run import FEES, Machine, TaskRun, withdraw
 from scripts._task_verdict import check_final, check_money, check_results, check_slashes
 from scripts._verdict import Check
-from scripts.economics import parameters, read
 
 WORK = ROOT / ".menagerie" / "demo-redundant"
 TERMS = TaskTerms(max_run_s=60, reveal_s=30, appeal_s=20, verdict_s=60)

@@ -19,6 +19,7 @@ from matplotlib.ticker import MaxNLocator
 
 from agents.scoring.deterrence import Verdict
 from scripts._contracts import ROOT
+from scripts._economics import article_rows
 from scripts._economics_plot import write_plot
 from scripts._history import ZOO
 from scripts._page import check_list, event_list, head, plots, svg, table
@@ -26,7 +27,6 @@ from scripts._task_history import TaskHistory
 from scripts._task_plan import Order
 from scripts._task_words import result_lines
 from scripts._verdict import Check
-from scripts.economics import article_rows
 
 RECORDED = ROOT / "docs" / "redundancy.json"
 _KINDS = {"train_steps": "#0969da", "evaluate": "#1a7f37", "generate": "#8250df"}

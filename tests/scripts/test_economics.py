@@ -16,9 +16,10 @@ from web3 import HTTPProvider, Web3
 from agents.runtime.config import VerifierSettings
 from scripts._anvil import MNEMONIC, start_anvil
 from scripts._deployment import ZOO, DeploymentSettings, TaskTerms, deploy, write_deployment
+from scripts._economics import OPEN_LANES, article_rows, parameters, printed
 from scripts._keys import Batch, sender_of
 from scripts._processes import Supervisor
-from scripts.economics import OPEN_LANES, article_rows, cli, parameters, printed
+from scripts.economics import cli
 
 ARTICLE = """\
 100 10 90 0.974211503 3.777697842

@@ -15,11 +15,11 @@ import pytest
 from agents.rounds.network import Violation
 from agents.storage.canonical import dumps
 from scripts import _task_report
+from scripts._economics import parameters
 from scripts._history import ZOO, Happening, NodeStory
 from scripts._task_history import TaskHistory, TaskStory
 from scripts._task_plan import Order
 from scripts._verdict import Check
-from scripts.economics import parameters
 
 NAMES = {1: "executor-1", 2: "executor-2", 3: "executor-3 (forger)"}
 PAYLOAD = dumps({"kind": "evaluate", "spec": "00", "loss": (2.25).hex(), "tokens": 64})
