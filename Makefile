@@ -42,7 +42,7 @@ chaos: setup ## The full kill matrix: every role, every phase
 
 .PHONY: bench
 bench: setup ## Gas, hashing, codecs, merging, privacy and start-up figures
-	@python -m tests.benchmarks $(ARGS)
+	@python -m tests.measure $(ARGS)
 
 .PHONY: lint
 lint: setup ## ruff, mypy, mamushi, contract conventions, contract sizes

@@ -8,7 +8,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from scripts._contracts import compile_contracts
+from scripts._net.compiled import compile_contracts
 
 EIP_170 = 24_576
 LIMIT = EIP_170 * 90 // 100

@@ -10,13 +10,13 @@ It holds no secrets and no power: whatever it proposes is recomputed by the veri
 
 from __future__ import annotations
 
+from agents.protocol.network import Network
+from agents.protocol.view import View, observe
 from agents.rounds.access import DataAccess
-from agents.rounds.manifests import Plans
-from agents.rounds.network import Network
-from agents.rounds.proposing import Proposer
-from agents.rounds.results import Results
+from agents.rounds.plan import Plans
+from agents.rounds.proposer import Proposer
+from agents.rounds.reader import Results
 from agents.rounds.upkeep import Upkeep
-from agents.rounds.view import View, observe
 from agents.runtime.chain import Head
 from agents.runtime.context import Context
 from agents.storage.content_store import ContentStore, open_store

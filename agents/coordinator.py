@@ -17,9 +17,8 @@ from collections.abc import Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from agents.rounds.network import Network
-from agents.rounds.rulings import Ruling, appeal_rulings, challenge_ruling, role_rulings
-from agents.rounds.view import View, observe
+from agents.protocol.network import Network
+from agents.protocol.view import View, observe
 from agents.runtime.board import SignatureBoard, collect
 from agents.runtime.chain import Head
 from agents.runtime.context import Context
@@ -27,9 +26,10 @@ from agents.runtime.faults import crashpoint
 from agents.runtime.loop import jitter
 from agents.runtime.wallet import recover_typed
 from agents.storage.content_store import ContentStore, open_store
+from agents.verify.rulings import Ruling, appeal_rulings, challenge_ruling, role_rulings
 
 if TYPE_CHECKING:
-    from agents.rounds.judging import Judge
+    from agents.verify.judging import Judge
 
 _PROPOSED, _QUEUED = 1, 2
 _TYPES = {"Approval": [{"name": "op_id", "type": "bytes32"}]}
@@ -54,8 +54,8 @@ class Coordinator:
     @cached_property
     def judge(self) -> Judge:
         """The recomputation; loads torch, which a member without a case never needs."""
-        from agents.rounds.judging import Judge
         from agents.training.determinism import pin_torch
+        from agents.verify.judging import Judge
 
         pin_torch()
         return Judge(self.network, self.store, self.context.settings.device)

@@ -2,19 +2,19 @@
 """The executor of redundant tasks: a node that trains nothing and runs what it is drawn for.
 
     before the first task   wait until the owner has registered the node, take a seat
-    any time                `agents.rounds.executor`
+    any time                `agents.executor`
 
 The seat is looked after last: nothing comes before a reveal.
 """
 
 from __future__ import annotations
 
-from agents.rounds.executor import Executor
-from agents.rounds.network import Network
-from agents.rounds.task_seat import TaskSeat
+from agents.executor import Executor
+from agents.protocol.network import Network
 from agents.runtime.chain import Head
 from agents.runtime.context import Context
 from agents.storage.content_store import ContentStore, open_store
+from agents.tasks.seat import TaskSeat
 
 
 class Redundant:

@@ -19,31 +19,31 @@ import secrets
 import time
 from pathlib import Path
 
+from agents.mechanisms.score.gauntlet import Gauntlet
+from agents.nodes.membership import Membership
+from agents.protocol.network import ZERO_DIGEST, Network, Phase, commitment_digest
+from agents.protocol.scores import Consensus, ScorePhase
+from agents.protocol.view import View, observe
 from agents.redundant import Redundant
 from agents.rounds.access import DataAccess
-from agents.rounds.budget import Budget
-from agents.rounds.consensus import Consensus, ScorePhase
-from agents.rounds.manifests import Plan, Plans
-from agents.rounds.membership import Membership
-from agents.rounds.memory import Memories
-from agents.rounds.network import ZERO_DIGEST, Network, Phase, commitment_digest
+from agents.rounds.codec_memory import Memories
+from agents.rounds.plan import Plan, Plans
+from agents.rounds.privacy_budget import Budget
+from agents.rounds.sync_sample import open_samples, sync_root
 from agents.rounds.upkeep import Upkeep
-from agents.rounds.view import View, observe
 from agents.rounds.work import Work, Workshop
 from agents.runtime.beside import Beside
 from agents.runtime.chain import Head
 from agents.runtime.context import Context
-from agents.runtime.durable import write_atomic
 from agents.runtime.faults import crashpoint
-from agents.scoring.gauntlet import Gauntlet
 from agents.storage.cid import cid_of_bytes, digest_of
 from agents.storage.content_store import ContentStore, open_store
+from agents.storage.durable import write_atomic
 from agents.storage.errors import StoreError
+from agents.training.assignment import input_root
 from agents.training.local import pick_device
 from agents.training.spec import SpecError
 from agents.training.state import PayloadError, State, load_state
-from agents.training.sync import open_samples, sync_root
-from agents.training.task import input_root
 
 _PATIENCE_S = 4.0
 _ROUNDS_KEPT = 3

@@ -3,33 +3,30 @@
 
 benchmarks  recompute chunks drawn after the submission, sign the verdict (EIP-712)
 AGGREGATE   of a job scored by Gauntlet: evaluate nodes and commit scores, later reveal them
-            (`agents.rounds.validating`); propose, if every aggregator has failed to
+            (`agents.gauntlet.validator`); propose, if every aggregator has failed to
 CHALLENGE   the same duty first; then recompute merge and scores; re-execute the drawn and the
             suspicious nodes; report each violation with evidence; then attest the result, or
             challenge it
 any phase   permissionless duties, after the aggregators
 any time    of redundant tasks: run a sample again, and every one that is appealed, and attest
-            (`agents.rounds.task_audit`)
+            (`agents.tasks.recheck`)
 """
 
 from __future__ import annotations
 
+from agents.gauntlet.validator import Validating
+from agents.nodes.benchmark_checks import BenchmarkChecks
+from agents.protocol.network import Network, Phase
+from agents.protocol.scores import Consensus
+from agents.protocol.view import View, observe
 from agents.rounds.access import DataAccess
-from agents.rounds.audit import Finding, RoundWork, malformed, reexecute, suspects
-from agents.rounds.benchmarks import BenchmarkChecks
-from agents.rounds.consensus import Consensus
-from agents.rounds.judging import result_errors
-from agents.rounds.manifests import Plans
-from agents.rounds.memory import Memories
-from agents.rounds.network import Network, Phase
-from agents.rounds.proposing import Proposer
-from agents.rounds.result import Outcome
-from agents.rounds.results import Results
+from agents.rounds.codec_memory import Memories
+from agents.rounds.outcome import Outcome
+from agents.rounds.plan import Plans
+from agents.rounds.proposer import Proposer
+from agents.rounds.reader import Results
 from agents.rounds.submissions import Submission
-from agents.rounds.task_audit import TaskAudit
 from agents.rounds.upkeep import Upkeep
-from agents.rounds.validating import Validating
-from agents.rounds.view import View, observe
 from agents.runtime.chain import Head
 from agents.runtime.context import Context
 from agents.runtime.faults import crashpoint
@@ -37,8 +34,11 @@ from agents.storage.canonical import dumps
 from agents.storage.cid import digest_of
 from agents.storage.content_store import ContentStore, open_store
 from agents.storage.errors import StoreError, StoreUnavailable
+from agents.tasks.recheck import TaskAudit
 from agents.training.local import pick_device
 from agents.training.state import PayloadError
+from agents.verify.judging import result_errors
+from agents.verify.spot_checks import Finding, RoundWork, malformed, reexecute, suspects
 
 _HEAD_START = 0.5  # of the fallback window, left to aggregators
 _PATIENCE_S = 2.0

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from scripts._operator import ZOO, deployment_path
+from scripts._shared.operator import ZOO, deployment_path
 
 if TYPE_CHECKING:
-    from agents.scoring.deterrence import Parameters, Verdict
+    from agents.tasks.deterrence import Parameters, Verdict
 
 # The article's table: price of a task in dollars, and honest and dishonest nodes by row.
 PRICE = Fraction(1, 10)
@@ -84,8 +84,8 @@ def parameters(
     numbers that no network can have.
     """
     from agents.runtime.config import VerifierSettings
-    from agents.scoring.deterrence import Parameters
-    from scripts._deployment import TaskTerms
+    from agents.tasks.deterrence import Parameters
+    from scripts._net.deployment import TaskTerms
 
     terms = TaskTerms()
     chosen: dict[str, Any] = {"stake": terms.task_stake, "fee": terms.max_fee, "nodes": None}
@@ -127,7 +127,7 @@ def printed(number: Fraction | None, digits: int = DIGITS) -> str:
 
 def article_rows() -> Iterator[tuple[str, ...]]:
     """Yield the table's rows: nodes, honest, dishonest, chance, and the stake by each bound."""
-    from agents.scoring.redundancy import (
+    from agents.tasks.economics import (
         article_stake,
         corrected_penalty,
         corrected_penalty_each,
@@ -154,7 +154,7 @@ def article_table() -> Any:
     from rich.console import Group
     from rich.table import Table
 
-    from agents.scoring.redundancy import article_threshold, corrected_threshold, threshold
+    from agents.tasks.economics import article_threshold, corrected_threshold, threshold
 
     table = Table(
         title="Stake that deters, in $, at $0.1 a task",

@@ -14,8 +14,8 @@ from typing import Any
 
 import click
 
-from scripts._contracts import ROOT
-from scripts._operator import LOCALNET, explained
+from scripts._net.compiled import ROOT
+from scripts._shared.operator import LOCALNET, explained
 
 ROLES = ("trainer", "aggregator", "verifier", "redundant", "coordinator")
 

@@ -12,7 +12,13 @@ from pathlib import Path
 
 import click
 
-from scripts._operator import LOCAL_CHAINS, LOCALNET, deployment_option, deployment_path, explained
+from scripts._shared.operator import (
+    LOCAL_CHAINS,
+    LOCALNET,
+    deployment_option,
+    deployment_path,
+    explained,
+)
 
 
 @click.command()
@@ -67,12 +73,12 @@ def cli(
 
     from agents.audit.replay import audit_job
     from agents.audit.show import print_audit, progress_bar
-    from agents.rounds.network import Network
+    from agents.protocol.network import Network
     from agents.runtime.chain import ChainClient
     from agents.runtime.contracts import load_deployment
-    from agents.runtime.durable import write_atomic
     from agents.runtime.logs import open_log
     from agents.storage.content_store import open_store
+    from agents.storage.durable import write_atomic
     from agents.training.determinism import pin_torch
 
     pin_torch()

@@ -12,7 +12,7 @@ from typing import Any
 import click
 from ape.cli import ConnectedProviderCommand, account_option, network_option
 
-from scripts._operator import Contracts, deployment_option, explained, zoo
+from scripts._shared.operator import Contracts, deployment_option, explained, zoo
 
 
 @click.command(cls=ConnectedProviderCommand)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from scripts._contracts import ROOT
+from scripts._net.compiled import ROOT
 
 
 @click.command()
@@ -52,10 +52,10 @@ def cli(
     trainers, each its own process. The exit code says whether all that must hold held.
     """
     # `ape run` imports every command to list them; torch is only needed by this one.
-    from scripts._demo import Options, run
-    from scripts._dso import DSO
-    from scripts._gauntlet import GAUNTLET
-    from scripts._scenario import PLAIN
+    from scripts._demo.demo import Options, run
+    from scripts._demo.dso import DSO
+    from scripts._demo.gauntlet import GAUNTLET
+    from scripts._demo.scenario import PLAIN
 
     scenario = {"plain": PLAIN, "dso": DSO, "gauntlet": GAUNTLET}[job]
     trainers = trainers or scenario.trainers

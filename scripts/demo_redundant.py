@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from scripts._contracts import ROOT
+from scripts._net.compiled import ROOT
 
 FEWEST_EXECUTORS = 5  # two cheats, and three who can outvote them
 
@@ -47,8 +47,8 @@ def cli(
     must hold held.
     """
     # `ape run` imports every command to list them; torch is only needed by this one.
-    from scripts._redundant import Options, run
-    from scripts._task_plan import KINDS, RATES
+    from scripts._demo.task_plan import KINDS, RATES
+    from scripts._demo.tasks import Options, run
 
     if tasks < 1 or tasks % (KINDS * len(RATES)):
         raise click.BadParameter(f"a multiple of {KINDS * len(RATES)}", param_hint="--tasks")

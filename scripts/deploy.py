@@ -13,8 +13,8 @@ from typing import Any
 import click
 from ape.cli import ConnectedProviderCommand, account_option, network_option
 
-from scripts._contracts import ROOT
-from scripts._operator import ADDRESS, LOCAL_CHAINS, ZOO_AMOUNT, explained, zoo
+from scripts._net.compiled import ROOT
+from scripts._shared.operator import ADDRESS, LOCAL_CHAINS, ZOO_AMOUNT, explained, zoo
 
 DAY = 86_400
 
@@ -48,7 +48,7 @@ def cli(account: Any, provider: Any, members: str, out: Path | None, **given: An
     from hexbytes import HexBytes
     from web3.types import TxParams
 
-    from scripts import _deployment as deployment
+    from scripts._net import deployment
 
     if out is None and provider.chain_id in LOCAL_CHAINS:
         raise click.UsageError("Name a file with --out: a local chain's deployment is not kept.")

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import click
 
-from scripts._operator import LOCALNET, explained
+from scripts._shared.operator import LOCALNET, explained
 
 READY_S = 180.0
 FEWEST_EXECUTORS = 3  # of redundant tasks: a pool must be able to outvote one
@@ -40,8 +40,8 @@ FEWEST_EXECUTORS = 3  # of redundant tasks: a pool must be able to outvote one
 @explained
 def cli(directory: Path, port: int, rounds: int, no_job: bool, **given: object) -> None:
     """Start a chain with every role as its own process, and keep it running until Ctrl-C."""
-    from scripts._localnet import LocalnetSettings, build_localnet
-    from scripts._processes import Supervisor, terminate_as_exit
+    from scripts._net.localnet import LocalnetSettings, build_localnet
+    from scripts._net.processes import Supervisor, terminate_as_exit
 
     files = given.pop("files")
     settings = LocalnetSettings(port=port, unbonding_period=7_200, **given)  # type: ignore[arg-type]
@@ -66,10 +66,10 @@ def _say(text: str) -> None:
 
 
 def _first_job(net: object, rounds: int, files: tuple[Path, ...]) -> None:
+    from agents.jobs.publish import Terms, publish_job
     from agents.storage.content_store import open_store
     from agents.training.documents import read_documents, stdlib_corpus
-    from scripts._jobs import Terms, publish_job
-    from scripts._localnet import Localnet
+    from scripts._net.localnet import Localnet
 
     assert isinstance(net, Localnet)
     documents = read_documents(files) if files else stdlib_corpus()
@@ -86,7 +86,7 @@ def _first_job(net: object, rounds: int, files: tuple[Path, ...]) -> None:
 
 
 def _how_to_join(net: object) -> str:
-    from scripts._localnet import Localnet, relative
+    from scripts._net.localnet import Localnet, relative
 
     assert isinstance(net, Localnet)
     home = relative(net.directory)
@@ -116,7 +116,7 @@ Join it with a trainer of your own:
 
 def _how_to_have_tasks_run(net: object, known: str, store: str) -> str:
     """What to type for a redundant task; nothing where too few nodes run them."""
-    from scripts._localnet import Localnet
+    from scripts._net.localnet import Localnet
 
     assert isinstance(net, Localnet)
     if net.settings.executors < FEWEST_EXECUTORS:
@@ -131,7 +131,7 @@ Have a task run by nodes that nobody needs to trust (once the first round is fin
 
 
 def _watch(supervisor: object) -> None:
-    from scripts._processes import Supervisor
+    from scripts._net.processes import Supervisor
 
     assert isinstance(supervisor, Supervisor)
     told: set[int] = set()

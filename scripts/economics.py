@@ -14,7 +14,7 @@ from pathlib import Path
 import click
 
 from scripts._economics import article_table, parameters, read, verdict_table
-from scripts._operator import ZOO_AMOUNT, deployment_option, explained
+from scripts._shared.operator import ZOO_AMOUNT, deployment_option, explained
 
 RPC = "http://127.0.0.1:8545"
 
@@ -66,7 +66,7 @@ def cli(
     """
     from rich.console import Console
 
-    from agents.scoring.deterrence import verdict
+    from agents.tasks.deterrence import verdict
 
     console = Console()
     if table:
@@ -83,7 +83,7 @@ def cli(
     for sentence in found.sentences():
         click.echo(sentence)
     if plot is not None:
-        from scripts._economics_plot import write_plot
+        from scripts._report.economics_plot import write_plot
 
         try:
             write_plot(plot, found)

@@ -12,7 +12,7 @@ from typing import Any
 import click
 from ape.cli import ConnectedProviderCommand, network_option
 
-from scripts._operator import (
+from scripts._shared.operator import (
     ADDRESS,
     LOCAL_CHAINS,
     ZOO_AMOUNT,

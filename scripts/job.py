@@ -13,7 +13,7 @@ from typing import Any
 import click
 from ape.cli import ConnectedProviderCommand, account_option, network_option
 
-from scripts._operator import (
+from scripts._shared.operator import (
     LOCAL_CHAINS,
     LOCALNET,
     ZOO_AMOUNT,
@@ -73,12 +73,12 @@ def _spec_fields(path: Path | None, rounds: int | None) -> dict[str, Any]:
 @explained
 def create(account: Any, deployment: Path | None, store: str | None, **given: Any) -> None:
     """Pack the data, publish spec and genesis model, create the job and fund it."""
+    from agents.jobs.publish import Terms, publish_job
     from agents.runtime.wallet import read_keystore, read_passphrase
     from agents.storage.content_store import open_store
     from agents.storage.sealed import key_id_of
     from agents.training.documents import DataError, read_documents, stdlib_corpus
     from agents.training.spec import SpecError
-    from scripts._jobs import Terms, publish_job
 
     contracts = Contracts(deployment)
     if store is None:
@@ -190,7 +190,7 @@ def show(job_id: int, deployment: Path | None) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from agents.rounds.network import JobStatus, Phase
+    from agents.protocol.network import JobStatus, Phase
     from agents.storage.cid import cid_from_digest
 
     contracts = Contracts(deployment)

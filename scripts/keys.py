@@ -15,7 +15,7 @@ from typing import Any
 import click
 from ape.cli import ConnectedProviderCommand, account_option, network_option
 
-from scripts._operator import ADDRESS, Contracts, deployment_option, explained
+from scripts._shared.operator import ADDRESS, Contracts, deployment_option, explained
 
 KEY_FILE = click.Path(dir_okay=False, path_type=Path)
 passphrase_option = click.option(
@@ -41,7 +41,7 @@ def _read_key(path: Path, variable: str | None) -> bytes:
 
 
 def _keyholder(contracts: Contracts, account: Any, job_id: int, key: bytes) -> Any:
-    from scripts._keyholder import Keyholder
+    from scripts._shared.keyholder import Keyholder
 
     network = contracts.network()
     _check_job(network, job_id)
@@ -178,7 +178,7 @@ def show(job_id: int, deployment: Path | None) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from scripts._keyholder import record
+    from scripts._shared.keyholder import record
 
     network = Contracts(deployment).network()
     _check_job(network, job_id)

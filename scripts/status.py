@@ -14,7 +14,7 @@ from typing import Any
 import click
 from ape.cli import ConnectedProviderCommand, network_option
 
-from scripts._operator import (
+from scripts._shared.operator import (
     LOCAL_CHAINS,
     LOCALNET,
     Contracts,
@@ -59,7 +59,7 @@ def _open(store: str | None, chain_id: int) -> Any:
 
 
 def view(network: Any, job_id: int | None = None, store: Any = None) -> Any:
-    """Return what `status` prints, from an `agents.rounds.network.Network`.
+    """Return what `status` prints, from an `agents.protocol.network.Network`.
 
     `job_id`, `store`: of which job to show the privacy spent, and where its artefacts are.
     """
@@ -81,8 +81,8 @@ def privacy(network: Any, store: Any, job_id: int) -> Any:
     from rich.console import Group
     from rich.table import Table
 
-    from agents.audit.privacy import spent
-    from agents.privacy.pld import ExtraMissing
+    from agents.audit.work.privacy import spent
+    from agents.mechanisms.privacy.parts.pld import ExtraMissing
     from agents.storage.errors import StoreError
     from agents.training.spec import SpecError
 
@@ -112,7 +112,7 @@ def jobs(network: Any) -> Any:
     """Return the table of jobs and their newest rounds."""
     from rich.table import Table
 
-    from agents.rounds.network import JobStatus, Phase
+    from agents.protocol.network import JobStatus, Phase
 
     table = Table(
         "job", "status", "done", "round", "phase", "left", "acted", "escrow", title="Jobs"
@@ -143,7 +143,7 @@ def nodes(network: Any) -> Any:
     """Return the table of nodes."""
     from rich.table import Table
 
-    from agents.rounds.network import Role
+    from agents.protocol.network import Role
 
     table = Table(
         "node", "roles", "state", "stake", "strikes", "benchmark", "rewards", title="Nodes"

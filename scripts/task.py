@@ -15,7 +15,7 @@ from typing import Any
 import click
 from ape.cli import ConnectedProviderCommand, account_option, network_option
 
-from scripts._operator import (
+from scripts._shared.operator import (
     LOCAL_CHAINS,
     LOCALNET,
     ZOO_AMOUNT,
@@ -98,9 +98,9 @@ def create(
     ape run task create --account me --kind train_steps --model model.yaml \\
         --checkpoint model.safetensors --data text.txt --option steps=50 --option lr=0.002
     """
-    from agents.rounds.tasks import Tasks
-    from agents.tasks.make import publish
-    from scripts._tasks import seconds_needed
+    from agents.tasks.compute.make import publish
+    from agents.tasks.contract import Tasks
+    from scripts._shared.task_specs import seconds_needed
 
     contracts = Contracts(deployment)
     opened = _open(store, contracts.chain_id)
@@ -188,7 +188,7 @@ def show_all(last: int, deployment: Path | None) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from agents.rounds.tasks import Tasks
+    from agents.tasks.contract import Tasks
 
     contracts = Contracts(deployment)
     tasks = Tasks(contracts.network())
@@ -220,7 +220,7 @@ def join(account: Any, node_id: int, label: str, deployment: Path | None) -> Non
     by itself unless `redundant.join` is off). The node must compute in the class it names; an agent
     says at its start in which one it does.
     """
-    from agents.rounds.tasks import Tasks
+    from agents.tasks.contract import Tasks
 
     contracts = Contracts(deployment)
     tasks = contracts.RedundantTasks
@@ -267,7 +267,7 @@ def appeal(account: Any, task_id: int, deployment: Path | None) -> None:
     If the outcome was wrong the bond comes back with a share of what is slashed; else the verifiers
     keep it. `ape run claim` fetches what is credited.
     """
-    from agents.rounds.tasks import TaskStatus
+    from agents.tasks.contract import TaskStatus
 
     contracts = Contracts(deployment)
     network = contracts.network()
@@ -294,7 +294,7 @@ def appeal(account: Any, task_id: int, deployment: Path | None) -> None:
 def _sentences() -> Iterator[None]:
     """Turn what is wrong with a task, its data or its class into one sentence."""
     from agents.storage.errors import NotFound
-    from agents.tasks.errors import TaskError
+    from agents.tasks.compute.errors import TaskError
     from agents.training.documents import DataError
     from agents.training.spec import SpecError
     from agents.training.state import PayloadError
@@ -350,8 +350,8 @@ def _spec(
     label: str | None,
 ) -> Any:
     """The spec that the options describe; what they leave out is the job's, then the file's."""
-    from agents.tasks.classes import CPU
-    from scripts._tasks import build, put_data
+    from agents.tasks.compute.classes import CPU
+    from scripts._shared.task_specs import build, put_data
 
     fields: dict[str, Any] = {"determinism": CPU, **_read(file)}
     if job_id is not None:
@@ -409,7 +409,7 @@ def _with_defaults(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 def _tasks(network: Any, task_id: int) -> Any:
     """The typed reader; a sentence if there is no such task."""
-    from agents.rounds.tasks import Tasks
+    from agents.tasks.contract import Tasks
 
     tasks = Tasks(network)
     if not 1 <= task_id <= tasks.count():
@@ -423,7 +423,7 @@ def _view(network: Any, task_id: int) -> Any:
     from rich.table import Table
 
     from agents.storage.cid import cid_from_digest
-    from scripts._task_words import lane_rows, sentence
+    from scripts._shared.task_words import lane_rows, sentence
 
     tasks = _tasks(network, task_id)
     task, appeal = tasks.task(task_id), tasks.appeal(task_id)
@@ -441,11 +441,11 @@ def _view(network: Any, task_id: int) -> Any:
 
 def _result(network: Any, store: Any, task_id: int, wait: bool, out: Path | None) -> None:
     """Show the result of a task, verified, once there is one."""
-    from agents.rounds.tasks import UNAVAILABLE, TaskStatus
-    from agents.runtime.durable import write_atomic
+    from agents.storage.durable import write_atomic
     from agents.storage.errors import NotFound
-    from agents.tasks.spec import MAX_SPEC_BYTES, parse_spec
-    from scripts._task_words import result_lines, sentence
+    from agents.tasks.compute.spec import MAX_SPEC_BYTES, parse_spec
+    from agents.tasks.contract import UNAVAILABLE, TaskStatus
+    from scripts._shared.task_words import result_lines, sentence
 
     tasks = _tasks(network, task_id)
     told = ""

@@ -9,23 +9,23 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from agents.audit.artefacts import Artefacts, take_failures
-from agents.audit.claims import check_claims
-from agents.audit.evidence import check_evidence
-from agents.audit.findings import Audit, Part
-from agents.audit.money import check_balances, check_payouts
-from agents.audit.opening import Opened, audit_seed, check_opening, check_seeds
-from agents.audit.privacy import Charges
-from agents.audit.proofs import check_logs
-from agents.audit.ratings import Ratings
-from agents.audit.record import Record
-from agents.audit.scores import Scored, Scores
-from agents.audit.stakes import Registry, check_slashes
-from agents.audit.training import Training
-from agents.audit.votes import check_ledger, check_votes
-from agents.rounds.network import ZERO_DIGEST, JobStatus, Network, Phase
+from agents.audit.chain.claims import check_claims
+from agents.audit.chain.evidence import check_evidence
+from agents.audit.chain.money import check_balances, check_payouts
+from agents.audit.chain.opening import Opened, audit_seed, check_opening, check_seeds
+from agents.audit.chain.scores import Scored, Scores
+from agents.audit.chain.stakes import Registry, check_slashes
+from agents.audit.chain.votes import check_ledger, check_votes
+from agents.audit.sources.artefacts import Artefacts, take_failures
+from agents.audit.sources.findings import Audit, Part
+from agents.audit.sources.proofs import check_logs
+from agents.audit.sources.record import Record
+from agents.audit.work.privacy import Charges
+from agents.audit.work.ratings import Ratings
+from agents.audit.work.training import Training
+from agents.mechanisms.score.gauntlet import Gauntlet
+from agents.protocol.network import ZERO_DIGEST, JobStatus, Network, Phase
 from agents.runtime.errors import ConfigError
-from agents.scoring.gauntlet import Gauntlet
 from agents.storage.content_store import ContentStore
 from agents.storage.errors import StoreError, StoreUnavailable
 from agents.training.state import PayloadError, file_bound, load_state, model_hash

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from agents.audit.findings import CHECKS, Audit, Part
+from agents.audit.sources.findings import CHECKS, Audit, Part
 
 
 def progress_bar(console: Console) -> Progress:

@@ -7,9 +7,9 @@ to everyone, so an agent without a key still does the permissionless duties.
 
 from __future__ import annotations
 
-from agents.rounds.keys import DataKeyDuty
+from agents.jobs.keys import DataKeyDuty
+from agents.protocol.network import Network
 from agents.rounds.models import CaughtUp, Models
-from agents.rounds.network import Network
 from agents.rounds.sealing import Sealing
 from agents.runtime.context import Context
 from agents.storage.content_store import ContentStore

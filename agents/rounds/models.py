@@ -13,9 +13,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from agents.rounds.jobs import JobContext, Jobs
-from agents.rounds.network import Network
+from agents.jobs.job import JobContext, Jobs
+from agents.protocol.network import Network
 from agents.rounds.report import MAX_REPORT_BYTES, RoundReport
+from agents.rounds.update import read_update
 from agents.storage.cid import digest_of
 from agents.storage.content_store import ContentStore
 from agents.storage.errors import CorruptContent, StoreError, StoreUnavailable
@@ -28,7 +29,6 @@ from agents.training.state import (
     load_state,
     model_hash,
 )
-from agents.training.update import read_update
 
 _KEPT = 3
 

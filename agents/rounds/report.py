@@ -36,7 +36,7 @@ class NodeLine(_Frozen):
 
     `accepted`: the payload can be used, so it is scored. `merged`: it went into the update, which
     is the same thing except where the job merges only those that earlier scores chose.
-    `gain_ppm`: see `agents.scoring.Evidence`; 0 where the job's score does not ask for it.
+    `gain_ppm`: see `agents.mechanisms.score.Evidence`; 0 where the job's score does not ask for it.
     """
 
     node: int = Field(ge=1)

@@ -12,15 +12,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from agents.rounds.jobs import JobContext
-from agents.rounds.network import Reveal
+from agents.jobs.job import JobContext
+from agents.protocol.network import Reveal
+from agents.rounds.payload import max_payload_bytes, read_payload
+from agents.rounds.proof import MAX_PROOF_BYTES, ProofOfComputation
 from agents.rounds.report import UNAVAILABLE
 from agents.storage.content_store import ContentStore
 from agents.storage.errors import StoreError, StoreUnavailable, TooLarge
 from agents.storage.sealed import SealError
 from agents.storage.sealed_payload import NotForUs, sealed_bound
-from agents.training.payload import max_payload_bytes, read_payload
-from agents.training.proof import MAX_PROOF_BYTES, ProofOfComputation
 from agents.training.state import PayloadError, State
 from agents.training.trace import Trace, max_trace_bytes
 

@@ -12,14 +12,14 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from agents.rounds.consensus import Consensus, ScorePhase, Scoring
-from agents.rounds.network import ZERO_DIGEST, Network, Phase, ReportStatus
-from agents.rounds.view import View
+from agents.protocol.median import stake_median
+from agents.protocol.network import ZERO_DIGEST, Network, Phase, ReportStatus
+from agents.protocol.scores import Consensus, ScorePhase, Scoring
+from agents.protocol.view import View
 from agents.runtime.contracts import Contract
 from agents.runtime.errors import Reverted
 from agents.runtime.loop import jitter
 from agents.runtime.sender import Sender
-from agents.scoring.consensus import stake_median
 
 _ABSENT_ROUNDS = 3
 _SEED_BLOCKS = 128  # the chain remembers block hashes for 256

@@ -7,8 +7,8 @@ only this node has), no hash of what precedes the noise is published either. Of 
 no step's loss is logged or measured: it was not noised, and logs and metrics have other readers.
 
 Where nodes train as they like, what the commitment binds as trace root is the root over the
-parameters that the node started from (`agents.training.sync`), and the proof of computation is a
-statement that nobody checks: steps, time and start are the node's own affair, the loss judges.
+parameters that the node started from (`agents.rounds.sync_sample`), and the proof of computation is
+a statement that nobody checks: steps, time and start are the node's own affair, the loss judges.
 """
 
 from __future__ import annotations
@@ -19,27 +19,27 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from agents.privacy import Charge
-from agents.rounds.jobs import JobContext
-from agents.rounds.manifests import Plan
-from agents.rounds.memory import Kept, Memories
+from agents.jobs.job import JobContext
+from agents.mechanisms.privacy import Charge
+from agents.protocol.view import View
+from agents.rounds.codec_memory import Kept, Memories
+from agents.rounds.plan import Plan
+from agents.rounds.proof import ProofOfComputation
 from agents.rounds.sealing import Sealing
-from agents.rounds.view import View
+from agents.rounds.sync_sample import sync_root
 from agents.runtime.context import Context
 from agents.runtime.faults import crashpoint
 from agents.storage.cid import cid_of_bytes, digest_of
+from agents.training.assignment import Task, build_task, unassigned
 from agents.training.determinism import determinism_class
 from agents.training.documents import DataError
 from agents.training.hardware import hardware_name
 from agents.training.local_data import SALT_BYTES, LocalData
-from agents.training.proof import ProofOfComputation
+from agents.training.norms import cosine
 from agents.training.replay import run_task, trace_of
 from agents.training.state import State, model_hash, save_state
-from agents.training.sync import sync_root
-from agents.training.task import Task, build_task, unassigned
 from agents.training.trace import Trace
 from agents.training.utilisation import UtilisationMeter
-from agents.verification.norms import cosine
 
 Outgoing = Callable[[State, State | None], State]
 

@@ -21,8 +21,8 @@ import threading
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from agents.runtime.durable import PRIVATE_MODE, sync_directory, write_atomic
 from agents.runtime.errors import JournalError
+from agents.storage.durable import PRIVATE_MODE, sync_directory, write_atomic
 
 _HEAD = b'{"sum":"'
 _MIDDLE = b'","rec":'

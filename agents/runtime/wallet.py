@@ -24,8 +24,8 @@ from eth_account.signers.local import LocalAccount
 from eth_utils.address import to_checksum_address
 
 from agents.runtime import logs
-from agents.runtime.durable import write_atomic
 from agents.runtime.errors import WalletError
+from agents.storage.durable import write_atomic
 
 APE_ACCOUNTS = Path("~/.ape/accounts")
 

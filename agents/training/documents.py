@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from agents.training.nesting import parse_json
+from agents.storage.nesting import parse_json
 
 MAX_LINE_BYTES = 64 * 1024 * 1024
 _SKIPPED = {"site-packages", "dist-packages", "test", "tests", "idlelib", "__pycache__"}

@@ -26,17 +26,17 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
-from agents.privacy import Privacy
-from agents.privacy.clipping import SAFETY
-from agents.privacy.dp_sgd import DpSgd
-from agents.privacy.noise import Generator, SecretGenerator, noised
+from agents.mechanisms.privacy import Privacy
+from agents.mechanisms.privacy.dp_sgd import DpSgd
+from agents.mechanisms.privacy.parts.clipping import SAFETY
+from agents.mechanisms.privacy.parts.noise import Generator, SecretGenerator, noised
+from agents.training.assignment import Task
 from agents.training.data import DataSource
 from agents.training.flat import FlatModel
 from agents.training.local import AdamW
 from agents.training.local_data import LocalData
 from agents.training.model import Decoder, RMSNorm
 from agents.training.state import PayloadError, State, model_hash
-from agents.training.task import Task
 
 CHUNK = 64  # examples whose gradients are in memory at once
 _COLUMNS = 8192  # of the gradients widened to float64 at once

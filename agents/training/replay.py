@@ -5,11 +5,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from agents.training.assignment import Task
 from agents.training.data import Batches
 from agents.training.flat import FlatModel
 from agents.training.local import LocalResult, train_local
 from agents.training.state import PayloadError, State, model_hash
-from agents.training.task import Task
 from agents.training.trace import Trace
 
 

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from agents.training.nesting import parse_json
+from agents.storage.nesting import parse_json
 
 MAX_HEADER_BYTES = 16 * 1024 * 1024
 _DTYPE = "F32"

@@ -12,7 +12,7 @@ from typing import Any
 
 from torch import nn
 
-from agents.training.nesting import parse_json
+from agents.storage.nesting import parse_json
 from agents.training.spec import ModelSpec
 
 MAX_CONFIG_BYTES = 256 * 1024

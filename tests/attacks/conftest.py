@@ -16,14 +16,13 @@ from eth_account import Account
 from web3 import HTTPProvider, Web3
 
 from agents.runtime.contracts import Contract
-from scripts._anvil import CHAIN_ID, MNEMONIC, start_anvil
-from scripts._deployment import ZOO, DeploymentSettings, TaskTerms, deploy
-from scripts._keys import sender_of
-from scripts._processes import Supervisor
-from tests.attacks.chain import Chain, key_of
+from scripts._net.anvil import CHAIN_ID, MNEMONIC, start_anvil
+from scripts._net.deployment import ZOO, DeploymentSettings, TaskTerms, deploy
+from scripts._net.local_keys import sender_of
+from scripts._net.processes import Supervisor
 from tests.attacks.lab import Lab, make_lab
-from tests.attacks.redundant import Tasks
-from tests.attacks.world import (
+from tests.stage.chain.chain import Chain, key_of
+from tests.stage.chain.people import (
     AGGREGATOR,
     FUNDED_ROUNDS,
     TERMS,
@@ -31,6 +30,7 @@ from tests.attacks.world import (
     Node,
     World,
 )
+from tests.stage.chain.tasks import Tasks
 
 _SPARE = 500 * ZOO
 

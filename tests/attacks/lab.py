@@ -15,22 +15,22 @@ from typing import Any
 import torch
 from eth_utils import keccak
 
-from agents.rounds.audit import Finding, RoundWork, reexecute, suspects
-from agents.rounds.jobs import JobContext
-from agents.rounds.manifests import Plan
-from agents.rounds.network import Reveal
-from agents.rounds.result import Outcome, compute
+from agents.jobs.job import JobContext
+from agents.jobs.publish import Published, publish_job
+from agents.protocol.network import Reveal
+from agents.rounds.outcome import Outcome, compute
+from agents.rounds.plan import Plan
+from agents.rounds.proof import ProofOfComputation
 from agents.rounds.submissions import Submission, fetch
 from agents.storage.cid import cid_of_bytes, digest_of
 from agents.storage.embedded import EmbeddedStore
+from agents.training.assignment import Task, assign, build_task, input_root
 from agents.training.determinism import determinism_class
 from agents.training.local import LocalResult
-from agents.training.proof import ProofOfComputation
 from agents.training.replay import run_task, trace_of
 from agents.training.state import State, file_bound, load_state, model_hash
-from agents.training.task import Task, assign, build_task, input_root
-from scripts._jobs import Published, publish_job
-from tests.attacks.world import Node, Work
+from agents.verify.spot_checks import Finding, RoundWork, reexecute, suspects
+from tests.stage.chain.people import Node, Work
 
 DEVICE = "cpu"
 AUDIT_SEED = keccak(text="audit seed")

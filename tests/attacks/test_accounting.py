@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from scripts._jobs import ZOO
-from tests.attacks.chain import key_of
-from tests.attacks.world import (
+from agents.jobs.publish import ZOO
+from tests.stage.chain.chain import key_of
+from tests.stage.chain.people import (
     AGGREGATOR,
     COMMIT,
     EMPTY,

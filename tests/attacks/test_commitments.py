@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import pytest
 
-from scripts._jobs import ZOO
-from tests.attacks.chain import key_of
-from tests.attacks.world import COMMIT, NO_REVEAL, REVEAL, Node, Work, World, share
+from agents.jobs.publish import ZOO
+from tests.stage.chain.chain import key_of
+from tests.stage.chain.people import COMMIT, NO_REVEAL, REVEAL, Node, Work, World, share
 
 SILENCE = 5 * ZOO  # 5 % of the least stake
 BOUNTY = SILENCE // 10

@@ -13,13 +13,13 @@ from dataclasses import replace
 
 import pytest
 
-from agents.rounds.manifests import Plan
-from agents.rounds.network import Violation
-from agents.rounds.result import Outcome
+from agents.jobs.publish import ZOO
+from agents.protocol.network import Violation
+from agents.rounds.outcome import Outcome
+from agents.rounds.plan import Plan
 from agents.training.state import State
-from scripts._jobs import ZOO
 from tests.attacks.lab import Lab, Paper, mixed, noise, scaled, shortened
-from tests.attacks.world import (
+from tests.stage.chain.people import (
     COMMIT,
     COPIED,
     EMPTY,

@@ -21,8 +21,9 @@ from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
 from eth_account import Account
 from eth_account.signers.local import LocalAccount
 
-from agents.rounds.keys import DataKeyDuty
-from agents.rounds.network import Network, Role
+from agents.jobs.keys import DataKeyDuty
+from agents.jobs.publish import Published
+from agents.protocol.network import Network, Role
 from agents.runtime.config import AgentSettings
 from agents.runtime.context import Context, start
 from agents.runtime.contracts import Contract
@@ -39,12 +40,11 @@ from agents.training.local import train_local
 from agents.training.model import init_state
 from agents.training.sealed_data import open_sealed, pack_sealed
 from agents.training.spec import Hyperparameters, JobSpec
-from scripts._anvil import CHAIN_ID
-from scripts._jobs import Published
-from scripts._keyholder import Entry, Keyholder, KeyholderError, record
-from tests.attacks.chain import Refused, key_of
+from scripts._net.anvil import CHAIN_ID
+from scripts._shared.keyholder import Entry, Keyholder, KeyholderError, record
 from tests.attacks.lab import Lab
-from tests.attacks.world import EMPTY, TERMS, Node, World
+from tests.stage.chain.chain import Refused, key_of
+from tests.stage.chain.people import EMPTY, TERMS, Node, World
 
 KEY = new_key()
 PASSPHRASE = "a throwaway passphrase"

@@ -6,8 +6,8 @@ Rule: who takes part is fixed before the seed exists, and a seed that somebody h
 
 from __future__ import annotations
 
-from scripts._jobs import ZOO
-from tests.attacks.world import (
+from agents.jobs.publish import ZOO
+from tests.stage.chain.people import (
     COMMIT,
     EMPTY,
     INVALID,

@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 import torch
 
-from agents.compression.semantic import Semantic
-from agents.privacy.dp_sgd import DpSgd
-from agents.privacy.gaussian import Gaussian
-from agents.privacy.noise import SecretGenerator, noised
+from agents.mechanisms.codec.semantic import Semantic
+from agents.mechanisms.privacy.dp_sgd import DpSgd
+from agents.mechanisms.privacy.gaussian import Gaussian
+from agents.mechanisms.privacy.parts.noise import SecretGenerator, noised
 from agents.training.documents import stdlib_corpus
 from agents.training.flat import FlatModel
 from agents.training.local import train_local

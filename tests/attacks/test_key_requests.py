@@ -12,9 +12,9 @@ import pytest
 from eth_account.signers.local import LocalAccount
 from eth_utils import keccak
 
-from scripts._jobs import ZOO
+from agents.jobs.publish import ZOO
 from tests.attacks.lab import Lab
-from tests.attacks.world import EMPTY, INVALID, TERMS, TRAINER, Node, World, share
+from tests.stage.chain.people import EMPTY, INVALID, TERMS, TRAINER, Node, World, share
 
 KEY, NEXT_KEY = keccak(text="data key"), keccak(text="next data key")
 ENVELOPE = b"sealed" * 20

@@ -14,12 +14,13 @@ import math
 import pytest
 import torch
 
-from agents import aggregation, compression
-from agents.training.payload import read_payload
+from agents.mechanisms import codec as codecs
+from agents.mechanisms import merge as merge_rules
+from agents.rounds.payload import read_payload
 from agents.training.state import PayloadError
-from scripts._cheats import poisoner
+from scripts._demo.cheats import poisoner
 from tests.attacks.poisoning import ATTACKS, alie_z, cosine, ipm, mean, mimic, not_finite, vector
-from tests.attacks.robustness import (
+from tests.measure.studies.robustness import (
     HONEST,
     LABEL_FLIP,
     NAMES,
@@ -30,7 +31,7 @@ from tests.attacks.robustness import (
     qualities,
     rows,
 )
-from tests.attacks.swarm import sample
+from tests.stage.memory.ten_trainers import sample
 
 torch.set_num_threads(1)
 GOAL = 0.9
@@ -118,7 +119,7 @@ def test_attacks_leave_their_inputs_alone_and_send_valid_updates(attack):
 def test_numbers_that_are_not_finite_never_reach_a_merge(value):
     update = sample(True).updates[0]
     shapes = {name: tuple(tensor.shape) for name, tensor in update.items()}
-    codec = compression.get("dense")()
+    codec = codecs.get("dense")()
     good = codec.encode(update, None, bytes(32))
     assert cosine(read_payload(good, codec, shapes, bytes(32)), update) > 0.999
     data = codec.encode(not_finite(update, value), None, bytes(32))
@@ -137,7 +138,7 @@ def test_the_demos_poisoner_sends_what_it_says(attack, direction, length):
     for update, bad in zip(own, sent, strict=True):
         assert cosine(bad, update) == pytest.approx(direction, abs=0.02)
         assert float(vector(bad).norm() / vector(update).norm()) == pytest.approx(length, rel=0.03)
-    merged = aggregation.get("multi_krum")()([*honest, *sent])
+    merged = merge_rules.get("multi_krum")()([*honest, *sent])
     assert cosine(merged, mean(honest)) > GOAL
 
 

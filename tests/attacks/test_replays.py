@@ -9,9 +9,9 @@ from __future__ import annotations
 import pytest
 from eth_utils import keccak
 
-from scripts._jobs import ZOO
-from tests.attacks.chain import key_of
-from tests.attacks.world import EVIDENCE, Call, Node, World, share
+from agents.jobs.publish import ZOO
+from tests.stage.chain.chain import key_of
+from tests.stage.chain.people import EVIDENCE, Call, Node, World, share
 
 SPARE_SALT = keccak(text="second")
 

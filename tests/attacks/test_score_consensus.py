@@ -13,17 +13,17 @@ from typing import Any
 import pytest
 from eth_utils import keccak
 
-from agents.rounds.consensus import Consensus, ScorePhase, Scoring, Vector
-from agents.rounds.network import Network, Snapshot
+from agents.protocol.median import BPS, SCALE
+from agents.protocol.network import Network, Snapshot
+from agents.protocol.scores import Consensus, ScorePhase, Scoring, Vector
+from agents.protocol.view import View, observe
 from agents.rounds.upkeep import Upkeep
-from agents.rounds.view import View, observe
 from agents.runtime.chain import ChainClient
 from agents.runtime.contracts import Contract, Deployment
 from agents.runtime.errors import Reverted
 from agents.runtime.logs import open_log
-from agents.scoring.consensus import BPS, SCALE
-from tests.attacks.chain import Refused
-from tests.attacks.world import TERMS, VOID, Node, World, trainer_pool, verifier_cut
+from tests.stage.chain.chain import Refused
+from tests.stage.chain.people import TERMS, VOID, Node, World, trainer_pool, verifier_cut
 
 RECORD, SALT = keccak(text="record"), keccak(text="salt")
 VERIFIERS = ("vic", "vera", "vito")

@@ -12,9 +12,9 @@ from dataclasses import replace
 import pytest
 from eth_account.signers.local import LocalAccount
 
-from scripts._jobs import ZOO
+from agents.jobs.publish import ZOO
 from tests.attacks.lab import Lab
-from tests.attacks.world import (
+from tests.stage.chain.people import (
     AGGREGATE,
     CHALLENGE,
     EVIDENCE,

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from scripts._jobs import ZOO
-from tests.attacks.world import (
+from agents.jobs.publish import ZOO
+from tests.stage.chain.people import (
     INVALID,
     TERMS,
     TRAINER,

@@ -7,9 +7,9 @@ challenge costs its bond unless it is right.
 
 from __future__ import annotations
 
-from scripts._jobs import ZOO
+from agents.jobs.publish import ZOO
 from tests.attacks.lab import Lab, noise
-from tests.attacks.world import (
+from tests.stage.chain.people import (
     AGGREGATE,
     AGGREGATOR,
     CHALLENGE,

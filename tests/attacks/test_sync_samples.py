@@ -16,17 +16,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from agents.rounds.consensus import Consensus
+from agents.protocol.scores import Consensus
+from agents.protocol.view import View
 from agents.rounds.models import Models
-from agents.rounds.view import View
+from agents.rounds.proof import MAX_PROOF_BYTES, ProofOfComputation
+from agents.rounds.sync_sample import read_samples, sync_root, values_at
 from agents.storage.embedded import EmbeddedStore
 from agents.trainer import Trainer
-from agents.training.proof import MAX_PROOF_BYTES, ProofOfComputation
 from agents.training.state import PayloadError, State
-from agents.training.sync import read_samples, sync_root, values_at
 from tests.attacks.lab import Lab
-from tests.attacks.room import GAUNTLET, PASSPHRASE, Room
-from tests.attacks.world import COMMIT, EMPTY, Node, World
+from tests.stage.chain.people import COMMIT, EMPTY, Node, World
+from tests.stage.chain.validators import GAUNTLET, PASSPHRASE, Room
 
 
 class Stale(Trainer):

@@ -14,19 +14,19 @@ from pathlib import Path
 
 import pytest
 
-from agents.rounds.consensus import Consensus, ScorePhase
-from agents.rounds.score_record import MAX_RECORD_BYTES, ScoreRecord
-from agents.rounds.score_replay import replay
+from agents.gauntlet.record import MAX_RECORD_BYTES, ScoreRecord
+from agents.gauntlet.replay import replay
+from agents.mechanisms.score.gauntlet import Gauntlet
+from agents.protocol.median import stake_median
+from agents.protocol.scores import Consensus, ScorePhase
 from agents.runtime.errors import Stopped
-from agents.scoring.consensus import stake_median
-from agents.scoring.gauntlet import Gauntlet
 from agents.storage.cid import digest_of
 from agents.storage.embedded import EmbeddedStore
 from agents.trainer import Trainer
 from agents.verifier import Verifier
 from tests.attacks.lab import Lab
-from tests.attacks.room import PASSPHRASE, TERMS, Room
-from tests.attacks.world import AGGREGATE, CHALLENGE, COMMIT, EMPTY, VOID, Node, World
+from tests.stage.chain.people import AGGREGATE, CHALLENGE, COMMIT, EMPTY, VOID, Node, World
+from tests.stage.chain.validators import PASSPHRASE, TERMS, Room
 
 SALT = b"\5" * 32
 TRAINERS = ("ann", "bob", "cat")

@@ -7,9 +7,9 @@ owner's work, and a false one is paid for with stake.
 
 from __future__ import annotations
 
-from scripts._jobs import ZOO
-from tests.attacks.chain import key_of
-from tests.attacks.world import (
+from agents.jobs.publish import ZOO
+from tests.stage.chain.chain import key_of
+from tests.stage.chain.people import (
     AGGREGATE,
     EMPTY,
     EVIDENCE,

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.contracts.system import Codes, System, deploy
+from tests.stage.contracts.system import Codes, System, deploy
 
 
 @pytest.fixture(scope="session")

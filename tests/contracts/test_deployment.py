@@ -21,9 +21,9 @@ from web3.exceptions import ContractLogicError, Web3RPCError
 from web3.types import TxParams
 
 from agents.runtime.contracts import load_deployment
-from scripts._anvil import MNEMONIC, start_anvil
-from scripts._contracts import compile_contracts
-from scripts._deployment import (
+from scripts._net.anvil import MNEMONIC, start_anvil
+from scripts._net.compiled import compile_contracts
+from scripts._net.deployment import (
     JUMP_SLACK,
     ORDER,
     ZERO,
@@ -37,8 +37,8 @@ from scripts._deployment import (
     deploy,
     write_deployment,
 )
-from scripts._keys import sender_of
-from scripts._processes import Supervisor
+from scripts._net.local_keys import sender_of
+from scripts._net.processes import Supervisor
 
 GAS_CAP = 16_777_216
 NOT_OWNER = "ownable: caller is not the owner"

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from agents.runtime.metrics import Metrics
-from scripts._verdict import _TABLE
+from scripts._report.verdict import _TABLE
 from tests.docs.reference import PAGES, ROOT, Reader
 
 DOCS = sorted((ROOT / "docs").glob("*.md"))

@@ -7,15 +7,15 @@ import json
 
 import pytest
 
-from tests.studies.quality.record import BEGIN, END, JSON, PAGE, Records
-from tests.studies.quality.task import CORPUS_SHA256, TOKENS_A_STEP, schedule
+from tests.measure.quality.record import BEGIN, END, JSON, PAGE, Records
+from tests.measure.quality.task import CORPUS_SHA256, TOKENS_A_STEP, schedule
 
 
 def test_the_tables_of_the_page_are_those_of_the_records() -> None:
     records, page = Records(), PAGE.read_text()
     for steps in sorted({entry["steps"] for entry in records.content["runs"]}):
         shown = page.partition(BEGIN.format(steps * TOKENS_A_STEP))[2].partition(END)[0]
-        assert shown.strip() == records.table(steps), "run python -m tests.studies.quality --table"
+        assert shown.strip() == records.table(steps), "run python -m tests.measure.quality --table"
 
 
 def test_every_record_is_of_the_anchors_text_and_model() -> None:

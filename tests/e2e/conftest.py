@@ -22,10 +22,10 @@ from pathlib import Path
 
 import pytest
 
-from scripts._contracts import ROOT
-from scripts._localnet import LocalnetSettings, build_localnet
-from scripts._processes import Supervisor
-from tests.e2e.world import World
+from scripts._net.compiled import ROOT
+from scripts._net.localnet import LocalnetSettings, build_localnet
+from scripts._net.processes import Supervisor
+from tests.stage.network import World
 
 CREW = ("trainer", "verifier", "aggregator")
 AGENTS = {"timer_s": 0.5, "jitter_s": 0.3, "device": "cpu", "trainer": {"benchmark_s": 0.2}}

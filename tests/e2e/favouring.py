@@ -10,11 +10,11 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from agents.rounds.consensus import Consensus
-from agents.rounds.score_record import ScoreRecord
-from agents.rounds.validating import Validating
+from agents.gauntlet.peer_scores import SCALE
+from agents.gauntlet.record import ScoreRecord
+from agents.gauntlet.validator import Validating
+from agents.protocol.scores import Consensus
 from agents.runtime.context import Context
-from agents.scoring.peer_scores import SCALE
 from agents.storage.content_store import ContentStore, open_store
 from agents.verifier import Verifier
 

@@ -11,18 +11,18 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from agents.aggregator import Aggregator
-from agents.rounds.manifests import Plans
+from agents.protocol.view import View
 from agents.rounds.models import Models
-from agents.rounds.proposing import Proposer
-from agents.rounds.result import Outcome
-from agents.rounds.results import Results
+from agents.rounds.outcome import Outcome
+from agents.rounds.plan import Plans
+from agents.rounds.proposer import Proposer
+from agents.rounds.reader import Results
 from agents.rounds.submissions import Submission
-from agents.rounds.view import View
+from agents.rounds.update import pack_update
 from agents.runtime.context import Context
 from agents.storage.cid import cid_of_bytes
 from agents.storage.content_store import ContentStore, open_store
 from agents.training.state import apply_outer, model_hash, save_state
-from agents.training.update import pack_update
 
 
 class DoubledResults(Results):

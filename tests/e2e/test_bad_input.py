@@ -17,10 +17,10 @@ import pytest
 from eth_account import Account
 
 from agents.runtime.wallet import create_keystore
-from scripts._anvil import Anvil, start_anvil
-from scripts._contracts import ROOT
-from scripts._localnet import PASSPHRASE, write_agent_config
-from scripts._processes import Supervisor, free_port
+from scripts._net.anvil import Anvil, start_anvil
+from scripts._net.compiled import ROOT
+from scripts._net.localnet import PASSPHRASE, write_agent_config
+from scripts._net.processes import Supervisor, free_port
 
 TIMEOUT_S = 90.0
 WORD = "correct horse battery staple"

@@ -16,13 +16,13 @@ from dataclasses import dataclass
 
 import pytest
 
-from agents.rounds.network import JobStatus, Phase, Violation
-from scripts._cheats.copier import PARTNER
-from scripts._history import ZOO
-from scripts._localnet import LocalnetSettings
-from scripts._verdict import check_cheats
+from agents.protocol.network import JobStatus, Phase, Violation
+from scripts._demo.cheats.copier import PARTNER
+from scripts._net.localnet import LocalnetSettings
+from scripts._report.history import ZOO
+from scripts._report.verdict import check_cheats
 from tests.e2e.conftest import AGENTS
-from tests.e2e.world import TERMS, World
+from tests.stage.network import TERMS, World
 
 HONEST = ("trainer-1", "trainer-2")
 CHEATS = {"noise": "trainer-3", "copier": "trainer-4", "silent": "trainer-5"}
@@ -52,7 +52,7 @@ def caught(build: Callable[[LocalnetSettings], World]) -> Story:
         world.net.start_agent(name)
     partner = str(world.net.directory / "agents" / HONEST[0])
     for kind, name in CHEATS.items():
-        world.net.start_agent(name, ("scripts._cheats", kind), env={PARTNER: partner})
+        world.net.start_agent(name, ("scripts._demo.cheats", kind), env={PARTNER: partner})
     world.wait_eligible(world.names("trainer", "verifier", "aggregator"))
     job = world.job()
 

@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 import pytest
 
-from scripts._localnet import LocalnetSettings
+from scripts._net.localnet import LocalnetSettings
 from tests.e2e.conftest import AGENTS
-from tests.e2e.world import World
+from tests.stage.network import World
 
 SETTINGS = LocalnetSettings(
     trainers=0, verifiers=1, aggregators=0, approve_roles=False, agent=AGENTS

@@ -12,11 +12,11 @@ from collections.abc import Callable
 
 import pytest
 
-from agents.rounds.network import Phase, Violation
-from scripts._localnet import LocalnetSettings
-from scripts._verdict import check_cheats
+from agents.protocol.network import Phase, Violation
+from scripts._net.localnet import LocalnetSettings
+from scripts._report.verdict import check_cheats
 from tests.e2e.conftest import AGENTS
-from tests.e2e.world import TERMS, World
+from tests.stage.network import TERMS, World
 
 TRAINER_POINTS = (
     "trainer-training",
@@ -145,7 +145,7 @@ def test_verifiers_die_before_they_report(build: Callable[[LocalnetSettings], Wo
     world = build(settings)
     world.start("verifier-3", "aggregator-1", "trainer-1", "trainer-2")
     world.start("verifier-1", "verifier-2", crash_at="verifier-before-report")
-    world.start("trainer-3", program=("scripts._cheats", "noise"))
+    world.start("trainer-3", program=("scripts._demo.cheats", "noise"))
     world.wait_eligible(world.names("trainer", "verifier", "aggregator"))
     job = world.job()
     world.finish(job)

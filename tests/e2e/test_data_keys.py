@@ -8,12 +8,12 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+from agents.jobs.publish import publish_job
 from agents.runtime.contracts import Contract
 from agents.storage.sealed import key_id_of, new_key
-from scripts._jobs import publish_job
-from scripts._keyholder import Keyholder, record
-from scripts._live import losses
-from tests.e2e.world import SPEC, TERMS, World
+from scripts._report.live import losses
+from scripts._shared.keyholder import Keyholder, record
+from tests.stage.network import SPEC, TERMS, World
 
 KEY = new_key()
 

@@ -14,16 +14,16 @@ from pathlib import Path
 
 import pytest
 
-from agents.rounds.tasks import Task, Tasks, TaskStatus
 from agents.storage.content_store import ContentStore
 from agents.storage.errors import NotFound
-from agents.tasks.make import publish
-from agents.tasks.spec import TaskSpec
-from scripts._deployment import ZOO, TaskTerms
-from scripts._localnet import LocalnetSettings
-from tests.agents.tasks.world import World as Inputs
+from agents.tasks.compute.make import publish
+from agents.tasks.compute.spec import TaskSpec
+from agents.tasks.contract import Task, Tasks, TaskStatus
+from scripts._net.deployment import ZOO, TaskTerms
+from scripts._net.localnet import LocalnetSettings
 from tests.e2e.conftest import AGENTS
-from tests.e2e.world import World
+from tests.stage.memory.task_inputs import World as Inputs
+from tests.stage.network import World
 
 FEE = ZOO
 RUN_S = 900

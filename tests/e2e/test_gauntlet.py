@@ -19,18 +19,18 @@ from typing import Any
 import pytest
 
 from agents.audit.replay import audit_job
-from agents.rounds.consensus import Consensus
-from agents.rounds.network import Phase
-from agents.scoring.gauntlet import Gauntlet
-from agents.scoring.peer_scores import SCALE
+from agents.gauntlet.peer_scores import SCALE
+from agents.mechanisms.score.gauntlet import Gauntlet
+from agents.protocol.network import Phase
+from agents.protocol.scores import Consensus
 from agents.storage.content_store import open_store
-from scripts._history import ZOO, History
-from scripts._live import losses
-from scripts._localnet import LocalnetSettings
-from scripts._standing import standing_of
+from scripts._net.localnet import LocalnetSettings
+from scripts._report.history import ZOO, History
+from scripts._report.live import losses
+from scripts._report.standing import standing_of
 from tests.e2e.conftest import AGENTS
 from tests.e2e.favouring import FAVOURITE
-from tests.e2e.world import TERMS, World
+from tests.stage.network import TERMS, World
 
 ROUNDS = 3
 TOP = 3
@@ -88,7 +88,9 @@ def honest(build: Callable[[LocalnetSettings], World]) -> Story:
     add_stake(world, *(name for name in world.names("verifier") if name != LIAR))
     for name in (*world.names("verifier", "aggregator"), *HONEST):
         world.net.start_agent(name)
-    world.net.start_agent(NOISE, ("scripts._cheats", "poisoner"), env={"CHEAT_ATTACK": "noise"})
+    world.net.start_agent(
+        NOISE, ("scripts._demo.cheats", "poisoner"), env={"CHEAT_ATTACK": "noise"}
+    )
     world.wait_eligible(world.names("trainer", "verifier", "aggregator"))
     job = world.job(ROUNDS, **JOB)
     return Story(world, job, world.finish(job))

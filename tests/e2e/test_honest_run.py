@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from scripts._live import losses
-from tests.e2e.world import TERMS, World
+from scripts._report.live import losses
+from tests.stage.network import TERMS, World
 
 
 def test_two_honest_rounds(world: World) -> None:

@@ -11,8 +11,8 @@ import time
 
 import pytest
 
-from agents.rounds.network import Phase
-from tests.e2e.world import World
+from agents.protocol.network import Phase
+from tests.stage.network import World
 
 TRAINERS = ("trainer-1", "trainer-2", "trainer-3")
 OUTAGE_S = 10.0

@@ -11,17 +11,17 @@ from typing import Any
 import pytest
 
 from agents.audit.replay import audit_job
+from agents.jobs.publish import publish_job
+from agents.protocol.network import Phase
 from agents.rounds.models import Models
-from agents.rounds.network import Phase
 from agents.rounds.submissions import fetch
+from agents.rounds.update import read_update
 from agents.storage.cid import digest_of
 from agents.storage.content_store import open_store
+from agents.training.norms import norm
 from agents.training.state import file_bound
-from agents.training.update import read_update
-from agents.verification.norms import norm
-from scripts._jobs import publish_job
-from scripts._live import losses
-from tests.e2e.world import SPEC, TERMS, World
+from scripts._report.live import losses
+from tests.stage.network import SPEC, TERMS, World
 
 NOISE = {"clip": 1.0, "noise_multiplier": 4.0, "max_epsilon": 8.0}
 

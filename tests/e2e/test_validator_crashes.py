@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import pytest
 
-from agents.rounds.consensus import Consensus, ScorePhase
+from agents.protocol.scores import Consensus, ScorePhase
 from tests.e2e.test_validators import GAUNTLET
-from tests.e2e.world import World
+from tests.stage.network import World
 
 POINTS = (
     "validator-evaluating",

@@ -11,14 +11,14 @@ from __future__ import annotations
 from typing import Any
 
 from agents.audit.replay import audit_job
-from agents.rounds.consensus import Consensus, ScorePhase
+from agents.gauntlet.record import MAX_RECORD_BYTES, ScoreRecord
+from agents.gauntlet.replay import replay
+from agents.mechanisms.score.gauntlet import Gauntlet
+from agents.protocol.median import stake_median
+from agents.protocol.scores import Consensus, ScorePhase
 from agents.rounds.models import Models
-from agents.rounds.score_record import MAX_RECORD_BYTES, ScoreRecord
-from agents.rounds.score_replay import replay
-from agents.scoring.consensus import stake_median
-from agents.scoring.gauntlet import Gauntlet
 from agents.storage.content_store import open_store
-from tests.e2e.world import TERMS, World
+from tests.stage.network import TERMS, World
 
 ROUNDS = 3
 GAUNTLET: dict[str, Any] = {

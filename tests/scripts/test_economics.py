@@ -14,11 +14,11 @@ from eth_account import Account
 from web3 import HTTPProvider, Web3
 
 from agents.runtime.config import VerifierSettings
-from scripts._anvil import MNEMONIC, start_anvil
-from scripts._deployment import ZOO, DeploymentSettings, TaskTerms, deploy, write_deployment
 from scripts._economics import OPEN_LANES, article_rows, parameters, printed
-from scripts._keys import Batch, sender_of
-from scripts._processes import Supervisor
+from scripts._net.anvil import MNEMONIC, start_anvil
+from scripts._net.deployment import ZOO, DeploymentSettings, TaskTerms, deploy, write_deployment
+from scripts._net.local_keys import Batch, sender_of
+from scripts._net.processes import Supervisor
 from scripts.economics import cli
 
 ARTICLE = """\

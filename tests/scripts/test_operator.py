@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 import pytest
 
-from scripts._operator import ADDRESS, ZOO, ZOO_AMOUNT, deployment_path, zoo
+from scripts._shared.operator import ADDRESS, ZOO, ZOO_AMOUNT, deployment_path, zoo
 
 
 @pytest.mark.parametrize(

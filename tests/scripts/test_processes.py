@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from scripts._contracts import ROOT
-from scripts._processes import ProcessError, Supervisor, free_port
+from scripts._net.compiled import ROOT
+from scripts._net.processes import ProcessError, Supervisor, free_port
 
 # A parent that starts a child in its own group; both write their ids. STUBBORN ignores SIGTERM.
 FAMILY = """
@@ -28,7 +28,7 @@ time.sleep(60)
 SUPERVISED = f"""
 import sys, time
 from pathlib import Path
-from scripts._processes import Supervisor, terminate_as_exit
+from scripts._net.processes import Supervisor, terminate_as_exit
 with terminate_as_exit(), Supervisor(Path(sys.argv[1])) as supervisor:
     supervisor.start("family", [sys.executable, "-c", {FAMILY!r}])
     time.sleep(60)

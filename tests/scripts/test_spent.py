@@ -7,9 +7,9 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from agents.audit.findings import Audit, Part
-from scripts._report import write_report
-from scripts._spent import spent_of
+from agents.audit.sources.findings import Audit, Part
+from scripts._report.report import write_report
+from scripts._report.spent import spent_of
 
 
 def audit(*rounds: dict[int, float]) -> Audit:

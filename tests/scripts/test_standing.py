@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from agents.rounds.score_record import NodeRating, NodeScore, ScoreRecord
-from agents.scoring.ratings import ordinal
-from scripts._history import ZOO, RoundStory
-from scripts._standing import latest, standing_of
+from agents.gauntlet.ratings import ordinal
+from agents.gauntlet.record import NodeRating, NodeScore, ScoreRecord
+from scripts._report.history import ZOO, RoundStory
+from scripts._report.standing import latest, standing_of
 
 HASH = "00" * 32
 

@@ -12,14 +12,14 @@ from typing import cast
 
 import pytest
 
-from agents.rounds.network import Violation
+from agents.protocol.network import Violation
 from agents.storage.canonical import dumps
-from scripts import _task_report
+from scripts._demo import task_report
+from scripts._demo.task_plan import Order
 from scripts._economics import parameters
-from scripts._history import ZOO, Happening, NodeStory
-from scripts._task_history import TaskHistory, TaskStory
-from scripts._task_plan import Order
-from scripts._verdict import Check
+from scripts._report.history import ZOO, Happening, NodeStory
+from scripts._report.task_history import TaskHistory, TaskStory
+from scripts._report.verdict import Check
 
 NAMES = {1: "executor-1", 2: "executor-2", 3: "executor-3 (forger)"}
 PAYLOAD = dumps({"kind": "evaluate", "spec": "00", "loss": (2.25).hex(), "tokens": 64})
@@ -70,14 +70,14 @@ def text_of(page: Path) -> str:
 def test_page__tells_the_story_of_each_task_and_slash(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from agents.scoring.deterrence import verdict
+    from agents.tasks.deterrence import verdict
 
     record = tmp_path / "redundancy.json"
     record.write_text(json.dumps({"state": "", "rows": [ROW]}))
-    monkeypatch.setattr(_task_report, "RECORDED", record)
+    monkeypatch.setattr(task_report, "RECORDED", record)
     order = cast(Order, SimpleNamespace(title="model 1, evaluate 1", line=0, number=1, spec=None))
     order.spec = SimpleNamespace(kind="evaluate")  # type: ignore[misc, assignment]
-    page = _task_report.write_report(
+    page = task_report.write_report(
         tmp_path / "report",
         a_history(),
         {1: order},
@@ -101,5 +101,5 @@ def test_page__tells_the_story_of_each_task_and_slash(
 def test_page__without_recorded_figures_says_nothing_of_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_task_report, "RECORDED", tmp_path / "none.json")
-    assert _task_report._played() == []
+    monkeypatch.setattr(task_report, "RECORDED", tmp_path / "none.json")
+    assert task_report._played() == []

@@ -8,10 +8,10 @@ from typing import Any, cast
 
 import pytest
 
-from agents.rounds.network import Violation
-from agents.rounds.tasks import LaneState, Task, Tasks, TaskStatus
-from scripts._task_history import TaskHistory, TaskStory
-from scripts._task_verdict import check_final, check_results, credits_of, offences
+from agents.protocol.network import Violation
+from agents.tasks.contract import LaneState, Task, Tasks, TaskStatus
+from scripts._report.task_history import TaskHistory, TaskStory
+from scripts._report.task_verdict import check_final, check_results, credits_of, offences
 
 AGREED, OPENED, REVEALED, ABORTED = (
     LaneState.AGREED,

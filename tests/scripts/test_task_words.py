@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from agents.rounds.tasks import UNAVAILABLE, LaneState, Task, TaskStatus
 from agents.storage.canonical import dumps
-from scripts._task_words import lane_rows, result_lines, sentence
+from agents.tasks.contract import UNAVAILABLE, LaneState, Task, TaskStatus
+from scripts._shared.task_words import lane_rows, result_lines, sentence
 
 NONE = SimpleNamespace(appellant="0x", decided_at=0, result=bytes(32), overturned=False)
 RUNNING = Task(

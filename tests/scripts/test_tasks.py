@@ -9,17 +9,17 @@ from typing import Any
 import pytest
 
 from agents.storage.embedded import EmbeddedStore
-from agents.tasks.budget import Budget
-from agents.tasks.classes import CPU, limits_of
-from agents.tasks.errors import TaskError
-from agents.tasks.execution import Execution
-from agents.tasks.prompts import MAX_PROMPT_BYTES, Prompts
-from agents.tasks.spec import TaskSpec
+from agents.tasks.compute.budget import Budget
+from agents.tasks.compute.classes import CPU, limits_of
+from agents.tasks.compute.errors import TaskError
+from agents.tasks.compute.execution import Execution
+from agents.tasks.compute.prompts import MAX_PROMPT_BYTES, Prompts
+from agents.tasks.compute.spec import TaskSpec
 from agents.training.documents import DataError
 from agents.training.model import init_state
 from agents.training.spec import ModelSpec
 from agents.training.state import save_state
-from scripts._tasks import build, put_data, seconds_needed
+from scripts._shared.task_specs import build, put_data, seconds_needed
 
 MODEL = ModelSpec(
     d_model=16, n_layers=1, n_heads=2, n_kv_heads=1, d_ff=32, max_seq_len=64, vocab_size=256

@@ -7,9 +7,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from agents.rounds.network import Violation
-from scripts._history import NodeStory, Slash
-from scripts._verdict import check_cheats, expected_slashes
+from agents.protocol.network import Violation
+from scripts._report.history import NodeStory, Slash
+from scripts._report.verdict import check_cheats, expected_slashes
 
 ZOO = 10**18
 

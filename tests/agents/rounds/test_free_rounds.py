@@ -11,21 +11,22 @@ from typing import Any
 import pytest
 import torch
 
-from agents.rounds.audit import malformed
-from agents.rounds.judging import Judge
-from agents.rounds.manifests import Plans
-from agents.rounds.memory import Memories
+from agents.mechanisms.score.gauntlet import Gauntlet
+from agents.protocol.network import Violation
+from agents.rounds.codec_memory import Memories
 from agents.rounds.models import Models
-from agents.rounds.network import Violation
+from agents.rounds.outcome import Outcome, compute, disagreements
+from agents.rounds.plan import Plans
+from agents.rounds.reader import Results
 from agents.rounds.report import RoundReport
-from agents.rounds.result import Outcome, compute, disagreements
-from agents.rounds.results import Results
 from agents.rounds.submissions import Submission
-from agents.scoring.gauntlet import Gauntlet
 from agents.storage.embedded import EmbeddedStore
+from agents.training.assignment import input_root, size
 from agents.training.state import State, apply_outer, model_hash
-from agents.training.task import input_root, size
-from tests.agents.rounds.desk import (
+from agents.verify.judging import Judge
+from agents.verify.spot_checks import malformed
+from tests.agents.verify.test_copies import JOBS
+from tests.stage.memory.honest_round import (
     DEVICE,
     JOB,
     NODES,
@@ -37,7 +38,6 @@ from tests.agents.rounds.desk import (
     proposal_of,
     scaled,
 )
-from tests.agents.rounds.test_copies import JOBS
 
 EQUAL = 1_000_000
 

@@ -12,9 +12,10 @@ import pytest
 import torch
 from eth_utils import keccak
 
-from agents.rounds.manifests import Plan
 from agents.rounds.models import CaughtUp, Models
-from agents.rounds.result import Outcome, compute
+from agents.rounds.outcome import Outcome, compute
+from agents.rounds.plan import Plan
+from agents.rounds.update import pack_update
 from agents.runtime.journal import Journal
 from agents.runtime.logs import open_log
 from agents.runtime.metrics import Metrics
@@ -22,10 +23,9 @@ from agents.storage.cid import cid_of_bytes, digest_of, parse_cid
 from agents.storage.embedded import EmbeddedStore
 from agents.storage.errors import CorruptContent, StoreError
 from agents.trainer import Trainer, submission_name
+from agents.training.assignment import assign
 from agents.training.state import PayloadError, State, apply_outer, model_hash, save_state
-from agents.training.task import assign
-from agents.training.update import pack_update
-from tests.agents.rounds.desk import DEVICE, JOB, NODES, ChainFacts, Desk, make_desk
+from tests.stage.memory.honest_round import DEVICE, JOB, NODES, ChainFacts, Desk, make_desk
 
 ROUNDS = 4  # checkpoints after rounds 3 and 4
 

@@ -9,15 +9,15 @@ from pathlib import Path
 import pytest
 import torch
 
-from agents.rounds.jobs import JobContext
+from agents.jobs.job import JobContext
+from agents.rounds.outcome import compute, disagreements
 from agents.rounds.release import draw, plain, published
-from agents.rounds.result import compute, disagreements
 from agents.rounds.submissions import Submission
+from agents.rounds.update import pack_update
 from agents.storage.cid import cid_of_bytes
 from agents.storage.embedded import EmbeddedStore
 from agents.training.state import State
-from agents.training.update import pack_update
-from tests.agents.rounds.desk import (
+from tests.stage.memory.honest_round import (
     DEVICE,
     JOB,
     NODES,

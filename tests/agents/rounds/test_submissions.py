@@ -11,12 +11,12 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from agents.rounds.payload import max_payload_bytes
 from agents.rounds.submissions import fetch, fetch_proof
 from agents.storage.cid import cid_from_digest, cid_of_bytes, digest_of
 from agents.storage.embedded import EmbeddedStore
 from agents.storage.errors import StoreUnavailable
-from agents.training.payload import max_payload_bytes
-from tests.agents.rounds.desk import Desk
+from tests.stage.memory.honest_round import Desk
 
 
 def object_file(store: EmbeddedStore, digest: bytes) -> Path:

@@ -10,21 +10,21 @@ from typing import Any
 
 import pytest
 
-from agents.rounds.jobs import JobContext
-from agents.rounds.manifests import Plan
-from agents.rounds.memory import Kept
+from agents.jobs.job import JobContext
+from agents.jobs.publish import publish_job
+from agents.rounds.codec_memory import Kept
+from agents.rounds.plan import Plan
+from agents.rounds.proof import ProofOfComputation
 from agents.rounds.work import Workshop
 from agents.runtime.journal import Journal
 from agents.runtime.logs import open_log
 from agents.runtime.metrics import Metrics
 from agents.storage.embedded import EmbeddedStore
+from agents.training.assignment import assign
 from agents.training.documents import DataError
-from agents.training.proof import ProofOfComputation
 from agents.training.state import load_state
-from agents.training.task import assign
-from scripts._jobs import publish_job
-from tests.agents.rounds.desk import DEVICE, JOB, NODES, ROUND, SEED
-from tests.audit.scene import SPEC
+from tests.stage.chain.finished_job import SPEC
+from tests.stage.memory.honest_round import DEVICE, JOB, NODES, ROUND, SEED
 
 TEXT = [b"line %d of a private corpus, cubed %d\n" % (i, i**3) for i in range(200)]
 GAUSSIAN = {

@@ -17,9 +17,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from agents.privacy.dp_sgd import DpSgd
-from agents.privacy.gaussian import Gaussian
+from agents.mechanisms.privacy.dp_sgd import DpSgd
+from agents.mechanisms.privacy.gaussian import Gaussian
 from agents.storage.embedded import EmbeddedStore
+from agents.training.assignment import Task, assign, build_task
 from agents.training.data import DataSource
 from agents.training.flat import FlatModel
 from agents.training.local import AdamW, train_local
@@ -33,7 +34,6 @@ from agents.training.private import (
 )
 from agents.training.spec import Hyperparameters, JobSpec
 from agents.training.state import PayloadError, model_hash
-from agents.training.task import Task, assign, build_task
 
 pytest.importorskip("opacus", reason="the extra 'privacy' is not installed")
 
@@ -154,7 +154,7 @@ def test_steps_by_definition(local: LocalData, tiny_spec: SpecBuilder) -> None:
         rng=Words(11),
     )  # fmt: skip
 
-    from agents.privacy.noise import noised
+    from agents.mechanisms.privacy.parts.noise import noised
 
     rng, net, model = Words(11), FlatModel(spec.model), build_model(spec.model)
     net.load(state)

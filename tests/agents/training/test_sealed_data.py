@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from agents.jobs.publish import publish_job
 from agents.storage.embedded import EmbeddedStore
 from agents.storage.errors import TooLarge
 from agents.storage.sealed import SealError, new_key, sealed_size
@@ -16,7 +17,6 @@ from agents.training.data import Dataset, DataSource, pack
 from agents.training.documents import DataError
 from agents.training.sealed_data import open_sealed, pack_sealed, seal_dataset
 from agents.training.spec import JobSpec, SpecError
-from scripts._jobs import publish_job
 
 KEY = new_key()
 TEXT = [b"where the nest of crane %d is, nobody may know\n" % i * 20 for i in range(40)]

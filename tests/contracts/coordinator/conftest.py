@@ -9,7 +9,7 @@ import boa
 import pytest
 from eth_account.signers.local import LocalAccount
 
-from tests.contracts.coordinator.committee import (
+from tests.stage.contracts.committee import (
     GAS_CAP,
     GOVERNANCE_DELAY,
     GRACE,

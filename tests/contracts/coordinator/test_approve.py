@@ -8,7 +8,7 @@ from typing import Any
 import boa
 import pytest
 
-from tests.contracts.coordinator.committee import (
+from tests.stage.contracts.committee import (
     GOVERNANCE_DELAY,
     GRACE,
     PROPOSED,
@@ -16,7 +16,7 @@ from tests.contracts.coordinator.committee import (
     ROUTINE_DELAY,
     SALT,
 )
-from tests.contracts.event_log import logged
+from tests.stage.contracts.events import logged
 
 
 def test_approve__below_quorum__waits(coordinator: Any, op_id: bytes, members: list[str]) -> None:

@@ -10,7 +10,7 @@ import pytest
 from eth_account.signers.local import LocalAccount
 from eth_utils import keccak
 
-from tests.contracts.coordinator.committee import (
+from tests.stage.contracts.committee import (
     PROPOSED,
     QUEUED,
     ROUTINE_DELAY,
@@ -18,7 +18,7 @@ from tests.contracts.coordinator.committee import (
     sign,
     typed_approval,
 )
-from tests.contracts.event_log import logged
+from tests.stage.contracts.events import logged
 
 CURVE_ORDER = 0xFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFEBAAEDCE6AF48A03BBFD25E8CD0364141
 

@@ -9,7 +9,7 @@ import boa
 import pytest
 from eth_account.signers.local import LocalAccount
 
-from tests.contracts.coordinator.committee import (
+from tests.stage.contracts.committee import (
     GOVERNANCE_DELAY,
     GRACE,
     PROPOSED,
@@ -19,7 +19,7 @@ from tests.contracts.coordinator.committee import (
     pass_operation,
     sign,
 )
-from tests.contracts.event_log import logged
+from tests.stage.contracts.events import logged
 
 SUPPLY = 1_000
 

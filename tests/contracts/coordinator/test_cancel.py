@@ -7,7 +7,7 @@ from typing import Any
 
 import boa
 
-from tests.contracts.coordinator.committee import (
+from tests.stage.contracts.committee import (
     CANCELLED,
     GRACE,
     PROPOSED,
@@ -16,7 +16,7 @@ from tests.contracts.coordinator.committee import (
     SALT,
     pass_operation,
 )
-from tests.contracts.event_log import logged
+from tests.stage.contracts.events import logged
 
 
 def test_cancel__two_of_five__is_not_enough(

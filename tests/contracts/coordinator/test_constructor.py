@@ -8,13 +8,13 @@ from typing import Any
 import boa
 import pytest
 
-from tests.contracts.coordinator.committee import (
+from tests.stage.contracts.committee import (
     GOVERNANCE_DELAY,
     GRACE,
     ROUTINE_DELAY,
     ROUTINE_SELECTOR,
 )
-from tests.contracts.event_log import logged
+from tests.stage.contracts.events import logged
 
 ZERO = "0x" + "00" * 20
 DAYS = 86_400

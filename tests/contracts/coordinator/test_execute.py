@@ -8,7 +8,7 @@ from typing import Any
 import boa
 import pytest
 
-from tests.contracts.coordinator.committee import (
+from tests.stage.contracts.committee import (
     EXECUTED,
     EXPIRED,
     GOVERNANCE_DELAY,
@@ -18,7 +18,7 @@ from tests.contracts.coordinator.committee import (
     SALT,
     pass_operation,
 )
-from tests.contracts.event_log import logged
+from tests.stage.contracts.events import logged
 
 
 def _queue(coordinator: Any, members: list[str], target: str, data: bytes, salt: bytes) -> bytes:

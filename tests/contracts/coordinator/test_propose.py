@@ -9,14 +9,14 @@ import boa
 from eth_abi import encode
 from eth_utils import keccak
 
-from tests.contracts.coordinator.committee import (
+from tests.stage.contracts.committee import (
     GOVERNANCE_DELAY,
     NONE,
     PROPOSED,
     QUEUED,
     SALT,
 )
-from tests.contracts.event_log import logged
+from tests.stage.contracts.events import logged
 
 ZERO = "0x" + "00" * 20
 

@@ -8,14 +8,14 @@ from typing import Any
 import boa
 import pytest
 
-from tests.contracts.coordinator.committee import (
+from tests.stage.contracts.committee import (
     GOVERNANCE_DELAY,
     ROUTINE_DELAY,
     ROUTINE_SELECTOR,
     SALT,
     pass_operation,
 )
-from tests.contracts.event_log import logged
+from tests.stage.contracts.events import logged
 
 ZERO = "0x" + "00" * 20
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from eth_utils import keccak
 
-from tests.contracts.round_world import make_field
-from tests.contracts.system import Player, System
+from tests.stage.contracts.rounds import make_field
+from tests.stage.contracts.system import Player, System
 
 JOB = 1
 KEY = keccak(text="commitment to the data key")

@@ -10,10 +10,10 @@ import boa
 import pytest
 from eth_utils import keccak
 
-from tests.contracts.chain_time import wait
-from tests.contracts.event_log import logged
 from tests.contracts.keys.conftest import ENVELOPE, JOB, KEY, NEXT_KEY, Desk, public_key
-from tests.contracts.system import DAY, EMPTY, INVALID, ZERO
+from tests.stage.contracts.clock import wait
+from tests.stage.contracts.events import logged
+from tests.stage.contracts.system import DAY, EMPTY, INVALID, ZERO
 
 NO_RELEASE = (EMPTY, EMPTY, 0)
 FRESH = keccak(text="fresh public key")

@@ -9,10 +9,10 @@ import boa
 import pytest
 from eth_utils import keccak
 
-from tests.contracts.chain_time import wait
-from tests.contracts.event_log import logged
 from tests.contracts.keys.conftest import JOB, KEY, NEXT_KEY, Desk, public_key
-from tests.contracts.system import (
+from tests.stage.contracts.clock import wait
+from tests.stage.contracts.events import logged
+from tests.stage.contracts.system import (
     AGGREGATOR,
     DAY,
     EMPTY,

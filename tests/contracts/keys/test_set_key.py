@@ -8,9 +8,9 @@ from typing import Any
 import boa
 import pytest
 
-from tests.contracts.event_log import logged
 from tests.contracts.keys.conftest import JOB, KEY, NEXT_KEY, Desk
-from tests.contracts.system import EMPTY, REWARD, ZERO, Codes, System
+from tests.stage.contracts.events import logged
+from tests.stage.contracts.system import EMPTY, REWARD, ZERO, Codes, System
 
 
 @pytest.mark.parametrize("missing", range(2))

@@ -10,7 +10,7 @@ from typing import Any
 import boa
 import pytest
 
-from tests.contracts.system import Codes, System
+from tests.stage.contracts.system import Codes, System
 
 
 @pytest.fixture(scope="session")

@@ -9,9 +9,9 @@ import boa
 import pytest
 from eth_utils import keccak
 
-from tests.contracts.chain_time import wait
-from tests.contracts.event_log import logged
-from tests.contracts.system import System
+from tests.stage.contracts.clock import wait
+from tests.stage.contracts.events import logged
+from tests.stage.contracts.system import System
 
 JOB = 1
 GOVERNANCE_DELAY = 3_600  # of the system's Coordinator

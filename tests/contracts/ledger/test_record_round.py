@@ -12,9 +12,9 @@ import pytest
 from eth_abi import encode
 from eth_utils import keccak
 
-from tests.contracts.chain_time import wait
-from tests.contracts.event_log import logged
-from tests.contracts.system import EMPTY, ZERO, Codes, System
+from tests.stage.contracts.clock import wait
+from tests.stage.contracts.events import logged
+from tests.stage.contracts.system import EMPTY, ZERO, Codes, System
 
 JOB = 1
 ROUND_LIMIT = 2**64

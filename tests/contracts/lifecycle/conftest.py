@@ -9,9 +9,9 @@ import ape
 import pytest
 from ape_foundry.provider import FoundryProvider
 
-from scripts._anvil import find_anvil
-from scripts._contracts import compile_contracts
-from scripts._deployment import (
+from scripts._net.anvil import find_anvil
+from scripts._net.compiled import compile_contracts
+from scripts._net.deployment import (
     ORDER,
     Deployed,
     DeploymentSettings,

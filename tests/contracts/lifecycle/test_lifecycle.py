@@ -8,7 +8,7 @@ from typing import Any
 import ape
 import pytest
 
-from tests.contracts.lifecycle.world import (
+from tests.contracts.lifecycle.people import (
     AGGREGATOR,
     REWARD,
     TERMS,

@@ -8,7 +8,7 @@ from typing import Any
 import boa
 import pytest
 
-from tests.contracts.pool.pool_world import GAS_CAP, ZOO, Codes, World, compile_all, make_world
+from tests.stage.contracts.pool import GAS_CAP, ZOO, Codes, World, compile_all, make_world
 
 ESCROW = 100 * ZOO
 

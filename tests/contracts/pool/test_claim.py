@@ -8,9 +8,9 @@ from typing import Any
 import boa
 import pytest
 
-from tests.contracts.event_log import logged
-from tests.contracts.pool.pool_world import ZOO, Codes, World, make_world
 from tests.contracts.pool.test_fund import FALSE_TOKEN
+from tests.stage.contracts.events import logged
+from tests.stage.contracts.pool import ZOO, Codes, World, make_world
 
 # A "token" that pays nothing and asks the pool again, as its own payee.
 GREEDY_TOKEN = """

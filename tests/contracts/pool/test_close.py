@@ -7,8 +7,8 @@ from typing import Any
 
 import boa
 
-from tests.contracts.event_log import logged
-from tests.contracts.pool.pool_world import ZOO
+from tests.stage.contracts.events import logged
+from tests.stage.contracts.pool import ZOO
 
 
 def test_close__void_round__returns_all(pool: Any, job: int, reserved: int, rounds: str) -> None:

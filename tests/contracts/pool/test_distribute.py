@@ -8,8 +8,8 @@ from typing import Any
 import boa
 import pytest
 
-from tests.contracts.event_log import logged
-from tests.contracts.pool.pool_world import ZOO, World
+from tests.stage.contracts.events import logged
+from tests.stage.contracts.pool import ZOO, World
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ from typing import Any
 import boa
 import pytest
 
-from tests.contracts.event_log import logged
-from tests.contracts.pool.pool_world import ZERO, ZOO, Codes, World, make_world
+from tests.stage.contracts.events import logged
+from tests.stage.contracts.pool import ZERO, ZOO, Codes, World, make_world
 
 FALSE_TOKEN = """
 # pragma version ~=0.4.3

@@ -8,7 +8,7 @@ from typing import Any
 import boa
 import pytest
 
-from tests.contracts.chain_time import install_block_hashes, mine
+from tests.stage.contracts.clock import install_block_hashes, mine
 
 GAS_CAP = 16_777_216  # EIP-7825
 

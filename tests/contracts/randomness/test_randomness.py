@@ -10,8 +10,8 @@ import pytest
 from eth_abi import encode
 from eth_utils import keccak
 
-from tests.contracts.chain_time import block, hash_of, mine
-from tests.contracts.event_log import logged
+from tests.stage.contracts.clock import block, hash_of, mine
+from tests.stage.contracts.events import logged
 
 KEY = b"\x11" * 32
 OTHER_KEY = b"\x22" * 32

@@ -10,8 +10,8 @@ import boa
 import pytest
 from eth_account.signers.local import LocalAccount
 
-from tests.contracts.chain_time import install_block_hashes, mine, wait
-from tests.contracts.registry.registry_world import (
+from tests.stage.contracts.clock import install_block_hashes, mine, wait
+from tests.stage.contracts.registry import (
     AGGREGATOR_STAKE,
     GAS_CAP,
     QUORUM,

@@ -8,7 +8,7 @@ from typing import Any
 import boa
 import pytest
 
-from tests.contracts.registry.registry_world import (
+from tests.stage.contracts.registry import (
     REPEATED,
     STAKE,
     ZERO,

@@ -10,8 +10,8 @@ import boa
 import pytest
 from eth_account.signers.local import LocalAccount
 
-from tests.contracts.chain_time import block, mine, now, wait
-from tests.contracts.registry.registry_world import (
+from tests.stage.contracts.clock import block, mine, now, wait
+from tests.stage.contracts.registry import (
     ARTEFACT,
     CHECK_DOMAIN,
     EMPTY,

@@ -8,8 +8,8 @@ from typing import Any
 import boa
 import pytest
 
-from tests.contracts.chain_time import now
-from tests.contracts.registry.registry_world import COPIED, STAKE, address_of, own_events
+from tests.stage.contracts.clock import now
+from tests.stage.contracts.registry import COPIED, STAKE, address_of, own_events
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from typing import Any
 import boa
 import pytest
 
-from tests.contracts.registry.registry_world import DEFAULT_ROWS, TRAINER, ZERO
+from tests.stage.contracts.registry import DEFAULT_ROWS, TRAINER, ZERO
 
 
 def test_init__hands_everything_to_the_coordinator(

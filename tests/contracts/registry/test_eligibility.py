@@ -11,8 +11,8 @@ import boa
 import pytest
 from eth_account.signers.local import LocalAccount
 
-from tests.contracts.chain_time import now, wait
-from tests.contracts.registry.registry_world import (
+from tests.stage.contracts.clock import now, wait
+from tests.stage.contracts.registry import (
     AGGREGATOR,
     INVALID,
     NO_REVEAL,

@@ -9,8 +9,8 @@ from typing import Any
 import boa
 import pytest
 
-from tests.contracts.chain_time import now
-from tests.contracts.registry.registry_world import (
+from tests.stage.contracts.clock import now
+from tests.stage.contracts.registry import (
     ABORT,
     AGGREGATOR,
     DAY,

@@ -8,8 +8,8 @@ from typing import Any
 import boa
 import pytest
 
-from tests.contracts.chain_time import wait
-from tests.contracts.registry.registry_world import UNBONDING, address_of, own_events
+from tests.stage.contracts.clock import wait
+from tests.stage.contracts.registry import UNBONDING, address_of, own_events
 
 
 def test_lock_and_unlock__count_per_node(registry: Any, node: int, slasher: str) -> None:

@@ -10,8 +10,8 @@ from typing import Any
 import boa
 import pytest
 
-from tests.contracts.chain_time import mine, now, wait
-from tests.contracts.registry.registry_world import (
+from tests.stage.contracts.clock import mine, now, wait
+from tests.stage.contracts.registry import (
     ARTEFACT,
     INVALID,
     PAUSE_BENCHMARK,

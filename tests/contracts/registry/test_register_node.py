@@ -9,8 +9,8 @@ from typing import Any
 import boa
 import pytest
 
-from tests.contracts.chain_time import block, now
-from tests.contracts.registry.registry_world import (
+from tests.stage.contracts.clock import block, now
+from tests.stage.contracts.registry import (
     AGGREGATOR,
     AGGREGATOR_STAKE,
     EMPTY,

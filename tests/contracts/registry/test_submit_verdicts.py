@@ -7,8 +7,8 @@ from typing import Any
 
 import boa
 
-from tests.contracts.chain_time import mine, wait
-from tests.contracts.registry.registry_world import (
+from tests.stage.contracts.clock import mine, wait
+from tests.stage.contracts.registry import (
     ARTEFACT,
     ROOT,
     SECONDS,

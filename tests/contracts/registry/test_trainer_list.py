@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.contracts.chain_time import now, wait
-from tests.contracts.registry.registry_world import (
+from tests.stage.contracts.clock import now, wait
+from tests.stage.contracts.registry import (
     INVALID,
     NO_REVEAL,
     REPEATED,

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.contracts.round_world import Field, make_field
-from tests.contracts.system import System, Work
+from tests.stage.contracts.rounds import Field, make_field
+from tests.stage.contracts.system import System, Work
 
 
 @pytest.fixture

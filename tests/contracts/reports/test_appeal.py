@@ -10,8 +10,8 @@ import boa
 import pytest
 from eth_utils import keccak
 
-from tests.contracts.round_world import Field
-from tests.contracts.system import (
+from tests.stage.contracts.rounds import Field
+from tests.stage.contracts.system import (
     APPEAL_BOND,
     COPIED,
     FALSE_REPORT,

@@ -9,8 +9,8 @@ from typing import Any
 import boa
 import pytest
 
-from tests.contracts.round_world import Field
-from tests.contracts.system import COPIED, INVALID, STAKE, Player, events_of
+from tests.stage.contracts.rounds import Field
+from tests.stage.contracts.system import COPIED, INVALID, STAKE, Player, events_of
 
 SLASH = STAKE * 20 // 100
 

@@ -9,8 +9,8 @@ import boa
 from eth_abi import encode
 from eth_utils import keccak
 
-from tests.contracts.round_world import EVIDENCE, Field
-from tests.contracts.system import (
+from tests.stage.contracts.rounds import EVIDENCE, Field
+from tests.stage.contracts.system import (
     COPIED,
     FALSE_REPORT,
     INVALID,

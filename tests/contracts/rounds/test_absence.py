@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from tests.contracts.chain_time import mine
-from tests.contracts.round_world import Field, make_field
-from tests.contracts.system import Player, System, events_of, refuses
+from tests.stage.contracts.clock import mine
+from tests.stage.contracts.rounds import Field, make_field
+from tests.stage.contracts.system import Player, System, events_of, refuses
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ from typing import Any
 import boa
 import pytest
 
-from tests.contracts.round_world import Field
-from tests.contracts.system import (
+from tests.stage.contracts.rounds import Field
+from tests.stage.contracts.system import (
     AGGREGATE,
     BOND,
     CHALLENGE,

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.contracts.round_world import Field
-from tests.contracts.system import ACTIVE, CANCELLED, REWARD, VOID, System, events_of, refuses
+from tests.stage.contracts.rounds import Field
+from tests.stage.contracts.system import ACTIVE, CANCELLED, REWARD, VOID, System, events_of, refuses
 
 
 def test_cancel_job__no_round_open__ends_at_once(field: Field, rounds: Any) -> None:

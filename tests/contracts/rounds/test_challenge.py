@@ -7,8 +7,8 @@ from typing import Any
 
 import boa
 
-from tests.contracts.round_world import EVIDENCE, Field
-from tests.contracts.system import (
+from tests.stage.contracts.rounds import EVIDENCE, Field
+from tests.stage.contracts.system import (
     AGGREGATE,
     BAD_RESULT,
     BOND,

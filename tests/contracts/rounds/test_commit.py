@@ -9,10 +9,19 @@ import boa
 from eth_abi import encode
 from eth_utils import keccak
 
-from agents.rounds.network import commitment_digest
-from tests.contracts.chain_time import hash_of, mine
-from tests.contracts.round_world import Field
-from tests.contracts.system import COMMIT, EMPTY, REVEAL, TRAINER, VOID, Work, events_of, refuses
+from agents.protocol.network import commitment_digest
+from tests.stage.contracts.clock import hash_of, mine
+from tests.stage.contracts.rounds import Field
+from tests.stage.contracts.system import (
+    COMMIT,
+    EMPTY,
+    REVEAL,
+    TRAINER,
+    VOID,
+    Work,
+    events_of,
+    refuses,
+)
 
 
 def round_key(round_id: int = 1) -> bytes:

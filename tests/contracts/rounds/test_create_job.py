@@ -8,7 +8,7 @@ from typing import Any
 import boa
 import pytest
 
-from tests.contracts.system import (
+from tests.stage.contracts.system import (
     ACTIVE,
     EMPTY,
     TERMS,

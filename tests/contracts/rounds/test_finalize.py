@@ -10,8 +10,8 @@ import pytest
 from eth_abi import encode
 from eth_utils import keccak
 
-from tests.contracts.round_world import MODEL, REPORT, Field, make_field
-from tests.contracts.system import (
+from tests.stage.contracts.rounds import MODEL, REPORT, Field, make_field
+from tests.stage.contracts.system import (
     COMPLETED,
     FINALIZED,
     INVALID,

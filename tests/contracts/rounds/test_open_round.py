@@ -9,9 +9,9 @@ import boa
 from eth_abi import encode
 from eth_utils import keccak
 
-from tests.contracts.chain_time import mine
-from tests.contracts.round_world import Field, make_field
-from tests.contracts.system import (
+from tests.stage.contracts.clock import mine
+from tests.stage.contracts.rounds import Field, make_field
+from tests.stage.contracts.system import (
     COMMIT,
     INVALID,
     REWARD,

@@ -10,9 +10,9 @@ import boa
 import pytest
 from eth_utils import keccak
 
-from tests.contracts.chain_time import mine
-from tests.contracts.round_world import Field
-from tests.contracts.system import AGGREGATE, EMPTY, REVEAL, Work, events_of, refuses
+from tests.stage.contracts.clock import mine
+from tests.stage.contracts.rounds import Field
+from tests.stage.contracts.system import AGGREGATE, EMPTY, REVEAL, Work, events_of, refuses
 
 
 def test_reveal__event_and_state(field: Field, rounds: Any) -> None:

@@ -8,8 +8,8 @@ from typing import Any
 import boa
 import pytest
 
-from tests.contracts.round_world import Field
-from tests.contracts.system import ZERO, Codes, System, events_of, refuses
+from tests.stage.contracts.rounds import Field
+from tests.stage.contracts.system import ZERO, Codes, System, events_of, refuses
 
 
 def test_constructor__zero_address__reverts(codes: Codes, system: System) -> None:

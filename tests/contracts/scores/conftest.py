@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.contracts.scores.scores_world import Panel, make_panel
-from tests.contracts.system import System
+from tests.stage.contracts.scores import Panel, make_panel
+from tests.stage.contracts.system import System
 
 
 @pytest.fixture

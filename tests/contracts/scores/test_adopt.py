@@ -8,8 +8,8 @@ from typing import Any
 import boa
 import pytest
 
-from tests.contracts.scores.scores_world import COMMIT_S, REVEAL_S, Panel, make_panel
-from tests.contracts.system import REWARD, UNBONDING, ZERO, Codes, System, events_of, refuses
+from tests.stage.contracts.scores import COMMIT_S, REVEAL_S, Panel, make_panel
+from tests.stage.contracts.system import REWARD, UNBONDING, ZERO, Codes, System, events_of, refuses
 
 ADOPT, OPEN = 1, 2
 LEAST = UNBONDING // 20_000 + 1

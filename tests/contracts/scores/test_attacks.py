@@ -6,8 +6,8 @@ from __future__ import annotations
 import boa
 import pytest
 
-from tests.contracts.chain_time import mine
-from tests.contracts.scores.scores_world import (
+from tests.stage.contracts.clock import mine
+from tests.stage.contracts.scores import (
     BPS,
     COMMIT_S,
     RECORD,
@@ -19,7 +19,7 @@ from tests.contracts.scores.scores_world import (
     Panel,
     make_panel,
 )
-from tests.contracts.system import REWARD, STAKE, VOID, System, refuses
+from tests.stage.contracts.system import REWARD, STAKE, VOID, System, refuses
 
 HONEST = [30_000, 20_000, 0]  # trainer 2 is the liar's friend and worth nothing
 LIE = [0, 0, SCALE]

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from agents.scoring.consensus import agreement, next_trust, stake_median
-from tests.contracts.chain_time import mine
-from tests.contracts.scores.scores_world import (
+from agents.protocol.median import agreement, next_trust, stake_median
+from tests.stage.contracts.clock import mine
+from tests.stage.contracts.scores import (
     BPS,
     COMMIT_S,
     REVEAL_S,
@@ -23,7 +23,7 @@ from tests.contracts.scores.scores_world import (
     make_panel,
     median,
 )
-from tests.contracts.system import STAKE, System, events_of, refuses
+from tests.stage.contracts.system import STAKE, System, events_of, refuses
 
 ROW = [300, 200, 100]
 ZOO = 10**18

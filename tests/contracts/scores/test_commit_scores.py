@@ -7,8 +7,8 @@ from typing import Any
 
 import boa
 
-from tests.contracts.chain_time import mine
-from tests.contracts.scores.scores_world import (
+from tests.stage.contracts.clock import mine
+from tests.stage.contracts.scores import (
     COMMIT_S,
     NO_SCORES,
     RECORD,
@@ -18,7 +18,7 @@ from tests.contracts.scores.scores_world import (
     SCORE_REVEAL,
     Panel,
 )
-from tests.contracts.system import EMPTY, STAKE, VERIFIER, events_of, refuses
+from tests.stage.contracts.system import EMPTY, STAKE, VERIFIER, events_of, refuses
 
 ROW = [3, 2, 1]
 WORD = b"\x01" * 32

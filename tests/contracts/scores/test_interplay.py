@@ -6,16 +6,16 @@ from __future__ import annotations
 
 import boa
 
-from tests.contracts.chain_time import mine
-from tests.contracts.registry.registry_world import account
-from tests.contracts.scores.scores_world import (
+from tests.stage.contracts.clock import mine
+from tests.stage.contracts.registry import account
+from tests.stage.contracts.scores import (
     BPS,
     SCORE_CLOSED,
     SCORE_REVEAL,
     Panel,
     make_panel,
 )
-from tests.contracts.system import (
+from tests.stage.contracts.system import (
     AGGREGATE,
     CANCELLED,
     COMPLETED,

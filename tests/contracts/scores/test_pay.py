@@ -6,9 +6,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tests.contracts.event_log import logged
-from tests.contracts.scores.scores_world import BPS, SCALE, Panel, make_panel
-from tests.contracts.system import INVALID, REWARD, STAKE, System
+from tests.stage.contracts.events import logged
+from tests.stage.contracts.scores import BPS, SCALE, Panel, make_panel
+from tests.stage.contracts.system import INVALID, REWARD, STAKE, System
 
 HONEST = [30_000, 20_000, 15_535]
 LIE = [0, 0, SCALE]

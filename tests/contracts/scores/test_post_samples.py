@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.contracts.scores.scores_world import SAMPLES, Panel
-from tests.contracts.system import EMPTY, events_of, refuses
+from tests.stage.contracts.scores import SAMPLES, Panel
+from tests.stage.contracts.system import EMPTY, events_of, refuses
 
 ROW = [3, 2, 1]
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.contracts.chain_time import mine
-from tests.contracts.scores.scores_world import (
+from tests.stage.contracts.clock import mine
+from tests.stage.contracts.scores import (
     BPS,
     COMMIT_S,
     RECORD,
@@ -20,7 +20,7 @@ from tests.contracts.scores.scores_world import (
     Panel,
     make_panel,
 )
-from tests.contracts.system import EMPTY, System, events_of, refuses
+from tests.stage.contracts.system import EMPTY, System, events_of, refuses
 
 ROW = [SCALE - 3, 2, 1]
 

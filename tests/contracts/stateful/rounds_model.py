@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from tests.contracts.system import (
+from tests.stage.contracts.system import (
     ACTIVE,
     AGGREGATE,
     APPEAL_BOND,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from tests.contracts.scores.scores_world import (
+from tests.stage.contracts.scores import (
     BPS,
     COMMIT_S,
     NO_SCORES,
@@ -20,7 +20,7 @@ from tests.contracts.scores.scores_world import (
     SCORE_REVEAL,
     median,
 )
-from tests.contracts.system import (
+from tests.stage.contracts.system import (
     AGGREGATE,
     CHALLENGE,
     FINALIZED,

@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from eth_abi import encode
 from eth_utils import keccak
 
-from tests.contracts.chain_time import hash_of
 from tests.contracts.stateful.registry_model import ABORT as ABORT_ROW
 from tests.contracts.stateful.registry_model import (
     EMPTY,
@@ -23,7 +22,8 @@ from tests.contracts.stateful.registry_model import (
     RegistryModel,
     need,
 )
-from tests.contracts.tasks.task_world import (
+from tests.stage.contracts.clock import hash_of
+from tests.stage.contracts.tasks import (
     AGREED,
     APPEALED,
     CLOSED,

@@ -20,7 +20,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from tests.contracts.coordinator.committee import (
+from tests.stage.contracts.committee import (
     CANCELLED,
     EXECUTED,
     EXPIRED,

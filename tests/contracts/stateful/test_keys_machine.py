@@ -22,10 +22,10 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from tests.contracts.chain_time import mine
-from tests.contracts.round_world import Field, make_field
 from tests.contracts.stateful.keys_model import EMPTY, ROLES, ZERO, KeysModel, ModelNode
-from tests.contracts.system import (
+from tests.stage.contracts.clock import mine
+from tests.stage.contracts.rounds import Field, make_field
+from tests.stage.contracts.system import (
     AGGREGATOR,
     DAY,
     INVALID,

@@ -19,9 +19,9 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from tests.contracts.chain_time import mine
 from tests.contracts.stateful.ledger_model import EMPTY, MOST, LedgerModel
-from tests.contracts.system import ZOO, System, refuses
+from tests.stage.contracts.clock import mine
+from tests.stage.contracts.system import ZOO, System, refuses
 
 JOBS = (1, 2)
 MODELS = [keccak(text=f"model {i}") for i in range(3)]

@@ -21,7 +21,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from tests.contracts.pool.pool_world import GAS_CAP, World, compile_all, make_world
+from tests.stage.contracts.pool import GAS_CAP, World, compile_all, make_world
 
 N_NODES = 5
 UNKNOWN_NODE = 99

@@ -16,16 +16,6 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from tests.contracts.chain_time import block, hash_of, install_block_hashes, mine, now
-from tests.contracts.registry.registry_world import (
-    CHECK_DOMAIN,
-    DAY,
-    DEFAULT_ROWS,
-    GAS_CAP,
-    SEED_DOMAIN,
-    account,
-    draw_key,
-)
 from tests.contracts.stateful.registry_model import (
     EMPTY,
     ROLES,
@@ -37,6 +27,16 @@ from tests.contracts.stateful.registry_model import (
     Refused,
     RegistryModel,
     Settings,
+)
+from tests.stage.contracts.clock import block, hash_of, install_block_hashes, mine, now
+from tests.stage.contracts.registry import (
+    CHECK_DOMAIN,
+    DAY,
+    DEFAULT_ROWS,
+    GAS_CAP,
+    SEED_DOMAIN,
+    account,
+    draw_key,
 )
 
 OPERATORS = [account(f"operator {i}") for i in range(7)]

@@ -26,8 +26,6 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from tests.contracts.chain_time import mine
-from tests.contracts.round_world import EVIDENCE, Field, make_field
 from tests.contracts.stateful.rounds_model import (
     APPEALED,
     CONFIRMED,
@@ -36,7 +34,9 @@ from tests.contracts.stateful.rounds_model import (
     Report,
     Round,
 )
-from tests.contracts.system import (
+from tests.stage.contracts.clock import mine
+from tests.stage.contracts.rounds import EVIDENCE, Field, make_field
+from tests.stage.contracts.system import (
     ACTIVE,
     AGGREGATE,
     AGGREGATOR,

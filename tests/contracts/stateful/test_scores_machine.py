@@ -26,16 +26,16 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from tests.contracts.chain_time import mine
-from tests.contracts.scores.scores_world import (
+from tests.contracts.stateful.scores_model import OPEN_BIT, Book, JobModel
+from tests.stage.contracts.clock import mine
+from tests.stage.contracts.scores import (
     COMMIT_S,
     REVEAL_S,
     SCALE,
     Panel,
     make_panel,
 )
-from tests.contracts.stateful.scores_model import OPEN_BIT, Book, JobModel
-from tests.contracts.system import (
+from tests.stage.contracts.system import (
     AGGREGATE,
     CHALLENGE,
     FINALIZED,

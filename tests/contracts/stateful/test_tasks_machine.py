@@ -21,11 +21,11 @@ from typing import Any, ClassVar
 import boa
 from eth_utils import keccak
 
-from tests.contracts.chain_time import block, mine, now
-from tests.contracts.registry.registry_world import DEFAULT_ROWS, account
 from tests.contracts.stateful.registry_model import Refused, RegistryModel, Settings
 from tests.contracts.stateful.tasks_model import APPEALS, TASKS, UNAVAILABLE, Task, TasksModel
-from tests.contracts.system import (
+from tests.stage.contracts.clock import block, mine, now
+from tests.stage.contracts.registry import DEFAULT_ROWS, account
+from tests.stage.contracts.system import (
     DAY,
     EMPTY,
     TASK_TERMS,
@@ -39,7 +39,7 @@ from tests.contracts.system import (
     events_of,
     refuses,
 )
-from tests.contracts.tasks.task_world import (
+from tests.stage.contracts.tasks import (
     ABORT,
     AGREED,
     APPEALED,

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.contracts.system import System
-from tests.contracts.tasks.task_world import TaskWorld, make_tasks
+from tests.stage.contracts.system import System
+from tests.stage.contracts.tasks import TaskWorld, make_tasks
 
 
 @pytest.fixture

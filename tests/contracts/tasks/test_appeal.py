@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.contracts.chain_time import mine, now
-from tests.contracts.system import (
+from tests.stage.contracts.clock import mine, now
+from tests.stage.contracts.system import (
     EMPTY,
     STAKE,
     VERIFIER,
@@ -18,7 +18,7 @@ from tests.contracts.system import (
     events_of,
     refuses,
 )
-from tests.contracts.tasks.task_world import (
+from tests.stage.contracts.tasks import (
     AGREED,
     APPEAL_S,
     APPEALED,

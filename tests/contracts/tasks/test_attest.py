@@ -9,9 +9,17 @@ from typing import Any
 import pytest
 from eth_utils import keccak
 
-from tests.contracts.chain_time import mine
-from tests.contracts.system import EMPTY, STAKE, UNLIMITED, VERIFIER, System, events_of, refuses
-from tests.contracts.tasks.task_world import (
+from tests.stage.contracts.clock import mine
+from tests.stage.contracts.system import (
+    EMPTY,
+    STAKE,
+    UNLIMITED,
+    VERIFIER,
+    System,
+    events_of,
+    refuses,
+)
+from tests.stage.contracts.tasks import (
     APPEALED,
     CLOSED,
     CPU,

@@ -7,9 +7,9 @@ import random
 
 import pytest
 
-from tests.contracts.chain_time import block, mine
-from tests.contracts.system import ZOO, System, events_of
-from tests.contracts.tasks.task_world import (
+from tests.stage.contracts.clock import block, mine
+from tests.stage.contracts.system import ZOO, System, events_of
+from tests.stage.contracts.tasks import (
     COOLDOWN,
     CPU,
     LIFETIME,

@@ -7,9 +7,18 @@ from typing import Any
 
 import pytest
 
-from tests.contracts.chain_time import block, mine, now
-from tests.contracts.system import EMPTY, TASK_TERMS, TRAINER, ZERO, ZOO, System, events_of, refuses
-from tests.contracts.tasks.task_world import (
+from tests.stage.contracts.clock import block, mine, now
+from tests.stage.contracts.system import (
+    EMPTY,
+    TASK_TERMS,
+    TRAINER,
+    ZERO,
+    ZOO,
+    System,
+    events_of,
+    refuses,
+)
+from tests.stage.contracts.tasks import (
     CPU,
     CUDA,
     DRAWING,

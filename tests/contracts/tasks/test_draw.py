@@ -9,9 +9,10 @@ from typing import Any
 import boa
 import pytest
 
-from tests.contracts.chain_time import block, mine, now
-from tests.contracts.system import EMPTY, Codes, System, events_of, refuses
-from tests.contracts.tasks.task_world import (
+from tests.contracts.tasks.test_settings import create
+from tests.stage.contracts.clock import block, mine, now
+from tests.stage.contracts.system import EMPTY, Codes, System, events_of, refuses
+from tests.stage.contracts.tasks import (
     APPEAL_S,
     BOUNTY,
     DRAWING,
@@ -31,7 +32,6 @@ from tests.contracts.tasks.task_world import (
     lot,
     make_tasks,
 )
-from tests.contracts.tasks.test_settings import create
 
 SOURCE = """
 # pragma version ~=0.4.3

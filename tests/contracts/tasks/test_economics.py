@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The contracts pay cheats what the formulas say: random tasks, seeded, so always the same ones.
 
-Intervals are 99.9 %; the study `tests.studies.redundancy` plays more tasks and more scenarios."""
+Intervals are 99.9 %; the study `tests.measure.studies.task_deterrence` plays more tasks and more
+scenarios."""
 
 from __future__ import annotations
 
@@ -12,19 +13,9 @@ from statistics import NormalDist
 
 import pytest
 
-from agents.scoring.deterrence import least_penalty, loss_expected
-from agents.scoring.redundancy import abort_expectation, expectation
-from tests.contracts.chain_time import mine, now
-from tests.contracts.system import STAKE, ZERO, ZOO, Codes, System
-from tests.contracts.tasks.task_world import (
-    AGREED,
-    RIGHT,
-    WRONG,
-    make_tasks,
-)
-from tests.contracts.tasks.task_world import COLLUSION as COLLUSION_ROW
-from tests.contracts.tasks.task_world import REDUNDANCY_MISMATCH as MISMATCH_ROW
-from tests.studies.redundancy import (
+from agents.tasks.deterrence import least_penalty, loss_expected
+from agents.tasks.economics import abort_expectation, expectation
+from tests.measure.studies.task_deterrence import (
     ABORT,
     COLLUSION,
     LEAST_RECORDED,
@@ -40,6 +31,16 @@ from tests.studies.redundancy import (
     wilson,
     world_of,
 )
+from tests.stage.contracts.clock import mine, now
+from tests.stage.contracts.system import STAKE, ZERO, ZOO, Codes, System
+from tests.stage.contracts.tasks import (
+    AGREED,
+    RIGHT,
+    WRONG,
+    make_tasks,
+)
+from tests.stage.contracts.tasks import COLLUSION as COLLUSION_ROW
+from tests.stage.contracts.tasks import REDUNDANCY_MISMATCH as MISMATCH_ROW
 
 Z = NormalDist().inv_cdf(0.9995)
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from tests.contracts.chain_time import mine, now
-from tests.contracts.system import STAKE, events_of, refuses
-from tests.contracts.tasks.task_world import (
+from tests.stage.contracts.clock import mine, now
+from tests.stage.contracts.system import STAKE, events_of, refuses
+from tests.stage.contracts.tasks import (
     APPEAL_S,
     CLOSED,
     DECIDED,

@@ -13,9 +13,9 @@ import boa
 import pytest
 from scipy.stats import chisquare
 
-from tests.contracts.chain_time import mine
-from tests.contracts.system import NO_REVEAL, TRAINER, UNBONDING, ZERO, ZOO, Player, System
-from tests.contracts.tasks.task_world import (
+from tests.stage.contracts.clock import mine
+from tests.stage.contracts.system import NO_REVEAL, TRAINER, UNBONDING, ZERO, ZOO, Player, System
+from tests.stage.contracts.tasks import (
     COOLDOWN,
     CPU,
     DRAWING,

@@ -10,8 +10,8 @@ from typing import Any
 import boa
 import pytest
 
-from tests.contracts.chain_time import block, mine
-from tests.contracts.system import (
+from tests.stage.contracts.clock import block, mine
+from tests.stage.contracts.system import (
     DAY,
     NO_REVEAL,
     REPEATED,
@@ -24,7 +24,7 @@ from tests.contracts.system import (
     events_of,
     refuses,
 )
-from tests.contracts.tasks.task_world import ABORT, COOLDOWN, CPU, CUDA, TaskWorld
+from tests.stage.contracts.tasks import ABORT, COOLDOWN, CPU, CUDA, TaskWorld
 
 STAKE = 100 * ZOO
 

@@ -10,9 +10,10 @@ import boa
 import pytest
 from eth_utils import keccak
 
-from tests.contracts.chain_time import block, mine, now
-from tests.contracts.system import EMPTY, STAKE, Codes, System, events_of, refuses
-from tests.contracts.tasks.task_world import (
+from tests.contracts.tasks.test_settings import create
+from tests.stage.contracts.clock import block, mine, now
+from tests.stage.contracts.system import EMPTY, STAKE, Codes, System, events_of, refuses
+from tests.stage.contracts.tasks import (
     AGREED,
     APPEAL_S,
     DECIDED,
@@ -38,7 +39,6 @@ from tests.contracts.tasks.task_world import (
     make_tasks,
     slashed,
 )
-from tests.contracts.tasks.test_settings import create
 
 
 def revealing(world: TaskWorld, first: bytes = RIGHT, second: bytes = RIGHT, **terms: Any) -> int:

@@ -6,9 +6,9 @@ from __future__ import annotations
 import boa
 import pytest
 
-from tests.contracts.chain_time import mine
-from tests.contracts.system import TASK_TERMS, UNBONDING, ZOO, refuses
-from tests.contracts.tasks.task_world import (
+from tests.stage.contracts.clock import mine
+from tests.stage.contracts.system import TASK_TERMS, UNBONDING, ZOO, refuses
+from tests.stage.contracts.tasks import (
     AGREED,
     BOND,
     COLLUSION,

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.contracts.chain_time import mine
-from tests.contracts.system import (
+from tests.stage.contracts.clock import mine
+from tests.stage.contracts.system import (
     DAY,
     EMPTY,
     TASK_TERMS,
@@ -20,7 +20,7 @@ from tests.contracts.system import (
     events_of,
     refuses,
 )
-from tests.contracts.tasks.task_world import CPU, FEE, HALF, REST, RIGHT, TaskWorld
+from tests.stage.contracts.tasks import CPU, FEE, HALF, REST, RIGHT, TaskWorld
 
 CLASSES = [b"cpu-fp32".ljust(32, b"\0"), b"cuda:sm_90".ljust(32, b"\0")]
 MAX_88 = 2**88 - 1

@@ -8,8 +8,8 @@ from typing import Any
 import boa
 import pytest
 
-from tests.contracts.system import events_of, refuses
-from tests.contracts.tasks.task_world import AGREED, HALF, RIGHT, TaskWorld
+from tests.stage.contracts.system import events_of, refuses
+from tests.stage.contracts.tasks import AGREED, HALF, RIGHT, TaskWorld
 
 REFUSER = """
 # pragma version ~=0.4.3

@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from eth_utils import keccak
 
-from tests.contracts.system import events_of, refuses
-from tests.contracts.tasks.task_world import (
+from tests.stage.contracts.system import events_of, refuses
+from tests.stage.contracts.tasks import (
     CLOSED,
     DECIDED,
     FEE,

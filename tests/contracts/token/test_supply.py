@@ -10,7 +10,7 @@ import pytest
 from eth.exceptions import Revert
 from eth_utils import keccak
 
-from tests.contracts.event_log import logged
+from tests.stage.contracts.events import logged
 
 ZERO = "0x" + "00" * 20
 SUPPLY = 10**27

@@ -1,0 +1,199 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Why a node may be slashed: every event that must come with a slash, and what it then looks like.
+
+Rule: the cause of a slash is derived from the history, not read off the slash: who failed to reveal
+what it had committed, whose report was confirmed, which executor missed a deadline or was alone
+with its result.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from agents.audit.sources.record import NOBODY, Record
+from agents.protocol.formulas import report_id
+from agents.protocol.network import Violation
+from agents.runtime.contracts import Event
+
+
+@dataclass(frozen=True)
+class Cause:
+    """Why a node is slashed. `reporter` None: whoever sent the transaction.
+
+    `offence`: when it happened, in seconds. A cause outside of jobs has job and round 0.
+    """
+
+    event: Event
+    job_id: int
+    round_id: int
+    node: int
+    violation: int
+    reporter: str | None
+    amount: int | None
+    offence: int
+
+
+class Payouts(Protocol):
+    """What causes need of the replayed registry. `odd` collects what can't be followed."""
+
+    odd: list[str]
+
+    def payout(self, node: int, at: Event) -> str:
+        """Where a node was paid when an event happened."""
+        ...
+
+
+def causes(record: Record, registry: Payouts) -> Iterator[Cause]:
+    """Every event that must come with a slash."""
+    yield from _of_silence(record, registry)
+    yield from _of_challenges(record)
+    yield from _of_reports(record, registry)
+    yield from _of_tasks(record, registry)
+
+
+def _opened_at(record: Record, job_id: int, round_id: int, event: Event) -> int:
+    for opened in record.all("RoundOpened"):
+        if (opened.args["job_id"], opened.args["round_id"]) == (job_id, round_id):
+            return record.time(opened)
+    return record.time(event)
+
+
+def _of_silence(record: Record, registry: Payouts) -> Iterator[Cause]:
+    committed, revealed = (
+        {(e.args["job_id"], e.args["round_id"], e.args["node_id"]) for e in record.all(name)}
+        for name in ("Committed", "Revealed")
+    )
+    for event in record.all("UnrevealedSlashed"):
+        args = event.args
+        place_ = (args["job_id"], args["round_id"], args["node_id"])
+        if place_ not in committed or place_ in revealed:
+            registry.odd.append(
+                f"UnrevealedSlashed is of node {place_[2]} in job {place_[0]} round {place_[1]}, "
+                "where it did not fail to reveal what it had committed."
+            )
+        offence = _opened_at(record, *place_[:2], event)
+        yield Cause(event, *place_, int(Violation.NO_REVEAL), None, args["amount"], offence)
+
+
+def _of_challenges(record: Record) -> Iterator[Cause]:
+    proposer: dict[tuple[int, int], int] = {}
+    challenger: dict[tuple[int, int], str] = {}
+    for event in record.all("ResultProposed", "Challenged", "ChallengeResolved"):
+        args = event.args
+        key = (args["job_id"], args["round_id"])
+        if event.name == "ResultProposed":
+            proposer[key] = args["proposer"]
+        elif event.name == "Challenged":
+            challenger[key] = str(args["challenger"])
+        elif args["upheld"]:
+            node, who = proposer.get(key, 0), challenger.get(key, NOBODY)
+            offence = _opened_at(record, *key, event)
+            yield Cause(event, *key, node, int(Violation.BAD_RESULT), who, None, offence)
+
+
+def _of_reports(record: Record, registry: Payouts) -> Iterator[Cause]:
+    about: dict[bytes, dict[str, Any]] = {}
+    reporters: dict[bytes, list[int]] = defaultdict(list)
+    waiting: set[bytes] = set()
+    unconfirmed: dict[tuple[int, int, int], int] = defaultdict(int)
+
+    def vindicate(key: bytes) -> None:
+        waiting.discard(key)
+        for verifier in reporters[key]:
+            unconfirmed[about[key]["job_id"], about[key]["round_id"], verifier] -= 1
+
+    names = ("ViolationReported", "ReportConfirmed", "ReportLapsed", "ReportExecuted")
+    for event in record.all(*names, "FalseReportSlashed"):
+        args = event.args
+        key = bytes(args["report_id"])
+        if event.name == "ViolationReported":
+            if key not in about:
+                about[key] = args
+                waiting.add(key)
+            reporters[key].append(args["verifier_id"])
+            unconfirmed[args["job_id"], args["round_id"], args["verifier_id"]] += 1
+            continue
+        if key not in about:
+            continue
+        first = about[key]
+        job_id, round_id = first["job_id"], first["round_id"]
+        if event.name == "ReportExecuted" and args["node_id"] != first["node_id"]:
+            registry.odd.append(
+                f"ReportExecuted is of node {args['node_id']}, its report is of node "
+                f"{first['node_id']}."
+            )
+        if event.name == "ReportConfirmed":
+            vindicate(key)
+            kind = int(Violation.INVALID) + int(Violation.COPIED) - first["violation"]
+            other = report_id(job_id, round_id, first["node_id"], kind)
+            if other in waiting:
+                vindicate(other)
+        elif event.name == "ReportLapsed":
+            waiting.discard(key)
+        elif event.name == "ReportExecuted":
+            lead = reporters[key][0]
+            right = unconfirmed[job_id, round_id, lead] == 0
+            who = registry.payout(lead, event) if right else NOBODY
+            node, kind = first["node_id"], first["violation"]
+            offence = _opened_at(record, job_id, round_id, event)
+            yield Cause(event, job_id, round_id, node, kind, who, args["amount"], offence)
+        else:
+            who = registry.payout(first["node_id"], event)
+            kind = int(Violation.FALSE_REPORT)
+            node = args["verifier_id"]
+            offence = _opened_at(record, job_id, round_id, event)
+            yield Cause(event, job_id, round_id, node, kind, who, args["amount"], offence)
+
+
+def _of_tasks(record: Record, registry: Payouts) -> Iterator[Cause]:
+    """Executors who missed a deadline, or revealed a result that was found to be wrong."""
+    appeals = record.network.appeals.address
+    drawn: dict[int, dict[int, int]] = defaultdict(dict)  # by task: node -> what it must do next
+    deadline: dict[int, int] = defaultdict(int)
+    tags: dict[int, dict[int, bytes]] = defaultdict(dict)
+    agreed: dict[int, set[int]] = defaultdict(set)
+    decided: dict[int, int] = defaultdict(int)
+    overturned: dict[bytes, bool] = {
+        event.tx_hash: event.args["overturned"] for event in record.all("TaskJudged")
+    }
+    names = ("ExecutorDrawn", "ResultCommitted", "RevealOpened", "ResultRevealed", "TaskAgreed")
+    for event in record.all(*names, "TaskUndecided", "ExecutorAborted", "ExecutorSlashed"):
+        args = event.args
+        task, node = args["task_id"], args.get("node_id", 0)
+        if event.name == "ExecutorDrawn":
+            drawn[task][node] = args["lane"]
+            deadline[task] = args["deadline"]
+        elif event.name == "RevealOpened":
+            deadline[task] = args["deadline"]
+        elif event.name == "ResultRevealed":
+            tags[task][node] = bytes(args["tag"])
+        elif event.name == "TaskAgreed":
+            lanes = {lane: who for who, lane in drawn[task].items()}
+            agreed[task] = {lanes.get(lane, 0) for lane in args["lanes"]}
+            decided[task] = record.time(event)
+            shown = {tags[task].get(who) for who in agreed[task]}
+            if len(agreed[task]) != 2 or len(shown) != 1 or None in shown:
+                registry.odd.append(f"Task {task} is agreed on by lanes whose tags differ.")
+        elif event.name == "TaskUndecided":
+            decided[task] = record.time(event)
+            if len(set(tags[task].values())) != len(tags[task]):
+                registry.odd.append(f"Task {task} is undecided although two tags are equal.")
+        elif event.name == "ExecutorAborted":
+            late = node in drawn[task] and node not in tags[task]
+            if not late or record.time(event) <= deadline[task]:
+                registry.odd.append(f"ExecutorAborted: node {node} missed nothing in task {task}.")
+            kind = int(Violation.ABORT)
+            yield Cause(event, 0, 0, node, kind, NOBODY, args["slashed"], deadline[task])
+        elif event.name == "ExecutorSlashed":
+            right = overturned.get(event.tx_hash, False)
+            who = appeals if event.address == appeals and right else NOBODY
+            if node not in tags[task]:
+                registry.odd.append(
+                    f"ExecutorSlashed: node {node} revealed nothing in task {task}."
+                )
+            framed = node in agreed[task]
+            kind = int(Violation.COLLUSION if framed else Violation.REDUNDANCY_MISMATCH)
+            yield Cause(event, 0, 0, node, kind, who, args["amount"], decided[task])

@@ -1,0 +1,216 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Who was paid what, and that every unit of the escrow is somewhere.
+
+Rule: a round's pool is split by TrainingRounds and RewardPool: cuts of the attesters by stake and
+of the proposer, the rest by contribution, every division rounded down, dust back to the escrow. In
+a job that adopted ScoreConsensus the rest is split by consensus and cuts are scaled by trust. The
+events, the pool as stored and the sums over all events must agree to the last unit.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import astuple
+
+from agents.audit.chain.scores import Scored
+from agents.audit.chain.stakes import NO_ROW, Registry
+from agents.audit.chain.votes import Standing
+from agents.audit.sources.findings import Part
+from agents.audit.sources.record import NOBODY, Record
+from agents.protocol import formulas
+from agents.protocol.network import Phase
+
+_CLOSED = 3
+_BATCH = 64
+
+
+def check_payouts(
+    record: Record,
+    part: Part,
+    standing: Standing | None,
+    registry: Registry,
+    scored: Scored | None = None,
+    spared: bool = False,
+) -> None:
+    """The payments of a finished round.
+
+    `scored`: of a job that adopted ScoreConsensus. `spared`: no scoring could be opened in it.
+    """
+    number, terms = part.round_id, record.job.terms
+    reward = int(terms.reward_per_round)
+    cuts = record.of("CutCredited", number)
+    batches = record.of("RewardsDistributed", number)
+    closed = record.of("PoolClosed", number)
+    part.same("payouts", "PoolClosed", "their number", len(closed), 1)
+    pool = record.pools[record.job_id, number]
+    part.same("payouts", "RewardPool", "the pool's status", pool.status, _CLOSED)
+    final = record.current[number].phase == Phase.FINALIZED
+    voids = [e.args["reason"] for e in record.of("RoundVoided", number)]
+    wanted_voids = [] if final else [_why_void(record, number)]
+    part.same("payouts", "RoundVoided", "reason", voids, wanted_voids)
+    if standing is None or not final:
+        part.same("payouts", "CutCredited", "their number", len(cuts), 0)
+        part.same("payouts", "RewardsDistributed", "their number", len(batches), 0)
+        _check_closed(record, part, 0, reward)
+        return
+    pairs = zip(standing.proposal.nodes, standing.proposal.contributions, strict=False)
+    paid = {node: share for node, share in pairs if node not in standing.invalid}
+    split = formulas.split(
+        reward,
+        int(terms.verifier_bps),
+        int(terms.aggregator_bps),
+        standing.proposal.proposer,
+        standing.attesters,
+        paid,
+        None if scored is None else {v: scored.factor(v, spared) for v in standing.attesters},
+        (scored.consensus or None) if scored is not None else None,
+    )
+    by_scores = scored is not None and bool(scored.consensus)
+    part.same("payouts", "RewardPool", "by_scores", pool.by_scores, by_scores)
+    for event in record.of("RoundFinalized", number):
+        total = event.args["total_contribution"]
+        part.same("payouts", "RoundFinalized", "total_contribution", total, sum(paid.values()))
+    credited = 0
+    wanted = []
+    if cuts or split.cuts:
+        at = (record.of("RoundFinalized", number) or record.of("RoundOpened", number))[0]
+        for node, amount in split.cuts:
+            payout = registry.payout(node, at)
+            if amount and payout != NOBODY:
+                wanted.append((node, payout, amount))
+                credited += amount
+    found = [(e.args["node_id"], e.args["payout"], e.args["amount"]) for e in cuts]
+    for index in range(max(len(found), len(wanted))):
+        one = found[index] if index < len(found) else None
+        other = wanted[index] if index < len(wanted) else None
+        who = f"node {(other or one or (0,))[0]}"
+        part.same("payouts", who, f"cut {index} (node, payout, amount)", one, other)
+    nodes = [node for node, share in paid.items() if share]
+    seen: list[int] = []
+    for event in batches:
+        args = event.args
+        seen += list(args["nodes"])
+        part.hold(
+            "payouts",
+            len(args["nodes"]) == len(args["payouts"]) == len(args["amounts"]) <= _BATCH,
+            "RewardsDistributed",
+            "its lists have different lengths.",
+        )
+        for node, payout, amount in zip(
+            args["nodes"], args["payouts"], args["amounts"], strict=False
+        ):
+            where = registry.payout(node, event)
+            due = split.shares.get(node, 0) if where != NOBODY else 0
+            part.same("payouts", f"node {node}", "where it was paid", payout, where)
+            part.same("payouts", f"node {node}", "its pay", amount, due)
+            credited += due
+    part.same("payouts", "RewardsDistributed", "the nodes paid", seen, nodes)
+    part.same("payouts", "RewardPool", "trainer_amount", pool.trainer_amount, split.trainer_amount)
+    total, brought = split.total, sum(split.parts.values())
+    part.same("payouts", "RewardPool", "total_contribution", pool.total_contribution, total)
+    part.same("payouts", "RewardPool", "distributed", pool.distributed, brought)
+    last = nodes[-1] if nodes else 0
+    part.same("payouts", "RewardPool", "last_node", pool.last_node, last)
+    _check_closed(record, part, credited, reward - credited)
+    settled = [(e.args["paid"], e.args["returned"]) for e in record.of("RoundSettled", number)]
+    wanted_settled = [(credited, reward - credited)]
+    part.same("payouts", "RoundSettled", "(paid, returned)", settled, wanted_settled)
+    part.figures["paid"] = str(credited)
+
+
+def _why_void(record: Record, round_id: int) -> str:
+    """The reason that TrainingRounds gives for a void round."""
+    state = record.current[round_id]
+    if not state.n_committed:
+        return "no commits"
+    if not state.n_revealed:
+        return "no reveals"
+    phases = [e.args["phase"] for e in record.of("PhaseChanged", round_id)]
+    return "dispute not resolved" if phases[-2:-1] == [Phase.DISPUTED] else "no result"
+
+
+def _check_closed(record: Record, part: Part, paid: int, returned: int) -> None:
+    pool = record.pools[record.job_id, part.round_id]
+    part.same("payouts", "RewardPool", "the amount paid", pool.paid, paid)
+    for event in record.of("PoolClosed", part.round_id):
+        part.same("payouts", "PoolClosed", "paid", event.args["paid"], paid)
+        part.same("payouts", "PoolClosed", "returned", event.args["returned"], returned)
+
+
+def check_balances(record: Record, part: Part, registry: Registry) -> None:
+    """The escrow, what is pending for everybody, bounties, and every node's stake."""
+    escrow: dict[int, int] = defaultdict(int)
+    pending: dict[str, int] = defaultdict(int)
+    reserved = 0
+    names = ("JobFunded", "PoolReserved", "PoolClosed", "EscrowRefunded", "RewardClaimed")
+    for event in record.all(*names, "CutCredited", "RewardsDistributed"):
+        args = event.args
+        if event.name == "JobFunded":
+            escrow[args["job_id"]] += args["amount"]
+            what = f"escrow of job {args['job_id']}"
+            part.same("balances", "JobFunded", what, args["escrow"], escrow[args["job_id"]])
+        elif event.name == "PoolReserved":
+            escrow[args["job_id"]] -= args["amount"]
+            reserved += args["amount"]
+        elif event.name == "PoolClosed":
+            escrow[args["job_id"]] += args["returned"]
+            reserved -= args["returned"]
+        elif event.name == "EscrowRefunded":
+            what = f"what the sponsor of job {args['job_id']} got back"
+            part.same("balances", "EscrowRefunded", what, args["amount"], escrow[args["job_id"]])
+            if args["job_id"] == record.job_id:
+                sponsor = record.job.sponsor
+                part.same("balances", "EscrowRefunded", "sponsor", args["sponsor"], sponsor)
+            escrow[args["job_id"]] = 0
+        elif event.name == "RewardClaimed":
+            what = f"what {args['account']} claimed"
+            part.same("balances", "RewardClaimed", what, args["amount"], pending[args["account"]])
+            pending[args["account"]] = 0
+        elif event.name == "CutCredited":
+            pending[args["payout"]] += args["amount"]
+            reserved -= args["amount"]
+        else:
+            for payout, amount in zip(args["payouts"], args["amounts"], strict=False):
+                pending[payout] += amount
+                reserved -= amount
+    part.same("balances", "RewardPool", "the job's escrow", record.escrow, escrow[record.job_id])
+    for account, amount in pending.items():
+        part.same(
+            "balances",
+            "RewardPool",
+            f"pending of {account}",
+            record.pending.get(account, 0),
+            amount,
+        )
+    sums = {
+        "total_escrow": sum(escrow.values()),
+        "total_reserved": reserved,
+        "total_pending": sum(pending.values()),
+    }
+    for name, wanted in sums.items():
+        part.same("balances", "RewardPool", name, record.totals[name], wanted)
+    for sentence in registry.odd:
+        part.differ("balances", "NodeRegistry", sentence)
+    part.same(
+        "balances", "NodeRegistry", "the number of nodes", len(registry.nodes), len(record.nodes)
+    )
+    for number, node in registry.nodes.items():
+        state = record.nodes.get(number)
+        if state is None:
+            continue
+        last = record.last
+        for name, found in (
+            ("operator", registry.operator(number, last)),
+            ("payout", registry.payout(number, last)),
+        ):
+            part.same("balances", f"node {number}", name, getattr(state, name), found)
+        for name in ("owner", "stake", "unbonding", "strikes", "suspended_until", "banned"):
+            part.same("balances", f"node {number}", name, getattr(state, name), getattr(node, name))
+    for violation, kept in record.penalties.items():
+        row = registry.rows.get(violation, NO_ROW)
+        part.same("balances", "slashing table", f"row {violation}", kept, astuple(row))
+    part.same("balances", "NodeRegistry", "parameters", record.parameters, registry.parameters)
+    for account, amount in registry.bounties.items():
+        if account != NOBODY:
+            owed = record.bounties.get(account, 0)
+            part.same("balances", "NodeRegistry", f"bounty of {account}", owed, amount)

@@ -1,0 +1,241 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How a round was opened and paced: snapshot, weights, seeds, phases, deadlines.
+
+Rule: a snapshot is the contract's word, kept as a hash; a trainer's weight in it follows from its
+verified benchmark and the rounds before. A seed follows from the hash of the block it was pinned
+to, so that nobody can have chosen it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from agents.audit.sources.findings import Part
+from agents.audit.sources.record import NOBODY, Record, place
+from agents.protocol import formulas
+from agents.protocol.network import ZERO_DIGEST, Phase
+from agents.runtime.contracts import Event
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A round as it was opened. `verifiers`: stake by node id."""
+
+    event: Event
+    time: int
+    prev_model: bytes
+    nodes: tuple[int, ...]
+    weights: tuple[int, ...]
+    verifiers: dict[int, int]
+    aggregators: tuple[int, ...]
+
+
+def check_opening(record: Record, part: Part) -> Opened | None:
+    """Compare RoundOpened with the state and with what it follows from; None if it is missing."""
+    number, state = part.round_id, record.current[part.round_id]
+    events = record.of("RoundOpened", number)
+    if not part.hold(
+        "opening",
+        len(events) == 1,
+        "RoundOpened",
+        f"there are {len(events)} events of this round, it should be exactly one.",
+    ):
+        return None
+    event, args = events[0], events[0].args
+    nodes, weights = tuple(args["nodes"]), tuple(args["weights"])
+    opened = Opened(
+        event,
+        record.time(event),
+        bytes(args["prev_model"]),
+        nodes,
+        weights,
+        dict(zip(args["verifiers"], args["stakes"], strict=False)),
+        tuple(args["aggregators"]),
+    )
+    say = "RoundOpened"
+    part.same("opening", say, "prev_model", opened.prev_model, state.prev_model)
+    part.same("opening", say, "its block", event.block, state.opened_block)
+    part.same("opening", say, "its time", opened.time, state.opened_at)
+    part.same("opening", say, "the number of nodes", len(nodes), state.n_eligible)
+    part.same("opening", say, "the number of weights", len(weights), len(nodes))
+    part.same(
+        "opening",
+        say,
+        "the hash of nodes and weights",
+        formulas.lists_hash(nodes, weights),
+        state.snapshot_hash,
+    )
+    stakes = list(args["stakes"])
+    part.same("opening", say, "the number of stakes", len(stakes), len(args["verifiers"]))
+    part.same("opening", say, "the sum of stakes", sum(stakes), state.verifier_stake)
+    kept = record.flags("verifier_weight", number, list(opened.verifiers))
+    for verifier, stake in opened.verifiers.items():
+        part.same("opening", f"verifier {verifier}", "its stake", stake, kept[verifier])
+    _check_weights(record, part, opened)
+    _check_pool(record, part)
+    _check_phases(record, part, opened)
+    _check_rest(record, part)
+    return opened
+
+
+def _check_weights(record: Record, part: Part, opened: Opened) -> None:
+    """Every weight, from the benchmark settled before and the 8 rounds before."""
+    scores: dict[int, int] = {}
+    units: dict[tuple[int, int], tuple[int, int]] = {}  # by node and attempt: units, seconds
+    for event in record.all("BenchmarkSubmitted", "BenchmarkSettled"):
+        args = event.args
+        key = (args["node_id"], args["attempt"])
+        if event.name == "BenchmarkSubmitted":
+            units[key] = (args["units"], args["elapsed"])
+        elif place(event) < place(opened.event):
+            if args["passed"] and key in units:
+                scores[key[0]] = formulas.score(*units[key])
+            what = f"the score of benchmark {key[1]}"
+            wanted = scores.get(key[0], 0)
+            part.same("opening", f"node {key[0]}", what, args["score"], wanted)
+    past = range(max(1, part.round_id - formulas.HISTORY), part.round_id)
+    expected = {n: set(e.args["nodes"]) for n in past for e in record.of("RoundOpened", n)}
+    revealed = {n: {e.args["node_id"] for e in record.of("Revealed", n)} for n in past}
+    invalid = {n: {e.args["node_id"] for e in record.of("NodeInvalidated", n)} for n in past}
+    for node, weight in zip(opened.nodes, opened.weights, strict=False):
+        due = [n for n in past if node in expected.get(n, ())]
+        good = [n for n in due if node in revealed[n] and node not in invalid[n]]
+        wanted = formulas.weight(scores.get(node, 0), len(due), len(good))
+        part.same("opening", f"node {node}", "its weight", weight, wanted)
+
+
+def _check_pool(record: Record, part: Part) -> None:
+    terms = record.job.terms
+    amounts = [e.args["amount"] for e in record.of("PoolReserved", part.round_id)]
+    part.same("opening", "PoolReserved", "the amounts", amounts, [terms.reward_per_round])
+    pool = record.pools[record.job_id, part.round_id]
+    part.same("opening", "RewardPool", "the pool's amount", pool.amount, terms.reward_per_round)
+
+
+def _check_phases(record: Record, part: Part, opened: Opened) -> None:
+    """The phases follow each other, each with the whole window that the terms give it."""
+    terms = record.job.terms
+    windows = {
+        Phase.COMMIT: terms.commit_s,
+        Phase.REVEAL: terms.reveal_s,
+        Phase.AGGREGATE: terms.aggregate_s,
+        Phase.CHALLENGE: terms.challenge_s,
+        Phase.DISPUTED: terms.dispute_s,
+    }
+    allowed = {
+        Phase.NONE: {Phase.COMMIT},
+        Phase.COMMIT: {Phase.REVEAL, Phase.VOID},
+        Phase.REVEAL: {Phase.AGGREGATE, Phase.VOID},
+        Phase.AGGREGATE: {Phase.AGGREGATE, Phase.CHALLENGE, Phase.VOID},
+        Phase.CHALLENGE: {Phase.DISPUTED, Phase.FINALIZED},
+        Phase.DISPUTED: {Phase.AGGREGATE, Phase.CHALLENGE, Phase.VOID},
+    }
+    phase = Phase.NONE
+    for event in record.of("PhaseChanged", part.round_id):
+        entered = event.args["phase"]
+        known = entered in Phase._value2member_map_
+        if not part.hold(
+            "opening",
+            known and Phase(entered) in allowed.get(phase, set()),
+            "PhaseChanged",
+            f"the round goes from {phase.name} to phase {entered}, which the protocol never does.",
+        ):
+            return
+        phase = Phase(entered)
+        window = int(windows.get(phase, 0))
+        wanted = record.time(event) + window if window else 0
+        what = f"the deadline of {phase.name}"
+        part.same("opening", "PhaseChanged", what, event.args["deadline"], wanted)
+    part.same(
+        "opening", "PhaseChanged", "the last phase", int(phase), record.current[part.round_id].phase
+    )
+
+
+def _check_rest(record: Record, part: Part) -> None:
+    """What is left of a round's state once it is over."""
+    state = record.current[part.round_id]
+    challenger = NOBODY
+    for event in sorted(
+        [*record.of("Challenged", part.round_id), *record.of("ChallengeResolved", part.round_id)],
+        key=place,
+    ):
+        challenger = event.args.get("challenger", NOBODY)
+    part.same("opening", "TrainingRounds", "deadline", state.deadline, 0)
+    part.same("opening", "TrainingRounds", "challenger", state.challenger, challenger)
+    for event in record.of("Challenged", part.round_id):
+        bond = record.job.terms.challenge_bond
+        part.same("opening", "Challenged", "bond", event.args["bond"], bond)
+
+
+def check_seeds(record: Record, part: Part, random_source: bool) -> bytes | None:
+    """The round's seed and audit seed, each from its block's hash; the round's seed.
+
+    `random_source`: the deployment draws from a contract, not from block hashes.
+    """
+    state = record.current[part.round_id]
+    key = formulas.round_key(record.job_id, part.round_id)
+    opened = record.of("RoundOpened", part.round_id)
+    pinned = opened[0].args["seed_block"] if opened else None
+    _check_seed(record, part, "seed", key, state.seed, state.seed_block, pinned, random_source)
+    other = formulas.audit_key(key)
+    block = state.audit_block
+    _check_seed(record, part, "audit seed", other, state.audit_seed, block, None, random_source)
+    found = bytes(state.seed)
+    return None if found == ZERO_DIGEST else found
+
+
+def audit_seed(record: Record, round_id: int, random_source: bool) -> bytes | None:
+    """The round's audit seed: the captured one, else what a capture would have stored, which is
+    what agents use until somebody captures it. None where it can't be known."""
+    state = record.current[round_id]
+    found = bytes(state.audit_seed)
+    if found != ZERO_DIGEST:
+        return found
+    if random_source or not 0 < state.audit_block <= record.head.number:
+        return None
+    key = formulas.audit_key(formulas.round_key(record.job_id, round_id))
+    pinned = record.header(state.audit_block).hash
+    return formulas.seed(pinned, key, record.chain_id, record.network.rounds.address)
+
+
+def _check_seed(
+    record: Record,
+    part: Part,
+    what: str,
+    key: bytes,
+    found: bytes,
+    block: int,
+    pinned: int | None,
+    random_source: bool,
+) -> None:
+    rounds = record.network.rounds
+    mine = [
+        e
+        for e in record.all("SeedRequested", "SeedRearmed", "SeedCaptured")
+        if bytes(e.args["key"]) == key and e.address == rounds.address
+    ]
+    target: int | None = None
+    captured = ZERO_DIGEST
+    for event in mine:
+        args = event.args
+        if event.name == "SeedRequested":
+            part.same(
+                "seeds", what, "the block it is pinned to", args["target_block"], event.block + 1
+            )
+            target = args["target_block"]
+            if pinned is not None:
+                part.same("seeds", "RoundOpened", "seed_block", pinned, target)
+        elif event.name == "SeedRearmed":
+            part.same("seeds", what, "the block it was pinned to", args["old_target"], target)
+            part.same("seeds", what, "its new block", args["new_target"], event.block + 1)
+            late = event.block - (target or 0) > 256
+            part.hold("seeds", late, what, f"it was pinned anew in block {event.block}, too early.")
+            target = args["new_target"]
+        else:
+            part.same("seeds", what, "the block it was captured for", args["target_block"], target)
+            captured = bytes(args["seed"])
+    part.same("seeds", what, "its block", block, target or 0)
+    part.same("seeds", what, "its value", found, captured)
+    if captured != ZERO_DIGEST and target and not random_source:
+        wanted = formulas.seed(record.header(target).hash, key, record.chain_id, rounds.address)
+        part.same("seeds", what, f"its value from block {target}", found, wanted)

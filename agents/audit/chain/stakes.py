@@ -1,0 +1,258 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The registry's history, replayed: who acted for a node, where it is paid, what it lost and why.
+
+Rule: every slash has one cause on chain, and its amount, shares, suspension and ban follow from the
+slashing table as it was then, the node's earlier offences and its stake when it offended.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from agents.audit.chain.causes import Cause, causes
+from agents.audit.sources.findings import Part
+from agents.audit.sources.record import NOBODY, Record, place
+from agents.protocol.formulas import BPS, RING, STRIKES_TO_BAN, Row, slash_amount
+from agents.protocol.network import Violation
+from agents.runtime.contracts import Event
+
+NO_ROW = Row(0, 0, 0, False, False, 0)
+_EVENTS = (
+    "NodeRegistered",
+    "StakeAdded",
+    "ExitBegun",
+    "StakeWithdrawn",
+    "OperatorChanged",
+    "PayoutChanged",
+    "NodeSlashed",
+    "PenaltyChanged",
+    "ParametersChanged",
+    "BountyClaimed",
+)
+
+
+@dataclass(frozen=True)
+class Slash:
+    """A slash as logged, and every field of it as it should be."""
+
+    event: Event
+    cause: Cause | None
+    wanted: dict[str, Any]
+
+
+@dataclass
+class Account:
+    """A node as the replay knows it."""
+
+    owner: str
+    stake: int
+    unbonding: int = 0
+    strikes: int = 0
+    suspended_until: int = 0
+    banned: bool = False
+    additions: list[tuple[int, int]] = field(default_factory=list)  # (time, amount)
+    offences: dict[int, int] = field(default_factory=lambda: defaultdict(int))
+    history: list[tuple[int, int]] = field(default_factory=list)  # (block, stake after a change)
+
+
+class Registry:
+    """The registry replayed over the whole record."""
+
+    def __init__(self, record: Record) -> None:
+        self._record = record
+        self.nodes: dict[int, Account] = {}
+        self.slashes: list[Slash] = []
+        self.bounties: dict[str, int] = defaultdict(int)
+        self.rows: dict[int, Row] = {}
+        self.parameters: Any = None
+        self._treasury = NOBODY
+        self.odd: list[str] = []  # events that the replay can't follow
+        self._open: dict[bytes, list[Cause]] = defaultdict(list)
+        for cause in causes(record, self):
+            self._open[cause.event.tx_hash].append(cause)
+        for event in record.all(*_EVENTS):
+            node = event.args.get("node_id")
+            if node is not None and node not in self.nodes and event.name != "NodeRegistered":
+                self.odd.append(f"{event.name} is of node {node}, which was never registered.")
+                continue
+            getattr(self, f"_on_{event.name}")(event)
+            if node is not None:
+                self.nodes[node].history.append((event.block, self.nodes[node].stake))
+
+    def stakes(self, nodes: Iterable[int], block: int) -> dict[int, int]:
+        """Stake of each node after a block, in 1e-18 ZOO, without what is unbonding."""
+        found = dict.fromkeys(nodes, 0)
+        for node in found:
+            account = self.nodes.get(node)
+            past = [] if account is None else [s for when, s in account.history if when <= block]
+            found[node] = past[-1] if past else 0
+        return found
+
+    def operator(self, node: int, at: Event) -> str:
+        """Who acted for a node when an event happened; the zero address for nobody."""
+        return self._at("OperatorChanged", "operator", "new_operator", node, at)
+
+    def payout(self, node: int, at: Event) -> str:
+        """Where a node was paid when an event happened; the zero address for nowhere."""
+        return self._at("PayoutChanged", "payout", "new_payout", node, at)
+
+    def _at(self, change: str, first: str, new: str, node: int, at: Event) -> str:
+        found = NOBODY
+        names = ["NodeRegistered", change]
+        if first == "operator":
+            names.append("StakeWithdrawn")
+        for event in self._record.all(*names):
+            if place(event) > place(at):
+                break
+            if event.args["node_id"] == node:
+                fields = {"NodeRegistered": first, change: new}
+                key = fields.get(event.name)
+                found = NOBODY if key is None else str(event.args[key])
+        return found
+
+    @property
+    def unpunished(self) -> list[Cause]:
+        """Causes that led to no slash."""
+        return [cause for causes in self._open.values() for cause in causes]
+
+    # -- replay --------------------------------------------------------------------------------
+
+    def _on_NodeRegistered(self, event: Event) -> None:
+        args = event.args
+        self.nodes[args["node_id"]] = Account(args["owner"], args["stake"])
+
+    def _on_StakeAdded(self, event: Event) -> None:
+        node, args = self.nodes[event.args["node_id"]], event.args
+        node.stake += args["amount"]
+        if node.stake != args["stake"]:
+            self.odd.append(
+                f"StakeAdded of node {args['node_id']} says the stake is {args['stake']}, "
+                f"it should be {node.stake}."
+            )
+        node.additions.append((self._record.time(event), args["amount"]))
+        del node.additions[:-RING]
+
+    def _on_ExitBegun(self, event: Event) -> None:
+        node = self.nodes[event.args["node_id"]]
+        if node.stake != event.args["amount"]:
+            self.odd.append(
+                f"ExitBegun of node {event.args['node_id']} says {event.args['amount']} unbond, "
+                f"it should be {node.stake}."
+            )
+        node.stake, node.unbonding = 0, node.stake
+
+    def _on_StakeWithdrawn(self, event: Event) -> None:
+        node = self.nodes[event.args["node_id"]]
+        if node.unbonding != event.args["amount"]:
+            self.odd.append(
+                f"StakeWithdrawn of node {event.args['node_id']} says {event.args['amount']}, "
+                f"it should be {node.unbonding}."
+            )
+        node.unbonding = 0
+
+    def _on_OperatorChanged(self, event: Event) -> None:
+        """Read by `operator`."""
+
+    def _on_PayoutChanged(self, event: Event) -> None:
+        """Read by `payout`."""
+
+    def _on_PenaltyChanged(self, event: Event) -> None:
+        violation, old = event.args["violation"], Row(*event.args["old_penalty"])
+        if old != self.rows.get(violation, NO_ROW):
+            self.odd.append(f"PenaltyChanged of violation {violation} replaces another row: {old}.")
+        self.rows[violation] = Row(*event.args["new_penalty"])
+
+    def _on_ParametersChanged(self, event: Event) -> None:
+        old = event.args["old_parameters"]
+        if self.parameters is not None and tuple(old) != tuple(self.parameters):
+            self.odd.append(f"ParametersChanged replaces other parameters: {tuple(old)}.")
+        self.parameters = event.args["new_parameters"]
+        self._treasury = str(self.parameters.treasury)
+
+    def _on_BountyClaimed(self, event: Event) -> None:
+        self.bounties[event.args["account"]] -= event.args["amount"]
+
+    def _on_NodeSlashed(self, event: Event) -> None:
+        args = event.args
+        node_id, violation = args["node_id"], args["violation"]
+        node, time = self.nodes[node_id], self._record.time(event)
+        cause = self._take_cause(event)
+        row = self._row(node, violation)
+        if row.strike:
+            node.strikes += 1
+            if node.strikes >= STRIKES_TO_BAN:
+                row = self._row(node, int(Violation.REPEATED))
+        offence = time if cause is None else cause.offence
+        added = sum(amount for when, amount in node.additions if when > offence)
+        amount = slash_amount(node.stake + node.unbonding, added, row.bps)
+        reporter = str(args["reporter"]) if cause is None else self._reporter(cause)
+        own = (node.owner, self.operator(node_id, event), self.payout(node_id, event))
+        share = 0 if reporter == NOBODY or reporter in own else amount * row.reporter_bps // BPS
+        if row.suspension:
+            node.suspended_until = max(node.suspended_until, time + row.suspension)
+        node.banned = node.banned or row.ban
+        from_stake = min(node.stake, amount)
+        node.stake -= from_stake
+        node.unbonding -= amount - from_stake
+        self.bounties[reporter] += share
+        self.bounties[self._treasury] += amount - share
+        wanted = {
+            "amount": amount,
+            "reporter": reporter,
+            "reporter_share": share,
+            "treasury_share": amount - share,
+            "suspended_until": node.suspended_until,
+            "strikes": node.strikes,
+            "banned": node.banned,
+        }
+        self.slashes.append(Slash(event, cause, wanted))
+
+    def _row(self, node: Account, violation: int) -> Row:
+        row = self.rows.get(violation, NO_ROW)
+        bps = row.escalated(node.offences[violation])
+        node.offences[violation] += 1
+        return Row(bps, 0, row.suspension, row.strike, row.ban, row.reporter_bps)
+
+    def _take_cause(self, event: Event) -> Cause | None:
+        causes = self._open[event.tx_hash]
+        for cause in causes:
+            if (cause.node, cause.violation) == (event.args["node_id"], event.args["violation"]):
+                causes.remove(cause)
+                return cause
+        return None
+
+    def _reporter(self, cause: Cause) -> str:
+        if cause.reporter is not None:
+            return cause.reporter
+        return self._record.sender(cause.event)
+
+
+def check_slashes(registry: Registry, part: Part, job_id: int) -> None:
+    """The slashes whose cause lies in this round; for round 0 all others, and the nodes' state."""
+    for slash in registry.slashes:
+        cause = slash.cause
+        mine = cause is not None and cause.job_id == job_id
+        if (cause.round_id if cause is not None and mine else 0) != part.round_id:
+            continue
+        args = slash.event.args
+        who = f"node {args['node_id']}"
+        kind = _violation(args["violation"])
+        part.hold("slashes", cause is not None, who, f"it was slashed for {kind} without a cause.")
+        for name, wanted in slash.wanted.items():
+            part.same("slashes", who, f"{name} of its slash for {kind}", args[name], wanted)
+        if cause is not None and cause.amount is not None:
+            what = f"the amount in {cause.event.name}"
+            part.same("slashes", who, what, cause.amount, slash.wanted["amount"])
+    for cause in registry.unpunished:
+        if (cause.round_id if cause.job_id == job_id else 0) == part.round_id:
+            kind = _violation(cause.violation)
+            sentence = f"{cause.event.name} says {kind}, but the registry logged no such slash."
+            part.differ("slashes", f"node {cause.node}", sentence)
+
+
+def _violation(number: int) -> str:
+    known = number in Violation._value2member_map_
+    return Violation(number).name if known else f"violation {number}"

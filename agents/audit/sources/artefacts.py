@@ -1,0 +1,155 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The store as an audit reads it: every byte against its CID, every failure named.
+
+Rule: the store below is not trusted, whatever it says it verifies. Its bytes are hashed here, and
+an artefact is called by what it is (the payload of node 3), its CID or digest, and where the chain
+names it. Nothing is ever written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import NoReturn, TypeVar
+
+from agents.audit.sources.findings import Part
+from agents.storage.cid import Buffer, cid_of_bytes, digest_of, parse_cid, root_file_size
+from agents.storage.content_store import ContentStore
+from agents.storage.errors import CorruptContent, NotFound, StoreError, StoreUnavailable, TooLarge
+
+T = TypeVar("T")
+
+
+class Artefacts:
+    """A read-only `ContentStore` over another. Failures wait in it until `failures` takes them."""
+
+    def __init__(self, store: ContentStore) -> None:
+        self._store = store
+        self.location = store.location
+        self._names: dict[bytes, str] = {}
+        self._failures: dict[bytes, str] = {}
+        self.read: dict[str, int] = {}  # bytes by CID
+
+    def name(self, artefact: str | bytes, name: str) -> None:
+        """Say what a CID, or a digest from the chain, is."""
+        digest = artefact if isinstance(artefact, bytes) else _digest(artefact)
+        self._names.setdefault(digest, name)
+
+    def called(self, artefact: str | bytes) -> str:
+        """How a CID or digest is shown."""
+        digest = artefact if isinstance(artefact, bytes) else _digest(artefact)
+        shown = artefact if isinstance(artefact, str) else f"digest {artefact.hex()}"
+        return f"{self._names.get(digest, 'artefact')} ({shown})"
+
+    def failures(self) -> Iterator[tuple[str, str]]:
+        """(name, sentence) of every artefact that could not be had since the last call."""
+        found, self._failures = self._failures, {}
+        for digest, sentence in found.items():
+            yield self._names.get(digest, "artefact"), sentence
+
+    # -- ContentStore --------------------------------------------------------------------------
+
+    def get(self, cid: str, max_bytes: int) -> bytes:
+        """The verified content. Raises StoreError; StoreUnavailable when the store is down."""
+        try:
+            data = self._store.get(cid, max_bytes)
+            _check(cid, data, max_bytes)
+        except StoreUnavailable:
+            raise
+        except StoreError as error:
+            self._fail(cid, error)
+        self.read[cid] = len(data)
+        return data
+
+    def resolve(self, digest: bytes) -> str:
+        """The CID of a digest, checked to be one of it."""
+        try:
+            cid = self._store.resolve(digest)
+            if _digest(cid) != digest:
+                raise CorruptContent(f"the store says that {digest.hex()} is {cid}, which it isn't")
+        except StoreUnavailable:
+            raise
+        except StoreError as error:
+            self._fail(digest, error)
+        return cid
+
+    def get_digest(self, digest: bytes, max_bytes: int) -> bytes:
+        """The verified content that a digest from the chain names."""
+        return self.get(self.resolve(digest), max_bytes)
+
+    def get_file(self, cid: str, dest: str | Path, max_bytes: int) -> int:
+        """Write the verified content to `dest`."""
+        return Path(dest).write_bytes(self.get(cid, max_bytes))
+
+    def has(self, cid: str) -> bool:
+        """Whether the store says so."""
+        return self._store.has(cid)
+
+    def put_bytes(self, data: Buffer) -> str:
+        """Refused."""
+        self._refuse()
+
+    def put_file(self, path: str | Path) -> str:
+        """Refused."""
+        self._refuse()
+
+    def pin(self, cid: str) -> None:
+        """Refused."""
+        self._refuse()
+
+    def close(self) -> None:
+        """The store below belongs to whoever opened it."""
+
+    def _refuse(self) -> NoReturn:
+        raise StoreError("an audit only reads the store; nothing may be put into it")
+
+    def _fail(self, artefact: str | bytes, error: StoreError) -> NoReturn:
+        digest = artefact if isinstance(artefact, bytes) else _digest(artefact)
+        how = {
+            NotFound: "is missing from the store",
+            CorruptContent: "has other bytes than it must",
+        }
+        words = how.get(type(error), "can't be read")
+        self._failures[digest] = f"{self.called(artefact)} {words}: {error}"[:600] + "."
+        raise error
+
+
+def guarded(part: Part, check: str, subject: str, do: Callable[[], T]) -> T | None:
+    """What `do` returns. Refused bytes become a difference, missing ones wait in `failures`."""
+    part.counts[check] = part.counts.get(check, 0) + 1
+    try:
+        return do()
+    except StoreUnavailable:
+        raise
+    except StoreError:
+        return None
+    except (ValueError, OverflowError) as error:
+        part.differ(check, subject, f"it can't be used: {error}")
+        return None
+
+
+def take_failures(
+    artefacts: Artefacts, part: Part, check: str, excused: Sequence[str] = ()
+) -> None:
+    """Differences for the artefacts that could not be had; remarks for those of `excused`."""
+    for name, sentence in artefacts.failures():
+        if any(name.endswith(f"of {who}") for who in excused):
+            part.remark(sentence)
+        else:
+            part.differ(check, name, sentence)
+
+
+def _digest(cid: str) -> bytes:
+    return bytes(digest_of(cid))
+
+
+def _check(cid: str, data: bytes, max_bytes: int) -> None:
+    """Raise unless `data` is what `cid` names."""
+    if len(data) > max_bytes:
+        raise TooLarge(f"{cid} has {len(data)} bytes; at most {max_bytes} are allowed")
+    found = cid_of_bytes(data)
+    if found != cid:
+        raise CorruptContent(f"the {len(data)} bytes that the store gave have the CID {found}")
+    # A file's root node kept as plain bytes has the digest of the file but isn't it.
+    if parse_cid(cid).codec == 0x55 and root_file_size(data) is not None:
+        raise CorruptContent(f"{cid} is the root node of a file, not a file")

@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A proposed result and its report, field by field, against the recomputed one.
+
+Rule: everything but the validation losses is exact; free text is not compared.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+
+from agents.audit.chain.votes import Standing
+from agents.audit.sources.findings import Part
+from agents.jobs.job import JobContext
+from agents.mechanisms.merge import MergeRefused
+from agents.protocol.network import Reveal
+from agents.rounds.outcome import LOSS_TOLERANCE, Merging, Outcome, disagreements
+from agents.rounds.plan import Plan
+from agents.rounds.report import RoundReport
+from agents.rounds.submissions import Submission
+from agents.storage.cid import digest_of
+from agents.training.state import State, apply_outer
+
+_LOSSES = ("val_loss_before", "val_loss")
+
+
+def compare_result(part: Part, standing: Standing, report: RoundReport, mine: Outcome) -> None:
+    """Result and report against the recomputed ones, field by field."""
+    theirs, before = standing.proposal, len(part.differences)
+    update = digest_of(mine.report.update)
+    part.same("merge", "update", "the digest on chain", theirs.update, update)
+    part.same("model", "ResultProposed", "the model's hash", theirs.model, mine.model)
+    paid = mine.paid(standing.invalid)
+    pairs = zip(theirs.nodes, theirs.contributions, strict=False)
+    claimed = {node: share for node, share in pairs if node not in standing.invalid}
+    for node in sorted(paid.keys() | claimed.keys()):
+        one, other = claimed.get(node, 0), paid.get(node, 0)
+        part.same("merge", f"node {node}", "its contribution on chain", one, other)
+    said, own = report.model_dump(mode="json"), mine.report.model_dump(mode="json")
+    lines = {line["node"]: line for line in said.pop("nodes")}
+    wanted = {line["node"]: line for line in own.pop("nodes")}
+    for name, value in own.items():
+        if name in _LOSSES:
+            close = math.isclose(said[name], value, rel_tol=LOSS_TOLERANCE)
+            sentence = f"{name} is {said[name]:.6f}, it should be {value:.6f}."
+            part.hold("merge", close, "report", sentence)
+        else:
+            check = "assignments" if name in ("carry_in", "cursor_in", "step") else "merge"
+            part.same(check, "report", name, said[name], value)
+    part.same("merge", "report", "the nodes in it", sorted(lines), sorted(wanted))
+    for node in sorted(lines.keys() & wanted.keys()):
+        for name, value in wanted[node].items():
+            if name != "reason":  # free text
+                check = "assignments" if name == "batches" else "merge"
+                part.same(check, f"node {node}", f"{name} in the report", lines[node][name], value)
+    if len(part.differences) == before and len(theirs.nodes) == len(theirs.contributions):
+        for sentence in disagreements(mine, theirs, report, standing.invalid):
+            part.differ("merge", "result", f"{sentence}.")
+    part.figures["val_loss"] = report.val_loss
+    part.figures["val_loss_recomputed"] = mine.report.val_loss
+
+
+def merge_unseen(
+    job: JobContext,
+    before: State,
+    submissions: Sequence[Submission],
+    stakes: dict[int, int],
+    report: RoundReport,
+    step: int,
+) -> Merging:
+    """What `agents.rounds.outcome.merge` gives, with the report's figures for what needs data."""
+    good = tuple(s for s in submissions if s.gradient is not None)
+    merged: State = {name: torch.zeros(shape) for name, shape in job.shapes.items()}
+    refused = ""
+    if good:
+        gradients = [s.gradient for s in good if s.gradient is not None]
+        try:
+            merged = job.merge(gradients, [stakes[s.reveal.node] for s in good])
+        except MergeRefused as error:
+            refused, good = str(error), ()
+    after = apply_outer(before, merged, job.spec.outer_lr_at(step))
+    said = report.gains()
+    gains = None
+    if good and job.score.needs_gains:
+        gains = tuple(said.get(s.reveal.node, 0) for s in good)
+    return Merging(good, refused, merged, after, report.val_loss_before, report.val_loss, gains)
+
+
+def compare_unread(
+    part: Part,
+    plan: Plan,
+    reveals: Sequence[Reveal],
+    standing: Standing,
+    report: RoundReport,
+) -> None:
+    """What can be compared where payloads are sealed for others: everything but merge and scores.
+
+    The report must agree with the assignments, the reveals, the ledger and the contributions.
+    """
+    theirs = standing.proposal
+    lines = {line.node: line for line in report.nodes}
+    part.same("merge", "report", "the nodes in it", sorted(lines), sorted(r.node for r in reveals))
+    for reveal in reveals:
+        line, who = lines.get(reveal.node), f"node {reveal.node}"
+        if line is None:
+            continue
+        assignment = plan.manifest.of(reveal.node)
+        batches = 0 if assignment is None else assignment.batches
+        part.same("merge", who, "content in the report", line.content, reveal.content.hex())
+        part.same("assignments", who, "batches in the report", line.batches, batches)
+    pairs = zip(theirs.nodes, theirs.contributions, strict=False)
+    claimed = {node: share for node, share in pairs if node not in standing.invalid}
+    said = {
+        line.node: line.contribution
+        for line in report.nodes
+        if line.contribution and line.node not in standing.invalid
+    }
+    part.same("merge", "report", "the contributions in it", said, claimed)
+    part.same("merge", "report", "update", digest_of(report.update), theirs.update)
+    part.same("merge", "report", "model", report.model, theirs.model.hex())
+    part.same("assignments", "report", "step", report.step, plan.step)
+    part.same("assignments", "report", "carry_in", report.carry_in, plan.carry_in)
+    part.same("assignments", "report", "cursor_in", report.cursor_in, plan.cursor_in)
+    part.figures["val_loss"] = report.val_loss

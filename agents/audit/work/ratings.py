@@ -1,0 +1,265 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What stands behind the score vectors: every validator's record of a round, replayed.
+
+Rule: a vector is as good as its record. The record is the one that the chain names, follows the
+validator's record before it, and is of this round's model, audit seed and snapshot; its draw,
+ratings and scores are computed again from it (`agents.gauntlet.replay`), and so are the cheap
+checks of fast evaluation. With `deep` the losses are measured again, on the batches that the
+record's own secret drew.
+
+A validator that lost its disk may start from fresh ratings, and one may not have had a payload or
+a sample in time that is there now. Nobody can tell those from a pretence: they are remarks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from agents.audit.chain.opening import Opened
+from agents.audit.chain.scores import Scored, Vector
+from agents.audit.sources.artefacts import Artefacts, guarded
+from agents.audit.sources.findings import Part
+from agents.audit.sources.record import Record, place
+from agents.gauntlet.draw import round_seed
+from agents.gauntlet.fast_evaluation import Checked, Facts, check_nodes, step_size
+from agents.gauntlet.primary_evaluation import Measured, Yardstick, median_norm
+from agents.gauntlet.record import MAX_RECORD_BYTES, NodeScore, ScoreRecord
+from agents.gauntlet.replay import replay
+from agents.gauntlet.validator import LOOK_BACK
+from agents.jobs.job import JobContext
+from agents.mechanisms.score.gauntlet import Gauntlet
+from agents.rounds.plan import Plan
+from agents.rounds.submissions import Submission
+from agents.rounds.sync_sample import max_samples_bytes
+from agents.storage.errors import StoreError, StoreUnavailable
+from agents.training.state import State
+
+# In nano-nats per token. A loss is a mean over tokens in fp32, which another machine rounds
+# otherwise by a few millionths of it; a score is the difference of two.
+LOSS_SCORE_TOLERANCE = 100_000
+
+
+@dataclass(frozen=True)
+class RoundFacts:
+    """A finalized round as the audit derived it.
+
+    `before`: its model; `earlier`: the model one round before, None in the job's first.
+    """
+
+    job: JobContext
+    plan: Plan
+    before: State
+    earlier: State | None
+    submissions: Sequence[Submission]
+    invalid: frozenset[int]
+
+
+class Ratings:
+    """Replays the records of a job's validators."""
+
+    def __init__(self, record: Record, artefacts: Artefacts, options: Gauntlet) -> None:
+        self._record = record
+        self._artefacts = artefacts
+        self._options = options
+
+    def check(
+        self,
+        part: Part,
+        opened: Opened,
+        scored: Scored,
+        seed: bytes | None,
+        facts: RoundFacts | None,
+    ) -> dict[int, ScoreRecord]:
+        """Every record of the round that could be read, by verifier.
+
+        `seed`: the round's audit seed. `facts` None: the round came to nothing, or its inputs are
+        not known here. Without either only what follows from the records themselves is looked at.
+        """
+        if seed is None and scored.vectors:
+            part.remark("The audit seed is not known here: records were believed about it.")
+            facts = None
+        checked = None if facts is None else self._fast(part, opened, scored, seed or b"", facts)
+        lost = set() if facts is None else self._lost(part, scored, facts)
+        found = {}
+        for verifier, vector in scored.vectors.items():
+            record = self._read(part, verifier, part.round_id, vector.record)
+            if record is None:
+                continue
+            found[verifier] = record
+            self._check_place(part, opened, verifier, vector, record)
+            if seed is not None:
+                who = f"verifier {verifier}"
+                part.same("ratings", who, "audit_seed of its record", record.audit_seed, seed.hex())
+            self._check_chain(part, verifier, record)
+            if checked is not None and facts is not None:
+                self._compare(part, verifier, record, checked, facts.invalid | lost)
+        return found
+
+    def measure(
+        self, part: Part, records: dict[int, ScoreRecord], facts: RoundFacts, device: str
+    ) -> None:
+        """Measure every LossScore of these records again."""
+        sent = {s.reveal.node: s.gradient for s in facts.submissions if s.gradient is not None}
+        for verifier, record in records.items():
+            usable = [sent[n.node] for n in record.scores if n.usable and n.node in sent]
+            yardstick = Yardstick(
+                job=facts.job,
+                options=self._options,
+                plan=facts.plan,
+                before=facts.before,
+                length=median_norm(usable),
+                seed=round_seed(bytes.fromhex(record.secret), bytes.fromhex(record.audit_seed)),
+                device=device,
+            )
+            due = [n for n in record.scores if n.evaluated and n.usable and n.node in sent]
+            measured = yardstick.measure({line.node: sent[line.node] for line in due})
+            for line in due:
+                self._compare_losses(part, verifier, line, measured[line.node])
+
+    # -- one record ----------------------------------------------------------------------------
+
+    def _read(self, part: Part, verifier: int, round_id: int, digest: bytes) -> ScoreRecord | None:
+        where = "" if round_id == part.round_id else f" in round {round_id}"
+        name = f"record of verifier {verifier}{where}"
+        self._artefacts.name(digest, name)
+        return guarded(
+            part,
+            "ratings",
+            name,
+            lambda: ScoreRecord.from_bytes(self._artefacts.get_digest(digest, MAX_RECORD_BYTES)),
+        )
+
+    def _check_place(
+        self, part: Part, opened: Opened, verifier: int, vector: Vector, record: ScoreRecord
+    ) -> None:
+        who = f"verifier {verifier}"
+        said = (record.job, record.round, record.verifier)
+        wanted = (self._record.job_id, part.round_id, verifier)
+        part.same("ratings", who, "job, round and verifier of its record", said, wanted)
+        part.same("ratings", who, "model of its record", record.model, opened.prev_model.hex())
+        nodes = tuple(line.node for line in record.scores)
+        part.same("ratings", who, "the nodes in its record", nodes, opened.nodes)
+        part.same("ratings", who, "the scores in its record", record.vector(), vector.scores)
+
+    def _check_chain(self, part: Part, verifier: int, record: ScoreRecord) -> None:
+        """The record follows the newest one that the verifier revealed before."""
+        who, number = f"verifier {verifier}", part.round_id
+        past = [
+            event
+            for event in self._record.of("ScoresRevealed", verifier_id=verifier)
+            if event.args["round_id"] < number
+        ]
+        last = max(past, key=place) if past else None
+        if record.previous is None:
+            if last is not None and last.args["round_id"] >= number - LOOK_BACK:
+                part.remark(
+                    f"{who} started from fresh ratings, and chose its draw anew, although it "
+                    f"revealed a record in round {last.args['round_id']}."
+                )
+            self._say(part, who, replay(record, None, self._options))
+            return
+        if record.renewed:
+            part.remark(f"{who} lost the secret it had promised, and chose its draw anew.")
+        digest = b"" if last is None else bytes(last.args["record"])
+        named = bytes.fromhex(record.previous)
+        part.same("ratings", who, "the record that its record follows", named, digest)
+        if last is None or named != digest:
+            return
+        previous = self._read(part, verifier, last.args["round_id"], digest)
+        if previous is not None:
+            self._say(part, who, replay(record, previous, self._options))
+
+    def _say(self, part: Part, who: str, wrong: Sequence[str]) -> None:
+        part.hold("ratings", not wrong, who, f"its record: {'; '.join(wrong)}.")
+
+    # -- fast evaluation -----------------------------------------------------------------------
+
+    def _fast(
+        self, part: Part, opened: Opened, scored: Scored, seed: bytes, facts: RoundFacts
+    ) -> dict[int, Checked] | None:
+        committed = {e.args["node_id"] for e in self._record.of("Committed", part.round_id)}
+        try:
+            return check_nodes(
+                Facts(opened.nodes, committed, scored.samples, frozenset()),
+                facts.job,
+                self._options,
+                facts.plan,
+                facts.before,
+                facts.submissions,
+                seed,
+                step_size(facts.before, facts.earlier),
+                self._artefacts,
+            )
+        except StoreUnavailable:
+            raise
+        except (StoreError, ValueError) as error:
+            part.differ("ratings", "fast evaluation", f"it can't be done again: {error}")
+            return None
+
+    def _lost(self, part: Part, scored: Scored, facts: RoundFacts) -> set[int]:
+        """Nodes whose payload or sync sample can't be had; said once each. Whether it could be
+        when the validators looked, nobody can tell."""
+        lost = {s.reveal.node for s in facts.submissions if s.unavailable}
+        bound = max_samples_bytes(facts.job.shapes, self._options.samples)
+        for node, digest in scored.samples.items():
+            self._artefacts.name(digest, f"sync sample of node {node}")
+            try:
+                self._artefacts.get_digest(digest, bound)
+            except StoreUnavailable:
+                raise
+            except StoreError:
+                lost.add(node)
+        for node in sorted(lost):
+            part.remark(f"node {node}: what records say of its payload or sample can't be checked.")
+        return lost
+
+    def _compare(
+        self,
+        part: Part,
+        verifier: int,
+        record: ScoreRecord,
+        checked: dict[int, Checked],
+        excused: frozenset[int],
+    ) -> None:
+        """What a record says of each node but the `excused` against the same checks made here."""
+        for line in record.scores:
+            own = checked.get(line.node)
+            if own is None or line.node in excused:
+                continue
+            who = f"verifier {verifier}, node {line.node}"
+            if line.usable and not own.usable:
+                part.hold(
+                    "ratings", False, who, f"its record calls the payload usable: {own.failure}."
+                )
+            elif own.failure and not line.failure:
+                part.hold(
+                    "ratings", False, who, f"its record overlooks a failed check: {own.failure}."
+                )
+            elif line.failure and not own.failure and not line.evaluated:
+                part.remark(f'{who}: its record says "{line.failure}", which is not so now.')
+            else:
+                part.hold("ratings", True, who, "")
+            if line.sync is not None and own.sync is not None:
+                close = abs(line.sync - round(own.sync * 1_000)) <= 1
+                sentence = f"its SyncScore is {line.sync / 1_000}, it should be {own.sync:.3f}."
+                part.hold("ratings", close, who, sentence)
+
+    # -- losses --------------------------------------------------------------------------------
+
+    def _compare_losses(self, part: Part, verifier: int, line: NodeScore, found: Measured) -> None:
+        who = f"verifier {verifier}, node {line.node}"
+        for name in ("assigned", "random", "expected"):
+            said, own = getattr(line, name), getattr(found, name)
+            close = (
+                said is own
+                if said is None or own is None
+                else abs(said - own) <= LOSS_SCORE_TOLERANCE
+            )
+            sentence = f"its {name} LossScore is {_nats(said)}, it should be {_nats(own)}"
+            sentence += f" ({found.reason})." if found.reason else "."
+            part.hold("losses", close, who, sentence)
+
+
+def _nats(score: int | None) -> str:
+    return "missing" if score is None else f"{score / 1e9:.6f} nats"

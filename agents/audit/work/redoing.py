@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every node's training, done again: who was found invalid must fail, all others must pass.
+
+Rule: the verdict is `agents.verify.spot_checks.reexecute`'s, the one that verifiers report by.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from agents.audit.sources.artefacts import Artefacts
+from agents.audit.sources.findings import Part
+from agents.storage.errors import StoreError, StoreUnavailable
+from agents.verify.spot_checks import RoundWork, reexecute
+
+
+def redo_training(
+    part: Part,
+    work: RoundWork,
+    guilty: frozenset[int],
+    device: str,
+    artefacts: Artefacts,
+    progress: Callable[[str], None],
+) -> None:
+    """Run every node's task again. `guilty`: found invalid, and no appeal was upheld."""
+    for submission in work.submissions:
+        node = submission.reveal.node
+        who = f"node {node}"
+        progress(f"round {part.round_id}: training of {who}")
+        if submission.gradient is None:
+            if not submission.unavailable:
+                sentence = f"its payload can't be used ({submission.reason}), but nobody "
+                sentence += "had it found INVALID."
+                part.hold("training", node in guilty, who, sentence)
+            continue
+        try:
+            finding = reexecute(work, node, device, artefacts)
+        except StoreUnavailable:
+            raise
+        except (StoreError, ValueError) as error:
+            part.differ("training", who, f"its training can't be done again: {error}")
+            continue
+        wrong = finding.violation is not None
+        if node in guilty:
+            sentence = "it was found invalid, but its training gives what it revealed: "
+        else:
+            sentence = "its training gives something else than it revealed: "
+        sentence += finding.reason
+        part.hold("training", wrong == (node in guilty), who, sentence)

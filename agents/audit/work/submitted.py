@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What every node of a round revealed: its payload, its proof of computation, its trace.
+
+Rule: bytes that are missing or wrong are differences; a proof that merely doesn't add up is one
+only where it contradicts the chain, and of a node found invalid a remark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+
+from agents.audit.sources.artefacts import Artefacts
+from agents.audit.sources.findings import Part
+from agents.jobs.job import JobContext
+from agents.protocol.network import Reveal
+from agents.rounds.plan import Plan
+from agents.rounds.proof import MAX_PROOF_BYTES, ProofOfComputation
+from agents.rounds.submissions import Submission, fetch, fetch_proof
+from agents.storage.errors import StoreError
+from agents.training.assignment import input_root
+from agents.training.state import PayloadError
+
+
+def read_submissions(
+    part: Part,
+    job: JobContext,
+    artefacts: Artefacts,
+    plan: Plan,
+    reveals: Sequence[Reveal],
+    invalid: frozenset[int],
+    before: bytes,
+) -> list[Submission]:
+    """Payload, proof and trace of every reveal. `before`: hash of the round's first model."""
+    found = []
+    for reveal in reveals:
+        node = f"node {reveal.node}"
+        artefacts.name(reveal.content, f"payload of {node}")
+        artefacts.name(reveal.proof, f"proof of {node}")
+        seed, due = plan.codec_seed(job.codec, reveal.node), None
+        if job.free and plan.manifest.of(reveal.node) is not None:
+            due = input_root(plan.manifest, reveal.node, before)
+        found.append(fetch(reveal, job, artefacts, seed, due=due))
+        excused = reveal.node in invalid
+        _read_proof(part, job, artefacts, plan, reveal, excused, before)
+        part.counts["artefacts"] = part.counts.get("artefacts", 0) + 2
+    return found
+
+
+def _read_proof(
+    part: Part,
+    job: JobContext,
+    artefacts: Artefacts,
+    plan: Plan,
+    reveal: Reveal,
+    excused: bool,
+    before: bytes,
+) -> None:
+    assignment = plan.manifest.of(reveal.node)
+    batches = 0 if assignment is None else assignment.batches
+    node = f"node {reveal.node}"
+    _name_trace(artefacts, reveal)
+    read = fetch_proof(reveal, job.trace_steps(batches), artefacts)
+    if isinstance(read, str):
+        part.remark(f"{node}: {read}.")
+        return
+    trace = read[1]
+    wrong = []
+    if not job.free and trace.root() != reveal.trace_root:
+        wrong.append(
+            f"its trace has the root {trace.root().hex()}, it revealed {reveal.trace_root.hex()}"
+        )
+    if job.traced and trace.hashes[0] != before:
+        wrong.append(f"its trace starts from the model {trace.hashes[0].hex()}")
+    for sentence in wrong:
+        if excused:
+            part.remark(f"{node}: {sentence}.")
+        else:
+            part.differ("artefacts", node, f"{sentence}.")
+
+
+def _name_trace(artefacts: Artefacts, reveal: Reveal) -> None:
+    """Learn which artefact is the node's trace; an unusable proof is told of elsewhere."""
+    with suppress(StoreError, PayloadError):
+        raw = artefacts.get_digest(reveal.proof, MAX_PROOF_BYTES)
+        trace = ProofOfComputation.from_bytes(raw).trace
+        artefacts.name(trace, f"trace of node {reveal.node}")

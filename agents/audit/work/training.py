@@ -1,0 +1,300 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The maths of a job, done again: assignments, merge, model, scores, and with `deep` the training.
+
+Rule: the job's own functions (`assign`, `compute`, `reexecute`) on verified bytes, with the chain's
+seeds and snapshots. What earlier rounds left undone is carried along here, not believed from a
+report. A round whose inputs are missing is said to be so, and the audit goes on from the model that
+the ledger records, if any artefact leads to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+from agents.audit.chain.opening import Opened
+from agents.audit.chain.stakes import Registry
+from agents.audit.chain.votes import Standing
+from agents.audit.sources.artefacts import Artefacts, guarded, take_failures
+from agents.audit.sources.findings import Part
+from agents.audit.sources.record import Record
+from agents.audit.work.comparing import compare_result, compare_unread, merge_unseen
+from agents.audit.work.founding import read_job
+from agents.audit.work.ratings import RoundFacts
+from agents.audit.work.redoing import redo_training
+from agents.audit.work.submitted import read_submissions
+from agents.protocol.network import Reveal
+from agents.rounds.codec_memory import Memories
+from agents.rounds.models import Models
+from agents.rounds.outcome import Outcome, compute, finish
+from agents.rounds.plan import Plan, Plans
+from agents.rounds.report import MAX_REPORT_BYTES, UNAVAILABLE, ReportError, RoundReport
+from agents.rounds.submissions import Submission
+from agents.rounds.update import read_update
+from agents.storage.cid import cid_of_bytes
+from agents.storage.errors import StoreError, StoreUnavailable
+from agents.training.assignment import assign, next_carry
+from agents.training.state import State, apply_outer, file_bound, load_state, model_hash
+from agents.verify.spot_checks import RoundWork
+
+
+class Training:
+    """Replays a job's rounds in order, from its genesis model."""
+
+    def __init__(
+        self,
+        record: Record,
+        artefacts: Artefacts,
+        registry: Registry,
+        device: str,
+        part: Part,
+        progress: Callable[[str], None],
+        data_key: bytes | None = None,
+    ) -> None:
+        """Read spec, genesis model and data; whatever is wrong with them goes into `part`.
+
+        `data_key`: of encrypted data, if the auditor was given it.
+        """
+        self._record = record
+        self._artefacts = artefacts
+        self._registry = registry
+        self._device = device
+        self._progress = progress
+        self._data_key = data_key
+        self._model_before = ""
+        self._earlier: State | None = None
+        self.facts: RoundFacts | None = None  # of the finalized round last replayed in full
+        self._step = 0
+        self._carry: tuple[tuple[int, int], ...] = ()
+        self._cursor = 0
+        models = Models(record.network, artefacts, lambda _: data_key)
+        plans = Plans(record.network, models)
+        self._memories = Memories(record.network, artefacts, models, plans, device)
+        self.job, self.state = read_job(record, artefacts, part, progress, data_key)
+        take_failures(artefacts, part, "job")
+
+    def plan(self, opened: Opened, seed: bytes | None, part: Part) -> Plan | None:
+        """The round's manifest, from seed, snapshot, spec and what earlier rounds left."""
+        if self.job is None or seed is None:
+            return None
+        try:
+            manifest = assign(
+                seed, opened.nodes, opened.weights, self.job.spec, self._carry, self._cursor
+            )
+        except ValueError as error:
+            part.differ("assignments", "manifest", f"it can't be derived: {error}")
+            return None
+        return Plan(manifest, self._step, self._carry, self._cursor)
+
+    def replay(
+        self,
+        part: Part,
+        opened: Opened,
+        plan: Plan,
+        reveals: Sequence[Reveal],
+        standing: Standing,
+        deep: bool,
+        flagged: frozenset[int],
+        full: bool = True,
+        chosen: Mapping[int, int] | None = None,
+    ) -> None:
+        """Do a finalized round again and compare everything with what was proposed.
+
+        `full` False: only follow the model and the carried batches through it. `chosen`: the
+        consensus that decided whose payloads are merged.
+        """
+        self.facts = None
+        self._model_before = opened.prev_model.hex()
+        assert self.job is not None
+        submissions: list[Submission] = []
+        if full:
+            place = (plan, reveals, standing.invalid, opened.prev_model)
+            submissions = read_submissions(part, self.job, self._artefacts, *place)
+        report = self._read_report(part, standing)
+        outcome = None
+        if full and report is not None and self.job.sealed:
+            part.remark(
+                "Payloads are sealed for the round's aggregators and verifiers, who recomputed "
+                "them: merge, scores and losses were believed, training was not done again."
+            )
+            compare_unread(part, plan, reveals, standing, report)
+        elif full and report is not None:
+            outcome = self._recompute(
+                part, opened, plan, submissions, standing, report, chosen or {}
+            )
+            if deep and self.state is not None and outcome is not None:
+                guilty = standing.invalid - standing.cleared
+                self._redo(part, plan, submissions, outcome, guilty, flagged)
+        after = self._model_after(part, standing, report, outcome)
+        excused = [f"node {node}" for node in standing.invalid]
+        if report is not None:
+            excused += [f"node {node}" for node in report.missing()]
+        take_failures(self._artefacts, part, "artefacts", excused)
+        if full and self.state is not None and (self._earlier is not None or not self._step):
+            place_before = (self.state, self._earlier, submissions, standing.invalid)
+            self.facts = RoundFacts(self.job, plan, *place_before)
+        self._earlier, self.state = self.state, after
+        self._step += 1
+        if report is not None:
+            left = next_carry(plan.manifest, report.merged() - standing.invalid)
+            self._carry, self._cursor = left
+        else:
+            part.remark("Without the report, all nodes are taken to have delivered.")
+            self._carry, self._cursor = next_carry(plan.manifest, opened.nodes)
+
+    def _read_report(self, part: Part, standing: Standing) -> RoundReport | None:
+        digest = standing.proposal.report
+        self._artefacts.name(digest, "report")
+        raw = guarded(
+            part,
+            "artefacts",
+            "report",
+            lambda: self._artefacts.get_digest(digest, MAX_REPORT_BYTES),
+        )
+        if raw is None:
+            return None
+        try:
+            return RoundReport.from_bytes(raw)
+        except ReportError as error:
+            part.differ("artefacts", "report", f"it can't be used: {error}")
+            return None
+
+    def _recompute(
+        self,
+        part: Part,
+        opened: Opened,
+        plan: Plan,
+        submissions: list[Submission],
+        standing: Standing,
+        report: RoundReport,
+        chosen: Mapping[int, int],
+    ) -> Outcome | None:
+        assert self.job is not None
+        if self.state is None:
+            why = f"The model {self._model_before} that the round starts from is not known here"
+            part.differ("merge", "model before", f"{why}, so the merge can't be done again.")
+            return None
+        left_out = report.missing()
+        for submission in submissions:
+            node = submission.reveal.node
+            if node in left_out and submission.gradient is not None:
+                part.remark(f"node {node}: its payload came too late and was left out.")
+        lost = [s for s in submissions if s.unavailable and s.reveal.node not in left_out]
+        if lost:
+            which = ", ".join(f"node {s.reveal.node}" for s in lost)
+            part.differ("merge", "merge", f"it can't be done again without the payload of {which}.")
+            return None
+        used = [
+            replace(s, gradient=None, reason=UNAVAILABLE) if s.reveal.node in left_out else s
+            for s in submissions
+        ]
+        stakes = self._registry.stakes([s.reveal.node for s in used], opened.event.block)
+        self._progress(f"round {part.round_id}: merging {len(used)} payloads")
+        job, place = self.job, (self._record.job_id, part.round_id, plan, self.state, used)
+        try:
+            if self._locked:
+                part.remark(
+                    "The job's data is encrypted and its key was not given: losses (and gains) in "
+                    "the report were believed."
+                )
+                blind = merge_unseen(job, self.state, used, stakes, report, plan.step)
+                outcome = finish(job, *place, blind, report.gains())
+            else:
+                outcome = compute(
+                    job, *place, self._device, stakes, report.gains(), standing=chosen
+                )
+        except StoreUnavailable:
+            raise
+        except (StoreError, ValueError) as error:
+            part.differ("merge", "merge", f"it can't be done again: {error}")
+            return None
+        compare_result(part, standing, report, outcome)
+        return outcome
+
+    def _model_after(
+        self,
+        part: Part,
+        standing: Standing,
+        report: RoundReport | None,
+        outcome: Outcome | None,
+    ) -> State | None:
+        """The model after the round, by the published update; checks update and checkpoint."""
+        assert self.job is not None
+        wanted, shapes = standing.proposal.model, self.job.shapes
+        limit = file_bound(shapes)
+        self._artefacts.name(standing.proposal.update, "update")
+        after: State | None = None
+        raw = guarded(
+            part,
+            "model",
+            "update",
+            lambda: self._artefacts.get_digest(standing.proposal.update, limit),
+        )
+        if raw is not None and outcome is not None:
+            cid = cid_of_bytes(outcome.update)
+            part.same("model", "update", "the CID of the published bytes", cid_of_bytes(raw), cid)
+        if raw is not None and self.state is not None:
+            before = self.state
+            outer_lr = self.job.spec.outer_lr_at(self._step)
+            applied = guarded(
+                part,
+                "model",
+                "update",
+                lambda: apply_outer(before, read_update(raw, shapes), outer_lr),
+            )
+            if applied is not None:
+                what = "the hash of the model it leads to"
+                if part.same("model", "update", what, model_hash(applied), wanted):
+                    after = applied
+        if report is not None and report.checkpoint is not None:
+            cid = report.checkpoint
+            self._artefacts.name(cid, "checkpoint")
+            kept = guarded(
+                part,
+                "model",
+                "checkpoint",
+                lambda: load_state(self._artefacts.get(cid, limit), shapes),
+            )
+            if kept is not None:
+                what = "the hash of the model in it"
+                if part.same("model", "checkpoint", what, model_hash(kept), wanted):
+                    after = after or kept
+        if after is None and outcome is not None and outcome.model == wanted:
+            after = outcome.state
+        return after
+
+    @property
+    def _locked(self) -> bool:
+        """Whether the data can't be read for want of its key."""
+        encrypted = self.job is not None and self.job.spec.access == "encrypted"
+        return encrypted and self._data_key is None
+
+    def _redo(
+        self,
+        part: Part,
+        plan: Plan,
+        submissions: list[Submission],
+        outcome: Outcome,
+        guilty: frozenset[int],
+        flagged: frozenset[int],
+    ) -> None:
+        assert self.job is not None and self.state is not None
+        if self.job.spec.verify == "screening" or self._locked:
+            why = "the data never left its nodes" if not self._locked else "the data is encrypted"
+            part.remark(f"Training can't be done again: {why}.")
+            return
+        work = RoundWork(
+            job=self.job,
+            job_id=self._record.job_id,
+            round_id=part.round_id,
+            plan=plan,
+            before=self.state,
+            merged=outcome.merged,
+            submissions=submissions,
+            audit_seed=bytes(self._record.current[part.round_id].audit_seed),
+            flagged=flagged,
+            scores={},
+            window_s=int(self._record.job.terms.commit_s),
+            memory=lambda node: self._memories.before(self._record.job_id, plan, node),
+        )
+        redo_training(part, work, guilty, self._device, self._artefacts, self._progress)

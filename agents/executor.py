@@ -1,0 +1,343 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The executor: runs the tasks that its node is drawn for, commits, reveals, publishes.
+
+    REVEALING   open the commitment: before anything else
+    RUNNING     run the task, journal the secret, commit; if an input can't be had, to that
+    DRAWING     the same already, where the node will be drawn: the commitment captures the draw
+    AGREED ...  publish what was found, if it was right; object, if it was not and should have been
+    any time    permissionless duties
+
+Rule: silence costs as much as a wrong result, so nothing slow stands between the chain and a
+reveal: tasks are computed and payloads are published beside the loop, and a transaction that is
+refused holds back no other. What a commitment hides is on disk before it is sent. A payload is
+published only when nobody can be drawn for the task any more.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+
+from agents.protocol.network import ZERO_DIGEST, Network
+from agents.runtime.background import Background
+from agents.runtime.chain import Head
+from agents.runtime.context import Context
+from agents.runtime.errors import Reverted
+from agents.runtime.faults import crashpoint
+from agents.storage.cid import digest_of
+from agents.storage.content_store import ContentStore
+from agents.tasks.appeal import TaskAppeals, is_wrong
+from agents.tasks.compute.result import TaskResult
+from agents.tasks.contract import UNAVAILABLE, LaneState, Task, Tasks, TaskStatus
+from agents.tasks.runner import TaskRunner
+from agents.tasks.secrets import Secret, TaskSecrets
+from agents.tasks.upkeep import TaskUpkeep
+from agents.tasks.watch import TaskWatch
+
+_PATIENCE_S = 2.0
+_TURN_S = 10.0  # how long a later lane waits for an earlier one, at most
+_REORG_BLOCKS = 128  # a secret is kept for as long as a reorg could bring its task back
+_CONFIRM = "confirm-"
+_SEARCH_SHARE, _LAST_SHARE = 4, 8  # of the time, left when a missing input is given up
+_OVER = (TaskStatus.AGREED, TaskStatus.DECIDED, TaskStatus.UNDECIDED)
+
+
+class Executor:
+    """The tasks of one node, as a function of the chain."""
+
+    def __init__(
+        self, network: Network, context: Context, store: ContentStore, device: str
+    ) -> None:
+        self.network = network
+        self.context = context
+        self.store = store
+        self.tasks = Tasks(network)
+        self.runner = TaskRunner(context, device)
+        operator, settings = context.wallet.address, context.settings
+        self.secrets = TaskSecrets(self.tasks, context.journal, context.artefacts, operator)
+        self.appeals = TaskAppeals(network, self.tasks, context)
+        self.upkeep = TaskUpkeep(
+            network, self.tasks, context.sender, _PATIENCE_S, settings.jitter_s
+        )
+        self._watch = TaskWatch(self.tasks, context.chain)
+        self._watch.follow(self.secrets.task_ids())
+        self._publisher = Background(context.feed.wake, self._cannot_publish)
+        self._class: int | None = None  # the pool of the class that this machine computes in
+        self._own: dict[int, Task] = {}  # as last seen
+        self._asked: dict[str, Task] = {}  # what the runner may be at, by job
+        self._confirmed: dict[str, bytes] = {}  # what running a task again gave, by job
+        self._published: set[str] = set()
+        self._revealing: dict[int, tuple[int, float]] = {}  # first block and moment of it
+        self._over: dict[int, int] = {}  # task -> block at which it was seen settled
+        self._said: set[tuple[str, int]] = set()
+
+    # -- what a cheat does otherwise -----------------------------------------------------------
+
+    def outcome(self, task: Task, result: TaskResult) -> TaskResult:
+        """What to commit to: what running the task gave."""
+        return result
+
+    def reveals(self, task: Task) -> bool:
+        """Whether to open the commitment."""
+        return True
+
+    # -- the step ------------------------------------------------------------------------------
+
+    def step(self, head: Head, node_id: int) -> str | None:
+        """The single next action."""
+        label = self.runner.label
+        self._class = None if label is None else self.tasks.class_id(label)
+        self._take(node_id)
+        seen = self._watch.look(head, self._own.keys() | self.secrets.task_ids())
+        lanes = self._lanes(seen, head, node_id)
+        self._compute(lanes, head, node_id)
+        self._publish(node_id)
+        self._forget(head)
+        for act in (*self._reveals(head, node_id), *self._commits(lanes, head, node_id)):
+            try:
+                did = act()
+            except Reverted as error:
+                # Another one was faster; the next look says what is to be done now.
+                self.context.log.info("task_refused", call=error.call, why=error.reason)
+                continue
+            if did is not None:
+                return did
+        return self._object(head, node_id) or self.upkeep.step(seen, head, self._class)
+
+    def _lanes(self, seen: list[Task], head: Head, node_id: int) -> dict[int, tuple[Task, int]]:
+        """Tasks to run and commit to, with the lane: those that run, most urgent first, then those
+        that the node will be drawn for. Notes by the way what has become of its own tasks."""
+        known = self.secrets.task_ids()
+        for task in seen:
+            if task.lane_of(node_id) is not None or task.task_id in known:
+                self._own[task.task_id] = task
+        running = [
+            task
+            for task in seen
+            if task.status == TaskStatus.RUNNING
+            and task.state_of(node_id) == LaneState.RUNNING
+            and head.timestamp <= task.time
+        ]
+        lanes = {t.task_id: (t, t.nodes.index(node_id)) for t in sorted(running, key=_deadline)}
+        drawing = [
+            task
+            for task in seen
+            if task.status == TaskStatus.DRAWING
+            and task.class_id == self._class
+            and head.number >= task.seed_block
+        ]
+        expected = self.tasks.expected_many([task.task_id for task in drawing])
+        for task in drawing:
+            nodes = expected[task.task_id]
+            if node_id in nodes:
+                lanes[task.task_id] = (task, len(task.nodes) + nodes.index(node_id))
+        return lanes
+
+    # -- running -------------------------------------------------------------------------------
+
+    def _compute(self, lanes: dict[int, tuple[Task, int]], head: Head, node_id: int) -> None:
+        """Have the most urgent task run that is not yet; nothing is waited for here."""
+        runs: dict[str, Task] = {}
+        for task, _ in lanes.values():
+            if task.class_id != self._class:
+                if self.runner.label is not None:
+                    why = f"it is in class {self.tasks.label(task.class_id)}, not in this one's"
+                    self._say("cannot_run", task, why)
+            elif self.secrets.get(task, node_id) is None:
+                name = self.secrets.name(task, node_id)
+                if self._in_vain(task, name, head):
+                    self._keep(task, node_id, TaskResult(UNAVAILABLE, b"", "unavailable"))
+                else:
+                    runs[name] = task
+        for task in self._lost(head, node_id):
+            name = _CONFIRM + self.secrets.name(task, node_id)
+            if name not in self._confirmed:
+                runs[name] = task
+        self._asked = {n: t for n, t in self._asked.items() if n in self.runner.running} | runs
+        self.runner.want(runs)
+
+    def _take(self, node_id: int) -> None:
+        """Put what has been computed on disk; only then may a commitment be sent."""
+        while (ended := self.runner.take()) is not None:
+            name, result = ended
+            if name.startswith(_CONFIRM):
+                self._confirmed[name] = result.digest
+            else:
+                self._keep(self._asked[name], node_id, result)
+
+    def _keep(self, task: Task, node_id: int, result: TaskResult) -> None:
+        self._watch.follow({task.task_id})
+        secret = self.secrets.keep(task, node_id, self.outcome(task, result))
+        self.context.log.info(
+            "task_run",
+            task=task.task_id,
+            result=secret.result.hex(),
+            refusal=secret.refusal,
+            why=result.detail or None,
+        )
+
+    def _in_vain(self, task: Task, name: str, head: Head) -> bool:
+        """Whether to answer that an input can't be had: it could not when last tried, and too
+        little time is left. All honest nodes wait equally long, so that they say the same."""
+        if task.status != TaskStatus.RUNNING or not self.runner.lacks(name):
+            return False
+        # What is being tried may have found the input since, and be at work.
+        share = _LAST_SHARE if name in self.runner.running else _SEARCH_SHARE
+        return head.timestamp >= task.time - task.run_s // share
+
+    # -- committing ----------------------------------------------------------------------------
+
+    def _commits(
+        self, lanes: dict[int, tuple[Task, int]], head: Head, node_id: int
+    ) -> Iterator[Callable[[], str | None]]:
+        for task, lane in lanes.values():
+            secret = self.secrets.get(task, node_id)
+            drawable = task.status == TaskStatus.RUNNING or head.number > task.seed_block
+            if secret is not None and drawable:
+                yield partial(self._commit, task, lane, node_id, secret)
+
+    def _commit(self, task: Task, lane: int, node_id: int, secret: Secret) -> str:
+        number, wanted = task.task_id, self.secrets.commitment(task, node_id, secret)
+        crashpoint("executor-before-commit")
+        self.context.sender.ensure(
+            lambda: self.tasks.task(number).state_of(node_id) >= LaneState.COMMITTED,
+            self.network.tasks,
+            "commit",
+            number,
+            lane,
+            wanted,
+        )
+        crashpoint("executor-after-commit")
+        return f"committed: task {number}, lane {lane}"
+
+    # -- revealing -----------------------------------------------------------------------------
+
+    def _reveals(self, head: Head, node_id: int) -> Iterator[Callable[[], str | None]]:
+        due = [
+            task
+            for task in self._own.values()
+            if task.status == TaskStatus.REVEALING
+            and task.state_of(node_id) == LaneState.COMMITTED
+            and head.timestamp <= task.time
+        ]
+        now = (head.number, time.monotonic())
+        self._revealing = {t.task_id: self._revealing.get(t.task_id, now) for t in due}
+        for task in sorted(due, key=_deadline):
+            lane = task.nodes.index(node_id)
+            secret = self.secrets.behind(task, node_id, task.answers[lane])
+            if secret is None:
+                self._say("secret_lost", task, "the journal has no secret of this commitment")
+            elif self.reveals(task) and self._my_turn(task, lane, head):
+                yield partial(self._reveal, task, lane, node_id, secret)
+
+    def _my_turn(self, task: Task, lane: int, head: Head) -> bool:
+        """Whether to reveal now. Of two with one tag the second must show its result, and two at
+        once would both be the first: so a later lane waits a little for the earlier ones."""
+        before = sum(state == LaneState.COMMITTED for state in task.states[:lane])
+        block, moment = self._revealing[task.task_id]
+        return head.number >= block + before or time.monotonic() >= moment + before * _TURN_S
+
+    def _reveal(self, task: Task, lane: int, node_id: int, secret: Secret) -> str:
+        shown = secret.result if secret.tag in task.revealed() else ZERO_DIGEST
+        crashpoint("executor-before-reveal")
+        self.context.sender.ensure(
+            lambda: self.tasks.task(task.task_id).state_of(node_id) != LaneState.COMMITTED,
+            self.network.tasks,
+            "reveal",
+            task.task_id,
+            lane,
+            secret.tag,
+            shown,
+            secret.salt,
+        )
+        crashpoint("executor-after-reveal")
+        return f"revealed: task {task.task_id}, lane {lane}"
+
+    # -- afterwards ----------------------------------------------------------------------------
+
+    def _publish(self, node_id: int) -> None:
+        """Publish what was agreed on, or found right by a verdict."""
+        jobs: dict[str, Callable[[], None]] = {}
+        ended = self._publisher.take()
+        if ended is not None:
+            self._published.add(ended[0])
+        for task in self._own.values():
+            if task.status < TaskStatus.AGREED:
+                continue
+            secret = self.secrets.get(task, node_id)
+            if secret is None or secret.name in self._published or secret.result == UNAVAILABLE:
+                continue
+            if secret.result == task.result or self._proved(task, secret):
+                jobs[secret.name] = partial(self._put, task, secret)
+            elif task.status == TaskStatus.CLOSED:
+                self._published.add(secret.name)  # nobody asks for it
+        self._publisher.want(jobs)
+
+    def _proved(self, task: Task, secret: Secret) -> bool:
+        if task.status != TaskStatus.CLOSED:
+            return False
+        return bytes(self.tasks.appeal(task.task_id).result) == secret.result
+
+    def _put(self, task: Task, secret: Secret) -> None:
+        crashpoint("executor-before-publish")
+        cid = self.store.put_file(self.secrets.payload(secret.name))
+        if digest_of(cid) != secret.result:
+            self._say("payload_damaged", task, "the file is not what was committed to")
+            return
+        self.store.pin(cid)
+        self.context.log.info("published", task=task.task_id, cid=cid)
+
+    def _lost(self, head: Head, node_id: int) -> Iterator[Task]:
+        """Own tasks whose outcome is against this node, and may be wrong."""
+        if not self.context.settings.redundant.appeal:
+            return
+        for task in self._own.values():
+            if task.status not in _OVER or head.timestamp > task.time:
+                continue
+            rivals = task.status == TaskStatus.DECIDED or len(task.revealed()) > 1
+            if rivals and task.state_of(node_id) == LaneState.REVEALED:
+                yield task
+
+    def _object(self, head: Head, node_id: int) -> str | None:
+        """Appeal where the node lost, running the task again gives the same as before, and a
+        verdict for that would change the outcome."""
+        for task in list(self._lost(head, node_id)):
+            again = self._confirmed.get(_CONFIRM + self.secrets.name(task, node_id))
+            if again is None:
+                continue
+            if self.tasks.tag(task.task_id, again) not in task.revealed():
+                self._say("was_wrong", task, "running it again gave another result")
+            elif is_wrong(self.tasks, task, again):
+                did = self.appeals.file(task, "running it again gave the same as before")
+                if did is not None:
+                    return did
+        return None
+
+    def _forget(self, head: Head) -> None:
+        """Drop what no reorg can bring back into use."""
+        settled = {n for n, task in self._own.items() if task.settled(head.timestamp)}
+        self._over = {n: self._over.get(n, head.number) for n in settled}
+        for number, block in list(self._over.items()):
+            if head.number >= block + _REORG_BLOCKS:
+                self.secrets.forget(number)
+                del self._own[number], self._over[number]
+                part = f"task-{number}-"
+                self._published = {n for n in self._published if not n.startswith(part)}
+                self._confirmed = {n: r for n, r in self._confirmed.items() if part not in n}
+
+    # -- saying --------------------------------------------------------------------------------
+
+    def _say(self, what: str, task: Task, why: str) -> None:
+        """Once a task: the stake at risk is the operator's."""
+        if (what, task.task_id) not in self._said:
+            self._said.add((what, task.task_id))
+            self.context.log.error(what, task=task.task_id, why=why)
+
+    def _cannot_publish(self, name: str, error: Exception) -> None:
+        text = f"{type(error).__name__}: {error}"
+        self.context.log.warning("cannot_publish_yet", secret=name, why=text)
+
+
+def _deadline(task: Task) -> int:
+    return task.time

@@ -1,0 +1,188 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The rule: a rating moves by rank alone, mu by a sign alone, and no failure ever raises either.
+
+One round of one validator, in the order of Gauntlet's Algorithm 1:
+
+1. Penalty. A node that failed a fast check keeps `fast_penalty` of a positive mu. A negative mu
+   stays: multiplied, it would rise.
+2. Match. The evaluated nodes are ranked by LossScore on random data and play one OpenSkill match
+   (Plackett-Luce; Weng and Lin, JMLR 12, 2011, algorithm 4). Only ranks enter, so a loss spike is
+   worth no more than a win. Nodes whose payload is missing or invalid share the last rank.
+3. mu <- gamma * mu + (1 - gamma) * sign(assigned - random), the paper's equation 3, with
+   sign(0) = 0. For a missing or invalid payload the sign is -1: it shows no work on the assigned
+   data, and ignoring a node may not serve it better than judging it. In a round in which a node
+   failed, this step may lower its mu but not raise it.
+
+A score that is not a finite number (the update ruined the loss) counts as missing. A match needs
+two; a node that is evaluated alone keeps its skill and sigma. A fresh node has ordinal 0 and mu 0,
+so whoever registers again starts from nothing.
+
+States are integers in millionths, rounded after each round: mu downwards, in integer arithmetic, so
+it is the same everywhere; skill to the nearest; sigma upwards. OpenSkill computes in float64 with
+one `exp` per node and match. Another machine's libm, or a compiler that fuses multiplication and
+addition, may differ in the last bit, about 1e-15 here; that changes a rounded number by one
+millionth with a probability near 1e-9 each. A replay therefore starts every round from the
+published integers, so that such a difference is seen once and never grows.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from openskill.models import PlackettLuce
+
+if TYPE_CHECKING:
+    from agents.mechanisms.score.gauntlet import Gauntlet
+
+MICRO = 1_000_000
+# Far beyond what matches can reach; keeps `exp(skill / c)` finite for every state that is read.
+_MOST_SKILL = 500 * MICRO
+_MOST_SIGMA = 500 * MICRO
+
+
+@dataclass(frozen=True)
+class Rating:
+    """A node's state at one validator, in millionths.
+
+    Attributes:
+        skill: mean of OpenSkill's estimate, -500..500 in units (OpenSkill calls it mu).
+        sigma: its standard deviation, above 0 and at most 500.
+        mu: Gauntlet's mu, -1..1: how reliably the node's updates fit its own data better.
+    """
+
+    skill: int
+    sigma: int
+    mu: int
+
+    def __post_init__(self) -> None:
+        """ValueError for a number that isn't an int in its range: states are read from records."""
+        for name, low, high in (
+            ("skill", -_MOST_SKILL, _MOST_SKILL),
+            ("sigma", 1, _MOST_SIGMA),
+            ("mu", -MICRO, MICRO),
+        ):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+                raise ValueError(f"A rating's {name} must be from {low} to {high}, not {value!r}.")
+
+
+# OpenSkill's (25, 25/3); sigma is rounded up, else the ordinal would be 0.000001 instead of 0.
+FRESH = Rating(skill=25 * MICRO, sigma=8_333_334, mu=0)
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What a validator measured of one node: LossScores in nats, positive if the loss fell.
+
+    None for a payload that is missing or invalid.
+    """
+
+    node: int
+    assigned: float | None
+    random: float | None
+
+    @property
+    def scored(self) -> tuple[float, float] | None:
+        """(assigned, random) if both are finite numbers."""
+        if self.assigned is None or self.random is None:
+            return None
+        if not (math.isfinite(self.assigned) and math.isfinite(self.random)):
+            return None
+        return self.assigned, self.random
+
+
+def rate(
+    ratings: Mapping[int, Rating],
+    evaluations: Sequence[Evaluation],
+    failed: Collection[int],
+    options: Gauntlet,
+) -> dict[int, Rating]:
+    """The ratings after a round: of all nodes in `ratings`, `evaluations` or `failed`, by id.
+
+    Neither the order of `evaluations` nor anything of a node but its id enters.
+
+    Args:
+        ratings: before the round; a node without one is `FRESH`.
+        evaluations: one per evaluated node, at most.
+        failed: nodes that failed a fast check. A node whose evaluation holds no two finite scores
+            is one of them, listed or not.
+
+    Raises:
+        ValueError: a node is evaluated twice.
+    """
+    judged = {evaluation.node: evaluation for evaluation in evaluations}
+    if len(judged) != len(evaluations):
+        raise ValueError("A node is evaluated twice in one round.")
+    missing = {node for node, evaluation in judged.items() if evaluation.scored is None}
+    lost = missing.union(failed)
+    before = {node: ratings.get(node, FRESH) for node in sorted({*ratings, *judged, *lost})}
+    matched = _match(before, judged, options)
+    result = {}
+    for node, rating in before.items():
+        mu = rating.mu
+        if node in lost and mu > 0:
+            mu = mu * _ppm(options.fast_penalty) // MICRO
+        if node in judged:
+            moved = _move(mu, indicator(judged[node]), options)
+            mu = min(mu, moved) if node in lost else moved
+        skill, sigma = matched.get(node, (rating.skill, rating.sigma))
+        result[node] = Rating(skill, sigma, mu)
+    return result
+
+
+def indicator(evaluation: Evaluation) -> int:
+    """sign(assigned - random); -1 for a payload that is missing, invalid or ruins the loss."""
+    if evaluation.scored is None:
+        return -1
+    assigned, random = evaluation.scored
+    return (assigned > random) - (assigned < random)
+
+
+def ranks(evaluations: Sequence[Evaluation]) -> list[int]:
+    """Per evaluation, how many are better on random data: 0 is the best, equals share a rank."""
+    scores = [-math.inf if e.scored is None else e.scored[1] for e in evaluations]
+    return [sum(other > score for other in scores) for score in scores]
+
+
+def ordinal(rating: Rating) -> float:
+    """LossRating: skill - 3 sigma, what OpenSkill is 99.7 % sure of; may be negative."""
+    return (rating.skill - 3 * rating.sigma) / MICRO
+
+
+def _match(
+    before: Mapping[int, Rating], judged: Mapping[int, Evaluation], options: Gauntlet
+) -> dict[int, tuple[int, int]]:
+    """New (skill, sigma) of every evaluated node; nothing for fewer than two."""
+    nodes = sorted(judged)  # One order of the floating-point sums, whatever the caller's order.
+    if len(nodes) < 2:
+        return {}
+    model = PlackettLuce(beta=options.skill_beta, tau=options.skill_tau)
+    teams = [
+        [model.rating(mu=before[node].skill / MICRO, sigma=before[node].sigma / MICRO)]
+        for node in nodes
+    ]
+    places: list[float] = list(ranks([judged[node] for node in nodes]))
+    after = model.rate(teams, ranks=places)
+    return {
+        node: _rounded(team[0].mu, team[0].sigma) for node, team in zip(nodes, after, strict=True)
+    }
+
+
+def _rounded(skill: float, sigma: float) -> tuple[int, int]:
+    return (
+        max(-_MOST_SKILL, min(_MOST_SKILL, round(skill * MICRO))),
+        max(1, min(_MOST_SIGMA, math.ceil(sigma * MICRO))),
+    )
+
+
+def _move(mu: int, sign: int, options: Gauntlet) -> int:
+    """gamma * mu + (1 - gamma) * sign in millionths, rounded down."""
+    kept = _ppm(options.gamma)
+    return (kept * mu + (MICRO - kept) * sign * MICRO) // MICRO
+
+
+def _ppm(share: float) -> int:
+    return round(share * MICRO)

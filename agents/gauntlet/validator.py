@@ -1,0 +1,544 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A verifier's duty in a job scored by Gauntlet: evaluate, commit a score vector, reveal it.
+
+    AGGREGATE, CHALLENGE, DISPUTED
+      until committed     check every node, evaluate the few that its own secret drew, rate them,
+                          journal the vector, commit to it
+      once all committed  (or the commit window is over) publish the record, reveal
+
+Rule: what a commitment hides (scores, salt, record) is on disk before it is sent, so a crash at any
+line costs nothing. The record is published only with the reveal: it holds the secret of the draw.
+
+The secret of a record is promised by the one before it, so a validator can't choose whom it
+evaluates once it knows the audit seed. A validator that never revealed in the job, or not in the
+last LOOK_BACK rounds, or whose last record can't be had, starts from fresh ratings, and from a
+secret drawn for that round. No other validator's record is ever read.
+
+Payloads and sync samples that are missing are waited for, a share of the window, and no longer; of
+a node that kept them back in this validator's last record, not at all, so that a mute node can't
+delay one round after the other.
+Nothing that goes wrong here keeps the verifier from attesting.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import secrets
+from collections.abc import Collection
+from pathlib import Path
+from typing import Any
+
+from agents.gauntlet.draw import round_seed
+from agents.gauntlet.fast_evaluation import (
+    NO_SAMPLE,
+    SAMPLE_LOST,
+    Checked,
+    Facts,
+    check_nodes,
+    step_size,
+)
+from agents.gauntlet.peer_scores import peer_score
+from agents.gauntlet.primary_evaluation import Measured, Yardstick, median_norm
+from agents.gauntlet.ratings import Rating, ordinal
+from agents.gauntlet.record import (
+    MAX_REASON,
+    MAX_RECORD_BYTES,
+    NodeRating,
+    NodeScore,
+    RecordError,
+    ScoreRecord,
+)
+from agents.gauntlet.replay import (
+    digest_of_record,
+    drawn,
+    follow,
+    promise_of,
+    scores_of,
+)
+from agents.mechanisms.score.gauntlet import Gauntlet
+from agents.protocol.network import ZERO_DIGEST, Network, Phase
+from agents.protocol.scores import Consensus, ScorePhase, Scoring
+from agents.protocol.view import View
+from agents.rounds.models import Models
+from agents.rounds.plan import Plan, Plans
+from agents.rounds.reader import Results
+from agents.rounds.report import UNAVAILABLE
+from agents.rounds.submissions import Submission
+from agents.rounds.sync_sample import max_samples_bytes
+from agents.runtime.context import Context
+from agents.runtime.errors import Reverted
+from agents.runtime.faults import crashpoint
+from agents.storage.content_store import ContentStore
+from agents.storage.durable import write_atomic
+from agents.storage.errors import NotFound, StoreError, StoreUnavailable
+from agents.training.state import State
+
+LOOK_BACK = 64  # rounds
+_ROUNDS_KEPT = 3
+_ROUND_PHASES = (Phase.AGGREGATE, Phase.CHALLENGE, Phase.DISPUTED)
+_WAIT = {Phase.AGGREGATE: 0.5, Phase.CHALLENGE: 0.25}  # of the phase's window
+_WAIT_COMMIT = 0.5  # of the commit window, once somebody has opened it
+_ROOT = "validator-root"
+_MILLI = 1_000
+_MOST_SYNC = 10**12
+
+
+class Validating:
+    """The validator of one verifier node."""
+
+    def __init__(
+        self,
+        network: Network,
+        consensus: Consensus,
+        context: Context,
+        store: ContentStore,
+        models: Models,
+        plans: Plans,
+        results: Results,
+        device: str,
+    ) -> None:
+        self._network = network
+        self._consensus = consensus
+        self._context = context
+        self._store = store
+        self._models = models
+        self._plans = plans
+        self._results = results
+        self._device = device
+        self._said: tuple[int, int, str] | None = None
+        self._told = (0, 0)  # the last job and round whose scores were logged
+
+    def step(self, view: View, node: int) -> str | None:
+        """The next action of this duty; returns what was done."""
+        if not self._concerned(view, node):
+            return None
+        try:
+            scoring = self._consensus.scoring(view.job_id, view.round_id)
+            if scoring.phase in (ScorePhase.NONE, ScorePhase.COMMIT):
+                return self._commit(view, node, scoring)
+            if scoring.phase == ScorePhase.REVEAL:
+                return self._reveal(view, node, scoring)
+        except StoreUnavailable:
+            raise
+        except (Reverted, StoreError, ValueError, RuntimeError) as error:
+            # ValueError: data, payloads, records; RuntimeError: also a device without memory.
+            self._say(view, "cannot_score", str(error))
+        return None
+
+    def holds(self, view: View, node: int) -> bool:
+        """Whether to wait with an attestation, which may end the round, for this duty's sake.
+
+        Only while it waits for what other nodes have yet to publish, in a first part of the
+        challenge window: a round that ends before anyone has committed is paid by its result.
+        """
+        if view.phase != Phase.CHALLENGE or not self._concerned(view, node):
+            return False
+        scoring = self._consensus.scoring(view.job_id, view.round_id)
+        open_ = scoring.phase in (ScorePhase.NONE, ScorePhase.COMMIT)
+        return open_ and not self._committed(view, node) and self._patient(view, scoring)
+
+    # -- committing ----------------------------------------------------------------------------
+
+    def _commit(self, view: View, node: int, scoring: Scoring) -> str | None:
+        if self._committed(view, node):
+            return None
+        if scoring.phase == ScorePhase.NONE and view.overdue:
+            return None  # too late to open a scoring
+        audit_seed = self._network.seed(view.job_id, view.round, audit=True)
+        if audit_seed is None:
+            return None
+        name = scores_name(view.job_id, view.round_id, audit_seed)
+        entry = self._context.journal.get(name)
+        if entry is None:
+            record = self._evaluate(view, node, audit_seed, scoring)
+            if record is None:
+                return None
+            entry = self._remember(name, view, record)
+        crashpoint("validator-before-commit")
+        self._context.sender.ensure(
+            lambda: self._committed(view, node),
+            self._network.scores,
+            "commit_scores",
+            view.job_id,
+            view.round_id,
+            node,
+            self._digest(view, node, entry),
+        )
+        crashpoint("validator-after-commit")
+        return f"scored: round {view.round_id}, committed"
+
+    def _evaluate(
+        self, view: View, node: int, audit_seed: bytes, scoring: Scoring
+    ) -> ScoreRecord | None:
+        """The round's record; None while something is waited for."""
+        plan = self._plans.of(view)
+        if plan is None:
+            return None
+        submissions = self._results.submissions(view)
+        opened = int(view.round.opened_block)
+        samples = self._consensus.samples(view.job_id, view.round_id, opened)
+        missing = {
+            s.reveal.node for s in submissions if s.unavailable or s.reveal.node not in samples
+        }
+        if self._patient(view, scoring):
+            excused = _kept_back(self._previous(view, node))
+            missing = (missing | self._lacking(view, samples, excused)) - excused
+            if missing:
+                nodes = sorted(missing)
+                self._context.log.debug("waiting_for_samples", round=view.round_id, nodes=nodes)
+                return None
+        with self._context.metrics.busy("validate"):
+            return self._measure(view, node, audit_seed, plan, submissions, samples)
+
+    def _lacking(self, view: View, samples: dict[int, bytes], excused: Collection[int]) -> set[int]:
+        """A node, if there is one, whose sample is posted but not in the store yet.
+
+        One is enough to wait for, and to look for more may take a store long.
+        """
+        shapes, options = self._models.job(view.job_id).shapes, self._options(view)
+        limit = max_samples_bytes(shapes, options.samples)
+        for node in samples.keys() - excused:
+            try:
+                self._store.get_digest(samples[node], limit)
+            except NotFound:
+                return {node}
+            except StoreUnavailable:
+                raise
+            except StoreError:
+                continue  # what is there and wrong is wrong for good
+        return set()
+
+    def _measure(
+        self,
+        view: View,
+        node: int,
+        audit_seed: bytes,
+        plan: Plan,
+        submissions: list[Submission],
+        samples: dict[int, bytes],
+    ) -> ScoreRecord:
+        job, options = self._models.job(view.job_id), self._options(view)
+        before = self._models.at(view.job_id, bytes(view.round.prev_model))
+        checked = check_nodes(
+            self._facts(view, samples),
+            job,
+            options,
+            plan,
+            before,
+            submissions,
+            audit_seed,
+            step_size(before, self._earlier(view, plan)),
+            self._store,
+        )
+        previous = self._previous(view, node)
+        secret, renewed = self._secret(view, previous, audit_seed)
+        usable = [n for n, found in checked.items() if found.usable]
+        others = [n for n, found in checked.items() if not found.usable]
+        due, last = drawn(secret, audit_seed, previous, usable, others, options)
+        sent: dict[int, State] = {
+            s.reveal.node: s.gradient for s in submissions if s.gradient is not None
+        }
+        yardstick = Yardstick(
+            job=job,
+            options=options,
+            plan=plan,
+            before=before,
+            length=median_norm(sent[n] for n in usable),
+            seed=round_seed(secret, audit_seed),
+            device=self._device,
+        )
+        measured = yardstick.measure(
+            {n: sent[n] for n in due},
+            lambda n: self._context.log.debug("evaluating", round=view.round_id, of_node=n),
+        )
+        crashpoint("validator-evaluating")
+        lines = [
+            _line(n, found, n in due or n in last, measured.get(n)) for n, found in checked.items()
+        ]
+        ratings = follow(previous, lines, options)
+        scores = scores_of(lines, ratings, options)
+        record = ScoreRecord(
+            job=view.job_id,
+            round=view.round_id,
+            verifier=node,
+            position=0 if previous is None else previous.position + 1,
+            previous=None if previous is None else digest_of_record(previous.to_bytes()).hex(),
+            secret=secret.hex(),
+            promise=promise_of(self._secret_after(view.job_id, view.round_id)),
+            renewed=renewed,
+            audit_seed=audit_seed.hex(),
+            model=bytes(view.round.prev_model).hex(),
+            scores=[
+                line.model_copy(update={"score": score})
+                for line, score in zip(lines, scores, strict=True)
+            ],
+            ratings=ratings,
+        )
+        return record
+
+    def _facts(self, view: View, samples: dict[int, bytes]) -> Facts:
+        job, number, nodes = view.job_id, view.round_id, view.snapshot.nodes
+        return Facts(
+            nodes=nodes,
+            committed=self._network.committed(job, number, nodes),
+            samples=samples,
+            invalid=self._network.in_round("is_invalid", job, number, nodes),
+        )
+
+    def _earlier(self, view: View, plan: Plan) -> State | None:
+        """The model one finalized round before the round's; None in the job's first."""
+        if plan.step == 0:
+            return None
+        entry = self._network.ledger_entry(view.job_id, plan.step - 1)
+        return self._models.at(view.job_id, bytes(entry.prev_model))
+
+    def _remember(self, name: str, view: View, record: ScoreRecord) -> dict[str, Any]:
+        """Put everything that a reveal needs on disk; only then may the commitment be sent."""
+        raw = record.to_bytes()
+        write_atomic(self._path(name), raw)
+        entry = {
+            "scores": record.vector(),
+            "record": digest_of_record(raw).hex(),
+            "salt": secrets.token_hex(32),
+        }
+        crashpoint("validator-before-journal")
+        self._context.journal.put(name, entry)
+        for old in self._context.journal.keys(f"scores-{view.job_id}-"):
+            if int(old.split("-")[2]) <= view.round_id - _ROUNDS_KEPT:
+                self._path(old).unlink(missing_ok=True)
+                self._context.journal.delete(old)
+        return entry
+
+    # -- revealing -----------------------------------------------------------------------------
+
+    def _reveal(self, view: View, node: int, scoring: Scoring) -> str | None:
+        committed = self._committed(view, node)
+        if not committed or view.now > scoring.reveal_deadline or self._revealed(view, node):
+            return None
+        found = self._entry_of(view, node)
+        if found is None:
+            why = "the journal has no vector of this commitment; it can't be revealed"
+            self._say(view, "scores_lost", why)
+            return None
+        name, entry = found
+        raw = self._own_copy(view.job_id, view.round_id, bytes.fromhex(entry["record"]))
+        if raw is None:
+            # The vector still counts; only nobody can replay it.
+            self._say(view, "record_lost", f"{self._path(name)} is gone or has changed")
+        else:
+            self._store.pin(self._store.put_bytes(raw))
+            self._tell(view, raw)
+        crashpoint("validator-before-reveal")
+        self._context.sender.ensure(
+            lambda: self._revealed(view, node),
+            self._network.scores,
+            "reveal_scores",
+            view.job_id,
+            view.round_id,
+            node,
+            entry["scores"],
+            bytes.fromhex(entry["record"]),
+            bytes.fromhex(entry["salt"]),
+        )
+        crashpoint("validator-after-reveal")
+        return f"scored: round {view.round_id}, revealed"
+
+    def _entry_of(self, view: View, node: int) -> tuple[str, dict[str, Any]] | None:
+        """What was journalled for the commitment on chain (a reorg may leave several)."""
+        wanted = self._commitment(view, node)
+        for name in self._context.journal.keys(f"scores-{view.job_id}-{view.round_id}-"):
+            entry = self._context.journal.get(name)
+            if self._digest(view, node, entry) == wanted:
+                return name, entry
+        return None
+
+    # -- the chain of records ------------------------------------------------------------------
+
+    def _previous(self, view: View, node: int) -> ScoreRecord | None:
+        """This validator's newest revealed record of the job."""
+        first = max(1, view.round_id - LOOK_BACK)
+        for number in range(view.round_id - 1, first - 1, -1):
+            digest = self._consensus.record(view.job_id, number, node)
+            if digest != ZERO_DIGEST:
+                return self._read(view, number, node, digest)
+        return None
+
+    def _read(self, view: View, number: int, node: int, digest: bytes) -> ScoreRecord | None:
+        """A record of this validator, from its own disk or else from the store."""
+        try:
+            raw = self._own_copy(view.job_id, number, digest)
+            if raw is None:
+                raw = self._store.get_digest(digest, MAX_RECORD_BYTES)
+            record = ScoreRecord.from_bytes(raw)
+        except StoreUnavailable:
+            raise
+        except (StoreError, RecordError) as error:
+            self._say(view, "ratings_lost", f"the record of round {number}: {error}")
+            return None
+        if (record.job, record.round, record.verifier) != (view.job_id, number, node):
+            self._say(view, "ratings_lost", f"the record of round {number} is of another round")
+            return None
+        return record
+
+    def _own_copy(self, job_id: int, number: int, digest: bytes) -> bytes | None:
+        for name in self._context.journal.keys(f"scores-{job_id}-{number}-"):
+            path = self._path(name)
+            raw = path.read_bytes() if path.exists() else b""
+            if digest_of_record(raw) == digest:
+                return raw
+        return None
+
+    def _secret(
+        self, view: View, previous: ScoreRecord | None, audit_seed: bytes
+    ) -> tuple[bytes, bool]:
+        """The round's secret, and whether it is another than the one promised."""
+        if previous is None:
+            return self._derived(view.job_id, "first", audit_seed), False
+        secret = self._secret_after(view.job_id, previous.round)
+        return secret, promise_of(secret) != previous.promise
+
+    def _secret_after(self, job_id: int, round_id: int) -> bytes:
+        """The secret of the record that follows the one of a round."""
+        return self._derived(job_id, "after", round_id.to_bytes(32, "big"))
+
+    def _derived(self, job_id: int, what: str, of: bytes) -> bytes:
+        journal = self._context.journal
+        if journal.get(_ROOT) is None:
+            journal.put(_ROOT, secrets.token_hex(32))
+        root = bytes.fromhex(journal.get(_ROOT))
+        return hashlib.sha256(root + job_id.to_bytes(32, "big") + what.encode() + of).digest()
+
+    # -- small things --------------------------------------------------------------------------
+
+    def _concerned(self, view: View, node: int) -> bool:
+        return (
+            view.phase in _ROUND_PHASES
+            and node in view.snapshot.verifiers
+            and isinstance(self._models.job(view.job_id).score, Gauntlet)
+            and self._consensus.adopted(view.job_id)
+        )
+
+    def _options(self, view: View) -> Gauntlet:
+        options = self._models.job(view.job_id).score
+        assert isinstance(options, Gauntlet)  # else this duty does not concern the node
+        return options
+
+    def _patient(self, view: View, scoring: Scoring) -> bool:
+        """Whether there is time to wait for what others have yet to publish."""
+        terms = view.job.terms
+        window = {Phase.AGGREGATE: terms.aggregate_s, Phase.CHALLENGE: terms.challenge_s}
+        if view.phase not in window:
+            return False
+        left = int(view.round.deadline) - view.now
+        if left < (1 - _WAIT[view.phase]) * int(window[view.phase]):
+            return False
+        if scoring.phase == ScorePhase.NONE:
+            return True
+        commit_s = int(self._consensus.windows(view.job_id)[0])
+        return scoring.commit_deadline - view.now > (1 - _WAIT_COMMIT) * commit_s
+
+    def _commitment(self, view: View, node: int) -> bytes:
+        return self._consensus.committed(view.job_id, view.round_id, node)
+
+    def _committed(self, view: View, node: int) -> bool:
+        return self._commitment(view, node) != ZERO_DIGEST
+
+    def _revealed(self, view: View, node: int) -> bool:
+        return self._consensus.record(view.job_id, view.round_id, node) != ZERO_DIGEST
+
+    def _digest(self, view: View, node: int, entry: dict[str, Any]) -> bytes:
+        return self._consensus.digest(
+            view.job_id,
+            view.round_id,
+            node,
+            self._context.wallet.address,
+            entry["scores"],
+            bytes.fromhex(entry["record"]),
+            bytes.fromhex(entry["salt"]),
+        )
+
+    def _path(self, name: str) -> Path:
+        return self._context.artefacts / f"{name}.record"
+
+    def _say(self, view: View, event: str, why: str) -> None:
+        """Warn, once per round and reason."""
+        what = (view.job_id, view.round_id, f"{event} {why}")
+        if what != self._said:
+            self._said = what
+            self._context.log.warning(event, round=view.round_id, why=why)
+
+    def _tell(self, view: View, raw: bytes) -> None:
+        """One log line per failure, evaluation and rating, and one with the vector.
+
+        Logs leave a machine more easily than a journal does, so nothing is said before the reveal.
+        """
+        if self._told == (place := (view.job_id, view.round_id)):
+            return
+        self._told = place
+        log, record = self._context.log, ScoreRecord.from_bytes(raw)
+        for line in record.scores:
+            if line.failure:
+                log.info(
+                    "fast_evaluation", round=view.round_id, of_node=line.node, why=line.failure
+                )
+            if line.evaluated:
+                log.info(
+                    "loss_score",
+                    round=view.round_id,
+                    of_node=line.node,
+                    assigned=line.assigned,
+                    random=line.random,
+                    expected=line.expected,
+                )
+        here = {line.node for line in record.scores}
+        for rated in record.ratings:
+            if rated.node in here:
+                log.info("rating", round=view.round_id, of_node=rated.node, **_figures(rated))
+        log.info(
+            "scores",
+            round=view.round_id,
+            vector=json.dumps({line.node: line.score for line in record.scores}),
+        )
+
+
+def _line(node: int, found: Checked, evaluated: bool, measured: Measured | None) -> NodeScore:
+    """A node's line, without its score."""
+    measured = measured or Measured(None, None, None)
+    failure = (found.failure or measured.reason)[:MAX_REASON]
+    return NodeScore(
+        node=node,
+        failure=failure,
+        usable=found.usable,
+        sync=None if found.sync is None else _milli(found.sync),
+        evaluated=evaluated,
+        assigned=measured.assigned,
+        random=measured.random,
+        expected=measured.expected,
+        score=0,
+    )
+
+
+def _kept_back(record: ScoreRecord | None) -> set[int]:
+    """Nodes that had not published in time what this record asked for."""
+    lines = [] if record is None else record.scores
+    silent = (NO_SAMPLE, SAMPLE_LOST, UNAVAILABLE)
+    return {line.node for line in lines if line.failure.startswith(silent)}
+
+
+def _milli(steps: float) -> int:
+    return min(_MOST_SYNC, round(min(steps, _MOST_SYNC) * _MILLI))
+
+
+def _figures(line: NodeRating) -> dict[str, float]:
+    rating = Rating(skill=line.skill, sigma=line.sigma, mu=line.mu)
+    return {
+        "loss_rating": round(ordinal(rating), 4),
+        "mu": round(line.mu / 1_000_000, 4),
+        "peer_score": round(peer_score(rating), 4),
+    }
+
+
+def scores_name(job_id: int, round_id: int, audit_seed: bytes) -> str:
+    """The journal key of a round's vector; a reorg that changes the audit seed changes it."""
+    return f"scores-{job_id}-{round_id}-{audit_seed.hex()[:16]}"

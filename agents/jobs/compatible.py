@@ -1,0 +1,214 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which of a spec's mechanisms go together.
+
+Rule: a combination that cannot keep what one of its parts promises is refused when the job is
+read, with the reason; one that keeps it badly is a warning with the figure. Nobody trains, stakes
+or pays on a spec that was refused.
+"""
+
+from __future__ import annotations
+
+import math
+
+from agents.mechanisms.codec import Codec, LinearCodec, SupportCodec
+from agents.mechanisms.codec.semantic import Semantic
+from agents.mechanisms.options import MAX_MEMORY_ROUNDS
+from agents.mechanisms.privacy import Privacy
+from agents.mechanisms.privacy.aggregate import sensitivity
+from agents.mechanisms.privacy.gaussian import Gaussian
+from agents.mechanisms.privacy.parts.blinding import Blinded, check_blinding
+from agents.training.spec import JobSpec, SpecError
+from agents.training.state import Shapes
+
+_LARGE_SIGN = 0.01  # as an outer rate of signs
+_NODES = 16  # a network this large is assumed where a figure depends on it
+
+
+def check_together(spec: JobSpec, shapes: Shapes, codec: Codec, privacy: Privacy) -> list[str]:
+    """Warnings about a spec, as sentences. Raises SpecError for what cannot work."""
+    wrong = [
+        *_data(spec, privacy),
+        *_checking(spec, codec, privacy),
+        *_measuring(spec, codec),
+        *_merging(spec, codec, privacy),
+    ]
+    if wrong:
+        raise SpecError("; ".join(wrong))
+    return [
+        *_mixing(spec, codec),
+        *_signs(spec, codec),
+        *_projecting(spec, codec),
+        *_blinding(spec, shapes, codec, privacy),
+    ]
+
+
+def fitted(spec: JobSpec, privacy: Privacy) -> dict[str, float]:
+    """Options of the codec that follow from the job's privacy.
+
+    The range of `semantic` is public: it must hold the clipped update and the noise on it, or an
+    honest payload would be cut off and look dishonest. SpecError if the spec says otherwise.
+    """
+    if spec.codec != "semantic" or not isinstance(privacy, Gaussian):
+        return {}
+    wanted = {"clip": privacy.clip, "noise_std": privacy.sigma}
+    for name, value in wanted.items():
+        given = spec.codec_options.get(name, value)
+        if given != value:
+            raise SpecError(
+                f"codec_options.{name} is {given}, but privacy fixes it at {value}; leave it out"
+            )
+    return wanted
+
+
+def _data(spec: JobSpec, privacy: Privacy) -> list[str]:
+    wrong = []
+    if privacy.unit == "example" and spec.access != "local":
+        wrong.append(
+            f'privacy "{spec.privacy}" needs access "local": a node may draw its samples in secret '
+            "only from its own data; batches assigned in public earn no privacy"
+        )
+    if privacy.unit == "example" and spec.optimizer.inner != "adamw":
+        wrong.append(
+            f'privacy "{spec.privacy}" makes noisy AdamW steps; optimizer.inner '
+            f'"{spec.optimizer.inner}" makes none'
+        )
+    return wrong
+
+
+def _checking(spec: JobSpec, codec: Codec, privacy: Privacy) -> list[str]:
+    """What others must be able to redo: a codec's memory, and the update under the noise.
+
+    A memory is found again from the payloads of earlier rounds, which sealed ones don't allow:
+    later verifiers have no key to them. Noise that nobody else knows can be checked in the space
+    of a linear codec only.
+    """
+    if spec.verify == "reexecution" and codec.memory_rounds > MAX_MEMORY_ROUNDS:
+        return [
+            f'codec "{spec.codec}" keeps its memory for {codec.memory_rounds} rounds, all of which '
+            f"a re-execution would have to do again; set codec_options.memory_rounds to "
+            f"{MAX_MEMORY_ROUNDS} at most"
+        ]
+    if spec.verify == "reexecution" and privacy.place == "aggregate" and codec.has_memory:
+        return [
+            f'codec "{spec.codec}" with these options keeps a memory between rounds, which nobody '
+            f'can find again from the sealed payloads of privacy "{spec.privacy}"; use a codec '
+            "without memory"
+        ]
+    if spec.verify != "reexecution" or privacy.unit == "none" or privacy.place != "node":
+        return []
+    if codec.has_memory or not isinstance(codec, LinearCodec):
+        return [
+            f'codec "{spec.codec}" with these options cannot be checked under the noise of '
+            f'privacy "{spec.privacy}"; use dense, or semantic without error_feedback, or '
+            'access "local" with verify "screening"'
+        ]
+    return []
+
+
+def _measuring(spec: JobSpec, codec: Codec) -> list[str]:
+    """What validators need to measure what a payload does, and to compare payloads."""
+    if spec.verify != "gauntlet":
+        return []
+    wrong = []
+    if spec.access != "public":
+        wrong.append(
+            f'verify "gauntlet" needs access "public", not "{spec.access}": validators measure the '
+            "loss on batches that nobody was assigned, and anyone may repeat that"
+        )
+    if spec.privacy != "none":
+        wrong.append(
+            f'verify "gauntlet" goes with privacy "none", not "{spec.privacy}": what a payload '
+            "does to the loss on its own batches is published"
+        )
+    if not isinstance(codec, SupportCodec):
+        wrong.append(
+            f'codec "{spec.codec}" names every number, so payloads can\'t be compared by which '
+            'they name, as verify "gauntlet" does to find copies; use demo or sparse'
+        )
+    return wrong
+
+
+def _merging(spec: JobSpec, codec: Codec, privacy: Privacy) -> list[str]:
+    wrong = []
+    if getattr(codec, "mostly_zero", False) and spec.merge in ("median", "trimmed_mean"):
+        wrong.append(
+            f'codec "{spec.codec}" leaves most coordinates of a payload zero, so merge '
+            f'"{spec.merge}" would be zero nearly everywhere; use multi_krum, geometric_median, '
+            "centred_clipping, norm_clip or mean"
+        )
+    if privacy.place == "aggregate":
+        try:
+            sensitivity(spec.merge, 1, 1.0)
+        except ValueError as error:
+            wrong.append(str(error))
+        if spec.score != "batches":
+            wrong.append(
+                f'score "{spec.score}" would publish figures about updates that privacy '
+                '"aggregate" keeps secret; use batches'
+            )
+    return wrong
+
+
+def _mixing(spec: JobSpec, codec: Codec) -> list[str]:
+    """Sparse honest updates hardly overlap: identical attackers look like the closest friends."""
+    if not getattr(codec, "mostly_zero", False) or spec.merge != "multi_krum":
+        return []
+    if spec.merge_options.get("mixing", False):
+        return []
+    return [
+        f'codec "{spec.codec}" under multi_krum without mixing: in tests 3 of 10 nodes with strong '
+        "inner-product manipulation raised the loss; set merge_options.mixing to true"
+    ]
+
+
+def _signs(spec: JobSpec, codec: Codec) -> list[str]:
+    """An update of signs moves every parameter as far, whatever the gradient's size."""
+    if spec.merge != "demo_sign":
+        return []
+    found = []
+    rate = spec.optimizer.outer_lr
+    if rate > _LARGE_SIGN:
+        found.append(
+            f"merge demo_sign moves every parameter by optimizer.outer_lr in each round, and "
+            f"{rate:g} is large; DeMo's runs use 0.0004"
+        )
+    if not spec.optimizer.outer_decay:
+        found.append(
+            "merge demo_sign without optimizer.outer_decay: updates of signs don't shrink with "
+            "the gradient, so the model keeps moving and does not settle"
+        )
+    if getattr(codec, "mostly_zero", False):
+        found.append(
+            f'codec "{spec.codec}" under merge demo_sign: a number that one node alone sent moves '
+            "its parameter as far as one that all agree on; use demo, or norm_clip"
+        )
+    return found
+
+
+def _projecting(spec: JobSpec, codec: Codec) -> list[str]:
+    if not getattr(codec, "own_seed", False) or spec.merge == "mean":
+        return []
+    return [
+        f'codec "{spec.codec}" with own_seed under merge "{spec.merge}": payloads of different '
+        "projections are far apart whoever sent them, so the merge tells nobody from anybody; "
+        "leave own_seed out"
+    ]
+
+
+def _blinding(spec: JobSpec, shapes: Shapes, codec: Codec, privacy: Privacy) -> list[str]:
+    """Local noise on whole updates: what it makes of a robust merge."""
+    if not isinstance(privacy, Gaussian) or spec.merge == "mean":
+        return []
+    dimension = sum(math.prod(shape) for shape in shapes.values())
+    try:
+        found = check_blinding(
+            dimension,
+            privacy.sigma,
+            privacy.clip,
+            _NODES,
+            accept=privacy.accept_blinding,
+            projected=codec.rows(dimension) if isinstance(codec, Semantic) else None,
+        )
+    except Blinded as error:
+        raise SpecError(str(error)) from error
+    return [] if found is None else [found]

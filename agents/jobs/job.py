@@ -1,0 +1,183 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A job's fixed facts: its spec, tensor shapes, mechanisms, data and network, checked once.
+
+Rule: a spec is a stranger's file. It is read within bounds, every mechanism it names must exist
+here and accept its options before anything is computed, and nothing in it is ever executed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import cached_property, partial
+from typing import Any
+
+import agents.mechanisms.codec
+import agents.mechanisms.merge
+import agents.mechanisms.privacy
+import agents.mechanisms.score
+from agents.jobs.compatible import check_together, fitted
+from agents.mechanisms.codec import Codec
+from agents.mechanisms.merge import Merge
+from agents.mechanisms.privacy import Privacy
+from agents.mechanisms.privacy.aggregate import Aggregate
+from agents.mechanisms.privacy.gaussian import Gaussian
+from agents.mechanisms.score import Score
+from agents.protocol.network import Network
+from agents.storage.content_store import ContentStore
+from agents.storage.errors import StoreError
+from agents.training.data import MAX_MANIFEST_BYTES, DataSource
+from agents.training.flat import FlatModel
+from agents.training.model import template
+from agents.training.sealed_data import open_sealed
+from agents.training.spec import MAX_SPEC_BYTES, JobSpec, SpecError
+from agents.training.state import Shapes
+
+_FIXED = {
+    "mode": ("data_parallel",),
+    "verify": ("reexecution", "screening", "gauntlet"),
+}
+_FOLDERS = {
+    "codec": agents.mechanisms.codec,
+    "merge": agents.mechanisms.merge,
+    "score": agents.mechanisms.score,
+    "privacy": agents.mechanisms.privacy,
+}
+
+
+def mechanism_exists(field: str, name: str) -> bool:
+    """Whether this program has the mechanism `name` for a spec's `field`."""
+    if field in _FIXED:
+        return name in _FIXED[field]
+    return name in _FOLDERS[field].names()
+
+
+def mechanism(spec: JobSpec, field: str, fixed: Mapping[str, Any] | None = None) -> Any:
+    """The spec's mechanism for a field, made from its options; SpecError if it refuses them.
+
+    `fixed`: options that follow from the rest of the spec.
+    """
+    options: Mapping[str, Any] = {**getattr(spec, f"{field}_options"), **(fixed or {})}
+    try:
+        return _FOLDERS[field].get(getattr(spec, field))(**options)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise SpecError(
+            f"{field}_options: {getattr(spec, field)} refuses {dict(options)}: {error}"[:500]
+        ) from error
+
+
+class DataLocked(StoreError):
+    """The job's data is encrypted, and nobody gave this agent the key."""
+
+
+KeySource = Callable[[], bytes | None]
+
+
+def _no_key() -> bytes | None:
+    return None
+
+
+class JobContext:
+    """One job as the maths needs it. `shapes`: model tensors; then its mechanisms.
+
+    `key`: gives the 32-byte key of encrypted data, None while it is not held.
+    """
+
+    def __init__(self, spec: JobSpec, store: ContentStore, key: KeySource = _no_key) -> None:
+        spec.check_mechanisms(mechanism_exists)
+        self.spec = spec
+        self._store = store
+        self._key = key
+        cid = spec.model.config_cid
+        self._config = None if cid is None else store.get(cid, MAX_MANIFEST_BYTES)
+        self.shapes: Shapes = template(spec.model, self._config)
+        self.merge: Merge = mechanism(spec, "merge")
+        self.score: Score = mechanism(spec, "score")
+        self.privacy: Privacy = mechanism(spec, "privacy")
+        self.codec: Codec = mechanism(spec, "codec", fitted(spec, self.privacy))
+        try:
+            self.codec.wire_size(self.shapes)
+        except ValueError as error:
+            raise SpecError(
+                f"codec_options: {spec.codec} can't encode this job's model: {error}"
+            ) from error
+        self.warnings = check_together(spec, self.shapes, self.codec, self.privacy)
+
+    @property
+    def traced(self) -> bool:
+        """Whether nodes publish a hash of the state after each step.
+
+        Only where everyone who may check may also see the data, and nothing is noised: a hash of
+        what noise was to hide would confirm a guess at it.
+        """
+        return self.spec.verify == "reexecution" and self.privacy.unit == "none"
+
+    @property
+    def noised(self) -> bool:
+        """Whether a payload carries noise that only its node knows."""
+        return isinstance(self.privacy, Gaussian)
+
+    @property
+    def sealed(self) -> bool:
+        """Whether payloads are for aggregators and verifiers only, who add and check the noise."""
+        return isinstance(self.privacy, Aggregate)
+
+    @property
+    def free(self) -> bool:
+        """Whether nodes train as they like, and validators measure what comes of it.
+
+        Then nobody can redo a node's work, only what it would have been by the book.
+        """
+        return self.spec.verify == "gauntlet"
+
+    def trace_steps(self, steps: int) -> int:
+        """Steps that the trace of a task of `steps` steps shows."""
+        return steps if self.traced else 0
+
+    @cached_property
+    def data(self) -> DataSource:
+        """The job's batches. Raises DataLocked while the key of encrypted data is not held."""
+        if self.spec.access != "encrypted":
+            return DataSource(self._store, self.spec)
+        key = self._key()
+        if key is None:
+            raise DataLocked("the data of this job is encrypted and its key is not held here")
+        return DataSource(open_sealed(self._store, key, self.spec.data), self.spec)
+
+    def net(self, device: str) -> FlatModel:
+        """The job's network on `device`, built at first use."""
+        if device not in self._nets:
+            self._nets[device] = FlatModel(self.spec.model, self._config, device)
+        return self._nets[device]
+
+    @cached_property
+    def _nets(self) -> dict[str, FlatModel]:
+        return {}
+
+
+class Jobs:
+    """Contexts of jobs by id."""
+
+    def __init__(
+        self,
+        network: Network,
+        store: ContentStore,
+        key_of: Callable[[int], bytes | None] | None = None,
+    ) -> None:
+        """`key_of`: the data key of a job by its id, None while it is not held."""
+        self._network = network
+        self._store = store
+        self._key_of = key_of or (lambda job_id: None)
+        self._contexts: dict[tuple[int, bytes], JobContext] = {}
+
+    def context(self, job_id: int) -> JobContext:
+        """The job's context. Raises SpecError, StoreError, DataError."""
+        digest = bytes(self._network.job(job_id).terms.spec)
+        if (job_id, digest) not in self._contexts:
+            raw = self._store.get_digest(digest, MAX_SPEC_BYTES)
+            self._contexts[job_id, digest] = JobContext(
+                JobSpec.from_bytes(raw), self._store, partial(self._key_of, job_id)
+            )
+        return self._contexts[job_id, digest]
+
+
+__all__ = ["JobContext", "Jobs", "SpecError", "mechanism_exists"]

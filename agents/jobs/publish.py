@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From text files to a job: data packed, model initialised, spec published, terms filled in.
+
+Rule: everything a job's nodes need is in the store, and everything the terms name is a digest of
+it, before a transaction is sent; a job whose artefacts do not exist cannot be created from here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from agents.jobs.job import JobContext
+from agents.storage.cid import digest_of
+from agents.storage.content_store import ContentStore
+from agents.training.data import pack
+from agents.training.model import init_state
+from agents.training.sealed_data import pack_sealed
+from agents.training.spec import JobSpec, SpecError
+from agents.training.state import model_hash, save_state
+
+ZOO = 10**18
+
+
+@dataclass(frozen=True)
+class Published:
+    """A job's artefacts in the store, by CID, and the genesis model's hash (32 bytes).
+
+    `warnings`: what the spec's mechanisms keep badly, as sentences.
+    """
+
+    spec: JobSpec
+    spec_cid: str
+    checkpoint_cid: str
+    model: bytes
+    parameters: int
+    tokens: int
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def by_consensus(self) -> bool:
+        """Whether validators' scores pay for the work: the sponsor must adopt ScoreConsensus.
+
+        Between creating the job and funding it: an unfunded job's first round can't open, and
+        after it has opened, which anyone may do, there is no adopting any more.
+        """
+        return self.spec.score == "gauntlet"
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What the sponsor offers and demands. Amounts in 1e-18 ZOO, times in seconds.
+
+    The two score windows are not in the job's terms but in its adoption of ScoreConsensus.
+    """
+
+    reward_per_round: int = 1_000 * ZOO
+    verifier_bps: int = 1_000
+    aggregator_bps: int = 500
+    max_nodes: int = 64
+    commit_s: int = 600
+    reveal_s: int = 300
+    aggregate_s: int = 300
+    challenge_s: int = 1_800
+    appeal_s: int = 86_400
+    dispute_s: int = 259_200
+    challenge_bond: int = 100 * ZOO
+    score_commit_s: int = 600
+    score_reveal_s: int = 300
+
+    def encode(self, published: Published) -> tuple[Any, ...]:
+        """Return the JobTerms tuple that `create_job` takes."""
+        return (
+            digest_of(published.spec_cid),
+            published.model,
+            digest_of(published.checkpoint_cid),
+            published.spec.rounds,
+            *self.figures(),
+        )
+
+    def figures(self) -> tuple[int, ...]:
+        """Return what of the JobTerms tuple follows the digests and the number of rounds."""
+        return tuple(v for name, v in asdict(self).items() if not name.startswith("score_"))
+
+    @property
+    def score_windows(self) -> tuple[int, int]:
+        """The windows that `ScoreConsensus.adopt` takes."""
+        return self.score_commit_s, self.score_reveal_s
+
+
+def publish_job(
+    store: ContentStore,
+    documents: Iterable[bytes],
+    spec: Mapping[str, Any],
+    model_config: bytes | None = None,
+    tokenizer: bytes | None = None,
+    separator: int | None = None,
+    data_key: bytes | None = None,
+) -> Published:
+    """Pack the documents, build the genesis model and put both with the spec into the store.
+
+    Args:
+        documents: UTF-8 texts.
+        spec: fields of the job spec to set; `data` is filled in here, and `model.config_cid`
+            when there is a model config.
+        model_config: a Hugging Face config.json, for `model.kind: transformers`.
+        tokenizer: a Hugging Face tokenizer.json; None trains on bytes.
+        separator: token between documents; required with a tokenizer.
+        data_key: 32 bytes that the shards are sealed with; sets `access: encrypted`.
+
+    Raises:
+        SpecError: a field is unknown, out of range or names a mechanism that does not exist or
+            does not go with the others, or `access` is "encrypted" without a key, or is not with
+            one.
+        DataError: no text, or too little for one batch and one validation sequence.
+        StoreError: the store cannot be written.
+    """
+    fields = dict(spec)
+    if data_key is not None:
+        fields.setdefault("access", "encrypted")
+    if (fields.get("access") == "encrypted") != (data_key is not None):
+        raise SpecError(
+            'access "encrypted" and a data key belong together; make one with `keys new`'
+        )
+    options = {"tokenizer": tokenizer, "separator": separator}
+    if data_key is None:
+        fields["data"] = pack(documents, store, **options)
+    else:
+        fields["data"] = pack_sealed(documents, store, data_key, **options)
+    if model_config is not None:
+        model = {"kind": "transformers", **fields.get("model", {})}
+        fields["model"] = {**model, "config_cid": store.put_bytes(model_config)}
+    job = JobContext(JobSpec.from_dict(fields), store, lambda: data_key)
+    state = init_state(job.spec.model, model_config)
+    return Published(
+        spec=job.spec,
+        spec_cid=store.put_bytes(job.spec.to_bytes()),
+        checkpoint_cid=store.put_bytes(save_state(state)),
+        model=model_hash(state),
+        parameters=sum(tensor.numel() for tensor in state.values()),
+        tokens=job.data.dataset.tokens,
+        warnings=tuple(job.warnings),
+    )

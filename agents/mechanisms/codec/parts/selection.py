@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The rule: gradient and memory are added, transformed and searched a piece at a time.
+
+Nothing as large as the model is made. All work runs in buffers of a piece, used again and
+again: what a fresh allocation costs in page faults is more than the arithmetic.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from agents.mechanisms.codec.parts.chunks import Group, Piece
+from agents.mechanisms.codec.parts.container import Payload
+from agents.mechanisms.codec.parts.largest import largest
+
+# (chunks, block) -> the transformed chunks, in the buffer or new: contiguous fp32 [down, height,
+# across, width]. The chunks may be a view of a tensor, or the buffer.
+Transform = Callable[[Tensor, Tensor], Tensor]
+
+
+class Source:
+    """The sum of a gradient and a codec's memory, to be read in pieces."""
+
+    def __init__(self, gradient: Payload, memory: Payload | None, codec: str) -> None:
+        """fp32 dicts on any device; ValueError, naming the codec, if a tensor is not fp32."""
+        for name, tensor in gradient.items():
+            if tensor.dtype != torch.float32:
+                raise ValueError(
+                    f"Tensor {name!r} is {tensor.dtype}; the {codec} codec needs float32."
+                )
+        self._gradient = {name: _plain(tensor) for name, tensor in gradient.items()}
+        self._memory = None if memory is None else {n: _plain(memory[n]) for n in gradient}
+        self._numbers, self._marks = torch.empty(2, 0), np.empty(0, np.bool_)
+
+    @property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Of the gradient's tensors."""
+        return {name: tuple(tensor.shape) for name, tensor in self._gradient.items()}
+
+    def largest(
+        self, group: Group, sent: int, transform: Transform | None = None
+    ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        """Places, ascending, and values of the `sent` largest of each chunk: [count, sent] each.
+
+        ValueError if a number is NaN or infinite.
+        """
+        places = np.empty((group.count, sent), np.int64)
+        values = np.empty((group.count, sent), np.float32)
+        for piece in group.pieces(2 if transform is None else 1):
+            shape = (piece.down, group.height, piece.across, group.width)
+            block, magnitudes, marks = self._scratch(piece.count * group.size)
+            chunks = self._read(group, piece, block.view(shape))
+            if transform is not None:
+                chunks = transform(chunks, block.view(shape))
+            table = magnitudes.view(piece.down, piece.across, group.height, group.width)
+            torch.abs(chunks.permute(0, 2, 1, 3), out=table)
+            found = largest(magnitudes.view(piece.count, group.size), sent, marks)
+            if transform is None and self._memory is None:
+                place = group.inside(piece, found)
+                numbers = self._gradient[piece.region.name].numpy().reshape(-1)[place]
+            else:
+                numbers = chunks.numpy().reshape(-1)[group.flat(piece, found)]
+            start = 0
+            for span in piece.spans:
+                stop = start + span.stop - span.start
+                places[span], values[span] = found[start:stop], numbers[start:stop]
+                start = stop
+        return places, values
+
+    def _read(self, group: Group, piece: Piece, out: Tensor) -> Tensor:
+        """The sum's chunks: in `out`, or a view where there is nothing to add."""
+        view = group.view(self._gradient[piece.region.name], piece)
+        if self._memory is None:
+            return view
+        return torch.add(view, group.view(self._memory[piece.region.name], piece), out=out)
+
+    def _scratch(self, size: int) -> tuple[Tensor, Tensor, NDArray[np.bool_]]:
+        if self._marks.size < size:
+            self._numbers, self._marks = torch.empty(2, size), np.empty(size, np.bool_)
+        block, magnitudes = self._numbers[:, :size]
+        return block, magnitudes, self._marks
+
+
+def _plain(tensor: Tensor) -> Tensor:
+    return tensor.detach().cpu().contiguous()

@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The rule: an update longer than the median one is shortened to it; then the mean over all nodes.
+
+What SparseLoCo's jobs merge by (Templar's clipping to the median norm). The divisor is n, the
+number of payloads, in every coordinate: the published code divides each by the nodes that happened
+to send it, so that a coordinate which one liar alone names gets the liar's full value. The median
+is the lower one, since liars may be long, and a payload of zeros has length 0 and a place in n.
+
+Sums are exact (`grid`): a payload that isn't shortened is taken bit for bit down to 2^-43 of the
+median norm, the sum is divided by n and rounded once to fp32.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from agents.mechanisms.merge import register
+from agents.mechanisms.merge.parts.grid import BITS, check_count, squares, sums
+from agents.mechanisms.rows import Payload, check, empty_like
+
+
+@register("norm_clip")
+@dataclass(frozen=True)
+class NormClip:
+    """The merge rule `norm_clip`; it has no options."""
+
+    def __call__(
+        self, payloads: Sequence[Payload], stakes: Sequence[int] | None = None
+    ) -> dict[str, Tensor]:
+        """Mean of payloads clipped to the median norm; see `agents.mechanisms.merge.Merge`.
+
+        Stakes don't count. Memory beyond input and output: 2 MiB. MergeRefused above 512 payloads;
+        ValueError for a value that is not finite.
+        """
+        names = check(payloads)
+        check_count("norm_clip", len(payloads))
+        update = empty_like(payloads[0])
+        norms = [math.sqrt(math.fsum(entry.values())) for entry in squares(payloads)]
+        middle = sorted(norms)[(len(norms) - 1) // 2]
+        if not middle or not names:
+            return {name: tensor.zero_() for name, tensor in update.items()}
+        # No number of a clipped payload exceeds the median norm, which is below 2^power.
+        step = math.ldexp(1.0, math.frexp(middle)[1] - BITS)
+        factors = [clip_factor(norm, middle) / step for norm in norms]
+        device = update[names[0]].device
+        # On a GPU, division by a Python number is a multiplication by its rounded reciprocal.
+        divisor = torch.tensor(float(len(payloads)), dtype=torch.float64, device=device)
+        tables = [dict.fromkeys(names, factor) for factor in factors]
+        for name, offset, total in sums(payloads, tables):
+            part = update[name].view(-1)[offset : offset + total.numel()]
+            part.copy_(total.mul_(step).div_(divisor)).add_(0.0)
+        return update
+
+
+def clip_factor(norm: float, middle: float) -> float:
+    """min(1, median norm / own norm), in float64."""
+    return middle / norm if norm > middle else 1.0

@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The rule: one scoring rule is one file here, a pure function on tensors and integers.
+
+A scoring rule is a class, constructed as `get(name)(**options)` with the spec's options; its
+instances are called with the payloads. The scores must be exactly the same integers on every
+machine, since they go on chain. A new rule is one new file that decorates its class with
+`register("<file name>")`.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from torch import Tensor
+
+from agents.mechanisms.registry import Registry
+
+Payload = Mapping[str, Tensor]
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Per node, in the order of the payloads: quality in ppm, and contribution (a pure share)."""
+
+    quality_ppm: tuple[int, ...]
+    contributions: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What a score may use beside the payloads, all of it published.
+
+    Attributes:
+        merged: the round's merged pseudo-gradient.
+        gains_ppm: per node, by how many ppm the validation loss falls (negative: rises) when its
+            update alone is applied, rescaled to the norm of `merged`. The proposer publishes these
+            in the report, verifiers check them within a tolerance, and everyone then uses the
+            published integers. None for a rule that does not need them.
+    """
+
+    merged: Payload
+    gains_ppm: tuple[int, ...] | None = None
+
+
+class Score(Protocol):
+    """What a scoring rule offers. `needs_gains`: whether it reads `Evidence.gains_ppm`."""
+
+    @property
+    def needs_gains(self) -> bool: ...
+
+    def __call__(
+        self, payloads: Sequence[Payload], batches: Sequence[int], evidence: Evidence
+    ) -> Scores:
+        """Scores of a round.
+
+        Args:
+            payloads: as for `agents.mechanisms.merge.Merge`, ascending by node id.
+            batches: how many batches each node was assigned and delivered.
+            evidence: what else is known.
+
+        Raises:
+            ValueError: an empty or mixed input, or lists of unequal length.
+        """
+        ...
+
+
+_registry = Registry(__name__, "scoring rule")
+register = _registry.register
+get = _registry.get
+names = _registry.names

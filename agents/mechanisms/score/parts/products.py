@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The rule: inner products for scores are exact, and no node's scale touches another's numbers.
+
+`agents.mechanisms.merge.parts.gram` rounds payloads to integers once; how finely, depends on the
+payloads' largest magnitudes. So each payload is first scaled by the power of two that takes its
+largest magnitude into [0.5, 1), which is exact, and the scale is put back into its norm alone. A
+payload times a power of two therefore has the same cosines to the last digit.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from agents.mechanisms.merge.parts.gram import gram
+from agents.mechanisms.rows import Payload, check
+
+# Below this largest magnitude an update counts as zero. It keeps factors normal fp32 numbers, and
+# is as far from any step of training as the upper limit of a payload is.
+_LEAST_POWER = -100
+
+
+@dataclass(frozen=True)
+class Products:
+    """Exact inner products of the payloads that are not zero.
+
+    Attributes:
+        live: their indices, ascending.
+        gram: [m][m] for the m live payloads, each row and column in its own scale.
+        squares: m squared norms, all in one scale, positive.
+    """
+
+    live: tuple[int, ...]
+    gram: tuple[tuple[int, ...], ...]
+    squares: tuple[int, ...]
+
+
+class _Scaled(Mapping[str, Tensor]):
+    """A payload times a power of two, one tensor at a time."""
+
+    def __init__(self, payload: Payload, factor: float) -> None:
+        self._payload = payload
+        self._factor = factor
+
+    def __getitem__(self, name: str) -> Tensor:
+        return self._payload[name] * self._factor
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._payload)
+
+    def __len__(self) -> int:
+        return len(self._payload)
+
+
+def products(payloads: Sequence[Payload]) -> Products:
+    """Inner products of finite fp32 dicts of equal names and shapes.
+
+    Memory beyond the input: one scaled copy of the widest tensor per payload, and what `gram`
+    needs. ValueError for an empty or mixed input or for a value that is not finite.
+    """
+    check(payloads)
+    powers = [_power(payload) for payload in payloads]
+    live = [index for index, power in enumerate(powers) if power is not None]
+    scales = [power for power in powers if power is not None]
+    if not live:
+        return Products((), (), ())
+    scaled = [
+        _Scaled(payloads[index], 2.0**-power) for index, power in zip(live, scales, strict=True)
+    ]
+    exact = gram(scaled).products
+    least = min(scales)
+    return Products(
+        tuple(live),
+        exact,
+        # A norm is at least the largest magnitude, 0.5 here: far above the rounding of `gram`.
+        tuple(exact[m][m] << 2 * (power - least) for m, power in enumerate(scales)),
+    )
+
+
+def _power(payload: Payload) -> int | None:
+    """p with 2^(p-1) <= largest magnitude < 2^p; None for zero."""
+    largest = 0.0
+    for tensor in payload.values():
+        if tensor.numel():
+            low, high = torch.aminmax(tensor)
+            # max() would skip a NaN that comes second; aminmax gives NaN in both.
+            value = max(-low.item(), high.item())
+            if not math.isfinite(value):
+                raise ValueError("A payload holds a value that is not finite; refuse it before.")
+            largest = max(largest, value)
+    power = math.frexp(largest)[1]
+    return power if largest and power > _LEAST_POWER else None

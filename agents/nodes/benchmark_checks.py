@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Checking other nodes' benchmarks: a few chunks, drawn after the answer was fixed.
+
+Rule: a verdict is an EIP-712 signature over the attempt, its root and the check seed, so it can be
+relayed by anyone and used for nothing else. A verifier never judges a node of its own owner.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from agents.nodes.benchmark import Check, check_submission
+from agents.protocol.network import Network, Role
+from agents.runtime.chain import Head
+from agents.runtime.context import Context
+from agents.storage.content_store import ContentStore
+from agents.storage.errors import NotFound
+
+_TYPES = {
+    "BenchmarkVerdict": [
+        {"name": "node_id", "type": "uint256"},
+        {"name": "attempt", "type": "uint256"},
+        {"name": "root", "type": "bytes32"},
+        {"name": "units", "type": "uint256"},
+        {"name": "check_seed", "type": "bytes32"},
+        {"name": "passed", "type": "bool"},
+    ]
+}
+_SEED_BLOCKS = 256
+_BYTES_PER_UNIT = 67
+
+
+class BenchmarkChecks:
+    """Spot-checks submitted benchmarks for one verifier node."""
+
+    def __init__(
+        self, network: Network, context: Context, store: ContentStore, device: str
+    ) -> None:
+        self._network = network
+        self._context = context
+        self._store = store
+        self._device = device
+        self._done: set[tuple[int, int]] = set()
+
+    def step(self, verifier: int, head: Head) -> str | None:
+        """Check and sign one waiting benchmark; returns what was done."""
+        registry, chain = self._network.registry, self._context.chain
+        if not chain.call(registry, "is_eligible", verifier, int(Role.VERIFIER)):
+            return None
+        for node, attempt in self._network.open_benchmarks().items():
+            if (node, int(attempt.attempt)) in self._done:
+                continue
+            did = self._judge(verifier, node, attempt, head)
+            if did is not None:
+                return did
+        return None
+
+    def _judge(self, verifier: int, node: int, attempt: Any, head: Head) -> str | None:
+        network, registry = self._network, self._network.registry
+        owners = (self._context.chain.call(registry, "owner_of", n) for n in (verifier, node))
+        if len(set(owners)) == 1 or self._has_voted(verifier, node, attempt):
+            self._done.add((node, int(attempt.attempt)))
+            return None
+        check_seed = network.early(registry, "capture_check_seed", node)
+        if check_seed is None:
+            if head.number > attempt.check_block + _SEED_BLOCKS:
+                self._context.sender.send(registry, "capture_check_seed", node)
+                return f"rearmed: check seed of node {node}"
+            return None
+        with self._context.metrics.busy("benchmark"):
+            check = self._check(attempt, check_seed)
+        if check is None:
+            return None
+        verdict = {
+            "node_id": node,
+            "attempt": attempt.attempt,
+            "root": attempt.root,
+            "units": attempt.units,
+            "check_seed": check_seed,
+            "passed": check.passed,
+        }
+        signature = self._context.wallet.sign_typed(self._domain(), _TYPES, verdict)
+        self._context.sender.ensure(
+            lambda: bool(network.benchmark(node).settled),
+            registry,
+            "submit_verdicts",
+            node,
+            check.passed,
+            [verifier],
+            [signature],
+        )
+        self._done.add((node, int(attempt.attempt)))
+        outcome = "passed" if check.passed else "failed"
+        return f"checked: benchmark of node {node} {outcome}: {check.reason}"
+
+    def _check(self, attempt: Any, check_seed: bytes) -> Check | None:
+        limit = _BYTES_PER_UNIT * int(attempt.units) + 1
+        try:
+            artefact = self._store.get_digest(bytes(attempt.artefact), limit)
+        except NotFound:
+            return None  # the node may still be publishing it; without it nobody signs
+        return check_submission(
+            artefact,
+            seed=bytes(attempt.seed),
+            units=int(attempt.units),
+            claimed_root=bytes(attempt.root),
+            check_seed=check_seed,
+            count=self._context.settings.verifier.benchmark_checks,
+            device=self._device,
+        )
+
+    def _has_voted(self, verifier: int, node: int, attempt: Any) -> bool:
+        events = self._context.chain.events(
+            self._network.registry,
+            "BenchmarkVerdictGiven",
+            int(attempt.check_block) - 1,
+            self._context.chain.head().number,
+            {"node_id": node, "verifier_id": verifier},
+        )
+        return any(int(event.args["attempt"]) == attempt.attempt for event in events)
+
+    def _domain(self) -> dict[str, Any]:
+        return {
+            "name": "Menagerie NodeRegistry",
+            "version": "1",
+            "chainId": self._context.deployment.chain_id,
+            "verifyingContract": self._network.registry.address,
+        }

@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Becoming a node that may train: registration, then a verified benchmark.
+
+Rule: the owner's key is never needed by a running agent. Usually the owner registers the node
+(`ape run node register`) and the agent waits for that; with `trainer.register_stake` set, the
+operator key registers itself as its own owner, with the rewards going to `trainer.payout`.
+"""
+
+from __future__ import annotations
+
+import time
+
+from agents.nodes import benchmark
+from agents.protocol.network import ZERO_DIGEST, Network, Role
+from agents.runtime.chain import Head
+from agents.runtime.context import Context
+from agents.runtime.errors import ConfigError
+from agents.runtime.faults import crashpoint
+from agents.runtime.identity import Identity
+from agents.storage.cid import digest_of
+from agents.storage.content_store import ContentStore
+from agents.training.hardware import hardware_name
+
+ZOO = 10**18
+_MIN_UNITS = 8
+
+
+class Membership:
+    """Keeps one trainer registered and benchmarked. `node_id` is 0 until it is registered."""
+
+    def __init__(
+        self, network: Network, context: Context, store: ContentStore, device: str
+    ) -> None:
+        self.node_id = 0
+        self._network = network
+        self._context = context
+        self._store = store
+        self._device = device
+        self._told = False
+
+    def step(self, head: Head) -> str | None:
+        """Register or benchmark if that is needed; returns what was done."""
+        if not self.node_id:
+            self.node_id = self._network.node_of(self._context.wallet.address)
+            if not self.node_id:
+                return self._register()
+            self._context.log.info("node", node_id=self.node_id)
+        return self._benchmark(head)
+
+    def _register(self) -> str | None:
+        settings = self._context.settings.trainer
+        if settings.register_stake is None:
+            if not self._told:
+                self._told = True
+                self._context.log.warning(
+                    "not_registered",
+                    why=f"no node has {self._context.wallet.address} as its operator; the owner "
+                    "registers it with `ape run node register`, or set trainer.register_stake",
+                )
+            return None
+        address, token = self._context.wallet.address, self._network.token
+        stake = settings.register_stake * ZOO
+        chain, sender = self._context.chain, self._context.sender
+        balance = int(chain.call(token, "balanceOf", address))
+        if balance < stake:
+            raise ConfigError(
+                f"{address} holds {balance / ZOO:g} ZOO, but trainer.register_stake is "
+                f"{settings.register_stake}. Send it ZOO, or lower the stake."
+            )
+        registry = self._network.registry
+        if int(chain.call(token, "allowance", address, registry.address)) < stake:
+            sender.send(token, "approve", registry.address, stake)
+        sender.ensure(
+            lambda: self._network.node_of(address) != 0,
+            registry,
+            "register_node",
+            address,
+            settings.payout or address,
+            int(Role.TRAINER),
+            stake,
+            hardware_name(self._device),
+            Identity(self._context.wallet).public,
+        )
+        return f"registered: {settings.register_stake} ZOO"
+
+    # -- benchmark -----------------------------------------------------------------------------
+
+    def _benchmark(self, head: Head) -> str | None:
+        node = self._network.node(self.node_id)
+        if not node.roles & Role.TRAINER or node.banned or node.unlock_at:
+            return None
+        attempt = self._network.benchmark(self.node_id)
+        window = self._context.chain.call(self._network.registry, "parameters").benchmark_window
+        answered = attempt.submitted_at != 0
+        stale = head.timestamp > attempt.requested_at + window
+        if node.benchmark_score and (attempt.settled or not attempt.attempt):
+            return None
+        if attempt.attempt and not answered and not stale:
+            return self._answer()
+        if attempt.attempt == 0 or attempt.settled or (not answered and stale):
+            self._context.sender.send(self._network.registry, "request_benchmark", self.node_id)
+            return "requested: a benchmark"
+        return None
+
+    def _answer(self) -> str | None:
+        """Do the work of the attempt and submit it."""
+        registry = self._network.registry
+        seed = self._network.early(registry, "capture_benchmark_seed", self.node_id)
+        if seed is None:
+            return None
+        units = self._units()
+        with self._context.metrics.busy("benchmark"):
+            digests = benchmark.run(seed, units, device=self._device)
+        artefact = self._store.put_bytes(benchmark.pack_artefact(digests))
+        self._store.pin(artefact)
+        crashpoint("trainer-before-benchmark")
+        root = benchmark.root(seed, digests)
+        self._context.sender.ensure(
+            lambda: self._network.benchmark(self.node_id).submitted_at != 0,
+            registry,
+            "submit_benchmark",
+            self.node_id,
+            units,
+            root,
+            digest_of(artefact),
+        )
+        return f"benchmarked: {units} units"
+
+    def _units(self) -> int:
+        """As many units as take about `trainer.benchmark_s` here, by timing one."""
+        began = time.perf_counter()
+        benchmark.check_chunk(ZERO_DIGEST, 0, self._device)
+        once = time.perf_counter() - began
+        began = time.perf_counter()
+        benchmark.check_chunk(ZERO_DIGEST, 1, self._device)
+        once = min(once, time.perf_counter() - began)
+        wanted = int(self._context.settings.trainer.benchmark_s / max(once, 1e-6))
+        return min(max(wanted, _MIN_UNITS), 1_000_000)

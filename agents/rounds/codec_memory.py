@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A codec's memory (error feedback) of any node, re-created from what is public.
+
+Rule: memory starts empty every `codec.memory_rounds` finalized rounds and advances only in rounds
+that were finalized with the node's payload accepted and not found invalid, by `codec.remember` of
+the node's recomputed gradient and of the payload it revealed. So it is a function of the chain and
+the store: a verifier finds the trainer's memory by doing the rounds since the last reset again, and
+a trainer that lost its own does the same. At most `memory_rounds` tasks are redone, and each once.
+Where nobody else has a node's data, nobody redoes its rounds, and it doesn't either: there the
+noise was drawn for one release only. Where nodes train as they like, their memory is their own
+affair. A node that lost its own copy then starts with nothing owed. Payloads count that were
+accepted, merged or not: they said what they said.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+
+from agents.jobs.job import JobContext
+from agents.mechanisms.options import MAX_MEMORY_ROUNDS
+from agents.protocol.network import Network
+from agents.rounds.models import Models
+from agents.rounds.payload import max_payload_bytes, read_payload
+from agents.rounds.plan import Plan, Plans
+from agents.rounds.report import RoundReport
+from agents.storage.content_store import ContentStore
+from agents.training.assignment import build_task
+from agents.training.replay import run_task
+from agents.training.state import State
+
+_KEPT = 64
+
+# (job, round, seed) -> the memory after that round, if the caller has kept it.
+Kept = Callable[[int, int, bytes], State | None]
+
+
+class Memories:
+    """Memories of nodes before a round; keeps the latest."""
+
+    def __init__(
+        self, network: Network, store: ContentStore, models: Models, plans: Plans, device: str
+    ) -> None:
+        self._network = network
+        self._store = store
+        self._models = models
+        self._plans = plans
+        self._device = device
+        self._found: OrderedDict[tuple[bytes, int], State | None] = OrderedDict()
+
+    def before(self, job_id: int, plan: Plan, node: int, kept: Kept | None = None) -> State | None:
+        """The node's memory before the round of `plan`; None when it is empty.
+
+        `kept` gives the node's own copies, which save it from doing its rounds again.
+        Raises StoreError or PayloadError when an artefact of an earlier round can't be had.
+        """
+        job = self._models.job(job_id)
+        if not job.codec.has_memory:
+            return None
+        period = int(job.codec.memory_rounds)
+        reset = plan.step - plan.step % period
+        if job.free:
+            reset = max(reset, plan.step - MAX_MEMORY_ROUNDS)  # how far a node's own copy is sought
+        todo: list[tuple[int, int, RoundReport, bytes]] = []  # newest first
+        memory: State | None = None
+        for index in range(plan.step - 1, reset - 1, -1):
+            entry = self._network.ledger_entry(job_id, index)
+            number, digest = int(entry.round_id), bytes(entry.report)
+            report = self._models.report(digest)
+            if node not in report.accepted():
+                continue
+            if self._network.in_round("is_invalid", job_id, number, [node]):
+                continue
+            if (digest, node) in self._found:
+                memory = self._found[digest, node]
+                break
+            seed = bytes(self._network.round(job_id, number).seed)
+            mine = kept(job_id, number, seed) if kept is not None else None
+            if mine is not None:
+                memory = mine
+                break
+            if job.spec.access == "local" or job.free:
+                break
+            todo.append((index, number, report, digest))
+        for _, number, report, digest in reversed(todo):
+            memory = self._advance(job_id, job, number, report, node, memory)
+            self._keep((digest, node), memory)
+        return memory
+
+    def _advance(
+        self,
+        job_id: int,
+        job: JobContext,
+        number: int,
+        report: RoundReport,
+        node: int,
+        memory: State | None,
+    ) -> State | None:
+        """The memory after a finalized round, by doing the node's work of that round again."""
+        plan = self._plans.past(job_id, number)
+        before = self._models.at(job_id, bytes.fromhex(report.prev_model))
+        task = build_task(
+            plan.manifest, node, job.spec, job_id, plan.step, bytes.fromhex(report.prev_model)
+        )
+        try:
+            gradient = run_task(job.net(self._device), task, before, job.data).pseudo_gradient
+        except FloatingPointError:
+            return memory  # what was accepted there was no training: it leaves nothing owed
+        line = next(line for line in report.nodes if line.node == node)
+        raw = self._store.get_digest(
+            bytes.fromhex(line.content), max_payload_bytes(job.codec, job.shapes)
+        )
+        decoded = read_payload(raw, job.codec, job.shapes, plan.codec_seed(job.codec, node))
+        return job.codec.remember(job.privacy.release(gradient), memory, decoded)
+
+    def _keep(self, key: tuple[bytes, int], memory: State | None) -> None:
+        self._found[key] = memory
+        while len(self._found) > _KEPT:
+            self._found.popitem(last=False)

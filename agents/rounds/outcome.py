@@ -1,0 +1,341 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The result of a round, computed once by the aggregator and again by everyone who doubts it.
+
+Rule: a pure function of the round's model, manifest and payloads. Merge, update and scores are
+exact, so two honest parties get the same bytes; only the validation losses, and the gains measured
+with them, depend on the hardware: they are compared within a tolerance.
+
+Where nodes train as they like, not every good payload is merged: of those whom earlier scores chose
+(everyone, before any round was scored), the ones whose norms are plausible beside each other. The
+choice comes first, so that newcomers, however many, can't move the norm that is plausible. Whoever
+is left out is scored like everybody else and, if scores never come, paid like everybody else.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from agents.jobs.job import JobContext
+from agents.mechanisms.merge import MergeRefused
+from agents.mechanisms.privacy.aggregate import Aggregate
+from agents.mechanisms.score import Evidence
+from agents.mechanisms.score.gauntlet import Gauntlet
+from agents.protocol.network import Proposal
+from agents.rounds.plan import Plan
+from agents.rounds.release import Release, plain
+from agents.rounds.report import MAX_GAIN_PPM, NodeLine, RoundReport
+from agents.rounds.submissions import Submission
+from agents.rounds.update import pack_update
+from agents.storage.cid import cid_of_bytes, digest_of
+from agents.training.evaluate import validation_loss
+from agents.training.flat import FlatModel
+from agents.training.norms import norm
+from agents.training.state import State, apply_outer, model_hash, save_state
+
+LOSS_TOLERANCE = 1e-3  # relative; forward passes differ by rounding across hardware
+_TOO_SHORT = 1e-30  # of the wanted norm: stretching by more would leave the range of fp32
+GAIN_TOLERANCE_PPM = 200  # likewise; it bounds what a proposer may add to a score
+WORST_LOSS = 1e9  # nats per token; stands for every loss beyond it, infinity and NaN
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A round's result. `nodes` and `contributions` are those that share the pool.
+
+    `doubt`: what is wrong with a noised update that somebody else released, or empty.
+    """
+
+    state: State
+    merged: State
+    update: bytes
+    checkpoint: bytes | None
+    report: RoundReport
+    nodes: tuple[int, ...]
+    contributions: tuple[int, ...]
+    doubt: str = ""
+
+    @property
+    def model(self) -> bytes:
+        """Hash of the new model."""
+        return bytes.fromhex(self.report.model)
+
+    def paid(self, invalid: Collection[int]) -> dict[int, int]:
+        """Contribution by node, ascending, without the nodes that are `invalid` in the round."""
+        return _without(self.nodes, self.contributions, invalid)
+
+
+@dataclass(frozen=True)
+class Merging:
+    """The costly half of a result: merged, applied and evaluated, before anything is scored.
+
+    `good`: the submissions to score, ascending by node id. `refused`: why the merge rule would not
+    merge, or empty. `merged`: the update to publish. `gains_ppm`: of `good`, as measured here; None
+    if the job's score does not ask for them. `doubt`: what is wrong with an update that somebody
+    else released, or empty. `left_out`: why some of `good` did not go into the merge, by node.
+    """
+
+    good: tuple[Submission, ...]
+    refused: str
+    merged: State
+    after: State
+    loss_before: float
+    loss_after: float
+    gains_ppm: tuple[int, ...] | None
+    doubt: str = ""
+    left_out: Mapping[int, str] = field(default_factory=dict)
+
+
+def compute(
+    job: JobContext,
+    job_id: int,
+    round_id: int,
+    plan: Plan,
+    before: State,
+    submissions: Sequence[Submission],
+    device: str,
+    stakes: Mapping[int, int] | None = None,
+    claimed: Mapping[int, int] | None = None,
+    release: Release = plain,
+    standing: Mapping[int, int] | None = None,
+) -> Outcome:
+    """Merge, apply, evaluate and score.
+
+    Args:
+        submissions: every revealed node, ascending by id.
+        stakes: by node id, in 1e-18 ZOO, when the round opened; None counts all as equal.
+        claimed: gains by node that a report publishes. Each that lies within GAIN_TOLERANCE_PPM of
+            the one measured here is used in its place, so that everyone scores alike.
+        release: what becomes of the merged update before it is published.
+        standing: shares by node of the newest round scored before this one; empty before the first.
+    """
+    merging = merge(job, before, submissions, device, stakes, release, plan.step, standing)
+    return finish(job, job_id, round_id, plan, before, submissions, merging, claimed)
+
+
+def merge(
+    job: JobContext,
+    before: State,
+    submissions: Sequence[Submission],
+    device: str,
+    stakes: Mapping[int, int] | None = None,
+    release: Release = plain,
+    step: int = 0,
+    standing: Mapping[int, int] | None = None,
+) -> Merging:
+    """The costly half of `compute`. `step`: finalized rounds before this one."""
+    good = tuple(s for s in submissions if s.gradient is not None)
+    left_out = _left_out(job, good, standing or {})
+    chosen = [s for s in good if s.reveal.node not in left_out]
+    gradients = [s.gradient for s in chosen if s.gradient is not None]
+    merged: State = {name: torch.zeros(shape) for name, shape in job.shapes.items()}
+    refused = ""
+    if gradients:
+        held = None if stakes is None else [stakes[s.reveal.node] for s in chosen]
+        if isinstance(job.privacy, Aggregate):
+            gradients = job.privacy.prepare(gradients)
+        try:
+            merged = job.merge(gradients, held)
+        except MergeRefused as error:
+            refused, gradients = str(error), []
+            if job.free:
+                left_out = {s.reveal.node: f"not merged: {error}"[:300] for s in good}
+            else:
+                good = ()
+    doubt = ""
+    if gradients:
+        merged, doubt = release(merged, len(gradients))
+    outer_lr = job.spec.outer_lr_at(step)
+    after = apply_outer(before, merged, outer_lr)
+    batches = job.data.val_batches(job.spec.eval_batches)
+    net = job.net(device)
+    loss_before = _loss(net, before, batches)
+    gains = None
+    if gradients and job.score.needs_gains:
+        alone = (
+            _loss(net, apply_outer(before, rescaled(own, merged), outer_lr), batches)
+            for own in gradients
+        )
+        gains = tuple(_gain(loss_before, loss) for loss in alone)
+    loss_after = _loss(net, after, batches)
+    return Merging(good, refused, merged, after, loss_before, loss_after, gains, doubt, left_out)
+
+
+def _left_out(
+    job: JobContext, good: Sequence[Submission], standing: Mapping[int, int]
+) -> dict[int, str]:
+    """Which good payloads are not merged, each with the reason."""
+    if not isinstance(job.score, Gauntlet):
+        return {}
+    payloads = {s.reveal.node: s.gradient for s in good if s.gradient is not None}
+    chosen = job.score.select(list(payloads), standing)
+    norms = {node: norm(payloads[node]) for node in chosen}
+    plausible = job.score.plausible_norms(norms)
+    reasons = {}
+    for node in payloads:
+        if node not in norms:
+            reasons[node] = "not merged: not among the best of the last scored round"
+        elif node not in plausible:
+            reasons[node] = f"not merged: its norm {norms[node]:.3g} is implausible"
+    return reasons
+
+
+def rescaled(update: State, like: State) -> State:
+    """`update` with the norm of `like`, so that a gain does not depend on its length."""
+    length, wanted = norm(update), norm(like)
+    if length <= wanted * _TOO_SHORT:
+        return update
+    return {name: tensor * (wanted / length) for name, tensor in update.items()}
+
+
+def _loss(net: FlatModel, state: State, batches: Sequence[Tensor]) -> float:
+    """The validation loss, always a number: a model that somebody's update has ruined must get a
+    report like any other, or its round could be neither audited nor finished."""
+    loss = validation_loss(net, state, batches)
+    return loss if loss < WORST_LOSS else WORST_LOSS  # NaN is below nothing
+
+
+def _gain(before: float, after: float) -> int:
+    """Relative fall of the validation loss in ppm; the worst loss is the worst gain."""
+    if after >= WORST_LOSS:
+        return -MAX_GAIN_PPM
+    share = (before - after) / before if before > 0 else 0.0
+    return max(-MAX_GAIN_PPM, min(MAX_GAIN_PPM, round(share * 1_000_000)))
+
+
+def finish(
+    job: JobContext,
+    job_id: int,
+    round_id: int,
+    plan: Plan,
+    before: State,
+    submissions: Sequence[Submission],
+    merging: Merging,
+    claimed: Mapping[int, int] | None = None,
+) -> Outcome:
+    """The cheap half of `compute`: scores, report, and who is paid."""
+    spec, good = job.spec, merging.good
+    gains = merging.gains_ppm
+    if gains is not None and claimed is not None:
+        pairs = [(claimed.get(s.reveal.node), own) for s, own in zip(good, gains, strict=True)]
+        gains = tuple(
+            own if said is None or abs(said - own) > GAIN_TOLERANCE_PPM else said
+            for said, own in pairs
+        )
+    marks: dict[int, tuple[int, int, int]] = {}
+    if good:
+        gradients = [s.gradient for s in good if s.gradient is not None]
+        steps = [_batches(plan, s.reveal.node) for s in good]
+        scores = job.score(gradients, steps, Evidence(merging.merged, gains))
+        marks = {
+            s.reveal.node: mark
+            for s, mark in zip(
+                good,
+                zip(
+                    scores.quality_ppm, gains or [0] * len(good), scores.contributions, strict=True
+                ),
+                strict=True,
+            )
+        }
+    update = pack_update(merging.merged)
+    due = (plan.step + 1) % spec.checkpoint_every == 0 or plan.step + 1 >= spec.rounds
+    checkpoint = save_state(merging.after) if due else None
+    report = RoundReport(
+        job=job_id,
+        round=round_id,
+        step=plan.step,
+        prev_model=model_hash(before).hex(),
+        model=model_hash(merging.after).hex(),
+        update=cid_of_bytes(update),
+        checkpoint=None if checkpoint is None else cid_of_bytes(checkpoint),
+        codec=spec.codec,
+        merge=spec.merge,
+        score=spec.score,
+        carry_in=list(plan.carry_in),
+        cursor_in=plan.cursor_in,
+        nodes=[_line(s, plan, marks, merging) for s in submissions],
+        val_loss_before=merging.loss_before,
+        val_loss=merging.loss_after,
+    )
+    paid = [(line.node, line.contribution) for line in report.nodes if line.contribution]
+    return Outcome(
+        state=merging.after,
+        merged=merging.merged,
+        update=update,
+        checkpoint=checkpoint,
+        report=report,
+        nodes=tuple(node for node, _ in paid),
+        contributions=tuple(share for _, share in paid),
+        doubt=merging.doubt,
+    )
+
+
+def _batches(plan: Plan, node: int) -> int:
+    assignment = plan.manifest.of(node)
+    return 0 if assignment is None else assignment.batches
+
+
+def _line(
+    submission: Submission, plan: Plan, marks: dict[int, tuple[int, int, int]], merging: Merging
+) -> NodeLine:
+    node = submission.reveal.node
+    quality, gain, share = marks.get(node, (0, 0, 0))
+    accepted = node in marks
+    reason = merging.left_out.get(node, submission.reason)
+    if submission.gradient is not None and not accepted:
+        reason = f"not merged: {merging.refused}"[:300]
+    return NodeLine(
+        node=node,
+        content=submission.reveal.content.hex(),
+        accepted=accepted,
+        merged=accepted and node not in merging.left_out,
+        reason=reason,
+        batches=_batches(plan, node),
+        quality_ppm=quality,
+        gain_ppm=gain,
+        contribution=share,
+    )
+
+
+def disagreements(
+    mine: Outcome, theirs: Proposal, report: RoundReport, invalid: Collection[int] = ()
+) -> list[str]:
+    """What is wrong with a proposed result, as sentences; empty if nothing is.
+
+    `report`: the proposal's own, already fetched. `invalid`: nodes found invalid in the round by
+    now; they are not paid, whether or not the proposal names them. Reasons for refusing a payload
+    are free text and not compared.
+    """
+    if mine.doubt:
+        # What follows from the update without noise (a model's hash, a loss) is nobody's to know.
+        return [mine.doubt]
+    wrong = []
+    if theirs.model != mine.model:
+        wrong.append(f"model is {theirs.model.hex()}, recomputed {mine.model.hex()}")
+    if theirs.update != digest_of(mine.report.update):
+        wrong.append("the update is not the merge of the accepted payloads")
+    if _without(theirs.nodes, theirs.contributions, invalid) != mine.paid(invalid):
+        wrong.append("the contributions on chain are not those that the scoring rule gives")
+    if _exact(report) != _exact(mine.report):
+        wrong.append("the report differs from the recomputed one")
+    for name in ("val_loss_before", "val_loss"):
+        claimed, own = getattr(report, name), getattr(mine.report, name)
+        if not math.isclose(claimed, own, rel_tol=LOSS_TOLERANCE):
+            wrong.append(f"{name} is {claimed:.6f}, recomputed {own:.6f}")
+    return wrong
+
+
+def _without(
+    nodes: Sequence[int], contributions: Sequence[int], invalid: Collection[int]
+) -> dict[int, int]:
+    pairs = zip(nodes, contributions, strict=True)
+    return {node: share for node, share in pairs if node not in invalid}
+
+
+def _exact(report: RoundReport) -> RoundReport:
+    lines = [line.model_copy(update={"reason": ""}) for line in report.nodes]
+    return report.model_copy(update={"nodes": lines, "val_loss": 0.0, "val_loss_before": 0.0})

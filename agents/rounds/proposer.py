@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Proposing a round's result: the duty of one aggregator, then the right of everybody.
+
+Rule: in the duty window only the aggregator that the seed drew may propose. When it lets the window
+pass, any node of the snapshot may; aggregators go first, others leave them a head start.
+"""
+
+from __future__ import annotations
+
+from agents.protocol.network import Network, Phase
+from agents.protocol.view import View
+from agents.rounds.reader import Results
+from agents.runtime.faults import crashpoint
+from agents.runtime.sender import Sender
+from agents.storage.cid import cid_of_bytes, digest_of
+
+_WAIT_SHARE = 0.5  # of the window: how long a missing payload is waited for
+
+
+class Proposer:
+    """Proposes results for one node. `head_start`: share of the fallback window left to others."""
+
+    def __init__(
+        self,
+        network: Network,
+        results: Results,
+        sender: Sender,
+        head_start: float,
+    ) -> None:
+        self._network = network
+        self._results = results
+        self._sender = sender
+        self._head_start = head_start
+
+    def step(self, view: View, node: int) -> str | None:
+        """Propose if it is this node's turn; returns what was done."""
+        if view.phase != Phase.AGGREGATE or view.overdue or not self._my_turn(view, node):
+            return None
+        submissions = self._results.submissions(view)
+        missing = [s.reveal.node for s in submissions if s.unavailable]
+        if missing and self._elapsed(view) < _WAIT_SHARE:
+            return None
+        outcome = self._results.outcome(view, submissions)
+        if outcome is None:
+            return None
+        self._results.publish(outcome)
+        # After an upheld challenge some nodes may be invalid already; the contract refuses those.
+        invalid = self._network.in_round("is_invalid", view.job_id, view.round_id, outcome.nodes)
+        paid = outcome.paid(invalid)
+        crashpoint("aggregator-before-propose")
+        self._sender.send(
+            self._network.rounds,
+            "propose_result",
+            view.job_id,
+            view.round_id,
+            node,
+            outcome.model,
+            digest_of(outcome.report.update),
+            digest_of(cid_of_bytes(outcome.report.to_bytes())),
+            list(paid),
+            list(paid.values()),
+        )
+        crashpoint("aggregator-after-propose")
+        loss = outcome.report.val_loss
+        return f"proposed: round {view.round_id} of {len(paid)} nodes, loss {loss:.4f}"
+
+    def _my_turn(self, view: View, node: int) -> bool:
+        duty = self._network.on_duty(view.job_id, view.round_id)
+        if duty:
+            return duty == node
+        known = {*view.snapshot.nodes, *view.snapshot.verifiers, *view.snapshot.aggregators}
+        return node in known and self._elapsed(view) >= self._head_start
+
+    def _elapsed(self, view: View) -> float:
+        """Share of the current window that has passed, from 0 to 1."""
+        window = int(view.job.terms.aggregate_s)
+        return 1 - max(0, int(view.round.deadline) - view.now) / window

@@ -1,0 +1,205 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From a view of the chain to the round's result: fetch, check, compute, publish.
+
+Rule: everyone computes the result from the same published payloads, and, where the job merges only
+the best, from the same scores: those of the last round that was scored before this one. A payload
+that the store lacks is waited for; it is left out only when the phase is about to end, and the
+report then says so.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from agents.protocol.network import Network, Phase
+from agents.protocol.scores import Consensus
+from agents.protocol.view import View
+from agents.rounds.models import Models
+from agents.rounds.outcome import Merging, Outcome, finish, merge
+from agents.rounds.plan import Plan, Plans
+from agents.rounds.release import draw, published
+from agents.rounds.report import RoundReport
+from agents.rounds.sealing import Sealing
+from agents.rounds.submissions import Submission, Unseal, fetch, shut
+from agents.storage.content_store import ContentStore
+from agents.training.assignment import input_root
+from agents.training.state import State
+
+_KEPT = 4
+_Key = tuple[bytes, ...]
+# (job, round) -> shares of the newest scored round before it, by node.
+Standings = Callable[[int, int], Mapping[int, int]]
+
+
+class Results:
+    """Submissions and outcomes of rounds; keeps the last few."""
+
+    def __init__(
+        self,
+        network: Network,
+        store: ContentStore,
+        models: Models,
+        plans: Plans,
+        device: str,
+        sealing: Sealing | None = None,
+        folder: Path | None = None,
+        standings: Standings | None = None,
+    ) -> None:
+        """`sealing`: opens sealed payloads. `folder`: keeps the noise of what is published.
+
+        `standings`: by default the chain's.
+        """
+        self._network = network
+        self._store = store
+        self._models = models
+        self._plans = plans
+        self._device = device
+        self._sealing = sealing
+        self._folder = folder
+        self._standings = standings
+        self._submissions: dict[int, Submission] = {}
+        self._decoded_in: tuple[int, int, bytes, bytes] | None = None
+        self._in_time: set[tuple[int, int, bytes]] = set()
+        self._merged: dict[_Key, Merging] = {}
+        self._outcomes: dict[tuple[_Key, Any], Outcome] = {}
+
+    def submissions(self, view: View) -> list[Submission]:
+        """Every revealed node's submission, ascending by node id."""
+        job = self._models.job(view.job_id)
+        plan = self._plans.of(view)
+        if plan is None:
+            return []
+        before = bytes(view.round.prev_model)
+        decoded_in = (view.job_id, view.round_id, before, plan.manifest.hash())
+        if decoded_in != self._decoded_in:
+            # The same reveal again says something else: it is read under another seed or task.
+            self._submissions, self._decoded_in = {}, decoded_in
+        found = []
+        reveals = self._network.reveals(view.job_id, view.round_id, int(view.round.opened_block))
+        for reveal in reveals.values():
+            kept = self._submissions.get(reveal.node)
+            if kept is None or kept.unavailable or kept.reveal != reveal:
+                kept = fetch(
+                    reveal,
+                    job,
+                    self._store,
+                    plan.codec_seed(job.codec, reveal.node),
+                    self._unseal(view),
+                    input_root(plan.manifest, reveal.node, before) if job.free else None,
+                )
+            found.append(kept)
+        self._submissions = {submission.reveal.node: submission for submission in found}
+        if view.phase == Phase.AGGREGATE:
+            place = (view.job_id, view.round_id)
+            self._in_time = {entry for entry in self._in_time if entry[:2] == place} | {
+                (*place, s.reveal.content) for s in found if s.gradient is not None
+            }
+        return found
+
+    def _unseal(self, view: View) -> Unseal:
+        sealing = self._sealing
+        return shut if sealing is None else lambda raw: sealing.open(raw, view)
+
+    def had_in_time(self, view: View, submission: Submission) -> bool:
+        """Whether this process could read the payload while the aggregator was at work."""
+        return (view.job_id, view.round_id, submission.reveal.content) in self._in_time
+
+    def outcome(
+        self, view: View, submissions: Sequence[Submission], report: RoundReport | None = None
+    ) -> Outcome | None:
+        """The round's result over these submissions; None while the seed is unknown.
+
+        `report`: the proposed one, whose published gains are used where they are right.
+        """
+        plan = self._plans.of(view)
+        if plan is None:
+            return None
+        standing = self._standing(view)
+        key = self._key(view, plan, submissions, standing)
+        claimed = None if report is None else report.gains()
+        named = (key, None if report is None else (tuple(report.gains().items()), report.update))
+        if named not in self._outcomes:
+            before = self._models.at(view.job_id, bytes(view.round.prev_model))
+            self._outcomes[named] = finish(
+                self._models.job(view.job_id),
+                view.job_id,
+                view.round_id,
+                plan,
+                before,
+                submissions,
+                self._merging(view, key, plan.step, before, submissions, standing, report),
+                claimed,
+            )
+            _shorten(self._outcomes)
+        return self._outcomes[named]
+
+    def _merging(
+        self,
+        view: View,
+        key: _Key,
+        step: int,
+        before: State,
+        submissions: Sequence[Submission],
+        standing: Mapping[int, int],
+        report: RoundReport | None,
+    ) -> Merging:
+        job = self._models.job(view.job_id)
+        if report is None or not job.sealed:
+            name = hashlib.sha256(b"".join(key)).hexdigest()
+            release = draw(job, self._folder, f"noised-{view.job_id}-{view.round_id}-{name}")
+        else:
+            release = published(job, self._store, report.update)
+            key = (*key, report.update.encode())
+        if key not in self._merged:
+            nodes = [s.reveal.node for s in submissions]
+            stakes = self._network.stakes_at(nodes, int(view.round.opened_block))
+            self._merged[key] = merge(
+                job, before, submissions, self._device, stakes, release, step, standing
+            )
+            _shorten(self._merged)
+        return self._merged[key]
+
+    def publish(self, outcome: Outcome) -> None:
+        """Put update, checkpoint and report into the store, durably, and keep what was merged.
+
+        The merged payloads are pinned because verifiers fetch them after this: whoever revealed one
+        and takes it down must not make an honest result look wrong.
+        """
+        for line in outcome.report.nodes:
+            if line.accepted:
+                self._store.pin(self._store.resolve(bytes.fromhex(line.content)))
+        self._store.pin(self._store.put_bytes(outcome.update))
+        if outcome.checkpoint is not None:
+            self._store.pin(self._store.put_bytes(outcome.checkpoint))
+        self._store.pin(self._store.put_bytes(outcome.report.to_bytes()))
+
+    def _standing(self, view: View) -> Mapping[int, int]:
+        """What earlier rounds' scores say, where the job's merge asks for them."""
+        if not self._models.job(view.job_id).free:
+            return {}
+        if self._standings is None:
+            self._standings = Consensus(self._network).standing
+        return self._standings(view.job_id, view.round_id)
+
+    def _key(
+        self,
+        view: View,
+        plan: Plan,
+        submissions: Sequence[Submission],
+        standing: Mapping[int, int],
+    ) -> _Key:
+        # Refused contents count too: the report names them, and a reorg may change them.
+        parts = [
+            s.reveal.node.to_bytes(32, "big") + s.reveal.content + bytes([s.gradient is not None])
+            for s in submissions
+        ]
+        shares = repr(sorted(standing.items())).encode()
+        return (bytes(view.round.prev_model), plan.manifest.hash(), shares, *parts)
+
+
+def _shorten(kept: dict[Any, Any]) -> None:
+    while len(kept) > _KEPT:
+        del kept[next(iter(kept))]

@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Filing an appeal against a task's outcome, out of the operator's wallet.
+
+Rule: who appeals has run the task itself and found an outcome wrong that verifiers can overturn;
+anything else would lose the bond.
+"""
+
+from __future__ import annotations
+
+from agents.protocol.network import Network
+from agents.runtime.context import Context
+from agents.runtime.errors import Reverted
+from agents.runtime.faults import crashpoint
+from agents.tasks.contract import Task, Tasks, TaskStatus
+
+
+def is_wrong(tasks: Tasks, task: Task, result: bytes) -> bool:
+    """Whether a verdict for `result` would overturn the outcome: two agreed on another, or nobody
+    agreed and somebody revealed another."""
+    if task.status in (TaskStatus.AGREED, TaskStatus.DECIDED):
+        return task.result != result
+    tag = tasks.tag(task.task_id, result)
+    return task.status == TaskStatus.UNDECIDED and any(tag != t for t in task.revealed())
+
+
+class TaskAppeals:
+    """One operator's appeals."""
+
+    def __init__(self, network: Network, tasks: Tasks, context: Context) -> None:
+        self._network = network
+        self._tasks = tasks
+        self._context = context
+        self._said: set[int] = set()
+
+    def file(self, task: Task, why: str) -> str | None:
+        """Appeal; returns what was done, None if it cannot be (said once)."""
+        bond = int(self._tasks.terms().appeal_bond)
+        chain, sender = self._context.chain, self._context.sender
+        token, appeals = self._network.token, self._network.appeals
+        address = self._context.wallet.address
+        if int(chain.call(token, "balanceOf", address)) < bond:
+            self._say(task, f"{address} lacks the bond of {bond / 10**18:g} ZOO")
+            return None
+        try:
+            if int(chain.call(token, "allowance", address, appeals.address)) < bond:
+                sender.send(token, "approve", appeals.address, bond)
+            crashpoint("appellant-before-appeal")
+            sender.ensure(
+                lambda: self._tasks.task(task.task_id).status == TaskStatus.APPEALED,
+                appeals,
+                "appeal",
+                task.task_id,
+            )
+        except Reverted as error:
+            self._say(task, error.reason)
+            return None
+        return f"appealed: task {task.task_id}: {why}"
+
+    def _say(self, task: Task, why: str) -> None:
+        if task.task_id not in self._said:
+            self._said.add(task.task_id)
+            self._context.log.error("cannot_appeal", task=task.task_id, why=why)

@@ -1,0 +1,295 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What RedundantTasks and TaskAppeals say, and the digests that executors send them.
+
+Rule: everything is read from the chain when it is asked for; only the terms, which are fixed for
+good, and the classes, which are only ever added to, are kept. Tags and commitments are made here
+and not by the contract's views: whoever serves the chain would learn a result before its time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any
+
+from eth_abi import encode
+from eth_utils import keccak
+
+from agents.protocol.network import ChainMoved, Network
+from agents.tasks.compute.classes import class_label
+
+TAG_DOMAIN = keccak(text="menagerie.RedundantTasks.tag.v1")
+COMMIT_DOMAIN = keccak(text="menagerie.RedundantTasks.commit.v1")
+UNAVAILABLE = bytes(keccak(text="menagerie.RedundantTasks.unavailable.v1"))
+"""The result of an executor that could not get the task's inputs; there is no payload."""
+
+MAX_OPEN = 2
+"""Lanes that a node may have open at a time."""
+
+_EVER = 2**256 - 1
+_BATCH = 128  # calls in one request
+_EVENT_BLOCKS = 2_000  # looked through at a time
+
+
+class TaskStatus(IntEnum):
+    """Status of a task, as RedundantTasks numbers them; NONE: there is no such task."""
+
+    NONE = 0
+    DRAWING = 1
+    RUNNING = 2
+    REVEALING = 3
+    AGREED = 4
+    DECIDED = 5
+    UNDECIDED = 6
+    APPEALED = 7
+    CLOSED = 8
+
+
+class LaneState(IntEnum):
+    """State of an executor's lane. AGREED and OPENED: it found the agreed result; OPENED showed
+    it."""
+
+    NONE = 0
+    RUNNING = 1
+    COMMITTED = 2
+    REVEALED = 3
+    ABORTED = 4
+    AGREED = 5
+    OPENED = 6
+
+
+@dataclass(frozen=True)
+class Task:
+    """A task as the chain has it.
+
+    Attributes:
+        spec: digest of the spec's CID.
+        fee: in 1e-18 ZOO.
+        run_s: seconds from the draw until an executor must have committed.
+        time: when the draw was requested while DRAWING, else the stage's deadline; chain seconds.
+        seed_block: block that the newest draw is pinned to.
+        nodes, states, answers: by lane. An answer is the commitment, then the tag, and the result
+            itself in the lane that is OPENED.
+        wanted: executors to be drawn while DRAWING.
+    """
+
+    task_id: int
+    status: TaskStatus
+    creator: str
+    class_id: int
+    spec: bytes
+    fee: int
+    run_s: int
+    time: int
+    seed_block: int
+    redraws: int
+    nodes: tuple[int, ...]
+    states: tuple[LaneState, ...]
+    answers: tuple[bytes, ...]
+    wanted: int
+
+    def lane_of(self, node_id: int) -> int | None:
+        """The lane of a node, None if it has none."""
+        return self.nodes.index(node_id) if node_id in self.nodes else None
+
+    def state_of(self, node_id: int) -> LaneState:
+        """The state of a node's lane, NONE if it has none."""
+        lane = self.lane_of(node_id)
+        return LaneState.NONE if lane is None else self.states[lane]
+
+    @property
+    def result(self) -> bytes | None:
+        """The result that two executors agreed on, if two did."""
+        for state, answer in zip(self.states, self.answers, strict=True):
+            if state == LaneState.OPENED:
+                return answer
+        return None
+
+    def revealed(self) -> list[bytes]:
+        """The tags of the lanes that revealed and agreed with nobody."""
+        pairs = zip(self.states, self.answers, strict=True)
+        return [answer for state, answer in pairs if state == LaneState.REVEALED]
+
+    def settled(self, now: int) -> bool:
+        """Whether no transaction can change the task any more, at chain time `now`."""
+        if self.status in (TaskStatus.AGREED, TaskStatus.UNDECIDED):
+            return now > self.time
+        return self.status in (TaskStatus.NONE, TaskStatus.CLOSED)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The verifiers asked about an appealed task, with their stakes, in the snapshot's order."""
+
+    verifiers: tuple[int, ...]
+    weights: tuple[int, ...]
+
+
+class Tasks:
+    """Typed reads of both contracts."""
+
+    def __init__(self, network: Network) -> None:
+        self._network = network
+        self._chain = network.chain
+        self._contract = network.tasks
+        self._terms: Any = None
+        self._classes: dict[str, int] = {}
+
+    # -- tasks ---------------------------------------------------------------------------------
+
+    def count(self) -> int:
+        """Number of tasks; ids run from 1 to this."""
+        return int(self._call("task_count"))
+
+    def task(self, task_id: int) -> Task:
+        """A task; its status is NONE if there is no such task."""
+        return self.many([task_id])[0]
+
+    def many(self, task_ids: Sequence[int]) -> list[Task]:
+        """Several tasks, in order."""
+        found = self._each("task", task_ids)
+        return [_task(number, raw) for number, raw in zip(task_ids, found, strict=True)]
+
+    def expected(self, task_id: int) -> list[int]:
+        """The executors that a draw would take in the next block, by ascending lane from the first
+        empty one; [] while that is unknown."""
+        return self.expected_many([task_id])[task_id]
+
+    def expected_many(self, task_ids: Sequence[int]) -> dict[int, list[int]]:
+        """`expected` of several tasks, by id."""
+        found = self._each("expected", task_ids, block="pending")
+        return {n: [int(node) for node in nodes] for n, nodes in zip(task_ids, found, strict=True)}
+
+    def terms(self) -> Any:
+        """The Terms struct: stakes and fees in 1e-18 ZOO, windows in seconds."""
+        if self._terms is None:
+            self._terms = self._call("terms")
+        return self._terms
+
+    # -- executors -----------------------------------------------------------------------------
+
+    def class_ids(self) -> dict[str, int]:
+        """Id of each determinism class by its label; names that are no label are left out."""
+        names = [bytes(name) for name in self._call("classes")]
+        labels = {}
+        for number, name in enumerate(names):
+            try:
+                labels[class_label(name)] = number
+            except ValueError:
+                continue
+        self._classes = labels
+        return dict(labels)
+
+    def class_id(self, label: str) -> int | None:
+        """The id of a class by its label, None if it has no pool."""
+        known = self._classes if label in self._classes else self.class_ids()
+        return known.get(label)
+
+    def label(self, class_id: int) -> str | None:
+        """The label of a class, None if its name is none."""
+        if class_id not in self._classes.values():
+            self.class_ids()
+        return next((label for label, n in self._classes.items() if n == class_id), None)
+
+    def seat(self, node_id: int) -> Any:
+        """The Executor struct of a node: seated, class_id, seat, open, left."""
+        return self._call("executor", node_id)
+
+    def stay(self, nodes: Sequence[int], now: int) -> list[bool]:
+        """Whether each node has the stake that a seat needs at chain time `now`, is not suspended
+        and is not on its way out of the registry."""
+        registry = self._network.registry
+        calls = [(registry, "stake_at_risk", (node, now, _EVER)) for node in nodes]
+        stakes = self._chain.call_many(calls)
+        return [int(stake) >= int(self.terms().task_stake) for stake in stakes]
+
+    # -- digests -------------------------------------------------------------------------------
+
+    def tag(self, task_id: int, result: bytes) -> bytes:
+        """RedundantTasks.tag_of: what is committed to and revealed instead of the result."""
+        kinds = ["bytes32", "uint256", "address", "uint256", "bytes32"]
+        chain_id, address = self._network.deployment.chain_id, self._contract.address
+        return bytes(keccak(encode(kinds, [TAG_DOMAIN, chain_id, address, task_id, result])))
+
+    def inputs(self, task: Task) -> bytes:
+        """Digest of all that a task's tag depends on besides the result, and that the result
+        depends on: 32 bytes that tell tasks of one number apart, on forks and in deployments."""
+        kinds = ["uint256", "address", "uint256", "bytes32", "uint256", "uint256"]
+        chain_id, address = self._network.deployment.chain_id, self._contract.address
+        values = [chain_id, address, task.task_id, task.spec, task.run_s, task.class_id]
+        return bytes(keccak(encode(kinds, values)))
+
+    def commitment(self, task: Task, node_id: int, operator: str, tag: bytes, salt: bytes) -> bytes:
+        """RedundantTasks.commitment_digest."""
+        kinds = ["bytes32", "uint256", "address", "uint256", "uint256", "address"]
+        values = [
+            COMMIT_DOMAIN,
+            self._network.deployment.chain_id,
+            self._contract.address,
+            task.task_id,
+            node_id,
+            operator,
+        ]
+        parts = [task.spec, tag, salt]
+        return bytes(keccak(encode([*kinds, *["bytes32"] * 3], [*values, *parts])))
+
+    # -- appeals -------------------------------------------------------------------------------
+
+    def appeal(self, task_id: int) -> Any:
+        """The Appeal struct of a task; all zero when there was none."""
+        return self._chain.call(self._network.appeals, "appeal_of", task_id)
+
+    def has_attested(self, task_id: int, place: int) -> bool:
+        """Whether the verifier at a place of the snapshot has spoken."""
+        return bool(self._chain.call(self._network.appeals, "has_attested", task_id, place))
+
+    def verdict(self, task_id: int) -> Verdict:
+        """Who was asked about an appealed task. Raises ChainMoved if the request is gone."""
+        last, first = self._chain.head().number, self._network.deployment.block
+        while last >= first:
+            begin = max(first, last - _EVENT_BLOCKS + 1)
+            events = self._chain.events(
+                self._network.appeals, "VerdictRequested", begin, last, {"task_id": task_id}
+            )
+            if events:
+                args = events[-1].args
+                return Verdict(tuple(args["verifiers"]), tuple(args["weights"]))
+            last = begin - 1
+        raise ChainMoved(f"The request for a verdict on task {task_id} is gone.")
+
+    def appealed(self, first: int, last: int) -> set[int]:
+        """Ids of the tasks that were appealed in a range of blocks."""
+        events = self._chain.events(self._network.appeals, "TaskAppealed", first, last)
+        return {int(event.args["task_id"]) for event in events}
+
+    # -- inside --------------------------------------------------------------------------------
+
+    def _call(self, function: str, *args: Any) -> Any:
+        return self._chain.call(self._contract, function, *args)
+
+    def _each(self, function: str, task_ids: Sequence[int], block: str = "latest") -> list[Any]:
+        answers: list[Any] = []
+        for first in range(0, len(task_ids), _BATCH):
+            calls = [(self._contract, function, (n,)) for n in task_ids[first : first + _BATCH]]
+            answers += self._chain.call_many(calls, block=block)
+        return answers
+
+
+def _task(task_id: int, raw: Any) -> Task:
+    return Task(
+        task_id=task_id,
+        status=TaskStatus(raw.status),
+        creator=str(raw.creator),
+        class_id=int(raw.class_id),
+        spec=bytes(raw.spec),
+        fee=int(raw.fee),
+        run_s=int(raw.run_s),
+        time=int(raw.time),
+        seed_block=int(raw.seed_block),
+        redraws=int(raw.redraws),
+        nodes=tuple(int(node) for node in raw.nodes),
+        states=tuple(LaneState(state) for state in raw.states),
+        answers=tuple(bytes(answer) for answer in raw.answers),
+        wanted=int(raw.wanted),
+    )

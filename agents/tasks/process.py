@@ -1,0 +1,183 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Computing tasks in a process of its own.
+
+Rule: whatever a task does (hold the interpreter's lock, use up the memory, draw random numbers,
+crash a library), the agent beside it keeps looking at the chain, and the training or the audit
+that the agent does meanwhile gets no other bits. The process is pinned to its determinism class
+whatever the agent's own settings are, works on one request at a time, one JSON line each way, and
+ends with the agent.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any, TextIO
+
+from agents.runtime.config import PREFIX
+from agents.storage.durable import write_atomic
+from agents.storage.errors import StoreError
+from agents.tasks.compute.errors import ClassNotHeld
+from agents.tasks.compute.result import TaskResult
+
+_PR_SET_PDEATHSIG = 1
+_SEARCH_MIN_S, _SEARCH_MAX_S = 5.0, 60.0
+
+
+class TaskProcessError(Exception):
+    """The process failed or died at a task; it is started anew for the next try."""
+
+
+class TaskProcess:
+    """The handle. Safe for threads; a request waits for the one before it.
+
+    The thread that makes the first request must live as long as the agent: on Linux the kernel ends
+    the process with it.
+
+    `store` is the setting's text, `device` a torch device or "auto".
+    """
+
+    def __init__(self, store: str, device: str) -> None:
+        self._arguments = [store, device]
+        self._guard = threading.Lock()
+        self._process: subprocess.Popen[str] | None = None
+        self._label = ""
+
+    def label(self) -> str:
+        """The determinism class that the process computes in. Raises ClassNotHeld if in none."""
+        with self._guard:
+            self._started()
+            return self._label
+
+    def run(self, spec: bytes, run_s: int, label: str, out: Path) -> TaskResult:
+        """`agents.tasks.compute.run.run_published`; the payload goes through the file `out`, which
+        stays.
+
+        Raises StoreError (an input cannot be had now), ClassNotHeld, or TaskProcessError.
+        """
+        request = {"spec": spec.hex(), "run_s": run_s, "label": label, "out": str(out)}
+        with self._guard:
+            answer = self._ask(self._started(), request)
+        payload = out.read_bytes()
+        digest = bytes.fromhex(answer["digest"])
+        return TaskResult(digest, payload, answer["refusal"], answer["detail"])
+
+    def close(self) -> None:
+        """End the process, whatever it does."""
+        process = self._process
+        if process is not None:
+            process.kill()
+            process.wait()
+            self._process = None
+
+    def _started(self) -> subprocess.Popen[str]:
+        if self._process is None or self._process.poll() is not None:
+            self._process = subprocess.Popen(
+                [
+                    sys.executable,
+                    "-m",
+                    "agents.tasks.process",
+                    str(os.getpid()),
+                    *self._arguments,
+                ],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+                # A stranger's task needs none of the agent's settings, least of all a passphrase.
+                env={k: v for k, v in os.environ.items() if not k.startswith(PREFIX)},
+            )
+            self._label = str(self._ask(self._process, None)["label"])
+        return self._process
+
+    def _ask(self, process: subprocess.Popen[str], request: Any) -> dict[str, Any]:
+        assert process.stdin is not None and process.stdout is not None
+        try:
+            if request is not None:
+                process.stdin.write(json.dumps(request) + "\n")
+                process.stdin.flush()
+            line = process.stdout.readline()
+        except OSError:
+            line = ""
+        if not line.endswith("\n"):
+            self.close()
+            raise TaskProcessError(f"the task process ended with {process.returncode}")
+        answer: dict[str, Any] = json.loads(line)
+        error = answer.get("error")
+        if error == "StoreError":
+            raise StoreError(answer["why"])
+        if error == "ClassNotHeld":
+            raise ClassNotHeld(answer["why"])
+        if error is not None:
+            raise TaskProcessError(answer["why"])
+        return answer
+
+
+# -- the process itself ----------------------------------------------------------------------------
+
+
+def _main(parent: str, location: str, device: str) -> None:
+    _die_with(parent)
+    # Libraries may print; the answers have a channel of their own.
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    from agents.training.determinism import pin_environment, pin_torch
+
+    pin_environment()
+    try:
+        pin_torch()
+        from agents.tasks.compute.classes import class_here
+        from agents.training.local import pick_device
+
+        device = pick_device() if device == "auto" else device
+        _say(answers, {"label": class_here(device)})
+    except ClassNotHeld as error:
+        _say(answers, {"error": "ClassNotHeld", "why": str(error)})
+        return
+    for line in sys.stdin:
+        _say(answers, _answer(json.loads(line), location, device))
+
+
+def _answer(request: dict[str, Any], location: str, device: str) -> dict[str, Any]:
+    from agents.storage.content_store import open_store
+    from agents.tasks.compute.run import run_published
+
+    try:
+        # A search that takes too long must fail while there is time to search again.
+        timeout_s = min(max(request["run_s"] / 8, _SEARCH_MIN_S), _SEARCH_MAX_S)
+        store = open_store(location, timeout_s=timeout_s)
+        result = run_published(
+            bytes.fromhex(request["spec"]), request["run_s"], store, request["label"], device
+        )
+        write_atomic(request["out"], result.payload)
+    except StoreError as error:
+        return {"error": "StoreError", "why": str(error)}
+    except ClassNotHeld as error:
+        return {"error": "ClassNotHeld", "why": str(error)}
+    except Exception as error:
+        return {"error": "failed", "why": f"{type(error).__name__}: {error}"}
+    return {"digest": result.digest.hex(), "refusal": result.refusal, "detail": result.detail}
+
+
+def _say(answers: TextIO, answer: dict[str, Any]) -> None:
+    answers.write(json.dumps(answer) + "\n")
+    answers.flush()
+
+
+def _die_with(parent: str) -> None:
+    """Be ended by the kernel with the agent, however it ends; elsewhere by the end of the input."""
+    # The agent decides when to stop; a Ctrl-C in its terminal reaches this process too.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if sys.platform == "linux":
+        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        if str(os.getppid()) != parent:
+            os._exit(0)
+
+
+if __name__ == "__main__":
+    _main(*sys.argv[1:])

@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What verifiers do for redundant tasks: run them again.
+
+APPEALED    every verifier of the appeal's snapshot runs the task and attests what it found
+decided     a sample, drawn in private by each verifier, is run again; a wrong outcome is appealed
+
+Rule: what is attested was computed here and now. A verifier whose machine computes in another class
+than the task's, or whose owner has an executor in it, says nothing.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator
+from functools import partial
+
+from agents.protocol.network import Network
+from agents.runtime.chain import Head
+from agents.runtime.context import Context
+from agents.runtime.errors import Reverted
+from agents.runtime.faults import crashpoint
+from agents.tasks.appeal import TaskAppeals, is_wrong
+from agents.tasks.contract import Task, Tasks, TaskStatus, Verdict
+from agents.tasks.runner import TaskRunner
+from agents.tasks.upkeep import TaskUpkeep
+from agents.tasks.watch import TaskWatch
+
+_PATIENCE_S = 6.0  # executors first
+_DECIDED = (TaskStatus.AGREED, TaskStatus.DECIDED, TaskStatus.UNDECIDED)
+
+
+class TaskAudit:
+    """The tasks that one verifier node looks after. `rate`: share of outcomes to check."""
+
+    def __init__(self, network: Network, context: Context, device: str, rate: float) -> None:
+        self.tasks = Tasks(network)
+        self.runner = TaskRunner(context, device)
+        self._network = network
+        self._context = context
+        self._rate = rate
+        self._appeals = TaskAppeals(network, self.tasks, context)
+        self._watch = TaskWatch(self.tasks, context.chain)
+        self._upkeep = TaskUpkeep(
+            network, self.tasks, context.sender, _PATIENCE_S, context.settings.jitter_s
+        )
+        self._looked_at: set[int] = set()  # tasks whose outcome was drawn for, or was not
+        self._sample: dict[int, Task] = {}
+        self._asked: dict[int, tuple[Task, Verdict, int]] = {}  # with this verifier's place
+        self._others: dict[int, int] = {}  # appealed tasks that concern others, with the deadline
+        self._results: dict[str, bytes] = {}
+
+    def step(self, head: Head, node_id: int) -> str | None:
+        """The single next action."""
+        while (ended := self.runner.take()) is not None:
+            self._results[ended[0]] = ended[1].digest
+        seen = self._watch.look(head)
+        for task in seen:
+            self._note(task, node_id)
+        self._drop(head)
+        runs = {self._name(task): task for task in self._wanted() if self._can(task)}
+        if runs or self.runner.running:
+            self.runner.want({name: t for name, t in runs.items() if name not in self._results})
+        return self._attest(node_id) or self._check() or self._upkeep.step(seen, head)
+
+    def _note(self, task: Task, node_id: int) -> None:
+        """Sort a task that was just read: asked about, drawn for the sample, or neither."""
+        number = task.task_id
+        known = number in self._asked and self._asked[number][0].time == task.time
+        if task.status != TaskStatus.APPEALED:
+            self._asked.pop(number, None)
+        elif not known and self._others.get(number) != task.time:
+            verdict = self.tasks.verdict(number)
+            if node_id in verdict.verifiers and not self._is_own(task, node_id):
+                self._asked[number] = (task, verdict, verdict.verifiers.index(node_id))
+            else:
+                self._others[number] = task.time
+        if task.status in _DECIDED and number not in self._looked_at:
+            self._looked_at.add(number)
+            # Nobody else can know what is drawn here, so nobody can be honest in the sample only.
+            if secrets.SystemRandom().random() < self._rate:
+                self._sample[number] = task
+
+    def _is_own(self, task: Task, node_id: int) -> bool:
+        """Whether this verifier's owner has an executor in the task."""
+        calls = [(self._network.registry, "owner_of", (n,)) for n in (node_id, *task.nodes)]
+        mine, *owners = self._context.chain.call_many(calls)
+        return mine in owners
+
+    def _drop(self, head: Head) -> None:
+        """Forget what it is too late for."""
+        for number, task in list(self._sample.items()):
+            if head.timestamp > task.time:
+                del self._sample[number]
+        for number, (task, _, _) in list(self._asked.items()):
+            if head.timestamp > task.time:
+                del self._asked[number]
+        self._others = {n: until for n, until in self._others.items() if head.timestamp <= until}
+        kept = {self._name(task) for task in self._wanted()}
+        self._results = {name: found for name, found in self._results.items() if name in kept}
+
+    def _wanted(self) -> Iterator[Task]:
+        """What to run, most urgent first; somebody waits for a verdict."""
+        asked = self._asked.items()
+        due = [task for n, (task, _, place) in asked if not self.tasks.has_attested(n, place)]
+        yield from sorted(due, key=_deadline)
+        yield from sorted(self._sample.values(), key=_deadline)
+
+    def _can(self, task: Task) -> bool:
+        label = self.runner.label
+        return label is None or self.tasks.class_id(label) == task.class_id
+
+    def _name(self, task: Task) -> str:
+        return f"audit-{task.task_id}-{self.tasks.inputs(task).hex()[:16]}"
+
+    # -- what is done --------------------------------------------------------------------------
+
+    def _attest(self, node_id: int) -> str | None:
+        for number, (task, verdict, place) in list(self._asked.items()):
+            result = self._results.get(self._name(task))
+            if result is None or self.tasks.has_attested(number, place):
+                continue
+            crashpoint("auditor-before-attest")
+            try:
+                self._context.sender.ensure(
+                    partial(self.tasks.has_attested, number, place),
+                    self._network.appeals,
+                    "attest",
+                    number,
+                    place,
+                    list(verdict.verifiers),
+                    list(verdict.weights),
+                    result,
+                )
+            except Reverted as error:
+                self._context.log.info("task_refused", call=error.call, why=error.reason)
+                continue
+            crashpoint("auditor-after-attest")
+            return f"attested: task {number}"
+        return None
+
+    def _check(self) -> str | None:
+        for number, task in list(self._sample.items()):
+            result = self._results.get(self._name(task))
+            if result is None:
+                continue
+            now = self.tasks.task(number)
+            if now.status not in _DECIDED or not is_wrong(self.tasks, now, result):
+                if now.status in _DECIDED:
+                    self._context.log.info("task_audited", task=number, wrong=False)
+                del self._sample[number]
+                continue
+            did = self._appeals.file(now, f"it gives {result.hex()}")
+            if did is not None:
+                del self._sample[number]
+                return did
+        return None
+
+
+def _deadline(task: Task) -> int:
+    return task.time

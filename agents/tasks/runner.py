@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tasks that an agent runs beside its loop, in processes of `task_process`.
+
+Rule: only tasks of the class that this machine computes in are ever run; which class that is, the
+process says. An input that the store does not give is waited for. One task is run at a time, but a
+long one must not make a short one miss its deadline: what has waited for an eighth of its time gets
+a further process, up to as many as a node can be drawn for at once.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+
+from agents.runtime.background import Background
+from agents.runtime.context import Context
+from agents.storage.errors import StoreError
+from agents.tasks.compute.result import TaskResult
+from agents.tasks.contract import MAX_OPEN, Task
+from agents.tasks.process import TaskProcess
+
+_CLASS = "class"
+_WAIT_SHARE = 8  # of its time, that a task waits for another at most
+
+
+class TaskRunner:
+    """One agent's. `label` is None until a process has said its class."""
+
+    def __init__(self, context: Context, device: str) -> None:
+        self.label: str | None = None
+        self._context = context
+        self._device = device
+        self._processes: list[TaskProcess] = []
+        self._idle: list[TaskProcess] = []
+        self._jobs = Background(context.feed.wake, self._failed)
+        self._since: dict[str, float] = {}  # when a task was first wanted
+        self._said: set[str] = set()
+        self._lacking: set[str] = set()
+
+    def lacks(self, name: str) -> bool:
+        """Whether the store did not give an input of a task when it was last tried."""
+        return name in self._lacking
+
+    @property
+    def running(self) -> frozenset[str]:
+        """What is being run, or has ended and was not taken yet."""
+        return self._jobs.running
+
+    def want(self, runs: Mapping[str, Task]) -> None:
+        """What should be run, most urgent first; a name stands for one task with one spec.
+
+        Starts what there is room for.
+        """
+        if self.label is None:
+            self._jobs.want({_CLASS: self._find_class})
+            return
+        label, now = self.label, time.monotonic()
+        self._lacking &= runs.keys()
+        self._since = {name: self._since.get(name, now) for name in runs}
+        waiting = runs.keys() - self.running - self._lacking
+        late = any(now - self._since[name] >= runs[name].run_s / _WAIT_SHARE for name in waiting)
+        width = min(len(self.running) + 1, MAX_OPEN) if late else 1
+        jobs = {name: partial(self._run, name, task, label) for name, task in runs.items()}
+        self._jobs.want(jobs, width)
+
+    def take(self) -> tuple[str, TaskResult] | None:
+        """Name and result of a run that ended and was not taken yet."""
+        ended = self._jobs.take()
+        if ended is not None and ended[0] == _CLASS:
+            self.label = str(ended[1])
+            self._context.log.info("determinism_class", label=self.label)
+            return None
+        return ended
+
+    def close(self) -> None:
+        """End the processes."""
+        for process in self._processes:
+            process.close()
+
+    @contextmanager
+    def _process(self) -> Iterator[TaskProcess]:
+        """A process that does nothing else meanwhile."""
+        if self._idle:
+            process = self._idle.pop()
+        else:
+            process = TaskProcess(self._context.settings.store, self._device)
+            self._processes.append(process)
+        try:
+            yield process
+        finally:
+            self._idle.append(process)
+
+    def _find_class(self) -> str:
+        with self._process() as process:
+            return process.label()
+
+    def _run(self, name: str, task: Task, label: str) -> TaskResult:
+        out = self._context.artefacts / f"{name}.run"
+        try:
+            with self._process() as process, self._context.metrics.busy("task"):
+                return process.run(task.spec, task.run_s, label, out)
+        finally:
+            out.unlink(missing_ok=True)
+
+    def _failed(self, name: str, error: Exception) -> None:
+        """Said once for each cause; what can't be run now is tried again."""
+        if isinstance(error, StoreError):
+            self._lacking.add(name)
+        text = f"{name} {type(error).__name__} {error}"
+        if text not in self._said:
+            self._said.add(text)
+            log = self._context.log
+            write = log.warning if isinstance(error, StoreError) else log.error
+            write("cannot_run_yet", job=name, why=f"{type(error).__name__}: {error}")

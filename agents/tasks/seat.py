@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A node's seat in the pool of executors.
+
+Rule: a seated node is drawn, and silence costs stake; so it sits in the pool of the class that its
+machine computes in and in no other. The operator key takes and gives up the seat. An agent that is
+stopped keeps it: who stops for longer leaves first (`ape run task leave`).
+"""
+
+from __future__ import annotations
+
+from agents.protocol.network import Network
+from agents.runtime.chain import Head
+from agents.runtime.context import Context
+from agents.tasks.contract import Tasks
+
+_COOLDOWN = 260  # blocks that a node that left waits
+
+
+class TaskSeat:
+    """Keeps one node seated where `redundant.join` says so."""
+
+    def __init__(self, network: Network, tasks: Tasks, context: Context) -> None:
+        self._network = network
+        self._tasks = tasks
+        self._context = context
+        self._looked = 0
+        self._said = ""
+
+    def step(self, head: Head, node_id: int, label: str | None) -> str | None:
+        """Take or leave a seat if that is needed; `label`: the class of this machine."""
+        if not self._context.settings.redundant.join or label is None:
+            return None
+        if head.number == self._looked:
+            return None
+        self._looked = head.number
+        class_id, seat = self._tasks.class_id(label), self._tasks.seat(node_id)
+        if seat.seated and seat.class_id == class_id:
+            return None
+        if seat.seated:
+            found = self._tasks.label(int(seat.class_id))
+            self._context.sender.send(self._network.tasks, "leave", node_id)
+            return f"left: the pool of {found}; this machine computes in {label}"
+        if class_id is None:
+            self._say(f"there is no pool for the class {label}")
+            return None
+        if seat.left and head.number <= int(seat.left) + _COOLDOWN:
+            return None
+        if not self._tasks.stay([node_id], head.timestamp)[0]:
+            stake = int(self._tasks.terms().task_stake) / 10**18
+            what = f"{stake:g} ZOO at risk, no suspension and no exit begun"
+            self._say(f"node {node_id} needs {what}")
+            return None
+        self._context.sender.ensure(
+            lambda: bool(self._tasks.seat(node_id).seated),
+            self._network.tasks,
+            "join",
+            node_id,
+            class_id,
+        )
+        return f"joined: the pool of {label}"
+
+    def _say(self, why: str) -> None:
+        if why != self._said:
+            self._said = why
+            self._context.log.warning("cannot_join", why=why)

@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The permissionless duties of redundant tasks: whoever is there moves them on.
+
+Rule: as in `upkeep`: every transition can be sent by anyone, everybody waits its patience plus a
+jitter that depends on its address, and a lost race costs nothing, because the contract's refusal is
+seen before sending. A draw is left to those who are drawn, whose first commitment captures it, for
+a few blocks; then it is captured, long before the chain forgets the hash it comes from.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Any
+
+from agents.protocol.network import Network
+from agents.runtime.chain import Head
+from agents.runtime.contracts import Contract
+from agents.runtime.errors import Reverted
+from agents.runtime.loop import jitter
+from agents.runtime.sender import Sender
+from agents.tasks.contract import Task, Tasks, TaskStatus
+
+DRAW_BLOCKS = 16  # after the seed's block; the chain remembers 256
+_SEATS_PER_HEAD = 4
+_CREDIT_BLOCKS = 32
+_COMPACT_BLOCKS = 256
+
+Duties = Iterator[tuple[str, int, Callable[[], Any]]]
+
+
+class TaskUpkeep:
+    """Moves tasks on when nobody else does.
+
+    `patience_s`: seconds to leave to roles that should be first. `jitter_s`: spread after that.
+    """
+
+    def __init__(
+        self,
+        network: Network,
+        tasks: Tasks,
+        sender: Sender,
+        patience_s: float,
+        jitter_s: float,
+    ) -> None:
+        self._network = network
+        self._tasks = tasks
+        self._sender = sender
+        self._patience_s = patience_s
+        self._jitter_s = jitter_s
+        self._since: dict[str, float] = {}
+        self._looked = 0  # the last head at which seats were looked at
+        self._place = 0
+        self._idle: set[int] = set()  # seated nodes without the stake for it
+        self._swept = [0, 0]  # seats looked at in this sweep of the pool, and empty ones
+        self._sparse = False  # whether more seats were empty than held in the last one
+        self._compacted = -_COMPACT_BLOCKS
+        self._credit = False
+        self._credit_looked = -_CREDIT_BLOCKS
+
+    def step(self, seen: Sequence[Task], head: Head, class_id: int | None = None) -> str | None:
+        """Send the first duty that is due; returns what was sent, None if nothing was.
+
+        `seen`: the tasks that need somebody. `class_id`: the pool whose seats to look after.
+        """
+        duties = [*self._due(seen, head), *self._seats(head, class_id), *self._own(head)]
+        began = time.monotonic()
+        self._since = {name: self._since.get(name, began) for name, _, _ in duties}
+        for name, anchor, send in duties:
+            wait = self._patience_s + jitter(self._sender.address, anchor, self._jitter_s)
+            if time.monotonic() - self._since[name] >= wait and self._try(send):
+                return name
+        return None
+
+    def _try(self, send: Callable[[], Any]) -> bool:
+        try:
+            send()
+        except Reverted:
+            return False  # someone was faster, or the contract sees no reason yet
+        return True
+
+    def _call(self, contract: Contract, function: str, *args: Any) -> Callable[[], Any]:
+        return lambda: self._sender.send(contract, function, *args)
+
+    # -- what is due ---------------------------------------------------------------------------
+
+    def _due(self, seen: Sequence[Task], head: Head) -> Duties:
+        tasks, appeals = self._network.tasks, self._network.appeals
+        for task in seen:
+            number, late = task.task_id, head.timestamp > task.time
+            if task.status == TaskStatus.DRAWING:
+                if head.number > task.seed_block + DRAW_BLOCKS:
+                    # A draw that came to nothing is requested again, and due again later.
+                    name = f"draw: task {number}, block {task.seed_block}"
+                    yield name, number, self._call(tasks, "draw", number)
+            elif task.status in (TaskStatus.RUNNING, TaskStatus.REVEALING) and late:
+                name = f"advance: task {number}, {task.status.name}, {len(task.nodes)} lanes"
+                yield name, number, self._call(tasks, "advance", number)
+            elif task.status == TaskStatus.DECIDED and late:
+                yield f"finalize: task {number}", number, self._call(tasks, "finalize", number)
+            elif task.status == TaskStatus.APPEALED and late:
+                yield f"lapse: task {number}", number, self._call(appeals, "lapse", number)
+
+    def _seats(self, head: Head, class_id: int | None) -> Duties:
+        """Seats whose holders lack the stake, of which a few are looked at at each head, by turns;
+        and pools that many have left."""
+        contract = self._network.tasks
+        if class_id is not None and head.number != self._looked:
+            self._looked = head.number
+            size = int(self._network.chain.call(contract, "pool_size", class_id))
+            places = {(self._place + i) % size for i in range(_SEATS_PER_HEAD)} if size else set()
+            self._place += _SEATS_PER_HEAD
+            calls = [(contract, "seat", (class_id, place)) for place in sorted(places)]
+            seats = [tuple(seat) for seat in self._network.chain.call_many(calls)]
+            nodes = sorted(self._idle | {int(seat[0]) for seat in seats if not seat[3]})
+            staying = self._tasks.stay(nodes, head.timestamp)
+            idle = [node for node, good in zip(nodes, staying, strict=True) if not good]
+            seated = {node for node in idle if self._tasks.seat(node).seated}
+            self._idle = seated
+            self._swept[0] += len(seats)
+            self._swept[1] += sum(bool(seat[3]) for seat in seats)
+            if self._swept[0] >= size:
+                self._sparse = 2 * self._swept[1] > self._swept[0]
+                self._swept = [0, 0]
+        due = head.number >= self._compacted + _COMPACT_BLOCKS
+        if class_id is not None and self._sparse and due:
+            # It may take two: a holder's old seat is dropped when no draw can mean it any more.
+            yield f"compact: class {class_id}", class_id, partial(self._compact, class_id, head)
+        for node in sorted(self._idle):
+            yield f"evict: node {node}", node, self._call(contract, "evict", node)
+
+    def _compact(self, class_id: int, head: Head) -> None:
+        self._compacted = head.number
+        self._sender.send(self._network.tasks, "compact", class_id)
+
+    def _own(self, head: Head) -> Duties:
+        """The bond of an appeal that is over goes back into the wallet, for the next one."""
+        contract, address = self._network.appeals, self._sender.address
+        if self._credit or head.number >= self._credit_looked + _CREDIT_BLOCKS:
+            self._credit_looked = head.number
+            self._credit = bool(self._network.chain.call(contract, "bond_credit", address))
+        if self._credit:
+            yield "withdrawn: bond", 0, self._call(contract, "withdraw_bond")

@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which tasks need somebody now, at a cost per look that does not grow with all tasks ever made.
+
+Rule: a task is read at every look from its creation until two agree, nobody does, or it is closed;
+then once more it is returned, settled, and not read again unless it is appealed. What is older than
+this process is read once, from the newest down, a bounded number at each look. A reorg brings back
+everything that left within the blocks that it can reach.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Set
+
+from agents.runtime.chain import ChainClient, Head
+from agents.tasks.contract import Task, Tasks, TaskStatus
+
+PER_LOOK = 256
+_REORG_BLOCKS = 128
+_NEEDY = (
+    TaskStatus.DRAWING,
+    TaskStatus.RUNNING,
+    TaskStatus.REVEALING,
+    TaskStatus.DECIDED,
+    TaskStatus.APPEALED,
+)
+
+
+class TaskWatch:
+    """Follows all tasks for one agent."""
+
+    def __init__(self, tasks: Tasks, chain: ChainClient) -> None:
+        self._tasks = tasks
+        self._chain = chain
+        self._active: set[int] = set()
+        self._left: dict[int, int] = {}  # task -> block at which it was seen to need nobody
+        self._known = 0  # highest id that was ever active
+        self._unread = 0  # ids from here down are still to be read once
+        self._seen: Head | None = None
+        self._turn = 0
+
+    def follow(self, task_ids: set[int]) -> None:
+        """Read these at the next look, whatever they were."""
+        self._active |= task_ids
+
+    def look(self, head: Head, first: Set[int] = frozenset()) -> list[Task]:
+        """The tasks that need somebody, and those that have just stopped to, by ascending id.
+
+        `first`: which of them to read at every look, however many there are.
+        """
+        self._catch_up(head, self._tasks.count())
+        scanned = set(range(max(1, self._unread - PER_LOOK + 1), self._unread + 1))
+        tasks = self._tasks.many(sorted(self._turns() | (self._active & first) | scanned))
+        self._unread -= len(scanned)
+        for task in tasks:
+            if task.status in _NEEDY:
+                self._active.add(task.task_id)
+                self._left.pop(task.task_id, None)
+            else:
+                self._active.discard(task.task_id)
+                self._left.setdefault(task.task_id, head.number)
+        reach = head.number - _REORG_BLOCKS
+        self._left = {n: block for n, block in self._left.items() if block >= reach}
+        return tasks
+
+    def _catch_up(self, head: Head, count: int) -> None:
+        """Add what is new since the last look."""
+        seen, self._seen = self._seen, head
+        if seen is None:
+            self._known = self._unread = count
+            return
+        first = seen.number + 1
+        if head.hash != seen.hash and self._chain.block_hash(seen.number) != seen.hash:
+            first = max(0, min(seen.number, head.number) - _REORG_BLOCKS)
+            self._active |= self._left.keys()
+            self._left.clear()
+            self._known = min(self._known, count)
+        self._active |= set(range(self._known + 1, count + 1))
+        self._known = max(self._known, count)
+        if first <= head.number:
+            self._active |= self._tasks.appealed(first, head.number)
+
+    def _turns(self) -> set[int]:
+        """All active tasks, or where there are too many as many as one look takes, by turns."""
+        ordered = sorted(self._active)
+        if len(ordered) <= PER_LOOK:
+            return set(ordered)
+        start = self._turn % len(ordered)
+        self._turn += PER_LOOK
+        return set((ordered + ordered)[start : start + PER_LOOK])

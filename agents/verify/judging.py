@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Judging what others claim: a proposed result, and a node's work, each by doing it again.
+
+Rule: the verdict is a function of public data. While an artefact is missing and there is time,
+there is no verdict; once time is short, what can't be had counts against whoever had to publish
+it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from agents.protocol.network import ZERO_DIGEST, Network
+from agents.protocol.view import View
+from agents.rounds.codec_memory import Memories
+from agents.rounds.models import Models
+from agents.rounds.outcome import disagreements
+from agents.rounds.plan import Plans
+from agents.rounds.reader import Results
+from agents.rounds.report import UNAVAILABLE, ReportError
+from agents.storage.content_store import ContentStore
+from agents.storage.errors import StoreError, StoreUnavailable
+from agents.training.local import pick_device
+from agents.verify.spot_checks import RoundWork, malformed, reexecute
+
+
+def result_errors(
+    network: Network, models: Models, results: Results, view: View, patient: bool
+) -> list[str] | None:
+    """What is wrong with the result proposed in a round; empty if nothing, None for no verdict yet.
+
+    A result that leaves out payloads as unavailable is not wrong, or anyone could make an honest
+    one look wrong by publishing late; who could read them in time has no verdict on it, and so
+    doesn't attest. `patient`: wait for what the store lacks. Raises StoreUnavailable when the store
+    itself is down.
+    """
+    submissions = results.submissions(view)
+    if patient and any(s.unavailable for s in submissions):
+        return None
+    proposal = network.proposal(view.job_id, view.round_id, view.round)
+    try:
+        report = models.report(proposal.report)
+    except StoreUnavailable:
+        raise
+    except StoreError as error:
+        return None if patient else [f"the report cannot be had: {error}"]
+    except ReportError as error:
+        return [str(error)]
+    shut = {s.reveal.node for s in submissions if s.unavailable}
+    if shut & report.accepted() and models.job(view.job_id).sealed:
+        return None  # who can't read what was merged can't judge the merge
+    outcome = results.outcome(view, submissions, report)
+    if outcome is None:
+        return None
+    invalid = network.in_round("is_invalid", view.job_id, view.round_id, outcome.nodes)
+    wrong = disagreements(outcome, proposal, report, invalid)
+    late = [s for s in submissions if s.gradient is not None and s.reveal.node in report.missing()]
+    if not wrong or not late:
+        return wrong
+    names = {s.reveal.node for s in late}
+    without = [
+        replace(s, gradient=None, reason=UNAVAILABLE) if s.reveal.node in names else s
+        for s in submissions
+    ]
+    other = results.outcome(view, without, report)
+    if other is None or disagreements(other, proposal, report, invalid):
+        return wrong
+    return None if any(results.had_in_time(view, s) for s in late) else []
+
+
+class Judge:
+    """Everything a committee member needs to recompute; made when the first case comes up."""
+
+    def __init__(self, network: Network, store: ContentStore, device: str) -> None:
+        self._network = network
+        self._store = store
+        self._device = pick_device() if device == "auto" else device
+        self._models = Models(network, store)
+        self._plans = Plans(network, self._models)
+        self._results = Results(network, store, self._models, self._plans, self._device)
+        self._memories = Memories(network, store, self._models, self._plans, self._device)
+
+    def result_errors(self, view: View, patient: bool) -> list[str] | None:
+        """See `result_errors` above."""
+        return result_errors(self._network, self._models, self._results, view, patient)
+
+    def is_innocent(self, view: View, node: int) -> bool | None:
+        """Whether a node's work in the round of `view` is right; None while it can't be had."""
+        submissions = self._results.submissions(view)
+        mine = next((s for s in submissions if s.reveal.node == node), None)
+        plan = self._plans.of(view)
+        if mine is None or plan is None or mine.unavailable:
+            return None
+        work = RoundWork(
+            job=self._models.job(view.job_id),
+            job_id=view.job_id,
+            round_id=view.round_id,
+            plan=plan,
+            before=self._models.at(view.job_id, bytes(view.round.prev_model)),
+            merged={},
+            submissions=submissions,
+            audit_seed=ZERO_DIGEST,
+            flagged=frozenset(),
+            scores={},
+            window_s=0,
+            memory=lambda of: self._memories.before(view.job_id, plan, of),
+        )
+        if any(finding.node == node for finding in malformed(work)):
+            return False
+        return reexecute(work, node, self._device, self._store).violation is None

@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a committee member decides, each time from its own recomputation.
+
+Rule: a case on chain (a role asked for, a challenge, an appeal) leads every honest member to the
+same operation, salt included, so that all approve one and the same. A case that can't be decided
+yet (an artefact is missing) gives none, and nothing moves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from eth_utils import keccak, to_checksum_address
+
+from agents.protocol.network import Network, Phase, ReportStatus, Role
+from agents.protocol.view import View
+
+
+@dataclass(frozen=True)
+class Ruling:
+    """One operation for the coordinator contract. `why` is for people."""
+
+    target: str
+    data: bytes
+    salt: bytes
+    why: str
+
+
+def salt_of(case: str, *parts: int | bytes) -> bytes:
+    """The salt that every member derives for a case."""
+    text = ":".join([case, *(p.hex() if isinstance(p, bytes) else str(p) for p in parts)])
+    return bytes(keccak(text=f"menagerie/{text}"))
+
+
+def role_rulings(network: Network, trusted_owners: list[str]) -> Iterator[Ruling]:
+    """Approvals of the roles that trusted owners' nodes ask for."""
+    trusted = {to_checksum_address(owner) for owner in trusted_owners}
+    for node_id in network.nodes_of(sorted(trusted)):
+        node = network.node(node_id)
+        if node.owner not in trusted or node.banned:
+            continue
+        for role in (Role.VERIFIER, Role.AGGREGATOR):
+            if not node.roles & role or node.approved_roles & role:
+                continue
+            data = network.registry.function("approve_role", 3).encode((node_id, int(role), True))
+            # One approval per node and role: what the committee withdraws stays withdrawn.
+            salt = salt_of("role", node_id, int(role))
+            yield Ruling(network.registry.address, data, salt, f"{role.name} for node {node_id}")
+
+
+def challenge_ruling(
+    network: Network, view: View, is_wrong: Callable[[], list[str] | None]
+) -> Ruling | None:
+    """The decision on an open challenge; None if there is none or it can't be judged yet.
+
+    `is_wrong` recomputes the result: the list of errors (empty: the result is right), None while an
+    artefact is missing.
+    """
+    if view.phase != Phase.DISPUTED or view.overdue:
+        return None
+    wrong = is_wrong()
+    if wrong is None:
+        return None
+    result = bytes(view.round.result_hash)
+    upheld = bool(wrong)
+    args = (view.job_id, view.round_id, result, upheld)
+    data = network.rounds.function("resolve_challenge", 4).encode(args)
+    # The challenge's deadline tells a second challenge of the same result from the first.
+    salt = salt_of("challenge", view.job_id, view.round_id, result, int(view.round.deadline))
+    why = wrong[0] if wrong else "the result is right"
+    return Ruling(network.rounds.address, data, salt, f"challenge upheld={upheld}: {why}")
+
+
+def appeal_rulings(
+    network: Network, view: View, first_block: int, is_innocent: Callable[[int, int], bool | None]
+) -> Iterator[Ruling]:
+    """Decisions on the open appeals of a job.
+
+    `is_innocent(round, node)` re-executes: True, False, or None while an artefact is missing.
+    """
+    for report_id in network.reported(view.job_id, first_block, view.block):
+        report = network.report(report_id)
+        if report.status != ReportStatus.APPEALED or view.now > int(report.deadline):
+            continue
+        innocent = is_innocent(int(report.round_id), int(report.node_id))
+        if innocent is None:
+            continue
+        data = network.reports.function("resolve_appeal", 2).encode((report_id, innocent))
+        salt = salt_of("appeal", report_id)
+        why = f"appeal of node {report.node_id} upheld={innocent}"
+        yield Ruling(network.reports.address, data, salt, why)

@@ -1,0 +1,284 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Auditing a round: who is looked at, and what is found.
+
+Rule: a malformed payload is a finding by itself. Of the others, those are re-executed that the
+audit seed draws, that the chain flags as duplicates, that public screening flags, or whose proof
+of computation doesn't add up. Only re-execution (or the malformed bytes themselves) is a finding;
+every other sign merely orders it.
+
+Where nodes train as they like there is nothing to reproduce and nothing to draw: a proof of
+computation binds nobody, and an odd payload is for the validators' losses to judge. Those that are
+alike are asked where they come from, and a copier is found by that (`agents.verify.copies`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from agents.jobs.job import JobContext
+from agents.mechanisms.codec import LinearCodec
+from agents.mechanisms.privacy.gaussian import Gaussian, clip_total
+from agents.mechanisms.privacy.parts.residual import consistent
+from agents.protocol.draw import draw
+from agents.protocol.network import Violation
+from agents.rounds.payload import max_payload_bytes
+from agents.rounds.plan import Plan
+from agents.rounds.proof import ProofOfComputation
+from agents.rounds.submissions import Submission, fetch_proof
+from agents.storage.canonical import dumps
+from agents.storage.content_store import ContentStore
+from agents.training.assignment import build_task, task_id
+from agents.training.determinism import determinism_class
+from agents.training.replay import run_task, trace_of
+from agents.training.state import State, model_hash
+from agents.training.trace import Trace
+from agents.verify import bisection, similarity
+from agents.verify.copies import Copies
+from agents.verify.plausibility import Expected, check, shortest_seconds, training_flops
+from agents.verify.reexecution import Tolerances, compare
+
+_COMMIT_SLACK_S = 60  # compute time is a wall clock's; the window is the chain's
+
+
+def _no_memory(node: int) -> State | None:
+    return None
+
+
+@dataclass(frozen=True)
+class RoundWork:
+    """Everything an audit needs to know of a round.
+
+    `flagged`: nodes that revealed identical content. `scores`: verified benchmark score by node.
+    `window_s`: length of the commit phase in seconds. `memory`: a node's codec memory before the
+    round (`agents.rounds.codec_memory`). `patient`: whether a payload that is gone since it was
+    read is worth waiting for.
+    """
+
+    job: JobContext
+    job_id: int
+    round_id: int
+    plan: Plan
+    before: State
+    merged: State
+    submissions: Sequence[Submission]
+    audit_seed: bytes
+    flagged: frozenset[int]
+    scores: Mapping[int, int]
+    window_s: int
+    memory: Callable[[int], State | None] = _no_memory
+    patient: bool = True
+
+    def steps(self, node: int) -> int:
+        """Steps that the node's trace must show."""
+        assignment = self.plan.manifest.of(node)
+        return self.job.trace_steps(0 if assignment is None else assignment.batches)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """The verdict on one node. `violation` is None when the work is right."""
+
+    node: int
+    violation: Violation | None
+    reason: str
+    evidence: bytes  # canonical JSON
+
+    @property
+    def label(self) -> str:
+        """One word for logs."""
+        return "ok" if self.violation is None else self.violation.name
+
+
+def malformed(work: RoundWork) -> list[Finding]:
+    """Findings on payloads that can't be read. One that the store lacks is not a finding."""
+    found = []
+    for submission in work.submissions:
+        if submission.gradient is None and not submission.unavailable:
+            found.append(_finding(work, submission, Violation.INVALID, submission.reason, {}))
+    return found
+
+
+def suspects(work: RoundWork, store: ContentStore) -> dict[int, list[str]]:
+    """Nodes to re-execute, ascending, with the reasons.
+
+    Raises StoreUnavailable; in a free job, if the work is patient, StoreError for a payload that is
+    gone.
+
+    Nobody where the job's data never leaves its owner: there is nothing to re-execute from.
+    """
+    if work.job.spec.verify == "screening":
+        return {}
+    if work.job.free:
+        return {node: [look.reason] for node, look in _copies(work, store).alike.items()}
+    payloads = {s.reveal.node: s.gradient for s in work.submissions if s.gradient is not None}
+    reasons: dict[int, list[str]] = {node: [] for node in sorted(payloads)}
+    for node in draw(work.audit_seed, sorted(payloads), work.job.spec.audit_sample):
+        reasons[node].append("drawn")
+    for node in work.flagged & payloads.keys():
+        reasons[node].append("identical content")
+    for flag in similarity.screen(payloads, work.merged, work.audit_seed):
+        reasons[flag.node_id].append(f"{flag.kind} {flag.value:.4f}")
+    for submission in work.submissions:
+        if submission.gradient is not None:
+            reasons[submission.reveal.node] += _proof_problems(work, submission, store)
+    return {node: why for node, why in reasons.items() if why}
+
+
+def _proof_problems(work: RoundWork, submission: Submission, store: ContentStore) -> list[str]:
+    node = submission.reveal.node
+    assignment = work.plan.manifest.of(node)
+    if assignment is None or submission.gradient is None:
+        return []
+    found = fetch_proof(submission.reveal, work.steps(node), store)
+    if isinstance(found, str):
+        return [found]
+    proof, trace = found
+    inner = work.job.spec.optimizer
+    parameters = sum(math.prod(shape) for shape in work.job.shapes.values())
+    tokens = assignment.batches * inner.batch_size * inner.seq_len
+    expected = Expected(
+        task=task_id(work.job_id, work.plan.step, node),
+        steps=assignment.batches,
+        hashes=work.steps(node) + 2,
+        start_hash=model_hash(work.before),
+        payload_hash=_shown_hash(work.job, submission),
+        trace_root=submission.reveal.trace_root,
+        shortest=shortest_seconds(training_flops(parameters, tokens), work.scores.get(node, 0)),
+        longest=work.window_s + _COMMIT_SLACK_S,
+    )
+    return [problem.reason for problem in check(proof, trace, expected)]
+
+
+def _shown_hash(job: JobContext, submission: Submission) -> bytes | None:
+    """What a node's trace must end in; None where only re-execution can tell."""
+    if job.sealed:
+        return submission.reveal.content
+    if (job.traced and not job.codec.lossless) or submission.gradient is None:
+        return None
+    return model_hash(submission.gradient)
+
+
+def reexecute(work: RoundWork, node: int, device: str, store: ContentStore) -> Finding:
+    """Run a node's task again and compare. Raises StoreUnavailable, StoreError for missing data.
+
+    In a free job: find out whether the payload is a copy, by the tasks of all that are like it.
+    """
+    submission = next(s for s in work.submissions if s.reveal.node == node)
+    if submission.gradient is None:
+        raise ValueError(f"node {node} has no readable payload to compare with")
+    # The contract takes COPIED for identical contents only.
+    violation = Violation.COPIED if node in work.flagged else Violation.INVALID
+    if work.job.free:
+        origin = _copies(work, store).judge(node, device)
+        guilt = None if origin.source is None else violation
+        return _finding(work, submission, guilt, origin.reason, origin.details)
+    spec = work.job.spec
+    task = build_task(
+        work.plan.manifest, node, spec, work.job_id, work.plan.step, model_hash(work.before)
+    )
+    try:
+        own = run_task(work.job.net(device), task, work.before, work.job.data)
+    except FloatingPointError as error:
+        # Whoever did this work had nothing to send.
+        return _finding(work, submission, violation, f"Replay does not finish: {error}.", {})
+    found = fetch_proof(submission.reveal, work.steps(node), store)
+    proof, trace = (None, None) if isinstance(found, str) else found
+    same_class = _same_class(proof, device)
+    if work.job.noised:
+        return _judge_noised(work, submission, own.pseudo_gradient, violation, store)
+    verdict = compare(
+        _as_sent(work, node, own.pseudo_gradient),
+        submission.gradient,
+        same_class,
+        Tolerances(spec.tolerances.cosine_min, spec.tolerances.rel_l2_max),
+        own.hashes,
+        trace.hashes if trace is not None and work.job.traced else None,
+    )
+    details: dict[str, Any] = {
+        "cosine": verdict.cosine,
+        "rel_l2": verdict.rel_l2 if math.isfinite(verdict.rel_l2) else None,
+        "same_class": same_class,
+        "determinism_class": determinism_class(device),
+    }
+    if verdict.ok:
+        return _finding(work, submission, None, verdict.reason, details)
+    if work.job.traced:
+        details["bisection"] = _first_wrong(
+            trace_of(task, own), trace, submission.reveal.trace_root
+        )
+    return _finding(work, submission, violation, verdict.reason, details)
+
+
+def _copies(work: RoundWork, store: ContentStore) -> Copies:
+    round_ = (work.job, work.job_id, work.plan, work.before, work.submissions)
+    return Copies(*round_, store, work.patient)
+
+
+def _as_sent(work: RoundWork, node: int, gradient: State) -> State:
+    """What the node's payload says if this was its gradient."""
+    codec, seed = work.job.codec, work.plan.codec_seed(work.job.codec, node)
+    payload = codec.encode(work.job.privacy.release(gradient), work.memory(node), seed)
+    return codec.decode(payload, work.job.shapes, seed)
+
+
+def _judge_noised(
+    work: RoundWork,
+    submission: Submission,
+    gradient: State,
+    violation: Violation,
+    store: ContentStore,
+) -> Finding:
+    """Whether a payload may be this gradient, clipped, under noise that nobody else knows."""
+    job, seed = work.job, work.plan.codec_seed(work.job.codec, submission.reveal.node)
+    codec, privacy = job.codec, job.privacy
+    if not isinstance(codec, LinearCodec) or not isinstance(privacy, Gaussian):
+        raise TypeError("Noise can be checked under a linear codec only; the job's rules say so.")
+    raw = store.get_digest(submission.reveal.content, max_payload_bytes(codec, job.shapes))
+    verdict = consistent(
+        codec.measured(raw, job.shapes, seed).numpy(),
+        codec.linear(clip_total(gradient, privacy.clip), seed).numpy(),
+        privacy.sigma,
+        codec.rounding_std(job.shapes),
+    )
+    details = {"length": verdict.length, "direction": verdict.direction}
+    if verdict.passed:
+        reason = "The payload is what replay gives, within the noise that the job asks for."
+        return _finding(work, submission, None, reason, details)
+    reason = f"Replay disagrees beyond the job's noise: {verdict.reason}."
+    return _finding(work, submission, violation, reason, details)
+
+
+def _same_class(proof: ProofOfComputation | None, device: str) -> bool:
+    return proof is not None and proof.determinism_class == determinism_class(device)
+
+
+def _first_wrong(own: Trace, claimed: Trace | None, root: bytes) -> str | None:
+    """The first wrong step with its Merkle proof, as hex of canonical JSON."""
+    if claimed is None or claimed.root() != root:
+        return None
+    evidence = bisection.find_evidence(own, claimed)
+    return None if evidence is None else evidence.to_bytes().hex()
+
+
+def _finding(
+    work: RoundWork,
+    submission: Submission,
+    violation: Violation | None,
+    reason: str,
+    details: dict[str, Any],
+) -> Finding:
+    evidence = {
+        "version": 1,
+        "job": work.job_id,
+        "round": work.round_id,
+        "node": submission.reveal.node,
+        "content": submission.reveal.content.hex(),
+        "trace_root": submission.reveal.trace_root.hex(),
+        "violation": None if violation is None else violation.name,
+        "reason": reason,
+        **details,
+    }
+    return Finding(submission.reveal.node, violation, reason, dumps(evidence))

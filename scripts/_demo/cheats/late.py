@@ -1,0 +1,30 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Is in time in one round of four, and gets to work only once the others' windows are over.
+
+It never commits late (the contract would refuse) and so never owes a reveal: what it loses is pay.
+"""
+
+from __future__ import annotations
+
+from agents.protocol.view import View
+from agents.runtime.context import Context
+from agents.storage.content_store import open_store
+from agents.trainer import Trainer
+
+_IN_TIME = 4  # one round of so many, the first among them
+
+
+class Late(Trainer):
+    """Looks at the clock too late."""
+
+    def commit(self, view: View, node: int) -> str | None:
+        """As everybody, in the rounds in which it is in time."""
+        expected = node in view.snapshot.nodes
+        if expected and view.round_id % _IN_TIME != 1 and not view.overdue:
+            return None
+        return super().commit(view, node)
+
+
+def build(context: Context) -> Late:
+    """The cheat of a started agent."""
+    return Late(context, open_store(context.settings.store))

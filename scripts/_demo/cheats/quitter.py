@@ -1,0 +1,26 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Commits to a fake and reveals it only where it can't lose: when another has revealed the same."""
+
+from __future__ import annotations
+
+from agents.redundant import Redundant
+from agents.runtime.context import Context
+from agents.storage.content_store import open_store
+from agents.tasks.contract import Task
+from scripts._demo.cheats.forger import Forger
+
+
+class Quitter(Forger):
+    """Would rather be silent than be caught."""
+
+    def reveals(self, task: Task) -> bool:
+        """Whether its tag has been revealed."""
+        node_id = self.network.node_of(self.context.wallet.address)
+        lane = task.lane_of(node_id)
+        own = None if lane is None else self.secrets.behind(task, node_id, task.answers[lane])
+        return own is not None and own.tag in task.revealed()
+
+
+def build(context: Context) -> Redundant:
+    """The cheat of a started agent."""
+    return Redundant(context, open_store(context.settings.store), Quitter)

@@ -1,0 +1,343 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The demo: a whole network on this machine trains a model, pays, punishes and is audited.
+
+A chain, the contracts, five committee members, three verifiers, two aggregators and the trainers,
+each agent its own process. What is trained on what, and who cheats, is the scenario's. The exit
+code says whether everything that must hold at the end held.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import requests
+from rich.console import Console
+from rich.live import Live
+
+from agents.audit.replay import audit_job
+from agents.audit.show import print_audit
+from agents.audit.sources.findings import Audit
+from agents.jobs.publish import Published, publish_job
+from agents.protocol.network import Network, Phase, ReportStatus, Role, Violation
+from agents.rounds.models import Models
+from agents.runtime.chain import ChainClient
+from agents.runtime.contracts import load_deployment
+from agents.runtime.logs import open_log
+from agents.storage.content_store import open_store
+from scripts._demo.run_folder import stage
+from scripts._demo.scenario import Scenario, documents_of
+from scripts._net.compiled import ROOT
+from scripts._net.localnet import LocalnetSettings, Seat, build_localnet, relative
+from scripts._net.processes import ProcessError, Supervisor
+from scripts._report.history import ZOO, History
+from scripts._report.live import losses, render
+from scripts._report.report import write_report
+from scripts._report.spent import spent_of
+from scripts._report.standing import standing_of
+from scripts._report.verdict import Check, check_books, check_cheats, check_ledger, check_loss
+
+WORK = ROOT / ".menagerie" / "demo"
+_READY_S = 120.0
+_LOOK_S = 0.5
+_MAX_CHECKPOINT_BYTES = 1 << 30
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the command line asks for."""
+
+    scenario: Scenario
+    trainers: int
+    rounds: int
+    data: tuple[Path, ...]
+    time_limit_s: float
+    report: Path
+
+
+@dataclass(frozen=True)
+class Claim:
+    """An owner's claim: what it was owed and how its balance changed, in 1e-18 ZOO."""
+
+    seat: Seat
+    owed: int
+    received: int
+    tx_hash: str
+
+
+def run(options: Options) -> int:
+    """Run the demo; 0 when everything that must hold held."""
+    logs = WORK.parent / "demo-logs"
+    return stage(logs, lambda supervisor, console: Demo(options, supervisor, console).run())
+
+
+class Demo:
+    """One run of the demo."""
+
+    def __init__(self, options: Options, supervisor: Supervisor, console: Console) -> None:
+        self.options = options
+        self.supervisor = supervisor
+        self.console = console
+        self.began = time.monotonic()
+        seats = [f"trainer-{number}" for number in range(1, options.trainers + 1)]
+        cheats, peers = options.scenario.cheats, options.scenario.peers
+        first = len(seats) - len(cheats)
+        self.cheats = dict(zip(cheats, seats[first:], strict=True))  # by what they do: the seat
+        self.peers = dict(zip(peers, seats[first - len(peers) : first], strict=True))
+        self.audited: Audit  # once `audit` has run
+
+    def run(self) -> int:
+        """Start everything, watch it to the end, judge it."""
+        settings = LocalnetSettings(
+            trainers=self.options.trainers,
+            approve_roles=False,
+            agent={"portable": False},  # one machine: the faster arithmetic gives the same bits
+            owned_with={
+                self.cheats[kind]: f"trainer-{cheat.partner}"
+                for kind, cheat in self.options.scenario.cheats.items()
+                if cheat.same_owner
+            },
+        )
+        self.say(self.options.scenario.title)
+        self.net = build_localnet(self.supervisor, WORK, settings, self.say)
+        self.say("packing the corpus and the genesis model")
+        documents = documents_of(self.options.data)
+        folder = self.net.directory / "data"
+        self.data = self.options.scenario.data(documents, folder, self.options.trainers)
+        published = self.publish()
+        self.start_agents()
+        log = open_log("demo", path=self.net.directory / "demo.log")
+        chain = ChainClient(self.net.anvil.url, log)
+        self.network = Network(chain, load_deployment(self.net.deployment_file))
+        self.store = open_store(str(self.net.store))
+        self.wait_for_benchmarks()
+        terms = self.options.scenario.terms
+        self.job_id = self.net.create_job(published, terms, self.options.rounds)
+        started = time.monotonic()
+        size = f"{published.parameters:,} parameters, {published.tokens:,} bytes of text"
+        self.say(f"job {self.job_id}: {size}")
+        self.history = History(self.network, self.store, self.job_id, self.names())
+        self.watch()
+        trained_s = time.monotonic() - started
+        utilisation = self.utilisation()
+        claim = self.claim()
+        self.history.update()
+        return self.conclude(claim, trained_s, utilisation)
+
+    def say(self, text: str) -> None:
+        """One line of progress."""
+        self.console.print(f"[dim]{time.monotonic() - self.began:6.1f} s[/dim]  {text}")
+
+    # -- starting ------------------------------------------------------------------------------
+
+    def start_agents(self) -> None:
+        """Start every agent as its own process."""
+        net = self.net
+        self.say("starting the committee, verifiers and aggregators")
+        for role in ("coordinator", "verifier", "aggregator"):
+            for seat in net.of_role(role):
+                net.start_agent(seat.name)
+        scenario = self.options.scenario
+        trainers = [seat.name for seat in net.of_role("trainer")]
+        own = {name: dict(of) for name, of in zip(trainers, self.data.settings, strict=False)}
+        for kind, name in self.peers.items():
+            own[name] = {**own.get(name, {}), **scenario.peers[kind]}
+        self.say(f"starting {len(trainers)} trainers, {len(self.cheats)} of them cheats")
+        for name in trainers:
+            if name not in self.cheats.values():
+                net.start_agent(name, env=own.get(name))
+        for kind, name in self.cheats.items():
+            cheat = scenario.cheats[kind]
+            folder = net.directory / "agents" / f"trainer-{cheat.partner}"
+            env = {**own.get(name, {}), "CHEAT_PARTNER_DIR": str(folder), **cheat.env}
+            net.start_agent(name, ("scripts._demo.cheats", cheat.program), env=env)
+
+    def publish(self) -> Published:
+        """Put public data, spec and genesis model into the store."""
+        options = self.options
+        spec = {"rounds": options.rounds, **options.scenario.spec(options.trainers)}
+        return publish_job(open_store(str(self.net.store)), self.data.public, spec)
+
+    def wait_for_benchmarks(self) -> None:
+        """Wait until every node may take part. Raises ProcessError."""
+        chain, registry = self.network.chain, self.network.registry
+        waiting = {
+            seat.name: (seat.node_id, int(Role[seat.role.upper()]))
+            for seat in self.net.seats.values()
+            if seat.node_id
+        }
+        until = time.monotonic() + _READY_S
+        self.say("waiting for the committee's approvals and the verified benchmarks")
+        while waiting:
+            self.check_processes()
+            if time.monotonic() > until:
+                raise ProcessError(f"not ready after {_READY_S:g} s: {', '.join(sorted(waiting))}")
+            waiting = {
+                name: place
+                for name, place in waiting.items()
+                if not chain.call(registry, "is_eligible", *place)
+            }
+            time.sleep(_LOOK_S)
+
+    def names(self) -> dict[str, str]:
+        """Every node's name by its operator's address; a cheat's or peer's says what it does."""
+        shown = {name.split(" ")[0]: name for name in self.shown().values()}
+        return {
+            seat.operator.address: shown.get(seat.name, seat.name)
+            for seat in self.net.seats.values()
+        }
+
+    def shown(self) -> dict[str, str]:
+        """How reports name the cheats and peers, by what they do."""
+        return {kind: f"{seat} ({kind})" for kind, seat in {**self.cheats, **self.peers}.items()}
+
+    # -- running -------------------------------------------------------------------------------
+
+    def watch(self) -> None:
+        """Show the run until the job is complete and every slash is executed."""
+        until = time.monotonic() + self.options.time_limit_s
+        shown = 0
+        with Live(console=self.console, auto_refresh=False) as live:
+            while time.monotonic() < until:
+                self.history.update()
+                if self.console.is_terminal:
+                    live.update(render(self.history, self.options.rounds), refresh=True)
+                else:
+                    for item in self.history.happenings[shown:]:
+                        self.console.print(f"  {item.text}", highlight=False)
+                    shown = len(self.history.happenings)
+                self.check_processes()
+                if self.history.job_ended and not self.slashes_pending():
+                    return
+                time.sleep(_LOOK_S)
+        limit = self.options.time_limit_s
+        raise ProcessError(f"the job was not complete after {limit:g} s; logs: {WORK.parent}")
+
+    def check_processes(self) -> None:
+        """Raise ProcessError if an agent has ended by itself."""
+        for process in self.supervisor.fallen():
+            raise ProcessError(f"{process.name} ended. Its last lines:\n{process.tail()}")
+
+    def slashes_pending(self) -> bool:
+        """Whether a silent node is not yet slashed, or a report waits for its appeal window."""
+        slashed = {s.node_id for s in self.history.slashes if s.violation == Violation.NO_REVEAL}
+        for story in self.history.rounds.values():
+            if story.phase == Phase.FINALIZED and story.committed - story.revealed - slashed:
+                return True
+        head = self.network.chain.head().number
+        waiting = (ReportStatus.OPEN, ReportStatus.CONFIRMED, ReportStatus.APPEALED)
+        reports = self.network.reported(self.job_id, self.network.deployment.block, head)
+        return any(self.network.report(report).status in waiting for report in reports)
+
+    def utilisation(self) -> float:
+        """Share of wall time that the trainers spent computing, mean over trainers."""
+        shares = []
+        for seat in self.net.of_role("trainer"):
+            reply = requests.get(f"http://127.0.0.1:{seat.metrics_port}/metrics", timeout=5)
+            for line in reply.text.splitlines():
+                if line.startswith("menagerie_utilisation_ratio "):
+                    shares.append(float(line.split()[1]))
+        return sum(shares) / len(shares) if shares else 0.0
+
+    # -- ending --------------------------------------------------------------------------------
+
+    def claim(self) -> Claim:
+        """Let the best-paid trainer's owner claim, with a transaction of its own wallet."""
+        w3, earned = self.net.w3, self.history.nodes
+        pool, token = self.net.contract("RewardPool"), self.net.contract("ZooToken")
+        best = max(self.net.of_role("trainer"), key=lambda seat: earned[seat.node_id].earned)
+        owner = best.owner
+        owed = int(pool.functions.pending(owner.address).call())
+        before = int(token.functions.balanceOf(owner.address).call())
+        nonce = w3.eth.get_transaction_count(owner.address)
+        call = pool.functions.claim().build_transaction({"from": owner.address, "nonce": nonce})
+        tx_hash = w3.eth.send_raw_transaction(owner.sign_transaction(call).raw_transaction)
+        w3.eth.wait_for_transaction_receipt(tx_hash, timeout=30)
+        after = int(token.functions.balanceOf(owner.address).call())
+        return Claim(best, owed, after - before, tx_hash.to_0x_hex())
+
+    def conclude(self, claim: Claim, trained_s: float, utilisation: float) -> int:
+        """Check everything that must hold, write the report, say both."""
+        checks = self.checks(claim)
+        last = [story.report for story in self.history.rounds.values() if story.report][-1:]
+        cid = last[0].checkpoint if last else None
+        checks.append(Check(cid is not None, f"final checkpoint {cid}"))
+        checkpoint = None if cid is None else (cid, self.store.get(cid, _MAX_CHECKPOINT_BYTES))
+        per_round = trained_s / self.options.rounds
+        facts = {
+            "validation loss": " → ".join(f"{loss:.3f}" for loss in losses(self.history)),
+            "training": f"{trained_s:.0f} s, {per_round:.1f} s a round",
+            "in all": f"{time.monotonic() - self.began:.0f} s",
+            "trainers' utilisation": f"{utilisation:.1%} of wall time spent computing",
+            "blocks": str(self.network.chain.head().number),
+            "claim": claim.tx_hash,
+        }
+        spent = spent_of(self.audited, self.history.label)
+        if spent is not None:
+            facts["privacy spent"] = str(spent)
+        shutil.rmtree(self.options.report, ignore_errors=True)
+        shown = self.shown()
+        page = write_report(
+            self.options.report,
+            self.history,
+            checks,
+            facts,
+            checkpoint,
+            spent,
+            standing_of(self.history),
+            [shown[kind] for kind in self.cheats],
+        )
+        show(self.console, checks, facts, page)
+        return 0 if all(check.holds for check in checks) else 1
+
+    def checks(self, claim: Claim) -> list[Check]:
+        """What must hold."""
+        seats = self.net.seats.values()
+        wallets = [str(key.address) for seat in seats for key in (seat.owner, seat.operator)]
+        wallets += [self.net.sponsor.address, self.net.faucet.address]
+        scenario, names = self.options.scenario, self.shown()
+        blame = {
+            names[kind]: cheat.violation
+            for kind, cheat in scenario.cheats.items()
+            if cheat.violation is not None
+        }
+        received, owed = claim.received / ZOO, claim.owed / ZOO
+        models = Models(self.network, self.store)
+        return [
+            check_loss(self.history, scenario.loss_goal),
+            *check_cheats(self.history, blame),
+            Check(
+                claim.owed > 0 and claim.received == claim.owed,
+                f"{claim.seat.name}'s owner claimed {received:,.6f} ZOO of {owed:,.6f} owed",
+            ),
+            *check_books(self.network, self.history, wallets),
+            check_ledger(self.network, models, self.history, self.job_id),
+            *scenario.checks(self.history, names),
+            self.audit(),
+        ]
+
+    def audit(self) -> Check:
+        """What a stranger finds who replays the run from the chain and the store alone."""
+        self.say("auditing the run from the chain and the store alone")
+        log = open_log("audit", path=self.net.directory / "audit.log")
+        chain = ChainClient(self.net.anvil.url, log)
+        network = Network(chain, load_deployment(self.net.deployment_file))
+        found = audit_job(network, open_store(str(self.net.store)), self.job_id)
+        print_audit(found, self.console)
+        self.audited = found
+        first = f": {found.differences[0]}" if found.differences else ""
+        return Check(found.holds, f"the audit compared {found.compared:,} facts{first}")
+
+
+def show(console: Console, checks: list[Check], facts: dict[str, str], page: Path) -> None:
+    """Print the summary."""
+    console.print()
+    for name, value in facts.items():
+        console.print(f"{name:>22}  {value}", highlight=False, soft_wrap=True)
+    console.print()
+    for check in checks:
+        mark = "[green]holds[/green]" if check.holds else "[bold red]FAILS[/bold red]"
+        console.print(f"{mark}  {check.sentence}", highlight=False, soft_wrap=True)
+    console.print(f"\nreport: {relative(page)}", highlight=False)

@@ -1,0 +1,32 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where a demo runs: a console, logs of its own, and no process left behind however it ends."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+from rich.console import Console
+
+from agents.training.documents import DataError
+from scripts._net.compiled import ROOT
+from scripts._net.processes import ProcessError, Supervisor, terminate_as_exit
+
+
+def stage(logs: Path, play: Callable[[Supervisor, Console], int]) -> int:
+    """Run `play` with its processes' logs in the folder `logs`, which is emptied first.
+
+    Returns what `play` returns, 130 when it was stopped, 1 with a sentence when it failed.
+    """
+    console = Console()
+    shutil.rmtree(logs, ignore_errors=True)
+    try:
+        with terminate_as_exit(), Supervisor(logs, ROOT) as supervisor:
+            return play(supervisor, console)
+    except (KeyboardInterrupt, SystemExit):
+        console.print("stopped; no process is left behind")
+        return 130
+    except (ProcessError, DataError) as error:
+        console.print(f"[red]{error}[/red]")
+        return 1

@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a demo is about: the job, the data, who cheats and how, and what must hold at the end.
+
+Rule: a scenario only names differences between demos; starting, watching and judging a network is
+the same for all and is in `scripts._demo.demo`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from agents.jobs.publish import Terms
+from agents.protocol.network import Violation
+from agents.training.documents import stdlib_corpus
+from scripts._report.history import ZOO, History
+from scripts._report.verdict import LOSS_GOAL, Check
+
+BATCHES_PER_TRAINER = 12
+TERMS = Terms(
+    reward_per_round=100 * ZOO,
+    commit_s=60,
+    reveal_s=12,
+    aggregate_s=30,
+    challenge_s=60,
+    appeal_s=6,
+    dispute_s=60,
+    challenge_bond=50 * ZOO,
+)
+
+
+@dataclass(frozen=True)
+class Cheat:
+    """A dishonest trainer: its program in `scripts._demo.cheats`, and what it is slashed for, if
+    so.
+
+    `partner`: the number, from 1, of the trainer whose folder it can read. `same_owner`: it is
+    registered by that trainer's owner.
+    """
+
+    program: str
+    violation: Violation | None
+    env: Mapping[str, str] = field(default_factory=dict)
+    partner: int = 1
+    same_owner: bool = False
+
+
+@dataclass(frozen=True)
+class Data:
+    """The public documents, and settings per trainer (environment) that its own data needs."""
+
+    public: Sequence[bytes]
+    settings: Sequence[Mapping[str, str]] = ()
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """One demo.
+
+    Attributes:
+        title: one line for the screen.
+        trainers: how many by default, cheats included; they come last.
+        cheats: by the name that reports show.
+        peers: honest trainers with settings of their own (environment), by the name that reports
+            show; they come before the cheats.
+        plain: the fewest other trainers without which the demo shows nothing.
+        rounds: how many by default.
+        loss_goal: share of the first validation loss that the last may be at most.
+        spec: fields of the job spec, from the number of trainers.
+        data: writes what the trainers bring into a folder; gets the documents, the folder and the
+            number of trainers.
+        terms: what the sponsor offers.
+        checks: sentences that must hold besides those of every demo, from what happened and the
+            names of cheats and peers as reports show them.
+    """
+
+    title: str
+    trainers: int
+    cheats: Mapping[str, Cheat]
+    spec: Callable[[int], dict[str, Any]]
+    data: Callable[[Sequence[bytes], Path, int], Data] = lambda documents, folder, n: Data(
+        documents
+    )
+    terms: Terms = TERMS
+    checks: Callable[[History, Mapping[str, str]], list[Check]] = lambda history, names: []
+    peers: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    plain: int = 2
+    rounds: int = 10
+    loss_goal: float = LOSS_GOAL
+
+    @property
+    def fewest(self) -> int:
+        """Trainers without which the demo shows nothing."""
+        return len(self.cheats) + len(self.peers) + self.plain
+
+
+def _plain_spec(trainers: int) -> dict[str, Any]:
+    return {"batches_per_round": BATCHES_PER_TRAINER * trainers}
+
+
+PLAIN = Scenario(
+    title="strangers train on public data; cheats are found by re-execution and slashed",
+    trainers=8,
+    cheats={
+        "noise": Cheat("noise", Violation.INVALID),
+        "copier": Cheat("copier", Violation.COPIED),
+        "silent": Cheat("silent", Violation.NO_REVEAL),
+    },
+    spec=_plain_spec,
+)
+
+
+def documents_of(files: Sequence[Path]) -> list[bytes]:
+    """The texts to train on: the given files, or Python's standard library."""
+    from agents.training.documents import read_documents
+
+    return list(read_documents(files) if files else stdlib_corpus())

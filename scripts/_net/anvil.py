@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A local chain: the anvil binary, always with the EIP-7825 transaction gas cap.
+
+Rule: the binary itself is run, never npm's Node wrapper (killing that leaves anvil behind), and
+what it keeps on disk is bounded and lies in a folder of ours.
+"""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+import requests
+
+from scripts._net.compiled import ROOT
+from scripts._net.processes import Process, ProcessError, Supervisor, free_port
+
+CHAIN_ID = 31_337
+# Test accounts of the well-known mnemonic; anvil gives each 10,000 ether.
+MNEMONIC = "test test test test test test test test test test test junk"
+_PERSISTED_STATES = 64
+_REQUEST_TIMEOUT_S = 5.0
+
+
+def find_anvil() -> str:
+    """Return the path of the anvil binary: the set-up's, else the one on PATH.
+
+    Raises ProcessError when there is none.
+    """
+    installed = ROOT / "tools" / "bin" / "anvil"
+    found = str(installed) if installed.exists() else shutil.which("anvil")
+    if found is None:
+        raise ProcessError("anvil was not found; run `make setup`, or put anvil 1.7 on PATH.")
+    return found
+
+
+@dataclass(frozen=True)
+class Anvil:
+    """A running local chain."""
+
+    port: int
+    process: Process
+
+    @property
+    def url(self) -> str:
+        """HTTP address; the WebSocket is on the same port."""
+        return f"http://127.0.0.1:{self.port}"
+
+    def rpc(self, method: str, *params: object) -> object:
+        """Send a JSON-RPC request, such as evm_mine or anvil_reorg. Raises RuntimeError."""
+        body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": list(params)}
+        answer = requests.post(self.url, json=body, timeout=_REQUEST_TIMEOUT_S).json()
+        if "error" in answer:
+            raise RuntimeError(f"anvil refused {method}: {answer['error'].get('message')}")
+        return answer.get("result")
+
+
+def start_anvil(
+    supervisor: Supervisor,
+    directory: Path,
+    *,
+    name: str = "anvil",
+    port: int | None = None,
+    block_time: float | None = None,
+    chain_id: int = CHAIN_ID,
+    accounts: int = 10,
+    state: Path | None = None,
+) -> Anvil:
+    """Start a chain and wait until it answers.
+
+    `block_time` in seconds; None mines a block per transaction. `state` is a file that is loaded
+    when it exists and written every second, so that even a killed chain can be continued.
+    `directory` takes the old states that anvil keeps on disk. Raises ProcessError.
+    """
+    port = free_port() if port is None else port
+    cache = directory / f"{name}-states"
+    cache.mkdir(parents=True, exist_ok=True)
+    command = [
+        find_anvil(),
+        *("--host", "127.0.0.1", "--port", str(port), "--chain-id", str(chain_id)),
+        *("--mnemonic", MNEMONIC, "--accounts", str(accounts)),
+        *("--cache-path", str(cache), "--max-persisted-states", str(_PERSISTED_STATES)),
+        "--enable-tx-gas-limit",
+    ]
+    if block_time is not None:
+        command += ["--block-time", f"{block_time:g}"]
+    if state is not None:
+        command += ["--state", str(state), "--state-interval", "1"]
+
+    def answers() -> bool:
+        try:
+            return int(str(anvil.rpc("eth_chainId")), 16) == chain_id
+        except (requests.RequestException, RuntimeError, ValueError):
+            return False
+
+    # A terminal-less anvil needs no colours, and RUST_LOG of the caller would fill its log.
+    process = supervisor.start(name, command, env={"NO_COLOR": "1", "RUST_LOG": "error"})
+    anvil = Anvil(port, process)
+    supervisor.wait_ready(name, answers, timeout_s=15.0)
+    return anvil

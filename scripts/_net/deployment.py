@@ -1,0 +1,389 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Deploying the contracts so that nobody has to be trusted with wiring them.
+
+Rule: the addresses of all contracts follow from the deployer's nonce, so each constructor gets
+its final neighbours and the Coordinator owns everything from the first block. There is no later
+step and the deployer never holds a right. What was deployed is then read back from the chain,
+immutables included, and compared; only a deployment that matches is written down.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import rlp
+from eth_abi import encode
+from eth_utils import keccak, to_bytes, to_checksum_address
+from hexbytes import HexBytes
+from web3 import Web3
+from web3.contract import Contract
+from web3.exceptions import ContractLogicError, Web3RPCError
+from web3.types import Nonce, TxParams
+
+from agents.storage.durable import write_atomic
+from scripts._net.compiled import Artefact, compile_contracts
+
+# The order of the deployment; the position is the distance from the deployer's nonce.
+ORDER = (
+    "ZooToken",
+    "Coordinator",
+    "NodeRegistry",
+    "RewardPool",
+    "TrainingLedger",
+    "TrainingRounds",
+    "ViolationReports",
+    "DataKeys",
+    "ScoreConsensus",
+    "RedundantTasks",
+    "TaskAppeals",
+)
+SLASHERS = ("TrainingRounds", "ViolationReports", "RedundantTasks", "TaskAppeals")
+# Calls that wait the routine delay only: those a running network needs, and the emergency brake.
+ROUTINE_CALLS = (
+    ("NodeRegistry", "approve_role"),
+    ("NodeRegistry", "set_paused"),
+    ("RedundantTasks", "add_class"),
+    ("RedundantTasks", "set_paused"),
+    ("ScoreConsensus", "set_paused"),
+    ("TrainingLedger", "attest_model"),
+    ("TrainingRounds", "resolve_challenge"),
+    ("TrainingRounds", "set_paused"),
+    ("ViolationReports", "resolve_appeal"),
+    ("ViolationReports", "set_paused"),
+)
+ZERO = "0x" + "00" * 20
+ZOO = 10**18
+DAY = 86_400
+
+# Bytes by which the compiler's runtime output may differ from what its creation code returns.
+JUMP_SLACK = 64
+
+Send = Callable[[TxParams], HexBytes]
+
+
+class DeploymentError(RuntimeError):
+    """A deployment that was refused, did not match, or would overwrite another."""
+
+
+@dataclass(frozen=True)
+class TaskTerms:
+    """Terms of redundant tasks, fixed for good. Amounts in 1e-18 ZOO, times in seconds.
+
+    `max_fee` is what keeps cheating unprofitable: `ape run economics` says up to which share of
+    the pool. `classes` are the determinism classes that have a pool from the start.
+    """
+
+    task_stake: int = 100 * ZOO
+    max_fee: int = 2 * ZOO
+    fee_per_s: int = ZOO // 2_000
+    max_run_s: int = 3_600
+    reveal_s: int = 1_800
+    appeal_s: int = 6 * 3_600
+    verdict_s: int = 12 * 3_600
+    appeal_bond: int = 5 * ZOO
+    bounty: int = ZOO // 100
+    classes: tuple[str, ...] = ("cpu-fp32",)
+
+    def encode(self) -> tuple[int, ...]:
+        """Return the contract's struct."""
+        return (
+            self.task_stake,
+            self.max_fee,
+            self.fee_per_s,
+            self.max_run_s,
+            self.reveal_s,
+            self.appeal_s,
+            self.verdict_s,
+            self.appeal_bond,
+            self.bounty,
+        )
+
+    def class_names(self) -> list[bytes]:
+        """Return the classes' names as the contract keeps them: ASCII, padded with zeros."""
+        return [name.encode("ascii").ljust(32, b"\0") for name in self.classes]
+
+
+@dataclass(frozen=True)
+class DeploymentSettings:
+    """What a deployment fixes. Amounts in 1e-18 ZOO, times in seconds.
+
+    `holder` receives the whole supply. `random_source` zero means `blockhash`.
+    """
+
+    members: tuple[str, ...]
+    holder: str
+    threshold: int = 3
+    supply: int = 1_000_000_000 * ZOO
+    routine_delay: int = DAY
+    governance_delay: int = 7 * DAY
+    grace_period: int = 14 * DAY
+    unbonding_period: int = 14 * DAY
+    trainer_stake: int = 100 * ZOO
+    verifier_stake: int = 1_000 * ZOO
+    aggregator_stake: int = 1_000 * ZOO
+    benchmark_window: int = 600
+    benchmark_quorum: int = 2
+    appeal_bond: int = 100 * ZOO
+    random_source: str = ZERO
+    tasks: TaskTerms = field(default_factory=TaskTerms)
+
+
+@dataclass(frozen=True)
+class Deployed:
+    """Contracts on chain: `block` is the first one worth scanning for their events."""
+
+    chain_id: int
+    block: int
+    deployer: str
+    addresses: dict[str, str]
+    artefacts: Mapping[str, Artefact] = field(repr=False)
+
+    def contract(self, w3: Web3, name: str) -> Contract:
+        """Return a web3 contract object."""
+        address = to_checksum_address(self.addresses[name])
+        return w3.eth.contract(address, abi=self.artefacts[name].abi)
+
+    def record(self) -> dict[str, Any]:
+        """Return the content of a deployment file."""
+        return {
+            "chain_id": self.chain_id,
+            "block": self.block,
+            "deployer": self.deployer,
+            "contracts": {
+                name: {"address": address, "abi": self.artefacts[name].abi}
+                for name, address in self.addresses.items()
+            },
+        }
+
+
+def create_address(sender: str, nonce: int) -> str:
+    """Return the address of the contract that `sender` creates with its transaction `nonce`."""
+    return to_checksum_address(keccak(rlp.encode([to_bytes(hexstr=sender), nonce]))[12:])
+
+
+def constructor_arguments(
+    settings: DeploymentSettings, at: Mapping[str, str], artefacts: Mapping[str, Artefact]
+) -> dict[str, tuple[Any, ...]]:
+    """Return every constructor's arguments; `at` maps contract names to their future addresses."""
+    routine = [
+        (at[name], selector)
+        for name, function in ROUTINE_CALLS
+        if (selector := _selector(artefacts[name].abi, function))
+    ]
+    parameters = (
+        settings.unbonding_period,
+        settings.trainer_stake,
+        settings.verifier_stake,
+        settings.aggregator_stake,
+        settings.benchmark_window,
+        settings.benchmark_quorum,
+        at["Coordinator"],
+    )
+    token, registry, rounds = at["ZooToken"], at["NodeRegistry"], at["TrainingRounds"]
+    owner, reports = at["Coordinator"], at["ViolationReports"]
+    slashers = [at[name] for name in SLASHERS]
+    return {
+        "ZooToken": (settings.holder, settings.supply),
+        "Coordinator": (
+            list(settings.members),
+            settings.threshold,
+            settings.routine_delay,
+            settings.governance_delay,
+            settings.grace_period,
+            routine,
+        ),
+        "NodeRegistry": (token, owner, slashers, parameters, settings.random_source),
+        "RewardPool": (token, registry, rounds, at["ScoreConsensus"]),
+        "TrainingLedger": (rounds, at["RewardPool"], owner),
+        "TrainingRounds": (
+            token,
+            registry,
+            at["RewardPool"],
+            at["TrainingLedger"],
+            reports,
+            owner,
+            settings.random_source,
+        ),
+        "ViolationReports": (token, registry, rounds, owner, settings.appeal_bond),
+        "DataKeys": (registry, rounds),
+        "ScoreConsensus": (registry, rounds, owner),
+        "RedundantTasks": (
+            token,
+            registry,
+            at["TaskAppeals"],
+            owner,
+            settings.tasks.encode(),
+            settings.tasks.class_names(),
+            settings.random_source,
+        ),
+        "TaskAppeals": (token, registry, at["RedundantTasks"]),
+    }
+
+
+def deploy(
+    w3: Web3,
+    deployer: str,
+    send: Send,
+    settings: DeploymentSettings,
+    artefacts: Mapping[str, Artefact] | None = None,
+    progress: Callable[[str, str], None] = lambda name, address: None,
+) -> Deployed:
+    """Deploy all contracts, check them against the settings, and return them.
+
+    `send` signs and broadcasts a transaction of `deployer` and returns its hash. `progress` is
+    called with each contract's name and address. Raises DeploymentError.
+    """
+    artefacts = artefacts or compile_contracts()
+    deployer = to_checksum_address(deployer)
+    nonce = w3.eth.get_transaction_count(deployer, "pending")
+    at = {name: create_address(deployer, nonce + i) for i, name in enumerate(ORDER)}
+    arguments = constructor_arguments(settings, at, artefacts)
+    block = 0
+    for index, name in enumerate(ORDER):
+        artefact = artefacts[name]
+        factory = w3.eth.contract(abi=artefact.abi, bytecode=HexBytes(artefact.bytecode))
+        tx: TxParams = {
+            "from": deployer,
+            "nonce": Nonce(nonce + index),
+            "chainId": w3.eth.chain_id,
+        }
+        try:
+            tx = factory.constructor(*arguments[name]).build_transaction(tx)
+        except ContractLogicError as error:
+            raise DeploymentError(f"The constructor of {name} refused: {error.message}.") from None
+        except Web3RPCError as error:
+            detail = (error.rpc_response or {}).get("error", {})
+            reason = detail.get("message", str(error)) if isinstance(detail, dict) else detail
+            raise DeploymentError(f"The node refused {name}: {reason}.") from None
+        receipt = w3.eth.wait_for_transaction_receipt(send(tx), timeout=600, poll_latency=0.1)
+        if receipt["status"] != 1 or receipt["contractAddress"] != at[name]:
+            raise DeploymentError(
+                f"{name} was to be created at {at[name]} by transaction {nonce + index} of "
+                f"{deployer}, and was not. Deploy from a key that sends nothing else meanwhile."
+            )
+        block = block or receipt["blockNumber"]
+        progress(name, at[name])
+    deployed = Deployed(w3.eth.chain_id, block, deployer, at, artefacts)
+    check_deployment(w3, deployed, settings)
+    return deployed
+
+
+def check_deployment(w3: Web3, deployed: Deployed, settings: DeploymentSettings) -> None:
+    """Compare what lies on chain with the settings. Raises DeploymentError listing all deviations.
+
+    Read are each contract's code, every immutable in it, and every right kept in storage.
+    """
+    found = [*_code_problems(w3, deployed, settings), *_state_problems(w3, deployed, settings)]
+    if found:
+        raise DeploymentError("The deployment is not as intended: " + "; ".join(found) + ".")
+
+
+def write_deployment(path: Path, deployed: Deployed) -> None:
+    """Write the deployment file. Raises DeploymentError rather than overwrite one."""
+    refuse_existing(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_atomic(path, json.dumps(deployed.record(), indent=1).encode(), mode=0o644)
+
+
+def refuse_existing(path: Path) -> None:
+    """Raise DeploymentError if there is a deployment file at `path`."""
+    if path.exists():
+        raise DeploymentError(
+            f"{path} holds a deployment already; it is never overwritten. Remove it, or name "
+            "another file with --out."
+        )
+
+
+def _selector(abi: list[dict[str, Any]], function: str) -> bytes | None:
+    for item in abi:
+        if item["type"] == "function" and item["name"] == function:
+            return bytes(keccak(text=f"{function}({','.join(map(_type, item['inputs']))})")[:4])
+    return None
+
+
+def _type(item: Mapping[str, Any]) -> str:
+    kind = str(item["type"])
+    if not kind.startswith("tuple"):
+        return kind
+    return f"({','.join(map(_type, item['components']))}){kind[len('tuple') :]}"
+
+
+def _code_problems(w3: Web3, deployed: Deployed, settings: DeploymentSettings) -> Iterator[str]:
+    at = deployed.addresses
+    neighbours = {
+        "token": at["ZooToken"],
+        "coordinator": at["Coordinator"],
+        "registry": at["NodeRegistry"],
+        "pool": at["RewardPool"],
+        "ledger": at["TrainingLedger"],
+        "rounds": at["TrainingRounds"],
+        "reports": at["ViolationReports"],
+        "scores": at["ScoreConsensus"],
+        "tasks": at["RedundantTasks"],
+        "appeals": at["TaskAppeals"],
+        "source": settings.random_source,
+    }
+    for name, address in at.items():
+        artefact = deployed.artefacts[name]
+        code = bytes(w3.eth.get_code(to_checksum_address(address)))
+        # The creation code holds the exact runtime; the compiler's separate runtime output may
+        # differ from it in the width of jumps. Immutables follow it.
+        tail = len(code) - sum(length for *_, length in artefact.immutables)
+        creation = bytes.fromhex(artefact.bytecode.removeprefix("0x"))
+        if abs(len(code) - artefact.size) > JUMP_SLACK or code[:tail] not in creation:
+            yield f"the code of {name} is not the compiled one"
+            continue
+        data = code[tail:]
+        for label, kind, offset, length in artefact.immutables:
+            key = label.rpartition(".")[2].strip("_").lower()
+            value = data[offset : offset + length]
+            if key in neighbours or key == "cached_self":
+                wanted = encode(["address"], [neighbours.get(key, address)])
+            elif key == "appeal_bond":
+                wanted = encode(["uint256"], [settings.appeal_bond])
+            elif kind == "address" or kind.endswith(".vyi"):
+                yield f"{name} has an immutable address {label} that this check does not know"
+                continue
+            else:
+                continue
+            if value != wanted:
+                yield f"{name}.{label} is 0x{value.hex()}, not 0x{wanted.hex()}"
+
+
+def _state_problems(w3: Web3, deployed: Deployed, settings: DeploymentSettings) -> Iterator[str]:
+    at, deployer = deployed.addresses, deployed.deployer
+
+    def read(name: str, function: str, *args: Any) -> Any:
+        return deployed.contract(w3, name).functions[function](*args).call()
+
+    for name in ORDER:
+        functions = {i["name"] for i in deployed.artefacts[name].abi if i["type"] == "function"}
+        if "owner" in functions and read(name, "owner") != at["Coordinator"]:
+            yield f"the owner of {name} is {read(name, 'owner')}, not the Coordinator"
+        if "pending_owner" in functions and read(name, "pending_owner") != ZERO:
+            yield f"{name} has a pending owner, {read(name, 'pending_owner')}"
+    expected: list[tuple[str, str, tuple[Any, ...], Any]] = [
+        ("ZooToken", "totalSupply", (), settings.supply),
+        ("ZooToken", "balanceOf", (settings.holder,), settings.supply),
+        ("Coordinator", "members", (), list(settings.members)),
+        ("Coordinator", "threshold", (), settings.threshold),
+        ("Coordinator", "delays", (), [settings.routine_delay, settings.governance_delay]),
+        ("Coordinator", "is_member", (deployer,), deployer in settings.members),
+        *(("NodeRegistry", "is_slasher", (at[name],), True) for name in SLASHERS),
+        ("NodeRegistry", "is_slasher", (deployer,), False),
+    ]
+    arguments = constructor_arguments(settings, at, deployed.artefacts)
+    expected.append(("NodeRegistry", "parameters", (), arguments["NodeRegistry"][3]))
+    expected.append(("RedundantTasks", "terms", (), settings.tasks.encode()))
+    expected.append(("RedundantTasks", "classes", (), settings.tasks.class_names()))
+    for target, selector in arguments["Coordinator"][5]:
+        expected.append(("Coordinator", "delay_class", (target, selector), 1))
+    for name, function, args, wanted in expected:
+        value = read(name, function, *args)
+        same = tuple(value) == tuple(wanted) if isinstance(value, (list, tuple)) else None
+        if not (value == wanted if same is None else same):
+            yield f"{name}.{function}{args} is {value}, not {wanted}"

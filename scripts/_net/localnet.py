@@ -1,0 +1,441 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A whole network on this machine: chain, contracts, committee, nodes, keys and settings files.
+
+Rule: everything lies in one folder, every role has its own keys and its own process, and whatever
+happens here is an ordinary signed transaction: nothing is impersonated, no balance is invented
+except anvil's own test accounts, which pay for it all.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import yaml
+from eth_account import Account
+from eth_account.signers.local import LocalAccount
+from web3 import HTTPProvider, Web3
+from web3.contract import Contract
+
+from agents.jobs.publish import Published, Terms
+from agents.runtime.wallet import create_keystore
+from scripts._net.anvil import MNEMONIC, Anvil, start_anvil
+from scripts._net.compiled import ROOT
+from scripts._net.deployment import (
+    ZOO,
+    Deployed,
+    DeploymentSettings,
+    TaskTerms,
+    deploy,
+    write_deployment,
+)
+from scripts._net.local_keys import Batch, sender_of
+from scripts._net.processes import Process, Supervisor, free_port
+
+# An executor of redundant tasks is registered as a trainer. Without a benchmark it is in no round.
+ROLES = {"trainer": 1, "verifier": 2, "aggregator": 4, "redundant": 1}
+_NAMES = {"redundant": "executor"}  # of seats, where it is not the role's
+PASSPHRASE = "MENAGERIE_PASSPHRASE"
+# Local keys are worth nothing: opening them should not cost half a second each.
+_SCRYPT_N = 1_024
+_OPERATOR_ETHER = 10**19
+_OWNER_ETHER = 10**18
+_SPARE_ZOO = 1_000 * ZOO
+
+
+@dataclass(frozen=True)
+class LocalnetSettings:
+    """How many of each role, and the chain's pace. Times in seconds, amounts in 1e-18 ZOO."""
+
+    trainers: int = 8
+    verifiers: int = 3
+    aggregators: int = 2
+    executors: int = 0
+    members: int = 5
+    threshold: int = 3
+    block_time: float = 1.0
+    port: int | None = None
+    chain_id: int = 31_337
+    routine_delay: int = 2
+    governance_delay: int = 10
+    unbonding_period: int = 3_600
+    trainer_stake: int = 100 * ZOO
+    verifier_stake: int = 1_000 * ZOO
+    aggregator_stake: int = 1_000 * ZOO
+    redundant_stake: int = 100 * ZOO
+    benchmark_window: int = 120
+    benchmark_quorum: int = 2
+    appeal_bond: int = 10 * ZOO
+    # Windows that fit into this network's short unbonding period.
+    tasks: TaskTerms = field(
+        default_factory=lambda: TaskTerms(max_run_s=120, reveal_s=60, appeal_s=20, verdict_s=60)
+    )
+    supply: int = 1_000_000_000 * ZOO
+    approve_roles: bool = True  # else the members' agents do, as a first deed
+    agent: Mapping[str, Any] = field(default_factory=dict)  # settings added to every agent's file
+    owned_with: Mapping[str, str] = field(default_factory=dict)  # seat: earlier seat of its owner
+
+
+@dataclass(frozen=True)
+class Seat:
+    """One agent's place: a node of the network or a member of the committee.
+
+    `node_id` is 0 and `owner` the operator itself for a member. `config` is its settings file.
+    """
+
+    name: str
+    role: str
+    operator: LocalAccount = field(repr=False)
+    owner: LocalAccount = field(repr=False)
+    config: Path
+    metrics_port: int
+    node_id: int = 0
+    stake: int = 0
+
+
+@dataclass(frozen=True)
+class Localnet:
+    """A running local network. `w3` reads; `deployed` has the contracts; `seats` the agents."""
+
+    directory: Path
+    supervisor: Supervisor
+    anvil: Anvil
+    w3: Web3
+    deployed: Deployed
+    settings: LocalnetSettings
+    seats: dict[str, Seat]
+    sponsor: LocalAccount = field(repr=False)
+    faucet: LocalAccount = field(repr=False)
+    passphrase: str = field(repr=False)
+
+    @property
+    def store(self) -> Path:
+        """Folder of the embedded content store that all agents share."""
+        return self.directory / "store"
+
+    @property
+    def deployment_file(self) -> Path:
+        """The deployment file in the agents' settings."""
+        return self.directory / "deployment.json"
+
+    def contract(self, name: str) -> Contract:
+        """Return a web3 contract object by name."""
+        return self.deployed.contract(self.w3, name)
+
+    def batch(self) -> Batch:
+        """Return an empty batch of transactions that mines when it is settled."""
+        return Batch(self.w3, lambda: self.anvil.rpc("evm_mine"))
+
+    def of_role(self, role: str) -> list[Seat]:
+        """Return the seats of a role, in order."""
+        return [seat for seat in self.seats.values() if seat.role == role]
+
+    def start_agent(
+        self,
+        name: str,
+        program: Sequence[str] | None = None,
+        env: Mapping[str, str] | None = None,
+        wait_s: float | None = None,
+    ) -> Process:
+        """Start a seat's agent as its own process; with `wait_s`, wait until it says it is ready.
+
+        `program` replaces ("agents", role): the module to run and its arguments. Raises
+        ProcessError.
+        """
+        seat = self.seats[name]
+        process = self.supervisor.start(
+            name,
+            [
+                sys.executable,
+                "-m",
+                *(program or ("agents", seat.role)),
+                "--config",
+                str(seat.config),
+            ],
+            env={PASSPHRASE: self.passphrase, "PYTHONUNBUFFERED": "1", **(env or {})},
+        )
+        if wait_s is not None:
+            self.wait_ready([name], wait_s)
+        return process
+
+    def wait_ready(self, names: Sequence[str], timeout_s: float = 60.0) -> None:
+        """Wait until these agents have written that they are ready. Raises ProcessError."""
+        for name in names:
+            log = self.supervisor[name].log
+            self.supervisor.wait_ready(name, partial(_says_ready, log), timeout_s)
+
+    def create_job(self, published: Published, terms: Terms, funded_rounds: int) -> int:
+        """Create a job as the sponsor, fund that many rounds, and return its id.
+
+        A job that is paid by consensus adopts ScoreConsensus before it has money to open a round.
+        """
+        rounds, pool = self.contract("TrainingRounds"), self.contract("RewardPool")
+        amount = terms.reward_per_round * funded_rounds
+        batch = self.batch()
+        token = self.contract("ZooToken")
+        batch.add(self.faucet, token.functions.transfer(self.sponsor.address, amount))
+        batch.add(self.sponsor, rounds.functions.create_job(terms.encode(published)))
+        batch.settle()
+        job_id = int(rounds.functions.job_count().call())
+        if published.by_consensus:
+            scores = self.contract("ScoreConsensus")
+            batch.add(self.sponsor, scores.functions.adopt(job_id, *terms.score_windows))
+            batch.settle()
+        batch.add(self.sponsor, token.functions.approve(pool.address, amount))
+        batch.add(self.sponsor, pool.functions.fund(job_id, amount))
+        batch.settle()
+        return job_id
+
+
+def build_localnet(
+    supervisor: Supervisor,
+    directory: Path,
+    settings: LocalnetSettings | None = None,
+    progress: Callable[[str], None] = lambda text: None,
+) -> Localnet:
+    """Start a chain and put a complete network on it; agents are not started yet.
+
+    `directory` is emptied first. `progress` hears what is being done. Raises ProcessError,
+    DeploymentError or RuntimeError.
+    """
+    settings = settings or LocalnetSettings()
+    shutil.rmtree(directory, ignore_errors=True)
+    directory.mkdir(parents=True)
+    Account.enable_unaudited_hdwallet_features()
+    deployer, faucet = (
+        Account.from_mnemonic(MNEMONIC, account_path=f"m/44'/60'/0'/0/{i}") for i in (0, 1)
+    )
+    progress("starting the chain")
+    anvil = start_anvil(
+        supervisor,
+        directory,
+        port=settings.port,
+        block_time=settings.block_time,
+        chain_id=settings.chain_id,
+    )
+    w3 = Web3(HTTPProvider(anvil.url, request_kwargs={"timeout": 20}))
+    passphrase = _passphrase(directory)
+    seats = _seats(directory, settings, passphrase, anvil.url)
+    sponsor = _owner_wallet(directory, "sponsor", passphrase)
+
+    progress("deploying the contracts")
+    members = sorted(seat.operator.address for seat in seats if seat.role == "coordinator")
+    deployed = deploy(
+        w3,
+        deployer.address,
+        sender_of(w3, deployer, lambda: anvil.rpc("evm_mine")),
+        DeploymentSettings(
+            members=tuple(members),
+            holder=faucet.address,
+            threshold=settings.threshold,
+            supply=settings.supply,
+            routine_delay=settings.routine_delay,
+            governance_delay=settings.governance_delay,
+            grace_period=86_400,
+            unbonding_period=settings.unbonding_period,
+            trainer_stake=settings.trainer_stake,
+            verifier_stake=settings.verifier_stake,
+            aggregator_stake=settings.aggregator_stake,
+            benchmark_window=settings.benchmark_window,
+            benchmark_quorum=settings.benchmark_quorum,
+            appeal_bond=settings.appeal_bond,
+            tasks=settings.tasks,
+        ),
+    )
+    write_deployment(directory / "deployment.json", deployed)
+    net = Localnet(
+        directory=directory,
+        supervisor=supervisor,
+        anvil=anvil,
+        w3=w3,
+        deployed=deployed,
+        settings=settings,
+        seats={seat.name: seat for seat in seats},
+        sponsor=sponsor,
+        faucet=faucet,
+        passphrase=passphrase,
+    )
+    progress("funding the wallets")
+    _fund(net)
+    progress("registering the nodes")
+    _register(net)
+    if settings.approve_roles:
+        quorum = f"{settings.threshold} of {settings.members} members"
+        progress(f"approving verifiers and aggregators, {quorum}")
+        _approve_roles(net)
+    return net
+
+
+def _passphrase(directory: Path) -> str:
+    """Return the passphrase of all local keystores: the environment's, else a new one in a file."""
+    if given := os.environ.get(PASSPHRASE):
+        return given
+    fresh = secrets.token_urlsafe(24)
+    path = directory / "passphrase"
+    path.touch(mode=0o600)
+    path.write_text(fresh)
+    return fresh
+
+
+def _owner_wallet(directory: Path, name: str, passphrase: str) -> LocalAccount:
+    """Make a cold wallet that `ape` finds under this name (APE_DATA_FOLDER=<directory>/ape)."""
+    account = Account.create()
+    path = directory / "ape" / "accounts" / f"{name}.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    create_keystore(path, passphrase, bytes(account.key), iterations=_SCRYPT_N)
+    return account
+
+
+def _seats(
+    directory: Path, settings: LocalnetSettings, passphrase: str, rpc_url: str
+) -> list[Seat]:
+    """Make keys and a settings file for every agent."""
+    counts = {
+        "trainer": settings.trainers,
+        "verifier": settings.verifiers,
+        "aggregator": settings.aggregators,
+        "redundant": settings.executors,
+        "coordinator": settings.members,
+    }
+    boards = [free_port() for _ in range(settings.members)]
+    seats: list[Seat] = []
+    for role, count in counts.items():
+        for index in range(count):
+            name = f"{_NAMES.get(role, role)}-{index + 1}"
+            operator = Account.create()
+            keystore = directory / "keys" / f"{name}.json"
+            keystore.parent.mkdir(parents=True, exist_ok=True)
+            create_keystore(keystore, passphrase, bytes(operator.key), iterations=_SCRYPT_N)
+            member = role == "coordinator"
+            if member:
+                owner = operator
+            elif name in settings.owned_with:
+                shared = settings.owned_with[name]
+                owner = next(seat.owner for seat in seats if seat.name == shared)
+            else:
+                owner = _owner_wallet(directory, f"{name}-owner", passphrase)
+            port = free_port()
+            extra: dict[str, Any] = {"metrics_port": port}
+            if member:
+                peers = [f"http://127.0.0.1:{p}" for i, p in enumerate(boards) if i != index]
+                trusted = [s.owner.address for s in seats if s.role in ("verifier", "aggregator")]
+                extra["coordinator"] = {
+                    "board_port": boards[index],
+                    "peers": peers,
+                    "trusted_owners": trusted,
+                }
+            config = write_agent_config(
+                directory / "config" / f"{name}.yaml",
+                rpc_url=rpc_url,
+                chain_id=settings.chain_id,
+                deployment=directory / "deployment.json",
+                keystore=keystore,
+                store=directory / "store",
+                data_dir=directory / "agents" / name,
+                **{**extra, **settings.agent},
+            )
+            stake = 0 if member else getattr(settings, f"{role}_stake")
+            seats.append(Seat(name, role, operator, owner, config, port, stake=stake))
+    return seats
+
+
+def write_agent_config(path: Path, **values: Any) -> Path:
+    """Write an agent's settings file (see agents/runtime/config.py for the names)."""
+    content = {
+        "passphrase_env": PASSPHRASE,
+        "job_id": 0,
+        "jitter_s": 0.5,
+        "timer_s": 1.0,
+        **{name: str(v) if isinstance(v, Path) else v for name, v in values.items()},
+    }
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(yaml.safe_dump(content, sort_keys=False))
+    return path
+
+
+def _fund(net: Localnet) -> None:
+    """Give every wallet the ether and the ZOO its role needs."""
+    token = net.contract("ZooToken")
+    batch = net.batch()
+    for seat in net.seats.values():
+        batch.pay(net.faucet, seat.operator.address, _OPERATOR_ETHER)
+        if seat.role in ROLES:
+            batch.pay(net.faucet, seat.owner.address, _OWNER_ETHER)
+            batch.add(net.faucet, token.functions.transfer(seat.owner.address, seat.stake))
+        if seat.role in ("verifier", "redundant"):  # bonds of challenges and appeals
+            batch.add(net.faucet, token.functions.transfer(seat.operator.address, _SPARE_ZOO))
+    batch.pay(net.faucet, net.sponsor.address, _OPERATOR_ETHER)
+    batch.settle()
+
+
+def _register(net: Localnet) -> None:
+    """Register every node from its owner's wallet."""
+    registry, token = net.contract("NodeRegistry"), net.contract("ZooToken")
+    batch = net.batch()
+    nodes = [seat for seat in net.seats.values() if seat.role in ROLES]
+    for seat in nodes:
+        batch.add(seat.owner, token.functions.approve(registry.address, seat.stake))
+        batch.add(
+            seat.owner,
+            registry.functions.register_node(
+                seat.operator.address,
+                seat.owner.address,
+                ROLES[seat.role],
+                seat.stake,
+                f"{seat.name} of a local network",
+                b"\0" * 32,
+            ),
+        )
+    batch.settle()
+    for seat in nodes:
+        node_id = int(registry.functions.node_of(seat.operator.address).call())
+        net.seats[seat.name] = replace(seat, node_id=node_id)
+
+
+def _approve_roles(net: Localnet) -> None:
+    """Let the committee approve verifiers and aggregators: propose, approve, wait, execute."""
+    coordinator, registry = net.contract("Coordinator"), net.contract("NodeRegistry")
+    members = [seat.operator for seat in net.of_role("coordinator")]
+    calls = [
+        registry.encode_abi("approve_role", args=[seat.node_id, ROLES[seat.role], True])
+        for seat in net.seats.values()
+        if seat.role in ("verifier", "aggregator")
+    ]
+    salt = b"\0" * 32
+    ids = [
+        coordinator.functions.operation_id(registry.address, data, salt).call() for data in calls
+    ]
+    batch = net.batch()
+    for data in calls:
+        batch.add(members[0], coordinator.functions.propose(registry.address, data, salt))
+    for member in members[1 : net.settings.threshold]:
+        for op_id in ids:
+            batch.add(member, coordinator.functions.approve(op_id))
+    batch.settle()
+    eta = max(coordinator.functions.operation(op_id).call()[5] for op_id in ids)
+    while net.w3.eth.get_block("latest")["timestamp"] < eta:
+        time.sleep(0.2)
+    for op_id in ids:
+        batch.add(members[0], coordinator.functions.execute(op_id))
+    batch.settle()
+
+
+def _says_ready(log: Path) -> bool:
+    """Whether an agent's log holds its `ready` line."""
+    try:
+        return b'"event": "ready"' in log.read_bytes()
+    except OSError:
+        return False
+
+
+def relative(path: Path) -> str:
+    """Return a path as a person in the project's folder would type it."""
+    return str(path.relative_to(ROOT)) if path.is_relative_to(ROOT) else str(path)

@@ -1,0 +1,167 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What must hold at the end of a demo, each as one sentence with its figures.
+
+Rule: everything is recomputed from the chain and the store; the expected slashes come from a second
+implementation of the slashing table, here.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from itertools import pairwise
+
+from agents.protocol.network import Network, Phase, Violation
+from agents.rounds.models import Models
+from agents.training.state import model_hash
+from scripts._report.history import ZOO, History
+from scripts._report.live import losses
+
+LOSS_GOAL = 0.8
+_BPS = 10_000
+_STRIKES = 3
+# ZIP-407 section 6 and redundant tasks: (share in bps, added per repeat in bps, is a strike)
+_TABLE = {
+    Violation.NO_REVEAL: (500, 500, False),
+    Violation.INVALID: (2_000, 0, True),
+    Violation.COPIED: (5_000, 0, True),
+    Violation.REDUNDANCY_MISMATCH: (2_000, 0, True),
+    Violation.ABORT: (2_000, 0, True),
+    Violation.COLLUSION: (5_000, 0, True),
+}
+
+
+@dataclass(frozen=True)
+class Check:
+    """One sentence, and whether it holds."""
+
+    holds: bool
+    sentence: str
+
+
+def expected_slashes(history: History) -> dict[int, list[int]]:
+    """By node, the amounts the table gives for the violations that were logged, in order."""
+    counts: dict[tuple[int, Violation], int] = defaultdict(int)
+    strikes: dict[int, int] = defaultdict(int)
+    amounts: dict[int, list[int]] = defaultdict(list)
+    for slash in history.slashes:
+        node = slash.node_id
+        kind = slash.violation
+        if kind == Violation.REPEATED:
+            amounts[node].append(slash.stake_before)
+            continue
+        share, more, strike = _TABLE[kind]
+        share = min(_BPS, share + more * counts[node, kind])
+        counts[node, kind] += 1
+        strikes[node] += strike
+        if strikes[node] >= _STRIKES:
+            share = _BPS
+        amounts[node].append(-(-slash.stake_before * share // _BPS))
+    return dict(amounts)
+
+
+def check_loss(history: History, goal: float = LOSS_GOAL) -> Check:
+    """The model has learnt."""
+    curve = losses(history)
+    if len(curve) < 2:
+        return Check(False, "no round was finalized")
+    ratio = curve[-1] / curve[0]
+    return Check(
+        ratio <= goal,
+        f"validation loss {curve[0]:.4f} -> {curve[-1]:.4f} ({ratio:.3f} of the first, "
+        f"at most {goal} wanted)",
+    )
+
+
+def check_cheats(history: History, cheats: dict[str, Violation]) -> list[Check]:
+    """Each cheat was slashed for what it did, by exactly the table; nobody else was slashed."""
+    expected = expected_slashes(history)
+    found = []
+    ids = {node.name: node.node_id for node in history.nodes.values()}
+    for name, violation in cheats.items():
+        mine = [s for s in history.slashes if s.node_id == ids.get(name)]
+        kinds = [s.violation.name for s in mine]
+        amounts = [s.amount for s in mine]
+        right = bool(mine) and mine[0].violation == violation
+        exact = amounts == expected.get(ids.get(name, 0), [])
+        shown = ", ".join(
+            f"{kind} {amount / ZOO:,.4f} ZOO" for kind, amount in zip(kinds, amounts, strict=True)
+        )
+        by_table = "by exactly the table" if exact else "NOT by the table"
+        found.append(Check(right and exact, f"{name} slashed {by_table}: {shown or 'never'}"))
+    others = {s.node_id for s in history.slashes} - {ids.get(name) for name in cheats}
+    honest = len(history.nodes) - len(cheats)
+    if others:
+        guilty = ", ".join(sorted(history.label(node) for node in others))
+        found.append(Check(False, f"slashed although honest: {guilty}"))
+    else:
+        found.append(Check(True, f"none of the other {honest} nodes was slashed"))
+    return found
+
+
+def check_books(network: Network, history: History, holders: list[str]) -> list[Check]:
+    """Every token is where the contracts say; what was funded was paid or is still in escrow."""
+    pool = sum(
+        _figure(network, "RewardPool", name)
+        for name in ("total_escrow", "total_reserved", "total_pending")
+    )
+    earned = sum(node.earned for node in history.nodes.values())
+    paid_out = sum(history.claimed.values())
+    kept = pool + paid_out
+    pending = _figure(network, "RewardPool", "total_pending")
+    return [
+        *check_holdings(network, holders),
+        Check(
+            history.funded == kept and earned - paid_out == pending,
+            f"funded {history.funded} = in the pool {pool} + claimed {paid_out}; earned {earned}",
+        ),
+    ]
+
+
+def check_holdings(network: Network, holders: list[str]) -> list[Check]:
+    """Every contract holds what it owes, and nobody else but `holders` holds anything."""
+    owed = {
+        "NodeRegistry": ("total_stake", "total_bounties"),
+        "RewardPool": ("total_escrow", "total_reserved", "total_pending"),
+        "TrainingRounds": ("bonds_held",),
+        "ViolationReports": ("bonds_held",),
+        "RedundantTasks": ("bonds_held",),
+        "TaskAppeals": ("bonds_held",),
+    }
+    found = []
+    for name, figures in owed.items():
+        held = _balance(network, network.deployment[name].address)
+        debt = sum(_figure(network, name, figure) for figure in figures)
+        sentence = f"{name} holds {held} and owes {debt} (in 1e-18 ZOO)"
+        found.append(Check(held == debt, sentence))
+    everyone = {*holders, *(network.deployment[name].address for name in owed)}
+    everyone.add(network.coordinator.address)
+    total = sum(_balance(network, address) for address in everyone)
+    supply = int(network.chain.call(network.token, "totalSupply"))
+    found.append(
+        Check(total == supply, f"all balances together are {total}, the supply is {supply}")
+    )
+    return found
+
+
+def _balance(network: Network, address: str) -> int:
+    return int(network.chain.call(network.token, "balanceOf", address))
+
+
+def _figure(network: Network, contract: str, function: str) -> int:
+    return int(network.chain.call(network.deployment[contract], function))
+
+
+def check_ledger(network: Network, models: Models, history: History, job_id: int) -> Check:
+    """The ledger's chain is unbroken, and the published artefacts lead to its last model."""
+    count = network.ledger_length(job_id)
+    entries = [network.ledger_entry(job_id, index) for index in range(count)]
+    linked = all(bytes(one.new_model) == bytes(two.prev_model) for one, two in pairwise(entries))
+    final = sum(r.phase == Phase.FINALIZED for r in history.rounds.values())
+    rebuilt = model_hash(models.current(job_id)) if count else b""
+    same = bool(count) and rebuilt == bytes(entries[-1].new_model)
+    return Check(
+        linked and same and count == final,
+        f"ledger of {count} rounds is {'unbroken' if linked else 'BROKEN'}; the model rebuilt from "
+        f"the store has {'its' if same else 'ANOTHER'} hash",
+    )

@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the commands for people share: the contracts of a network, amounts, and clear refusals.
+
+Rule: a command says what it is about to do, does it in as few transactions as it can, and turns
+every refusal into one sentence; a traceback is a defect.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from decimal import Decimal, InvalidOperation, localcontext
+from functools import wraps
+from pathlib import Path
+from typing import Any
+
+import click
+
+from scripts._net.compiled import ROOT
+
+ZOO = 10**18
+LOCALNET = ROOT / ".menagerie" / "localnet"
+LOCAL_CHAINS = (31_337, 1_337)
+
+
+class Amount(click.ParamType):
+    """ZOO as a decimal number, such as 100 or 0.5; the value is in 1e-18 ZOO."""
+
+    name = "zoo"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Return the amount in 1e-18 ZOO."""
+        if isinstance(value, int):
+            return value
+        try:
+            with localcontext(prec=100):  # the default of 28 digits would round large amounts
+                units = Decimal(value) * ZOO
+                if not units.is_finite() or units < 0 or units != units.to_integral_value():
+                    raise InvalidOperation
+        except InvalidOperation:
+            self.fail(f"{value!r} is no amount of ZOO; give a number such as 100 or 0.5.")
+        return int(units)
+
+
+ZOO_AMOUNT = Amount()
+
+
+class Address(click.ParamType):
+    """An Ethereum address, checksummed."""
+
+    name = "address"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return the checksummed address."""
+        from eth_utils import is_address, to_checksum_address
+
+        if not is_address(value):
+            self.fail(f"{value!r} is no address; it has 0x and 40 hexadecimal digits.")
+        return str(to_checksum_address(value))
+
+
+ADDRESS = Address()
+
+deployment_option = click.option(
+    "--deployment",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Deployment file (default: deployments/<chain id>.json, on a local chain localnet's).",
+)
+
+
+def zoo(amount: int, digits: int = 18) -> str:
+    """Return an amount for people, cut after `digits` decimals: '1,234.5 ZOO'."""
+    whole, rest = divmod(amount, ZOO)
+    decimals = f"{rest:018}"[:digits].rstrip("0")
+    return f"{whole:,}{'.' if decimals else ''}{decimals} ZOO"
+
+
+def deployment_path(chosen: Path | None, chain_id: int) -> Path:
+    """Return the deployment file meant. Raises click.ClickException when it is not there."""
+    default = ROOT / "deployments" / f"{chain_id}.json"
+    local = LOCALNET / "deployment.json"
+    path = chosen or (local if chain_id in LOCAL_CHAINS and local.exists() else default)
+    if not path.is_file():
+        raise click.ClickException(
+            f"There is no deployment file {path}. Deploy with `ape run deploy`, or name the file "
+            "of the network's deployment with --deployment."
+        )
+    return path
+
+
+class Contracts:
+    """The contracts of the connected network as ape objects, by name."""
+
+    def __init__(self, chosen: Path | None) -> None:
+        from ape import networks
+
+        self.provider = networks.active_provider
+        self.chain_id = self.provider.chain_id
+        self.path = deployment_path(chosen, self.chain_id)
+        record = json.loads(self.path.read_text())
+        if record["chain_id"] != self.chain_id:
+            raise click.ClickException(
+                f"{self.path} is for chain {record['chain_id']}, but the network is chain "
+                f"{self.chain_id}. Choose another --network or --deployment."
+            )
+        self._entries = record["contracts"]
+
+    def __getattr__(self, name: str) -> Any:
+        from ape import Contract
+        from ethpm_types import ContractType
+
+        entry = self.__dict__["_entries"].get(name)
+        if entry is None:
+            raise AttributeError(f"{self.path} has no contract {name}.")
+        kind = ContractType.model_validate({"contractName": name, "abi": entry["abi"]})
+        found = Contract(entry["address"], contract_type=kind)
+        setattr(self, name, found)
+        return found
+
+    def network(self) -> Any:
+        """Return the agents' typed reader of the same contracts."""
+        from agents.protocol.network import Network
+        from agents.runtime.chain import ChainClient
+        from agents.runtime.contracts import load_deployment
+        from agents.runtime.logs import open_log
+
+        url = getattr(self.provider, "http_uri", None) or self.provider.uri
+        chain = ChainClient(url, open_log("operator", "warning", True, None))
+        return Network(chain, load_deployment(self.path, self.chain_id))
+
+
+def allow(contracts: Contracts, account: Any, spender: Any, amount: int) -> None:
+    """Let `spender` take `amount` ZOO from the account, unless it may already."""
+    token = contracts.ZooToken
+    balance = token.balanceOf(account)
+    if balance < amount:
+        raise click.ClickException(
+            f"{account.address} has {zoo(balance)}, but {zoo(amount)} are needed."
+        )
+    if token.allowance(account, spender.address) < amount:
+        token.approve(spender.address, amount, sender=account)
+
+
+@contextmanager
+def refusals() -> Iterator[None]:
+    """Turn what contracts, nodes and files refuse into one sentence."""
+    from ape.exceptions import ApeException
+    from requests import RequestException
+
+    from agents.runtime.errors import AgentError
+    from agents.storage.errors import StoreError
+    from scripts._net.compiled import CompileError
+    from scripts._net.deployment import DeploymentError
+    from scripts._net.processes import ProcessError
+
+    known = (AgentError, StoreError, CompileError, DeploymentError, ProcessError)
+    try:
+        yield
+    except (*known, ApeException) as error:
+        raise click.ClickException(getattr(error, "message", None) or str(error)) from None
+    except (OSError, RequestException) as error:
+        raise click.ClickException(f"{type(error).__name__}: {error}") from None
+
+
+def explained(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Decorate a command so that refusals end it with a sentence."""
+
+    @wraps(function)
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        # ape takes the project's folder off the path again once it has loaded a script.
+        if str(ROOT) not in sys.path:
+            sys.path.insert(0, str(ROOT))
+        with refusals():
+            return function(*args, **kwargs)
+
+    return wrapped

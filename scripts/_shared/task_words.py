@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A redundant task in words: where it stands, who acts next and until when, what came out.
+
+Rule: nothing is read here. What is shown follows from the structs that the contracts return.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+from datetime import timedelta
+from typing import Any
+
+from agents.storage.cid import cid_of_bytes
+from agents.tasks.contract import UNAVAILABLE, LaneState, Task, TaskStatus
+
+_LANES = {
+    LaneState.RUNNING: "computing",
+    LaneState.COMMITTED: "committed",
+    LaneState.REVEALED: "revealed a result of its own",
+    LaneState.ABORTED: "silent: slashed",
+    LaneState.AGREED: "agreed",
+    LaneState.OPENED: "agreed, and showed the result",
+}
+_SHOWN = 200  # characters of a generated text
+
+Label = Callable[[int], str]
+
+
+def plain(node_id: int) -> str:
+    """How a node is named where nothing else is known of it."""
+    return f"node {node_id}"
+
+
+def lane_rows(task: Task, label: Label = plain) -> list[tuple[str, str, str, str]]:
+    """One row per lane: its number, the node, its state, and what it has put on chain."""
+    rows = []
+    for lane, (node, state, answer) in enumerate(
+        zip(task.nodes, task.states, task.answers, strict=True)
+    ):
+        kind = {
+            LaneState.COMMITTED: "commitment",
+            LaneState.OPENED: "result",
+            LaneState.REVEALED: "tag",
+            LaneState.AGREED: "tag",
+        }.get(state)
+        shown = f"{kind} {bytes(answer).hex()[:16]}…" if kind else "-"
+        rows.append((str(lane), label(node), _LANES[state], shown))
+    return rows
+
+
+def sentence(
+    task: Task, appeal: Any, now: int, expected: Iterable[int], label: Label = plain
+) -> str:
+    """Where a task stands and who acts next.
+
+    Args:
+        task: the task.
+        appeal: the struct Appeal of TaskAppeals; all zero when there was none.
+        now: chain time, seconds.
+        expected: node ids that a draw would take now.
+    """
+    text = _sentence(task, appeal, now, expected, label)
+    return text[:1].upper() + text[1:]
+
+
+def _sentence(task: Task, appeal: Any, now: int, expected: Iterable[int], label: Label) -> str:
+    status = task.status
+    left = timedelta(seconds=max(0, task.time - now))
+    over = now > task.time
+    agreed = _names(task, label, LaneState.AGREED, LaneState.OPENED)
+    if status == TaskStatus.DRAWING:
+        return _drawing(task, list(expected), label)
+    if status in (TaskStatus.RUNNING, TaskStatus.REVEALING):
+        running = status == TaskStatus.RUNNING
+        late = _names(task, label, LaneState.RUNNING if running else LaneState.COMMITTED)
+        deed = "compute and commit" if running else "reveal"
+        if over:
+            return (
+                f"{late} did not {deed} in time. Anyone may `advance` the task: that slashes the "
+                "silent and goes on without them."
+            )
+        return f"Waiting for {late} to {deed}, for {left} at most; silence is slashed."
+    if status == TaskStatus.AGREED:
+        end = "That is final." if over else f"Anyone may appeal for another {left}."
+        return f"{agreed} agree and are paid. {end}"
+    if status == TaskStatus.DECIDED:
+        odd = _names(task, label, LaneState.REVEALED)
+        end = (
+            "Anyone may `finalize` the task now, which pays and slashes."
+            if over
+            else f"Unless somebody appeals, that happens in {left}."
+        )
+        return f"{agreed} agree and are to be paid; {odd} is alone and to be slashed. {end}"
+    if status == TaskStatus.UNDECIDED:
+        tail = "" if over else f" Anyone may appeal for another {left}."
+        return f"No two results are equal: the creator has the fee back, less a bounty.{tail}"
+    if status == TaskStatus.APPEALED:
+        return (
+            f"{appeal.appellant} appealed. Verifiers run the task again and give a verdict within "
+            f"{left}; nothing is paid or slashed until then."
+        )
+    if task.result == UNAVAILABLE:
+        return f"Over: {agreed} found that the inputs can't be had. The creator has the fee back."
+    return _closed(appeal, agreed)
+
+
+def _drawing(task: Task, expected: list[int], label: Label) -> str:
+    if expected:
+        who = " and ".join(map(label, expected))
+        return f"{who} will be drawn by the next `draw` or by their own first commitment."
+    again = f" for the {_ordinal(task.redraws + 1)} time" if task.redraws else ""
+    count = "Another executor is" if task.wanted == 1 else "Two executors are"
+    return f"{count} being drawn{again}, from the hash of block {task.seed_block}."
+
+
+def _closed(appeal: Any, agreed: str) -> str:
+    if appeal.decided_at == 0:
+        return f"Over: {agreed} agreed and are paid; who was alone is slashed."
+    if bytes(appeal.result) == bytes(32):
+        return "Over: verifiers gave no verdict in time, so nobody is slashed for its result."
+    if appeal.overturned:
+        return (
+            "Over: verifiers overturned the outcome. Whoever revealed another result than theirs "
+            "is slashed, the creator has the fee back, and who was right is made whole."
+        )
+    return f"Over: verifiers confirmed the outcome; {agreed or 'nobody'} agreed."
+
+
+def _names(task: Task, label: Label, *states: LaneState) -> str:
+    lanes = zip(task.nodes, task.states, strict=True)
+    return " and ".join(label(node) for node, state in lanes if state in states)
+
+
+def _ordinal(number: int) -> str:
+    return {1: "first", 2: "second", 3: "third"}.get(number, f"{number}th")
+
+
+def result_lines(kind: str, payload: bytes) -> list[str]:
+    """What came out of a task, for people. `kind`: its spec's."""
+    cid = cid_of_bytes(payload)
+    if kind == "train_steps" and not payload.startswith(b'{"refused"'):
+        return [f"A new checkpoint of {len(payload):,} bytes, CID {cid}."]
+    content = json.loads(payload)
+    if "refused" in content:
+        from agents.tasks.compute.errors import REASONS
+
+        reason = str(content["refused"])
+        return [f"The nodes refused the task: {reason} ({REASONS.get(reason, 'unknown')})."]
+    if kind == "evaluate":
+        loss = float.fromhex(content["loss"])
+        return [f"Loss {loss:.6f} nats per token, over {content['tokens']:,} tokens; CID {cid}."]
+    if kind == "generate":
+        lines = [f"{len(content['outputs'])} outputs, CID {cid}."]
+        for number, output in enumerate(content["outputs"], start=1):
+            text = output["text"]
+            shown = str(output["tokens"]) if text is None else repr(text)
+            lines.append(f"{number}. {shown[:_SHOWN]}{'…' if len(shown) > _SHOWN else ''}")
+        return lines
+    return [f"{len(payload):,} bytes, CID {cid}."]

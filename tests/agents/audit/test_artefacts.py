@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every stored artefact: flipped, replaced, cut or missing, it is found and named."""
+
+from __future__ import annotations
+
+import pytest
+
+from agents.audit.sources.artefacts import Artefacts
+from agents.audit.sources.findings import Audit
+from agents.storage.errors import CorruptContent, NotFound, StoreError, TooLarge
+from tests.stage.chain.finished_job import ARTEFACTS, JOB, Scene
+from tests.stage.chain.lying_sources import LyingStore
+
+# Artefacts that many of an audit's steps need: other differences follow from their loss.
+_OWNED = {"payload": "ann", "proof": "ann", "trace": "ann"}
+_PLACES = (0, -1)  # sampled; every byte is flipped in `test_any_byte` below
+_WHOLE = 1 << 24
+
+
+def assert_named(scene: Scene, audit: Audit, kind: str, cid: str, words: str) -> None:
+    """One difference is of this artefact, by name and CID or digest, and says what is wrong."""
+    assert not audit.holds
+    owner = f" of node {scene.node(_OWNED[kind])}" if kind in _OWNED else ""
+    if kind == "evidence":
+        owner = f" of verifier {scene.node('vic')} against node {scene.node('eve')}"
+    named = [d for d in audit.differences if d.subject == kind + owner]
+    assert named, [str(d) for d in audit.differences]
+    assert any(cid in d.sentence and words in d.sentence for d in named), named
+
+
+def flipped(data: bytes, place: int) -> bytes:
+    place %= len(data)
+    return data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :]
+
+
+@pytest.mark.parametrize("kind", ARTEFACTS)
+def test_flipped_byte(scene: Scene, kind: str) -> None:
+    """A store that doesn't verify gives the artefact with one bit changed."""
+    cid = scene.artefact(kind)
+    data = scene.store.get(cid, _WHOLE)
+    for place in _PLACES:
+        store = LyingStore(scene.store, cid, flipped(data, place))
+        audit = scene.audited(store)
+        assert store.asked
+        assert_named(scene, audit, kind, cid, "has other bytes than it must")
+
+
+@pytest.mark.parametrize("kind", ARTEFACTS)
+def test_replaced_by_another_of_its_kind(scene: Scene, kind: str) -> None:
+    """What the store gives is a valid artefact of the job, but not the one that was asked for."""
+    cid = scene.artefact(kind)
+    other = scene.outcomes[JOB, 5]
+    reveal = scene.network.reveals(JOB, 2, 0)[scene.node("ann")]
+    spec = scene.published.spec.model_copy(update={"data_seed": 7})
+    data = {
+        "job spec": spec.to_bytes,
+        "genesis checkpoint": lambda: other.checkpoint,
+        "dataset manifest": spec.to_bytes,
+        "shard 0": lambda: bytes(len(scene.store.get(cid, _WHOLE))),
+        "payload": lambda: scene.store.get_digest(reveal.content, _WHOLE),
+        "proof": lambda: scene.store.get_digest(reveal.proof, _WHOLE),
+        "trace": lambda: scene.store.get(scene.trace(2), _WHOLE),
+        "update": lambda: other.update,
+        "checkpoint": lambda: other.checkpoint,
+        "report": other.report.to_bytes,
+        "evidence": lambda: scene.store.get(scene.evidence[1], _WHOLE),
+    }[kind]()
+    assert data is not None
+    audit = scene.audited(LyingStore(scene.store, cid, data))
+    assert_named(scene, audit, kind, cid, "has other bytes than it must")
+
+
+@pytest.mark.parametrize("kind", ARTEFACTS)
+def test_missing(scene: Scene, kind: str) -> None:
+    """The store doesn't have it."""
+    cid = scene.artefact(kind)
+    audit = scene.audited(LyingStore(scene.store, cid, None))
+    assert_named(scene, audit, kind, cid, "is missing from the store")
+
+
+def test_a_lost_update_does_not_end_the_audit(scene: Scene) -> None:
+    """The model after a round is known from its merge or a checkpoint, so later rounds hold."""
+    audit = scene.audited(LyingStore(scene.store, scene.artefact("update"), None))
+    assert {d.round_id for d in audit.differences} == {1}
+    assert [d.subject for d in audit.differences] == ["update"]
+
+
+def test_a_lost_payload_is_the_only_thing_not_known(scene: Scene) -> None:
+    """The merge of its round can't be done again, which is said; the model is, by the update."""
+    audit = scene.audited(LyingStore(scene.store, scene.artefact("payload"), None))
+    assert {d.round_id for d in audit.differences} == {1}
+    assert {d.check for d in audit.differences} == {"artefacts", "merge"}
+    assert audit.rounds[0].counts["model"] > 0
+
+
+def test_any_byte(scene: Scene) -> None:
+    """Every byte of every artefact, one by one: never taken for the artefact."""
+    for kind in ARTEFACTS:
+        cid = scene.artefact(kind)
+        data = scene.store.get(cid, _WHOLE)
+        step = max(1, len(data) // 400)
+        for place in range(0, len(data), step):
+            lying = Artefacts(LyingStore(scene.store, cid, flipped(data, place)))  # type: ignore[arg-type]
+            lying.name(cid, kind)
+            with pytest.raises(CorruptContent):
+                lying.get(cid, len(data))
+            [(name, sentence)] = lying.failures()
+            assert name == kind and cid in sentence
+
+
+def test_longer_shorter_and_absent(scene: Scene) -> None:
+    """Bytes more or fewer are refused by the bound or by the CID."""
+    cid = scene.artefact("report")
+    data = scene.store.get(cid, _WHOLE)
+    for wrong, error in ((data + b" ", TooLarge), (data[:-1], CorruptContent), (None, NotFound)):
+        with pytest.raises(error):
+            Artefacts(LyingStore(scene.store, cid, wrong)).get(cid, len(data))  # type: ignore[arg-type]
+
+
+def test_an_audit_writes_nothing(scene: Scene) -> None:
+    """Whoever is handed the audit's store can't put anything into it."""
+    artefacts = Artefacts(scene.store)
+    for write in (artefacts.put_bytes, artefacts.put_file, artefacts.pin):
+        with pytest.raises(StoreError, match="only reads"):
+            write(b"")  # type: ignore[operator]

@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Models from a real chain and signed updates: no checkpoint is due in the rounds replayed.
+
+Of the job in panel.py five rounds are final, and a checkpoint comes every fifty.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from agents.rounds.access import DataAccess
+from agents.rounds.models import CaughtUp, Models
+from agents.runtime.logs import open_log
+from agents.runtime.metrics import Metrics
+from agents.runtime.wallet import Wallet
+from agents.storage.errors import CorruptContent, NotFound
+from agents.training.state import model_hash
+from tests.stage.chain.finished_job import JOB, Scene
+from tests.stage.chain.finished_scored_job import GAUNTLET, ROUNDS, Panel
+from tests.stage.chain.lying_sources import LyingStore
+
+
+def on_chain(panel: Scene) -> bytes:
+    """The job's model as the chain records it."""
+    return bytes(panel.network.job(JOB).model)
+
+
+def test_a_late_joiner_replays_every_update(panel: Panel) -> None:
+    """From genesis, through rounds whose outer rate changed, to the chain's hash."""
+    assert GAUNTLET["checkpoint_every"] > ROUNDS
+    told: list[CaughtUp] = []
+    state = Models(panel.network, panel.store, tell=told.append).current(JOB)
+    assert model_hash(state) == on_chain(panel) == panel.outcomes[JOB, ROUNDS].model
+    assert told == [CaughtUp(JOB, on_chain(panel), 0, ROUNDS, ())]
+
+
+def test_signed_updates_take_little_more_than_a_bit_a_parameter(panel: Panel) -> None:
+    """Tensors of a few numbers have 7 bytes each on top, in this tiny model most of it."""
+    for number in range(1, ROUNDS + 1):
+        outcome = panel.outcomes[JOB, number]
+        count = sum(tensor.numel() for tensor in outcome.merged.values())
+        assert outcome.report.checkpoint is None
+        assert len(outcome.update) <= 8 + len(outcome.merged) * 8 + 1.25 * count / 8
+
+
+def test_a_restarted_node_goes_on_from_where_it_was(panel: Panel) -> None:
+    """Its process is new, its store is not; it ends at the same bits as one that never stopped."""
+    steady = Models(panel.network, panel.store)
+    for number in range(1, ROUNDS + 1):
+        state = steady.at(JOB, panel.outcomes[JOB, number].model)
+    restarted = Models(panel.network, panel.store).current(JOB)
+    assert all(torch.equal(state[name], restarted[name]) for name in state)
+
+
+@pytest.mark.parametrize("number", range(1, ROUNDS + 1))
+def test_a_lost_update_is_named(panel: Panel, number: int) -> None:
+    update = panel.outcomes[JOB, number].report.update
+    store: Any = LyingStore(panel.store, update, None)
+    with pytest.raises(NotFound, match=update):
+        Models(panel.network, store).current(JOB)
+
+
+def test_an_update_of_another_round_is_named(panel: Panel) -> None:
+    """A store that verifies nothing gives well-formed signs; they lead to no model of the chain."""
+    report = panel.outcomes[JOB, 3].report
+    store: Any = LyingStore(panel.store, report.update, panel.outcomes[JOB, 2].update)
+    with pytest.raises(CorruptContent, match=f"update {report.update} of round 3"):
+        Models(panel.network, store).current(JOB)
+
+
+def test_a_lost_checkpoint_is_made_up_for(scene: Scene) -> None:
+    """In scene.py's job one is due every second round; without any it is genesis and updates."""
+    last = scene.outcomes[JOB, 5].report.checkpoint
+    assert last is not None
+    told: list[CaughtUp] = []
+    store: Any = LyingStore(scene.store, last, None)
+    assert model_hash(Models(scene.network, store, tell=told.append).current(JOB)) == on_chain(
+        scene
+    )
+    assert store.asked
+    assert [(found.start, found.replayed) for found in told] == [(2, 2)]
+
+
+def test_an_agent_that_is_desynchronised_says_so_and_resyncs(panel: Panel, tmp_path: Path) -> None:
+    """As agents hold their models: one number of the kept copy is off by one unit in its last
+    place; the model of the next use is the chain's, with a line in the log and a count."""
+    metrics = Metrics("trainer")
+    context: Any = SimpleNamespace(
+        wallet=Wallet(panel.world.nodes["ann"].operator),
+        log=open_log("trainer", "info", path=tmp_path / "log"),
+        metrics=metrics,
+        journal=None,
+    )
+    models = DataAccess(panel.network, panel.store, context).models
+    kept = models.current(JOB)
+    next(iter(kept.values())).view(torch.int32).view(-1)[0] ^= 1
+    assert model_hash(models.current(JOB)) == on_chain(panel)
+    lines = [json.loads(line) for line in (tmp_path / "log").read_text().splitlines()]
+    assert [line["event"] for line in lines] == ["caught_up", "resynced"]
+    assert lines[1]["damaged"] == [on_chain(panel).hex()]
+    assert lines[1]["rounds_replayed"] == ROUNDS
+    assert metrics.registry.get_sample_value("menagerie_resyncs_total") == 1

@@ -1,0 +1,247 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An RPC node that changes one field of one event, or of one answer, is found out by the rest.
+
+Receipts are not looked at here: every field is held by what else the chain says. (With receipts,
+any altered log is found as such: `test_receipts.py`.)
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from eth_abi.abi import decode, encode
+
+from agents.protocol.formulas import round_key
+from agents.runtime.contracts import abi_type
+from tests.stage.chain.finished_job import JOB, Scene
+from tests.stage.chain.lying_sources import Lie, changed, kinds_of, relogged
+
+# By event, of round 3 where there is one: the fields changed, and how the difference is named.
+EVENTS: dict[str, tuple[tuple[str, ...], str]] = {
+    "JobCreated": (("sponsor", "terms.spec", "terms.rounds", "terms.challenge_bond"), "JobCreated"),
+    "RoundOpened": (
+        ("prev_model", "seed_block", "last weights", "verifiers shortened", "last stakes"),
+        "RoundOpened",
+    ),
+    "SeedCaptured": (("target_block", "seed"), "seed"),
+    "PhaseChanged": (("phase", "deadline"), "PhaseChanged"),
+    "Committed": (("round_id", "node_id", "commitment"), "node"),
+    "Revealed": (("node_id", "input_root", "content", "trace_root", "proof"), "node"),
+    "DuplicateContent": (("content", "first_node", "second_node"), "DuplicateContent"),
+    "ResultProposed": (
+        ("proposer", "model", "update", "report", "result_hash", "last contributions"),
+        "ResultProposed",
+    ),
+    "Attested": (("verifier_id", "result_hash", "weight"), ""),
+    "ViolationReported": (("node_id", "verifier_id", "violation", "weight", "evidence"), ""),
+    "ReportConfirmed": (("report_id", "node_id", "appeal_deadline"), ""),
+    "NodeInvalidated": (("node_id", "round_id"), "node"),
+    "RoundFinalized": (("model", "total_contribution"), "RoundFinalized"),
+    "RoundRecorded": (
+        (
+            *("index", "prev_model", "new_model", "contributors_root", "scores_root", "report"),
+            *("reward", "timestamp", "head"),
+        ),
+        "RoundRecorded",
+    ),
+    "PoolReserved": (("amount",), "PoolReserved"),
+    "CutCredited": (("node_id", "payout", "amount"), "node"),
+    "RewardsDistributed": (
+        ("last nodes", "last payouts", "last amounts", "nodes shortened", "amounts lengthened"),
+        "",
+    ),
+    "PoolClosed": (("paid", "returned"), "PoolClosed"),
+    "RoundSettled": (("paid", "returned"), "RoundSettled"),
+    "RoundVoided": (("round_id", "reason"), "RoundVoided"),
+    "UnrevealedSlashed": (("node_id", "amount"), "node"),
+    "ReportExecuted": (("node_id", "amount"), "node"),
+    "NodeSlashed": (
+        (
+            *("node_id", "violation", "amount", "reporter", "reporter_share", "treasury_share"),
+            *("suspended_until", "strikes", "banned"),
+        ),
+        "node",
+    ),
+    "PenaltyChanged": (("new_penalty.bps", "new_penalty.suspension", "old_penalty.bps"), ""),
+    "NodeRegistered": (("owner", "operator", "payout", "stake"), "node"),
+    "StakeAdded": (("amount", "stake"), ""),
+    "BenchmarkSubmitted": (("units", "elapsed"), "node"),
+    "BenchmarkSettled": (("passed", "score"), "node"),
+    "JobFunded": (("amount", "escrow"), ""),
+    "RewardClaimed": (("account", "amount"), "RewardClaimed"),
+    "EscrowRefunded": (("sponsor", "amount"), "EscrowRefunded"),
+    "JobEnded": (("status",), "JobEnded"),
+}
+# Events that are missed when the node leaves one out.
+DROPPED = [name for name in EVENTS if name != "JobCreated"]
+# By view: fields whose lie must be found.
+VIEWS: dict[str, tuple[str, ...]] = {
+    "job": ("sponsor", "terms.spec", "terms.genesis_model", "rounds_done", "model", "status"),
+    "round": (
+        *("phase", "opened_block", "opened_at", "n_eligible", "n_committed", "n_revealed"),
+        *("n_invalid", "seed_block", "seed", "audit_block", "audit_seed", "prev_model"),
+        *("snapshot_hash", "verifier_stake", "attested_stake", "proposer", "result_hash"),
+        *("model", "update", "report", "contributions_hash", "challenger", "settled"),
+    ),
+    "entry": (
+        *("round_id", "prev_model", "new_model", "contributors_root", "scores_root", "report"),
+        *("head", "timestamp", "reward"),
+    ),
+    "pool": ("amount", "trainer_amount", "total_contribution", "distributed", "paid", "status"),
+    "commitment_of": ("",),
+    "is_revealed": ("",),
+    "is_invalid": ("",),
+    "is_flagged": ("",),
+    "verifier_weight": ("",),
+    "escrow": ("",),
+    "pending": ("",),
+    "bounty": ("",),
+    "total_pending": ("",),
+    "total_reserved": ("",),
+    "node": ("owner", "operator", "payout", "stake", "strikes", "suspended_until", "banned"),
+    "penalty": ("bps", "escalation_bps", "reporter_bps"),
+    "parameters": ("treasury",),
+}
+
+
+def target(scene: Scene, event: str) -> tuple[Any, Any, dict[str, Any]]:
+    """(raw log, its type, its fields): the last of job 1, in round 3 where there is one."""
+    deployment = scene.network.deployment
+    kinds = kinds_of(deployment)
+    query = {
+        "address": [c.address for c in deployment.contracts.values()],
+        "fromBlock": "0x0",
+        "toBlock": "latest",
+    }
+    found = None
+    for log in scene.provider.make_request("eth_getLogs", [query])["result"]:
+        contract, kind = kinds[log["address"].lower(), log["topics"][0]]
+        if kind.abi["name"] == "JobCreated" and found and event != "JobCreated":
+            break  # what follows is of later jobs
+        if kind.abi["name"] != event or (contract.name == "NodeRegistry" and event[:4] == "Seed"):
+            continue
+        args = kind.decode(log).args
+        if args.get("job_id", JOB) != JOB or args.get("round_id", 3) > 4:
+            continue
+        if args.get("key", round_key(JOB, 3)) != round_key(JOB, 3):
+            continue
+        if found is None or args.get("round_id", 3) <= 3:
+            found = (log, kind, args)
+    assert found is not None
+    return found
+
+
+def in_place_of(log: Any, other: Any) -> Any:
+    """A lie: `other` in place of a log, or None to leave it out."""
+
+    def same(one: Any) -> bool:
+        return bool(one["blockNumber"] == log["blockNumber"] and one["logIndex"] == log["logIndex"])
+
+    def lie(method: str, params: list[Any], result: Any) -> Any:
+        if method != "eth_getLogs":
+            return result
+        return [other if same(one) else one for one in result if other or not same(one)]
+
+    return lie
+
+
+@pytest.mark.parametrize(
+    ("event", "field"),
+    [(event, field) for event, (fields, _) in EVENTS.items() for field in fields],
+)
+def test_field_of_an_event(scene: Scene, event: str, field: str) -> None:
+    """One field differs; the difference is named by its round and by event or node."""
+    log, kind, args = target(scene, event)
+    top = field.removeprefix("last ").split(" ")[0].split(".")[0]
+    item = next(i for i in kind.abi["inputs"] if i["name"] == top)
+    lies = dict(changed(item, args[top]))
+    lie = in_place_of(log, relogged(kind, log, {**args, top: lies[field]}))
+    audit = scene.audited(lie=lie)
+    named = EVENTS[event][1]
+    places = {args.get("round_id", 0), 0} if "round_id" in args else set(range(6))
+    assert any(named in str(d) and d.round_id in places for d in audit.differences), [
+        str(d) for d in audit.differences
+    ]
+
+
+@pytest.mark.parametrize("event", DROPPED)
+def test_event_left_out(scene: Scene, event: str) -> None:
+    """The node keeps one event to itself."""
+    log, _, _ = target(scene, event)
+    assert not scene.audited(lie=in_place_of(log, None)).holds
+
+
+@pytest.mark.parametrize(
+    ("view", "field"), [(view, field) for view, fields in VIEWS.items() for field in fields]
+)
+def test_field_of_an_answer(scene: Scene, view: str, field: str) -> None:
+    """One answer about the contracts' state differs in one field."""
+    done, lie = in_an_answer(scene, view, field)
+    audit = scene.audited(lie=lie)
+    assert done
+    assert not audit.holds
+
+
+def in_an_answer(scene: Scene, view: str, field: str) -> tuple[list[str], Lie]:
+    """A lie about one field of the first answer of a view, and the calls it was told in."""
+    contracts = scene.network.deployment.contracts.values()
+    functions = {
+        function.selector: function
+        for contract in contracts
+        for (name, _), function in contract._functions.items()
+        if name == view
+    }
+    done: list[str] = []
+
+    def lie(method: str, params: list[Any], result: Any) -> Any:
+        if method != "eth_call":
+            return result
+        data = bytes.fromhex(params[0]["data"][2:])
+        function = functions.get(data[:4])
+        if function is None or done not in ([], [params[0]["data"]]):
+            return result
+        [output] = function.abi["outputs"]
+        [value] = decode([abi_type(output)], bytes.fromhex(result[2:]))
+        lies = {label.removeprefix("."): other for label, other in changed(output, value)}
+        done[:] = [params[0]["data"]]
+        return "0x" + encode([abi_type(output)], [lies[field]]).hex()
+
+    return done, lie
+
+
+def test_salt_of_a_reveal(scene: Scene) -> None:
+    """Another salt in the transaction opens no commitment; the node is named."""
+    hashes = [
+        e.tx_hash.hex()
+        for e in scene.network.chain.events(
+            scene.network.rounds, "Revealed", 0, scene.network.chain.head().number, {"round_id": 1}
+        )
+    ]
+
+    def lie(method: str, params: list[Any], result: Any) -> Any:
+        if method != "eth_getTransactionByHash" or params[0] != "0x" + hashes[0]:
+            return result
+        data = bytearray.fromhex(result["input"][2:])
+        data[4 + 6 * 32] ^= 1
+        return {**result, "input": "0x" + data.hex()}
+
+    audit = scene.audited(lie=lie)
+    assert [(d.round_id, d.subject) for d in audit.differences] == [
+        (1, f"node {scene.node('ann')}")
+    ]
+    assert "its commitment is" in audit.differences[0].sentence
+
+
+def test_hash_of_a_seed_block(scene: Scene) -> None:
+    """The seed doesn't follow from another block hash."""
+    block = scene.network.round(JOB, 3).seed_block
+
+    def lie(method: str, params: list[Any], result: Any) -> Any:
+        if method == "eth_getBlockByNumber" and params[0] == hex(block):
+            return {**result, "hash": "0x" + "12" * 32}
+        return result
+
+    audit = scene.audited(lie=lie)
+    assert [(d.round_id, d.check, d.subject) for d in audit.differences] == [(3, "seeds", "seed")]
+    assert scene.audited(lie=lie, random_source=True).holds

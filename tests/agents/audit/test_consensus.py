@@ -1,0 +1,414 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A job paid by consensus: a true history holds, and whatever is altered in it is found and named.
+
+Receipts are not looked at here, as in `test_chain.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agents.audit.chain.opening import Opened
+from agents.audit.chain.scores import Scored, Scores, Vector
+from agents.audit.replay import audit_job
+from agents.audit.sources.findings import Audit, Difference
+from agents.gauntlet.record import ScoreRecord
+from agents.gauntlet.replay import digest_of_record
+from agents.storage.embedded import EmbeddedStore
+from tests.agents.audit.test_chain import in_an_answer, in_place_of, target
+from tests.agents.audit.test_honest import stranger
+from tests.stage.chain.finished_job import JOB, TRAINERS
+from tests.stage.chain.finished_scored_job import ROUNDS, Panel
+from tests.stage.chain.lying_sources import LyingStore, changed, relogged
+
+_WHOLE = 1 << 20
+LOST = "lost the secret it had promised, and chose its draw anew."
+
+# By event, of round 3 or the last one before it: the fields changed, and what the finding names.
+EVENTS: dict[str, tuple[tuple[str, ...], str]] = {
+    "JobAdopted": (("commit_s", "reveal_s"), ""),
+    "SamplesPosted": (("node_id", "digest"), "node"),
+    "ScoringOpened": (("commit_deadline",), "ScoringOpened"),
+    "ScoresCommitted": (("verifier_id", "commitment"), "verifier"),
+    "ScoreRevealStarted": (("deadline",), "ScoreRevealStarted"),
+    "ScoresRevealed": (
+        ("verifier_id", "last scores", "scores shortened", "scores lengthened", "record"),
+        "verifier",
+    ),
+    "ScoringClosed": (
+        (
+            *("last nodes", "last consensus", "consensus lengthened", "scored"),
+            *("last verifiers", "last agreements", "last trusts", "trusts shortened"),
+        ),
+        "",
+    ),
+    "CutCredited": (("amount",), "node"),
+    "RewardsDistributed": (("last amounts", "nodes shortened"), ""),
+}
+VIEWS: dict[str, tuple[str, ...]] = {
+    "adopted": ("",),
+    "scoring": (
+        *("phase", "commit_deadline", "reveal_deadline", "committed", "revealed"),
+        *("total", "scored"),
+    ),
+    "shares": ("last ", " shortened"),
+    "last_scored": ("",),
+    "trust_of": ("",),
+    "record_of": ("",),
+    "score_commitment_of": ("",),
+    "samples_of": ("",),
+    "pool": ("by_scores", "total_contribution", "distributed", "trainer_amount"),
+}
+
+
+@pytest.mark.parametrize("deep", [False, True])
+def test_true_history_holds(panel: Panel, deep: bool) -> None:
+    """The only remark is vera's, who lost her disk before the last round."""
+    audit = audit_job(stranger(panel), panel.store, JOB, deep=deep)
+    assert [str(d) for d in audit.differences] == []
+    remarks = [(part.round_id, remark) for part in audit.parts for remark in part.remarks]
+    assert remarks == [(ROUNDS, f"verifier {panel.node('vera')} {LOST}")]
+    assert [part.status for part in audit.rounds] == ["finalized"] * ROUNDS
+    for part in audit.rounds:
+        assert part.counts["scores"] > 0
+        assert ("ratings" in part.counts) == (part.round_id != 4)
+        assert ("losses" in part.counts) == (deep and part.round_id != 4)
+
+
+def test_the_story_is_what_it_should_be(panel: Panel) -> None:
+    """What the other tests rest on: scored and unscored rounds, cuts that were scaled and lost."""
+    closings = {e.args["round_id"]: e.args for e in events(panel, "ScoringClosed")}
+    assert set(closings) == {1, 2, 3, 5}
+    assert any(closings[n]["scored"] for n in (1, 2, 3))
+    eve = closings[2]["nodes"].index(panel.node("eve"))
+    assert closings[2]["consensus"][eve] == 0
+    vito = closings[2]["verifiers"].index(panel.node("vito"))
+    assert closings[2]["agreements"][vito] == 0
+    paid = {(e.args["round_id"], e.args["node_id"]) for e in events(panel, "CutCredited")}
+    judges = [panel.node(name) for name in ("vic", "vera", "vito")]
+    assert not any((4, judge) in paid for judge in judges)
+    assert (2, judges[2]) not in paid and (3, judges[2]) not in paid
+
+
+def events(panel: Panel, name: str) -> list[Any]:
+    """All events of a name in job 1."""
+    network = panel.network
+    contract = network.pool if name == "CutCredited" else network.scores
+    head = network.chain.head().number
+    return list(network.chain.events(contract, name, 0, head, {"job_id": JOB}))
+
+
+# -- the chain ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("event", "field"),
+    [(event, field) for event, (fields, _) in EVENTS.items() for field in fields],
+)
+def test_field_of_an_event(panel: Panel, event: str, field: str) -> None:
+    """One field differs; the difference is named by its round and by event, node or verifier."""
+    log, kind, args = target(panel, event)
+    top = field.removeprefix("last ").split(" ")[0]
+    item = next(i for i in kind.abi["inputs"] if i["name"] == top)
+    lies = dict(changed(item, args[top]))
+    audit = panel.audited(lie=in_place_of(log, relogged(kind, log, {**args, top: lies[field]})))
+    places = {args.get("round_id", 0), 0} if "round_id" in args else set(range(6))
+    assert any(EVENTS[event][1] in str(d) and d.round_id in places for d in audit.differences), [
+        str(d) for d in audit.differences
+    ]
+
+
+@pytest.mark.parametrize("event", EVENTS)
+def test_event_left_out(panel: Panel, event: str) -> None:
+    """The node keeps one event to itself."""
+    log, _, _ = target(panel, event)
+    assert not panel.audited(lie=in_place_of(log, None)).holds
+
+
+@pytest.mark.parametrize(
+    ("view", "field"), [(view, field) for view, fields in VIEWS.items() for field in fields]
+)
+def test_field_of_an_answer(panel: Panel, view: str, field: str) -> None:
+    """One answer about the contracts' state differs in one field."""
+    done, lie = in_an_answer(panel, view, field)
+    audit = panel.audited(lie=lie)
+    assert done
+    assert not audit.holds
+
+
+def test_salt_of_scores(panel: Panel) -> None:
+    """Another salt in the transaction opens no commitment; the verifier is named."""
+    [first, *_] = events(panel, "ScoresRevealed")
+
+    def lie(method: str, params: list[Any], result: Any) -> Any:
+        if method != "eth_getTransactionByHash" or params[0] != "0x" + first.tx_hash.hex():
+            return result
+        data = bytearray.fromhex(result["input"][2:])
+        data[4 + 5 * 32] ^= 1
+        return {**result, "input": "0x" + data.hex()}
+
+    audit = panel.audited(lie=lie)
+    [found] = audit.differences
+    assert (found.round_id, found.subject) == (1, f"verifier {first.args['verifier_id']}")
+    assert "its commitment to scores is" in found.sentence
+
+
+# -- records --------------------------------------------------------------------------------------
+
+
+def test_a_record_that_is_gone_or_altered_is_named(panel: Panel) -> None:
+    """By the verifier whose it is; the rest of the audit goes on."""
+    [first, *_] = events(panel, "ScoresRevealed")
+    verifier, cid = first.args["verifier_id"], panel.store.resolve(first.args["record"])
+    data = panel.store.get(cid, _WHOLE)
+    for wrong, words in ((None, "missing"), (data[:-1] + b"]", "has other bytes")):
+        audit = panel.audited(LyingStore(panel.store, cid, wrong))
+        found = [d for d in audit.differences if d.round_id == 1]
+        assert [(d.check, d.subject) for d in found] == [
+            ("ratings", f"record of verifier {verifier}")
+        ]
+        assert words in found[0].sentence
+
+
+def first_of(round_id: int, panel: Panel) -> tuple[int, ScoreRecord]:
+    """The first verifier that revealed in a round, and its record."""
+    event = next(e for e in events(panel, "ScoresRevealed") if e.args["round_id"] == round_id)
+    raw = panel.store.get_digest(bytes(event.args["record"]), _WHOLE)
+    return event.args["verifier_id"], ScoreRecord.from_bytes(raw)
+
+
+def audited_with(
+    panel: Panel,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    round_id: int,
+    change: Callable[[ScoreRecord], ScoreRecord | bytes],
+    deep: bool = False,
+) -> tuple[Audit, int]:
+    """The audit of a chain that names another record, well formed, and its verifier."""
+    verifier, honest = first_of(round_id, panel)
+    made = change(honest)
+    raw = made if isinstance(made, bytes) else made.to_bytes()
+    store = EmbeddedStore(folder / "store")
+    store.put_bytes(raw)
+    truly = Scores.replay
+
+    def replay(self: Scores, part: Any, opened: Opened) -> Scored | None:
+        found = truly(self, part, opened)
+        if found is None or part.round_id != round_id:
+            return found
+        other = Vector(found.vectors[verifier].scores, digest_of_record(raw))
+        return replace(found, vectors={**found.vectors, verifier: other})
+
+    monkeypatch.setattr(Scores, "replay", replay)
+    return panel.audited(Both(panel.store, store), round_id=round_id, deep=deep), verifier
+
+
+class Both:
+    """Two stores as one."""
+
+    def __init__(self, *stores: EmbeddedStore) -> None:
+        self._stores = stores
+        self.location = stores[0].location
+
+    def _which(self, digest: bytes) -> EmbeddedStore:
+        for store in self._stores:
+            if store.has(store.resolve(digest)):
+                return store
+        return self._stores[0]
+
+    def resolve(self, digest: bytes) -> str:
+        """The CID, where there is one."""
+        for store in self._stores[::-1]:
+            try:
+                return store.resolve(digest)
+            except Exception:
+                continue
+        return self._stores[0].resolve(digest)
+
+    def get(self, cid: str, max_bytes: int) -> bytes:
+        """From whichever has it."""
+        return next((s for s in self._stores if s.has(cid)), self._stores[0]).get(cid, max_bytes)
+
+
+def rated(index: int, **changes: int) -> Callable[[ScoreRecord], ScoreRecord]:
+    """A rating that is off by so much."""
+
+    def change(record: ScoreRecord) -> ScoreRecord:
+        lines = list(record.ratings)
+        lines[index] = lines[index].model_copy(
+            update={name: getattr(lines[index], name) + by for name, by in changes.items()}
+        )
+        return record.model_copy(update={"ratings": lines})
+
+    return change
+
+
+def scored(node: str, panel: Panel, **changes: Any) -> Callable[[ScoreRecord], ScoreRecord]:
+    """Another line for a node; numbers are added, anything else replaces."""
+
+    def change(record: ScoreRecord) -> ScoreRecord:
+        lines = [
+            line.model_copy(
+                update={
+                    name: getattr(line, name) + by if type(by) is int else by
+                    for name, by in changes.items()
+                }
+            )
+            if line.node == panel.node(node)
+            else line
+            for line in record.scores
+        ]
+        return record.model_copy(update={"scores": lines})
+
+    return change
+
+
+def said(**changes: Any) -> Callable[[ScoreRecord], ScoreRecord]:
+    """Another field of the record itself."""
+    return lambda record: record.model_copy(update=changes)
+
+
+# (round, what is changed given the panel, words of the finding)
+RECORDS: dict[str, tuple[int, Callable[[Panel], Callable[..., Any]], str]] = {
+    "skill": (1, lambda _: rated(0, skill=10), "skill of node"),
+    "sigma": (1, lambda _: rated(1, sigma=-10), "sigma of node"),
+    "mu": (1, lambda _: rated(2, mu=10), "mu of node"),
+    "unseen": (2, lambda _: rated(3, unseen=1), "unseen of node"),
+    "a rating fewer": (
+        1,
+        lambda _: lambda r: r.model_copy(update={"ratings": r.ratings[1:]}),
+        "are rated",
+    ),
+    "score": (1, lambda p: scored("bob", p, score=5), "the scores in its record"),
+    "match": (
+        1,
+        lambda p: scored("bob", p, evaluated=False, assigned=None, random=None, expected=None),
+        "took part in the match",
+    ),
+    "previous": (2, lambda _: said(previous="ab" * 32), "the record that its record follows"),
+    "secret": (2, lambda _: said(secret="cd" * 32), "not the one that the record before it"),
+    "position": (2, lambda _: said(position=7), "does not come after"),
+    "audit seed": (1, lambda _: said(audit_seed="ef" * 32), "audit_seed of its record"),
+    "model": (1, lambda _: said(model="01" * 32), "model of its record"),
+    "round": (1, lambda _: said(round=9), "job, round and verifier"),
+    "verifier": (1, lambda _: said(verifier=99), "job, round and verifier"),
+    "a lie about a failure": (
+        2,
+        lambda p: scored("eve", p, failure="", usable=True),
+        "its record calls the payload usable",
+    ),
+    "SyncScore": (2, lambda p: scored("bob", p, sync=5), "its SyncScore is 0.005"),
+    "nonsense": (1, lambda _: lambda r: b"{}", "can't be used"),
+    "spelling": (1, lambda _: lambda r: r.to_bytes() + b" ", "can't be used"),
+}
+
+
+@pytest.mark.parametrize("what", RECORDS)
+def test_record(panel: Panel, what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One thing in a record differs from what it must be; the verifier is named."""
+    round_id, change, words = RECORDS[what]
+    audit, verifier = audited_with(panel, tmp_path, monkeypatch, round_id, change(panel))
+    found = [d for d in audit.differences if d.check == "ratings"]
+    assert any(words in d.sentence for d in found), [str(d) for d in audit.differences]
+    assert all(f"verifier {verifier}" in d.subject for d in found)
+
+
+def test_a_node_that_is_wrongly_called_unusable_is_remarked(
+    panel: Panel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its payload may have been missing then, which nobody can tell now."""
+    change = scored("bob", panel, failure="not revealed in time", evaluated=False)
+    whole = scored("bob", panel, assigned=None, random=None, expected=None, usable=False)
+    audit, verifier = audited_with(
+        panel, tmp_path, monkeypatch, 1, lambda record: whole(change(record))
+    )
+    who = f"verifier {verifier}, node {panel.node('bob')}"
+    remarks = [remark for part in audit.rounds for remark in part.remarks]
+    assert remarks == [f'{who}: its record says "not revealed in time", which is not so now.']
+
+
+def test_fresh_ratings_are_remarked(
+    panel: Panel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And what follows from them is still held to the record."""
+    audit, verifier = audited_with(panel, tmp_path, monkeypatch, 2, said(previous=None, position=0))
+    remarks = [remark for part in audit.rounds for remark in part.remarks]
+    assert len(remarks) == 1 and f"verifier {verifier} started from fresh ratings" in remarks[0]
+    assert any("replay gives" in d.sentence for d in audit.differences)
+
+
+@pytest.mark.parametrize("name", ["assigned", "random", "expected"])
+def test_only_deep_sees_an_invented_loss(
+    panel: Panel, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By half a milli-nat; the ratings may well follow from it."""
+    _, honest = first_of(1, panel)
+    node = next(name for name in TRAINERS if panel.node(name) == honest.scores[0].node)
+    change = scored(node, panel, **{name: 500_000})
+    shallow, _ = audited_with(panel, tmp_path, monkeypatch, 1, change)
+    assert not losses(shallow)
+    monkeypatch.undo()
+    audit, verifier = audited_with(panel, tmp_path / "deep", monkeypatch, 1, change, deep=True)
+    assert [d.subject for d in losses(audit)] == [f"verifier {verifier}, node {panel.node(node)}"]
+    assert f"its {name} LossScore is" in losses(audit)[0].sentence
+
+
+def losses(audit: Audit) -> list[Difference]:
+    return [d for d in audit.differences if d.check == "losses"]
+
+
+# -- what the consensus decides -------------------------------------------------------------------
+
+
+def test_merged_are_the_top_of_the_last_scored_round(
+    panel: Panel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With another standing the merge of some later round is another one."""
+    truly = Scores.replay
+
+    def replay(self: Scores, part: Any, opened: Opened) -> Scored | None:
+        found = truly(self, part, opened)
+        return None if found is None else replace(found, standing={})
+
+    monkeypatch.setattr(Scores, "replay", replay)
+    audit = panel.audited()
+    wrong = [d for d in audit.differences if "merged in the report" in d.sentence]
+    assert wrong and all(d.check == "merge" and d.round_id > 1 for d in wrong)
+
+
+def test_payouts_follow_the_consensus(panel: Panel, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another consensus, or another trust, is another pay in every scored round."""
+    truly = Scores.replay
+
+    def replay(self: Scores, part: Any, opened: Opened) -> Scored | None:
+        found = truly(self, part, opened)
+        if found is None:
+            return None
+        doubled = {node: share + 1_000 for node, share in found.consensus.items()}
+        return replace(found, consensus=doubled)
+
+    monkeypatch.setattr(Scores, "replay", replay)
+    scored_in = {e.args["round_id"] for e in events(panel, "ScoringClosed") if e.args["scored"]}
+    audit = panel.audited()
+    wrong = {d.round_id for d in audit.differences if d.check == "payouts"}
+    assert wrong == scored_in
+
+
+def test_a_lost_sync_sample_is_remarked(panel: Panel) -> None:
+    """It is the node's to keep, and nobody can tell since when it is gone. All who start from one
+    model have the same sample."""
+    [first, *_] = events(panel, "SamplesPosted")
+    cid = panel.store.resolve(first.args["digest"])
+    audit = panel.audited(LyingStore(panel.store, cid, None), round_id=1)
+    assert audit.holds, [str(d) for d in audit.differences]
+    [part] = audit.rounds
+    for name in TRAINERS:
+        start = f"node {panel.node(name)}: what records say of its payload or sample"
+        assert sum(remark.startswith(start) for remark in part.remarks) == 1
+    assert sum("sync sample of node" in remark for remark in part.remarks) == 1

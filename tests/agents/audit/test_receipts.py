@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Logs held against receipts and headers: fields that nothing else depends on are safe, too."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from eth_utils.crypto import keccak
+
+from agents.audit.sources.receipts import header_hash, receipts_root, trie_root
+from tests.agents.audit.test_chain import in_place_of, target
+from tests.stage.chain.finished_job import Scene
+from tests.stage.chain.lying_sources import changed, relogged
+
+# Fields that no other check reads.
+_FREE = [
+    ("NodeRegistered", "hardware_spec"),
+    ("RoundOpened", "last aggregators"),
+    ("BenchmarkSubmitted", "root"),
+    ("JobFunded", "funder"),
+    ("NodeSlashed", "amount"),
+]
+
+
+@pytest.mark.parametrize(("event", "field"), _FREE)
+def test_altered_log(scene: Scene, event: str, field: str) -> None:
+    """The log, its field, what the node said and what the block holds are named."""
+    log, kind, args = target(scene, event)
+    top = field.removeprefix("last ")
+    item = next(i for i in kind.abi["inputs"] if i["name"] == top)
+    other = dict(changed(item, args[top]))[field]
+    lie = in_place_of(log, relogged(kind, log, {**args, top: other}))
+    found = [d for d in scene.audited(lie=lie, receipts=True).differences if d.check == "logs"]
+    assert len(found) == 1
+    assert found[0].subject.startswith(event)
+    assert found[0].sentence.startswith(f"{top} is ")
+
+
+def test_log_left_out_and_log_made_up(scene: Scene) -> None:
+    """Both are found in a block that the audit looks at."""
+    log, _, _ = target(scene, "RoundFinalized")
+    gone = scene.audited(lie=in_place_of(log, None), receipts=True)
+    assert any("left out by the RPC node" in d.sentence for d in gone.differences)
+
+    def lie(method: str, params: list[Any], result: Any) -> Any:
+        return [*result, {**log, "logIndex": "0x63"}] if method == "eth_getLogs" else result
+
+    more = scene.audited(lie=lie, receipts=True)
+    assert any("not in the block's receipts" in d.sentence for d in more.differences)
+
+
+def test_receipts_that_fit_the_lie(scene: Scene) -> None:
+    """Receipts altered like the log don't have the header's root any more."""
+    log, kind, args = target(scene, "NodeRegistered")
+    other = relogged(kind, log, {**args, "hardware_spec": "ten of the best"})
+
+    def lie(method: str, params: list[Any], result: Any) -> Any:
+        result = in_place_of(log, other)(method, params, result)
+        if method == "eth_getBlockReceipts" and params[0] == log["blockNumber"]:
+            swap = in_place_of(log, other)
+            return [{**r, "logs": swap("eth_getLogs", [], r["logs"])} for r in result]
+        return result
+
+    found = [d for d in scene.audited(lie=lie, receipts=True).differences if d.check == "logs"]
+    assert len(found) == 1
+    assert "the root of its receipts is" in found[0].sentence
+
+
+def test_header_that_fits_the_lie(scene: Scene) -> None:
+    """A time altered in a header is not what its hash commits to."""
+    block = target(scene, "JobFunded")[0]["blockNumber"]
+
+    def lie(method: str, params: list[Any], result: Any) -> Any:
+        if method == "eth_getBlockByNumber" and params[0] == block:
+            return {**result, "timestamp": hex(int(result["timestamp"], 16) + 1)}
+        return result
+
+    found = [d for d in scene.audited(lie=lie, receipts=True).differences if d.check == "logs"]
+    assert [d.subject for d in found] == [f"block {int(block, 16)}"]
+
+
+def test_chain_of_another_make(scene: Scene) -> None:
+    """Headers with a field of their own are not called lies; the audit says what it believed."""
+
+    def lie(method: str, params: list[Any], result: Any) -> Any:
+        if method == "eth_getBlockByNumber" and result:
+            return {**result, "requestsHash": None}
+        return result
+
+    audit = scene.audited(lie=lie, receipts=True)
+    assert audit.holds
+    assert any("believed as given" in remark for remark in audit.job.remarks)
+
+
+def test_trie_root() -> None:
+    """Roots from the Ethereum project's trie tests (`trieanyorder.json`), and the empty one."""
+    dogs = {b"doe": b"reindeer", b"dog": b"puppy", b"dogglesworth": b"cat"}
+    wanted = "8aad789dff2f538bca5d8ea56e8abe10f4c7ba3a5dea95fea4cd6e7c3a1168d3"
+    assert trie_root(dogs).hex() == wanted
+    single = {b"A": b"a" * 50}
+    wanted = "d23786fb4a010da3ce639d66d5e904a11dbc02746d1ce25029e53290cabf28ab"
+    assert trie_root(single).hex() == wanted
+    assert trie_root({}) == keccak(b"\x80")
+
+
+def test_odd_headers_and_receipts_are_refused() -> None:
+    """A ValueError, whatever is missing or malformed."""
+    with pytest.raises(ValueError):
+        header_hash({})
+    with pytest.raises(ValueError):
+        receipts_root([{"logs": []}])
+    with pytest.raises(ValueError):
+        receipts_root([{"logs": [], "status": "x", "cumulativeGasUsed": 1, "logsBloom": None}])

@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Who is evaluated: bounded, repeatable, unforeseeable, and the long unseen more often."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agents.gauntlet.draw import NEW, draw, round_seed
+
+SEED = hashlib.sha256(b"seed").digest()
+
+
+def seeds(count: int) -> list[bytes]:
+    return [hashlib.sha256(b"%d" % number).digest() for number in range(count)]
+
+
+@given(
+    st.binary(min_size=32, max_size=32),
+    st.lists(st.integers(1, 10**6), unique=True, max_size=40),
+    st.integers(0, 12),
+    st.dictionaries(st.integers(1, 10**6), st.integers(0, 1000)),
+)
+def test_it_draws_that_many_of_the_candidates_whatever_their_order(
+    seed: bytes, nodes: list[int], count: int, unseen: dict[int, int]
+) -> None:
+    chosen = draw(seed, "good", unseen, nodes, count)
+    assert chosen == sorted(set(chosen))
+    assert set(chosen) <= set(nodes)
+    assert len(chosen) == min(count, len(nodes))
+    assert draw(seed, "good", unseen, nodes[::-1], count) == chosen
+
+
+def test_the_first_choice_by_hand() -> None:
+    """Weights 1 + unseen lie side by side by ascending node."""
+    unseen = {3: 0, 5: 4, 8: 1}  # weights 1, 5, 2 of 8
+    word = hashlib.sha256(SEED + b"good" + (0).to_bytes(8, "big")).digest()
+    place = int.from_bytes(word, "big") % 8
+    wanted = 3 if place < 1 else 5 if place < 6 else 8
+    assert draw(SEED, "good", unseen, [8, 3, 5], 1) == [wanted]
+
+
+def test_the_unseen_come_up_in_proportion_to_their_wait() -> None:
+    """Weights 1, 3 and 8 of 12, over 3,000 draws: within four standard deviations."""
+    unseen = {1: 0, 2: 2, 3: 7}
+    found = Counter(draw(seed, "good", unseen, unseen, 1)[0] for seed in seeds(3000))
+    for node, weight in ((1, 1), (2, 3), (3, 8)):
+        share = weight / 12
+        spread = (3000 * share * (1 - share)) ** 0.5
+        assert abs(found[node] - 3000 * share) < 4 * spread
+
+
+def test_a_newcomer_weighs_as_much_as_somebody_unseen_for_a_while() -> None:
+    for seed in seeds(50):
+        assert draw(seed, "good", {2: NEW}, [1, 2], 1) == draw(
+            seed, "good", {1: NEW, 2: NEW}, [1, 2], 1
+        )
+
+
+@pytest.mark.parametrize("change", ["secret", "audit seed", "purpose"])
+def test_everything_in_the_seed_changes_the_draw(change: str) -> None:
+    """Neither half of the seed is enough to foresee it."""
+    nodes = list(range(1, 60))
+
+    def drawn(secret: bytes, audit_seed: bytes, purpose: str) -> list[int]:
+        return draw(round_seed(secret, audit_seed), purpose, {}, nodes, 10)
+
+    other = hashlib.sha256(b"other").digest()
+    base = drawn(SEED, SEED, "good")
+    assert drawn(SEED, SEED, "good") == base
+    assert (
+        base
+        != {
+            "secret": drawn(other, SEED, "good"),
+            "audit seed": drawn(SEED, other, "good"),
+            "purpose": drawn(SEED, SEED, "last"),
+        }[change]
+    )

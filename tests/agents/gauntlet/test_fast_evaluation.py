@@ -1,0 +1,210 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Fast evaluation of a real round: each thing that can be wrong with a node, and its one reason."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+import torch
+
+from agents.gauntlet.fast_evaluation import Checked, Facts, check_nodes, step_size
+from agents.mechanisms.score.gauntlet import Gauntlet
+from agents.rounds.submissions import Submission
+from agents.rounds.sync_sample import open_samples, sync_root
+from agents.storage.cid import digest_of
+from agents.storage.embedded import EmbeddedStore
+from agents.training.state import State
+from tests.stage.memory.honest_round import AUDIT_SEED, NODES, Desk, make_desk, scaled
+
+OPTIONS = Gauntlet(samples=2)
+UNIT = 1e-3
+GAUNTLET: dict[str, Any] = {
+    "codec": "demo",
+    "merge": "demo_sign",
+    "score": "gauntlet",
+    "verify": "gauntlet",
+    "optimizer": {"batch_size": 2, "seq_len": 16, "inner": "gradient", "outer_lr": 1e-3},
+}
+
+
+@pytest.fixture(scope="module")
+def free(tmp_path_factory: pytest.TempPathFactory) -> Desk:
+    torch.set_num_threads(1)
+    return make_desk(EmbeddedStore(tmp_path_factory.mktemp("free") / "store"), **GAUNTLET)
+
+
+@dataclass(frozen=True)
+class Scene:
+    """A round in which everybody did well, to be spoilt."""
+
+    desk: Desk
+    submissions: tuple[Submission, ...]
+    samples: dict[int, bytes]
+
+    def check(
+        self,
+        committed: Collection[int] = NODES,
+        invalid: Collection[int] = (),
+        unit: float = UNIT,
+        nodes: tuple[int, ...] = NODES,
+    ) -> dict[int, Checked]:
+        desk = self.desk
+        facts = Facts(nodes, committed, self.samples, invalid)
+        return check_nodes(
+            facts,
+            desk.job,
+            OPTIONS,
+            desk.plan,
+            desk.before,
+            self.submissions,
+            AUDIT_SEED,
+            unit,
+            desk.store,
+        )
+
+    def sample(self, node: int, raw: bytes) -> Scene:
+        """The same with another sync sample posted."""
+        digest = digest_of(self.desk.store.put_bytes(raw))
+        return replace(self, samples={**self.samples, node: digest})
+
+    def submit(self, node: int, changed: Submission) -> Scene:
+        """The same with another submission."""
+        rest = tuple(changed if s.reveal.node == node else s for s in self.submissions)
+        return replace(self, submissions=rest)
+
+    def started_from(self, node: int, state: State) -> Scene:
+        """The same with a node that committed to another model, and opens it honestly."""
+        mine = next(s for s in self.submissions if s.reveal.node == node)
+        moved = replace(mine, reveal=replace(mine.reveal, trace_root=sync_root(state)))
+        return self.submit(node, moved).sample(node, open_samples(state, AUDIT_SEED, 2))
+
+
+@pytest.fixture
+def scene(free: Desk) -> Scene:
+    raw = open_samples(free.before, AUDIT_SEED, OPTIONS.samples)
+    digest = digest_of(free.store.put_bytes(raw))
+    return Scene(free, tuple(free.honest()), dict.fromkeys(NODES, digest))
+
+
+def only(found: dict[int, Checked], node: int, usable: bool) -> str:
+    """The failure of `node`, which must be the only one."""
+    others = {n: checked for n, checked in found.items() if n != node}
+    assert all(checked == Checked("", True, 0.0) for checked in others.values())
+    assert found[node].usable is usable
+    return found[node].failure
+
+
+def test_honest_nodes_pass_with_a_sync_score_of_zero(scene: Scene) -> None:
+    assert scene.check() == dict.fromkeys(NODES, Checked("", True, 0.0))
+
+
+def test_every_node_of_the_snapshot_is_checked_in_its_order(scene: Scene) -> None:
+    order = (9, 3, 8, 5)
+    assert tuple(scene.check(nodes=order)) == order
+
+
+def test_the_late_and_the_silent(scene: Scene) -> None:
+    rest = [node for node in NODES if node != 5]
+    gone = replace(scene, submissions=tuple(s for s in scene.submissions if s.reveal.node != 5))
+    assert only(gone.check(committed=rest), 5, False) == "not committed in time"
+    assert only(gone.check(), 5, False) == "not revealed in time"
+
+
+def test_unreadable_and_absent_payloads_keep_their_reason(scene: Scene) -> None:
+    bad = scene.desk.submit(5)
+    for reason in ("bad payload: it has 3 bytes", "unavailable: not found"):
+        broken = replace(bad, gradient=None, reason=reason)
+        assert only(scene.submit(5, broken).check(), 5, False) == reason
+
+
+def test_other_data_than_assigned(scene: Scene) -> None:
+    mine, other = scene.submissions[1], scene.submissions[0]
+    swapped = replace(mine, reveal=replace(mine.reveal, input_root=other.reveal.input_root))
+    assert "binds other data" in only(scene.submit(5, swapped).check(), 5, False)
+
+
+@pytest.mark.parametrize("factor", [100.0, 0.01])
+def test_inflated_and_vanishing_norms(scene: Scene, factor: float) -> None:
+    mine = scene.submissions[1]
+    assert mine.gradient is not None
+    changed = replace(mine, gradient=scaled(mine.gradient, factor))
+    assert "norm is not plausible" in only(scene.submit(5, changed).check(), 5, False)
+
+
+def test_a_payload_of_zeros_is_nothing_to_evaluate(scene: Scene) -> None:
+    mine = scene.submissions[1]
+    assert mine.gradient is not None
+    changed = replace(mine, gradient=scaled(mine.gradient, 0.0))
+    assert "norm is not plausible" in only(scene.submit(5, changed).check(), 5, False)
+
+
+def test_found_invalid_already(scene: Scene) -> None:
+    assert "found invalid" in only(scene.check(invalid=[5]), 5, False)
+
+
+def test_a_missing_sample_leaves_the_payload_usable(scene: Scene) -> None:
+    samples = {node: digest for node, digest in scene.samples.items() if node != 5}
+    unposted = replace(scene, samples=samples)
+    assert only(unposted.check(), 5, True) == "no sync sample posted"
+    nowhere = replace(scene, samples={**samples, 5: b"\7" * 32})
+    assert "cannot be had" in only(nowhere.check(), 5, True)
+
+
+@pytest.mark.parametrize("raw", [b"", b"{}", b"\xff" * 40, b"[" * 5000, b"x" * 10**6])
+def test_a_malformed_sample(scene: Scene, raw: bytes) -> None:
+    assert "sync sample" in only(scene.sample(5, raw).check(), 5, True)
+
+
+def test_values_copied_from_an_honest_node_prove_nothing(scene: Scene) -> None:
+    """Templar's peers report two values per tensor, which anyone can copy. Here the committed
+    root is that of the node's own model, so the right values are not under it."""
+    drifted = {name: tensor + 1.0 for name, tensor in scene.desk.before.items()}
+    copier = scene.started_from(5, drifted)
+    honest = open_samples(scene.desk.before, AUDIT_SEED, OPTIONS.samples)
+    failure = only(copier.sample(5, honest).check(), 5, True)
+    assert "not under the node's root" in failure
+
+
+@pytest.mark.parametrize(("steps", "passes"), [(2.5, True), (2.999, True), (3.01, False)])
+def test_steps_behind(scene: Scene, steps: float, passes: bool) -> None:
+    behind = {name: tensor + steps * UNIT for name, tensor in scene.desk.before.items()}
+    found = scene.started_from(5, behind).check()[5]
+    assert found.usable
+    assert found.sync == pytest.approx(steps, rel=1e-3)
+    assert (found.failure == "") is passes
+    assert passes or "out of sync" in found.failure
+
+
+def test_in_the_first_round_any_difference_is_too_much(scene: Scene) -> None:
+    other = {name: tensor + 1e-6 for name, tensor in scene.desk.before.items()}
+    assert "out of sync" in scene.started_from(5, other).check(unit=0.0)[5].failure
+    assert scene.check(unit=0.0) == dict.fromkeys(NODES, Checked("", True, 0.0))
+
+
+def test_the_unit_is_the_mean_change_of_a_parameter() -> None:
+    before = {"a": torch.tensor([1.0, 2.0]), "b": torch.tensor([[0.0, 4.0]])}
+    earlier = {"a": torch.tensor([1.5, 2.0]), "b": torch.tensor([[1.0, 2.5]])}
+    assert step_size(before, earlier) == (0.5 + 0 + 1 + 1.5) / 4
+    assert step_size(before, None) == 0.0
+
+
+def test_an_update_of_signs_counts_as_one_step(free: Desk) -> None:
+    """alpha times the share of parameters that moved; here all do."""
+    merged = free.job.merge([w.gradient for w in free.works.values()])
+    rate = free.job.spec.outer_lr_at(0)
+    after = {name: free.before[name] - rate * merged[name] for name in merged}
+    moved = sum(int((t != 0).sum()) for t in merged.values())
+    total = sum(t.numel() for t in merged.values())
+    assert step_size(after, free.before) == pytest.approx(rate * moved / total, rel=1e-4)
+
+
+def test_no_other_node_can_be_made_to_fail(scene: Scene) -> None:
+    """A node that posts, reveals and claims anything spoils its own line only."""
+    spoilt = scene.sample(5, b"\0" * 100)
+    mine = scene.submissions[1]
+    assert mine.gradient is not None
+    spoilt = spoilt.submit(5, replace(mine, gradient=scaled(mine.gradient, 1e15)))
+    only(spoilt.check(), 5, False)

@@ -1,0 +1,293 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Primary evaluation of real updates: what is measured, on what, and what cheats make of it."""
+
+from __future__ import annotations
+
+import statistics
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from agents.gauntlet.loss_score import to_nano
+from agents.gauntlet.primary_evaluation import (
+    Yardstick,
+    brought_to,
+    median_norm,
+    unassigned_rows,
+)
+from agents.storage.embedded import EmbeddedStore
+from agents.training.assignment import Assignment, Manifest
+from agents.training.evaluate import validation_loss
+from agents.training.norms import norm
+from agents.training.rng import derive_key
+from agents.training.state import State, apply_outer
+from tests.stage.memory.gauntlet_run import DEVICE, LOCAL_STEPS, FreeRun, copy_of, noise
+from tests.stage.memory.honest_round import scaled
+
+HONEST = (1, 2, 3, 4)
+KEY = derive_key("test")
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> EmbeddedStore:
+    torch.set_num_threads(1)
+    return EmbeddedStore(tmp_path_factory.mktemp("free") / "store")
+
+
+@pytest.fixture(scope="module")
+def signs(store: EmbeddedStore) -> FreeRun:
+    """A job that merges signs."""
+    return FreeRun.start(store, HONEST, {})
+
+
+@pytest.fixture(scope="module")
+def clipped(store: EmbeddedStore) -> FreeRun:
+    """A job that merges updates clipped to the median norm."""
+    return FreeRun.start(store, HONEST, {}, **LOCAL_STEPS)
+
+
+Round = tuple[Yardstick, dict[int, State]]
+
+
+@pytest.fixture(scope="module", params=["signs", "clipped"])
+def either(request: pytest.FixtureRequest) -> Round:
+    """The first round of either job: the validator's measure and the payloads."""
+    run: FreeRun = request.getfixturevalue(request.param)
+    plan = run.plan()
+    sent = run.sent(plan)
+    return run.yardstick(plan, sent), sent
+
+
+# -- the data --------------------------------------------------------------------------------------
+
+
+def manifest_of(*ranges: tuple[int, int]) -> Manifest:
+    """Nodes 1, 2 ... with a range of batches each."""
+    rows = tuple(Assignment(n, 1, (r,), bytes(32)) for n, r in enumerate(ranges, start=1))
+    return Manifest(bytes(32), rows, (), max(last for _, last in ranges))
+
+
+def test_nobody_was_assigned_the_random_sequences(signs: FreeRun) -> None:
+    data = signs.job.data
+    last = data.batches_per_epoch
+    manifest = manifest_of((0, last // 2), (last // 2, last - 3))
+    taken = {int(row) for index in range(last - 3) for row in data.rows(index)}
+    rows = unassigned_rows(data, manifest, KEY, 8)
+    assert len(rows) == len(set(rows.tolist())) == 8
+    assert not taken & set(rows.tolist())
+    assert all(0 <= row < data.train_sequences for row in rows)
+
+
+def test_batches_of_two_epochs_are_both_avoided(signs: FreeRun) -> None:
+    """Batch numbers of different epochs name the same sequences in another order."""
+    data = signs.job.data
+    epoch = data.batches_per_epoch
+    manifest = manifest_of((0, 5), (epoch, epoch + 5))
+    taken = {
+        int(row) for index in (*range(5), *range(epoch, epoch + 5)) for row in data.rows(index)
+    }
+    rows = unassigned_rows(data, manifest, KEY, data.train_sequences)
+    assert sorted(rows.tolist()) == sorted(set(range(data.train_sequences)) - taken)
+
+
+def test_where_no_sequence_is_left_validation_stands_in(signs: FreeRun) -> None:
+    data = signs.job.data
+    epoch = data.batches_per_epoch
+    # Two epochs together leave out no sequence but by chance; take epochs until all are taken.
+    rows = unassigned_rows(data, manifest_of((0, 20 * epoch)), KEY, 8)
+    assert all(row >= data.train_sequences for row in rows)
+    assert data.sequences(rows).shape == (len(rows), 33)
+
+
+def test_the_draw_is_the_seeds(signs: FreeRun) -> None:
+    data, manifest = signs.job.data, manifest_of((0, 5))
+    first = unassigned_rows(data, manifest, KEY, 24)
+    assert np.array_equal(first, unassigned_rows(data, manifest, KEY, 24))
+    assert not np.array_equal(first, unassigned_rows(data, manifest, derive_key("other"), 24))
+
+
+def test_assigned_batches_are_the_nodes_own(signs: FreeRun) -> None:
+    plan = signs.plan()
+    few = replace(signs.yardstick(plan, {}), options=replace(signs.options, eval_batches=2))
+    seen = set()
+    for node in HONEST:
+        assignment = plan.manifest.of(node)
+        assert assignment is not None
+        own = [
+            signs.job.data.batch(i) for first, last in assignment.ranges for i in range(first, last)
+        ]
+        drawn = few.assigned(node)
+        assert len(drawn) == 2
+        assert all(any(torch.equal(batch, mine) for mine in own) for batch in drawn)
+        seen.add(tuple(next(i for i, m in enumerate(own) if torch.equal(b, m)) for b in drawn))
+    assert len(seen) > 1  # not the same places of every node
+    assert few.assigned(999) == []
+
+
+def test_all_nodes_are_measured_on_the_same_random_batches(either: Round) -> None:
+    yardstick, _ = either
+    assert len(yardstick.random) == yardstick.options.eval_batches
+    again = replace(yardstick)
+    for mine, other in zip(yardstick.random, again.random, strict=True):
+        assert torch.equal(mine, other)
+    elsewhere = replace(yardstick, seed=derive_key("elsewhere"))
+    assert not all(
+        torch.equal(a, b) for a, b in zip(yardstick.random, elsewhere.random, strict=True)
+    )
+
+
+# -- the score -------------------------------------------------------------------------------------
+
+
+def test_the_scores_by_the_formula(either: Round) -> None:
+    """L(theta) - L(theta - beta u), u the merge of one payload; expected, the others' median."""
+    yardstick, sent = either
+    job, plan = yardstick.job, yardstick.plan
+    beta = yardstick.options.step_share * job.spec.outer_lr_at(0)
+
+    def score(node: int, batches: list[torch.Tensor]) -> float:
+        update = job.merge([sent[node]])
+        if job.spec.merge == "norm_clip":
+            update = brought_to(update, yardstick.length)
+        after = apply_outer(yardstick.before, update, beta)
+        net = job.net(DEVICE)
+        before = validation_loss(net, yardstick.before, batches)
+        return before - validation_loss(net, after, batches)
+
+    found = yardstick.measure(sent)
+    assert plan.manifest.of(1) is not None
+    for node in HONEST:
+        own = yardstick.assigned(node)
+        leads = [score(q, own) - score(q, yardstick.random) for q in HONEST if q != node]
+        assert found[node].assigned == to_nano(score(node, own))
+        assert found[node].random == to_nano(score(node, yardstick.random))
+        expected = found[node].expected
+        assert expected is not None
+        assert expected == pytest.approx(statistics.median(leads) * 1e9, abs=2)
+        assert found[node].reason == ""
+
+
+def test_honest_updates_lower_the_loss_and_reversed_ones_raise_it(either: Round) -> None:
+    yardstick, sent = either
+    for node in HONEST:
+        assert (yardstick.measure({node: sent[node]})[node].random or 0) > 0
+        backwards = yardstick.measure({node: scaled(sent[node], -1.0)})[node]
+        assert (backwards.random or 0) < 0
+
+
+@pytest.mark.parametrize("factor", [1e-6, 0.5, 3.0, 1e6])
+def test_length_is_worth_nothing(either: Round, factor: float) -> None:
+    """Neither a longer nor a shorter payload scores otherwise."""
+    yardstick, sent = either
+    plain = yardstick.measure({1: sent[1]})[1]
+    longer = yardstick.measure({1: scaled(sent[1], factor)})[1]
+    for name in ("assigned", "random"):
+        one, other = getattr(plain, name), getattr(longer, name)
+        assert other == pytest.approx(one, rel=1e-2, abs=3e4)
+
+
+def test_alone_nothing_is_expected(either: Round) -> None:
+    yardstick, sent = either
+    assert yardstick.measure({1: sent[1]})[1].expected == 0
+    assert yardstick.measure({}) == {}
+
+
+def test_copies_expect_what_they_are(either: Round) -> None:
+    """A copier among two has no lead over its victim on its own batches: the sign is 0."""
+    yardstick, sent = either
+    found = yardstick.measure({1: sent[1], 2: sent[1]})
+    for measured in found.values():
+        assert measured.assigned is not None
+        assert measured.random is not None
+        assert measured.expected is not None
+        assert abs(measured.assigned - measured.expected - measured.random) <= 2
+
+
+# -- what payloads can't do ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("value", [1.8e19, -1.8e19, 1e-38, 0.0])
+def test_extreme_payloads_are_measured_or_refused_never_raised(either: Round, value: float) -> None:
+    """As large and as small as a payload's numbers may be."""
+    yardstick, sent = either
+    extreme = {name: torch.full_like(t, value) for name, t in sent[2].items()}
+    found = yardstick.measure({**sent, 2: extreme})
+    clean = yardstick.measure(sent)
+    for node in (1, 3, 4):
+        assert found[node].random == clean[node].random
+        assert found[node].assigned == clean[node].assigned
+    measured = found[2]
+    assert (measured.random is None) == bool(measured.reason)
+    if measured.random is not None:
+        best = max(found[node].random or 0 for node in (1, 3, 4))
+        assert measured.random < best
+
+
+@pytest.mark.parametrize("length", [1e22, 1e28])
+def test_an_update_that_ruins_the_loss_has_no_score(clipped: FreeRun, length: float) -> None:
+    """Its losses are NaN: it ranks last instead of winning."""
+    plan = clipped.plan()
+    sent = clipped.sent(plan)
+    found = replace(clipped.yardstick(plan, sent), length=length).measure(sent)
+    for measured in found.values():
+        assert (measured.assigned, measured.random, measured.expected) == (None, None, None)
+        assert measured.reason
+
+
+def test_a_ruined_update_does_not_touch_what_is_expected_of_others(either: Round) -> None:
+    yardstick, sent = either
+    unassigned = yardstick.measure({**sent, 999: sent[1]})
+    assert unassigned[999].reason == "no batches were assigned"
+    assert {n: unassigned[n] for n in HONEST} == yardstick.measure(sent)
+
+
+def test_norms_and_lengths_by_hand() -> None:
+    three, four = torch.tensor([3.0]), torch.tensor([4.0])
+    assert median_norm([{"a": three}, {"a": four}, {"a": torch.zeros(1)}]) == 3.0
+    assert median_norm([{"a": three}, {"a": four}]) == 3.0
+    assert median_norm([]) == 0.0
+    moved = brought_to({"a": three, "b": four}, 10.0)
+    assert (float(moved["a"]), float(moved["b"])) == (6.0, 8.0)
+    assert norm(brought_to({"a": torch.zeros(2)}, 10.0)) == 0.0
+
+
+# -- cheats over rounds ----------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def copied(store: EmbeddedStore) -> FreeRun:
+    """Eight rounds in which every honest node has its copier."""
+    run = FreeRun.start(store, HONEST, {10 + victim: copy_of(victim) for victim in HONEST})
+    for _ in range(8):
+        run.round()
+    return run
+
+
+def test_copiers_mu_stays_near_zero_while_the_honest_ones_grows(copied: FreeRun) -> None:
+    """After 8 rounds the largest possible mu is 1 - 0.95^8 = 0.34."""
+    mu = copied.mu()
+    honest = statistics.mean(mu[node] for node in HONEST)
+    copiers = statistics.mean(mu[10 + node] for node in HONEST)
+    assert honest > 0.2
+    assert abs(copiers) < 0.12
+
+
+def test_copiers_share_their_victims_skill_and_yet_earn_less(copied: FreeRun) -> None:
+    """Payloads alike rank alike; what tells them apart is the data."""
+    skill, vector = copied.skill(), copied.vector()
+    for node in HONEST:
+        assert skill[node] == pytest.approx(skill[10 + node], abs=1e-5)
+    earned = sum(vector[node] for node in HONEST)
+    assert earned > 3 * sum(vector[10 + node] for node in HONEST)
+
+
+def test_noise_ranks_last_and_earns_nothing(store: EmbeddedStore) -> None:
+    run = FreeRun.start(store, HONEST, {5: noise})
+    for _ in range(6):
+        run.round()
+    skill = run.skill()
+    assert max(skill, key=lambda node: -skill[node]) == 5
+    assert run.vector()[5] == 0
+    assert all(measured[5].reason == "" for measured in run.measured)

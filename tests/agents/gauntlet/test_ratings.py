@@ -1,0 +1,325 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Ratings by hand, against OpenSkill itself, and under what was tried against Gauntlet."""
+
+import math
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from openskill.models import PlackettLuce
+
+from agents.gauntlet.peer_scores import peer_score
+from agents.gauntlet.ratings import (
+    FRESH,
+    MICRO,
+    Evaluation,
+    Rating,
+    indicator,
+    ordinal,
+    ranks,
+    rate,
+)
+from agents.mechanisms.score.gauntlet import Gauntlet
+
+RULE = Gauntlet()
+
+
+def seen(node: int, assigned: float | None, random: float | None) -> Evaluation:
+    return Evaluation(node, assigned, random)
+
+
+def with_mu(mu: int, skill: int = 30 * MICRO, sigma: int = 2 * MICRO) -> Rating:
+    return Rating(skill, sigma, mu)
+
+
+def plackett_luce(states, places, beta, tau):
+    """Weng and Lin's algorithm 4 for single players, in plain Python."""
+    sigmas = [math.hypot(sigma, tau) for _, sigma in states]
+    skills = [skill for skill, _ in states]
+    c = math.sqrt(sum(s * s + beta * beta for s in sigmas))
+    weight = [math.exp(skill / c) for skill in skills]
+    count = range(len(states))
+    result = []
+    for i in count:
+        omega = delta = 0.0
+        for q in count:
+            if places[q] > places[i]:
+                continue
+            tied = sum(places[s] == places[q] for s in count)
+            chance = weight[i] / sum(weight[s] for s in count if places[s] >= places[q])
+            omega += ((1.0 if q == i else 0.0) - chance) / tied
+            delta += chance * (1 - chance) / tied
+        gain = sigmas[i] ** 2 / c * omega
+        shrink = sigmas[i] ** 2 / c**2 * delta * sigmas[i] / c
+        result.append((skills[i] + gain, sigmas[i] * math.sqrt(max(1 - shrink, 1e-4))))
+    return result
+
+
+def test_two_fresh_players_by_hand():
+    """sigma^2 = (25/3)^2 + 0.01, c^2 = 2 (sigma^2 + 49); each wins with 1/2.
+
+    The winner gains sigma^2 / (2c); both lose a factor sqrt(1 - sigma^3 / (4 c^3)) of sigma.
+    """
+    after = rate({}, [seen(1, 0.2, 0.1), seen(2, 0.2, 0.05)], [], RULE)
+    square = 8.333334**2 + 0.01
+    c = math.sqrt(2 * (square + 49))
+    gain = square / (2 * c)
+    sigma = math.sqrt(square) * math.sqrt(1 - square**1.5 / (4 * c**3))
+    assert after[1].skill == round((25 + gain) * MICRO) == 27_256_209
+    assert after[2].skill == round((25 - gain) * MICRO) == 22_743_791
+    assert after[1].sigma == after[2].sigma == math.ceil(sigma * MICRO) == 8_166_898
+    assert after[1].mu == after[2].mu == 50_000
+
+
+STATES = st.lists(
+    st.tuples(st.floats(-60, 100), st.floats(0.5, 12), st.sampled_from([None, 0.0, 0.1, 0.1, 5.0])),
+    min_size=2,
+    max_size=7,
+)
+
+
+@settings(max_examples=80, deadline=None)
+@given(STATES, st.floats(1, 30), st.floats(0.001, 1))
+def test_a_match_is_openskill_s_and_the_paper_s(states, beta, tau):
+    rule = Gauntlet(skill_beta=beta, skill_tau=tau)
+    before = {
+        node: Rating(round(skill * MICRO), round(sigma * MICRO), 0)
+        for node, (skill, sigma, _) in enumerate(states)
+    }
+    evaluations = [seen(node, s, s) for node, (_, _, s) in enumerate(states)]
+    after = rate(before, evaluations, [], rule)
+    exact = [(r.skill / MICRO, r.sigma / MICRO) for r in before.values()]
+    places = [
+        sum((-1 if o is None else o) > (-1 if s is None else s) for _, _, o in states)
+        for _, _, s in states
+    ]
+    model = PlackettLuce(beta=beta, tau=tau)
+    teams = [[model.rating(mu=skill, sigma=sigma)] for skill, sigma in exact]
+    theirs = [team[0] for team in model.rate(teams, ranks=list(map(float, places)))]
+    ours = plackett_luce(exact, places, beta, tau)
+    for node, rating in after.items():
+        assert rating.skill == round(theirs[node].mu * MICRO)
+        assert rating.sigma == math.ceil(theirs[node].sigma * MICRO)
+        assert abs(rating.skill / MICRO - ours[node][0]) < 2e-6
+        assert abs(rating.sigma / MICRO - ours[node][1]) < 2e-6
+
+
+def test_mu_by_hand():
+    """gamma 0.95: 0, 0.05, 0.0975, 0.142625; then a -1 and a 0."""
+    ratings: dict[int, Rating] = {}
+    found = []
+    for assigned, random in [(2, 1), (2, 1), (2, 1), (1, 2), (1, 1)]:
+        ratings = rate(ratings, [seen(7, assigned, random)], [], RULE)
+        found.append(ratings[7].mu)
+    assert found == [50_000, 97_500, 142_625, 85_493, 81_218]
+
+
+def test_the_sign_is_of_the_difference_and_zero_for_equals():
+    assert [indicator(seen(1, a, r)) for a, r in [(2, 1), (1, 2), (1, 1), (-1, -2), (0, -0.0)]] == [
+        1,
+        -1,
+        0,
+        1,
+        0,
+    ]
+    for unusable in (None, math.nan, math.inf, -math.inf):
+        assert indicator(seen(1, unusable, 1.0)) == -1
+        assert indicator(seen(1, 1.0, unusable)) == -1
+
+
+def test_order_of_algorithm_1_penalty_before_indicator():
+    """0.8 * 0.75 = 0.6, and an indicator of +1 earns nothing in a failed round; -1 still counts."""
+    assert rate({1: with_mu(800_000)}, [], [1], RULE)[1].mu == 600_000
+    assert rate({1: with_mu(800_000)}, [seen(1, 2, 1)], [1], RULE)[1].mu == 600_000
+    assert rate({1: with_mu(800_000)}, [seen(1, 1, 2)], [1], RULE)[1].mu == 520_000
+    assert rate({1: with_mu(800_000)}, [seen(1, None, None)], [], RULE)[1].mu == 520_000
+
+
+def test_a_penalty_never_raises_a_negative_mu():
+    """Production, issues 45 and 51: 0.75 times a negative score was a rise."""
+    for mu in (-MICRO, -400_000, -1, 0):
+        assert rate({1: with_mu(mu)}, [], [1], RULE)[1].mu == mu
+        assert rate({1: with_mu(mu)}, [seen(1, None, None)], [1], RULE)[1].mu <= mu
+        assert rate({1: with_mu(mu)}, [seen(1, 1, 1)], [1], RULE)[1].mu <= mu
+
+
+def test_an_offline_node_with_a_high_score_decays():
+    ratings = {1: with_mu(MICRO, 60 * MICRO), 2: with_mu(200_000)}
+    worth = [peer_score(ratings[1])]
+    for _ in range(6):
+        ratings = rate(ratings, [], [1], RULE)
+        worth.append(peer_score(ratings[1]))
+    assert worth == sorted(worth, reverse=True)
+    assert ratings[1].mu == math.floor(MICRO * 0.75**6) and ratings[2].mu == 200_000
+    # Evaluated as missing as well, it loses skill too, and is worth nothing within a few rounds.
+    again = {1: with_mu(MICRO, 60 * MICRO), 2: with_mu(200_000)}
+    for _ in range(5):
+        again = rate(again, [seen(1, None, None), seen(2, 2, 1)], [1], RULE)
+    assert again[1].skill < 60 * MICRO and again[1].mu < 80_000 < again[2].mu
+
+
+def test_a_spike_is_worth_no_more_than_a_win():
+    """Production, issue 133: one loss spike harvested for a huge score."""
+    others = [seen(2, 0.02, 0.01), seen(3, 0.015, 0.009)]
+    spike = rate({}, [seen(1, 1e6, 1e5), *others], [], RULE)
+    win = rate({}, [seen(1, 0.03, 0.0101), *others], [], RULE)
+    assert spike == win
+
+
+def test_missing_and_ruined_share_the_last_rank():
+    evaluations = [
+        seen(1, 0.1, 0.1),
+        seen(2, None, None),
+        seen(3, 1, -1e300),
+        seen(4, math.nan, math.nan),
+        seen(5, 1.0, -math.inf),
+        seen(6, math.inf, math.inf),
+    ]
+    assert ranks(evaluations) == [0, 2, 1, 2, 2, 2]
+    after = rate({}, evaluations, [], RULE)
+    assert len({(after[n].skill, after[n].sigma, after[n].mu) for n in (2, 4, 5, 6)}) == 1
+    assert after[2].skill < after[3].skill < after[1].skill
+    assert after[2].mu == -50_000
+
+
+def test_all_equal_scores_move_nobody_s_skill():
+    after = rate({}, [seen(n, 0.1, 0.1) for n in range(4)], [], RULE)
+    assert {(r.skill, r.mu) for r in after.values()} == {(FRESH.skill, 0)}
+    assert all(r.sigma < FRESH.sigma for r in after.values())
+
+
+def test_a_match_of_one_or_none_rates_nobody():
+    ratings = {1: with_mu(100_000), 2: with_mu(0)}
+    assert rate(ratings, [], [], RULE) == ratings
+    alone = rate(ratings, [seen(1, 2, 1)], [], RULE)
+    assert alone[2] == ratings[2]
+    assert (alone[1].skill, alone[1].sigma) == (ratings[1].skill, ratings[1].sigma)
+    assert alone[1].mu == 145_000
+
+
+def test_a_fresh_node_is_worth_nothing():
+    assert -1e-5 < ordinal(FRESH) <= 0
+    assert peer_score(FRESH) == 0
+    assert rate({}, [], [9], RULE) == {9: FRESH}
+
+
+def test_two_evaluations_of_a_node_are_refused():
+    with pytest.raises(ValueError, match="evaluated twice"):
+        rate({}, [seen(1, 1, 1), seen(1, 2, 2)], [], RULE)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [(25, 0, 0), (25, 1, MICRO + 1), (0.5, 1, 0), (True, 1, 0), (501 * MICRO, 1, 0), (0, -1, 0)],
+)
+def test_a_state_out_of_range_is_refused(fields):
+    with pytest.raises(ValueError, match="A rating's"):
+        Rating(*fields)
+
+
+def test_the_extreme_states_can_still_play():
+    high, low = Rating(500 * MICRO, 1, 0), Rating(-500 * MICRO, 500 * MICRO, 0)
+    rule = Gauntlet(skill_beta=1, skill_tau=0)
+    after = rate(
+        {1: high, 2: low, 3: high}, [seen(1, 0, 0), seen(2, 1, 1), seen(3, 0, 0)], [], rule
+    )
+    assert all(-500 * MICRO <= r.skill <= 500 * MICRO for r in after.values())
+
+
+SCORES = st.one_of(
+    st.none(), st.sampled_from([0.0, -0.0, 0.1, -0.1, math.nan, math.inf]), st.floats(-2, 2)
+)
+RATINGS = st.builds(
+    Rating,
+    skill=st.integers(-80 * MICRO, 120 * MICRO),
+    sigma=st.integers(MICRO // 2, 9 * MICRO),
+    mu=st.integers(-MICRO, MICRO),
+)
+ROUNDS = st.integers(1, 6).flatmap(
+    lambda n: st.tuples(
+        st.lists(RATINGS, min_size=n, max_size=n),
+        st.lists(st.tuples(SCORES, SCORES), min_size=n, max_size=n),
+        st.sets(st.integers(0, n - 1)),
+        st.permutations(range(n)),
+    )
+)
+
+
+@settings(max_examples=80, deadline=None)
+@given(ROUNDS)
+def test_the_order_of_evaluations_does_not_matter(case):
+    states, scores, failed, order = case
+    ratings = dict(enumerate(states))
+    evaluations = [seen(node, *pair) for node, pair in enumerate(scores)]
+    straight = rate(ratings, evaluations, failed, RULE)
+    turned = rate(
+        dict(reversed(ratings.items())), [evaluations[k] for k in order], sorted(failed), RULE
+    )
+    assert straight == turned
+
+
+@settings(max_examples=80, deadline=None)
+@given(ROUNDS, st.integers(0, 5))
+def test_a_failure_never_raises_anything(case, pick):
+    states, scores, failed, _ = case
+    node = pick % len(states)
+    ratings = dict(enumerate(states))
+    evaluations = [seen(other, *pair) for other, pair in enumerate(scores)]
+    plain = rate(ratings, evaluations, failed - {node}, RULE)[node]
+    punished = rate(ratings, evaluations, failed | {node}, RULE)[node]
+    assert punished.mu <= plain.mu and punished.mu <= ratings[node].mu
+    assert peer_score(punished) <= peer_score(plain)
+    evaluations[node] = seen(node, None, None)
+    absent = rate(ratings, evaluations, failed, RULE)[node]
+    assert absent.mu <= punished.mu and absent.skill <= plain.skill + 1
+    assert peer_score(absent) <= peer_score(ratings[node]) + 1e-6 * 1e3
+
+
+@settings(max_examples=80, deadline=None)
+@given(ROUNDS, st.integers(0, 5), st.floats(0, 1))
+def test_a_better_score_never_ranks_lower(case, pick, more):
+    states, scores, failed, _ = case
+    node = pick % len(states)
+    ratings = dict(enumerate(states))
+    evaluations = [seen(other, *pair) for other, pair in enumerate(scores)]
+    plain = rate(ratings, evaluations, failed, RULE)[node]
+    now = evaluations[node]
+    if now.scored is None:
+        evaluations[node] = seen(node, 0.0, more)
+    else:
+        evaluations[node] = seen(node, now.scored[0] + more, now.scored[1] + more)
+    better = rate(ratings, evaluations, failed, RULE)[node]
+    assert ranks(evaluations)[node] <= sum(
+        (-math.inf if e.scored is None else e.scored[1])
+        > (-math.inf if now.scored is None else now.scored[1])
+        for e in evaluations
+        if e.node != node
+    )
+    assert better.skill >= plain.skill - 1
+
+
+@settings(max_examples=60, deadline=None)
+@given(ROUNDS, st.sampled_from([0.25, 0.5, 2.0, 1024.0]))
+def test_scaling_all_losses_changes_nothing(case, factor):
+    """Powers of two, so that scaling is exact."""
+    states, scores, failed, _ = case
+    ratings = dict(enumerate(states))
+    plain = [seen(node, *pair) for node, pair in enumerate(scores)]
+    scaled = [
+        seen(e.node, *(None if s is None else s * factor for s in (e.assigned, e.random)))
+        for e in plain
+    ]
+    # A number so small that scaling loses it is no counterexample.
+    if all(s is None or s == 0 or abs(s) > 1e-290 for e in plain for s in (e.assigned, e.random)):
+        assert rate(ratings, plain, failed, RULE) == rate(ratings, scaled, failed, RULE)
+
+
+@settings(max_examples=60, deadline=None)
+@given(ROUNDS)
+def test_a_replay_from_the_published_integers_gives_the_same_integers(case):
+    states, scores, failed, _ = case
+    evaluations = [seen(node, *pair) for node, pair in enumerate(scores)]
+    first = rate(dict(enumerate(states)), evaluations, failed, RULE)
+    published = {node: (r.skill, r.sigma, r.mu) for node, r in enumerate(states)}
+    replayed = rate({n: Rating(*t) for n, t in published.items()}, evaluations, failed, RULE)
+    assert first == replayed

@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Combinations of mechanisms that a job may not have, each with its reason."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from agents.jobs.job import JobContext, mechanism
+from agents.storage.embedded import EmbeddedStore
+from agents.training.spec import JobSpec, SpecError
+from tests.stage.memory.honest_round import Desk
+
+LOCAL = {"access": "local", "verify": "screening"}
+NOISE = {"privacy": "gaussian", "privacy_options": {"clip": 1.0, "noise_multiplier": 2.0}}
+ACCEPTED = {**NOISE, "privacy_options": {**NOISE["privacy_options"], "accept_blinding": True}}
+FREE = {"codec": "sparse", "merge": "norm_clip", "score": "gauntlet", "verify": "gauntlet"}
+GRADIENT = {"optimizer": {"inner": "gradient", "batch_size": 2, "seq_len": 16}}
+AGGREGATE = {**NOISE, "privacy": "aggregate"}
+
+
+def context(desk: Desk, **changes: Any) -> JobContext:
+    fields = {**desk.job.spec.model_dump(mode="json"), **changes}
+    return JobContext(JobSpec.from_dict(fields), desk.store)
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"privacy": "dp_sgd"}, 'needs access "local"'),
+        ({"access": "local"}, "belong together"),
+        ({"verify": "screening"}, "belong together"),
+        ({"codec": "sparse", "merge": "median"}, "leaves most coordinates of a payload zero"),
+        ({"codec": "sparse", "merge": "mean", **NOISE}, "cannot be checked under the noise"),
+        ({"codec": "polytope", "merge": "mean", **NOISE}, "cannot be checked under the noise"),
+        ({"merge": "multi_krum", **NOISE}, "poisoners .* chance is 25 %"),
+        ({"codec": "dense", "codec_options": {"cell": 3}}, "codec_options: dense refuses"),
+        ({"merge": "multi_krum", "merge_options": {"byzantine_fraction": 0.9}}, "merge_options"),
+        ({"score": "alignment", "score_options": {"band": "wide"}}, "score_options"),
+        ({"privacy": "gaussian"}, "privacy_options: gaussian refuses"),
+        (
+            {"codec": "sparse", "merge": "mean", "score": "batches", **AGGREGATE},
+            "keeps a memory between rounds",
+        ),
+        (
+            {**NOISE, "privacy_options": {"clip": 10**400, "noise_multiplier": 2.0}},
+            "privacy_options: gaussian refuses",
+        ),
+        (
+            {"codec": "semantic", "codec_options": {"ratio": 1e6}, "merge": "mean"},
+            "can't encode this job's model",
+        ),
+        ({**FREE, "codec": "dense"}, "names every number"),
+        ({**FREE, "codec": "semantic", "merge": "mean"}, "names every number"),
+        ({**FREE, "access": "encrypted"}, 'needs access "public"'),
+        ({**FREE, **NOISE}, 'goes with privacy "none"'),
+        ({**FREE, "merge": "median"}, "leaves most coordinates of a payload zero"),
+        ({**FREE, "verify": "reexecution"}, "belong together"),
+        ({**FREE, "score": "shares"}, "belong together"),
+        ({**FREE, "score_options": {"top": 0}}, "score_options: gauntlet refuses"),
+        ({"codec": "demo", "merge": "mean"}, "memory for 65536 rounds"),
+        (
+            {"privacy": "dp_sgd", "codec": "polytope", "merge": "mean", **LOCAL, **GRADIENT},
+            "makes noisy AdamW steps",
+        ),
+    ],
+)
+def test_refused_with_the_reason(desk: Desk, changes: dict[str, Any], reason: str) -> None:
+    with pytest.raises(SpecError, match=reason):
+        context(desk, **changes)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"privacy": "dp_sgd", "codec": "polytope", "merge": "multi_krum", **LOCAL},
+        {"codec": "sparse", "merge": "multi_krum", **LOCAL, **ACCEPTED},
+        {"codec": "semantic", "merge": "mean", **NOISE},
+        {"codec": "sparse", "merge": "geometric_median", "score": "alignment"},
+        {"codec": "polytope", "merge": "mean", "score": "batches", **AGGREGATE},
+        FREE,
+        {**FREE, "codec": "demo", "merge": "demo_sign", **GRADIENT},
+        {"codec": "demo", "codec_options": {"memory_rounds": 64}, "merge": "mean", **GRADIENT},
+    ],
+)
+def test_accepted(desk: Desk, changes: dict[str, Any]) -> None:
+    assert context(desk, **changes).spec.codec == changes.get("codec", "dense")
+
+
+def test_a_blinded_merge_that_the_sponsor_accepts_is_a_warning_with_the_figure(desk: Desk) -> None:
+    (warning,) = context(desk, merge="multi_krum", **ACCEPTED).warnings
+    assert "weakens the robust merge" in warning and "chance is 25 %" in warning
+    assert context(desk).warnings == []
+
+
+def test_options_reach_the_mechanism(desk: Desk, tmp_path: object) -> None:
+    job = context(desk, codec="polytope", codec_options={"cell": 32}, merge="mean")
+    assert job.codec == mechanism(job.spec, "codec")
+    assert job.codec.cell == 32
+    assert isinstance(desk.store, EmbeddedStore)
+
+
+def test_semantics_range_follows_the_jobs_noise(desk: Desk) -> None:
+    """A range that is too small would cut honest payloads off and make them look dishonest."""
+    job = context(desk, codec="semantic", merge="mean", **NOISE)
+    assert (job.codec.clip, job.codec.noise_std) == (1.0, 4.0)
+    with pytest.raises(SpecError, match=r"privacy fixes it at 4\.0"):
+        context(desk, codec="semantic", codec_options={"noise_std": 1.0}, merge="mean", **NOISE)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"codec": "sparse", "merge": "multi_krum"}, "set merge_options.mixing"),
+        (
+            {"codec": "semantic", "codec_options": {"own_seed": True}, "merge": "multi_krum"},
+            "leave own_seed out",
+        ),
+    ],
+)
+def test_weak_combinations_are_warned_of(desk: Desk, changes: dict[str, Any], words: str) -> None:
+    (warning,) = context(desk, **changes).warnings
+    assert words in warning
+    assert context(desk, **{**changes, "merge": "mean"}).warnings == []
+
+
+def test_nodes_with_seeds_of_their_own_encode_differently_and_are_read_rightly(desk: Desk) -> None:
+    job = context(desk, codec="semantic", codec_options={"own_seed": True}, merge="mean")
+    seeds = [desk.plan.codec_seed(job.codec, node) for node in (3, 5)]
+    shared = [desk.plan.codec_seed(desk.job.codec, node) for node in (3, 5)]
+    assert seeds[0] != seeds[1] and shared == [desk.plan.manifest.seed] * 2
+
+
+def test_signs_are_warned_of_where_they_are_too_large_or_never_settle(desk: Desk) -> None:
+    """And the figure is in the warning."""
+    inner = {"batch_size": 2, "seq_len": 16, "inner": "gradient"}
+    signs = {**FREE, "codec": "demo", "merge": "demo_sign"}
+    calm = {"optimizer": {**inner, "outer_lr": 0.002, "outer_decay": True}}
+    assert context(desk, **signs, **calm).warnings == []
+    large, restless = context(desk, **signs, optimizer=inner).warnings
+    assert "in each round, and 1 is large" in large
+    assert "without optimizer.outer_decay" in restless
+    (sparse,) = context(desk, **{**signs, "codec": "sparse"}, **calm).warnings
+    assert "one node alone" in sparse
+
+
+def test_only_free_jobs_leave_training_to_the_nodes(desk: Desk) -> None:
+    free = context(desk, **FREE)
+    assert free.free and not free.traced and free.trace_steps(7) == 0
+    assert not desk.job.free and not context(desk, **LOCAL).free

@@ -1,0 +1,467 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The robust rules: hand values, independent references, symmetries, breakdown, refusals."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from agents.mechanisms import merge as merge_rules
+from agents.mechanisms.merge import MergeRefused
+from agents.mechanisms.merge.multi_krum import capped, krum_scores, select
+from agents.mechanisms.merge.parts.combine import combine, shares
+from agents.mechanisms.merge.parts.gram import gram
+from tests.measure import peer_byzfl
+from tests.stage.memory.payloads import (
+    Payload,
+    cluster,
+    krum_choice,
+    matrix,
+    payload,
+    same_bits,
+    squared_distances,
+)
+
+torch.set_num_threads(1)
+ROBUST = ["multi_krum", "trimmed_mean", "geometric_median", "centred_clipping"]
+SELECTING = ["multi_krum", "geometric_median", "centred_clipping"]
+PLAIN_KRUM = {"clip": False}
+
+
+def rule(name: str, **options):
+    return merge_rules.get(name)(**options)
+
+
+def unclipped(name: str):
+    return rule(name, **(PLAIN_KRUM if name == "multi_krum" else {}))
+
+
+def flat(update: Payload) -> np.ndarray:
+    return matrix([update])[0]
+
+
+# Hand values
+
+
+def test_multi_krum_by_hand():
+    # n = 5, f = 1: scores are the sums of the 2 smallest squared distances, 2 rows are chosen.
+    rows = [payload(value) for value in (0.0, 1.0, 3.0, 4.0, 100.0)]
+    krum = rule("multi_krum", clip=False)
+    # Scores: 0: 1+9=10; 1: 1+4=5; 3: 1+4=5; 4: 1+9=10; 100: large.
+    assert krum.selected(rows) == [1, 2]
+    assert krum(rows)["a"].item() == 2.0
+    assert krum(rows, [10, 30, 60, 10, 10])["a"].item() == pytest.approx(2.0)  # both capped at 20
+    assert krum(rows, [10, 10, 20, 10, 10])["a"].item() == pytest.approx((1 + 2 * 3) / 3)
+
+
+def test_multi_krum_adds_squares():
+    # Distances 1 and 5 beat sqrt(10) and sqrt(11) when added plainly, and lose squared.
+    assert krum_scores(((0, 1, 25, 99), (10, 0, 11, 99), (0,) * 4, (0,) * 4), 0)[:2] == [26, 21]
+
+
+def test_ties_go_to_the_lower_node():
+    rows = [payload(value) for value in (1.0, 0.0, -1.0, 2.0, -2.0)]
+    assert select(gram([rows[1]] * 5), 1) == [0, 1]
+    mirrored = rule("multi_krum", clip=False)
+    # Scores of 2.0 and -2.0 are equal, as are those of 1.0 and -1.0.
+    assert mirrored.selected(rows) == [0, 1]
+    assert mirrored.selected([rows[2], rows[1], rows[0], rows[3], rows[4]]) == [0, 1]
+
+
+def test_multi_krum_clips_to_the_lower_median_norm():
+    rows = [payload(value, 0.0) for value in (2.0, 2.0, 2.0, 3.0, 8.0)]
+    # All five are equal once clipped: the first two are averaged, exactly.
+    assert rule("multi_krum").selected(rows) == [0, 1]
+    assert rule("multi_krum")(rows)["a"].tolist() == [2.0, 0.0]
+    long = [payload(8.0, 0.0), payload(8.0, 0.0), *rows[:3]]
+    assert rule("multi_krum")(long)["a"].tolist() == [2.0, 0.0]
+
+
+def test_mixing_by_hand():
+    rows = [payload(value) for value in (0.0, 1.0, 2.0, 3.0, 50.0)]
+    # n - f = 4 nearest: the first four groups are {0, 1, 2, 3}, the last {1, 2, 3, 4}.
+    assert rule("multi_krum", clip=False, mixing=True)(rows)["a"].item() == 1.5
+
+
+def test_trimmed_mean_by_hand():
+    rows = [payload(value, -value) for value in (1.0, 2.0, 4.0, 6.0, -1e18)]
+    got = rule("trimmed_mean", byzantine_fraction=0.2)(rows)["a"].tolist()
+    assert got == [float(np.float32(7 / 3)), float(np.float32(-7 / 3))]
+    assert rule("trimmed_mean", byzantine_fraction=0.4)(rows)["a"].tolist() == [2.0, -2.0]
+
+
+def test_geometric_median_by_hand():
+    # On a line it is the median; of a triangle the Fermat point; of a majority its own point.
+    line = [payload(value) for value in (0.0, 1.0, 2.0, 10.0, 1000.0)]
+    assert rule("geometric_median")(line)["a"].item() == pytest.approx(2.0, abs=1e-3)
+    height = math.sqrt(3) / 2
+    corners = [payload(0.0, 0.0), payload(1.0, 0.0), payload(0.5, height)]
+    got = rule("geometric_median")(corners)["a"].tolist()
+    assert got == pytest.approx([0.5, height / 3], abs=1e-6)
+    most = [payload(7.0, 1.0)] * 3 + [payload(-9.0, 5.0), payload(0.0, 1e9)]
+    assert rule("geometric_median")(most)["a"].tolist() == [7.0, 1.0]
+
+
+def test_centred_clipping_by_hand():
+    # From zero, once: limit = median norm 2, so (1 + 2 + 2) / 3.
+    rows = [payload(1.0), payload(2.0), payload(50.0)]
+    once = rule("centred_clipping", anchor="zero", iterations=1)(rows)["a"].item()
+    assert once == pytest.approx(5 / 3, rel=1e-6)
+    # From the medoid 1 (a tie with 2, lower index; distances 0, 1, 49): 1 + (0 + 1 + 1) / 3.
+    assert rule("centred_clipping", iterations=1)(rows)["a"].item() == pytest.approx(5 / 3)
+    wide = rule("centred_clipping", radius=49.0, iterations=1)(rows)["a"].item()
+    assert wide == pytest.approx(53 / 3, rel=1e-6)
+
+
+# References
+
+
+@pytest.mark.parametrize("count", [3, 5, 7, 10, 16, 33])
+@pytest.mark.parametrize("spread", [1.0, 1e-3])
+def test_multi_krum_against_its_definition(count, spread):
+    payloads = cluster(count, 500, spread, seed=count)
+    payloads[1] = {name: -tensor for name, tensor in payloads[1].items()}
+    krum = rule("multi_krum", clip=False)
+    bad = int(0.3 * count)
+    rows = matrix(payloads)
+    chosen = krum_choice(squared_distances(rows), bad)
+    assert krum.selected(payloads) == chosen and len(chosen) == count - bad - 2
+    assert np.allclose(flat(krum(payloads)), rows[chosen].mean(0), rtol=1e-6, atol=1e-7)
+    norms = np.linalg.norm(rows, axis=1)
+    clipped = rows * np.minimum(1, np.sort(norms)[(count - 1) // 2] / norms)[:, None]
+    chosen = krum_choice(squared_distances(clipped), bad)
+    assert rule("multi_krum").selected(payloads) == chosen
+    merged = flat(rule("multi_krum")(payloads))
+    # Norms are those of the rounded payloads.
+    assert np.allclose(merged, clipped[chosen].mean(0), rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize("count", [3, 4, 5, 8, 10, 17, 32])
+def test_trimmed_mean_against_numpy(count):
+    payloads = cluster(count, 400, seed=count)
+    bad = int(0.3 * count)
+    kept = np.sort(matrix(payloads), axis=0)[bad : count - bad]
+    got = flat(rule("trimmed_mean")(payloads))
+    assert np.array_equal(got, (kept.cumsum(0)[-1] / len(kept)).astype(np.float32))
+
+
+@pytest.mark.parametrize("count", [3, 5, 10, 32])
+def test_geometric_median_is_least(count):
+    payloads = cluster(count, 300, seed=count)
+    payloads[0] = {name: tensor * 300 for name, tensor in payloads[0].items()}
+    rows = matrix(payloads)
+    point = rows.mean(0)
+    for _ in range(3000):
+        pull = 1 / np.linalg.norm(rows - point, axis=1).clip(1e-9)
+        point = pull @ rows / pull.sum()
+    got = flat(rule("geometric_median", iterations=1000)(payloads))
+
+    def cost(place):
+        return np.linalg.norm(rows - place, axis=1).sum()
+
+    assert cost(got) <= cost(point) * (1 + 1e-7)
+
+
+@pytest.mark.parametrize("anchor", ["medoid", "zero"])
+def test_centred_clipping_against_its_definition(anchor):
+    payloads = cluster(9, 300, seed=4)
+    payloads[2] = {name: -50 * tensor for name, tensor in payloads[2].items()}
+    rows = matrix(payloads)
+    distances = np.sqrt(squared_distances(rows))
+    halves = [np.sort(np.delete(distances[i], i))[3] for i in range(9)]
+    point = rows[int(np.argmin(halves))] if anchor == "medoid" else np.zeros(300)
+    for _ in range(5):
+        far = np.linalg.norm(rows - point, axis=1)
+        pull = np.minimum(1, np.sort(far)[4] / far.clip(1e-30))
+        point = point + (pull[:, None] * (rows - point)).mean(0)
+    got = flat(rule("centred_clipping", anchor=anchor)(payloads))
+    assert np.allclose(got, point, rtol=1e-5, atol=1e-6)
+
+
+def test_byzfl_agrees():
+    try:
+        aggregators = peer_byzfl.load(fetch=False)
+    except peer_byzfl.NoPeer as error:
+        pytest.skip(str(error))
+    stack = torch.randn(11, 200, generator=torch.Generator().manual_seed(5))
+    payloads = [{"a": row} for row in stack]
+    pairs = [
+        (rule("trimmed_mean"), aggregators.TrMean(3), 1e-6),
+        (rule("median"), aggregators.Median(), 1e-6),
+        (rule("geometric_median"), aggregators.GeometricMedian(nu=1e-6, T=100), 1e-3),
+    ]
+    for own, other, tolerance in pairs:
+        assert torch.allclose(own(payloads)["a"], other(stack), atol=tolerance)
+
+
+# Symmetries
+
+
+@pytest.mark.parametrize("name", ROBUST)
+def test_permuting_payloads_changes_at_most_the_last_bit(name):
+    payloads = cluster(7, 200, seed=6)
+    first = flat(rule(name)(payloads))
+    for order in ([6, 5, 4, 3, 2, 1, 0], [3, 1, 6, 0, 5, 2, 4]):
+        other = flat(rule(name)([payloads[index] for index in order]))
+        assert np.allclose(first, other, rtol=3e-7, atol=1e-9)
+
+
+@pytest.mark.parametrize("name", ROBUST)
+def test_scaling_by_a_power_of_two_scales_the_result_exactly(name):
+    payloads = cluster(7, 200, 0.01, seed=7)
+    small = [{key: tensor * 2.0**-9 for key, tensor in entry.items()} for entry in payloads]
+    grown = {key: tensor * 2.0**9 for key, tensor in rule(name)(small).items()}
+    assert same_bits(grown, rule(name)(payloads))
+
+
+@pytest.mark.parametrize("name", ROBUST)
+def test_moving_all_payloads_moves_the_result(name):
+    payloads = cluster(9, 200, seed=8)
+    shift = torch.linspace(-40, 40, 193)
+    moved = [{"w": entry["w"] + shift, "b": entry["b"]} for entry in payloads]
+    difference = unclipped(name)(moved)["w"] - unclipped(name)(payloads)["w"]
+    assert torch.allclose(difference, shift, atol=2e-5)
+
+
+@pytest.mark.parametrize("name", ROBUST)
+@pytest.mark.parametrize("count", [3, 5, 7, 12, 32])
+def test_equal_payloads_come_back_bit_for_bit(name, count):
+    (one,) = cluster(1, 3000, seed=9)
+    one["b"][:] = torch.tensor([1e-30, -1e18, 2.0**-149, 0.1, 1 / 3, -7.0, 0.0])
+    assert same_bits(rule(name)([one] * count), one)
+    assert same_bits(rule(name)([one] * count, list(range(1, count + 1))), one)
+
+
+@pytest.mark.parametrize("name", ROBUST)
+def test_zero_has_one_sign_and_inputs_stay(name):
+    rows = [payload(-0.0, -1.0), payload(0.0, 1.0), payload(-0.0, 0.0)]
+    before = [entry["a"].clone() for entry in rows]
+    got = rule(name)(rows)["a"]
+    assert math.copysign(1, got[0].item()) == 1
+    assert all(
+        torch.equal(old.view(torch.int32), entry["a"].view(torch.int32))
+        for old, entry in zip(before, rows, strict=True)
+    )
+
+
+@pytest.mark.parametrize("name", ROBUST)
+def test_shapes_and_empty_tensors(name):
+    entries = [
+        {"s": torch.tensor(float(i)), "e": torch.zeros(0, 3), "m": torch.full((2, 3), float(i)).t()}
+        for i in range(5)
+    ]
+    got = rule(name)(entries)
+    assert {key: tuple(tensor.shape) for key, tensor in got.items()} == {
+        "s": (),
+        "e": (0, 3),
+        "m": (3, 2),
+    }
+    assert all(tensor.dtype == torch.float32 for tensor in got.values())
+
+
+@pytest.mark.parametrize("name", ROBUST)
+def test_thread_count_changes_no_bit(name):
+    payloads = cluster(7, 150_000, 0.1, seed=10)
+    alone = rule(name)(payloads)
+    torch.set_num_threads(2)
+    try:
+        assert same_bits(alone, rule(name)(payloads))
+    finally:
+        torch.set_num_threads(1)
+
+
+# Breakdown
+
+
+ATTACKS = {
+    "huge": lambda honest: 1e18 * torch.ones_like(honest),
+    "sign flip": lambda honest: -10 * honest,
+    "1000 x": lambda honest: 1000 * honest,
+    "zero": torch.zeros_like,
+    "far and equal": lambda honest: torch.full_like(honest, 37.0),
+}
+
+
+@pytest.mark.parametrize("name", ROBUST)
+@pytest.mark.parametrize("attack", ATTACKS)
+@pytest.mark.parametrize("places", [(0, 1, 2), (3, 6, 9)])
+def test_with_f_liars_the_result_stays_with_the_honest(name, attack, places):
+    payloads = cluster(10, 400, 0.3, seed=11)
+    honest = [entry for index, entry in enumerate(payloads) if index not in places]
+    for index in places:
+        payloads[index] = {key: ATTACKS[attack](t) for key, t in payloads[index].items()}
+    rows = matrix(honest)
+    centre = rows.mean(0)
+    diameter = np.sqrt(squared_distances(rows).max())
+    merged = flat(rule(name)(payloads))
+    assert np.linalg.norm(merged - centre) <= diameter
+    assert merged @ centre / np.linalg.norm(merged) / np.linalg.norm(centre) > 0.9
+    if name == "trimmed_mean":
+        assert (merged >= rows.min(0) - 1e-6).all() and (merged <= rows.max(0) + 1e-6).all()
+    if name == "multi_krum":
+        chosen = rule(name, clip=False).selected(payloads)
+        assert not set(chosen) & set(places)
+
+
+def test_the_mean_breaks_where_the_others_hold():
+    payloads = [*cluster(9, 50, 0.1), {"w": torch.full((43,), 1e18), "b": torch.zeros(7)}]
+    assert flat(rule("mean")(payloads)).max() > 1e16
+    assert all(abs(flat(rule(name)(payloads))).max() < 10 for name in ROBUST)
+
+
+def test_unselected_rows_leave_no_trace():
+    payloads = cluster(7, 100, 0.1, seed=12)
+    krum = rule("multi_krum", clip=False)
+    out = {name: torch.full_like(tensor, -3e38) for name, tensor in payloads[0].items()}
+    less = {name: torch.full_like(tensor, 1e37) for name, tensor in payloads[0].items()}
+    first, second = krum([out, *payloads[1:]]), krum([less, *payloads[1:]])
+    assert same_bits(first, second)
+    assert np.isfinite(flat(first)).all()
+
+
+# Stakes
+
+
+def test_a_whale_cannot_exceed_its_cap():
+    rows = [payload(value) for value in (0.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0)]
+    stakes = [10**21] * 4 + [10**27] + [10**21] * 2
+    assert capped(stakes, 7, 2.0) == [10**21] * 4 + [2 * 10**21] + [10**21] * 2
+    krum = rule("multi_krum", clip=False, byzantine_fraction=0.0)
+    chosen = krum.selected(rows)
+    assert 4 not in chosen
+    near = [payload(value) for value in (-1.0, 1.0, -1.0, 1.0, 0.5, 2.0, -2.0)]
+    chosen = krum.selected(near)
+    assert 4 in chosen and len(chosen) == 5
+    # The whale counts twice among five: a sixth in all would be (rest + 2 * 0.5) / 6.
+    rest = sum(near[index]["a"].item() for index in chosen if index != 4)
+    assert krum(near, stakes)["a"].item() == pytest.approx((rest + 2 * 0.5) / 6)
+    tight = rule("multi_krum", clip=False, byzantine_fraction=0.0, stake_cap=1)
+    assert same_bits(tight(near, stakes), tight(near))
+
+
+def test_stakes_of_zero_and_wrong_stakes():
+    rows = [payload(float(value)) for value in range(5)]
+    krum = rule("multi_krum")
+    assert same_bits(krum(rows, [0] * 5), krum(rows))
+    assert same_bits(krum(rows, [0, 0, 0, 0, 10**30]), krum(rows))
+    for stakes in ([1] * 4, [1, 1, 1, 1, -1], [1.0] * 5, [True] * 5):
+        with pytest.raises(ValueError, match="Stakes must be 5 integers"):
+            krum(rows, stakes)
+
+
+# Refusals
+
+
+@pytest.mark.parametrize(
+    ("count", "fine"), [(0, False), (1, False), (2, False), (3, True), (4, False), (5, True)]
+)
+def test_multi_krum_needs_enough_nodes(count, fine):
+    rows = [payload(float(value)) for value in range(count)]
+    if fine:
+        rule("multi_krum")(rows)
+    else:
+        with pytest.raises(MergeRefused, match="which does not hold"):
+            rule("multi_krum")(rows)
+
+
+def test_f_is_floored_in_decimal():
+    krum = rule("multi_krum", byzantine_fraction=0.29)
+    assert krum.tolerated(100) == 29
+    assert [rule("multi_krum").tolerated(n) for n in (3, 5, 7, 10, 20, 32)] == [0, 1, 2, 3, 6, 9]
+
+
+@pytest.mark.parametrize("name", ["trimmed_mean", "geometric_median", "centred_clipping"])
+@pytest.mark.parametrize("count", [0, 1, 2])
+def test_others_need_three(name, count):
+    with pytest.raises(MergeRefused, match=f"needs at least 3 updates and got {count}"):
+        rule(name)([payload(1.0)] * count)
+
+
+@pytest.mark.parametrize("name", [*ROBUST, "median", "mean"])
+def test_nan_is_refused(name):
+    for place, value in itertools.product(range(5), [math.nan]):
+        rows = [payload(float(index), 1.0) for index in range(5)]
+        rows[place]["a"][0] = value
+        with pytest.raises(ValueError, match="not finite"):
+            rule(name)(rows)
+
+
+@pytest.mark.parametrize("name", SELECTING)
+def test_infinity_is_refused(name):
+    with pytest.raises(ValueError, match="not finite"):
+        rule(name)([payload(1.0), payload(2.0), payload(math.inf)])
+
+
+@pytest.mark.parametrize("name", ROBUST)
+def test_mixed_payloads_are_refused(name):
+    good = [payload(1.0)] * 4
+    for bad in ({"b": torch.zeros(1)}, payload(1.0, 2.0), {"a": torch.zeros(1).double()}):
+        with pytest.raises(ValueError, match="ayload 4"):
+            rule(name)([*good, bad])
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("multi_krum", {"byzantine_fraction": 0.5}),
+        ("multi_krum", {"byzantine_fraction": True}),
+        ("multi_krum", {"byzantine_fraction": math.nan}),
+        ("multi_krum", {"stake_cap": 0.5}),
+        ("multi_krum", {"clip": 1}),
+        ("multi_krum", {"mixing": "yes"}),
+        ("trimmed_mean", {"byzantine_fraction": -0.1}),
+        ("geometric_median", {"iterations": 0}),
+        ("geometric_median", {"iterations": 5.0}),
+        ("geometric_median", {"smoothing": 0.1}),
+        ("centred_clipping", {"anchor": "last"}),
+        ("centred_clipping", {"anchor": 0}),
+        ("centred_clipping", {"radius": 0}),
+        ("centred_clipping", {"iterations": True}),
+    ],
+)
+def test_wrong_options_are_refused(name, options):
+    with pytest.raises(ValueError, match=f"{next(iter(options))} of {name} must"):
+        rule(name, **options)
+
+
+def test_strange_options_are_refused_and_ints_are_numbers():
+    for name in ROBUST:
+        with pytest.raises(TypeError):
+            rule(name, unheard_of=1)
+    assert rule("multi_krum", stake_cap=3, byzantine_fraction=0).tolerated(10) == 0
+
+
+# The weighted sum
+
+
+def test_combine_rounds_once():
+    rows = [payload(2.0**24, 1.0), payload(1.0, 2.0), payload(-(2.0**24), 4.0)]
+    assert combine(rows, [1, 1, 1], 3)["a"].tolist() == [
+        float(np.float32(1 / 3)),
+        float(np.float32(7 / 3)),
+    ]
+    assert combine(rows, [0, 5, 0], 2)["a"].tolist() == [2.5, 5.0]
+    assert combine(rows, [0, 0, 0], 1)["a"].tolist() == [0.0, 0.0]
+    broken = [payload(math.nan, math.inf), rows[1]]
+    assert combine(broken, [0, 1], 1)["a"].tolist() == [1.0, 2.0]
+
+
+def test_combine_and_shares_refuse_nonsense():
+    rows = [payload(1.0), payload(2.0)]
+    for weights in ([1], [1, -1], [1, 1 << 29]):
+        with pytest.raises(ValueError, match="Weights must be 2 integers"):
+            combine(rows, weights, 1)
+    with pytest.raises(ValueError, match="divisor"):
+        combine(rows, [1, 1], 0)
+    for weights in ([0, 0], [1, -1], []):
+        with pytest.raises(ValueError, match="must not be negative"):
+            shares(weights)
+
+
+def test_shares_keep_proportions():
+    assert shares([7, 7, 7]) == [(1 << 28) // 3] * 3
+    big = shares([10**27, 3 * 10**27])
+    assert big[1] == 3 * big[0] and sum(big) <= 1 << 28
+    assert sum(shares([0.1, 0.2, 0.7])) <= 1 << 28

@@ -1,0 +1,24 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A real embedded store with a tiny model's checkpoint, data and prompts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from agents.storage.embedded import EmbeddedStore
+from tests.stage.memory.task_inputs import World
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> None:
+    """The machine is shared."""
+    torch.set_num_threads(1)
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    """Its own store for each test."""
+    return World.build(EmbeddedStore(tmp_path / "store"))

@@ -1,0 +1,248 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Local steps are AdamW, leave a complete trace, and give the same bits in another process."""
+
+from __future__ import annotations
+
+import math
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor
+
+from agents.storage.embedded import EmbeddedStore
+from agents.training.assignment import assign, build_task
+from agents.training.data import DataSource
+from agents.training.determinism import PINNED_ENVIRONMENT
+from agents.training.flat import FlatModel
+from agents.training.local import train_local
+from agents.training.model import build_model, init_state, next_token_loss
+from agents.training.replay import run_task, trace_of
+from agents.training.spec import Hyperparameters, JobSpec
+from agents.training.state import PayloadError, apply_outer, model_hash
+from agents.training.trace import first_difference
+from agents.training.utilisation import UtilisationMeter
+
+SpecBuilder = Callable[..., JobSpec]
+SEED = bytes(range(32))
+
+
+def start(spec: JobSpec, steps: int) -> tuple[FlatModel, dict[str, Tensor], list[Tensor]]:
+    generator = torch.Generator().manual_seed(0)
+    batches = [torch.randint(97, 123, (4, 17), generator=generator) for _ in range(steps)]
+    return FlatModel(spec.model), init_state(spec.model), batches
+
+
+@pytest.mark.parametrize("clip", [1e4, 0.05])
+def test_five_steps_match_torch_adamw(tiny_spec: SpecBuilder, clip: float) -> None:
+    inner = {"lr": 0.01, "weight_decay": 0.3, "grad_clip": clip, "batch_size": 4, "seq_len": 16}
+    spec = tiny_spec(optimizer=inner)
+    net, state, batches = start(spec, 5)
+    result = train_local(net, state, batches, Hyperparameters.of(spec, 0), SEED)
+
+    model = build_model(spec.model)
+    model.load_state_dict(state)
+    matrices = [p for p in model.parameters() if p.dim() > 1]
+    vectors = [p for p in model.parameters() if p.dim() == 1]
+    optimizer = torch.optim.AdamW(
+        [{"params": matrices}, {"params": vectors, "weight_decay": 0.0}],
+        lr=0.01, betas=(0.9, 0.95), eps=1e-8, weight_decay=0.3,
+    )  # fmt: skip
+    for batch, loss in zip(batches, result.losses, strict=True):
+        optimizer.zero_grad()
+        expected = next_token_loss(model, batch)
+        expected.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), clip)
+        optimizer.step()
+        assert loss == pytest.approx(float(expected.detach()), rel=1e-5)
+    for name, parameter in model.named_parameters():
+        torch.testing.assert_close(result.state[name], parameter.detach(), rtol=1e-4, atol=1e-5)
+
+
+def test_trace_and_pseudo_gradient(tiny_spec: SpecBuilder) -> None:
+    spec = tiny_spec()
+    net, state, batches = start(spec, 3)
+    before = model_hash(state)
+    seen: list[tuple[int, float]] = []
+    result = train_local(
+        net, state, batches, Hyperparameters.of(spec, 0), SEED, lambda i, x: seen.append((i, x))
+    )
+    assert model_hash(state) == before, "the caller's state must not change"
+    assert len(result.hashes) == 5
+    assert result.hashes[0] == before
+    assert result.hashes[3] == model_hash(result.state)
+    assert result.hashes[4] == model_hash(result.pseudo_gradient)
+    assert seen == list(enumerate(result.losses, start=1))
+    assert len(result.seconds) == 3
+    for name, gradient in result.pseudo_gradient.items():
+        assert torch.equal(gradient, state[name] - result.state[name])
+    shorter = train_local(net, state, batches[:1], Hyperparameters.of(spec, 0), SEED)
+    assert shorter.hashes[:2] == result.hashes[:2], "a prefix of the work has a prefix of the trace"
+    nothing = train_local(net, state, [], Hyperparameters.of(spec, 0), SEED)
+    assert nothing.hashes[0] == before
+    assert all(not t.any() for t in nothing.pseudo_gradient.values())
+
+
+@pytest.mark.parametrize("steps", [1, 3])
+def test_the_mean_gradient_is_that_of_all_batches_at_once(
+    tiny_spec: SpecBuilder, steps: int
+) -> None:
+    spec = tiny_spec(optimizer={"inner": "gradient", "batch_size": 4, "seq_len": 16})
+    net, state, batches = start(spec, steps)
+    before = model_hash(state)
+    result = train_local(net, state, batches, Hyperparameters.of(spec, 0), SEED)
+    model = build_model(spec.model)
+    model.load_state_dict(state)
+    next_token_loss(model, torch.cat(batches)).backward()
+    for name, parameter in model.named_parameters():
+        assert parameter.grad is not None
+        torch.testing.assert_close(
+            result.pseudo_gradient[name], parameter.grad, rtol=1e-4, atol=1e-6
+        )
+    assert model_hash(state) == before, "the caller's state must not change"
+    assert len(result.hashes) == steps + 2
+    assert len(set(result.hashes)) == steps + 2, "no step may seem to have done nothing"
+    assert (result.hashes[0], result.hashes[-1]) == (before, model_hash(result.pseudo_gradient))
+    assert result.hashes[-2] == model_hash(result.state)
+    for name, gradient in result.pseudo_gradient.items():
+        assert torch.equal(result.state[name], state[name] - gradient)
+    again = train_local(FlatModel(spec.model), state, batches, Hyperparameters.of(spec, 0), SEED)
+    assert again.hashes == result.hashes
+
+
+def test_a_mean_gradient_of_nothing_is_zero_and_a_broken_one_an_error(
+    tiny_spec: SpecBuilder,
+) -> None:
+    spec = tiny_spec(optimizer={"inner": "gradient", "batch_size": 4, "seq_len": 16})
+    net, state, batches = start(spec, 1)
+    nothing = train_local(net, state, [], Hyperparameters.of(spec, 0), SEED)
+    assert nothing.hashes[0] == model_hash(state)
+    assert all(not t.any() for t in nothing.pseudo_gradient.values())
+    broken = {name: tensor * 1e30 for name, tensor in state.items()}
+    with pytest.raises(FloatingPointError):
+        train_local(net, broken, batches, Hyperparameters.of(spec, 0), SEED)
+
+
+def test_training_lowers_the_loss(tiny_spec: SpecBuilder) -> None:
+    spec = tiny_spec(optimizer={"lr": 0.02, "batch_size": 4, "seq_len": 16})
+    net, state, batches = start(spec, 20)
+    result = train_local(net, state, batches, Hyperparameters.of(spec, 0), SEED)
+    assert result.losses[0] > 5.3 > 4.0 > result.losses[-1]
+    stepped = apply_outer(state, result.pseudo_gradient, 1.0)
+    for name, tensor in stepped.items():
+        torch.testing.assert_close(tensor, result.state[name], rtol=1e-5, atol=1e-6)
+
+
+def test_divergence_is_an_error(tiny_spec: SpecBuilder) -> None:
+    spec = tiny_spec()
+    net, state, batches = start(spec, 1)
+    broken = {name: tensor * 1e30 for name, tensor in state.items()}
+    with pytest.raises(FloatingPointError):
+        train_local(net, broken, batches, Hyperparameters.of(spec, 0), SEED)
+
+
+def test_bf16_stays_near_fp32(tiny_spec: SpecBuilder) -> None:
+    net, state, batches = start(tiny_spec(), 4)
+    exact = train_local(net, state, batches, Hyperparameters.of(tiny_spec(), 0), SEED)
+    rough_spec = tiny_spec(precision="bf16")
+    rough = train_local(net, state, batches, Hyperparameters.of(rough_spec, 0), SEED)
+    assert exact.hashes[1] != rough.hashes[1]
+    assert rough.losses == pytest.approx(exact.losses, rel=0.01)
+
+
+def test_replay_finds_the_first_wrong_step(store: EmbeddedStore, tiny_spec: SpecBuilder) -> None:
+    spec = tiny_spec()
+    data, net, state = DataSource(store, spec), FlatModel(spec.model), init_state(spec.model)
+    manifest = assign(SEED, [1, 2], [1, 1], spec)
+    task = build_task(manifest, 2, spec, 1, 0, model_hash(state))
+    honest = run_task(net, task, state, data)
+    assert len(honest.hashes) == task.steps + 2
+    again = trace_of(task, run_task(FlatModel(spec.model), task, state, data))
+    assert again == trace_of(task, honest)
+    assert first_difference(again.hashes, honest.hashes) is None
+
+    stolen = build_task(manifest, 1, spec, 1, 0, model_hash(state))
+    other = run_task(net, stolen, state, data)
+    assert first_difference(other.hashes, honest.hashes) == 1
+    forged = (*honest.hashes[:4], bytes(32), *honest.hashes[5:])
+    assert first_difference(forged, honest.hashes) == 4
+    with pytest.raises(PayloadError, match="not the model that the task starts from"):
+        run_task(net, task, honest.state, data)
+
+
+PROGRAM = """
+import sys
+import time
+from agents.training.determinism import determinism_class, pin_environment, pin_torch
+pin_environment(portable=sys.argv[1] == "portable")
+import torch
+pin_torch()
+from agents.training.flat import FlatModel
+from agents.training.local import train_local
+from agents.training.model import init_state
+from agents.training.spec import Hyperparameters, demo_spec
+spec = demo_spec("b" + "a" * 58)
+net, state = FlatModel(spec.model), init_state(spec.model)
+batches = [(torch.arange(8 * 65).reshape(8, 65) * (i + 3)) % 251 for i in range(4)]
+result = train_local(net, state, batches, Hyperparameters.of(spec, 5), bytes(32))
+print(determinism_class())
+print(" ".join(h.hex() for h in result.hashes))
+print(" ".join(repr(x) for x in result.losses))
+"""
+
+
+def run_fresh(kind: str, **environment: str) -> tuple[str, str, list[float]]:
+    plain = {k: v for k, v in os.environ.items() if k not in PINNED_ENVIRONMENT}
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, kind],
+        env=plain | environment, capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    kind_line, hashes, losses = done.stdout.splitlines()
+    return kind_line, hashes, [float(x) for x in losses.split()]
+
+
+def test_fresh_processes_agree_bit_for_bit_within_a_class() -> None:
+    first = run_fresh("portable")
+    second = run_fresh("portable", OMP_NUM_THREADS="2", MKL_CBWR="AVX2")
+    assert first == second, "the environment of the caller must not matter"
+    assert "threads=1" in first[0]
+    assert "deterministic=yes" in first[0]
+    fast = run_fresh("fast")
+    assert fast[0] != first[0], "another class must be told apart"
+    assert all(math.isclose(a, b, rel_tol=1e-4) for a, b in zip(fast[2], first[2], strict=True))
+
+
+def test_pinning_too_late_is_refused() -> None:
+    program = "import torch\nfrom agents.training.determinism import pin_environment as p\np()"
+    plain = {k: v for k, v in os.environ.items() if k not in PINNED_ENVIRONMENT}
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=plain, capture_output=True, text=True, check=False
+    )
+    assert "RuntimeError: torch is imported already without ATEN_CPU_CAPABILITY" in done.stderr
+
+
+def test_scheduler_and_pinning_import_no_torch() -> None:
+    program = (
+        "import sys, agents.training.determinism, agents.training.assignment\n"
+        "import agents.training.spec\n"
+        "sys.exit('torch' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+
+
+def test_utilisation_of_a_busy_and_an_idle_cpu() -> None:
+    until = time.process_time() + 0.1
+    with UtilisationMeter("cpu") as busy:
+        while time.process_time() < until:
+            pass
+    assert busy.source == "cpu"
+    assert 0.0 < busy.share <= 1.0
+    with UtilisationMeter("cpu") as idle:
+        time.sleep(0.1)
+    assert idle.share < 0.5
+    assert idle.seconds >= 0.1

@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Merkle proofs hold exactly for the right leaf, place and count; traces are read strictly."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from eth_utils import keccak
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agents.rounds.proof import ProofOfComputation, register_tee_verifier, tee_remark
+from agents.training.state import PayloadError
+from agents.training.trace import (
+    Trace,
+    first_difference,
+    leaf,
+    max_trace_bytes,
+    merkle_proof,
+    merkle_root,
+    verify_proof,
+)
+
+digests = st.binary(min_size=32, max_size=32)
+HASHES = tuple(keccak(bytes([i])) for i in range(5))
+
+
+def test_leaf_and_root_by_hand() -> None:
+    body = b"\0" + bytes(31) + b"\7" + bytes(31) + b"\2" + HASHES[0]
+    assert leaf(7, 2, HASHES[0]) == keccak(keccak(body))
+    a, b, c = HASHES[:3]
+    assert merkle_root([a]) == a
+    assert merkle_root([a, b, c]) == keccak(b"\1" + keccak(b"\1" + a + b) + c)
+    left = keccak(b"\1" + keccak(b"\1" + a + b) + keccak(b"\1" + c + HASHES[3]))
+    assert merkle_root(HASHES) == keccak(b"\1" + left + HASHES[4])
+    assert merkle_proof(HASHES, 4) == [left]
+
+
+@given(st.lists(digests, min_size=1, max_size=40), st.data())
+def test_proofs(leaves: list[bytes], data: st.DataObject) -> None:
+    index = data.draw(st.integers(0, len(leaves) - 1))
+    root, proof = merkle_root(leaves), merkle_proof(leaves, index)
+    assert verify_proof(root, len(leaves), index, leaves[index], proof)
+    other = data.draw(digests)
+    assert verify_proof(root, len(leaves), index, other, proof) == (other == leaves[index])
+    assert not verify_proof(root, len(leaves), index, leaves[index], [*proof, other])
+    assert not verify_proof(root, len(leaves), len(leaves), leaves[index], proof)
+    if proof:
+        assert not verify_proof(root, len(leaves), index, leaves[index], proof[:-1])
+        wrong = [keccak(proof[0]), *proof[1:]]
+        assert not verify_proof(root, len(leaves), index, leaves[index], wrong)
+
+
+@given(st.lists(digests, min_size=2, max_size=20, unique=True), st.data())
+def test_root_depends_on_order(leaves: list[bytes], data: st.DataObject) -> None:
+    assert merkle_root(leaves) != merkle_root(leaves[::-1])
+    assert merkle_root(leaves) != merkle_root([*leaves, leaves[-1]])
+
+
+def test_trace_root_binds_the_node() -> None:
+    assert Trace(1, HASHES).root() != Trace(2, HASHES).root()
+    assert Trace(1, HASHES).steps == 3
+
+
+def test_trace_round_trip() -> None:
+    trace = Trace(3, HASHES)
+    assert Trace.from_bytes(trace.to_bytes(), 3, 3) == trace
+    big = Trace(2**255, HASHES)
+    assert len(big.to_bytes()) <= max_trace_bytes(3)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"node": 4}, "node 3"),
+        ({"node": True}, "node 3"),
+        ({"version": 2}, "version 1"),
+        ({"hashes": ["00" * 32] * 4}, "5 hashes for 3 steps"),
+        ({"hashes": ["00" * 32] * 4 + ["0g" * 32]}, "hexadecimal"),
+        ({"hashes": ["00" * 32] * 4 + [1]}, "hexadecimal"),
+        ({"hashes": ["00" * 32] * 4 + ["AB" * 32]}, "lower-case"),
+        ({"more": 1}, "exactly the keys"),
+    ],
+)
+def test_bad_traces(change: dict[str, object], message: str) -> None:
+    fields = json.loads(Trace(3, HASHES).to_bytes()) | change
+    raw = json.dumps(fields, sort_keys=True, separators=(",", ":")).encode()
+    with pytest.raises(PayloadError, match=message):
+        Trace.from_bytes(raw, 3, 3)
+
+
+@given(st.binary(max_size=120))
+def test_arbitrary_bytes_raise_only_payload_errors(raw: bytes) -> None:
+    with pytest.raises(PayloadError):
+        Trace.from_bytes(raw, 1, 1)
+    with pytest.raises(PayloadError):
+        ProofOfComputation.from_bytes(raw)
+
+
+def test_too_long_trace_is_not_parsed() -> None:
+    with pytest.raises(PayloadError, match="at most"):
+        Trace.from_bytes(b"[" * (max_trace_bytes(1) + 1), 1, 1)
+
+
+def test_first_difference() -> None:
+    assert first_difference(HASHES, HASHES) is None
+    assert first_difference((*HASHES[:2], bytes(32), *HASHES[3:]), HASHES) == 2
+    assert first_difference(HASHES[:3], HASHES) == 3
+
+
+PROOF = ProofOfComputation(
+    node=3, task="0" * 64, gradient_hash="1" * 64, trace_root="2" * 64, trace="b" + "a" * 58,
+    steps=12, compute_time_ms=250, device="cpu", utilisation=0.5, utilisation_source="cpu",
+    determinism_class="torch=2;device=cpu",
+)  # fmt: skip
+
+
+def test_proof_round_trip() -> None:
+    raw = PROOF.to_bytes()
+    assert ProofOfComputation.from_bytes(raw) == PROOF
+    assert tee_remark(PROOF) == "absent"
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("steps", -1), ("steps", True), ("utilisation", 1.5), ("utilisation", "1"),
+        ("task", "0x"), ("gradient_hash", "A" * 64), ("device", "a\x1b[2J"),
+        ("tee_attestation", "0"), ("tee_kind", "Os.system"), ("node", 0), ("extra", 1),
+        ("utilisation_source", "trust me"), ("trace", "../x"),
+    ],
+)  # fmt: skip
+def test_bad_proofs_name_the_field(field: str, value: object) -> None:
+    fields = json.loads(PROOF.to_bytes()) | {field: value}
+    raw = json.dumps(fields, sort_keys=True, separators=(",", ":")).encode()
+    with pytest.raises(PayloadError, match=field):
+        ProofOfComputation.from_bytes(raw)
+
+
+def test_attestation_is_shown_never_trusted() -> None:
+    carried = PROOF.model_copy(update={"tee_kind": "demo_enclave", "tee_attestation": "beef"})
+    assert tee_remark(carried) == "carried, not checked"
+    register_tee_verifier("demo_enclave", lambda raw, proof: f"{raw.hex()} of node {proof.node}")
+    assert tee_remark(carried) == "beef of node 3"

@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Judging a proposed result: what is missing gives no verdict, what came late no guilt."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from agents.protocol.network import Phase
+from agents.rounds.models import Models
+from agents.rounds.plan import Plans
+from agents.rounds.reader import Results
+from agents.storage.cid import cid_from_digest, digest_of
+from agents.storage.embedded import EmbeddedStore
+from agents.verify.judging import result_errors
+from tests.stage.memory.honest_round import DEVICE, NODES, SEED, ChainFacts, Desk, proposal_of
+
+LATE = 5
+
+
+class Office:
+    """One aggregator and one verifier around a store of their own; node 5 publishes late."""
+
+    def __init__(self, desk: Desk, facts: ChainFacts, folder: Path) -> None:
+        self.desk, self.facts = desk, facts
+        self.store = EmbeddedStore(folder)
+        job = desk.job
+        shards = [shard.cid for shard in job.data.dataset.shards]
+        for cid in (desk.published.spec_cid, desk.published.checkpoint_cid, job.spec.data, *shards):
+            self.store.put_bytes(desk.store.get(cid, 1 << 24))
+        own = replace(desk, store=self.store)
+        self.late = desk.reveal(LATE)
+        facts.revealed = {n: self.late if n == LATE else own.reveal(n) for n in NODES}
+        self.view = facts.open(1, SEED)
+
+    def publish_late(self) -> None:
+        cid = cid_from_digest(self.late.content)
+        self.store.put_bytes(self.desk.store.get(cid, 1 << 20))
+
+    def results(self) -> Results:
+        """A process of its own."""
+        models = Models(self.facts, self.store)
+        return Results(self.facts, self.store, models, Plans(self.facts, models), DEVICE)
+
+    def propose(self) -> None:
+        """By an aggregator that takes what the store has now."""
+        results = self.results()
+        outcome = results.outcome(self.view, results.submissions(self.view))
+        results.publish(outcome)
+        self.facts.proposed = proposal_of(outcome)
+
+    def judge(self, results: Results, patient: bool = False) -> list[str] | None:
+        """A verdict in CHALLENGE."""
+        view = SimpleNamespace(**{**vars(self.view), "phase": Phase.CHALLENGE})
+        models = Models(self.facts, self.store)
+        return result_errors(self.facts, models, results, view, patient)
+
+
+@pytest.fixture
+def office(desk: Desk, facts: ChainFacts, tmp_path: Path) -> Office:
+    return Office(desk, facts, tmp_path / "store")
+
+
+def test_an_honest_result_is_right(office: Office) -> None:
+    office.publish_late()
+    office.propose()
+    assert office.judge(office.results()) == []
+
+
+def test_while_a_payload_is_missing_there_is_no_verdict_and_then_there_is(office: Office) -> None:
+    office.propose()
+    assert office.judge(office.results(), patient=True) is None
+    assert office.judge(office.results(), patient=False) == []
+
+
+def test_publishing_after_the_proposal_does_not_make_it_wrong(office: Office) -> None:
+    """Else a trainer could have an honest aggregator slashed, and earn the reporter's share."""
+    verifier = office.results()
+    assert any(s.unavailable for s in verifier.submissions(office.view))
+    office.propose()
+    office.publish_late()
+    assert office.judge(verifier) == []
+    assert office.judge(office.results()) == []  # a committee member, who was not there
+
+
+def test_who_had_the_payload_in_time_does_not_attest_its_omission(office: Office) -> None:
+    office.propose()  # claims that the payload is unavailable
+    office.publish_late()
+    verifier = office.results()
+    verifier.submissions(office.view)  # AGGREGATE is still on: it is there in time
+    assert office.judge(verifier) is None
+
+
+def test_a_claim_of_unavailability_excuses_nothing_else(office: Office) -> None:
+    office.propose()
+    office.publish_late()
+    proposed = office.facts.proposed
+    office.facts.proposed = replace(proposed, contributions=(1,) * len(proposed.nodes))
+    assert office.judge(office.results())
+
+
+def test_a_refusal_under_another_pretext_is_wrong(office: Office) -> None:
+    office.propose()
+    office.publish_late()
+    models = Models(office.facts, office.store)
+    report = models.report(office.facts.proposed.report)
+    lines: list[Any] = [
+        line.model_copy(update={"reason": "bad payload: so I say"}) if line.node == LATE else line
+        for line in report.nodes
+    ]
+    forged = report.model_copy(update={"nodes": lines}).to_bytes()
+
+    digest = digest_of(office.store.put_bytes(forged))
+    office.facts.proposed = replace(office.facts.proposed, report=digest)
+    assert office.judge(office.results())
+
+
+def test_a_report_that_cannot_be_had_counts_against_its_author_in_the_end(office: Office) -> None:
+    office.publish_late()
+    office.propose()
+    office.facts.proposed = replace(office.facts.proposed, report=b"\7" * 32)
+    assert office.judge(office.results(), patient=True) is None
+    assert office.judge(office.results(), patient=False)
+
+
+def test_nodes_found_invalid_since_the_proposal_change_nothing(office: Office) -> None:
+    office.publish_late()
+    office.propose()
+    office.facts.invalid = {(1, 3)}
+    assert office.judge(office.results()) == []

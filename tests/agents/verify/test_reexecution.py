@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Replay verdicts: exact within a class, by direction and distance across, in honest float64."""
+
+import math
+
+import pytest
+import torch
+
+from agents.training.norms import cosine, distance, dot, norm
+from agents.verify.reexecution import Tolerances, compare
+
+torch.set_num_threads(1)
+
+
+def vector(*values: float) -> dict[str, torch.Tensor]:
+    return {"a": torch.tensor(values[:1]), "b": torch.tensor(values[1:]).reshape(1, -1)}
+
+
+OWN = vector(3.0, 0.0, 4.0)
+
+
+def test_norms_by_hand():
+    assert norm(OWN) == 5.0
+    assert dot(OWN, vector(1.0, 9.0, -2.0)) == -5.0
+    assert distance(OWN, vector(0.0, 0.0, 0.0)) == 5.0
+    assert cosine(OWN, vector(-6.0, 0.0, -8.0)) == -1.0
+    assert cosine(OWN, vector(0.0, 0.0, 0.0)) == 0.0
+
+
+def test_long_norm_is_not_under_read():
+    values = torch.full((3_000_001,), 0.1)
+    expected = math.sqrt(3_000_001) * float(values[0])
+    assert abs(norm({"a": values}) / expected - 1) < 1e-14
+
+
+def test_norms_do_not_depend_on_threads_or_layout():
+    matrix = torch.randn(300, 257)
+    turned = {"a": matrix.t().contiguous().t()}
+    before = norm({"a": matrix})
+    torch.set_num_threads(2)
+    try:
+        assert norm(turned) == before
+    finally:
+        torch.set_num_threads(1)
+
+
+def test_exact_replay_is_accepted_in_any_class():
+    for same_class in (True, False):
+        verdict = compare(OWN, vector(3.0, 0.0, 4.0), same_class)
+        assert (verdict.ok, verdict.exact, verdict.cosine, verdict.rel_l2) == (True, True, 1.0, 0.0)
+
+
+def test_one_bit_decides_within_a_class_only():
+    near = vector(3.0000002, 0.0, 4.0)
+    inside = compare(OWN, near, True)
+    assert not inside.ok and "same determinism class gives other bits" in inside.reason
+    assert compare(OWN, near, False).ok
+    assert not compare(OWN, vector(3.0, -0.0, 4.0), True).exact
+
+
+@pytest.mark.parametrize(
+    ("revealed", "part"),
+    [
+        (vector(6.0, 0.0, 8.0), "cosine 1.000000, relative L2 1.000000"),
+        (vector(0.003, 0.0, 0.004), "relative L2 0.999000"),
+        (vector(3.0, 0.8, 4.0), "cosine 0.987441, relative L2 0.160000"),
+        (vector(-3.0, 0.0, -4.0), "cosine -1.000000"),
+        (vector(0.0, 0.0, 0.0), "cosine 0.000000, relative L2 1.000000"),
+    ],
+    ids=["doubled", "shrunk", "turned", "opposed", "zero"],
+)
+def test_across_classes_direction_and_length_both_count(revealed, part):
+    verdict = compare(OWN, revealed, False)
+    assert not verdict.ok and part in verdict.reason
+    near = vector(3.0, 0.1, 4.0)  # relative L2 0.02
+    assert compare(OWN, near, False, Tolerances(cosine_min=0.99, rel_l2_max=0.03)).ok
+    assert not compare(OWN, near, False, Tolerances(cosine_min=0.99, rel_l2_max=0.01)).ok
+    assert not compare(OWN, near, False, Tolerances(cosine_min=0.9999, rel_l2_max=0.03)).ok
+
+
+def test_zero_reference():
+    zero = vector(0.0, 0.0, 0.0)
+    assert compare(zero, vector(0.0, -0.0, 0.0), False).rel_l2 == 0.0
+    verdict = compare(zero, OWN, False)
+    assert not verdict.ok and verdict.rel_l2 == math.inf
+
+
+def test_steps_are_compared_within_a_class():
+    mine, theirs = [b"0" * 32, b"1" * 32, b"2" * 32], [b"0" * 32, b"x" * 32, b"2" * 32]
+    same = vector(3.0, 0.0, 4.0)
+    assert compare(OWN, same, True, own_steps=mine, revealed_steps=mine).ok
+    verdict = compare(OWN, same, True, own_steps=mine, revealed_steps=theirs)
+    assert not verdict.ok and verdict.exact and "at hash 1" in verdict.reason
+    short = compare(OWN, same, True, own_steps=mine, revealed_steps=mine[:2])
+    assert not short.ok and "has 2 hashes; 3 are right" in short.reason
+    assert compare(OWN, same, False, own_steps=mine, revealed_steps=theirs).ok
+
+
+def test_other_template_is_refused():
+    with pytest.raises(ValueError, match="differ in tensor names or shapes"):
+        compare(OWN, {"a": torch.zeros(1)}, True)

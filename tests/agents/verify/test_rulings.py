@@ -1,0 +1,203 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The committee's rulings: one case, one operation, whoever derives it; no case, none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from eth_abi import decode, encode
+from eth_utils import keccak
+
+from agents.protocol.network import Phase, ReportStatus, Role
+from agents.verify.rulings import appeal_rulings, challenge_ruling, role_rulings, salt_of
+
+OWNER = "0x" + "Aa" * 20
+STRANGER = "0x" + "bB" * 20
+RESULT = b"\5" * 32
+IDS = [keccak(text="report 1"), keccak(text="report 2")]
+
+
+@dataclass(frozen=True)
+class Target:
+    """A contract's address and encoder; arguments are encoded by their Python types."""
+
+    address: str
+
+    def function(self, name: str, count: int) -> Any:
+        types = {int: "uint256", bytes: "bytes32", bool: "bool"}
+
+        def call(args: tuple[Any, ...]) -> bytes:
+            assert len(args) == count
+            return keccak(text=name)[:4] + encode([types[type(a)] for a in args], args)
+
+        return SimpleNamespace(encode=call)
+
+
+@dataclass
+class Facts:
+    """What the chain says: nodes by id, reports by id."""
+
+    nodes: dict[int, Any] = field(default_factory=dict)
+    found: dict[bytes, Any] = field(default_factory=dict)
+    registry: Target = Target("0x" + "11" * 20)
+    rounds: Target = Target("0x" + "22" * 20)
+    reports: Target = Target("0x" + "33" * 20)
+
+    def nodes_of(self, owners: list[str]) -> list[int]:
+        return sorted(self.nodes)
+
+    def node(self, node_id: int) -> Any:
+        return self.nodes[node_id]
+
+    def reported(self, job_id: int, first: int, last: int) -> list[bytes]:
+        return list(self.found)
+
+    def report(self, report_id: bytes) -> Any:
+        return self.found[report_id]
+
+
+def checksummed(address: str) -> str:
+    from eth_utils import to_checksum_address
+
+    return str(to_checksum_address(address))
+
+
+def node(owner: str = OWNER, roles: int = 6, approved: int = 0, banned: bool = False) -> Any:
+    return SimpleNamespace(
+        owner=checksummed(owner), roles=roles, approved_roles=approved, banned=banned
+    )
+
+
+def view(phase: Phase = Phase.DISPUTED, deadline: int = 100, now: int = 50) -> Any:
+    round_ = SimpleNamespace(result_hash=RESULT, deadline=deadline)
+    return SimpleNamespace(
+        job_id=1, round_id=2, round=round_, phase=phase, now=now, block=9, overdue=now > deadline
+    )
+
+
+# -- salts -----------------------------------------------------------------------------------------
+
+
+def test_salts_are_a_function_of_the_case_alone() -> None:
+    assert salt_of("role", 3, 2) == salt_of("role", 3, 2) == keccak(text="menagerie/role:3:2")
+
+
+def test_no_two_cases_share_a_salt() -> None:
+    cases: list[tuple[Any, ...]] = [
+        ("role", 1, 23),
+        ("role", 12, 3),
+        ("role", 1, 2, 3),
+        ("role", 123),
+        ("challenge", 1, 23),
+        ("challenge", 1, 2, RESULT, 100),
+        ("challenge", 1, 2, RESULT, 101),
+        ("appeal", IDS[0]),
+        ("appeal", IDS[1]),
+    ]
+    assert len({salt_of(*case) for case in cases}) == len(cases)
+
+
+# -- roles -----------------------------------------------------------------------------------------
+
+
+def test_each_requested_role_of_a_trusted_owner_is_one_operation() -> None:
+    facts = Facts({4: node(roles=7)})
+    found = list(role_rulings(facts, [OWNER]))
+    assert [decode(["uint256", "uint256", "bool"], r.data[4:]) for r in found] == [
+        (4, int(Role.VERIFIER), True),
+        (4, int(Role.AGGREGATOR), True),
+    ]
+    assert {r.target for r in found} == {facts.registry.address}
+    assert len({r.salt for r in found}) == 2
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        node(owner=STRANGER),
+        node(banned=True),
+        node(approved=6),
+        node(roles=int(Role.TRAINER)),
+    ],
+)
+def test_nothing_is_approved_for_strangers_the_banned_and_the_approved(other: Any) -> None:
+    assert list(role_rulings(Facts({4: other}), [OWNER.lower()])) == []
+
+
+# -- challenges ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("wrong", "upheld"), [(["the model is wrong"], True), ([], False)])
+def test_a_challenge_is_decided_by_recomputation(wrong: list[str], upheld: bool) -> None:
+    ruling = challenge_ruling(Facts(), view(), lambda: wrong)
+    types = ["uint256", "uint256", "bytes32", "bool"]
+    assert decode(types, ruling.data[4:]) == (1, 2, RESULT, upheld)
+    assert ruling.target == Facts().rounds.address
+
+
+def never() -> list[str] | None:
+    raise AssertionError("nothing to recompute")
+
+
+@pytest.mark.parametrize(
+    ("seen", "judge"),
+    [
+        (view(Phase.CHALLENGE), never),
+        (view(Phase.FINALIZED), never),
+        (view(now=101), never),
+        (view(), lambda: None),
+    ],
+)
+def test_no_ruling_without_a_case_or_while_it_cannot_be_judged(
+    seen: Any, judge: Callable[[], list[str] | None]
+) -> None:
+    assert challenge_ruling(Facts(), seen, judge) is None
+
+
+def test_a_second_challenge_of_a_result_is_another_operation() -> None:
+    first = challenge_ruling(Facts(), view(deadline=100), list)
+    second = challenge_ruling(Facts(), view(deadline=170), list)
+    assert first.data == second.data and first.salt != second.salt
+
+
+# -- appeals ---------------------------------------------------------------------------------------
+
+
+def report(status: ReportStatus, deadline: int = 100) -> Any:
+    return SimpleNamespace(status=status, deadline=deadline, round_id=2, node_id=7)
+
+
+@pytest.mark.parametrize("innocent", [True, False])
+def test_an_appeal_is_decided_by_re_execution(innocent: bool) -> None:
+    asked = []
+
+    def judge(round_id: int, node_id: int) -> bool:
+        asked.append((round_id, node_id))
+        return innocent
+
+    facts = Facts(found={IDS[0]: report(ReportStatus.APPEALED)})
+    (ruling,) = appeal_rulings(facts, view(Phase.COMMIT), 0, judge)
+    assert decode(["bytes32", "bool"], ruling.data[4:]) == (IDS[0], innocent)
+    assert ruling.target == facts.reports.address
+    assert asked == [(2, 7)]
+
+
+@pytest.mark.parametrize(
+    "found", [*(report(s) for s in ReportStatus if s != ReportStatus.APPEALED),
+              report(ReportStatus.APPEALED, deadline=49)]
+)  # fmt: skip
+def test_only_open_appeals_are_decided(found: Any) -> None:
+    facts = Facts(found={IDS[0]: found})
+    assert list(appeal_rulings(facts, view(Phase.COMMIT), 0, lambda r, n: True)) == []
+
+
+def test_an_appeal_that_cannot_be_judged_holds_up_no_other() -> None:
+    facts = Facts(found={i: report(ReportStatus.APPEALED) for i in IDS})
+    facts.found[IDS[0]].node_id = 6
+    verdicts = {6: None, 7: True}
+    (ruling,) = appeal_rulings(facts, view(Phase.COMMIT), 0, lambda r, n: verdicts[n])
+    assert ruling.salt == salt_of("appeal", IDS[1])

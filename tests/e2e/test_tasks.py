@@ -1,0 +1,170 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Redundant tasks from end to end: five executors, one of them a forger, and three verifiers.
+
+A sponsor has two models trained, measured and tried by six tasks; more follow until the forger was
+drawn. Verifiers run every one again. The demo (`make demo-redundant`) is the same with more of
+everything.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import textwrap
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import pytest
+
+from agents.protocol.network import Violation
+from agents.tasks.contract import TaskStatus
+from agents.training.spec import ModelSpec
+from scripts._demo.task_plan import Plan, Size
+from scripts._demo.task_run import FEES, Machine, TaskRun, withdraw
+from scripts._net.deployment import TaskTerms
+from scripts._net.localnet import LocalnetSettings
+from scripts._report.history import ZOO
+from scripts._report.task_history import TaskHistory
+from scripts._report.task_verdict import check_final, check_money, check_results, check_slashes
+from tests.e2e.conftest import AGENTS
+from tests.stage.network import World
+
+TASKS = 6
+RUN_S = 600
+TERMS = TaskTerms(
+    fee_per_s=ZOO // 10_000,
+    max_run_s=RUN_S,
+    reveal_s=600,
+    appeal_s=300,
+    verdict_s=300,
+)
+FORGER = "executor-5"
+HONEST = tuple(f"executor-{number}" for number in range(1, 5))
+SIZE = Size(
+    model=ModelSpec(d_model=16, n_layers=1, n_heads=2, n_kv_heads=1, d_ff=32, max_seq_len=32),
+    first_steps=5,
+    steps=5,
+    sequences=16,
+    new_tokens=4,
+)
+
+
+@dataclass(frozen=True)
+class Story:
+    """A run that is over."""
+
+    world: World
+    run: TaskRun
+
+
+@pytest.fixture(scope="module")
+def story(build: Callable[[LocalnetSettings], World]) -> Iterator[Story]:
+    """Every task is final, and the forger has paid for it."""
+    world = build(
+        LocalnetSettings(
+            trainers=0,
+            aggregators=0,
+            executors=5,
+            members=3,
+            threshold=2,
+            unbonding_period=12_000,
+            tasks=TERMS,
+            agent={**AGENTS, "verifier": {"task_audit_rate": 1.0}},
+        )
+    )
+    world.net.start_agent(FORGER, ("scripts._demo.cheats", "forger"))
+    for name in (*HONEST, *world.names("verifier")):
+        world.net.start_agent(name)
+    machine = Machine(world.net, RUN_S)
+    documents = [inspect.getsource(module).encode() for module in (textwrap, json)] * 4
+    plan = Plan(world.store, documents, TASKS, SIZE, machine.compute)
+    chain, contract = world.network.chain, world.network.tasks
+
+    def seated() -> bool:
+        nodes = [world.node_id(name) for name in (*HONEST, FORGER)]
+        return all(chain.call(contract, "executor", node).seated for node in nodes)
+
+    world.until(seated, "the executors have their seats")
+    names = {str(seat.operator.address): seat.name for seat in world.net.seats.values()}
+    history = TaskHistory(world.network, world.store, names)
+    lured = [world.node_id(FORGER)]
+    run = TaskRun(world.net, world.network, world.store, plan, history, machine, lured, gap_s=0.2)
+    try:
+        world.until(run.step, "every task has its outcome")
+        world.until(lambda: _audited(world) >= 3 * len(run.orders), "all is run again")
+        world.skip(TERMS.appeal_s + 1)
+
+        def final() -> bool:
+            history.update()
+            return check_final(run.tasks(), history).holds
+
+        world.until(final, "every task is final")
+        yield Story(world, run)
+    finally:
+        run.close()
+
+
+def _audited(world: World) -> int:
+    """How often a verifier found nothing wrong with an outcome."""
+    logs = [world.net.supervisor[name].log for name in world.names("verifier")]
+    return sum(log.read_bytes().count(b'"event": "task_audited"') for log in logs)
+
+
+def test_every_result_is_the_right_one(story: Story) -> None:
+    """Bit for bit what this machine computes, and each payload is in the store."""
+    history, run = story.run.history, story.run
+    truth = run.truth()
+    assert len(truth) >= TASKS
+    forger = story.world.node_id(FORGER)
+    broken = [c for c in check_results(run.tasks(), history, truth, [forger]) if not c.holds]
+    assert broken == []
+    for task in history.tasks.values():
+        assert task.result == truth[task.task_id]
+        assert story.world.store.get_digest(task.result, 1 << 20)
+    assert {order.spec.kind for order in run.orders.values()} == set(FEES)
+
+
+def test_the_forger_pays_and_only_it(story: Story) -> None:
+    """Outvoted by a third: a fifth of its stake, by the table; silence was nobody's."""
+    world, history = story.world, story.run.history
+    forger = world.node_id(FORGER)
+    checks = check_slashes(
+        story.run.tasks(),
+        history,
+        story.run.reader,
+        {"forger": forger},
+        {"forger": [Violation.REDUNDANCY_MISMATCH]},
+    )
+    assert [check.sentence for check in checks if not check.holds] == []
+    assert history.slashes[0].amount == world.net.seats[FORGER].stake // 5 == 20 * ZOO
+    contested = [task for task in history.tasks.values() if task.contested]
+    assert len(contested) == len(history.slashes)
+    assert all(forger in task.drawn and len(task.drawn) == 3 for task in contested)
+    for name in (*HONEST, *world.names("verifier")):
+        seat = world.net.seats[name]
+        assert world.network.node(seat.node_id).stake == seat.stake
+
+
+def test_nobody_appeals_what_is_right(story: Story) -> None:
+    """Verifiers ran every task again: agreed ones stay as they are, decided ones are closed."""
+    ended = {True: TaskStatus.CLOSED, False: TaskStatus.AGREED}
+    for task in story.run.tasks():
+        told = story.run.history.tasks[task.task_id]
+        assert told.appellants == []
+        assert task.status == ended[told.contested]
+
+
+def test_money_is_conserved_and_reaches_a_cold_wallet(story: Story) -> None:
+    """Every fee went half and half to two who agreed; an owner withdraws exactly its credits."""
+    world, run = story.world, story.run
+    best = max(HONEST, key=lambda name: run.history.nodes[world.node_id(name)].earned)
+    check = withdraw(world.net, world.net.seats[best])
+    assert check.holds, check.sentence
+    run.history.update()
+    wallets = [
+        str(key.address) for seat in world.net.seats.values() for key in (seat.owner, seat.operator)
+    ]
+    wallets += [world.net.sponsor.address, world.net.faucet.address]
+    checks = check_money(world.network, run.history, run.tasks(), wallets)
+    assert [check.sentence for check in checks if not check.holds] == []
+    assert run.history.nodes[world.node_id(FORGER)].earned == 0

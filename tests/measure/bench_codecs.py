@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Throughput of the codecs: encode, decode, cosine, bytes; two of them beside their published kin.
+
+Prints figures and asserts nothing about time. Codecs take turns within one run, so that a busy
+machine slows all of them alike; a throughput is bytes of fp32 over the shortest time. Beside the
+published algorithms (`peer_codecs`) both sides get one thread, and CPU time is compared, least of
+several runs; peak memory is what a call adds to what was held before (Linux only). Ours includes
+packing the bytes and checking them.
+
+    python -m tests.measure.bench_codecs --elements 1000000
+    python -m tests.measure.bench_codecs --beside 100000000 --repeats 2
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+
+from agents.mechanisms import codec as codecs
+from tests.measure.bench_merge import cpu_ms, extra_mb
+from tests.measure.codec_figures import CodecFigures, measure
+from tests.measure.peer_codecs import SIDE, DemoPeer, SparsePeer
+from tests.measure.rows import Row
+
+SEED = bytes(range(32))
+CODECS = ("dense", "polytope", "semantic", "sparse", "demo")
+GOAL = 3.0
+SIZES = ((10_000_000, 4), (100_000_000, 1))  # numbers, repeats
+# Ours with the options whose published kin the peer is, at the same numbers per block.
+PEERS: tuple[tuple[str, dict[str, Any], Any], ...] = (
+    ("demo", {"per_chunk": 32}, DemoPeer(32)),
+    ("sparse", {"per_chunk": 64, "block": 64}, SparsePeer(64)),
+)
+
+
+def figures(elements: int, repeats: int) -> dict[str, list[CodecFigures]]:
+    """Figures of each codec, `repeats` times; semantic at 100x, clipped at the gradient's norm."""
+    generator = torch.Generator().manual_seed(1)
+    gradient = {"a": torch.randn(elements, generator=generator)}
+    shapes = {"a": (elements,)}
+    semantic = {"ratio": 100, "clip": elements**0.5}
+    codecs = {name: codecs.get(name)(**(semantic if name == "semantic" else {})) for name in CODECS}
+    found: dict[str, list[CodecFigures]] = {name: [] for name in CODECS}
+    for _ in range(repeats):
+        for name, codec in codecs.items():
+            found[name].append(measure(codec, gradient, None, SEED, shapes))
+    return found
+
+
+def throughput(elements: int, times: Sequence[float]) -> float:
+    """MB/s of fp32 numbers at the shortest time."""
+    return 4 * elements / min(times) / 1e6
+
+
+def rows(elements: int = 1_000_000, repeats: int = 5) -> list[Row]:
+    """One line a codec for the table of `make bench`."""
+    made = []
+    for name, found in figures(elements, repeats).items():
+        encode = throughput(elements, [item.encode_s for item in found])
+        decode = throughput(elements, [item.decode_s for item in found])
+        first = found[0]
+        shown = (
+            f"{encode:.0f} / {decode:.0f} MB/s, {first.wire_bytes:,} bytes "
+            f"({first.ratio:.1f}x), cosine {first.cosine:.3f}"
+        )
+        small = name not in ("dense", "demo")
+        goal, met = (">= 100x", first.ratio >= 100) if small else ("", None)
+        made.append(Row(f"codec {name}, {elements:,} numbers: encode / decode", shown, goal, met))
+    return made
+
+
+def peer_rows(elements: int = 10_000_000, repeats: int = 3) -> Iterator[Row]:
+    """Encode and decode of one matrix of about `elements` beside the published algorithms."""
+    side = max(SIDE, round(elements**0.5) // SIDE * SIDE)
+    across = max(SIDE, elements // side // SIDE * SIDE)
+    matrix = torch.randn(side, across, generator=torch.Generator().manual_seed(1))
+    gradient, shapes = {"a": matrix}, {"a": (side, across)}
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        for name, options, peer in PEERS:
+            codec = codecs.get(name)(**options)
+            data, coded = codec.encode(gradient, None, SEED), peer.encode(matrix)
+            calls = {
+                "encode": (
+                    lambda codec=codec: codec.encode(gradient, None, SEED),
+                    lambda peer=peer: peer.encode(matrix),
+                ),
+                "decode": (
+                    lambda codec=codec, data=data: codec.decode(data, shapes, SEED),
+                    lambda peer=peer, coded=coded: peer.decode(coded),
+                ),
+            }
+            for verb, (own, theirs) in calls.items():
+                times = [(cpu_ms(own), cpu_ms(theirs)) for _ in range(repeats)]
+                ours, other = (min(column) for column in zip(*times, strict=True))
+                memory, taken = extra_mb(own), extra_mb(theirs)
+                added = "" if memory is None else f", +{memory:.0f} MB"
+                beside = "" if taken is None else f", +{taken:.0f} MB"
+                small = memory is None or taken is None or memory <= taken
+                yield Row(
+                    f"{name} {verb}, {matrix.numel():.0e} numbers, 1 thread".replace("e+0", "e"),
+                    f"{other / ours:.1f} x as fast, {ours:.0f} ms{added}, {len(data):,} bytes",
+                    f">= {GOAL:g} x, no more memory",
+                    other / ours >= GOAL and small,
+                    f"published: {other:.0f} ms{beside}, {peer.nbytes(coded):,} bytes",
+                )
+    finally:
+        torch.set_num_threads(threads)
+
+
+def beside() -> Iterator[Row]:
+    """The published algorithms at every size, for the table of `make bench`."""
+    for elements, repeats in SIZES:
+        yield from peer_rows(elements, repeats)
+
+
+def main() -> None:
+    """Command line: print one line a codec."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--elements", type=int, default=1_000_000)
+    parser.add_argument("--beside", type=int, default=0, help="numbers, beside the published ones")
+    parser.add_argument("--repeats", type=int, default=5)
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    if options.beside:
+        for row in peer_rows(options.beside, options.repeats):
+            met = {None: "", True: "met", False: "MISSED"}[row.met]
+            print(f"{row.figure:<38} {row.measured:<55} {met:<7} {row.peer}", flush=True)
+    else:
+        for row in rows(options.elements, options.repeats):
+            print(f"{row.figure:<55} {row.measured}")
+    print(f"load average {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,204 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Time and memory of the merge rules, beside ByzFL's and torch.median, in one run.
+
+Prints figures and asserts nothing about time. Measurements alternate within one run. Beside ByzFL
+both sides get one thread, and the CPU time of the process is compared, least of several runs: on
+a busy machine threads that wait for one another measure the other processes. Peak memory is the
+process's high-water mark above what it held before the call (Linux only).
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import gc
+import os
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from agents.mechanisms import merge as merge_rules
+from agents.mechanisms import score as score_rules
+from agents.mechanisms.merge.parts import compiled
+from tests.measure import peer_byzfl
+from tests.measure.rows import Row
+
+GOAL = "merge of 32 payloads of 1e6 elements no slower than torch.median over the stack"
+SIZES = ((32, 1_000_000), (16, 10_000_000))
+FRACTION = 0.3
+EXTRA_GOAL_MB = 100.0
+
+Call = Callable[[], object]
+
+
+def seconds(call: Call) -> float:
+    """Wall time of one call."""
+    start = time.perf_counter()
+    call()
+    return time.perf_counter() - start
+
+
+def cpu_ms(call: Call) -> float:
+    """CPU time of one call in milliseconds, all threads of the process together."""
+    start = time.process_time()
+    call()
+    return 1000 * (time.process_time() - start)
+
+
+def measure(nodes: int, elements: int, repeats: int) -> dict[str, float]:
+    """Median seconds per operation, and the paired ratio merge / torch.median."""
+    stack, payloads = _payloads(nodes, elements)
+    median, mean = merge_rules.get("median")(), merge_rules.get("mean")()
+    score = score_rules.get("shares")()
+    calls: dict[str, Call] = {
+        "merge_median_s": lambda: median(payloads),
+        "torch_median_s": lambda: torch.median(stack, dim=0),
+        "merge_mean_s": lambda: mean(payloads),
+        "score_shares_s": lambda: score(payloads, [1] * nodes),
+    }
+    times: dict[str, list[float]] = {name: [] for name in calls}
+    for _ in range(repeats):
+        for name, call in calls.items():
+            times[name].append(seconds(call))
+    result = {name: statistics.median(found) for name, found in times.items()}
+    pairs = zip(times["merge_median_s"], times["torch_median_s"], strict=True)
+    result["ratio"] = statistics.median(own / plain for own, plain in pairs)
+    return result
+
+
+@dataclass(frozen=True)
+class Contest:
+    """One rule against ByzFL's; `goal` is how many times faster it should be."""
+
+    rule: str
+    form: str
+    goal: float
+    nodes: int
+    elements: int
+    own_ms: float
+    peer_ms: float
+    own_mb: float | None
+    peer_mb: float | None
+
+    @property
+    def ratio(self) -> float:
+        """How many times faster than ByzFL."""
+        return self.peer_ms / self.own_ms
+
+    def row(self) -> Row:
+        """For the table of `make bench`."""
+        size = f"{self.nodes} x {self.elements:.0e}".replace("e+0", "e")
+        memory = "" if self.own_mb is None else f", +{self.own_mb:.0f} MB"
+        peer = "" if self.peer_mb is None else f", +{self.peer_mb:.0f} MB"
+        goal = f">= {self.goal:g} x, <= {EXTRA_GOAL_MB:g} MB"
+        met = self.ratio >= self.goal and (self.own_mb is None or self.own_mb <= EXTRA_GOAL_MB)
+        name = f"{self.rule} {size}, {self.form}"
+        shown = f"{self.ratio:.1f} x ByzFL, {self.own_ms:.0f} ms{memory}"
+        return Row(name, shown, goal, met, f"ByzFL {self.peer_ms:.0f} ms{peer}")
+
+
+def contests(
+    nodes: int, elements: int, repeats: int, compile_too: bool = True
+) -> Iterator[Contest]:
+    """Every rule against ByzFL's at one size, eager first; raises `peer_byzfl.NoPeer`."""
+    peers = peer_byzfl.load()
+    stack, payloads = _payloads(nodes, elements)
+    bad = int(FRACTION * nodes)
+    krum = compiled.WeightedSum(nodes - bad - 2)
+    pairs: list[tuple[str, Any, float, float, compiled.Recipe]] = [
+        ("multi_krum", peers.MultiKrum(bad), 8, 8, krum),
+        ("median", peers.Median(), 3, 40, compiled.MiddleOf(nodes)),
+        ("trimmed_mean", peers.TrMean(bad), 3, 40, compiled.MeanOfRanks(nodes, bad, nodes - bad)),
+        ("geometric_median", peers.GeometricMedian(), 5, 5, compiled.WeightedSum(nodes)),
+    ]
+    for name, peer, eager_goal, goal, recipe in pairs:
+        own = merge_rules.get(name)()
+        for form, wanted in (("eager", eager_goal), ("compiled", goal)):
+            able = compile_too and compiled.available()
+            if form == "compiled" and not (able and compiled.warm(recipe)):
+                continue
+            own_call: Call = lambda rule=own: rule(payloads)  # noqa: E731
+            peer_call: Call = lambda rule=peer: rule(stack)  # noqa: E731
+            with compiled.disabled(form == "eager"):
+                times = [(cpu_ms(own_call), cpu_ms(peer_call)) for _ in range(repeats)]
+                memory = extra_mb(own_call), extra_mb(peer_call)
+            ours, theirs = (min(column) for column in zip(*times, strict=True))
+            yield Contest(name, form, wanted, nodes, elements, ours, theirs, *memory)
+
+
+def extra_mb(call: Call) -> float | None:
+    """Peak resident memory of a call above what was held before, in MB; None if not on Linux."""
+    if not sys.platform.startswith("linux"):
+        return None
+    gc.collect()
+    ctypes.CDLL(None).malloc_trim(0)
+    try:
+        Path("/proc/self/clear_refs").write_text("5")
+    except OSError:
+        return None
+    before = _status("VmRSS")
+    call()
+    return (_status("VmHWM") - before) * 1024 / 1e6
+
+
+def rows(repeats: int = 3) -> Iterator[Row]:
+    """The lines of `make bench`: against torch.median, then against ByzFL."""
+    found = measure(nodes=32, elements=1_000_000, repeats=5)
+    own, plain = 1000 * found["merge_median_s"], 1000 * found["torch_median_s"]
+    shown = f"{found['ratio']:.2f} x torch.median ({own:.0f} ms, {plain:.0f} ms)"
+    name = f"merge of 32 x 1e6, {torch.get_num_threads()} threads"
+    yield Row(name, shown, "<= 1.00", found["ratio"] <= 1.0)
+    yield Row("scores of 32 x 1e6", f"{1000 * found['score_shares_s']:.0f} ms")
+    for nodes, elements in SIZES:
+        yield from peer_rows(nodes, elements, repeats)
+
+
+def peer_rows(nodes: int, elements: int, repeats: int, compile_too: bool = True) -> Iterator[Row]:
+    """One line per contest with ByzFL, or one that says why there is none."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        for contest in contests(nodes, elements, repeats, compile_too):
+            yield contest.row()
+    except peer_byzfl.NoPeer as error:
+        yield Row("merging beside ByzFL", f"not measured: {error}")
+    finally:
+        torch.set_num_threads(threads)
+
+
+def _payloads(nodes: int, elements: int) -> tuple[torch.Tensor, list[dict[str, torch.Tensor]]]:
+    """Normal numbers as one stack, and the payloads as views of it."""
+    generator = torch.Generator().manual_seed(1)
+    stack = torch.randn(nodes, elements, generator=generator)
+    return stack, [{"a": row} for row in stack]
+
+
+def _status(key: str) -> int:
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith(key + ":"):
+            return int(line.split()[1])
+    return 0
+
+
+def main() -> None:
+    """Command line: print one line per figure."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--nodes", type=int, default=32)
+    parser.add_argument("--elements", type=int, default=1_000_000)
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--eager", action="store_true", help="don't compile (seconds per kernel)")
+    given = parser.parse_args()
+    print(f"load average {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores", flush=True)
+    for row in peer_rows(given.nodes, given.elements, given.repeats, not given.eager):
+        met = {None: "", True: "met", False: "MISSED"}[row.met]
+        print(f"{row.figure:<38} {row.measured:<44} {row.goal:<22} {met:<7} {row.peer}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

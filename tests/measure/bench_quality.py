@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Validation loss by codec: what is recorded, and one paired seed run here and now.
+
+A full run takes a minute and a half of CPU, so the figures with a goal come from
+`docs/quality.json`, where `python -m tests.measure.quality --record` put them, and a short run of
+the same methods shows that they still learn. `--full` records what is missing first.
+
+    python -m tests.measure.bench_quality
+    python -m tests.measure.bench_quality --full
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+
+from tests.measure.quality.methods import METHODS
+from tests.measure.quality.record import Key, Records
+from tests.measure.quality.task import TOKENS_A_STEP, Task
+from tests.measure.quality.trainer import Run, Trainer
+from tests.measure.rows import Row
+
+STEPS = 200
+SHORT = 40
+SEEDS = (0, 1, 2)
+SHOWN = ("adamw", "diloco", "sparse", "demo")
+
+
+@dataclass(frozen=True)
+class Goal:
+    """Bounds at 819,200 tokens: nats a byte (below), MB uploaded per peer (at most); the peer's."""
+
+    loss: float
+    megabytes: float
+    peer: str
+
+
+GOALS = {
+    "sparse": Goal(2.60, 0.52, "SparseLoCo 2.650 at 0.515 MB"),
+    "demo": Goal(2.80, 0.92, "DeMo 2.898 at 0.920 MB"),
+}
+PEERS = {"adamw": "2.471", "diloco": "2.685 (seed 1: 2.764)"}
+
+
+def row(name: str, runs: Sequence[Run]) -> Row:
+    """A recorded method: the mean over its seeds, beside its goal."""
+    loss = statistics.mean(run.val["1.0"] for run in runs)
+    megabytes = runs[0].uploaded / 1e6
+    shown = f"{loss:.3f} nats/byte, {megabytes:.3f} MB up per peer, mean of {len(runs)}"
+    figure = f"recorded: {name}, {STEPS * TOKENS_A_STEP:,} tokens"
+    goal = GOALS.get(name)
+    if goal is None:
+        return Row(figure, shown, peer=PEERS.get(name, ""))
+    met = loss < goal.loss and megabytes <= goal.megabytes
+    return Row(figure, shown, f"< {goal.loss:.2f}, <= {goal.megabytes} MB", met, goal.peer)
+
+
+def rows(say: Callable[[str], None] = lambda _: None, full: bool = False) -> Iterator[Row]:
+    """Recorded rows, the comparison with DiLoCo, and the short run."""
+    records = Records()
+    for seed in SEEDS if full else ():
+        task = Task(seed)
+        for name in METHODS:
+            key = Key(name, seed, STEPS)
+            if records.find(key) is None:
+                say(f"{name}, seed {seed}, {STEPS} steps")
+                records.add(key, task, Trainer(task, METHODS[name], STEPS).go())
+    recorded: dict[str, dict[int, Run]] = {}
+    for name in SHOWN:
+        found = {seed: records.find(Key(name, seed, STEPS)) for seed in SEEDS}
+        recorded[name] = {seed: run for seed, run in found.items() if run is not None}
+        if recorded[name]:
+            yield row(name, list(recorded[name].values()))
+    both = sorted(recorded["sparse"].keys() & recorded["diloco"].keys())
+    if both:
+        gaps = [
+            recorded["sparse"][seed].val["1.0"] - recorded["diloco"][seed].val["1.0"]
+            for seed in both
+        ]
+        shown = ", ".join(f"{gap:+.3f}" for gap in gaps)
+        yield Row("recorded: sparse minus diloco, by seed", shown, "<= 0", max(gaps) <= 0)
+    task = Task(0)
+    for name in SHOWN:
+        say(f"{name}, {SHORT} steps")
+        run = Trainer(task, METHODS[name], SHORT).go()
+        shown = (
+            f"{run.val['1.0']:.3f} nats/byte, {run.uploaded / 1e6:.3f} MB, {run.cpu_s:.0f} CPU s"
+        )
+        yield Row(f"run now: {name}, {SHORT * TOKENS_A_STEP:,} tokens, seed 0", shown)
+
+
+def main() -> None:
+    """Command line."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--full", action="store_true", help="first run what is not recorded")
+    torch.set_num_threads(1)
+    for item in rows(print, parser.parse_args().full):
+        print(f"{item.figure:<45} {item.measured:<60} {item.goal} {item.peer}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

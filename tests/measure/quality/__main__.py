@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the codecs cost in learning, on the task of the peers' anchors.
+
+A byte model of 869,504 parameters, eight peers, the same batches for every method of a seed; what a
+peer uploads is what its payloads weigh. Prints a line a run and asserts nothing.
+
+    python -m tests.measure.quality --method sparse --seed 0  # run and print
+    python -m tests.measure.quality --method sparse --seed 0 --every 10 --option per_chunk=102
+    python -m tests.measure.quality --record                  # run what docs/quality.json lacks
+    python -m tests.measure.quality --record --method adamw --method sparse --seed 0 --steps 800
+    python -m tests.measure.quality --table                   # docs/quality.md from it
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from dataclasses import replace
+
+import torch
+
+from tests.measure.quality.methods import METHODS
+from tests.measure.quality.record import Key, Records
+from tests.measure.quality.task import CORPUS_SHA256, Task
+from tests.measure.quality.trainer import Method, Run, Trainer
+
+
+def line(key: Key, run: Run) -> str:
+    """One run in words."""
+    losses = " ".join(f"{loss:.3f}" for loss in run.val.values())
+    return (
+        f"{key.method:<15} seed {key.seed}, {key.steps} steps: {losses} nats/byte, "
+        f"{run.uploaded / 1e6:.3f} MB up per peer in {run.exchanges} exchanges, "
+        f"{run.cpu_s:.0f} CPU s"
+    )
+
+
+def changed(method: Method, given: argparse.Namespace) -> Method:
+    """The method with what the command line changes."""
+    name, options = method.codec
+    pairs = (text.partition("=") for text in given.option)
+    extra = {key: float(value) if "." in value else int(value) for key, _, value in pairs}
+    return replace(
+        method,
+        every=given.every or method.every,
+        outer_lr=given.outer_lr or method.outer_lr,
+        keep=method.keep and not given.reset,
+        codec=(name, {**options, **extra}),
+    )
+
+
+def main() -> None:
+    """Command line."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--method", action="append", choices=list(METHODS), help="default: all")
+    parser.add_argument("--seed", action="append", type=int, help="default: 0, 1 and 2")
+    parser.add_argument("--steps", type=int, default=200, help="of 4,096 tokens each")
+    parser.add_argument("--model", choices=("anchor", "llama"), default="anchor")
+    parser.add_argument("--every", type=int, help="steps between exchanges, for this run")
+    parser.add_argument("--outer-lr", type=float, help="factor on the merged update")
+    parser.add_argument("--reset", action="store_true", help="AdamW starts from zero every round")
+    parser.add_argument("--option", action="append", default=[], help="of the codec: name=number")
+    parser.add_argument("--record", action="store_true", help="run what is missing, and write it")
+    parser.add_argument("--table", action="store_true", help="only write the page's tables")
+    given = parser.parse_args()
+    torch.set_num_threads(1)
+    records = Records()
+    if given.table:
+        records.write_page()
+        return
+    methods = {name: changed(METHODS[name], given) for name in given.method or METHODS}
+    plain = given.model == "anchor" and all(methods[name] == METHODS[name] for name in methods)
+    if given.record and not plain:
+        parser.error("only the methods as they are, on the anchors' model, are recorded")
+    for seed in given.seed or (0, 1, 2):
+        task = Task(seed, given.model)
+        if task.sha256 != CORPUS_SHA256:
+            print("This Python's library is not 3.11.7's: figures don't stand beside the anchors'.")
+        for name, method in methods.items():
+            key = Key(name, seed, given.steps)
+            run = records.find(key) if given.record else None
+            if run is None:
+                run = Trainer(task, method, given.steps, _say).go()
+                if given.record:
+                    records = Records()  # another process may have written meanwhile
+                    records.add(key, task, run)
+            print(line(key, run), flush=True)
+    if given.record:
+        records.write_page()
+
+
+def _say(text: str) -> None:
+    print(f"  {time.strftime('%H:%M:%S')} {text}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

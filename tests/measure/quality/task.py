@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The rule: one seed fixes the model at round 0 and every batch, for every method alike.
+
+Bytes of Python's own source, eight peers with a contiguous eighth of them each, 4 x 128 bytes per
+peer and step. The last twentieth is never trained on: 256 fixed windows of it are the validation.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import sysconfig
+from pathlib import Path
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from agents.training.evaluate import validation_loss
+from agents.training.flat import FlatModel
+from agents.training.model import MODEL_KINDS, init_state
+from agents.training.spec import ModelSpec
+from agents.training.state import State
+from tests.measure.quality import model
+
+PEERS, BATCH, SEQ = 8, 4, 128
+TOKENS_A_STEP = PEERS * BATCH * SEQ
+CORPUS_BYTES = 8_000_000
+CORPUS_SHA256 = "9a71e6ca4b7c0417c2509602de8bac021365a14489dc022483cf896e4f559d9b"
+_HELD_OUT = 20  # the last of so many parts
+_WINDOWS = 256
+
+MODEL_KINDS["anchor"] = model.build
+
+
+def corpus() -> bytes:
+    """The first 8,000,000 bytes of the standard library's .py files in order of their paths.
+
+    Under CPython 3.11.7 these are the anchors' own (`CORPUS_SHA256`).
+    """
+    root = Path(sysconfig.get_path("stdlib"))
+    text = bytearray()
+    for path in sorted(root.rglob("*.py")):
+        if "site-packages" not in path.parts:
+            text += path.read_bytes()
+            if len(text) >= CORPUS_BYTES:
+                break
+    return bytes(text[:CORPUS_BYTES])
+
+
+class Task:
+    """Text, model and batches of one seed."""
+
+    def __init__(self, seed: int, kind: Literal["anchor", "llama"] = "anchor") -> None:
+        """`kind`: the anchors' network or the project's own, both of 869,504 parameters."""
+        raw = corpus()
+        self.seed, self.kind = seed, kind
+        self.sha256 = hashlib.sha256(raw).hexdigest()
+        data = torch.frombuffer(bytearray(raw), dtype=torch.uint8).long()
+        cut = len(raw) - len(raw) // _HELD_OUT
+        self.shards = data[: cut // PEERS * PEERS].view(PEERS, -1)
+        fixed = torch.Generator().manual_seed(0)
+        starts = torch.randint(len(raw) - cut - SEQ - 1, (_WINDOWS,), generator=fixed)
+        self.held_out = list(_windows(data[cut:], starts).split(64))
+        llama = ModelSpec(
+            d_model=128, n_layers=4, n_heads=4, n_kv_heads=4, d_ff=352, max_seq_len=SEQ,
+            tie_embeddings=False, init_seed=seed,
+        )  # fmt: skip
+        anchor = llama.model_copy(update={"kind": "anchor", "d_ff": 512})
+        self.spec = llama if kind == "llama" else anchor
+        self.net = FlatModel(self.spec)
+        self.genesis = init_state(llama) if kind == "llama" else model.genesis(anchor)
+        self.shapes = {name: tuple(tensor.shape) for name, tensor in self.genesis.items()}
+        self.parameters = sum(tensor.numel() for tensor in self.genesis.values())
+
+    def batch(self, step: int, peer: int) -> Tensor:
+        """int64 [4, 129]: the peer's windows of a step."""
+        draw = torch.Generator().manual_seed(self.seed * 1_000_003 + step * PEERS + peer)
+        shard = self.shards[peer]
+        return _windows(shard, torch.randint(shard.numel() - SEQ, (BATCH,), generator=draw))
+
+    def loss(self, state: State) -> float:
+        """Validation loss, nats a byte."""
+        return validation_loss(self.net, state, self.held_out)
+
+
+def _windows(data: Tensor, starts: Tensor) -> Tensor:
+    return data[starts[:, None] + torch.arange(SEQ + 1)]
+
+
+def schedule(step: int, steps: int) -> float:
+    """Factor on the rate at step 0..: linear over the first tenth, then a cosine to a tenth."""
+    warm = max(1, steps // 10)
+    if step < warm:
+        return (step + 1) / warm
+    progress = (step - warm) / max(1, steps - warm)
+    return 0.1 + 0.9 * 0.5 * (1 + math.cos(math.pi * progress))

@@ -1,0 +1,168 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The rule: a run is what a job would do, without chain and store.
+
+Payloads go through the codec's own encode, decode and remember, are merged by the project's own
+rules and applied by `apply_outer`; inner steps are the project's AdamW. Two things differ from a
+job's: the inner rate follows the anchors' cosine within a round too, and AdamW's state lives on
+from round to round where the method says so, as in the anchors.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from agents.mechanisms import codec as codecs
+from agents.mechanisms import merge as merge_rules
+from agents.training.local import AdamW
+from agents.training.model import next_token_loss
+from agents.training.spec import Hyperparameters
+from agents.training.state import State, apply_outer
+from tests.measure.quality.task import PEERS, Task, schedule
+
+QUARTERS = (0.25, 0.5, 0.75, 1.0)
+NESTEROV = 0.9
+
+
+@dataclass(frozen=True)
+class Method:
+    """How a run trains.
+
+    Attributes:
+        kind: `central`, all batches in one AdamW; `diloco`, dense updates and Nesterov momentum
+            outside; `local`, inner AdamW steps and a codec; `gradient`, the codec gets the mean
+            gradient at the shared model.
+        lr: peak inner rate; unused by `gradient`.
+        every: steps (or batches) between exchanges.
+        outer_lr: factor on the merged update.
+        outer_decays: whether that factor follows the schedule too.
+        keep: whether a peer's AdamW state lives on in the next round.
+        codec, merge: name and options.
+    """
+
+    kind: Literal["central", "diloco", "local", "gradient"]
+    lr: float = 3e-3
+    every: int = 10
+    outer_lr: float = 1.0
+    outer_decays: bool = False
+    keep: bool = True
+    codec: tuple[str, Mapping[str, Any]] = ("dense", {})
+    merge: tuple[str, Mapping[str, Any]] = ("mean", {})
+
+
+@dataclass
+class Run:
+    """Losses at quarters of the way in nats a byte, bytes one peer uploaded, CPU seconds."""
+
+    val: dict[str, float] = field(default_factory=dict)
+    uploaded: int = 0
+    exchanges: int = 0
+    codec_s: float = 0.0
+    cpu_s: float = 0.0
+
+
+class Trainer:
+    """One run of one method."""
+
+    def __init__(
+        self, task: Task, method: Method, steps: int, say: Callable[[str], None] = lambda _: None
+    ) -> None:
+        """`say` is told the loss at every quarter."""
+        self.task, self.method, self.steps, self.say = task, method, steps, say
+        self.net = task.net
+        self.optimizers = [self._optimizer() for _ in range(PEERS)]
+        self.run = Run()
+
+    def go(self) -> Run:
+        """Train; the figures. FloatingPointError if the method diverges."""
+        began = time.process_time()
+        if self.method.kind == "central":
+            self._central()
+        else:
+            self._rounds()
+        self.run.cpu_s = time.process_time() - began
+        return self.run
+
+    def _optimizer(self) -> AdamW:
+        return AdamW(self.net, Hyperparameters(self.method.lr, (0.9, 0.95), 1e-8, 0.1, 1.0, "fp32"))
+
+    def _gradient(self, batch: Tensor) -> None:
+        self.net.grads.zero_()
+        next_token_loss(self.net.model, batch).backward()
+
+    def _step(self, optimizer: AdamW, step: int) -> None:
+        rate = self.method.lr * schedule(step, self.steps)
+        optimizer.hyper = replace(optimizer.hyper, lr=rate)
+        optimizer.step()
+
+    def _read(self, flat: Tensor) -> State:
+        return {name: tensor.clone() for name, tensor in sorted(self.net.split(flat).items())}
+
+    def _exchanged(self, done: int, size: int, state: State) -> None:
+        self.run.uploaded += size
+        self.run.exchanges += 1
+        for part in QUARTERS:
+            if str(part) not in self.run.val and done >= part * self.steps:
+                self.run.val[str(part)] = loss = round(self.task.loss(state), 4)
+                self.say(f"{done} of {self.steps} steps: {loss}")
+
+    def _central(self) -> None:
+        state = self.task.genesis
+        for step in range(self.steps):
+            self.net.load(state)
+            self._gradient(torch.cat([self.task.batch(step, peer) for peer in range(PEERS)]))
+            self._step(self.optimizers[0], step)
+            state = self._read(self.net.values)
+            self._exchanged(step + 1, 4 * self.task.parameters, state)
+
+    def _rounds(self) -> None:
+        method = self.method
+        codec = codecs.get(method.codec[0])(**method.codec[1])
+        merge = merge_rules.get(method.merge[0])(**method.merge[1])
+        state = self.task.genesis
+        momentum = {name: torch.zeros_like(tensor) for name, tensor in state.items()}
+        memories: list[State | None] = [None] * PEERS
+        for first in range(0, self.steps, method.every):
+            last = min(first + method.every, self.steps)
+            seed = hashlib.sha256(f"quality {first}".encode()).digest()
+            payloads, sizes = [], []
+            for peer in range(PEERS):
+                update = self._update(state, peer, first, last)
+                began = time.process_time()
+                data = codec.encode(update, memories[peer], seed)
+                payloads.append(codec.decode(data, self.task.shapes, seed))
+                memories[peer] = codec.remember(update, memories[peer], payloads[-1])
+                sizes.append(len(data))
+                self.run.codec_s += time.process_time() - began
+            merged = merge(payloads)
+            if method.kind == "diloco":
+                for name, tensor in momentum.items():
+                    tensor.mul_(NESTEROV).add_(merged[name])
+                    merged[name] = merged[name] + NESTEROV * tensor
+            rate = method.outer_lr
+            if method.outer_decays:
+                rate *= schedule(last - 1, self.steps)
+            state = apply_outer(state, merged, rate)
+            self._exchanged(last, max(sizes), state)
+
+    def _update(self, state: State, peer: int, first: int, last: int) -> State:
+        self.net.load(state)
+        if self.method.kind == "gradient":
+            total = torch.zeros_like(self.net.grads)
+            for step in range(first, last):
+                self._gradient(self.task.batch(step, peer))
+                total += self.net.grads
+            return self._read(total / (last - first))
+        if not self.method.keep:
+            self.optimizers[peer] = self._optimizer()
+        for step in range(first, last):
+            self._gradient(self.task.batch(step, peer))
+            self._step(self.optimizers[peer], step)
+        final = self._read(self.net.values)
+        return {name: state[name] - final[name] for name in final}

@@ -1,0 +1,215 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Real agents of the pool's executors and verifiers on the attacks' chain, stepped in turn.
+
+Each has its own keystore, journal and data folder; tasks are run by the real process, one for all
+of a session. The chain mines a block for each transaction, and `drive` mines one whenever nobody
+has anything to do.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from agents.executor import Executor
+from agents.protocol.network import Network
+from agents.redundant import Redundant
+from agents.runtime.chain import ChainClient
+from agents.runtime.config import AgentSettings
+from agents.runtime.context import Context, start
+from agents.runtime.contracts import load_deployment
+from agents.runtime.logs import open_log
+from agents.runtime.wallet import create_keystore
+from agents.storage.cid import cid_of_bytes, digest_of
+from agents.storage.embedded import EmbeddedStore
+from agents.tasks.compute.make import publish
+from agents.tasks.compute.result import TaskResult
+from agents.tasks.compute.spec import TaskSpec
+from agents.tasks.contract import LaneState, Task, TaskStatus
+from agents.tasks.contract import Tasks as Reader
+from agents.tasks.process import TaskProcess
+from agents.tasks.recheck import TaskAudit
+from agents.tasks.runner import TaskRunner
+from scripts._net.anvil import CHAIN_ID
+from tests.stage.chain.people import Node
+from tests.stage.chain.tasks import FEE, RUN_S, Tasks
+from tests.stage.memory.task_inputs import World as Inputs
+
+PASSPHRASE = "a throwaway passphrase"
+_PATIENCE_S = 60.0
+
+
+def fake(task: Task, text: str = "invented") -> TaskResult:
+    """A result that costs nothing."""
+    payload = f"{text} for task {task.task_id}".encode()
+    return TaskResult(digest_of(cid_of_bytes(payload)), payload)
+
+
+class Liar(Executor):
+    """Answers with the same invention as every other liar."""
+
+    def outcome(self, task: Task, result: TaskResult) -> TaskResult:
+        return fake(task)
+
+
+class Loner(Executor):
+    """Answers with an invention of its own."""
+
+    def outcome(self, task: Task, result: TaskResult) -> TaskResult:
+        return fake(task, self.context.wallet.address)
+
+
+class Silent(Executor):
+    """Commits and does not reveal."""
+
+    def reveals(self, task: Task) -> bool:
+        return False
+
+
+class Auditor:
+    """A verifier's part in redundant tasks, alone."""
+
+    def __init__(self, context: Context, node: Node, rate: float) -> None:
+        network = Network(context.chain, context.deployment)
+        self.context, self.node = context, node
+        self.audit = TaskAudit(network, context, "cpu", rate)
+
+    def step(self, head: Any) -> str | None:
+        return self.audit.step(head, self.node.node_id)
+
+
+class Crew:
+    """Agents by their nodes' names. `done`: what each said it did."""
+
+    def __init__(
+        self, tasks: Tasks, inputs: Inputs, process: TaskProcess, folder: Path, stack: ExitStack
+    ) -> None:
+        self.tasks, self.inputs, self.process = tasks, inputs, process
+        self.folder, self.stack = folder, stack
+        assert isinstance(inputs.store, EmbeddedStore)
+        self.store = inputs.store
+        self.agents: dict[str, Redundant | Auditor] = {}
+        self.done: list[tuple[str, str]] = []
+        self._contexts: dict[str, Context] = {}
+        contracts = tasks.world.contracts
+        self.deployment = folder / "deployment.json"
+        entries = {n: {"address": c.address, "abi": c.abi} for n, c in contracts.items()}
+        record = {"chain_id": CHAIN_ID, "block": 0, "contracts": entries}
+        self.deployment.write_text(json.dumps(record))
+        client = ChainClient(tasks.chain._url, open_log("test", path=folder / "test.log"))
+        self.reader = Reader(Network(client, load_deployment(self.deployment)))
+
+    # -- agents --------------------------------------------------------------------------------
+
+    def executor(self, node: Node, kind: type[Executor] = Executor, **options: Any) -> Redundant:
+        """Start, or restart, a node's executor."""
+        context = self._begin(node, "redundant", **options)
+        agent = Redundant(context, self.store, kind)
+        self._share(agent.executor.runner)
+        self.agents[node.name] = agent
+        return agent
+
+    def executors(self, *nodes: Node, kind: type[Executor] = Executor) -> None:
+        for node in nodes:
+            self.executor(node, kind)
+
+    def auditor(self, name: str, rate: float = 0.0) -> Auditor:
+        """Start, or restart, a verifier."""
+        node = self.tasks.world.nodes[name]
+        agent = Auditor(self._begin(node, "verifier"), node, rate)
+        self._share(agent.audit.runner)
+        self.agents[name] = agent
+        return agent
+
+    def _begin(self, node: Node, role: str, **options: Any) -> Context:
+        if node.name in self._contexts:
+            self._contexts[node.name].close()
+        keystore = self.folder / f"{node.name}.json"
+        if not keystore.exists():
+            create_keystore(keystore, PASSPHRASE, bytes(node.operator.key), iterations=2)
+        settings = AgentSettings(
+            rpc_url=self.tasks.chain._url,
+            ws_url="",
+            deployment=self.deployment,
+            keystore=str(keystore),
+            passphrase_env="MENAGERIE_PASSPHRASE",
+            data_dir=self.folder / node.name,
+            store=self.store.location,
+            device="cpu",
+            jitter_s=0.0,
+            log_level="debug",
+            log_file=self.folder / f"{node.name}.log",
+            **options,
+        )
+        context = self._contexts[node.name] = start(settings, role)
+        self.stack.callback(context.close)
+        self.tasks.chain._nonces.pop(node.operator.address, None)
+        return context
+
+    def _share(self, runner: TaskRunner) -> None:
+        runner._idle.append(self.process)
+
+    # -- tasks ---------------------------------------------------------------------------------
+
+    def create(self, spec: TaskSpec | bytes, run_s: int = RUN_S, fee: int = FEE) -> int:
+        """Create a task by its spec, published here, or by a digest; its id."""
+        digest = spec if isinstance(spec, bytes) else publish(spec, self.store)
+        tasks = self.tasks
+        tasks.chain.send(tasks.creator, tasks.world.tasks, "create_task", 0, digest, fee, run_s)
+        return self.reader.count()
+
+    def drawn(self, task_id: int) -> list[Node]:
+        """Whom a draw would take now, when that is known."""
+        return [self.tasks.node(node_id) for node_id in self.reader.expected(task_id)]
+
+    def task(self, task_id: int) -> Task:
+        return self.reader.task(task_id)
+
+    def status(self, task_id: int) -> TaskStatus:
+        return self.task(task_id).status
+
+    def state(self, task_id: int, node: Node) -> LaneState:
+        return self.task(task_id).state_of(node.node_id)
+
+    # -- time ----------------------------------------------------------------------------------
+
+    def step(self, name: str) -> str | None:
+        """One step of one agent."""
+        agent = self.agents[name]
+        did = agent.step(agent.context.chain.head())
+        if did is not None:
+            self.done.append((name, did))
+        return did
+
+    def drive(self, until: Callable[[], bool], what: str = "") -> None:
+        """Step everybody in turn until `until` holds."""
+        end = time.monotonic() + _PATIENCE_S
+        while not until():
+            assert time.monotonic() < end, f"not reached: {what}\n{self.tails()}"
+            did = [self.step(name) for name in list(self.agents)]
+            if not any(did):
+                self.tasks.chain.mine()
+                time.sleep(0.02)
+
+    def until(self, task_id: int, *statuses: TaskStatus) -> None:
+        """Drive until a task is in one of these statuses."""
+        names = " or ".join(status.name for status in statuses)
+        self.drive(lambda: self.status(task_id) in statuses, f"task {task_id} is {names}")
+
+    def pass_deadline(self, task_id: int) -> None:
+        self.tasks.world.wait_until(self.task(task_id).time)
+
+    # -- logs ----------------------------------------------------------------------------------
+
+    def said(self, node: Node, event: str) -> int:
+        """How often a node's log says so."""
+        path = self.folder / f"{node.name}.log"
+        return path.read_text().count(f'"event": "{event}"') if path.exists() else 0
+
+    def tails(self) -> str:
+        logs = sorted(self.folder.glob("*.log"))
+        return "\n".join(f"--- {p.stem}\n{''.join(p.read_text()[-1500:])}" for p in logs)

@@ -1,0 +1,419 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A finished job on a real chain, made by a script in seconds: what the audits of this folder see.
+
+Rule: every deed is a transaction of the key that may do it, every artefact is made by the agents'
+own functions from a real model and real text. Round 1 is honest. In round 2 eve reveals noise and
+is found INVALID. In round 3 bob keeps silent after committing and eve copies ann. Round 4 is void.
+Round 5 is honest again; the job is complete, rewards are claimed, every slash is executed. In a
+second job of one round cat reveals noise and nobody says so. In a third everything is contested: a
+wrong result is proposed and successfully challenged, another aggregator proposes the right one, two
+verifiers accuse honest bob, and his appeal is upheld.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, TypeVar
+
+from eth_account import Account
+from eth_utils import keccak
+from web3 import HTTPProvider, Web3
+
+from agents.audit.replay import audit_job
+from agents.audit.sources.findings import Audit
+from agents.jobs.publish import Published, publish_job
+from agents.protocol.network import Network, Reveal
+from agents.protocol.view import observe
+from agents.rounds.models import Models
+from agents.rounds.outcome import Outcome, compute
+from agents.rounds.plan import Plan, Plans
+from agents.rounds.proof import ProofOfComputation
+from agents.rounds.submissions import fetch
+from agents.runtime.chain import ChainClient
+from agents.runtime.contracts import Contract, load_deployment
+from agents.runtime.logs import open_log
+from agents.storage.canonical import dumps
+from agents.storage.cid import cid_of_bytes, digest_of
+from agents.storage.embedded import EmbeddedStore
+from agents.training.assignment import build_task, input_root
+from agents.training.data import Dataset
+from agents.training.determinism import determinism_class
+from agents.training.replay import run_task, trace_of
+from scripts._net.anvil import CHAIN_ID, MNEMONIC, start_anvil
+from scripts._net.deployment import ZOO, DeploymentSettings, deploy, write_deployment
+from scripts._net.local_keys import sender_of
+from scripts._net.processes import Supervisor
+from tests.attacks.lab import noise
+from tests.stage.chain.chain import Chain, key_of
+from tests.stage.chain.lying_sources import Lie, RecordedProvider, lying_network, truth
+from tests.stage.chain.people import (
+    AGGREGATOR,
+    COMMIT,
+    COPIED,
+    INVALID,
+    REVEAL,
+    TERMS,
+    VERIFIER,
+    Node,
+    Work,
+    World,
+)
+
+DEVICE = "cpu"
+JOB, UNPUNISHED, CONTESTED = 1, 2, 3
+ARTEFACTS = (
+    "job spec",
+    "genesis checkpoint",
+    "dataset manifest",
+    "shard 0",
+    "payload",
+    "proof",
+    "trace",
+    "update",
+    "checkpoint",
+    "report",
+    "evidence",
+)
+TRAINERS = ("ann", "bob", "cat", "eve")
+VERIFIERS = ("vic", "vera", "vito")
+ROUNDS = 4  # finalized
+_SPARE = 500 * ZOO
+_TEXT = [b"line %d of the audited corpus, to the fourth %d\n" % (i, i**4) for i in range(700)]
+SPEC: dict[str, Any] = {
+    "model": {
+        "d_model": 8,
+        "n_layers": 1,
+        "n_heads": 2,
+        "n_kv_heads": 1,
+        "d_ff": 12,
+        "max_seq_len": 12,
+    },
+    "optimizer": {"batch_size": 2, "seq_len": 12},
+    "batches_per_round": 8,
+    "eval_batches": 2,
+    "rounds": ROUNDS,
+    "checkpoint_every": 2,
+    "audit_sample": 0,
+}
+
+
+Stage = TypeVar("Stage", bound="Scene")
+
+
+@dataclass
+class Scene:
+    """The finished job. `reports`: violation reports to execute, in order."""
+
+    world: World
+    network: Network
+    store: EmbeddedStore
+    published: Published
+    url: str
+    deployment: Path
+    reports: list[bytes] = field(default_factory=list)
+    evidence: list[str] = field(default_factory=list)
+    outcomes: dict[tuple[int, int], Outcome] = field(default_factory=dict)
+
+    @cached_property
+    def provider(self) -> RecordedProvider:
+        """The chain's answers, recorded: it is finished."""
+        return RecordedProvider(HTTPProvider(self.url))
+
+    def audited(self, store: Any = None, lie: Lie = truth, job: int = JOB, **options: Any) -> Audit:
+        """An audit over the recorded chain, by default of the events and state alone."""
+        network = lying_network(self.provider, self.network.deployment, lie)
+        return audit_job(network, store or self.store, job, **{"receipts": False, **options})
+
+    def node(self, name: str) -> int:
+        """A node's id."""
+        return self.world.nodes[name].node_id
+
+    def artefact(self, kind: str) -> str:
+        """The CID of one artefact of job 1 of each kind; nodes' artefacts are ann's of round 1."""
+        outcome = self.outcomes[JOB, 1]
+        reveal = self.network.reveals(JOB, 1, 0)[self.node("ann")]
+        proof = self.store.resolve(reveal.proof)
+        dataset = self.published.spec.data
+        found = {
+            "job spec": lambda: self.published.spec_cid,
+            "genesis checkpoint": lambda: self.published.checkpoint_cid,
+            "dataset manifest": lambda: dataset,
+            "shard 0": lambda: Dataset.from_bytes(self.store.get(dataset, 1 << 20)).shards[0].cid,
+            "payload": lambda: self.store.resolve(reveal.content),
+            "proof": lambda: proof,
+            "trace": lambda: self.trace(1),
+            "update": lambda: outcome.report.update,
+            "checkpoint": lambda: self.outcomes[JOB, 2].report.checkpoint,
+            "report": lambda: cid_of_bytes(outcome.report.to_bytes()),
+            "evidence": lambda: self.evidence[0],
+        }
+        cid = found[kind]()
+        assert cid is not None
+        return cid
+
+    def trace(self, round_id: int) -> str:
+        """The CID of ann's trace in a round of job 1."""
+        reveal = self.network.reveals(JOB, round_id, 0)[self.node("ann")]
+        return ProofOfComputation.from_bytes(self.store.get_digest(reveal.proof, 1 << 20)).trace
+
+    # -- making it -----------------------------------------------------------------------------
+
+    def play(self) -> None:
+        """All rounds."""
+        self.round_(TRAINERS)
+        self.round_(TRAINERS, noisy=("eve",))
+        self.round_(TRAINERS, silent=("bob",), copies={"eve": "ann"})
+        self._void()
+        for report in self.reports:
+            self.world.execute(report)
+        world, bob = self.world, self.world.nodes["bob"]
+        # His stake fell below the minimum.
+        world.chain.send(bob.owner, world.registry, "add_stake", bob.node_id, 20 * ZOO)
+        self.round_([name for name in TRAINERS if name != "eve"])
+        world.chain.send(world.nodes["ann"].payout, world.pool, "claim")
+        world.chain.send(world.sponsor, world.pool, "refund", world.job)
+        self._new_job()
+        self.round_([name for name in TRAINERS if name != "eve"], noisy=("cat",), blind=True)
+        self._new_job()
+        self._contest()
+
+    def _new_job(self) -> None:
+        """Another job of the same model and data, of one round."""
+        world = self.world
+        fields = self.published.spec.model_dump(mode="json")
+        short = self.published.spec.from_dict({**fields, "rounds": 1})
+        spec = self.store.put_bytes(short.to_bytes())
+        published = replace(self.published, spec=short, spec_cid=spec)
+        reward = TERMS.reward_per_round
+        world.give(world.sponsor, reward)
+        world.job = world.create_job(world.sponsor, TERMS.encode(published), reward)
+
+    def _contest(self) -> None:
+        world = self.world
+        names = [name for name in TRAINERS if name != "eve"]
+        world.open()
+        plan = self._plan()
+        works = {name: self._work(plan, world.nodes[name], False) for name in names}
+        for name in names:
+            world.commit(world.nodes[name], works[name])
+        world.pass_phase(COMMIT)
+        for name in names:
+            world.reveal(world.nodes[name], works[name])
+        world.pass_phase(REVEAL)
+        liar = world.on_duty
+        world.offer({world.nodes["ann"]: 1}, by=liar)
+        result = bytes(world.state.result_hash)
+        place = (world.job, world.round)
+        case = {"version": 1, "job": place[0], "round": place[1], "wrong": ["everything"]}
+        evidence = self.store.put_bytes(dumps(case))
+        cat = world.nodes["cat"].operator
+        world.chain.send(cat, world.rounds, "challenge", *place, result, digest_of(evidence))
+        world.decide((world.rounds, "resolve_challenge", (*place, result, True)))
+        other = next(world.nodes[n] for n in ("abe", "ada") if world.nodes[n] != liar)
+        arrays = self._propose(plan, other)
+        report = self._report("bob", INVALID, "vic", "vera")
+        world.attest("vic", "vera")
+        world.finalize(arrays)
+        bob = world.nodes["bob"].owner
+        world.chain.send(bob, world.reports, "appeal", report, keccak(text="I did it"))
+        world.decide((world.reports, "resolve_appeal", (report, True)))
+
+    def round_(
+        self,
+        names: Sequence[str],
+        noisy: Sequence[str] = (),
+        silent: Sequence[str] = (),
+        copies: Mapping[str, str] | None = None,
+        blind: bool = False,
+    ) -> None:
+        """One finalized round in which these nodes commit; `blind`: nobody reports anything."""
+        world, copies = self.world, copies or {}
+        world.open()
+        plan = self._plan()
+        works: dict[str, Work] = {}
+        for name in names:
+            if name not in copies:
+                works[name] = self._work(plan, world.nodes[name], name in noisy)
+        for name, other in copies.items():
+            own = self._work(plan, world.nodes[name], False)
+            works[name] = replace(own, content=works[other].content)
+        for name in names:
+            world.commit(world.nodes[name], works[name])
+        world.pass_phase(COMMIT)
+        for name in names:
+            if name not in silent:
+                world.reveal(world.nodes[name], works[name])
+        world.pass_phase(REVEAL)
+        for name in silent:
+            node = world.nodes[name].node_id
+            call = (world.job, world.round, node)
+            world.chain.send(world.nodes["cat"].operator, world.rounds, "slash_unrevealed", *call)
+        arrays = self._propose(plan)
+        for name in () if blind else noisy:
+            self.reports.append(self._report(name, INVALID, "vic", "vera"))
+        for name in copies:
+            self.reports.append(self._report(name, COPIED, "vera", "vito"))
+        world.attest("vic", "vera")
+        world.finalize(arrays)
+
+    def _report(self, name: str, violation: int, *verifiers: str) -> bytes:
+        """Verifiers report a node, with evidence in the store; the report's id."""
+        world = self.world
+        accused = (world.job, world.round, world.nodes[name].node_id)
+        for verifier in verifiers:
+            judge = world.nodes[verifier]
+            evidence = self.store.put_bytes(
+                dumps(
+                    {
+                        "version": 1,
+                        **dict(zip(("job", "round", "node"), accused, strict=True)),
+                        "violation": violation,
+                        "by": judge.node_id,
+                    }
+                )
+            )
+            self.evidence.append(evidence)
+            job, round_, node = accused
+            call = (job, round_, judge.node_id, node, violation, digest_of(evidence))
+            world.chain.send(judge.operator, world.reports, "report", *call)
+        return bytes(world.chain.call(world.reports, "report_id_of", *accused, violation))
+
+    def _void(self) -> None:
+        self.world.open()
+        self.world.pass_phase(COMMIT)
+
+    def _plan(self) -> Plan:
+        models = Models(self.network, self.store)
+        plans = Plans(self.network, models)
+        world = self.world
+        if not world.state.seed.strip(b"\0"):
+            world.chain.send(world.faucet, world.rounds, "capture_seed", world.job)
+        plan = plans.of(observe(self.network, world.job, self.network.chain.head()))
+        assert plan is not None
+        return plan
+
+    def _work(self, plan: Plan, node: Node, noisy: bool) -> Work:
+        """Train, publish, and what to commit to."""
+        models = Models(self.network, self.store)
+        job = models.job(self.world.job)
+        model = bytes(self.world.state.prev_model)
+        before = models.at(self.world.job, model)
+        task = build_task(plan.manifest, node.node_id, job.spec, self.world.job, plan.step, model)
+        result = run_task(job.net(DEVICE), task, before, job.data)
+        gradient = noise(result.pseudo_gradient) if noisy else result.pseudo_gradient
+        trace = trace_of(task, result)
+        proof = ProofOfComputation(
+            node=node.node_id,
+            task=task.task_id.hex(),
+            gradient_hash=result.hashes[-1].hex(),
+            trace_root=trace.root().hex(),
+            trace=cid_of_bytes(trace.to_bytes()),
+            steps=task.steps,
+            compute_time_ms=50,
+            device="test",
+            utilisation=1.0,
+            utilisation_source="cpu",
+            determinism_class=determinism_class(DEVICE),
+        ).to_bytes()
+        payload = job.codec.encode(gradient, None, plan.manifest.seed)
+        for raw in (trace.to_bytes(), proof, payload):
+            self.store.put_bytes(raw)
+        return Work(
+            input_root(plan.manifest, node.node_id, model),
+            digest_of(cid_of_bytes(payload)),
+            trace.root(),
+            keccak(text=f"salt of {node.name} in round {self.world.round}"),
+            digest_of(cid_of_bytes(proof)),
+        )
+
+    def _propose(self, plan: Plan, by: Node | None = None) -> tuple[list[int], list[int]]:
+        """The aggregator on duty, or another node, proposes the true result."""
+        world = self.world
+        outcome = self._outcome(plan)
+        self.outcomes[world.job, world.round] = outcome
+        self.store.put_bytes(outcome.update)
+        if outcome.checkpoint is not None:
+            self.store.put_bytes(outcome.checkpoint)
+        report = self.store.put_bytes(outcome.report.to_bytes())
+        arrays = list(outcome.nodes), list(outcome.contributions)
+        by = by or world.on_duty
+        world.chain.send(
+            by.operator,
+            world.rounds,
+            "propose_result",
+            world.job,
+            world.round,
+            by.node_id,
+            outcome.model,
+            digest_of(outcome.report.update),
+            digest_of(report),
+            *arrays,
+        )
+        return arrays
+
+    def _outcome(self, plan: Plan, standing: Mapping[int, int] | None = None) -> Outcome:
+        """The true result of the running round. `standing`: chooses whom it merges."""
+        world = self.world
+        models = Models(self.network, self.store)
+        job, state = models.job(world.job), world.state
+        found = self.network.reveals(world.job, world.round, int(state.opened_block))
+        reveals: list[Reveal] = list(found.values())
+        submissions = [fetch(r, job, self.store, plan.manifest.seed) for r in reveals]
+        stakes = self.network.stakes_at([r.node for r in reveals], int(state.opened_block))
+        before = models.at(world.job, bytes(state.prev_model))
+        place = (world.job, world.round, plan, before, submissions, DEVICE, stakes)
+        return compute(job, *place, standing=standing)
+
+
+def make_scene(directory: Path, supervisor: Supervisor) -> Scene:
+    """A chain with the whole system, and the job played to its end."""
+    scene = make_stage(Scene, directory, supervisor, SPEC)
+    scene.play()
+    return scene
+
+
+def make_stage(
+    kind: type[Stage], directory: Path, supervisor: Supervisor, spec: Mapping[str, Any]
+) -> Stage:
+    """A chain with the whole system, its people, and a job with funds for its rounds."""
+    anvil = start_anvil(supervisor, directory)
+    chain = Chain(anvil.url, CHAIN_ID)
+    Account.enable_unaudited_hdwallet_features()
+    deployer, faucet = (
+        Account.from_mnemonic(MNEMONIC, account_path=f"m/44'/60'/0'/0/{i}") for i in (0, 1)
+    )
+    members = sorted((key_of(f"member {i}") for i in range(5)), key=lambda m: int(m.address, 16))
+    settings = DeploymentSettings(members=tuple(m.address for m in members), holder=faucet.address)
+    w3 = Web3(HTTPProvider(anvil.url))
+    deployed = deploy(w3, deployer.address, sender_of(w3, deployer), settings)
+    path = directory / "deployment.json"
+    write_deployment(path, deployed)
+    contracts = {
+        name: Contract(name, address, deployed.artefacts[name].abi)
+        for name, address in deployed.addresses.items()
+    }
+    world = World(chain, contracts, settings, faucet, members, key_of("sponsor"))
+    for member in members:
+        chain.transact(faucet, member.address, value=10**18)
+    gated = [world.enlist(name, VERIFIER, spare=_SPARE) for name in VERIFIERS]
+    gated += [world.enlist(name, AGGREGATOR, spare=_SPARE) for name in ("abe", "ada")]
+    roles = [VERIFIER] * 3 + [AGGREGATOR] * 2
+    world.decide(
+        *(
+            (world.registry, "approve_role", (node.node_id, role, True))
+            for node, role in zip(gated, roles, strict=True)
+        )
+    )
+    for name in TRAINERS:
+        world.benchmark(world.enlist(name, spare=_SPARE))
+    store = EmbeddedStore(directory / "store")
+    published = publish_job(store, _TEXT, spec)
+    amount = TERMS.reward_per_round * (ROUNDS + 1)
+    world.person("sponsor", amount)
+    world.job = world.create_job(world.sponsor, TERMS.encode(published), amount)
+    client = ChainClient(anvil.url, open_log("audit test", "warning", True, None))
+    network = Network(client, load_deployment(path))
+    return kind(world, network, store, published, anvil.url, path)

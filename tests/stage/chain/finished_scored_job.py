@@ -1,0 +1,246 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A job paid by its validators' consensus, on a real chain: what `test_consensus.py` audits.
+
+Rule: as in scene.py; the validators are the agents' own duty, only their transactions are sent by
+the test's keys. Nobody's checkpoint is due before the job's end, which is never reached, so its
+model is genesis and updates alone.
+
+Round 1: four honest trainers, three validators. Round 2: eve started from another model and reveals
+noise, vito commits to scores and never reveals them. Round 3: cat posts no sync sample, vito does
+not commit. Round 4: nobody scores, so that its result pays, and no verifier's cut. Round 5: as
+round 1, but vera has lost her disk, and with it the secret that her last record promised.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from eth_utils import keccak
+
+from agents.gauntlet.validator import Validating
+from agents.protocol.scores import Consensus
+from agents.protocol.view import observe
+from agents.rounds.models import Models
+from agents.rounds.outcome import Outcome
+from agents.rounds.plan import Plan, Plans
+from agents.rounds.proof import ProofOfComputation
+from agents.rounds.reader import Results
+from agents.rounds.sync_sample import open_samples, sync_root
+from agents.rounds.upkeep import Upkeep
+from agents.runtime.contracts import Contract
+from agents.runtime.journal import Journal
+from agents.runtime.logs import open_log
+from agents.runtime.metrics import Metrics
+from agents.storage.cid import cid_of_bytes, digest_of
+from agents.training.assignment import build_task, input_root
+from agents.training.determinism import determinism_class
+from agents.training.replay import run_task
+from agents.training.state import State, model_hash
+from agents.training.trace import Trace
+from scripts._net.processes import Supervisor
+from tests.attacks.lab import noise
+from tests.stage.chain.finished_job import DEVICE, SPEC, TRAINERS, VERIFIERS, Scene, make_stage
+from tests.stage.chain.people import COMMIT, REVEAL, TERMS, Node, Work
+
+ROUNDS = 5  # finalized, of more that the job has
+GAUNTLET: dict[str, Any] = {
+    **SPEC,
+    "codec": "demo",
+    "merge": "demo_sign",
+    "score": "gauntlet",
+    "verify": "gauntlet",
+    "codec_options": {"chunk": 8, "per_chunk": 12},
+    "score_options": {"evaluated": 4, "top": 2, "eval_batches": 4, "step_share": 1.0},
+    "optimizer": {
+        **SPEC["optimizer"],
+        "inner": "gradient",
+        "outer_lr": 0.01,
+        "outer_decay": True,
+        "warmup_rounds": 1,
+    },
+    "batches_per_round": 32,
+    "rounds": 40,
+    "checkpoint_every": 50,
+}
+
+
+@dataclass
+class Hand:
+    """What a duty sends by: a node's key and the test's chain."""
+
+    panel: Panel
+    node: Node
+
+    def send(self, contract: Contract, function: str, *args: Any) -> None:
+        """One transaction."""
+        self.panel.world.chain.send(self.node.operator, contract, function, *args)
+
+    def ensure(self, done: Any, contract: Contract, function: str, *args: Any) -> None:
+        """One transaction, unless it has been sent."""
+        if not done():
+            self.send(contract, function, *args)
+
+
+@dataclass
+class Panel(Scene):
+    """The job, its validators, and the states that free nodes started from."""
+
+    folder: Path = Path()
+    duties: dict[str, Validating] = field(default_factory=dict)
+    started: dict[tuple[int, str], State] = field(default_factory=dict)
+
+    def play(self) -> None:
+        """All rounds."""
+        world = self.world
+        scores = (world.scores, "adopt", world.job, *TERMS.score_windows)
+        world.chain.send(world.sponsor, *scores)
+        everybody = set(VERIFIERS)
+        self.scored_round(everybody, everybody)
+        self.scored_round(everybody, everybody - {"vito"}, adrift="eve")
+        self.scored_round(everybody - {"vito"}, everybody - {"vito"}, unproven="cat")
+        self.scored_round(set(), set())
+        self.duties.pop("vera")
+        shutil.rmtree(self.folder / "vera")
+        self.scored_round(everybody, everybody)
+
+    def scored_round(
+        self,
+        committing: Collection[str],
+        revealing: Collection[str],
+        adrift: str = "",
+        unproven: str = "",
+    ) -> None:
+        """One finalized round of all trainers, scored by these validators.
+
+        `adrift` starts from another model and reveals noise; `unproven` posts no sync sample.
+        """
+        world = self.world
+        world.open()
+        plan = self._plan()
+        works = {name: self._work(plan, world.nodes[name], name == adrift) for name in TRAINERS}
+        for name in TRAINERS:
+            world.commit(world.nodes[name], works[name])
+        world.pass_phase(COMMIT)
+        for name in TRAINERS:
+            world.reveal(world.nodes[name], works[name])
+        world.pass_phase(REVEAL)
+        world.chain.mine()
+        if world.round % 2:  # in the others the audit seed is never captured
+            world.chain.send(world.faucet, world.rounds, "capture_seed", world.job)
+        for name in TRAINERS:
+            if name != unproven:
+                self._prove(name)
+        arrays = self._propose(plan)
+        if unproven:
+            world.chain.warp(500)  # as long as a validator waits for it
+        for name in sorted(committing):
+            assert "committed" in self._duty(name)
+        if committing and len(committing) < len(VERIFIERS):
+            world.chain.warp(TERMS.score_commit_s + 1)
+        for name in sorted(revealing):
+            assert "revealed" in self._duty(name)
+        if len(revealing) < len(committing):
+            world.chain.warp(TERMS.score_reveal_s + 1)
+        if committing:
+            Upkeep(self.network, Hand(self, world.nodes["abe"]), 0.0, 0.0)._close_scoring(  # type: ignore[arg-type]
+                observe(self.network, world.job, self.network.chain.head())
+            )
+        world.attest(*VERIFIERS)
+        world.finalize(arrays)
+
+    def _duty(self, name: str) -> str:
+        """The next step of a validator."""
+        if name not in self.duties:
+            self.duties[name] = self._validator(name)
+        view = observe(self.network, self.world.job, self.network.chain.head())
+        did = self.duties[name].step(view, self.world.nodes[name].node_id)
+        assert did is not None, (name, (self.folder / name / "log").read_text())
+        return did
+
+    def _validator(self, name: str) -> Validating:
+        home, node = self.folder / name, self.world.nodes[name]
+        (home / "artefacts").mkdir(parents=True)
+        context: Any = SimpleNamespace(
+            journal=Journal(home / "journal"),
+            artefacts=home / "artefacts",
+            log=open_log("verifier", "debug", path=home / "log"),
+            metrics=Metrics("verifier"),
+            sender=Hand(self, node),
+            wallet=node.operator,
+        )
+        models = Models(self.network, self.store)
+        plans = Plans(self.network, models)
+        results = Results(self.network, self.store, models, plans, DEVICE)
+        consensus = Consensus(self.network)
+        return Validating(
+            self.network, consensus, context, self.store, models, plans, results, DEVICE
+        )
+
+    def _prove(self, name: str) -> None:
+        """Post a trainer's sync sample."""
+        world, node = self.world, self.world.nodes[name]
+        seed = self.network.seed(world.job, world.state, audit=True)
+        assert seed is not None
+        sample = open_samples(self.started[world.round, name], seed, 2)
+        digest = digest_of(self.store.put_bytes(sample))
+        place = (world.job, world.round, node.node_id)
+        world.chain.send(node.operator, world.scores, "post_samples", *place, digest)
+
+    def _work(self, plan: Plan, node: Node, noisy: bool) -> Work:
+        """Train, publish, and what to commit to. `noisy`: from another model, and noise."""
+        models, world = Models(self.network, self.store), self.world
+        job, model = models.job(world.job), bytes(world.state.prev_model)
+        before = models.at(world.job, model)
+        if noisy:
+            before = {key: tensor + 0.25 for key, tensor in before.items()}
+        self.started[world.round, node.name] = before
+        task = build_task(
+            plan.manifest, node.node_id, job.spec, world.job, plan.step, model_hash(before)
+        )
+        result = run_task(job.net(DEVICE), task, before, job.data)
+        gradient = noise(result.pseudo_gradient) if noisy else result.pseudo_gradient
+        seed = plan.codec_seed(job.codec, node.node_id)
+        payload = job.codec.encode(gradient, None, seed)
+        trace = Trace(
+            node.node_id,
+            (model_hash(before), model_hash(job.codec.decode(payload, job.shapes, seed))),
+        )
+        proof = ProofOfComputation(
+            node=node.node_id,
+            task=task.task_id.hex(),
+            gradient_hash=trace.hashes[-1].hex(),
+            trace_root=trace.root().hex(),
+            trace=cid_of_bytes(trace.to_bytes()),
+            steps=task.steps,
+            compute_time_ms=50,
+            device="test",
+            utilisation=1.0,
+            utilisation_source="cpu",
+            determinism_class=determinism_class(DEVICE),
+        ).to_bytes()
+        for raw in (trace.to_bytes(), proof, payload):
+            self.store.put_bytes(raw)
+        return Work(
+            input_root(plan.manifest, node.node_id, model),
+            digest_of(cid_of_bytes(payload)),
+            sync_root(before),
+            keccak(text=f"salt of {node.name} in round {world.round}"),
+            digest_of(cid_of_bytes(proof)),
+        )
+
+    def _outcome(self, plan: Plan, standing: Any = None) -> Outcome:
+        chosen = Consensus(self.network).standing(self.world.job, self.world.round)
+        return super()._outcome(plan, chosen)
+
+
+def make_panel(directory: Path, supervisor: Supervisor) -> Panel:
+    """A chain with the whole system, and the job played."""
+    panel = make_stage(Panel, directory, supervisor, GAUNTLET)
+    panel.folder = directory / "validators"
+    panel.play()
+    return panel

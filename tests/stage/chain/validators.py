@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A job scored by Gauntlet on the attacks' chain, and real agents of its nodes, each with its own
+keystore, journal and data folder."""
+
+from __future__ import annotations
+
+import json
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from agents.jobs.job import JobContext
+from agents.jobs.publish import Terms, publish_job
+from agents.protocol.view import View, observe
+from agents.runtime.config import AgentSettings
+from agents.runtime.context import Context, start
+from agents.runtime.wallet import create_keystore
+from agents.storage.embedded import EmbeddedStore
+from agents.trainer import Trainer
+from agents.verifier import Verifier
+from scripts._net.anvil import CHAIN_ID
+from tests.attacks.lab import Lab
+from tests.stage.chain.people import AGGREGATE, COMMIT, Node, World
+
+PASSPHRASE = "a throwaway passphrase"
+TERMS = Terms()
+TEXT = [b"line %d of a small corpus, cubed %d\n" % (i, i**3) for i in range(600)]
+GAUNTLET: dict[str, Any] = {
+    "codec": "demo",
+    "merge": "demo_sign",
+    "score": "gauntlet",
+    "verify": "gauntlet",
+    "batches_per_round": 8,
+    "optimizer": {
+        "batch_size": 2,
+        "seq_len": 16,
+        "inner": "gradient",
+        "outer_lr": 0.002,
+        "outer_decay": True,
+    },
+}
+
+
+class Room:
+    """The job, paid for `rounds` rounds, and agents of its nodes."""
+
+    def __init__(
+        self, world: World, lab: Lab, folder: Path, stack: ExitStack, rounds: int = 1
+    ) -> None:
+        self.world, self.folder, self.stack = world, folder, stack
+        self.store = EmbeddedStore(folder / "store")
+        fields = lab.published.spec.model_dump(mode="json")
+        self.published = publish_job(self.store, TEXT, {"model": fields["model"], **GAUNTLET})
+        self.job = JobContext(self.published.spec, self.store)
+        world.job = world.create_job(world.sponsor, TERMS.encode(self.published), 0)
+        windows = (TERMS.score_commit_s, TERMS.score_reveal_s)
+        world.chain.send(world.sponsor, world.scores, "adopt", world.job, *windows)
+        world.chain.send(world.sponsor, world.token, "approve", world.pool.address, 2**255)
+        amount = rounds * TERMS.reward_per_round
+        world.give(world.sponsor, amount)
+        world.chain.send(world.sponsor, world.pool, "fund", world.job, amount)
+        self.running: dict[str, Context] = {}
+        self.deployment = folder / "deployment.json"
+        contracts = {n: {"address": c.address, "abi": c.abi} for n, c in world.contracts.items()}
+        self.deployment.write_text(
+            json.dumps({"chain_id": CHAIN_ID, "block": 0, "contracts": contracts})
+        )
+
+    def begin(self, node: Node, role: str, **options: Any) -> Context:
+        """Starts an agent of a node; called again for the same node, it restarts it."""
+        if node.name in self.running:
+            self.running[node.name].close()
+        keystore = self.folder / f"{node.name}.json"
+        if not keystore.exists():
+            create_keystore(keystore, PASSPHRASE, bytes(node.operator.key), iterations=2)
+        settings = AgentSettings(
+            rpc_url=self.world.chain._url,
+            ws_url="",
+            deployment=self.deployment,
+            keystore=str(keystore),
+            passphrase_env="MENAGERIE_PASSPHRASE",
+            data_dir=self.folder / node.name,
+            store=str(self.folder / "store"),
+            job_id=self.world.job,
+            device="cpu",
+            log_file=self.folder / f"{node.name}.log",
+            **options,
+        )
+        context = self.running[node.name] = start(settings, role)
+        self.stack.callback(context.close)
+        self.world.chain._nonces.pop(node.operator.address, None)
+        return context
+
+    def forget(self, node: Node) -> None:
+        """Ends a node's agent and wipes its data folder, the journal with it."""
+        self.running.pop(node.name).close()
+        for path in sorted((self.folder / node.name).rglob("*"), reverse=True):
+            path.rmdir() if path.is_dir() else path.unlink()
+
+    def trainer(self, node: Node, kind: type[Trainer] = Trainer, **options: Any) -> Trainer:
+        """Starts, or restarts, a node's trainer."""
+        context = self.begin(node, "trainer", **options)
+        return kind(context, EmbeddedStore(self.folder / "store"))
+
+    def view(self, agent: Trainer | Verifier) -> View:
+        """What an agent sees of the job."""
+        return observe(agent.network, self.world.job, agent.context.chain.head())
+
+    def reveal(self, *parties: tuple[Trainer, Node]) -> None:
+        """These commit and reveal; the round is in AGGREGATE after it, its audit seed known."""
+        self.world.open()
+        self.world.chain.mine()
+        for trainer, node in parties:
+            said = trainer.commit(self.view(trainer), node.node_id)
+            assert said is not None and said.startswith("committed:")
+        self.world.pass_phase(COMMIT)
+        for trainer, node in parties:
+            said = trainer.reveal(self.view(trainer), node.node_id)
+            assert said is not None and said.startswith("revealed:")
+        assert self.world.phase == AGGREGATE
+        self.world.chain.mine()
+
+    def show(self, trainer: Trainer, node: Node) -> str | None:
+        """The trainer posts its sync sample."""
+        return trainer.show(self.view(trainer), node.node_id)

@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the registry's tests share: amounts, the default table, and signatures made without the
+contract's help."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import boa
+from eth_abi import encode
+from eth_account import Account
+from eth_account.messages import encode_typed_data
+from eth_account.signers.local import LocalAccount
+from eth_utils import keccak
+
+from tests.stage.contracts.clock import mine
+
+GAS_CAP = 16_777_216  # EIP-7825
+ZOO = 10**18
+DAY = 86_400
+ZERO = "0x" + "00" * 20
+EMPTY = bytes(32)
+
+TRAINER, VERIFIER, AGGREGATOR = 1, 2, 4
+NO_REVEAL, INVALID, COPIED, REPEATED, BAD_RESULT, FALSE_REPORT = range(1, 7)
+REDUNDANCY_MISMATCH, ABORT, COLLUSION = range(7, 10)
+PAUSE_REGISTER, PAUSE_BENCHMARK = 1, 2
+
+UNBONDING = 14 * DAY
+TRAINER_STAKE, VERIFIER_STAKE, AGGREGATOR_STAKE = 100 * ZOO, 500 * ZOO, 1_000 * ZOO
+WINDOW = 3_600
+QUORUM = 2
+STAKE = 1_000 * ZOO
+
+# bps, escalation bps, suspension, strike, ban, reporter bps
+DEFAULT_ROWS = {
+    NO_REVEAL: (500, 500, 0, False, False, 1_000),
+    INVALID: (2_000, 0, 7 * DAY, True, False, 5_000),
+    COPIED: (5_000, 0, 30 * DAY, True, False, 5_000),
+    REPEATED: (10_000, 0, 0, False, True, 5_000),
+    BAD_RESULT: (2_000, 0, 7 * DAY, True, False, 5_000),
+    FALSE_REPORT: (2_000, 0, 7 * DAY, True, False, 5_000),
+    REDUNDANCY_MISMATCH: (2_000, 0, 7 * DAY, True, False, 5_000),
+    ABORT: (2_000, 0, 7 * DAY, True, False, 0),
+    COLLUSION: (5_000, 0, 30 * DAY, True, False, 5_000),
+}
+
+ROOT = b"\xaa" * 32
+ARTEFACT = b"\xbb" * 32
+UNITS = 6_000
+SECONDS = 24  # between request and answer
+
+Keys = dict[int, LocalAccount]  # verifier node id to operator key
+
+
+SEED_DOMAIN = keccak(text="Menagerie NodeRegistry benchmark seed")
+CHECK_DOMAIN = keccak(text="Menagerie NodeRegistry benchmark check")
+
+
+def draw_key(domain: bytes, node_id: int, attempt: int) -> bytes:
+    """The key of a benchmark's draw in the randomness module."""
+    return keccak(encode(["bytes32", "uint256", "uint256"], [domain, node_id, attempt]))
+
+
+def own_events(registry: Any) -> list[tuple[str, dict[str, Any]]]:
+    """The events of the registry's last call without those of the token."""
+    return [
+        (type(e).__name__, {f: getattr(e, f) for f in e._fields if f != "address"})
+        for e in registry.get_logs()
+        if e.address == registry.address
+    ]
+
+
+def account(name: str) -> LocalAccount:
+    """A key that is always the same for the same name."""
+    key = keccak(text=f"menagerie test key {name}")
+    return Account.from_key(key)  # type: ignore[no-any-return]
+
+
+def sign_verdict(
+    registry: Any,
+    signer: LocalAccount,
+    node_id: int,
+    passed: bool,
+    /,
+    **changes: Any,
+) -> bytes:
+    """An EIP-712 BenchmarkVerdict signature; `changes` replaces message or domain fields."""
+    attempt = registry.benchmark(node_id)
+    domain = {
+        "name": "Menagerie NodeRegistry",
+        "version": "1",
+        "chainId": boa.env.evm.patch.chain_id,
+        "verifyingContract": registry.address,
+    }
+    message = {
+        "node_id": node_id,
+        "attempt": attempt.attempt,
+        "root": attempt.root,
+        "units": attempt.units,
+        "check_seed": attempt.check_seed,
+        "passed": passed,
+    }
+    for name, value in changes.items():
+        (domain if name in domain else message)[name] = value
+    types = {
+        "BenchmarkVerdict": [
+            {"name": "node_id", "type": "uint256"},
+            {"name": "attempt", "type": "uint256"},
+            {"name": "root", "type": "bytes32"},
+            {"name": "units", "type": "uint256"},
+            {"name": "check_seed", "type": "bytes32"},
+            {"name": "passed", "type": "bool"},
+        ]
+    }
+    return bytes(signer.sign_message(encode_typed_data(domain, types, message)).signature)
+
+
+def submit(registry: Any, node_id: int, units: int = UNITS, seconds: int = 24) -> None:
+    """Answers the pending attempt two blocks and `seconds` later, and captures the check seed."""
+    mine(2, seconds)
+    registry.submit_benchmark(node_id, units, ROOT, ARTEFACT, sender=registry.operator_of(node_id))
+    mine(2)
+    registry.capture_check_seed(node_id)
+
+
+def give(registry: Any, node_id: int, keys: Keys, passed: bool = True) -> None:
+    """Relays the verdicts of these verifiers in one call."""
+    signatures = [sign_verdict(registry, key, node_id, passed) for key in keys.values()]
+    registry.submit_verdicts(node_id, passed, list(keys), signatures)
+
+
+def first(keys: Keys, count: int = 1, skip: int = 0) -> Keys:
+    return dict(list(keys.items())[skip : skip + count])
+
+
+def benchmark_passed(registry: Any, node_id: int, verifiers: Keys) -> None:
+    """Takes the node's pending attempt to a passed score of units per million seconds."""
+    submit(registry, node_id)
+    give(registry, node_id, verifiers)
+
+
+def address_of(name: str) -> str:
+    """The address of the actor that the fixture of the same name names."""
+    return str(account(name).address)

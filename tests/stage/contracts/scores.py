@@ -1,0 +1,240 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A job that adopted ScoreConsensus, verifiers of given stakes, and what they do with scores.
+
+Digests are computed from their definition; the consensus by an exhaustive search, which shares
+nothing with the contract or with `agents/protocol/median.py`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import boa
+from eth_abi import encode
+from eth_utils import keccak
+
+from tests.stage.contracts.clock import mine
+from tests.stage.contracts.rounds import Field
+from tests.stage.contracts.system import (
+    AGGREGATOR,
+    REWARD,
+    STAKE,
+    TRAINER,
+    VERIFIER,
+    Player,
+    System,
+    terms_tuple,
+)
+
+SCALE = 65_535
+BPS = 10_000
+COMMIT_S, REVEAL_S = 200, 100
+SCORE_DOMAIN = keccak(text="menagerie.ScoreConsensus.commit.v1")
+NO_SCORES, SCORE_COMMIT, SCORE_REVEAL, SCORE_CLOSED = range(4)
+RECORD, SALT = keccak(text="record"), keccak(text="salt")
+SAMPLES = keccak(text="samples")
+
+
+def median(rows: Sequence[Sequence[int]], stakes: Sequence[int], total: int) -> list[int]:
+    """For each place the largest c with 2 * stake(score >= c) >= total, tried among all scores."""
+
+    def best(place: int) -> int:
+        fit = [0]
+        for candidate in {row[place] for row in rows}:
+            reached = sum(s for row, s in zip(rows, stakes, strict=True) if row[place] >= candidate)
+            if 2 * reached >= total:
+                fit.append(candidate)
+        return max(fit)
+
+    return [best(place) for place in range(len(rows[0]))] if rows else []
+
+
+@dataclass
+class Panel:
+    """An adopted job among its people."""
+
+    field: Field
+    stakes: dict[int, int]
+
+    @property
+    def system(self) -> System:
+        return self.field.system
+
+    @property
+    def scores(self) -> Any:
+        return self.system.scores
+
+    @property
+    def job_id(self) -> int:
+        return self.field.job_id
+
+    @property
+    def verifiers(self) -> list[Player]:
+        return self.field.verifiers
+
+    def snapshot(self, round_id: int) -> tuple[list[int], list[int]]:
+        """Nodes and weights of RoundOpened."""
+        return self.system.snapshots[self.job_id, round_id]
+
+    def in_order(self, round_id: int, values: Sequence[int]) -> list[int]:
+        """Values of trainers 0, 1, ... in the order of the snapshot, which turns every round."""
+        of = dict(zip(self.field.ids, values, strict=True))
+        return [of[node] for node in self.snapshot(round_id)[0]]
+
+    def digest(
+        self,
+        round_id: int,
+        player: Player,
+        scores: Sequence[int],
+        record: bytes = RECORD,
+        salt: bytes = SALT,
+        job_id: int | None = None,
+        operator: str | None = None,
+    ) -> bytes:
+        """The commitment, from its definition."""
+        return keccak(
+            encode(
+                ["bytes32", "uint256", "address"]
+                + ["uint256"] * 3
+                + ["address", "uint256[]", "bytes32", "bytes32"],
+                [
+                    SCORE_DOMAIN,
+                    boa.env.evm.patch.chain_id,
+                    self.scores.address,
+                    self.job_id if job_id is None else job_id,
+                    round_id,
+                    player.node_id,
+                    operator or player.operator,
+                    list(scores),
+                    record,
+                    salt,
+                ],
+            )
+        )
+
+    def commit(self, round_id: int, player: Player, scores: Sequence[int]) -> None:
+        self.send_commitment(round_id, player, self.digest(round_id, player, scores))
+
+    def send_commitment(self, round_id: int, player: Player, commitment: bytes) -> None:
+        self.scores.commit_scores(
+            self.job_id, round_id, player.node_id, commitment, sender=player.operator
+        )
+
+    def reveal(
+        self,
+        round_id: int,
+        player: Player,
+        scores: Sequence[int],
+        record: bytes = RECORD,
+        salt: bytes = SALT,
+        sender: str | None = None,
+    ) -> None:
+        self.scores.reveal_scores(
+            self.job_id,
+            round_id,
+            player.node_id,
+            list(scores),
+            record,
+            salt,
+            sender=sender or player.operator,
+        )
+
+    def state(self, round_id: int) -> Any:
+        return self.scores.scoring(self.job_id, round_id)
+
+    def past_commits(self, round_id: int) -> None:
+        self._past(self.state(round_id).commit_deadline)
+
+    def past_reveals(self, round_id: int) -> None:
+        self._past(self.state(round_id).reveal_deadline)
+
+    def _past(self, deadline: int) -> None:
+        mine(1, max(0, deadline + 1 - boa.env.timestamp))
+
+    def consensus(self, rows: Mapping[int, Sequence[int]]) -> list[int]:
+        """The right consensus of the rows that were revealed, by verifier id."""
+        if not rows:
+            return [0] * len(self.field.ids)
+        stakes = [self.stakes[verifier] for verifier in rows]
+        return median(list(rows.values()), stakes, sum(self.stakes.values()))
+
+    def close(self, round_id: int, consensus: Sequence[int]) -> None:
+        self.scores.close_scoring(
+            self.job_id,
+            round_id,
+            *self.snapshot(round_id),
+            list(consensus),
+            sender=self.field.stranger,
+        )
+
+    def score(
+        self,
+        round_id: int,
+        rows: Sequence[Sequence[int] | None],
+        silent: Sequence[int] = (),
+    ) -> list[int]:
+        """A whole scoring: row i by verifier i, None for one that does not commit, places in
+        `silent` for those that don't reveal. Returns the consensus."""
+        acting = [(i, p, rows[i]) for i, p in enumerate(self.verifiers) if rows[i] is not None]
+        for _, player, row in acting:
+            self.commit(round_id, player, row or [])
+        if any(row is None for row in rows):
+            self.past_commits(round_id)
+        revealed = {}
+        for i, player, row in acting:
+            if i not in silent:
+                self.reveal(round_id, player, row or [])
+                revealed[player.node_id] = row or []
+        if silent:
+            self.past_reveals(round_id)
+        consensus = self.consensus(revealed)
+        self.close(round_id, consensus)
+        return consensus
+
+    def to_scored(self, *rows: Sequence[int]) -> int:
+        """A round in AGGREGATE that is scored by these rows, or by agreement on the trainers'
+        places."""
+        round_id = self.field.to_aggregate()
+        places = range(len(self.field.ids))
+        given = rows or [[1_000 * (place + 1) for place in places]] * len(self.verifiers)
+        self.score(round_id, given)
+        return round_id
+
+    def finish(self, round_id: int, *attesters: Player, contributions: Sequence[int] = ()) -> None:
+        """Proposes unless somebody did, attests, finalizes."""
+        shares = list(contributions) or [1_000_000] * len(self.field.ids)
+        if self.system.phase(self.job_id, round_id) == 3:
+            self.field.propose(round_id, contributions=shares)
+        self.field.attest(round_id, *attesters)
+        if not self.system.rounds.can_finalize(self.job_id):
+            self.system.wait_out(self.job_id, round_id)
+        self.system.rounds.finalize(self.job_id, self.field.ids, shares)
+
+
+def make_panel(
+    system: System,
+    stakes: Sequence[int] = (STAKE,) * 3,
+    trainers: int = 3,
+    adopt: bool = True,
+    funded: int = 10,
+    **terms: int,
+) -> Panel:
+    """Everybody registered; the job is created, adopted, then funded, as the scripts do it."""
+    verifiers = [system.join(f"verifier {i}", VERIFIER, stake) for i, stake in enumerate(stakes)]
+    aggregators = [system.join("aggregator", AGGREGATOR)]
+    team = []
+    for i in range(trainers):
+        team.append(system.join(f"trainer {i}", TRAINER))
+        system.benchmark(team[i], verifiers[0])
+    sponsor = system.person("sponsor", 1_000 * REWARD)
+    challenger = system.person("challenger", STAKE)
+    stranger = system.person("stranger", STAKE)
+    mine()
+    job_id = int(system.rounds.create_job(terms_tuple(**terms), sender=sponsor))
+    if adopt:
+        system.scores.adopt(job_id, COMMIT_S, REVEAL_S, sender=sponsor)
+    system.pool.fund(job_id, funded * REWARD, sender=sponsor)
+    field = Field(system, sponsor, challenger, stranger, team, verifiers, aggregators, job_id)
+    by_id = {p.node_id: stake for p, stake in zip(verifiers, stakes, strict=True)}
+    return Panel(field, by_id)

@@ -1,0 +1,430 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The whole set of contracts as the deployment makes it, and people who use it.
+
+Digests are computed here from their definition, never by asking the contract."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import boa
+from eth_abi import decode, encode
+from eth_account.signers.local import LocalAccount
+from eth_utils import keccak, to_canonical_address, to_checksum_address
+
+from tests.stage.contracts.clock import install_block_hashes, mine
+from tests.stage.contracts.registry import account, benchmark_passed
+
+GAS_CAP = 16_777_216  # EIP-7825
+ZOO = 10**18
+DAY = 86_400
+ZERO = "0x" + "00" * 20
+EMPTY = bytes(32)
+SUPPLY = 10**9 * ZOO
+UNLIMITED = 2**256 - 1
+
+TRAINER, VERIFIER, AGGREGATOR = 1, 2, 4
+NO_REVEAL, INVALID, COPIED, REPEATED, BAD_RESULT, FALSE_REPORT = range(1, 7)
+NONE, COMMIT, REVEAL, AGGREGATE, CHALLENGE, DISPUTED, FINALIZED, VOID = range(8)
+ACTIVE, COMPLETED, CANCELLED = 1, 2, 3
+
+STAKE = 1_000 * ZOO
+REWARD = 100 * ZOO
+BOND = 10 * ZOO
+APPEAL_BOND = 7 * ZOO
+UNBONDING = 14 * DAY
+
+ERROR_SELECTOR = keccak(text="Error(string)")[:4]
+COMMIT_DOMAIN = keccak(text="menagerie.TrainingRounds.commit.v1")
+
+TERMS: dict[str, Any] = {
+    "spec": b"\x01" * 32,
+    "genesis_model": b"\x02" * 32,
+    "genesis_checkpoint": b"\x03" * 32,
+    "rounds": 3,
+    "reward_per_round": REWARD,
+    "verifier_bps": 1_000,
+    "aggregator_bps": 500,
+    "max_nodes": 128,
+    "commit_s": 600,
+    "reveal_s": 500,
+    "aggregate_s": 400,
+    "challenge_s": 300,
+    "appeal_s": 700,
+    "dispute_s": 800,
+    "challenge_bond": BOND,
+}
+
+TASK_TERMS: dict[str, int] = {
+    "task_stake": 100 * ZOO,
+    "max_fee": 10 * ZOO,
+    "fee_per_s": ZOO // 1_000,
+    "max_run_s": 3_600,
+    "reveal_s": 600,
+    "appeal_s": 7_200,
+    "verdict_s": 14_400,
+    "appeal_bond": 5 * ZOO,
+    "bounty": ZOO // 100,
+}
+
+
+@contextmanager
+def refuses(reason: str) -> Iterator[None]:
+    """The call reverts with exactly this reason string, whichever contract gave it."""
+    try:
+        yield
+    except boa.BoaError as error:
+        data = bytes(error.call_trace.output)
+        assert data[:4] == ERROR_SELECTOR, f"no reason string: {data.hex()}"
+        given = decode(["string"], data[4:])[0]
+        assert given == reason, f"{given!r} instead of {reason!r}"
+        return
+    raise AssertionError(f"did not revert with {reason!r}")
+
+
+def events_of(contract: Any) -> list[tuple[str, dict[str, Any]]]:
+    """The events the contract's last call emitted itself, whole, in order."""
+    return [
+        (type(e).__name__, {f: getattr(e, f) for f in e._fields if f != "address"})
+        for e in contract.get_logs()
+        if e.address == contract.address
+    ]
+
+
+def terms_tuple(**changes: Any) -> tuple[Any, ...]:
+    """Job terms with some fields replaced."""
+    assert set(changes) <= set(TERMS), set(changes) - set(TERMS)
+    return tuple({**TERMS, **changes}.values())
+
+
+def contributions_hash(nodes: Sequence[int], contributions: Sequence[int]) -> bytes:
+    return keccak(encode(["uint256[]", "uint256[]"], [nodes, contributions]))
+
+
+@dataclass(frozen=True)
+class Player:
+    """A node and its three addresses."""
+
+    name: str
+    node_id: int
+    owner: str
+    operator: str
+    payout: str
+    key: LocalAccount
+
+
+@dataclass(frozen=True)
+class Work:
+    """What a trainer's commitment binds."""
+
+    input_root: bytes
+    content: bytes
+    trace_root: bytes
+    salt: bytes
+
+    @staticmethod
+    def of(label: str, content: str | None = None) -> Work:
+        """Work that is different for each label; `content` makes the payload equal to another's."""
+        parts = {part: keccak(text=f"{part} of {label}") for part in ("input", "trace", "salt")}
+        payload = keccak(text=f"content of {content or label}")
+        return Work(parts["input"], payload, parts["trace"], parts["salt"])
+
+    def sealed(self) -> bytes:
+        """What is stored after the reveal."""
+        return keccak(encode(["bytes32", "bytes32"], [self.content, self.trace_root]))
+
+
+@dataclass
+class System:
+    """Every contract, and short forms of the calls that tests make over and over."""
+
+    token: Any
+    coordinator: Any
+    registry: Any
+    pool: Any
+    ledger: Any
+    rounds: Any
+    reports: Any
+    keys: Any
+    scores: Any
+    tasks: Any
+    appeals: Any
+    holder: str
+    players: dict[str, Player] = field(default_factory=dict)
+    snapshots: dict[tuple[int, int], tuple[list[int], list[int]]] = field(default_factory=dict)
+
+    # People
+
+    def person(self, name: str, amount: int = 0) -> str:
+        """An address that is always the same for a name, with ZOO that the contracts may take."""
+        address = str(account(name).address)
+        if amount:
+            self.token.transfer(address, amount, sender=self.holder)
+        for spender in self._takers():
+            self.token.approve(spender.address, UNLIMITED, sender=address)
+        return address
+
+    def join(self, name: str, role: int, stake: int = STAKE, owner: str | None = None) -> Player:
+        """A new eligible node, except for a trainer's benchmark (`benchmark`)."""
+        cold = self.person(owner or f"{name} owner", stake)
+        key = account(name)
+        operator, payout = str(key.address), str(account(f"{name} payout").address)
+        node_id = self.registry.register_node(operator, payout, role, stake, "", EMPTY, sender=cold)
+        if role != TRAINER:
+            self.registry.approve_role(node_id, role, True, sender=self.coordinator.address)
+        player = Player(name, node_id, cold, operator, payout, key)
+        self.players[name] = player
+        return player
+
+    def benchmark(self, player: Player, verifier: Player) -> None:
+        benchmark_passed(self.registry, player.node_id, {verifier.node_id: verifier.key})
+
+    # Jobs and rounds
+
+    def job(self, sponsor: str, escrow: int = 10 * REWARD, **changes: Any) -> int:
+        """A new job with money in its escrow."""
+        job_id = int(self.rounds.create_job(terms_tuple(**changes), sender=sponsor))
+        if escrow:
+            self.pool.fund(job_id, escrow, sender=sponsor)
+        return job_id
+
+    def open(self, job_id: int) -> int:
+        """Opens a round, keeps its nodes and weights, and mines past its seed block."""
+        round_id = int(self.rounds.open_round(job_id))
+        (opened,) = (fields for name, fields in events_of(self.rounds) if name == "RoundOpened")
+        self.snapshots[job_id, round_id] = list(opened["nodes"]), list(opened["weights"])
+        mine(2)
+        return round_id
+
+    def commitment(
+        self, job_id: int, round_id: int, node_id: int, operator: str, work: Work
+    ) -> bytes:
+        return keccak(
+            encode(
+                ["bytes32", "uint256", "address"] + ["uint256"] * 3 + ["address"] + ["bytes32"] * 4,
+                [
+                    COMMIT_DOMAIN,
+                    boa.env.evm.patch.chain_id,
+                    self.rounds.address,
+                    job_id,
+                    round_id,
+                    node_id,
+                    operator,
+                    work.input_root,
+                    work.content,
+                    work.trace_root,
+                    work.salt,
+                ],
+            )
+        )
+
+    def commit(self, job_id: int, round_id: int, player: Player, work: Work) -> None:
+        digest = self.commitment(job_id, round_id, player.node_id, player.operator, work)
+        self.rounds.commit(job_id, round_id, player.node_id, digest, sender=player.operator)
+
+    def reveal(self, job_id: int, round_id: int, player: Player, work: Work) -> None:
+        self.rounds.reveal(
+            job_id,
+            round_id,
+            player.node_id,
+            work.input_root,
+            work.content,
+            work.trace_root,
+            work.salt,
+            keccak(text="proof"),
+            sender=player.operator,
+        )
+
+    def phase(self, job_id: int, round_id: int) -> int:
+        return int(self.rounds.phase(job_id, round_id))
+
+    def wait_out(self, job_id: int, round_id: int) -> None:
+        """One second past the deadline of the phase."""
+        deadline = self.rounds.round(job_id, round_id).deadline
+        mine(1, max(1, deadline + 1 - boa.env.timestamp))
+
+    def on_duty(self, job_id: int, round_id: int) -> Player:
+        node_id = self.rounds.aggregator_on_duty(job_id, round_id)
+        return next(p for p in self.players.values() if p.node_id == node_id)
+
+    def balances(self) -> int:
+        """ZOO in all contracts together."""
+        return sum(self.token.balanceOf(c.address) for c in (*self._takers(), self.ledger))
+
+    def _takers(self) -> tuple[Any, ...]:
+        """The contracts that take tokens."""
+        return self.registry, self.pool, self.rounds, self.reports, self.tasks, self.appeals
+
+    def owed(self) -> int:
+        """What the contracts' own books say they hold."""
+        return int(
+            self.registry.total_stake()
+            + self.registry.total_bounties()
+            + self.pool.total_escrow()
+            + self.pool.total_reserved()
+            + self.pool.total_pending()
+            + self.rounds.bonds_held()
+            + self.reports.bonds_held()
+            + self.tasks.bonds_held()
+            + self.appeals.bonds_held()
+        )
+
+
+@dataclass(frozen=True)
+class Codes:
+    """Compiled contracts, made once for all tests."""
+
+    token: Any
+    coordinator: Any
+    registry: Any
+    pool: Any
+    ledger: Any
+    rounds: Any
+    reports: Any
+    keys: Any
+    scores: Any
+    tasks: Any
+    appeals: Any
+
+    @staticmethod
+    def compile() -> Codes:
+        names = (
+            "ZooToken",
+            "Coordinator",
+            "NodeRegistry",
+            "RewardPool",
+            "TrainingLedger",
+            "TrainingRounds",
+            "ViolationReports",
+            "DataKeys",
+            "ScoreConsensus",
+            "RedundantTasks",
+            "TaskAppeals",
+        )
+        return Codes(*(boa.load_partial(f"contracts/{name}.vy") for name in names))
+
+
+def _predict(deployer: str, nonce: int) -> str:
+    """The address of a contract by its creator and nonce (RLP of the pair, below 128 or not)."""
+    number = nonce.to_bytes(max(1, (nonce.bit_length() + 7) // 8), "big")
+    if nonce == 0:
+        number = b"\x80"
+    elif nonce > 127:
+        number = bytes([0x80 + len(number)]) + number
+    payload = b"\x94" + to_canonical_address(deployer) + number
+    return str(to_checksum_address(keccak(bytes([0xC0 + len(payload)]) + payload)[12:]))
+
+
+def deploy(codes: Codes, **parameters: int) -> System:
+    """Deploys everything in the order of the deployment script, each contract knowing the later
+    ones by predicted addresses; `parameters` replaces values of the registry's parameters."""
+    boa.env.evm.patch.gas_limit = GAS_CAP
+    install_block_hashes()
+    mine(1_000)
+    deployer = str(boa.env.eoa)
+    nonce = boa.env.evm.vm.state.get_nonce(to_canonical_address(deployer))
+    at = [_predict(deployer, nonce + i) for i in range(11)]
+    token_at, owner, registry_at, pool_at, ledger_at, rounds_at, reports_at = at[:7]
+    scores_at, tasks_at, appeals_at = at[8:]
+    holder = str(account("holder").address)
+    settings = {
+        "unbonding_period": UNBONDING,
+        "trainer_stake": 100 * ZOO,
+        "verifier_stake": 100 * ZOO,
+        "aggregator_stake": 100 * ZOO,
+        "benchmark_window": 3_600,
+        "benchmark_quorum": 1,
+    } | parameters
+    members = [str(account(f"member {i}").address) for i in range(5)]
+    contracts = (
+        _create(codes.token, "(address,uint256)", holder, SUPPLY),
+        _create(
+            codes.coordinator,
+            "(address[],uint256,uint256,uint256,uint256,(address,bytes4)[])",
+            members,
+            3,
+            60,
+            3_600,
+            DAY,
+            [],
+        ),
+        _create(
+            codes.registry,
+            "(address,address,address[],"
+            "(uint256,uint256,uint256,uint256,uint256,uint256,address),address)",
+            token_at,
+            owner,
+            [rounds_at, reports_at, tasks_at, appeals_at],
+            (*settings.values(), owner),
+            ZERO,
+        ),
+        _create(
+            codes.pool,
+            "(address,address,address,address)",
+            token_at,
+            registry_at,
+            rounds_at,
+            scores_at,
+        ),
+        _create(codes.ledger, "(address,address,address)", rounds_at, pool_at, owner),
+        _create(
+            codes.rounds,
+            "(address,address,address,address,address,address,address)",
+            token_at,
+            registry_at,
+            pool_at,
+            ledger_at,
+            reports_at,
+            owner,
+            ZERO,
+        ),
+        _create(
+            codes.reports,
+            "(address,address,address,address,uint256)",
+            token_at,
+            registry_at,
+            rounds_at,
+            owner,
+            APPEAL_BOND,
+        ),
+        _create(codes.keys, "(address,address)", registry_at, rounds_at),
+        _create(codes.scores, "(address,address,address)", registry_at, rounds_at, owner),
+        _create(
+            codes.tasks,
+            "(address,address,address,address,"
+            "(uint256,uint256,uint256,uint256,uint256,uint256,uint256,uint256,uint256),"
+            "bytes32[],address)",
+            token_at,
+            registry_at,
+            appeals_at,
+            owner,
+            tuple(TASK_TERMS.values()),
+            [b"cpu-fp32".ljust(32, b"\0"), b"cuda:sm_90".ljust(32, b"\0")],
+            ZERO,
+        ),
+        _create(codes.appeals, "(address,address,address)", token_at, registry_at, tasks_at),
+    )
+    assert [str(c.address) for c in contracts] == at
+    return System(*contracts, holder=holder)
+
+
+def _create(code: Any, types: str, *arguments: Any) -> Any:
+    """Deploys a contract. Boa's own `deploy` makes a source map of each constructor it runs, which
+    takes ten times as long as all of this."""
+    address, _ = boa.env.deploy_code(
+        bytecode=code.compiler_data.bytecode + encode([types], [arguments])[_head(types) :]
+    )
+    with warnings.catch_warnings():
+        # Boa compares with a compilation of its own, without the settings that a pragma made.
+        warnings.simplefilter("ignore", UserWarning)
+        return code.at(address)
+
+
+def _head(types: str) -> int:
+    """Bytes to leave out so that a tuple's encoding becomes that of an argument list: a dynamic
+    tuple starts with the offset of its own body."""
+    return 32 if "[]" in types else 0
