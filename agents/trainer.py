@@ -31,7 +31,7 @@ from agents.rounds.plan import Plan, Plans
 from agents.rounds.privacy_budget import Budget
 from agents.rounds.sync_sample import open_samples, sync_root
 from agents.rounds.upkeep import Upkeep
-from agents.rounds.work import Work, Workshop
+from agents.rounds.work import Producer, Work
 from agents.runtime.beside import Beside
 from agents.runtime.chain import Head
 from agents.runtime.context import Context
@@ -70,7 +70,7 @@ class Trainer:
         self.consensus = Consensus(self.network)
         self.membership = Membership(self.network, context, store, self.device)
         memories = Memories(self.network, store, self.models, self.plans, self.device)
-        self.workshop = Workshop(context, memories, self.access.sealing, self.device)
+        self.producer = Producer(context, memories, self.access.sealing, self.device)
         self.upkeep = Upkeep(self.network, context.sender, _PATIENCE_S, context.settings.jitter_s)
         # Training holds the loop up for longer than a task's executors have to reveal.
         self.tasks: Beside | None = None
@@ -141,7 +141,7 @@ class Trainer:
         job = self.models.job(view.job_id)
         before = self.starting_state(view)
         extra = self.extra_batches(view, plan, node) if job.free else 0
-        return self.workshop.produce(
+        return self.producer.produce(
             job, view, plan, node, before, self.outgoing, self._memory, extra
         )
 
@@ -184,7 +184,7 @@ class Trainer:
     def _affords(self, view: View, plan: Plan, node: int, name: str = "") -> bool:
         """Whether the budget has room for a round like this one. `name`: its submission's."""
         job = self.models.job(view.job_id)
-        return self.budget(view.job_id).allows(self.workshop.charge(job, plan, node), name)
+        return self.budget(view.job_id).allows(self.producer.charge(job, plan, node), name)
 
     def _look_ahead(self, view: View, node: int, plan: Plan | None = None) -> str | None:
         """Once committed: leave before a round opens that the budget could not pay for."""
@@ -223,7 +223,7 @@ class Trainer:
         }
         if work.memory is not None:
             secret[_MEMORY] = _digest_of(work.memory)
-        charge = self.workshop.charge(self.models.job(view.job_id), plan, node)
+        charge = self.producer.charge(self.models.job(view.job_id), plan, node)
         if charge is not None:
             budget = self.budget(view.job_id)
             budget.record(name, charge)

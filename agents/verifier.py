@@ -14,7 +14,7 @@ any time    of redundant tasks: run a sample again, and every one that is appeal
 
 from __future__ import annotations
 
-from agents.gauntlet.validator import Validating
+from agents.gauntlet.validator import Validator
 from agents.nodes.benchmark_checks import BenchmarkChecks
 from agents.protocol.network import Network, Phase
 from agents.protocol.scores import Consensus
@@ -34,11 +34,11 @@ from agents.storage.canonical import dumps
 from agents.storage.cid import digest_of
 from agents.storage.content_store import ContentStore, open_store
 from agents.storage.errors import StoreError, StoreUnavailable
-from agents.tasks.recheck import TaskAudit
+from agents.tasks.recheck import Recheck
 from agents.training.local import pick_device
 from agents.training.state import PayloadError
 from agents.verify.judging import result_errors
-from agents.verify.spot_checks import Finding, RoundWork, malformed, reexecute, suspects
+from agents.verify.spot_checks import Finding, RoundInputs, malformed, reexecute, suspects
 
 _HEAD_START = 0.5  # of the fallback window, left to aggregators
 _PATIENCE_S = 2.0
@@ -67,7 +67,7 @@ class Verifier:
             context.artefacts,
         )
         self.memories = Memories(self.network, store, self.models, self.plans, self.device)
-        self.validating = Validating(
+        self.validator = Validator(
             self.network,
             Consensus(self.network),
             context,
@@ -81,13 +81,13 @@ class Verifier:
         self.proposer = Proposer(self.network, self.results, context.sender, _HEAD_START)
         self.upkeep = Upkeep(self.network, context.sender, _PATIENCE_S, context.settings.jitter_s)
         rate = context.settings.verifier.task_audit_rate
-        self.task_audit = TaskAudit(self.network, context, configured, rate)
+        self.recheck = Recheck(self.network, context, configured, rate)
         self._findings: dict[tuple[bytes, int], Finding] = {}
 
     def step(self, head: Head) -> str | None:
         """The single next action."""
         node = self.network.node_of(self.context.wallet.address)
-        did = self.benchmarks.step(node, head) or self.task_audit.step(head, node) if node else None
+        did = self.benchmarks.step(node, head) or self.recheck.step(head, node) if node else None
         job_id = self.context.settings.job_id or self.network.current_job()
         if did or not job_id or job_id > self.network.job_count():
             return did
@@ -98,11 +98,11 @@ class Verifier:
         if did or (node and not self.access.ready(job_id, node)):
             return did or self.upkeep.step(view)
         if node:
-            did = self.validating.step(view, node)
+            did = self.validator.step(view, node)
             if did:
                 return did
         if node and view.phase == Phase.CHALLENGE and node in view.snapshot.verifiers:
-            if not self.validating.holds(view, node):
+            if not self.validator.holds(view, node):
                 did = self.verify(view, node)
         elif node:
             if view.phase == Phase.AGGREGATE and node in view.snapshot.verifiers:
@@ -164,7 +164,7 @@ class Verifier:
         assert plan is not None  # the outcome was computed from it
         nodes = [s.reveal.node for s in submissions]
         network, job, number = self.network, view.job_id, view.round_id
-        work = RoundWork(
+        work = RoundInputs(
             job=self.models.job(job),
             job_id=job,
             round_id=number,
@@ -198,7 +198,7 @@ class Verifier:
             found.append(self._findings[key])
         return found
 
-    def _reexecute(self, work: RoundWork, node: int) -> Finding | None:
+    def _reexecute(self, work: RoundInputs, node: int) -> Finding | None:
         """The finding; None when what it needs can't be had and time is short.
 
         A suspect that took down an artefact of an earlier round must not keep this verifier from

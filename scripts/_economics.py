@@ -17,7 +17,7 @@ import click
 from scripts._shared.operator import ZOO, deployment_path
 
 if TYPE_CHECKING:
-    from agents.tasks.deterrence import Parameters, Verdict
+    from agents.tasks.deterrence import Deterrence, Parameters
 
 # The article's table: price of a task in dollars, and honest and dishonest nodes by row.
 PRICE = Fraction(1, 10)
@@ -178,7 +178,7 @@ def article_table() -> Any:
     )
 
 
-def verdict_table(found: Verdict) -> Any:
+def verdict_table(found: Deterrence) -> Any:
     """Return the verdict's rows: profits in ZOO per task, margins in times the needed penalty."""
     from rich.table import Table
 

@@ -66,7 +66,7 @@ def cli(
     """
     from rich.console import Console
 
-    from agents.tasks.deterrence import verdict
+    from agents.tasks.deterrence import deterrence
 
     console = Console()
     if table:
@@ -77,7 +77,7 @@ def cli(
     own = stake is not None and fee is not None
     given = {"stake": stake, "fee": fee, "nodes": nodes, "compute": compute, "verifiers": verifiers}
     live = {} if rpc is None and (alone or own) else read(rpc or RPC, deployment, class_id)
-    found = verdict(parameters(live, given, audit_rate))
+    found = deterrence(parameters(live, given, audit_rate))
     if not alone:
         console.print(verdict_table(found))
     for sentence in found.sentences():

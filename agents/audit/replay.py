@@ -14,7 +14,7 @@ from agents.audit.chain.evidence import check_evidence
 from agents.audit.chain.money import check_balances, check_payouts
 from agents.audit.chain.opening import Opened, audit_seed, check_opening, check_seeds
 from agents.audit.chain.scores import Scored, Scores
-from agents.audit.chain.stakes import Registry, check_slashes
+from agents.audit.chain.stakes import StakeBook, check_slashes
 from agents.audit.chain.votes import check_ledger, check_votes
 from agents.audit.sources.artefacts import Artefacts, take_failures
 from agents.audit.sources.findings import Audit, Part
@@ -108,7 +108,7 @@ class _Auditor:
             record.job_id, record.chain_id, head.number, "0x" + head.hash.hex(), options.deep
         )
         self.artefacts = Artefacts(store)
-        self.registry = Registry(record)
+        self.registry = StakeBook(record)
         self.training = Training(
             record,
             self.artefacts,

@@ -84,7 +84,7 @@ _MILLI = 1_000
 _MOST_SYNC = 10**12
 
 
-class Validating:
+class Validator:
     """The validator of one verifier node."""
 
     def __init__(

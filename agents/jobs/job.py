@@ -154,7 +154,7 @@ class JobContext:
         return {}
 
 
-class Jobs:
+class JobContexts:
     """Contexts of jobs by id."""
 
     def __init__(
@@ -180,4 +180,4 @@ class Jobs:
         return self._contexts[job_id, digest]
 
 
-__all__ = ["JobContext", "Jobs", "SpecError", "mechanism_exists"]
+__all__ = ["JobContext", "JobContexts", "SpecError", "mechanism_exists"]

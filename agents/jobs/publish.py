@@ -123,11 +123,12 @@ def publish_job(
         raise SpecError(
             'access "encrypted" and a data key belong together; make one with `keys new`'
         )
-    options = {"tokenizer": tokenizer, "separator": separator}
     if data_key is None:
-        fields["data"] = pack(documents, store, **options)
+        fields["data"] = pack(documents, store, tokenizer=tokenizer, separator=separator)
     else:
-        fields["data"] = pack_sealed(documents, store, data_key, **options)
+        fields["data"] = pack_sealed(
+            documents, store, data_key, tokenizer=tokenizer, separator=separator
+        )
     if model_config is not None:
         model = {"kind": "transformers", **fields.get("model", {})}
         fields["model"] = {**model, "config_cid": store.put_bytes(model_config)}

@@ -20,7 +20,7 @@ class UnknownMechanism(ValueError):
     """A spec names a mechanism that its folder does not hold."""
 
 
-class Registry:
+class MechanismRegistry:
     """The mechanisms of one package: `register` in the mechanism's file, `get` where it is used."""
 
     def __init__(self, package: str, kind: str) -> None:

@@ -25,7 +25,7 @@ from agents.rounds.payload import max_payload_bytes, read_payload
 from agents.rounds.plan import Plan, Plans
 from agents.rounds.report import RoundReport
 from agents.storage.content_store import ContentStore
-from agents.training.assignment import build_task
+from agents.training.assignment import work_order
 from agents.training.replay import run_task
 from agents.training.state import State
 
@@ -99,7 +99,7 @@ class Memories:
         """The memory after a finalized round, by doing the node's work of that round again."""
         plan = self._plans.past(job_id, number)
         before = self._models.at(job_id, bytes.fromhex(report.prev_model))
-        task = build_task(
+        task = work_order(
             plan.manifest, node, job.spec, job_id, plan.step, bytes.fromhex(report.prev_model)
         )
         try:

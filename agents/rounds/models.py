@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from agents.jobs.job import JobContext, Jobs
+from agents.jobs.job import JobContext, JobContexts
 from agents.protocol.network import Network
 from agents.rounds.report import MAX_REPORT_BYTES, RoundReport
 from agents.rounds.update import read_update
@@ -70,7 +70,7 @@ class Models:
         self._tell = tell
         self._damaged: list[bytes] = []
         self._store = store
-        self._jobs = Jobs(network, store, key_of)
+        self._jobs = JobContexts(network, store, key_of)
         self._states: dict[bytes, State] = {}
         self._reports: dict[bytes, RoundReport] = {}
 

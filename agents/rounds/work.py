@@ -30,7 +30,7 @@ from agents.rounds.sync_sample import sync_root
 from agents.runtime.context import Context
 from agents.runtime.faults import crashpoint
 from agents.storage.cid import cid_of_bytes, digest_of
-from agents.training.assignment import Task, build_task, unassigned
+from agents.training.assignment import WorkOrder, unassigned, work_order
 from agents.training.determinism import determinism_class
 from agents.training.documents import DataError
 from agents.training.hardware import hardware_name
@@ -55,7 +55,7 @@ class Work:
     memory: bytes | None = None
 
 
-class Workshop:
+class Producer:
     """Does the tasks of one trainer node."""
 
     def __init__(self, context: Context, memories: Memories, sealing: Sealing, device: str) -> None:
@@ -107,7 +107,7 @@ class Workshop:
             self._context.log.warning("cannot_seal", round=view.round_id, why=why)
             return None
         shared = job.spec.access != "local"
-        task = build_task(
+        task = work_order(
             plan.manifest,
             node,
             job.spec,
@@ -170,7 +170,7 @@ class Workshop:
             self._local[key] = LocalData(folder, job.spec, job.data)
         return self._local[key]
 
-    def _train(self, job: JobContext, task: Task, before: State) -> tuple[State, Trace | None]:
+    def _train(self, job: JobContext, task: WorkOrder, before: State) -> tuple[State, Trace | None]:
         """The update, and the trace where one may be shown."""
         net, settings = job.net(self._device), self._context.settings.trainer
         progress = self._progress if job.privacy.unit == "none" else self._private_progress
@@ -195,7 +195,7 @@ class Workshop:
         self._context.log.debug("step", step=step)
 
     def _proof(
-        self, job: JobContext, task: Task, trace: Trace, usage: UtilisationMeter
+        self, job: JobContext, task: WorkOrder, trace: Trace, usage: UtilisationMeter
     ) -> ProofOfComputation:
         settings = self._context.settings.trainer
         raw, tee = trace.to_bytes(), settings.attestation

@@ -119,7 +119,7 @@ class Task:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class Decision:
     """The verifiers asked about an appealed task, with their stakes, in the snapshot's order."""
 
     verifiers: tuple[int, ...]
@@ -244,7 +244,7 @@ class Tasks:
         """Whether the verifier at a place of the snapshot has spoken."""
         return bool(self._chain.call(self._network.appeals, "has_attested", task_id, place))
 
-    def verdict(self, task_id: int) -> Verdict:
+    def decision(self, task_id: int) -> Decision:
         """Who was asked about an appealed task. Raises ChainMoved if the request is gone."""
         last, first = self._chain.head().number, self._network.deployment.block
         while last >= first:
@@ -254,7 +254,7 @@ class Tasks:
             )
             if events:
                 args = events[-1].args
-                return Verdict(tuple(args["verifiers"]), tuple(args["weights"]))
+                return Decision(tuple(args["verifiers"]), tuple(args["weights"]))
             last = begin - 1
         raise ChainMoved(f"The request for a verdict on task {task_id} is gone.")
 

@@ -198,7 +198,7 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class Deterrence:
     """Rows by share, and what holds at any share.
 
     Attributes:
@@ -273,7 +273,7 @@ class Verdict:
         )
 
 
-def verdict(parameters: Parameters, shares: Sequence[Fraction] = SHARES) -> Verdict:
+def deterrence(parameters: Parameters, shares: Sequence[Fraction] = SHARES) -> Deterrence:
     """Whether these numbers deter, per share of the pool in `shares` (ascending, 0 to 1)."""
     fee, compute = parameters.fee, parameters.compute
     mismatch, abort = parameters.mismatch, parameters.abort
@@ -293,7 +293,7 @@ def verdict(parameters: Parameters, shares: Sequence[Fraction] = SHARES) -> Verd
             honest=None if alone else honest_expectation(draw, fee, mismatch),
         )
 
-    return Verdict(
+    return Deterrence(
         parameters=parameters,
         rows=tuple(map(row, shares)),
         fake_share=greatest_share(lambda draw: expectation(draw, fee, mismatch) < 0),

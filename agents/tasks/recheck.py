@@ -20,7 +20,7 @@ from agents.runtime.context import Context
 from agents.runtime.errors import Reverted
 from agents.runtime.faults import crashpoint
 from agents.tasks.appeal import TaskAppeals, is_wrong
-from agents.tasks.contract import Task, Tasks, TaskStatus, Verdict
+from agents.tasks.contract import Decision, Task, Tasks, TaskStatus
 from agents.tasks.runner import TaskRunner
 from agents.tasks.upkeep import TaskUpkeep
 from agents.tasks.watch import TaskWatch
@@ -29,7 +29,7 @@ _PATIENCE_S = 6.0  # executors first
 _DECIDED = (TaskStatus.AGREED, TaskStatus.DECIDED, TaskStatus.UNDECIDED)
 
 
-class TaskAudit:
+class Recheck:
     """The tasks that one verifier node looks after. `rate`: share of outcomes to check."""
 
     def __init__(self, network: Network, context: Context, device: str, rate: float) -> None:
@@ -45,7 +45,7 @@ class TaskAudit:
         )
         self._looked_at: set[int] = set()  # tasks whose outcome was drawn for, or was not
         self._sample: dict[int, Task] = {}
-        self._asked: dict[int, tuple[Task, Verdict, int]] = {}  # with this verifier's place
+        self._asked: dict[int, tuple[Task, Decision, int]] = {}  # with this verifier's place
         self._others: dict[int, int] = {}  # appealed tasks that concern others, with the deadline
         self._results: dict[str, bytes] = {}
 
@@ -69,7 +69,7 @@ class TaskAudit:
         if task.status != TaskStatus.APPEALED:
             self._asked.pop(number, None)
         elif not known and self._others.get(number) != task.time:
-            verdict = self.tasks.verdict(number)
+            verdict = self.tasks.decision(number)
             if node_id in verdict.verifiers and not self._is_own(task, node_id):
                 self._asked[number] = (task, verdict, verdict.verifiers.index(node_id))
             else:

@@ -60,7 +60,7 @@ class Manifest:
 
 
 @dataclass(frozen=True)
-class Task:
+class WorkOrder:
     """What one trainer does in one round (ZIP-407).
 
     Attributes:
@@ -263,7 +263,7 @@ def task_id(job_id: int, round_number: int, node: int) -> bytes:
     return keccak(encode(["uint256"] * 3, [job_id, round_number, node]))
 
 
-def build_task(
+def work_order(
     manifest: Manifest,
     node: int,
     spec: JobSpec,
@@ -272,7 +272,7 @@ def build_task(
     model_id: bytes,
     shards: Iterable[str] = (),
     deadline: int = 0,
-) -> Task:
+) -> WorkOrder:
     """The node's task. ``round_number`` counts from 0 and decides the learning rate.
 
     Args:
@@ -282,7 +282,7 @@ def build_task(
         ValueError: the node is not in the manifest.
     """
     mine = _assignment(manifest, node)
-    return Task(
+    return WorkOrder(
         task_id=task_id(job_id, round_number, node),
         job_id=job_id,
         model_id=model_id,

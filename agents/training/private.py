@@ -30,7 +30,7 @@ from agents.mechanisms.privacy import Privacy
 from agents.mechanisms.privacy.dp_sgd import DpSgd
 from agents.mechanisms.privacy.parts.clipping import SAFETY
 from agents.mechanisms.privacy.parts.noise import Generator, SecretGenerator, noised
-from agents.training.assignment import Task
+from agents.training.assignment import WorkOrder
 from agents.training.data import DataSource
 from agents.training.flat import FlatModel
 from agents.training.local import AdamW
@@ -196,7 +196,7 @@ def clipped_sum(gradients: Tensor, bound: float) -> Tensor:
 
 def run_private_task(
     net: FlatModel,
-    task: Task,
+    task: WorkOrder,
     state: State,
     data: LocalData | DataSource,
     mechanism: Privacy,

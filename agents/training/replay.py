@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from agents.training.assignment import Task
+from agents.training.assignment import WorkOrder
 from agents.training.data import Batches
 from agents.training.flat import FlatModel
 from agents.training.local import LocalResult, train_local
@@ -15,7 +15,7 @@ from agents.training.trace import Trace
 
 def run_task(
     net: FlatModel,
-    task: Task,
+    task: WorkOrder,
     state: State,
     data: Batches,
     on_step: Callable[[int, float], None] | None = None,
@@ -41,6 +41,6 @@ def run_task(
     return train_local(net, state, batches, task.hyperparameters, task.rng_seed, on_step, compiled)
 
 
-def trace_of(task: Task, result: LocalResult) -> Trace:
+def trace_of(task: WorkOrder, result: LocalResult) -> Trace:
     """The trace to publish for a task's result."""
     return Trace(task.node, result.hashes)

@@ -26,7 +26,7 @@ from agents.rounds.plan import Plan
 from agents.rounds.submissions import Submission
 from agents.storage.content_store import ContentStore
 from agents.storage.errors import StoreError, StoreUnavailable
-from agents.training.assignment import build_task
+from agents.training.assignment import work_order
 from agents.training.determinism import determinism_class
 from agents.training.replay import run_task
 from agents.training.state import State, model_hash
@@ -51,7 +51,7 @@ class LookAlikes:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class CopyOrigin:
     """`source`: the node whose work this is a copy of, None if that wasn't found."""
 
     source: int | None
@@ -119,11 +119,11 @@ class Copies:
         """Every node whose payload is like another's, ascending."""
         return self._round.alike
 
-    def judge(self, node: int, device: str) -> Verdict:
+    def judge(self, node: int, device: str) -> CopyOrigin:
         """Where the payload of `node` comes from. Raises StoreError for data that can't be had."""
         look = self.alike.get(node)
         if look is None:
-            return Verdict(None, "No other payload of the round is like it.", {})
+            return CopyOrigin(None, "No other payload of the round is like it.", {})
         details: dict[str, Any] = {
             "look_alikes": list(look.others),
             "identical": look.identical,
@@ -135,7 +135,7 @@ class Copies:
         known = {n: support for n, support in redone.items() if support is not None}
         others = [n for n in look.others if n in known]
         if node not in known or not others:
-            return Verdict(None, "It has no data, or data that training fails on.", details)
+            return CopyOrigin(None, "It has no data, or data that training fails on.", details)
         revealed = self._round.revealed
         # Look-alikes without data of their own are no controls: they may be copies as well.
         rest = {n: s for n, s in revealed.items() if n in known or n not in look.others}
@@ -152,10 +152,10 @@ class Copies:
         figures = f"(lean {found.lean:+.4f}, threshold {found.threshold:.4f})"
         if found.origin == Origin.COPIED:
             whose = f"the assigned data of node {found.source}, whose payload is alike"
-            return Verdict(found.source, f"It comes from {whose} {figures}.", details)
+            return CopyOrigin(found.source, f"It comes from {whose} {figures}.", details)
         if found.origin == Origin.OWN:
-            return Verdict(None, f"It comes from its own assigned data {figures}.", details)
-        return Verdict(None, f"Whose data it comes from is unclear {figures}.", details)
+            return CopyOrigin(None, f"It comes from its own assigned data {figures}.", details)
+        return CopyOrigin(None, f"Whose data it comes from is unclear {figures}.", details)
 
     def _find(
         self, readable: Sequence[Submission], revealed: dict[int, Support]
@@ -207,7 +207,7 @@ class Copies:
 
     def _train(self, node: int, device: str) -> Support | None:
         job, plan, before = self._job, self._plan, self._before
-        task = build_task(
+        task = work_order(
             plan.manifest, node, job.spec, self._job_id, plan.step, model_hash(before)
         )
         if not task.steps:

@@ -21,7 +21,7 @@ from agents.rounds.report import UNAVAILABLE, ReportError
 from agents.storage.content_store import ContentStore
 from agents.storage.errors import StoreError, StoreUnavailable
 from agents.training.local import pick_device
-from agents.verify.spot_checks import RoundWork, malformed, reexecute
+from agents.verify.spot_checks import RoundInputs, malformed, reexecute
 
 
 def result_errors(
@@ -91,7 +91,7 @@ class Judge:
         plan = self._plans.of(view)
         if mine is None or plan is None or mine.unavailable:
             return None
-        work = RoundWork(
+        work = RoundInputs(
             job=self._models.job(view.job_id),
             job_id=view.job_id,
             round_id=view.round_id,

@@ -35,7 +35,7 @@ class Tolerances:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class Comparison:
     """`ok`: accept. `exact`: equal bits. `rel_l2`: |own - revealed| / |own|, inf if own is 0."""
 
     ok: bool
@@ -52,7 +52,7 @@ def compare(
     tolerances: Tolerances | None = None,
     own_steps: Sequence[bytes] | None = None,
     revealed_steps: Sequence[bytes] | None = None,
-) -> Verdict:
+) -> Comparison:
     """Compare a re-executed pseudo-gradient with the revealed one (fp32 dicts, same template).
 
     `same_class`: both ran in one determinism class. `own_steps`, `revealed_steps`: the trace hashes
@@ -72,7 +72,7 @@ def compare(
         for index, (mine, theirs) in enumerate(zip(own_steps, revealed_steps, strict=False)):
             if ok and mine != theirs:
                 ok, reason = False, f"The trace differs from replay at hash {index}."
-    return Verdict(ok, exact, angle, rel_l2, reason)
+    return Comparison(ok, exact, angle, rel_l2, reason)
 
 
 def _equal(own: Payload, revealed: Payload) -> bool:

@@ -30,7 +30,7 @@ from agents.rounds.proof import ProofOfComputation
 from agents.rounds.submissions import Submission, fetch_proof
 from agents.storage.canonical import dumps
 from agents.storage.content_store import ContentStore
-from agents.training.assignment import build_task, task_id
+from agents.training.assignment import task_id, work_order
 from agents.training.determinism import determinism_class
 from agents.training.replay import run_task, trace_of
 from agents.training.state import State, model_hash
@@ -48,7 +48,7 @@ def _no_memory(node: int) -> State | None:
 
 
 @dataclass(frozen=True)
-class RoundWork:
+class RoundInputs:
     """Everything an audit needs to know of a round.
 
     `flagged`: nodes that revealed identical content. `scores`: verified benchmark score by node.
@@ -92,7 +92,7 @@ class Finding:
         return "ok" if self.violation is None else self.violation.name
 
 
-def malformed(work: RoundWork) -> list[Finding]:
+def malformed(work: RoundInputs) -> list[Finding]:
     """Findings on payloads that can't be read. One that the store lacks is not a finding."""
     found = []
     for submission in work.submissions:
@@ -101,7 +101,7 @@ def malformed(work: RoundWork) -> list[Finding]:
     return found
 
 
-def suspects(work: RoundWork, store: ContentStore) -> dict[int, list[str]]:
+def suspects(work: RoundInputs, store: ContentStore) -> dict[int, list[str]]:
     """Nodes to re-execute, ascending, with the reasons.
 
     Raises StoreUnavailable; in a free job, if the work is patient, StoreError for a payload that is
@@ -127,7 +127,7 @@ def suspects(work: RoundWork, store: ContentStore) -> dict[int, list[str]]:
     return {node: why for node, why in reasons.items() if why}
 
 
-def _proof_problems(work: RoundWork, submission: Submission, store: ContentStore) -> list[str]:
+def _proof_problems(work: RoundInputs, submission: Submission, store: ContentStore) -> list[str]:
     node = submission.reveal.node
     assignment = work.plan.manifest.of(node)
     if assignment is None or submission.gradient is None:
@@ -161,7 +161,7 @@ def _shown_hash(job: JobContext, submission: Submission) -> bytes | None:
     return model_hash(submission.gradient)
 
 
-def reexecute(work: RoundWork, node: int, device: str, store: ContentStore) -> Finding:
+def reexecute(work: RoundInputs, node: int, device: str, store: ContentStore) -> Finding:
     """Run a node's task again and compare. Raises StoreUnavailable, StoreError for missing data.
 
     In a free job: find out whether the payload is a copy, by the tasks of all that are like it.
@@ -176,7 +176,7 @@ def reexecute(work: RoundWork, node: int, device: str, store: ContentStore) -> F
         guilt = None if origin.source is None else violation
         return _finding(work, submission, guilt, origin.reason, origin.details)
     spec = work.job.spec
-    task = build_task(
+    task = work_order(
         work.plan.manifest, node, spec, work.job_id, work.plan.step, model_hash(work.before)
     )
     try:
@@ -212,12 +212,12 @@ def reexecute(work: RoundWork, node: int, device: str, store: ContentStore) -> F
     return _finding(work, submission, violation, verdict.reason, details)
 
 
-def _copies(work: RoundWork, store: ContentStore) -> Copies:
+def _copies(work: RoundInputs, store: ContentStore) -> Copies:
     round_ = (work.job, work.job_id, work.plan, work.before, work.submissions)
     return Copies(*round_, store, work.patient)
 
 
-def _as_sent(work: RoundWork, node: int, gradient: State) -> State:
+def _as_sent(work: RoundInputs, node: int, gradient: State) -> State:
     """What the node's payload says if this was its gradient."""
     codec, seed = work.job.codec, work.plan.codec_seed(work.job.codec, node)
     payload = codec.encode(work.job.privacy.release(gradient), work.memory(node), seed)
@@ -225,7 +225,7 @@ def _as_sent(work: RoundWork, node: int, gradient: State) -> State:
 
 
 def _judge_noised(
-    work: RoundWork,
+    work: RoundInputs,
     submission: Submission,
     gradient: State,
     violation: Violation,
@@ -264,7 +264,7 @@ def _first_wrong(own: Trace, claimed: Trace | None, root: bytes) -> str | None:
 
 
 def _finding(
-    work: RoundWork,
+    work: RoundInputs,
     submission: Submission,
     violation: Violation | None,
     reason: str,

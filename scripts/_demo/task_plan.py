@@ -53,7 +53,7 @@ class Order:
         return f"model {self.line + 1}, {self.spec.kind} {self.number}"
 
 
-class Plan:
+class Wishes:
     """Which task to create next, given what came out of those before."""
 
     def __init__(

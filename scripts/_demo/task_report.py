@@ -17,7 +17,7 @@ from typing import Any
 from matplotlib import pyplot as plt
 from matplotlib.ticker import MaxNLocator
 
-from agents.tasks.deterrence import Verdict
+from agents.tasks.deterrence import Deterrence
 from scripts._demo.task_plan import Order
 from scripts._economics import article_rows
 from scripts._net.compiled import ROOT
@@ -51,7 +51,7 @@ def write_report(
     payloads: Mapping[int, bytes],
     checks: Sequence[Check],
     facts: Mapping[str, str],
-    verdict: Verdict,
+    verdict: Deterrence,
 ) -> Path:
     """Write index.html and the plot of the bounds into `directory`; returns the page's path.
 
@@ -198,7 +198,7 @@ def _slashes(history: TaskHistory) -> str:
     return table(columns, rows, numbers=False)
 
 
-def _shares(verdict: Verdict) -> str:
+def _shares(verdict: Deterrence) -> str:
     def amount(value: Fraction | None) -> str:
         return "-" if value is None else f"{float(value) / ZOO:,.3g}"
 

@@ -23,7 +23,7 @@ from agents.tasks.compute.make import publish
 from agents.tasks.compute.result import TaskResult
 from agents.tasks.contract import Task, Tasks, TaskStatus
 from agents.tasks.process import TaskProcess
-from scripts._demo.task_plan import Order, Plan
+from scripts._demo.task_plan import Order, Wishes
 from scripts._net.localnet import Localnet, Seat
 from scripts._report.history import ZOO
 from scripts._report.task_history import TaskHistory
@@ -62,7 +62,7 @@ class TaskRun:
         net: Localnet,
         network: Network,
         store: ContentStore,
-        plan: Plan,
+        plan: Wishes,
         history: TaskHistory,
         machine: Machine,
         lured: Collection[int] = (),

@@ -25,11 +25,11 @@ from agents.runtime.logs import open_log
 from agents.storage.content_store import open_store
 from agents.storage.errors import StoreError
 from agents.tasks.compute.classes import CPU
-from agents.tasks.deterrence import verdict
+from agents.tasks.deterrence import deterrence
 from agents.training.documents import read_documents, stdlib_corpus
 from scripts._demo.demo import show
 from scripts._demo.run_folder import stage
-from scripts._demo.task_plan import Plan, Size
+from scripts._demo.task_plan import Size, Wishes
 from scripts._demo.task_report import write_report
 from scripts._demo.task_run import FEES, Machine, TaskRun, withdraw
 from scripts._economics import parameters, read
@@ -109,7 +109,7 @@ class Demo:
         given = self.options.data
         documents = list(read_documents(given) if given else stdlib_corpus(_TEXT_BYTES))
         machine = Machine(self.net)
-        plan = Plan(self.store, documents, self.options.tasks, Size(), machine.compute)
+        plan = Wishes(self.store, documents, self.options.tasks, Size(), machine.compute)
         self.wait_for_seats()
         nodes = {kind: self.net.seats[name].node_id for kind, name in self.cheats.items()}
         self.tasks = TaskRun(
@@ -234,7 +234,7 @@ class Demo:
             self.payloads(),
             checks,
             facts,
-            verdict(parameters(live, given, AUDIT_RATE)),
+            deterrence(parameters(live, given, AUDIT_RATE)),
         )
         show(self.console, checks, facts, page)
         return 0 if all(check.holds for check in checks) else 1

@@ -12,7 +12,7 @@ import matplotlib
 matplotlib.use("Agg")
 from matplotlib import pyplot as plt  # the backend must be chosen first
 
-from agents.tasks.deterrence import Verdict
+from agents.tasks.deterrence import Deterrence
 from agents.tasks.economics import (
     Draw,
     article_stake,
@@ -32,7 +32,7 @@ _CURVES: tuple[tuple[str, str, Callable[[Draw, int], Fraction | None], float], .
 )
 
 
-def write_plot(path: Path, found: Verdict) -> None:
+def write_plot(path: Path, found: Deterrence) -> None:
     """Draw the three bounds and the network's own penalty; the suffix of `path` is the format.
 
     ValueError for a format that matplotlib does not write.

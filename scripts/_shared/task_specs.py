@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from agents.storage.content_store import ContentStore
-from agents.tasks.compute.budget import SHARES, SMALLEST_READ, Budget, Work
+from agents.tasks.compute.budget import SHARES, SMALLEST_READ, Budget, Cost
 from agents.tasks.compute.classes import Limits, limits_of
 from agents.tasks.compute.errors import TaskError
 from agents.tasks.compute.execution import Execution
@@ -30,7 +30,7 @@ _LEAST_S = 60  # to see the draw, and to get a transaction into a block
 class _Measured(Exception):
     """Ends a probe where the work is known; nothing has been computed yet."""
 
-    def __init__(self, work: Work) -> None:
+    def __init__(self, work: Cost) -> None:
         super().__init__("measured")
         self.work = work
 
@@ -47,7 +47,7 @@ class _Meter(Budget):
         super().read(count)
         self.bytes += max(count, SMALLEST_READ)
 
-    def allow(self, work: Work) -> None:
+    def allow(self, work: Cost) -> None:
         """Stop."""
         raise _Measured(work)
 

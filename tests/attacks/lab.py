@@ -24,12 +24,12 @@ from agents.rounds.proof import ProofOfComputation
 from agents.rounds.submissions import Submission, fetch
 from agents.storage.cid import cid_of_bytes, digest_of
 from agents.storage.embedded import EmbeddedStore
-from agents.training.assignment import Task, assign, build_task, input_root
+from agents.training.assignment import WorkOrder, assign, input_root, work_order
 from agents.training.determinism import determinism_class
 from agents.training.local import LocalResult
 from agents.training.replay import run_task, trace_of
 from agents.training.state import State, file_bound, load_state, model_hash
-from agents.verify.spot_checks import Finding, RoundWork, reexecute, suspects
+from agents.verify.spot_checks import Finding, RoundInputs, reexecute, suspects
 from tests.stage.chain.people import Node, Work
 
 DEVICE = "cpu"
@@ -76,12 +76,12 @@ class Lab:
         manifest = assign(seed, opened["nodes"], opened["weights"], self.job.spec)
         return Plan(manifest, 0, (), 0)
 
-    def task(self, plan: Plan, node: Node) -> Task:
+    def task(self, plan: Plan, node: Node) -> WorkOrder:
         """A node's task in job 1."""
         model = model_hash(self.before)
-        return build_task(plan.manifest, node.node_id, self.job.spec, 1, plan.step, model)
+        return work_order(plan.manifest, node.node_id, self.job.spec, 1, plan.step, model)
 
-    def run(self, task: Task) -> LocalResult:
+    def run(self, task: WorkOrder) -> LocalResult:
         """Train."""
         return run_task(self.job.net(DEVICE), task, self.before, self.job.data)
 
@@ -139,9 +139,11 @@ class Lab:
         submissions = [paper.submission for paper in papers]
         return compute(self.job, 1, 1, plan, self.before, submissions, DEVICE)
 
-    def audit(self, plan: Plan, papers: Sequence[Paper], flagged: Sequence[Node] = ()) -> RoundWork:
+    def audit(
+        self, plan: Plan, papers: Sequence[Paper], flagged: Sequence[Node] = ()
+    ) -> RoundInputs:
         """What a verifier starts from; the random sample is empty."""
-        return RoundWork(
+        return RoundInputs(
             job=self.job,
             job_id=1,
             round_id=1,
@@ -155,11 +157,11 @@ class Lab:
             window_s=600,
         )
 
-    def suspects(self, audit: RoundWork) -> set[int]:
+    def suspects(self, audit: RoundInputs) -> set[int]:
         """Whom public screening sends to re-execution."""
         return set(suspects(audit, self.store))
 
-    def verdict(self, audit: RoundWork, node: Node) -> Finding:
+    def verdict(self, audit: RoundInputs, node: Node) -> Finding:
         """What re-execution finds."""
         return reexecute(audit, node.node_id, DEVICE, self.store)
 
@@ -197,7 +199,7 @@ def noise(gradient: State, seed: int = 0) -> State:
     }
 
 
-def shortened(task: Task, steps: int) -> Task:
+def shortened(task: WorkOrder, steps: int) -> WorkOrder:
     """The task with all but its first batches skipped."""
     first, _ = task.batch_ranges[0]
     return replace(task, batch_ranges=((first, first + steps),))

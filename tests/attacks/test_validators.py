@@ -64,10 +64,10 @@ class Panel(Room):
             assert self.show(self.trainers[name], self.node(name)) is not None
 
     def step(self, verifier: Verifier, name: str) -> str | None:
-        return verifier.validating.step(self.view(verifier), self.node(name).node_id)
+        return verifier.validator.step(self.view(verifier), self.node(name).node_id)
 
     def holds(self, verifier: Verifier, name: str) -> bool:
-        return verifier.validating.holds(self.view(verifier), self.node(name).node_id)
+        return verifier.validator.holds(self.view(verifier), self.node(name).node_id)
 
     def finish(self, panel: dict[str, Verifier]) -> None:
         """Everybody commits, then reveals; those who have committed already only reveal."""
@@ -147,7 +147,7 @@ def test_a_node_that_is_no_verifier_of_the_round_has_no_part_in_it(panel: Panel)
     panel.play()
     view = panel.view(verifier)
     for name in ("ann", "abe"):
-        assert verifier.validating.step(view, panel.node(name).node_id) is None
+        assert verifier.validator.step(view, panel.node(name).node_id) is None
     assert verifier.context.journal.keys("scores-") == []
 
 

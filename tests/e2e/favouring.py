@@ -12,7 +12,7 @@ from typing import Any
 
 from agents.gauntlet.peer_scores import SCALE
 from agents.gauntlet.record import ScoreRecord
-from agents.gauntlet.validator import Validating
+from agents.gauntlet.validator import Validator
 from agents.protocol.scores import Consensus
 from agents.runtime.context import Context
 from agents.storage.content_store import ContentStore, open_store
@@ -21,7 +21,7 @@ from agents.verifier import Verifier
 FAVOURITE = "LIAR_FAVOURITE"
 
 
-class FavouringDuty(Validating):
+class FavouringDuty(Validator):
     """Gives its favourite the whole of every round."""
 
     def _measure(self, *args: Any, **options: Any) -> ScoreRecord:
@@ -39,7 +39,7 @@ class Favouring(Verifier):
 
     def __init__(self, context: Context, store: ContentStore) -> None:
         super().__init__(context, store)
-        self.validating = FavouringDuty(
+        self.validator = FavouringDuty(
             self.network,
             Consensus(self.network),
             context,

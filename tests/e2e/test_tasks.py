@@ -19,7 +19,7 @@ import pytest
 from agents.protocol.network import Violation
 from agents.tasks.contract import TaskStatus
 from agents.training.spec import ModelSpec
-from scripts._demo.task_plan import Plan, Size
+from scripts._demo.task_plan import Size, Wishes
 from scripts._demo.task_run import FEES, Machine, TaskRun, withdraw
 from scripts._net.deployment import TaskTerms
 from scripts._net.localnet import LocalnetSettings
@@ -77,7 +77,7 @@ def story(build: Callable[[LocalnetSettings], World]) -> Iterator[Story]:
         world.net.start_agent(name)
     machine = Machine(world.net, RUN_S)
     documents = [inspect.getsource(module).encode() for module in (textwrap, json)] * 4
-    plan = Plan(world.store, documents, TASKS, SIZE, machine.compute)
+    plan = Wishes(world.store, documents, TASKS, SIZE, machine.compute)
     chain, contract = world.network.chain, world.network.tasks
 
     def seated() -> bool:

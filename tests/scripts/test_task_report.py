@@ -70,7 +70,7 @@ def text_of(page: Path) -> str:
 def test_page__tells_the_story_of_each_task_and_slash(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from agents.tasks.deterrence import verdict
+    from agents.tasks.deterrence import deterrence
 
     record = tmp_path / "redundancy.json"
     record.write_text(json.dumps({"state": "", "rows": [ROW]}))
@@ -84,7 +84,7 @@ def test_page__tells_the_story_of_each_task_and_slash(
         {1: PAYLOAD},
         [Check(True, "it <holds>")],
         {"tasks": "1 in 13 s"},
-        verdict(parameters({}, {"stake": 100 * ZOO, "fee": ZOO, "nodes": 9}, 0.5)),
+        deterrence(parameters({}, {"stake": 100 * ZOO, "fee": ZOO, "nodes": 9}, 0.5)),
     )
     text = text_of(page)
     assert (tmp_path / "report" / "bounds.svg").is_file()

@@ -9,7 +9,7 @@ made again here, and compared with the one that was stored before anybody had pu
 from __future__ import annotations
 
 from agents.audit.chain.opening import Opened
-from agents.audit.chain.stakes import Registry
+from agents.audit.chain.stakes import StakeBook
 from agents.audit.sources.findings import Part
 from agents.audit.sources.record import Record, place
 from agents.protocol import formulas
@@ -23,7 +23,7 @@ def check_claims(
     part: Part,
     opened: Opened,
     manifest: Manifest | None,
-    registry: Registry,
+    registry: StakeBook,
     invalid: frozenset[int],
 ) -> tuple[list[Reveal], frozenset[int]]:
     """Check commitments, reveals and duplicates; the reveals by ascending node id, the flagged.
@@ -96,7 +96,7 @@ def _once(part: Part, events: list[Event]) -> dict[int, Event]:
 
 
 def _check_opening(
-    record: Record, part: Part, commit: Event, reveal: Event, registry: Registry
+    record: Record, part: Part, commit: Event, reveal: Event, registry: StakeBook
 ) -> None:
     args, who = reveal.args, f"node {reveal.args['node_id']}"
     wanted = bytes(commit.args["commitment"])

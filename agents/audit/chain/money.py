@@ -13,8 +13,8 @@ from collections import defaultdict
 from dataclasses import astuple
 
 from agents.audit.chain.scores import Scored
-from agents.audit.chain.stakes import NO_ROW, Registry
-from agents.audit.chain.votes import Standing
+from agents.audit.chain.stakes import NO_ROW, StakeBook
+from agents.audit.chain.votes import Tally
 from agents.audit.sources.findings import Part
 from agents.audit.sources.record import NOBODY, Record
 from agents.protocol import formulas
@@ -27,8 +27,8 @@ _BATCH = 64
 def check_payouts(
     record: Record,
     part: Part,
-    standing: Standing | None,
-    registry: Registry,
+    standing: Tally | None,
+    registry: StakeBook,
     scored: Scored | None = None,
     spared: bool = False,
 ) -> None:
@@ -137,7 +137,7 @@ def _check_closed(record: Record, part: Part, paid: int, returned: int) -> None:
         part.same("payouts", "PoolClosed", "returned", event.args["returned"], returned)
 
 
-def check_balances(record: Record, part: Part, registry: Registry) -> None:
+def check_balances(record: Record, part: Part, registry: StakeBook) -> None:
     """The escrow, what is pending for everybody, bounties, and every node's stake."""
     escrow: dict[int, int] = defaultdict(int)
     pending: dict[str, int] = defaultdict(int)

@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from agents.audit.chain.opening import Opened
-from agents.audit.chain.stakes import Registry
+from agents.audit.chain.stakes import StakeBook
 from agents.audit.sources.findings import Part
 from agents.audit.sources.record import Record, ScoreOpening, place
 from agents.protocol import formulas
@@ -74,7 +74,7 @@ class Scored:
 class Scores:
     """The scorings of a job, replayed round by round."""
 
-    def __init__(self, record: Record, registry: Registry) -> None:
+    def __init__(self, record: Record, registry: StakeBook) -> None:
         self._record = record
         self._registry = registry
         self._standing: dict[int, int] = {}

@@ -58,7 +58,7 @@ class Account:
     history: list[tuple[int, int]] = field(default_factory=list)  # (block, stake after a change)
 
 
-class Registry:
+class StakeBook:
     """The registry replayed over the whole record."""
 
     def __init__(self, record: Record) -> None:
@@ -230,7 +230,7 @@ class Registry:
         return self._record.sender(cause.event)
 
 
-def check_slashes(registry: Registry, part: Part, job_id: int) -> None:
+def check_slashes(registry: StakeBook, part: Part, job_id: int) -> None:
     """The slashes whose cause lies in this round; for round 0 all others, and the nodes' state."""
     for slash in registry.slashes:
         cause = slash.cause

@@ -19,7 +19,7 @@ from agents.runtime.contracts import Event
 
 
 @dataclass(frozen=True)
-class Standing:
+class Tally:
     """The result that stands.
 
     `attesters`: weight by verifier in order of attestation. `invalid`: not paid in the round.
@@ -32,7 +32,7 @@ class Standing:
     cleared: frozenset[int]
 
 
-def check_votes(record: Record, part: Part, opened: Opened, seed: bytes | None) -> Standing | None:
+def check_votes(record: Record, part: Part, opened: Opened, seed: bytes | None) -> Tally | None:
     """Check proposals, attestations, challenges and reports; the result that stands, if any."""
     number, state = part.round_id, record.current[part.round_id]
     invalid = _check_invalid(record, part, opened)
@@ -82,7 +82,7 @@ def check_votes(record: Record, part: Part, opened: Opened, seed: bytes | None) 
         for e in record.all("AppealResolved")
         if bytes(e.args["report_id"]) in mine and e.args["upheld"]
     )
-    return Standing(proposal, attesters, invalid, cleared)
+    return Tally(proposal, attesters, invalid, cleared)
 
 
 def _check_proposal(record: Record, part: Part, opened: Opened, event: Event, attempt: int) -> None:
@@ -246,7 +246,7 @@ def _open_reports(record: Record, round_id: int, at: Event) -> int:
     return sum(node not in confirmed for node, _ in still.values())
 
 
-def check_ledger(record: Record, part: Part, opened: Opened, standing: Standing) -> None:
+def check_ledger(record: Record, part: Part, opened: Opened, standing: Tally) -> None:
     """The round's entry: every field, and the head that binds it to all before it."""
     indices = [i for i, entry in enumerate(record.ledger) if entry.round_id == part.round_id]
     if not part.same("ledger", "TrainingLedger", "the entries of this round", len(indices), 1):

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import torch
 
-from agents.audit.chain.votes import Standing
+from agents.audit.chain.votes import Tally
 from agents.audit.sources.findings import Part
 from agents.jobs.job import JobContext
 from agents.mechanisms.merge import MergeRefused
@@ -26,7 +26,7 @@ from agents.training.state import State, apply_outer
 _LOSSES = ("val_loss_before", "val_loss")
 
 
-def compare_result(part: Part, standing: Standing, report: RoundReport, mine: Outcome) -> None:
+def compare_result(part: Part, standing: Tally, report: RoundReport, mine: Outcome) -> None:
     """Result and report against the recomputed ones, field by field."""
     theirs, before = standing.proposal, len(part.differences)
     update = digest_of(mine.report.update)
@@ -92,7 +92,7 @@ def compare_unread(
     part: Part,
     plan: Plan,
     reveals: Sequence[Reveal],
-    standing: Standing,
+    standing: Tally,
     report: RoundReport,
 ) -> None:
     """What can be compared where payloads are sealed for others: everything but merge and scores.

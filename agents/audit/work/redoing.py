@@ -11,12 +11,12 @@ from collections.abc import Callable
 from agents.audit.sources.artefacts import Artefacts
 from agents.audit.sources.findings import Part
 from agents.storage.errors import StoreError, StoreUnavailable
-from agents.verify.spot_checks import RoundWork, reexecute
+from agents.verify.spot_checks import RoundInputs, reexecute
 
 
 def redo_training(
     part: Part,
-    work: RoundWork,
+    work: RoundInputs,
     guilty: frozenset[int],
     device: str,
     artefacts: Artefacts,

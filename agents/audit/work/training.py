@@ -13,8 +13,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from agents.audit.chain.opening import Opened
-from agents.audit.chain.stakes import Registry
-from agents.audit.chain.votes import Standing
+from agents.audit.chain.stakes import StakeBook
+from agents.audit.chain.votes import Tally
 from agents.audit.sources.artefacts import Artefacts, guarded, take_failures
 from agents.audit.sources.findings import Part
 from agents.audit.sources.record import Record
@@ -35,7 +35,7 @@ from agents.storage.cid import cid_of_bytes
 from agents.storage.errors import StoreError, StoreUnavailable
 from agents.training.assignment import assign, next_carry
 from agents.training.state import State, apply_outer, file_bound, load_state, model_hash
-from agents.verify.spot_checks import RoundWork
+from agents.verify.spot_checks import RoundInputs
 
 
 class Training:
@@ -45,7 +45,7 @@ class Training:
         self,
         record: Record,
         artefacts: Artefacts,
-        registry: Registry,
+        registry: StakeBook,
         device: str,
         part: Part,
         progress: Callable[[str], None],
@@ -92,7 +92,7 @@ class Training:
         opened: Opened,
         plan: Plan,
         reveals: Sequence[Reveal],
-        standing: Standing,
+        standing: Tally,
         deep: bool,
         flagged: frozenset[int],
         full: bool = True,
@@ -142,7 +142,7 @@ class Training:
             part.remark("Without the report, all nodes are taken to have delivered.")
             self._carry, self._cursor = next_carry(plan.manifest, opened.nodes)
 
-    def _read_report(self, part: Part, standing: Standing) -> RoundReport | None:
+    def _read_report(self, part: Part, standing: Tally) -> RoundReport | None:
         digest = standing.proposal.report
         self._artefacts.name(digest, "report")
         raw = guarded(
@@ -165,7 +165,7 @@ class Training:
         opened: Opened,
         plan: Plan,
         submissions: list[Submission],
-        standing: Standing,
+        standing: Tally,
         report: RoundReport,
         chosen: Mapping[int, int],
     ) -> Outcome | None:
@@ -214,7 +214,7 @@ class Training:
     def _model_after(
         self,
         part: Part,
-        standing: Standing,
+        standing: Tally,
         report: RoundReport | None,
         outcome: Outcome | None,
     ) -> State | None:
@@ -283,7 +283,7 @@ class Training:
             why = "the data never left its nodes" if not self._locked else "the data is encrypted"
             part.remark(f"Training can't be done again: {why}.")
             return
-        work = RoundWork(
+        work = RoundInputs(
             job=self.job,
             job_id=self._record.job_id,
             round_id=part.round_id,

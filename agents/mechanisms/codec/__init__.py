@@ -13,7 +13,7 @@ from torch import Tensor
 
 from agents.mechanisms.codec.parts.container import Layout, Payload
 from agents.mechanisms.codec.parts.support import Support
-from agents.mechanisms.registry import Registry
+from agents.mechanisms.registry import MechanismRegistry
 
 Shapes = Mapping[str, tuple[int, ...]]
 
@@ -105,7 +105,7 @@ class SupportCodec(Protocol):
         ...
 
 
-_registry = Registry(__name__, "codec")
+_registry = MechanismRegistry(__name__, "codec")
 register = _registry.register
 get = _registry.get
 names = _registry.names

@@ -13,7 +13,7 @@ from typing import Protocol
 from torch import Tensor
 
 from agents.mechanisms.merge.parts.options import MergeRefused
-from agents.mechanisms.registry import Registry
+from agents.mechanisms.registry import MechanismRegistry
 
 __all__ = ["Merge", "MergeRefused", "get", "names", "register"]
 
@@ -38,7 +38,7 @@ class Merge(Protocol):
         ...
 
 
-_registry = Registry(__name__, "merge rule")
+_registry = MechanismRegistry(__name__, "merge rule")
 register = _registry.register
 get = _registry.get
 names = _registry.names

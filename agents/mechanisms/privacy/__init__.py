@@ -21,7 +21,7 @@ from torch import Tensor
 
 from agents.mechanisms.privacy.parts.accountant import Accountant, BudgetExceeded, Charge
 from agents.mechanisms.privacy.parts.noise import Generator
-from agents.mechanisms.registry import Registry
+from agents.mechanisms.registry import MechanismRegistry
 
 
 class Privacy(Protocol):
@@ -59,7 +59,7 @@ class Privacy(Protocol):
         ...
 
 
-_registry = Registry(__name__, "privacy mechanism")
+_registry = MechanismRegistry(__name__, "privacy mechanism")
 register = _registry.register
 get = _registry.get
 names = _registry.names

@@ -13,7 +13,7 @@ from typing import Protocol
 
 from torch import Tensor
 
-from agents.mechanisms.registry import Registry
+from agents.mechanisms.registry import MechanismRegistry
 
 Payload = Mapping[str, Tensor]
 
@@ -64,7 +64,7 @@ class Score(Protocol):
         ...
 
 
-_registry = Registry(__name__, "scoring rule")
+_registry = MechanismRegistry(__name__, "scoring rule")
 register = _registry.register
 get = _registry.get
 names = _registry.names

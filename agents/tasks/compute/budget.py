@@ -37,7 +37,7 @@ _START_BYTES = 64 * 2**20  # code and tables that a first call loads
 
 
 @dataclass(frozen=True)
-class Work:
+class Cost:
     """What a task needs.
 
     Attributes:
@@ -66,11 +66,11 @@ class Work:
 
 def forward_work(
     model: ModelSpec, parameters: int, batches: int, rows: int, length: int, tokens: int
-) -> Work:
+) -> Cost:
     """Forward passes over at most `batches` batches of `rows` sequences of at most `length` tokens,
     `tokens` in all."""
     passes = batches * (model.n_layers + 1)
-    return Work(
+    return Cost(
         flops=tokens * _token_flops(model, parameters, length),
         copied=_FILE_COPIES * _FLOAT * parameters,
         layers=passes,
@@ -80,11 +80,11 @@ def forward_work(
     )
 
 
-def training_work(model: ModelSpec, parameters: int, steps: int, rows: int, length: int) -> Work:
+def training_work(model: ModelSpec, parameters: int, steps: int, rows: int, length: int) -> Cost:
     """AdamW steps over batches of `rows` sequences of `length` tokens."""
     passes = steps * (model.n_layers + 1)
     tokens = steps * rows * length
-    return Work(
+    return Cost(
         flops=3 * tokens * _token_flops(model, parameters, length),
         copied=(_FILE_COPIES + _STEP_COPIES * steps) * _FLOAT * parameters,
         layers=3 * passes,
@@ -139,7 +139,7 @@ class Budget:
         """Note a file of `count` bytes, at most `readable`."""
         self._unread -= max(count, SMALLEST_READ)
 
-    def allow(self, work: Work) -> None:
+    def allow(self, work: Cost) -> None:
         """Raise TaskError unless a node of the class does the work in its share of the time."""
         memory = work.memory + (work.scores if self._limits.keeps_scores else 0)
         if memory > self._limits.memory:

@@ -13,7 +13,7 @@ from typing import Protocol
 
 from agents.storage.content_store import ContentStore
 from agents.storage.errors import InvalidCid, TooLarge
-from agents.tasks.compute.budget import Budget, Work
+from agents.tasks.compute.budget import Budget, Cost
 from agents.tasks.compute.errors import TaskError
 from agents.training.data import DataSource
 from agents.training.documents import DataError
@@ -71,7 +71,7 @@ class Execution:
         self._budget.read(len(data))
         return data
 
-    def allow(self, work: Work) -> None:
+    def allow(self, work: Cost) -> None:
         """Raise TaskError unless the work fits into the time and the class; call it first."""
         self._budget.allow(work)
 

@@ -10,7 +10,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, Strict
 
-from agents.mechanisms.registry import Registry
+from agents.mechanisms.registry import MechanismRegistry
 from agents.tasks.compute.execution import Execution
 from agents.training.spec import ModelSpec
 
@@ -41,7 +41,7 @@ class KindOptions(BaseModel):
         raise NotImplementedError
 
 
-_registry = Registry("agents.tasks.compute.kinds", "kind of task")
+_registry = MechanismRegistry("agents.tasks.compute.kinds", "kind of task")
 register = _registry.register
 get = _registry.get
 names = _registry.names

@@ -15,7 +15,7 @@ from agents.jobs.publish import publish_job
 from agents.rounds.codec_memory import Kept
 from agents.rounds.plan import Plan
 from agents.rounds.proof import ProofOfComputation
-from agents.rounds.work import Workshop
+from agents.rounds.work import Producer
 from agents.runtime.journal import Journal
 from agents.runtime.logs import open_log
 from agents.runtime.metrics import Metrics
@@ -56,7 +56,7 @@ def produced(folder: Path, **changes: Any) -> tuple[list[dict[str, Any]], float,
             journal=journal,
         )
         memories: Any = SimpleNamespace(before=lambda *_: None)
-        shop = Workshop(context, memories, SimpleNamespace(), DEVICE)  # type: ignore[arg-type]
+        shop = Producer(context, memories, SimpleNamespace(), DEVICE)  # type: ignore[arg-type]
         view: Any = SimpleNamespace(job_id=JOB, round_id=ROUND, round=round_)
         kept: Kept = lambda *_: None  # noqa: E731
         work = shop.produce(job, view, plan, NODES[0], before, lambda update, _: update, kept)
@@ -93,7 +93,7 @@ def test_a_job_that_this_node_has_no_data_for_does_not_end_the_agent(tmp_path: P
     job = JobContext(publish_job(store, TEXT, {**SPEC, **EXAMPLES}).spec, store)
     settings = SimpleNamespace(trainer=SimpleNamespace(local_data=None))
     context: Any = SimpleNamespace(settings=settings)
-    shop = Workshop(context, SimpleNamespace(), SimpleNamespace(), DEVICE)  # type: ignore[arg-type]
+    shop = Producer(context, SimpleNamespace(), SimpleNamespace(), DEVICE)  # type: ignore[arg-type]
     few = job.spec.model_copy(update={"batches_per_round": 1})
     for spec, idle in ((job.spec, ()), (few, NODES[1:])):
         plan = Plan(assign(SEED, NODES, (30, 1, 1, 1), spec), 0, (), 0)

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from agents.tasks.deterrence import (
     SHARES,
     Parameters,
+    deterrence,
     least_penalty,
     loss_expected,
-    verdict,
 )
 from agents.tasks.economics import pair_advantage
 
@@ -72,7 +72,7 @@ def test_loss_expected__all_ways_to_be_found(tasks):
 
 def test_verdict__by_hand():
     """4 of 10: p1 = 60/120, p2 = 36/120, p3 = 4/120; penalty 18 ZOO, collusion 25 ZOO for good."""
-    found = verdict(GIVEN, [Fraction(2, 5)])
+    found = deterrence(GIVEN, [Fraction(2, 5)])
     (row,) = found.rows
     assert (GIVEN.mismatch, GIVEN.abort, GIVEN.collusion) == (18 * ZOO, 18 * ZOO, 25 * ZOO)
     assert row.dishonest == 4
@@ -94,7 +94,7 @@ def test_verdict__by_hand():
 
 def test_verdict__shares_up_to_which_it_holds():
     """18 fees deter up to x (3 - 2x) / (2 (1 - x)^2) = 18; honest nodes earn up to the mirror."""
-    found = verdict(replace(GIVEN, nodes=None))
+    found = deterrence(replace(GIVEN, nodes=None))
     x = found.fake_share
     assert x * (3 - 2 * x) / (2 * (1 - x) ** 2) == pytest.approx(18)
     assert found.leave_share == pytest.approx(36 / 37)
@@ -106,7 +106,7 @@ def test_verdict__shares_up_to_which_it_holds():
 
 def test_verdict__few_nodes():
     """Of 10 nodes 1 % is none, 10 % one that never wins, 90 % nine who never lose."""
-    found = verdict(GIVEN, [Fraction(1, 100), Fraction(1, 10), Fraction(9, 10), Fraction(1)])
+    found = deterrence(GIVEN, [Fraction(1, 100), Fraction(1, 10), Fraction(9, 10), Fraction(1)])
     none, one, nine, all_ = found.rows
     assert none.fake.profit == 0 and none.deterred
     assert one.fake.needed == 0 and one.fake.profit < 0 and one.fake.margin is None
@@ -142,17 +142,17 @@ def test_pairs_covered__none_just_where_one_is_not_deterred(stake, bps, rate):
 
 
 def test_sentences__say_what_deters_and_what_does_not():
-    text = " ".join(verdict(GIVEN).sentences())
+    text = " ".join(deterrence(GIVEN).sentences())
     assert "up to an attacker share of 82.4%" in text
     assert "in a pool of 10 nodes, of the shares listed, up to 75%" in text
     assert "is deterred at an audit rate of 5.00%" in text and "more than 2.00% is enough" in text
     assert f"no more than {GIVEN.pairs_covered:,} faked pairs" in text
     assert "earn up to an attacker share of 17.6%" in text
     weak = replace(GIVEN, stake=ZOO, audit_rate=Fraction(0), nodes=None)
-    text = " ".join(verdict(weak).sentences())
+    text = " ".join(deterrence(weak).sentences())
     assert "is not deterred at an audit rate of 0.00%" in text and "no audit rate is enough" in text
     hopeless = replace(GIVEN, stake=ZOO // 100)
-    text = " ".join(verdict(hopeless, [Fraction(1, 2)]).sentences())
+    text = " ".join(deterrence(hopeless, [Fraction(1, 2)]).sentences())
     assert "in a pool of 10 nodes not even at 50%" in text
 
 

@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from agents.training.assignment import (
     apportion,
     assign,
-    build_task,
     input_root,
     next_carry,
     node_seed,
@@ -23,6 +22,7 @@ from agents.training.assignment import (
     size,
     task_id,
     unassigned,
+    work_order,
 )
 from agents.training.spec import Hyperparameters, JobSpec
 
@@ -175,7 +175,7 @@ def test_normalise_joins_neighbours() -> None:
 def test_task_holds_the_nodes_share() -> None:
     spec = spec_of(6)
     manifest = assign(SEED, [1, 2], [1, 1], spec, cursor=30)
-    task = build_task(manifest, 2, spec, 5, 3, bytes(32), [DATA], deadline=99)
+    task = work_order(manifest, 2, spec, 5, 3, bytes(32), [DATA], deadline=99)
     assert task.batches() == [33, 34, 35]
     assert task.steps == 3
     assert task.hyperparameters == Hyperparameters.of(spec, 3)
@@ -183,7 +183,7 @@ def test_task_holds_the_nodes_share() -> None:
     assert task.shards == (f"ipfs://{DATA}",)
     assert task.task_id == keccak(b"".join(n.to_bytes(32, "big") for n in (5, 3, 2)))
     with pytest.raises(ValueError, match="node 9 is not in"):
-        build_task(manifest, 9, spec, 5, 3, bytes(32))
+        work_order(manifest, 9, spec, 5, 3, bytes(32))
 
 
 def test_input_root_binds_every_part() -> None:

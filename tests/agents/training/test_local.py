@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from agents.storage.embedded import EmbeddedStore
-from agents.training.assignment import assign, build_task
+from agents.training.assignment import assign, work_order
 from agents.training.data import DataSource
 from agents.training.determinism import PINNED_ENVIRONMENT
 from agents.training.flat import FlatModel
@@ -158,14 +158,14 @@ def test_replay_finds_the_first_wrong_step(store: EmbeddedStore, tiny_spec: Spec
     spec = tiny_spec()
     data, net, state = DataSource(store, spec), FlatModel(spec.model), init_state(spec.model)
     manifest = assign(SEED, [1, 2], [1, 1], spec)
-    task = build_task(manifest, 2, spec, 1, 0, model_hash(state))
+    task = work_order(manifest, 2, spec, 1, 0, model_hash(state))
     honest = run_task(net, task, state, data)
     assert len(honest.hashes) == task.steps + 2
     again = trace_of(task, run_task(FlatModel(spec.model), task, state, data))
     assert again == trace_of(task, honest)
     assert first_difference(again.hashes, honest.hashes) is None
 
-    stolen = build_task(manifest, 1, spec, 1, 0, model_hash(state))
+    stolen = work_order(manifest, 1, spec, 1, 0, model_hash(state))
     other = run_task(net, stolen, state, data)
     assert first_difference(other.hashes, honest.hashes) == 1
     forged = (*honest.hashes[:4], bytes(32), *honest.hashes[5:])

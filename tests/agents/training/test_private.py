@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from agents.mechanisms.privacy.dp_sgd import DpSgd
 from agents.mechanisms.privacy.gaussian import Gaussian
 from agents.storage.embedded import EmbeddedStore
-from agents.training.assignment import Task, assign, build_task
+from agents.training.assignment import WorkOrder, assign, work_order
 from agents.training.data import DataSource
 from agents.training.flat import FlatModel
 from agents.training.local import AdamW, train_local
@@ -67,10 +67,10 @@ def local(tmp_path: Path, store: EmbeddedStore, tiny_spec: SpecBuilder) -> Local
     return LocalData(folder, spec, DataSource(store, spec))
 
 
-def task_for(spec: JobSpec, state: dict[str, Tensor], steps: int) -> Task:
+def task_for(spec: JobSpec, state: dict[str, Tensor], steps: int) -> WorkOrder:
     spec = spec.model_copy(update={"batches_per_round": steps})
     manifest = assign(bytes(32), [1], [1], spec)
-    return build_task(manifest, 1, spec, 1, 5, model_hash(state))
+    return work_order(manifest, 1, spec, 1, 5, model_hash(state))
 
 
 @pytest.mark.parametrize("tied", [True, False])

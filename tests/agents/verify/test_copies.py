@@ -14,7 +14,7 @@ from agents.rounds.submissions import Submission
 from agents.storage.canonical import loads
 from agents.storage.embedded import EmbeddedStore
 from agents.storage.errors import NotFound
-from agents.training.assignment import build_task, unassigned
+from agents.training.assignment import unassigned, work_order
 from agents.training.replay import run_task
 from agents.training.state import State, model_hash
 from agents.verify import copies
@@ -120,7 +120,7 @@ def test_without_anyone_to_compare_with_nobody_is_condemned(free: Desk) -> None:
 def more_than_assigned(desk: Desk, node: int) -> State:
     """What a node finds that trains on as many batches again."""
     plan, job = desk.plan, desk.job
-    task = build_task(plan.manifest, node, job.spec, JOB, plan.step, model_hash(desk.before))
+    task = work_order(plan.manifest, node, job.spec, JOB, plan.step, model_hash(desk.before))
     extra = unassigned(plan.manifest, node, task.steps)
     task = replace(task, batch_ranges=(*extra, *task.batch_ranges))
     return run_task(job.net(DEVICE), task, desk.before, job.data).pseudo_gradient

@@ -93,7 +93,7 @@ class PoolMachine(RuleBasedStateMachine):
         chosen = wanted if wanted and pick % 8 else every
         return chosen[pick % len(chosen)]
 
-    # Jobs and escrow
+    # JobContexts and escrow
 
     @precondition(lambda self: len(self.jobs) < 4)
     @rule(pick=picks)

@@ -52,7 +52,7 @@ from agents.mechanisms.privacy import Accountant  # noqa: E402
 from agents.mechanisms.privacy.dp_sgd import DpSgd  # noqa: E402
 from agents.mechanisms.privacy.gaussian import Gaussian  # noqa: E402
 from agents.storage.embedded import EmbeddedStore  # noqa: E402
-from agents.training.assignment import Task, assign, build_task  # noqa: E402
+from agents.training.assignment import WorkOrder, assign, work_order  # noqa: E402
 from agents.training.data import DataSource, pack  # noqa: E402
 from agents.training.documents import stdlib_corpus  # noqa: E402
 from agents.training.evaluate import validation_loss  # noqa: E402
@@ -108,12 +108,12 @@ class World:
         self.data = [LocalData(folder, self.spec, source) for folder in _folders(root, own)]
         self.examples = min(data.examples for data in self.data)
 
-    def tasks(self, round_number: int, state: State) -> list[Task]:
+    def tasks(self, round_number: int, state: State) -> list[WorkOrder]:
         """One task per node."""
         seed = round_number.to_bytes(32, "big")
         manifest = assign(seed, range(1, NODES + 1), [1] * NODES, self.spec)
         model = model_hash(state)
-        return [build_task(manifest, i + 1, self.spec, 1, round_number, model)
+        return [work_order(manifest, i + 1, self.spec, 1, round_number, model)
                 for i in range(NODES)]  # fmt: skip
 
     def loss(self, state: State) -> float:
@@ -173,7 +173,7 @@ def run(world: World, mechanism: Any, arguments: argparse.Namespace) -> Outcome:
     )
 
 
-def _update(world: World, task: Task, state: State, data: LocalData, mechanism: Any) -> State:
+def _update(world: World, task: WorkOrder, state: State, data: LocalData, mechanism: Any) -> State:
     if isinstance(mechanism, DpSgd):
         return run_private_task(world.net, task, state, data, mechanism).pseudo_gradient
     plain = run_task(world.net, task, state, data).pseudo_gradient

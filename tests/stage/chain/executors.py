@@ -32,7 +32,7 @@ from agents.tasks.compute.spec import TaskSpec
 from agents.tasks.contract import LaneState, Task, TaskStatus
 from agents.tasks.contract import Tasks as Reader
 from agents.tasks.process import TaskProcess
-from agents.tasks.recheck import TaskAudit
+from agents.tasks.recheck import Recheck
 from agents.tasks.runner import TaskRunner
 from scripts._net.anvil import CHAIN_ID
 from tests.stage.chain.people import Node
@@ -76,7 +76,7 @@ class Auditor:
     def __init__(self, context: Context, node: Node, rate: float) -> None:
         network = Network(context.chain, context.deployment)
         self.context, self.node = context, node
-        self.audit = TaskAudit(network, context, "cpu", rate)
+        self.audit = Recheck(network, context, "cpu", rate)
 
     def step(self, head: Any) -> str | None:
         return self.audit.step(head, self.node.node_id)

@@ -38,7 +38,7 @@ from agents.runtime.logs import open_log
 from agents.storage.canonical import dumps
 from agents.storage.cid import cid_of_bytes, digest_of
 from agents.storage.embedded import EmbeddedStore
-from agents.training.assignment import build_task, input_root
+from agents.training.assignment import input_root, work_order
 from agents.training.data import Dataset
 from agents.training.determinism import determinism_class
 from agents.training.replay import run_task, trace_of
@@ -301,7 +301,7 @@ class Scene:
         job = models.job(self.world.job)
         model = bytes(self.world.state.prev_model)
         before = models.at(self.world.job, model)
-        task = build_task(plan.manifest, node.node_id, job.spec, self.world.job, plan.step, model)
+        task = work_order(plan.manifest, node.node_id, job.spec, self.world.job, plan.step, model)
         result = run_task(job.net(DEVICE), task, before, job.data)
         gradient = noise(result.pseudo_gradient) if noisy else result.pseudo_gradient
         trace = trace_of(task, result)

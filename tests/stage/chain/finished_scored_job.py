@@ -22,7 +22,7 @@ from typing import Any
 
 from eth_utils import keccak
 
-from agents.gauntlet.validator import Validating
+from agents.gauntlet.validator import Validator
 from agents.protocol.scores import Consensus
 from agents.protocol.view import observe
 from agents.rounds.models import Models
@@ -37,7 +37,7 @@ from agents.runtime.journal import Journal
 from agents.runtime.logs import open_log
 from agents.runtime.metrics import Metrics
 from agents.storage.cid import cid_of_bytes, digest_of
-from agents.training.assignment import build_task, input_root
+from agents.training.assignment import input_root, work_order
 from agents.training.determinism import determinism_class
 from agents.training.replay import run_task
 from agents.training.state import State, model_hash
@@ -91,7 +91,7 @@ class Panel(Scene):
     """The job, its validators, and the states that free nodes started from."""
 
     folder: Path = Path()
-    duties: dict[str, Validating] = field(default_factory=dict)
+    duties: dict[str, Validator] = field(default_factory=dict)
     started: dict[tuple[int, str], State] = field(default_factory=dict)
 
     def play(self) -> None:
@@ -162,7 +162,7 @@ class Panel(Scene):
         assert did is not None, (name, (self.folder / name / "log").read_text())
         return did
 
-    def _validator(self, name: str) -> Validating:
+    def _validator(self, name: str) -> Validator:
         home, node = self.folder / name, self.world.nodes[name]
         (home / "artefacts").mkdir(parents=True)
         context: Any = SimpleNamespace(
@@ -177,7 +177,7 @@ class Panel(Scene):
         plans = Plans(self.network, models)
         results = Results(self.network, self.store, models, plans, DEVICE)
         consensus = Consensus(self.network)
-        return Validating(
+        return Validator(
             self.network, consensus, context, self.store, models, plans, results, DEVICE
         )
 
@@ -199,7 +199,7 @@ class Panel(Scene):
         if noisy:
             before = {key: tensor + 0.25 for key, tensor in before.items()}
         self.started[world.round, node.name] = before
-        task = build_task(
+        task = work_order(
             plan.manifest, node.node_id, job.spec, world.job, plan.step, model_hash(before)
         )
         result = run_task(job.net(DEVICE), task, before, job.data)

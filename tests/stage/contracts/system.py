@@ -183,7 +183,7 @@ class System:
     def benchmark(self, player: Player, verifier: Player) -> None:
         benchmark_passed(self.registry, player.node_id, {verifier.node_id: verifier.key})
 
-    # Jobs and rounds
+    # JobContexts and rounds
 
     def job(self, sponsor: str, escrow: int = 10 * REWARD, **changes: Any) -> int:
         """A new job with money in its escrow."""

@@ -23,7 +23,7 @@ from agents.jobs.publish import publish_job
 from agents.mechanisms.score.gauntlet import Gauntlet
 from agents.rounds.plan import Plan
 from agents.storage.embedded import EmbeddedStore
-from agents.training.assignment import Ranges, assign, build_task, next_carry
+from agents.training.assignment import Ranges, assign, next_carry, work_order
 from agents.training.documents import stdlib_corpus
 from agents.training.replay import run_task
 from agents.training.state import State, apply_outer, load_state, model_hash
@@ -109,7 +109,7 @@ class FreeRun:
         job = self.job
         updates = {}
         for node in self.honest:
-            task = build_task(plan.manifest, node, job.spec, 1, self.number, model_hash(self.state))
+            task = work_order(plan.manifest, node, job.spec, 1, self.number, model_hash(self.state))
             updates[node] = run_task(job.net(DEVICE), task, self.state, job.data).pseudo_gradient
         whole = dict(updates)
         for node, cheat in self.cheats.items():

@@ -20,12 +20,12 @@ from agents.rounds.submissions import Submission, fetch
 from agents.rounds.sync_sample import sync_root
 from agents.storage.cid import cid_of_bytes, digest_of
 from agents.storage.embedded import EmbeddedStore
-from agents.training.assignment import assign, build_task, input_root
+from agents.training.assignment import assign, input_root, work_order
 from agents.training.determinism import determinism_class
 from agents.training.replay import run_task, trace_of
 from agents.training.state import State, load_state, model_hash
 from agents.training.trace import Trace
-from agents.verify.spot_checks import RoundWork
+from agents.verify.spot_checks import RoundInputs
 
 JOB, ROUND = 1, 1
 SEED = keccak(text="round seed")
@@ -107,10 +107,10 @@ class Desk:
 
     def work(
         self, submissions: Sequence[Submission], flagged: Sequence[int] = (), sample: int = 0
-    ) -> RoundWork:
+    ) -> RoundInputs:
         """What a verifier's audit starts from."""
         job = JobContext(self.job.spec.model_copy(update={"audit_sample": sample}), self.store)
-        return RoundWork(
+        return RoundInputs(
             job=job,
             job_id=JOB,
             round_id=ROUND,
@@ -141,7 +141,7 @@ def make_work(
     job: JobContext, plan: Plan, before: State, node: int, memory: State | None = None
 ) -> Work:
     """A node's honest work in the round of `plan`. `memory`: its codec's."""
-    task = build_task(plan.manifest, node, job.spec, JOB, plan.step, model_hash(before))
+    task = work_order(plan.manifest, node, job.spec, JOB, plan.step, model_hash(before))
     result = run_task(job.net(DEVICE), task, before, job.data)
     seed = plan.codec_seed(job.codec, node)
     payload = job.codec.encode(job.privacy.release(result.pseudo_gradient), memory, seed)

@@ -40,7 +40,7 @@ _SLACK = 2.0**-9  # The noise's grid, and fp32: both far below.
 
 
 @dataclass(frozen=True)
-class Verdict:
+class NoiseCheck:
     """Outcome of `consistent`.
 
     Attributes:
@@ -64,7 +64,7 @@ def consistent(
     expected: NDArray[np.float64],
     std: float,
     rounding_std: float = 0.0,
-) -> Verdict:
+) -> NoiseCheck:
     """Whether `measured` may be `expected` + N(0, std^2) + rounding; float64 [k] each.
 
     ValueError for unequal shapes, k = 0, values that are not finite, or std <= 0.
@@ -90,12 +90,12 @@ def consistent(
             f"its deviation along the expected update is {direction:.1f} deviations; honest noise "
             f"stays within {_T:.1f}"
         )
-    return Verdict(not reason, length, lowest, highest, direction, reason)
+    return NoiseCheck(not reason, length, lowest, highest, direction, reason)
 
 
 def plausible(
     measured: NDArray[np.float64], clip: float, std: float, rounding_std: float = 0.0
-) -> Verdict:
+) -> NoiseCheck:
     """Whether `measured` [k] may be *any* vector of norm <= `clip` with that noise on it.
 
     For screening where nobody else may recompute the update: missing or too little noise, zeros and
@@ -113,7 +113,7 @@ def plausible(
             f"its squared norm is {found.length:.4g} times that of its noise; an honest one stays "
             f"within {lowest:.4g}..{highest:.4g}"
         )
-    return Verdict(not reason, found.length, lowest, highest, 0.0, reason)
+    return NoiseCheck(not reason, found.length, lowest, highest, 0.0, reason)
 
 
 def accumulated(directions: Sequence[float]) -> float:

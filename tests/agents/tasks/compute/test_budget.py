@@ -14,7 +14,7 @@ from agents.tasks.compute.budget import (
     AT_ONCE,
     SMALLEST_READ,
     Budget,
-    Work,
+    Cost,
     forward_work,
     training_work,
 )
@@ -63,16 +63,16 @@ def test_memory_is_weights_activations_logits_and_tables() -> None:
 
 
 def test_time_is_the_sum_of_its_parts_rounded_up() -> None:
-    work = Work(flops=1_001, copied=1, layers=10, rows=10, memory=0, scores=0)
+    work = Cost(flops=1_001, copied=1, layers=10, rows=10, memory=0, scores=0)
     # 1 s to start; 1.001 s; 0.002 s; 70 us; 30 us.
     assert work.microseconds(LIMITS) == 1_000_000 + 1_001_000 + 2_000 + 70 + 30
     assert (
-        Work(1, 0, 0, 0, 0, 0).microseconds(Limits(3, 1, 1, 1, 1, 1, True, 1))
+        Cost(1, 0, 0, 0, 0, 0).microseconds(Limits(3, 1, 1, 1, 1, 1, True, 1))
         == 1_000_000 + 333_334
     )
 
 
-def reason(budget: Budget, work: Work) -> str | None:
+def reason(budget: Budget, work: Cost) -> str | None:
     try:
         budget.allow(work)
     except TaskError as error:
@@ -87,17 +87,17 @@ def test_it_is_shared_by_as_many_tasks_as_the_contract_lets_a_node_have() -> Non
 
 def test_half_of_the_time_is_for_computing() -> None:
     for flops, found in ((1_000, None), (1_001, "too_long")):
-        assert reason(Budget(LIMITS, 4 * AT_ONCE), Work(flops, 0, 0, 0, 0, 0)) == found
-    assert reason(Budget(LIMITS, 0), Work(0, 0, 0, 0, 0, 0)) == "too_long"
-    assert reason(Budget(LIMITS, -5), Work(0, 0, 0, 0, 0, 0)) == "too_long"
+        assert reason(Budget(LIMITS, 4 * AT_ONCE), Cost(flops, 0, 0, 0, 0, 0)) == found
+    assert reason(Budget(LIMITS, 0), Cost(0, 0, 0, 0, 0, 0)) == "too_long"
+    assert reason(Budget(LIMITS, -5), Cost(0, 0, 0, 0, 0, 0)) == "too_long"
 
 
 def test_memory_is_the_classs_whatever_is_paid() -> None:
     for memory, found in ((10_000, None), (10_001, "too_large")):
-        assert reason(Budget(LIMITS, 10**9), Work(0, 0, 0, 0, memory, 0)) == found
-        assert reason(Budget(LIMITS, 10**9), Work(0, 0, 0, 0, 9_000, memory - 9_000)) == found
+        assert reason(Budget(LIMITS, 10**9), Cost(0, 0, 0, 0, memory, 0)) == found
+        assert reason(Budget(LIMITS, 10**9), Cost(0, 0, 0, 0, 9_000, memory - 9_000)) == found
     other = replace(LIMITS, keeps_scores=False)
-    assert reason(Budget(other, 10**9), Work(0, 0, 0, 0, 10_000, 10**9)) is None
+    assert reason(Budget(other, 10**9), Cost(0, 0, 0, 0, 10_000, 10**9)) is None
 
 
 def test_half_of_the_time_is_for_reading_and_small_files_count_too() -> None:
