@@ -7,6 +7,7 @@ import torch
 
 from agents.mechanisms import privacy
 from agents.mechanisms.privacy.parts.clipping import clip, norm
+from agents.mechanisms.privacy.parts.noise import noised
 from tests.measure.studies.membership import (
     lower_bound,
     neighbours,
@@ -47,7 +48,7 @@ def test_the_draws_are_what_the_mechanism_releases():
     rng = Seeded(3)
     for name in sorted(update):
         values = clipped[name].reshape(-1).numpy()
-        again = privacy.noise.noised(values, 1.5 * 1.0, rng)
+        again = noised(values, 1.5 * 1.0, rng)
         assert np.array_equal(released[name].reshape(-1).numpy(), again)
 
 

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from agents.mechanisms import privacy
+from agents.mechanisms.privacy.parts.clipping import clip
 from agents.mechanisms.privacy.parts.residual import (
     FALSE_ALARM,
     accumulated,
@@ -131,7 +132,7 @@ def test_privacy_bounds_the_power():
 def test_released_updates_pass_and_a_noised_merge_too():
     update, _ = neighbours()
     mechanism = privacy.get("gaussian")(clip=0.5, noise_multiplier=1.0)
-    clipped = flat(privacy.clipping.clip(update, 0.5))
+    clipped = flat(clip(update, 0.5))
     assert consistent(flat(mechanism.release(update)), clipped, mechanism.sigma).passed
     merged = privacy.get("aggregate")(clip=0.5, noise_multiplier=1.0)
     out = flat(merged.release_merged(update, "mean", 8))
