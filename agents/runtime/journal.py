@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from agents.runtime.errors import JournalError
-from agents.storage.durable import PRIVATE_MODE, sync_directory, write_atomic
+from agents.storage.durable import PRIVATE_MODE, sync_folder, write_atomic
 
 _HEAD = b'{"sum":"'
 _MIDDLE = b'","rec":'
@@ -205,5 +205,5 @@ class Journal:
         descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT, PRIVATE_MODE)
         stream = os.fdopen(descriptor, "r+b", buffering=0)
         stream.seek(0, os.SEEK_END)
-        sync_directory(self.path.parent)
+        sync_folder(self.path.parent)
         return stream

@@ -16,7 +16,6 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from agents.storage.atomic import atomic_file, sync_folder
 from agents.storage.cid import (
     DAG_PB,
     PROFILE,
@@ -30,6 +29,7 @@ from agents.storage.cid import (
     read_pieces,
     root_file_size,
 )
+from agents.storage.durable import atomic_file, sync_folder
 from agents.storage.errors import CorruptContent, NotFound, StoreError, StoreUnavailable, TooLarge
 
 _SUFFIX: Final = {RAW: "raw", DAG_PB: "dag"}

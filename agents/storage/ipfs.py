@@ -17,7 +17,6 @@ from typing import Any, BinaryIO, Final, TypeVar
 
 import ipfshttpclient
 
-from agents.storage.atomic import atomic_file
 from agents.storage.cid import (
     DAG_PB,
     PROFILE,
@@ -29,6 +28,7 @@ from agents.storage.cid import (
     parse_cid,
     root_file_size,
 )
+from agents.storage.durable import atomic_file
 from agents.storage.errors import CorruptContent, NotFound, StoreError, StoreUnavailable, TooLarge
 from agents.storage.ipfs_errors import FAILURES, MALFORMED, translate
 
