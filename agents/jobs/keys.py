@@ -16,7 +16,7 @@ from agents.protocol.network import ZERO_DIGEST, Network
 from agents.runtime.context import Context
 from agents.runtime.contracts import Contract
 from agents.runtime.errors import Reverted
-from agents.runtime.identity import Identity
+from agents.runtime.wallet import Identity
 from agents.storage.envelope import EnvelopeError, Purpose
 from agents.training.spec import JobSpec
 

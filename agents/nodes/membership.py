@@ -16,7 +16,7 @@ from agents.runtime.chain import Head
 from agents.runtime.context import Context
 from agents.runtime.errors import ConfigError
 from agents.runtime.faults import crashpoint
-from agents.runtime.identity import Identity
+from agents.runtime.wallet import Identity
 from agents.storage.cid import digest_of
 from agents.storage.content_store import ContentStore
 from agents.training.hardware import hardware_name

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from agents.protocol.network import Network
 from agents.protocol.view import View
-from agents.runtime.identity import Identity
+from agents.runtime.wallet import Identity
 from agents.storage.envelope import Purpose, is_usable
 from agents.storage.sealed_payload import open_payload, seal_payload
 

@@ -4,6 +4,12 @@
 Rule: a private key exists in memory only. It comes from a keystore in the format that
 `ape accounts` and eth-account write (V3), opened by a passphrase from a prompt or from an
 environment variable named in the settings; neither is ever an argument, a log line or a file.
+
+The key that a node is written to (X25519) is derived from its operator key: HKDF-SHA256 with a
+label of its own (`Wallet.derive`), so there is no second secret to keep. Whoever can unlock the
+keystore can read what was sent to the node. Whoever restores the keystore from a backup has both
+keys again. Knowing one derived key says nothing about the operator key. A new operator key gives a
+new encryption key.
 """
 
 from __future__ import annotations
@@ -16,6 +22,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from eth_account import Account
@@ -26,8 +33,10 @@ from eth_utils.address import to_checksum_address
 from agents.runtime import logs
 from agents.runtime.errors import WalletError
 from agents.storage.durable import write_atomic
+from agents.storage.envelope import Purpose, open_key
 
 APE_ACCOUNTS = Path("~/.ape/accounts")
+_ENCRYPTION_LABEL = b"menagerie node encryption key v1"
 
 
 class Wallet:
@@ -59,6 +68,28 @@ class Wallet:
         """Return the 65-byte r || s || v signature of EIP-712 typed data (v is 27 or 28)."""
         signed = self._account.sign_typed_data(dict(domain), dict(types), dict(message))
         return bytes(signed.signature)
+
+
+class Identity:
+    """The key that a node is written to.
+
+    `public`: the 32 bytes that stand as `encryption_key` in the node's registry entry.
+    """
+
+    def __init__(self, wallet: Wallet) -> None:
+        secret = wallet.derive(_ENCRYPTION_LABEL)
+        logs.redact(secret.hex())
+        self._private = X25519PrivateKey.from_private_bytes(secret)
+        self.public: bytes = self._private.public_key().public_bytes_raw()
+
+    def __repr__(self) -> str:
+        return f"Identity({self.public.hex()})"
+
+    def open(self, envelope: bytes, purpose: Purpose) -> bytes:
+        """The job key in an envelope for this node. Raises EnvelopeError."""
+        key = open_key(envelope, self._private, purpose)
+        logs.redact(key.hex())
+        return key
 
 
 def recover_typed(

@@ -28,8 +28,7 @@ from agents.runtime.config import AgentSettings
 from agents.runtime.context import Context, start
 from agents.runtime.contracts import Contract
 from agents.runtime.errors import Reverted
-from agents.runtime.identity import Identity
-from agents.runtime.wallet import Wallet, create_keystore
+from agents.runtime.wallet import Identity, Wallet, create_keystore
 from agents.storage.embedded import EmbeddedStore
 from agents.storage.envelope import Purpose
 from agents.storage.errors import StoreError

@@ -12,8 +12,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from eth_account import Account
 
 from agents.runtime import logs
-from agents.runtime.identity import Identity
-from agents.runtime.wallet import Wallet, create_keystore, load_wallet
+from agents.runtime.wallet import Identity, Wallet, create_keystore, load_wallet
 from agents.storage.envelope import EnvelopeError, Purpose, seal_key
 from agents.storage.sealed import key_id_of, new_key
 
