@@ -36,7 +36,7 @@ from eth_utils import keccak
 from torch import Tensor
 
 from agents.protocol.draw import draw
-from agents.training.trace import merkle_root
+from agents.storage.merkle import merkle_root
 
 SIZE = 256
 DEPTH = 16

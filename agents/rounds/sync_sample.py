@@ -23,8 +23,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from agents.storage.canonical import dumps, loads
+from agents.storage.merkle import merkle_proofs, merkle_root, verify_proof
 from agents.training.state import PayloadError, Shapes
-from agents.training.trace import leaf, merkle_proofs, merkle_root, verify_proof
+from agents.training.trace import leaf
 
 BLOCK = 256  # values of one leaf: 1 KiB
 

@@ -18,8 +18,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from agents.storage.canonical import dumps, loads
+from agents.storage.merkle import merkle_proof, verify_proof
 from agents.training.state import PayloadError
-from agents.training.trace import MAX_STEPS, Trace, leaf, merkle_proof, verify_proof
+from agents.training.trace import MAX_STEPS, Trace, leaf
 
 MAX_EVIDENCE_BYTES = 16 * 1024
 _KEYS = (
@@ -39,7 +40,7 @@ class Evidence:
     """Hash `index` of `node`'s trace is `claimed`; replay gives `expected` (32 bytes each).
 
     `agreed` is hash `index - 1`, None when the start state itself (index 0) is wrong. Proofs are
-    those of `agents.training.trace.merkle_proof`.
+    those of `agents.storage.merkle.merkle_proof`.
     """
 
     node: int

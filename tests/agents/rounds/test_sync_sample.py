@@ -23,8 +23,9 @@ from agents.rounds.sync_sample import (
     values_at,
 )
 from agents.storage.canonical import dumps
+from agents.storage.merkle import merkle_root
 from agents.training.state import PayloadError
-from agents.training.trace import Trace, leaf, merkle_root
+from agents.training.trace import Trace, leaf
 
 SEED = keccak(text="audit")
 SHAPES = {"a.weight": (30, 20), "b.bias": (5,), "c.weight": (256,), "d": (257,)}
