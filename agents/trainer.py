@@ -15,9 +15,7 @@ line costs no stake.
 
 from __future__ import annotations
 
-import secrets
 import time
-from pathlib import Path
 
 from agents.mechanisms.score.gauntlet import Gauntlet
 from agents.nodes.membership import Membership
@@ -34,11 +32,11 @@ from agents.rounds.upkeep import Upkeep
 from agents.rounds.work import Producer, Work
 from agents.runtime.beside import Beside
 from agents.runtime.chain import Head
+from agents.runtime.commitments import Commitments, Entry
 from agents.runtime.context import Context
 from agents.runtime.faults import crashpoint
 from agents.storage.cid import cid_of_bytes, digest_of
 from agents.storage.content_store import ContentStore, open_store
-from agents.storage.durable import write_atomic
 from agents.storage.errors import StoreError
 from agents.training.assignment import input_root
 from agents.training.local import pick_device
@@ -68,6 +66,7 @@ class Trainer:
         self._lost_in = 0  # the round in which a lost secret was reported
         self._shown_in = (0, 0)  # the last job and round whose sync sample needs no more thought
         self.consensus = Consensus(self.network)
+        self.commitments = Commitments(context.journal, context.artefacts, "trainer")
         self.membership = Membership(self.network, context, store, self.device)
         memories = Memories(self.network, store, self.models, self.plans, self.device)
         self.producer = Producer(context, memories, self.access.sealing, self.device)
@@ -111,7 +110,7 @@ class Trainer:
         if plan is None:
             return None
         name = submission_name(view.job_id, view.round_id, plan.manifest.seed)
-        secret = self.context.journal.get(name)
+        secret = self.commitments.get(name)
         if secret is None:
             if not self.access.ready(view.job_id, node):
                 return None
@@ -164,10 +163,10 @@ class Trainer:
         A copy that has changed since counts as lost: what is encoded with it nobody could redo.
         """
         name = submission_name(job_id, round_id, seed)
-        path = self._path(name, _MEMORY)
+        path = self.commitments.path(name, _MEMORY)
         if not path.exists():
             return None
-        raw, secret = path.read_bytes(), self.context.journal.get(name)
+        raw, secret = path.read_bytes(), self.commitments.get(name)
         if secret is None or secret.get(_MEMORY) != _digest_of(raw):
             self.context.metrics.resyncs.inc()
             self.context.log.warning("resynced", job=job_id, round=round_id, damaged=path.name)
@@ -207,22 +206,21 @@ class Trainer:
         self.context.sender.send(self.network.registry, "set_active", node, False)
         return f"resting: epsilon {spent:.3f} is spent; the {left:.3f} left are too little for more"
 
-    def _remember(self, name: str, view: View, plan: Plan, node: int, work: Work) -> dict[str, str]:
-        """Put the secret and the artefacts on disk; only then may the commitment be sent."""
-        for artefact in (*_ARTEFACTS, _MEMORY):
-            content = getattr(work, artefact)
-            if content is not None:
-                write_atomic(self._path(name, artefact), content)
-        secret = {
+    def _remember(self, name: str, view: View, plan: Plan, node: int, work: Work) -> Entry:
+        """Put the secret and the artefacts on disk; only then may the commitment be sent.
+
+        The privacy budget is charged first: what a crash leaves uncommitted is done again under the
+        same name, which counts once.
+        """
+        fields = {
             "input_root": self._input_root(view, plan, node),
             "content": _digest_of(work.payload),
             "trace_root": work.trace_root.hex(),
             "proof": _digest_of(work.proof),
-            "salt": secrets.token_hex(32),
             "time": str(int(time.time())),
         }
         if work.memory is not None:
-            secret[_MEMORY] = _digest_of(work.memory)
+            fields[_MEMORY] = _digest_of(work.memory)
         charge = self.producer.charge(self.models.job(view.job_id), plan, node)
         if charge is not None:
             budget = self.budget(view.job_id)
@@ -235,9 +233,9 @@ class Trainer:
                 epsilon_rdp=budget.spent_rdp(),
                 left=budget.remaining(),
             )
-        crashpoint("trainer-before-journal")
-        self.context.journal.put(name, secret)
-        self._forget_old(view)
+        files = {artefact: getattr(work, artefact) for artefact in (*_ARTEFACTS, _MEMORY)}
+        secret = self.commitments.keep(name, fields, files)
+        self.commitments.forget_until(f"submission-{view.job_id}-", view.round_id - _ROUNDS_KEPT)
         return secret
 
     def _rejoin(self, view: View, node: int) -> str | None:
@@ -271,7 +269,7 @@ class Trainer:
             self._say_lost(view, "task_changed", why)
             return None
         for artefact in _ARTEFACTS:
-            self.store.pin(self.store.put_bytes(self._path(name, artefact).read_bytes()))
+            self.store.pin(self.store.put_bytes(self.commitments.path(name, artefact).read_bytes()))
         crashpoint("trainer-before-reveal")
         self.context.sender.ensure(
             lambda: self._revealed(view, node),
@@ -291,14 +289,13 @@ class Trainer:
             self._lost_in = view.round_id
             self.context.log.error(what, round=view.round_id, why=why)
 
-    def _secret_of(self, view: View, node: int) -> tuple[str, dict[str, str]] | None:
+    def _secret_of(self, view: View, node: int) -> tuple[str, Entry] | None:
         """The journalled secret of the commitment on chain (a reorg may leave several)."""
-        wanted = self._commitment(view, node)
-        for name in self.context.journal.keys(f"submission-{view.job_id}-{view.round_id}-"):
-            secret = self.context.journal.get(name)
-            if self._digest(view, node, secret) == wanted:
-                return name, secret
-        return None
+        return self.commitments.behind(
+            f"submission-{view.job_id}-{view.round_id}-",
+            self._commitment(view, node),
+            lambda secret: self._digest(view, node, secret),
+        )
 
     # -- AGGREGATE -----------------------------------------------------------------------------
 
@@ -372,7 +369,7 @@ class Trainer:
         """What the node's commitment must bind, as hex."""
         return input_root(plan.manifest, node, bytes(view.round.prev_model)).hex()
 
-    def _digest(self, view: View, node: int, secret: dict[str, str]) -> bytes:
+    def _digest(self, view: View, node: int, secret: Entry) -> bytes:
         """The commitment to a secret.
 
         Made here and not by the contract's view: whoever serves the chain would learn the payload's
@@ -392,17 +389,6 @@ class Trainer:
         return bool(
             self.context.chain.call(rounds, "is_revealed", view.job_id, view.round_id, node)
         )
-
-    def _path(self, name: str, artefact: str) -> Path:
-        return self.context.artefacts / f"{name}.{artefact}"
-
-    def _forget_old(self, view: View) -> None:
-        """Drop secrets and artefacts of rounds that can't need them any more."""
-        for name in self.context.journal.keys(f"submission-{view.job_id}-"):
-            if int(name.split("-")[2]) <= view.round_id - _ROUNDS_KEPT:
-                for artefact in (*_ARTEFACTS, _MEMORY):
-                    self._path(name, artefact).unlink(missing_ok=True)
-                self.context.journal.delete(name)
 
 
 def _digest_of(content: bytes) -> str:

@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a node's commitments hide, kept until nothing can ask for it any more.
+
+A commitment is a hash on chain. Whoever sent it must show later what it was made from, or loses
+stake. So the secret is on disk before the commitment is sent, in this order: the files (a payload,
+a record) first, then one journal entry with the fields and a salt. An entry is written once. Where
+a crash leaves files without an entry, nothing was committed to, and the work is done again.
+
+A key of the journal is a prefix, numbers, and a part of what made this case this one, such as
+"submission-3-7-83c1ab69de9cd0e9" for round 7 of job 3 under one round seed. A reorg that changes
+the seed makes a second entry under "submission-3-7-". Which of them to open, the commitment on
+chain says (`behind`).
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from agents.runtime.faults import crashpoint
+from agents.runtime.journal import Journal
+from agents.storage.durable import write_atomic
+
+Entry = dict[str, Any]
+
+
+class Commitments:
+    """The commitments of one duty of a node. Files lie in `artefacts` as `<name>.<artefact>`.
+
+    `duty` is trainer, validator or executor: it names the crash point `<duty>-before-journal`.
+    """
+
+    def __init__(self, journal: Journal, artefacts: Path, duty: str) -> None:
+        self._journal = journal
+        self._artefacts = artefacts
+        self._duty = duty
+
+    def keep(
+        self, name: str, fields: Mapping[str, Any], files: Mapping[str, bytes | None]
+    ) -> Entry:
+        """Put files and fields on disk under `name`, with a fresh salt; return the entry.
+
+        Only then may the commitment be sent. `fields` is plain JSON; `files` are bytes by artefact,
+        None for one that there is not. If there is an entry, it is returned and nothing is written.
+        The entry's `salt` is 32 random bytes as hex. Raises OSError or JournalError when the disk
+        refuses; there is no entry then.
+        """
+        kept = self.get(name)
+        if kept is not None:
+            return kept
+        for artefact, content in files.items():
+            if content is not None:
+                write_atomic(self.path(name, artefact), content)
+        entry = {**fields, "salt": secrets.token_hex(32)}
+        crashpoint(f"{self._duty}-before-journal")
+        self._journal.put(name, entry)
+        return entry
+
+    def get(self, name: str) -> Entry | None:
+        """The entry of that name, if there is one."""
+        found: Entry | None = self._journal.get(name)
+        return found
+
+    def behind(
+        self, prefix: str, wanted: bytes, digest: Callable[[Entry], bytes]
+    ) -> tuple[str, Entry] | None:
+        """Name and entry of the secret that the commitment `wanted` (32 bytes) was made from.
+
+        It is looked for under all keys that start with `prefix`. `digest` gives the commitment to
+        an entry. None: the secret is lost.
+        """
+        for name in self._journal.keys(prefix):
+            entry: Entry = self._journal.get(name)
+            if digest(entry) == wanted:
+                return name, entry
+        return None
+
+    def path(self, name: str, artefact: str) -> Path:
+        """Where a file of a commitment lies."""
+        return self._artefacts / f"{name}.{artefact}"
+
+    def names(self, prefix: str) -> list[str]:
+        """The keys that start with `prefix`, sorted."""
+        return self._journal.keys(prefix)
+
+    def numbers(self, prefix: str) -> set[int]:
+        """The numbers after `prefix` in the keys: {7} for "scores-3-" and "scores-3-7-4e2e"."""
+        return {int(name.removeprefix(prefix).split("-")[0]) for name in self.names(prefix)}
+
+    def forget(self, prefix: str) -> None:
+        """Drop files and entries of all keys that start with `prefix`, such as "task-12-"."""
+        for name in self.names(prefix):
+            for path in self._artefacts.glob(f"{name}.*"):
+                path.unlink(missing_ok=True)
+            self._journal.delete(name)
+
+    def forget_until(self, prefix: str, last: int) -> None:
+        """Drop those whose number after `prefix` is at most `last`: old rounds of a job."""
+        for number in self.numbers(prefix):
+            if number <= last:
+                self.forget(f"{prefix}{number}-")

@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Journals that roles wrote before `agents.runtime.commitments` was: a node with an open commitment
+opens it under the new version.
+
+`runtime/journals/<duty>` was written by the agents of commit efcfe79, each with two secrets of one
+round (or task), as a reorg leaves them. `commitments.json` has their keys and the commitments that
+those agents would have sent.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace as Stub
+from typing import Any
+
+import pytest
+
+from agents.runtime.commitments import Commitments
+from agents.runtime.journal import Journal
+from agents.storage.cid import cid_of_bytes, digest_of
+from agents.trainer import Trainer
+
+OPERATOR = "0x70997970C51812dc3A010C7d01b50e0d17dc79C8"
+CONTRACT = Stub(address="0x5FbDB2315678afecb367f032d93F642f64180aa3")
+CHAIN_ID = 31337
+
+
+@pytest.fixture
+def opened(tmp_path: Path) -> Callable[[str, bytes], tuple[Stub, Stub]]:
+    """Copies a duty's recorded folder and opens it: an agent's context, and a network on which
+    the node's commitment is the one given."""
+
+    def open_(duty: str, commitment: bytes) -> tuple[Stub, Stub]:
+        folder = tmp_path / duty
+        shutil.copytree(Path(__file__).parent / "runtime/journals" / duty, folder)
+        (path,) = folder.glob("*.journal")
+        chain = Stub(call=lambda *_: commitment)
+        context = Stub(
+            journal=Journal(path),
+            artefacts=folder / "artefacts",
+            wallet=Stub(address=OPERATOR),
+            chain=chain,
+        )
+        deployment = Stub(chain_id=CHAIN_ID)
+        network = Stub(
+            chain=chain, deployment=deployment, rounds=CONTRACT, scores=CONTRACT, tasks=CONTRACT
+        )
+        return context, network
+
+    return open_
+
+
+def recorded(duty: str) -> list[Any]:
+    folder = Path(__file__).parent / "runtime/journals" / duty
+    rows = json.loads((folder / "commitments.json").read_text())
+    assert len(rows) == 2
+    return [pytest.param(r["name"], bytes.fromhex(r["commitment"]), id=r["name"]) for r in rows]
+
+
+@pytest.mark.parametrize(("name", "commitment"), recorded("trainer"))
+def test_a_trainer_finds_the_secret_of_its_round(opened: Any, name: str, commitment: bytes) -> None:
+    trainer = Trainer.__new__(Trainer)
+    trainer.context, trainer.network = opened("trainer", commitment)
+    context = trainer.context
+    trainer.commitments = Commitments(context.journal, context.artefacts, "trainer")
+    found = trainer._secret_of(Stub(job_id=3, round_id=7), 5)
+    assert found is not None
+    assert found[0] == name
+    for artefact, digest in (("payload", "content"), ("proof", "proof"), ("memory", "memory")):
+        content = trainer.commitments.path(name, artefact).read_bytes()
+        assert digest_of(cid_of_bytes(content)).hex() == found[1][digest]
