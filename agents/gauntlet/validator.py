@@ -26,8 +26,6 @@ import hashlib
 import json
 import secrets
 from collections.abc import Collection
-from pathlib import Path
-from typing import Any
 
 from agents.gauntlet.draw import round_seed
 from agents.gauntlet.fast_evaluation import (
@@ -66,11 +64,11 @@ from agents.rounds.reader import Results
 from agents.rounds.report import UNAVAILABLE
 from agents.rounds.submissions import Submission
 from agents.rounds.sync_sample import max_samples_bytes
+from agents.runtime.commitments import Commitments, Entry
 from agents.runtime.context import Context
 from agents.runtime.errors import Reverted
 from agents.runtime.faults import crashpoint
 from agents.storage.content_store import ContentStore
-from agents.storage.durable import write_atomic
 from agents.storage.errors import NotFound, StoreError, StoreUnavailable
 from agents.training.state import State
 
@@ -80,6 +78,7 @@ _ROUND_PHASES = (Phase.AGGREGATE, Phase.CHALLENGE, Phase.DISPUTED)
 _WAIT = {Phase.AGGREGATE: 0.5, Phase.CHALLENGE: 0.25}  # of the phase's window
 _WAIT_COMMIT = 0.5  # of the commit window, once somebody has opened it
 _ROOT = "validator-root"
+_RECORD = "record"  # the file of a commitment
 _MILLI = 1_000
 _MOST_SYNC = 10**12
 
@@ -106,6 +105,7 @@ class Validator:
         self._plans = plans
         self._results = results
         self._device = device
+        self._commitments = Commitments(context.journal, context.artefacts, "validator")
         self._said: tuple[int, int, str] | None = None
         self._told = (0, 0)  # the last job and round whose scores were logged
 
@@ -149,7 +149,7 @@ class Validator:
         if audit_seed is None:
             return None
         name = scores_name(view.job_id, view.round_id, audit_seed)
-        entry = self._context.journal.get(name)
+        entry = self._commitments.get(name)
         if entry is None:
             record = self._evaluate(view, node, audit_seed, scoring)
             if record is None:
@@ -293,21 +293,12 @@ class Validator:
         entry = self._network.ledger_entry(view.job_id, plan.step - 1)
         return self._models.at(view.job_id, bytes(entry.prev_model))
 
-    def _remember(self, name: str, view: View, record: ScoreRecord) -> dict[str, Any]:
+    def _remember(self, name: str, view: View, record: ScoreRecord) -> Entry:
         """Put everything that a reveal needs on disk; only then may the commitment be sent."""
         raw = record.to_bytes()
-        write_atomic(self._path(name), raw)
-        entry = {
-            "scores": record.vector(),
-            "record": digest_of_record(raw).hex(),
-            "salt": secrets.token_hex(32),
-        }
-        crashpoint("validator-before-journal")
-        self._context.journal.put(name, entry)
-        for old in self._context.journal.keys(f"scores-{view.job_id}-"):
-            if int(old.split("-")[2]) <= view.round_id - _ROUNDS_KEPT:
-                self._path(old).unlink(missing_ok=True)
-                self._context.journal.delete(old)
+        fields = {"scores": record.vector(), "record": digest_of_record(raw).hex()}
+        entry = self._commitments.keep(name, fields, {_RECORD: raw})
+        self._commitments.forget_until(f"scores-{view.job_id}-", view.round_id - _ROUNDS_KEPT)
         return entry
 
     # -- revealing -----------------------------------------------------------------------------
@@ -325,7 +316,11 @@ class Validator:
         raw = self._own_copy(view.job_id, view.round_id, bytes.fromhex(entry["record"]))
         if raw is None:
             # The vector still counts; only nobody can replay it.
-            self._say(view, "record_lost", f"{self._path(name)} is gone or has changed")
+            self._say(
+                view,
+                "record_lost",
+                f"{self._commitments.path(name, _RECORD)} is gone or has changed",
+            )
         else:
             self._store.pin(self._store.put_bytes(raw))
             self._tell(view, raw)
@@ -344,14 +339,13 @@ class Validator:
         crashpoint("validator-after-reveal")
         return f"scored: round {view.round_id}, revealed"
 
-    def _entry_of(self, view: View, node: int) -> tuple[str, dict[str, Any]] | None:
+    def _entry_of(self, view: View, node: int) -> tuple[str, Entry] | None:
         """What was journalled for the commitment on chain (a reorg may leave several)."""
-        wanted = self._commitment(view, node)
-        for name in self._context.journal.keys(f"scores-{view.job_id}-{view.round_id}-"):
-            entry = self._context.journal.get(name)
-            if self._digest(view, node, entry) == wanted:
-                return name, entry
-        return None
+        return self._commitments.behind(
+            f"scores-{view.job_id}-{view.round_id}-",
+            self._commitment(view, node),
+            lambda entry: self._digest(view, node, entry),
+        )
 
     # -- the chain of records ------------------------------------------------------------------
 
@@ -382,8 +376,8 @@ class Validator:
         return record
 
     def _own_copy(self, job_id: int, number: int, digest: bytes) -> bytes | None:
-        for name in self._context.journal.keys(f"scores-{job_id}-{number}-"):
-            path = self._path(name)
+        for name in self._commitments.names(f"scores-{job_id}-{number}-"):
+            path = self._commitments.path(name, _RECORD)
             raw = path.read_bytes() if path.exists() else b""
             if digest_of_record(raw) == digest:
                 return raw
@@ -447,7 +441,7 @@ class Validator:
     def _revealed(self, view: View, node: int) -> bool:
         return self._consensus.record(view.job_id, view.round_id, node) != ZERO_DIGEST
 
-    def _digest(self, view: View, node: int, entry: dict[str, Any]) -> bytes:
+    def _digest(self, view: View, node: int, entry: Entry) -> bytes:
         return self._consensus.digest(
             view.job_id,
             view.round_id,
@@ -457,9 +451,6 @@ class Validator:
             bytes.fromhex(entry["record"]),
             bytes.fromhex(entry["salt"]),
         )
-
-    def _path(self, name: str) -> Path:
-        return self._context.artefacts / f"{name}.record"
 
     def _say(self, view: View, event: str, why: str) -> None:
         """Warn, once per round and reason."""

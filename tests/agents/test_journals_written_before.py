@@ -17,7 +17,11 @@ from types import SimpleNamespace as Stub
 from typing import Any
 
 import pytest
+from eth_utils import keccak
 
+from agents.gauntlet.replay import digest_of_record
+from agents.gauntlet.validator import Validator
+from agents.protocol.scores import Consensus
 from agents.runtime.commitments import Commitments
 from agents.runtime.journal import Journal
 from agents.storage.cid import cid_of_bytes, digest_of
@@ -72,3 +76,23 @@ def test_a_trainer_finds_the_secret_of_its_round(opened: Any, name: str, commitm
     for artefact, digest in (("payload", "content"), ("proof", "proof"), ("memory", "memory")):
         content = trainer.commitments.path(name, artefact).read_bytes()
         assert digest_of(cid_of_bytes(content)).hex() == found[1][digest]
+
+
+@pytest.mark.parametrize(("name", "commitment"), recorded("validator"))
+def test_a_validator_finds_the_vector_of_its_round(
+    opened: Any, name: str, commitment: bytes
+) -> None:
+    validator = Validator.__new__(Validator)
+    context, network = opened("validator", commitment)
+    validator._context, validator._consensus = context, Consensus(network)
+    validator._commitments = Commitments(context.journal, context.artefacts, "validator")
+    found = validator._entry_of(Stub(job_id=3, round_id=7), 9)
+    assert found is not None
+    assert found[0] == name
+    raw = validator._own_copy(3, 7, bytes.fromhex(found[1]["record"]))
+    assert raw is not None
+    assert digest_of_record(raw).hex() == found[1]["record"]
+    # The root of its secrets is the one it had: else it would break the promise of its last record.
+    assert validator._derived(3, "first", keccak(text="audit seed one")).hex() in {
+        json.loads(path.read_bytes())["secret"] for path in context.artefacts.glob("*.record")
+    }
