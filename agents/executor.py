@@ -11,17 +11,24 @@ Rule: silence costs as much as a wrong result, so nothing slow stands between th
 reveal: tasks are computed and payloads are published beside the loop, and a transaction that is
 refused holds back no other. What a commitment hides is on disk before it is sent. A payload is
 published only when nobody can be drawn for the task any more.
+
+There is one secret for a node and a task with all that its result and tag depend on (spec, time,
+class, chain, contract). Neither lane nor draw is among that. So a reorg that moves the node to
+another lane of the same task changes nothing, and one that puts another task under the same number
+makes another secret. Which one to open, the commitment on chain says.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import partial
 
 from agents.protocol.network import ZERO_DIGEST, Network
 from agents.runtime.background import Background
 from agents.runtime.chain import Head
+from agents.runtime.commitments import Commitments, Entry
 from agents.runtime.context import Context
 from agents.runtime.errors import Reverted
 from agents.runtime.faults import crashpoint
@@ -31,7 +38,6 @@ from agents.tasks.appeal import TaskAppeals, is_wrong
 from agents.tasks.compute.result import TaskResult
 from agents.tasks.contract import UNAVAILABLE, LaneState, Task, Tasks, TaskStatus
 from agents.tasks.runner import TaskRunner
-from agents.tasks.secrets import Secret, TaskSecrets
 from agents.tasks.upkeep import TaskUpkeep
 from agents.tasks.watch import TaskWatch
 
@@ -39,8 +45,27 @@ _PATIENCE_S = 2.0
 _TURN_S = 10.0  # how long a later lane waits for an earlier one, at most
 _REORG_BLOCKS = 128  # a secret is kept for as long as a reorg could bring its task back
 _CONFIRM = "confirm-"
+_PAYLOAD = "payload"  # the file of a commitment
+_SECRETS = "task-"  # what the keys of the journal begin with
 _SEARCH_SHARE, _LAST_SHARE = 4, 8  # of the time, left when a missing input is given up
 _OVER = (TaskStatus.AGREED, TaskStatus.DECIDED, TaskStatus.UNDECIDED)
+
+
+@dataclass(frozen=True)
+class Secret:
+    """What a commitment to a task's result hides. `name` is its key in the journal."""
+
+    name: str
+    result: bytes
+    tag: bytes
+    salt: bytes
+    refusal: str | None
+
+    @classmethod
+    def of(cls, name: str, entry: Entry) -> Secret:
+        """The secret of a journal entry."""
+        result, tag, salt = (bytes.fromhex(entry[key]) for key in ("result", "tag", "salt"))
+        return cls(name, result, tag, salt, entry["refusal"])
 
 
 class Executor:
@@ -54,14 +79,13 @@ class Executor:
         self.store = store
         self.tasks = Tasks(network)
         self.runner = TaskRunner(context, device)
-        operator, settings = context.wallet.address, context.settings
-        self.secrets = TaskSecrets(self.tasks, context.journal, context.artefacts, operator)
+        self.commitments = Commitments(context.journal, context.artefacts, "executor")
         self.appeals = TaskAppeals(network, self.tasks, context)
         self.upkeep = TaskUpkeep(
-            network, self.tasks, context.sender, _PATIENCE_S, settings.jitter_s
+            network, self.tasks, context.sender, _PATIENCE_S, context.settings.jitter_s
         )
         self._watch = TaskWatch(self.tasks, context.chain)
-        self._watch.follow(self.secrets.task_ids())
+        self._watch.follow(self.commitments.numbers(_SECRETS))
         self._publisher = Background(context.feed.wake, self._cannot_publish)
         self._class: int | None = None  # the pool of the class that this machine computes in
         self._own: dict[int, Task] = {}  # as last seen
@@ -89,7 +113,7 @@ class Executor:
         label = self.runner.label
         self._class = None if label is None else self.tasks.class_id(label)
         self._take(node_id)
-        seen = self._watch.look(head, self._own.keys() | self.secrets.task_ids())
+        seen = self._watch.look(head, self._own.keys() | self.commitments.numbers(_SECRETS))
         lanes = self._lanes(seen, head, node_id)
         self._compute(lanes, head, node_id)
         self._publish(node_id)
@@ -108,7 +132,7 @@ class Executor:
     def _lanes(self, seen: list[Task], head: Head, node_id: int) -> dict[int, tuple[Task, int]]:
         """Tasks to run and commit to, with the lane: those that run, most urgent first, then those
         that the node will be drawn for. Notes by the way what has become of its own tasks."""
-        known = self.secrets.task_ids()
+        known = self.commitments.numbers(_SECRETS)
         for task in seen:
             if task.lane_of(node_id) is not None or task.task_id in known:
                 self._own[task.task_id] = task
@@ -144,14 +168,14 @@ class Executor:
                 if self.runner.label is not None:
                     why = f"it is in class {self.tasks.label(task.class_id)}, not in this one's"
                     self._say("cannot_run", task, why)
-            elif self.secrets.get(task, node_id) is None:
-                name = self.secrets.name(task, node_id)
+            elif self.secret(task, node_id) is None:
+                name = self._name(task, node_id)
                 if self._in_vain(task, name, head):
                     self._keep(task, node_id, TaskResult(UNAVAILABLE, b"", "unavailable"))
                 else:
                     runs[name] = task
         for task in self._lost(head, node_id):
-            name = _CONFIRM + self.secrets.name(task, node_id)
+            name = _CONFIRM + self._name(task, node_id)
             if name not in self._confirmed:
                 runs[name] = task
         self._asked = {n: t for n, t in self._asked.items() if n in self.runner.running} | runs
@@ -168,7 +192,14 @@ class Executor:
 
     def _keep(self, task: Task, node_id: int, result: TaskResult) -> None:
         self._watch.follow({task.task_id})
-        secret = self.secrets.keep(task, node_id, self.outcome(task, result))
+        answer = self.outcome(task, result)
+        name = self._name(task, node_id)
+        fields = {
+            "result": answer.digest.hex(),
+            "tag": self.tasks.tag(task.task_id, answer.digest).hex(),
+            "refusal": answer.refusal,
+        }
+        secret = Secret.of(name, self.commitments.keep(name, fields, {_PAYLOAD: answer.payload}))
         self.context.log.info(
             "task_run",
             task=task.task_id,
@@ -192,13 +223,13 @@ class Executor:
         self, lanes: dict[int, tuple[Task, int]], head: Head, node_id: int
     ) -> Iterator[Callable[[], str | None]]:
         for task, lane in lanes.values():
-            secret = self.secrets.get(task, node_id)
+            secret = self.secret(task, node_id)
             drawable = task.status == TaskStatus.RUNNING or head.number > task.seed_block
             if secret is not None and drawable:
                 yield partial(self._commit, task, lane, node_id, secret)
 
     def _commit(self, task: Task, lane: int, node_id: int, secret: Secret) -> str:
-        number, wanted = task.task_id, self.secrets.commitment(task, node_id, secret)
+        number, wanted = task.task_id, self._digest(task, node_id, secret)
         crashpoint("executor-before-commit")
         self.context.sender.ensure(
             lambda: self.tasks.task(number).state_of(node_id) >= LaneState.COMMITTED,
@@ -225,7 +256,7 @@ class Executor:
         self._revealing = {t.task_id: self._revealing.get(t.task_id, now) for t in due}
         for task in sorted(due, key=_deadline):
             lane = task.nodes.index(node_id)
-            secret = self.secrets.behind(task, node_id, task.answers[lane])
+            secret = self.secret_behind(task, node_id, task.answers[lane])
             if secret is None:
                 self._say("secret_lost", task, "the journal has no secret of this commitment")
             elif self.reveals(task) and self._my_turn(task, lane, head):
@@ -265,7 +296,7 @@ class Executor:
         for task in self._own.values():
             if task.status < TaskStatus.AGREED:
                 continue
-            secret = self.secrets.get(task, node_id)
+            secret = self.secret(task, node_id)
             if secret is None or secret.name in self._published or secret.result == UNAVAILABLE:
                 continue
             if secret.result == task.result or self._proved(task, secret):
@@ -281,7 +312,7 @@ class Executor:
 
     def _put(self, task: Task, secret: Secret) -> None:
         crashpoint("executor-before-publish")
-        cid = self.store.put_file(self.secrets.payload(secret.name))
+        cid = self.store.put_file(self.commitments.path(secret.name, _PAYLOAD))
         if digest_of(cid) != secret.result:
             self._say("payload_damaged", task, "the file is not what was committed to")
             return
@@ -303,7 +334,7 @@ class Executor:
         """Appeal where the node lost, running the task again gives the same as before, and a
         verdict for that would change the outcome."""
         for task in list(self._lost(head, node_id)):
-            again = self._confirmed.get(_CONFIRM + self.secrets.name(task, node_id))
+            again = self._confirmed.get(_CONFIRM + self._name(task, node_id))
             if again is None:
                 continue
             if self.tasks.tag(task.task_id, again) not in task.revealed():
@@ -320,11 +351,36 @@ class Executor:
         self._over = {n: self._over.get(n, head.number) for n in settled}
         for number, block in list(self._over.items()):
             if head.number >= block + _REORG_BLOCKS:
-                self.secrets.forget(number)
+                self.commitments.forget(f"{_SECRETS}{number}-")
                 del self._own[number], self._over[number]
-                part = f"task-{number}-"
+                part = f"{_SECRETS}{number}-"
                 self._published = {n for n in self._published if not n.startswith(part)}
                 self._confirmed = {n: r for n, r in self._confirmed.items() if part not in n}
+
+    # -- secrets -------------------------------------------------------------------------------
+
+    def secret(self, task: Task, node_id: int) -> Secret | None:
+        """The secret of a task as it stands, None if it has not been computed."""
+        name = self._name(task, node_id)
+        entry = self.commitments.get(name)
+        return None if entry is None else Secret.of(name, entry)
+
+    def secret_behind(self, task: Task, node_id: int, commitment: bytes) -> Secret | None:
+        """The secret that a commitment on chain (32 bytes) was made from."""
+        found = self.commitments.behind(
+            f"{_SECRETS}{task.task_id}-{node_id}-",
+            commitment,
+            lambda entry: self._digest(task, node_id, Secret.of("", entry)),
+        )
+        return None if found is None else Secret.of(*found)
+
+    def _name(self, task: Task, node_id: int) -> str:
+        return f"{_SECRETS}{task.task_id}-{node_id}-{self.tasks.inputs(task).hex()[:16]}"
+
+    def _digest(self, task: Task, node_id: int, secret: Secret) -> bytes:
+        """The commitment to a secret."""
+        operator = self.context.wallet.address
+        return self.tasks.commitment(task, node_id, operator, secret.tag, secret.salt)
 
     # -- saying --------------------------------------------------------------------------------
 

@@ -19,12 +19,14 @@ from typing import Any
 import pytest
 from eth_utils import keccak
 
+from agents.executor import Executor
 from agents.gauntlet.replay import digest_of_record
 from agents.gauntlet.validator import Validator
 from agents.protocol.scores import Consensus
 from agents.runtime.commitments import Commitments
 from agents.runtime.journal import Journal
 from agents.storage.cid import cid_of_bytes, digest_of
+from agents.tasks.contract import Task, Tasks, TaskStatus
 from agents.trainer import Trainer
 
 OPERATOR = "0x70997970C51812dc3A010C7d01b50e0d17dc79C8"
@@ -96,3 +98,29 @@ def test_a_validator_finds_the_vector_of_its_round(
     assert validator._derived(3, "first", keccak(text="audit seed one")).hex() in {
         json.loads(path.read_bytes())["secret"] for path in context.artefacts.glob("*.record")
     }
+
+
+@pytest.mark.parametrize(("name", "commitment"), recorded("executor"))
+def test_an_executor_finds_the_secret_of_its_task(
+    opened: Any, name: str, commitment: bytes
+) -> None:
+    executor = Executor.__new__(Executor)
+    executor.context, network = opened("executor", commitment)
+    context = executor.context
+    executor.tasks = Tasks(network)
+    executor.commitments = Commitments(context.journal, context.artefacts, "executor")
+    task = {fork: _task(keccak(text=f"spec {fork}")) for fork in ("one", "two")}
+    found = [executor.secret_behind(task[fork], 5, commitment) for fork in task]
+    (secret,) = [secret for secret in found if secret is not None]
+    assert secret.name == name
+    fork = "two" if secret.refusal else "one"
+    assert executor.secret(task[fork], 5) == secret
+    content = executor.commitments.path(name, "payload").read_bytes()
+    assert secret.result == keccak(content)
+    assert executor.commitments.numbers("task-") == {12}
+
+
+def _task(spec: bytes) -> Task:
+    """The recorded task 12, with this spec."""
+    place = (12, TaskStatus.RUNNING, OPERATOR, 0)
+    return Task(*place, spec, 10**18, 60, 1_700_000_000, 100, 0, (), (), (), 0)

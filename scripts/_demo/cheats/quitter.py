@@ -17,7 +17,7 @@ class Quitter(Forger):
         """Whether its tag has been revealed."""
         node_id = self.network.node_of(self.context.wallet.address)
         lane = task.lane_of(node_id)
-        own = None if lane is None else self.secrets.behind(task, node_id, task.answers[lane])
+        own = None if lane is None else self.secret_behind(task, node_id, task.answers[lane])
         return own is not None and own.tag in task.revealed()
 
 

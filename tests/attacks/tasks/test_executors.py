@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 import agents.executor as executor_module
+import agents.runtime.commitments as commitments_module
 import agents.tasks.runner as runner_module
-import agents.tasks.secrets as secrets_module
 import agents.tasks.watch as watch_module
 from agents.redundant import Redundant
 from agents.runtime.errors import Stopped
@@ -441,7 +441,7 @@ def test_killed_at(crew: Crew, monkeypatch: pytest.MonkeyPatch, point: str) -> N
             raise Stopped("the agent ends here")
 
     monkeypatch.setattr(executor_module, "crashpoint", dies)
-    monkeypatch.setattr(secrets_module, "crashpoint", dies)
+    monkeypatch.setattr(commitments_module, "crashpoint", dies)
     with pytest.raises(Stopped):
         crew.drive(lambda: False, "it dies")
     journals = {
