@@ -13,9 +13,7 @@ from __future__ import annotations
 from agents.protocol.network import Network
 from agents.protocol.view import View, observe
 from agents.rounds.access import DataAccess
-from agents.rounds.plan import Plans
 from agents.rounds.proposer import Proposer
-from agents.rounds.reader import Results
 from agents.rounds.upkeep import Upkeep
 from agents.runtime.chain import Head
 from agents.runtime.context import Context
@@ -33,14 +31,10 @@ class Aggregator:
         self.context = context
         self.network = Network(context.chain, context.deployment)
         self.access = DataAccess(self.network, store, context)
-        models = self.access.models
         configured = context.settings.device
         device = pick_device() if configured == "auto" else configured
-        plans = Plans(self.network, models)
-        results = Results(
-            self.network, store, models, plans, device, self.access.sealing, context.artefacts
-        )
-        self.proposer = Proposer(self.network, results, context.sender, _HEAD_START)
+        self.reader = self.access.reader(device)
+        self.proposer = Proposer(self.network, self.reader, context.sender, _HEAD_START)
         self.upkeep = Upkeep(self.network, context.sender, _PATIENCE_S, context.settings.jitter_s)
 
     def step(self, head: Head) -> str | None:

@@ -24,8 +24,7 @@ from agents.protocol.scores import Consensus, ScorePhase
 from agents.protocol.view import View, observe
 from agents.redundant import Redundant
 from agents.rounds.access import DataAccess
-from agents.rounds.codec_memory import Memories
-from agents.rounds.plan import Plan, Plans
+from agents.rounds.plan import Plan
 from agents.rounds.privacy_budget import Budget
 from agents.rounds.sync_sample import open_samples, sync_root
 from agents.rounds.upkeep import Upkeep
@@ -58,18 +57,17 @@ class Trainer:
         self.store = store
         self.network = Network(context.chain, context.deployment)
         self.access = DataAccess(self.network, store, context)
-        self.models = self.access.models
-        self.plans = Plans(self.network, self.models)
         configured = context.settings.device
         self.device = pick_device() if configured == "auto" else configured
+        self.reader = self.access.reader(self.device)
+        self.models, self.plans = self.reader.models, self.reader.plans
         self._looked_ahead = (0, 0)  # the last job and round after which the budget was looked at
         self._lost_in = 0  # the round in which a lost secret was reported
         self._shown_in = (0, 0)  # the last job and round whose sync sample needs no more thought
         self.consensus = Consensus(self.network)
         self.commitments = Commitments(context.journal, context.artefacts, "trainer")
         self.membership = Membership(self.network, context, store, self.device)
-        memories = Memories(self.network, store, self.models, self.plans, self.device)
-        self.producer = Producer(context, memories, self.access.sealing, self.device)
+        self.producer = Producer(context, self.reader.memories, self.access.sealing, self.device)
         self.upkeep = Upkeep(self.network, context.sender, _PATIENCE_S, context.settings.jitter_s)
         # Training holds the loop up for longer than a task's executors have to reveal.
         self.tasks: Beside | None = None

@@ -20,11 +20,9 @@ from agents.protocol.network import Network, Phase
 from agents.protocol.scores import Consensus
 from agents.protocol.view import View, observe
 from agents.rounds.access import DataAccess
-from agents.rounds.codec_memory import Memories
+from agents.rounds.inputs import RoundInputs
 from agents.rounds.outcome import Outcome
-from agents.rounds.plan import Plans
 from agents.rounds.proposer import Proposer
-from agents.rounds.reader import Results
 from agents.rounds.submissions import Submission
 from agents.rounds.upkeep import Upkeep
 from agents.runtime.chain import Head
@@ -38,7 +36,7 @@ from agents.tasks.recheck import Recheck
 from agents.training.local import pick_device
 from agents.training.state import PayloadError
 from agents.verify.judging import result_errors
-from agents.verify.spot_checks import Finding, RoundInputs, malformed, reexecute, suspects
+from agents.verify.spot_checks import Finding, malformed, reexecute, suspects
 
 _HEAD_START = 0.5  # of the fallback window, left to aggregators
 _PATIENCE_S = 2.0
@@ -53,32 +51,12 @@ class Verifier:
         self.store = store
         self.network = Network(context.chain, context.deployment)
         self.access = DataAccess(self.network, store, context)
-        self.models = self.access.models
-        self.plans = Plans(self.network, self.models)
         configured = context.settings.device
         self.device = pick_device() if configured == "auto" else configured
-        self.results = Results(
-            self.network,
-            store,
-            self.models,
-            self.plans,
-            self.device,
-            self.access.sealing,
-            context.artefacts,
-        )
-        self.memories = Memories(self.network, store, self.models, self.plans, self.device)
-        self.validator = Validator(
-            self.network,
-            Consensus(self.network),
-            context,
-            store,
-            self.models,
-            self.plans,
-            self.results,
-            self.device,
-        )
+        self.reader = self.access.reader(self.device)
+        self.validator = Validator(Consensus(self.network), context, self.reader)
         self.benchmarks = BenchmarkChecks(self.network, context, store, self.device)
-        self.proposer = Proposer(self.network, self.results, context.sender, _HEAD_START)
+        self.proposer = Proposer(self.network, self.reader, context.sender, _HEAD_START)
         self.upkeep = Upkeep(self.network, context.sender, _PATIENCE_S, context.settings.jitter_s)
         rate = context.settings.verifier.task_audit_rate
         self.recheck = Recheck(self.network, context, configured, rate)
@@ -113,21 +91,21 @@ class Verifier:
     # -- AGGREGATE -----------------------------------------------------------------------------
 
     def prepare(self, view: View) -> None:
-        """Begin the audit while the aggregator is still at work; the verdicts are kept.
+        """Begin the spot checks while the aggregator is still at work; the verdicts are kept.
 
         What is missing may come until the challenge window; nothing else should wait for it.
         """
         audit_seed = self.network.seed(view.job_id, view.round, audit=True)
         if audit_seed is None:
             return
-        submissions = self.results.submissions(view)
+        submissions = self.reader.submissions(view)
         if any(s.unavailable for s in submissions):
             return
         try:
             with self.context.metrics.busy("verify"):
-                outcome = self.results.outcome(view, submissions)
+                outcome = self.reader.outcome(view, submissions)
                 if outcome is not None:
-                    self._audit(view, outcome, submissions, audit_seed)
+                    self._spot_check(view, outcome, submissions)
         except StoreUnavailable:
             raise
         except (StoreError, PayloadError) as error:
@@ -136,80 +114,77 @@ class Verifier:
     # -- CHALLENGE -----------------------------------------------------------------------------
 
     def verify(self, view: View, node: int) -> str | None:
-        """Audit, report, then attest or challenge."""
+        """Spot-check, report, then attest or challenge."""
         if view.overdue or node in self.network.attesters(view.job_id, view.round_id, view.round):
             return None
         audit_seed = self.network.seed(view.job_id, view.round, audit=True)
         if audit_seed is None:
             return None
-        submissions = self.results.submissions(view)
+        submissions = self.reader.submissions(view)
         if any(s.unavailable for s in submissions) and self._elapsed(view) < _GIVE_UP:
             self._say_missing(view, submissions)
             return None
         with self.context.metrics.busy("verify"):
-            outcome = self.results.outcome(view, submissions)
+            outcome = self.reader.outcome(view, submissions)
             if outcome is None:
                 return None
-            findings = self._audit(view, outcome, submissions, audit_seed)
+            findings = self._spot_check(view, outcome, submissions)
+        if findings is None:
+            return None
         for finding in findings:
             if finding.violation is not None and not self._reported(view, node, finding):
                 return self._report(view, node, finding)
         crashpoint("verifier-before-attest")
         return self._judge(view, node)
 
-    def _audit(
-        self, view: View, outcome: Outcome, submissions: list[Submission], audit_seed: bytes
-    ) -> list[Finding]:
-        plan = self.plans.of(view)
-        assert plan is not None  # the outcome was computed from it
-        nodes = [s.reveal.node for s in submissions]
-        network, job, number = self.network, view.job_id, view.round_id
-        work = RoundInputs(
-            job=self.models.job(job),
-            job_id=job,
-            round_id=number,
-            plan=plan,
-            before=self.models.at(job, bytes(view.round.prev_model)),
-            merged=outcome.merged,
-            submissions=submissions,
-            audit_seed=audit_seed,
-            flagged=frozenset(network.in_round("is_flagged", job, number, nodes)),
-            scores={node: int(network.node(node).benchmark_score) for node in nodes},
-            window_s=int(view.job.terms.commit_s),
-            memory=lambda of: self.memories.before(job, plan, of),
-            patient=self._elapsed(view) < _GIVE_UP,
-        )
-        due = suspects(work, self.store)
+    def _spot_check(
+        self, view: View, outcome: Outcome, submissions: list[Submission]
+    ) -> list[Finding] | None:
+        """Findings on the drawn and the suspicious nodes; one that was made before is kept.
+
+        None while a seed is not known: before the draw there is nothing to attest.
+        """
+        patient = self._elapsed(view) < _GIVE_UP
+        inputs = self.reader.inputs(view, submissions, outcome, patient)
+        if inputs is None:
+            return None
+        due = suspects(inputs, self.store)
         if self.context.settings.verifier.audit_all:
             due = {s.reveal.node: ["audit_all"] for s in submissions if s.gradient is not None}
-        found = malformed(work)
+        found = malformed(inputs)
         for node, why in due.items():
-            key = (audit_seed, node)
+            key = (inputs.audit_seed, node)
             if key not in self._findings:
-                self.context.log.info("audit", round=number, of_node=node, why="; ".join(why))
-                finding = self._reexecute(work, node)
+                self.context.log.info(
+                    "audit", round=view.round_id, of_node=node, why="; ".join(why)
+                )
+                finding = self._reexecute(inputs, node)
                 if finding is None:
                     continue
                 self._findings[key] = finding
                 self.context.log.info(
-                    "verdict", round=number, of_node=node, verdict=finding.label, why=finding.reason
+                    "verdict",
+                    round=view.round_id,
+                    of_node=node,
+                    verdict=finding.label,
+                    why=finding.reason,
                 )
                 crashpoint("verifier-auditing")
             found.append(self._findings[key])
         return found
 
-    def _reexecute(self, work: RoundInputs, node: int) -> Finding | None:
+    def _reexecute(self, inputs: RoundInputs, node: int) -> Finding | None:
         """The finding; None when what it needs can't be had and time is short.
 
         A suspect that took down an artefact of an earlier round must not keep this verifier from
         judging the others.
         """
         try:
-            return reexecute(work, node, self.device, self.store)
+            return reexecute(inputs, node, self.device, self.store)
         except StoreUnavailable:
             raise
         except (StoreError, PayloadError) as error:
-            if work.patient:
+            if inputs.patient:
                 raise
             self.context.log.warning("cannot_reexecute", of_node=node, why=str(error))
             return None
@@ -243,7 +218,7 @@ class Verifier:
     def _judge(self, view: View, node: int) -> str | None:
         """Attest the proposed result, or challenge it with the differences as evidence."""
         patient = self._elapsed(view) < _GIVE_UP
-        wrong = result_errors(self.network, self.models, self.results, view, patient)
+        wrong = result_errors(self.reader, view, patient)
         if wrong is None:
             return None
         result_hash = bytes(view.round.result_hash)

@@ -55,12 +55,11 @@ from agents.gauntlet.replay import (
     scores_of,
 )
 from agents.mechanisms.score.gauntlet import Gauntlet
-from agents.protocol.network import ZERO_DIGEST, Network, Phase
+from agents.protocol.network import ZERO_DIGEST, Phase
 from agents.protocol.scores import Consensus, ScorePhase, Scoring
 from agents.protocol.view import View
-from agents.rounds.models import Models
-from agents.rounds.plan import Plan, Plans
-from agents.rounds.reader import Results
+from agents.rounds.plan import Plan
+from agents.rounds.reader import RoundReader
 from agents.rounds.report import UNAVAILABLE
 from agents.rounds.submissions import Submission
 from agents.rounds.sync_sample import max_samples_bytes
@@ -68,7 +67,6 @@ from agents.runtime.commitments import Commitments, Entry
 from agents.runtime.context import Context
 from agents.runtime.errors import Reverted
 from agents.runtime.faults import crashpoint
-from agents.storage.content_store import ContentStore
 from agents.storage.errors import NotFound, StoreError, StoreUnavailable
 from agents.training.state import State
 
@@ -86,25 +84,12 @@ _MOST_SYNC = 10**12
 class Validator:
     """The validator of one verifier node."""
 
-    def __init__(
-        self,
-        network: Network,
-        consensus: Consensus,
-        context: Context,
-        store: ContentStore,
-        models: Models,
-        plans: Plans,
-        results: Results,
-        device: str,
-    ) -> None:
-        self._network = network
+    def __init__(self, consensus: Consensus, context: Context, reader: RoundReader) -> None:
+        self._network = reader.network
         self._consensus = consensus
         self._context = context
-        self._store = store
-        self._models = models
-        self._plans = plans
-        self._results = results
-        self._device = device
+        self._store = reader.store
+        self._reader = reader
         self._commitments = Commitments(context.journal, context.artefacts, "validator")
         self._said: tuple[int, int, str] | None = None
         self._told = (0, 0)  # the last job and round whose scores were logged
@@ -172,10 +157,10 @@ class Validator:
         self, view: View, node: int, audit_seed: bytes, scoring: Scoring
     ) -> ScoreRecord | None:
         """The round's record; None while something is waited for."""
-        plan = self._plans.of(view)
+        plan = self._reader.plans.of(view)
         if plan is None:
             return None
-        submissions = self._results.submissions(view)
+        submissions = self._reader.submissions(view)
         opened = int(view.round.opened_block)
         samples = self._consensus.samples(view.job_id, view.round_id, opened)
         missing = {
@@ -196,7 +181,7 @@ class Validator:
 
         One is enough to wait for, and to look for more may take a store long.
         """
-        shapes, options = self._models.job(view.job_id).shapes, self._options(view)
+        shapes, options = self._reader.models.job(view.job_id).shapes, self._options(view)
         limit = max_samples_bytes(shapes, options.samples)
         for node in samples.keys() - excused:
             try:
@@ -218,8 +203,8 @@ class Validator:
         submissions: list[Submission],
         samples: dict[int, bytes],
     ) -> ScoreRecord:
-        job, options = self._models.job(view.job_id), self._options(view)
-        before = self._models.at(view.job_id, bytes(view.round.prev_model))
+        job, options = self._reader.models.job(view.job_id), self._options(view)
+        before = self._reader.before(view)
         checked = check_nodes(
             self._facts(view, samples),
             job,
@@ -246,7 +231,7 @@ class Validator:
             before=before,
             length=median_norm(sent[n] for n in usable),
             seed=round_seed(secret, audit_seed),
-            device=self._device,
+            device=self._reader.device,
         )
         measured = yardstick.measure(
             {n: sent[n] for n in due},
@@ -291,7 +276,7 @@ class Validator:
         if plan.step == 0:
             return None
         entry = self._network.ledger_entry(view.job_id, plan.step - 1)
-        return self._models.at(view.job_id, bytes(entry.prev_model))
+        return self._reader.models.at(view.job_id, bytes(entry.prev_model))
 
     def _remember(self, name: str, view: View, record: ScoreRecord) -> Entry:
         """Put everything that a reveal needs on disk; only then may the commitment be sent."""
@@ -409,12 +394,12 @@ class Validator:
         return (
             view.phase in _ROUND_PHASES
             and node in view.snapshot.verifiers
-            and isinstance(self._models.job(view.job_id).score, Gauntlet)
+            and isinstance(self._reader.models.job(view.job_id).score, Gauntlet)
             and self._consensus.adopted(view.job_id)
         )
 
     def _options(self, view: View) -> Gauntlet:
-        options = self._models.job(view.job_id).score
+        options = self._reader.models.job(view.job_id).score
         assert isinstance(options, Gauntlet)  # else this duty does not concern the node
         return options
 

@@ -2,6 +2,6 @@
 """What the chain and the store together say about a round, as every role reads it.
 
 Rule: a role asks here *what is*, and decides itself what to do. Everything is derived from public
-state, so two honest processes always get the same answer: the model, the manifest, the result, the
-audit.
+state, so two honest processes always get the same answer: the model, the plan, the outcome, and who
+is spot-checked. `reader.RoundReader` is the one place that puts these together.
 """

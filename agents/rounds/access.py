@@ -10,6 +10,7 @@ from __future__ import annotations
 from agents.jobs.keys import DataKeyDuty
 from agents.protocol.network import Network
 from agents.rounds.models import CaughtUp, Models
+from agents.rounds.reader import RoundReader
 from agents.rounds.sealing import Sealing
 from agents.runtime.context import Context
 from agents.storage.content_store import ContentStore
@@ -22,11 +23,23 @@ class DataAccess:
 
     def __init__(self, network: Network, store: ContentStore, context: Context) -> None:
         self._network = network
+        self._store = store
         self._address = context.wallet.address
         self.models = Models(network, store, self._key, self._caught_up)
         self._context = context
         self._duty = DataKeyDuty(network, context, self.models.spec)
         self.sealing = Sealing(network, self._duty.identity, self._address)
+
+    def reader(self, device: str) -> RoundReader:
+        """A reader of rounds with what this agent's keys open."""
+        return RoundReader(
+            self._network,
+            self._store,
+            device,
+            models=self.models,
+            sealing=self.sealing,
+            folder=self._context.artefacts,
+        )
 
     def step(self, job_id: int, node: int) -> str | None:
         """The next thing to do to read a job's data, or to be written to; None if nothing is."""

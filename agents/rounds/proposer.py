@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from agents.protocol.network import Network, Phase
 from agents.protocol.view import View
-from agents.rounds.reader import Results
+from agents.rounds.reader import RoundReader
 from agents.runtime.faults import crashpoint
 from agents.runtime.sender import Sender
 from agents.storage.cid import cid_of_bytes, digest_of
@@ -23,12 +23,12 @@ class Proposer:
     def __init__(
         self,
         network: Network,
-        results: Results,
+        reader: RoundReader,
         sender: Sender,
         head_start: float,
     ) -> None:
         self._network = network
-        self._results = results
+        self._reader = reader
         self._sender = sender
         self._head_start = head_start
 
@@ -36,14 +36,14 @@ class Proposer:
         """Propose if it is this node's turn; returns what was done."""
         if view.phase != Phase.AGGREGATE or view.overdue or not self._my_turn(view, node):
             return None
-        submissions = self._results.submissions(view)
+        submissions = self._reader.submissions(view)
         missing = [s.reveal.node for s in submissions if s.unavailable]
         if missing and self._elapsed(view) < _WAIT_SHARE:
             return None
-        outcome = self._results.outcome(view, submissions)
+        outcome = self._reader.outcome(view, submissions)
         if outcome is None:
             return None
-        self._results.publish(outcome)
+        self._reader.publish(outcome)
         # After an upheld challenge some nodes may be invalid already; the contract refuses those.
         invalid = self._network.in_round("is_invalid", view.job_id, view.round_id, outcome.nodes)
         paid = outcome.paid(invalid)

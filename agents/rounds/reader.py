@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From a view of the chain to the round's result: fetch, check, compute, publish.
+"""All that chain and store say of a round: model, plan, memories, submissions, outcome, inputs.
+
+Every role, the committee and the audit read rounds by a `RoundReader`, each by one of its own.
 
 Rule: everyone computes the result from the same published payloads, and, where the job merges only
 the best, from the same scores: those of the last round that was scored before this one. A payload
@@ -11,12 +13,16 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from agents.jobs.job import JobContext
 from agents.protocol.network import Network, Phase
 from agents.protocol.scores import Consensus
 from agents.protocol.view import View
+from agents.rounds.codec_memory import Memories
+from agents.rounds.inputs import RoundInputs
 from agents.rounds.models import Models
 from agents.rounds.outcome import Merging, Outcome, finish, merge
 from agents.rounds.plan import Plan, Plans
@@ -34,29 +40,36 @@ _Key = tuple[bytes, ...]
 Standings = Callable[[int, int], Mapping[int, int]]
 
 
-class Results:
-    """Submissions and outcomes of rounds; keeps the last few."""
+class RoundReader:
+    """Reads rounds for one process; keeps what it found of the last few.
+
+    `models`, `plans` and `memories` answer for any round, past ones too; the methods answer for
+    the round of a view. `device`: where merges are evaluated and tasks are done again.
+    """
 
     def __init__(
         self,
         network: Network,
         store: ContentStore,
-        models: Models,
-        plans: Plans,
         device: str,
+        *,
+        models: Models | None = None,
         sealing: Sealing | None = None,
         folder: Path | None = None,
         standings: Standings | None = None,
     ) -> None:
-        """`sealing`: opens sealed payloads. `folder`: keeps the noise of what is published.
+        """`models`: by default made here, and without the key of any encrypted data.
 
-        `standings`: by default the chain's.
+        `sealing`: opens sealed payloads; without it they count as unavailable. `folder`: where the
+        noise of what is published is kept. `standings`: by default the chain's. An agent gets all
+        of them from its `DataAccess.reader`.
         """
-        self._network = network
-        self._store = store
-        self._models = models
-        self._plans = plans
-        self._device = device
+        self.network = network
+        self.store = store
+        self.device = device
+        self.models = Models(network, store) if models is None else models
+        self.plans = Plans(network, self.models)
+        self.memories = Memories(network, store, self.models, self.plans, device)
         self._sealing = sealing
         self._folder = folder
         self._standings = standings
@@ -66,10 +79,78 @@ class Results:
         self._merged: dict[_Key, Merging] = {}
         self._outcomes: dict[tuple[_Key, Any], Outcome] = {}
 
+    def before(self, view: View) -> State:
+        """The model that the round starts from. Raises as `Models.at`."""
+        return self.models.at(view.job_id, bytes(view.round.prev_model))
+
+    # -- what a check needs ----------------------------------------------------------------------
+
+    def inputs(
+        self,
+        view: View,
+        submissions: Sequence[Submission],
+        outcome: Outcome | None = None,
+        patient: bool = True,
+    ) -> RoundInputs | None:
+        """What a check of the round needs; None while one of its seeds is not known.
+
+        Args:
+            submissions: of the round.
+            outcome: the round's, as computed here. With it come the signs that decide who is
+                looked at: audit seed, flags, scores. A committee member is asked about one node and
+                gives none: its inputs then hold no sign.
+            patient: see `RoundInputs`.
+        """
+        plan = self.plans.of(view)
+        if plan is None:
+            return None
+        before = self.before(view)
+        job = self.models.job(view.job_id)
+        bare = self.inputs_at(job, view.job_id, view.round_id, plan, before, submissions, patient)
+        if outcome is None:
+            return bare
+        audit_seed = self.network.seed(view.job_id, view.round, audit=True)
+        if audit_seed is None:
+            return None
+        nodes = [s.reveal.node for s in submissions]
+        flagged = self.network.in_round("is_flagged", view.job_id, view.round_id, nodes)
+        return replace(
+            bare,
+            merged=outcome.merged,
+            audit_seed=audit_seed,
+            flagged=frozenset(flagged),
+            scores={node: int(self.network.node(node).benchmark_score) for node in nodes},
+            window_s=int(view.job.terms.commit_s),
+        )
+
+    def inputs_at(
+        self,
+        job: JobContext,
+        job_id: int,
+        round_id: int,
+        plan: Plan,
+        before: State,
+        submissions: Sequence[Submission],
+        patient: bool = True,
+    ) -> RoundInputs:
+        """Inputs without signs. For an audit, which replays plan and model instead of asking."""
+        return RoundInputs(
+            job=job,
+            job_id=job_id,
+            round_id=round_id,
+            plan=plan,
+            before=before,
+            submissions=submissions,
+            memory=lambda node: self.memories.before(job_id, plan, node),
+            patient=patient,
+        )
+
+    # -- submissions -----------------------------------------------------------------------------
+
     def submissions(self, view: View) -> list[Submission]:
         """Every revealed node's submission, ascending by node id."""
-        job = self._models.job(view.job_id)
-        plan = self._plans.of(view)
+        job = self.models.job(view.job_id)
+        plan = self.plans.of(view)
         if plan is None:
             return []
         before = bytes(view.round.prev_model)
@@ -78,14 +159,14 @@ class Results:
             # The same reveal again says something else: it is read under another seed or task.
             self._submissions, self._decoded_in = {}, decoded_in
         found = []
-        reveals = self._network.reveals(view.job_id, view.round_id, int(view.round.opened_block))
+        reveals = self.network.reveals(view.job_id, view.round_id, int(view.round.opened_block))
         for reveal in reveals.values():
             kept = self._submissions.get(reveal.node)
             if kept is None or kept.unavailable or kept.reveal != reveal:
                 kept = fetch(
                     reveal,
                     job,
-                    self._store,
+                    self.store,
                     plan.codec_seed(job.codec, reveal.node),
                     self._unseal(view),
                     input_root(plan.manifest, reveal.node, before) if job.free else None,
@@ -99,22 +180,24 @@ class Results:
             }
         return found
 
-    def _unseal(self, view: View) -> Unseal:
-        sealing = self._sealing
-        return shut if sealing is None else lambda raw: sealing.open(raw, view)
-
     def had_in_time(self, view: View, submission: Submission) -> bool:
         """Whether this process could read the payload while the aggregator was at work."""
         return (view.job_id, view.round_id, submission.reveal.content) in self._in_time
 
+    def _unseal(self, view: View) -> Unseal:
+        sealing = self._sealing
+        return shut if sealing is None else lambda raw: sealing.open(raw, view)
+
+    # -- outcome ---------------------------------------------------------------------------------
+
     def outcome(
         self, view: View, submissions: Sequence[Submission], report: RoundReport | None = None
     ) -> Outcome | None:
-        """The round's result over these submissions; None while the seed is unknown.
+        """The round's outcome over these submissions; None while the seed is unknown.
 
         `report`: the proposed one, whose published gains are used where they are right.
         """
-        plan = self._plans.of(view)
+        plan = self.plans.of(view)
         if plan is None:
             return None
         standing = self._standing(view)
@@ -122,9 +205,9 @@ class Results:
         claimed = None if report is None else report.gains()
         named = (key, None if report is None else (tuple(report.gains().items()), report.update))
         if named not in self._outcomes:
-            before = self._models.at(view.job_id, bytes(view.round.prev_model))
+            before = self.before(view)
             self._outcomes[named] = finish(
-                self._models.job(view.job_id),
+                self.models.job(view.job_id),
                 view.job_id,
                 view.round_id,
                 plan,
@@ -136,6 +219,20 @@ class Results:
             _shorten(self._outcomes)
         return self._outcomes[named]
 
+    def publish(self, outcome: Outcome) -> None:
+        """Put update, checkpoint and report into the store, durably, and keep what was merged.
+
+        The merged payloads are pinned because verifiers fetch them after this: whoever revealed one
+        and takes it down must not make an honest result look wrong.
+        """
+        for line in outcome.report.nodes:
+            if line.accepted:
+                self.store.pin(self.store.resolve(bytes.fromhex(line.content)))
+        self.store.pin(self.store.put_bytes(outcome.update))
+        if outcome.checkpoint is not None:
+            self.store.pin(self.store.put_bytes(outcome.checkpoint))
+        self.store.pin(self.store.put_bytes(outcome.report.to_bytes()))
+
     def _merging(
         self,
         view: View,
@@ -146,42 +243,28 @@ class Results:
         standing: Mapping[int, int],
         report: RoundReport | None,
     ) -> Merging:
-        job = self._models.job(view.job_id)
+        job = self.models.job(view.job_id)
         if report is None or not job.sealed:
             name = hashlib.sha256(b"".join(key)).hexdigest()
             release = draw(job, self._folder, f"noised-{view.job_id}-{view.round_id}-{name}")
         else:
-            release = published(job, self._store, report.update)
+            release = published(job, self.store, report.update)
             key = (*key, report.update.encode())
         if key not in self._merged:
             nodes = [s.reveal.node for s in submissions]
-            stakes = self._network.stakes_at(nodes, int(view.round.opened_block))
+            stakes = self.network.stakes_at(nodes, int(view.round.opened_block))
             self._merged[key] = merge(
-                job, before, submissions, self._device, stakes, release, step, standing
+                job, before, submissions, self.device, stakes, release, step, standing
             )
             _shorten(self._merged)
         return self._merged[key]
 
-    def publish(self, outcome: Outcome) -> None:
-        """Put update, checkpoint and report into the store, durably, and keep what was merged.
-
-        The merged payloads are pinned because verifiers fetch them after this: whoever revealed one
-        and takes it down must not make an honest result look wrong.
-        """
-        for line in outcome.report.nodes:
-            if line.accepted:
-                self._store.pin(self._store.resolve(bytes.fromhex(line.content)))
-        self._store.pin(self._store.put_bytes(outcome.update))
-        if outcome.checkpoint is not None:
-            self._store.pin(self._store.put_bytes(outcome.checkpoint))
-        self._store.pin(self._store.put_bytes(outcome.report.to_bytes()))
-
     def _standing(self, view: View) -> Mapping[int, int]:
         """What earlier rounds' scores say, where the job's merge asks for them."""
-        if not self._models.job(view.job_id).free:
+        if not self.models.job(view.job_id).free:
             return {}
         if self._standings is None:
-            self._standings = Consensus(self._network).standing
+            self._standings = Consensus(self.network).standing
         return self._standings(view.job_id, view.round_id)
 
     def _key(

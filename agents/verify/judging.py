@@ -10,23 +10,18 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from agents.protocol.network import ZERO_DIGEST, Network
+from agents.protocol.network import Network
 from agents.protocol.view import View
-from agents.rounds.codec_memory import Memories
-from agents.rounds.models import Models
 from agents.rounds.outcome import disagreements
-from agents.rounds.plan import Plans
-from agents.rounds.reader import Results
+from agents.rounds.reader import RoundReader
 from agents.rounds.report import UNAVAILABLE, ReportError
 from agents.storage.content_store import ContentStore
 from agents.storage.errors import StoreError, StoreUnavailable
 from agents.training.local import pick_device
-from agents.verify.spot_checks import RoundInputs, malformed, reexecute
+from agents.verify.spot_checks import malformed, reexecute
 
 
-def result_errors(
-    network: Network, models: Models, results: Results, view: View, patient: bool
-) -> list[str] | None:
+def result_errors(reader: RoundReader, view: View, patient: bool) -> list[str] | None:
     """What is wrong with the result proposed in a round; empty if nothing, None for no verdict yet.
 
     A result that leaves out payloads as unavailable is not wrong, or anyone could make an honest
@@ -34,12 +29,12 @@ def result_errors(
     doesn't attest. `patient`: wait for what the store lacks. Raises StoreUnavailable when the store
     itself is down.
     """
-    submissions = results.submissions(view)
+    submissions = reader.submissions(view)
     if patient and any(s.unavailable for s in submissions):
         return None
-    proposal = network.proposal(view.job_id, view.round_id, view.round)
+    proposal = reader.network.proposal(view.job_id, view.round_id, view.round)
     try:
-        report = models.report(proposal.report)
+        report = reader.models.report(proposal.report)
     except StoreUnavailable:
         raise
     except StoreError as error:
@@ -47,12 +42,12 @@ def result_errors(
     except ReportError as error:
         return [str(error)]
     shut = {s.reveal.node for s in submissions if s.unavailable}
-    if shut & report.accepted() and models.job(view.job_id).sealed:
+    if shut & report.accepted() and reader.models.job(view.job_id).sealed:
         return None  # who can't read what was merged can't judge the merge
-    outcome = results.outcome(view, submissions, report)
+    outcome = reader.outcome(view, submissions, report)
     if outcome is None:
         return None
-    invalid = network.in_round("is_invalid", view.job_id, view.round_id, outcome.nodes)
+    invalid = reader.network.in_round("is_invalid", view.job_id, view.round_id, outcome.nodes)
     wrong = disagreements(outcome, proposal, report, invalid)
     late = [s for s in submissions if s.gradient is not None and s.reveal.node in report.missing()]
     if not wrong or not late:
@@ -62,49 +57,32 @@ def result_errors(
         replace(s, gradient=None, reason=UNAVAILABLE) if s.reveal.node in names else s
         for s in submissions
     ]
-    other = results.outcome(view, without, report)
+    other = reader.outcome(view, without, report)
     if other is None or disagreements(other, proposal, report, invalid):
         return wrong
-    return None if any(results.had_in_time(view, s) for s in late) else []
+    return None if any(reader.had_in_time(view, s) for s in late) else []
 
 
 class Judge:
     """Everything a committee member needs to recompute; made when the first case comes up."""
 
     def __init__(self, network: Network, store: ContentStore, device: str) -> None:
-        self._network = network
-        self._store = store
-        self._device = pick_device() if device == "auto" else device
-        self._models = Models(network, store)
-        self._plans = Plans(network, self._models)
-        self._results = Results(network, store, self._models, self._plans, self._device)
-        self._memories = Memories(network, store, self._models, self._plans, self._device)
+        self._reader = RoundReader(network, store, pick_device() if device == "auto" else device)
 
     def result_errors(self, view: View, patient: bool) -> list[str] | None:
         """See `result_errors` above."""
-        return result_errors(self._network, self._models, self._results, view, patient)
+        return result_errors(self._reader, view, patient)
 
     def is_innocent(self, view: View, node: int) -> bool | None:
         """Whether a node's work in the round of `view` is right; None while it can't be had."""
-        submissions = self._results.submissions(view)
+        submissions = self._reader.submissions(view)
         mine = next((s for s in submissions if s.reveal.node == node), None)
-        plan = self._plans.of(view)
-        if mine is None or plan is None or mine.unavailable:
+        if mine is None or mine.unavailable:
             return None
-        work = RoundInputs(
-            job=self._models.job(view.job_id),
-            job_id=view.job_id,
-            round_id=view.round_id,
-            plan=plan,
-            before=self._models.at(view.job_id, bytes(view.round.prev_model)),
-            merged={},
-            submissions=submissions,
-            audit_seed=ZERO_DIGEST,
-            flagged=frozenset(),
-            scores={},
-            window_s=0,
-            memory=lambda of: self._memories.before(view.job_id, plan, of),
-        )
-        if any(finding.node == node for finding in malformed(work)):
+        inputs = self._reader.inputs(view, submissions)
+        if inputs is None:
+            return None
+        if any(finding.node == node for finding in malformed(inputs)):
             return False
-        return reexecute(work, node, self._device, self._store).violation is None
+        found = reexecute(inputs, node, self._reader.device, self._reader.store)
+        return found.violation is None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Auditing a round: who is looked at, and what is found.
+"""Spot checks of a round: who is looked at, and what is found.
 
 Rule: a malformed payload is a finding by itself. Of the others, those are re-executed that the
 audit seed draws, that the chain flags as duplicates, that public screening flags, or whose proof
@@ -14,7 +14,6 @@ alike are asked where they come from, and a copier is found by that (`agents.ver
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,8 +23,8 @@ from agents.mechanisms.privacy.gaussian import Gaussian, clip_total
 from agents.mechanisms.privacy.parts.residual import consistent
 from agents.protocol.draw import draw
 from agents.protocol.network import Violation
+from agents.rounds.inputs import RoundInputs
 from agents.rounds.payload import max_payload_bytes
-from agents.rounds.plan import Plan
 from agents.rounds.proof import ProofOfComputation
 from agents.rounds.submissions import Submission, fetch_proof
 from agents.storage.canonical import dumps
@@ -43,40 +42,6 @@ from agents.verify.reexecution import Tolerances, compare
 _COMMIT_SLACK_S = 60  # compute time is a wall clock's; the window is the chain's
 
 
-def _no_memory(node: int) -> State | None:
-    return None
-
-
-@dataclass(frozen=True)
-class RoundInputs:
-    """Everything an audit needs to know of a round.
-
-    `flagged`: nodes that revealed identical content. `scores`: verified benchmark score by node.
-    `window_s`: length of the commit phase in seconds. `memory`: a node's codec memory before the
-    round (`agents.rounds.codec_memory`). `patient`: whether a payload that is gone since it was
-    read is worth waiting for.
-    """
-
-    job: JobContext
-    job_id: int
-    round_id: int
-    plan: Plan
-    before: State
-    merged: State
-    submissions: Sequence[Submission]
-    audit_seed: bytes
-    flagged: frozenset[int]
-    scores: Mapping[int, int]
-    window_s: int
-    memory: Callable[[int], State | None] = _no_memory
-    patient: bool = True
-
-    def steps(self, node: int) -> int:
-        """Steps that the node's trace must show."""
-        assignment = self.plan.manifest.of(node)
-        return self.job.trace_steps(0 if assignment is None else assignment.batches)
-
-
 @dataclass(frozen=True)
 class Finding:
     """The verdict on one node. `violation` is None when the work is right."""
@@ -92,62 +57,62 @@ class Finding:
         return "ok" if self.violation is None else self.violation.name
 
 
-def malformed(work: RoundInputs) -> list[Finding]:
+def malformed(inputs: RoundInputs) -> list[Finding]:
     """Findings on payloads that can't be read. One that the store lacks is not a finding."""
     found = []
-    for submission in work.submissions:
+    for submission in inputs.submissions:
         if submission.gradient is None and not submission.unavailable:
-            found.append(_finding(work, submission, Violation.INVALID, submission.reason, {}))
+            found.append(_finding(inputs, submission, Violation.INVALID, submission.reason, {}))
     return found
 
 
-def suspects(work: RoundInputs, store: ContentStore) -> dict[int, list[str]]:
+def suspects(inputs: RoundInputs, store: ContentStore) -> dict[int, list[str]]:
     """Nodes to re-execute, ascending, with the reasons.
 
-    Raises StoreUnavailable; in a free job, if the work is patient, StoreError for a payload that is
-    gone.
+    Raises StoreUnavailable; in a free job, if the inputs are patient, StoreError for a payload that
+    is gone.
 
     Nobody where the job's data never leaves its owner: there is nothing to re-execute from.
     """
-    if work.job.spec.verify == "screening":
+    if inputs.job.spec.verify == "screening":
         return {}
-    if work.job.free:
-        return {node: [look.reason] for node, look in _copies(work, store).alike.items()}
-    payloads = {s.reveal.node: s.gradient for s in work.submissions if s.gradient is not None}
+    if inputs.job.free:
+        return {node: [look.reason] for node, look in _copies(inputs, store).alike.items()}
+    payloads = {s.reveal.node: s.gradient for s in inputs.submissions if s.gradient is not None}
     reasons: dict[int, list[str]] = {node: [] for node in sorted(payloads)}
-    for node in draw(work.audit_seed, sorted(payloads), work.job.spec.audit_sample):
+    for node in draw(inputs.audit_seed, sorted(payloads), inputs.job.spec.audit_sample):
         reasons[node].append("drawn")
-    for node in work.flagged & payloads.keys():
+    for node in inputs.flagged & payloads.keys():
         reasons[node].append("identical content")
-    for flag in similarity.screen(payloads, work.merged, work.audit_seed):
+    for flag in similarity.screen(payloads, inputs.merged, inputs.audit_seed):
         reasons[flag.node_id].append(f"{flag.kind} {flag.value:.4f}")
-    for submission in work.submissions:
+    for submission in inputs.submissions:
         if submission.gradient is not None:
-            reasons[submission.reveal.node] += _proof_problems(work, submission, store)
+            reasons[submission.reveal.node] += _proof_problems(inputs, submission, store)
     return {node: why for node, why in reasons.items() if why}
 
 
-def _proof_problems(work: RoundInputs, submission: Submission, store: ContentStore) -> list[str]:
+def _proof_problems(inputs: RoundInputs, submission: Submission, store: ContentStore) -> list[str]:
     node = submission.reveal.node
-    assignment = work.plan.manifest.of(node)
+    assignment = inputs.plan.manifest.of(node)
     if assignment is None or submission.gradient is None:
         return []
-    found = fetch_proof(submission.reveal, work.steps(node), store)
+    found = fetch_proof(submission.reveal, inputs.steps(node), store)
     if isinstance(found, str):
         return [found]
     proof, trace = found
-    inner = work.job.spec.optimizer
-    parameters = sum(math.prod(shape) for shape in work.job.shapes.values())
+    inner = inputs.job.spec.optimizer
+    parameters = sum(math.prod(shape) for shape in inputs.job.shapes.values())
     tokens = assignment.batches * inner.batch_size * inner.seq_len
     expected = Expected(
-        task=task_id(work.job_id, work.plan.step, node),
+        task=task_id(inputs.job_id, inputs.plan.step, node),
         steps=assignment.batches,
-        hashes=work.steps(node) + 2,
-        start_hash=model_hash(work.before),
-        payload_hash=_shown_hash(work.job, submission),
+        hashes=inputs.steps(node) + 2,
+        start_hash=model_hash(inputs.before),
+        payload_hash=_shown_hash(inputs.job, submission),
         trace_root=submission.reveal.trace_root,
-        shortest=shortest_seconds(training_flops(parameters, tokens), work.scores.get(node, 0)),
-        longest=work.window_s + _COMMIT_SLACK_S,
+        shortest=shortest_seconds(training_flops(parameters, tokens), inputs.scores.get(node, 0)),
+        longest=inputs.window_s + _COMMIT_SLACK_S,
     )
     return [problem.reason for problem in check(proof, trace, expected)]
 
@@ -161,41 +126,41 @@ def _shown_hash(job: JobContext, submission: Submission) -> bytes | None:
     return model_hash(submission.gradient)
 
 
-def reexecute(work: RoundInputs, node: int, device: str, store: ContentStore) -> Finding:
+def reexecute(inputs: RoundInputs, node: int, device: str, store: ContentStore) -> Finding:
     """Run a node's task again and compare. Raises StoreUnavailable, StoreError for missing data.
 
     In a free job: find out whether the payload is a copy, by the tasks of all that are like it.
     """
-    submission = next(s for s in work.submissions if s.reveal.node == node)
+    submission = next(s for s in inputs.submissions if s.reveal.node == node)
     if submission.gradient is None:
         raise ValueError(f"node {node} has no readable payload to compare with")
     # The contract takes COPIED for identical contents only.
-    violation = Violation.COPIED if node in work.flagged else Violation.INVALID
-    if work.job.free:
-        origin = _copies(work, store).judge(node, device)
+    violation = Violation.COPIED if node in inputs.flagged else Violation.INVALID
+    if inputs.job.free:
+        origin = _copies(inputs, store).judge(node, device)
         guilt = None if origin.source is None else violation
-        return _finding(work, submission, guilt, origin.reason, origin.details)
-    spec = work.job.spec
+        return _finding(inputs, submission, guilt, origin.reason, origin.details)
+    spec = inputs.job.spec
     task = work_order(
-        work.plan.manifest, node, spec, work.job_id, work.plan.step, model_hash(work.before)
+        inputs.plan.manifest, node, spec, inputs.job_id, inputs.plan.step, model_hash(inputs.before)
     )
     try:
-        own = run_task(work.job.net(device), task, work.before, work.job.data)
+        own = run_task(inputs.job.net(device), task, inputs.before, inputs.job.data)
     except FloatingPointError as error:
         # Whoever did this work had nothing to send.
-        return _finding(work, submission, violation, f"Replay does not finish: {error}.", {})
-    found = fetch_proof(submission.reveal, work.steps(node), store)
+        return _finding(inputs, submission, violation, f"Replay does not finish: {error}.", {})
+    found = fetch_proof(submission.reveal, inputs.steps(node), store)
     proof, trace = (None, None) if isinstance(found, str) else found
     same_class = _same_class(proof, device)
-    if work.job.noised:
-        return _judge_noised(work, submission, own.pseudo_gradient, violation, store)
+    if inputs.job.noised:
+        return _judge_noised(inputs, submission, own.pseudo_gradient, violation, store)
     verdict = compare(
-        _as_sent(work, node, own.pseudo_gradient),
+        _as_sent(inputs, node, own.pseudo_gradient),
         submission.gradient,
         same_class,
         Tolerances(spec.tolerances.cosine_min, spec.tolerances.rel_l2_max),
         own.hashes,
-        trace.hashes if trace is not None and work.job.traced else None,
+        trace.hashes if trace is not None and inputs.job.traced else None,
     )
     details: dict[str, Any] = {
         "cosine": verdict.cosine,
@@ -204,35 +169,35 @@ def reexecute(work: RoundInputs, node: int, device: str, store: ContentStore) ->
         "determinism_class": determinism_class(device),
     }
     if verdict.ok:
-        return _finding(work, submission, None, verdict.reason, details)
-    if work.job.traced:
+        return _finding(inputs, submission, None, verdict.reason, details)
+    if inputs.job.traced:
         details["bisection"] = _first_wrong(
             trace_of(task, own), trace, submission.reveal.trace_root
         )
-    return _finding(work, submission, violation, verdict.reason, details)
+    return _finding(inputs, submission, violation, verdict.reason, details)
 
 
-def _copies(work: RoundInputs, store: ContentStore) -> Copies:
-    round_ = (work.job, work.job_id, work.plan, work.before, work.submissions)
-    return Copies(*round_, store, work.patient)
+def _copies(inputs: RoundInputs, store: ContentStore) -> Copies:
+    round_ = (inputs.job, inputs.job_id, inputs.plan, inputs.before, inputs.submissions)
+    return Copies(*round_, store, inputs.patient)
 
 
-def _as_sent(work: RoundInputs, node: int, gradient: State) -> State:
+def _as_sent(inputs: RoundInputs, node: int, gradient: State) -> State:
     """What the node's payload says if this was its gradient."""
-    codec, seed = work.job.codec, work.plan.codec_seed(work.job.codec, node)
-    payload = codec.encode(work.job.privacy.release(gradient), work.memory(node), seed)
-    return codec.decode(payload, work.job.shapes, seed)
+    codec, seed = inputs.job.codec, inputs.plan.codec_seed(inputs.job.codec, node)
+    payload = codec.encode(inputs.job.privacy.release(gradient), inputs.memory(node), seed)
+    return codec.decode(payload, inputs.job.shapes, seed)
 
 
 def _judge_noised(
-    work: RoundInputs,
+    inputs: RoundInputs,
     submission: Submission,
     gradient: State,
     violation: Violation,
     store: ContentStore,
 ) -> Finding:
     """Whether a payload may be this gradient, clipped, under noise that nobody else knows."""
-    job, seed = work.job, work.plan.codec_seed(work.job.codec, submission.reveal.node)
+    job, seed = inputs.job, inputs.plan.codec_seed(inputs.job.codec, submission.reveal.node)
     codec, privacy = job.codec, job.privacy
     if not isinstance(codec, LinearCodec) or not isinstance(privacy, Gaussian):
         raise TypeError("Noise can be checked under a linear codec only; the job's rules say so.")
@@ -246,9 +211,9 @@ def _judge_noised(
     details = {"length": verdict.length, "direction": verdict.direction}
     if verdict.passed:
         reason = "The payload is what replay gives, within the noise that the job asks for."
-        return _finding(work, submission, None, reason, details)
+        return _finding(inputs, submission, None, reason, details)
     reason = f"Replay disagrees beyond the job's noise: {verdict.reason}."
-    return _finding(work, submission, violation, reason, details)
+    return _finding(inputs, submission, violation, reason, details)
 
 
 def _same_class(proof: ProofOfComputation | None, device: str) -> bool:
@@ -264,7 +229,7 @@ def _first_wrong(own: Trace, claimed: Trace | None, root: bytes) -> str | None:
 
 
 def _finding(
-    work: RoundInputs,
+    inputs: RoundInputs,
     submission: Submission,
     violation: Violation | None,
     reason: str,
@@ -272,8 +237,8 @@ def _finding(
 ) -> Finding:
     evidence = {
         "version": 1,
-        "job": work.job_id,
-        "round": work.round_id,
+        "job": inputs.job_id,
+        "round": inputs.round_id,
         "node": submission.reveal.node,
         "content": submission.reveal.content.hex(),
         "trace_root": submission.reveal.trace_root.hex(),

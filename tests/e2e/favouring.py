@@ -39,16 +39,7 @@ class Favouring(Verifier):
 
     def __init__(self, context: Context, store: ContentStore) -> None:
         super().__init__(context, store)
-        self.validator = FavouringDuty(
-            self.network,
-            Consensus(self.network),
-            context,
-            store,
-            self.models,
-            self.plans,
-            self.results,
-            self.device,
-        )
+        self.validator = FavouringDuty(Consensus(self.network), context, self.reader)
 
 
 def build(context: Context) -> Favouring:

@@ -12,11 +12,9 @@ from dataclasses import replace
 
 from agents.aggregator import Aggregator
 from agents.protocol.view import View
-from agents.rounds.models import Models
 from agents.rounds.outcome import Outcome
-from agents.rounds.plan import Plans
 from agents.rounds.proposer import Proposer
-from agents.rounds.reader import Results
+from agents.rounds.reader import RoundReader
 from agents.rounds.submissions import Submission
 from agents.rounds.update import pack_update
 from agents.runtime.context import Context
@@ -25,13 +23,8 @@ from agents.storage.content_store import ContentStore, open_store
 from agents.training.state import apply_outer, model_hash, save_state
 
 
-class DoubledResults(Results):
-    """Results whose merge is twice the honest one."""
-
-    def __init__(self, context: Context, store: ContentStore, liar: Aggregator) -> None:
-        self.liars_models = Models(liar.network, store)
-        plans = Plans(liar.network, self.liars_models)
-        super().__init__(liar.network, store, self.liars_models, plans, "cpu")
+class DoublingReader(RoundReader):
+    """Outcomes whose merge is twice the honest one."""
 
     def outcome(self, view: View, submissions: Sequence[Submission]) -> Outcome | None:
         """The honest outcome, falsified consistently."""
@@ -39,8 +32,8 @@ class DoubledResults(Results):
         if honest is None:
             return None
         merged = {name: 2 * tensor for name, tensor in honest.merged.items()}
-        before = self.liars_models.at(view.job_id, bytes(view.round.prev_model))
-        spec = self.liars_models.spec(view.job_id)
+        before = self.before(view)
+        spec = self.models.spec(view.job_id)
         state = apply_outer(before, merged, spec.optimizer.outer_lr)
         update = pack_update(merged)
         checkpoint = None if honest.checkpoint is None else save_state(state)
@@ -66,8 +59,8 @@ class Liar(Aggregator):
 
     def __init__(self, context: Context, store: ContentStore) -> None:
         super().__init__(context, store)
-        results = DoubledResults(context, store, self)
-        self.proposer = Proposer(self.network, results, context.sender, 0.0)
+        reader = DoublingReader(self.network, store, "cpu")
+        self.proposer = Proposer(self.network, reader, context.sender, 0.0)
 
 
 def build(context: Context) -> Liar:

@@ -10,20 +10,21 @@ from collections.abc import Callable
 
 from agents.audit.sources.artefacts import Artefacts
 from agents.audit.sources.findings import Part
+from agents.rounds.inputs import RoundInputs
 from agents.storage.errors import StoreError, StoreUnavailable
-from agents.verify.spot_checks import RoundInputs, reexecute
+from agents.verify.spot_checks import reexecute
 
 
 def redo_training(
     part: Part,
-    work: RoundInputs,
+    inputs: RoundInputs,
     guilty: frozenset[int],
     device: str,
     artefacts: Artefacts,
     progress: Callable[[str], None],
 ) -> None:
     """Run every node's task again. `guilty`: found invalid, and no appeal was upheld."""
-    for submission in work.submissions:
+    for submission in inputs.submissions:
         node = submission.reveal.node
         who = f"node {node}"
         progress(f"round {part.round_id}: training of {who}")
@@ -34,7 +35,7 @@ def redo_training(
                 part.hold("training", node in guilty, who, sentence)
             continue
         try:
-            finding = reexecute(work, node, device, artefacts)
+            finding = reexecute(inputs, node, device, artefacts)
         except StoreUnavailable:
             raise
         except (StoreError, ValueError) as error:

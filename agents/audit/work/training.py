@@ -24,10 +24,10 @@ from agents.audit.work.ratings import RoundFacts
 from agents.audit.work.redoing import redo_training
 from agents.audit.work.submitted import read_submissions
 from agents.protocol.network import Reveal
-from agents.rounds.codec_memory import Memories
 from agents.rounds.models import Models
 from agents.rounds.outcome import Outcome, compute, finish
-from agents.rounds.plan import Plan, Plans
+from agents.rounds.plan import Plan
+from agents.rounds.reader import RoundReader
 from agents.rounds.report import MAX_REPORT_BYTES, UNAVAILABLE, ReportError, RoundReport
 from agents.rounds.submissions import Submission
 from agents.rounds.update import read_update
@@ -35,7 +35,6 @@ from agents.storage.cid import cid_of_bytes
 from agents.storage.errors import StoreError, StoreUnavailable
 from agents.training.assignment import assign, next_carry
 from agents.training.state import State, apply_outer, file_bound, load_state, model_hash
-from agents.verify.spot_checks import RoundInputs
 
 
 class Training:
@@ -68,8 +67,7 @@ class Training:
         self._carry: tuple[tuple[int, int], ...] = ()
         self._cursor = 0
         models = Models(record.network, artefacts, lambda _: data_key)
-        plans = Plans(record.network, models)
-        self._memories = Memories(record.network, artefacts, models, plans, device)
+        self._reader = RoundReader(record.network, artefacts, device, models=models)
         self.job, self.state = read_job(record, artefacts, part, progress, data_key)
         take_failures(artefacts, part, "job")
 
@@ -283,18 +281,12 @@ class Training:
             why = "the data never left its nodes" if not self._locked else "the data is encrypted"
             part.remark(f"Training can't be done again: {why}.")
             return
-        work = RoundInputs(
-            job=self.job,
-            job_id=self._record.job_id,
-            round_id=part.round_id,
-            plan=plan,
-            before=self.state,
+        round_ = (self.job, self._record.job_id, part.round_id, plan, self.state, submissions)
+        inputs = replace(
+            self._reader.inputs_at(*round_),
             merged=outcome.merged,
-            submissions=submissions,
             audit_seed=bytes(self._record.current[part.round_id].audit_seed),
             flagged=flagged,
-            scores={},
             window_s=int(self._record.job.terms.commit_s),
-            memory=lambda node: self._memories.before(self._record.job_id, plan, node),
         )
-        redo_training(part, work, guilty, self._device, self._artefacts, self._progress)
+        redo_training(part, inputs, guilty, self._device, self._artefacts, self._progress)

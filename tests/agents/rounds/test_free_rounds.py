@@ -17,7 +17,7 @@ from agents.rounds.codec_memory import Memories
 from agents.rounds.models import Models
 from agents.rounds.outcome import Outcome, compute, disagreements
 from agents.rounds.plan import Plans
-from agents.rounds.reader import Results
+from agents.rounds.reader import RoundReader
 from agents.rounds.report import RoundReport
 from agents.rounds.submissions import Submission
 from agents.storage.embedded import EmbeddedStore
@@ -170,28 +170,27 @@ class Scored:
         return self.shares
 
 
-def results_of(desk: Desk, facts: ChainFacts, scored: Scored) -> Results:
-    models = Models(facts, desk.store)
-    return Results(facts, desk.store, models, Plans(facts, models), DEVICE, standings=scored)
+def reader_of(desk: Desk, facts: ChainFacts, scored: Scored) -> RoundReader:
+    return RoundReader(facts, desk.store, DEVICE, standings=scored)
 
 
-def test_results_ask_for_the_scores_of_earlier_rounds(free: Desk) -> None:
+def test_readers_ask_for_the_scores_of_earlier_rounds(free: Desk) -> None:
     facts, scored = ChainFacts(free.published), Scored({3: 7})
     view = facts.open(ROUND, SEED)
     facts.revealed = {node: free.reveal(node) for node in NODES}
-    results = results_of(free, facts, scored)
-    submissions = results.submissions(view)
-    outcome = results.outcome(view, submissions)
+    reader = reader_of(free, facts, scored)
+    submissions = reader.submissions(view)
+    outcome = reader.outcome(view, submissions)
     assert outcome.report.merged() == {3} and scored.asked == {(JOB, ROUND)}
     scored.shares = {8: 7}  # a reorg
-    assert results.outcome(view, submissions).report.merged() == {8}
+    assert reader.outcome(view, submissions).report.merged() == {8}
 
 
 def test_other_jobs_never_ask_for_scores(desk: Desk, facts: ChainFacts) -> None:
     view, scored = facts.open(ROUND, SEED), Scored({3: 7})
     facts.revealed = {node: desk.reveal(node) for node in NODES}
-    results = results_of(desk, facts, scored)
-    outcome = results.outcome(view, results.submissions(view))
+    reader = reader_of(desk, facts, scored)
+    outcome = reader.outcome(view, reader.submissions(view))
     assert outcome.report.merged() == outcome.report.accepted() == set(NODES)
     assert not scored.asked
 
@@ -262,7 +261,7 @@ def test_a_committee_member_finds_who_is_innocent(free: Desk) -> None:
 def test_a_payload_of_another_input_is_not_merged_and_not_paid(free: Desk, kind: str) -> None:
     """What a node committed to is the digest of its own assignment, whatever the payload holds."""
     facts = ChainFacts(free.published)
-    results = results_of(free, facts, Scored({}))
+    reader = reader_of(free, facts, Scored({}))
     view = facts.open(ROUND, SEED)
     facts.revealed = {node: free.reveal(node) for node in NODES}
     manifest = free.plan.manifest
@@ -272,8 +271,8 @@ def test_a_payload_of_another_input_is_not_merged_and_not_paid(free: Desk, kind:
         "another model's": input_root(manifest, 5, bytes(32)),
     }[kind]
     facts.revealed[5] = replace(facts.revealed[5], input_root=root)
-    submissions = results.submissions(view)
-    outcome = results.outcome(view, submissions)
+    submissions = reader.submissions(view)
+    outcome = reader.outcome(view, submissions)
     assert outcome.report.accepted() == outcome.report.merged() == set(NODES) - {5}
     assert 5 not in outcome.nodes
     (finding,) = malformed(free.work(submissions))

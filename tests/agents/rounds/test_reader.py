@@ -3,14 +3,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from agents.protocol.network import ZERO_DIGEST
 from agents.rounds.models import Models
-from agents.rounds.plan import Plans
-from agents.rounds.reader import Results
+from agents.rounds.reader import RoundReader
 from agents.storage.cid import cid_from_digest, cid_of_bytes
 from agents.storage.embedded import EmbeddedStore
 from agents.training.assignment import assign, input_root
@@ -27,24 +30,23 @@ from tests.stage.memory.honest_round import (
 
 
 @pytest.fixture
-def results(desk: Desk, facts: ChainFacts) -> Results:
-    models = Models(facts, desk.store)
-    return Results(facts, desk.store, models, Plans(facts, models), DEVICE)
+def reader(desk: Desk, facts: ChainFacts) -> RoundReader:
+    return RoundReader(facts, desk.store, DEVICE)
 
 
-def test_reveals_lead_to_one_outcome(desk: Desk, facts: ChainFacts, results: Results) -> None:
+def test_reveals_lead_to_one_outcome(desk: Desk, facts: ChainFacts, reader: RoundReader) -> None:
     view = facts.open(1, SEED)
     facts.revealed = {node: desk.reveal(node) for node in NODES}
-    submissions = results.submissions(view)
+    submissions = reader.submissions(view)
     assert [s.reveal.node for s in submissions] == list(NODES)
-    outcome = results.outcome(view, submissions)
+    outcome = reader.outcome(view, submissions)
     assert outcome.report.accepted() == set(NODES)
-    assert results.outcome(view, results.submissions(view)) is outcome
+    assert reader.outcome(view, reader.submissions(view)) is outcome
 
 
-def test_there_is_no_outcome_before_the_seed(facts: ChainFacts, results: Results) -> None:
+def test_there_is_no_outcome_before_the_seed(facts: ChainFacts, reader: RoundReader) -> None:
     view = facts.open(1, b"")
-    assert results.outcome(view, results.submissions(view)) is None
+    assert reader.outcome(view, reader.submissions(view)) is None
 
 
 def test_a_payload_that_appears_later_changes_the_outcome(
@@ -55,39 +57,38 @@ def test_a_payload_that_appears_later_changes_the_outcome(
         own.store.put_bytes(desk.store.get(cid, 1 << 24))
     for shard in desk.job.data.dataset.shards:
         own.store.put_bytes(desk.store.get(shard.cid, 1 << 24))
-    models = Models(facts, own.store)
-    results = Results(facts, own.store, models, Plans(facts, models), DEVICE)
+    reader = RoundReader(facts, own.store, DEVICE)
     view = facts.open(1, SEED)
     late = desk.reveal(5)  # in the other store only
     facts.revealed = {node: late if node == 5 else own.reveal(node) for node in NODES}
-    first = results.submissions(view)
+    first = reader.submissions(view)
     assert [s.unavailable for s in first] == [False, True, False, False]
-    without = results.outcome(view, first)
+    without = reader.outcome(view, first)
     own.store.put_bytes(desk.store.get(cid_from_digest(late.content), 1 << 20))
-    complete = results.outcome(view, results.submissions(view))
+    complete = reader.outcome(view, reader.submissions(view))
     assert complete.report.accepted() == set(NODES)
     assert without.report.accepted() == set(NODES) - {5}
 
 
 def test_another_bad_payload_after_a_reorg_is_another_report(
-    desk: Desk, facts: ChainFacts, results: Results
+    desk: Desk, facts: ChainFacts, reader: RoundReader
 ) -> None:
     view = facts.open(1, SEED)
     facts.revealed = {node: desk.reveal(node) for node in NODES} | {5: desk.reveal(5, b"junk")}
-    first = results.outcome(view, results.submissions(view))
+    first = reader.outcome(view, reader.submissions(view))
     facts.revealed[5] = desk.reveal(5, b"other junk")
-    second = results.outcome(view, results.submissions(view))
+    second = reader.outcome(view, reader.submissions(view))
     assert first.model == second.model
     assert first.report.nodes[1].content != second.report.nodes[1].content
 
 
 def test_what_is_published_is_what_the_report_names(
-    desk: Desk, facts: ChainFacts, results: Results
+    desk: Desk, facts: ChainFacts, reader: RoundReader
 ) -> None:
     view = facts.open(1, SEED)
     facts.revealed = {node: desk.reveal(node) for node in NODES}
-    outcome = results.outcome(view, results.submissions(view))
-    results.publish(outcome)
+    outcome = reader.outcome(view, reader.submissions(view))
+    reader.publish(outcome)
     report = outcome.report.to_bytes()
     assert desk.store.get(outcome.report.update, 1 << 20) == outcome.update
     assert desk.store.get(cid_of_bytes(report), 1 << 20) == report
@@ -100,8 +101,8 @@ def test_a_reveal_that_comes_again_in_the_next_round_is_decoded_again(tmp_path: 
     facts = ChainFacts(desk.published)
     models = Models(facts, store)
 
-    def fresh() -> Results:
-        return Results(facts, store, models, Plans(facts, models), DEVICE)
+    def fresh() -> RoundReader:
+        return RoundReader(facts, store, DEVICE, models=models)
 
     facts.revealed = {node: desk.reveal(node) for node in NODES}
     veteran = fresh()
@@ -118,16 +119,83 @@ def test_a_task_under_another_manifest_is_decoded_again(tmp_path: Path) -> None:
     store = EmbeddedStore(tmp_path)
     desk = make_desk(store, codec="semantic", codec_options={"dimension": 256}, merge="mean")
     facts = ChainFacts(desk.published)
-    models = Models(facts, store)
-    results = Results(facts, store, models, Plans(facts, models), DEVICE)
+    reader = RoundReader(facts, store, DEVICE)
     facts.revealed = {node: desk.reveal(node) for node in NODES}
-    first = results.submissions(facts.open(1, SEED))
+    first = reader.submissions(facts.open(1, SEED))
     view = facts.open(1, b"\x22" * 32)
     manifest = assign(b"\x22" * 32, NODES, WEIGHTS, desk.job.spec)
     facts.revealed = {
         node: replace(reveal, input_root=input_root(manifest, node, model_hash(desk.before)))
         for node, reveal in facts.revealed.items()
     }
-    for one, other in zip(first, results.submissions(view), strict=True):
+    for one, other in zip(first, reader.submissions(view), strict=True):
         assert one.gradient is not None and other.gradient is not None
         assert model_hash(one.gradient) != model_hash(other.gradient)
+
+
+# -- inputs of a check -----------------------------------------------------------------------------
+
+DRAW = b"\x33" * 32
+
+
+class SignedFacts(ChainFacts):
+    """A chain with the signs by which verifiers choose: audit seed, flags, benchmark scores."""
+
+    def seed(self, job_id: int, round_: Any, audit: bool = False) -> bytes | None:
+        return round_.audit_seed if audit else round_.seed
+
+    def in_round(self, question: str, job_id: int, round_id: int, nodes: Sequence[int]) -> set[int]:
+        return {3, 5} & set(nodes) if question == "is_flagged" else set()
+
+    def node(self, node: int) -> Any:
+        return SimpleNamespace(benchmark_score=100 * node)
+
+
+@pytest.fixture
+def signed(desk: Desk) -> tuple[RoundReader, Any]:
+    facts = SignedFacts(desk.published)
+    view = facts.open(1, SEED)
+    view.round.audit_seed, view.job = DRAW, SimpleNamespace(terms=SimpleNamespace(commit_s=60))
+    facts.revealed = {node: desk.reveal(node) for node in NODES}
+    return RoundReader(facts, desk.store, DEVICE), view
+
+
+def test_a_verifiers_inputs_hold_every_sign_of_the_round(
+    desk: Desk, signed: tuple[RoundReader, Any]
+) -> None:
+    reader, view = signed
+    submissions = reader.submissions(view)
+    outcome = reader.outcome(view, submissions)
+    inputs = reader.inputs(view, submissions, outcome, patient=False)
+    assert inputs is not None and outcome is not None and inputs.merged is outcome.merged
+    assert (inputs.job_id, inputs.round_id, inputs.window_s) == (1, 1, 60)
+    assert model_hash(inputs.before) == model_hash(desk.before)
+    assert (inputs.audit_seed, inputs.flagged, inputs.patient) == (DRAW, {3, 5}, False)
+    assert inputs.scores == {node: 100 * node for node in NODES}
+
+
+def test_the_committees_inputs_are_the_same_without_any_sign(
+    signed: tuple[RoundReader, Any],
+) -> None:
+    reader, view = signed
+    submissions = reader.submissions(view)
+    drawn = reader.inputs(view, submissions, reader.outcome(view, submissions))
+    asked = reader.inputs(view, submissions)
+    assert drawn is not None and asked is not None
+    assert (asked.audit_seed, asked.flagged, asked.scores) == (ZERO_DIGEST, frozenset(), {})
+    assert (asked.merged, asked.window_s) == ({}, 0)
+    assert (asked.job, asked.plan, asked.submissions) == (drawn.job, drawn.plan, drawn.submissions)
+
+
+def test_there_are_no_inputs_for_a_draw_before_the_audit_seed(
+    signed: tuple[RoundReader, Any],
+) -> None:
+    """Or a verifier would attest without having looked at anybody."""
+    reader, view = signed
+    submissions = reader.submissions(view)
+    outcome = reader.outcome(view, submissions)
+    view.round.audit_seed = None
+    assert reader.inputs(view, submissions, outcome) is None
+    assert reader.inputs(view, submissions) is not None
+    view.round.seed = None
+    assert reader.inputs(view, submissions) is None

@@ -12,8 +12,7 @@ import pytest
 
 from agents.protocol.network import Phase
 from agents.rounds.models import Models
-from agents.rounds.plan import Plans
-from agents.rounds.reader import Results
+from agents.rounds.reader import RoundReader
 from agents.storage.cid import cid_from_digest, digest_of
 from agents.storage.embedded import EmbeddedStore
 from agents.verify.judging import result_errors
@@ -41,23 +40,21 @@ class Office:
         cid = cid_from_digest(self.late.content)
         self.store.put_bytes(self.desk.store.get(cid, 1 << 20))
 
-    def results(self) -> Results:
+    def reader(self) -> RoundReader:
         """A process of its own."""
-        models = Models(self.facts, self.store)
-        return Results(self.facts, self.store, models, Plans(self.facts, models), DEVICE)
+        return RoundReader(self.facts, self.store, DEVICE)
 
     def propose(self) -> None:
         """By an aggregator that takes what the store has now."""
-        results = self.results()
-        outcome = results.outcome(self.view, results.submissions(self.view))
-        results.publish(outcome)
+        reader = self.reader()
+        outcome = reader.outcome(self.view, reader.submissions(self.view))
+        reader.publish(outcome)
         self.facts.proposed = proposal_of(outcome)
 
-    def judge(self, results: Results, patient: bool = False) -> list[str] | None:
+    def judge(self, reader: RoundReader, patient: bool = False) -> list[str] | None:
         """A verdict in CHALLENGE."""
         view = SimpleNamespace(**{**vars(self.view), "phase": Phase.CHALLENGE})
-        models = Models(self.facts, self.store)
-        return result_errors(self.facts, models, results, view, patient)
+        return result_errors(reader, view, patient)
 
 
 @pytest.fixture
@@ -68,29 +65,29 @@ def office(desk: Desk, facts: ChainFacts, tmp_path: Path) -> Office:
 def test_an_honest_result_is_right(office: Office) -> None:
     office.publish_late()
     office.propose()
-    assert office.judge(office.results()) == []
+    assert office.judge(office.reader()) == []
 
 
 def test_while_a_payload_is_missing_there_is_no_verdict_and_then_there_is(office: Office) -> None:
     office.propose()
-    assert office.judge(office.results(), patient=True) is None
-    assert office.judge(office.results(), patient=False) == []
+    assert office.judge(office.reader(), patient=True) is None
+    assert office.judge(office.reader(), patient=False) == []
 
 
 def test_publishing_after_the_proposal_does_not_make_it_wrong(office: Office) -> None:
     """Else a trainer could have an honest aggregator slashed, and earn the reporter's share."""
-    verifier = office.results()
+    verifier = office.reader()
     assert any(s.unavailable for s in verifier.submissions(office.view))
     office.propose()
     office.publish_late()
     assert office.judge(verifier) == []
-    assert office.judge(office.results()) == []  # a committee member, who was not there
+    assert office.judge(office.reader()) == []  # a committee member, who was not there
 
 
 def test_who_had_the_payload_in_time_does_not_attest_its_omission(office: Office) -> None:
     office.propose()  # claims that the payload is unavailable
     office.publish_late()
-    verifier = office.results()
+    verifier = office.reader()
     verifier.submissions(office.view)  # AGGREGATE is still on: it is there in time
     assert office.judge(verifier) is None
 
@@ -100,7 +97,7 @@ def test_a_claim_of_unavailability_excuses_nothing_else(office: Office) -> None:
     office.publish_late()
     proposed = office.facts.proposed
     office.facts.proposed = replace(proposed, contributions=(1,) * len(proposed.nodes))
-    assert office.judge(office.results())
+    assert office.judge(office.reader())
 
 
 def test_a_refusal_under_another_pretext_is_wrong(office: Office) -> None:
@@ -116,19 +113,19 @@ def test_a_refusal_under_another_pretext_is_wrong(office: Office) -> None:
 
     digest = digest_of(office.store.put_bytes(forged))
     office.facts.proposed = replace(office.facts.proposed, report=digest)
-    assert office.judge(office.results())
+    assert office.judge(office.reader())
 
 
 def test_a_report_that_cannot_be_had_counts_against_its_author_in_the_end(office: Office) -> None:
     office.publish_late()
     office.propose()
     office.facts.proposed = replace(office.facts.proposed, report=b"\7" * 32)
-    assert office.judge(office.results(), patient=True) is None
-    assert office.judge(office.results(), patient=False)
+    assert office.judge(office.reader(), patient=True) is None
+    assert office.judge(office.reader(), patient=False)
 
 
 def test_nodes_found_invalid_since_the_proposal_change_nothing(office: Office) -> None:
     office.publish_late()
     office.propose()
     office.facts.invalid = {(1, 3)}
-    assert office.judge(office.results()) == []
+    assert office.judge(office.reader()) == []

@@ -27,9 +27,9 @@ from agents.protocol.scores import Consensus
 from agents.protocol.view import observe
 from agents.rounds.models import Models
 from agents.rounds.outcome import Outcome
-from agents.rounds.plan import Plan, Plans
+from agents.rounds.plan import Plan
 from agents.rounds.proof import ProofOfComputation
-from agents.rounds.reader import Results
+from agents.rounds.reader import RoundReader
 from agents.rounds.sync_sample import open_samples, sync_root
 from agents.rounds.upkeep import Upkeep
 from agents.runtime.contracts import Contract
@@ -173,13 +173,8 @@ class Panel(Scene):
             sender=Hand(self, node),
             wallet=node.operator,
         )
-        models = Models(self.network, self.store)
-        plans = Plans(self.network, models)
-        results = Results(self.network, self.store, models, plans, DEVICE)
-        consensus = Consensus(self.network)
-        return Validator(
-            self.network, consensus, context, self.store, models, plans, results, DEVICE
-        )
+        reader = RoundReader(self.network, self.store, DEVICE)
+        return Validator(Consensus(self.network), context, reader)
 
     def _prove(self, name: str) -> None:
         """Post a trainer's sync sample."""

@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a check of a round needs to know: `RoundInputs`. Only `RoundReader` makes one.
+
+Some of the fields are signs: the audit seed, the flags of the chain, the nodes' benchmark scores
+and so on. A verifier decides by the signs whom to look at. A committee member is asked about one
+node and leaves them out: nothing but the node's own work may then decide.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from agents.jobs.job import JobContext
+from agents.protocol.network import ZERO_DIGEST
+from agents.rounds.plan import Plan
+from agents.rounds.submissions import Submission
+from agents.training.state import State
+
+
+def _no_memory(node: int) -> State | None:
+    return None
+
+
+@dataclass(frozen=True)
+class RoundInputs:
+    """Everything that a spot check, a committee's ruling or an audit needs to know of a round.
+
+    `before`: the model that the round starts from. `memory`: a node's codec memory before the
+    round (`agents.rounds.codec_memory`). `patient`: whether a payload that is gone since it was
+    read is worth waiting for.
+
+    The signs: `merged`, the merged pseudo-gradient; `audit_seed`, 32 bytes that draw nodes;
+    `flagged`, nodes that revealed identical content; `scores`, verified benchmark score by node;
+    `window_s`, length of the commit phase in seconds.
+    """
+
+    job: JobContext
+    job_id: int
+    round_id: int
+    plan: Plan
+    before: State
+    submissions: Sequence[Submission]
+    merged: State = field(default_factory=dict)
+    audit_seed: bytes = ZERO_DIGEST
+    flagged: frozenset[int] = frozenset()
+    scores: Mapping[int, int] = field(default_factory=dict)
+    window_s: int = 0
+    memory: Callable[[int], State | None] = _no_memory
+    patient: bool = True
+
+    def steps(self, node: int) -> int:
+        """Steps that the node's trace must show."""
+        assignment = self.plan.manifest.of(node)
+        return self.job.trace_steps(0 if assignment is None else assignment.batches)
