@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from pathlib import Path
 
@@ -12,9 +13,64 @@ from agents.runtime.metrics import Metrics
 from scripts._report.verdict import _TABLE
 from tests.docs.reference import PAGES, ROOT, Reader
 
-DOCS = sorted((ROOT / "docs").glob("*.md"))
+PAGES_OF_PROSE = [
+    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md")),
+    *sorted((ROOT / "docs").glob("*.md")),
+]
+_TOPS = "agents|contracts|interfaces|scripts|tests|docs"
 _LINK = re.compile(r"\]\(([^)#]+)(?:#[^)]*)?\)")
-_PATH = re.compile(r"`((?:agents|contracts|interfaces|scripts|tests|docs)/[\w./]+)`")
+_FENCE = re.compile(r"^```.*?^```", re.M | re.S)
+_QUOTED = re.compile(r"`([^`\n]+)`")
+_PATH = re.compile(rf"(?<![\w./])(?:{_TOPS})/[\w./-]*\w/?")
+_DOTTED = re.compile(rf"(?<![\w./])(?:{_TOPS})(?:\.[A-Za-z_]\w*)+(?![\w/])")
+_FILE = re.compile(r"(?<![\w./*<-])[\w/]+\.(?:py|vy|vyi)\b")
+# A file, and behind it the functions of it that are meant: `agents/x.py` `f`, `g`
+_WITHIN = re.compile(r"`([\w./]+\.(?:py|vy))`((?:,? `\w+`)+)")
+
+
+def _quoted(text: str) -> str:
+    """What a text quotes: its fenced blocks, and whatever stands between backticks."""
+    return "\n".join([*_FENCE.findall(text), *_QUOTED.findall(_FENCE.sub("", text))])
+
+
+def _module_exists(dotted: str) -> bool:
+    """Whether a dotted name is a folder, a file, or a name that stands in a file's text."""
+    parts = dotted.split(".")
+    for length in range(len(parts), 0, -1):
+        place, rest = ROOT.joinpath(*parts[:length]), parts[length:]
+        if place.is_dir():
+            face = place / "__init__.py"
+            return not rest or (face.exists() and _mentions(face, rest))
+        if place.with_suffix(".py").exists():
+            return _mentions(place.with_suffix(".py"), rest)
+    return False
+
+
+def _mentions(path: Path, names: list[str]) -> bool:
+    text = path.read_text(encoding="utf-8")
+    return all(re.search(rf"\b{re.escape(name)}\b", text) for name in names)
+
+
+def _stale(text: str, files: list[str]) -> list[str]:
+    """The names of files and modules that a text quotes and the repository doesn't have."""
+    quoted = _quoted(text)
+    missing = [path for path in _PATH.findall(quoted) if not (ROOT / path).exists()]
+    missing += [name for name in _DOTTED.findall(quoted) if not _module_exists(name)]
+    for tail in _FILE.findall(quoted):
+        if not any(f"/{file}".endswith(f"/{tail}") for file in files):
+            missing.append(tail)
+    for path, names in _WITHIN.findall(text):
+        if (ROOT / path).exists():
+            within = re.findall(r"\w+", names)
+            missing += [f"{path}: {n}" for n in within if not _mentions(ROOT / path, [n])]
+    return sorted(set(missing))
+
+
+@pytest.fixture(scope="module")
+def files() -> list[str]:
+    """All source files, from the root."""
+    tops = [ROOT / top for top in _TOPS.split("|")]
+    return [str(path.relative_to(ROOT)) for top in tops for path in top.rglob("*.*")]
 
 
 @pytest.mark.parametrize("name", PAGES)
@@ -24,13 +80,43 @@ def test_written_pages_are_current(name: str) -> None:
     )
 
 
-@pytest.mark.parametrize("page", [ROOT / "README.md", *DOCS], ids=lambda page: page.name)
-def test_files_that_are_named_exist(page: Path) -> None:
+@pytest.mark.parametrize("page", PAGES_OF_PROSE, ids=lambda page: page.name)
+def test_links_lead_to_files(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     links = [page.parent / link for link in _LINK.findall(text) if "://" not in link]
-    paths = [ROOT / path for path in _PATH.findall(text)]
-    missing = [str(path) for path in [*links, *paths] if not path.exists()]
-    assert missing == []
+    assert [str(link) for link in links if not link.exists()] == []
+
+
+@pytest.mark.parametrize("page", PAGES_OF_PROSE, ids=lambda page: page.name)
+def test_files_modules_and_functions_that_a_page_names_exist(page: Path, files: list[str]) -> None:
+    assert _stale(page.read_text(encoding="utf-8"), files) == []
+
+
+@pytest.mark.parametrize("top", ["agents", "scripts"])
+def test_modules_that_docstrings_name_exist(top: str, files: list[str]) -> None:
+    wrong = {}
+    for path in sorted((ROOT / top).rglob("*.py")):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        documented = (ast.Module, ast.ClassDef, ast.FunctionDef)
+        texts = [ast.get_docstring(n) or "" for n in ast.walk(tree) if isinstance(n, documented)]
+        if stale := _stale("\n".join(texts), files):
+            wrong[str(path.relative_to(ROOT))] = stale
+    assert wrong == {}
+
+
+def test_a_stale_name_is_found(files: list[str]) -> None:
+    """The check above sees a path, a module, a bare file name and a function that don't exist."""
+    text = """`agents/aggregation/` and `agents.rounds.outcome`, `rounds/result.py`,
+`agents/rounds/outcome.py` `merge`, `nothing_like_it`
+```
+python -m tests.studies.codecs
+```"""
+    assert _stale(text, files) == [
+        "agents/aggregation/",
+        "agents/rounds/outcome.py: nothing_like_it",
+        "rounds/result.py",
+        "tests.studies.codecs",
+    ]
 
 
 def test_reasons_documented_in_natspec_are_those_of_the_code() -> None:
