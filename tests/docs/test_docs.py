@@ -20,6 +20,9 @@ PAGES_OF_PROSE = [
 _TOPS = "agents|contracts|interfaces|scripts|tests|docs"
 _LINK = re.compile(r"\]\(([^)#]+)(?:#[^)]*)?\)")
 _FENCE = re.compile(r"^```.*?^```", re.M | re.S)
+_PROGRAM = re.compile(r"^```python\n.*?^```", re.M | re.S)
+# Files that a page tells its reader to write: they are not there yet.
+_TO_WRITE = re.compile(r"[Ww]rite `(\w+\.py)`")
 _QUOTED = re.compile(r"`([^`\n]+)`")
 _PATH = re.compile(rf"(?<![\w./])(?:{_TOPS})/[\w./-]*\w/?")
 _DOTTED = re.compile(rf"(?<![\w./])(?:{_TOPS})(?:\.[A-Za-z_]\w*)+(?![\w/])")
@@ -29,7 +32,8 @@ _WITHIN = re.compile(r"`([\w./]+\.(?:py|vy))`((?:,? `\w+`)+)")
 
 
 def _quoted(text: str) -> str:
-    """What a text quotes: its fenced blocks, and whatever stands between backticks."""
+    """What a text quotes: fenced blocks but programs, and whatever stands between backticks."""
+    text = _PROGRAM.sub("", text)
     return "\n".join([*_FENCE.findall(text), *_QUOTED.findall(_FENCE.sub("", text))])
 
 
@@ -63,7 +67,8 @@ def _stale(text: str, files: list[str]) -> list[str]:
         if (ROOT / path).exists():
             within = re.findall(r"\w+", names)
             missing += [f"{path}: {n}" for n in within if not _mentions(ROOT / path, [n])]
-    return sorted(set(missing))
+    to_write = set(_TO_WRITE.findall(text))
+    return sorted({name for name in missing if Path(name).name not in to_write})
 
 
 @pytest.fixture(scope="module")
