@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rule: what a sponsor chooses by name. A file of a folder here is the choice of its name.
+"""What a sponsor chooses by name. A file of a folder here is the choice of its name.
 
-Nothing here knows a chain, a file or a clock: tensors and numbers go in, tensors and numbers out.
+For example, `codec: sparse` in a spec is the file `agents/mechanisms/codec/sparse.py`. Functions
+here take tensors and numbers and return tensors and numbers. They use no chain, no file and no
+clock.
 """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rule: an option out of type or range is refused with a sentence that says what is allowed."""
+"""Checks of plain options: a wrong value is refused with a sentence that says what is allowed."""
 
 from __future__ import annotations
 

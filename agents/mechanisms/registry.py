@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rule: a mechanism is one file of one folder, found by its file name and by nothing else.
+"""The register of mechanisms: one file of one folder each, found by its file name only.
 
-A job spec names its codec, merge rule, scoring rule and verification. The name reaches an import
-only if it is a plain identifier and a file of that name lies in the folder's own package; nothing
-else a spec names is ever imported or executed.
+A job spec names its mechanisms. A name reaches an import only if it is a plain identifier and a
+file of that name lies in the folder's own package; nothing else a spec names is ever imported or
+executed.
 """
 
 from __future__ import annotations

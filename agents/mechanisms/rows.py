@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rule: many payloads are read side by side, a bounded chunk at a time, never stacked whole."""
+"""Many payloads are read side by side in chunks of bounded size, never stacked whole."""
 
 from __future__ import annotations
 

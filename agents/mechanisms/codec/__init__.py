@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rule: one codec is one file here; it turns a pseudo-gradient into bytes and back.
+"""Codecs: each file here turns a pseudo-gradient into bytes and back.
 
-A codec never sees the chain, the store or a role. On the wire every codec uses the one container of
+A codec uses no chain, no store and no role. On the wire every codec uses the one container of
 `agents.mechanisms.codec.parts.container` (safetensors), so one validator reads the payloads of all
 of them. A new codec is one new file that decorates its class with `register("<file name>")`.
 """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rule: of each block's cosine transform the largest coefficients are sent; the rest waits.
+"""The codec `demo`: sends the largest coefficients of each block's cosine transform.
 
 DeMo (Peng, Quesnelle, Kingma, "DeMo: Decoupled Momentum Optimization", `arXiv 2411.19870`), as
 Gauntlet's jobs use it (`arXiv 2505.21684`): the memory is a momentum, m <- decay * m + gradient. Of
@@ -13,9 +13,9 @@ magnitude - 1 and, as highest bit, the sign; the coefficient is sign * magnitude
 from 1 to 2^(value_bits - 1). Payload: for each group of chunks of equal shape (`chunks`) all
 scales, all places, all codes. Decoding multiplies integers exactly and rounds last (`dct`).
 
-A stranger's payload must be spelt as ours: a scale is 0 and then places and codes are the first
-and 0, or it is positive, below 2^40, and the largest magnitude is the largest there is. So
-one set of coefficients has one spelling.
+A payload is accepted in one spelling only. Either a scale is 0, then its places are the first ones
+and its codes 0; or it is positive, below 2^40, and the largest magnitude is the largest there is.
+So one set of coefficients has one spelling.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rule: the pseudo-gradient travels as it is, every fp32 bit of it.
+"""The codec `dense`: the pseudo-gradient travels as it is, every fp32 bit of it.
 
-The lossless codec: `decode(encode(x)) == x` bit for bit, and equal gradients have equal bytes.
+It is lossless: `decode(encode(x)) == x` bit for bit, and equal gradients have equal bytes.
 """
 
 from __future__ import annotations

@@ -1,18 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rule: of every `cell` rotated numbers, the payload names the largest and its sign.
+"""The codec `polytope`: names the largest of every `cell` rotated numbers, and its sign.
 
-The codec for public jobs: 100x with cells of 16, and it learns like the dense one (docs). After a
-seeded rotation (`rotation`) a gradient's numbers are nearly Gaussian. Each cell of m of them is
-replaced by the nearest vertex of a cross-polytope, +-e_i: log2(m) bits say which, one bit the sign
-(vqSGD, `arXiv 1911.07971`). One fp32 scale serves all:
+It is meant for public jobs. With cells of 16 a payload is 100 times shorter, and the model learns
+as with `dense` (docs/compression.md). After a seeded rotation (`rotation`) a gradient's numbers are
+nearly Gaussian. Each cell of m of them is replaced by the nearest vertex of a cross-polytope,
++-e_i: log2(m) bits say which, one bit the sign (vqSGD, `arXiv 1911.07971`). One fp32 scale serves
+all:
 
     A = gain * ||x||^2 / sum of the named magnitudes,
 
 with which the decoded vector's component along x is gain * x, and so is its mean over all rotations
 (the scale of DRIVE and EDEN, `arXiv 2105.08339`, theorem 1); over the seeds' rotations nearly so.
 For Gaussian numbers and m = 16 one payload has cosine 0.52; errors of different nodes differ and
-average out in the merge. So no error feedback is needed: what a round did not say, no later
-round has to, and a verifier needs no earlier round.
+average out in the merge. So no error feedback is needed, and a verifier who checks a round needs no
+earlier one.
 
 The payload is the scale, then the cells' codes: index + m * (1 if negative). All bits of a payload
 of scale 0 are zero, and no index points past the end, so one content has one encoding.

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rule: what leaves is a projection onto public random rows, rounded on a public grid.
+"""The codec `semantic`: a projection onto public random rows, rounded to public levels.
 
-ZIP-400's semantic gradient, as differential privacy can use it. In this order:
+It is ZIP-400's semantic gradient, changed so that it can be used with differential privacy. It
+does, in this order:
 
 1. the update is one vector of d numbers (plus what error feedback kept), clipped to norm `bound`;
 2. P keeps k rows of a seeded orthogonal map (`rotation`), one drawn from each of k equal strata of
@@ -18,8 +19,8 @@ bound fit: bound = clip + noise_std * (sqrt(d) + 6), which noise exceeds once in
 norm is 1-Lipschitz in its Gaussian numbers).
 
 The draw of rows and the random rounding come from the round's public seed. So encoding twice gives
-the same bytes, and whoever re-executes the training can compare them; but the rounding hides
-nothing: it is there to be right on average over seeds, not for privacy.
+the same bytes, and whoever re-executes the training can compare them; but the rounding gives no
+privacy. It makes the result right on average over seeds.
 
 Decoding multiplies by the transpose of P and a gain. "unbiased" takes each row's stratum size, the
 inverse of its chance to be drawn (about d/k): the mean over seeds is the update, and the error of

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rule: of each chunk the largest numbers are sent, two bits and a place each; the rest waits.
+"""The codec `sparse`: sends the largest numbers of each chunk, two bits and a place each.
 
 Chunk top-k with error feedback, as SparseLoCo has it (`arXiv 2508.15706`; error feedback:
 Karimireddy et al., `arXiv 1901.09847`). Tensors are cut into runs of 4096 numbers, or matrices into
@@ -13,9 +13,9 @@ Decoded, a chunk is zero almost everywhere. So nodes' payloads hardly overlap, a
 averages can merge them: a coordinate-wise median of sparse payloads is zero.
 
 For each group of chunks of equal shape the payload holds all scales (low, high per chunk), then all
-places, then all codes (1: high, 2: negative). A stranger's must be spelt as ours: 0 < low <= high <
-2^64, something is low, and something is high just if low < high; or both are 0, and then places and
-codes are the first and 0. So one decoded update has one spelling.
+places, then all codes (1: high, 2: negative). A payload is accepted in one spelling only: 0 < low
+<= high < 2^64, something is low, and something is high just if low < high; or both are 0, and then
+places and codes are the first and 0. So one decoded update has one spelling.
 """
 
 from __future__ import annotations

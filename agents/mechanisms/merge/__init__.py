@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rule: one merge rule is one file here, pure on tensors, named in the spec.
+"""Merge rules: each file here makes one update of all payloads of a round.
 
 A merge rule is a class, constructed as `get(name)(**options)` with the spec's options; its
 instances are called with the payloads. The result must have the same bits on every machine and must

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rule: each update pulls the centre with its direction, and no further than the clip radius.
+"""The merge rule `centred_clipping`: each update pulls the centre, by the clip radius at most.
 
 Centred clipping (Karimireddy, He, Jaggi, "Learning from History for Byzantine Robust
 Optimization", ICML 2021): v <- v + mean_i (x_i - v) min(1, tau / ||x_i - v||), a few times. The

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rule: every node's tensor gets length 1, they are added, and only the sum's sign counts.
+"""The merge rule `demo_sign`: tensors of length 1 are added; the sum's sign is the update.
 
 DeMo's merge as Gauntlet uses it (`arXiv 2505.21684`, Algorithm 1): normalising each peer's encoded
-tensor makes length worth nothing, so a payload scaled by 10^6 has one node's say and no more. The
-transform of the codec `demo` is orthonormal, so norms and sums are taken after decoding. The update
-is -1, 0 or 1 in each coordinate: 0 where the nodes' say cancels or nobody has one. A tensor that a
-node sent as all zeros counts as zeros, it is not divided by 0. Sums are exact (`grid`): grid steps
-are 2^-43 of a node's length.
+tensor removes their lengths, so a payload scaled by 10^6 counts as much as any other. The transform
+of the codec `demo` is orthonormal, so norms and sums are taken after decoding. The update is -1, 0
+or 1 in each coordinate: 0 where the sum is 0, because the nodes cancel or none sent this number. A
+tensor that a node sent as all zeros counts as zeros, it is not divided by 0. Sums are exact
+(`grid`): grid steps are 2^-43 of a node's length.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rule: the update is the point whose summed distance to all payloads is least.
+"""The merge rule `geometric_median`: the point whose summed distance to all payloads is least.
 
 Weiszfeld's iteration in its smoothed form (Pillutla, Kakade, Harchaoui, "Robust Aggregation for
 Federated Learning", IEEE TSP 2022): weights proportional to 1 / max(smoothing, distance to the

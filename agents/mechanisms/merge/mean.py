@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rule: the update is the coordinate-wise mean, with the same bits on any hardware.
+"""The merge rule `mean`: the coordinate-wise mean, with the same bits on any hardware.
 
 Floating-point sums depend on their order, and library reductions choose theirs by device and thread
 count. So each coordinate's values are first sorted, then added from the smallest up, one
@@ -7,7 +7,7 @@ elementwise float64 addition per payload, divided by n in float64, and rounded o
 Elementwise IEEE operations have one result everywhere, and sorting first makes the result depend on
 the set of values only, not on who sent which. The error before the last rounding is below n * 2^-53
 of the sum of magnitudes. A mean can't overflow, because every fp32 sum fits in float64. Zeros are
-made +0.0. The mean resists no liar at all.
+made +0.0. One node that lies can move the mean as far as it likes.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rule: the update is the coordinate-wise median, with the same bits on any hardware.
+"""The merge rule `median`: the coordinate-wise median, with the same bits on any hardware.
 
 Odd n: the middle value. Even n: (a + b) * 0.5 in fp32 for the two middle values a <= b: one rounded
 sum and one halving. Order statistics come from minima and maxima alone, so no rounding happens

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rule: the updates closest to the others are averaged, the rest don't count at all.
+"""The merge rule `multi_krum`: averages the updates closest to the others, drops the rest.
 
 Multi-Krum (Blanchard, El Mhamdi, Guerraoui, Stainer, "Machine Learning with Adversaries", NeurIPS
 2017): of n updates at most f are from liars; update i scores the sum of its n - f - 2 smallest

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rule: an update longer than the median one is shortened to it; then the mean over all nodes.
+"""The merge rule `norm_clip`: updates longer than the median are shortened to it; then the mean.
 
-What SparseLoCo's jobs merge by (Templar's clipping to the median norm). The divisor is n, the
+SparseLoCo's jobs merge by this rule (Templar's clipping to the median norm). The divisor is n, the
 number of payloads, in every coordinate: the published code divides each by the nodes that happened
 to send it, so that a coordinate which one liar alone names gets the liar's full value. The median
 is the lower one, since liars may be long, and a payload of zeros has length 0 and a place in n.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rule: in every coordinate the f smallest and f largest values are dropped, the rest averaged.
+"""The merge rule `trimmed_mean`: a mean without the f smallest and f largest of each coordinate.
 
 f = floor(byzantine_fraction * n). Source: Yin, Chen, Ramchandran, Bartlett, "Byzantine-Robust
 Distributed Learning: Towards Optimal Statistical Rates", ICML 2018. With at most f liars each

@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rule: one privacy mechanism is one file here, a class built from the spec's options.
+"""Privacy mechanisms: each file here is one class, built from the spec's options.
 
 A mechanism states its unit, what one round costs, and what may leave the node. Units: `"node"`, the
 neighbour of a data set is any other data set of that node (the whole update is protected);
 `"example"`, the neighbour lacks one example or has one more; `"none"`. Only mechanisms of equal
 unit compose: a node's account (`agents.mechanisms.privacy.parts.accountant`) holds one unit.
 
-Randomness of privacy noise is secret, never published and never derived from a seed somebody else
-may learn: who knows the noise subtracts it. Re-execution therefore checks the update *before*
-noise, and only where the verifier may see the shard at all. A new mechanism is one new file that
-decorates its class with `register("<file name>")`.
+The randomness of privacy noise is secret. It is never published, and never derived from a seed that
+somebody else may learn: whoever knows the noise can subtract it. Re-execution therefore checks the
+update *before* noise, and only where the verifier may see the shard at all. A new mechanism is one
+new file that decorates its class with `register("<file name>")`.
 """
 
 from __future__ import annotations

@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rule: nodes send clipped updates, and the aggregator noises the merged one before it is
-public.
+"""The mechanism `aggregate`: nodes clip, the aggregator adds noise to the merged update.
 
 Unit "node". The noise is divided among n nodes instead of added n times, and the robust merge sees
-clean updates: the alternative where local noise would blind it. The price is trust: the aggregator,
-and whoever else can read the payloads, sees each clipped update without noise. So this protects
-nobody unless payloads are sealed for the aggregator alone; only the merged update is protected.
+clean updates: the alternative where local noise would blind it. The price is trust. The aggregator,
+and whoever else can read the payloads, sees each clipped update without noise. So the payloads must
+be sealed: only the merged update is protected.
 
 The aggregator clips what it decoded again (`prepare`): a lying node, or a codec that enlarges
 norms, must not raise the sensitivity that protects the others. It depends on the merge rule; see

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rule: inside the node, each example's gradient is clipped and each step's sum is noised.
+"""The mechanism `dp_sgd`: the node clips each example's gradient and adds noise to each step's sum.
 
 Unit "example" (add or remove one): DP-SGD (Abadi et al. 2016, Algorithm 1). A step draws every
 example independently with probability q (Poisson sampling), clips each gradient to C, adds N(0,

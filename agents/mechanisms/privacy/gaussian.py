@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rule: the node clips its whole update to C and adds N(0, sigma^2) before anything leaves it.
+"""The mechanism `gaussian`: the node clips its whole update to C and adds N(0, sigma^2).
 
 Unit "node". The neighbour of a data set is *any other* data set of the node, so two clipped updates
 may point in opposite directions: sensitivity 2C, not C (ZIP-400 takes 1 after clipping to 1; its
 nominal epsilon 8 is then really 18 to 19). sigma = noise_multiplier * 2C. What follows (projection,
 quantisation, error feedback computed from what was released) is post-processing and costs nothing.
 
-An update with NaN or infinity is released as a zero update with noise: a refusal that depends on
-the data would itself tell something about them.
+An update with NaN or infinity is released as a zero update with noise, because a refusal that
+depends on the data would tell something about them.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rule: without a privacy mechanism nothing is clipped, noised, charged or promised."""
+"""The mechanism `none`: nothing is clipped, noised, charged or promised."""
 
 from __future__ import annotations
 

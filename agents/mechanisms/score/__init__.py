@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rule: one scoring rule is one file here, a pure function on tensors and integers.
+"""Scoring rules: each file here is one pure function on tensors and integers.
 
 A scoring rule is a class, constructed as `get(name)(**options)` with the spec's options; its
 instances are called with the payloads. The scores must be exactly the same integers on every

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rule: batches times direction, size and usefulness, each judged by the others alone.
+"""The score `alignment`: batches x direction, size and usefulness, each judged by the others alone.
 
 ZIP-400's contribution score with its three parts and weights,
 

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rule: a node's share is the number of batches it was assigned and delivered.
+"""The score `batches`: the number of batches that a node was assigned and delivered.
 
-The only score that tells nothing about what was delivered, so the only one for jobs whose updates
-must stay secret (`privacy: aggregate`): a quality computed from updates without noise would publish
-a figure about them. Whoever delivers rubbish is found by re-execution, or paid.
+It is the only score that tells nothing about what was delivered. So it is the only one for jobs
+whose updates must stay secret (`privacy: aggregate`): a quality computed from updates without noise
+would publish a figure about them. A node that delivers rubbish is paid unless re-execution finds
+it.
 """
 
 from __future__ import annotations

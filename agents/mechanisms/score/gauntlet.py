@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rule: a node is merged and paid by what its updates did to the loss, as validators saw it.
+"""The score `gauntlet`: what an update did to the loss, as several validators measured it.
 
 Gauntlet (Lidin et al., "Incentivizing Permissionless Distributed Learning of LLMs", 2025). Nodes
 train as they like. Each validator measures what a few nodes' updates do to the loss on data drawn

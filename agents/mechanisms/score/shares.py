@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rule: a node's share is its batches times how often its signs agree with everyone else's.
+"""The score `shares`: batches x how often a node's signs agree with everyone else's.
 
 Per coordinate, node i is compared with s = sign(sum over j != i of sign(u_j)), the majority of the
 *other* nodes, so nobody votes for itself. quality_i = max(0, agree - disagree) / (agree +
@@ -9,8 +9,8 @@ be compared with, has quality 1,000,000. Only signs enter, so scaling a payload 
 only integers are counted, so every machine gets the same score. Signs of pure noise agree as often
 as not: quality near 0.
 
-Limit: agreement is evidence of honest work, not proof. Whoever copies the majority's signs scores
-well here and is caught by re-execution, not by this rule.
+Limit: agreement is evidence of honest work and no proof of it. Whoever copies the majority's signs
+scores well here and is caught by re-execution, not by this rule.
 """
 
 from __future__ import annotations

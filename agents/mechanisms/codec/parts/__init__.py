@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rule: what codecs are built of. No part imports the face of its folder."""
+"""What codecs are built of. No file here imports `agents.mechanisms.codec` itself."""

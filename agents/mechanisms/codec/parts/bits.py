@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rule: small numbers are packed bit by bit, lowest bit first, and spare bits are zero.
+"""Small numbers are packed bit by bit, lowest bit first; spare bits are zero.
 
 Every codec's payload but the dense one's is one container tensor, the U8 array `q`.
 """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rule: every tensor is cut into nearly equal chunks, and chunks of one shape are one group.
+"""Every tensor is cut into chunks of nearly equal size; chunks of one shape form a group.
 
 A matrix (a tensor of more than two dimensions is read as its first against all others) is cut into
 blocks of at most `side` by `side`, everything else into runs of at most `line` numbers. A dimension

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rule: a set of tensors has exactly one encoding, and reading it allocates nothing it claims.
+"""The container of payloads: a set of tensors has exactly one encoding.
 
 The container is safetensors: an 8-byte little-endian header length, a JSON header padded with
 spaces to a multiple of 8, then the tensors' little-endian bytes. Here the header is canonical:
@@ -7,8 +7,9 @@ names ascend by Unicode code point, offsets are contiguous from 0, JSON has no o
 and there is no metadata. Any safetensors reader can open it. Since one gradient has one encoding,
 equal gradients have equal digests and a copy can't hide behind a re-spaced header.
 
-A reader knows the layout it wants, hence the exact size and the exact header. Bytes that differ are
-parsed, within bounds, only to say what is wrong with them.
+A reader knows which layout it expects, hence the exact size and the exact header. It allocates
+nothing because a stranger's header claims so. Bytes that differ are parsed, within bounds, only to
+say what is wrong with them.
 """
 
 from __future__ import annotations

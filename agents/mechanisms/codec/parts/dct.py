@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rule: a block's cosine transform is rounded to integers, so its inverse is exact everywhere.
+"""Cosine transforms with integer matrices, so that decoding gives the same bits on every machine.
 
 The orthonormal DCT-II of n numbers is the matrix c[u, x] = s(u) cos(pi (2x + 1) u / 2n) with
 s(0) = sqrt(1/n) and s(u) = sqrt(2/n); its inverse is its transpose. Decoding multiplies integer

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rule: a row of magnitudes is said as whole multiples, from 1 to `top`, of one BF16 step.
+"""A row of magnitudes is written as whole multiples, from 1 to `top`, of one BF16 step.
 
-The row's largest is always said as `top`, so that a row has one spelling. With many levels the step
-is the largest over `top`. With few (up to 8) a shorter one is better, as most magnitudes lie far
-below the largest: of 16 steps the one of least squared error is taken; with one level, the mean.
+The row's largest is always written as `top`, so that a row has one spelling. With many levels the
+step is the largest over `top`. With few (up to 8) a shorter one is better, as most magnitudes lie
+far below the largest: of 16 steps the one of least squared error is taken; with one level, the
+mean.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rule: a sorted list of places is coded by its gaps, each with its own few bits (Golomb-Rice).
+"""A sorted list of places is coded by the gaps between them, a few bits each (Golomb-Rice).
 
 Golomb, "Run-length encodings" (IEEE Trans. Inf. Theory 12, 1966); Rice, "Some practical universal
 noiseless coding techniques" (JPL 79-22, 1979). The gap g = place - previous place - 1 is cut into

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rule: of each row the k largest are taken, and of equals the first.
+"""Finds the k largest of each row; of equal ones the first.
 
 Sorting rows of thousands for a hundredth of them is waste. The k-th largest of the maxima of 4 k
 groups is a bound that at least k numbers reach and few more; only those are looked at closely.

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rule: k ascending places below u take a fixed number of bits, fewer than k numbers would.
+"""k ascending places below u are written in a fixed number of bits, fewer than k indices take.
 
-The order of the places says nothing, so spelling it out wastes log2(k!) bits. The code of Elias and
-Fano (P. Elias, "Efficient storage and retrieval by content and address of static files", J. ACM
-1974) keeps l low bits of each place and writes the rest in unary: the place number i whose upper
-bits are h sets bit h + i of a row of k + floor((u - 1) / 2^l) bits. 64 of 4096 take 8 bits each, 32
-take 9, where a plain index takes 12. Where one bit for each place is shorter, that is used; if all
-are sent, nothing. All of it has one size whatever the places, and each set of places one spelling.
+A list of indices also says in which order they come. That order means nothing here and costs
+log2(k!) bits. The code of Elias and Fano (P. Elias, "Efficient storage and retrieval by content and
+address of static files", J. ACM 1974) keeps l low bits of each place and writes the rest in unary:
+the place number i whose upper bits are h sets bit h + i of a row of k + floor((u - 1) / 2^l) bits.
+64 of 4096 take 8 bits each, 32 take 9, where a plain index takes 12. Where one bit for each place
+is shorter, that is used; if all are sent, nothing. All of it has one size whatever the places, and
+each set of places one spelling.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rule: a seeded orthogonal map of d numbers, exactly d rows, the same bits on every machine.
+"""A seeded orthogonal map of d numbers to d numbers, with the same bits on every machine.
 
 A randomised Hadamard transform (Ailon and Chazelle 2009, `doi:10.1137/060673096`) mixes a vector so
 that each number becomes a sum of thousands with random signs, nearly Gaussian whatever came in. It

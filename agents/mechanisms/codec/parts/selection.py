@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rule: gradient and memory are added, transformed and searched a piece at a time.
+"""Gradient and memory are added, transformed and searched a piece at a time.
 
-Nothing as large as the model is made. All work runs in buffers of a piece, used again and
-again: what a fresh allocation costs in page faults is more than the arithmetic.
+So no array as large as the model is made. The buffers of one piece are used for all pieces, because
+the page faults of a fresh allocation cost more time than the arithmetic.
 """
 
 from __future__ import annotations

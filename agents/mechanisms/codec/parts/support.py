@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rule: a sparse payload, magnitudes apart, says which numbers it moves and which way."""
+"""Which numbers a sparse payload moves, and in which direction, without magnitudes."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rule: a piece's chunks are transformed side by side, back from integers without rounding.
+"""A piece's chunks are transformed side by side; the way back is exact up to its last rounding.
 
-Forth: two fp32 matrix products. Back: a coefficient is a whole number times its chunk's power of
-two, so all sums are exact in float64 (`dct`) and may be taken in whatever way is fastest: few
-coefficients are added row by row, many multiplied as a matrix; and since the cosines of even number
-are symmetric and the odd ones antisymmetric, x = E + O and its mirror image E - O share the halves.
-The one rounding is that of a result to fp32.
+Encoding takes two fp32 matrix products. In decoding, a coefficient is a whole number times its
+chunk's power of two, so all sums are exact in float64 (`dct`) and may be taken in whatever way is
+fastest: few coefficients are added row by row, many multiplied as a matrix; and since the cosines
+of even number are symmetric and the odd ones antisymmetric, x = E + O and its mirror image E - O
+share the halves. The one rounding is that of a result to fp32.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rule: a row of magnitudes is said with two numbers, the means of its smaller and its larger.
+"""A row of magnitudes is written with two numbers: the mean of its smaller and of its larger ones.
 
 Of the k - 1 ways to split the sorted row, the one of least squared error is taken: with s smaller
 numbers whose sum is a, of k whose sum is t, that is the greatest a^2 / s + (t - a)^2 / (k - s).

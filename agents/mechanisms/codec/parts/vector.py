@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rule: a gradient is one float64 vector, its tensors in the order of their names.
+"""A gradient as one float64 vector: its tensors in the order of their names.
 
 Sums here have one order on every machine: 256 lanes are added row by row, elementwise, and
 `math.fsum` adds the lanes, rounding once. Random words are the raw stream of numpy's Philox, which

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rule: what merge rules are built of. No part imports the face of its folder."""
+"""What merge rules are built of. No file here imports `agents.mechanisms.merge` itself."""

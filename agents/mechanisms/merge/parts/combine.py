@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rule: a weighted sum of payloads has the same bits on every machine.
+"""A weighted sum of payloads with the same bits on every machine.
 
 Weights are integers below 2^29, so each product with an fp32 value (24 bits) is exact in float64: a
 fused multiply-add then gives the same as a multiplication followed by an addition. Products are

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rule: a compiled kernel gives the same bits as the eager code, and nobody waits for it.
+"""Compiled kernels that give the same bits as the eager code; no caller waits for compilation.
 
 The coordinate rules and the weighted sum are elementwise: fused by torch.compile they read memory
 once instead of once per operation. Compilation takes seconds to tens of seconds, so it is done in

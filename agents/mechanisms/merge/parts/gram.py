@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rule: inner products of payloads are exact integers, so all machines get the same ones.
+"""Inner products of payloads as exact integers, so that all machines get the same ones.
 
 A floating-point Gram matrix depends on the BLAS, its thread count and its use of FMA, and where
 payloads are close to one another its differences are mostly rounding. Here each payload is rounded

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rule: payloads are added on one grid of integers, so their order cannot matter.
+"""Payloads are added as integers on one grid, so that the order of addition cannot matter.
 
 Each number is multiplied by its payload's factor and rounded to a whole number of grid steps: two
 elementwise float64 operations, the same on every machine. Whole numbers of at most 2^43 are then

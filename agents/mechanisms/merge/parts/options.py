@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rule: an option of a merge rule has its type and range checked before a round needs it."""
+"""Checks of the options of merge rules: type and range, before a round needs them."""
 
 from __future__ import annotations
 

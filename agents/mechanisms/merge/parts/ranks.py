@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rule: means over ranks add sorted values from the smallest up, whoever sent them."""
+"""Means over ranks: values are sorted, then added from the smallest up, whoever sent them."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rule: rows are ordered coordinate by coordinate with minimum and maximum only.
+"""Sorts rows coordinate by coordinate with minimum and maximum only.
 
 A comparator network has no data-dependent branch and no rounding, so its result has the same bits
 on every device, and comparators that the wanted ranks do not depend on are never run. Source:

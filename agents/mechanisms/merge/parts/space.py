@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rule: whatever a rule decides, it decides on the small Gram matrix, the same everywhere.
+"""Decisions from the small Gram matrix alone, the same on every machine.
 
 Integers stay exact. Where floats appear they are Python's: single IEEE operations, correctly
 rounded int / int and sqrt, and `math.fsum`, whose result doesn't depend on the order.

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rule: what privacy mechanisms are built of. No part imports the face of its folder."""
+"""What privacy mechanisms are built of. No file here imports `agents.mechanisms.privacy` itself."""

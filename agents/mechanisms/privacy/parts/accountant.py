@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rule: a node's account says before each round whether it may still take part, and remembers.
+"""A node's privacy account: says before each round whether it may still take part.
 
 The figure that is enforced is tight: the closed form where nothing is subsampled
 (`agents.mechanisms.privacy.parts.analytic`), privacy loss distributions where something is

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rule: the Gaussian mechanism without subsampling has a closed form, and it is exact.
+"""The exact closed form of the Gaussian mechanism without subsampling.
 
 k releases with sensitivities D_i and noise s_i are together one Gaussian mechanism with
 mu^2 = sum (D_i / s_i)^2 (Dong, Roth & Su 2022, "Gaussian differential privacy", Cor. 3.3), and

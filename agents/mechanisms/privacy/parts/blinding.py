@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rule: a spec may not combine local noise with a robust merge that then chooses by chance.
+"""Estimates whether local noise makes a robust merge choose by chance.
 
-Rules such as Krum tell liars by distance. Noise of deviation sigma on d coordinates makes every
-squared distance 2 d sigma^2 +- sigma^2 sqrt(8 d); honest and flipped updates of norm C differ in it
-by at most 4 C^2. Where the first swamps the second, poisoners are chosen as often as anyone
-(Guerraoui et al. 2021, "Differential privacy and Byzantine resilience in SGD: do they add up?").
-Worse, a poisoner who skips the noise is nearer to everybody than the honest are to each other, and
-is chosen first.
+A spec that combines such noise with such a merge is refused by this estimate. Rules such as Krum
+tell liars by distance. Noise of deviation sigma on d coordinates makes every squared distance 2 d
+sigma^2 +- sigma^2 sqrt(8 d); honest and flipped updates of norm C differ in it by at most 4 C^2.
+Where the first swamps the second, poisoners are chosen as often as anyone (Guerraoui et al. 2021,
+"Differential privacy and Byzantine resilience in SGD: do they add up?"). Worse, a poisoner who
+skips the noise is nearer to everybody than the honest are to each other, and is chosen first.
 
 The estimate draws Gram matrices, not vectors, so it costs O(n^3) a trial for any d: the updates'
 part in the span of the signals is drawn coordinate by coordinate, and the rest of the noise adds a

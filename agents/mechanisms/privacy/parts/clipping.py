@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rule: after clipping, the whole update's L2 norm is at most C, rounding to fp32 included.
+"""Clipping: afterwards the whole update's L2 norm is at most C, rounding to fp32 included.
 
 The norm is the float64 one of all tensors together: fp32 norms of long vectors read up to 1 % low,
 which would break the sensitivity. Rounding a coordinate to fp32 changes it by at most 2^-24 of

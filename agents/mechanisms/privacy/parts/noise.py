@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rule: privacy noise comes from the system's secret randomness and leaks no low bits.
+"""Privacy noise from the system's secret randomness, without telling low bits.
 
 Words are read from `os.urandom` as they are needed: no key and no seed exists that could be stored,
 published or asked for. A production caller can't pass a torch or numpy generator; tests inject

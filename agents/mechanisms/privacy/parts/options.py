@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rule: an option from a spec has the exact type and range its mechanism states, or is refused.
+"""Checks of the options of privacy mechanisms: exact type and range, or refusal.
 
 A bool is no number, NaN is in no range, and an int is taken for a float.
 """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rule: subsampled steps are composed through privacy loss distributions, as upper bounds.
+"""Subsampled steps, composed through privacy loss distributions as upper bounds.
 
 The library dp-accounting discretises each privacy loss pessimistically ("connect the dots":
 Doroshenko et al. 2022), so the epsilon it gives is an upper bound at every grid width; a coarser

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rule: Renyi accounting as in ZIP-400 is an upper bound, reported beside the tight figure.
+"""Renyi accounting as in ZIP-400: an upper bound, reported beside the tight figure.
 
 One step of the Gaussian mechanism with noise multiplier z on a Poisson sample of rate q has at the
 integer order a (Mironov, Talwar & Zhang 2019, "Renyi differential privacy of the sampled Gaussian

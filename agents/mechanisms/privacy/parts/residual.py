@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rule: noise that nobody else may know can still be checked for being noise, and nothing more.
+"""Checks that a difference looks like noise of the stated size, without knowing the noise.
 
 A verifier that recomputed an update (`expected`) and has what was published (`measured`), both in
 the codec's linear space, tests r = measured - expected against N(0, std^2) per coordinate:
@@ -13,7 +13,7 @@ is sub-Gaussian, so the upper bounds hold with std^2 + rounding_std^2 (Hsu, Kaka
 Theorem 2.1) and the lower one loses the cross term. All bounds hold for every k, not only for large
 ones; together they raise a false alarm with probability below 1e-9.
 
-What this can't do follows from privacy itself: a test that told an honest update from noise alone
+Privacy itself limits what this test can find: a test that told an honest update from noise alone
 with false alarms a would have power at most e^epsilon * a + delta (Kairouz et al. 2015). At epsilon
 8 and a = 1e-9 that is 4e-6. So zeros, wrong noise levels and updates far beyond the noise are
 caught; one noise-only or sign-flipped update under strong noise is not. `power` says which is

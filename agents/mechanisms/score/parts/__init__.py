@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rule: what scoring rules are built of. No part imports the face of its folder."""
+"""What scoring rules are built of. No file here imports `agents.mechanisms.score` itself."""

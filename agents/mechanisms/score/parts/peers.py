@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rule: what a node is worth is read off exact integers, and each node is judged by the others.
+"""The parts of the score `alignment`: exact integers, each node judged by the others.
 
 Pure functions from the inner products of the updates to the parts of the score `alignment`. Inner
 products, norms and cosines are Python integers throughout, so no machine, thread count or order of

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rule: inner products for scores are exact, and no node's scale touches another's numbers.
+"""Exact inner products for scores; no node's scale touches another's numbers.
 
 `agents.mechanisms.merge.parts.gram` rounds payloads to integers once; how finely, depends on the
 payloads' largest magnitudes. So each payload is first scaled by the power of two that takes its
