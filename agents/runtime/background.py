@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Slow work beside the loop, in threads of its own.
 
-Rule: the loop never waits for it. It names what it wants done, most urgent first, at every step,
-and takes what has finished. A job that fails is tried again later, each time after twice the pause;
-whether it is still wanted, the next step says.
+Rule: the loop never waits for it. At every step the loop names what it wants done, most urgent
+first, and takes what has finished. A job that fails is tried again after a pause, which doubles
+each time. A job that a step no longer names is dropped.
 """
 
 from __future__ import annotations

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """A second agent in one process: its own loop, in a thread, with the same key and journal.
 
-Rule: for duties that may not wait until the first agent has finished a long action. Both share the
-sender, which sends one transaction at a time. What would end the second loop ends the first.
+It is for duties that may not wait until the first agent has finished a long action. For example, a
+trainer that also runs redundant tasks must reveal in time while it trains. Both agents share the
+sender, which sends one transaction at a time. An error that ends the second loop ends the first
+too.
 """
 
 from __future__ import annotations

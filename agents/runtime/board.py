@@ -2,8 +2,8 @@
 """The committee's notice board: each member serves its own signatures, and reads the others'.
 
 Rule: `GET /signatures/<operation id, 64 hex>` answers `{"op_id", "signatures": [{"signer",
-"signature"}]}`. A board carries no authority: what it says counts only when the signature
-recovers to a member, which `collect` checks and the contract checks again.
+"signature"}]}`. A board has no authority. A signature counts only if it recovers to a member;
+`collect` checks this, and the contract checks it again.
 """
 
 from __future__ import annotations

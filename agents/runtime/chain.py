@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reading the chain, whatever state the node is in.
+"""Reads the chain, and tells a node that is down from a contract that refuses.
 
 Rule: a request is tried a bounded number of times and then raises `RpcDown`; the loop above waits
 and tries for ever. A contract's refusal is always `Reverted` with the contract's own string, and

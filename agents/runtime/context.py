@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Starting an agent: from settings to everything a role works with.
 
-Rule: all of it is checked before the first step (settings, chain id, code at the addresses,
-passphrase, journal lock), so that an agent that starts is an agent that can act.
+Settings, chain id, code at the addresses, passphrase and journal lock are all checked before the
+first step. So an agent that has started can act.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Fault injection: die at a named point, as a power cut would.
 
-Rule: with `MENAGERIE_CRASH_AT` unset (always, outside tests) this does nothing. Set to a point's
+While `MENAGERIE_CRASH_AT` is unset (always, outside tests) this does nothing. Set to a point's
 name, the process sends itself SIGKILL there: no handler, no flush, no exit hook. Tests of crash
 safety use it to stop an agent between two effects whose order matters.
 """

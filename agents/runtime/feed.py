@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""New heads: what wakes an agent.
+"""New heads of the chain: what wakes an agent.
 
-Rule: the feed tells *that* the chain moved, never what to do about it. Heads come by WebSocket
-when there is one, else by polling; whichever it is, only the newest waits to be taken. A reorg is
+The feed says that the chain has a new block; the agent then reads what it needs. Heads come by
+WebSocket when there is one, else by polling. Only the newest head waits to be taken. A reorg is
 recognised by hashes (a head that is not a child of the one before), because not every node
 announces the blocks it removes.
 """

@@ -2,8 +2,8 @@
 """The one loop that every agent runs.
 
 Rule: on every new head, and at least every `timer_s`, the agent's `step` reads the chain and does
-the single next thing. Whatever goes wrong inside a step, the loop stays alive and asks again; only
-errors that waiting cannot mend (settings, keys, the journal) end it.
+the single next thing. If a step fails, the loop goes on and tries again later. Only errors that
+waiting cannot mend (settings, keys, the journal) end it.
 """
 
 from __future__ import annotations

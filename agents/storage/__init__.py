@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rule: artefacts are named by their content. CIDs, canonical JSON and the content stores."""
+"""Artefacts named by their content: CIDs, canonical JSON and the content stores."""
 
 from agents.storage.content_store import ContentStore, open_store
 from agents.storage.errors import (

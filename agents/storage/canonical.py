@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rule: one value has one spelling, so a digest of canonical JSON names exactly one value.
+"""Canonical JSON: one value has one spelling, so a digest of it names exactly one value.
 
 Canonical: UTF-8, keys sorted by code point, no spaces, no duplicate keys, no NaN or infinity,
 floats by Python's shortest round-trip repr. `loads` accepts only bytes that `dumps` would write.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rule: the same bytes always get the same CID, on every machine and from every store.
+"""CIDs: the same bytes always get the same CID, on every machine and from every store.
 
 The CID of a file is that of its UnixFS DAG: the bytes are cut into chunks, the chunks are the
 leaves of a balanced tree of at most `max_links` children per node, and the root's sha2-256 digest

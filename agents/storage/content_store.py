@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rule: content is asked for by what it is, never by where it is, and every read is verified.
+"""The protocol of both content stores, and `open_store`, which picks one from a setting.
 
-The protocol both stores follow, and `open_store`, which picks one from a setting.
+A caller asks for content by its CID, never by a place. Every read is verified.
 """
 
 from __future__ import annotations

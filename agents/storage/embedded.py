@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rule: the folder never shows a wrong byte, whoever crashes, races or edits it.
+"""The content store in a folder: a reader never gets a wrong byte.
 
-Layout: `objects/<last two hex digits>/<digest hex>.raw` or `.dag` (by the CID's codec) holds the
-whole content in one file; `tmp/` holds what is being written. Files appear by rename, complete and
+This holds if a process crashes, if two write at once, and if somebody edits the folder. Layout:
+`objects/<last two hex digits>/<digest hex>.raw` or `.dag` (by the CID's codec) holds the whole
+content in one file; `tmp/` holds what is being written. Files appear by rename, complete and
 synced, and every read recomputes the CID. Nothing is ever deleted.
 """
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rule: whatever goes wrong with stored bytes, a caller sees one of these and nothing else.
+"""The errors of stored bytes: a caller sees one of these and no other.
 
 Agents branch on the class (a missing payload is the sender's fault, an unreachable store is not),
 so the classes mean the same for the embedded and the IPFS store.

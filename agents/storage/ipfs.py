@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rule: the daemon transports bytes; what they are is decided here, by recomputing the CID.
+"""The content store on a Kubo daemon: the daemon transports bytes, this file checks their CID.
 
 A `ContentStore` on the RPC API of a Kubo daemon. Content is added with every option that changes
 a CID sent explicitly, read in slices of bounded size, and never returned before it is verified.

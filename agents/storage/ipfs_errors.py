@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rule: everything the HTTP client can raise becomes one StoreError, retried only when it may help.
+"""Turns everything that the HTTP client raises into one StoreError; retries where that may help.
 
 ipfshttpclient has its own exceptions, lets those of requests through once a body has begun, and
 fails on malformed replies with whatever its parser trips over.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""JSON from strangers is measured before it is parsed.
+"""Measures how deep JSON from strangers is nested, before it is parsed.
 
 Python's C parser recurses. Where a library has raised the recursion limit, 100 kB of ``[`` ends
 the process instead of raising RecursionError, so depth is counted first, in linear time.

@@ -4,8 +4,9 @@
 Rule: one fresh key per payload, in an HPKE envelope for each recipient (`agents.storage.envelope`),
 and the payload under that key (`agents.storage.sealed`). The sealed part names the key by a binding
 commitment, so that two recipients who can open it read the same bytes: a sender can never tell
-different things to different readers. Whoever must be able to read it is named in the head, which
-everyone can check; a sender can still shut somebody out with an envelope that doesn't open.
+different things to different readers. The head names every node that must be able to read it, and
+everyone can check the head. A sender can still shut a node out by giving it an envelope that
+doesn't open.
 
     magic 8 | version 1 | count 2 | count * (node 8 | envelope 81), ascending | sealed payload
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Where training text comes from: the user's files, or Python's own source.
 
-Reading is streaming: no file has to fit in memory, except a parquet row group. What the user
-gives is text, never a program; nothing is executed and no archive is unpacked.
+Files are read piece by piece, so none has to fit in memory, except a parquet row group. What the
+user gives is treated as text. Nothing is executed and no archive is unpacked.
 """
 
 from __future__ import annotations

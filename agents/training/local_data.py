@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A node's own folder of text: it is read here, trained on here, and only committed to.
+"""A node's own folder of text: read and trained on here; only a commitment to it leaves.
 
 Files are taken in the order of their paths and become tokens as the job's public dataset does it.
 Sequence i covers tokens i*(seq_len+1) .. i*(seq_len+1)+seq_len: unlike those of the public data,
-sequences share no token, so that each token belongs to exactly one example of differential
-privacy. What names the dataset elsewhere is ``commitment``; nothing else ever leaves.
+sequences share no token, so that each token belongs to exactly one example of differential privacy.
+Other nodes know the dataset by its ``commitment`` only.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rule: norms and inner products are float64, chunked, and the same on every machine.
+"""Norms and inner products: float64, in chunks, the same on every machine.
 
 Library reductions change their order with threads and instruction set, and fp32 norms of long
 vectors read up to 1 % low. Here a product of two fp32 numbers is exact in float64, products are

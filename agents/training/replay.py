@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Running a task, and running it again: the trainer and the verifier call the same function."""
+"""Runs a work order: the trainer and the verifier who checks it call the same function."""
 
 from __future__ import annotations
 

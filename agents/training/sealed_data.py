@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """A dataset whose shards only holders of the job's key can read.
 
-Rule: the manifest stays what it is for plain data (dtype, tokenizer, how many tokens each shard
-has), and names sealed shards. Every shard is sealed, those of the validation split too. Plain
-shards never reach the store: they are made in a private folder that is removed afterwards.
+The manifest is the same as for plain data (dtype, tokenizer, how many tokens each shard has), and
+names sealed shards. Every shard is sealed, those of the validation split too. Plain shards never
+reach the store: they are made in a private folder that is removed afterwards.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Model states: one hash, one file format, one outer step, each exact to the bit.
+"""Model states: their hash, their file format and the outer step, each exact to the bit.
 
 A state is ``dict[str, Tensor]``: contiguous fp32 CPU tensors by parameter name. Files are
 safetensors; a stranger's bytes are parsed and checked here in full before torch sees them, and

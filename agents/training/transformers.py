@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Any Hugging Face causal language model by its config.json, through the optional extra.
 
-A config is a stranger's text. Only architectures that the installed transformers holds are built;
-keys that could load other code, kernels or files are refused, remote code is never trusted, and
-weights are never downloaded: they come from ``model.init_state``.
+A config is a stranger's text. Only architectures of the installed transformers are built. Keys that
+could load other code, kernels or files are refused, and so is remote code. No weights are
+downloaded: they come from ``model.init_state``.
 """
 
 from __future__ import annotations

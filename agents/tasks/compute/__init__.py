@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rule: how a redundant task is computed. Nothing here knows a chain.
+"""How a redundant task is computed, without a chain.
 
-A node runs it in a process of its own, so a task cannot disturb the agent.
+A node runs this in a process of its own, so that a task cannot disturb the agent.
 """

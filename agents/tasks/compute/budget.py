@@ -6,8 +6,8 @@ three times that with the backward pass. That count leaves out what matters in s
 so it is added: 4 * length * d_model per layer and token for attention, whose mask is not made use
 of, and a fixed price for each exponential and each number that goes through a layer. Half of the
 paid time is for computing and half for reading inputs, each at the class's rate from below, and a
-node may have `AT_ONCE` tasks in hand, each with a share of its machine. So what passes here is done
-in time, whatever else the node was drawn for.
+node may have `AT_ONCE` tasks in hand, each with a share of its machine. So a node finishes in time
+whatever passes here, even if it was drawn for other tasks too.
 """
 
 from __future__ import annotations

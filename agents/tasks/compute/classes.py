@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Determinism classes: within one, a result is compared bit for bit; across two, never.
+"""Determinism classes: results of one class are compared bit for bit, those of two classes never.
 
 A label is what the chain calls a class, in at most 32 bytes of ASCII. It stands for one exact
 `agents.training.determinism.determinism_class`:
@@ -10,8 +10,8 @@ A label is what the chain calls a class, in at most 32 bytes of ASCII. It stands
   architecture and the same number of SMs" (cuBLAS manual, section Results Reproducibility), and
   within one version.
 
-Each class also fixes what a node of it can be asked for, from below: the slowest machine that may
-join must still do in time whatever these figures let through.
+Each class also fixes how much work a node of it can be asked for. The figures are lower bounds: the
+slowest machine that may join must still do in time whatever they let through.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rule: what is wrong with a task is a result that every honest node reaches alike.
+"""Refusals: what is wrong with a task is a result that every honest node reaches alike.
 
-A spec is written by a stranger, who must not be able to make honest nodes differ or stay silent.
-So whatever is wrong with it has a reason out of a closed list, and the reason is what a node
-answers with. What is wrong with the node itself (its class, its memory, its disk) is never one.
+A spec is written by a stranger, who must not be able to make honest nodes differ or stay silent. So
+each thing that can be wrong with a spec has a reason in a closed list, and a node answers with that
+reason. A fault of the node itself (its class, its memory, its disk) is no such reason.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Make and publish specs: what a creator needs before a task goes on chain.
+"""Makes and publishes specs: what a creator needs before a task goes on chain.
 
 Each function checks all that can be checked without reading the inputs, so a spec made here is
 refused only for what its inputs hold or for too little time.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What all kinds of task have in common: bounded options, a result they decide, the register.
+"""What all kinds of task have in common: bounded options, their results, and the register.
 
 A kind is found by the name of its file in `agents.tasks.compute.kinds`.
 """

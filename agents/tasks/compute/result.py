@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What comes out of a task. Torch-free, so that a process that computes nothing can handle it."""
+"""The result of a task, without torch, so that a process that computes nothing can handle it."""
 
 from __future__ import annotations
 

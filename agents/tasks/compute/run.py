@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Run a task: bytes in, one payload and its digest out, the same on every honest node of a class.
+"""Runs a task: bytes in, one payload and its digest out, equal on all honest nodes of a class.
 
 Refusals are results. Whatever is wrong with a task, each honest node finds the same thing wrong, in
 the same order of checks, and answers with the same payload `{"refused":"<reason>"}`: a bad spec

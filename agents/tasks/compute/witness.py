@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a forward pass leaves behind that nobody can guess.
+"""A hash of the logits: it shows that a forward pass was run, and nobody can guess it.
 
 A loss or a few tokens have so few possible values that whoever sees the tag of one on chain could
 try them all, and show the result without having run anything. So the payloads of `evaluate` and

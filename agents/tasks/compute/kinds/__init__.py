@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rule: one kind of task is one file here; it turns a spec's inputs into one payload.
+"""Kinds of task: each file here turns a spec's inputs into one payload.
 
 A kind is a class of options (`agents.tasks.compute.options`), constructed from a spec's `options`.
 It says what work it is before it does it (`Execution.allow`), reads nothing but what the spec
