@@ -25,12 +25,11 @@ from agents.storage.embedded import EmbeddedStore
 from agents.storage.errors import NotFound
 from agents.tasks.compute.classes import CPU
 from agents.tasks.compute.make import publish
-from agents.tasks.compute.spec import TaskSpec
 from agents.tasks.contract import UNAVAILABLE, LaneState, TaskStatus
 from agents.tasks.process import TaskProcess
 from tests.stage.chain.executors import PASSPHRASE, Crew, Liar, Loner, Silent, fake
 from tests.stage.chain.people import Node
-from tests.stage.chain.tasks import FEE, FIFTH, HELD, RUN_S, Tasks
+from tests.stage.chain.tasks import FEE, FIFTH, HELD, Tasks
 from tests.stage.memory.task_inputs import World as Inputs
 
 AGREED, DECIDED, UNDECIDED = TaskStatus.AGREED, TaskStatus.DECIDED, TaskStatus.UNDECIDED
@@ -299,37 +298,45 @@ def test_it_reveals_while_it_computes(crew: Crew) -> None:
     task_id, first, second = _requested(crew)
     crew.executors(first, second)
     crew.until(task_id, REVEALING)
-    long = crew.tasks.wait_for(
-        lambda: crew.create(crew.inputs.train(steps=1_500, batch_size=16), run_s=3_600),
-        lambda n: first in crew.drawn(n),
-    )
     agent = crew.agents[first.name]
     assert isinstance(agent, Redundant)
-    crew.until(task_id, AGREED)
-    assert crew.state(task_id, first) in (LaneState.AGREED, LaneState.OPENED)
-    assert any(f"-{long}-" in name for name in agent.executor.runner.running)
-    crew.process.close()  # or the next test waits for it
+    with crew.held_process():
+        held = crew.tasks.wait_for(
+            lambda: crew.create(crew.inputs.evaluate(first=next(_FRESH)), run_s=3_600),
+            lambda n: first in crew.drawn(n),
+        )
+        crew.until(task_id, AGREED)
+        assert crew.state(task_id, first) in (LaneState.AGREED, LaneState.OPENED)
+        assert any(f"-{held}-" in name for name in agent.executor.runner.running)
 
 
 def test_a_short_task_does_not_wait_for_a_long_one(
     crew: Crew, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It gets a process of its own when a share of its time has passed."""
-    monkeypatch.setattr(runner_module, "_WAIT_SHARE", RUN_S)  # that is, after a second
+    """It gets a process of its own when a share of its time has passed.
+
+    The long task ends when the test says so, and the short one has an hour of the chain's time:
+    nothing depends on how long a process takes to start.
+    """
+    monkeypatch.setattr(runner_module, "_WAIT_SHARE", 3_600)  # that is, after a second
     node = crew.tasks.executors[0]
 
-    def requested(spec: TaskSpec) -> int:
+    def requested() -> int:
         """A task whose draw will take the node."""
-        return crew.tasks.wait_for(lambda: crew.create(spec), lambda n: node in crew.drawn(n))
+        spec = crew.inputs.evaluate(first=next(_FRESH))
+        return crew.tasks.wait_for(
+            lambda: crew.create(spec, run_s=3_600), lambda n: node in crew.drawn(n)
+        )
 
     runner = crew.executor(node).executor.runner
-    long = requested(crew.inputs.train(steps=1_500, batch_size=16, first=1))
-    crew.drive(lambda: any(f"-{long}-" in name for name in runner.running), "the long one is run")
-    short = requested(crew.inputs.evaluate(first=next(_FRESH)))
-    crew.drive(lambda: crew.state(short, node) == LaneState.COMMITTED, "the short one is done")
-    assert any(f"-{long}-" in name for name in runner.running)
+    with crew.held_process():
+        long = requested()
+        crew.drive(lambda: any(f"-{long}-" in n for n in runner.running), "the long one is run")
+        short = requested()
+        crew.drive(lambda: crew.state(short, node) == LaneState.COMMITTED, "the short one is done")
+        assert any(f"-{long}-" in name for name in runner.running)
+        assert crew.state(long, node) == LaneState.RUNNING, "the long task was held until now"
     runner.close()
-    crew.process.close()  # or the next test waits for it
 
 
 def test_an_input_that_is_not_there_is_waited_for(crew: Crew) -> None:

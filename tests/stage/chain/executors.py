@@ -9,9 +9,11 @@ has anything to do.
 from __future__ import annotations
 
 import json
+import os
+import signal
 import time
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -152,6 +154,17 @@ class Crew:
 
     def _share(self, runner: TaskRunner) -> None:
         runner._idle.append(self.process)
+
+    @contextmanager
+    def held_process(self) -> Iterator[None]:
+        """The shared process stands still while the block runs: a task given to it does not end."""
+        running = self.process._process
+        assert running is not None and running.poll() is None, "the task process should be running"
+        os.kill(running.pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            os.kill(running.pid, signal.SIGCONT)
 
     # -- tasks ---------------------------------------------------------------------------------
 
