@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from agents.storage.embedded import EmbeddedStore
-from tests.stage.memory.honest_round import ChainFacts, Desk, make_desk
+from tests.stage.memory.honest_round import ChainFacts, HonestRound, make_honest_round
 
 
 @pytest.fixture(autouse=True)
@@ -17,11 +17,11 @@ def one_thread() -> None:
 
 
 @pytest.fixture(scope="session")
-def desk(tmp_path_factory: pytest.TempPathFactory) -> Desk:
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> HonestRound:
     torch.set_num_threads(1)
-    return make_desk(EmbeddedStore(tmp_path_factory.mktemp("rounds") / "store"))
+    return make_honest_round(EmbeddedStore(tmp_path_factory.mktemp("rounds") / "store"))
 
 
 @pytest.fixture
-def facts(desk: Desk) -> ChainFacts:
-    return ChainFacts(desk.published)
+def facts(tiny: HonestRound) -> ChainFacts:
+    return ChainFacts(tiny.published)

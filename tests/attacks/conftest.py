@@ -3,49 +3,137 @@
 
 In the system: four trainers (ann, bob, cat, and the attacker eve), three verifiers (vic, vera,
 vito), two aggregators (abe, ada), a committee of five, and a sponsor with a funded job. After each
-test the books must balance to the unit.
+test the books must balance to the unit. In the tests of copies and fakes, what a verifier's key
+reports on chain is what the project's own re-execution finds in real pseudo-gradients of a real
+model on real text.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import pytest
-from eth_account import Account
-from web3 import HTTPProvider, Web3
+import torch
+from eth_utils import keccak
 
-from agents.runtime.contracts import Contract
-from scripts._net.anvil import CHAIN_ID, MNEMONIC, start_anvil
-from scripts._net.deployment import ZOO, DeploymentSettings, TaskTerms, deploy
-from scripts._net.local_keys import sender_of
+from agents.rounds.outcome import Outcome
+from agents.rounds.plan import Plan
+from agents.rounds.submissions import Submission, fetch
+from agents.storage.embedded import EmbeddedStore
+from agents.training.assignment import WorkOrder
+from agents.training.state import State
+from agents.verify.spot_checks import Finding, RoundInputs, reexecute
+from scripts._net.anvil import start_anvil
+from scripts._net.deployment import ZOO, TaskTerms
 from scripts._net.processes import Supervisor
-from tests.attacks.lab import Lab, make_lab
-from tests.stage.chain.chain import Chain, key_of
 from tests.stage.chain.people import (
-    AGGREGATOR,
     FUNDED_ROUNDS,
     TERMS,
-    VERIFIER,
+    TRAINERS,
+    CommittedWork,
     Node,
     World,
+    found,
 )
 from tests.stage.chain.tasks import Tasks
+from tests.stage.memory.honest_round import DEVICE, TinyJob, make_tiny_job, make_work
 
-_SPARE = 500 * ZOO
+FOREIGN_CLASS = "torch=0;device=another machine"
+
+
+@dataclass(frozen=True)
+class PublishedWork:
+    """A node's work: what it commits to on chain, and what others can fetch of it."""
+
+    node: Node
+    committed: CommittedWork
+    submission: Submission
+
+
+def plan_of(tiny: TinyJob, people: World) -> Plan:
+    """The plan of the round that is open, from the chain's snapshot and its own seed."""
+    opened = people.open()
+    people.chain.send(people.faucet, people.rounds, "capture_seed", people.job)
+    return tiny.plan_of(bytes(people.state.seed), opened["nodes"], opened["weights"])
+
+
+def publish_work(
+    tiny: TinyJob,
+    plan: Plan,
+    node: Node,
+    gradient: State | None = None,
+    order: WorkOrder | None = None,
+    publish: bool = True,
+    foreign: bool = False,
+) -> PublishedWork:
+    """Publish a node's honest work, or dishonest work: another `gradient` than it trained, or one
+    trained by another `order`.
+
+    `publish` False keeps the payload back. `foreign`: claim another determinism class.
+    """
+    work = make_work(tiny.job, plan, tiny.before, node.node_id, order=order, gradient=gradient)
+    if foreign:
+        proof = work.proof.model_copy(update={"determinism_class": FOREIGN_CLASS})
+        work = replace(work, proof=proof)
+    work.publish(tiny.store, payload=publish)
+    reveal = work.reveal(node.operator.address)
+    committed = CommittedWork.of_reveal(reveal, keccak(text=f"salt of {node.name}"))
+    return PublishedWork(node, committed, fetch(reveal, tiny.job, tiny.store))
+
+
+def outcome_of(tiny: TinyJob, plan: Plan, works: Sequence[PublishedWork]) -> Outcome:
+    """The round's result as every honest party computes it."""
+    return tiny.outcome_of(plan, [work.submission for work in works])
+
+
+def inputs_of(
+    tiny: TinyJob, plan: Plan, works: Sequence[PublishedWork], flagged: Sequence[Node] = ()
+) -> RoundInputs:
+    """What a verifier starts from; the random sample is empty."""
+    submissions = [work.submission for work in works]
+    return tiny.inputs_of(plan, submissions, [node.node_id for node in flagged])
+
+
+def finding_of(tiny: TinyJob, inputs: RoundInputs, node: Node) -> Finding:
+    """What re-execution finds."""
+    return reexecute(inputs, node.node_id, DEVICE, tiny.store)
+
+
+def mixed(gradient: State, share: float, seed: int = 0) -> State:
+    """The gradient with noise of `share` of each tensor's own size."""
+    source = torch.Generator().manual_seed(seed)
+    return {
+        name: tensor + share * tensor.std() * torch.randn(tensor.shape, generator=source)
+        for name, tensor in sorted(gradient.items())
+    }
+
+
+def shortened(task: WorkOrder, steps: int) -> WorkOrder:
+    """The task with all but its first batches skipped."""
+    first, _ = task.batch_ranges[0]
+    return replace(task, batch_ranges=((first, first + steps),))
 
 
 @pytest.fixture(scope="session")
-def lab(tmp_path_factory: pytest.TempPathFactory) -> Lab:
-    return make_lab(tmp_path_factory.mktemp("lab"))
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> TinyJob:
+    torch.set_num_threads(1)
+    return make_tiny_job(EmbeddedStore(tmp_path_factory.mktemp("job") / "store"), rounds=8)
 
 
 @pytest.fixture(scope="session")
-def base(tmp_path_factory: pytest.TempPathFactory, lab: Lab) -> Iterator[World]:
+def base(tmp_path_factory: pytest.TempPathFactory, tiny: TinyJob) -> Iterator[World]:
     directory = tmp_path_factory.mktemp("chain")
     with Supervisor(directory / "logs") as supervisor:
         anvil = start_anvil(supervisor, directory)
-        yield _build(Chain(anvil.url, CHAIN_ID), anvil.url, lab)
+        # Five times what a task may pay by default: the more, the better for whoever cheats.
+        people = found(
+            anvil.url, TRAINERS, tasks=TaskTerms(max_fee=10 * ZOO, fee_per_s=ZOO // 1_000)
+        )
+        funds = TERMS.reward_per_round * FUNDED_ROUNDS
+        people.person("sponsor", funds)
+        people.job = people.create_job(people.sponsor, TERMS.encode(tiny.published), funds)
+        yield people
 
 
 @pytest.fixture
@@ -79,46 +167,6 @@ def tasks(pool: Tasks) -> Iterator[Tasks]:
     yield tasks
     world.assert_books_balance()
     pool.chain.revert(snapshot)
-
-
-def _build(chain: Chain, url: str, lab: Lab) -> World:
-    Account.enable_unaudited_hdwallet_features()
-    deployer, faucet = (
-        Account.from_mnemonic(MNEMONIC, account_path=f"m/44'/60'/0'/0/{i}") for i in (0, 1)
-    )
-    members = sorted((key_of(f"member {i}") for i in range(5)), key=lambda m: int(m.address, 16))
-    # Five times what a task may pay by default: the more, the better for whoever cheats.
-    terms = TaskTerms(max_fee=10 * ZOO, fee_per_s=ZOO // 1_000)
-    settings = DeploymentSettings(
-        members=tuple(m.address for m in members), holder=faucet.address, tasks=terms
-    )
-    w3 = Web3(HTTPProvider(url))
-    deployed = deploy(w3, deployer.address, sender_of(w3, deployer), settings)
-    contracts = {
-        name: Contract(name, address, deployed.artefacts[name].abi)
-        for name, address in deployed.addresses.items()
-    }
-    world = World(chain, contracts, settings, faucet, members, key_of("sponsor"))
-    for member in members:
-        chain.transact(faucet, member.address, value=10**18)
-
-    gated = [world.enlist(name, VERIFIER, spare=_SPARE) for name in ("vic", "vera", "vito")]
-    gated += [world.enlist(name, AGGREGATOR, spare=_SPARE) for name in ("abe", "ada")]
-    roles = [VERIFIER] * 3 + [AGGREGATOR] * 2
-    world.decide(
-        *(
-            (world.registry, "approve_role", (node.node_id, role, True))
-            for node, role in zip(gated, roles, strict=True)
-        )
-    )
-    for name in ("ann", "bob", "cat", "eve"):
-        node = world.enlist(name, spare=_SPARE)
-        world.benchmark(node)
-
-    world.person("sponsor", TERMS.reward_per_round * FUNDED_ROUNDS)
-    terms = TERMS.encode(lab.published)
-    world.job = world.create_job(world.sponsor, terms, TERMS.reward_per_round * FUNDED_ROUNDS)
-    return world
 
 
 @pytest.fixture

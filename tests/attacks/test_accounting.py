@@ -262,12 +262,12 @@ def test_20_donations__change_nobodys_account(world: World, ann: Node, eve: Node
     world.donated = ZOO
 
 
-def test_20_idle_registrations__do_not_stop_a_job(world: World, ann: Node, lab) -> None:
+def test_20_idle_registrations__do_not_stop_a_job(world: World, ann: Node, tiny) -> None:
     """Attack 20 (crowding): as many bonded nodes as a round has seats, that never do a benchmark
     and lose nothing, would fill the places that the next round looks at, so that it can't ever be
     opened. A trainer has a place only while it could be eligible."""
     seats = 4
-    terms = replace(TERMS, max_nodes=seats).encode(lab.published)
+    terms = replace(TERMS, max_nodes=seats).encode(tiny.published)
     funds = 4 * TERMS.reward_per_round
     world.job = world.create_job(world.person("second sponsor", funds), terms, funds)
     idle = [world.enlist(f"idle {i}") for i in range(seats)]

@@ -10,7 +10,7 @@ import pytest
 
 from agents.jobs.publish import ZOO
 from tests.stage.chain.chain import key_of
-from tests.stage.chain.people import COMMIT, NO_REVEAL, REVEAL, Node, Work, World, share
+from tests.stage.chain.people import COMMIT, NO_REVEAL, REVEAL, CommittedWork, Node, World, share
 
 SILENCE = 5 * ZOO  # 5 % of the least stake
 BOUNTY = SILENCE // 10
@@ -30,7 +30,7 @@ def test_1_copied_commitment__cannot_be_opened_and_costs_the_copier(
 ) -> None:
     """Attack 1: eve copies ann's commitment out of the mempool, and her opening too."""
     world.open()
-    stolen = world.commitment(ann, Work.of("ann"))
+    stolen = world.commitment(ann, CommittedWork.of("ann"))
     world.commit(eve, digest=stolen)
     world.commit(ann)
     world.commit(bob)
@@ -55,7 +55,7 @@ def test_1_copied_commitment__cannot_be_opened_and_costs_the_copier(
 def test_1_commitment_in_the_victims_name__reverts(world: World, ann: Node, eve: Node) -> None:
     """Attack 1: eve commits for ann, so that ann has to answer for it."""
     world.open()
-    stolen = world.commitment(ann, Work.of("ann"))
+    stolen = world.commitment(ann, CommittedWork.of("ann"))
     args = (world.job, world.round, ann.node_id, stolen)
     world.chain.refuse("rounds: not operator", eve.operator, world.rounds, "commit", *args)
     assert world.gain(eve) == 0
@@ -86,7 +86,7 @@ def test_2_work_replayed_from_elsewhere__cannot_be_opened_and_costs_its_stake(
 
     world.open()
     world.commit(ann)
-    world.commit(eve, digest=world.commitment(eve, Work.of("eve"), **elsewhere))
+    world.commit(eve, digest=world.commitment(eve, CommittedWork.of("eve"), **elsewhere))
     world.pass_phase(COMMIT)
     world.reveal(ann)
     world.chain.refuse(
@@ -105,7 +105,7 @@ def test_2_second_or_late_commitment__reverts(world: World, ann: Node, eve: Node
     world.open()
     world.commit(ann)
     world.commit(eve)
-    digest = world.commitment(eve, Work.of("something better"))
+    digest = world.commitment(eve, CommittedWork.of("something better"))
     args = (world.job, world.round, eve.node_id, digest)
     world.chain.refuse("rounds: already committed", eve.operator, world.rounds, "commit", *args)
     world.pass_phase(COMMIT)
@@ -128,7 +128,7 @@ def test_2_commitment_after_the_deadline_before_anyone_moved_on__reverts(
     world.open()
     world.commit(ann)
     world.wait_until(int(world.state.deadline))
-    args = (world.job, world.round, eve.node_id, world.commitment(eve, Work.of("eve")))
+    args = (world.job, world.round, eve.node_id, world.commitment(eve, CommittedWork.of("eve")))
     world.chain.refuse("rounds: too late", eve.operator, world.rounds, "commit", *args)
     assert world.gain(eve) == 0
 

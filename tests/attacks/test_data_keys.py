@@ -41,9 +41,9 @@ from agents.training.sealed_data import open_sealed, pack_sealed
 from agents.training.spec import Hyperparameters, JobSpec
 from scripts._net.anvil import CHAIN_ID
 from scripts._shared.keyholder import Entry, Keyholder, KeyholderError, record
-from tests.attacks.lab import Lab
 from tests.stage.chain.chain import Refused, key_of
 from tests.stage.chain.people import EMPTY, TERMS, Node, World
+from tests.stage.memory.honest_round import TinyJob
 
 KEY = new_key()
 PASSPHRASE = "a throwaway passphrase"
@@ -60,13 +60,13 @@ class Sealed:
 
 
 @pytest.fixture
-def sealed(world: World, lab: Lab, tmp_path: Path) -> Sealed:
+def sealed(world: World, tiny: TinyJob, tmp_path: Path) -> Sealed:
     store = EmbeddedStore(tmp_path / "store")
-    spec = lab.published.spec.model_copy(
+    spec = tiny.published.spec.model_copy(
         update={"access": "encrypted", "data": pack_sealed(TEXT, store, KEY, shard_bytes=4096)}
     )
     published: Published = replace(
-        lab.published, spec=spec, spec_cid=store.put_bytes(spec.to_bytes())
+        tiny.published, spec=spec, spec_cid=store.put_bytes(spec.to_bytes())
     )
     job_id = world.create_job(world.sponsor, TERMS.encode(published), 0)
     return Sealed(job_id, spec, store)

@@ -13,8 +13,8 @@ from tests.stage.chain.people import (
     INVALID,
     REVEAL,
     TRAINER,
+    CommittedWork,
     Node,
-    Work,
     World,
     share,
 )
@@ -89,7 +89,7 @@ def test_14_seed_nobody_captured__is_drawn_anew_in_a_future_block_only(
     world.open()
     old = int(world.state.seed_block)
     world.chain.mine(FORGOTTEN)
-    digest = world.commitment(eve, Work.of("eve"))
+    digest = world.commitment(eve, CommittedWork.of("eve"))
     commit = (eve.operator, world.rounds, "commit", world.job, world.round, eve.node_id, digest)
     world.chain.refuse("rounds: seed expired", *commit)
     world.chain.send(eve.operator, world.rounds, "capture_seed", world.job)

@@ -13,8 +13,8 @@ from eth_account.signers.local import LocalAccount
 from eth_utils import keccak
 
 from agents.jobs.publish import ZOO
-from tests.attacks.lab import Lab
 from tests.stage.chain.people import EMPTY, INVALID, TERMS, TRAINER, Node, World, share
+from tests.stage.memory.honest_round import TinyJob
 
 KEY, NEXT_KEY = keccak(text="data key"), keccak(text="next data key")
 ENVELOPE = b"sealed" * 20
@@ -180,13 +180,13 @@ def test_swapped_data_key__does_not_pass_for_the_one_that_was_asked_for(
 
 
 def test_replay__a_request_or_release_of_one_job_is_none_in_another(
-    sealed: World, lab: Lab, ann: Node
+    sealed: World, tiny: TinyJob, ann: Node
 ) -> None:
     """Mallory opens a job of the same key identifier and answers ann's request there, and as a
     sponsor, a releaser, in the other job."""
     world, real = sealed, sealed.job
     mallory = world.person("mallory", 10 * ZOO)
-    fake = world.create_job(mallory, TERMS.encode(lab.published), 0)
+    fake = world.create_job(mallory, TERMS.encode(tiny.published), 0)
     world.chain.send(mallory, world.keys, "set_key", fake, KEY)
     request(world, ann)
     refused(world, "keys: no request", mallory, *answer(ann, fake))

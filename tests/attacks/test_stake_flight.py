@@ -82,10 +82,10 @@ def test_15_exit_first__no_seat_in_the_round(world: World, ann: Node, eve: Node)
     assert world.gain(eve) == 0
 
 
-def test_15_job_longer_than_unbonding__is_refused(world: World, eve: Node, lab) -> None:
+def test_15_job_longer_than_unbonding__is_refused(world: World, eve: Node, tiny) -> None:
     """Attack 15: eve sponsors a job whose judgement comes after her stake has left."""
     day = 86_400
-    slow = replace(TERMS, appeal_s=8 * day).encode(lab.published)
+    slow = replace(TERMS, appeal_s=8 * day).encode(tiny.published)
     world.chain.refuse(
         "rounds: windows exceed unbonding", eve.owner, world.rounds, "create_job", slow
     )

@@ -8,7 +8,7 @@ challenge costs its bond unless it is right.
 from __future__ import annotations
 
 from agents.jobs.publish import ZOO
-from tests.attacks.lab import Lab, noise
+from tests.attacks.conftest import outcome_of, plan_of, publish_work
 from tests.stage.chain.people import (
     AGGREGATE,
     AGGREGATOR,
@@ -25,6 +25,7 @@ from tests.stage.chain.people import (
     World,
     share,
 )
+from tests.stage.memory.honest_round import TinyJob, noise
 
 BOND = TERMS.challenge_bond
 AGGREGATOR_CUT = TERMS.reward_per_round * TERMS.aggregator_bps // 10_000
@@ -169,23 +170,24 @@ def test_16_committee_is_silent__round_is_void_and_everybody_keeps_what_it_had(
     world.assert_whole({ann: share(1, 2), bob: share(1, 2)})
 
 
-def test_18_payload_withheld__is_left_out_unpaid_and_stops_nobody(world: World, lab: Lab) -> None:
+def test_18_payload_withheld__is_left_out_unpaid_and_stops_nobody(
+    world: World, tiny: TinyJob
+) -> None:
     """Attack 18: eve commits to a payload and reveals its digest, and publishes nothing. Nobody
     can tell whether the store or she is at fault, so there is no slash; her work is worth nothing
     and her batches are handed out again."""
-    opened = world.open()
-    world.chain.send(world.faucet, world.rounds, "capture_seed", world.job)
-    plan = lab.plan(opened, bytes(world.state.seed))
+    plan = plan_of(tiny, world)
     ann, bob, eve = (world.nodes[name] for name in ("ann", "bob", "eve"))
-    papers = [lab.submit(plan, node) for node in (ann, bob)]
-    papers.append(lab.submit(plan, eve, gradient=noise(lab.before, seed=18), publish=False))
-    assert papers[-1].submission.unavailable
-    for paper in papers:
-        world.commit(paper.node, paper.work)
+    works = [publish_work(tiny, plan, node) for node in (ann, bob)]
+    fake = noise(tiny.before, seed=18)
+    works.append(publish_work(tiny, plan, eve, gradient=fake, publish=False))
+    assert works[-1].submission.unavailable
+    for work in works:
+        world.commit(work.node, work.committed)
     world.pass_phase(COMMIT)
-    for paper in papers:
-        world.reveal(paper.node, paper.work)
-    outcome = lab.outcome(plan, papers)
+    for work in works:
+        world.reveal(work.node, work.committed)
+    outcome = outcome_of(tiny, plan, works)
     assert eve.node_id not in outcome.nodes
     pay = dict(zip(outcome.nodes, outcome.contributions, strict=True))
     total = sum(pay.values())

@@ -24,9 +24,9 @@ from agents.rounds.sync_sample import read_samples, sync_root, values_at
 from agents.storage.embedded import EmbeddedStore
 from agents.trainer import Trainer
 from agents.training.state import PayloadError, State
-from tests.attacks.lab import Lab
 from tests.stage.chain.people import COMMIT, EMPTY, Node, World
 from tests.stage.chain.validators import GAUNTLET, PASSPHRASE, Room
+from tests.stage.memory.honest_round import TinyJob
 
 
 class Stale(Trainer):
@@ -74,11 +74,11 @@ class Gallery(Room):
 
 @pytest.fixture
 def room(
-    world: World, lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    world: World, tiny: TinyJob, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Gallery]:
     monkeypatch.setenv("MENAGERIE_PASSPHRASE", PASSPHRASE)
     with ExitStack() as stack:
-        yield Gallery(world, lab, tmp_path, stack)
+        yield Gallery(world, tiny, tmp_path, stack)
 
 
 def test_an_honest_trainer_shows_the_rounds_model_once(room: Gallery, ann: Node) -> None:

@@ -24,9 +24,9 @@ from agents.storage.cid import digest_of
 from agents.storage.embedded import EmbeddedStore
 from agents.trainer import Trainer
 from agents.verifier import Verifier
-from tests.attacks.lab import Lab
 from tests.stage.chain.people import AGGREGATE, CHALLENGE, COMMIT, EMPTY, VOID, Node, World
 from tests.stage.chain.validators import PASSPHRASE, TERMS, Room
+from tests.stage.memory.honest_round import TinyJob
 
 SALT = b"\5" * 32
 TRAINERS = ("ann", "bob", "cat")
@@ -37,8 +37,8 @@ PAUSE_OPEN = 2
 class Panel(Room):
     """Three trainers and the verifiers that judge them."""
 
-    def __init__(self, world: World, lab: Lab, folder: Path, stack: ExitStack) -> None:
-        super().__init__(world, lab, folder, stack, rounds=4)
+    def __init__(self, world: World, tiny: TinyJob, folder: Path, stack: ExitStack) -> None:
+        super().__init__(world, tiny, folder, stack, rounds=4)
         self.trainers: dict[str, Trainer] = {}
 
     @property
@@ -96,11 +96,11 @@ class Panel(Room):
 
 @pytest.fixture
 def panel(
-    world: World, lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    world: World, tiny: TinyJob, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Panel]:
     monkeypatch.setenv("MENAGERIE_PASSPHRASE", PASSPHRASE)
     with ExitStack() as stack:
-        yield Panel(world, lab, tmp_path, stack)
+        yield Panel(world, tiny, tmp_path, stack)
 
 
 # -- the duty --------------------------------------------------------------------------------------

@@ -17,7 +17,13 @@ from agents.rounds.sync_sample import open_samples, sync_root
 from agents.storage.cid import digest_of
 from agents.storage.embedded import EmbeddedStore
 from agents.training.state import State
-from tests.stage.memory.honest_round import AUDIT_SEED, NODES, Desk, make_desk, scaled
+from tests.stage.memory.honest_round import (
+    AUDIT_SEED,
+    NODES,
+    HonestRound,
+    make_honest_round,
+    scaled,
+)
 
 OPTIONS = Gauntlet(samples=2)
 UNIT = 1e-3
@@ -31,16 +37,16 @@ GAUNTLET: dict[str, Any] = {
 
 
 @pytest.fixture(scope="module")
-def free(tmp_path_factory: pytest.TempPathFactory) -> Desk:
+def free(tmp_path_factory: pytest.TempPathFactory) -> HonestRound:
     torch.set_num_threads(1)
-    return make_desk(EmbeddedStore(tmp_path_factory.mktemp("free") / "store"), **GAUNTLET)
+    return make_honest_round(EmbeddedStore(tmp_path_factory.mktemp("free") / "store"), **GAUNTLET)
 
 
 @dataclass(frozen=True)
 class Scene:
     """A round in which everybody did well, to be spoilt."""
 
-    desk: Desk
+    tiny: HonestRound
     submissions: tuple[Submission, ...]
     samples: dict[int, bytes]
 
@@ -51,23 +57,23 @@ class Scene:
         unit: float = UNIT,
         nodes: tuple[int, ...] = NODES,
     ) -> dict[int, Checked]:
-        desk = self.desk
+        tiny = self.tiny
         facts = Facts(nodes, committed, self.samples, invalid)
         return check_nodes(
             facts,
-            desk.job,
+            tiny.job,
             OPTIONS,
-            desk.plan,
-            desk.before,
+            tiny.plan,
+            tiny.before,
             self.submissions,
             AUDIT_SEED,
             unit,
-            desk.store,
+            tiny.store,
         )
 
     def sample(self, node: int, raw: bytes) -> Scene:
         """The same with another sync sample posted."""
-        digest = digest_of(self.desk.store.put_bytes(raw))
+        digest = digest_of(self.tiny.store.put_bytes(raw))
         return replace(self, samples={**self.samples, node: digest})
 
     def submit(self, node: int, changed: Submission) -> Scene:
@@ -83,7 +89,7 @@ class Scene:
 
 
 @pytest.fixture
-def scene(free: Desk) -> Scene:
+def scene(free: HonestRound) -> Scene:
     raw = open_samples(free.before, AUDIT_SEED, OPTIONS.samples)
     digest = digest_of(free.store.put_bytes(raw))
     return Scene(free, tuple(free.honest()), dict.fromkeys(NODES, digest))
@@ -114,7 +120,7 @@ def test_the_late_and_the_silent(scene: Scene) -> None:
 
 
 def test_unreadable_and_absent_payloads_keep_their_reason(scene: Scene) -> None:
-    bad = scene.desk.submit(5)
+    bad = scene.tiny.submit(5)
     for reason in ("bad payload: it has 3 bytes", "unavailable: not found"):
         broken = replace(bad, gradient=None, reason=reason)
         assert only(scene.submit(5, broken).check(), 5, False) == reason
@@ -161,16 +167,16 @@ def test_a_malformed_sample(scene: Scene, raw: bytes) -> None:
 def test_values_copied_from_an_honest_node_prove_nothing(scene: Scene) -> None:
     """Templar's peers report two values per tensor, which anyone can copy. Here the committed
     root is that of the node's own model, so the right values are not under it."""
-    drifted = {name: tensor + 1.0 for name, tensor in scene.desk.before.items()}
+    drifted = {name: tensor + 1.0 for name, tensor in scene.tiny.before.items()}
     copier = scene.started_from(5, drifted)
-    honest = open_samples(scene.desk.before, AUDIT_SEED, OPTIONS.samples)
+    honest = open_samples(scene.tiny.before, AUDIT_SEED, OPTIONS.samples)
     failure = only(copier.sample(5, honest).check(), 5, True)
     assert "not under the node's root" in failure
 
 
 @pytest.mark.parametrize(("steps", "passes"), [(2.5, True), (2.999, True), (3.01, False)])
 def test_steps_behind(scene: Scene, steps: float, passes: bool) -> None:
-    behind = {name: tensor + steps * UNIT for name, tensor in scene.desk.before.items()}
+    behind = {name: tensor + steps * UNIT for name, tensor in scene.tiny.before.items()}
     found = scene.started_from(5, behind).check()[5]
     assert found.usable
     assert found.sync == pytest.approx(steps, rel=1e-3)
@@ -179,7 +185,7 @@ def test_steps_behind(scene: Scene, steps: float, passes: bool) -> None:
 
 
 def test_in_the_first_round_any_difference_is_too_much(scene: Scene) -> None:
-    other = {name: tensor + 1e-6 for name, tensor in scene.desk.before.items()}
+    other = {name: tensor + 1e-6 for name, tensor in scene.tiny.before.items()}
     assert "out of sync" in scene.started_from(5, other).check(unit=0.0)[5].failure
     assert scene.check(unit=0.0) == dict.fromkeys(NODES, Checked("", True, 0.0))
 
@@ -191,7 +197,7 @@ def test_the_unit_is_the_mean_change_of_a_parameter() -> None:
     assert step_size(before, None) == 0.0
 
 
-def test_an_update_of_signs_counts_as_one_step(free: Desk) -> None:
+def test_an_update_of_signs_counts_as_one_step(free: HonestRound) -> None:
     """alpha times the share of parameters that moved; here all do."""
     merged = free.job.merge([w.gradient for w in free.works.values()])
     rate = free.job.spec.outer_lr_at(0)

@@ -10,7 +10,7 @@ import pytest
 from agents.jobs.job import JobContext, mechanism
 from agents.storage.embedded import EmbeddedStore
 from agents.training.spec import JobSpec, SpecError
-from tests.stage.memory.honest_round import Desk
+from tests.stage.memory.honest_round import HonestRound
 
 LOCAL = {"access": "local", "verify": "screening"}
 NOISE = {"privacy": "gaussian", "privacy_options": {"clip": 1.0, "noise_multiplier": 2.0}}
@@ -20,9 +20,9 @@ GRADIENT = {"optimizer": {"inner": "gradient", "batch_size": 2, "seq_len": 16}}
 AGGREGATE = {**NOISE, "privacy": "aggregate"}
 
 
-def context(desk: Desk, **changes: Any) -> JobContext:
-    fields = {**desk.job.spec.model_dump(mode="json"), **changes}
-    return JobContext(JobSpec.from_dict(fields), desk.store)
+def context(tiny: HonestRound, **changes: Any) -> JobContext:
+    fields = {**tiny.job.spec.model_dump(mode="json"), **changes}
+    return JobContext(JobSpec.from_dict(fields), tiny.store)
 
 
 @pytest.mark.parametrize(
@@ -66,9 +66,9 @@ def context(desk: Desk, **changes: Any) -> JobContext:
         ),
     ],
 )
-def test_refused_with_the_reason(desk: Desk, changes: dict[str, Any], reason: str) -> None:
+def test_refused_with_the_reason(tiny: HonestRound, changes: dict[str, Any], reason: str) -> None:
     with pytest.raises(SpecError, match=reason):
-        context(desk, **changes)
+        context(tiny, **changes)
 
 
 @pytest.mark.parametrize(
@@ -85,29 +85,31 @@ def test_refused_with_the_reason(desk: Desk, changes: dict[str, Any], reason: st
         {"codec": "demo", "codec_options": {"memory_rounds": 64}, "merge": "mean", **GRADIENT},
     ],
 )
-def test_accepted(desk: Desk, changes: dict[str, Any]) -> None:
-    assert context(desk, **changes).spec.codec == changes.get("codec", "dense")
+def test_accepted(tiny: HonestRound, changes: dict[str, Any]) -> None:
+    assert context(tiny, **changes).spec.codec == changes.get("codec", "dense")
 
 
-def test_a_blinded_merge_that_the_sponsor_accepts_is_a_warning_with_the_figure(desk: Desk) -> None:
-    (warning,) = context(desk, merge="multi_krum", **ACCEPTED).warnings
+def test_a_blinded_merge_that_the_sponsor_accepts_is_a_warning_with_the_figure(
+    tiny: HonestRound,
+) -> None:
+    (warning,) = context(tiny, merge="multi_krum", **ACCEPTED).warnings
     assert "weakens the robust merge" in warning and "chance is 25 %" in warning
-    assert context(desk).warnings == []
+    assert context(tiny).warnings == []
 
 
-def test_options_reach_the_mechanism(desk: Desk, tmp_path: object) -> None:
-    job = context(desk, codec="polytope", codec_options={"cell": 32}, merge="mean")
+def test_options_reach_the_mechanism(tiny: HonestRound, tmp_path: object) -> None:
+    job = context(tiny, codec="polytope", codec_options={"cell": 32}, merge="mean")
     assert job.codec == mechanism(job.spec, "codec")
     assert job.codec.cell == 32
-    assert isinstance(desk.store, EmbeddedStore)
+    assert isinstance(tiny.store, EmbeddedStore)
 
 
-def test_semantics_range_follows_the_jobs_noise(desk: Desk) -> None:
+def test_semantics_range_follows_the_jobs_noise(tiny: HonestRound) -> None:
     """A range that is too small would cut honest payloads off and make them look dishonest."""
-    job = context(desk, codec="semantic", merge="mean", **NOISE)
+    job = context(tiny, codec="semantic", merge="mean", **NOISE)
     assert (job.codec.clip, job.codec.noise_std) == (1.0, 4.0)
     with pytest.raises(SpecError, match=r"privacy fixes it at 4\.0"):
-        context(desk, codec="semantic", codec_options={"noise_std": 1.0}, merge="mean", **NOISE)
+        context(tiny, codec="semantic", codec_options={"noise_std": 1.0}, merge="mean", **NOISE)
 
 
 @pytest.mark.parametrize(
@@ -120,33 +122,37 @@ def test_semantics_range_follows_the_jobs_noise(desk: Desk) -> None:
         ),
     ],
 )
-def test_weak_combinations_are_warned_of(desk: Desk, changes: dict[str, Any], words: str) -> None:
-    (warning,) = context(desk, **changes).warnings
+def test_weak_combinations_are_warned_of(
+    tiny: HonestRound, changes: dict[str, Any], words: str
+) -> None:
+    (warning,) = context(tiny, **changes).warnings
     assert words in warning
-    assert context(desk, **{**changes, "merge": "mean"}).warnings == []
+    assert context(tiny, **{**changes, "merge": "mean"}).warnings == []
 
 
-def test_nodes_with_seeds_of_their_own_encode_differently_and_are_read_rightly(desk: Desk) -> None:
-    job = context(desk, codec="semantic", codec_options={"own_seed": True}, merge="mean")
-    seeds = [desk.plan.codec_seed(job.codec, node) for node in (3, 5)]
-    shared = [desk.plan.codec_seed(desk.job.codec, node) for node in (3, 5)]
-    assert seeds[0] != seeds[1] and shared == [desk.plan.manifest.seed] * 2
+def test_nodes_with_seeds_of_their_own_encode_differently_and_are_read_rightly(
+    tiny: HonestRound,
+) -> None:
+    job = context(tiny, codec="semantic", codec_options={"own_seed": True}, merge="mean")
+    seeds = [tiny.plan.codec_seed(job.codec, node) for node in (3, 5)]
+    shared = [tiny.plan.codec_seed(tiny.job.codec, node) for node in (3, 5)]
+    assert seeds[0] != seeds[1] and shared == [tiny.plan.manifest.seed] * 2
 
 
-def test_signs_are_warned_of_where_they_are_too_large_or_never_settle(desk: Desk) -> None:
+def test_signs_are_warned_of_where_they_are_too_large_or_never_settle(tiny: HonestRound) -> None:
     """And the figure is in the warning."""
     inner = {"batch_size": 2, "seq_len": 16, "inner": "gradient"}
     signs = {**FREE, "codec": "demo", "merge": "demo_sign"}
     calm = {"optimizer": {**inner, "outer_lr": 0.002, "outer_decay": True}}
-    assert context(desk, **signs, **calm).warnings == []
-    large, restless = context(desk, **signs, optimizer=inner).warnings
+    assert context(tiny, **signs, **calm).warnings == []
+    large, restless = context(tiny, **signs, optimizer=inner).warnings
     assert "in each round, and 1 is large" in large
     assert "without optimizer.outer_decay" in restless
-    (sparse,) = context(desk, **{**signs, "codec": "sparse"}, **calm).warnings
+    (sparse,) = context(tiny, **{**signs, "codec": "sparse"}, **calm).warnings
     assert "one node alone" in sparse
 
 
-def test_only_free_jobs_leave_training_to_the_nodes(desk: Desk) -> None:
-    free = context(desk, **FREE)
+def test_only_free_jobs_leave_training_to_the_nodes(tiny: HonestRound) -> None:
+    free = context(tiny, **FREE)
     assert free.free and not free.traced and free.trace_steps(7) == 0
-    assert not desk.job.free and not context(desk, **LOCAL).free
+    assert not tiny.job.free and not context(tiny, **LOCAL).free

@@ -26,8 +26,8 @@ from tests.stage.memory.honest_round import (
     SEED,
     WEIGHTS,
     ChainFacts,
-    Desk,
-    make_desk,
+    HonestRound,
+    make_honest_round,
     make_work,
 )
 
@@ -36,8 +36,8 @@ SECOND = b"\x22" * 32
 
 
 @pytest.fixture(scope="module")
-def desk(tmp_path_factory: pytest.TempPathFactory) -> Desk:
-    return make_desk(EmbeddedStore(tmp_path_factory.mktemp("store")), **SPARSE)
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> HonestRound:
+    return make_honest_round(EmbeddedStore(tmp_path_factory.mktemp("store")), **SPARSE)
 
 
 def same(one: State | None, other: State | None) -> bool:
@@ -49,46 +49,46 @@ def same(one: State | None, other: State | None) -> bool:
 class Run:
     """Rounds of one job, played honestly, with each node's memory kept as a trainer keeps it."""
 
-    def __init__(self, desk: Desk, left_out: int | None = None) -> None:
-        self.desk, self.facts = desk, ChainFacts(desk.published)
+    def __init__(self, tiny: HonestRound, left_out: int | None = None) -> None:
+        self.tiny, self.facts = tiny, ChainFacts(tiny.published)
         self.facts.open(1, SEED)
         self.kept: dict[int, State | None] = dict.fromkeys(NODES)
-        self.plan, self.before = desk.plan, desk.before
-        self.advance(1, desk, left_out)
+        self.plan, self.before = tiny.plan, tiny.before
+        self.advance(1, tiny, left_out)
 
-    def advance(self, number: int, desk: Desk, left_out: int | None) -> None:
+    def advance(self, number: int, tiny: HonestRound, left_out: int | None) -> None:
         """Finalize a round in which everyone but `left_out` was accepted."""
         chosen = [node for node in NODES if node != left_out]
-        outcome = desk.compute([desk.submit(node) for node in chosen])
-        self.facts.record(number, outcome, desk.store)
+        outcome = tiny.compute([tiny.submit(node) for node in chosen])
+        self.facts.record(number, outcome, tiny.store)
         seed = self.plan.manifest.seed
         for node in chosen:
-            work = desk.works[node]
-            decoded = desk.job.codec.decode(work.payload, desk.job.shapes, seed)
-            self.kept[node] = desk.job.codec.remember(work.gradient, self.kept[node], decoded)
+            work = tiny.works[node]
+            decoded = tiny.job.codec.decode(work.payload, tiny.job.shapes, seed)
+            self.kept[node] = tiny.job.codec.remember(work.gradient, self.kept[node], decoded)
         carry, cursor = next_carry(self.plan.manifest, chosen)
         self.before = outcome.state
         self.carry, self.cursor = carry, cursor
 
     def next(self, seed: bytes, step: int, number: int) -> Plan:
         self.facts.open(number, seed)
-        manifest = assign(seed, NODES, WEIGHTS, self.desk.job.spec, self.carry, self.cursor)
+        manifest = assign(seed, NODES, WEIGHTS, self.tiny.job.spec, self.carry, self.cursor)
         self.plan = Plan(manifest, step, self.carry, self.cursor)
         return self.plan
 
     def memories(self) -> Memories:
-        models = Models(self.facts, self.desk.store)
+        models = Models(self.facts, self.tiny.store)
         plans = Plans(self.facts, models)
-        return Memories(self.facts, self.desk.store, models, plans, DEVICE)
+        return Memories(self.facts, self.tiny.store, models, plans, DEVICE)
 
 
 @pytest.fixture
-def run(desk: Desk) -> Run:
-    return Run(desk)
+def run(tiny: HonestRound) -> Run:
+    return Run(tiny)
 
 
 def test_there_is_no_memory_before_the_first_round(run: Run) -> None:
-    assert run.memories().before(1, run.desk.plan, 5) is None
+    assert run.memories().before(1, run.tiny.plan, 5) is None
 
 
 def test_a_verifier_finds_the_memory_that_the_trainer_kept(run: Run) -> None:
@@ -100,7 +100,7 @@ def test_a_verifier_finds_the_memory_that_the_trainer_kept(run: Run) -> None:
         assert same(found, run.kept[node])
 
 
-def test_a_round_without_the_node_leaves_its_memory_alone(desk: Desk, run: Run) -> None:
+def test_a_round_without_the_node_leaves_its_memory_alone(tiny: HonestRound, run: Run) -> None:
     plan = run.next(SECOND, 1, 2)
     run.facts.invalid.add((1, 5))
     assert run.memories().before(1, plan, 5) is None
@@ -114,7 +114,7 @@ def test_memory_is_empty_again_after_memory_rounds(run: Run) -> None:
 
 def test_a_trainers_own_copy_is_used_instead_of_its_work(run: Run) -> None:
     plan = run.next(SECOND, 1, 2)
-    own = {name: torch.ones(shape) for name, shape in run.desk.job.shapes.items()}
+    own = {name: torch.ones(shape) for name, shape in run.tiny.job.shapes.items()}
     asked = []
 
     def kept(job_id: int, round_id: int, seed: bytes) -> State | None:
@@ -132,23 +132,23 @@ def test_work_encoded_with_memory_is_reproduced_and_without_it_is_not(run: Run) 
     for memory, violation in ((run.kept[5], None), (None, Violation.INVALID)):
         works = {
             node: make_work(
-                run.desk.job, plan, run.before, node, memory if node == 5 else run.kept[node]
+                run.tiny.job, plan, run.before, node, memory if node == 5 else run.kept[node]
             )
             for node in NODES
         }
-        desk = replace(run.desk, plan=plan, before=run.before, works=works)
+        tiny = replace(run.tiny, plan=plan, before=run.before, works=works)
         submissions = [
-            fetch(desk.reveal(node), desk.job, desk.store, plan.manifest.seed) for node in NODES
+            fetch(tiny.reveal(node), tiny.job, tiny.store, plan.manifest.seed) for node in NODES
         ]
-        work = replace(desk.work(submissions), memory=lambda node: memories.before(1, plan, node))
-        finding = reexecute(work, 5, DEVICE, desk.store)
+        work = replace(tiny.inputs(submissions), memory=lambda node: memories.before(1, plan, node))
+        finding = reexecute(work, 5, DEVICE, tiny.store)
         assert finding.violation == violation, finding.reason
 
 
 def test_an_artefact_that_is_gone_is_an_error_not_another_memory(run: Run, tmp_path: Path) -> None:
     plan = run.next(SECOND, 1, 2)
     empty = EmbeddedStore(tmp_path / "other")
-    models = Models(run.facts, run.desk.store)
+    models = Models(run.facts, run.tiny.store)
     memories = Memories(run.facts, empty, models, Plans(run.facts, models), DEVICE)
     with pytest.raises(StoreError):
         memories.before(1, plan, 5)
@@ -156,7 +156,7 @@ def test_an_artefact_that_is_gone_is_an_error_not_another_memory(run: Run, tmp_p
 
 def test_own_data_is_never_replaced_by_public_data(tmp_path: Path) -> None:
     """A node that lost its copy starts empty: it can't redo noise, and nobody else has its data."""
-    local = make_desk(
+    local = make_honest_round(
         EmbeddedStore(tmp_path), **{**SPARSE, "access": "local", "verify": "screening"}
     )
     run = Run(local)
@@ -169,7 +169,7 @@ def test_own_data_is_never_replaced_by_public_data(tmp_path: Path) -> None:
 def test_a_free_nodes_memory_is_its_own_affair(tmp_path: Path) -> None:
     """Nobody redoes its work, and it doesn't either: without a copy it starts with nothing."""
     changes = {"score": "gauntlet", "verify": "gauntlet", "merge": "norm_clip"}
-    run = Run(make_desk(EmbeddedStore(tmp_path), **{**SPARSE, **changes}))
+    run = Run(make_honest_round(EmbeddedStore(tmp_path), **{**SPARSE, **changes}))
     plan = run.next(SECOND, 1, 2)
     assert run.memories().before(1, plan, 5, lambda *place: None) is None
     assert same(run.memories().before(1, plan, 5, lambda *place: run.kept[5]), run.kept[5])

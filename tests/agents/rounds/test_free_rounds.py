@@ -33,8 +33,8 @@ from tests.stage.memory.honest_round import (
     ROUND,
     SEED,
     ChainFacts,
-    Desk,
-    make_desk,
+    HonestRound,
+    make_honest_round,
     proposal_of,
     scaled,
 )
@@ -43,25 +43,25 @@ EQUAL = 1_000_000
 
 
 @pytest.fixture(scope="module", params=JOBS)
-def free(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Desk:
-    return gauntlet_desk(tmp_path_factory.mktemp("free"), request.param)
+def free(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> HonestRound:
+    return gauntlet_round(tmp_path_factory.mktemp("free"), request.param)
 
 
-def gauntlet_desk(folder: Any, kind: str, **changes: Any) -> Desk:
+def gauntlet_round(folder: Any, kind: str, **changes: Any) -> HonestRound:
     pair = {"score": "gauntlet", "verify": "gauntlet"}
-    return make_desk(EmbeddedStore(folder / "store"), **{**JOBS[kind], **pair, **changes})
+    return make_honest_round(EmbeddedStore(folder / "store"), **{**JOBS[kind], **pair, **changes})
 
 
 def result(
-    desk: Desk, submissions: list[Submission], standing: Mapping[int, int] | None = None
+    tiny: HonestRound, submissions: list[Submission], standing: Mapping[int, int] | None = None
 ) -> Outcome:
-    place = (JOB, ROUND, desk.plan, desk.before)
-    return compute(desk.job, *place, submissions, DEVICE, standing=standing)
+    place = (JOB, ROUND, tiny.plan, tiny.before)
+    return compute(tiny.job, *place, submissions, DEVICE, standing=standing)
 
 
-def with_cheats(desk: Desk, *nodes: int, factor: float) -> list[Submission]:
+def with_cheats(tiny: HonestRound, *nodes: int, factor: float) -> list[Submission]:
     return [
-        desk.submit(n, scaled(desk.works[n].gradient, factor)) if n in nodes else desk.submit(n)
+        tiny.submit(n, scaled(tiny.works[n].gradient, factor)) if n in nodes else tiny.submit(n)
         for n in NODES
     ]
 
@@ -70,7 +70,7 @@ def same(one: State, other: State) -> bool:
     return all(torch.equal(one[name], other[name]) for name in one)
 
 
-def test_before_any_scores_everyone_is_merged(free: Desk) -> None:
+def test_before_any_scores_everyone_is_merged(free: HonestRound) -> None:
     outcome = result(free, free.honest())
     assert outcome.report.accepted() == outcome.report.merged() == set(NODES)
     assert [line.reason for line in outcome.report.nodes] == [""] * 4
@@ -78,7 +78,9 @@ def test_before_any_scores_everyone_is_merged(free: Desk) -> None:
     assert RoundReport.from_bytes(outcome.report.to_bytes()) == outcome.report
 
 
-def test_only_those_whom_the_last_scores_chose_are_merged_and_all_are_scored(free: Desk) -> None:
+def test_only_those_whom_the_last_scores_chose_are_merged_and_all_are_scored(
+    free: HonestRound,
+) -> None:
     outcome = result(free, free.honest(), {3: 40_000, 8: 20_000, 77: 5_535})
     assert outcome.report.merged() == {3, 8}
     assert outcome.report.accepted() == set(NODES)
@@ -93,12 +95,12 @@ def test_only_those_whom_the_last_scores_chose_are_merged_and_all_are_scored(fre
 
 
 def test_at_most_the_top_are_merged(tmp_path: Any) -> None:
-    desk = gauntlet_desk(tmp_path, "sparse", score_options={"top": 1})
-    assert result(desk, desk.honest(), {5: 9, 9: 9, 8: 3}).report.merged() == {5}
+    tiny = gauntlet_round(tmp_path, "sparse", score_options={"top": 1})
+    assert result(tiny, tiny.honest(), {5: 9, 9: 9, 8: 3}).report.merged() == {5}
 
 
 @pytest.mark.parametrize("factor", [1e6, 1e-6])
-def test_an_implausible_norm_is_left_out_but_scored(free: Desk, factor: float) -> None:
+def test_an_implausible_norm_is_left_out_but_scored(free: HonestRound, factor: float) -> None:
     outcome = result(free, with_cheats(free, 5, factor=factor))
     assert outcome.report.merged() == set(NODES) - {5}
     (line,) = [line for line in outcome.report.nodes if line.node == 5]
@@ -107,51 +109,51 @@ def test_an_implausible_norm_is_left_out_but_scored(free: Desk, factor: float) -
     assert outcome.model == result(free, others).model
 
 
-def test_newcomers_cannot_move_the_norm_that_is_plausible(free: Desk) -> None:
+def test_newcomers_cannot_move_the_norm_that_is_plausible(free: HonestRound) -> None:
     """Three of four nodes agree on a huge norm; they aren't who the norm is taken from."""
     submissions = with_cheats(free, 5, 8, 9, factor=1e6)
     assert result(free, submissions, {3: 100}).report.merged() == {3}
 
 
 @pytest.fixture(scope="module", params=JOBS)
-def loose(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Desk:
+def loose(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> HonestRound:
     """A job that takes nearly any norm for plausible."""
     options = {"score_options": {"norm_ratio": 1000.0}}
-    return gauntlet_desk(tmp_path_factory.mktemp("loose"), request.param, **options)
+    return gauntlet_round(tmp_path_factory.mktemp("loose"), request.param, **options)
 
 
 @pytest.mark.parametrize("factor", [1e6, -1e6, 900.0, -900.0])
-def test_one_bad_first_submission_cannot_wreck_the_model(loose: Desk, factor: float) -> None:
+def test_one_bad_first_submission_cannot_wreck_the_model(loose: HonestRound, factor: float) -> None:
     """Nobody is scored yet, so it may be merged: at 900 the norm is let through on purpose."""
-    desk = loose
+    tiny = loose
     honest, attacked = (
-        result(desk, desk.honest()),
-        result(desk, with_cheats(desk, 5, factor=factor)),
+        result(tiny, tiny.honest()),
+        result(tiny, with_cheats(tiny, 5, factor=factor)),
     )
     assert (5 in attacked.report.merged()) is (abs(factor) < 1000)
-    rate = desk.job.spec.outer_lr_at(0)
+    rate = tiny.job.spec.outer_lr_at(0)
     ordinary = max(float(t.abs().max()) for t in honest.merged.values()) * rate
     for name, tensor in attacked.state.items():
-        assert float((tensor - desk.before[name]).abs().max()) <= 4 * ordinary
+        assert float((tensor - tiny.before[name]).abs().max()) <= 4 * ordinary
     assert attacked.report.val_loss < attacked.report.val_loss_before + 0.05
 
 
 def test_a_merge_that_refuses_scores_everybody_all_the_same(tmp_path: Any) -> None:
-    desk = gauntlet_desk(tmp_path, "sparse", merge="multi_krum")
-    outcome = result(desk, desk.honest(), {3: 5})
+    tiny = gauntlet_round(tmp_path, "sparse", merge="multi_krum")
+    outcome = result(tiny, tiny.honest(), {3: 5})
     assert outcome.report.merged() == set() and outcome.report.accepted() == set(NODES)
-    assert outcome.model == model_hash(desk.before)
+    assert outcome.model == model_hash(tiny.before)
     assert outcome.contributions == (EQUAL,) * 4
     assert all("not merged: " in line.reason for line in outcome.report.nodes)
 
 
 def test_the_outer_rate_follows_its_schedule(tmp_path: Any) -> None:
-    desk = gauntlet_desk(tmp_path, "demo", rounds=5)
-    late = replace(desk, plan=replace(desk.plan, step=4))
-    first, last = result(desk, desk.honest()), result(late, desk.honest())
+    tiny = gauntlet_round(tmp_path, "demo", rounds=5)
+    late = replace(tiny, plan=replace(tiny.plan, step=4))
+    first, last = result(tiny, tiny.honest()), result(late, tiny.honest())
     assert same(first.merged, last.merged)
-    assert same(first.state, apply_outer(desk.before, first.merged, 0.002))
-    assert same(last.state, apply_outer(desk.before, first.merged, 0.002 * (1.0 - 0.9 * 1.0)))
+    assert same(first.state, apply_outer(tiny.before, first.merged, 0.002))
+    assert same(last.state, apply_outer(tiny.before, first.merged, 0.002 * (1.0 - 0.9 * 1.0)))
     assert first.model != last.model
 
 
@@ -170,11 +172,11 @@ class Scored:
         return self.shares
 
 
-def reader_of(desk: Desk, facts: ChainFacts, scored: Scored) -> RoundReader:
-    return RoundReader(facts, desk.store, DEVICE, standings=scored)
+def reader_of(tiny: HonestRound, facts: ChainFacts, scored: Scored) -> RoundReader:
+    return RoundReader(facts, tiny.store, DEVICE, standings=scored)
 
 
-def test_readers_ask_for_the_scores_of_earlier_rounds(free: Desk) -> None:
+def test_readers_ask_for_the_scores_of_earlier_rounds(free: HonestRound) -> None:
     facts, scored = ChainFacts(free.published), Scored({3: 7})
     view = facts.open(ROUND, SEED)
     facts.revealed = {node: free.reveal(node) for node in NODES}
@@ -186,22 +188,22 @@ def test_readers_ask_for_the_scores_of_earlier_rounds(free: Desk) -> None:
     assert reader.outcome(view, submissions).report.merged() == {8}
 
 
-def test_other_jobs_never_ask_for_scores(desk: Desk, facts: ChainFacts) -> None:
+def test_other_jobs_never_ask_for_scores(tiny: HonestRound, facts: ChainFacts) -> None:
     view, scored = facts.open(ROUND, SEED), Scored({3: 7})
-    facts.revealed = {node: desk.reveal(node) for node in NODES}
-    reader = reader_of(desk, facts, scored)
+    facts.revealed = {node: tiny.reveal(node) for node in NODES}
+    reader = reader_of(tiny, facts, scored)
     outcome = reader.outcome(view, reader.submissions(view))
     assert outcome.report.merged() == outcome.report.accepted() == set(NODES)
     assert not scored.asked
 
 
-def test_a_result_by_other_scores_is_wrong(free: Desk) -> None:
+def test_a_result_by_other_scores_is_wrong(free: HonestRound) -> None:
     right, wrong = (result(free, free.honest(), {node: 7}) for node in (3, 8))
     assert disagreements(right, proposal_of(right), right.report) == []
     assert disagreements(right, proposal_of(wrong), wrong.report)
 
 
-def test_batches_that_were_not_merged_are_handed_out_again(free: Desk) -> None:
+def test_batches_that_were_not_merged_are_handed_out_again(free: HonestRound) -> None:
     facts = ChainFacts(free.published)
     facts.open(1, SEED)
     outcome = result(free, free.honest(), {3: 7})
@@ -215,14 +217,14 @@ def test_batches_that_were_not_merged_are_handed_out_again(free: Desk) -> None:
     assert plan.manifest.cursor == plan.cursor_in + free.plan.manifest.of(3).batches
 
 
-def test_the_rule_for_choosing_is_the_scores_own(free: Desk) -> None:
+def test_the_rule_for_choosing_is_the_scores_own(free: HonestRound) -> None:
     assert isinstance(free.job.score, Gauntlet)
     standing = {3: 1, 5: 2, 9: 2}
     merged = result(free, free.honest(), standing).report.merged()
     assert merged == set(free.job.score.select(NODES, standing)) == {3, 5, 9}
 
 
-def test_who_was_not_merged_remembers_what_it_sent_all_the_same(free: Desk) -> None:
+def test_who_was_not_merged_remembers_what_it_sent_all_the_same(free: HonestRound) -> None:
     facts = ChainFacts(free.published)
     facts.open(1, SEED)
     facts.record(1, result(free, free.honest(), {3: 7}), free.store)
@@ -239,7 +241,7 @@ def test_who_was_not_merged_remembers_what_it_sent_all_the_same(free: Desk) -> N
 # -- appeals ---------------------------------------------------------------------------------------
 
 
-def test_a_committee_member_finds_who_is_innocent(free: Desk) -> None:
+def test_a_committee_member_finds_who_is_innocent(free: HonestRound) -> None:
     """By where the payload comes from; there is no work to be right or wrong."""
     facts = ChainFacts(free.published)
     view = facts.open(ROUND, SEED)
@@ -258,7 +260,9 @@ def test_a_committee_member_finds_who_is_innocent(free: Desk) -> None:
 
 
 @pytest.mark.parametrize("kind", ["another's", "zero", "another model's"])
-def test_a_payload_of_another_input_is_not_merged_and_not_paid(free: Desk, kind: str) -> None:
+def test_a_payload_of_another_input_is_not_merged_and_not_paid(
+    free: HonestRound, kind: str
+) -> None:
     """What a node committed to is the digest of its own assignment, whatever the payload holds."""
     facts = ChainFacts(free.published)
     reader = reader_of(free, facts, Scored({}))
@@ -275,6 +279,6 @@ def test_a_payload_of_another_input_is_not_merged_and_not_paid(free: Desk, kind:
     outcome = reader.outcome(view, submissions)
     assert outcome.report.accepted() == outcome.report.merged() == set(NODES) - {5}
     assert 5 not in outcome.nodes
-    (finding,) = malformed(free.work(submissions))
+    (finding,) = malformed(free.inputs(submissions))
     assert (finding.node, finding.violation) == (5, Violation.INVALID)
     assert "wrong input" in finding.reason

@@ -25,39 +25,46 @@ from agents.storage.errors import CorruptContent, StoreError
 from agents.trainer import Trainer, submission_name
 from agents.training.assignment import assign
 from agents.training.state import PayloadError, State, apply_outer, model_hash, save_state
-from tests.stage.memory.honest_round import DEVICE, JOB, NODES, ChainFacts, Desk, make_desk
+from tests.stage.memory.honest_round import (
+    DEVICE,
+    JOB,
+    NODES,
+    ChainFacts,
+    HonestRound,
+    make_honest_round,
+)
 
 ROUNDS = 4  # checkpoints after rounds 3 and 4
 
 
 @pytest.fixture(scope="module")
-def history(tmp_path_factory: pytest.TempPathFactory) -> tuple[Desk, list[Outcome]]:
+def history(tmp_path_factory: pytest.TempPathFactory) -> tuple[HonestRound, list[Outcome]]:
     """Four finalized rounds."""
     torch.set_num_threads(1)
-    desk = make_desk(EmbeddedStore(tmp_path_factory.mktemp("models") / "store"))
-    facts = ChainFacts(desk.published)
+    tiny = make_honest_round(EmbeddedStore(tmp_path_factory.mktemp("models") / "store"))
+    facts = ChainFacts(tiny.published)
     outcomes = []
-    state = desk.before
+    state = tiny.before
     for number in range(1, ROUNDS + 1):
-        manifest = assign(keccak(text=f"seed {number}"), NODES, (1,) * 4, desk.job.spec)
+        manifest = assign(keccak(text=f"seed {number}"), NODES, (1,) * 4, tiny.job.spec)
         plan = Plan(manifest, number - 1, (), 0)
-        outcome = compute(desk.job, JOB, number, plan, state, desk.honest(), DEVICE)
-        facts.record(number, outcome, desk.store)
+        outcome = compute(tiny.job, JOB, number, plan, state, tiny.honest(), DEVICE)
+        facts.record(number, outcome, tiny.store)
         outcomes.append(outcome)
         state = outcome.state
-    return desk, outcomes
+    return tiny, outcomes
 
 
 @pytest.fixture
 def run(
-    history: tuple[Desk, list[Outcome]], tmp_path: Path
+    history: tuple[HonestRound, list[Outcome]], tmp_path: Path
 ) -> tuple[ChainFacts, EmbeddedStore, list[Outcome]]:
     """The same history in a store of this test's own."""
-    desk, outcomes = history
+    tiny, outcomes = history
     store = EmbeddedStore(tmp_path / "store")
-    for cid in (desk.published.spec_cid, desk.published.checkpoint_cid):
-        store.put_bytes(desk.store.get(cid, 1 << 24))
-    facts = ChainFacts(desk.published)
+    for cid in (tiny.published.spec_cid, tiny.published.checkpoint_cid):
+        store.put_bytes(tiny.store.get(cid, 1 << 24))
+    facts = ChainFacts(tiny.published)
     for number, outcome in enumerate(outcomes, start=1):
         facts.record(number, outcome, store)
     return facts, store, outcomes
@@ -250,14 +257,14 @@ def test_only_what_is_more_than_a_rounds_step_is_told(run: tuple) -> None:
 
 
 def test_updates_follow_the_outer_rate_of_their_round(
-    history: tuple[Desk, list[Outcome]], tmp_path: Path
+    history: tuple[HonestRound, list[Outcome]], tmp_path: Path
 ) -> None:
     """With `outer_decay` every round has its own; the one that the chain's models were made by."""
     store = EmbeddedStore(tmp_path / "store")
     optimizer = {"batch_size": 2, "seq_len": 16, "outer_decay": True, "warmup_rounds": 2}
-    desk = make_desk(store, optimizer=optimizer, checkpoint_every=50)
-    facts, state, updates = ChainFacts(desk.published), desk.before, history[1]
-    rates = [desk.job.spec.outer_lr_at(step) for step in range(3)]
+    tiny = make_honest_round(store, optimizer=optimizer, checkpoint_every=50)
+    facts, state, updates = ChainFacts(tiny.published), tiny.before, history[1]
+    rates = [tiny.job.spec.outer_lr_at(step) for step in range(3)]
     assert rates == [1 / 3, 2 / 3, 1.0]
     for number, made in enumerate(updates[:3], start=1):
         state = apply_outer(state, made.merged, rates[number - 1])
@@ -268,10 +275,10 @@ def test_updates_follow_the_outer_rate_of_their_round(
     assert model_hash(Models(facts, store).current(JOB)) == model_hash(state)
 
 
-def test_a_trainers_damaged_memory_counts_as_lost(tmp_path: Path, desk: Desk) -> None:
+def test_a_trainers_damaged_memory_counts_as_lost(tmp_path: Path, tiny: HonestRound) -> None:
     """A payload encoded with it could not be redone by anybody, which would be called INVALID."""
     name, seed = submission_name(JOB, 1, b"\1" * 32), b"\1" * 32
-    raw = save_state(desk.before)
+    raw = save_state(tiny.before)
     path = tmp_path / f"{name}.memory"
     with Journal(tmp_path / "journal") as journal:
         context = SimpleNamespace(
@@ -281,7 +288,7 @@ def test_a_trainers_damaged_memory_counts_as_lost(tmp_path: Path, desk: Desk) ->
         )
         trainer: Any = SimpleNamespace(
             context=context,
-            models=SimpleNamespace(job=lambda _: desk.job),
+            models=SimpleNamespace(job=lambda _: tiny.job),
             _path=lambda name, artefact: tmp_path / f"{name}.{artefact}",
         )
 
@@ -292,7 +299,7 @@ def test_a_trainers_damaged_memory_counts_as_lost(tmp_path: Path, desk: Desk) ->
         path.write_bytes(raw)
         journal.put(name, {"memory": digest_of(cid_of_bytes(raw)).hex()})
         found = kept()
-        assert found is not None and model_hash(found) == model_hash(desk.before)
+        assert found is not None and model_hash(found) == model_hash(tiny.before)
         path.write_bytes(raw[:-1] + bytes([raw[-1] ^ 1]))
         assert kept() is None
         count = context.metrics.registry.get_sample_value("menagerie_resyncs_total")

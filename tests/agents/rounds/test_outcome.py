@@ -20,15 +20,15 @@ from agents.rounds.submissions import Submission, fetch
 from agents.rounds.update import read_update
 from agents.storage.cid import cid_of_bytes
 from agents.training.state import load_state, model_hash
-from tests.stage.memory.honest_round import NODES, Desk, proposal_of, scaled
+from tests.stage.memory.honest_round import NODES, HonestRound, proposal_of, scaled
 
 OTHER = "ab" * 32
 OTHER_CID = cid_of_bytes(b"something else")
 
 
 @pytest.fixture(scope="module")
-def outcome(desk: Desk) -> Outcome:
-    return desk.compute(desk.honest())
+def outcome(tiny: HonestRound) -> Outcome:
+    return tiny.compute(tiny.honest())
 
 
 def flat(state: dict[str, torch.Tensor]) -> np.ndarray:
@@ -36,14 +36,14 @@ def flat(state: dict[str, torch.Tensor]) -> np.ndarray:
 
 
 def test_merge_update_and_scores_are_those_of_a_second_implementation(
-    desk: Desk, outcome: Outcome
+    tiny: HonestRound, outcome: Outcome
 ) -> None:
-    rows = np.stack([flat(desk.works[node].gradient) for node in NODES])
+    rows = np.stack([flat(tiny.works[node].gradient) for node in NODES])
     ordered = np.sort(rows, axis=0)
     middle = (ordered[1] + ordered[2]) * np.float32(0.5)
     np.testing.assert_array_equal(flat(outcome.merged), middle)
-    rate = np.float32(desk.job.spec.optimizer.outer_lr)
-    np.testing.assert_array_equal(flat(outcome.state), flat(desk.before) - middle * rate)
+    rate = np.float32(tiny.job.spec.optimizer.outer_lr)
+    np.testing.assert_array_equal(flat(outcome.state), flat(tiny.before) - middle * rate)
 
     signs = np.sign(rows).astype(int)
     wanted = []
@@ -52,7 +52,7 @@ def test_merge_update_and_scores_are_those_of_a_second_implementation(
         agreement = others * signs[index]
         agree, disagree = int((agreement > 0).sum()), int((agreement < 0).sum())
         quality = max(0, agree - disagree) * 1_000_000 // (agree + disagree)
-        batches = desk.plan.manifest.of(node).batches
+        batches = tiny.plan.manifest.of(node).batches
         wanted.append((node, batches, quality, quality * batches))
     lines = outcome.report.nodes
     found = [(line.node, line.batches, line.quality_ppm, line.contribution) for line in lines]
@@ -63,41 +63,41 @@ def test_merge_update_and_scores_are_those_of_a_second_implementation(
     ]
 
 
-def test_the_artefacts_are_what_the_report_names(desk: Desk, outcome: Outcome) -> None:
+def test_the_artefacts_are_what_the_report_names(tiny: HonestRound, outcome: Outcome) -> None:
     report = outcome.report
     assert report.update == cid_of_bytes(outcome.update)
-    update = read_update(outcome.update, desk.job.shapes)
+    update = read_update(outcome.update, tiny.job.shapes)
     assert model_hash(update) == model_hash(outcome.merged)
-    assert outcome.model == model_hash(outcome.state) != model_hash(desk.before)
-    assert report.prev_model == model_hash(desk.before).hex()
+    assert outcome.model == model_hash(outcome.state) != model_hash(tiny.before)
+    assert report.prev_model == model_hash(tiny.before).hex()
     assert report.val_loss < report.val_loss_before
     assert RoundReport.from_bytes(report.to_bytes()) == report
 
 
-def test_the_result_has_the_same_bytes_a_second_time(desk: Desk, outcome: Outcome) -> None:
-    again = desk.compute(desk.honest())
+def test_the_result_has_the_same_bytes_a_second_time(tiny: HonestRound, outcome: Outcome) -> None:
+    again = tiny.compute(tiny.honest())
     assert again.report.to_bytes() == outcome.report.to_bytes()
     assert again.update == outcome.update
 
 
 @pytest.mark.parametrize(("step", "due"), [(0, False), (1, False), (2, True), (3, True)])
 def test_a_checkpoint_is_due_every_third_round_and_in_the_last(
-    desk: Desk, step: int, due: bool
+    tiny: HonestRound, step: int, due: bool
 ) -> None:
-    plan = Plan(desk.plan.manifest, step, (), 0)
-    outcome = desk.compute(desk.honest(), plan)
+    plan = Plan(tiny.plan.manifest, step, (), 0)
+    outcome = tiny.compute(tiny.honest(), plan)
     assert (outcome.checkpoint is not None) is due
     if due:
-        state = load_state(outcome.checkpoint, desk.job.shapes)
+        state = load_state(outcome.checkpoint, tiny.job.shapes)
         assert model_hash(state) == outcome.model
         assert outcome.report.checkpoint == cid_of_bytes(outcome.checkpoint)
 
 
-def test_an_unreadable_payload_is_left_out_and_named(desk: Desk) -> None:
-    bad = fetch(desk.reveal(5, b"not a payload"), desk.job, desk.store)
-    honest = [desk.submit(node) for node in NODES if node != 5]
-    outcome = desk.compute([honest[0], bad, *honest[1:]])
-    alone = desk.compute(honest)
+def test_an_unreadable_payload_is_left_out_and_named(tiny: HonestRound) -> None:
+    bad = fetch(tiny.reveal(5, b"not a payload"), tiny.job, tiny.store)
+    honest = [tiny.submit(node) for node in NODES if node != 5]
+    outcome = tiny.compute([honest[0], bad, *honest[1:]])
+    alone = tiny.compute(honest)
     assert outcome.model == alone.model
     assert outcome.nodes == alone.nodes
     line = outcome.report.nodes[1]
@@ -106,16 +106,16 @@ def test_an_unreadable_payload_is_left_out_and_named(desk: Desk) -> None:
     assert outcome.report.accepted() == {3, 8, 9}
 
 
-def test_a_round_without_a_readable_payload_leaves_the_model_alone(desk: Desk) -> None:
-    bad = [fetch(desk.reveal(node, b"junk"), desk.job, desk.store) for node in NODES]
-    outcome = desk.compute(bad)
-    assert outcome.model == model_hash(desk.before)
+def test_a_round_without_a_readable_payload_leaves_the_model_alone(tiny: HonestRound) -> None:
+    bad = [fetch(tiny.reveal(node, b"junk"), tiny.job, tiny.store) for node in NODES]
+    outcome = tiny.compute(bad)
+    assert outcome.model == model_hash(tiny.before)
     assert (outcome.nodes, outcome.contributions) == ((), ())
 
 
-def test_contributions_follow_from_signs_alone(desk: Desk, outcome: Outcome) -> None:
-    loud = desk.submit(9, scaled(desk.works[9].gradient, 64.0))
-    found = desk.compute([*desk.honest()[:3], loud])
+def test_contributions_follow_from_signs_alone(tiny: HonestRound, outcome: Outcome) -> None:
+    loud = tiny.submit(9, scaled(tiny.works[9].gradient, 64.0))
+    found = tiny.compute([*tiny.honest()[:3], loud])
     assert found.contributions == outcome.contributions
     assert found.model != outcome.model  # the middle two of four values do move
 
@@ -222,21 +222,21 @@ def test_losses_may_differ_by_rounding_only(
     assert (disagreements(outcome, proposal_of(outcome), other) == []) is fine
 
 
-def test_submissions_decide_the_result_not_their_order_of_arrival(desk: Desk) -> None:
-    first: list[Submission] = [desk.submit(node) for node in reversed(NODES)]
+def test_submissions_decide_the_result_not_their_order_of_arrival(tiny: HonestRound) -> None:
+    first: list[Submission] = [tiny.submit(node) for node in reversed(NODES)]
     ordered = sorted(first, key=lambda s: s.reveal.node)
-    assert desk.compute(ordered).model == desk.compute(desk.honest()).model
+    assert tiny.compute(ordered).model == tiny.compute(tiny.honest()).model
 
 
-def test_a_ruined_model_gets_a_report_like_any_other(desk: Desk) -> None:
+def test_a_ruined_model_gets_a_report_like_any_other(tiny: HonestRound) -> None:
     """One node's huge update under the mean makes the loss NaN; whoever audits needs the report."""
-    job = JobContext(desk.job.spec.model_copy(update={"merge": "mean"}), desk.store)
+    job = JobContext(tiny.job.spec.model_copy(update={"merge": "mean"}), tiny.store)
     huge = {
         name: torch.full(shape, 1e19) * (-1.0) ** torch.arange(math.prod(shape)).reshape(shape)
         for name, shape in job.shapes.items()
     }
-    submissions = [desk.submit(NODES[0], huge), *(desk.submit(node) for node in NODES[1:])]
-    found = replace(desk, job=job).compute(submissions)
+    submissions = [tiny.submit(NODES[0], huge), *(tiny.submit(node) for node in NODES[1:])]
+    found = replace(tiny, job=job).compute(submissions)
     assert found.report.val_loss == WORST_LOSS > found.report.val_loss_before
     assert RoundReport.from_bytes(found.report.to_bytes()) == found.report
     assert disagreements(found, proposal_of(found), found.report) == []

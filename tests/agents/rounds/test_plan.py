@@ -11,24 +11,24 @@ from agents.rounds.models import Models
 from agents.rounds.outcome import compute
 from agents.rounds.plan import Plan, Plans
 from agents.rounds.submissions import fetch
-from tests.stage.memory.honest_round import DEVICE, JOB, NODES, SEED, ChainFacts, Desk
+from tests.stage.memory.honest_round import DEVICE, JOB, NODES, SEED, ChainFacts, HonestRound
 
 SEEDS = {number: keccak(text=f"seed {number}") for number in range(1, 9)}
 
 
 @pytest.fixture
-def plans(desk: Desk, facts: ChainFacts) -> Plans:
-    return Plans(facts, Models(facts, desk.store))
+def plans(tiny: HonestRound, facts: ChainFacts) -> Plans:
+    return Plans(facts, Models(facts, tiny.store))
 
 
-def finish(desk: Desk, facts: ChainFacts, number: int, plan: Plan, bad: set[int]) -> None:
+def finish(tiny: HonestRound, facts: ChainFacts, number: int, plan: Plan, bad: set[int]) -> None:
     """Record round `number`, in which the nodes of `bad` sent junk."""
     submissions = [
-        fetch(desk.reveal(node, b"junk" if node in bad else None), desk.job, desk.store)
+        fetch(tiny.reveal(node, b"junk" if node in bad else None), tiny.job, tiny.store)
         for node in NODES
     ]
-    outcome = compute(desk.job, JOB, number, plan, desk.before, submissions, DEVICE)
-    facts.record(number, outcome, desk.store)
+    outcome = compute(tiny.job, JOB, number, plan, tiny.before, submissions, DEVICE)
+    facts.record(number, outcome, tiny.store)
 
 
 def covered(plan: Plan) -> list[int]:
@@ -47,17 +47,19 @@ def test_there_is_no_plan_before_the_seed_is_known(facts: ChainFacts, plans: Pla
     assert plans.of(facts.open(1, b"")) is None
 
 
-def test_every_reader_derives_the_same_plan(desk: Desk, facts: ChainFacts, plans: Plans) -> None:
+def test_every_reader_derives_the_same_plan(
+    tiny: HonestRound, facts: ChainFacts, plans: Plans
+) -> None:
     view = facts.open(1, SEED)
-    other = Plans(facts, Models(facts, desk.store))
+    other = Plans(facts, Models(facts, tiny.store))
     assert plans.of(view).manifest.hash() == other.of(view).manifest.hash()
 
 
 def test_batches_of_a_refused_payload_come_first_in_the_next_round(
-    desk: Desk, facts: ChainFacts, plans: Plans
+    tiny: HonestRound, facts: ChainFacts, plans: Plans
 ) -> None:
     first = plans.of(facts.open(1, SEEDS[1]))
-    finish(desk, facts, 1, first, bad={5})
+    finish(tiny, facts, 1, first, bad={5})
     second = plans.of(facts.open(2, SEEDS[2]))
     missed = first.manifest.of(5).ranges
     assert second.step == 1
@@ -68,22 +70,24 @@ def test_batches_of_a_refused_payload_come_first_in_the_next_round(
 
 
 def test_batches_of_a_node_found_invalid_after_the_merge_are_trained_again(
-    desk: Desk, facts: ChainFacts, plans: Plans
+    tiny: HonestRound, facts: ChainFacts, plans: Plans
 ) -> None:
     first = plans.of(facts.open(1, SEEDS[1]))
-    finish(desk, facts, 1, first, bad=set())
+    finish(tiny, facts, 1, first, bad=set())
     facts.invalid = {(1, 9)}
     second = plans.of(facts.open(2, SEEDS[2]))
     assert second.carry_in == first.manifest.of(9).ranges
 
 
-def test_what_stays_missed_is_carried_on(desk: Desk, facts: ChainFacts, plans: Plans) -> None:
+def test_what_stays_missed_is_carried_on(
+    tiny: HonestRound, facts: ChainFacts, plans: Plans
+) -> None:
     first = plans.of(facts.open(1, SEEDS[1]))
-    finish(desk, facts, 1, first, bad=set(NODES))
+    finish(tiny, facts, 1, first, bad=set(NODES))
     second = plans.of(facts.open(2, SEEDS[2]))
     assert covered(second) == covered(first)
     assert second.cursor_in == 12
-    finish(desk, facts, 2, second, bad={3})
+    finish(tiny, facts, 2, second, bad={3})
     third = plans.of(facts.open(3, SEEDS[3]))
     assert third.carry_in == second.manifest.of(3).ranges
     assert third.cursor_in == 12
@@ -91,9 +95,9 @@ def test_what_stays_missed_is_carried_on(desk: Desk, facts: ChainFacts, plans: P
 
 
 def test_a_void_round_hands_out_the_same_batches_again(
-    desk: Desk, facts: ChainFacts, plans: Plans
+    tiny: HonestRound, facts: ChainFacts, plans: Plans
 ) -> None:
-    finish(desk, facts, 1, plans.of(facts.open(1, SEEDS[1])), bad={8})
+    finish(tiny, facts, 1, plans.of(facts.open(1, SEEDS[1])), bad={8})
     second = plans.of(facts.open(2, SEEDS[2]))  # never recorded: void
     third = plans.of(facts.open(3, SEEDS[3]))
     assert (third.step, third.carry_in, third.cursor_in) == (
@@ -105,11 +109,11 @@ def test_a_void_round_hands_out_the_same_batches_again(
 
 
 def test_an_old_round_keeps_its_plan_when_later_ones_are_final(
-    desk: Desk, facts: ChainFacts, plans: Plans
+    tiny: HonestRound, facts: ChainFacts, plans: Plans
 ) -> None:
     view = facts.open(1, SEEDS[1])
     first = plans.of(view)
-    finish(desk, facts, 1, first, bad={5})
-    finish(desk, facts, 2, plans.of(facts.open(2, SEEDS[2])), bad=set())
-    later = Plans(facts, Models(facts, desk.store))
+    finish(tiny, facts, 1, first, bad={5})
+    finish(tiny, facts, 2, plans.of(facts.open(2, SEEDS[2])), bad=set())
+    later = Plans(facts, Models(facts, tiny.store))
     assert later.of(view) == first

@@ -24,19 +24,21 @@ from tests.stage.memory.honest_round import (
     SEED,
     WEIGHTS,
     ChainFacts,
-    Desk,
-    make_desk,
+    HonestRound,
+    make_honest_round,
 )
 
 
 @pytest.fixture
-def reader(desk: Desk, facts: ChainFacts) -> RoundReader:
-    return RoundReader(facts, desk.store, DEVICE)
+def reader(tiny: HonestRound, facts: ChainFacts) -> RoundReader:
+    return RoundReader(facts, tiny.store, DEVICE)
 
 
-def test_reveals_lead_to_one_outcome(desk: Desk, facts: ChainFacts, reader: RoundReader) -> None:
+def test_reveals_lead_to_one_outcome(
+    tiny: HonestRound, facts: ChainFacts, reader: RoundReader
+) -> None:
     view = facts.open(1, SEED)
-    facts.revealed = {node: desk.reveal(node) for node in NODES}
+    facts.revealed = {node: tiny.reveal(node) for node in NODES}
     submissions = reader.submissions(view)
     assert [s.reveal.node for s in submissions] == list(NODES)
     outcome = reader.outcome(view, submissions)
@@ -50,61 +52,63 @@ def test_there_is_no_outcome_before_the_seed(facts: ChainFacts, reader: RoundRea
 
 
 def test_a_payload_that_appears_later_changes_the_outcome(
-    desk: Desk, facts: ChainFacts, tmp_path: Path
+    tiny: HonestRound, facts: ChainFacts, tmp_path: Path
 ) -> None:
-    own = replace(desk, store=EmbeddedStore(tmp_path / "store"))
-    for cid in (desk.published.spec_cid, desk.published.checkpoint_cid, desk.job.spec.data):
-        own.store.put_bytes(desk.store.get(cid, 1 << 24))
-    for shard in desk.job.data.dataset.shards:
-        own.store.put_bytes(desk.store.get(shard.cid, 1 << 24))
+    own = replace(tiny, store=EmbeddedStore(tmp_path / "store"))
+    for cid in (tiny.published.spec_cid, tiny.published.checkpoint_cid, tiny.job.spec.data):
+        own.store.put_bytes(tiny.store.get(cid, 1 << 24))
+    for shard in tiny.job.data.dataset.shards:
+        own.store.put_bytes(tiny.store.get(shard.cid, 1 << 24))
     reader = RoundReader(facts, own.store, DEVICE)
     view = facts.open(1, SEED)
-    late = desk.reveal(5)  # in the other store only
+    late = tiny.reveal(5)  # in the other store only
     facts.revealed = {node: late if node == 5 else own.reveal(node) for node in NODES}
     first = reader.submissions(view)
     assert [s.unavailable for s in first] == [False, True, False, False]
     without = reader.outcome(view, first)
-    own.store.put_bytes(desk.store.get(cid_from_digest(late.content), 1 << 20))
+    own.store.put_bytes(tiny.store.get(cid_from_digest(late.content), 1 << 20))
     complete = reader.outcome(view, reader.submissions(view))
     assert complete.report.accepted() == set(NODES)
     assert without.report.accepted() == set(NODES) - {5}
 
 
 def test_another_bad_payload_after_a_reorg_is_another_report(
-    desk: Desk, facts: ChainFacts, reader: RoundReader
+    tiny: HonestRound, facts: ChainFacts, reader: RoundReader
 ) -> None:
     view = facts.open(1, SEED)
-    facts.revealed = {node: desk.reveal(node) for node in NODES} | {5: desk.reveal(5, b"junk")}
+    facts.revealed = {node: tiny.reveal(node) for node in NODES} | {5: tiny.reveal(5, b"junk")}
     first = reader.outcome(view, reader.submissions(view))
-    facts.revealed[5] = desk.reveal(5, b"other junk")
+    facts.revealed[5] = tiny.reveal(5, b"other junk")
     second = reader.outcome(view, reader.submissions(view))
     assert first.model == second.model
     assert first.report.nodes[1].content != second.report.nodes[1].content
 
 
 def test_what_is_published_is_what_the_report_names(
-    desk: Desk, facts: ChainFacts, reader: RoundReader
+    tiny: HonestRound, facts: ChainFacts, reader: RoundReader
 ) -> None:
     view = facts.open(1, SEED)
-    facts.revealed = {node: desk.reveal(node) for node in NODES}
+    facts.revealed = {node: tiny.reveal(node) for node in NODES}
     outcome = reader.outcome(view, reader.submissions(view))
     reader.publish(outcome)
     report = outcome.report.to_bytes()
-    assert desk.store.get(outcome.report.update, 1 << 20) == outcome.update
-    assert desk.store.get(cid_of_bytes(report), 1 << 20) == report
+    assert tiny.store.get(outcome.report.update, 1 << 20) == outcome.update
+    assert tiny.store.get(cid_of_bytes(report), 1 << 20) == report
 
 
 def test_a_reveal_that_comes_again_in_the_next_round_is_decoded_again(tmp_path: Path) -> None:
     """Or those who were there in the first round and those who were not would disagree."""
     store = EmbeddedStore(tmp_path)
-    desk = make_desk(store, codec="semantic", codec_options={"dimension": 256}, merge="mean")
-    facts = ChainFacts(desk.published)
+    tiny = make_honest_round(
+        store, codec="semantic", codec_options={"dimension": 256}, merge="mean"
+    )
+    facts = ChainFacts(tiny.published)
     models = Models(facts, store)
 
     def fresh() -> RoundReader:
         return RoundReader(facts, store, DEVICE, models=models)
 
-    facts.revealed = {node: desk.reveal(node) for node in NODES}
+    facts.revealed = {node: tiny.reveal(node) for node in NODES}
     veteran = fresh()
     first = veteran.submissions(facts.open(1, SEED))
     view = facts.open(2, b"\x22" * 32)
@@ -117,15 +121,15 @@ def test_a_reveal_that_comes_again_in_the_next_round_is_decoded_again(tmp_path: 
 def test_a_task_under_another_manifest_is_decoded_again(tmp_path: Path) -> None:
     """A reorg may change the seed and with it what the same bytes say."""
     store = EmbeddedStore(tmp_path)
-    desk = make_desk(store, codec="semantic", codec_options={"dimension": 256}, merge="mean")
-    facts = ChainFacts(desk.published)
+    tiny = make_desk(store, codec="semantic", codec_options={"dimension": 256}, merge="mean")
+    facts = ChainFacts(tiny.published)
     reader = RoundReader(facts, store, DEVICE)
-    facts.revealed = {node: desk.reveal(node) for node in NODES}
+    facts.revealed = {node: tiny.reveal(node) for node in NODES}
     first = reader.submissions(facts.open(1, SEED))
     view = facts.open(1, b"\x22" * 32)
-    manifest = assign(b"\x22" * 32, NODES, WEIGHTS, desk.job.spec)
+    manifest = assign(b"\x22" * 32, NODES, WEIGHTS, tiny.job.spec)
     facts.revealed = {
-        node: replace(reveal, input_root=input_root(manifest, node, model_hash(desk.before)))
+        node: replace(reveal, input_root=input_root(manifest, node, model_hash(tiny.before)))
         for node, reveal in facts.revealed.items()
     }
     for one, other in zip(first, reader.submissions(view), strict=True):
@@ -152,16 +156,16 @@ class SignedFacts(ChainFacts):
 
 
 @pytest.fixture
-def signed(desk: Desk) -> tuple[RoundReader, Any]:
-    facts = SignedFacts(desk.published)
+def signed(tiny: HonestRound) -> tuple[RoundReader, Any]:
+    facts = SignedFacts(tiny.published)
     view = facts.open(1, SEED)
     view.round.audit_seed, view.job = DRAW, SimpleNamespace(terms=SimpleNamespace(commit_s=60))
-    facts.revealed = {node: desk.reveal(node) for node in NODES}
-    return RoundReader(facts, desk.store, DEVICE), view
+    facts.revealed = {node: tiny.reveal(node) for node in NODES}
+    return RoundReader(facts, tiny.store, DEVICE), view
 
 
 def test_a_verifiers_inputs_hold_every_sign_of_the_round(
-    desk: Desk, signed: tuple[RoundReader, Any]
+    tiny: HonestRound, signed: tuple[RoundReader, Any]
 ) -> None:
     reader, view = signed
     submissions = reader.submissions(view)
@@ -169,7 +173,7 @@ def test_a_verifiers_inputs_hold_every_sign_of_the_round(
     inputs = reader.inputs(view, submissions, outcome, patient=False)
     assert inputs is not None and outcome is not None and inputs.merged is outcome.merged
     assert (inputs.job_id, inputs.round_id, inputs.window_s) == (1, 1, 60)
-    assert model_hash(inputs.before) == model_hash(desk.before)
+    assert model_hash(inputs.before) == model_hash(tiny.before)
     assert (inputs.audit_seed, inputs.flagged, inputs.patient) == (DRAW, {3, 5}, False)
     assert inputs.scores == {node: 100 * node for node in NODES}
 

@@ -22,8 +22,8 @@ from tests.stage.memory.honest_round import (
     JOB,
     NODES,
     ROUND,
-    Desk,
-    make_desk,
+    HonestRound,
+    make_honest_round,
     proposal_of,
 )
 
@@ -36,13 +36,13 @@ AGGREGATE = {
 
 
 @pytest.fixture(scope="module")
-def desk(tmp_path_factory: pytest.TempPathFactory) -> Desk:
-    return make_desk(EmbeddedStore(tmp_path_factory.mktemp("store")), **AGGREGATE)
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> HonestRound:
+    return make_honest_round(EmbeddedStore(tmp_path_factory.mktemp("store")), **AGGREGATE)
 
 
 @pytest.fixture
-def job(desk: Desk) -> JobContext:
-    return desk.job
+def job(tiny: HonestRound) -> JobContext:
+    return tiny.job
 
 
 def merged(job: JobContext) -> State:
@@ -64,17 +64,17 @@ def test_noise_is_drawn_once_and_survives_a_restart(job: JobContext, tmp_path: P
     assert same(first, again) and not same(first, other) and not same(first, merged(job))
 
 
-def verdict(desk: Desk, update: State, clean: State) -> str:
-    cid = desk.store.put_bytes(pack_update(update))
-    found, doubt = published(desk.job, desk.store, cid)(clean, 4)
+def verdict(tiny: HonestRound, update: State, clean: State) -> str:
+    cid = tiny.store.put_bytes(pack_update(update))
+    found, doubt = published(tiny.job, tiny.store, cid)(clean, 4)
     assert doubt or same(found, update)
     return doubt
 
 
-def test_honest_noise_is_accepted_by_those_who_did_not_draw_it(desk: Desk) -> None:
-    clean = merged(desk.job)
+def test_honest_noise_is_accepted_by_those_who_did_not_draw_it(tiny: HonestRound) -> None:
+    clean = merged(tiny.job)
     for _ in range(5):
-        assert verdict(desk, draw(desk.job, None, "")(clean, 4)[0], clean) == ""
+        assert verdict(tiny, draw(tiny.job, None, "")(clean, 4)[0], clean) == ""
 
 
 @pytest.mark.parametrize(
@@ -86,46 +86,46 @@ def test_honest_noise_is_accepted_by_those_who_did_not_draw_it(desk: Desk) -> No
         (lambda clean, noised: {n: t * 0.5 for n, t in noised.items()}, "noise is missing"),
     ],
 )
-def test_an_aggregator_cannot_publish_something_else(desk: Desk, cheat, words: str) -> None:
-    clean = merged(desk.job)
-    noised, _ = draw(desk.job, None, "")(clean, 4)
-    assert words in verdict(desk, cheat(clean, noised), clean)
+def test_an_aggregator_cannot_publish_something_else(tiny: HonestRound, cheat, words: str) -> None:
+    clean = merged(tiny.job)
+    noised, _ = draw(tiny.job, None, "")(clean, 4)
+    assert words in verdict(tiny, cheat(clean, noised), clean)
 
 
-def test_an_update_that_is_gone_or_broken_is_a_sentence(desk: Desk) -> None:
+def test_an_update_that_is_gone_or_broken_is_a_sentence(tiny: HonestRound) -> None:
     """And the merge without noise doesn't take its place: a challenge would publish its hash."""
-    clean = merged(desk.job)
-    for cid in (cid_of_bytes(b"nowhere"), desk.store.put_bytes(b"junk")):
-        instead, doubt = published(desk.job, desk.store, cid)(clean, 4)
+    clean = merged(tiny.job)
+    for cid in (cid_of_bytes(b"nowhere"), tiny.store.put_bytes(b"junk")):
+        instead, doubt = published(tiny.job, tiny.store, cid)(clean, 4)
         assert "can't be used" in doubt
         assert all(not tensor.any() for tensor in instead.values())
 
 
 def test_other_jobs_publish_the_merge_itself(tmp_path: Path) -> None:
-    ordinary = make_desk(EmbeddedStore(tmp_path / "store")).job
+    ordinary = make_honest_round(EmbeddedStore(tmp_path / "store")).job
     assert draw(ordinary, tmp_path, "noised-1-7-a") is plain
     assert published(ordinary, EmbeddedStore(tmp_path / "store"), "") is plain
 
 
 def test_a_verifier_agrees_with_a_noised_result_and_not_with_a_forged_one(
-    desk: Desk, job: JobContext
+    tiny: HonestRound, job: JobContext
 ) -> None:
     """Submissions as aggregators and verifiers read them: opened, clipped, without noise."""
     submissions = []
     for node in NODES:
-        work = desk.works[node]
-        gradient = job.codec.decode(work.payload, job.shapes, desk.plan.manifest.seed)
-        submissions.append(Submission(desk.reveal(node), gradient, ""))
-    arguments = (job, JOB, ROUND, desk.plan, desk.before, submissions, DEVICE)
+        work = tiny.works[node]
+        gradient = job.codec.decode(work.payload, job.shapes, tiny.plan.manifest.seed)
+        submissions.append(Submission(tiny.reveal(node), gradient, ""))
+    arguments = (job, JOB, ROUND, tiny.plan, tiny.before, submissions, DEVICE)
     theirs = compute(*arguments, release=draw(job, None, ""))
-    desk.store.put_bytes(theirs.update)
-    mine = compute(*arguments, release=published(job, desk.store, theirs.report.update))
+    tiny.store.put_bytes(theirs.update)
+    mine = compute(*arguments, release=published(job, tiny.store, theirs.report.update))
     assert mine.model == theirs.model
     assert disagreements(mine, proposal_of(theirs), theirs.report) == []
     assert {line.quality_ppm for line in theirs.report.nodes} == {1_000_000}
     forged = pack_update({name: tensor + 0.05 for name, tensor in theirs.merged.items()})
-    report = replace_update(theirs.report, desk.store.put_bytes(forged))
-    mine = compute(*arguments, release=published(job, desk.store, report.update))
+    report = replace_update(theirs.report, tiny.store.put_bytes(forged))
+    mine = compute(*arguments, release=published(job, tiny.store, report.update))
     wrong = disagreements(mine, replace(proposal_of(theirs), model=mine.model), report)
     (sentence,) = wrong  # no hash and no loss that follow from the merge without noise
     assert "not merge and noise" in sentence

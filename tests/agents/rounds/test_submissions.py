@@ -16,7 +16,7 @@ from agents.rounds.submissions import fetch, fetch_proof
 from agents.storage.cid import cid_from_digest, cid_of_bytes, digest_of
 from agents.storage.embedded import EmbeddedStore
 from agents.storage.errors import StoreUnavailable
-from tests.stage.memory.honest_round import Desk
+from tests.stage.memory.honest_round import HonestRound
 
 
 def object_file(store: EmbeddedStore, digest: bytes) -> Path:
@@ -24,25 +24,25 @@ def object_file(store: EmbeddedStore, digest: bytes) -> Path:
 
 
 @pytest.fixture
-def own_store(desk: Desk, tmp_path: Path) -> Desk:
-    """The desk with a store of its own, to be damaged."""
-    return replace(desk, store=EmbeddedStore(tmp_path / "own"))
+def own_store(tiny: HonestRound, tmp_path: Path) -> HonestRound:
+    """The round with a store of its own, to be damaged."""
+    return replace(tiny, store=EmbeddedStore(tmp_path / "own"))
 
 
-def test_an_honest_payload_is_read_bit_for_bit(desk: Desk) -> None:
-    found = desk.submit(3)
+def test_an_honest_payload_is_read_bit_for_bit(tiny: HonestRound) -> None:
+    found = tiny.submit(3)
     assert found.reason == "" and not found.unavailable
-    for name, tensor in desk.works[3].gradient.items():
+    for name, tensor in tiny.works[3].gradient.items():
         assert torch.equal(found.gradient[name], tensor)
 
 
-def test_a_payload_that_nobody_stored_is_unavailable_not_bad(own_store: Desk) -> None:
+def test_a_payload_that_nobody_stored_is_unavailable_not_bad(own_store: HonestRound) -> None:
     reveal = replace(own_store.reveal(3), content=b"\7" * 32)
     found = fetch(reveal, own_store.job, own_store.store)
     assert found.gradient is None and found.unavailable
 
 
-def test_a_corrupt_copy_is_unavailable_not_bad(own_store: Desk) -> None:
+def test_a_corrupt_copy_is_unavailable_not_bad(own_store: HonestRound) -> None:
     reveal = own_store.reveal(3)
     path = object_file(own_store.store, reveal.content)
     path.chmod(0o644)
@@ -51,7 +51,7 @@ def test_a_corrupt_copy_is_unavailable_not_bad(own_store: Desk) -> None:
     assert found.gradient is None and found.unavailable  # the bytes are not the node's
 
 
-def test_a_truncated_copy_is_unavailable_not_bad(own_store: Desk) -> None:
+def test_a_truncated_copy_is_unavailable_not_bad(own_store: HonestRound) -> None:
     reveal = own_store.reveal(3)
     path = object_file(own_store.store, reveal.content)
     path.chmod(0o644)
@@ -59,7 +59,7 @@ def test_a_truncated_copy_is_unavailable_not_bad(own_store: Desk) -> None:
     assert fetch(reveal, own_store.job, own_store.store).unavailable
 
 
-def test_a_store_that_is_down_is_nobodys_fault(own_store: Desk) -> None:
+def test_a_store_that_is_down_is_nobodys_fault(own_store: HonestRound) -> None:
     reveal = own_store.reveal(3)
     path = object_file(own_store.store, reveal.content)
     path.unlink()
@@ -69,72 +69,72 @@ def test_a_store_that_is_down_is_nobodys_fault(own_store: Desk) -> None:
 
 
 @pytest.mark.parametrize("extra", [1, 300_000])
-def test_a_payload_that_is_too_large_is_the_nodes_fault(desk: Desk, extra: int) -> None:
-    limit = max_payload_bytes(desk.job.codec, desk.job.shapes)
-    found = fetch(desk.reveal(3, bytes(limit + extra)), desk.job, desk.store)
+def test_a_payload_that_is_too_large_is_the_nodes_fault(tiny: HonestRound, extra: int) -> None:
+    limit = max_payload_bytes(tiny.job.codec, tiny.job.shapes)
+    found = fetch(tiny.reveal(3, bytes(limit + extra)), tiny.job, tiny.store)
     assert found.gradient is None and not found.unavailable
     assert found.reason.startswith("too large: ")
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf"), 1e30])
-def test_numbers_that_are_not_numbers(desk: Desk, value: float) -> None:
-    gradient = {name: tensor.clone() for name, tensor in desk.works[3].gradient.items()}
+def test_numbers_that_are_not_numbers(tiny: HonestRound, value: float) -> None:
+    gradient = {name: tensor.clone() for name, tensor in tiny.works[3].gradient.items()}
     next(iter(gradient.values())).view(-1)[1] = value
-    found = desk.submit(3, gradient)
+    found = tiny.submit(3, gradient)
     assert found.gradient is None and not found.unavailable
     assert found.reason.startswith("bad payload: ")
 
 
-def test_missing_and_foreign_tensors(desk: Desk) -> None:
-    gradient = dict(desk.works[3].gradient)
+def test_missing_and_foreign_tensors(tiny: HonestRound) -> None:
+    gradient = dict(tiny.works[3].gradient)
     name, tensor = gradient.popitem()
-    assert desk.submit(3, gradient).gradient is None
-    assert desk.submit(3, {**gradient, name: tensor.reshape(-1)[:-1]}).gradient is None
-    assert desk.submit(3, {**gradient, name + "x": tensor}).gradient is None
+    assert tiny.submit(3, gradient).gradient is None
+    assert tiny.submit(3, {**gradient, name: tensor.reshape(-1)[:-1]}).gradient is None
+    assert tiny.submit(3, {**gradient, name + "x": tensor}).gradient is None
 
 
 @settings(
     max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(raw=st.binary(max_size=400), cut=st.integers(0, 400), mutate=st.booleans())
-def test_any_bytes_become_a_sentence(desk: Desk, raw: bytes, cut: int, mutate: bool) -> None:
-    honest = desk.works[3].payload
+def test_any_bytes_become_a_sentence(tiny: HonestRound, raw: bytes, cut: int, mutate: bool) -> None:
+    honest = tiny.works[3].payload
     payload = honest[:cut] + raw + honest[cut + len(raw) :] if mutate else raw
-    found = fetch(desk.reveal(3, payload), desk.job, desk.store)
+    found = fetch(tiny.reveal(3, payload), tiny.job, tiny.store)
     assert (found.gradient is None) == bool(found.reason)
     assert len(found.reason) <= 300
 
 
-def test_an_honest_proof_and_its_trace(desk: Desk) -> None:
-    found = fetch_proof(desk.reveal(3), desk.works[3].proof.steps, desk.store)
+def test_an_honest_proof_and_its_trace(tiny: HonestRound) -> None:
+    found = fetch_proof(tiny.reveal(3), tiny.works[3].proof.steps, tiny.store)
     assert not isinstance(found, str)
     proof, trace = found
-    assert proof == desk.works[3].proof
-    assert trace.root() == desk.works[3].trace_root
+    assert proof == tiny.works[3].proof
+    assert trace.root() == tiny.works[3].trace_root
 
 
 @pytest.mark.parametrize("raw", [b"", b"{}", b"\0" * 100, b"[" * 10_000, b"x" * 70_000])
-def test_an_unusable_proof_is_a_sentence(desk: Desk, raw: bytes) -> None:
-    paper = digest_of(desk.store.put_bytes(raw))
-    found = fetch_proof(replace(desk.reveal(3), proof=paper), 2, desk.store)
+def test_an_unusable_proof_is_a_sentence(tiny: HonestRound, raw: bytes) -> None:
+    paper = digest_of(tiny.store.put_bytes(raw))
+    found = fetch_proof(replace(tiny.reveal(3), proof=paper), 2, tiny.store)
     assert isinstance(found, str) and found.startswith("no usable proof of computation: ")
 
 
-def test_a_missing_proof_or_trace_is_a_sentence(desk: Desk) -> None:
-    assert isinstance(fetch_proof(replace(desk.reveal(3), proof=b"\7" * 32), 2, desk.store), str)
-    lost = desk.reveal(3, trace=cid_of_bytes(b"never stored"))
-    assert isinstance(fetch_proof(lost, 2, desk.store), str)
+def test_a_missing_proof_or_trace_is_a_sentence(tiny: HonestRound) -> None:
+    assert isinstance(fetch_proof(replace(tiny.reveal(3), proof=b"\7" * 32), 2, tiny.store), str)
+    lost = tiny.reveal(3, trace=cid_of_bytes(b"never stored"))
+    assert isinstance(fetch_proof(lost, 2, tiny.store), str)
 
 
-def test_a_trace_of_another_length_or_node_is_a_sentence(desk: Desk) -> None:
-    steps = desk.works[3].proof.steps
-    assert isinstance(fetch_proof(desk.reveal(3), steps + 1, desk.store), str)
-    foreign = desk.reveal(3, trace=desk.works[5].proof.trace)
-    desk.reveal(5)
-    assert "node 3" in fetch_proof(foreign, steps, desk.store)
+def test_a_trace_of_another_length_or_node_is_a_sentence(tiny: HonestRound) -> None:
+    steps = tiny.works[3].proof.steps
+    assert isinstance(fetch_proof(tiny.reveal(3), steps + 1, tiny.store), str)
+    foreign = tiny.reveal(3, trace=tiny.works[5].proof.trace)
+    tiny.reveal(5)
+    assert "node 3" in fetch_proof(foreign, steps, tiny.store)
 
 
-def test_the_digest_on_chain_is_that_of_the_payloads_cid(desk: Desk) -> None:
-    reveal = desk.reveal(3)
-    payload = desk.works[3].payload
-    assert desk.store.get(cid_from_digest(reveal.content), 1 << 20) == payload
+def test_the_digest_on_chain_is_that_of_the_payloads_cid(tiny: HonestRound) -> None:
+    reveal = tiny.reveal(3)
+    payload = tiny.works[3].payload
+    assert tiny.store.get(cid_from_digest(reveal.content), 1 << 20) == payload

@@ -20,7 +20,14 @@ from agents.training.state import State, model_hash
 from agents.verify import copies
 from agents.verify.copies import Copies
 from agents.verify.spot_checks import Finding, reexecute, suspects
-from tests.stage.memory.honest_round import DEVICE, JOB, NODES, Desk, make_desk, scaled
+from tests.stage.memory.honest_round import (
+    DEVICE,
+    JOB,
+    NODES,
+    HonestRound,
+    make_honest_round,
+    scaled,
+)
 
 JOBS: dict[str, dict[str, Any]] = {
     "demo": {
@@ -39,35 +46,35 @@ JOBS: dict[str, dict[str, Any]] = {
 
 
 @pytest.fixture(scope="module", params=JOBS)
-def free(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Desk:
+def free(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> HonestRound:
     """A round of four honest nodes in a gauntlet job."""
     store = EmbeddedStore(tmp_path_factory.mktemp("free") / "store")
     # Four nodes of a model with 300 numbers to send: honest ones are more alike than in earnest.
     changes = {"score": "gauntlet", "verify": "gauntlet", "score_options": {"overlap": 0.7}}
-    return make_desk(store, batches_per_round=16, **changes, **JOBS[request.param])
+    return make_honest_round(store, batches_per_round=16, **changes, **JOBS[request.param])
 
 
-def with_others(desk: Desk, *others: Submission) -> list[Submission]:
+def with_others(tiny: HonestRound, *others: Submission) -> list[Submission]:
     changed = {other.reveal.node: other for other in others}
-    return [changed.get(s.reveal.node, s) for s in desk.honest()]
+    return [changed.get(s.reveal.node, s) for s in tiny.honest()]
 
 
 def findings(
-    desk: Desk, submissions: Sequence[Submission], flagged: tuple[int, ...] = ()
+    tiny: HonestRound, submissions: Sequence[Submission], flagged: tuple[int, ...] = ()
 ) -> dict[int, Finding]:
     """Of everybody who is suspect. `flagged`: whose contents the chain knows to be identical."""
-    work = desk.work(submissions, sample=4, flagged=flagged)
-    due = suspects(work, desk.store)
-    return {node: reexecute(work, node, DEVICE, desk.store) for node in due}
+    work = tiny.inputs(submissions, sample=4, flagged=flagged)
+    due = suspects(work, tiny.store)
+    return {node: reexecute(work, node, DEVICE, tiny.store) for node in due}
 
 
-def test_nobody_honest_is_suspect_and_nobody_is_drawn(free: Desk) -> None:
+def test_nobody_honest_is_suspect_and_nobody_is_drawn(free: HonestRound) -> None:
     assert findings(free, free.honest()) == {}
 
 
 @pytest.mark.parametrize(("victim", "thief"), [(3, 5), (5, 3), (8, 9)])
 def test_a_rescaled_copy_is_found_and_its_victim_is_not_blamed(
-    free: Desk, victim: int, thief: int
+    free: HonestRound, victim: int, thief: int
 ) -> None:
     copy = free.submit(thief, scaled(free.works[victim].gradient, 1.7))
     found = findings(free, with_others(free, copy))
@@ -82,11 +89,11 @@ def test_a_rescaled_copy_is_found_and_its_victim_is_not_blamed(
     assert overlaps[str(victim)] > overlaps[str(thief)]
 
 
-def test_identical_bytes_are_asked_where_they_come_from(free: Desk) -> None:
+def test_identical_bytes_are_asked_where_they_come_from(free: HonestRound) -> None:
     """Also where the copier has the lower id, and whatever came first."""
     copy = free.submit(3, free.works[8].gradient)
     submissions = with_others(free, copy)
-    assert suspects(free.work(submissions, flagged=(3, 8)), free.store) == {
+    assert suspects(free.inputs(submissions, flagged=(3, 8)), free.store) == {
         3: ["identical content"],
         8: ["identical content"],
     }
@@ -95,7 +102,7 @@ def test_identical_bytes_are_asked_where_they_come_from(free: Desk) -> None:
     assert loads(found[3].evidence)["identical"] is True
 
 
-def test_two_copies_of_one_payload(free: Desk) -> None:
+def test_two_copies_of_one_payload(free: HonestRound) -> None:
     submissions = with_others(
         free,
         free.submit(5, free.works[3].gradient),
@@ -110,31 +117,31 @@ def test_two_copies_of_one_payload(free: Desk) -> None:
     assert {loads(found[node].evidence)["source"] for node in (5, 8)} == {3}
 
 
-def test_without_anyone_to_compare_with_nobody_is_condemned(free: Desk) -> None:
+def test_without_anyone_to_compare_with_nobody_is_condemned(free: HonestRound) -> None:
     pair = [free.submit(3), free.submit(5, scaled(free.works[3].gradient, 1.7))]
-    work = free.work(pair)
+    work = free.inputs(pair)
     for node in (3, 5):
         assert reexecute(work, node, DEVICE, free.store).violation is None
 
 
-def more_than_assigned(desk: Desk, node: int) -> State:
+def more_than_assigned(tiny: HonestRound, node: int) -> State:
     """What a node finds that trains on as many batches again."""
-    plan, job = desk.plan, desk.job
-    task = work_order(plan.manifest, node, job.spec, JOB, plan.step, model_hash(desk.before))
+    plan, job = tiny.plan, tiny.job
+    task = work_order(plan.manifest, node, job.spec, JOB, plan.step, model_hash(tiny.before))
     extra = unassigned(plan.manifest, node, task.steps)
     task = replace(task, batch_ranges=(*extra, *task.batch_ranges))
-    return run_task(job.net(DEVICE), task, desk.before, job.data).pseudo_gradient
+    return run_task(job.net(DEVICE), task, tiny.before, job.data).pseudo_gradient
 
 
-def test_who_trains_on_twice_the_data_is_no_suspect(free: Desk) -> None:
+def test_who_trains_on_twice_the_data_is_no_suspect(free: HonestRound) -> None:
     double = free.submit(5, more_than_assigned(free, 5))
     submissions = with_others(free, double)
     assert findings(free, submissions) == {}
-    finding = reexecute(free.work(submissions), 5, DEVICE, free.store)
+    finding = reexecute(free.inputs(submissions), 5, DEVICE, free.store)
     assert finding.violation is None and "No other payload" in finding.reason
 
 
-def test_a_copy_of_twice_the_data_never_falls_on_its_victim(free: Desk) -> None:
+def test_a_copy_of_twice_the_data_never_falls_on_its_victim(free: HonestRound) -> None:
     """With the few numbers of this model it may stay unclear; both are asked all the same."""
     work = more_than_assigned(free, 3)
     found = findings(free, with_others(free, free.submit(3, work), free.submit(5, scaled(work, 2))))
@@ -143,7 +150,7 @@ def test_a_copy_of_twice_the_data_never_falls_on_its_victim(free: Desk) -> None:
     assert found[5].violation in (None, Violation.INVALID)
 
 
-def test_proofs_of_computation_make_nobody_suspect(free: Desk) -> None:
+def test_proofs_of_computation_make_nobody_suspect(free: HonestRound) -> None:
     """Time, steps and start are the node's own affair."""
     bare = replace(free.submit(5), reveal=replace(free.submit(5).reveal, proof=b"\7" * 32))
     odd = free.submit(8)
@@ -151,7 +158,7 @@ def test_proofs_of_computation_make_nobody_suspect(free: Desk) -> None:
     assert findings(free, with_others(free, bare, odd)) == {}
 
 
-def test_each_task_is_redone_once(free: Desk) -> None:
+def test_each_task_is_redone_once(free: HonestRound) -> None:
     copies._rounds.clear()
     submissions = with_others(free, free.submit(5, scaled(free.works[3].gradient, 1.7)))
     findings(free, submissions)
@@ -160,13 +167,13 @@ def test_each_task_is_redone_once(free: Desk) -> None:
     assert kept.revealed.keys() == set(NODES)
 
 
-def test_a_payload_taken_down_hides_nobody_else(free: Desk) -> None:
+def test_a_payload_taken_down_hides_nobody_else(free: HonestRound) -> None:
     """Everybody has read it; then it is gone, and whoever looks for copies must read it again."""
     copies._rounds.clear()
     gone = free.submit(9)
     gone = replace(gone, reveal=replace(gone.reveal, content=b"\7" * 32))
     copy = free.submit(5, scaled(free.works[3].gradient, 1.7))
-    work = free.work(with_others(free, gone, copy))
+    work = free.inputs(with_others(free, gone, copy))
     with pytest.raises(NotFound):
         suspects(work, free.store)
     hasty = replace(work, patient=False)
@@ -177,6 +184,6 @@ def test_a_payload_taken_down_hides_nobody_else(free: Desk) -> None:
     assert kept.redone.keys() == {(3, DEVICE), (5, DEVICE)}, "each task is redone once all the same"
 
 
-def test_other_jobs_are_not_looked_at_this_way(desk: Desk) -> None:
+def test_other_jobs_are_not_looked_at_this_way(tiny: HonestRound) -> None:
     with pytest.raises(TypeError, match="gauntlet jobs only"):
-        Copies(desk.job, JOB, desk.plan, desk.before, desk.honest(), desk.store)
+        Copies(tiny.job, JOB, tiny.plan, tiny.before, tiny.honest(), tiny.store)

@@ -16,7 +16,14 @@ from agents.rounds.reader import RoundReader
 from agents.storage.cid import cid_from_digest, digest_of
 from agents.storage.embedded import EmbeddedStore
 from agents.verify.judging import result_errors
-from tests.stage.memory.honest_round import DEVICE, NODES, SEED, ChainFacts, Desk, proposal_of
+from tests.stage.memory.honest_round import (
+    DEVICE,
+    NODES,
+    SEED,
+    ChainFacts,
+    HonestRound,
+    proposal_of,
+)
 
 LATE = 5
 
@@ -24,21 +31,21 @@ LATE = 5
 class Office:
     """One aggregator and one verifier around a store of their own; node 5 publishes late."""
 
-    def __init__(self, desk: Desk, facts: ChainFacts, folder: Path) -> None:
-        self.desk, self.facts = desk, facts
+    def __init__(self, tiny: HonestRound, facts: ChainFacts, folder: Path) -> None:
+        self.tiny, self.facts = tiny, facts
         self.store = EmbeddedStore(folder)
-        job = desk.job
+        job = tiny.job
         shards = [shard.cid for shard in job.data.dataset.shards]
-        for cid in (desk.published.spec_cid, desk.published.checkpoint_cid, job.spec.data, *shards):
-            self.store.put_bytes(desk.store.get(cid, 1 << 24))
-        own = replace(desk, store=self.store)
-        self.late = desk.reveal(LATE)
+        for cid in (tiny.published.spec_cid, tiny.published.checkpoint_cid, job.spec.data, *shards):
+            self.store.put_bytes(tiny.store.get(cid, 1 << 24))
+        own = replace(tiny, store=self.store)
+        self.late = tiny.reveal(LATE)
         facts.revealed = {n: self.late if n == LATE else own.reveal(n) for n in NODES}
         self.view = facts.open(1, SEED)
 
     def publish_late(self) -> None:
         cid = cid_from_digest(self.late.content)
-        self.store.put_bytes(self.desk.store.get(cid, 1 << 20))
+        self.store.put_bytes(self.tiny.store.get(cid, 1 << 20))
 
     def reader(self) -> RoundReader:
         """A process of its own."""
@@ -58,8 +65,8 @@ class Office:
 
 
 @pytest.fixture
-def office(desk: Desk, facts: ChainFacts, tmp_path: Path) -> Office:
-    return Office(desk, facts, tmp_path / "store")
+def office(tiny: HonestRound, facts: ChainFacts, tmp_path: Path) -> Office:
+    return Office(tiny, facts, tmp_path / "store")
 
 
 def test_an_honest_result_is_right(office: Office) -> None:

@@ -17,17 +17,26 @@ from agents.training.state import State
 from agents.training.trace import Trace
 from agents.verify.bisection import Evidence, verify_evidence
 from agents.verify.spot_checks import Finding, malformed, reexecute, suspects
-from tests.stage.memory.honest_round import AUDIT_SEED, DEVICE, NODES, Desk, make_work, scaled
+from tests.stage.memory.honest_round import (
+    AUDIT_SEED,
+    DEVICE,
+    NODES,
+    HonestRound,
+    make_work,
+    scaled,
+)
 
 OTHER_CLASS = {"determinism_class": "torch=0;device=abacus"}
 
 
-def with_cheat(desk: Desk, node: int, cheat: Submission) -> list[Submission]:
-    return [cheat if s.reveal.node == node else s for s in desk.honest()]
+def with_cheat(tiny: HonestRound, node: int, cheat: Submission) -> list[Submission]:
+    return [cheat if s.reveal.node == node else s for s in tiny.honest()]
 
 
-def judge(desk: Desk, node: int, cheat: Submission, flagged: tuple[int, ...] = ()) -> Finding:
-    return reexecute(desk.work(with_cheat(desk, node, cheat), flagged), node, DEVICE, desk.store)
+def judge(
+    tiny: HonestRound, node: int, cheat: Submission, flagged: tuple[int, ...] = ()
+) -> Finding:
+    return reexecute(tiny.inputs(with_cheat(tiny, node, cheat), flagged), node, DEVICE, tiny.store)
 
 
 def perturbed(state: State, size: float) -> State:
@@ -47,30 +56,30 @@ def evidence_of(finding: Finding) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("node", NODES)
-def test_honest_work_is_right(desk: Desk, node: int) -> None:
-    finding = reexecute(desk.work(desk.honest()), node, DEVICE, desk.store)
+def test_honest_work_is_right(tiny: HonestRound, node: int) -> None:
+    finding = reexecute(tiny.inputs(tiny.honest()), node, DEVICE, tiny.store)
     assert finding.violation is None and finding.label == "ok"
     assert evidence_of(finding)["same_class"] is True
 
 
 CHEATS = {
-    "noise": lambda desk: {n: torch.randn_like(t) for n, t in desk.works[5].gradient.items()},
-    "zeros": lambda desk: scaled(desk.works[5].gradient, 0.0),
-    "partner's work": lambda desk: desk.works[3].gradient,
-    "perturbed copy": lambda desk: perturbed(desk.works[3].gradient, 0.01),
-    "scaled up": lambda desk: scaled(desk.works[5].gradient, 1.5),
-    "sign flipped": lambda desk: scaled(desk.works[5].gradient, -1.0),
+    "noise": lambda tiny: {n: torch.randn_like(t) for n, t in tiny.works[5].gradient.items()},
+    "zeros": lambda tiny: scaled(tiny.works[5].gradient, 0.0),
+    "partner's work": lambda tiny: tiny.works[3].gradient,
+    "perturbed copy": lambda tiny: perturbed(tiny.works[3].gradient, 0.01),
+    "scaled up": lambda tiny: scaled(tiny.works[5].gradient, 1.5),
+    "sign flipped": lambda tiny: scaled(tiny.works[5].gradient, -1.0),
 }
 
 
 @pytest.mark.parametrize("own_class", [True, False])
 @pytest.mark.parametrize("kind", CHEATS)
-def test_cheats_are_invalid_in_every_class(desk: Desk, kind: str, own_class: bool) -> None:
+def test_cheats_are_invalid_in_every_class(tiny: HonestRound, kind: str, own_class: bool) -> None:
     torch.manual_seed(1)
-    payload = desk.job.codec.encode(CHEATS[kind](desk), None, b"")
+    payload = tiny.job.codec.encode(CHEATS[kind](tiny), None, b"")
     claims = {} if own_class else OTHER_CLASS
-    cheat = fetch(desk.reveal(5, payload, **claims), desk.job, desk.store)
-    finding = judge(desk, 5, cheat)
+    cheat = fetch(tiny.reveal(5, payload, **claims), tiny.job, tiny.store)
+    finding = judge(tiny, 5, cheat)
     assert finding.violation == Violation.INVALID
     found = evidence_of(finding)
     assert (found["node"], found["violation"]) == (5, "INVALID")
@@ -78,79 +87,79 @@ def test_cheats_are_invalid_in_every_class(desk: Desk, kind: str, own_class: boo
     assert found["same_class"] is own_class
 
 
-def test_one_bit_is_invalid_within_a_class_and_rounding_across(desk: Desk) -> None:
-    gradient = {name: tensor.clone() for name, tensor in desk.works[5].gradient.items()}
+def test_one_bit_is_invalid_within_a_class_and_rounding_across(tiny: HonestRound) -> None:
+    gradient = {name: tensor.clone() for name, tensor in tiny.works[5].gradient.items()}
     numbers = next(iter(gradient.values())).view(-1)
     numbers[0] = torch.nextafter(numbers[0], torch.tensor(9.0))
-    payload = desk.job.codec.encode(gradient, None, b"")
-    same = fetch(desk.reveal(5, payload), desk.job, desk.store)
-    assert judge(desk, 5, same).violation == Violation.INVALID
-    across = fetch(desk.reveal(5, payload, **OTHER_CLASS), desk.job, desk.store)
-    assert judge(desk, 5, across).violation is None
+    payload = tiny.job.codec.encode(gradient, None, b"")
+    same = fetch(tiny.reveal(5, payload), tiny.job, tiny.store)
+    assert judge(tiny, 5, same).violation == Violation.INVALID
+    across = fetch(tiny.reveal(5, payload, **OTHER_CLASS), tiny.job, tiny.store)
+    assert judge(tiny, 5, across).violation is None
 
 
-def test_a_copy_is_copied_only_where_the_chain_flagged_it(desk: Desk) -> None:
-    copy = desk.submit(5, desk.works[3].gradient)
-    assert judge(desk, 5, copy, flagged=(3, 5)).violation == Violation.COPIED
-    assert judge(desk, 5, copy).violation == Violation.INVALID
+def test_a_copy_is_copied_only_where_the_chain_flagged_it(tiny: HonestRound) -> None:
+    copy = tiny.submit(5, tiny.works[3].gradient)
+    assert judge(tiny, 5, copy, flagged=(3, 5)).violation == Violation.COPIED
+    assert judge(tiny, 5, copy).violation == Violation.INVALID
 
 
-def test_the_victim_of_a_copy_is_cleared(desk: Desk) -> None:
-    submissions = with_cheat(desk, 5, desk.submit(5, desk.works[3].gradient))
-    finding = reexecute(desk.work(submissions, (3, 5)), 3, DEVICE, desk.store)
+def test_the_victim_of_a_copy_is_cleared(tiny: HonestRound) -> None:
+    submissions = with_cheat(tiny, 5, tiny.submit(5, tiny.works[3].gradient))
+    finding = reexecute(tiny.inputs(submissions, (3, 5)), 3, DEVICE, tiny.store)
     assert finding.violation is None
 
 
-def test_a_missing_proof_alone_is_no_violation(desk: Desk) -> None:
-    bare = replace(desk.submit(5), reveal=replace(desk.reveal(5), proof=b"\7" * 32))
-    finding = judge(desk, 5, bare)
+def test_a_missing_proof_alone_is_no_violation(tiny: HonestRound) -> None:
+    bare = replace(tiny.submit(5), reveal=replace(tiny.reveal(5), proof=b"\7" * 32))
+    finding = judge(tiny, 5, bare)
     assert finding.violation is None
     assert evidence_of(finding)["same_class"] is False
 
 
-def test_the_first_wrong_step_is_proven(desk: Desk) -> None:
+def test_the_first_wrong_step_is_proven(tiny: HonestRound) -> None:
     """A node that leaves out its last step and traces that honestly is caught at that step."""
-    own = Trace.from_bytes(desk.works[5].trace, 5, 2)
+    own = Trace.from_bytes(tiny.works[5].trace, 5, 2)
     forged = Trace(5, (*own.hashes[:2], own.hashes[1], own.hashes[3]))
     work = replace(
-        desk.works[5], trace=forged.to_bytes(), trace_root=forged.root(),
-        proof=desk.works[5].proof.model_copy(
-            update={"trace": desk.store.put_bytes(forged.to_bytes())}
+        tiny.works[5], trace=forged.to_bytes(), trace_root=forged.root(),
+        proof=tiny.works[5].proof.model_copy(
+            update={"trace": tiny.store.put_bytes(forged.to_bytes())}
         ),
     )  # fmt: skip
-    cheat_desk = replace(desk, works={**desk.works, 5: work})
-    finding = judge(cheat_desk, 5, cheat_desk.submit(5))
+    cheated = replace(tiny, works={**tiny.works, 5: work})
+    finding = judge(cheated, 5, cheated.submit(5))
     assert finding.violation == Violation.INVALID
     evidence = Evidence.from_bytes(bytes.fromhex(evidence_of(finding)["bisection"]))
     assert evidence.index == 2
     assert verify_evidence(evidence, forged.root(), own) is None
 
 
-def test_a_payload_that_cannot_be_read_cannot_be_re_executed(desk: Desk) -> None:
-    bad = fetch(desk.reveal(5, b"junk"), desk.job, desk.store)
+def test_a_payload_that_cannot_be_read_cannot_be_re_executed(tiny: HonestRound) -> None:
+    bad = fetch(tiny.reveal(5, b"junk"), tiny.job, tiny.store)
     with pytest.raises(ValueError, match="no readable payload"):
-        judge(desk, 5, bad)
+        judge(tiny, 5, bad)
 
 
 # -- who is looked at ------------------------------------------------------------------------------
 
 
-def test_honest_rounds_have_no_suspects(desk: Desk) -> None:
-    work = desk.work(desk.honest())
-    assert suspects(work, desk.store) == {}
+def test_honest_rounds_have_no_suspects(tiny: HonestRound) -> None:
+    work = tiny.inputs(tiny.honest())
+    assert suspects(work, tiny.store) == {}
     assert malformed(work) == []
 
 
 @pytest.mark.parametrize("sample", [1, 2, 9])
-def test_the_audit_seed_draws_the_sample(desk: Desk, sample: int) -> None:
-    due = suspects(desk.work(desk.honest(), sample=sample), desk.store)
+def test_the_audit_seed_draws_the_sample(tiny: HonestRound, sample: int) -> None:
+    due = suspects(tiny.inputs(tiny.honest(), sample=sample), tiny.store)
     assert sorted(due) == draw(AUDIT_SEED, NODES, sample)
     assert all(why == ["drawn"] for why in due.values())
 
 
-def test_flagged_duplicates_are_both_looked_at(desk: Desk) -> None:
-    submissions = with_cheat(desk, 5, desk.submit(5, desk.works[3].gradient))
-    due = suspects(desk.work(submissions, (3, 5)), desk.store)
+def test_flagged_duplicates_are_both_looked_at(tiny: HonestRound) -> None:
+    submissions = with_cheat(tiny, 5, tiny.submit(5, tiny.works[3].gradient))
+    due = suspects(tiny.inputs(submissions, (3, 5)), tiny.store)
     assert {3, 5} <= due.keys()
     assert "identical content" in due[3] and "identical content" in due[5]
 
@@ -164,10 +173,10 @@ def test_flagged_duplicates_are_both_looked_at(desk: Desk) -> None:
         ("sign flipped", "DIRECTION"),
     ],
 )
-def test_public_screening_points_at_cheats(desk: Desk, kind: str, reason: str) -> None:
+def test_public_screening_points_at_cheats(tiny: HonestRound, kind: str, reason: str) -> None:
     torch.manual_seed(1)
-    cheat = desk.submit(5, CHEATS[kind](desk))
-    due = suspects(desk.work(with_cheat(desk, 5, cheat)), desk.store)
+    cheat = tiny.submit(5, CHEATS[kind](tiny))
+    due = suspects(tiny.inputs(with_cheat(tiny, 5, cheat)), tiny.store)
     assert any(why.startswith(reason) for why in due[5])
 
 
@@ -181,45 +190,49 @@ def test_public_screening_points_at_cheats(desk: Desk, kind: str, reason: str) -
         {"trace_root": "00" * 32},
     ],
 )
-def test_a_proof_that_does_not_add_up_is_looked_at(desk: Desk, claims: dict[str, Any]) -> None:
-    odd = fetch(desk.reveal(8, **claims), desk.job, desk.store)
-    due = suspects(desk.work(with_cheat(desk, 8, odd)), desk.store)
+def test_a_proof_that_does_not_add_up_is_looked_at(
+    tiny: HonestRound, claims: dict[str, Any]
+) -> None:
+    odd = fetch(tiny.reveal(8, **claims), tiny.job, tiny.store)
+    due = suspects(tiny.inputs(with_cheat(tiny, 8, odd)), tiny.store)
     assert list(due) == [8]
 
 
-def test_a_missing_proof_is_looked_at(desk: Desk) -> None:
-    bare = replace(desk.submit(8), reveal=replace(desk.reveal(8), proof=b"\7" * 32))
-    due = suspects(desk.work(with_cheat(desk, 8, bare)), desk.store)
+def test_a_missing_proof_is_looked_at(tiny: HonestRound) -> None:
+    bare = replace(tiny.submit(8), reveal=replace(tiny.reveal(8), proof=b"\7" * 32))
+    due = suspects(tiny.inputs(with_cheat(tiny, 8, bare)), tiny.store)
     assert due[8][0].startswith("no usable proof")
 
 
-def test_a_malformed_payload_is_a_finding_and_a_missing_one_is_not(desk: Desk) -> None:
-    bad = fetch(desk.reveal(5, b"junk"), desk.job, desk.store)
-    lost = fetch(replace(desk.reveal(8), content=b"\7" * 32), desk.job, desk.store)
-    rest = [s for s in desk.honest() if s.reveal.node in (3, 9)]
-    work = desk.work([*rest, bad, lost], sample=9)
+def test_a_malformed_payload_is_a_finding_and_a_missing_one_is_not(tiny: HonestRound) -> None:
+    bad = fetch(tiny.reveal(5, b"junk"), tiny.job, tiny.store)
+    lost = fetch(replace(tiny.reveal(8), content=b"\7" * 32), tiny.job, tiny.store)
+    rest = [s for s in tiny.honest() if s.reveal.node in (3, 9)]
+    work = tiny.inputs([*rest, bad, lost], sample=9)
     found = malformed(work)
     assert [(f.node, f.violation) for f in found] == [(5, Violation.INVALID)]
     assert evidence_of(found[0])["reason"].startswith("bad payload: ")
-    assert sorted(suspects(work, desk.store)) == [3, 9]
+    assert sorted(suspects(work, tiny.store)) == [3, 9]
 
 
-def test_evidence_of_the_same_case_has_the_same_bytes(desk: Desk) -> None:
-    cheat = desk.submit(5, desk.works[3].gradient)
-    assert judge(desk, 5, cheat).evidence == judge(desk, 5, cheat).evidence
+def test_evidence_of_the_same_case_has_the_same_bytes(tiny: HonestRound) -> None:
+    cheat = tiny.submit(5, tiny.works[3].gradient)
+    assert judge(tiny, 5, cheat).evidence == judge(tiny, 5, cheat).evidence
 
 
-def test_a_node_without_batches_is_right_when_it_reveals_nothing_but_zeros(desk: Desk) -> None:
+def test_a_node_without_batches_is_right_when_it_reveals_nothing_but_zeros(
+    tiny: HonestRound,
+) -> None:
     """More nodes than batches: some get none, and their honest payload is all zeros."""
     from agents.rounds.plan import Plan
     from agents.training.assignment import assign
 
-    spec = desk.job.spec.model_copy(update={"batches_per_round": 3})
+    spec = tiny.job.spec.model_copy(update={"batches_per_round": 3})
     plan = Plan(assign(b"\1" * 32, NODES, (1, 1, 1, 1), spec), 0, (), 0)
     idle = next(a.node for a in plan.manifest.assignments if a.batches == 0)
-    works = {idle: make_work(desk.job, plan, desk.before, idle)}
-    small = replace(desk, plan=plan, works=works)
+    works = {idle: make_work(tiny.job, plan, tiny.before, idle)}
+    small = replace(tiny, plan=plan, works=works)
     submission = small.submit(idle)
     assert all(not tensor.any() for tensor in submission.gradient.values())
-    finding = reexecute(small.work([submission]), idle, DEVICE, small.store)
+    finding = reexecute(small.inputs([submission]), idle, DEVICE, small.store)
     assert finding.violation is None

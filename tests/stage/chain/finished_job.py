@@ -46,7 +46,6 @@ from scripts._net.anvil import CHAIN_ID, MNEMONIC, start_anvil
 from scripts._net.deployment import ZOO, DeploymentSettings, deploy, write_deployment
 from scripts._net.local_keys import sender_of
 from scripts._net.processes import Supervisor
-from tests.attacks.lab import noise
 from tests.stage.chain.chain import Chain, key_of
 from tests.stage.chain.lying_sources import Lie, RecordedProvider, lying_network, truth
 from tests.stage.chain.people import (
@@ -57,10 +56,11 @@ from tests.stage.chain.people import (
     REVEAL,
     TERMS,
     VERIFIER,
+    CommittedWork,
     Node,
-    Work,
     World,
 )
+from tests.stage.memory.honest_round import noise
 
 DEVICE = "cpu"
 JOB, UNPUNISHED, CONTESTED = 1, 2, 3
@@ -233,7 +233,7 @@ class Scene:
         world, copies = self.world, copies or {}
         world.open()
         plan = self._plan()
-        works: dict[str, Work] = {}
+        works: dict[str, CommittedWork] = {}
         for name in names:
             if name not in copies:
                 works[name] = self._work(plan, world.nodes[name], name in noisy)
@@ -295,7 +295,7 @@ class Scene:
         assert plan is not None
         return plan
 
-    def _work(self, plan: Plan, node: Node, noisy: bool) -> Work:
+    def _work(self, plan: Plan, node: Node, noisy: bool) -> CommittedWork:
         """Train, publish, and what to commit to."""
         models = Models(self.network, self.store)
         job = models.job(self.world.job)
@@ -321,7 +321,7 @@ class Scene:
         payload = job.codec.encode(gradient, None, plan.manifest.seed)
         for raw in (trace.to_bytes(), proof, payload):
             self.store.put_bytes(raw)
-        return Work(
+        return CommittedWork(
             input_root(plan.manifest, node.node_id, model),
             digest_of(cid_of_bytes(payload)),
             trace.root(),

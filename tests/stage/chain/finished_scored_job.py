@@ -43,9 +43,9 @@ from agents.training.replay import run_task
 from agents.training.state import State, model_hash
 from agents.training.trace import Trace
 from scripts._net.processes import Supervisor
-from tests.attacks.lab import noise
 from tests.stage.chain.finished_job import DEVICE, SPEC, TRAINERS, VERIFIERS, Scene, make_stage
-from tests.stage.chain.people import COMMIT, REVEAL, TERMS, Node, Work
+from tests.stage.chain.people import COMMIT, REVEAL, TERMS, CommittedWork, Node
+from tests.stage.memory.honest_round import noise
 
 ROUNDS = 5  # finalized, of more that the job has
 GAUNTLET: dict[str, Any] = {
@@ -186,7 +186,7 @@ class Panel(Scene):
         place = (world.job, world.round, node.node_id)
         world.chain.send(node.operator, world.scores, "post_samples", *place, digest)
 
-    def _work(self, plan: Plan, node: Node, noisy: bool) -> Work:
+    def _work(self, plan: Plan, node: Node, noisy: bool) -> CommittedWork:
         """Train, publish, and what to commit to. `noisy`: from another model, and noise."""
         models, world = Models(self.network, self.store), self.world
         job, model = models.job(world.job), bytes(world.state.prev_model)
@@ -220,7 +220,7 @@ class Panel(Scene):
         ).to_bytes()
         for raw in (trace.to_bytes(), proof, payload):
             self.store.put_bytes(raw)
-        return Work(
+        return CommittedWork(
             input_root(plan.manifest, node.node_id, model),
             digest_of(cid_of_bytes(payload)),
             sync_root(before),

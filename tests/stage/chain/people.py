@@ -9,16 +9,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from eth_abi import encode
+from eth_account import Account
 from eth_account.messages import encode_typed_data
 from eth_account.signers.local import LocalAccount
 from eth_utils import keccak
+from web3 import HTTPProvider, Web3
 
 from agents.jobs.publish import ZOO, Terms
+from agents.protocol.network import Reveal
 from agents.runtime.contracts import Contract
-from scripts._net.deployment import DeploymentSettings
+from scripts._net.anvil import CHAIN_ID, MNEMONIC
+from scripts._net.deployment import DeploymentSettings, TaskTerms, deploy, write_deployment
+from scripts._net.local_keys import sender_of
 from tests.stage.chain.chain import Chain, key_of
 
 TRAINER, VERIFIER, AGGREGATOR = 1, 2, 4
@@ -26,7 +32,11 @@ NO_REVEAL, INVALID, COPIED, REPEATED, BAD_RESULT, FALSE_REPORT = range(1, 7)
 COMMIT, REVEAL, AGGREGATE, CHALLENGE, DISPUTED, FINALIZED, VOID = range(1, 8)
 STAKES = {TRAINER: 100 * ZOO, VERIFIER: 1_000 * ZOO, AGGREGATOR: 1_000 * ZOO}
 TERMS = Terms()
+TRAINERS = ("ann", "bob", "cat", "eve")
+VERIFIERS = ("vic", "vera", "vito")
+AGGREGATORS = ("abe", "ada")
 FUNDED_ROUNDS = 8
+_SPARE = 500 * ZOO  # of each key, for bonds
 EMPTY = bytes(32)
 UNITS, SECONDS = 6_000, 60
 ROOT, ARTEFACT = b"\xaa" * 32, b"\xbb" * 32
@@ -67,7 +77,7 @@ Party = Node | LocalAccount
 
 
 @dataclass(frozen=True)
-class Work:
+class CommittedWork:
     """What a commitment binds."""
 
     input_root: bytes
@@ -77,10 +87,16 @@ class Work:
     proof: bytes = EMPTY  # published with it, not bound by it
 
     @staticmethod
-    def of(label: str, content: bytes | None = None) -> Work:
+    def of(label: str, content: bytes | None = None) -> CommittedWork:
         """Work that is different for each label; `content` replaces the payload's digest."""
         root, trace, salt = (keccak(text=f"{part} of {label}") for part in ("in", "trace", "salt"))
-        return Work(root, content or keccak(text=f"content of {label}"), trace, salt)
+        return CommittedWork(root, content or keccak(text=f"content of {label}"), trace, salt)
+
+    @staticmethod
+    def of_reveal(reveal: Reveal, salt: bytes) -> CommittedWork:
+        """The commitment that this reveal opens."""
+        bound = (reveal.input_root, reveal.content, reveal.trace_root)
+        return CommittedWork(*bound, salt, reveal.proof)
 
     def parts(self) -> tuple[bytes, ...]:
         """In the order of the contract's arguments."""
@@ -276,7 +292,7 @@ class World:
         self.chain.mine()
         return opened
 
-    def commitment(self, node: Node, work: Work, /, **changes: Any) -> bytes:
+    def commitment(self, node: Node, work: CommittedWork, /, **changes: Any) -> bytes:
         """The digest of work, from its definition; `changes` replaces what it is bound to."""
         bound = {
             "chain": 31_337,
@@ -291,23 +307,25 @@ class World:
         values = [COMMIT_DOMAIN, *bound.values(), *work.parts()]
         return keccak(encode([*types, *["bytes32"] * 4], values))
 
-    def commit(self, node: Node, work: Work | None = None, digest: bytes | None = None) -> None:
+    def commit(
+        self, node: Node, work: CommittedWork | None = None, digest: bytes | None = None
+    ) -> None:
         """Commit to work (to the node's own by default)."""
-        digest = digest or self.commitment(node, work or Work.of(node.name))
+        digest = digest or self.commitment(node, work or CommittedWork.of(node.name))
         self.chain.send(
             node.operator, self.rounds, "commit", self.job, self.round, node.node_id, digest
         )
 
-    def opening(self, node: Node, work: Work | None = None) -> tuple[Any, ...]:
+    def opening(self, node: Node, work: CommittedWork | None = None) -> tuple[Any, ...]:
         """The arguments of `reveal`."""
-        work = work or Work.of(node.name)
+        work = work or CommittedWork.of(node.name)
         return (self.job, self.round, node.node_id, *work.parts(), work.proof)
 
-    def reveal(self, node: Node, work: Work | None = None) -> dict[str, Any]:
+    def reveal(self, node: Node, work: CommittedWork | None = None) -> dict[str, Any]:
         """Open the commitment; the receipt."""
         return self.chain.send(node.operator, self.rounds, "reveal", *self.opening(node, work))
 
-    def train(self, *nodes: Node, works: Mapping[str, Work] | None = None) -> None:
+    def train(self, *nodes: Node, works: Mapping[str, CommittedWork] | None = None) -> None:
         """Open a round in which these nodes, and no other, commit and reveal."""
         works = works or {}
         self.open()
@@ -475,3 +493,51 @@ class World:
         assert held == [amount + self.donated for amount in owed]
         bonded = [(self.registry, "bonded", (node,)) for node in range(1, nodes + 1)]
         assert stake == sum(map(int, self.chain.calls(bonded)))
+
+
+def found(
+    url: str,
+    trainers: Sequence[str],
+    write_to: Path | None = None,
+    tasks: TaskTerms | None = None,
+) -> World:
+    """Deploy the whole system on an empty chain and enlist its people.
+
+    They are three verifiers (vic, vera, vito), two aggregators (abe, ada), a committee of five, and
+    these trainers, each with a passed benchmark. `write_to`: where the deployment is written down;
+    `tasks`: other terms of redundant tasks than the default.
+    """
+    chain = Chain(url, CHAIN_ID)
+    Account.enable_unaudited_hdwallet_features()
+    deployer, faucet = (
+        Account.from_mnemonic(MNEMONIC, account_path=f"m/44'/60'/0'/0/{i}") for i in (0, 1)
+    )
+    members = sorted((key_of(f"member {i}") for i in range(5)), key=lambda m: int(m.address, 16))
+    settings = DeploymentSettings(
+        members=tuple(m.address for m in members),
+        holder=faucet.address,
+        tasks=tasks or TaskTerms(),
+    )
+    w3 = Web3(HTTPProvider(url))
+    deployed = deploy(w3, deployer.address, sender_of(w3, deployer), settings)
+    if write_to is not None:
+        write_deployment(write_to, deployed)
+    contracts = {
+        name: Contract(name, address, deployed.artefacts[name].abi)
+        for name, address in deployed.addresses.items()
+    }
+    people = World(chain, contracts, settings, faucet, members, key_of("sponsor"))
+    for member in members:
+        chain.transact(faucet, member.address, value=10**18)
+    gated = [people.enlist(name, VERIFIER, spare=_SPARE) for name in VERIFIERS]
+    gated += [people.enlist(name, AGGREGATOR, spare=_SPARE) for name in AGGREGATORS]
+    roles = [VERIFIER] * len(VERIFIERS) + [AGGREGATOR] * len(AGGREGATORS)
+    people.decide(
+        *(
+            (people.registry, "approve_role", (node.node_id, role, True))
+            for node, role in zip(gated, roles, strict=True)
+        )
+    )
+    for name in trainers:
+        people.benchmark(people.enlist(name, spare=_SPARE))
+    return people

@@ -19,8 +19,8 @@ from agents.storage.embedded import EmbeddedStore
 from agents.trainer import Trainer
 from agents.verifier import Verifier
 from scripts._net.anvil import CHAIN_ID
-from tests.attacks.lab import Lab
 from tests.stage.chain.people import AGGREGATE, COMMIT, Node, World
+from tests.stage.memory.honest_round import TinyJob
 
 PASSPHRASE = "a throwaway passphrase"
 TERMS = Terms()
@@ -45,11 +45,11 @@ class Room:
     """The job, paid for `rounds` rounds, and agents of its nodes."""
 
     def __init__(
-        self, world: World, lab: Lab, folder: Path, stack: ExitStack, rounds: int = 1
+        self, world: World, tiny: TinyJob, folder: Path, stack: ExitStack, rounds: int = 1
     ) -> None:
         self.world, self.folder, self.stack = world, folder, stack
         self.store = EmbeddedStore(folder / "store")
-        fields = lab.published.spec.model_dump(mode="json")
+        fields = tiny.published.spec.model_dump(mode="json")
         self.published = publish_job(self.store, TEXT, {"model": fields["model"], **GAUNTLET})
         self.job = JobContext(self.published.spec, self.store)
         world.job = world.create_job(world.sponsor, TERMS.encode(self.published), 0)

@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A tiny real job, the honest work of its nodes, and the chain's facts about it as plain data."""
+"""A tiny real job, the honest work of its nodes, and the chain's facts about it as plain data.
+
+Every test that needs a node's work of a round takes it from `make_work`: a real model is trained on
+real text, the payload is encoded, the trace and the proof are those that a trainer would publish.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 from typing import Any
 
+import torch
 from eth_utils import keccak
 
 from agents.jobs.job import JobContext
@@ -20,10 +25,10 @@ from agents.rounds.submissions import Submission, fetch
 from agents.rounds.sync_sample import sync_root
 from agents.storage.cid import cid_of_bytes, digest_of
 from agents.storage.embedded import EmbeddedStore
-from agents.training.assignment import assign, input_root, work_order
+from agents.training.assignment import WorkOrder, assign, input_root, work_order
 from agents.training.determinism import determinism_class
 from agents.training.replay import run_task, trace_of
-from agents.training.state import State, load_state, model_hash
+from agents.training.state import State, file_bound, load_state, model_hash
 from agents.training.trace import Trace
 from agents.verify.spot_checks import RoundInputs
 
@@ -53,8 +58,8 @@ _SPEC: dict[str, Any] = {
 
 
 @dataclass(frozen=True)
-class Work:
-    """What an honest node produces, before it is published."""
+class HonestWork:
+    """What a node makes in a round, before it is published."""
 
     node: int
     gradient: State
@@ -62,33 +67,81 @@ class Work:
     trace: bytes
     trace_root: bytes
     proof: ProofOfComputation
+    input_root: bytes
+
+    def publish(self, store: EmbeddedStore, payload: bool = True) -> None:
+        """Put the artefacts in the store; without `payload` that one is kept back."""
+        for raw in (self.trace, self.proof.to_bytes(), *([self.payload] if payload else [])):
+            store.put_bytes(raw)
+
+    def reveal(self, operator: str = "") -> Reveal:
+        """What the chain says of the work; `operator`: the node's address."""
+        return Reveal(
+            node=self.node,
+            operator=operator or "0x" + f"{self.node:040x}",
+            input_root=self.input_root,
+            content=digest_of(cid_of_bytes(self.payload)),
+            trace_root=self.trace_root,
+            proof=digest_of(cid_of_bytes(self.proof.to_bytes())),
+        )
 
 
 @dataclass(frozen=True)
-class Desk:
-    """One round of one job."""
+class TinyJob:
+    """A job's artefacts in a real store, and the model that its first round begins with."""
 
     store: EmbeddedStore
     published: Published
     job: JobContext
-    plan: Plan
     before: State
-    works: Mapping[int, Work]
+
+    def plan_of(self, seed: bytes, nodes: Sequence[int], weights: Sequence[int]) -> Plan:
+        """The first round's plan."""
+        return Plan(assign(seed, nodes, weights, self.job.spec), 0, (), 0)
+
+    def outcome_of(self, plan: Plan, submissions: Sequence[Submission]) -> Outcome:
+        """The round's result."""
+        return compute(self.job, JOB, ROUND, plan, self.before, submissions, DEVICE)
+
+    def inputs_of(
+        self,
+        plan: Plan,
+        submissions: Sequence[Submission],
+        flagged: Sequence[int] = (),
+        scores: Mapping[int, int] | None = None,
+        sample: int = 0,
+    ) -> RoundInputs:
+        """What a verifier's spot checks start from; `sample`: how many nodes are drawn."""
+        spec = self.job.spec.model_copy(update={"audit_sample": sample})
+        return RoundInputs(
+            job=JobContext(spec, self.store),
+            job_id=JOB,
+            round_id=ROUND,
+            plan=plan,
+            before=self.before,
+            merged=self.outcome_of(plan, submissions).merged,
+            submissions=submissions,
+            audit_seed=AUDIT_SEED,
+            flagged=frozenset(flagged),
+            scores=scores or {},
+            window_s=600,
+        )
+
+
+@dataclass(frozen=True)
+class HonestRound(TinyJob):
+    """One round of the job, and the honest work of all its nodes."""
+
+    plan: Plan
+    works: Mapping[int, HonestWork]
 
     def reveal(self, node: int, payload: bytes | None = None, **proof: Any) -> Reveal:
         """Publish a node's work, or another payload in its place; `proof` changes its proof."""
         work = self.works[node]
-        content = self.store.put_bytes(work.payload if payload is None else payload)
-        self.store.put_bytes(work.trace)
-        paper = self.store.put_bytes(work.proof.model_copy(update=proof).to_bytes())
-        return Reveal(
-            node=node,
-            operator="0x" + f"{node:040x}",
-            input_root=input_root(self.plan.manifest, node, model_hash(self.before)),
-            content=digest_of(content),
-            trace_root=work.trace_root,
-            proof=digest_of(paper),
-        )
+        sent = replace(work, proof=work.proof.model_copy(update=proof))
+        sent = sent if payload is None else replace(sent, payload=payload)
+        sent.publish(self.store)
+        return sent.reveal()
 
     def submit(self, node: int, gradient: State | None = None) -> Submission:
         """Publish and fetch again; `gradient` replaces the honest one."""
@@ -102,68 +155,81 @@ class Desk:
 
     def compute(self, submissions: Sequence[Submission], plan: Plan | None = None) -> Outcome:
         """The round's result."""
-        plan = plan or self.plan
-        return compute(self.job, JOB, ROUND, plan, self.before, submissions, DEVICE)
+        return self.outcome_of(plan or self.plan, submissions)
 
-    def work(
+    def inputs(
         self, submissions: Sequence[Submission], flagged: Sequence[int] = (), sample: int = 0
     ) -> RoundInputs:
-        """What a verifier's audit starts from."""
-        job = JobContext(self.job.spec.model_copy(update={"audit_sample": sample}), self.store)
-        return RoundInputs(
-            job=job,
-            job_id=JOB,
-            round_id=ROUND,
-            plan=self.plan,
-            before=self.before,
-            merged=self.compute(submissions).merged,
-            submissions=submissions,
-            audit_seed=AUDIT_SEED,
-            flagged=frozenset(flagged),
-            scores=dict.fromkeys(NODES, 1_000),
-            window_s=600,
-        )
+        """What a verifier's spot checks start from."""
+        scores = dict.fromkeys(NODES, 1_000)
+        return self.inputs_of(self.plan, submissions, flagged, scores, sample)
 
 
-def make_desk(store: EmbeddedStore, **changes: Any) -> Desk:
-    """Publish the job and do everybody's work once. `changes`: fields of the spec."""
+def make_tiny_job(store: EmbeddedStore, **changes: Any) -> TinyJob:
+    """Publish the job. `changes`: fields of the spec."""
     published = publish_job(store, _TEXT, {**_SPEC, **changes})
     job = JobContext(published.spec, store)
-    before = load_state(store.get(published.checkpoint_cid, 1 << 20), job.shapes)
-    manifest = assign(SEED, NODES, WEIGHTS, job.spec)
-    plan = Plan(manifest, 0, (), 0)
-    return Desk(
-        store, published, job, plan, before, {n: make_work(job, plan, before, n) for n in NODES}
-    )
+    before = load_state(store.get(published.checkpoint_cid, file_bound(job.shapes)), job.shapes)
+    return TinyJob(store, published, job, before)
+
+
+def make_honest_round(store: EmbeddedStore, **changes: Any) -> HonestRound:
+    """Publish the job and do everybody's work once. `changes`: fields of the spec."""
+    tiny = make_tiny_job(store, **changes)
+    plan = tiny.plan_of(SEED, NODES, WEIGHTS)
+    works = {node: make_work(tiny.job, plan, tiny.before, node) for node in NODES}
+    return HonestRound(store, tiny.published, tiny.job, tiny.before, plan, works)
 
 
 def make_work(
-    job: JobContext, plan: Plan, before: State, node: int, memory: State | None = None
-) -> Work:
-    """A node's honest work in the round of `plan`. `memory`: its codec's."""
-    task = work_order(plan.manifest, node, job.spec, JOB, plan.step, model_hash(before))
-    result = run_task(job.net(DEVICE), task, before, job.data)
+    job: JobContext,
+    plan: Plan,
+    before: State,
+    node: int,
+    memory: State | None = None,
+    *,
+    job_id: int = JOB,
+    order: WorkOrder | None = None,
+    gradient: State | None = None,
+    model: bytes | None = None,
+) -> HonestWork:
+    """A node's work in the round of `plan`. `memory`: its codec's.
+
+    It is honest unless one of these is given: another `order` than its own to train by, another
+    `gradient` than the trained one to send, or the hash of the round's `model` where `before` is
+    not that model.
+    """
+    own = work_order(plan.manifest, node, job.spec, job_id, plan.step, model_hash(before))
+    result = run_task(job.net(DEVICE), order or own, before, job.data)
     seed = plan.codec_seed(job.codec, node)
-    payload = job.codec.encode(job.privacy.release(result.pseudo_gradient), memory, seed)
-    trace = trace_of(task, result)
+    sent = result.pseudo_gradient if gradient is None else gradient
+    payload = job.codec.encode(job.privacy.release(sent), memory, seed)
+    trace = trace_of(own, result)
     if not job.traced:
         decoded = job.codec.decode(payload, job.shapes, seed)
         trace = Trace(node, (model_hash(before), model_hash(decoded)))
     proof = ProofOfComputation(
         node=node,
-        task=task.task_id.hex(),
+        task=own.task_id.hex(),
         gradient_hash=trace.hashes[-1].hex(),
         trace_root=trace.root().hex(),
         trace=cid_of_bytes(trace.to_bytes()),
-        steps=task.steps,
+        steps=own.steps,
         compute_time_ms=50,
         device="test",
         utilisation=1.0,
         utilisation_source="cpu",
         determinism_class=determinism_class(DEVICE),
     )
-    root = sync_root(before) if job.free else trace.root()
-    return Work(node, result.pseudo_gradient, payload, trace.to_bytes(), root, proof)
+    return HonestWork(
+        node=node,
+        gradient=result.pseudo_gradient,
+        payload=payload,
+        trace=trace.to_bytes(),
+        trace_root=sync_root(before) if job.free else trace.root(),
+        proof=proof,
+        input_root=input_root(plan.manifest, node, model or model_hash(before)),
+    )
 
 
 @dataclass
@@ -264,6 +330,15 @@ def proposal_of(outcome: Outcome) -> Proposal:
 def scaled(state: State, factor: float) -> State:
     """Every number times `factor`."""
     return {name: tensor * factor for name, tensor in state.items()}
+
+
+def noise(like: State, seed: int = 0) -> State:
+    """Random numbers in the shapes of a gradient."""
+    source = torch.Generator().manual_seed(seed)
+    return {
+        name: 1e-3 * torch.randn(tensor.shape, generator=source)
+        for name, tensor in sorted(like.items())
+    }
 
 
 def with_content(submission: Submission, content: bytes) -> Submission:
