@@ -22,9 +22,10 @@ from agents.gauntlet.replay import digest_of_record
 from agents.storage.embedded import EmbeddedStore
 from tests.agents.audit.test_chain import in_an_answer, in_place_of, target
 from tests.agents.audit.test_honest import stranger
-from tests.stage.chain.finished_job import JOB, TRAINERS
+from tests.stage.chain.finished_job import JOB
 from tests.stage.chain.finished_scored_job import ROUNDS, Panel
 from tests.stage.chain.lying_sources import LyingStore, changed, relogged
+from tests.stage.chain.people import TRAINERS
 
 _WHOLE = 1 << 20
 LOST = "lost the secret it had promised, and chose its draw anew."

@@ -121,7 +121,9 @@ def test_a_reveal_that_comes_again_in_the_next_round_is_decoded_again(tmp_path: 
 def test_a_task_under_another_manifest_is_decoded_again(tmp_path: Path) -> None:
     """A reorg may change the seed and with it what the same bytes say."""
     store = EmbeddedStore(tmp_path)
-    tiny = make_desk(store, codec="semantic", codec_options={"dimension": 256}, merge="mean")
+    tiny = make_honest_round(
+        store, codec="semantic", codec_options={"dimension": 256}, merge="mean"
+    )
     facts = ChainFacts(tiny.published)
     reader = RoundReader(facts, store, DEVICE)
     facts.revealed = {node: tiny.reveal(node) for node in NODES}

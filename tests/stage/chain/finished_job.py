@@ -18,9 +18,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
-from eth_account import Account
 from eth_utils import keccak
-from web3 import HTTPProvider, Web3
+from web3 import HTTPProvider
 
 from agents.audit.replay import audit_job
 from agents.audit.sources.findings import Audit
@@ -33,36 +32,30 @@ from agents.rounds.plan import Plan, Plans
 from agents.rounds.proof import ProofOfComputation
 from agents.rounds.submissions import fetch
 from agents.runtime.chain import ChainClient
-from agents.runtime.contracts import Contract, load_deployment
+from agents.runtime.contracts import load_deployment
 from agents.runtime.logs import open_log
 from agents.storage.canonical import dumps
 from agents.storage.cid import cid_of_bytes, digest_of
 from agents.storage.embedded import EmbeddedStore
-from agents.training.assignment import input_root, work_order
 from agents.training.data import Dataset
-from agents.training.determinism import determinism_class
-from agents.training.replay import run_task, trace_of
-from scripts._net.anvil import CHAIN_ID, MNEMONIC, start_anvil
-from scripts._net.deployment import ZOO, DeploymentSettings, deploy, write_deployment
-from scripts._net.local_keys import sender_of
+from scripts._net.anvil import start_anvil
+from scripts._net.deployment import ZOO
 from scripts._net.processes import Supervisor
-from tests.stage.chain.chain import Chain, key_of
 from tests.stage.chain.lying_sources import Lie, RecordedProvider, lying_network, truth
 from tests.stage.chain.people import (
-    AGGREGATOR,
     COMMIT,
     COPIED,
     INVALID,
     REVEAL,
     TERMS,
-    VERIFIER,
+    TRAINERS,
     CommittedWork,
     Node,
     World,
+    found,
 )
-from tests.stage.memory.honest_round import noise
+from tests.stage.memory.honest_round import DEVICE, HonestWork, make_work, noise
 
-DEVICE = "cpu"
 JOB, UNPUNISHED, CONTESTED = 1, 2, 3
 ARTEFACTS = (
     "job spec",
@@ -77,10 +70,7 @@ ARTEFACTS = (
     "report",
     "evidence",
 )
-TRAINERS = ("ann", "bob", "cat", "eve")
-VERIFIERS = ("vic", "vera", "vito")
 ROUNDS = 4  # finalized
-_SPARE = 500 * ZOO
 _TEXT = [b"line %d of the audited corpus, to the fourth %d\n" % (i, i**4) for i in range(700)]
 SPEC: dict[str, Any] = {
     "model": {
@@ -296,38 +286,25 @@ class Scene:
         return plan
 
     def _work(self, plan: Plan, node: Node, noisy: bool) -> CommittedWork:
-        """Train, publish, and what to commit to."""
+        """Train, publish, and what to commit to. `noisy`: noise in place of the gradient."""
         models = Models(self.network, self.store)
-        job = models.job(self.world.job)
-        model = bytes(self.world.state.prev_model)
-        before = models.at(self.world.job, model)
-        task = work_order(plan.manifest, node.node_id, job.spec, self.world.job, plan.step, model)
-        result = run_task(job.net(DEVICE), task, before, job.data)
-        gradient = noise(result.pseudo_gradient) if noisy else result.pseudo_gradient
-        trace = trace_of(task, result)
-        proof = ProofOfComputation(
-            node=node.node_id,
-            task=task.task_id.hex(),
-            gradient_hash=result.hashes[-1].hex(),
-            trace_root=trace.root().hex(),
-            trace=cid_of_bytes(trace.to_bytes()),
-            steps=task.steps,
-            compute_time_ms=50,
-            device="test",
-            utilisation=1.0,
-            utilisation_source="cpu",
-            determinism_class=determinism_class(DEVICE),
-        ).to_bytes()
-        payload = job.codec.encode(gradient, None, plan.manifest.seed)
-        for raw in (trace.to_bytes(), proof, payload):
-            self.store.put_bytes(raw)
-        return CommittedWork(
-            input_root(plan.manifest, node.node_id, model),
-            digest_of(cid_of_bytes(payload)),
-            trace.root(),
-            keccak(text=f"salt of {node.name} in round {self.world.round}"),
-            digest_of(cid_of_bytes(proof)),
+        before = models.at(self.world.job, bytes(self.world.state.prev_model))
+        gradient = noise(before) if noisy else None
+        work = make_work(
+            models.job(self.world.job),
+            plan,
+            before,
+            node.node_id,
+            job_id=self.world.job,
+            gradient=gradient,
         )
+        return self._published(work, node)
+
+    def _published(self, work: HonestWork, node: Node) -> CommittedWork:
+        """Put the work in the store; what commits to it."""
+        work.publish(self.store)
+        salt = keccak(text=f"salt of {node.name} in round {self.world.round}")
+        return CommittedWork.of_reveal(work.reveal(node.operator.address), salt)
 
     def _propose(self, plan: Plan, by: Node | None = None) -> tuple[list[int], list[int]]:
         """The aggregator on duty, or another node, proposes the true result."""
@@ -380,35 +357,8 @@ def make_stage(
 ) -> Stage:
     """A chain with the whole system, its people, and a job with funds for its rounds."""
     anvil = start_anvil(supervisor, directory)
-    chain = Chain(anvil.url, CHAIN_ID)
-    Account.enable_unaudited_hdwallet_features()
-    deployer, faucet = (
-        Account.from_mnemonic(MNEMONIC, account_path=f"m/44'/60'/0'/0/{i}") for i in (0, 1)
-    )
-    members = sorted((key_of(f"member {i}") for i in range(5)), key=lambda m: int(m.address, 16))
-    settings = DeploymentSettings(members=tuple(m.address for m in members), holder=faucet.address)
-    w3 = Web3(HTTPProvider(anvil.url))
-    deployed = deploy(w3, deployer.address, sender_of(w3, deployer), settings)
     path = directory / "deployment.json"
-    write_deployment(path, deployed)
-    contracts = {
-        name: Contract(name, address, deployed.artefacts[name].abi)
-        for name, address in deployed.addresses.items()
-    }
-    world = World(chain, contracts, settings, faucet, members, key_of("sponsor"))
-    for member in members:
-        chain.transact(faucet, member.address, value=10**18)
-    gated = [world.enlist(name, VERIFIER, spare=_SPARE) for name in VERIFIERS]
-    gated += [world.enlist(name, AGGREGATOR, spare=_SPARE) for name in ("abe", "ada")]
-    roles = [VERIFIER] * 3 + [AGGREGATOR] * 2
-    world.decide(
-        *(
-            (world.registry, "approve_role", (node.node_id, role, True))
-            for node, role in zip(gated, roles, strict=True)
-        )
-    )
-    for name in TRAINERS:
-        world.benchmark(world.enlist(name, spare=_SPARE))
+    world = found(anvil.url, TRAINERS, write_to=path)
     store = EmbeddedStore(directory / "store")
     published = publish_job(store, _TEXT, spec)
     amount = TERMS.reward_per_round * (ROUNDS + 1)

@@ -20,32 +20,25 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from eth_utils import keccak
-
 from agents.gauntlet.validator import Validator
 from agents.protocol.scores import Consensus
 from agents.protocol.view import observe
 from agents.rounds.models import Models
 from agents.rounds.outcome import Outcome
 from agents.rounds.plan import Plan
-from agents.rounds.proof import ProofOfComputation
 from agents.rounds.reader import RoundReader
-from agents.rounds.sync_sample import open_samples, sync_root
+from agents.rounds.sync_sample import open_samples
 from agents.rounds.upkeep import Upkeep
 from agents.runtime.contracts import Contract
 from agents.runtime.journal import Journal
 from agents.runtime.logs import open_log
 from agents.runtime.metrics import Metrics
-from agents.storage.cid import cid_of_bytes, digest_of
-from agents.training.assignment import input_root, work_order
-from agents.training.determinism import determinism_class
-from agents.training.replay import run_task
-from agents.training.state import State, model_hash
-from agents.training.trace import Trace
+from agents.storage.cid import digest_of
+from agents.training.state import State
 from scripts._net.processes import Supervisor
-from tests.stage.chain.finished_job import DEVICE, SPEC, TRAINERS, VERIFIERS, Scene, make_stage
-from tests.stage.chain.people import COMMIT, REVEAL, TERMS, CommittedWork, Node
-from tests.stage.memory.honest_round import noise
+from tests.stage.chain.finished_job import SPEC, Scene, make_stage
+from tests.stage.chain.people import COMMIT, REVEAL, TERMS, TRAINERS, VERIFIERS, CommittedWork, Node
+from tests.stage.memory.honest_round import DEVICE, make_work, noise
 
 ROUNDS = 5  # finalized, of more that the job has
 GAUNTLET: dict[str, Any] = {
@@ -194,39 +187,10 @@ class Panel(Scene):
         if noisy:
             before = {key: tensor + 0.25 for key, tensor in before.items()}
         self.started[world.round, node.name] = before
-        task = work_order(
-            plan.manifest, node.node_id, job.spec, world.job, plan.step, model_hash(before)
-        )
-        result = run_task(job.net(DEVICE), task, before, job.data)
-        gradient = noise(result.pseudo_gradient) if noisy else result.pseudo_gradient
-        seed = plan.codec_seed(job.codec, node.node_id)
-        payload = job.codec.encode(gradient, None, seed)
-        trace = Trace(
-            node.node_id,
-            (model_hash(before), model_hash(job.codec.decode(payload, job.shapes, seed))),
-        )
-        proof = ProofOfComputation(
-            node=node.node_id,
-            task=task.task_id.hex(),
-            gradient_hash=trace.hashes[-1].hex(),
-            trace_root=trace.root().hex(),
-            trace=cid_of_bytes(trace.to_bytes()),
-            steps=task.steps,
-            compute_time_ms=50,
-            device="test",
-            utilisation=1.0,
-            utilisation_source="cpu",
-            determinism_class=determinism_class(DEVICE),
-        ).to_bytes()
-        for raw in (trace.to_bytes(), proof, payload):
-            self.store.put_bytes(raw)
-        return CommittedWork(
-            input_root(plan.manifest, node.node_id, model),
-            digest_of(cid_of_bytes(payload)),
-            sync_root(before),
-            keccak(text=f"salt of {node.name} in round {world.round}"),
-            digest_of(cid_of_bytes(proof)),
-        )
+        gradient = noise(before) if noisy else None
+        place = (job, plan, before, node.node_id)
+        work = make_work(*place, job_id=world.job, gradient=gradient, model=model)
+        return self._published(work, node)
 
     def _outcome(self, plan: Plan, standing: Any = None) -> Outcome:
         chosen = Consensus(self.network).standing(self.world.job, self.world.round)
