@@ -33,7 +33,7 @@ from tests.stage.chain.people import (
     TRAINERS,
     CommittedWork,
     Node,
-    World,
+    People,
     found,
 )
 from tests.stage.chain.tasks import Tasks
@@ -51,7 +51,7 @@ class PublishedWork:
     submission: Submission
 
 
-def plan_of(tiny: TinyJob, people: World) -> Plan:
+def plan_of(tiny: TinyJob, people: People) -> Plan:
     """The plan of the round that is open, from the chain's snapshot and its own seed."""
     opened = people.open()
     people.chain.send(people.faucet, people.rounds, "capture_seed", people.job)
@@ -122,7 +122,7 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> TinyJob:
 
 
 @pytest.fixture(scope="session")
-def base(tmp_path_factory: pytest.TempPathFactory, tiny: TinyJob) -> Iterator[World]:
+def base(tmp_path_factory: pytest.TempPathFactory, tiny: TinyJob) -> Iterator[People]:
     directory = tmp_path_factory.mktemp("chain")
     with Supervisor(directory / "logs") as supervisor:
         anvil = start_anvil(supervisor, directory)
@@ -137,21 +137,21 @@ def base(tmp_path_factory: pytest.TempPathFactory, tiny: TinyJob) -> Iterator[Wo
 
 
 @pytest.fixture
-def world(base: World) -> Iterator[World]:
+def people(base: People) -> Iterator[People]:
     snapshot = base.chain.snapshot()
-    world = replace(
+    people = replace(
         base,
         nodes=dict(base.nodes),
         start=dict(base.start),
         jobs={sponsor: list(jobs) for sponsor, jobs in base.jobs.items()},
     )
-    yield world
-    world.assert_books_balance()
+    yield people
+    people.assert_books_balance()
     base.chain.revert(snapshot)
 
 
 @pytest.fixture(scope="module")
-def pool(base: World) -> Iterator[Tasks]:
+def pool(base: People) -> Iterator[Tasks]:
     """Six executors of redundant tasks, for all tests of a file."""
     snapshot = base.chain.snapshot()
     yield Tasks.build(replace(base, nodes=dict(base.nodes), start=dict(base.start)))
@@ -161,30 +161,30 @@ def pool(base: World) -> Iterator[Tasks]:
 @pytest.fixture
 def tasks(pool: Tasks) -> Iterator[Tasks]:
     snapshot = pool.chain.snapshot()
-    world = replace(pool.world, nodes=dict(pool.world.nodes), start=dict(pool.world.start))
-    tasks = Tasks(world, pool.creator, list(pool.executors))
+    people = replace(pool.people, nodes=dict(pool.people.nodes), start=dict(pool.people.start))
+    tasks = Tasks(people, pool.creator, list(pool.executors))
     tasks.begin()
     yield tasks
-    world.assert_books_balance()
+    people.assert_books_balance()
     pool.chain.revert(snapshot)
 
 
 @pytest.fixture
-def ann(world: World) -> Node:
-    return world.nodes["ann"]
+def ann(people: People) -> Node:
+    return people.nodes["ann"]
 
 
 @pytest.fixture
-def bob(world: World) -> Node:
-    return world.nodes["bob"]
+def bob(people: People) -> Node:
+    return people.nodes["bob"]
 
 
 @pytest.fixture
-def cat(world: World) -> Node:
-    return world.nodes["cat"]
+def cat(people: People) -> Node:
+    return people.nodes["cat"]
 
 
 @pytest.fixture
-def eve(world: World) -> Node:
+def eve(people: People) -> Node:
     """The attacker: a registered trainer with a passed benchmark."""
-    return world.nodes["eve"]
+    return people.nodes["eve"]

@@ -4,8 +4,8 @@
 Rule: the attacker is omniscient. It sees all honest updates of the round (`honest`) and what its
 own nodes would have sent honestly (`own`), and returns one update per own node. An update is a dict
 of fp32 tensors; inputs are not written. Everything is a pseudo-gradient: what the outer step
-subtracts. The label flip is no function of updates: `Swarm.train(flipped=True)` really trains on
-flipped tokens.
+subtracts. The label flip is no function of updates: `TenTrainers.train(flipped=True)` really trains
+on flipped tokens.
 """
 
 from __future__ import annotations

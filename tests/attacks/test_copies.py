@@ -37,7 +37,7 @@ from tests.stage.chain.people import (
     INVALID,
     CommittedWork,
     Node,
-    World,
+    People,
     share,
     verifier_cut,
 )
@@ -46,30 +46,30 @@ from tests.stage.memory.honest_round import JOB, TinyJob, noise, scaled
 HALF, FIFTH = 50 * ZOO, 20 * ZOO  # of the least stake
 
 
-def hand_in(world: World, works: Sequence[PublishedWork]) -> None:
+def hand_in(people: People, works: Sequence[PublishedWork]) -> None:
     """Commit and reveal these submissions, in this order, in the open round."""
     for work in works:
-        world.commit(work.node, work.committed)
-    world.pass_phase(COMMIT)
+        people.commit(work.node, work.committed)
+    people.pass_phase(COMMIT)
     for work in works:
-        world.reveal(work.node, work.committed)
+        people.reveal(work.node, work.committed)
 
 
 def offer(
-    world: World, works: Sequence[PublishedWork], outcome: Outcome
+    people: People, works: Sequence[PublishedWork], outcome: Outcome
 ) -> tuple[tuple[list[int], list[int]], dict[int, int]]:
     """The aggregator on duty proposes the outcome; its arrays, and contributions by node id."""
     pay = dict(zip(outcome.nodes, outcome.contributions, strict=True))
     paid = {p.node: pay[p.node.node_id] for p in works if p.node.node_id in pay}
-    return world.offer(paid, label="real"), pay
+    return people.offer(paid, label="real"), pay
 
 
-def judged(world: World, cheat: Node, violation: int, arrays: tuple) -> None:
+def judged(people: People, cheat: Node, violation: int, arrays: tuple) -> None:
     """Two of three verifiers report the cheat, attest the result; the report is carried out."""
-    report = world.report(cheat, violation, "vic", "vera")
-    world.attest("vic", "vera")
-    world.finalize(arrays)
-    world.execute(report)
+    report = people.report(cheat, violation, "vic", "vera")
+    people.attest("vic", "vera")
+    people.finalize(arrays)
+    people.execute(report)
 
 
 def shares(pay: dict[int, int], works: Sequence[PublishedWork], *cheats: Node) -> dict[Node, int]:
@@ -83,87 +83,87 @@ def shares(pay: dict[int, int], works: Sequence[PublishedWork], *cheats: Node) -
     }
 
 
-def start(world: World, tiny: TinyJob) -> tuple[list[Node], Plan]:
+def start(people: People, tiny: TinyJob) -> tuple[list[Node], Plan]:
     """Open the round; its four trainers, and its plan."""
-    return [world.nodes[name] for name in ("ann", "bob", "cat", "eve")], plan_of(tiny, world)
+    return [people.nodes[name] for name in ("ann", "bob", "cat", "eve")], plan_of(tiny, people)
 
 
 def test_3_colluders_share_a_gradient__copier_loses_half_and_the_pair_loses(
-    world: World, tiny: TinyJob
+    people: People, tiny: TinyJob
 ) -> None:
     """Attack 3: bob hands his work to eve; she trains nothing and re-sends it.
 
     Together they get less than had both been honest, and less than had eve stayed away.
     """
-    (ann, bob, cat, eve), plan = start(world, tiny)
+    (ann, bob, cat, eve), plan = start(people, tiny)
     honest = [publish_work(tiny, plan, node) for node in (ann, bob, cat)]
     partner = honest[1]
     copy = publish_work(tiny, plan, eve, gradient=partner.submission.gradient)
     works = [*honest, copy]
     assert copy.committed.content == partner.committed.content
-    hand_in(world, works)
+    hand_in(people, works)
     for node, flagged in ((ann, False), (bob, True), (cat, False), (eve, True)):
-        asked = (world.job, world.round, node.node_id)
-        assert world.chain.call(world.rounds, "is_flagged", *asked) is flagged
+        asked = (people.job, people.round, node.node_id)
+        assert people.chain.call(people.rounds, "is_flagged", *asked) is flagged
 
     inputs = inputs_of(tiny, plan, works, flagged=(bob, eve))
     assert set(suspects(inputs, tiny.store)) >= {bob.node_id, eve.node_id}
     assert finding_of(tiny, inputs, bob).violation is None
     assert finding_of(tiny, inputs, eve).violation is Violation.COPIED
 
-    arrays, paid = offer(world, works, outcome_of(tiny, plan, works))
-    judged(world, eve, COPIED, arrays)
+    arrays, paid = offer(people, works, outcome_of(tiny, plan, works))
+    judged(people, eve, COPIED, arrays)
     pay = shares(paid, works, eve)
-    world.assert_whole(pay)
-    assert world.gain(eve) == -HALF
+    people.assert_whole(pay)
+    assert people.gain(eve) == -HALF
     had_both_been_honest = [*honest, publish_work(tiny, plan, eve)]
     better = outcome_of(tiny, plan, had_both_been_honest)
     due = shares(dict(zip(better.nodes, better.contributions, strict=True)), had_both_been_honest)
-    assert world.gain(bob, eve) < due[bob] + due[eve]
-    assert world.gain(bob, eve) < pay[bob]
+    assert people.gain(bob, eve) < due[bob] + due[eve]
+    assert people.gain(bob, eve) < pay[bob]
 
 
 def test_4_thief_commits_the_victims_work_first__victim_is_paid_and_thief_loses_half(
-    world: World, tiny: TinyJob
+    people: People, tiny: TinyJob
 ) -> None:
     """Attack 4: eve gets hold of ann's work before ann commits, and is first on chain with it."""
-    (ann, bob, cat, eve), plan = start(world, tiny)
+    (ann, bob, cat, eve), plan = start(people, tiny)
     honest = [publish_work(tiny, plan, node) for node in (ann, bob, cat)]
     theft = publish_work(tiny, plan, eve, gradient=honest[0].submission.gradient)
     works = [theft, *honest]
-    hand_in(world, works)
+    hand_in(people, works)
     ordered = sorted(works, key=lambda work: work.node.node_id)
 
     inputs = inputs_of(tiny, plan, ordered, flagged=(ann, eve))
     assert finding_of(tiny, inputs, ann).violation is None
     assert finding_of(tiny, inputs, eve).violation is Violation.COPIED
 
-    arrays, paid = offer(world, ordered, outcome_of(tiny, plan, ordered))
-    judged(world, eve, COPIED, arrays)
-    world.assert_whole(shares(paid, ordered, eve))
-    assert world.gain(eve) == -HALF
+    arrays, paid = offer(people, ordered, outcome_of(tiny, plan, ordered))
+    judged(people, eve, COPIED, arrays)
+    people.assert_whole(shares(paid, ordered, eve))
+    assert people.gain(eve) == -HALF
 
 
 def test_4_accomplice_verifier_accuses_the_victim__alone_it_changes_nothing(
-    world: World, ann: Node, bob: Node, eve: Node
+    people: People, ann: Node, bob: Node, eve: Node
 ) -> None:
     """Attack 4: one of three verifiers frames the victim of the theft; a third is no quorum."""
     works = {"eve": replace(CommittedWork.of("eve"), content=CommittedWork.of("ann").content)}
-    world.train(eve, ann, bob, works=works)
-    arrays = world.offer({ann: 1, bob: 1, eve: 1})
-    framing = world.report(ann, COPIED, "vito")
-    true_report = world.report(eve, COPIED, "vic", "vera")
-    world.attest("vic", "vera")
-    world.chain.refuse(
-        "rounds: not finalizable", world.faucet, world.rounds, "finalize", world.job, *arrays
+    people.train(eve, ann, bob, works=works)
+    arrays = people.offer({ann: 1, bob: 1, eve: 1})
+    framing = people.report(ann, COPIED, "vito")
+    true_report = people.report(eve, COPIED, "vic", "vera")
+    people.attest("vic", "vera")
+    people.chain.refuse(
+        "rounds: not finalizable", people.faucet, people.rounds, "finalize", people.job, *arrays
     )
-    world.wait_until(int(world.state.deadline))
-    world.finalize(arrays)
-    world.chain.send(world.faucet, world.reports, "lapse", framing)
-    world.execute(true_report)
-    world.assert_whole({ann: share(1, 2), bob: share(1, 2)})
-    assert world.gain(eve) == -HALF
-    assert world.gain(world.nodes["vito"], eve) < 0
+    people.wait_until(int(people.state.deadline))
+    people.finalize(arrays)
+    people.chain.send(people.faucet, people.reports, "lapse", framing)
+    people.execute(true_report)
+    people.assert_whole({ann: share(1, 2), bob: share(1, 2)})
+    assert people.gain(eve) == -HALF
+    assert people.gain(people.nodes["vito"], eve) < 0
 
 
 FAKES: dict[str, tuple[Callable[[State], State], bool]] = {
@@ -176,38 +176,38 @@ FAKES: dict[str, tuple[Callable[[State], State], bool]] = {
 
 @pytest.mark.parametrize("fake", FAKES)
 def test_5_fake_gradient__re_execution_finds_it_and_a_fifth_is_lost(
-    world: World, tiny: TinyJob, fake: str
+    people: People, tiny: TinyJob, fake: str
 ) -> None:
     """Attacks 5 and 19: eve sends anything but her own honest work."""
     make, screened = FAKES[fake]
-    (ann, bob, cat, eve), plan = start(world, tiny)
+    (ann, bob, cat, eve), plan = start(people, tiny)
     works = [publish_work(tiny, plan, node) for node in (ann, bob, cat)]
     own = publish_work(tiny, plan, eve).submission.gradient
     assert own is not None
     works.append(publish_work(tiny, plan, eve, gradient=make(own)))
-    judge_fake(world, tiny, plan, works, screened)
+    judge_fake(people, tiny, plan, works, screened)
 
 
 @pytest.mark.parametrize("share_of_noise", [0.0, 0.05])
 def test_5_perturbed_copy__is_no_duplicate_on_chain_and_invalid_all_the_same(
-    world: World, tiny: TinyJob, share_of_noise: float
+    people: People, tiny: TinyJob, share_of_noise: float
 ) -> None:
     """Attack 5: eve re-sends bob's work with noise, so that its digest is another."""
-    (ann, bob, cat, eve), plan = start(world, tiny)
+    (ann, bob, cat, eve), plan = start(people, tiny)
     works = [publish_work(tiny, plan, node) for node in (ann, bob, cat)]
     stolen = works[1].submission.gradient
     assert stolen is not None
     copy = mixed(stolen, share_of_noise) if share_of_noise else scaled(stolen, 1.0001)
     works.append(publish_work(tiny, plan, eve, gradient=copy))
-    judge_fake(world, tiny, plan, works, screened=True)
+    judge_fake(people, tiny, plan, works, screened=True)
 
 
 @pytest.mark.parametrize("spoof", ["skipped_steps", "own_data", "other_rate"])
 def test_19_spoofed_training__re_execution_finds_it_and_a_fifth_is_lost(
-    world: World, tiny: TinyJob, spoof: str
+    people: People, tiny: TinyJob, spoof: str
 ) -> None:
     """Attack 19: real training, but of less, of other data, or with other settings."""
-    (ann, bob, cat, eve), plan = start(world, tiny)
+    (ann, bob, cat, eve), plan = start(people, tiny)
     works = [publish_work(tiny, plan, node) for node in (ann, bob, cat)]
     model = model_hash(tiny.before)
     task = work_order(plan.manifest, eve.node_id, tiny.job.spec, JOB, plan.step, model)
@@ -217,47 +217,47 @@ def test_19_spoofed_training__re_execution_finds_it_and_a_fifth_is_lost(
         "other_rate": replace(task, hyperparameters=replace(task.hyperparameters, lr=2e-3)),
     }
     works.append(publish_work(tiny, plan, eve, order=tasks[spoof]))
-    judge_fake(world, tiny, plan, works, screened=False)
+    judge_fake(people, tiny, plan, works, screened=False)
 
 
 def judge_fake(
-    world: World, tiny: TinyJob, plan: Plan, works: list[PublishedWork], screened: bool
+    people: People, tiny: TinyJob, plan: Plan, works: list[PublishedWork], screened: bool
 ) -> None:
     """From eve's fake (the last work) to its price. `screened`: public figures give it away."""
     eve = works[-1].node
-    hand_in(world, works)
+    hand_in(people, works)
     inputs = inputs_of(tiny, plan, works)
     if screened:
         assert eve.node_id in set(suspects(inputs, tiny.store))
     finding = finding_of(tiny, inputs, eve)
     assert finding.violation is Violation.INVALID, finding.reason
-    arrays, paid = offer(world, works, outcome_of(tiny, plan, works))
-    vic = world.nodes["vic"]
-    world.chain.refuse(
+    arrays, paid = offer(people, works, outcome_of(tiny, plan, works))
+    vic = people.nodes["vic"]
+    people.chain.refuse(
         "reports: not a duplicate",
         vic.operator,
-        world.reports,
+        people.reports,
         "report",
-        world.job,
-        world.round,
+        people.job,
+        people.round,
         vic.node_id,
         eve.node_id,
         COPIED,
         EMPTY,
     )
-    judged(world, eve, INVALID, arrays)
-    world.assert_whole(shares(paid, works, eve))
-    assert world.gain(eve) == -FIFTH
+    judged(people, eve, INVALID, arrays)
+    people.assert_whole(shares(paid, works, eve))
+    assert people.gain(eve) == -FIFTH
     # The first reporter's share and its pay as an attester are all that verifiers get.
-    assert world.gain(vic) == FIFTH // 2 + verifier_cut(2)
+    assert people.gain(vic) == FIFTH // 2 + verifier_cut(2)
 
 
 def test_19_control_honest_work__is_never_a_violation_in_any_class(
-    world: World, tiny: TinyJob
+    people: People, tiny: TinyJob
 ) -> None:
     """Attack 19, control: same class, exact; another class, rounding noise is within tolerance
     and real deviation is not; everybody keeps its stake and is paid."""
-    nodes, plan = start(world, tiny)
+    nodes, plan = start(people, tiny)
     works = [publish_work(tiny, plan, node) for node in nodes[:3]]
     cat, eve = nodes[2], nodes[3]
     rounded = mixed(works[2].submission.gradient, 1e-4)
@@ -271,8 +271,8 @@ def test_19_control_honest_work__is_never_a_violation_in_any_class(
     wrong = inputs_of(tiny, plan, [*works[:2], far, works[3]])
     assert finding_of(tiny, wrong, cat).violation is Violation.INVALID
 
-    hand_in(world, works)
-    arrays, paid = offer(world, works, outcome_of(tiny, plan, works))
-    world.attest("vic", "vera")
-    world.finalize(arrays)
-    world.assert_whole(shares(paid, works))
+    hand_in(people, works)
+    arrays, paid = offer(people, works, outcome_of(tiny, plan, works))
+    people.attest("vic", "vera")
+    people.finalize(arrays)
+    people.assert_whole(shares(paid, works))

@@ -42,7 +42,7 @@ from agents.training.spec import Hyperparameters, JobSpec
 from scripts._net.anvil import CHAIN_ID
 from scripts._shared.keyholder import Entry, Keyholder, KeyholderError, record
 from tests.stage.chain.chain import Refused, key_of
-from tests.stage.chain.people import EMPTY, TERMS, Node, World
+from tests.stage.chain.people import EMPTY, TERMS, Node, People
 from tests.stage.memory.honest_round import TinyJob
 
 KEY = new_key()
@@ -60,7 +60,7 @@ class Sealed:
 
 
 @pytest.fixture
-def sealed(world: World, tiny: TinyJob, tmp_path: Path) -> Sealed:
+def sealed(people: People, tiny: TinyJob, tmp_path: Path) -> Sealed:
     store = EmbeddedStore(tmp_path / "store")
     spec = tiny.published.spec.model_copy(
         update={"access": "encrypted", "data": pack_sealed(TEXT, store, KEY, shard_bytes=4096)}
@@ -68,16 +68,16 @@ def sealed(world: World, tiny: TinyJob, tmp_path: Path) -> Sealed:
     published: Published = replace(
         tiny.published, spec=spec, spec_cid=store.put_bytes(spec.to_bytes())
     )
-    job_id = world.create_job(world.sponsor, TERMS.encode(published), 0)
+    job_id = people.create_job(people.sponsor, TERMS.encode(published), 0)
     return Sealed(job_id, spec, store)
 
 
 @pytest.fixture
-def deployment(world: World, tmp_path: Path) -> Path:
+def deployment(people: People, tmp_path: Path) -> Path:
     path = tmp_path / "deployment.json"
     contracts = {
         name: {"address": contract.address, "abi": contract.abi}
-        for name, contract in world.contracts.items()
+        for name, contract in people.contracts.items()
     }
     path.write_text(json.dumps({"chain_id": CHAIN_ID, "block": 0, "contracts": contracts}))
     return path
@@ -118,7 +118,7 @@ Start = Callable[[Node], Agent]
 
 @pytest.fixture
 def agent(
-    world: World,
+    people: People,
     sealed: Sealed,
     deployment: Path,
     tmp_path: Path,
@@ -136,7 +136,7 @@ def agent(
             if not keystore.exists():
                 create_keystore(keystore, PASSPHRASE, bytes(node.operator.key), iterations=2)
             settings = AgentSettings(
-                rpc_url=world.chain._url,
+                rpc_url=people.chain._url,
                 ws_url="",
                 deployment=deployment,
                 keystore=str(keystore),
@@ -148,7 +148,7 @@ def agent(
             stack.callback(context.close)
             network = Network(context.chain, context.deployment)
             # As the agent's own transactions: the test's client must look its nonce up again.
-            world.chain._nonces.pop(node.operator.address, None)
+            people.chain._nonces.pop(node.operator.address, None)
             return Agent(
                 node, context, DataKeyDuty(network, context, lambda _: sealed.spec), sealed
             )
@@ -156,12 +156,12 @@ def agent(
         yield run
 
 
-def sender_of(world: World, account: LocalAccount) -> Callable[..., Any]:
+def sender_of(people: People, account: LocalAccount) -> Callable[..., Any]:
     """Sends as `account`, with refusals as agents know them."""
 
     def send(contract: Contract, function: str, args: tuple[Any, ...]) -> Any:
         try:
-            return world.chain.send(account, contract, function, *args)
+            return people.chain.send(account, contract, function, *args)
         except Refused as refused:
             raise Reverted(str(refused)) from None
 
@@ -169,33 +169,33 @@ def sender_of(world: World, account: LocalAccount) -> Callable[..., Any]:
 
 
 @dataclass(frozen=True)
-class Desk:
+class RunningKeyholder:
     """The sponsor's keyholder and what it said."""
 
     holder: Keyholder
     said: list[str]
 
 
-Hold = Callable[..., Desk]
+Hold = Callable[..., RunningKeyholder]
 
 
 @pytest.fixture
-def hold(world: World, sealed: Sealed, agent: Start, network: Network) -> Hold:
+def hold(people: People, sealed: Sealed, agent: Start, network: Network) -> Hold:
     """Makes a keyholder, by default the sponsor's with the job's key."""
 
-    def make(key: bytes = KEY, account: LocalAccount | None = None) -> Desk:
-        account = account or world.sponsor
+    def make(key: bytes = KEY, account: LocalAccount | None = None) -> RunningKeyholder:
+        account = account or people.sponsor
         said: list[str] = []
-        send = sender_of(world, account)
+        send = sender_of(people, account)
         holder = Keyholder(network, sealed.job_id, key, account.address, send, said.append)
-        return Desk(holder, said)
+        return RunningKeyholder(holder, said)
 
     return make
 
 
 @pytest.fixture
-def network(agent: Start, world: World) -> Network:
-    context = agent(world.nodes["cat"]).context
+def network(agent: Start, people: People) -> Network:
+    context = agent(people.nodes["cat"]).context
     return Network(context.chain, context.deployment)
 
 
@@ -249,7 +249,7 @@ def test_an_eligible_trainer_gets_the_key_and_trains_on_the_data(
     ("name", "role"), [("vic", Role.VERIFIER), ("abe", Role.AGGREGATOR)], ids=["vic", "abe"]
 )
 def test_approved_roles_get_it_too(
-    world: World,
+    people: People,
     sealed: Sealed,
     agent: Start,
     hold: Hold,
@@ -259,7 +259,7 @@ def test_approved_roles_get_it_too(
 ) -> None:
     sponsor = hold()
     sponsor.holder.announce()
-    node = agent(world.nodes[name])
+    node = agent(people.nodes[name])
     node.ask()
     assert sponsor.holder.step() == [node.node.node_id]
     node.step()
@@ -268,11 +268,11 @@ def test_approved_roles_get_it_too(
 
 
 def test_without_a_verified_benchmark_there_is_no_key(
-    world: World, sealed: Sealed, agent: Start, hold: Hold
+    people: People, sealed: Sealed, agent: Start, hold: Hold
 ) -> None:
     sponsor = hold()
     sponsor.holder.announce()
-    newcomer = agent(world.enlist("dan", spare=10**18))
+    newcomer = agent(people.enlist("dan", spare=10**18))
     for _ in range(3):
         newcomer.ask()
         assert sponsor.holder.step() == []
@@ -281,38 +281,38 @@ def test_without_a_verified_benchmark_there_is_no_key(
     keys = newcomer.context.deployment["DataKeys"]
     node, key_id = newcomer.node, key_id_of(KEY)
     args = (sealed.job_id, node.node_id)
-    world.chain._nonces.clear()
-    world.chain.refuse("keys: node not eligible", node.operator, keys, "request_key", *args)
-    world.chain.refuse("keys: not operator", node.owner, keys, "request_key", *args)
+    people.chain._nonces.clear()
+    people.chain.refuse("keys: node not eligible", node.operator, keys, "request_key", *args)
+    people.chain.refuse("keys: not operator", node.owner, keys, "request_key", *args)
     release = (*args, key_id, newcomer.duty.identity.public, b"envelope")
-    world.chain.refuse("keys: no request", world.sponsor, keys, "release_key", *release)
+    people.chain.refuse("keys: no request", people.sponsor, keys, "release_key", *release)
     with pytest.raises(StoreError):
         DataSource(sealed.store, sealed.spec).batch(0)
     with pytest.raises(SealError, match="names key"):
         DataSource(open_sealed(sealed.store, new_key(), sealed.spec.data), sealed.spec).batch(0)
 
-    world.benchmark(node)
+    people.benchmark(node)
     newcomer.ask()
     assert sponsor.holder.step() == [node.node_id]
 
 
 def test_a_node_that_leaves_before_the_answer_is_not_served(
-    world: World, sealed: Sealed, agent: Start, hold: Hold, eve: Node, network: Network
+    people: People, sealed: Sealed, agent: Start, hold: Hold, eve: Node, network: Network
 ) -> None:
     sponsor = hold()
     sponsor.holder.announce()
     attacker = agent(eve)
     attacker.ask()
-    world.chain.send(eve.owner, world.registry, "begin_exit", eve.node_id)
+    people.chain.send(eve.owner, people.registry, "begin_exit", eve.node_id)
     assert sponsor.holder.step() == []
     assert attacker.step() is None
     assert [entry.released_block for entry in record(network, sealed.job_id)] == [None]
 
 
 def test_a_stranger_cannot_release_and_cannot_announce(
-    world: World, sealed: Sealed, agent: Start, hold: Hold, ann: Node
+    people: People, sealed: Sealed, agent: Start, hold: Hold, ann: Node
 ) -> None:
-    stranger = world.person("mallory")
+    stranger = people.person("mallory")
     with pytest.raises(KeyholderError, match="only its sponsor"):
         hold(account=stranger).holder.announce()
     hold().holder.announce()
@@ -332,20 +332,20 @@ def test_a_file_with_another_key_is_refused(hold: Hold) -> None:
 
 
 def test_the_releaser_serves_in_the_sponsors_place(
-    world: World, sealed: Sealed, agent: Start, hold: Hold, ann: Node
+    people: People, sealed: Sealed, agent: Start, hold: Hold, ann: Node
 ) -> None:
     hold().holder.announce()
-    hot = world.person("hot key")
+    hot = people.person("hot key")
     keys = agent(ann).context.deployment["DataKeys"]
-    world.chain.send(world.sponsor, keys, "set_releaser", sealed.job_id, hot.address)
+    people.chain.send(people.sponsor, keys, "set_releaser", sealed.job_id, hot.address)
     trainer = agent(ann)
     trainer.ask()
-    desk = hold(account=hot)
-    assert desk.holder.announce() is False
-    desk.holder.check_releaser()
+    serving = hold(account=hot)
+    assert serving.holder.announce() is False
+    serving.holder.check_releaser()
     with pytest.raises(KeyholderError, match=f"Only {hot.address} may release"):
         hold().holder.check_releaser()
-    assert desk.holder.step() == [ann.node_id]
+    assert serving.holder.step() == [ann.node_id]
     trainer.step()
     assert trainer.key == KEY
 
@@ -390,7 +390,7 @@ def test_the_key_survives_a_restart_and_is_not_on_disk(
 
 
 def test_a_new_operator_key_asks_again(
-    world: World, sealed: Sealed, agent: Start, hold: Hold, ann: Node, network: Network
+    people: People, sealed: Sealed, agent: Start, hold: Hold, ann: Node, network: Network
 ) -> None:
     sponsor = hold()
     sponsor.holder.announce()
@@ -398,8 +398,8 @@ def test_a_new_operator_key_asks_again(
     old.ask()
     sponsor.holder.step()
     old.step()
-    fresh = world.person("ann operator 2", 10**18)
-    world.chain.send(ann.owner, world.registry, "set_operator", ann.node_id, fresh.address)
+    fresh = people.person("ann operator 2", 10**18)
+    people.chain.send(ann.owner, people.registry, "set_operator", ann.node_id, fresh.address)
     new = agent(replace(ann, operator=fresh))
     assert new.key is None
     new.ask()
@@ -410,14 +410,14 @@ def test_a_new_operator_key_asks_again(
 
 
 def test_a_changed_encryption_key_makes_the_request_stale(
-    world: World, agent: Start, hold: Hold, ann: Node
+    people: People, agent: Start, hold: Hold, ann: Node
 ) -> None:
     sponsor = hold()
     sponsor.holder.announce()
     trainer = agent(ann)
     trainer.ask()
     other = Identity(Wallet(key_of("another key"))).public
-    world.chain.send(ann.owner, world.registry, "set_encryption_key", ann.node_id, other)
+    people.chain.send(ann.owner, people.registry, "set_encryption_key", ann.node_id, other)
     assert sponsor.holder.step() == []
     assert trainer.step() == f"published: the encryption key of node {ann.node_id}"
     assert sponsor.holder.step() == [ann.node_id]
@@ -426,7 +426,7 @@ def test_a_changed_encryption_key_makes_the_request_stale(
 
 
 def test_a_changed_data_key_takes_nothing_away_and_is_asked_for(
-    world: World, sealed: Sealed, agent: Start, hold: Hold, ann: Node
+    people: People, sealed: Sealed, agent: Start, hold: Hold, ann: Node
 ) -> None:
     sponsor = hold()
     sponsor.holder.announce()
@@ -435,8 +435,8 @@ def test_a_changed_data_key_takes_nothing_away_and_is_asked_for(
     sponsor.holder.step()
     trainer.step()
     other = new_key()
-    keys = world.contracts["DataKeys"]
-    world.chain.send(world.sponsor, keys, "set_key", sealed.job_id, key_id_of(other))
+    keys = people.contracts["DataKeys"]
+    people.chain.send(people.sponsor, keys, "set_key", sealed.job_id, key_id_of(other))
     assert trainer.key == KEY
     trainer.ask()
     assert sponsor.holder.step() == [], "it holds the old key only"
@@ -444,7 +444,7 @@ def test_a_changed_data_key_takes_nothing_away_and_is_asked_for(
     assert hold(other).holder.step() == [ann.node_id]
     trainer.step()
     assert trainer.key == other
-    world.chain.send(world.sponsor, keys, "set_key", sealed.job_id, key_id_of(KEY))
+    people.chain.send(people.sponsor, keys, "set_key", sealed.job_id, key_id_of(KEY))
     assert trainer.step() is None
     assert trainer.key == KEY
 
@@ -453,32 +453,32 @@ def test_a_changed_data_key_takes_nothing_away_and_is_asked_for(
 
 
 def test_a_public_key_of_small_order_is_not_served_and_stops_nobody(
-    world: World, sealed: Sealed, agent: Start, hold: Hold, ann: Node, eve: Node
+    people: People, sealed: Sealed, agent: Start, hold: Hold, ann: Node, eve: Node
 ) -> None:
     sponsor = hold()
     sponsor.holder.announce()
     trainer = agent(ann)
     keys = trainer.context.deployment["DataKeys"]
     bad = bytes([1]) + bytes(31)
-    world.chain.send(eve.operator, world.registry, "set_encryption_key", eve.node_id, bad)
-    world.chain.send(eve.operator, keys, "request_key", sealed.job_id, eve.node_id)
+    people.chain.send(eve.operator, people.registry, "set_encryption_key", eve.node_id, bad)
+    people.chain.send(eve.operator, keys, "request_key", sealed.job_id, eve.node_id)
     trainer.ask()
     assert sponsor.holder.step() == [ann.node_id]
     assert sponsor.holder.step() == []
     assert sum("no X25519 public key" in line for line in sponsor.said) == 1
 
 
-def test_no_public_key_is_no_request(world: World, sealed: Sealed, hold: Hold, ann: Node) -> None:
+def test_no_public_key_is_no_request(people: People, sealed: Sealed, hold: Hold, ann: Node) -> None:
     hold().holder.announce()
-    keys = world.contracts["DataKeys"]
+    keys = people.contracts["DataKeys"]
     args = (sealed.job_id, ann.node_id)
-    assert world.chain.call(world.registry, "encryption_key_of", ann.node_id) == EMPTY
-    world.chain.refuse("keys: no encryption key", ann.operator, keys, "request_key", *args)
+    assert people.chain.call(people.registry, "encryption_key_of", ann.node_id) == EMPTY
+    people.chain.refuse("keys: no encryption key", ann.operator, keys, "request_key", *args)
 
 
 @pytest.mark.parametrize("kind", ["noise", "other key", "other node"])
 def test_a_bad_envelope_is_named_and_gives_no_key(
-    world: World, sealed: Sealed, agent: Start, hold: Hold, ann: Node, kind: str
+    people: People, sealed: Sealed, agent: Start, hold: Hold, ann: Node, kind: str
 ) -> None:
     hold().holder.announce()
     trainer = agent(ann)
@@ -494,7 +494,7 @@ def test_a_bad_envelope_is_named_and_gives_no_key(
     }[kind]
     keys = trainer.context.deployment["DataKeys"]
     args = (sealed.job_id, ann.node_id, key_id_of(KEY), public, envelope)
-    world.chain.send(world.sponsor, keys, "release_key", *args)
+    people.chain.send(people.sponsor, keys, "release_key", *args)
     assert trainer.step() is None
     assert trainer.step() is None
     assert trainer.key is None

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Poisoned updates: 7 honest nodes outvote 3 malicious ones, who are paid next to nothing.
 
-Honest updates are real (`swarm.py`), attacks are the literature's (`poisoning.py`), rules, codecs
-and scores are what a job would use. ZIP-400's test asks for a cosine of at least 0.9 between the
-merged update and the honest mean. Whether any rule can promise that depends on how much honest
+Honest updates are real (`ten_trainers.py`), attacks are the literature's (`poisoning.py`), rules,
+codecs and scores are what a job would use. ZIP-400's test asks for a cosine of at least 0.9 between
+the merged update and the honest mean. Whether any rule can promise that depends on how much honest
 updates differ from each other: where nodes hold the same kind of text it is promised and reached;
 where they hold disjoint text, no rule can promise it, and the exceptions are listed with the bound
 that holds.
@@ -31,7 +31,7 @@ from tests.measure.studies.robustness import (
     qualities,
     rows,
 )
-from tests.stage.memory.ten_trainers import sample
+from tests.stage.memory.ten_trainers import honest_updates
 
 torch.set_num_threads(1)
 GOAL = 0.9
@@ -96,7 +96,7 @@ def test_mimic_copies_the_one_that_sticks_out():
 
 
 def test_ipm_reverses_a_mean_from_its_bound_on():
-    honest = list(sample(True).updates[:HONEST])
+    honest = list(honest_updates(True).updates[:HONEST])
     centre = mean(honest)
     for epsilon, sign in ((2.2, 1), (2.5, -1)):  # (n - f) / f = 2.33
         merged = mean([*honest, *ipm(honest, honest[:3], epsilon)])
@@ -105,7 +105,7 @@ def test_ipm_reverses_a_mean_from_its_bound_on():
 
 @pytest.mark.parametrize("attack", ATTACKS)
 def test_attacks_leave_their_inputs_alone_and_send_valid_updates(attack):
-    updates = sample(True).updates
+    updates = honest_updates(True).updates
     before = [vector(update) for update in updates]
     for update in rows(attack, True)[HONEST:]:
         assert {n: t.shape for n, t in update.items()} == {
@@ -117,7 +117,7 @@ def test_attacks_leave_their_inputs_alone_and_send_valid_updates(attack):
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
 def test_numbers_that_are_not_finite_never_reach_a_merge(value):
-    update = sample(True).updates[0]
+    update = honest_updates(True).updates[0]
     shapes = {name: tuple(tensor.shape) for name, tensor in update.items()}
     codec = codecs.get("dense")()
     good = codec.encode(update, None, bytes(32))
@@ -132,7 +132,7 @@ def test_numbers_that_are_not_finite_never_reach_a_merge(value):
     [("sign_flip", -1, 1), ("blow_up", -1, 1000), ("noise", 0, 1), ("alie", 0.89, 1.12)],
 )
 def test_the_demos_poisoner_sends_what_it_says(attack, direction, length):
-    updates = sample(True).updates
+    updates = honest_updates(True).updates
     honest, own = updates[:HONEST], updates[HONEST:]
     sent = [poisoner.ATTACKS[attack](update) for update in own]
     for update, bad in zip(own, sent, strict=True):

@@ -23,7 +23,7 @@ from agents.runtime.contracts import Contract, Deployment
 from agents.runtime.errors import Reverted
 from agents.runtime.logs import open_log
 from tests.stage.chain.chain import Refused
-from tests.stage.chain.people import TERMS, VOID, Node, World, trainer_pool, verifier_cut
+from tests.stage.chain.people import TERMS, VOID, Node, People, trainer_pool, verifier_cut
 
 RECORD, SALT = keccak(text="record"), keccak(text="salt")
 VERIFIERS = ("vic", "vera", "vito")
@@ -32,38 +32,38 @@ LIE = {"ann": 0, "bob": 0, "cat": 0, "eve": SCALE}
 EQUAL = 1_000_000
 
 
-class Hand:
+class DirectSender:
     """The part of a Sender that upkeep needs, with a key of the test."""
 
-    def __init__(self, world: World) -> None:
-        self.world = world
-        self.address = world.faucet.address
+    def __init__(self, people: People) -> None:
+        self.people = people
+        self.address = people.faucet.address
         self.sent: list[str] = []
 
     def send(self, contract: Contract, function: str, *args: Any) -> None:
         """Refuses before sending, as the agents' sender does."""
         try:
-            self.world.chain.send(self.world.faucet, contract, function, *args)
+            self.people.chain.send(self.people.faucet, contract, function, *args)
         except Refused as error:
             raise Reverted(str(error)) from None
         self.sent.append(function)
 
 
 @dataclass
-class Scene:
+class AdoptedJob:
     """The adopted job, read as an agent reads it."""
 
-    world: World
+    people: People
     network: Network
     consensus: Consensus
 
     def node(self, name: str) -> Node:
-        return self.world.nodes[name]
+        return self.people.nodes[name]
 
     @property
     def snapshot(self) -> Snapshot:
-        opened = int(self.world.state.opened_block)
-        return self.network.snapshot(self.world.job, self.world.round, opened)
+        opened = int(self.people.state.opened_block)
+        return self.network.snapshot(self.people.job, self.people.round, opened)
 
     def row(self, scores: Mapping[str, int]) -> list[int]:
         """Scores by name in the order of the snapshot."""
@@ -73,8 +73,8 @@ class Scene:
     def digest(self, name: str, scores: Mapping[str, int]) -> bytes:
         node = self.node(name)
         return self.consensus.digest(
-            self.world.job,
-            self.world.round,
+            self.people.job,
+            self.people.round,
             node.node_id,
             node.operator.address,
             self.row(scores),
@@ -83,18 +83,18 @@ class Scene:
         )
 
     def commit(self, name: str, digest: bytes) -> None:
-        node, world = self.node(name), self.world
-        place = (world.job, world.round, node.node_id)
-        world.chain.send(node.operator, world.scores, "commit_scores", *place, digest)
+        node, people = self.node(name), self.people
+        place = (people.job, people.round, node.node_id)
+        people.chain.send(node.operator, people.scores, "commit_scores", *place, digest)
 
     def opening(self, name: str, scores: Mapping[str, int]) -> tuple[Any, ...]:
-        place = (self.world.job, self.world.round, self.node(name).node_id)
+        place = (self.people.job, self.people.round, self.node(name).node_id)
         return (*place, self.row(scores), RECORD, SALT)
 
     def reveal(self, name: str, scores: Mapping[str, int]) -> None:
-        self.world.chain.send(
+        self.people.chain.send(
             self.node(name).operator,
-            self.world.scores,
+            self.people.scores,
             "reveal_scores",
             *self.opening(name, scores),
         )
@@ -104,27 +104,27 @@ class Scene:
         for name, scores in given.items():
             self.commit(name, self.digest(name, scores))
         if len(given) < len(VERIFIERS):
-            self.world.wait_until(self.scoring.commit_deadline)
+            self.people.wait_until(self.scoring.commit_deadline)
         for name, scores in given.items():
             self.reveal(name, scores)
 
     @property
     def scoring(self) -> Scoring:
-        return self.consensus.scoring(self.world.job, self.world.round)
+        return self.consensus.scoring(self.people.job, self.people.round)
 
     def upkeep(self) -> str | None:
         """What somebody without patience does next."""
-        view = observe(self.network, self.world.job, self.network.chain.head())
-        return Upkeep(self.network, Hand(self.world), 0.0, 0.0).step(view, first=True)  # type: ignore[arg-type]
+        view = observe(self.network, self.people.job, self.network.chain.head())
+        return Upkeep(self.network, DirectSender(self.people), 0.0, 0.0).step(view, first=True)  # type: ignore[arg-type]
 
     def view(self) -> View:
-        return observe(self.network, self.world.job, self.network.chain.head())
+        return observe(self.network, self.people.job, self.network.chain.head())
 
     def train(self) -> None:
-        self.world.train(*(self.node(name) for name in TRUTH))
+        self.people.train(*(self.node(name) for name in TRUTH))
 
     def offer(self) -> tuple[list[int], list[int]]:
-        return self.world.offer({self.node(name): EQUAL for name in TRUTH})
+        return self.people.offer({self.node(name): EQUAL for name in TRUTH})
 
     def pay(self, attesters: int = 3) -> dict[str, int]:
         """What the truth pays, when every attester has its whole cut."""
@@ -134,193 +134,195 @@ class Scene:
 
 
 @pytest.fixture
-def scene(world: World) -> Scene:
-    world.chain.send(world.sponsor, world.scores, "adopt", world.job, *TERMS.score_windows)
-    client = ChainClient(world.chain._url, open_log("attack test", "warning", True, None))
-    deployment = Deployment("attack test", 31_337, 0, dict(world.contracts))
+def adopted(people: People) -> AdoptedJob:
+    people.chain.send(people.sponsor, people.scores, "adopt", people.job, *TERMS.score_windows)
+    client = ChainClient(people.chain._url, open_log("attack test", "warning", True, None))
+    deployment = Deployment("attack test", 31_337, 0, dict(people.contracts))
     network = Network(client, deployment)
-    return Scene(world, network, Consensus(network))
+    return AdoptedJob(people, network, Consensus(network))
 
 
-def test_reader__follows_a_round_from_samples_to_shares(scene: Scene) -> None:
+def test_reader__follows_a_round_from_samples_to_shares(adopted: AdoptedJob) -> None:
     """Everything an agent reads, beside what was sent."""
-    world, consensus = scene.world, scene.consensus
-    job = world.job
+    people, consensus = adopted.people, adopted.consensus
+    job = people.job
     assert consensus.adopted(job) and not consensus.adopted(job + 1)
     assert consensus.windows(job) == TERMS.score_windows
-    scene.train()
-    round_id, opened = world.round, int(world.state.opened_block)
-    assert scene.scoring == Scoring(ScorePhase.NONE, 0, 0, 0, 0, 0, False, False)
+    adopted.train()
+    round_id, opened = people.round, int(people.state.opened_block)
+    assert adopted.scoring == Scoring(ScorePhase.NONE, 0, 0, 0, 0, 0, False, False)
     for name in ("eve", "ann"):
-        node = scene.node(name)
+        node = adopted.node(name)
         place = (job, round_id, node.node_id)
         digest = keccak(text=name)
-        world.chain.send(node.operator, world.scores, "post_samples", *place, digest)
+        people.chain.send(node.operator, people.scores, "post_samples", *place, digest)
     assert consensus.samples(job, round_id, opened) == {
-        scene.node(name).node_id: keccak(text=name) for name in ("ann", "eve")
+        adopted.node(name).node_id: keccak(text=name) for name in ("ann", "eve")
     }
-    vic, vera = scene.node("vic").node_id, scene.node("vera").node_id
+    vic, vera = adopted.node("vic").node_id, adopted.node("vera").node_id
     assert consensus.committed(job, round_id, vic) == bytes(32)
-    scene.commit("vic", scene.digest("vic", TRUTH))
-    assert consensus.committed(job, round_id, vic) == scene.digest("vic", TRUTH)
+    adopted.commit("vic", adopted.digest("vic", TRUTH))
+    assert consensus.committed(job, round_id, vic) == adopted.digest("vic", TRUTH)
     # As the contract computes it, which an agent never asks for.
-    node = scene.node("vic")
-    arguments = (job, round_id, vic, node.operator.address, scene.row(TRUTH), RECORD, SALT)
-    asked = bytes(world.chain.call(world.scores, "scores_digest", *arguments))
-    assert asked == scene.digest("vic", TRUTH)
-    assert scene.scoring.phase == ScorePhase.COMMIT
-    assert consensus.vectors(job, round_id, opened, scene.snapshot) == {}
-    scene.commit("vera", scene.digest("vera", TRUTH))
-    scene.commit("vito", scene.digest("vito", LIE))
-    assert scene.scoring.phase == ScorePhase.REVEAL and not scene.scoring.closable
-    scene.reveal("vera", TRUTH)
+    node = adopted.node("vic")
+    arguments = (job, round_id, vic, node.operator.address, adopted.row(TRUTH), RECORD, SALT)
+    asked = bytes(people.chain.call(people.scores, "scores_digest", *arguments))
+    assert asked == adopted.digest("vic", TRUTH)
+    assert adopted.scoring.phase == ScorePhase.COMMIT
+    assert consensus.vectors(job, round_id, opened, adopted.snapshot) == {}
+    adopted.commit("vera", adopted.digest("vera", TRUTH))
+    adopted.commit("vito", adopted.digest("vito", LIE))
+    assert adopted.scoring.phase == ScorePhase.REVEAL and not adopted.scoring.closable
+    adopted.reveal("vera", TRUTH)
     assert consensus.record(job, round_id, vic) == bytes(32)
-    scene.reveal("vic", TRUTH)
-    by_node = {scene.node(name).node_id: score for name, score in TRUTH.items()}
-    assert consensus.vectors(job, round_id, opened, scene.snapshot) == {
+    adopted.reveal("vic", TRUTH)
+    by_node = {adopted.node(name).node_id: score for name, score in TRUTH.items()}
+    assert consensus.vectors(job, round_id, opened, adopted.snapshot) == {
         verifier: Vector(verifier, by_node, RECORD) for verifier in sorted((vic, vera))
     }
     assert consensus.record(job, round_id, vic) == RECORD
-    scene.reveal("vito", LIE)
-    assert scene.scoring.closable
+    adopted.reveal("vito", LIE)
+    assert adopted.scoring.closable
     assert consensus.standing(job, round_id + 1) == {}
-    assert scene.upkeep() == "close_scoring"
+    assert adopted.upkeep() == "close_scoring"
     shares = {node: score for node, score in by_node.items() if score}
-    found = scene.scoring
+    found = adopted.scoring
     assert (found.phase, found.total, found.scored) == (ScorePhase.CLOSED, SCALE, True)
     assert consensus.shares(job, round_id) == shares
     assert consensus.last_scored(job) == round_id
     assert consensus.standing(job, round_id + 1) == shares
     # The round itself is not standing on its own scores.
     assert consensus.standing(job, round_id) == {}
-    assert [consensus.trust(job, scene.node(name).node_id) for name in VERIFIERS] == [BPS, BPS, 0]
+    assert [consensus.trust(job, adopted.node(name).node_id) for name in VERIFIERS] == [BPS, BPS, 0]
 
 
-def test_standing__of_an_old_round__is_what_it_was_then(scene: Scene) -> None:
+def test_standing__of_an_old_round__is_what_it_was_then(adopted: AdoptedJob) -> None:
     """An auditor asks later and gets the same answer, also across a round without scores."""
-    world, consensus = scene.world, scene.consensus
+    people, consensus = adopted.people, adopted.consensus
     other = {"ann": 0, "bob": 0, "cat": SCALE, "eve": 0}
     wanted = [{}]
     for scores in (TRUTH, None, other):
-        scene.train()
+        adopted.train()
         if scores is not None:
-            scene.score(dict.fromkeys(VERIFIERS, scores))
-            assert scene.upkeep() == "close_scoring"
-        arrays = scene.offer()
-        world.attest(*VERIFIERS)
-        world.finalize(arrays)
-        got = scores and {scene.node(n).node_id: score for n, score in scores.items() if score}
+            adopted.score(dict.fromkeys(VERIFIERS, scores))
+            assert adopted.upkeep() == "close_scoring"
+        arrays = adopted.offer()
+        people.attest(*VERIFIERS)
+        people.finalize(arrays)
+        got = scores and {adopted.node(n).node_id: score for n, score in scores.items() if score}
         wanted.append(got if got is not None else wanted[-1])
-        assert consensus.standing(world.job, world.round + 1) == wanted[-1]
-    assert [consensus.standing(world.job, place) for place in (1, 2, 3, 4)] == wanted
+        assert consensus.standing(people.job, people.round + 1) == wanted[-1]
+    assert [consensus.standing(people.job, place) for place in (1, 2, 3, 4)] == wanted
     assert wanted[2] == wanted[1] != wanted[3]
 
 
-def test_upkeep__leaves_the_result_alone_while_scores_are_open(scene: Scene) -> None:
-    world = scene.world
-    scene.train()
-    scene.commit("vic", scene.digest("vic", TRUTH))
-    scene.offer()
-    world.attest(*VERIFIERS)
-    assert scene.upkeep() is None
-    world.wait_until(scene.scoring.commit_deadline)
-    scene.reveal("vic", TRUTH)
-    assert scene.upkeep() == "close_scoring"
-    assert scene.upkeep() == "finalize"
-    assert not scene.scoring.scored
+def test_upkeep__leaves_the_result_alone_while_scores_are_open(adopted: AdoptedJob) -> None:
+    people = adopted.people
+    adopted.train()
+    adopted.commit("vic", adopted.digest("vic", TRUTH))
+    adopted.offer()
+    people.attest(*VERIFIERS)
+    assert adopted.upkeep() is None
+    people.wait_until(adopted.scoring.commit_deadline)
+    adopted.reveal("vic", TRUTH)
+    assert adopted.upkeep() == "close_scoring"
+    assert adopted.upkeep() == "finalize"
+    assert not adopted.scoring.scored
 
 
-def test_upkeep__closes_what_nobody_revealed(scene: Scene) -> None:
-    scene.train()
-    scene.commit("vito", scene.digest("vito", LIE))
-    scene.world.wait_until(scene.scoring.reveal_deadline)
-    assert scene.upkeep() == "close_scoring"
-    assert scene.scoring.total == 0
+def test_upkeep__closes_what_nobody_revealed(adopted: AdoptedJob) -> None:
+    adopted.train()
+    adopted.commit("vito", adopted.digest("vito", LIE))
+    adopted.people.wait_until(adopted.scoring.reveal_deadline)
+    assert adopted.upkeep() == "close_scoring"
+    assert adopted.scoring.total == 0
 
 
-def test_upkeep__closes_before_it_lets_a_round_go_void(scene: Scene) -> None:
+def test_upkeep__closes_before_it_lets_a_round_go_void(adopted: AdoptedJob) -> None:
     """Nobody proposes: what was scored still says who stands best."""
-    world = scene.world
-    scene.train()
-    scene.score(dict.fromkeys(VERIFIERS, TRUTH))
-    world.wait_until(int(world.state.deadline))
-    world.chain.send(world.faucet, world.rounds, "advance", world.job)
-    world.wait_until(int(world.state.deadline))
-    assert scene.upkeep() == "close_scoring"
-    assert scene.upkeep() == "advance"
-    assert world.phase == VOID
-    assert len(scene.consensus.standing(world.job, world.round + 1)) == 3
+    people = adopted.people
+    adopted.train()
+    adopted.score(dict.fromkeys(VERIFIERS, TRUTH))
+    people.wait_until(int(people.state.deadline))
+    people.chain.send(people.faucet, people.rounds, "advance", people.job)
+    people.wait_until(int(people.state.deadline))
+    assert adopted.upkeep() == "close_scoring"
+    assert adopted.upkeep() == "advance"
+    assert people.phase == VOID
+    assert len(adopted.consensus.standing(people.job, people.round + 1)) == 3
 
 
-def test_lying_verifier__its_friend_gains_nothing_and_it_loses_its_cut(scene: Scene) -> None:
+def test_lying_verifier__its_friend_gains_nothing_and_it_loses_its_cut(adopted: AdoptedJob) -> None:
     """vito gives everything to eve, round after round, and even attests."""
-    world = scene.world
+    people = adopted.people
     for _ in range(2):
-        scene.train()
-        scene.score({"vic": TRUTH, "vera": TRUTH, "vito": LIE})
-        assert scene.upkeep() == "close_scoring"
-        arrays = scene.offer()
-        world.attest(*VERIFIERS)
-        world.finalize(arrays)
-    eve, vito = scene.node("eve"), scene.node("vito")
-    assert world.gain(eve) == world.gain(vito) == 0
-    assert world.gain(scene.node("vic")) == 2 * verifier_cut(3)
-    paid = scene.pay()
+        adopted.train()
+        adopted.score({"vic": TRUTH, "vera": TRUTH, "vito": LIE})
+        assert adopted.upkeep() == "close_scoring"
+        arrays = adopted.offer()
+        people.attest(*VERIFIERS)
+        people.finalize(arrays)
+    eve, vito = adopted.node("eve"), adopted.node("vito")
+    assert people.gain(eve) == people.gain(vito) == 0
+    assert people.gain(adopted.node("vic")) == 2 * verifier_cut(3)
+    paid = adopted.pay()
     # What vito lost went to those that the truth pays.
     for name in ("ann", "bob", "cat"):
         rest = TERMS.reward_per_round - TERMS.reward_per_round * TERMS.aggregator_bps // BPS
         rest -= 2 * verifier_cut(3)
-        assert world.gain(scene.node(name)) == 2 * (rest * TRUTH[name] // SCALE) > 2 * paid[name]
+        assert people.gain(adopted.node(name)) == 2 * (rest * TRUTH[name] // SCALE) > 2 * paid[name]
 
 
-def test_copied_commitment__wins_nothing(scene: Scene) -> None:
+def test_copied_commitment__wins_nothing(adopted: AdoptedJob) -> None:
     """vito sends vic's commitment from the mempool, and then its opening."""
-    world = scene.world
-    scene.train()
-    stolen = scene.digest("vic", TRUTH)
-    scene.commit("vito", stolen)
-    scene.commit("vic", stolen)
-    scene.commit("vera", scene.digest("vera", TRUTH))
-    scene.reveal("vic", TRUTH)
-    scene.reveal("vera", TRUTH)
-    opening = scene.opening("vito", TRUTH)
-    vito = scene.node("vito").operator
-    world.chain.refuse("scores: bad opening", vito, world.scores, "reveal_scores", *opening)
-    world.wait_until(scene.scoring.reveal_deadline)
-    assert scene.upkeep() == "close_scoring"
-    arrays = scene.offer()
-    world.attest(*VERIFIERS)
-    world.finalize(arrays)
-    assert world.gain(scene.node("vito")) == 0
+    people = adopted.people
+    adopted.train()
+    stolen = adopted.digest("vic", TRUTH)
+    adopted.commit("vito", stolen)
+    adopted.commit("vic", stolen)
+    adopted.commit("vera", adopted.digest("vera", TRUTH))
+    adopted.reveal("vic", TRUTH)
+    adopted.reveal("vera", TRUTH)
+    opening = adopted.opening("vito", TRUTH)
+    vito = adopted.node("vito").operator
+    people.chain.refuse("scores: bad opening", vito, people.scores, "reveal_scores", *opening)
+    people.wait_until(adopted.scoring.reveal_deadline)
+    assert adopted.upkeep() == "close_scoring"
+    arrays = adopted.offer()
+    people.attest(*VERIFIERS)
+    people.finalize(arrays)
+    assert people.gain(adopted.node("vito")) == 0
 
 
-def test_proposer_that_favours_a_friend__moves_no_money(scene: Scene) -> None:
-    world = scene.world
-    scene.train()
-    scene.score(dict.fromkeys(VERIFIERS, TRUTH))
-    assert scene.upkeep() == "close_scoring"
-    pay = {scene.node(name): 1 for name in TRUTH} | {scene.node("eve"): 2**127}
-    arrays = world.offer(pay)
-    world.attest(*VERIFIERS)
-    world.finalize(arrays)
-    assert {name: world.gain(scene.node(name)) for name in TRUTH} == scene.pay()
+def test_proposer_that_favours_a_friend__moves_no_money(adopted: AdoptedJob) -> None:
+    people = adopted.people
+    adopted.train()
+    adopted.score(dict.fromkeys(VERIFIERS, TRUTH))
+    assert adopted.upkeep() == "close_scoring"
+    pay = {adopted.node(name): 1 for name in TRUTH} | {adopted.node("eve"): 2**127}
+    arrays = people.offer(pay)
+    people.attest(*VERIFIERS)
+    people.finalize(arrays)
+    assert {name: people.gain(adopted.node(name)) for name in TRUTH} == adopted.pay()
 
 
-def test_last_second_scoring__holds_the_round_for_two_windows_only(scene: Scene) -> None:
+def test_last_second_scoring__holds_the_round_for_two_windows_only(adopted: AdoptedJob) -> None:
     """vito waits for the end of the challenge window; the round ends unscored, with his cut."""
-    world = scene.world
-    scene.train()
-    arrays = scene.offer()
-    world.attest("vic", "vera", "vito")
-    scene.commit("vito", scene.digest("vito", LIE))
-    world.chain.refuse("scores: open", world.faucet, world.rounds, "finalize", world.job, *arrays)
-    opened = world.chain.now
-    world.wait_until(scene.scoring.reveal_deadline)
-    assert world.chain.now - opened <= sum(TERMS.score_windows) + 1
-    assert scene.upkeep() == "close_scoring"
-    assert scene.upkeep() == "finalize"
-    assert world.gain(scene.node("vito")) == 0
+    people = adopted.people
+    adopted.train()
+    arrays = adopted.offer()
+    people.attest("vic", "vera", "vito")
+    adopted.commit("vito", adopted.digest("vito", LIE))
+    people.chain.refuse(
+        "scores: open", people.faucet, people.rounds, "finalize", people.job, *arrays
+    )
+    opened = people.chain.now
+    people.wait_until(adopted.scoring.reveal_deadline)
+    assert people.chain.now - opened <= sum(TERMS.score_windows) + 1
+    assert adopted.upkeep() == "close_scoring"
+    assert adopted.upkeep() == "finalize"
+    assert people.gain(adopted.node("vito")) == 0
     # Nobody scored: everybody that was accepted is paid alike, the verifiers nothing.
     rest = TERMS.reward_per_round - TERMS.reward_per_round * TERMS.aggregator_bps // BPS
-    assert world.gain(scene.node("eve")) == rest // 4
+    assert people.gain(adopted.node("eve")) == rest // 4
     assert trainer_pool() < rest

@@ -15,122 +15,122 @@ from tests.stage.chain.people import (
     TERMS,
     TRAINER,
     Node,
-    World,
+    People,
     share,
 )
 
 FIFTH = 20 * ZOO
 
 
-def bad_round(world: World, eve: Node, *honest: Node) -> bytes:
+def bad_round(people: People, eve: Node, *honest: Node) -> bytes:
     """A finalized round in which eve's work was found invalid; her report, not executed yet."""
-    world.train(*honest, eve)
-    arrays = world.offer(dict.fromkeys((*honest, eve), 1))
-    report = world.report(eve, INVALID, "vic", "vera")
-    world.attest("vic", "vera")
-    world.finalize(arrays)
+    people.train(*honest, eve)
+    arrays = people.offer(dict.fromkeys((*honest, eve), 1))
+    report = people.report(eve, INVALID, "vic", "vera")
+    people.attest("vic", "vera")
+    people.finalize(arrays)
     return report
 
 
 def test_15_exit_between_work_and_verdict__slash_reaches_the_unbonding_stake(
-    world: World, ann: Node, eve: Node
+    people: People, ann: Node, eve: Node
 ) -> None:
     """Attack 15: eve exits at the moment the round opens, works badly, and waits for her money."""
-    world.open()
-    world.chain.send(eve.owner, world.registry, "begin_exit", eve.node_id)
+    people.open()
+    people.chain.send(eve.owner, people.registry, "begin_exit", eve.node_id)
     for node in (ann, eve):
-        world.commit(node)
-    world.pass_phase(1)
+        people.commit(node)
+    people.pass_phase(1)
     for node in (ann, eve):
-        world.reveal(node)
-    arrays = world.offer({ann: 1, eve: 1})
-    report = world.report(eve, INVALID, "vic", "vera")
-    world.attest("vic", "vera")
-    world.finalize(arrays)
-    withdraw = (eve.owner, world.registry, "withdraw", eve.node_id)
-    world.chain.refuse("registry: still unbonding", *withdraw)
-    world.chain.warp(world.settings.unbonding_period)
-    world.chain.refuse("registry: stake locked", *withdraw)
-    world.execute(report)
-    world.chain.send(*withdraw)
-    world.chain.refuse("registry: closed", *withdraw)
-    assert world.bonded(eve) == 0
-    assert world.gain(eve) == -FIFTH
-    world.assert_whole({ann: share(1, 1)})
+        people.reveal(node)
+    arrays = people.offer({ann: 1, eve: 1})
+    report = people.report(eve, INVALID, "vic", "vera")
+    people.attest("vic", "vera")
+    people.finalize(arrays)
+    withdraw = (eve.owner, people.registry, "withdraw", eve.node_id)
+    people.chain.refuse("registry: still unbonding", *withdraw)
+    people.chain.warp(people.settings.unbonding_period)
+    people.chain.refuse("registry: stake locked", *withdraw)
+    people.execute(report)
+    people.chain.send(*withdraw)
+    people.chain.refuse("registry: closed", *withdraw)
+    assert people.bonded(eve) == 0
+    assert people.gain(eve) == -FIFTH
+    people.assert_whole({ann: share(1, 1)})
 
 
 def test_15_exit_between_report_and_execution__changes_nothing(
-    world: World, ann: Node, eve: Node
+    people: People, ann: Node, eve: Node
 ) -> None:
     """Attack 15: eve exits when she sees the confirmed report."""
-    report = bad_round(world, eve, ann)
-    world.chain.send(eve.owner, world.registry, "begin_exit", eve.node_id)
-    world.execute(report)
-    world.chain.warp(world.settings.unbonding_period)
-    world.chain.send(eve.owner, world.registry, "withdraw", eve.node_id)
-    assert world.gain(eve) == -FIFTH
-    world.assert_whole({ann: share(1, 1)})
+    report = bad_round(people, eve, ann)
+    people.chain.send(eve.owner, people.registry, "begin_exit", eve.node_id)
+    people.execute(report)
+    people.chain.warp(people.settings.unbonding_period)
+    people.chain.send(eve.owner, people.registry, "withdraw", eve.node_id)
+    assert people.gain(eve) == -FIFTH
+    people.assert_whole({ann: share(1, 1)})
 
 
-def test_15_exit_first__no_seat_in_the_round(world: World, ann: Node, eve: Node) -> None:
+def test_15_exit_first__no_seat_in_the_round(people: People, ann: Node, eve: Node) -> None:
     """Attack 15: eve wants to work with stake that is already on its way out."""
-    world.chain.send(eve.owner, world.registry, "begin_exit", eve.node_id)
-    opened = world.open()
+    people.chain.send(eve.owner, people.registry, "begin_exit", eve.node_id)
+    opened = people.open()
     assert eve.node_id not in opened["nodes"]
-    args = (world.job, world.round, eve.node_id, b"\1" * 32)
-    world.chain.refuse("rounds: not expected", eve.operator, world.rounds, "commit", *args)
-    assert world.gain(eve) == 0
+    args = (people.job, people.round, eve.node_id, b"\1" * 32)
+    people.chain.refuse("rounds: not expected", eve.operator, people.rounds, "commit", *args)
+    assert people.gain(eve) == 0
 
 
-def test_15_job_longer_than_unbonding__is_refused(world: World, eve: Node, tiny) -> None:
+def test_15_job_longer_than_unbonding__is_refused(people: People, eve: Node, tiny) -> None:
     """Attack 15: eve sponsors a job whose judgement comes after her stake has left."""
     day = 86_400
     slow = replace(TERMS, appeal_s=8 * day).encode(tiny.published)
-    world.chain.refuse(
-        "rounds: windows exceed unbonding", eve.owner, world.rounds, "create_job", slow
+    people.chain.refuse(
+        "rounds: windows exceed unbonding", eve.owner, people.rounds, "create_job", slow
     )
-    assert world.gain(eve) == 0
+    assert people.gain(eve) == 0
 
 
 def test_15_stake_added_after_the_offence__neither_dilutes_nor_hides_it(
-    world: World, ann: Node, eve: Node
+    people: People, ann: Node, eve: Node
 ) -> None:
     """Attack 15: eve floods the ring of remembered additions between offence and slash. What the
     ring forgets counts as if it had been there all along: the flood only costs her."""
-    world.train(ann, eve)
-    arrays = world.offer({ann: 1, eve: 1})
-    report = world.report(eve, INVALID, "vic", "vera")
-    world.attest("vic", "vera")
-    world.finalize(arrays)
+    people.train(ann, eve)
+    arrays = people.offer({ann: 1, eve: 1})
+    report = people.report(eve, INVALID, "vic", "vera")
+    people.attest("vic", "vera")
+    people.finalize(arrays)
     forgotten = 4
     for _ in range(16 + forgotten):
-        world.chain.send(eve.owner, world.registry, "add_stake", eve.node_id, ZOO)
-    world.execute(report)
-    assert world.gain(eve) == -FIFTH - forgotten * ZOO // 5
-    world.assert_whole({ann: share(1, 1)})
+        people.chain.send(eve.owner, people.registry, "add_stake", eve.node_id, ZOO)
+    people.execute(report)
+    assert people.gain(eve) == -FIFTH - forgotten * ZOO // 5
+    people.assert_whole({ann: share(1, 1)})
 
 
 def test_15_new_operator_and_payout__the_slash_still_finds_the_node(
-    world: World, ann: Node, eve: Node
+    people: People, ann: Node, eve: Node
 ) -> None:
     """Attack 15: eve changes every address she can between work and verdict."""
-    report = bad_round(world, eve, ann)
-    fresh = world.person("fresh")
-    world.chain.send(eve.owner, world.registry, "set_operator", eve.node_id, fresh.address)
-    world.chain.send(eve.owner, world.registry, "set_payout", eve.node_id, fresh.address)
-    world.chain.send(eve.owner, world.registry, "set_active", eve.node_id, False)
-    world.execute(report)
-    assert world.gain(eve, fresh) == -FIFTH
-    world.assert_whole({ann: share(1, 1)})
+    report = bad_round(people, eve, ann)
+    fresh = people.person("fresh")
+    people.chain.send(eve.owner, people.registry, "set_operator", eve.node_id, fresh.address)
+    people.chain.send(eve.owner, people.registry, "set_payout", eve.node_id, fresh.address)
+    people.chain.send(eve.owner, people.registry, "set_active", eve.node_id, False)
+    people.execute(report)
+    assert people.gain(eve, fresh) == -FIFTH
+    people.assert_whole({ann: share(1, 1)})
 
 
 def test_15_slashed_node_registers_again__starts_without_benchmark_and_has_lost_its_stake(
-    world: World, ann: Node, eve: Node
+    people: People, ann: Node, eve: Node
 ) -> None:
     """Attack 15: eve throws the marked node away and takes a new one. She waits out the unbonding
     period, and needs a new stake and a new benchmark before anything is earned."""
-    report = bad_round(world, eve, ann)
-    world.execute(report)
-    again = world.enlist("again")
-    assert not world.chain.call(world.registry, "is_eligible", again.node_id, TRAINER)
-    assert world.gain(eve, again) == -FIFTH
+    report = bad_round(people, eve, ann)
+    people.execute(report)
+    again = people.enlist("again")
+    assert not people.chain.call(people.registry, "is_eligible", again.node_id, TRAINER)
+    assert people.gain(eve, again) == -FIFTH

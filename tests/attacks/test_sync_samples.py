@@ -24,8 +24,8 @@ from agents.rounds.sync_sample import read_samples, sync_root, values_at
 from agents.storage.embedded import EmbeddedStore
 from agents.trainer import Trainer
 from agents.training.state import PayloadError, State
-from tests.stage.chain.people import COMMIT, EMPTY, Node, World
-from tests.stage.chain.validators import GAUNTLET, PASSPHRASE, Room
+from tests.stage.chain.people import COMMIT, EMPTY, Node, People
+from tests.stage.chain.validators import GAUNTLET, PASSPHRASE, ValidatedJob
 from tests.stage.memory.honest_round import TinyJob
 
 
@@ -47,7 +47,7 @@ class Pretender(Stale):
         return super().show(view, node)
 
 
-class Gallery(Room):
+class SampledJob(ValidatedJob):
     """Trainers, and what they show."""
 
     def read(self, trainer: Trainer, node: Node) -> np.ndarray[Any, Any]:
@@ -73,121 +73,130 @@ class Gallery(Room):
 
 
 @pytest.fixture
-def room(
-    world: World, tiny: TinyJob, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Gallery]:
+def sampled(
+    people: People, tiny: TinyJob, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[SampledJob]:
     monkeypatch.setenv("MENAGERIE_PASSPHRASE", PASSPHRASE)
     with ExitStack() as stack:
-        yield Gallery(world, tiny, tmp_path, stack)
+        yield SampledJob(people, tiny, tmp_path, stack)
 
 
-def test_an_honest_trainer_shows_the_rounds_model_once(room: Gallery, ann: Node) -> None:
-    trainer = room.trainer(ann)
-    room.reveal((trainer, ann))
-    view = room.view(trainer)
+def test_an_honest_trainer_shows_the_rounds_model_once(sampled: SampledJob, ann: Node) -> None:
+    trainer = sampled.trainer(ann)
+    sampled.reveal((trainer, ann))
+    view = sampled.view(trainer)
     reveals = trainer.network.reveals(view.job_id, view.round_id, int(view.round.opened_block))
     model = trainer.models.at(view.job_id, bytes(view.round.prev_model))
     assert reveals[ann.node_id].trace_root == sync_root(model)
-    assert room.show(trainer, ann) == f"shown: starting parameters of round {view.round_id}"
-    assert np.array_equal(room.read(trainer, ann), room.expected(trainer))
-    assert room.show(trainer, ann) is None
-    assert room.show(room.trainer(ann), ann) is None, "nor after a restart"
+    assert sampled.show(trainer, ann) == f"shown: starting parameters of round {view.round_id}"
+    assert np.array_equal(sampled.read(trainer, ann), sampled.expected(trainer))
+    assert sampled.show(trainer, ann) is None
+    assert sampled.show(sampled.trainer(ann), ann) is None, "nor after a restart"
 
 
-def test_a_restart_before_it_showed_changes_nothing(room: Gallery, ann: Node) -> None:
+def test_a_restart_before_it_showed_changes_nothing(sampled: SampledJob, ann: Node) -> None:
     """Not even the loss of its journal: all it needs is the chain and the model."""
-    room.reveal((room.trainer(ann), ann))
-    room.forget(ann)
-    again = room.trainer(ann)
-    assert room.show(again, ann) is not None
-    assert np.array_equal(room.read(again, ann), room.expected(again))
+    sampled.reveal((sampled.trainer(ann), ann))
+    sampled.forget(ann)
+    again = sampled.trainer(ann)
+    assert sampled.show(again, ann) is not None
+    assert np.array_equal(sampled.read(again, ann), sampled.expected(again))
 
 
-def test_a_sample_is_not_made_before_its_places_are_known(room: Gallery, ann: Node) -> None:
-    trainer = room.trainer(ann)
-    room.reveal((trainer, ann))
-    view = room.view(trainer)
+def test_a_sample_is_not_made_before_its_places_are_known(sampled: SampledJob, ann: Node) -> None:
+    trainer = sampled.trainer(ann)
+    sampled.reveal((trainer, ann))
+    view = sampled.view(trainer)
     early = View(**{**vars(view), "round": view.round._replace(audit_seed=EMPTY)})
     trainer.network.seed = lambda *_, **__: None  # type: ignore[method-assign]
     assert trainer.show(early, ann.node_id) is None
     assert Consensus(trainer.network).samples(view.job_id, view.round_id, 0) == {}
 
 
-def test_a_store_that_lost_the_model_is_asked_again(room: Gallery, ann: Node) -> None:
+def test_a_store_that_lost_the_model_is_asked_again(sampled: SampledJob, ann: Node) -> None:
     """And keeps the node from no other duty."""
-    room.reveal((room.trainer(ann), ann))
-    again = room.trainer(ann)
-    models, again.models = again.models, Models(again.network, EmbeddedStore(room.folder / "empty"))
-    assert room.show(again, ann) is None
+    sampled.reveal((sampled.trainer(ann), ann))
+    again = sampled.trainer(ann)
+    models, again.models = (
+        again.models,
+        Models(again.network, EmbeddedStore(sampled.folder / "empty")),
+    )
+    assert sampled.show(again, ann) is None
     again.models = models
-    assert room.show(again, ann) is not None
+    assert sampled.show(again, ann) is not None
 
 
-def test_who_did_not_reveal_shows_nothing(room: Gallery, ann: Node, bob: Node) -> None:
-    here, absent = room.trainer(ann), room.trainer(bob)
-    room.reveal((here, ann))
-    assert room.show(absent, bob) is None
+def test_who_did_not_reveal_shows_nothing(sampled: SampledJob, ann: Node, bob: Node) -> None:
+    here, absent = sampled.trainer(ann), sampled.trainer(bob)
+    sampled.reveal((here, ann))
+    assert sampled.show(absent, bob) is None
 
 
-def test_other_parameters_can_be_shown_only_as_what_they_are(room: Gallery, ann: Node) -> None:
-    stale = room.trainer(ann, Stale)
-    room.reveal((stale, ann))
-    assert room.show(stale, ann) is not None
-    found = room.read(stale, ann)
-    assert np.array_equal(found, room.expected(stale, 0.25))
-    assert not np.array_equal(found, room.expected(stale))
+def test_other_parameters_can_be_shown_only_as_what_they_are(
+    sampled: SampledJob, ann: Node
+) -> None:
+    stale = sampled.trainer(ann, Stale)
+    sampled.reveal((stale, ann))
+    assert sampled.show(stale, ann) is not None
+    found = sampled.read(stale, ann)
+    assert np.array_equal(found, sampled.expected(stale, 0.25))
+    assert not np.array_equal(found, sampled.expected(stale))
 
 
-def test_the_right_parameters_do_not_open_a_commitment_to_others(room: Gallery, ann: Node) -> None:
-    pretender = room.trainer(ann, Pretender)
-    room.reveal((pretender, ann))
-    assert room.show(pretender, ann) is None
-    assert "not those that were committed to" in (room.folder / "ann.log").read_text()
+def test_the_right_parameters_do_not_open_a_commitment_to_others(
+    sampled: SampledJob, ann: Node
+) -> None:
+    pretender = sampled.trainer(ann, Pretender)
+    sampled.reveal((pretender, ann))
+    assert sampled.show(pretender, ann) is None
+    assert "not those that were committed to" in (sampled.folder / "ann.log").read_text()
 
 
-def test_a_forged_sample_is_not_under_the_root(room: Gallery, ann: Node, bob: Node) -> None:
+def test_a_forged_sample_is_not_under_the_root(sampled: SampledJob, ann: Node, bob: Node) -> None:
     """A stale node that posts an honest node's sample has posted somebody else's."""
-    honest, stale = room.trainer(ann), room.trainer(bob, Stale)
-    room.reveal((honest, ann), (stale, bob))
-    assert room.show(honest, ann) is not None
-    world, opened = room.world, int(room.view(honest).round.opened_block)
-    samples = Consensus(honest.network).samples(world.job, world.round, opened)
+    honest, stale = sampled.trainer(ann), sampled.trainer(bob, Stale)
+    sampled.reveal((honest, ann), (stale, bob))
+    assert sampled.show(honest, ann) is not None
+    people, opened = sampled.people, int(sampled.view(honest).round.opened_block)
+    samples = Consensus(honest.network).samples(people.job, people.round, opened)
     stale.context.sender.send(
         stale.network.scores,
         "post_samples",
-        world.job,
-        world.round,
+        people.job,
+        people.round,
         bob.node_id,
         samples[ann.node_id],
     )
     with pytest.raises(PayloadError, match="not under the node's root"):
-        room.read(stale, bob)
+        sampled.read(stale, bob)
 
 
-def test_extra_batches_are_the_operators_choice(room: Gallery, ann: Node, bob: Node) -> None:
+def test_extra_batches_are_the_operators_choice(sampled: SampledJob, ann: Node, bob: Node) -> None:
     """More than all that the round hands out is cut to that; the proof states the work done."""
     some, greedy = (
-        room.trainer(node, trainer={"extra_batches": count})
+        sampled.trainer(node, trainer={"extra_batches": count})
         for node, count in ((ann, 3), (bob, 10**6))
     )
-    room.reveal((some, ann), (greedy, bob))
-    view = room.view(some)
+    sampled.reveal((some, ann), (greedy, bob))
+    view = sampled.view(some)
     reveals = some.network.reveals(view.job_id, view.round_id, int(view.round.opened_block))
     manifest = some.plans.of(view).manifest  # type: ignore[union-attr]
     steps = {}
     for node in (ann, bob):
-        raw = room.store.get_digest(reveals[node.node_id].proof, MAX_PROOF_BYTES)
+        raw = sampled.store.get_digest(reveals[node.node_id].proof, MAX_PROOF_BYTES)
         assigned = manifest.of(node.node_id).batches
         steps[node.name] = ProofOfComputation.from_bytes(raw).steps - assigned
     assert steps == {"ann": 3, "bob": GAUNTLET["batches_per_round"]}
 
 
-def test_a_commitment_to_another_task_is_not_revealed(room: Room, ann: Node, bob: Node) -> None:
+def test_a_commitment_to_another_task_is_not_revealed(
+    sampled: ValidatedJob, ann: Node, bob: Node
+) -> None:
     """As after a reorg that changed the seed: silence costs 5 %, an INVALID payload 20 %."""
-    here, moved = room.trainer(ann), room.trainer(bob)
-    room.world.open()
-    room.world.chain.mine()
-    view = room.view(moved)
+    here, moved = sampled.trainer(ann), sampled.trainer(bob)
+    sampled.people.open()
+    sampled.people.chain.mine()
+    view = sampled.view(moved)
     plan = moved.plans.of(view)
     assert plan is not None
     other = replace(plan.manifest, seed=bytes(32))
@@ -195,10 +204,10 @@ def test_a_commitment_to_another_task_is_not_revealed(room: Room, ann: Node, bob
         plan, manifest=other
     )
     for trainer, node in ((here, ann), (moved, bob)):
-        said = trainer.commit(room.view(trainer), node.node_id)
+        said = trainer.commit(sampled.view(trainer), node.node_id)
         assert said is not None and said.startswith("committed:")
     moved.plans._plans.clear()
-    room.world.pass_phase(COMMIT)
-    revealed = [t.reveal(room.view(t), n.node_id) for t, n in ((here, ann), (moved, bob))]
+    sampled.people.pass_phase(COMMIT)
+    revealed = [t.reveal(sampled.view(t), n.node_id) for t, n in ((here, ann), (moved, bob))]
     assert revealed == [f"revealed: round {view.round_id}", None]
-    assert "the task it was made for is another one" in (room.folder / "bob.log").read_text()
+    assert "the task it was made for is another one" in (sampled.folder / "bob.log").read_text()

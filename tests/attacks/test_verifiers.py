@@ -19,7 +19,7 @@ from tests.stage.chain.people import (
     TERMS,
     VERIFIER,
     Node,
-    World,
+    People,
     share,
     trainer_pool,
     verifier_cut,
@@ -30,108 +30,108 @@ APPEAL_BOND = 100 * ZOO
 FIFTH = 20 * ZOO
 
 
-def appeal(world: World, node: Node, report: bytes) -> None:
-    world.chain.send(node.owner, world.reports, "appeal", report, EVIDENCE)
+def appeal(people: People, node: Node, report: bytes) -> None:
+    people.chain.send(node.owner, people.reports, "appeal", report, EVIDENCE)
 
 
-def framed(world: World, victim: Node, *others: Node) -> bytes:
+def framed(people: People, victim: Node, *others: Node) -> bytes:
     """A finalized round in which vic and vera had the victim's honest work declared invalid."""
-    world.train(victim, *others)
-    arrays = world.offer(dict.fromkeys((victim, *others), 1))
-    report = world.report(victim, INVALID, "vic", "vera")
-    world.attest("vic", "vera")
-    world.finalize(arrays)
+    people.train(victim, *others)
+    arrays = people.offer(dict.fromkeys((victim, *others), 1))
+    report = people.report(victim, INVALID, "vic", "vera")
+    people.attest("vic", "vera")
+    people.finalize(arrays)
     return report
 
 
-def test_8_split_stake__weighs_what_the_whole_weighed(world: World) -> None:
+def test_8_split_stake__weighs_what_the_whole_weighed(people: People) -> None:
     """Attack 8: one verifier's stake under two names has no more votes than under one; under
     the minimum it has none at all."""
-    whole = world.enlist("whole", VERIFIER, stake=2_000 * ZOO)
-    halves = [world.enlist(f"half {i}", VERIFIER, stake=1_000 * ZOO) for i in (1, 2)]
+    whole = people.enlist("whole", VERIFIER, stake=2_000 * ZOO)
+    halves = [people.enlist(f"half {i}", VERIFIER, stake=1_000 * ZOO) for i in (1, 2)]
     nodes = (whole, *halves)
-    world.decide(*((world.registry, "approve_role", (n.node_id, VERIFIER, True)) for n in nodes))
-    opened = world.open()
+    people.decide(*((people.registry, "approve_role", (n.node_id, VERIFIER, True)) for n in nodes))
+    opened = people.open()
     weights = dict(zip(opened["verifiers"], opened["stakes"], strict=True))
     assert weights[whole.node_id] == sum(weights[half.node_id] for half in halves)
-    poor = world.person("poor", 500 * ZOO)
+    poor = people.person("poor", 500 * ZOO)
     operator = key_of("poor operator")
     args = (operator.address, operator.address, VERIFIER, 500 * ZOO, "", EMPTY)
-    world.chain.refuse("registry: stake too low", poor, world.registry, "register_node", *args)
-    assert world.gain(*nodes, poor) == 0
+    people.chain.refuse("registry: stake too low", poor, people.registry, "register_node", *args)
+    assert people.gain(*nodes, poor) == 0
 
 
 def test_8_own_verifier__may_not_judge_its_owners_work_or_benchmark(
-    world: World, ann: Node, bob: Node, eve: Node
+    people: People, ann: Node, bob: Node, eve: Node
 ) -> None:
     """Attack 8: eve owns a verifier too, and the committee was careless enough to approve it."""
-    own = world.enlist("own", VERIFIER, owner=eve.owner)
-    world.decide((world.registry, "approve_role", (own.node_id, VERIFIER, True)), salt=EVIDENCE)
-    before = world.wealth(eve, own)
+    own = people.enlist("own", VERIFIER, owner=eve.owner)
+    people.decide((people.registry, "approve_role", (own.node_id, VERIFIER, True)), salt=EVIDENCE)
+    before = people.wealth(eve, own)
 
-    world.chain.send(eve.owner, world.registry, "request_benchmark", eve.node_id)
-    world.submit_benchmark(eve, units=1_000_000)
-    signature = world.verdict(own, eve, True)
+    people.chain.send(eve.owner, people.registry, "request_benchmark", eve.node_id)
+    people.submit_benchmark(eve, units=1_000_000)
+    signature = people.verdict(own, eve, True)
     args = (eve.node_id, True, [own.node_id], [signature])
-    world.chain.refuse(
-        "registry: own benchmark", eve.operator, world.registry, "submit_verdicts", *args
+    people.chain.refuse(
+        "registry: own benchmark", eve.operator, people.registry, "submit_verdicts", *args
     )
 
-    world.train(ann, bob, eve)
-    world.offer({ann: 1, bob: 1, eve: 1})
-    args = (world.job, world.round, own.node_id, eve.node_id, INVALID, EVIDENCE)
-    world.chain.refuse("reports: own node", own.operator, world.reports, "report", *args)
-    assert world.wealth(eve, own) - before == 0
+    people.train(ann, bob, eve)
+    people.offer({ann: 1, bob: 1, eve: 1})
+    args = (people.job, people.round, own.node_id, eve.node_id, INVALID, EVIDENCE)
+    people.chain.refuse("reports: own node", own.operator, people.reports, "report", *args)
+    assert people.wealth(eve, own) - before == 0
 
 
-def test_8_unapproved_verifier__has_no_vote(world: World, ann: Node, eve: Node) -> None:
+def test_8_unapproved_verifier__has_no_vote(people: People, ann: Node, eve: Node) -> None:
     """Attack 8: stake alone buys no verdict, in a round or on a benchmark."""
-    crowd = [world.enlist(f"crowd {i}", VERIFIER) for i in range(3)]
-    opened = world.open()
+    crowd = [people.enlist(f"crowd {i}", VERIFIER) for i in range(3)]
+    opened = people.open()
     assert not {node.node_id for node in crowd} & set(opened["verifiers"])
-    world.chain.send(eve.owner, world.registry, "request_benchmark", eve.node_id)
-    world.submit_benchmark(eve)
-    signatures = [world.verdict(node, eve, True) for node in crowd]
+    people.chain.send(eve.owner, people.registry, "request_benchmark", eve.node_id)
+    people.submit_benchmark(eve)
+    signatures = [people.verdict(node, eve, True) for node in crowd]
     args = (eve.node_id, True, [node.node_id for node in crowd], signatures)
-    world.chain.refuse(
-        "registry: not a verifier", eve.operator, world.registry, "submit_verdicts", *args
+    people.chain.refuse(
+        "registry: not a verifier", eve.operator, people.registry, "submit_verdicts", *args
     )
-    assert world.gain(eve, *crowd) == 0
+    assert people.gain(eve, *crowd) == 0
 
 
 def test_8_verifier_attests_its_own_result__alone_it_decides_nothing(
-    world: World, ann: Node, eve: Node
+    people: People, ann: Node, eve: Node
 ) -> None:
     """Attack 8: the aggregators are away; vic proposes a result that pays eve alone, and confirms
     it himself. He may: his stake is part of the two thirds that are trusted anyway, and without it
     a small network could not end such a round early. But his word is no more than his stake:
     nothing is final before its window, and a challenge costs him."""
-    vic = world.nodes["vic"]
-    world.train(ann, eve)
-    world.pass_phase(AGGREGATE)
-    arrays = world.offer({eve: 1}, by=vic, label="greed")
-    world.attest("vic")
-    state = world.state
+    vic = people.nodes["vic"]
+    people.train(ann, eve)
+    people.pass_phase(AGGREGATE)
+    arrays = people.offer({eve: 1}, by=vic, label="greed")
+    people.attest("vic")
+    state = people.state
     assert 0 < 3 * int(state.attested_stake) < 2 * int(state.verifier_stake)
-    finalize = (eve.operator, world.rounds, "finalize", world.job, *arrays)
-    world.chain.refuse("rounds: not finalizable", *finalize)
-    again = (world.job, world.round, vic.node_id, bytes(state.result_hash))
-    world.chain.refuse("rounds: already attested", vic.operator, world.rounds, "attest", *again)
+    finalize = (eve.operator, people.rounds, "finalize", people.job, *arrays)
+    people.chain.refuse("rounds: not finalizable", *finalize)
+    again = (people.job, people.round, vic.node_id, bytes(state.result_hash))
+    people.chain.refuse("rounds: already attested", vic.operator, people.rounds, "attest", *again)
 
-    challenger = world.person("challenger", TERMS.challenge_bond)
-    dispute = (world.job, world.round, bytes(state.result_hash), EVIDENCE)
-    world.chain.send(challenger, world.rounds, "challenge", *dispute)
-    world.chain.refuse("rounds: not finalizable", *finalize)
-    world.decide((world.rounds, "resolve_challenge", (*dispute[:3], True)))
-    right = world.offer({ann: 1, eve: 1}, by=world.nodes["abe"])
-    world.attest("vera", "vito")
-    world.finalize(right)
-    assert world.gain(vic) == -FALSE
-    world.assert_whole({ann: share(1, 2), eve: share(1, 2)})
+    challenger = people.person("challenger", TERMS.challenge_bond)
+    dispute = (people.job, people.round, bytes(state.result_hash), EVIDENCE)
+    people.chain.send(challenger, people.rounds, "challenge", *dispute)
+    people.chain.refuse("rounds: not finalizable", *finalize)
+    people.decide((people.rounds, "resolve_challenge", (*dispute[:3], True)))
+    right = people.offer({ann: 1, eve: 1}, by=people.nodes["abe"])
+    people.attest("vera", "vito")
+    people.finalize(right)
+    assert people.gain(vic) == -FALSE
+    people.assert_whole({ann: share(1, 2), eve: share(1, 2)})
 
 
 def test_9_quorum_frames_an_honest_node__appeal_costs_the_framers_more_than_they_won(
-    world: World, ann: Node, bob: Node, cat: Node, eve: Node
+    people: People, ann: Node, bob: Node, cat: Node, eve: Node
 ) -> None:
     """Attack 9: vic and vera, in league with eve, have bob's honest work declared invalid, so that
     eve's share grows. Bob appeals; the committee re-executes and upholds.
@@ -139,72 +139,72 @@ def test_9_quorum_frames_an_honest_node__appeal_costs_the_framers_more_than_they
     Bob keeps his stake and gets half of both slashes; the rest of his pay is lost when a share of
     the round is worth more than that, as here.
     """
-    report = framed(world, bob, ann, cat, eve)
-    vic, vera = world.nodes["vic"], world.nodes["vera"]
-    appeal(world, bob, report)
-    world.decide((world.reports, "resolve_appeal", (report, True)))
+    report = framed(people, bob, ann, cat, eve)
+    vic, vera = people.nodes["vic"], people.nodes["vera"]
+    appeal(people, bob, report)
+    people.decide((people.reports, "resolve_appeal", (report, True)))
 
     for judge in (vic, vera):
-        assert world.bonded(judge) == judge.stake - FALSE
-        assert not world.chain.call(world.registry, "is_eligible", judge.node_id, VERIFIER)
-    world.assert_whole(
-        {bob: 2 * (FALSE // 2), ann: share(1, 3), cat: share(1, 3), world.nodes["vito"]: 0}
+        assert people.bonded(judge) == judge.stake - FALSE
+        assert not people.chain.call(people.registry, "is_eligible", judge.node_id, VERIFIER)
+    people.assert_whole(
+        {bob: 2 * (FALSE // 2), ann: share(1, 3), cat: share(1, 3), people.nodes["vito"]: 0}
     )
     honest = share(1, 4) + 2 * verifier_cut(2)
-    assert world.gain(eve, vic, vera) < 0 < honest
-    assert world.gain(eve) - share(1, 4) < 2 * FALSE
+    assert people.gain(eve, vic, vera) < 0 < honest
+    assert people.gain(eve) - share(1, 4) < 2 * FALSE
 
 
 def test_9_framers_flee__their_stake_is_slashed_while_it_unbonds(
-    world: World, ann: Node, bob: Node, cat: Node
+    people: People, ann: Node, bob: Node, cat: Node
 ) -> None:
     """Attack 9 with 15: the framers begin their exit the moment the report is confirmed."""
-    report = framed(world, bob, ann, cat)
-    vic, vera = world.nodes["vic"], world.nodes["vera"]
+    report = framed(people, bob, ann, cat)
+    vic, vera = people.nodes["vic"], people.nodes["vera"]
     for judge in (vic, vera):
-        world.chain.send(judge.owner, world.registry, "begin_exit", judge.node_id)
-    appeal(world, bob, report)
-    world.decide((world.reports, "resolve_appeal", (report, True)))
-    world.chain.warp(world.settings.unbonding_period)
+        people.chain.send(judge.owner, people.registry, "begin_exit", judge.node_id)
+    appeal(people, bob, report)
+    people.decide((people.reports, "resolve_appeal", (report, True)))
+    people.chain.warp(people.settings.unbonding_period)
     for judge in (vic, vera):
-        world.chain.send(judge.owner, world.registry, "withdraw", judge.node_id)
-    assert world.gain(vic, vera) == -2 * FALSE + 2 * verifier_cut(2)
-    world.assert_whole({bob: 2 * (FALSE // 2), ann: share(1, 2), cat: share(1, 2)})
+        people.chain.send(judge.owner, people.registry, "withdraw", judge.node_id)
+    assert people.gain(vic, vera) == -2 * FALSE + 2 * verifier_cut(2)
+    people.assert_whole({bob: 2 * (FALSE // 2), ann: share(1, 2), cat: share(1, 2)})
 
 
 def test_9_frame_without_quorum__lapses_and_the_node_is_paid(
-    world: World, ann: Node, bob: Node
+    people: People, ann: Node, bob: Node
 ) -> None:
     """Attack 9: one verifier of three accuses bob; nobody joins in."""
-    world.train(ann, bob)
-    arrays = world.offer({ann: 1, bob: 1})
-    report = world.report(bob, INVALID, "vito")
-    world.attest("vic", "vera")
-    world.wait_until(int(world.state.deadline))
-    world.finalize(arrays)
-    world.chain.send(world.faucet, world.reports, "lapse", report)
-    world.chain.refuse("reports: not confirmed", world.faucet, world.reports, "execute", report)
-    world.assert_whole({ann: share(1, 2), bob: share(1, 2)})
-    assert world.gain(world.nodes["vito"]) == 0
+    people.train(ann, bob)
+    arrays = people.offer({ann: 1, bob: 1})
+    report = people.report(bob, INVALID, "vito")
+    people.attest("vic", "vera")
+    people.wait_until(int(people.state.deadline))
+    people.finalize(arrays)
+    people.chain.send(people.faucet, people.reports, "lapse", report)
+    people.chain.refuse("reports: not confirmed", people.faucet, people.reports, "execute", report)
+    people.assert_whole({ann: share(1, 2), bob: share(1, 2)})
+    assert people.gain(people.nodes["vito"]) == 0
 
 
 def test_9_guilty_node_appeals__loses_the_bond_on_top(
-    world: World, ann: Node, bob: Node, eve: Node
+    people: People, ann: Node, bob: Node, eve: Node
 ) -> None:
     """Appeals as a weapon: eve's work was bad, and she appeals to win time and hurt the
     reporters."""
-    report = framed(world, eve, ann, bob)
-    world.chain.refuse(
-        "reports: not the node", ann.owner, world.reports, "appeal", report, EVIDENCE
+    report = framed(people, eve, ann, bob)
+    people.chain.refuse(
+        "reports: not the node", ann.owner, people.reports, "appeal", report, EVIDENCE
     )
-    appeal(world, eve, report)
-    world.chain.refuse(
-        "reports: not confirmed", eve.owner, world.reports, "appeal", report, EVIDENCE
+    appeal(people, eve, report)
+    people.chain.refuse(
+        "reports: not confirmed", eve.owner, people.reports, "appeal", report, EVIDENCE
     )
-    world.decide((world.reports, "resolve_appeal", (report, False)))
-    assert world.gain(eve) == -FIFTH - APPEAL_BOND
-    vic, vera = world.nodes["vic"], world.nodes["vera"]
-    world.assert_whole(
+    people.decide((people.reports, "resolve_appeal", (report, False)))
+    assert people.gain(eve) == -FIFTH - APPEAL_BOND
+    vic, vera = people.nodes["vic"], people.nodes["vera"]
+    people.assert_whole(
         {
             ann: share(1, 2),
             bob: share(1, 2),
@@ -212,69 +212,69 @@ def test_9_guilty_node_appeals__loses_the_bond_on_top(
             vera: verifier_cut(2),
         }
     )
-    assert world.chain.call(world.registry, "offences", vic.node_id, FALSE_REPORT) == 0
+    assert people.chain.call(people.registry, "offences", vic.node_id, FALSE_REPORT) == 0
 
 
 def test_9_appeal_nobody_decides__slashes_nobody_and_gives_the_bond_back(
-    world: World, ann: Node, bob: Node
+    people: People, ann: Node, bob: Node
 ) -> None:
     """A silent committee: the accused and the accusers keep what they have."""
-    report = framed(world, bob, ann)
-    appeal(world, bob, report)
-    deadline = int(world.chain.call(world.reports, "report_of", report).deadline)
-    world.wait_until(deadline)
-    world.chain.send(world.faucet, world.reports, "dismiss_unresolved", report)
+    report = framed(people, bob, ann)
+    appeal(people, bob, report)
+    deadline = int(people.chain.call(people.reports, "report_of", report).deadline)
+    people.wait_until(deadline)
+    people.chain.send(people.faucet, people.reports, "dismiss_unresolved", report)
     cut = verifier_cut(2)
-    world.assert_whole(
-        {bob: 0, ann: share(1, 1), world.nodes["vic"]: cut, world.nodes["vera"]: cut}
+    people.assert_whole(
+        {bob: 0, ann: share(1, 1), people.nodes["vic"]: cut, people.nodes["vera"]: cut}
     )
-    assert world.chain.call(world.registry, "node", bob.node_id).locks == 0
+    assert people.chain.call(people.registry, "node", bob.node_id).locks == 0
 
 
 def test_9_reporter_is_the_cheats_second_node__pays_more_than_the_bounty(
-    world: World, ann: Node, eve: Node
+    people: People, ann: Node, eve: Node
 ) -> None:
     """Bounty farming: eve's bad work is first reported by a verifier that a friend of hers runs,
     which takes the reporter's half."""
-    world.train(ann, eve)
-    arrays = world.offer({ann: 1, eve: 1})
-    report = world.report(eve, INVALID, "vito", "vic")
-    world.attest("vic", "vera")
-    world.finalize(arrays)
-    world.execute(report)
-    assert world.gain(eve, world.nodes["vito"]) == -FIFTH + FIFTH // 2
-    world.assert_whole({ann: share(1, 1)})
+    people.train(ann, eve)
+    arrays = people.offer({ann: 1, eve: 1})
+    report = people.report(eve, INVALID, "vito", "vic")
+    people.attest("vic", "vera")
+    people.finalize(arrays)
+    people.execute(report)
+    assert people.gain(eve, people.nodes["vito"]) == -FIFTH + FIFTH // 2
+    people.assert_whole({ann: share(1, 1)})
 
 
 def test_11_verifier_reports_everybody_blindly__does_not_profit(
-    world: World, ann: Node, bob: Node, eve: Node
+    people: People, ann: Node, bob: Node, eve: Node
 ) -> None:
     """Attack 11: vito audits nothing and reports all; eve is the one who did cheat. He was the
     first to say so, and earns nothing: what else he said in this round was not confirmed."""
-    vito = world.nodes["vito"]
-    world.train(ann, bob, eve)
-    arrays = world.offer({ann: 1, bob: 1, eve: 1})
+    vito = people.nodes["vito"]
+    people.train(ann, bob, eve)
+    arrays = people.offer({ann: 1, bob: 1, eve: 1})
     for node in (ann, bob, eve):
-        report = world.report(node, INVALID, "vito")
-    world.report(eve, INVALID, "vic")
-    world.attest("vic", "vera")
-    world.wait_until(int(world.state.deadline))
-    world.finalize(arrays)
-    world.execute(report)
-    assert world.gain(eve) == -FIFTH
-    assert world.gain(vito) == 0
-    world.assert_whole({ann: share(1, 2), bob: share(1, 2)})
+        report = people.report(node, INVALID, "vito")
+    people.report(eve, INVALID, "vic")
+    people.attest("vic", "vera")
+    people.wait_until(int(people.state.deadline))
+    people.finalize(arrays)
+    people.execute(report)
+    assert people.gain(eve) == -FIFTH
+    assert people.gain(vito) == 0
+    people.assert_whole({ann: share(1, 2), bob: share(1, 2)})
 
 
 def test_11_lone_reporter_of_a_real_fault__is_paid_by_nobody_and_loses_nothing(
-    world: World, ann: Node, eve: Node
+    people: People, ann: Node, eve: Node
 ) -> None:
     """Attack 11, honest side: vito alone sees the fault while the others sleep; it costs him
     nothing. Nobody attested, so nobody gets the verifiers' cut: it falls to the trainers."""
-    world.train(ann, eve)
-    arrays = world.offer({ann: 1, eve: 1})
-    world.report(eve, INVALID, "vito")
-    world.wait_until(int(world.state.deadline))
-    world.finalize(arrays)
-    assert [world.gain(world.nodes[name]) for name in ("vic", "vera", "vito")] == [0, 0, 0]
-    world.assert_whole({ann: (trainer_pool() + verifier_cut(1)) // 2})
+    people.train(ann, eve)
+    arrays = people.offer({ann: 1, eve: 1})
+    people.report(eve, INVALID, "vito")
+    people.wait_until(int(people.state.deadline))
+    people.finalize(arrays)
+    assert [people.gain(people.nodes[name]) for name in ("vic", "vera", "vito")] == [0, 0, 0]
+    people.assert_whole({ann: (trainer_pool() + verifier_cut(1)) // 2})

@@ -25,51 +25,51 @@ import pytest
 from scripts._net.compiled import ROOT
 from scripts._net.localnet import LocalnetSettings, build_localnet
 from scripts._net.processes import Supervisor
-from tests.stage.network import World
+from tests.stage.network import LocalNetwork
 
-CREW = ("trainer", "verifier", "aggregator")
+AGENT_ROLES = ("trainer", "verifier", "aggregator")
 AGENTS = {"timer_s": 0.5, "jitter_s": 0.3, "device": "cpu", "trainer": {"benchmark_s": 0.2}}
-_LIVE: list[World] = []
+_LIVE: list[LocalNetwork] = []
 _DURATIONS: list[tuple[float, str]] = []
 
 
 @contextmanager
-def running(directory: Path, settings: LocalnetSettings) -> Iterator[World]:
+def running(directory: Path, settings: LocalnetSettings) -> Iterator[LocalNetwork]:
     """A network without agents, ended for certain."""
     with Supervisor(directory / "logs", ROOT) as supervisor:
-        world = World.of(build_localnet(supervisor, directory / "net", settings))
-        _LIVE.append(world)
+        local = LocalNetwork.of(build_localnet(supervisor, directory / "net", settings))
+        _LIVE.append(local)
         try:
-            yield world
+            yield local
         finally:
-            _LIVE.remove(world)
+            _LIVE.remove(local)
             for process in supervisor:
                 process.kill()
     assert not [process.name for process in supervisor if process.running]
 
 
 @pytest.fixture(scope="session")
-def _shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+def _shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalNetwork]:
     settings = LocalnetSettings(trainers=3, verifiers=3, aggregators=2, agent=AGENTS)
-    with running(tmp_path_factory.mktemp("shared"), settings) as world:
-        for name in world.names(*CREW):
-            world.net.start_agent(name)
-        world.wait_eligible(world.names(*CREW))
-        yield world
+    with running(tmp_path_factory.mktemp("shared"), settings) as local:
+        for name in local.names(*AGENT_ROLES):
+            local.net.start_agent(name)
+        local.wait_eligible(local.names(*AGENT_ROLES))
+        yield local
 
 
 @pytest.fixture
-def world(_shared: World) -> World:
+def local(_shared: LocalNetwork) -> LocalNetwork:
     """The network that most tests share: 3 trainers, 3 verifiers, 2 aggregators, all honest and
     running when the test begins; the committee is offline."""
-    _shared.settle(*_shared.names(*CREW))
+    _shared.settle(*_shared.names(*AGENT_ROLES))
     return _shared
 
 
 @pytest.fixture(scope="module")
 def build(
     tmp_path_factory: pytest.TempPathFactory,
-) -> Iterator[Callable[[LocalnetSettings], World]]:
+) -> Iterator[Callable[[LocalnetSettings], LocalNetwork]]:
     """Makes a network of the module's own; agents are not started."""
     with ExitStack() as stack:
         yield lambda settings: stack.enter_context(
@@ -84,8 +84,8 @@ def pytest_runtest_makereport(
     """Add the logs to the report of a failure, and note the time it took."""
     report = yield
     if report.failed:
-        for number, world in enumerate(_LIVE, start=1):
-            report.sections.append((f"logs of network {number}", world.tails()))
+        for number, local in enumerate(_LIVE, start=1):
+            report.sections.append((f"logs of network {number}", local.tails()))
     if report.when != "teardown":
         _DURATIONS.append((report.duration, f"{report.when} {item.name}"))
     return report

@@ -28,7 +28,7 @@ WRONG_WORD = "incorrect horse"
 
 
 @dataclass(frozen=True)
-class Desk:
+class BareChain:
     """A chain without contracts, and settings that would be right but for that."""
 
     folder: Path
@@ -55,12 +55,12 @@ class Desk:
 
 
 @pytest.fixture(scope="module")
-def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
+def bare(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BareChain]:
     """A running chain and a key."""
     folder = tmp_path_factory.mktemp("desk")
     with Supervisor(folder / "logs", ROOT) as supervisor:
         create_keystore(folder / "key.json", WORD, bytes(Account.create().key), iterations=1_024)
-        yield Desk(folder, start_anvil(supervisor, folder))
+        yield BareChain(folder, start_anvil(supervisor, folder))
 
 
 @dataclass(frozen=True)
@@ -75,12 +75,12 @@ class Mistake:
     passphrase: str = WORD
     config: str | None = None  # another settings file
 
-    def make(self, desk: Desk, name: str) -> subprocess.CompletedProcess[str]:
+    def make(self, bare: BareChain, name: str) -> subprocess.CompletedProcess[str]:
         """Start an agent with it, and wait for its end."""
         changes = dict(self.changes)
         if self.deployed_on is not None:
-            changes["deployment"] = desk.deployment(self.deployed_on)
-        config = self.config or str(desk.config(name, **changes))
+            changes["deployment"] = bare.deployment(self.deployed_on)
+        config = self.config or str(bare.config(name, **changes))
         return subprocess.run(
             [sys.executable, "-m", "agents", "coordinator", "--config", config, *self.arguments],
             cwd=ROOT,
@@ -123,10 +123,10 @@ MISTAKES = {
 
 
 @pytest.fixture(scope="module")
-def ended(desk: Desk) -> Iterator[dict[str, Future[subprocess.CompletedProcess[str]]]]:
+def ended(bare: BareChain) -> Iterator[dict[str, Future[subprocess.CompletedProcess[str]]]]:
     """How the agent ended for each mistake; two at a time."""
     with ThreadPoolExecutor(2) as pool:
-        yield {name: pool.submit(m.make, desk, name) for name, m in MISTAKES.items()}
+        yield {name: pool.submit(m.make, bare, name) for name, m in MISTAKES.items()}
 
 
 @pytest.mark.parametrize("name", MISTAKES)
@@ -146,10 +146,10 @@ def test_refused_with_one_sentence(
     assert WRONG_WORD not in said
 
 
-def test_unreachable_node_is_waited_for(desk: Desk) -> None:
+def test_unreachable_node_is_waited_for(bare: BareChain) -> None:
     """An outage is no mistake of the operator's: said once, waited for, ended by SIGTERM."""
     url = f"http://127.0.0.1:{free_port()}"
-    config = desk.config("unreachable", rpc_url=url, deployment=desk.deployment(31_337))
+    config = bare.config("unreachable", rpc_url=url, deployment=bare.deployment(31_337))
     process = subprocess.Popen(
         [sys.executable, "-m", "agents", "coordinator", "--config", str(config)],
         cwd=ROOT,

@@ -16,7 +16,7 @@ from agents.protocol.network import Phase, Violation
 from scripts._net.localnet import LocalnetSettings
 from scripts._report.verdict import check_cheats
 from tests.e2e.conftest import AGENTS
-from tests.stage.network import TERMS, World
+from tests.stage.network import TERMS, LocalNetwork
 
 TRAINER_POINTS = (
     "trainer-training",
@@ -31,23 +31,23 @@ VERIFIER_POINTS = ("verifier-auditing", "verifier-before-attest", "verifier-afte
 KILLED_IN = (Phase.COMMIT, Phase.REVEAL, Phase.AGGREGATE, Phase.CHALLENGE)
 
 
-def _survives(world: World, arms: dict[str, tuple[str, ...]]) -> None:
+def _survives(local: LocalNetwork, arms: dict[str, tuple[str, ...]]) -> None:
     """Run one round with processes armed by point; every point must be hit by one of its own."""
-    world.arm(arms)
-    job = world.job()
-    world.finish(job)
+    local.arm(arms)
+    job = local.job()
+    local.finish(job)
     # The last one may have died after the deed that completed the job.
-    world.until(
-        lambda: all(set(names) & set(world.crashed) for names in arms.values()),
+    local.until(
+        lambda: all(set(names) & set(local.crashed) for names in arms.values()),
         f"somebody died at each of {', '.join(arms)}",
     )
-    world.assert_whole(job)
+    local.assert_whole(job)
 
 
-def test_every_role_dies_once_in_one_round(world: World) -> None:
+def test_every_role_dies_once_in_one_round(local: LocalNetwork) -> None:
     """Three trainers, two verifiers and whoever aggregates die in the same round."""
     _survives(
-        world,
+        local,
         {
             "trainer-before-journal": ("trainer-1",),
             "trainer-after-commit": ("trainer-2",),
@@ -60,45 +60,45 @@ def test_every_role_dies_once_in_one_round(world: World) -> None:
 
 @pytest.mark.chaos
 @pytest.mark.parametrize("point", TRAINER_POINTS)
-def test_a_trainer_dies_at(world: World, point: str) -> None:
-    _survives(world, {point: ("trainer-1",)})
+def test_a_trainer_dies_at(local: LocalNetwork, point: str) -> None:
+    _survives(local, {point: ("trainer-1",)})
 
 
 @pytest.mark.chaos
 @pytest.mark.parametrize("point", TRAINER_POINTS)
-def test_all_trainers_die_at(world: World, point: str) -> None:
-    _survives(world, {point: tuple(world.names("trainer"))})
+def test_all_trainers_die_at(local: LocalNetwork, point: str) -> None:
+    _survives(local, {point: tuple(local.names("trainer"))})
 
 
 @pytest.mark.chaos
 @pytest.mark.parametrize("point", AGGREGATOR_POINTS)
-def test_the_aggregator_dies_at(world: World, point: str) -> None:
-    _survives(world, {point: tuple(world.names("aggregator"))})
+def test_the_aggregator_dies_at(local: LocalNetwork, point: str) -> None:
+    _survives(local, {point: tuple(local.names("aggregator"))})
 
 
 @pytest.mark.chaos
 @pytest.mark.parametrize("point", VERIFIER_POINTS)
-def test_two_verifiers_die_at(world: World, point: str) -> None:
+def test_two_verifiers_die_at(local: LocalNetwork, point: str) -> None:
     """Two of three are needed for the quorum, so at least one of them gets there."""
-    _survives(world, {point: ("verifier-1", "verifier-2")})
+    _survives(local, {point: ("verifier-1", "verifier-2")})
 
 
-def _kill_in(world: World, plan: dict[Phase, tuple[str, ...]]) -> None:
+def _kill_in(local: LocalNetwork, plan: dict[Phase, tuple[str, ...]]) -> None:
     """Run one round; kill and restart these processes as soon as it is seen in a phase."""
-    job = world.job()
+    job = local.job()
     for phase, names in plan.items():
-        world.until_reached(job, phase)
-        world.stop(*names)
+        local.until_reached(job, phase)
+        local.stop(*names)
         for name in names:
-            world.net.start_agent(name)
-    world.finish(job)
-    world.assert_whole(job)
+            local.net.start_agent(name)
+    local.finish(job)
+    local.assert_whole(job)
 
 
-def test_killed_from_outside_in_every_phase(world: World) -> None:
+def test_killed_from_outside_in_every_phase(local: LocalNetwork) -> None:
     """In each phase those that have work in it are killed."""
     _kill_in(
-        world,
+        local,
         {
             Phase.COMMIT: ("trainer-1",),
             Phase.REVEAL: ("trainer-2", "trainer-3"),
@@ -111,47 +111,49 @@ def test_killed_from_outside_in_every_phase(world: World) -> None:
 @pytest.mark.chaos
 @pytest.mark.parametrize("phase", KILLED_IN)
 @pytest.mark.parametrize("role", ["trainer", "aggregator", "verifier"])
-def test_a_whole_role_is_killed_in(world: World, role: str, phase: Phase) -> None:
-    _kill_in(world, {phase: tuple(world.names(role))})
+def test_a_whole_role_is_killed_in(local: LocalNetwork, role: str, phase: Phase) -> None:
+    _kill_in(local, {phase: tuple(local.names(role))})
 
 
 @pytest.mark.chaos
 @pytest.mark.parametrize("phase", KILLED_IN)
-def test_everybody_is_killed_in(world: World, phase: Phase) -> None:
-    _kill_in(world, {phase: tuple(world.names("trainer", "aggregator", "verifier"))})
+def test_everybody_is_killed_in(local: LocalNetwork, phase: Phase) -> None:
+    _kill_in(local, {phase: tuple(local.names("trainer", "aggregator", "verifier"))})
 
 
 @pytest.mark.chaos
 def test_a_trainer_dies_before_it_answers_its_benchmark(
-    build: Callable[[LocalnetSettings], World],
+    build: Callable[[LocalnetSettings], LocalNetwork],
 ) -> None:
     """The restarted trainer does the benchmark again, or asks for a new one."""
     settings = LocalnetSettings(trainers=1, verifiers=2, aggregators=1, agent=AGENTS)
-    world = build(settings)
-    names = world.names("trainer", "verifier", "aggregator")
-    world.start(*names[1:])
-    world.start(names[0], crash_at="trainer-before-benchmark")
-    world.wait_eligible(names)
-    assert world.crashed == [names[0]]
-    job = world.job()
-    world.finish(job)
-    world.assert_whole(job)
+    local = build(settings)
+    names = local.names("trainer", "verifier", "aggregator")
+    local.start(*names[1:])
+    local.start(names[0], crash_at="trainer-before-benchmark")
+    local.wait_eligible(names)
+    assert local.crashed == [names[0]]
+    job = local.job()
+    local.finish(job)
+    local.assert_whole(job)
 
 
 @pytest.mark.chaos
-def test_verifiers_die_before_they_report(build: Callable[[LocalnetSettings], World]) -> None:
+def test_verifiers_die_before_they_report(
+    build: Callable[[LocalnetSettings], LocalNetwork],
+) -> None:
     """The finding is made again after the restart; the cheat is reported and slashed once."""
     settings = LocalnetSettings(trainers=3, verifiers=3, aggregators=1, agent=AGENTS)
-    world = build(settings)
-    world.start("verifier-3", "aggregator-1", "trainer-1", "trainer-2")
-    world.start("verifier-1", "verifier-2", crash_at="verifier-before-report")
-    world.start("trainer-3", program=("scripts._demo.cheats", "noise"))
-    world.wait_eligible(world.names("trainer", "verifier", "aggregator"))
-    job = world.job()
-    world.finish(job)
-    world.skip(TERMS.appeal_s)
-    world.until(lambda: len(world.history(job).slashes) > 0, "the cheat is slashed")
-    assert world.crashed
-    checks = [*check_cheats(world.history(job), {"trainer-3": Violation.INVALID})]
-    checks += world.books(job)
+    local = build(settings)
+    local.start("verifier-3", "aggregator-1", "trainer-1", "trainer-2")
+    local.start("verifier-1", "verifier-2", crash_at="verifier-before-report")
+    local.start("trainer-3", program=("scripts._demo.cheats", "noise"))
+    local.wait_eligible(local.names("trainer", "verifier", "aggregator"))
+    job = local.job()
+    local.finish(job)
+    local.skip(TERMS.appeal_s)
+    local.until(lambda: len(local.history(job).slashes) > 0, "the cheat is slashed")
+    assert local.crashed
+    checks = [*check_cheats(local.history(job), {"trainer-3": Violation.INVALID})]
+    checks += local.books(job)
     assert [check.sentence for check in checks if not check.holds] == []

@@ -13,47 +13,47 @@ from agents.runtime.contracts import Contract
 from agents.storage.sealed import key_id_of, new_key
 from scripts._report.live import losses
 from scripts._shared.keyholder import Keyholder, record
-from tests.stage.network import SPEC, TERMS, World
+from tests.stage.network import SPEC, TERMS, LocalNetwork
 
 KEY = new_key()
 
 
-def sponsor_of(world: World) -> Callable[[Contract, str, tuple[Any, ...]], Any]:
+def sponsor_of(local: LocalNetwork) -> Callable[[Contract, str, tuple[Any, ...]], Any]:
     """Sends as the sponsor."""
 
     def send(contract: Contract, function: str, args: tuple[Any, ...]) -> Any:
-        batch = world.net.batch()
-        batch.add(world.net.sponsor, world.net.contract(contract.name).functions[function](*args))
+        batch = local.net.batch()
+        batch.add(local.net.sponsor, local.net.contract(contract.name).functions[function](*args))
         return batch.settle()
 
     return send
 
 
-def test_a_round_on_encrypted_data(world: World) -> None:
+def test_a_round_on_encrypted_data(local: LocalNetwork) -> None:
     """Nobody trains before the key is released; then the round is final and everyone is paid."""
     text = inspect.getsource(json).encode() + inspect.getsource(inspect).encode()
-    published = publish_job(world.store, [text], {**SPEC, "rounds": 1}, data_key=KEY)
-    job = world.net.create_job(published, TERMS, 1)
-    world.jobs.append(job)
-    sponsor = world.net.sponsor.address
-    holder = Keyholder(world.network, job, KEY, sponsor, sponsor_of(world), lambda text: None)
+    published = publish_job(local.store, [text], {**SPEC, "rounds": 1}, data_key=KEY)
+    job = local.net.create_job(published, TERMS, 1)
+    local.jobs.append(job)
+    sponsor = local.net.sponsor.address
+    holder = Keyholder(local.network, job, KEY, sponsor, sponsor_of(local), lambda text: None)
     assert holder.announce() is True
 
-    crew = {world.node_id(name) for name in world.names("trainer", "verifier", "aggregator")}
-    world.until(lambda: {e.node for e in record(world.network, job)} == crew, "all have asked")
-    world.until(lambda: world.network.job(job).rounds_opened == 1, "the round is open")
-    assert world.round(job).n_committed == 0
-    assert holder.step() == sorted(crew)
+    holders = {local.node_id(name) for name in local.names("trainer", "verifier", "aggregator")}
+    local.until(lambda: {e.node for e in record(local.network, job)} == holders, "all have asked")
+    local.until(lambda: local.network.job(job).rounds_opened == 1, "the round is open")
+    assert local.round(job).n_committed == 0
+    assert holder.step() == sorted(holders)
 
-    history = world.finish(job)
-    world.assert_whole(job)
+    history = local.finish(job)
+    local.assert_whole(job)
     before, after = losses(history)
     assert after < before
-    received = record(world.network, job)
-    assert {entry.node for entry in received if entry.released_block} == crew
+    received = record(local.network, job)
+    assert {entry.node for entry in received if entry.released_block} == holders
     assert {entry.key_id for entry in received} == {key_id_of(KEY)}
     shown = b"".join(
-        path.read_bytes() for path in world.net.directory.parent.rglob("*") if path.is_file()
+        path.read_bytes() for path in local.net.directory.parent.rglob("*") if path.is_file()
     )
     for hidden in (KEY, KEY.hex().encode(), b"def getsource("):
         assert hidden not in shown

@@ -22,8 +22,8 @@ from agents.tasks.contract import Task, Tasks, TaskStatus
 from scripts._net.deployment import ZOO, TaskTerms
 from scripts._net.localnet import LocalnetSettings
 from tests.e2e.conftest import AGENTS
-from tests.stage.memory.task_inputs import World as Inputs
-from tests.stage.network import World
+from tests.stage.memory.task_inputs import TaskInputs
+from tests.stage.network import LocalNetwork
 
 FEE = ZOO
 RUN_S = 900
@@ -39,13 +39,13 @@ POINTS = (
 _FRESH = itertools.count(20)
 
 
-class Bench:
-    """A world with a pool, and a creator who pays from the faucet."""
+class TaskNetwork:
+    """A local with a pool, and a creator who pays from the faucet."""
 
-    def __init__(self, world: World) -> None:
-        self.world, self.net = world, world.net
-        self.tasks = Tasks(world.network)
-        self.inputs = Inputs.build(world.store)
+    def __init__(self, local: LocalNetwork) -> None:
+        self.local, self.net = local, local.net
+        self.tasks = Tasks(local.network)
+        self.inputs = TaskInputs.build(local.store)
         token = self.net.contract("ZooToken").functions
         batch = self.net.batch()
         spender = self.net.contract("RedundantTasks").address
@@ -58,7 +58,7 @@ class Bench:
         """Create a task, unlike any before; its id."""
         spec = spec or self.inputs.evaluate(first=next(_FRESH))
         contract = self.net.contract("RedundantTasks").functions
-        digest = publish(spec, self.world.store)
+        digest = publish(spec, self.local.store)
         batch = self.net.batch()
         batch.add(self.net.sponsor, contract.create_task(0, digest, FEE, RUN_S))
         batch.settle()
@@ -66,29 +66,29 @@ class Bench:
 
     def wait_seated(self, *names: str) -> None:
         """Wait until these seats' nodes may be drawn."""
-        nodes = [self.world.node_id(name) for name in names]
-        self.world.until(
+        nodes = [self.local.node_id(name) for name in names]
+        self.local.until(
             lambda: all(self.tasks.seat(node).seated for node in nodes), "all have a seat"
         )
 
     def agreed(self, task_id: int) -> Task:
         """Wait until two agree and the payload is published."""
-        self.world.until(
+        self.local.until(
             lambda: self.tasks.task(task_id).status >= TaskStatus.AGREED,
             f"task {task_id} is agreed",
         )
         task = self.tasks.task(task_id)
         assert task.status == TaskStatus.AGREED, task
         assert task.result is not None
-        self.world.until(
-            partial(_holds, self.world.store, task.result),
+        self.local.until(
+            partial(_holds, self.local.store, task.result),
             f"the payload of task {task_id} is published",
         )
         return task
 
     def slashes(self) -> list[int]:
         """Nodes that were ever slashed."""
-        chain, registry = self.world.network.chain, self.world.network.registry
+        chain, registry = self.local.network.chain, self.local.network.registry
         events = chain.events(registry, "NodeSlashed", 0, chain.head().number)
         return [int(event.args["node_id"]) for event in events]
 
@@ -102,7 +102,7 @@ def _holds(store: ContentStore, digest: bytes) -> bool:
 
 
 @pytest.fixture(scope="module")
-def bench(build: Callable[[LocalnetSettings], World]) -> Bench:
+def pool(build: Callable[[LocalnetSettings], LocalNetwork]) -> TaskNetwork:
     settings = LocalnetSettings(
         trainers=0,
         verifiers=0,
@@ -113,54 +113,54 @@ def bench(build: Callable[[LocalnetSettings], World]) -> Bench:
         tasks=TERMS,
         agent=AGENTS,
     )
-    bench = Bench(build(settings))
-    bench.world.start(*_pool(bench))
-    bench.wait_seated(*_pool(bench))
-    return bench
+    pool = TaskNetwork(build(settings))
+    pool.local.start(*_pool(pool))
+    pool.wait_seated(*_pool(pool))
+    return pool
 
 
-def _pool(bench: Bench) -> list[str]:
-    return bench.world.names("redundant")
+def _pool(pool: TaskNetwork) -> list[str]:
+    return pool.local.names("redundant")
 
 
-def _dies(bench: Bench, *points: str) -> None:
+def _dies(pool: TaskNetwork, *points: str) -> None:
     """Every process dies once, at one of these points, and nobody loses anything by it."""
-    world, names = bench.world, _pool(bench)
-    world.settle(*names)
-    world.arm({point: tuple(names[i :: len(points)]) for i, point in enumerate(points)})
+    local, names = pool.local, _pool(pool)
+    local.settle(*names)
+    local.arm({point: tuple(names[i :: len(points)]) for i, point in enumerate(points)})
     made = []
-    while set(world.crashed) != set(names) and len(made) < 12:
-        made.append(bench.create())
-        bench.agreed(made[-1])
-    assert world.crashed, "nobody died"
-    assert bench.slashes() == []
+    while set(local.crashed) != set(names) and len(made) < 12:
+        made.append(pool.create())
+        pool.agreed(made[-1])
+    assert local.crashed, "nobody died"
+    assert pool.slashes() == []
 
 
-def test_executors_die_before_they_commit_and_before_they_reveal(bench: Bench) -> None:
-    _dies(bench, "executor-before-commit", "executor-before-reveal")
+def test_executors_die_before_they_commit_and_before_they_reveal(pool: TaskNetwork) -> None:
+    _dies(pool, "executor-before-commit", "executor-before-reveal")
 
 
 @pytest.mark.chaos
 @pytest.mark.parametrize("point", POINTS)
-def test_executors_die_at(bench: Bench, point: str) -> None:
-    _dies(bench, point)
+def test_executors_die_at(pool: TaskNetwork, point: str) -> None:
+    _dies(pool, point)
 
 
 @pytest.mark.chaos
-def test_the_process_that_computes_dies_with_its_agent(bench: Bench) -> None:
+def test_the_process_that_computes_dies_with_its_agent(pool: TaskNetwork) -> None:
     """And a task that was being computed is computed again by the restarted agent."""
-    world, names = bench.world, _pool(bench)
-    world.settle(*names)
-    task_id = bench.create(bench.inputs.train(steps=600, batch_size=16, first=next(_FRESH)))
-    world.until(lambda: bool(bench.tasks.expected(task_id)), "the draw is known")
-    pids = [world.net.supervisor[name].pid for name in names]
+    local, names = pool.local, _pool(pool)
+    local.settle(*names)
+    task_id = pool.create(pool.inputs.train(steps=600, batch_size=16, first=next(_FRESH)))
+    local.until(lambda: bool(pool.tasks.expected(task_id)), "the draw is known")
+    pids = [local.net.supervisor[name].pid for name in names]
     children = [child for pid in pids for child in _children(pid)]
     assert len(children) == len(names)
-    world.stop(*names)
-    world.until(lambda: not any(map(_is_running, children)), "the processes are gone")
-    world.start(*names)
-    bench.agreed(task_id)
-    assert bench.slashes() == []
+    local.stop(*names)
+    local.until(lambda: not any(map(_is_running, children)), "the processes are gone")
+    local.start(*names)
+    pool.agreed(task_id)
+    assert pool.slashes() == []
 
 
 def _children(pid: int) -> list[int]:
@@ -176,7 +176,7 @@ def _is_running(pid: int) -> bool:
 
 
 def test_trainers_take_tasks_beside_training(
-    build: Callable[[LocalnetSettings], World],
+    build: Callable[[LocalnetSettings], LocalNetwork],
 ) -> None:
     """A round and tasks at the same time; both come out right."""
     agent = {**AGENTS, "redundant": {"with_training": True}}
@@ -189,16 +189,16 @@ def test_trainers_take_tasks_beside_training(
         agent=agent,
         benchmark_quorum=1,
     )
-    world = build(settings)
-    bench = Bench(world)
-    crew = world.names("trainer", "verifier", "aggregator")
-    world.start(*crew)
-    world.wait_eligible(crew)
-    bench.wait_seated(*world.names("trainer"))
-    job = world.job()
-    made = [bench.create() for _ in range(2)]
-    world.finish(job)
+    local = build(settings)
+    pool = TaskNetwork(local)
+    names = local.names("trainer", "verifier", "aggregator")
+    local.start(*names)
+    local.wait_eligible(names)
+    pool.wait_seated(*local.names("trainer"))
+    job = local.job()
+    made = [pool.create() for _ in range(2)]
+    local.finish(job)
     for task_id in made:
-        bench.agreed(task_id)
-    world.assert_whole(job)
-    assert bench.slashes() == []
+        pool.agreed(task_id)
+    local.assert_whole(job)
+    assert pool.slashes() == []

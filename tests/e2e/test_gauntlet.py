@@ -30,7 +30,7 @@ from scripts._report.live import losses
 from scripts._report.standing import standing_of
 from tests.e2e.conftest import AGENTS
 from tests.e2e.favouring import FAVOURITE
-from tests.stage.network import TERMS, World
+from tests.stage.network import TERMS, LocalNetwork
 
 ROUNDS = 3
 TOP = 3
@@ -62,61 +62,61 @@ JOB: dict[str, Any] = {
 class Story:
     """The network, and one of its jobs from beginning to end."""
 
-    world: World
+    local: LocalNetwork
     job: int
     history: History
 
     def cut_per_stake(self, name: str) -> float:
         """What a verifier earned in the job, per unit of its stake."""
-        node = self.world.node_id(name)
-        stake = int(self.world.network.node(node).stake)
+        node = self.local.node_id(name)
+        stake = int(self.local.network.node(node).stake)
         return self.history.nodes[node].earned / stake
 
     def trust(self, name: str) -> float:
         """A validator's trust after the job."""
         last = max(self.history.rounds)
-        return self.history.rounds[last].trusts[self.world.node_id(name)]
+        return self.history.rounds[last].trusts[self.local.node_id(name)]
 
 
 @pytest.fixture(scope="module")
-def honest(build: Callable[[LocalnetSettings], World]) -> Story:
+def honest(build: Callable[[LocalnetSettings], LocalNetwork]) -> Story:
     """Part 1."""
     settings = LocalnetSettings(
         trainers=4, verifiers=3, aggregators=1, verifier_stake=STAKE, agent=AGENTS
     )
-    world = build(settings)
-    add_stake(world, *(name for name in world.names("verifier") if name != LIAR))
-    for name in (*world.names("verifier", "aggregator"), *HONEST):
-        world.net.start_agent(name)
-    world.net.start_agent(
+    local = build(settings)
+    add_stake(local, *(name for name in local.names("verifier") if name != LIAR))
+    for name in (*local.names("verifier", "aggregator"), *HONEST):
+        local.net.start_agent(name)
+    local.net.start_agent(
         NOISE, ("scripts._demo.cheats", "poisoner"), env={"CHEAT_ATTACK": "noise"}
     )
-    world.wait_eligible(world.names("trainer", "verifier", "aggregator"))
-    job = world.job(ROUNDS, **JOB)
-    return Story(world, job, world.finish(job))
+    local.wait_eligible(local.names("trainer", "verifier", "aggregator"))
+    job = local.job(ROUNDS, **JOB)
+    return Story(local, job, local.finish(job))
 
 
 @pytest.fixture(scope="module")
 def lied(honest: Story) -> Story:
     """Part 2."""
-    world = honest.world
-    world.stop(LIAR)
-    world.net.start_agent(
+    local = honest.local
+    local.stop(LIAR)
+    local.net.start_agent(
         LIAR,
         ("tests.e2e.dishonest", "verifier", "tests.e2e.favouring"),
-        env={FAVOURITE: str(world.node_id(NOISE))},
+        env={FAVOURITE: str(local.node_id(NOISE))},
     )
-    job = world.job(ROUNDS, **JOB)
-    return Story(world, job, world.finish(job))
+    job = local.job(ROUNDS, **JOB)
+    return Story(local, job, local.finish(job))
 
 
-def add_stake(world: World, *names: str) -> None:
+def add_stake(local: LocalNetwork, *names: str) -> None:
     """Let these seats' owners stake more."""
-    registry, token = world.net.contract("NodeRegistry"), world.net.contract("ZooToken")
-    batch = world.net.batch()
+    registry, token = local.net.contract("NodeRegistry"), local.net.contract("ZooToken")
+    batch = local.net.batch()
     for name in names:
-        seat = world.net.seats[name]
-        batch.add(world.net.faucet, token.functions.transfer(seat.owner.address, MORE))
+        seat = local.net.seats[name]
+        batch.add(local.net.faucet, token.functions.transfer(seat.owner.address, MORE))
         batch.add(seat.owner, token.functions.approve(registry.address, MORE))
         batch.add(seat.owner, registry.functions.add_stake(seat.node_id, MORE))
     batch.settle()
@@ -137,7 +137,7 @@ def assert_paid_by_consensus(story: Story) -> None:
 
 def assert_merged_by_consensus(story: Story) -> None:
     """Each round merges the best of the newest scored one before it."""
-    consensus = Consensus(story.world.network)
+    consensus = Consensus(story.local.network)
     rule = Gauntlet(**JOB["score_options"])
     for number, told in story.history.rounds.items():
         assert told.report is not None
@@ -150,10 +150,10 @@ def assert_merged_by_consensus(story: Story) -> None:
 
 def differences(story: Story) -> list[str]:
     """Nobody was slashed and every token is somewhere; returns what a stranger finds wrong."""
-    world = story.world
+    local = story.local
     assert story.history.slashes == []
-    assert [check.sentence for check in world.books(story.job) if not check.holds] == []
-    found = audit_job(world.network, open_store(str(world.net.store)), story.job, deep=True)
+    assert [check.sentence for check in local.books(story.job) if not check.holds] == []
+    found = audit_job(local.network, open_store(str(local.net.store)), story.job, deep=True)
     return [str(difference) for difference in found.differences]
 
 
@@ -161,7 +161,7 @@ def test_model_and_pay_follow_the_consensus(honest: Story) -> None:
     """The noise is in the first merge, when nobody is known, and in none after it."""
     assert_paid_by_consensus(honest)
     assert_merged_by_consensus(honest)
-    noise = honest.world.node_id(NOISE)
+    noise = honest.local.node_id(NOISE)
     merged = [told.report.merged() for told in honest.history.rounds.values() if told.report]
     assert [noise in nodes for nodes in merged] == [True] + [False] * (ROUNDS - 1)
     assert honest.history.nodes[noise].earned == 0
@@ -174,8 +174,8 @@ def test_the_report_tells_where_everybody_stands(honest: Story) -> None:
     """The curves are the records' and the chain's; the noise is at the bottom of each."""
     standing = standing_of(honest.history)
     assert standing is not None
-    nodes = {honest.world.node_id(name) for name in (*HONEST, NOISE)}
-    noise = honest.world.node_id(NOISE)
+    nodes = {honest.local.node_id(name) for name in (*HONEST, NOISE)}
+    noise = honest.local.node_id(NOISE)
     for curves in (standing.loss_scores, standing.ratings, standing.mus, standing.payouts):
         assert curves.keys() == nodes
         assert all([n for n, _ in curve] == [1, 2, 3] for curve in curves.values())
@@ -188,7 +188,7 @@ def test_the_report_tells_where_everybody_stands(honest: Story) -> None:
 def test_a_favourite_gains_nothing(honest: Story, lied: Story) -> None:
     """Less than half of the stake moves no median: the noise is paid what it was without the lie,
     and what is merged is what the honest validators say."""
-    noise, liar = lied.world.node_id(NOISE), lied.world.node_id(LIAR)
+    noise, liar = lied.local.node_id(NOISE), lied.local.node_id(LIAR)
     for told in lied.history.rounds.values():
         record = told.records[liar]
         assert {line.node: line.score for line in record.scores if line.score} == {noise: SCALE}
@@ -200,11 +200,11 @@ def test_a_favourite_gains_nothing(honest: Story, lied: Story) -> None:
 
 def test_a_liar_loses_trust_and_pay(honest: Story, lied: Story) -> None:
     """Nothing it said is in the consensus, so its trust and its cut are 0; the honest keep both."""
-    network = lied.world.network
-    stakes = [int(network.node(lied.world.node_id(n)).stake) for n in lied.world.names("verifier")]
+    network = lied.local.network
+    stakes = [int(network.node(lied.local.node_id(n)).stake) for n in lied.local.names("verifier")]
     assert 0.299 < STAKE / sum(stakes) < 0.301
     assert honest.trust(LIAR) > 0.5 and honest.cut_per_stake(LIAR) > 0
-    others = [name for name in lied.world.names("verifier") if name != LIAR]
+    others = [name for name in lied.local.names("verifier") if name != LIAR]
     assert lied.trust(LIAR) == 0 and lied.cut_per_stake(LIAR) == 0
     for name in others:
         assert lied.trust(name) > 0.5
@@ -216,5 +216,5 @@ def test_an_audit_names_the_lie(lied: Story) -> None:
     else is wrong."""
     found = differences(lied)
     assert len(found) == ROUNDS
-    who = f"verifier {lied.world.node_id(LIAR)}: its record: the score of"
+    who = f"verifier {lied.local.node_id(LIAR)}: its record: the score of"
     assert all(who in difference for difference in found)

@@ -6,24 +6,24 @@ from __future__ import annotations
 from itertools import pairwise
 
 from scripts._report.live import losses
-from tests.stage.network import TERMS, World
+from tests.stage.network import TERMS, LocalNetwork
 
 
-def test_two_honest_rounds(world: World) -> None:
+def test_two_honest_rounds(local: LocalNetwork) -> None:
     """Two rounds are final, the loss falls in each, a reward can be claimed by its owner only."""
-    job = world.job(rounds=2)
-    world.finish(job)
-    history = world.assert_whole(job)
+    job = local.job(rounds=2)
+    local.finish(job)
+    history = local.assert_whole(job)
 
     curve = losses(history)
     assert len(curve) == 3
     assert all(after < before for before, after in pairwise(curve)), curve
-    trained = sum(history.nodes[world.node_id(n)].earned for n in world.names("trainer"))
+    trained = sum(history.nodes[local.node_id(n)].earned for n in local.names("trainer"))
     # What verifiers and aggregators do not get; the contract leaves less than a unit per payment.
     share = 10_000 - TERMS.verifier_bps - TERMS.aggregator_bps
     pool = 2 * TERMS.reward_per_round * share // 10_000
-    assert pool - 2 * len(world.names("trainer")) <= trained <= pool
+    assert pool - 2 * len(local.names("trainer")) <= trained <= pool
 
-    owed, received = world.claim("trainer-1")
+    owed, received = local.claim("trainer-1")
     assert owed == received > 0
-    assert all(check.holds for check in world.books(job))
+    assert all(check.holds for check in local.books(job))

@@ -12,151 +12,151 @@ import time
 import pytest
 
 from agents.protocol.network import Phase
-from tests.stage.network import World
+from tests.stage.network import LocalNetwork
 
 TRAINERS = ("trainer-1", "trainer-2", "trainer-3")
 OUTAGE_S = 10.0
 
 
-def _committed(world: World, job: int) -> set[int]:
-    return world.network.committed(job, 1, [world.node_id(name) for name in TRAINERS])
+def _committed(local: LocalNetwork, job: int) -> set[int]:
+    return local.network.committed(job, 1, [local.node_id(name) for name in TRAINERS])
 
 
-def _reorganise(world: World, depth: int) -> None:
+def _reorganise(local: LocalNetwork, depth: int) -> None:
     """Replace the newest `depth` blocks by empty ones; their transactions are gone."""
-    world.net.anvil.rpc("anvil_reorg", depth, [])
-    world.forget()
+    local.net.anvil.rpc("anvil_reorg", depth, [])
+    local.forget()
 
 
-def _depth_of(world: World, block: int) -> int:
+def _depth_of(local: LocalNetwork, block: int) -> int:
     """How many blocks must go for `block` to be the first that does."""
-    return world.network.chain.head().number - block + 1
+    return local.network.chain.head().number - block + 1
 
 
-def test_reorg_takes_back_the_commitments(world: World) -> None:
+def test_reorg_takes_back_the_commitments(local: LocalNetwork) -> None:
     """Two of three have committed when the chain forgets it, and the round's seed with it."""
-    with world.frozen("trainer-3"):
-        job = world.job()
-        mine = {world.node_id(name) for name in TRAINERS[:2]}
-        world.until(lambda: mine <= _committed(world, job), "two trainers committed")
-        seed = bytes(world.round(job).seed)
-        _reorganise(world, _depth_of(world, int(world.round(job).opened_block) + 1))
-        assert not _committed(world, job)
-    world.finish(job)
-    world.assert_whole(job)
-    assert bytes(world.round(job).seed) != seed  # so everybody trained other batches
+    with local.frozen("trainer-3"):
+        job = local.job()
+        mine = {local.node_id(name) for name in TRAINERS[:2]}
+        local.until(lambda: mine <= _committed(local, job), "two trainers committed")
+        seed = bytes(local.round(job).seed)
+        _reorganise(local, _depth_of(local, int(local.round(job).opened_block) + 1))
+        assert not _committed(local, job)
+    local.finish(job)
+    local.assert_whole(job)
+    assert bytes(local.round(job).seed) != seed  # so everybody trained other batches
 
 
-def test_reorg_takes_back_the_round(world: World) -> None:
+def test_reorg_takes_back_the_round(local: LocalNetwork) -> None:
     """The transaction that opened the round is gone as well."""
-    with world.frozen("trainer-3"):
-        job = world.job()
-        mine = {world.node_id(name) for name in TRAINERS[:2]}
-        world.until(lambda: mine <= _committed(world, job), "two trainers committed")
-        _reorganise(world, _depth_of(world, int(world.round(job).opened_block)))
-    world.finish(job)
-    world.assert_whole(job)
+    with local.frozen("trainer-3"):
+        job = local.job()
+        mine = {local.node_id(name) for name in TRAINERS[:2]}
+        local.until(lambda: mine <= _committed(local, job), "two trainers committed")
+        _reorganise(local, _depth_of(local, int(local.round(job).opened_block)))
+    local.finish(job)
+    local.assert_whole(job)
 
 
-def test_reorg_takes_back_the_reveals(world: World) -> None:
+def test_reorg_takes_back_the_reveals(local: LocalNetwork) -> None:
     """Two of three have revealed when the chain forgets that; commitments and seed stay."""
-    job = world.job()
-    nodes = [world.node_id(name) for name in TRAINERS]
-    with world.frozen("trainer-2"):
-        world.until(lambda: len(_committed(world, job)) == 2, "two trainers committed")
-        with world.frozen("trainer-3"):
-            world.net.supervisor["trainer-2"].signal_group(signal.SIGCONT)
-            world.until_phase(job, Phase.REVEAL)
-            start = world.network.chain.head().number
-            world.until(
-                lambda: len(world.network.in_round("is_revealed", job, 1, nodes)) == 2,
+    job = local.job()
+    nodes = [local.node_id(name) for name in TRAINERS]
+    with local.frozen("trainer-2"):
+        local.until(lambda: len(_committed(local, job)) == 2, "two trainers committed")
+        with local.frozen("trainer-3"):
+            local.net.supervisor["trainer-2"].signal_group(signal.SIGCONT)
+            local.until_phase(job, Phase.REVEAL)
+            start = local.network.chain.head().number
+            local.until(
+                lambda: len(local.network.in_round("is_revealed", job, 1, nodes)) == 2,
                 "two trainers revealed",
             )
-            _reorganise(world, _depth_of(world, start + 1))
-            assert not world.network.in_round("is_revealed", job, 1, nodes)
-    world.finish(job)
-    world.assert_whole(job)
+            _reorganise(local, _depth_of(local, start + 1))
+            assert not local.network.in_round("is_revealed", job, 1, nodes)
+    local.finish(job)
+    local.assert_whole(job)
 
 
 @pytest.mark.chaos
-def test_reorg_takes_back_the_result(world: World) -> None:
+def test_reorg_takes_back_the_result(local: LocalNetwork) -> None:
     """The proposal, and the blocks of the audit seed with it, are gone."""
-    with world.frozen(*world.names("verifier")):
-        job = world.job()
-        world.until_phase(job, Phase.CHALLENGE)
-        opened = int(world.round(job).opened_block)
-        events = world.network.chain.events(
-            world.network.rounds, "Revealed", opened, world.network.chain.head().number
+    with local.frozen(*local.names("verifier")):
+        job = local.job()
+        local.until_phase(job, Phase.CHALLENGE)
+        opened = int(local.round(job).opened_block)
+        events = local.network.chain.events(
+            local.network.rounds, "Revealed", opened, local.network.chain.head().number
         )
-        _reorganise(world, _depth_of(world, max(event.block for event in events)))
-        assert world.phase(job) < Phase.CHALLENGE
-    world.finish(job)
-    world.assert_whole(job)
+        _reorganise(local, _depth_of(local, max(event.block for event in events)))
+        assert local.phase(job) < Phase.CHALLENGE
+    local.finish(job)
+    local.assert_whole(job)
 
 
 @pytest.mark.chaos
 @pytest.mark.parametrize("phase", [Phase.REVEAL, Phase.AGGREGATE, Phase.CHALLENGE])
-def test_rpc_gone_in(world: World, phase: Phase) -> None:
+def test_rpc_gone_in(local: LocalNetwork, phase: Phase) -> None:
     """As below, later in the round."""
-    job = world.job()
-    world.until_reached(job, phase)
-    _outage(world)
-    world.finish(job)
-    world.assert_whole(job)
+    job = local.job()
+    local.until_reached(job, phase)
+    _outage(local)
+    local.finish(job)
+    local.assert_whole(job)
 
 
-def _outage(world: World) -> None:
+def _outage(local: LocalNetwork) -> None:
     """The node accepts connections and says nothing."""
-    with world.frozen("anvil"):
+    with local.frozen("anvil"):
         over = time.monotonic() + OUTAGE_S
-        world.until(lambda: time.monotonic() >= over, "the outage is over")
+        local.until(lambda: time.monotonic() >= over, "the outage is over")
 
 
-def test_rpc_gone_for_ten_seconds(world: World) -> None:
+def test_rpc_gone_for_ten_seconds(local: LocalNetwork) -> None:
     """The node stops answering in the middle of a round."""
-    job = world.job()
-    world.until_phase(job, Phase.COMMIT)
-    _outage(world)
-    world.finish(job)
-    world.assert_whole(job)
+    job = local.job()
+    local.until_phase(job, Phase.COMMIT)
+    _outage(local)
+    local.finish(job)
+    local.assert_whole(job)
 
 
-def test_store_loses_a_payload(world: World) -> None:
+def test_store_loses_a_payload(local: LocalNetwork) -> None:
     """A revealed payload is gone before anybody else read it: the round goes on without it."""
-    readers = world.names("aggregator", "verifier")
-    with world.frozen(*readers):
-        job = world.job()
-        world.until_phase(job, Phase.AGGREGATE)
-        opened = int(world.round(job).opened_block)
-        reveal = world.network.reveals(job, 1, opened)[world.node_id("trainer-1")]
+    readers = local.names("aggregator", "verifier")
+    with local.frozen(*readers):
+        job = local.job()
+        local.until_phase(job, Phase.AGGREGATE)
+        opened = int(local.round(job).opened_block)
+        reveal = local.network.reveals(job, 1, opened)[local.node_id("trainer-1")]
         name = reveal.content.hex()
-        lost = list(world.net.store.rglob(f"{name}.*"))
+        lost = list(local.net.store.rglob(f"{name}.*"))
         assert lost
         for path in lost:
             path.unlink()
     # The others wait for it as long as there is time, so some time must pass.
-    world.skip_deadline(job, share=0.6)
-    world.until_phase(job, Phase.CHALLENGE)
-    world.skip_deadline(job, share=0.6)
-    world.finish(job)
-    history = world.assert_whole(job, accepted=TRAINERS[1:])
+    local.skip_deadline(job, share=0.6)
+    local.until_phase(job, Phase.CHALLENGE)
+    local.skip_deadline(job, share=0.6)
+    local.finish(job)
+    history = local.assert_whole(job, accepted=TRAINERS[1:])
     report = history.rounds[1].report
     assert report is not None
-    line = next(line for line in report.nodes if line.node == world.node_id("trainer-1"))
+    line = next(line for line in report.nodes if line.node == local.node_id("trainer-1"))
     assert (line.accepted, line.contribution) == (False, 0)
     assert line.reason.startswith("unavailable")
 
 
-def test_no_aggregator_shows_up(world: World) -> None:
+def test_no_aggregator_shows_up(local: LocalNetwork) -> None:
     """Both aggregators are gone: after the duty window a verifier proposes."""
-    world.stop("aggregator-1", "aggregator-2")
-    job = world.job()
-    world.until_phase(job, Phase.AGGREGATE)
-    duty = int(world.round(job).deadline)
-    world.skip_deadline(job)
-    world.until(lambda: int(world.round(job).deadline) > duty, "the fallback window is open")
-    world.skip_deadline(job, share=0.6)
-    world.finish(job)
-    world.assert_whole(job)
-    proposer = int(world.round(job).proposer)
-    assert proposer in {world.node_id(name) for name in world.names("verifier", "trainer")}
+    local.stop("aggregator-1", "aggregator-2")
+    job = local.job()
+    local.until_phase(job, Phase.AGGREGATE)
+    duty = int(local.round(job).deadline)
+    local.skip_deadline(job)
+    local.until(lambda: int(local.round(job).deadline) > duty, "the fallback window is open")
+    local.skip_deadline(job, share=0.6)
+    local.finish(job)
+    local.assert_whole(job)
+    proposer = int(local.round(job).proposer)
+    assert proposer in {local.node_id(name) for name in local.names("verifier", "trainer")}

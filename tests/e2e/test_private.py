@@ -21,95 +21,95 @@ from agents.storage.content_store import open_store
 from agents.training.norms import norm
 from agents.training.state import file_bound
 from scripts._report.live import losses
-from tests.stage.network import SPEC, TERMS, World
+from tests.stage.network import SPEC, TERMS, LocalNetwork
 
 NOISE = {"clip": 1.0, "noise_multiplier": 4.0, "max_epsilon": 8.0}
 
 
-def job_of(world: World, rounds: int, **fields: Any) -> int:
+def job_of(local: LocalNetwork, rounds: int, **fields: Any) -> int:
     """Create a small job with these fields in its spec."""
     text = [inspect.getsource(module).encode() for module in (textwrap, json)]
-    published = publish_job(world.store, text, {**SPEC, "rounds": rounds, **fields})
-    job = world.net.create_job(published, TERMS, rounds)
-    world.jobs.append(job)
+    published = publish_job(local.store, text, {**SPEC, "rounds": rounds, **fields})
+    job = local.net.create_job(published, TERMS, rounds)
+    local.jobs.append(job)
     return job
 
 
-def assert_audited(world: World, job: int, deep: bool) -> None:
+def assert_audited(local: LocalNetwork, job: int, deep: bool) -> None:
     """A stranger finds nothing wrong."""
-    found = audit_job(world.network, open_store(str(world.net.store)), job, deep=deep)
+    found = audit_job(local.network, open_store(str(local.net.store)), job, deep=deep)
     assert [str(difference) for difference in found.differences] == []
 
 
-def test_error_feedback_is_followed_by_every_verifier(world: World) -> None:
+def test_error_feedback_is_followed_by_every_verifier(local: LocalNetwork) -> None:
     """Everyone is re-executed in every round: what a node kept from the first, its verifiers find
     again in the second and third, and after the reset in the third, nothing."""
     job = job_of(
-        world,
+        local,
         3,
         codec="sparse",
         codec_options={"memory_rounds": 2},
         merge="geometric_median",
         score="alignment",
     )
-    history = world.finish(job)
-    world.assert_whole(job)
+    history = local.finish(job)
+    local.assert_whole(job)
     curve = losses(history)
     assert curve[-1] < curve[0]
-    assert_audited(world, job, deep=True)
+    assert_audited(local, job, deep=True)
 
 
-def test_updates_that_only_aggregators_and_verifiers_read(world: World) -> None:
+def test_updates_that_only_aggregators_and_verifiers_read(local: LocalNetwork) -> None:
     """The noised update is final, attested by those who could read what it was made of; nobody
     else can read a payload, and the update is longer than anything a node may send."""
     job = job_of(
-        world,
+        local,
         1,
         merge="mean",
         score="batches",
         privacy="aggregate",
         privacy_options=NOISE,
     )
-    history = world.finish(job)
-    world.assert_whole(job)
+    history = local.finish(job)
+    local.assert_whole(job)
     (story,) = (r for r in history.rounds.values() if r.phase == Phase.FINALIZED)
     assert story.report is not None
-    models = Models(world.network, world.store)
+    models = Models(local.network, local.store)
     context = models.job(job)
-    reveals = world.network.reveals(job, 1, int(world.round(job).opened_block))
+    reveals = local.network.reveals(job, 1, int(local.round(job).opened_block))
     assert len(reveals) == 3
     for reveal in reveals.values():
-        closed = fetch(reveal, context, world.store)
+        closed = fetch(reveal, context, local.store)
         assert closed.gradient is None and "sealed for" in closed.reason
-    raw = world.store.get_digest(digest_of(story.report.update), file_bound(context.shapes))
+    raw = local.store.get_digest(digest_of(story.report.update), file_bound(context.shapes))
     update = read_update(raw, context.shapes)
     assert norm(update) > 10 * NOISE["clip"]
     assert {line.quality_ppm for line in story.report.nodes} == {1_000_000}
-    assert_audited(world, job, deep=False)
+    assert_audited(local, job, deep=False)
 
 
 @pytest.fixture
-def frugal(world: World) -> Any:
+def frugal(local: LocalNetwork) -> Any:
     """The first trainer, with a budget for one round; afterwards as it was."""
-    name = world.names("trainer")[0]
-    world.stop(name)
-    world.net.start_agent(name, env={"MENAGERIE_TRAINER__MAX_EPSILON": "1.2"})
+    name = local.names("trainer")[0]
+    local.stop(name)
+    local.net.start_agent(name, env={"MENAGERIE_TRAINER__MAX_EPSILON": "1.2"})
     yield name
-    world.stop(name)
-    batch = world.net.batch()
-    seat = world.net.seats[name]
-    registry = world.net.contract("NodeRegistry")
+    local.stop(name)
+    batch = local.net.batch()
+    seat = local.net.seats[name]
+    registry = local.net.contract("NodeRegistry")
     batch.add(seat.owner, registry.functions.set_active(seat.node_id, True))
     batch.settle()
-    world.start(name)
-    world.wait_eligible([name])
+    local.start(name)
+    local.wait_eligible([name])
 
 
-def test_a_node_stops_by_itself_when_its_budget_is_spent(world: World, frugal: str) -> None:
+def test_a_node_stops_by_itself_when_its_budget_is_spent(local: LocalNetwork, frugal: str) -> None:
     """Noise on every update, checked without being known. One round costs epsilon 1.06 (sigma 4);
     the node that allows 1.2 is in no later round, is not waited for and is not slashed."""
     job = job_of(
-        world,
+        local,
         2,
         codec="semantic",
         codec_options={"dimension": 1024},
@@ -118,12 +118,12 @@ def test_a_node_stops_by_itself_when_its_budget_is_spent(world: World, frugal: s
         privacy="gaussian",
         privacy_options=NOISE,
     )
-    history = world.finish(job)
-    assert history.slashes[world._slashes_before :] == []
-    node = world.node_id(frugal)
+    history = local.finish(job)
+    assert history.slashes[local._slashes_before :] == []
+    node = local.node_id(frugal)
     took_part = [n for n, story in sorted(history.rounds.items()) if node in story.committed]
     assert took_part == [1]
     assert node not in history.rounds[2].nodes, "it left before the next round opened"
     assert history.rounds[2].phase == Phase.FINALIZED
-    assert not world.network.node(node).active
-    assert_audited(world, job, deep=False)
+    assert not local.network.node(node).active
+    assert_audited(local, job, deep=False)

@@ -27,7 +27,7 @@ from scripts._report.history import ZOO
 from scripts._report.task_history import TaskHistory
 from scripts._report.task_verdict import check_final, check_money, check_results, check_slashes
 from tests.e2e.conftest import AGENTS
-from tests.stage.network import World
+from tests.stage.network import LocalNetwork
 
 TASKS = 6
 RUN_S = 600
@@ -53,14 +53,14 @@ SIZE = Size(
 class Story:
     """A run that is over."""
 
-    world: World
+    local: LocalNetwork
     run: TaskRun
 
 
 @pytest.fixture(scope="module")
-def story(build: Callable[[LocalnetSettings], World]) -> Iterator[Story]:
+def story(build: Callable[[LocalnetSettings], LocalNetwork]) -> Iterator[Story]:
     """Every task is final, and the forger has paid for it."""
-    world = build(
+    local = build(
         LocalnetSettings(
             trainers=0,
             aggregators=0,
@@ -72,41 +72,41 @@ def story(build: Callable[[LocalnetSettings], World]) -> Iterator[Story]:
             agent={**AGENTS, "verifier": {"task_audit_rate": 1.0}},
         )
     )
-    world.net.start_agent(FORGER, ("scripts._demo.cheats", "forger"))
-    for name in (*HONEST, *world.names("verifier")):
-        world.net.start_agent(name)
-    machine = Machine(world.net, RUN_S)
+    local.net.start_agent(FORGER, ("scripts._demo.cheats", "forger"))
+    for name in (*HONEST, *local.names("verifier")):
+        local.net.start_agent(name)
+    machine = Machine(local.net, RUN_S)
     documents = [inspect.getsource(module).encode() for module in (textwrap, json)] * 4
-    plan = Wishes(world.store, documents, TASKS, SIZE, machine.compute)
-    chain, contract = world.network.chain, world.network.tasks
+    plan = Wishes(local.store, documents, TASKS, SIZE, machine.compute)
+    chain, contract = local.network.chain, local.network.tasks
 
     def seated() -> bool:
-        nodes = [world.node_id(name) for name in (*HONEST, FORGER)]
+        nodes = [local.node_id(name) for name in (*HONEST, FORGER)]
         return all(chain.call(contract, "executor", node).seated for node in nodes)
 
-    world.until(seated, "the executors have their seats")
-    names = {str(seat.operator.address): seat.name for seat in world.net.seats.values()}
-    history = TaskHistory(world.network, world.store, names)
-    lured = [world.node_id(FORGER)]
-    run = TaskRun(world.net, world.network, world.store, plan, history, machine, lured, gap_s=0.2)
+    local.until(seated, "the executors have their seats")
+    names = {str(seat.operator.address): seat.name for seat in local.net.seats.values()}
+    history = TaskHistory(local.network, local.store, names)
+    lured = [local.node_id(FORGER)]
+    run = TaskRun(local.net, local.network, local.store, plan, history, machine, lured, gap_s=0.2)
     try:
-        world.until(run.step, "every task has its outcome")
-        world.until(lambda: _audited(world) >= 3 * len(run.orders), "all is run again")
-        world.skip(TERMS.appeal_s + 1)
+        local.until(run.step, "every task has its outcome")
+        local.until(lambda: _audited(local) >= 3 * len(run.orders), "all is run again")
+        local.skip(TERMS.appeal_s + 1)
 
         def final() -> bool:
             history.update()
             return check_final(run.tasks(), history).holds
 
-        world.until(final, "every task is final")
-        yield Story(world, run)
+        local.until(final, "every task is final")
+        yield Story(local, run)
     finally:
         run.close()
 
 
-def _audited(world: World) -> int:
+def _audited(local: LocalNetwork) -> int:
     """How often a verifier found nothing wrong with an outcome."""
-    logs = [world.net.supervisor[name].log for name in world.names("verifier")]
+    logs = [local.net.supervisor[name].log for name in local.names("verifier")]
     return sum(log.read_bytes().count(b'"event": "task_audited"') for log in logs)
 
 
@@ -115,19 +115,19 @@ def test_every_result_is_the_right_one(story: Story) -> None:
     history, run = story.run.history, story.run
     truth = run.truth()
     assert len(truth) >= TASKS
-    forger = story.world.node_id(FORGER)
+    forger = story.local.node_id(FORGER)
     broken = [c for c in check_results(run.tasks(), history, truth, [forger]) if not c.holds]
     assert broken == []
     for task in history.tasks.values():
         assert task.result == truth[task.task_id]
-        assert story.world.store.get_digest(task.result, 1 << 20)
+        assert story.local.store.get_digest(task.result, 1 << 20)
     assert {order.spec.kind for order in run.orders.values()} == set(FEES)
 
 
 def test_the_forger_pays_and_only_it(story: Story) -> None:
     """Outvoted by a third: a fifth of its stake, by the table; silence was nobody's."""
-    world, history = story.world, story.run.history
-    forger = world.node_id(FORGER)
+    local, history = story.local, story.run.history
+    forger = local.node_id(FORGER)
     checks = check_slashes(
         story.run.tasks(),
         history,
@@ -136,13 +136,13 @@ def test_the_forger_pays_and_only_it(story: Story) -> None:
         {"forger": [Violation.REDUNDANCY_MISMATCH]},
     )
     assert [check.sentence for check in checks if not check.holds] == []
-    assert history.slashes[0].amount == world.net.seats[FORGER].stake // 5 == 20 * ZOO
+    assert history.slashes[0].amount == local.net.seats[FORGER].stake // 5 == 20 * ZOO
     contested = [task for task in history.tasks.values() if task.contested]
     assert len(contested) == len(history.slashes)
     assert all(forger in task.drawn and len(task.drawn) == 3 for task in contested)
-    for name in (*HONEST, *world.names("verifier")):
-        seat = world.net.seats[name]
-        assert world.network.node(seat.node_id).stake == seat.stake
+    for name in (*HONEST, *local.names("verifier")):
+        seat = local.net.seats[name]
+        assert local.network.node(seat.node_id).stake == seat.stake
 
 
 def test_nobody_appeals_what_is_right(story: Story) -> None:
@@ -156,15 +156,15 @@ def test_nobody_appeals_what_is_right(story: Story) -> None:
 
 def test_money_is_conserved_and_reaches_a_cold_wallet(story: Story) -> None:
     """Every fee went half and half to two who agreed; an owner withdraws exactly its credits."""
-    world, run = story.world, story.run
-    best = max(HONEST, key=lambda name: run.history.nodes[world.node_id(name)].earned)
-    check = withdraw(world.net, world.net.seats[best])
+    local, run = story.local, story.run
+    best = max(HONEST, key=lambda name: run.history.nodes[local.node_id(name)].earned)
+    check = withdraw(local.net, local.net.seats[best])
     assert check.holds, check.sentence
     run.history.update()
     wallets = [
-        str(key.address) for seat in world.net.seats.values() for key in (seat.owner, seat.operator)
+        str(key.address) for seat in local.net.seats.values() for key in (seat.owner, seat.operator)
     ]
-    wallets += [world.net.sponsor.address, world.net.faucet.address]
-    checks = check_money(world.network, run.history, run.tasks(), wallets)
+    wallets += [local.net.sponsor.address, local.net.faucet.address]
+    checks = check_money(local.network, run.history, run.tasks(), wallets)
     assert [check.sentence for check in checks if not check.holds] == []
-    assert run.history.nodes[world.node_id(FORGER)].earned == 0
+    assert run.history.nodes[local.node_id(FORGER)].earned == 0

@@ -12,7 +12,7 @@ import pytest
 
 from agents.protocol.scores import Consensus, ScorePhase
 from tests.e2e.test_validators import GAUNTLET
-from tests.stage.network import World
+from tests.stage.network import LocalNetwork
 
 POINTS = (
     "validator-evaluating",
@@ -24,24 +24,24 @@ POINTS = (
 )
 
 
-def _survives(world: World, arms: dict[str, tuple[str, ...]]) -> None:
-    world.arm(arms)
-    job = world.job(rounds=1, **GAUNTLET)
-    world.finish(job)
-    world.until(
-        lambda: all(set(names) <= set(world.crashed) for names in arms.values()),
+def _survives(local: LocalNetwork, arms: dict[str, tuple[str, ...]]) -> None:
+    local.arm(arms)
+    job = local.job(rounds=1, **GAUNTLET)
+    local.finish(job)
+    local.until(
+        lambda: all(set(names) <= set(local.crashed) for names in arms.values()),
         f"all died at {', '.join(arms)}",
     )
-    scoring = Consensus(world.network).scoring(job, 1)
+    scoring = Consensus(local.network).scoring(job, 1)
     assert scoring.phase == ScorePhase.CLOSED
-    assert scoring.committed == scoring.revealed == len(world.names("verifier"))
-    world.assert_whole(job)
+    assert scoring.committed == scoring.revealed == len(local.names("verifier"))
+    local.assert_whole(job)
 
 
 @pytest.mark.chaos
-def test_each_validator_dies_elsewhere_in_one_round(world: World) -> None:
+def test_each_validator_dies_elsewhere_in_one_round(local: LocalNetwork) -> None:
     _survives(
-        world,
+        local,
         {
             "validator-before-journal": ("verifier-1",),
             "validator-after-commit": ("verifier-2",),
@@ -52,5 +52,5 @@ def test_each_validator_dies_elsewhere_in_one_round(world: World) -> None:
 
 @pytest.mark.chaos
 @pytest.mark.parametrize("point", POINTS)
-def test_all_validators_die_at(world: World, point: str) -> None:
-    _survives(world, {point: tuple(world.names("verifier"))})
+def test_all_validators_die_at(local: LocalNetwork, point: str) -> None:
+    _survives(local, {point: tuple(local.names("verifier"))})

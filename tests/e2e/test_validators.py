@@ -18,7 +18,7 @@ from agents.protocol.median import stake_median
 from agents.protocol.scores import Consensus, ScorePhase
 from agents.rounds.models import Models
 from agents.storage.content_store import open_store
-from tests.stage.network import TERMS, World
+from tests.stage.network import TERMS, LocalNetwork
 
 ROUNDS = 3
 GAUNTLET: dict[str, Any] = {
@@ -38,31 +38,31 @@ GAUNTLET: dict[str, Any] = {
 }
 
 
-def test_every_vector_is_revealed_replays_and_pays(world: World) -> None:
-    world.arm(
+def test_every_vector_is_revealed_replays_and_pays(local: LocalNetwork) -> None:
+    local.arm(
         {"validator-before-commit": ("verifier-1",), "validator-before-reveal": ("verifier-2",)}
     )
-    job = world.job(rounds=ROUNDS, **GAUNTLET)
-    world.finish(job)
-    assert sorted(world.crashed) == ["verifier-1", "verifier-2"]
-    history = world.assert_whole(job)
+    job = local.job(rounds=ROUNDS, **GAUNTLET)
+    local.finish(job)
+    assert sorted(local.crashed) == ["verifier-1", "verifier-2"]
+    history = local.assert_whole(job)
 
-    network, consensus = world.network, Consensus(world.network)
-    options = Models(network, world.store).job(job).score
+    network, consensus = local.network, Consensus(local.network)
+    options = Models(network, local.store).job(job).score
     assert isinstance(options, Gauntlet)
-    verifiers = {world.node_id(name) for name in world.names("verifier")}
+    verifiers = {local.node_id(name) for name in local.names("verifier")}
     before: dict[int, ScoreRecord | None] = dict.fromkeys(verifiers)
     earned = 0
     for number in range(1, ROUNDS + 1):
         scoring = consensus.scoring(job, number)
         assert scoring.phase == ScorePhase.CLOSED
         assert (scoring.committed, scoring.revealed) == (3, 3)
-        opened = int(world.round(job, number).opened_block)
+        opened = int(local.round(job, number).opened_block)
         snapshot = network.snapshot(job, number, opened)
         vectors = consensus.vectors(job, number, opened, snapshot)
         assert vectors.keys() == verifiers
         for verifier, vector in vectors.items():
-            record = ScoreRecord.from_bytes(world.store.get_digest(vector.record, MAX_RECORD_BYTES))
+            record = ScoreRecord.from_bytes(local.store.get_digest(vector.record, MAX_RECORD_BYTES))
             assert (record.job, record.round, record.verifier) == (job, number, verifier)
             assert record.vector() == list(vector.scores.values())
             assert replay(record, before[verifier], options) == []
@@ -85,10 +85,10 @@ def test_every_vector_is_revealed_replays_and_pays(world: World) -> None:
             assert consensus.shares(job, number) == paid
             earned += 1
     assert earned, "no round was scored"
-    trainers = sum(history.nodes[world.node_id(n)].earned for n in world.names("trainer"))
+    trainers = sum(history.nodes[local.node_id(n)].earned for n in local.names("trainer"))
     share = 10_000 - TERMS.verifier_bps - TERMS.aggregator_bps
     # What a verifier's cut is short of goes to the trainers.
     assert trainers >= ROUNDS * (TERMS.reward_per_round * share // 10_000 - 3)
-    found = audit_job(network, open_store(str(world.net.store)), job, deep=True)
+    found = audit_job(network, open_store(str(local.net.store)), job, deep=True)
     assert [str(difference) for difference in found.differences] == []
     assert sum(part.counts["losses"] for part in found.rounds) > 0

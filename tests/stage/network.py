@@ -63,7 +63,7 @@ SPEC: dict[str, Any] = {
 
 
 @dataclass
-class World:
+class LocalNetwork:
     """One running network. `crashed` lists the armed processes that died at their crash point."""
 
     net: Localnet
@@ -76,8 +76,8 @@ class World:
     _slashes_before: int = 0  # of this test
 
     @classmethod
-    def of(cls, net: Localnet) -> World:
-        """The world of a network that was just built."""
+    def of(cls, net: Localnet) -> LocalNetwork:
+        """The handle of a network that was just built."""
         log = open_log("test", path=net.directory / "test.log")
         chain = ChainClient(net.anvil.url, log)
         network = Network(chain, load_deployment(net.deployment_file))
@@ -129,14 +129,14 @@ class World:
         for name in names:
             self.net.supervisor[name].kill()
 
-    def settle(self, *crew: str) -> None:
-        """Make every armed process an ordinary one again, and start those of `crew` that are not
+    def settle(self, *names: str) -> None:
+        """Make every armed process an ordinary one again, and start those of `names` that are not
         running."""
         self.stop(*self._armed)
         self._armed.clear()
         self.crashed.clear()
         running = {process.name for process in self.net.supervisor if process.running}
-        self.start(*(name for name in crew if name not in running))
+        self.start(*(name for name in names if name not in running))
         if self.jobs:
             self._slashes_before = len(self.history(self.jobs[-1]).slashes)
 

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from scripts._net.processes import Supervisor
-from tests.stage.chain.finished_job import Scene, make_scene
-from tests.stage.chain.finished_scored_job import Panel, make_panel
+from tests.stage.chain.finished_job import FinishedJob, make_finished_job
+from tests.stage.chain.finished_scored_job import FinishedScoredJob, make_finished_scored_job
 
 
 @pytest.fixture(autouse=True)
@@ -20,16 +20,16 @@ def one_thread() -> None:
 
 
 @pytest.fixture(scope="session")
-def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FinishedJob]:
     torch.set_num_threads(1)
     directory = tmp_path_factory.mktemp("audited")
     with Supervisor(directory / "logs") as supervisor:
-        yield make_scene(directory, supervisor)
+        yield make_finished_job(directory, supervisor)
 
 
 @pytest.fixture(scope="session")
-def panel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Panel]:
+def scored(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FinishedScoredJob]:
     torch.set_num_threads(1)
     directory = tmp_path_factory.mktemp("scored")
     with Supervisor(directory / "logs") as supervisor:
-        yield make_panel(directory, supervisor)
+        yield make_finished_scored_job(directory, supervisor)

@@ -8,7 +8,7 @@ import pytest
 from agents.audit.sources.artefacts import Artefacts
 from agents.audit.sources.findings import Audit
 from agents.storage.errors import CorruptContent, NotFound, StoreError, TooLarge
-from tests.stage.chain.finished_job import ARTEFACTS, JOB, Scene
+from tests.stage.chain.finished_job import ARTEFACTS, JOB, FinishedJob
 from tests.stage.chain.lying_sources import LyingStore
 
 # Artefacts that many of an audit's steps need: other differences follow from their loss.
@@ -17,12 +17,12 @@ _PLACES = (0, -1)  # sampled; every byte is flipped in `test_any_byte` below
 _WHOLE = 1 << 24
 
 
-def assert_named(scene: Scene, audit: Audit, kind: str, cid: str, words: str) -> None:
+def assert_named(finished: FinishedJob, audit: Audit, kind: str, cid: str, words: str) -> None:
     """One difference is of this artefact, by name and CID or digest, and says what is wrong."""
     assert not audit.holds
-    owner = f" of node {scene.node(_OWNED[kind])}" if kind in _OWNED else ""
+    owner = f" of node {finished.node(_OWNED[kind])}" if kind in _OWNED else ""
     if kind == "evidence":
-        owner = f" of verifier {scene.node('vic')} against node {scene.node('eve')}"
+        owner = f" of verifier {finished.node('vic')} against node {finished.node('eve')}"
     named = [d for d in audit.differences if d.subject == kind + owner]
     assert named, [str(d) for d in audit.differences]
     assert any(cid in d.sentence and words in d.sentence for d in named), named
@@ -34,73 +34,73 @@ def flipped(data: bytes, place: int) -> bytes:
 
 
 @pytest.mark.parametrize("kind", ARTEFACTS)
-def test_flipped_byte(scene: Scene, kind: str) -> None:
+def test_flipped_byte(finished: FinishedJob, kind: str) -> None:
     """A store that doesn't verify gives the artefact with one bit changed."""
-    cid = scene.artefact(kind)
-    data = scene.store.get(cid, _WHOLE)
+    cid = finished.artefact(kind)
+    data = finished.store.get(cid, _WHOLE)
     for place in _PLACES:
-        store = LyingStore(scene.store, cid, flipped(data, place))
-        audit = scene.audited(store)
+        store = LyingStore(finished.store, cid, flipped(data, place))
+        audit = finished.audited(store)
         assert store.asked
-        assert_named(scene, audit, kind, cid, "has other bytes than it must")
+        assert_named(finished, audit, kind, cid, "has other bytes than it must")
 
 
 @pytest.mark.parametrize("kind", ARTEFACTS)
-def test_replaced_by_another_of_its_kind(scene: Scene, kind: str) -> None:
+def test_replaced_by_another_of_its_kind(finished: FinishedJob, kind: str) -> None:
     """What the store gives is a valid artefact of the job, but not the one that was asked for."""
-    cid = scene.artefact(kind)
-    other = scene.outcomes[JOB, 5]
-    reveal = scene.network.reveals(JOB, 2, 0)[scene.node("ann")]
-    spec = scene.published.spec.model_copy(update={"data_seed": 7})
+    cid = finished.artefact(kind)
+    other = finished.outcomes[JOB, 5]
+    reveal = finished.network.reveals(JOB, 2, 0)[finished.node("ann")]
+    spec = finished.published.spec.model_copy(update={"data_seed": 7})
     data = {
         "job spec": spec.to_bytes,
         "genesis checkpoint": lambda: other.checkpoint,
         "dataset manifest": spec.to_bytes,
-        "shard 0": lambda: bytes(len(scene.store.get(cid, _WHOLE))),
-        "payload": lambda: scene.store.get_digest(reveal.content, _WHOLE),
-        "proof": lambda: scene.store.get_digest(reveal.proof, _WHOLE),
-        "trace": lambda: scene.store.get(scene.trace(2), _WHOLE),
+        "shard 0": lambda: bytes(len(finished.store.get(cid, _WHOLE))),
+        "payload": lambda: finished.store.get_digest(reveal.content, _WHOLE),
+        "proof": lambda: finished.store.get_digest(reveal.proof, _WHOLE),
+        "trace": lambda: finished.store.get(finished.trace(2), _WHOLE),
         "update": lambda: other.update,
         "checkpoint": lambda: other.checkpoint,
         "report": other.report.to_bytes,
-        "evidence": lambda: scene.store.get(scene.evidence[1], _WHOLE),
+        "evidence": lambda: finished.store.get(finished.evidence[1], _WHOLE),
     }[kind]()
     assert data is not None
-    audit = scene.audited(LyingStore(scene.store, cid, data))
-    assert_named(scene, audit, kind, cid, "has other bytes than it must")
+    audit = finished.audited(LyingStore(finished.store, cid, data))
+    assert_named(finished, audit, kind, cid, "has other bytes than it must")
 
 
 @pytest.mark.parametrize("kind", ARTEFACTS)
-def test_missing(scene: Scene, kind: str) -> None:
+def test_missing(finished: FinishedJob, kind: str) -> None:
     """The store doesn't have it."""
-    cid = scene.artefact(kind)
-    audit = scene.audited(LyingStore(scene.store, cid, None))
-    assert_named(scene, audit, kind, cid, "is missing from the store")
+    cid = finished.artefact(kind)
+    audit = finished.audited(LyingStore(finished.store, cid, None))
+    assert_named(finished, audit, kind, cid, "is missing from the store")
 
 
-def test_a_lost_update_does_not_end_the_audit(scene: Scene) -> None:
+def test_a_lost_update_does_not_end_the_audit(finished: FinishedJob) -> None:
     """The model after a round is known from its merge or a checkpoint, so later rounds hold."""
-    audit = scene.audited(LyingStore(scene.store, scene.artefact("update"), None))
+    audit = finished.audited(LyingStore(finished.store, finished.artefact("update"), None))
     assert {d.round_id for d in audit.differences} == {1}
     assert [d.subject for d in audit.differences] == ["update"]
 
 
-def test_a_lost_payload_is_the_only_thing_not_known(scene: Scene) -> None:
+def test_a_lost_payload_is_the_only_thing_not_known(finished: FinishedJob) -> None:
     """The merge of its round can't be done again, which is said; the model is, by the update."""
-    audit = scene.audited(LyingStore(scene.store, scene.artefact("payload"), None))
+    audit = finished.audited(LyingStore(finished.store, finished.artefact("payload"), None))
     assert {d.round_id for d in audit.differences} == {1}
     assert {d.check for d in audit.differences} == {"artefacts", "merge"}
     assert audit.rounds[0].counts["model"] > 0
 
 
-def test_any_byte(scene: Scene) -> None:
+def test_any_byte(finished: FinishedJob) -> None:
     """Every byte of every artefact, one by one: never taken for the artefact."""
     for kind in ARTEFACTS:
-        cid = scene.artefact(kind)
-        data = scene.store.get(cid, _WHOLE)
+        cid = finished.artefact(kind)
+        data = finished.store.get(cid, _WHOLE)
         step = max(1, len(data) // 400)
         for place in range(0, len(data), step):
-            lying = Artefacts(LyingStore(scene.store, cid, flipped(data, place)))  # type: ignore[arg-type]
+            lying = Artefacts(LyingStore(finished.store, cid, flipped(data, place)))  # type: ignore[arg-type]
             lying.name(cid, kind)
             with pytest.raises(CorruptContent):
                 lying.get(cid, len(data))
@@ -108,18 +108,18 @@ def test_any_byte(scene: Scene) -> None:
             assert name == kind and cid in sentence
 
 
-def test_longer_shorter_and_absent(scene: Scene) -> None:
+def test_longer_shorter_and_absent(finished: FinishedJob) -> None:
     """Bytes more or fewer are refused by the bound or by the CID."""
-    cid = scene.artefact("report")
-    data = scene.store.get(cid, _WHOLE)
+    cid = finished.artefact("report")
+    data = finished.store.get(cid, _WHOLE)
     for wrong, error in ((data + b" ", TooLarge), (data[:-1], CorruptContent), (None, NotFound)):
         with pytest.raises(error):
-            Artefacts(LyingStore(scene.store, cid, wrong)).get(cid, len(data))  # type: ignore[arg-type]
+            Artefacts(LyingStore(finished.store, cid, wrong)).get(cid, len(data))  # type: ignore[arg-type]
 
 
-def test_an_audit_writes_nothing(scene: Scene) -> None:
+def test_an_audit_writes_nothing(finished: FinishedJob) -> None:
     """Whoever is handed the audit's store can't put anything into it."""
-    artefacts = Artefacts(scene.store)
+    artefacts = Artefacts(finished.store)
     for write in (artefacts.put_bytes, artefacts.put_file, artefacts.pin):
         with pytest.raises(StoreError, match="only reads"):
             write(b"")  # type: ignore[operator]

@@ -14,7 +14,7 @@ from eth_abi.abi import decode, encode
 
 from agents.protocol.formulas import round_key
 from agents.runtime.contracts import abi_type
-from tests.stage.chain.finished_job import JOB, Scene
+from tests.stage.chain.finished_job import JOB, FinishedJob
 from tests.stage.chain.lying_sources import Lie, changed, kinds_of, relogged
 
 # By event, of round 3 where there is one: the fields changed, and how the difference is named.
@@ -105,9 +105,9 @@ VIEWS: dict[str, tuple[str, ...]] = {
 }
 
 
-def target(scene: Scene, event: str) -> tuple[Any, Any, dict[str, Any]]:
+def target(finished: FinishedJob, event: str) -> tuple[Any, Any, dict[str, Any]]:
     """(raw log, its type, its fields): the last of job 1, in round 3 where there is one."""
-    deployment = scene.network.deployment
+    deployment = finished.network.deployment
     kinds = kinds_of(deployment)
     query = {
         "address": [c.address for c in deployment.contracts.values()],
@@ -115,7 +115,7 @@ def target(scene: Scene, event: str) -> tuple[Any, Any, dict[str, Any]]:
         "toBlock": "latest",
     }
     found = None
-    for log in scene.provider.make_request("eth_getLogs", [query])["result"]:
+    for log in finished.provider.make_request("eth_getLogs", [query])["result"]:
         contract, kind = kinds[log["address"].lower(), log["topics"][0]]
         if kind.abi["name"] == "JobCreated" and found and event != "JobCreated":
             break  # what follows is of later jobs
@@ -150,14 +150,14 @@ def in_place_of(log: Any, other: Any) -> Any:
     ("event", "field"),
     [(event, field) for event, (fields, _) in EVENTS.items() for field in fields],
 )
-def test_field_of_an_event(scene: Scene, event: str, field: str) -> None:
+def test_field_of_an_event(finished: FinishedJob, event: str, field: str) -> None:
     """One field differs; the difference is named by its round and by event or node."""
-    log, kind, args = target(scene, event)
+    log, kind, args = target(finished, event)
     top = field.removeprefix("last ").split(" ")[0].split(".")[0]
     item = next(i for i in kind.abi["inputs"] if i["name"] == top)
     lies = dict(changed(item, args[top]))
     lie = in_place_of(log, relogged(kind, log, {**args, top: lies[field]}))
-    audit = scene.audited(lie=lie)
+    audit = finished.audited(lie=lie)
     named = EVENTS[event][1]
     places = {args.get("round_id", 0), 0} if "round_id" in args else set(range(6))
     assert any(named in str(d) and d.round_id in places for d in audit.differences), [
@@ -166,26 +166,26 @@ def test_field_of_an_event(scene: Scene, event: str, field: str) -> None:
 
 
 @pytest.mark.parametrize("event", DROPPED)
-def test_event_left_out(scene: Scene, event: str) -> None:
+def test_event_left_out(finished: FinishedJob, event: str) -> None:
     """The node keeps one event to itself."""
-    log, _, _ = target(scene, event)
-    assert not scene.audited(lie=in_place_of(log, None)).holds
+    log, _, _ = target(finished, event)
+    assert not finished.audited(lie=in_place_of(log, None)).holds
 
 
 @pytest.mark.parametrize(
     ("view", "field"), [(view, field) for view, fields in VIEWS.items() for field in fields]
 )
-def test_field_of_an_answer(scene: Scene, view: str, field: str) -> None:
+def test_field_of_an_answer(finished: FinishedJob, view: str, field: str) -> None:
     """One answer about the contracts' state differs in one field."""
-    done, lie = in_an_answer(scene, view, field)
-    audit = scene.audited(lie=lie)
+    done, lie = in_an_answer(finished, view, field)
+    audit = finished.audited(lie=lie)
     assert done
     assert not audit.holds
 
 
-def in_an_answer(scene: Scene, view: str, field: str) -> tuple[list[str], Lie]:
+def in_an_answer(finished: FinishedJob, view: str, field: str) -> tuple[list[str], Lie]:
     """A lie about one field of the first answer of a view, and the calls it was told in."""
-    contracts = scene.network.deployment.contracts.values()
+    contracts = finished.network.deployment.contracts.values()
     functions = {
         function.selector: function
         for contract in contracts
@@ -210,12 +210,16 @@ def in_an_answer(scene: Scene, view: str, field: str) -> tuple[list[str], Lie]:
     return done, lie
 
 
-def test_salt_of_a_reveal(scene: Scene) -> None:
+def test_salt_of_a_reveal(finished: FinishedJob) -> None:
     """Another salt in the transaction opens no commitment; the node is named."""
     hashes = [
         e.tx_hash.hex()
-        for e in scene.network.chain.events(
-            scene.network.rounds, "Revealed", 0, scene.network.chain.head().number, {"round_id": 1}
+        for e in finished.network.chain.events(
+            finished.network.rounds,
+            "Revealed",
+            0,
+            finished.network.chain.head().number,
+            {"round_id": 1},
         )
     ]
 
@@ -226,22 +230,22 @@ def test_salt_of_a_reveal(scene: Scene) -> None:
         data[4 + 6 * 32] ^= 1
         return {**result, "input": "0x" + data.hex()}
 
-    audit = scene.audited(lie=lie)
+    audit = finished.audited(lie=lie)
     assert [(d.round_id, d.subject) for d in audit.differences] == [
-        (1, f"node {scene.node('ann')}")
+        (1, f"node {finished.node('ann')}")
     ]
     assert "its commitment is" in audit.differences[0].sentence
 
 
-def test_hash_of_a_seed_block(scene: Scene) -> None:
+def test_hash_of_a_seed_block(finished: FinishedJob) -> None:
     """The seed doesn't follow from another block hash."""
-    block = scene.network.round(JOB, 3).seed_block
+    block = finished.network.round(JOB, 3).seed_block
 
     def lie(method: str, params: list[Any], result: Any) -> Any:
         if method == "eth_getBlockByNumber" and params[0] == hex(block):
             return {**result, "hash": "0x" + "12" * 32}
         return result
 
-    audit = scene.audited(lie=lie)
+    audit = finished.audited(lie=lie)
     assert [(d.round_id, d.check, d.subject) for d in audit.differences] == [(3, "seeds", "seed")]
-    assert scene.audited(lie=lie, random_source=True).holds
+    assert finished.audited(lie=lie, random_source=True).holds

@@ -10,16 +10,16 @@ import sys
 from pathlib import Path
 
 from scripts._net.compiled import ROOT
-from tests.stage.chain.finished_job import JOB, UNPUNISHED, Scene
+from tests.stage.chain.finished_job import JOB, UNPUNISHED, FinishedJob
 
 
-def run(scene: Scene, *arguments: str) -> subprocess.CompletedProcess[str]:
+def run(finished: FinishedJob, *arguments: str) -> subprocess.CompletedProcess[str]:
     """The command in a process of its own, as torch's settings demand."""
     return subprocess.run(
         [
             *(sys.executable, "-c", "from scripts.audit import cli; cli()"),
-            *("--rpc", scene.url, "--deployment", str(scene.deployment)),
-            *("--store", str(scene.store.root), *arguments),
+            *("--rpc", finished.url, "--deployment", str(finished.deployment)),
+            *("--store", str(finished.store.root), *arguments),
         ],
         capture_output=True,
         text=True,
@@ -29,24 +29,24 @@ def run(scene: Scene, *arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_exit_status_and_json(scene: Scene, tmp_path: Path) -> None:
+def test_exit_status_and_json(finished: FinishedJob, tmp_path: Path) -> None:
     """0 only if everything holds."""
-    good = run(scene, "--job", str(JOB), "--no-receipts")
+    good = run(finished, "--job", str(JOB), "--no-receipts")
     assert good.returncode == 0, good.stderr
     assert "✓ Everything holds" in good.stdout
     out = tmp_path / "audit.json"
-    bad = run(scene, "--job", str(UNPUNISHED), "--deep", "--json", str(out))
+    bad = run(finished, "--job", str(UNPUNISHED), "--deep", "--json", str(out))
     assert bad.returncode == 1, bad.stderr
-    cat = f"node {scene.node('cat')}"
+    cat = f"node {finished.node('cat')}"
     assert f"✗ training: round 1, {cat}: " in bad.stdout
     told = json.loads(out.read_text())
     assert told["holds"] is False
     assert [d["subject"] for d in told["parts"][0]["differences"]] == [cat]
 
 
-def test_refusals_are_sentences(scene: Scene) -> None:
+def test_refusals_are_sentences(finished: FinishedJob) -> None:
     """No traceback for a job that isn't there."""
-    refused = run(scene, "--job", "99")
+    refused = run(finished, "--job", "99")
     assert refused.returncode == 1
     assert "There is no job 99" in refused.stderr
     assert "Traceback" not in refused.stderr

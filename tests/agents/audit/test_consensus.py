@@ -23,7 +23,7 @@ from agents.storage.embedded import EmbeddedStore
 from tests.agents.audit.test_chain import in_an_answer, in_place_of, target
 from tests.agents.audit.test_honest import stranger
 from tests.stage.chain.finished_job import JOB
-from tests.stage.chain.finished_scored_job import ROUNDS, Panel
+from tests.stage.chain.finished_scored_job import ROUNDS, FinishedScoredJob
 from tests.stage.chain.lying_sources import LyingStore, changed, relogged
 from tests.stage.chain.people import TRAINERS
 
@@ -68,12 +68,12 @@ VIEWS: dict[str, tuple[str, ...]] = {
 
 
 @pytest.mark.parametrize("deep", [False, True])
-def test_true_history_holds(panel: Panel, deep: bool) -> None:
+def test_true_history_holds(scored: FinishedScoredJob, deep: bool) -> None:
     """The only remark is vera's, who lost her disk before the last round."""
-    audit = audit_job(stranger(panel), panel.store, JOB, deep=deep)
+    audit = audit_job(stranger(scored), scored.store, JOB, deep=deep)
     assert [str(d) for d in audit.differences] == []
     remarks = [(part.round_id, remark) for part in audit.parts for remark in part.remarks]
-    assert remarks == [(ROUNDS, f"verifier {panel.node('vera')} {LOST}")]
+    assert remarks == [(ROUNDS, f"verifier {scored.node('vera')} {LOST}")]
     assert [part.status for part in audit.rounds] == ["finalized"] * ROUNDS
     for part in audit.rounds:
         assert part.counts["scores"] > 0
@@ -81,24 +81,24 @@ def test_true_history_holds(panel: Panel, deep: bool) -> None:
         assert ("losses" in part.counts) == (deep and part.round_id != 4)
 
 
-def test_the_story_is_what_it_should_be(panel: Panel) -> None:
+def test_the_story_is_what_it_should_be(scored: FinishedScoredJob) -> None:
     """What the other tests rest on: scored and unscored rounds, cuts that were scaled and lost."""
-    closings = {e.args["round_id"]: e.args for e in events(panel, "ScoringClosed")}
+    closings = {e.args["round_id"]: e.args for e in events(scored, "ScoringClosed")}
     assert set(closings) == {1, 2, 3, 5}
     assert any(closings[n]["scored"] for n in (1, 2, 3))
-    eve = closings[2]["nodes"].index(panel.node("eve"))
+    eve = closings[2]["nodes"].index(scored.node("eve"))
     assert closings[2]["consensus"][eve] == 0
-    vito = closings[2]["verifiers"].index(panel.node("vito"))
+    vito = closings[2]["verifiers"].index(scored.node("vito"))
     assert closings[2]["agreements"][vito] == 0
-    paid = {(e.args["round_id"], e.args["node_id"]) for e in events(panel, "CutCredited")}
-    judges = [panel.node(name) for name in ("vic", "vera", "vito")]
+    paid = {(e.args["round_id"], e.args["node_id"]) for e in events(scored, "CutCredited")}
+    judges = [scored.node(name) for name in ("vic", "vera", "vito")]
     assert not any((4, judge) in paid for judge in judges)
     assert (2, judges[2]) not in paid and (3, judges[2]) not in paid
 
 
-def events(panel: Panel, name: str) -> list[Any]:
+def events(scored: FinishedScoredJob, name: str) -> list[Any]:
     """All events of a name in job 1."""
-    network = panel.network
+    network = scored.network
     contract = network.pool if name == "CutCredited" else network.scores
     head = network.chain.head().number
     return list(network.chain.events(contract, name, 0, head, {"job_id": JOB}))
@@ -111,13 +111,13 @@ def events(panel: Panel, name: str) -> list[Any]:
     ("event", "field"),
     [(event, field) for event, (fields, _) in EVENTS.items() for field in fields],
 )
-def test_field_of_an_event(panel: Panel, event: str, field: str) -> None:
+def test_field_of_an_event(scored: FinishedScoredJob, event: str, field: str) -> None:
     """One field differs; the difference is named by its round and by event, node or verifier."""
-    log, kind, args = target(panel, event)
+    log, kind, args = target(scored, event)
     top = field.removeprefix("last ").split(" ")[0]
     item = next(i for i in kind.abi["inputs"] if i["name"] == top)
     lies = dict(changed(item, args[top]))
-    audit = panel.audited(lie=in_place_of(log, relogged(kind, log, {**args, top: lies[field]})))
+    audit = scored.audited(lie=in_place_of(log, relogged(kind, log, {**args, top: lies[field]})))
     places = {args.get("round_id", 0), 0} if "round_id" in args else set(range(6))
     assert any(EVENTS[event][1] in str(d) and d.round_id in places for d in audit.differences), [
         str(d) for d in audit.differences
@@ -125,26 +125,26 @@ def test_field_of_an_event(panel: Panel, event: str, field: str) -> None:
 
 
 @pytest.mark.parametrize("event", EVENTS)
-def test_event_left_out(panel: Panel, event: str) -> None:
+def test_event_left_out(scored: FinishedScoredJob, event: str) -> None:
     """The node keeps one event to itself."""
-    log, _, _ = target(panel, event)
-    assert not panel.audited(lie=in_place_of(log, None)).holds
+    log, _, _ = target(scored, event)
+    assert not scored.audited(lie=in_place_of(log, None)).holds
 
 
 @pytest.mark.parametrize(
     ("view", "field"), [(view, field) for view, fields in VIEWS.items() for field in fields]
 )
-def test_field_of_an_answer(panel: Panel, view: str, field: str) -> None:
+def test_field_of_an_answer(scored: FinishedScoredJob, view: str, field: str) -> None:
     """One answer about the contracts' state differs in one field."""
-    done, lie = in_an_answer(panel, view, field)
-    audit = panel.audited(lie=lie)
+    done, lie = in_an_answer(scored, view, field)
+    audit = scored.audited(lie=lie)
     assert done
     assert not audit.holds
 
 
-def test_salt_of_scores(panel: Panel) -> None:
+def test_salt_of_scores(scored: FinishedScoredJob) -> None:
     """Another salt in the transaction opens no commitment; the verifier is named."""
-    [first, *_] = events(panel, "ScoresRevealed")
+    [first, *_] = events(scored, "ScoresRevealed")
 
     def lie(method: str, params: list[Any], result: Any) -> Any:
         if method != "eth_getTransactionByHash" or params[0] != "0x" + first.tx_hash.hex():
@@ -153,7 +153,7 @@ def test_salt_of_scores(panel: Panel) -> None:
         data[4 + 5 * 32] ^= 1
         return {**result, "input": "0x" + data.hex()}
 
-    audit = panel.audited(lie=lie)
+    audit = scored.audited(lie=lie)
     [found] = audit.differences
     assert (found.round_id, found.subject) == (1, f"verifier {first.args['verifier_id']}")
     assert "its commitment to scores is" in found.sentence
@@ -162,13 +162,13 @@ def test_salt_of_scores(panel: Panel) -> None:
 # -- records --------------------------------------------------------------------------------------
 
 
-def test_a_record_that_is_gone_or_altered_is_named(panel: Panel) -> None:
+def test_a_record_that_is_gone_or_altered_is_named(scored: FinishedScoredJob) -> None:
     """By the verifier whose it is; the rest of the audit goes on."""
-    [first, *_] = events(panel, "ScoresRevealed")
-    verifier, cid = first.args["verifier_id"], panel.store.resolve(first.args["record"])
-    data = panel.store.get(cid, _WHOLE)
+    [first, *_] = events(scored, "ScoresRevealed")
+    verifier, cid = first.args["verifier_id"], scored.store.resolve(first.args["record"])
+    data = scored.store.get(cid, _WHOLE)
     for wrong, words in ((None, "missing"), (data[:-1] + b"]", "has other bytes")):
-        audit = panel.audited(LyingStore(panel.store, cid, wrong))
+        audit = scored.audited(LyingStore(scored.store, cid, wrong))
         found = [d for d in audit.differences if d.round_id == 1]
         assert [(d.check, d.subject) for d in found] == [
             ("ratings", f"record of verifier {verifier}")
@@ -176,15 +176,15 @@ def test_a_record_that_is_gone_or_altered_is_named(panel: Panel) -> None:
         assert words in found[0].sentence
 
 
-def first_of(round_id: int, panel: Panel) -> tuple[int, ScoreRecord]:
+def first_of(round_id: int, scored: FinishedScoredJob) -> tuple[int, ScoreRecord]:
     """The first verifier that revealed in a round, and its record."""
-    event = next(e for e in events(panel, "ScoresRevealed") if e.args["round_id"] == round_id)
-    raw = panel.store.get_digest(bytes(event.args["record"]), _WHOLE)
+    event = next(e for e in events(scored, "ScoresRevealed") if e.args["round_id"] == round_id)
+    raw = scored.store.get_digest(bytes(event.args["record"]), _WHOLE)
     return event.args["verifier_id"], ScoreRecord.from_bytes(raw)
 
 
 def audited_with(
-    panel: Panel,
+    scored: FinishedScoredJob,
     folder: Path,
     monkeypatch: pytest.MonkeyPatch,
     round_id: int,
@@ -192,7 +192,7 @@ def audited_with(
     deep: bool = False,
 ) -> tuple[Audit, int]:
     """The audit of a chain that names another record, well formed, and its verifier."""
-    verifier, honest = first_of(round_id, panel)
+    verifier, honest = first_of(round_id, scored)
     made = change(honest)
     raw = made if isinstance(made, bytes) else made.to_bytes()
     store = EmbeddedStore(folder / "store")
@@ -207,7 +207,7 @@ def audited_with(
         return replace(found, vectors={**found.vectors, verifier: other})
 
     monkeypatch.setattr(Scores, "replay", replay)
-    return panel.audited(Both(panel.store, store), round_id=round_id, deep=deep), verifier
+    return scored.audited(Both(scored.store, store), round_id=round_id, deep=deep), verifier
 
 
 class Both:
@@ -250,7 +250,9 @@ def rated(index: int, **changes: int) -> Callable[[ScoreRecord], ScoreRecord]:
     return change
 
 
-def scored(node: str, panel: Panel, **changes: Any) -> Callable[[ScoreRecord], ScoreRecord]:
+def line_of(
+    node: str, scored: FinishedScoredJob, **changes: Any
+) -> Callable[[ScoreRecord], ScoreRecord]:
     """Another line for a node; numbers are added, anything else replaces."""
 
     def change(record: ScoreRecord) -> ScoreRecord:
@@ -261,7 +263,7 @@ def scored(node: str, panel: Panel, **changes: Any) -> Callable[[ScoreRecord], S
                     for name, by in changes.items()
                 }
             )
-            if line.node == panel.node(node)
+            if line.node == scored.node(node)
             else line
             for line in record.scores
         ]
@@ -275,8 +277,8 @@ def said(**changes: Any) -> Callable[[ScoreRecord], ScoreRecord]:
     return lambda record: record.model_copy(update=changes)
 
 
-# (round, what is changed given the panel, words of the finding)
-RECORDS: dict[str, tuple[int, Callable[[Panel], Callable[..., Any]], str]] = {
+# (round, what is changed given the job, words of the finding)
+RECORDS: dict[str, tuple[int, Callable[[FinishedScoredJob], Callable[..., Any]], str]] = {
     "skill": (1, lambda _: rated(0, skill=10), "skill of node"),
     "sigma": (1, lambda _: rated(1, sigma=-10), "sigma of node"),
     "mu": (1, lambda _: rated(2, mu=10), "mu of node"),
@@ -286,10 +288,10 @@ RECORDS: dict[str, tuple[int, Callable[[Panel], Callable[..., Any]], str]] = {
         lambda _: lambda r: r.model_copy(update={"ratings": r.ratings[1:]}),
         "are rated",
     ),
-    "score": (1, lambda p: scored("bob", p, score=5), "the scores in its record"),
+    "score": (1, lambda p: line_of("bob", p, score=5), "the scores in its record"),
     "match": (
         1,
-        lambda p: scored("bob", p, evaluated=False, assigned=None, random=None, expected=None),
+        lambda p: line_of("bob", p, evaluated=False, assigned=None, random=None, expected=None),
         "took part in the match",
     ),
     "previous": (2, lambda _: said(previous="ab" * 32), "the record that its record follows"),
@@ -301,44 +303,48 @@ RECORDS: dict[str, tuple[int, Callable[[Panel], Callable[..., Any]], str]] = {
     "verifier": (1, lambda _: said(verifier=99), "job, round and verifier"),
     "a lie about a failure": (
         2,
-        lambda p: scored("eve", p, failure="", usable=True),
+        lambda p: line_of("eve", p, failure="", usable=True),
         "its record calls the payload usable",
     ),
-    "SyncScore": (2, lambda p: scored("bob", p, sync=5), "its SyncScore is 0.005"),
+    "SyncScore": (2, lambda p: line_of("bob", p, sync=5), "its SyncScore is 0.005"),
     "nonsense": (1, lambda _: lambda r: b"{}", "can't be used"),
     "spelling": (1, lambda _: lambda r: r.to_bytes() + b" ", "can't be used"),
 }
 
 
 @pytest.mark.parametrize("what", RECORDS)
-def test_record(panel: Panel, what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_record(
+    scored: FinishedScoredJob, what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """One thing in a record differs from what it must be; the verifier is named."""
     round_id, change, words = RECORDS[what]
-    audit, verifier = audited_with(panel, tmp_path, monkeypatch, round_id, change(panel))
+    audit, verifier = audited_with(scored, tmp_path, monkeypatch, round_id, change(scored))
     found = [d for d in audit.differences if d.check == "ratings"]
     assert any(words in d.sentence for d in found), [str(d) for d in audit.differences]
     assert all(f"verifier {verifier}" in d.subject for d in found)
 
 
 def test_a_node_that_is_wrongly_called_unusable_is_remarked(
-    panel: Panel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    scored: FinishedScoredJob, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its payload may have been missing then, which nobody can tell now."""
-    change = scored("bob", panel, failure="not revealed in time", evaluated=False)
-    whole = scored("bob", panel, assigned=None, random=None, expected=None, usable=False)
+    change = line_of("bob", scored, failure="not revealed in time", evaluated=False)
+    whole = line_of("bob", scored, assigned=None, random=None, expected=None, usable=False)
     audit, verifier = audited_with(
-        panel, tmp_path, monkeypatch, 1, lambda record: whole(change(record))
+        scored, tmp_path, monkeypatch, 1, lambda record: whole(change(record))
     )
-    who = f"verifier {verifier}, node {panel.node('bob')}"
+    who = f"verifier {verifier}, node {scored.node('bob')}"
     remarks = [remark for part in audit.rounds for remark in part.remarks]
     assert remarks == [f'{who}: its record says "not revealed in time", which is not so now.']
 
 
 def test_fresh_ratings_are_remarked(
-    panel: Panel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    scored: FinishedScoredJob, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And what follows from them is still held to the record."""
-    audit, verifier = audited_with(panel, tmp_path, monkeypatch, 2, said(previous=None, position=0))
+    audit, verifier = audited_with(
+        scored, tmp_path, monkeypatch, 2, said(previous=None, position=0)
+    )
     remarks = [remark for part in audit.rounds for remark in part.remarks]
     assert len(remarks) == 1 and f"verifier {verifier} started from fresh ratings" in remarks[0]
     assert any("replay gives" in d.sentence for d in audit.differences)
@@ -346,17 +352,17 @@ def test_fresh_ratings_are_remarked(
 
 @pytest.mark.parametrize("name", ["assigned", "random", "expected"])
 def test_only_deep_sees_an_invented_loss(
-    panel: Panel, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    scored: FinishedScoredJob, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By half a milli-nat; the ratings may well follow from it."""
-    _, honest = first_of(1, panel)
-    node = next(name for name in TRAINERS if panel.node(name) == honest.scores[0].node)
-    change = scored(node, panel, **{name: 500_000})
-    shallow, _ = audited_with(panel, tmp_path, monkeypatch, 1, change)
+    _, honest = first_of(1, scored)
+    node = next(name for name in TRAINERS if scored.node(name) == honest.scores[0].node)
+    change = line_of(node, scored, **{name: 500_000})
+    shallow, _ = audited_with(scored, tmp_path, monkeypatch, 1, change)
     assert not losses(shallow)
     monkeypatch.undo()
-    audit, verifier = audited_with(panel, tmp_path / "deep", monkeypatch, 1, change, deep=True)
-    assert [d.subject for d in losses(audit)] == [f"verifier {verifier}, node {panel.node(node)}"]
+    audit, verifier = audited_with(scored, tmp_path / "deep", monkeypatch, 1, change, deep=True)
+    assert [d.subject for d in losses(audit)] == [f"verifier {verifier}, node {scored.node(node)}"]
     assert f"its {name} LossScore is" in losses(audit)[0].sentence
 
 
@@ -368,7 +374,7 @@ def losses(audit: Audit) -> list[Difference]:
 
 
 def test_merged_are_the_top_of_the_last_scored_round(
-    panel: Panel, monkeypatch: pytest.MonkeyPatch
+    scored: FinishedScoredJob, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With another standing the merge of some later round is another one."""
     truly = Scores.replay
@@ -378,12 +384,14 @@ def test_merged_are_the_top_of_the_last_scored_round(
         return None if found is None else replace(found, standing={})
 
     monkeypatch.setattr(Scores, "replay", replay)
-    audit = panel.audited()
+    audit = scored.audited()
     wrong = [d for d in audit.differences if "merged in the report" in d.sentence]
     assert wrong and all(d.check == "merge" and d.round_id > 1 for d in wrong)
 
 
-def test_payouts_follow_the_consensus(panel: Panel, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_payouts_follow_the_consensus(
+    scored: FinishedScoredJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Another consensus, or another trust, is another pay in every scored round."""
     truly = Scores.replay
 
@@ -395,21 +403,21 @@ def test_payouts_follow_the_consensus(panel: Panel, monkeypatch: pytest.MonkeyPa
         return replace(found, consensus=doubled)
 
     monkeypatch.setattr(Scores, "replay", replay)
-    scored_in = {e.args["round_id"] for e in events(panel, "ScoringClosed") if e.args["scored"]}
-    audit = panel.audited()
+    scored_in = {e.args["round_id"] for e in events(scored, "ScoringClosed") if e.args["scored"]}
+    audit = scored.audited()
     wrong = {d.round_id for d in audit.differences if d.check == "payouts"}
     assert wrong == scored_in
 
 
-def test_a_lost_sync_sample_is_remarked(panel: Panel) -> None:
+def test_a_lost_sync_sample_is_remarked(scored: FinishedScoredJob) -> None:
     """It is the node's to keep, and nobody can tell since when it is gone. All who start from one
     model have the same sample."""
-    [first, *_] = events(panel, "SamplesPosted")
-    cid = panel.store.resolve(first.args["digest"])
-    audit = panel.audited(LyingStore(panel.store, cid, None), round_id=1)
+    [first, *_] = events(scored, "SamplesPosted")
+    cid = scored.store.resolve(first.args["digest"])
+    audit = scored.audited(LyingStore(scored.store, cid, None), round_id=1)
     assert audit.holds, [str(d) for d in audit.differences]
     [part] = audit.rounds
     for name in TRAINERS:
-        start = f"node {panel.node(name)}: what records say of its payload or sample"
+        start = f"node {scored.node(name)}: what records say of its payload or sample"
         assert sum(remark.startswith(start) for remark in part.remarks) == 1
     assert sum("sync sample of node" in remark for remark in part.remarks) == 1

@@ -11,7 +11,7 @@ from eth_abi.abi import decode, encode
 from agents.runtime.contracts import abi_type
 from agents.storage.cid import digest_of
 from tests.agents.audit.test_chain import in_place_of, target
-from tests.stage.chain.finished_job import JOB, Scene
+from tests.stage.chain.finished_job import JOB, FinishedJob
 from tests.stage.chain.lying_sources import relogged
 
 # Where a digest stands, and how a wrong artefact there is called.
@@ -29,13 +29,13 @@ _TERMS = [("spec", "job spec"), ("genesis_checkpoint", "genesis checkpoint")]
 @pytest.mark.parametrize("kind", _KINDS)
 @pytest.mark.parametrize(("event", "field", "called"), _EVENTS)
 def test_digest_of_another_kind_in_an_event(
-    scene: Scene, event: str, field: str, called: str, kind: str
+    finished: FinishedJob, event: str, field: str, called: str, kind: str
 ) -> None:
     """Several kinds of artefacts in every place of an event; what it is not is said."""
-    log, type_, args = target(scene, event)
-    digest = digest_of(scene.artefact(kind))
+    log, type_, args = target(finished, event)
+    digest = digest_of(finished.artefact(kind))
     lie = in_place_of(log, relogged(type_, log, {**args, field: digest}))
-    audit = scene.audited(lie=lie, round_id=3)
+    audit = finished.audited(lie=lie, round_id=3)
     assert any(d.round_id == 3 and called in d.subject for d in audit.differences), [
         str(d) for d in audit.differences
     ]
@@ -44,11 +44,11 @@ def test_digest_of_another_kind_in_an_event(
 @pytest.mark.parametrize("kind", _KINDS)
 @pytest.mark.parametrize(("field", "called"), _TERMS)
 def test_digest_of_another_kind_in_the_terms(
-    scene: Scene, field: str, called: str, kind: str
+    finished: FinishedJob, field: str, called: str, kind: str
 ) -> None:
     """The same in the terms; an audit without a usable spec still checks the chain."""
-    wrong = digest_of(scene.artefact(kind))
-    function = scene.network.rounds.function("job", 1)
+    wrong = digest_of(finished.artefact(kind))
+    function = finished.network.rounds.function("job", 1)
 
     def lie(method: str, params: list[Any], result: Any) -> Any:
         if method != "eth_call" or not params[0]["data"][2:].startswith(function.selector.hex()):
@@ -62,7 +62,7 @@ def test_digest_of_another_kind_in_the_terms(
         values = (*values[:at], terms, *values[at + 1 :])
         return "0x" + encode([abi_type(output)], [values]).hex()
 
-    audit = scene.audited(lie=lie, job=JOB)
+    audit = finished.audited(lie=lie, job=JOB)
     named = [d for d in audit.differences if d.subject == called]
     assert bool(named) != (kind == called)
     assert audit.holds == (kind == called)

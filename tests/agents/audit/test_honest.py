@@ -16,19 +16,19 @@ from agents.runtime.chain import ChainClient
 from agents.runtime.contracts import load_deployment
 from agents.runtime.errors import AgentError
 from agents.runtime.logs import open_log
-from tests.stage.chain.finished_job import CONTESTED, JOB, ROUNDS, UNPUNISHED, Scene
+from tests.stage.chain.finished_job import CONTESTED, JOB, ROUNDS, UNPUNISHED, FinishedJob
 
 
-def stranger(scene: Scene) -> Network:
+def stranger(finished: FinishedJob) -> Network:
     """A reader that shares nothing with whoever made the job."""
-    chain = ChainClient(scene.url, open_log("audit test", "error", True, None))
-    return Network(chain, load_deployment(scene.deployment))
+    chain = ChainClient(finished.url, open_log("audit test", "error", True, None))
+    return Network(chain, load_deployment(finished.deployment))
 
 
 @pytest.mark.parametrize("deep", [False, True])
-def test_true_history_holds(scene: Scene, deep: bool) -> None:
+def test_true_history_holds(finished: FinishedJob, deep: bool) -> None:
     """No difference, no remark, and every check was made somewhere."""
-    audit = audit_job(stranger(scene), scene.store, JOB, deep=deep)
+    audit = audit_job(stranger(finished), finished.store, JOB, deep=deep)
     assert [str(d) for d in audit.differences] == []
     assert audit.holds
     assert [part.remarks for part in audit.parts] == [[]] * (ROUNDS + 2)
@@ -49,42 +49,42 @@ def test_true_history_holds(scene: Scene, deep: bool) -> None:
         assert sum(part.counts["training"] for part in audit.rounds if part.status != "void") == 14
 
 
-def test_slashes_belong_to_their_rounds(scene: Scene) -> None:
+def test_slashes_belong_to_their_rounds(finished: FinishedJob) -> None:
     """eve's INVALID is checked in round 2, bob's silence and eve's copy in round 3."""
-    audit = audit_job(stranger(scene), scene.store, JOB, receipts=False)
+    audit = audit_job(stranger(finished), finished.store, JOB, receipts=False)
     counts = {part.round_id: part.counts.get("slashes", 0) for part in audit.rounds}
     assert counts[2] > 0
     assert counts[3] == 2 * counts[2]
     assert counts[1] == counts[5] == 0
 
 
-def test_one_round(scene: Scene) -> None:
+def test_one_round(finished: FinishedJob) -> None:
     """`round_id` audits that round in full and follows the others."""
-    audit = audit_job(stranger(scene), scene.store, JOB, round_id=3)
+    audit = audit_job(stranger(finished), finished.store, JOB, round_id=3)
     assert audit.holds, [str(d) for d in audit.differences]
     assert [part.round_id for part in audit.rounds] == [3]
     assert audit.rounds[0].counts["merge"] > 0
     assert "balances" not in audit.job.counts
 
 
-def test_only_deep_sees_what_nobody_reported(scene: Scene) -> None:
+def test_only_deep_sees_what_nobody_reported(finished: FinishedJob) -> None:
     """cat was paid for noise: books and merge are right, its training isn't."""
-    shallow = audit_job(stranger(scene), scene.store, UNPUNISHED)
+    shallow = audit_job(stranger(finished), finished.store, UNPUNISHED)
     assert shallow.holds, [str(d) for d in shallow.differences]
-    deep = audit_job(stranger(scene), scene.store, UNPUNISHED, deep=True)
+    deep = audit_job(stranger(finished), finished.store, UNPUNISHED, deep=True)
     assert [(d.round_id, d.check, d.subject) for d in deep.differences] == [
-        (1, "training", f"node {scene.node('cat')}")
+        (1, "training", f"node {finished.node('cat')}")
     ]
     assert "gives something else than it revealed" in deep.differences[0].sentence
 
 
 @pytest.mark.parametrize("deep", [False, True])
-def test_contested_round(scene: Scene, deep: bool) -> None:
+def test_contested_round(finished: FinishedJob, deep: bool) -> None:
     """A result undone, a proposer and two false reporters slashed, an appeal upheld: all by rule.
 
     bob's training is right, as the committee found, although he was invalid in the round.
     """
-    audit = audit_job(stranger(scene), scene.store, CONTESTED, deep=deep)
+    audit = audit_job(stranger(finished), finished.store, CONTESTED, deep=deep)
     assert [str(d) for d in audit.differences] == []
     [part] = audit.rounds
     assert part.status == "finalized"
@@ -92,15 +92,15 @@ def test_contested_round(scene: Scene, deep: bool) -> None:
     assert fields >= 3 * 8  # BAD_RESULT once, FALSE_REPORT twice
 
 
-def test_machine_readable_and_printed(scene: Scene) -> None:
+def test_machine_readable_and_printed(finished: FinishedJob) -> None:
     """The JSON says what the table says."""
-    audit = audit_job(stranger(scene), scene.store, UNPUNISHED, deep=True)
+    audit = audit_job(stranger(finished), finished.store, UNPUNISHED, deep=True)
     told = json.loads(json.dumps(audit.to_json()))
     assert (told["version"], told["job"], told["holds"]) == (1, UNPUNISHED, False)
     [round_, job] = told["parts"]
     assert (round_["round"], round_["holds"], job["holds"]) == (1, False, True)
     assert round_["checks"]["training"] == {"compared": 3, "holds": False}
-    assert round_["differences"][0]["subject"] == f"node {scene.node('cat')}"
+    assert round_["differences"][0]["subject"] == f"node {finished.node('cat')}"
     out = StringIO()
     print_audit(audit, Console(file=out, width=200))
     text = out.getvalue()
@@ -110,9 +110,9 @@ def test_machine_readable_and_printed(scene: Scene) -> None:
     assert "✗ 1 difference in" in text
 
 
-def test_no_such_job_or_round(scene: Scene) -> None:
+def test_no_such_job_or_round(finished: FinishedJob) -> None:
     """Both are refused with a sentence."""
     with pytest.raises(AgentError, match="There is no job 9"):
-        audit_job(stranger(scene), scene.store, 9)
+        audit_job(stranger(finished), finished.store, 9)
     with pytest.raises(AgentError, match="has no round 8; it has 5"):
-        audit_job(stranger(scene), scene.store, JOB, round_id=8)
+        audit_job(stranger(finished), finished.store, JOB, round_id=8)

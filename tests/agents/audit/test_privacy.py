@@ -23,7 +23,7 @@ from agents.storage.content_store import ContentStore
 from agents.storage.embedded import EmbeddedStore
 from agents.storage.errors import NotFound
 from scripts.status import privacy
-from tests.stage.chain.finished_job import JOB, Scene
+from tests.stage.chain.finished_job import JOB, FinishedJob
 from tests.stage.chain.lying_sources import Lie, kinds_of, lying_network, relogged
 
 EXAMPLES = {"privacy": "dp_sgd", "access": "local", "verify": "screening", "merge": "mean"}
@@ -53,26 +53,26 @@ class Layered:
         return self.get(self.resolve(digest), max_bytes)
 
 
-def layered(scene: Scene, folder: Path, **fields: Any) -> Any:
-    """The scene's store, as if job 1's spec had these fields."""
+def layered(finished: FinishedJob, folder: Path, **fields: Any) -> Any:
+    """The finished's store, as if job 1's spec had these fields."""
     more = EmbeddedStore(folder)
-    store = Layered(scene.store, more)
-    spec = scene.published.spec
+    store = Layered(finished.store, more)
+    spec = finished.published.spec
     changed = spec.from_dict({**spec.model_dump(mode="json"), **fields})
-    store.instead[digest_of(scene.published.spec_cid)] = more.put_bytes(changed.to_bytes())
+    store.instead[digest_of(finished.published.spec_cid)] = more.put_bytes(changed.to_bytes())
     return store
 
 
-def stating(scene: Scene, folder: Path, examples: dict[tuple[int, int], int]) -> Lie:
-    """The scene's chain, as if proofs by (round, node) had stated so many examples."""
-    more, kinds = EmbeddedStore(folder), kinds_of(scene.network.deployment)
+def stating(finished: FinishedJob, folder: Path, examples: dict[tuple[int, int], int]) -> Lie:
+    """The finished's chain, as if proofs by (round, node) had stated so many examples."""
+    more, kinds = EmbeddedStore(folder), kinds_of(finished.network.deployment)
 
     def restated(kind: EventType, log: Any) -> Any:
         args = kind.decode(log).args
         place = (args["round_id"], args["node_id"])
         if args["job_id"] != JOB or place not in examples:
             return log
-        raw = scene.store.get_digest(bytes(args["proof"]), MAX_PROOF_BYTES)
+        raw = finished.store.get_digest(bytes(args["proof"]), MAX_PROOF_BYTES)
         proof = ProofOfComputation.from_bytes(raw).model_copy(update={"examples": examples[place]})
         return relogged(kind, log, {**args, "proof": digest_of(more.put_bytes(proof.to_bytes()))})
 
@@ -89,22 +89,22 @@ def stating(scene: Scene, folder: Path, examples: dict[tuple[int, int], int]) ->
     return lie
 
 
-def charged(scene: Scene, **options: Any) -> tuple[JobContext, list[Part]]:
+def charged(finished: FinishedJob, **options: Any) -> tuple[JobContext, list[Part]]:
     """The parts of all rounds of job 1 as if its spec had asked for noise."""
-    fields = scene.published.spec.model_dump(mode="json")
+    fields = finished.published.spec.model_dump(mode="json")
     changes = {"privacy": "gaussian", "privacy_options": options, "merge": "mean"}
-    job = JobContext(scene.published.spec.from_dict({**fields, **changes}), scene.store)
-    record = Record(lying_network(scene.provider, scene.network.deployment), JOB)
-    charges, parts = Charges(job, record, scene.store), []
+    job = JobContext(finished.published.spec.from_dict({**fields, **changes}), finished.store)
+    record = Record(lying_network(finished.provider, finished.network.deployment), JOB)
+    charges, parts = Charges(job, record, finished.store), []
     for number in record.current:
         parts.append(Part(number))
         charges.replay(parts[-1], None)
     return job, parts
 
 
-def test_spent(scene: Scene) -> None:
+def test_spent(finished: FinishedJob) -> None:
     """bob is charged for round 3, where he kept silent; eve for 3 rounds, nobody for the void."""
-    job, parts = charged(scene, noise_multiplier=4.0)
+    job, parts = charged(finished, noise_multiplier=4.0)
     assert all(part.holds for part in parts)
     spent = parts[-1].figures["privacy"]
     for name, rounds in {"ann": 4, "bob": 4, "cat": 4, "eve": 3}.items():
@@ -113,45 +113,45 @@ def test_spent(scene: Scene) -> None:
             charge = job.privacy.charge()
             assert charge is not None
             account.record_participation(charge)
-        assert spent[str(scene.node(name))] == account.summary()
+        assert spent[str(finished.node(name))] == account.summary()
     assert [part.counts.get("privacy", 0) for part in parts] == [4, 4, 4, 0, 3]
 
 
-def test_beyond_the_budget(scene: Scene) -> None:
+def test_beyond_the_budget(finished: FinishedJob) -> None:
     """The first commitment that the budget doesn't allow is named, with node and figures."""
-    _, parts = charged(scene, noise_multiplier=4.0, max_epsilon=1.9)
+    _, parts = charged(finished, noise_multiplier=4.0, max_epsilon=1.9)
     over = {part.round_id: [d.subject for d in part.differences] for part in parts}
     assert over[1] == [] and over[4] == []
     first = next(number for number, found in over.items() if found)
-    assert over[first] == [f"node {scene.node(name)}" for name in ("ann", "bob", "cat", "eve")]
+    assert over[first] == [f"node {finished.node(name)}" for name in ("ann", "bob", "cat", "eve")]
     assert "it committed beyond its budget" in parts[first - 1].differences[0].sentence
     assert "the budget is 1.9" in parts[first - 1].differences[0].sentence
 
 
-def test_no_privacy_no_charge(scene: Scene) -> None:
+def test_no_privacy_no_charge(finished: FinishedJob) -> None:
     """A job that promises nothing has no such check."""
-    network = lying_network(scene.provider, scene.network.deployment)
+    network = lying_network(finished.provider, finished.network.deployment)
     record = Record(network, JOB)
     part = Part(1)
-    job = JobContext(scene.published.spec, scene.store)
-    Charges(job, record, scene.store).replay(part, None)
+    job = JobContext(finished.published.spec, finished.store)
+    Charges(job, record, finished.store).replay(part, None)
     assert part.counts == {} and part.figures == {}
-    assert spent(network, scene.store, JOB) is None
-    assert "promises no differential privacy" in privacy(network, scene.store, JOB)
+    assert spent(network, finished.store, JOB) is None
+    assert "promises no differential privacy" in privacy(network, finished.store, JOB)
 
 
-def test_spent__without_an_audit(scene: Scene, tmp_path: Path) -> None:
+def test_spent__without_an_audit(finished: FinishedJob, tmp_path: Path) -> None:
     """The same figures as the audit's, with the rounds that each node committed in."""
-    network = lying_network(scene.provider, scene.network.deployment)
+    network = lying_network(finished.provider, finished.network.deployment)
     options = {"noise_multiplier": 4.0, "max_epsilon": 1.9}
     fields = {"privacy": "gaussian", "privacy_options": options, "merge": "mean"}
-    store = layered(scene, tmp_path, **fields)
+    store = layered(finished, tmp_path, **fields)
     found = spent(network, store, JOB)
     assert found is not None
-    _, parts = charged(scene, **options)
+    _, parts = charged(finished, **options)
     for node, account in parts[-1].figures["privacy"].items():
         assert {name: found[int(node)][name] for name in account} == account
-    ann, eve = found[scene.node("ann")], found[scene.node("eve")]
+    ann, eve = found[finished.node("ann")], found[finished.node("eve")]
     assert (ann["rounds"], eve["rounds"]) == (4, 3)
     assert ann["problems"] and "beyond its budget" in ann["problems"][0]
     out = StringIO()
@@ -162,15 +162,15 @@ def test_spent__without_an_audit(scene: Scene, tmp_path: Path) -> None:
     assert ann["problems"][0] in " ".join(shown.split())
 
 
-def test_spent__by_what_the_proofs_say(scene: Scene, tmp_path: Path) -> None:
+def test_spent__by_what_the_proofs_say(finished: FinishedJob, tmp_path: Path) -> None:
     """ann's 500 examples amplify; bob's silent round costs what the fewest he ever said cost;
     cat never said and gets no amplification."""
-    ann, bob, cat = (scene.node(name) for name in ("ann", "bob", "cat"))
+    ann, bob, cat = (finished.node(name) for name in ("ann", "bob", "cat"))
     said = {(1, bob): 400, (2, bob): 300, (5, bob): 350, **{(n, ann): 500 for n in (1, 2, 3, 5)}}
     options = {"noise_multiplier": 6.0, "max_epsilon": 20.0}
-    store = layered(scene, tmp_path, **{**EXAMPLES, "privacy_options": options})
-    lie = stating(scene, tmp_path, said)
-    network = lying_network(scene.provider, scene.network.deployment, lie)
+    store = layered(finished, tmp_path, **{**EXAMPLES, "privacy_options": options})
+    lie = stating(finished, tmp_path, said)
+    network = lying_network(finished.provider, finished.network.deployment, lie)
     found = spent(network, store, JOB)
     assert found is not None
     models = Models(network, store)
@@ -194,11 +194,11 @@ def test_spent__by_what_the_proofs_say(scene: Scene, tmp_path: Path) -> None:
     assert [account["problems"] for account in found.values()] == [[]] * 4
 
 
-def test_no_proof_at_all(scene: Scene, tmp_path: Path) -> None:
+def test_no_proof_at_all(finished: FinishedJob, tmp_path: Path) -> None:
     """Without any proof to read, a commitment beyond the budget is a remark, not an accusation."""
     options = {"noise_multiplier": 1.0, "max_epsilon": 1.0}
-    store = layered(scene, tmp_path, **{**EXAMPLES, "privacy_options": options})
-    network = lying_network(scene.provider, scene.network.deployment)
+    store = layered(finished, tmp_path, **{**EXAMPLES, "privacy_options": options})
+    network = lying_network(finished.provider, finished.network.deployment)
     record = Record(network, JOB)
     record.events["Revealed"] = []
     charges, part = Charges(Models(network, store).job(JOB), record, store), Part(1)

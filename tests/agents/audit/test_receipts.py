@@ -10,7 +10,7 @@ from eth_utils.crypto import keccak
 
 from agents.audit.sources.receipts import header_hash, receipts_root, trie_root
 from tests.agents.audit.test_chain import in_place_of, target
-from tests.stage.chain.finished_job import Scene
+from tests.stage.chain.finished_job import FinishedJob
 from tests.stage.chain.lying_sources import changed, relogged
 
 # Fields that no other check reads.
@@ -24,35 +24,35 @@ _FREE = [
 
 
 @pytest.mark.parametrize(("event", "field"), _FREE)
-def test_altered_log(scene: Scene, event: str, field: str) -> None:
+def test_altered_log(finished: FinishedJob, event: str, field: str) -> None:
     """The log, its field, what the node said and what the block holds are named."""
-    log, kind, args = target(scene, event)
+    log, kind, args = target(finished, event)
     top = field.removeprefix("last ")
     item = next(i for i in kind.abi["inputs"] if i["name"] == top)
     other = dict(changed(item, args[top]))[field]
     lie = in_place_of(log, relogged(kind, log, {**args, top: other}))
-    found = [d for d in scene.audited(lie=lie, receipts=True).differences if d.check == "logs"]
+    found = [d for d in finished.audited(lie=lie, receipts=True).differences if d.check == "logs"]
     assert len(found) == 1
     assert found[0].subject.startswith(event)
     assert found[0].sentence.startswith(f"{top} is ")
 
 
-def test_log_left_out_and_log_made_up(scene: Scene) -> None:
+def test_log_left_out_and_log_made_up(finished: FinishedJob) -> None:
     """Both are found in a block that the audit looks at."""
-    log, _, _ = target(scene, "RoundFinalized")
-    gone = scene.audited(lie=in_place_of(log, None), receipts=True)
+    log, _, _ = target(finished, "RoundFinalized")
+    gone = finished.audited(lie=in_place_of(log, None), receipts=True)
     assert any("left out by the RPC node" in d.sentence for d in gone.differences)
 
     def lie(method: str, params: list[Any], result: Any) -> Any:
         return [*result, {**log, "logIndex": "0x63"}] if method == "eth_getLogs" else result
 
-    more = scene.audited(lie=lie, receipts=True)
+    more = finished.audited(lie=lie, receipts=True)
     assert any("not in the block's receipts" in d.sentence for d in more.differences)
 
 
-def test_receipts_that_fit_the_lie(scene: Scene) -> None:
+def test_receipts_that_fit_the_lie(finished: FinishedJob) -> None:
     """Receipts altered like the log don't have the header's root any more."""
-    log, kind, args = target(scene, "NodeRegistered")
+    log, kind, args = target(finished, "NodeRegistered")
     other = relogged(kind, log, {**args, "hardware_spec": "ten of the best"})
 
     def lie(method: str, params: list[Any], result: Any) -> Any:
@@ -62,25 +62,25 @@ def test_receipts_that_fit_the_lie(scene: Scene) -> None:
             return [{**r, "logs": swap("eth_getLogs", [], r["logs"])} for r in result]
         return result
 
-    found = [d for d in scene.audited(lie=lie, receipts=True).differences if d.check == "logs"]
+    found = [d for d in finished.audited(lie=lie, receipts=True).differences if d.check == "logs"]
     assert len(found) == 1
     assert "the root of its receipts is" in found[0].sentence
 
 
-def test_header_that_fits_the_lie(scene: Scene) -> None:
+def test_header_that_fits_the_lie(finished: FinishedJob) -> None:
     """A time altered in a header is not what its hash commits to."""
-    block = target(scene, "JobFunded")[0]["blockNumber"]
+    block = target(finished, "JobFunded")[0]["blockNumber"]
 
     def lie(method: str, params: list[Any], result: Any) -> Any:
         if method == "eth_getBlockByNumber" and params[0] == block:
             return {**result, "timestamp": hex(int(result["timestamp"], 16) + 1)}
         return result
 
-    found = [d for d in scene.audited(lie=lie, receipts=True).differences if d.check == "logs"]
+    found = [d for d in finished.audited(lie=lie, receipts=True).differences if d.check == "logs"]
     assert [d.subject for d in found] == [f"block {int(block, 16)}"]
 
 
-def test_chain_of_another_make(scene: Scene) -> None:
+def test_chain_of_another_make(finished: FinishedJob) -> None:
     """Headers with a field of their own are not called lies; the audit says what it believed."""
 
     def lie(method: str, params: list[Any], result: Any) -> Any:
@@ -88,7 +88,7 @@ def test_chain_of_another_make(scene: Scene) -> None:
             return {**result, "requestsHash": None}
         return result
 
-    audit = scene.audited(lie=lie, receipts=True)
+    audit = finished.audited(lie=lie, receipts=True)
     assert audit.holds
     assert any("believed as given" in remark for remark in audit.job.remarks)
 

@@ -43,7 +43,7 @@ def free(tmp_path_factory: pytest.TempPathFactory) -> HonestRound:
 
 
 @dataclass(frozen=True)
-class Scene:
+class GoodRound:
     """A round in which everybody did well, to be spoilt."""
 
     tiny: HonestRound
@@ -71,17 +71,17 @@ class Scene:
             tiny.store,
         )
 
-    def sample(self, node: int, raw: bytes) -> Scene:
+    def sample(self, node: int, raw: bytes) -> GoodRound:
         """The same with another sync sample posted."""
         digest = digest_of(self.tiny.store.put_bytes(raw))
         return replace(self, samples={**self.samples, node: digest})
 
-    def submit(self, node: int, changed: Submission) -> Scene:
+    def submit(self, node: int, changed: Submission) -> GoodRound:
         """The same with another submission."""
         rest = tuple(changed if s.reveal.node == node else s for s in self.submissions)
         return replace(self, submissions=rest)
 
-    def started_from(self, node: int, state: State) -> Scene:
+    def started_from(self, node: int, state: State) -> GoodRound:
         """The same with a node that committed to another model, and opens it honestly."""
         mine = next(s for s in self.submissions if s.reveal.node == node)
         moved = replace(mine, reveal=replace(mine.reveal, trace_root=sync_root(state)))
@@ -89,10 +89,10 @@ class Scene:
 
 
 @pytest.fixture
-def scene(free: HonestRound) -> Scene:
+def good(free: HonestRound) -> GoodRound:
     raw = open_samples(free.before, AUDIT_SEED, OPTIONS.samples)
     digest = digest_of(free.store.put_bytes(raw))
-    return Scene(free, tuple(free.honest()), dict.fromkeys(NODES, digest))
+    return GoodRound(free, tuple(free.honest()), dict.fromkeys(NODES, digest))
 
 
 def only(found: dict[int, Checked], node: int, usable: bool) -> str:
@@ -103,91 +103,91 @@ def only(found: dict[int, Checked], node: int, usable: bool) -> str:
     return found[node].failure
 
 
-def test_honest_nodes_pass_with_a_sync_score_of_zero(scene: Scene) -> None:
-    assert scene.check() == dict.fromkeys(NODES, Checked("", True, 0.0))
+def test_honest_nodes_pass_with_a_sync_score_of_zero(good: GoodRound) -> None:
+    assert good.check() == dict.fromkeys(NODES, Checked("", True, 0.0))
 
 
-def test_every_node_of_the_snapshot_is_checked_in_its_order(scene: Scene) -> None:
+def test_every_node_of_the_snapshot_is_checked_in_its_order(good: GoodRound) -> None:
     order = (9, 3, 8, 5)
-    assert tuple(scene.check(nodes=order)) == order
+    assert tuple(good.check(nodes=order)) == order
 
 
-def test_the_late_and_the_silent(scene: Scene) -> None:
+def test_the_late_and_the_silent(good: GoodRound) -> None:
     rest = [node for node in NODES if node != 5]
-    gone = replace(scene, submissions=tuple(s for s in scene.submissions if s.reveal.node != 5))
+    gone = replace(good, submissions=tuple(s for s in good.submissions if s.reveal.node != 5))
     assert only(gone.check(committed=rest), 5, False) == "not committed in time"
     assert only(gone.check(), 5, False) == "not revealed in time"
 
 
-def test_unreadable_and_absent_payloads_keep_their_reason(scene: Scene) -> None:
-    bad = scene.tiny.submit(5)
+def test_unreadable_and_absent_payloads_keep_their_reason(good: GoodRound) -> None:
+    bad = good.tiny.submit(5)
     for reason in ("bad payload: it has 3 bytes", "unavailable: not found"):
         broken = replace(bad, gradient=None, reason=reason)
-        assert only(scene.submit(5, broken).check(), 5, False) == reason
+        assert only(good.submit(5, broken).check(), 5, False) == reason
 
 
-def test_other_data_than_assigned(scene: Scene) -> None:
-    mine, other = scene.submissions[1], scene.submissions[0]
+def test_other_data_than_assigned(good: GoodRound) -> None:
+    mine, other = good.submissions[1], good.submissions[0]
     swapped = replace(mine, reveal=replace(mine.reveal, input_root=other.reveal.input_root))
-    assert "binds other data" in only(scene.submit(5, swapped).check(), 5, False)
+    assert "binds other data" in only(good.submit(5, swapped).check(), 5, False)
 
 
 @pytest.mark.parametrize("factor", [100.0, 0.01])
-def test_inflated_and_vanishing_norms(scene: Scene, factor: float) -> None:
-    mine = scene.submissions[1]
+def test_inflated_and_vanishing_norms(good: GoodRound, factor: float) -> None:
+    mine = good.submissions[1]
     assert mine.gradient is not None
     changed = replace(mine, gradient=scaled(mine.gradient, factor))
-    assert "norm is not plausible" in only(scene.submit(5, changed).check(), 5, False)
+    assert "norm is not plausible" in only(good.submit(5, changed).check(), 5, False)
 
 
-def test_a_payload_of_zeros_is_nothing_to_evaluate(scene: Scene) -> None:
-    mine = scene.submissions[1]
+def test_a_payload_of_zeros_is_nothing_to_evaluate(good: GoodRound) -> None:
+    mine = good.submissions[1]
     assert mine.gradient is not None
     changed = replace(mine, gradient=scaled(mine.gradient, 0.0))
-    assert "norm is not plausible" in only(scene.submit(5, changed).check(), 5, False)
+    assert "norm is not plausible" in only(good.submit(5, changed).check(), 5, False)
 
 
-def test_found_invalid_already(scene: Scene) -> None:
-    assert "found invalid" in only(scene.check(invalid=[5]), 5, False)
+def test_found_invalid_already(good: GoodRound) -> None:
+    assert "found invalid" in only(good.check(invalid=[5]), 5, False)
 
 
-def test_a_missing_sample_leaves_the_payload_usable(scene: Scene) -> None:
-    samples = {node: digest for node, digest in scene.samples.items() if node != 5}
-    unposted = replace(scene, samples=samples)
+def test_a_missing_sample_leaves_the_payload_usable(good: GoodRound) -> None:
+    samples = {node: digest for node, digest in good.samples.items() if node != 5}
+    unposted = replace(good, samples=samples)
     assert only(unposted.check(), 5, True) == "no sync sample posted"
-    nowhere = replace(scene, samples={**samples, 5: b"\7" * 32})
+    nowhere = replace(good, samples={**samples, 5: b"\7" * 32})
     assert "cannot be had" in only(nowhere.check(), 5, True)
 
 
 @pytest.mark.parametrize("raw", [b"", b"{}", b"\xff" * 40, b"[" * 5000, b"x" * 10**6])
-def test_a_malformed_sample(scene: Scene, raw: bytes) -> None:
-    assert "sync sample" in only(scene.sample(5, raw).check(), 5, True)
+def test_a_malformed_sample(good: GoodRound, raw: bytes) -> None:
+    assert "sync sample" in only(good.sample(5, raw).check(), 5, True)
 
 
-def test_values_copied_from_an_honest_node_prove_nothing(scene: Scene) -> None:
+def test_values_copied_from_an_honest_node_prove_nothing(good: GoodRound) -> None:
     """Templar's peers report two values per tensor, which anyone can copy. Here the committed
     root is that of the node's own model, so the right values are not under it."""
-    drifted = {name: tensor + 1.0 for name, tensor in scene.tiny.before.items()}
-    copier = scene.started_from(5, drifted)
-    honest = open_samples(scene.tiny.before, AUDIT_SEED, OPTIONS.samples)
+    drifted = {name: tensor + 1.0 for name, tensor in good.tiny.before.items()}
+    copier = good.started_from(5, drifted)
+    honest = open_samples(good.tiny.before, AUDIT_SEED, OPTIONS.samples)
     failure = only(copier.sample(5, honest).check(), 5, True)
     assert "not under the node's root" in failure
 
 
 @pytest.mark.parametrize(("steps", "passes"), [(2.5, True), (2.999, True), (3.01, False)])
-def test_steps_behind(scene: Scene, steps: float, passes: bool) -> None:
-    behind = {name: tensor + steps * UNIT for name, tensor in scene.tiny.before.items()}
-    found = scene.started_from(5, behind).check()[5]
+def test_steps_behind(good: GoodRound, steps: float, passes: bool) -> None:
+    behind = {name: tensor + steps * UNIT for name, tensor in good.tiny.before.items()}
+    found = good.started_from(5, behind).check()[5]
     assert found.usable
     assert found.sync == pytest.approx(steps, rel=1e-3)
     assert (found.failure == "") is passes
     assert passes or "out of sync" in found.failure
 
 
-def test_in_the_first_round_any_difference_is_too_much(scene: Scene) -> None:
-    other = {name: tensor + 1e-6 for name, tensor in scene.tiny.before.items()}
-    assert "out of sync" in scene.started_from(5, other).check(unit=0.0)[5].failure
-    assert scene.check(unit=0.0) == dict.fromkeys(NODES, Checked("", True, 0.0))
+def test_in_the_first_round_any_difference_is_too_much(good: GoodRound) -> None:
+    other = {name: tensor + 1e-6 for name, tensor in good.tiny.before.items()}
+    assert "out of sync" in good.started_from(5, other).check(unit=0.0)[5].failure
+    assert good.check(unit=0.0) == dict.fromkeys(NODES, Checked("", True, 0.0))
 
 
 def test_the_unit_is_the_mean_change_of_a_parameter() -> None:
@@ -207,10 +207,10 @@ def test_an_update_of_signs_counts_as_one_step(free: HonestRound) -> None:
     assert step_size(after, free.before) == pytest.approx(rate * moved / total, rel=1e-4)
 
 
-def test_no_other_node_can_be_made_to_fail(scene: Scene) -> None:
+def test_no_other_node_can_be_made_to_fail(good: GoodRound) -> None:
     """A node that posts, reveals and claims anything spoils its own line only."""
-    spoilt = scene.sample(5, b"\0" * 100)
-    mine = scene.submissions[1]
+    spoilt = good.sample(5, b"\0" * 100)
+    mine = good.submissions[1]
     assert mine.gradient is not None
     spoilt = spoilt.submit(5, replace(mine, gradient=scaled(mine.gradient, 1e15)))
     only(spoilt.check(), 5, False)

@@ -15,7 +15,7 @@ from agents.runtime.background import Background
 PATIENCE_S = 10.0
 
 
-class Bench:
+class HeldJobs:
     """Jobs that end when they are told to."""
 
     def __init__(self) -> None:
@@ -50,70 +50,70 @@ class Bench:
 
 
 @pytest.fixture
-def bench() -> Bench:
-    return Bench()
+def held() -> HeldJobs:
+    return HeldJobs()
 
 
-def test_the_first_wanted_is_done_and_the_loop_is_woken(bench: Bench) -> None:
-    jobs = {name: bench.job(name, name.upper()) for name in ("urgent", "other")}
-    bench.work.want(jobs)
-    bench.wait_begun()
-    bench.work.want(jobs)
-    assert bench.begun == ["urgent"] and bench.work.running == {"urgent"}
-    assert bench.work.take() is None
-    bench.finish("urgent")
-    assert bench.work.take() == ("urgent", "URGENT")
-    assert bench.work.take() is None and bench.work.running == frozenset()
-    bench.work.want({"other": jobs["other"]})
-    bench.wait_begun()
-    bench.finish("other")
-    assert bench.work.take() == ("other", "OTHER")
+def test_the_first_wanted_is_done_and_the_loop_is_woken(held: HeldJobs) -> None:
+    jobs = {name: held.job(name, name.upper()) for name in ("urgent", "other")}
+    held.work.want(jobs)
+    held.wait_begun()
+    held.work.want(jobs)
+    assert held.begun == ["urgent"] and held.work.running == {"urgent"}
+    assert held.work.take() is None
+    held.finish("urgent")
+    assert held.work.take() == ("urgent", "URGENT")
+    assert held.work.take() is None and held.work.running == frozenset()
+    held.work.want({"other": jobs["other"]})
+    held.wait_begun()
+    held.finish("other")
+    assert held.work.take() == ("other", "OTHER")
 
 
-def test_width_is_how_many_run_at_once_and_none_twice(bench: Bench) -> None:
-    jobs = {name: bench.job(name, name) for name in ("a", "b", "c")}
-    bench.work.want(jobs)
-    bench.work.want(jobs, width=2)
+def test_width_is_how_many_run_at_once_and_none_twice(held: HeldJobs) -> None:
+    jobs = {name: held.job(name, name) for name in ("a", "b", "c")}
+    held.work.want(jobs)
+    held.work.want(jobs, width=2)
     for _ in range(2):
-        bench.wait_begun()
-    bench.work.want(jobs, width=2)
-    assert sorted(bench.begun) == ["a", "b"]
-    bench.finish("b")
-    assert bench.work.running == {"a", "b"}, "it counts until it is taken"
-    assert bench.work.take() == ("b", "b")
-    bench.finish("a")
-    assert bench.work.take() == ("a", "a")
+        held.wait_begun()
+    held.work.want(jobs, width=2)
+    assert sorted(held.begun) == ["a", "b"]
+    held.finish("b")
+    assert held.work.running == {"a", "b"}, "it counts until it is taken"
+    assert held.work.take() == ("b", "b")
+    held.finish("a")
+    assert held.work.take() == ("a", "a")
 
 
 def test_a_failure_is_reported_once_and_tried_again_later(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
+    held: HeldJobs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = [1_000.0]
     monkeypatch.setattr(background.time, "monotonic", lambda: now[0])
-    job = {"flaky": bench.job("flaky", ValueError("not yet"))}
+    job = {"flaky": held.job("flaky", ValueError("not yet"))}
     for tries, pause in enumerate((2, 4, 8), start=1):
-        bench.work.want(job)
-        bench.wait_begun()
-        bench.finish("flaky")
-        assert bench.work.take() is None
-        assert bench.errors == [("flaky", "not yet")] * tries
+        held.work.want(job)
+        held.wait_begun()
+        held.finish("flaky")
+        assert held.work.take() is None
+        assert held.errors == [("flaky", "not yet")] * tries
         now[0] += pause - 0.1
-        bench.work.want(job)
-        assert bench.work.running == frozenset(), "still paused"
+        held.work.want(job)
+        assert held.work.running == frozenset(), "still paused"
         now[0] += 0.2
-    good = {"good": bench.job("good", 1), **job}
-    bench.work.want(good)
-    bench.wait_begun()
-    bench.finish("good")
-    assert bench.work.take() == ("good", 1), "the pause of one holds up no other"
+    good = {"good": held.job("good", 1), **job}
+    held.work.want(good)
+    held.wait_begun()
+    held.finish("good")
+    assert held.work.take() == ("good", 1), "the pause of one holds up no other"
 
 
-def test_what_is_not_wanted_any_more_loses_its_pause(bench: Bench) -> None:
-    job = {"flaky": bench.job("flaky", ValueError("not yet"))}
-    bench.work.want(job)
-    bench.wait_begun()
-    bench.finish("flaky")
-    assert bench.work.take() is None
-    bench.work.want({})
-    bench.work.want(job)
-    assert bench.work.running == {"flaky"}
+def test_what_is_not_wanted_any_more_loses_its_pause(held: HeldJobs) -> None:
+    job = {"flaky": held.job("flaky", ValueError("not yet"))}
+    held.work.want(job)
+    held.wait_begun()
+    held.finish("flaky")
+    assert held.work.take() is None
+    held.work.want({})
+    held.work.want(job)
+    assert held.work.running == {"flaky"}

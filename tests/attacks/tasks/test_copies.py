@@ -29,16 +29,16 @@ def test_commitment_copied_from_the_mempool__cannot_be_opened(tasks: Tasks) -> N
     """The cheat sees the honest commitment wait in the mempool, copies it and pays more, so that
     its copy comes first in the block. Nothing is unique, so the victim is not stopped; the copy
     can't be opened, neither with the victim's opening nor with anything the cheat knows."""
-    world, chain = tasks.world, tasks.chain
+    people, chain = tasks.people, tasks.chain
     task, victim, cheat = tasks.started()
     digest = tasks.digest(task, victim, tasks.tag(task, RIGHT))
-    commit = world.tasks.function("commit", 3)
+    commit = people.tasks.function("commit", 3)
     with tasks.mempool():
-        sent = chain.submit(victim.operator, world.tasks.address, commit.encode((task, 0, digest)))
+        sent = chain.submit(victim.operator, people.tasks.address, commit.encode((task, 0, digest)))
         waiting = chain.rpc("txpool_content")["pending"][victim.operator.address.lower()]
         (seen,) = (bytes.fromhex(tx["input"][2:]) for tx in waiting.values())
         copy = commit.encode((task, 1, seen[-32:]))
-        ahead = chain.submit(cheat.operator, world.tasks.address, copy, tip=TIP)
+        ahead = chain.submit(cheat.operator, people.tasks.address, copy, tip=TIP)
     first, second = chain.receipt(ahead), chain.receipt(sent)
     assert first["blockNumber"] == second["blockNumber"]
     assert int(first["transactionIndex"], 16) < int(second["transactionIndex"], 16)
@@ -46,54 +46,54 @@ def test_commitment_copied_from_the_mempool__cannot_be_opened(tasks: Tasks) -> N
 
     tasks.reveal(task, victim)
     opening = (tasks.tag(task, RIGHT), RIGHT, tasks.salt(task, victim))
-    chain.refuse("tasks: bad opening", cheat.operator, world.tasks, "reveal", task, 1, *opening)
+    chain.refuse("tasks: bad opening", cheat.operator, people.tasks, "reveal", task, 1, *opening)
     tasks.advance(task)
     winners = tasks.honest(task)
     assert victim in winners
-    assert world.gain(cheat) == -FIFTH
-    world.assert_whole(dict.fromkeys(winners, HALF))
+    assert people.gain(cheat) == -FIFTH
+    people.assert_whole(dict.fromkeys(winners, HALF))
     tasks.settle([cheat], winners)
 
 
 def test_reveal_copied_from_the_mempool__is_good_for_its_sender_only(tasks: Tasks) -> None:
     """The cheat sends the victim's waiting reveal itself, in the victim's lane and in its own."""
-    world, chain = tasks.world, tasks.chain
+    people, chain = tasks.people, tasks.chain
     task, victim, cheat = tasks.started()
     tasks.commit(task, victim)
     tasks.commit(task, cheat, FAKE)
     for lane in (0, 1):
         opening = (task, lane, tasks.tag(task, RIGHT), EMPTY, tasks.salt(task, victim))
-        chain.refuse("tasks: bad opening", cheat.operator, world.tasks, "reveal", *opening)
+        chain.refuse("tasks: bad opening", cheat.operator, people.tasks, "reveal", *opening)
     tasks.reveal(task, victim)
     tasks.reveal(task, cheat, FAKE)
     (third,) = tasks.draw(task)
     tasks.answer(task, {third: RIGHT})
     tasks.finalize(task)
-    assert world.gain(cheat) == -FIFTH
+    assert people.gain(cheat) == -FIFTH
     tasks.settle([cheat], [victim, third])
 
 
 def test_result_copied_after_the_first_reveal__comes_too_late_for_the_second(tasks: Tasks) -> None:
     """The lazy second executor commits to something, waits for the first tag and wants to show
     that one. It can't: nobody reveals before both have committed."""
-    world, chain = tasks.world, tasks.chain
+    people, chain = tasks.people, tasks.chain
     task, honest, lazy = tasks.started()
     tasks.commit(task, honest)
     early = tasks.opening(task, honest)
-    chain.refuse("tasks: not revealing", honest.operator, world.tasks, "reveal", *early)
+    chain.refuse("tasks: not revealing", honest.operator, people.tasks, "reveal", *early)
     tasks.commit(task, lazy, FAKE)
     tasks.reveal(task, honest)
     tag = bytes(tasks.state(task).answers[0])
     for salt in (tasks.salt(task, lazy), tasks.salt(task, honest)):
         copied = (task, 1, tag, EMPTY, salt)
-        chain.refuse("tasks: bad opening", lazy.operator, world.tasks, "reveal", *copied)
+        chain.refuse("tasks: bad opening", lazy.operator, people.tasks, "reveal", *copied)
     tasks.reveal(task, lazy, FAKE)
     (third,) = tasks.draw(task)
     tasks.answer(task, {third: RIGHT})
     assert tasks.status(task) == DECIDED
     tasks.finalize(task)
-    assert world.gain(lazy) == -FIFTH
-    world.assert_whole({honest: HALF, third: HALF})
+    assert people.gain(lazy) == -FIFTH
+    people.assert_whole({honest: HALF, third: HALF})
     tasks.settle([lazy], [honest, third])
 
 
@@ -102,7 +102,7 @@ def test_tag_copied_by_the_third_executor__has_no_result_to_show(tasks: Tasks, l
     """Two results differ, so their tags are on chain before the third executor commits. It commits
     to one of them without running the task, and can't open it: the result behind it was never
     shown to anybody."""
-    world, chain = tasks.world, tasks.chain
+    people, chain = tasks.people, tasks.chain
     task, honest, cheat = tasks.started()
     tasks.answer(task, {honest: RIGHT, cheat: FAKE})
     (lazy,) = tasks.draw(task)
@@ -110,13 +110,13 @@ def test_tag_copied_by_the_third_executor__has_no_result_to_show(tasks: Tasks, l
     tasks.commit(task, lazy, digest=tasks.digest(task, lazy, tag))
     for guess in (EMPTY, tag, keccak(text="a guess")):
         opening = (task, 2, tag, guess, tasks.salt(task, lazy))
-        chain.refuse("tasks: show the result", lazy.operator, world.tasks, "reveal", *opening)
+        chain.refuse("tasks: show the result", lazy.operator, people.tasks, "reveal", *opening)
     tasks.advance(task)
     (fourth,) = tasks.draw(task)
     tasks.answer(task, {fourth: RIGHT})
     tasks.finalize(task)
-    assert world.gain(lazy) == world.gain(cheat) == -FIFTH
-    world.assert_whole({honest: HALF, fourth: HALF})
+    assert people.gain(lazy) == people.gain(cheat) == -FIFTH
+    people.assert_whole({honest: HALF, fourth: HALF})
     tasks.settle([lazy], [honest, fourth])
 
 
@@ -124,13 +124,13 @@ def test_tag_copied_by_the_third_executor__has_no_result_to_show(tasks: Tasks, l
 def test_commitment_replayed_from_elsewhere__cannot_be_opened(tasks: Tasks, part: str) -> None:
     """A node keeps what was good for another task, spec, chain, contract, node or key, and commits
     to it here. Both know the result; only what the commitment binds is another."""
-    world, chain = tasks.world, tasks.chain
+    people, chain = tasks.people, tasks.chain
     task, honest, cheat = tasks.started()
     elsewhere = {
         "task": {"task": task + 1},
         "spec": {"spec": keccak(text="another spec")},
         "chain": {"chain": 1},
-        "tasks": {"tasks": world.rounds.address},
+        "tasks": {"tasks": people.rounds.address},
         "node": {"node": honest.node_id},
         "operator": {"operator": honest.operator.address},
     }[part]
@@ -139,11 +139,11 @@ def test_commitment_replayed_from_elsewhere__cannot_be_opened(tasks: Tasks, part
     tasks.commit(task, honest)
     tasks.reveal(task, honest)
     opening = (task, 1, right, RIGHT, tasks.salt(task, cheat))
-    chain.refuse("tasks: bad opening", cheat.operator, world.tasks, "reveal", *opening)
+    chain.refuse("tasks: bad opening", cheat.operator, people.tasks, "reveal", *opening)
     tasks.advance(task)
     winners = tasks.honest(task)
-    assert world.gain(cheat) == -FIFTH
-    world.assert_whole(dict.fromkeys(winners, HALF))
+    assert people.gain(cheat) == -FIFTH
+    people.assert_whole(dict.fromkeys(winners, HALF))
     tasks.settle([cheat], winners)
 
 
@@ -152,10 +152,10 @@ def test_opening_replayed_in_a_second_task_of_the_same_spec__is_refused(tasks: T
     commitment and opening once more, and the first task's tag under a good commitment: the
     result was shown then, but its tag here is another. What it may do is give the known result:
     that is what the creator paid for."""
-    world, chain = tasks.world, tasks.chain
+    people, chain = tasks.people, tasks.chain
     task, honest, cheat = tasks.started()
     tasks.answer(task, {honest: RIGHT, cheat: RIGHT})
-    shown = bytes(chain.call(world.tasks, "result_of", task))
+    shown = bytes(chain.call(people.tasks, "result_of", task))
     assert shown == RIGHT
     again = tasks.wait_for(tasks.create, lambda new: tasks.expected(new) == [honest, cheat])
     tasks.draw(again)
@@ -165,22 +165,22 @@ def test_opening_replayed_in_a_second_task_of_the_same_spec__is_refused(tasks: T
     tasks.commit(again, cheat, digest=tasks.digest(again, cheat, old))
     tasks.reveal(again, honest)
     first = (again, 1, old, shown, tasks.salt(task, cheat))
-    chain.refuse("tasks: bad opening", cheat.operator, world.tasks, "reveal", *first)
+    chain.refuse("tasks: bad opening", cheat.operator, people.tasks, "reveal", *first)
     chain.send(
-        cheat.operator, world.tasks, "reveal", again, 1, old, shown, tasks.salt(again, cheat)
+        cheat.operator, people.tasks, "reveal", again, 1, old, shown, tasks.salt(again, cheat)
     )
     (third,) = tasks.draw(again)
     tasks.answer(again, {third: RIGHT})
     tasks.finalize(again)
-    assert world.gain(cheat) == HALF - FIFTH
-    assert world.gain(honest) == 2 * HALF
+    assert people.gain(cheat) == HALF - FIFTH
+    assert people.gain(honest) == 2 * HALF
     assert tasks.profit(cheat) < HALF - 19 * ZOO
     tasks.settle([cheat], [honest, third])
 
 
 def test_contract_of_another_network__asks_for_other_tags(tasks: Tasks) -> None:
     """The definitions that the tests replay against are the contract's own."""
-    chain, contract = tasks.chain, tasks.world.tasks
+    chain, contract = tasks.chain, tasks.people.tasks
     task, first, _ = tasks.started()
     tag, salt = tasks.tag(task, RIGHT), tasks.salt(task, first)
     assert bytes(chain.call(contract, "tag_of", task, RIGHT)) == tag

@@ -37,70 +37,70 @@ def test_creator_grinds_for_two_sybils_and_a_victim__learns_the_draw_when_it_has
     """Crynux's defect 1: the creator tries ids and times until two sybils and a victim come out.
     Here neither a call nor a simulated transaction tells the draw before the fee is in and a
     further block is mined; what came out wrong can't be cancelled, and honest nodes are paid."""
-    world, chain = tasks.world, tasks.chain
-    grinder = world.person("grinder", 4 * FEE)
+    people, chain = tasks.people, tasks.chain
+    grinder = people.person("grinder", 4 * FEE)
     tasks.watch(grinder)
     draws, paid = [], []
     for attempt in range(4):
         chain.warp(attempt)
         task = tasks.create(grinder)
         assert tasks.expected(task) == []
-        chain.refuse("tasks: too early", grinder, world.tasks, "draw", task)
+        chain.refuse("tasks: too early", grinder, people.tasks, "draw", task)
         draws.append([node.name for node in tasks.draw(task)])
-        chain.refuse("tasks: not drawing", grinder, world.tasks, "draw", task)
-        chain.refuse("tasks: not over", grinder, world.tasks, "advance", task)
+        chain.refuse("tasks: not drawing", grinder, people.tasks, "draw", task)
+        chain.refuse("tasks: not over", grinder, people.tasks, "advance", task)
         paid += tasks.honest(task)
     assert len(paid) == 8
-    assert world.gain(grinder) == -4 * FEE
+    assert people.gain(grinder) == -4 * FEE
     tasks.settle([grinder], list(set(paid)))
 
 
 def test_task_ids_of_one_block__have_draws_of_their_own(tasks: Tasks) -> None:
     """The grinder orders many tasks at once, so that one seed block serves them all. Each id has
     its own seed: the draws are as independent as those of different blocks, at a fee each."""
-    world, chain = tasks.world, tasks.chain
-    grinder = world.person("grinder", 8 * FEE)
+    people, chain = tasks.people, tasks.chain
+    grinder = people.person("grinder", 8 * FEE)
     tasks.watch(grinder)
-    create = world.tasks.function("create_task", 4).encode((0, SPEC, FEE, RUN_S))
+    create = people.tasks.function("create_task", 4).encode((0, SPEC, FEE, RUN_S))
     with tasks.mempool():
         for _ in range(8):
-            chain.submit(grinder, world.tasks.address, create)
+            chain.submit(grinder, people.tasks.address, create)
     chain.mine(2)
-    count = int(chain.call(world.tasks, "task_count"))
+    count = int(chain.call(people.tasks, "task_count"))
     fresh = range(count - 7, count + 1)
     assert len({tasks.state(task).seed_block for task in fresh}) == 1
     orders = [tuple(tasks.places(task, len(tasks.executors), 8)) for task in fresh]
     assert len(set(orders)) == 8
     paid = [node for task in fresh for node in tasks.honest(task)]
-    assert world.gain(grinder) == -8 * FEE
+    assert people.gain(grinder) == -8 * FEE
     tasks.settle([grinder], list(set(paid)))
 
 
 def test_creator_owns_seats__its_nodes_are_never_drawn(tasks: Tasks) -> None:
     """The creator sits in its own pool, to earn its fee back and see the others' results. The seed
     names its seat first, and it is passed over; its operator key may not create at all."""
-    world, chain = tasks.world, tasks.chain
+    people, chain = tasks.people, tasks.chain
     own = tasks.executors[0]
     args = (0, SPEC, FEE, RUN_S)
-    world.give(own.operator, FEE)
+    people.give(own.operator, FEE)
     tasks.watch(own)
-    chain.refuse("tasks: operator", own.operator, world.tasks, "create_task", *args)
+    chain.refuse("tasks: operator", own.operator, people.tasks, "create_task", *args)
     size, place = tasks.size(), tasks.seat(own)
     task = tasks.wait_for(
         lambda: tasks.create(own.owner), lambda new: tasks.places(new, size)[0] == place
     )
     winners = tasks.honest(task)
     assert own not in winners
-    world.assert_whole(dict.fromkeys(winners, HALF))
-    assert world.gain(own) == -FEE
+    people.assert_whole(dict.fromkeys(winners, HALF))
+    assert people.gain(own) == -FEE
     tasks.settle([own], winners)
 
 
 def test_one_owner_with_three_seats__never_meets_itself(tasks: Tasks) -> None:
     """Eve runs three nodes under one owner key, a third of the pool. The seed names two of them
     first: one is taken. She fakes; the tie-break's seed names another one of hers: not taken."""
-    world = tasks.world
-    eve = world.nodes["eve"]
+    people = tasks.people
+    eve = people.nodes["eve"]
     mine = [eve, *(tasks.enlist(name, owner=eve.owner) for name in ("eve two", "eve three"))]
     for node in mine:
         tasks.join(node)
@@ -124,7 +124,7 @@ def test_one_owner_with_three_seats__never_meets_itself(tasks: Tasks) -> None:
     assert third not in mine
     tasks.answer(task, {third: RIGHT})
     tasks.finalize(task)
-    world.assert_whole({honest: HALF, third: HALF})
+    people.assert_whole({honest: HALF, third: HALF})
     assert tasks.gain(*mine) == -FIFTH
     tasks.settle(mine, [honest, third])
 
@@ -132,21 +132,21 @@ def test_one_owner_with_three_seats__never_meets_itself(tasks: Tasks) -> None:
 def test_class_whose_seats_one_owner_holds__gives_no_agreement(tasks: Tasks) -> None:
     """Eve squats the three seats of a new class, to be asked alone. No two of hers are drawn, so
     the task ends without her; the creator has lost the bounty of whoever said so."""
-    world, chain = tasks.world, tasks.chain
-    world.decide((world.tasks, "add_class", (b"cuda:sm_90".ljust(32, b"\0"),)))
-    eve = world.nodes["eve"]
+    people, chain = tasks.people, tasks.chain
+    people.decide((people.tasks, "add_class", (b"cuda:sm_90".ljust(32, b"\0"),)))
+    eve = people.nodes["eve"]
     mine = [eve, *(tasks.enlist(name, owner=eve.owner) for name in ("eve two", "eve three"))]
     tasks.watch(*mine)
     for node in mine:
-        chain.send(node.operator, world.tasks, "join", node.node_id, 1)
-    chain.send(tasks.creator, world.tasks, "create_task", 1, SPEC, FEE, RUN_S)
-    task = int(chain.call(world.tasks, "task_count"))
+        chain.send(node.operator, people.tasks, "join", node.node_id, 1)
+    chain.send(tasks.creator, people.tasks, "create_task", 1, SPEC, FEE, RUN_S)
+    task = int(chain.call(people.tasks, "task_count"))
     for redraw in range(MAX_REDRAWS + 1):
         assert tasks.state(task).redraws == redraw
         tasks.await_seed(task)
-        chain.send(world.faucet, world.tasks, "draw", task)
+        chain.send(people.faucet, people.tasks, "draw", task)
     assert tasks.status(task) == UNDECIDED
-    assert world.gain(tasks.creator) == -BOUNTY
+    assert people.gain(tasks.creator) == -BOUNTY
     assert tasks.gain(*mine) == 0
     tasks.settle(mine)
 
@@ -155,22 +155,22 @@ def test_seat_taken_after_the_request__is_not_in_the_draw(tasks: Tasks) -> None:
     """Eve joins in the request's own block, behind it, in a seat that the seed's range covers: it
     was empty for longer than any draw remembers. The seed names her seat first; the draw takes
     whoever is next. Her second node comes later and has a seat beyond the range."""
-    world, chain = tasks.world, tasks.chain
-    eve, gus = world.nodes["eve"], world.nodes["gus"]
+    people, chain = tasks.people, tasks.chain
+    eve, gus = people.nodes["eve"], people.nodes["gus"]
     late = tasks.enlist("late")
     place = tasks.seat(gus)
     tasks.leave(gus)
     chain.mine(COOLDOWN + 1)
     size = tasks.size()
-    create = world.tasks.function("create_task", 4).encode((0, SPEC, FEE, RUN_S))
-    join = world.tasks.function("join", 2).encode((eve.node_id, 0))
+    create = people.tasks.function("create_task", 4).encode((0, SPEC, FEE, RUN_S))
+    join = people.tasks.function("join", 2).encode((eve.node_id, 0))
 
     def request() -> int:
         with tasks.mempool():
-            first = chain.submit(tasks.creator, world.tasks.address, create, tip=3 * 10**9)
-            second = chain.submit(eve.operator, world.tasks.address, join)
+            first = chain.submit(tasks.creator, people.tasks.address, create, tip=3 * 10**9)
+            second = chain.submit(eve.operator, people.tasks.address, join)
         assert chain.receipt(first)["blockNumber"] == chain.receipt(second)["blockNumber"]
-        return int(chain.call(world.tasks, "task_count"))
+        return int(chain.call(people.tasks, "task_count"))
 
     task = tasks.wait_for(request, lambda new: tasks.places(new, size)[0] == place)
     assert tasks.seat(eve) == place
@@ -178,71 +178,71 @@ def test_seat_taken_after_the_request__is_not_in_the_draw(tasks: Tasks) -> None:
     assert tasks.seat(late) == size
     winners = tasks.honest(task)
     assert not {eve, late, gus} & set(winners)
-    world.assert_whole({**dict.fromkeys(winners, HALF), eve: 0, late: 0})
+    people.assert_whole({**dict.fromkeys(winners, HALF), eve: 0, late: 0})
     tasks.settle([eve, late], winners)
 
 
 def test_leaving_when_the_seed_is_known__does_not_leave_the_task(tasks: Tasks) -> None:
     """A cheat that sees itself drawn beside an honest node gives its seat up before anybody
     captures the draw. It is drawn all the same, and answers for its silence."""
-    world, chain = tasks.world, tasks.chain
+    people, chain = tasks.people, tasks.chain
     task = tasks.create()
     chain.mine(2)
     cheat, honest = tasks.expected(task)
     tasks.leave(cheat)
-    chain.refuse("executors: just left", cheat.operator, world.tasks, "join", cheat.node_id, 0)
+    chain.refuse("executors: just left", cheat.operator, people.tasks, "join", cheat.node_id, 0)
     assert tasks.draw(task) == [cheat, honest]
     tasks.commit(task, honest)
     tasks.advance(task)
     winners = tasks.honest(task)
-    assert world.gain(cheat) == -FIFTH
-    world.assert_whole(dict.fromkeys(winners, HALF))
+    assert people.gain(cheat) == -FIFTH
+    people.assert_whole(dict.fromkeys(winners, HALF))
     tasks.settle([cheat], winners)
 
 
 def test_exit_when_the_seed_is_known__does_not_leave_the_task(tasks: Tasks) -> None:
     """The same by leaving the registry. The stake that unbonds stays longer than any task lasts, so
     the node is drawn and slashed."""
-    world, chain = tasks.world, tasks.chain
+    people, chain = tasks.people, tasks.chain
     task = tasks.create()
     chain.mine(2)
     cheat, honest = tasks.expected(task)
-    chain.send(cheat.owner, world.registry, "begin_exit", cheat.node_id)
+    chain.send(cheat.owner, people.registry, "begin_exit", cheat.node_id)
     assert tasks.draw(task) == [cheat, honest]
     tasks.commit(task, honest)
     tasks.advance(task)
     winners = tasks.honest(task)
-    chain.warp(world.settings.unbonding_period)
-    chain.send(cheat.owner, world.registry, "withdraw", cheat.node_id)
-    assert world.gain(cheat) == -FIFTH
-    world.assert_whole(dict.fromkeys(winners, HALF))
+    chain.warp(people.settings.unbonding_period)
+    chain.send(cheat.owner, people.registry, "withdraw", cheat.node_id)
+    assert people.gain(cheat) == -FIFTH
+    people.assert_whole(dict.fromkeys(winners, HALF))
     tasks.settle([cheat], winners)
 
 
 def test_stake_added_when_the_seed_is_known__comes_too_late(tasks: Tasks) -> None:
     """Eve lost a fifth of her stake and kept her seat. A seed names it first, and she fills her
     stake up to be drawn. What counts is what was bonded at the request: others run the task."""
-    world, chain = tasks.world, tasks.chain
+    people, chain = tasks.people, tasks.chain
     first, other, eve = tasks.started()
     tasks.commit(first, other)
     tasks.advance(first)
     tasks.honest(first)
     chain.warp(8 * DAY)
-    assert world.bonded(eve) == eve.stake - FIFTH
+    assert people.bonded(eve) == eve.stake - FIFTH
     size, place = tasks.size(), tasks.seat(eve)
     task = tasks.wait_for(tasks.create, lambda new: tasks.places(new, size)[0] == place)
-    chain.send(eve.owner, world.registry, "add_stake", eve.node_id, FIFTH)
-    assert world.bonded(eve) == eve.stake
+    chain.send(eve.owner, people.registry, "add_stake", eve.node_id, FIFTH)
+    assert people.bonded(eve) == eve.stake
     winners = tasks.honest(task)
     assert eve not in tasks.nodes(task)
-    assert world.gain(eve) == -FIFTH
+    assert people.gain(eve) == -FIFTH
     tasks.settle([eve], winners)
 
 
 def test_draw_that_only_the_cheat_saw__stays_for_256_blocks(tasks: Tasks) -> None:
     """The cheat dislikes a draw and doesn't capture it, hoping for another. As long as one other
     party captures it within 256 blocks it stands; a redraw takes the silence of everybody."""
-    world, chain = tasks.world, tasks.chain
+    people, chain = tasks.people, tasks.chain
     task = tasks.create()
     chain.mine(2)
     drawn = tasks.expected(task)
@@ -252,17 +252,17 @@ def test_draw_that_only_the_cheat_saw__stays_for_256_blocks(tasks: Tasks) -> Non
     tasks.commit(task, drawn[1])
     tasks.advance(task)
     winners = tasks.honest(task)
-    assert world.gain(cheat) == -FIFTH
+    assert people.gain(cheat) == -FIFTH
     tasks.settle([cheat], winners)
 
 
 def test_draw_that_everybody_let_lapse__is_pinned_to_a_block_to_come(tasks: Tasks) -> None:
     """Everybody is silent until the chain has forgotten the seed. Neither the old draw nor one of
     the cheat's choice can be had: the capture pins a new block, and the next draw is as random."""
-    world, chain = tasks.world, tasks.chain
+    people, chain = tasks.people, tasks.chain
     task = tasks.create()
-    old, eve = int(tasks.state(task).seed_block), world.nodes["eve"]
-    capture = (eve.operator, world.tasks, "draw", task)
+    old, eve = int(tasks.state(task).seed_block), people.nodes["eve"]
+    capture = (eve.operator, people.tasks, "draw", task)
     chain.mine(FORGOTTEN + 1)
     assert tasks.expected(task) == []
     chain.send(*capture)
@@ -279,7 +279,7 @@ def test_draw_that_everybody_let_lapse__is_pinned_to_a_block_to_come(tasks: Task
 def test_last_revealer_picks_its_moment__the_tie_break_is_drawn_after_it(tasks: Tasks) -> None:
     """The cheat's fake differs, and its reveal requests the third executor: it holds the reveal
     back to choose the block. The seed is the block after, whenever it comes."""
-    world, chain = tasks.world, tasks.chain
+    people, chain = tasks.people, tasks.chain
     task, honest, cheat = tasks.started()
     before = int(tasks.state(task).seed_block)
     tasks.commit(task, honest)
@@ -290,11 +290,11 @@ def test_last_revealer_picks_its_moment__the_tie_break_is_drawn_after_it(tasks: 
     latest = int(chain.rpc("eth_blockNumber"), 16)
     assert int(tasks.state(task).seed_block) == latest + 1 > before
     assert tasks.expected(task) == []
-    chain.refuse("tasks: too early", cheat.operator, world.tasks, "draw", task)
+    chain.refuse("tasks: too early", cheat.operator, people.tasks, "draw", task)
     (third,) = tasks.draw(task)
     tasks.answer(task, {third: RIGHT})
     tasks.finalize(task)
-    assert world.gain(cheat) == -FIFTH
+    assert people.gain(cheat) == -FIFTH
     tasks.settle([cheat], [honest, third])
 
 
@@ -304,7 +304,7 @@ def test_order_of_the_captures__chooses_between_two_tasks_at_most(tasks: Tasks) 
     with its friend first, and is spared the one beside an honest node. There the next node is
     taken as ever, and the pair answers for its fake like any other: a verifier runs the task
     again. Keeping hands full takes work, and the cheat's honest work is counted here too."""
-    world, chain = tasks.world, tasks.chain
+    people, chain = tasks.people, tasks.chain
     cheat, friend = tasks.executors[:2]
     busy = []
     for _ in range(MAX_OPEN - 1):
@@ -319,17 +319,17 @@ def test_order_of_the_captures__chooses_between_two_tasks_at_most(tasks: Tasks) 
         tasks.create, lambda new: {cheat, friend} == set(tasks.expected(new))
     )
     assert cheat in tasks.expected(beside_honest)
-    chain.send(cheat.operator, world.tasks, "draw", with_friend)
+    chain.send(cheat.operator, people.tasks, "draw", with_friend)
     assert tasks.open_lanes(cheat) == MAX_OPEN
     winners = tasks.honest(beside_honest)
     assert cheat not in winners
     tasks.answer(with_friend, dict.fromkeys(tasks.nodes(with_friend), FAKE))
-    auditor = world.nodes["vito"]
+    auditor = people.nodes["vito"]
     tasks.appeal(with_friend, auditor.operator)
     tasks.judge(with_friend)
     for task in busy:
         tasks.honest(task)
-    assert world.bonded(cheat) == cheat.stake - HELD
+    assert people.bonded(cheat) == cheat.stake - HELD
     paid = [node for node in winners if node != friend]
     tasks.settle([cheat, friend], [*paid, auditor])
 
@@ -341,13 +341,13 @@ def test_everybodys_hands_filled__no_third_is_found_but_the_appeal_finds_the_che
     could break the tie have their hands full, and then uses the eight redraws up: the task ends
     undecided, and nobody is slashed for that alone. The honest executor appeals. Without an appeal
     the cheat would have lost only what it paid for the other tasks."""
-    world, chain = tasks.world, tasks.chain
+    people, chain = tasks.people, tasks.chain
     task, honest, cheat = tasks.started()
     tasks.commit(task, honest)
     tasks.commit(task, cheat, FAKE)
     tasks.reveal(task, honest)
     others = [node for node in tasks.executors if node not in (honest, cheat)]
-    fee = RUN_S * world.settings.tasks.fee_per_s
+    fee = RUN_S * people.settings.tasks.fee_per_s
     bought: list[int] = []
     while any(tasks.open_lanes(node) < MAX_OPEN for node in others):
         idlest = min(others, key=tasks.open_lanes)
@@ -361,17 +361,17 @@ def test_everybodys_hands_filled__no_third_is_found_but_the_appeal_finds_the_che
     tasks.reveal(task, cheat, FAKE)
     for _ in range(MAX_REDRAWS + 1):
         tasks.await_seed(task)
-        chain.send(cheat.operator, world.tasks, "draw", task)
+        chain.send(cheat.operator, people.tasks, "draw", task)
     assert tasks.status(task) == UNDECIDED
     for other in bought:
         tasks.honest(other)
-    assert world.bonded(cheat) == cheat.stake
-    assert world.gain(cheat) == BOUNTY - len(bought) * fee
+    assert people.bonded(cheat) == cheat.stake
+    assert people.gain(cheat) == BOUNTY - len(bought) * fee
 
     tasks.appeal(task, honest.owner)
     tasks.judge(task)
-    assert world.gain(cheat) == BOUNTY - len(bought) * fee - FIFTH
-    assert world.gain(honest) == HALF
+    assert people.gain(cheat) == BOUNTY - len(bought) * fee - FIFTH
+    assert people.gain(honest) == HALF
     tasks.settle([cheat], [honest, *others])
 
 
@@ -379,15 +379,15 @@ def test_seats_spammed__cost_the_spammer_and_not_the_draw(tasks: Tasks) -> None:
     """Eve fills the pool with seats and leaves them, to make draws dear or let them find nobody. A
     seat needs a stake; an empty one costs a draw one read where its seed names it; and it is
     taken again before the pool grows, so one node can't leave a trail of them."""
-    world, chain = tasks.world, tasks.chain
-    eve = world.nodes["eve"]
+    people, chain = tasks.people, tasks.chain
+    eve = people.nodes["eve"]
     spam = [
-        world.enlist(f"spam {i}", owner=eve.owner, payout=eve.payout)
+        people.enlist(f"spam {i}", owner=eve.owner, payout=eve.payout)
         for i in range(2 * len(tasks.executors))
     ]
     plain = tasks.create()
     chain.mine()
-    before = chain.send(world.faucet, world.tasks, "draw", plain)
+    before = chain.send(people.faucet, people.tasks, "draw", plain)
     for node in spam:
         tasks.join(node)
     for node in spam:
@@ -408,7 +408,7 @@ def test_seats_spammed__cost_the_spammer_and_not_the_draw(tasks: Tasks) -> None:
 
     task = tasks.wait_for(tasks.create, lambda new: looked_at(new) >= 10)
     seats = looked_at(task)
-    after = chain.send(world.faucet, world.tasks, "draw", task)
+    after = chain.send(people.faucet, people.tasks, "draw", task)
     costs = [int(receipt["gasUsed"], 16) for receipt in (before, after)]
     print(f"\ndraw: {costs[0]} gas; {costs[1]} with {seats} seats looked at of {size}")
     assert costs[1] - costs[0] < 5_000 * seats
@@ -417,7 +417,7 @@ def test_seats_spammed__cost_the_spammer_and_not_the_draw(tasks: Tasks) -> None:
     tasks.join(spam[0])
     tasks.leave(spam[0])
     assert tasks.size() == size
-    chain.refuse("executors: just left", spam[0].operator, world.tasks, "join", spam[0].node_id, 0)
+    chain.refuse("executors: just left", spam[0].operator, people.tasks, "join", spam[0].node_id, 0)
     winners = tasks.honest(task)
     assert tasks.gain(eve, *spam) == 0
     tasks.settle([eve, *spam], winners)

@@ -27,10 +27,10 @@ from agents.tasks.compute.classes import CPU
 from agents.tasks.compute.make import publish
 from agents.tasks.contract import UNAVAILABLE, LaneState, TaskStatus
 from agents.tasks.process import TaskProcess
-from tests.stage.chain.executors import PASSPHRASE, Crew, Liar, Loner, Silent, fake
+from tests.stage.chain.executors import PASSPHRASE, Executors, Liar, Loner, Silent, fake
 from tests.stage.chain.people import Node
 from tests.stage.chain.tasks import FEE, FIFTH, HELD, Tasks
-from tests.stage.memory.task_inputs import World as Inputs
+from tests.stage.memory.task_inputs import TaskInputs
 
 AGREED, DECIDED, UNDECIDED = TaskStatus.AGREED, TaskStatus.DECIDED, TaskStatus.UNDECIDED
 APPEALED, CLOSED, REVEALING = TaskStatus.APPEALED, TaskStatus.CLOSED, TaskStatus.REVEALING
@@ -45,12 +45,12 @@ POINTS = (
 
 
 @pytest.fixture(scope="session")
-def inputs(tmp_path_factory: pytest.TempPathFactory) -> Inputs:
-    return Inputs.build(EmbeddedStore(tmp_path_factory.mktemp("inputs") / "store"))
+def inputs(tmp_path_factory: pytest.TempPathFactory) -> TaskInputs:
+    return TaskInputs.build(EmbeddedStore(tmp_path_factory.mktemp("inputs") / "store"))
 
 
 @pytest.fixture(scope="session")
-def process(inputs: Inputs) -> Iterator[TaskProcess]:
+def process(inputs: TaskInputs) -> Iterator[TaskProcess]:
     running = TaskProcess(inputs.store.location, "cpu")
     assert running.label() == CPU
     yield running
@@ -58,260 +58,272 @@ def process(inputs: Inputs) -> Iterator[TaskProcess]:
 
 
 @pytest.fixture
-def crew(
+def executors(
     tasks: Tasks,
-    inputs: Inputs,
+    inputs: TaskInputs,
     process: TaskProcess,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-) -> Iterator[Crew]:
+) -> Iterator[Executors]:
     monkeypatch.setenv("MENAGERIE_PASSPHRASE", PASSPHRASE)
     with ExitStack() as stack:
-        yield Crew(tasks, inputs, process, tmp_path, stack)
+        yield Executors(tasks, inputs, process, tmp_path, stack)
 
 
-def _right(crew: Crew, task_id: int) -> bytes:
+def _right(executors: Executors, task_id: int) -> bytes:
     """What running the task gives, found apart from everybody."""
-    task = crew.task(task_id)
-    out = crew.folder / "right"
-    return crew.process.run(task.spec, task.run_s, CPU, out).digest
+    task = executors.task(task_id)
+    out = executors.folder / "right"
+    return executors.process.run(task.spec, task.run_s, CPU, out).digest
 
 
-def _requested(crew: Crew) -> tuple[int, Node, Node]:
+def _requested(executors: Executors) -> tuple[int, Node, Node]:
     """A new task, unlike any before, and the two whom its draw will take."""
-    task_id = crew.create(crew.inputs.evaluate(first=next(_FRESH)))
-    crew.tasks.chain.mine(2)
-    first, second = crew.drawn(task_id)
+    task_id = executors.create(executors.inputs.evaluate(first=next(_FRESH)))
+    executors.tasks.chain.mine(2)
+    first, second = executors.drawn(task_id)
     return task_id, first, second
 
 
-def _others(crew: Crew, *nodes: Node) -> list[Node]:
-    return [node for node in crew.tasks.executors if node not in nodes]
+def _others(executors: Executors, *nodes: Node) -> list[Node]:
+    return [node for node in executors.tasks.executors if node not in nodes]
 
 
 # -- an honest task --------------------------------------------------------------------------------
 
 
-def test_two_run_commit_reveal_and_publish(crew: Crew) -> None:
-    crew.executors(*crew.tasks.executors)
-    for spec in (crew.inputs.evaluate(), crew.inputs.train(), crew.inputs.generate()):
-        task_id = crew.create(spec)
-        crew.until(task_id, AGREED)
-        task, right = crew.task(task_id), _right(crew, task_id)
+def test_two_run_commit_reveal_and_publish(executors: Executors) -> None:
+    executors.start(*executors.tasks.executors)
+    for spec in (
+        executors.inputs.evaluate(),
+        executors.inputs.train(),
+        executors.inputs.generate(),
+    ):
+        task_id = executors.create(spec)
+        executors.until(task_id, AGREED)
+        task, right = executors.task(task_id), _right(executors, task_id)
         assert task.result == right
         assert set(task.states) == {LaneState.AGREED, LaneState.OPENED}
-        crew.drive(lambda r=right: _has(crew, r), "the payload is published")
-    for node in crew.tasks.executors:
-        assert crew.said(node, "task_refused") == 0, "no transaction was wasted"
+        executors.drive(lambda r=right: _has(executors, r), "the payload is published")
+    for node in executors.tasks.executors:
+        assert executors.said(node, "task_refused") == 0, "no transaction was wasted"
 
 
-def _has(crew: Crew, digest: bytes) -> bool:
+def _has(executors: Executors, digest: bytes) -> bool:
     try:
-        crew.store.get_digest(digest, 2**30)
+        executors.store.get_digest(digest, 2**30)
     except NotFound:
         return False
     return True
 
 
-def test_a_refusal_is_a_result(crew: Crew) -> None:
-    task_id = crew.create(crew.inputs.evaluate(first=900_000))
-    crew.tasks.chain.mine(2)
-    pair = crew.drawn(task_id)
-    crew.executors(*pair)
-    crew.until(task_id, AGREED)
-    crew.drive(lambda: _has(crew, crew.task(task_id).result or b""), "the refusal is published")
-    assert b"refused" in crew.store.get_digest(crew.task(task_id).result or b"", 1_000)
+def test_a_refusal_is_a_result(executors: Executors) -> None:
+    task_id = executors.create(executors.inputs.evaluate(first=900_000))
+    executors.tasks.chain.mine(2)
+    pair = executors.drawn(task_id)
+    executors.start(*pair)
+    executors.until(task_id, AGREED)
+    executors.drive(
+        lambda: _has(executors, executors.task(task_id).result or b""), "the refusal is published"
+    )
+    assert b"refused" in executors.store.get_digest(executors.task(task_id).result or b"", 1_000)
 
 
-def test_the_first_commitment_captures_the_draw(crew: Crew) -> None:
-    task_id, first, second = _requested(crew)
-    crew.executors(first, second)
-    crew.until(task_id, AGREED)
+def test_the_first_commitment_captures_the_draw(executors: Executors) -> None:
+    task_id, first, second = _requested(executors)
+    executors.start(first, second)
+    executors.until(task_id, AGREED)
     lanes = {(first.name, 0), (second.name, 1)}
     committed = {(name, f"committed: task {task_id}, lane {lane}") for name, lane in lanes}
-    assert set(crew.done[:2]) == committed, "two transactions, and none to draw"
+    assert set(executors.done[:2]) == committed, "two transactions, and none to draw"
 
 
-def test_a_draw_that_nobody_captures_is_captured_by_anyone(crew: Crew) -> None:
+def test_a_draw_that_nobody_captures_is_captured_by_anyone(executors: Executors) -> None:
     """Both who are drawn are away; a third moves the task on, whose deadline then passes."""
-    task_id, first, second = _requested(crew)
-    crew.executors(*_others(crew, first, second)[:1])
-    crew.drive(lambda: crew.status(task_id) == TaskStatus.RUNNING, "somebody draws")
-    assert crew.task(task_id).nodes == (first.node_id, second.node_id)
-    crew.pass_deadline(task_id)
-    crew.drive(lambda: crew.state(task_id, first) == LaneState.ABORTED, "somebody advances")
-    assert crew.state(task_id, second) == LaneState.ABORTED
+    task_id, first, second = _requested(executors)
+    executors.start(*_others(executors, first, second)[:1])
+    executors.drive(lambda: executors.status(task_id) == TaskStatus.RUNNING, "somebody draws")
+    assert executors.task(task_id).nodes == (first.node_id, second.node_id)
+    executors.pass_deadline(task_id)
+    executors.drive(
+        lambda: executors.state(task_id, first) == LaneState.ABORTED, "somebody advances"
+    )
+    assert executors.state(task_id, second) == LaneState.ABORTED
 
 
-def test_a_payload_is_nowhere_before_two_agree(crew: Crew) -> None:
+def test_a_payload_is_nowhere_before_two_agree(executors: Executors) -> None:
     """A third who is drawn for a tie finds neither result nor payload."""
-    task_id, first, second = _requested(crew)
-    crew.executor(first)
-    crew.executor(second, Loner)
-    crew.drive(lambda: len(crew.task(task_id).revealed()) == 2, "both have revealed")
-    assert crew.status(task_id) == TaskStatus.DRAWING
+    task_id, first, second = _requested(executors)
+    executors.start_one(first)
+    executors.start_one(second, Loner)
+    executors.drive(lambda: len(executors.task(task_id).revealed()) == 2, "both have revealed")
+    assert executors.status(task_id) == TaskStatus.DRAWING
     for _ in range(5):
-        crew.step(first.name)
-        crew.tasks.chain.mine()
-    right = _right(crew, task_id)
-    digest = fake(crew.task(task_id), second.operator.address).digest
-    assert not _has(crew, right) and not _has(crew, digest)
-    assert right not in crew.task(task_id).answers
+        executors.step(first.name)
+        executors.tasks.chain.mine()
+    right = _right(executors, task_id)
+    digest = fake(executors.task(task_id), second.operator.address).digest
+    assert not _has(executors, right) and not _has(executors, digest)
+    assert right not in executors.task(task_id).answers
 
 
 # -- cheats ----------------------------------------------------------------------------------------
 
 
-def test_a_liar_is_outvoted_and_slashed(crew: Crew) -> None:
-    task_id, first, second = _requested(crew)
-    crew.executor(first, Loner)
-    crew.executors(second, *_others(crew, first, second))
-    crew.until(task_id, DECIDED)
-    crew.drive(lambda: crew.said(first, "was_wrong") == 1, "the liar finds itself wrong")
-    crew.pass_deadline(task_id)
-    crew.until(task_id, CLOSED)
-    assert crew.tasks.world.gain(first) == -FIFTH
-    assert crew.tasks.world.gain(second) == FEE // 2
-    assert not any(did.startswith("appealed") for _, did in crew.done)
+def test_a_liar_is_outvoted_and_slashed(executors: Executors) -> None:
+    task_id, first, second = _requested(executors)
+    executors.start_one(first, Loner)
+    executors.start(second, *_others(executors, first, second))
+    executors.until(task_id, DECIDED)
+    executors.drive(lambda: executors.said(first, "was_wrong") == 1, "the liar finds itself wrong")
+    executors.pass_deadline(task_id)
+    executors.until(task_id, CLOSED)
+    assert executors.tasks.people.gain(first) == -FIFTH
+    assert executors.tasks.people.gain(second) == FEE // 2
+    assert not any(did.startswith("appealed") for _, did in executors.done)
 
 
-def test_the_silent_one_is_slashed_and_replaced(crew: Crew) -> None:
-    task_id, first, second = _requested(crew)
-    crew.executor(first, Silent)
-    crew.executors(second, *_others(crew, first, second))
-    crew.drive(lambda: crew.state(task_id, second) == LaneState.REVEALED, "the other reveals")
-    crew.pass_deadline(task_id)
-    crew.until(task_id, AGREED)
-    assert crew.state(task_id, first) == LaneState.ABORTED
-    assert crew.tasks.world.gain(first) == -FIFTH
-    assert crew.tasks.world.gain(second) == FEE // 2
+def test_the_silent_one_is_slashed_and_replaced(executors: Executors) -> None:
+    task_id, first, second = _requested(executors)
+    executors.start_one(first, Silent)
+    executors.start(second, *_others(executors, first, second))
+    executors.drive(
+        lambda: executors.state(task_id, second) == LaneState.REVEALED, "the other reveals"
+    )
+    executors.pass_deadline(task_id)
+    executors.until(task_id, AGREED)
+    assert executors.state(task_id, first) == LaneState.ABORTED
+    assert executors.tasks.people.gain(first) == -FIFTH
+    assert executors.tasks.people.gain(second) == FEE // 2
 
 
-def test_a_framed_node_appeals_and_is_made_whole(crew: Crew) -> None:
+def test_a_framed_node_appeals_and_is_made_whole(executors: Executors) -> None:
     """All the others collude. Verifiers who run the task again take their stake."""
-    task_id, victim, second = _requested(crew)
-    crew.executor(victim)
-    crew.executors(second, *_others(crew, victim, second), kind=Liar)
+    task_id, victim, second = _requested(executors)
+    executors.start_one(victim)
+    executors.start(second, *_others(executors, victim, second), kind=Liar)
     for name in ("vic", "vera", "vito"):
-        crew.auditor(name)
-    crew.until(task_id, DECIDED)
-    crew.until(task_id, CLOSED)
-    appeal, right = crew.reader.appeal(task_id), _right(crew, task_id)
+        executors.recheck(name)
+    executors.until(task_id, DECIDED)
+    executors.until(task_id, CLOSED)
+    appeal, right = executors.reader.appeal(task_id), _right(executors, task_id)
     assert (bytes(appeal.result), appeal.overturned) == (right, True)
-    liars = [crew.tasks.node(n) for n in crew.task(task_id).nodes if n != victim.node_id]
-    assert [crew.tasks.world.gain(liar) for liar in liars] == [-HELD, -HELD]
-    assert crew.tasks.world.gain(victim) > FEE // 2
-    crew.drive(lambda: _has(crew, right), "the victim publishes what was right")
+    liars = [executors.tasks.node(n) for n in executors.task(task_id).nodes if n != victim.node_id]
+    assert [executors.tasks.people.gain(liar) for liar in liars] == [-HELD, -HELD]
+    assert executors.tasks.people.gain(victim) > FEE // 2
+    executors.drive(lambda: _has(executors, right), "the victim publishes what was right")
     # The bond comes back into the wallet that paid it.
-    crew.drive(lambda: (victim.name, "withdrawn: bond") in crew.done, "the bond is withdrawn")
+    executors.drive(
+        lambda: (victim.name, "withdrawn: bond") in executors.done, "the bond is withdrawn"
+    )
 
 
-def test_without_appeals_the_framed_node_pays(crew: Crew) -> None:
-    task_id, victim, second = _requested(crew)
-    crew.executor(victim, redundant={"appeal": False})
-    crew.executors(second, *_others(crew, victim, second), kind=Liar)
-    crew.until(task_id, DECIDED)
+def test_without_appeals_the_framed_node_pays(executors: Executors) -> None:
+    task_id, victim, second = _requested(executors)
+    executors.start_one(victim, redundant={"appeal": False})
+    executors.start(second, *_others(executors, victim, second), kind=Liar)
+    executors.until(task_id, DECIDED)
     for _ in range(5):
-        crew.step(victim.name)
-    crew.pass_deadline(task_id)
-    crew.until(task_id, CLOSED)
-    assert crew.tasks.world.gain(victim) == -FIFTH
+        executors.step(victim.name)
+    executors.pass_deadline(task_id)
+    executors.until(task_id, CLOSED)
+    assert executors.tasks.people.gain(victim) == -FIFTH
 
 
-def test_three_answers_are_sorted_out_by_an_appeal(crew: Crew) -> None:
-    task_id, honest, second = _requested(crew)
-    crew.executor(honest)
-    crew.executors(second, *_others(crew, honest, second), kind=Loner)
+def test_three_answers_are_sorted_out_by_an_appeal(executors: Executors) -> None:
+    task_id, honest, second = _requested(executors)
+    executors.start_one(honest)
+    executors.start(second, *_others(executors, honest, second), kind=Loner)
     for name in ("vic", "vera", "vito"):
-        crew.auditor(name)
-    crew.until(task_id, UNDECIDED)
-    crew.until(task_id, CLOSED)
-    assert crew.tasks.world.gain(honest) > FEE // 2
-    wrong = [crew.tasks.node(n) for n in crew.task(task_id).nodes if n != honest.node_id]
-    assert [crew.tasks.world.gain(node) for node in wrong] == [-FIFTH, -FIFTH]
+        executors.recheck(name)
+    executors.until(task_id, UNDECIDED)
+    executors.until(task_id, CLOSED)
+    assert executors.tasks.people.gain(honest) > FEE // 2
+    wrong = [executors.tasks.node(n) for n in executors.task(task_id).nodes if n != honest.node_id]
+    assert [executors.tasks.people.gain(node) for node in wrong] == [-FIFTH, -FIFTH]
 
 
 # -- verifiers -------------------------------------------------------------------------------------
 
 
-def test_a_verifier_that_samples_overturns_two_liars(crew: Crew) -> None:
+def test_a_verifier_that_samples_overturns_two_liars(executors: Executors) -> None:
     """Nobody else could know; the rate decides, and at zero nothing is run again."""
-    task_id, first, second = _requested(crew)
-    crew.executors(first, second, kind=Liar)
-    crew.auditor("vito")
-    crew.until(task_id, AGREED)
+    task_id, first, second = _requested(executors)
+    executors.start(first, second, kind=Liar)
+    executors.recheck("vito")
+    executors.until(task_id, AGREED)
     for _ in range(5):
-        assert crew.step("vito") is None
-    crew.auditor("vic", rate=1.0)
-    crew.auditor("vera")
-    crew.until(task_id, CLOSED)
-    assert bytes(crew.reader.appeal(task_id).result) == _right(crew, task_id)
-    assert [crew.tasks.world.gain(node) for node in (first, second)] == [FEE // 2 - HELD] * 2
-    assert crew.tasks.world.gain(crew.tasks.creator) == 0
+        assert executors.step("vito") is None
+    executors.recheck("vic", rate=1.0)
+    executors.recheck("vera")
+    executors.until(task_id, CLOSED)
+    assert bytes(executors.reader.appeal(task_id).result) == _right(executors, task_id)
+    assert [executors.tasks.people.gain(node) for node in (first, second)] == [FEE // 2 - HELD] * 2
+    assert executors.tasks.people.gain(executors.tasks.creator) == 0
 
 
-def test_a_verifier_that_samples_leaves_the_right_alone(crew: Crew) -> None:
-    task_id, first, second = _requested(crew)
-    crew.executors(first, second)
-    crew.until(task_id, AGREED)
-    vic = crew.tasks.world.nodes["vic"]
-    crew.auditor("vic", rate=1.0)
-    crew.drive(lambda: crew.said(vic, "task_audited") == 1, "the audit is over")
-    assert crew.status(task_id) == AGREED
+def test_a_verifier_that_samples_leaves_the_right_alone(executors: Executors) -> None:
+    task_id, first, second = _requested(executors)
+    executors.start(first, second)
+    executors.until(task_id, AGREED)
+    vic = executors.tasks.people.nodes["vic"]
+    executors.recheck("vic", rate=1.0)
+    executors.drive(lambda: executors.said(vic, "task_audited") == 1, "the audit is over")
+    assert executors.status(task_id) == AGREED
     for _ in range(5):
-        assert crew.step("vic") is None
-        crew.tasks.chain.mine()
-    assert crew.said(vic, "task_audited") == 1, "once"
+        assert executors.step("vic") is None
+        executors.tasks.chain.mine()
+    assert executors.said(vic, "task_audited") == 1, "once"
 
 
-def test_a_restarted_verifier_still_attests_once(crew: Crew) -> None:
-    task_id, victim, second = _requested(crew)
-    crew.executor(victim)
-    crew.executors(second, *_others(crew, victim, second), kind=Liar)
-    crew.until(task_id, APPEALED)
-    crew.auditor("vic")
-    crew.drive(lambda: ("vic", f"attested: task {task_id}") in crew.done, "vic attests")
-    crew.auditor("vic")
+def test_a_restarted_verifier_still_attests_once(executors: Executors) -> None:
+    task_id, victim, second = _requested(executors)
+    executors.start_one(victim)
+    executors.start(second, *_others(executors, victim, second), kind=Liar)
+    executors.until(task_id, APPEALED)
+    executors.recheck("vic")
+    executors.drive(lambda: ("vic", f"attested: task {task_id}") in executors.done, "vic attests")
+    executors.recheck("vic")
     for _ in range(10):
-        assert crew.step("vic") is None
-        crew.tasks.chain.mine()
-    crew.auditor("vera")
-    crew.until(task_id, CLOSED)
-    assert crew.done.count(("vic", f"attested: task {task_id}")) == 1
+        assert executors.step("vic") is None
+        executors.tasks.chain.mine()
+    executors.recheck("vera")
+    executors.until(task_id, CLOSED)
+    assert executors.done.count(("vic", f"attested: task {task_id}")) == 1
 
 
-def test_an_appeal_without_a_verdict_lapses(crew: Crew) -> None:
-    task_id, victim, second = _requested(crew)
-    crew.executor(victim)
-    crew.executors(second, *_others(crew, victim, second), kind=Liar)
-    crew.until(task_id, APPEALED)
-    crew.pass_deadline(task_id)
-    crew.until(task_id, CLOSED)
-    assert any(did == f"lapse: task {task_id}" for _, did in crew.done)
+def test_an_appeal_without_a_verdict_lapses(executors: Executors) -> None:
+    task_id, victim, second = _requested(executors)
+    executors.start_one(victim)
+    executors.start(second, *_others(executors, victim, second), kind=Liar)
+    executors.until(task_id, APPEALED)
+    executors.pass_deadline(task_id)
+    executors.until(task_id, CLOSED)
+    assert any(did == f"lapse: task {task_id}" for _, did in executors.done)
 
 
 # -- waiting ---------------------------------------------------------------------------------------
 
 
-def test_it_reveals_while_it_computes(crew: Crew) -> None:
+def test_it_reveals_while_it_computes(executors: Executors) -> None:
     """A second task keeps the process busy; the first is opened meanwhile."""
-    task_id, first, second = _requested(crew)
-    crew.executors(first, second)
-    crew.until(task_id, REVEALING)
-    agent = crew.agents[first.name]
+    task_id, first, second = _requested(executors)
+    executors.start(first, second)
+    executors.until(task_id, REVEALING)
+    agent = executors.agents[first.name]
     assert isinstance(agent, Redundant)
-    with crew.held_process():
-        held = crew.tasks.wait_for(
-            lambda: crew.create(crew.inputs.evaluate(first=next(_FRESH)), run_s=3_600),
-            lambda n: first in crew.drawn(n),
+    with executors.held_process():
+        held = executors.tasks.wait_for(
+            lambda: executors.create(executors.inputs.evaluate(first=next(_FRESH)), run_s=3_600),
+            lambda n: first in executors.drawn(n),
         )
-        crew.until(task_id, AGREED)
-        assert crew.state(task_id, first) in (LaneState.AGREED, LaneState.OPENED)
+        executors.until(task_id, AGREED)
+        assert executors.state(task_id, first) in (LaneState.AGREED, LaneState.OPENED)
         assert any(f"-{held}-" in name for name in agent.executor.runner.running)
 
 
 def test_a_short_task_does_not_wait_for_a_long_one(
-    crew: Crew, monkeypatch: pytest.MonkeyPatch
+    executors: Executors, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It gets a process of its own when a share of its time has passed.
 
@@ -319,127 +331,137 @@ def test_a_short_task_does_not_wait_for_a_long_one(
     nothing depends on how long a process takes to start.
     """
     monkeypatch.setattr(runner_module, "_WAIT_SHARE", 3_600)  # that is, after a second
-    node = crew.tasks.executors[0]
+    node = executors.tasks.executors[0]
 
     def requested() -> int:
         """A task whose draw will take the node."""
-        spec = crew.inputs.evaluate(first=next(_FRESH))
-        return crew.tasks.wait_for(
-            lambda: crew.create(spec, run_s=3_600), lambda n: node in crew.drawn(n)
+        spec = executors.inputs.evaluate(first=next(_FRESH))
+        return executors.tasks.wait_for(
+            lambda: executors.create(spec, run_s=3_600), lambda n: node in executors.drawn(n)
         )
 
-    runner = crew.executor(node).executor.runner
-    with crew.held_process():
+    runner = executors.start_one(node).executor.runner
+    with executors.held_process():
         long = requested()
-        crew.drive(lambda: any(f"-{long}-" in n for n in runner.running), "the long one is run")
+        executors.drive(
+            lambda: any(f"-{long}-" in n for n in runner.running), "the long one is run"
+        )
         short = requested()
-        crew.drive(lambda: crew.state(short, node) == LaneState.COMMITTED, "the short one is done")
+        executors.drive(
+            lambda: executors.state(short, node) == LaneState.COMMITTED, "the short one is done"
+        )
         assert any(f"-{long}-" in name for name in runner.running)
-        assert crew.state(long, node) == LaneState.RUNNING, "the long task was held until now"
+        assert executors.state(long, node) == LaneState.RUNNING, "the long task was held until now"
     runner.close()
 
 
-def test_an_input_that_is_not_there_is_waited_for(crew: Crew) -> None:
-    spec = crew.inputs.evaluate(first=1)
-    task_id = crew.create(digest_of(cid_of_bytes(spec.canonical())))
-    crew.tasks.chain.mine(2)
-    pair = crew.drawn(task_id)
-    crew.executors(*pair)
-    crew.drive(lambda: all(crew.said(n, "cannot_run_yet") for n in pair), "both look for it")
-    assert crew.status(task_id) in (TaskStatus.DRAWING, TaskStatus.RUNNING)
-    publish(spec, crew.store)
-    crew.until(task_id, AGREED)
-    assert crew.task(task_id).result == _right(crew, task_id)
+def test_an_input_that_is_not_there_is_waited_for(executors: Executors) -> None:
+    spec = executors.inputs.evaluate(first=1)
+    task_id = executors.create(digest_of(cid_of_bytes(spec.canonical())))
+    executors.tasks.chain.mine(2)
+    pair = executors.drawn(task_id)
+    executors.start(*pair)
+    executors.drive(
+        lambda: all(executors.said(n, "cannot_run_yet") for n in pair), "both look for it"
+    )
+    assert executors.status(task_id) in (TaskStatus.DRAWING, TaskStatus.RUNNING)
+    publish(spec, executors.store)
+    executors.until(task_id, AGREED)
+    assert executors.task(task_id).result == _right(executors, task_id)
 
 
-def test_an_input_that_nobody_has_costs_nobody_anything(crew: Crew) -> None:
+def test_an_input_that_nobody_has_costs_nobody_anything(executors: Executors) -> None:
     """Both give up when a quarter of the time is left, and say the same."""
-    task_id = crew.create(digest_of(cid_of_bytes(b"nowhere")))
-    crew.tasks.chain.mine(2)
-    pair = crew.drawn(task_id)
-    crew.tasks.draw(task_id)
-    crew.executors(*pair)
-    crew.drive(lambda: all(crew.said(n, "cannot_run_yet") for n in pair), "both look for it")
-    task = crew.task(task_id)
-    crew.tasks.world.wait_until(task.time - task.run_s // 2)
+    task_id = executors.create(digest_of(cid_of_bytes(b"nowhere")))
+    executors.tasks.chain.mine(2)
+    pair = executors.drawn(task_id)
+    executors.tasks.draw(task_id)
+    executors.start(*pair)
+    executors.drive(
+        lambda: all(executors.said(n, "cannot_run_yet") for n in pair), "both look for it"
+    )
+    task = executors.task(task_id)
+    executors.tasks.people.wait_until(task.time - task.run_s // 2)
     for _ in range(5):
-        assert not any(crew.step(node.name) for node in pair)
-        crew.tasks.chain.mine()
-    crew.tasks.world.wait_until(task.time - task.run_s // 4)
-    crew.until(task_id, CLOSED)
-    assert crew.task(task_id).result == UNAVAILABLE
-    assert [crew.tasks.world.gain(p) for p in (*pair, crew.tasks.creator)] == [0, 0, 0]
+        assert not any(executors.step(node.name) for node in pair)
+        executors.tasks.chain.mine()
+    executors.tasks.people.wait_until(task.time - task.run_s // 4)
+    executors.until(task_id, CLOSED)
+    assert executors.task(task_id).result == UNAVAILABLE
+    assert [executors.tasks.people.gain(p) for p in (*pair, executors.tasks.creator)] == [0, 0, 0]
     for _ in range(5):
-        assert not any(crew.step(node.name) for node in pair), "there is nothing to publish"
-        crew.tasks.chain.mine()
+        assert not any(executors.step(node.name) for node in pair), "there is nothing to publish"
+        executors.tasks.chain.mine()
 
 
-def test_a_task_of_another_class_is_never_run(crew: Crew) -> None:
-    task_id, first, _ = _requested(crew)
-    crew.tasks.draw(task_id)
-    agent = crew.executor(first)
+def test_a_task_of_another_class_is_never_run(executors: Executors) -> None:
+    task_id, first, _ = _requested(executors)
+    executors.tasks.draw(task_id)
+    agent = executors.start_one(first)
     agent.executor.runner.label = "cuda:sm_90/132/13.0"
     for _ in range(10):
-        crew.step(first.name)
-        crew.tasks.chain.mine()
-    assert crew.state(task_id, first) == LaneState.RUNNING
-    assert crew.said(first, "task_run") == 0 and crew.said(first, "cannot_run") == 1
+        executors.step(first.name)
+        executors.tasks.chain.mine()
+    assert executors.state(task_id, first) == LaneState.RUNNING
+    assert executors.said(first, "task_run") == 0 and executors.said(first, "cannot_run") == 1
 
 
 # -- seats -----------------------------------------------------------------------------------------
 
 
-def test_it_takes_a_seat_and_leaves_a_wrong_one(crew: Crew) -> None:
-    node = crew.tasks.enlist("hal")
-    agent = crew.executor(node)
-    crew.drive(lambda: bool(crew.reader.seat(node.node_id).seated), "it joins")
-    assert crew.done == [("hal", f"joined: the pool of {CPU}")]
+def test_it_takes_a_seat_and_leaves_a_wrong_one(executors: Executors) -> None:
+    node = executors.tasks.enlist("hal")
+    agent = executors.start_one(node)
+    executors.drive(lambda: bool(executors.reader.seat(node.node_id).seated), "it joins")
+    assert executors.done == [("hal", f"joined: the pool of {CPU}")]
     agent.executor.runner.label = "cuda:sm_90/132/13.0"
-    crew.drive(lambda: not crew.reader.seat(node.node_id).seated, "it leaves")
+    executors.drive(lambda: not executors.reader.seat(node.node_id).seated, "it leaves")
     for _ in range(5):
-        crew.step("hal")
-        crew.tasks.chain.mine()
-    assert crew.said(node, "cannot_join") == 1
-    crew.executor(node, redundant={"join": False})
-    crew.tasks.chain.mine(300)
+        executors.step("hal")
+        executors.tasks.chain.mine()
+    assert executors.said(node, "cannot_join") == 1
+    executors.start_one(node, redundant={"join": False})
+    executors.tasks.chain.mine(300)
     for _ in range(5):
-        assert crew.step("hal") is None
-        crew.tasks.chain.mine()
+        assert executors.step("hal") is None
+        executors.tasks.chain.mine()
 
 
-def test_a_seat_without_stake_is_emptied_by_anyone(crew: Crew) -> None:
-    leaver, keeper = crew.tasks.executors[:2]
-    crew.tasks.chain.send(leaver.owner, crew.tasks.world.registry, "begin_exit", leaver.node_id)
-    crew.executor(keeper)
-    crew.drive(lambda: not crew.reader.seat(leaver.node_id).seated, "it is evicted")
-    assert crew.done == [(keeper.name, f"evict: node {leaver.node_id}")]
+def test_a_seat_without_stake_is_emptied_by_anyone(executors: Executors) -> None:
+    leaver, keeper = executors.tasks.executors[:2]
+    executors.tasks.chain.send(
+        leaver.owner, executors.tasks.people.registry, "begin_exit", leaver.node_id
+    )
+    executors.start_one(keeper)
+    executors.drive(lambda: not executors.reader.seat(leaver.node_id).seated, "it is evicted")
+    assert executors.done == [(keeper.name, f"evict: node {leaver.node_id}")]
 
 
-def test_a_pool_that_many_have_left_is_compacted(crew: Crew) -> None:
+def test_a_pool_that_many_have_left_is_compacted(executors: Executors) -> None:
     """The last holder moves down; its old seat goes when no draw can mean it any more."""
-    tasks, chain = crew.tasks.world.tasks, crew.tasks.chain
-    *gone, keeper = crew.tasks.executors
+    tasks, chain = executors.tasks.people.tasks, executors.tasks.chain
+    *gone, keeper = executors.tasks.executors
     for node in gone:
-        crew.tasks.leave(node)
+        executors.tasks.leave(node)
     chain.mine(300)
-    crew.executor(keeper)
-    crew.drive(lambda: crew.reader.seat(keeper.node_id).seat == 0, "its holder moves")
+    executors.start_one(keeper)
+    executors.drive(lambda: executors.reader.seat(keeper.node_id).seat == 0, "its holder moves")
     for _ in range(5):
-        assert crew.step(keeper.name) is None
+        assert executors.step(keeper.name) is None
         chain.mine()
     chain.mine(300)
-    crew.drive(lambda: chain.call(tasks, "pool_size", 0) == 1, "it is shortened")
-    assert crew.done == [(keeper.name, "compact: class 0")] * 2
+    executors.drive(lambda: chain.call(tasks, "pool_size", 0) == 1, "it is shortened")
+    assert executors.done == [(keeper.name, "compact: class 0")] * 2
 
 
 # -- crashes ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("point", POINTS)
-def test_killed_at(crew: Crew, monkeypatch: pytest.MonkeyPatch, point: str) -> None:
+def test_killed_at(executors: Executors, monkeypatch: pytest.MonkeyPatch, point: str) -> None:
     """Restarted, it goes on with the secret that it had, and nobody is slashed."""
-    task_id, first, second = _requested(crew)
-    crew.executors(first, second)
+    task_id, first, second = _requested(executors)
+    executors.start(first, second)
     died: list[str] = []
 
     def dies(name: str) -> None:
@@ -450,90 +472,94 @@ def test_killed_at(crew: Crew, monkeypatch: pytest.MonkeyPatch, point: str) -> N
     monkeypatch.setattr(executor_module, "crashpoint", dies)
     monkeypatch.setattr(commitments_module, "crashpoint", dies)
     with pytest.raises(Stopped):
-        crew.drive(lambda: False, "it dies")
+        executors.drive(lambda: False, "it dies")
     journals = {
-        node.name: dict.fromkeys(crew.agents[node.name].context.journal.keys("task-"))
+        node.name: dict.fromkeys(executors.agents[node.name].context.journal.keys("task-"))
         for node in (first, second)
     }
     for node in (first, second):
-        journal = crew.agents[node.name].context.journal
+        journal = executors.agents[node.name].context.journal
         journals[node.name] = {name: journal.get(name) for name in journals[node.name]}
-    crew.executors(first, second)
-    crew.until(task_id, AGREED)
+    executors.start(first, second)
+    executors.until(task_id, AGREED)
     assert died == [point]
-    assert crew.task(task_id).result == _right(crew, task_id)
+    assert executors.task(task_id).result == _right(executors, task_id)
     for node in (first, second):
-        journal = crew.agents[node.name].context.journal
+        journal = executors.agents[node.name].context.journal
         for name, value in journals[node.name].items():
             assert journal.get(name) == value, "a secret is written once"
         assert len(journal.keys("task-")) == 1
-    crew.drive(lambda: _has(crew, crew.task(task_id).result or b""), "it is published")
+    executors.drive(
+        lambda: _has(executors, executors.task(task_id).result or b""), "it is published"
+    )
 
 
-def test_a_lost_journal_is_said_once(crew: Crew) -> None:
-    task_id, first, second = _requested(crew)
-    crew.executors(first, second)
-    crew.until(task_id, REVEALING)
-    journal = crew.agents[first.name].context.journal
+def test_a_lost_journal_is_said_once(executors: Executors) -> None:
+    task_id, first, second = _requested(executors)
+    executors.start(first, second)
+    executors.until(task_id, REVEALING)
+    journal = executors.agents[first.name].context.journal
     for name in journal.keys("task-"):
         journal.delete(name)
-    crew.executor(first)
+    executors.start_one(first)
     for _ in range(5):
-        crew.step(first.name)
-        crew.tasks.chain.mine()
-    assert crew.said(first, "secret_lost") == 1
-    assert crew.state(task_id, first) == LaneState.COMMITTED
+        executors.step(first.name)
+        executors.tasks.chain.mine()
+    assert executors.said(first, "secret_lost") == 1
+    assert executors.state(task_id, first) == LaneState.COMMITTED
 
 
 # -- reorgs ----------------------------------------------------------------------------------------
 
 
-def test_a_reorg_into_another_lane_keeps_the_secret(crew: Crew) -> None:
+def test_a_reorg_into_another_lane_keeps_the_secret(executors: Executors) -> None:
     """The draw's seed changes with the block; the commitment does not depend on the lane."""
-    task_id = crew.create(crew.inputs.evaluate())
-    fork = crew.tasks.chain.snapshot()
-    crew.tasks.chain.mine(2)
-    before = crew.drawn(task_id)
-    crew.executors(*crew.tasks.executors)
-    crew.until(task_id, REVEALING)
-    known = {n.name: crew.agents[n.name].context.journal.keys("task-") for n in before}
+    task_id = executors.create(executors.inputs.evaluate())
+    fork = executors.tasks.chain.snapshot()
+    executors.tasks.chain.mine(2)
+    before = executors.drawn(task_id)
+    executors.start(*executors.tasks.executors)
+    executors.until(task_id, REVEALING)
+    known = {n.name: executors.agents[n.name].context.journal.keys("task-") for n in before}
     for attempt in range(60):
-        crew.tasks.chain.revert(fork)
-        fork = crew.tasks.chain.snapshot()
-        crew.tasks.chain.warp(attempt + 1)
-        crew.tasks.chain.mine(2)
-        after = crew.drawn(task_id)
+        executors.tasks.chain.revert(fork)
+        fork = executors.tasks.chain.snapshot()
+        executors.tasks.chain.warp(attempt + 1)
+        executors.tasks.chain.mine(2)
+        after = executors.drawn(task_id)
         if after != before and set(after) & set(before):
             break
-    crew.until(task_id, AGREED)
-    assert crew.task(task_id).nodes == tuple(node.node_id for node in after)
+    executors.until(task_id, AGREED)
+    assert executors.task(task_id).nodes == tuple(node.node_id for node in after)
     for node in set(after) & set(before):
-        assert crew.agents[node.name].context.journal.keys("task-") == known[node.name]
+        assert executors.agents[node.name].context.journal.keys("task-") == known[node.name]
 
 
-def test_a_reorg_that_puts_another_task_under_the_number(crew: Crew) -> None:
+def test_a_reorg_that_puts_another_task_under_the_number(executors: Executors) -> None:
     """Both secrets are kept; the commitment on chain says which to open."""
-    fork = crew.tasks.chain.snapshot()
-    crew.executors(*crew.tasks.executors)
-    task_id = crew.create(crew.inputs.evaluate())
-    crew.until(task_id, REVEALING)
-    crew.tasks.chain.revert(fork)
-    crew.tasks.chain.warp(7)
-    assert crew.create(crew.inputs.generate()) == task_id
-    crew.until(task_id, AGREED)
-    assert crew.task(task_id).result == _right(crew, task_id)
+    fork = executors.tasks.chain.snapshot()
+    executors.start(*executors.tasks.executors)
+    task_id = executors.create(executors.inputs.evaluate())
+    executors.until(task_id, REVEALING)
+    executors.tasks.chain.revert(fork)
+    executors.tasks.chain.warp(7)
+    assert executors.create(executors.inputs.generate()) == task_id
+    executors.until(task_id, AGREED)
+    assert executors.task(task_id).result == _right(executors, task_id)
 
 
 # -- how much is read ------------------------------------------------------------------------------
 
 
-def test_what_is_over_is_not_read_again(crew: Crew, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_over_is_not_read_again(
+    executors: Executors, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Reads per look are bounded, the old ones are read once, and an appeal brings one back."""
     monkeypatch.setattr(watch_module, "PER_LOOK", 2)
-    crew.executors(*crew.tasks.executors)
-    ids = [crew.create(crew.inputs.evaluate(first=n)) for n in range(3)]
-    crew.drive(lambda: all(crew.status(n) == AGREED for n in ids), "all agree")
-    reader, asked = crew.reader, []
+    executors.start(*executors.tasks.executors)
+    ids = [executors.create(executors.inputs.evaluate(first=n)) for n in range(3)]
+    executors.drive(lambda: all(executors.status(n) == AGREED for n in ids), "all agree")
+    reader, asked = executors.reader, []
     many = reader.many
 
     def counted(numbers: list[int]) -> list[object]:
@@ -545,8 +571,8 @@ def test_what_is_over_is_not_read_again(crew: Crew, monkeypatch: pytest.MonkeyPa
     looks = []
     for _ in range(4):
         looks.append([task.task_id for task in watch.look(reader._chain.head())])
-        crew.tasks.chain.mine()
+        executors.tasks.chain.mine()
     assert looks == [[2, 3], [1], [], []]
     assert asked == looks
-    crew.tasks.appeal(2, crew.tasks.executors[0].operator)
+    executors.tasks.appeal(2, executors.tasks.executors[0].operator)
     assert [task.task_id for task in watch.look(reader._chain.head())] == [2]

@@ -78,7 +78,7 @@ def test_fake_among_friends_and_leave_or_fake_else__costs_more_than_it_wins(
     where both of the first two are theirs, which wins the fee, and where one is alone beside an
     honest node they leave the task, or fake there too. Both cases are played; a task's worth is
     what they bring times their chances (`agents/tasks/economics.py`)."""
-    world, chances = tasks.world, limit(THIRD)
+    people, chances = tasks.people, limit(THIRD)
     _, first, second = faked_pair(tasks)
     won = tasks.gain(first, second)
     assert won == FEE
@@ -89,7 +89,7 @@ def test_fake_among_friends_and_leave_or_fake_else__costs_more_than_it_wins(
     if otherwise == "leave":
         tasks.advance(task)
         winners = tasks.honest(task)
-        expected = chances.pair * won + chances.split * world.gain(cheat)
+        expected = chances.pair * won + chances.split * people.gain(cheat)
     else:
         tasks.commit(task, cheat, FAKE)
         tasks.reveal(task, honest)
@@ -98,8 +98,8 @@ def test_fake_among_friends_and_leave_or_fake_else__costs_more_than_it_wins(
         tasks.answer(task, {winners[1]: RIGHT})
         tasks.finalize(task)
         # Two of the first three: a friend breaks the tie, and nobody appeals.
-        expected = chances.wins * won + chances.loses * world.gain(cheat)
-    assert world.gain(cheat) == -FIFTH
+        expected = chances.wins * won + chances.loses * people.gain(cheat)
+    assert people.gain(cheat) == -FIFTH
     print(f"\nattacker's profit per task {float(expected) / ZOO:+.4f} ZOO")
     assert expected < 0
     tasks.settle([cheat], [honest])
@@ -111,7 +111,7 @@ def test_fake_among_friends_and_work_honestly_else__is_found_by_the_sample(tasks
     penalty for one takes ten of the highest fees, and three verifiers who each sample what the
     settings say find one in less than four. The auditor is paid for what it finds, the creator of
     that task has its money back."""
-    world = tasks.world
+    people = tasks.people
     cheats = tasks.executors[:2]
     faked = []
     for _ in range(4):
@@ -120,19 +120,19 @@ def test_fake_among_friends_and_work_honestly_else__is_found_by_the_sample(tasks
         tasks.answer(task, dict.fromkeys(cheats, FAKE))
         faked.append(task)
     assert tasks.gain(*cheats) == 4 * FEE
-    auditor = world.nodes["vito"]
+    auditor = people.nodes["vito"]
     tasks.appeal(faked[2], auditor.operator)
     tasks.judge(faked[2])
     assert tasks.gain(*cheats) == 4 * FEE - 2 * HELD
-    assert world.gain(tasks.creator) == -3 * FEE
-    assert world.gain(auditor) == HELD - FEE - BOND
+    assert people.gain(tasks.creator) == -3 * FEE
+    assert people.gain(auditor) == HELD - FEE - BOND
     for cheat in cheats:
-        assert world.chain.call(world.registry, "offences", cheat.node_id, COLLUSION) == 1
+        assert people.chain.call(people.registry, "offences", cheat.node_id, COLLUSION) == 1
     awake = 1 - (1 - VerifierSettings().task_audit_rate) ** 3
     expected = FEE - awake * 2 * HELD
     print(f"\nattacker's profit per pair, three verifiers' samples {expected / ZOO:+.4f} ZOO")
     assert expected < 0
-    tasks.settle(cheats, [auditor, world.nodes["vic"], world.nodes["vera"]])
+    tasks.settle(cheats, [auditor, people.nodes["vic"], people.nodes["vera"]])
 
 
 @pytest.mark.parametrize("creator_too", [False, True])
@@ -142,17 +142,17 @@ def test_cheats_appeal_their_own_fake__lose_half_of_it_to_the_treasury(
     """Appeal farming: before an auditor comes, a friend of the cheats appeals, to get the seized
     share itself. Half of every slash is the treasury's, so it is a loss with the fee won, and with
     the creator in league."""
-    world = tasks.world
-    friend = world.person("friend", BOND)
+    people = tasks.people
+    friend = people.person("friend", BOND)
     tasks.watch(friend)
     task, first, second = faked_pair(tasks)
     tasks.appeal(task, friend)
     tasks.judge(task)
-    assert world.gain(friend) == HELD - FEE - BOND
-    assert world.gain(tasks.creator) == 0
+    assert people.gain(friend) == HELD - FEE - BOND
+    assert people.gain(tasks.creator) == 0
     gang = [first, second, friend, *([tasks.creator] if creator_too else [])]
     assert tasks.gain(*gang) == FEE - 2 * HELD + HELD - FEE - BOND
-    tasks.settle(gang, [world.nodes["vic"], world.nodes["vera"]])
+    tasks.settle(gang, [people.nodes["vic"], people.nodes["vera"]])
 
 
 def test_creator_and_two_frame_a_third__the_victim_appeals_and_is_made_whole(
@@ -162,29 +162,29 @@ def test_creator_and_two_frame_a_third__the_victim_appeals_and_is_made_whole(
     honest one is slashed. It appeals; the verifiers' result is its own. It keeps its stake, gets
     what it had earned and most of what the two lose. Rests on: honest verifiers with two thirds
     of the stake."""
-    world = tasks.world
+    people = tasks.people
     task, victim, *two = framed(tasks)
     tasks.appeal(task, victim.owner)
     tasks.judge(task)
     for node in two:
-        assert world.bonded(node) == node.stake - HELD
-    assert world.bonded(victim) == victim.stake
-    assert world.gain(victim) == HALF + HELD - HALF - BOND
-    assert world.gain(tasks.creator) == 0
-    tasks.settle([tasks.creator, *two], [victim, world.nodes["vic"], world.nodes["vera"]])
+        assert people.bonded(node) == node.stake - HELD
+    assert people.bonded(victim) == victim.stake
+    assert people.gain(victim) == HALF + HELD - HALF - BOND
+    assert people.gain(tasks.creator) == 0
+    tasks.settle([tasks.creator, *two], [victim, people.nodes["vic"], people.nodes["vera"]])
 
 
 def test_framed_node_sleeps__anybody_may_appeal_in_its_name_and_earns(tasks: Tasks) -> None:
     """The same, and the victim is away. A bystander runs the task, sees the fraud and bonds the
     appeal: it is paid from the seized stakes, and so is the victim."""
-    world = tasks.world
-    bystander = world.person("bystander", BOND)
+    people = tasks.people
+    bystander = people.person("bystander", BOND)
     tasks.watch(bystander)
     task, victim, *two = framed(tasks)
     tasks.appeal(task, bystander)
     tasks.judge(task)
-    assert world.gain(victim) == HALF
-    assert world.gain(bystander) == HELD - HALF - BOND
+    assert people.gain(victim) == HALF
+    assert people.gain(bystander) == HELD - HALF - BOND
     tasks.settle([tasks.creator, *two], [victim, bystander])
 
 
@@ -195,46 +195,46 @@ def test_framed_node_and_nobody_objects__is_slashed_and_the_framers_win_nothing(
     victim loses a fifth of its stake, all of it to the treasury: framing is no business, the fee
     is the creator's own and there is no reporter's share. It costs the framers their gas. After
     the window there is no appeal."""
-    world = tasks.world
+    people = tasks.people
     task, victim, *two = framed(tasks)
     tasks.finalize(task)
-    late = (victim.owner, world.appeals, "appeal", task)
+    late = (victim.owner, people.appeals, "appeal", task)
     tasks.chain.refuse("tasks: nothing to appeal", *late)
-    assert world.gain(victim) == -FIFTH
+    assert people.gain(victim) == -FIFTH
     assert tasks.gain(tasks.creator, *two) == 0
-    treasury = str(tasks.chain.call(world.registry, "parameters").treasury)
-    assert tasks.chain.call(world.registry, "bounty", treasury) == FIFTH
+    treasury = str(tasks.chain.call(people.registry, "parameters").treasury)
+    assert tasks.chain.call(people.registry, "bounty", treasury) == FIFTH
     tasks.settle([tasks.creator, *two])
 
 
 def test_stranger_appeals_a_right_result__pays_the_verifiers(tasks: Tasks) -> None:
     """A frivolous appeal against two honest executors, to have the fee back (the creator's friend)
     or to annoy. The two were paid and stay so; the bond is the verifiers'."""
-    world, chain = tasks.world, tasks.chain
-    stranger = world.person("stranger", BOND)
+    people, chain = tasks.people, tasks.chain
+    stranger = people.person("stranger", BOND)
     tasks.watch(stranger)
     task, first, second = tasks.started()
     tasks.answer(task, {first: RIGHT, second: RIGHT})
     tasks.appeal(task, stranger)
-    chain.refuse("tasks: nothing to appeal", first.owner, world.appeals, "appeal", task)
+    chain.refuse("tasks: nothing to appeal", first.owner, people.appeals, "appeal", task)
     tasks.judge(task)
-    assert world.gain(stranger) == -BOND
-    world.assert_whole({first: HALF, second: HALF})
+    assert people.gain(stranger) == -BOND
+    people.assert_whole({first: HALF, second: HALF})
     assert tasks.status(task) == CLOSED
     tasks.settle(
-        [stranger, tasks.creator], [first, second, world.nodes["vic"], world.nodes["vera"]]
+        [stranger, tasks.creator], [first, second, people.nodes["vic"], people.nodes["vera"]]
     )
 
 
 def test_cheat_that_was_outvoted_appeals__loses_the_bond_on_top(tasks: Tasks) -> None:
     """The guilty one appeals, to win time or hoping for a mistake."""
-    world = tasks.world
+    people = tasks.people
     task, cheat, two = outvoted(tasks)
     tasks.appeal(task, cheat.owner)
     tasks.judge(task)
-    assert world.gain(cheat) == -FIFTH - BOND
-    world.assert_whole(dict.fromkeys(two, HALF))
-    tasks.settle([cheat], [*two, world.nodes["vic"], world.nodes["vera"]])
+    assert people.gain(cheat) == -FIFTH - BOND
+    people.assert_whole(dict.fromkeys(two, HALF))
+    tasks.settle([cheat], [*two, people.nodes["vic"], people.nodes["vera"]])
 
 
 def test_cheat_that_was_outvoted_appeals_while_verifiers_sleep__wins_nothing(
@@ -242,15 +242,15 @@ def test_cheat_that_was_outvoted_appeals_while_verifiers_sleep__wins_nothing(
 ) -> None:
     """The same where no verifier answers: the cheat has its bond back and is not slashed, so this
     rests on verifiers being awake. It still wins nothing, and the honest two are paid."""
-    world, chain = tasks.world, tasks.chain
+    people, chain = tasks.people, tasks.chain
     task, cheat, two = outvoted(tasks)
     tasks.appeal(task, cheat.owner)
-    lapse = (world.faucet, world.appeals, "lapse", task)
+    lapse = (people.faucet, people.appeals, "lapse", task)
     chain.refuse("appeals: verdict pending", *lapse)
-    world.wait_until(int(chain.call(world.appeals, "appeal_of", task).deadline))
+    people.wait_until(int(chain.call(people.appeals, "appeal_of", task).deadline))
     chain.send(*lapse)
-    assert world.gain(cheat) == 0
-    world.assert_whole(dict.fromkeys(two, HALF))
+    assert people.gain(cheat) == 0
+    people.assert_whole(dict.fromkeys(two, HALF))
     tasks.settle([cheat], two)
 
 
@@ -259,7 +259,7 @@ def test_garbage_by_the_third_saves_a_friend__until_the_honest_one_appeals(tasks
     fake right without being caught, so it reveals something else again. Three different results:
     nobody is slashed, and the honest one is not paid. It appeals, and both pay. If nobody objects
     the two have won nothing: the fee is the creator's again."""
-    world = tasks.world
+    people = tasks.people
     task, honest, cheat = tasks.started()
     tasks.answer(task, {honest: RIGHT, cheat: FAKE})
     (friend,) = tasks.draw(task)
@@ -272,7 +272,7 @@ def test_garbage_by_the_third_saves_a_friend__until_the_honest_one_appeals(tasks
     tasks.appeal(task, honest.owner)
     tasks.judge(task)
     assert tasks.gain(cheat, friend) == -2 * FIFTH
-    assert world.gain(honest) == HALF + FIFTH - HALF - BOND
+    assert people.gain(honest) == HALF + FIFTH - HALF - BOND
     tasks.settle([cheat, friend], [honest])
 
 
@@ -283,23 +283,23 @@ def test_third_executor_wants_the_bounty__garbage_earns_none_and_silence_costs_a
     closes it and gets nothing. One that stays silent and lets a friend advance only has another
     drawn; with all five lanes used up by silent friends the bounty is a hundredth of a ZOO, and
     the silence cost them a fifth of a stake each."""
-    world, chain = tasks.world, tasks.chain
+    people, chain = tasks.people, tasks.chain
     task, honest, cheat = tasks.started()
     tasks.answer(task, {honest: RIGHT, cheat: FAKE})
     silent = []
-    closer = world.person("closer")
+    closer = people.person("closer")
     tasks.watch(closer)
     for _ in range(3):
         silent += tasks.draw(task)
-        world.wait_until(int(tasks.state(task).time))
-        chain.send(closer, world.tasks, "advance", task)
+        people.wait_until(int(tasks.state(task).time))
+        chain.send(closer, people.tasks, "advance", task)
     assert tasks.status(task) == UNDECIDED
     assert tasks.gain(*silent, closer) == BOUNTY - 3 * FIFTH
-    assert world.gain(cheat) == 0
+    assert people.gain(cheat) == 0
 
     tasks.appeal(task, honest.owner)
     tasks.judge(task)
-    assert world.gain(cheat) == -FIFTH
+    assert people.gain(cheat) == -FIFTH
     tasks.settle([cheat, *silent, closer], [honest])
 
 
@@ -307,7 +307,7 @@ def test_all_lanes_but_one_are_silent_friends__the_honest_one_loses_nothing(task
     """Four of five executors are the attacker's and leave, one after another, so that the honest
     result finds no partner. It isn't paid, which is what this attack can do; it is not slashed,
     and each who left is."""
-    world = tasks.world
+    people = tasks.people
     task, honest, cheat = tasks.started()
     gang = [cheat]
     tasks.commit(task, honest)
@@ -317,8 +317,8 @@ def test_all_lanes_but_one_are_silent_friends__the_honest_one_loses_nothing(task
         tasks.advance(task)
     assert len(gang) == 4
     assert tasks.gain(*gang) == -4 * FIFTH
-    world.assert_whole({honest: 0})
-    tasks.chain.refuse("tasks: nothing to appeal", gang[0].owner, world.appeals, "appeal", task)
+    people.assert_whole({honest: 0})
+    tasks.chain.refuse("tasks: nothing to appeal", gang[0].owner, people.appeals, "appeal", task)
     tasks.settle(gang)
 
 
@@ -326,25 +326,25 @@ def test_one_verifier_in_league__decides_nothing_alone(tasks: Tasks) -> None:
     """The framers own one verifier of three, which attests the fake at once. A third of the stake
     is no verdict; the other two give theirs. With two thirds in league the victim would be
     slashed: verifiers are approved by the Coordinator, and this is what is trusted to them."""
-    world = tasks.world
+    people = tasks.people
     task, victim, *two = framed(tasks)
     tasks.appeal(task, victim.owner)
     tasks.judge(task, FAKE, by=["vito"])
-    again = tasks.attestation(task, world.nodes["vito"], RIGHT)
+    again = tasks.attestation(task, people.nodes["vito"], RIGHT)
     tasks.chain.refuse(
-        "verdicts: has attested", world.nodes["vito"].operator, world.appeals, "attest", *again
+        "verdicts: has attested", people.nodes["vito"].operator, people.appeals, "attest", *again
     )
     tasks.judge(task)
-    assert world.gain(victim) == HALF + HELD - HALF - BOND
-    tasks.settle([tasks.creator, *two, world.nodes["vito"]], [victim])
+    assert people.gain(victim) == HALF + HELD - HALF - BOND
+    tasks.settle([tasks.creator, *two, people.nodes["vito"]], [victim])
 
 
 def test_verifier_of_an_executors_owner__may_not_judge_its_task(tasks: Tasks) -> None:
     """A framer's owner key also owns a verifier, carelessly approved."""
-    world, chain = tasks.world, tasks.chain
+    people, chain = tasks.people, tasks.chain
     owner = tasks.executors[0]
-    own = world.enlist("own", VERIFIER, owner=owner.owner)
-    world.decide((world.registry, "approve_role", (own.node_id, VERIFIER, True)))
+    own = people.enlist("own", VERIFIER, owner=owner.owner)
+    people.decide((people.registry, "approve_role", (own.node_id, VERIFIER, True)))
     tasks.watch(own, *tasks.executors)
 
     task = tasks.wait_for(tasks.create, lambda new: tasks.expected(new)[1] == owner)
@@ -354,6 +354,6 @@ def test_verifier_of_an_executors_owner__may_not_judge_its_task(tasks: Tasks) ->
     tasks.answer(task, {friend: FAKE})
     tasks.appeal(task, victim.owner)
     attestation = tasks.attestation(task, own, FAKE)
-    chain.refuse("appeals: own task", own.operator, world.appeals, "attest", *attestation)
+    chain.refuse("appeals: own task", own.operator, people.appeals, "attest", *attestation)
     tasks.judge(task, by=["vic", "vera", "vito"])
     tasks.settle([cheat, friend, own], [victim])

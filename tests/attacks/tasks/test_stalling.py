@@ -50,28 +50,28 @@ def lost(tasks: Tasks) -> tuple[int, Node, list[Node]]:
 def test_last_to_reveal_keeps_silent__pays_as_if_it_had_lost(tasks: Tasks) -> None:
     """The cheat sees by the first tag that its fake will lose, and does not reveal. That costs what
     losing costs; another is drawn in its place, and the honest one is paid."""
-    world, chain = tasks.world, tasks.chain
+    people, chain = tasks.people, tasks.chain
     task, honest, cheat = tasks.started()
     tasks.commit(task, honest)
     tasks.commit(task, cheat, FAKE)
     tasks.reveal(task, honest)
-    chain.refuse("tasks: not over", honest.operator, world.tasks, "advance", task)
-    world.wait_until(int(tasks.state(task).time))
+    chain.refuse("tasks: not over", honest.operator, people.tasks, "advance", task)
+    people.wait_until(int(tasks.state(task).time))
     late = tasks.opening(task, cheat, FAKE)
-    chain.refuse("tasks: too late", cheat.operator, world.tasks, "reveal", *late)
+    chain.refuse("tasks: too late", cheat.operator, people.tasks, "reveal", *late)
     tasks.advance(task)
     assert tasks.status(task) == DRAWING
     winners = tasks.honest(task)
     assert honest in winners
-    assert world.gain(cheat) == -FIFTH
-    world.assert_whole(dict.fromkeys(winners, HALF))
+    assert people.gain(cheat) == -FIFTH
+    people.assert_whole(dict.fromkeys(winners, HALF))
     tasks.settle([cheat], winners)
 
 
 def test_third_to_reveal_keeps_silent__saves_nobody(tasks: Tasks) -> None:
     """The tie-breaker is the cheat's friend: the right result would slash the cheat, so it stays
     silent. It pays as much itself, and the next one decides."""
-    world = tasks.world
+    people = tasks.people
     task, honest, cheat = tasks.started()
     tasks.answer(task, {honest: RIGHT, cheat: FAKE})
     (friend,) = tasks.draw(task)
@@ -81,17 +81,17 @@ def test_third_to_reveal_keeps_silent__saves_nobody(tasks: Tasks) -> None:
     tasks.answer(task, {fourth: RIGHT})
     tasks.finalize(task)
     assert tasks.gain(cheat, friend) == -2 * FIFTH
-    world.assert_whole({honest: HALF, fourth: HALF})
+    people.assert_whole({honest: HALF, fourth: HALF})
     tasks.settle([cheat, friend], [honest, fourth])
 
 
 def test_abort_made_cheaper_than_losing__is_refused_to_the_governance(tasks: Tasks) -> None:
     """Three bought members of the committee would make silence cheaper than a lost comparison, in
     any column, or losing dearer than silence. The table refuses; the cheat has paid for gas."""
-    world, chain = tasks.world, tasks.chain
-    eve = world.nodes["eve"]
-    abort = tuple(chain.call(world.registry, "penalty", ABORT))
-    mismatch = tuple(chain.call(world.registry, "penalty", MISMATCH))
+    people, chain = tasks.people, tasks.chain
+    eve = people.nodes["eve"]
+    abort = tuple(chain.call(people.registry, "penalty", ABORT))
+    mismatch = tuple(chain.call(people.registry, "penalty", MISMATCH))
     bps, escalation, suspension, strike, ban, reporter = abort
     rows = [
         (ABORT, (bps - 1, escalation, suspension, strike, ban, reporter)),
@@ -101,16 +101,16 @@ def test_abort_made_cheaper_than_losing__is_refused_to_the_governance(tasks: Tas
         (MISMATCH, (bps, escalation + 1, *mismatch[2:])),
         (MISMATCH, (*mismatch[:4], True, mismatch[5])),
     ]
-    ids = [world.propose((world.registry, "set_penalty", row)) for row in rows]
+    ids = [people.propose((people.registry, "set_penalty", row)) for row in rows]
     for op_id in ids:
         for member in (1, 2):
-            chain.send(world.members[member], world.coordinator, "approve", op_id)
-    chain.warp(world.settings.governance_delay)
+            chain.send(people.members[member], people.coordinator, "approve", op_id)
+    chain.warp(people.settings.governance_delay)
     for op_id in ids:
         reason = "penalties: abort below mismatch"
-        chain.refuse(reason, eve.operator, world.coordinator, "execute", op_id)
-    assert tuple(chain.call(world.registry, "penalty", ABORT)) == abort
-    assert tuple(chain.call(world.registry, "penalty", MISMATCH)) == mismatch
+        chain.refuse(reason, eve.operator, people.coordinator, "execute", op_id)
+    assert tuple(chain.call(people.registry, "penalty", ABORT)) == abort
+    assert tuple(chain.call(people.registry, "penalty", MISMATCH)) == mismatch
     tasks.settle([eve])
 
 
@@ -119,23 +119,23 @@ def test_creator_is_never_seen_again__anyone_finalizes_and_the_nodes_are_paid(
 ) -> None:
     """A creator that would rather not pay does nothing more, or tries whatever there is to try. Two
     who agree are paid at once; a decided task is ended by a stranger; and the money is there."""
-    world, chain, creator = tasks.world, tasks.chain, tasks.creator
+    people, chain, creator = tasks.people, tasks.chain, tasks.creator
     task, first, second = tasks.started()
-    chain.refuse("tasks: not over", creator, world.tasks, "advance", task)
-    chain.refuse("tasks: not decided", creator, world.tasks, "finalize", task)
-    chain.refuse("tasks: not appeals", creator, world.tasks, "begin_appeal", task)
-    chain.refuse("tasks: not appeals", creator, world.tasks, "end_appeal", task, DECIDED, True)
+    chain.refuse("tasks: not over", creator, people.tasks, "advance", task)
+    chain.refuse("tasks: not decided", creator, people.tasks, "finalize", task)
+    chain.refuse("tasks: not appeals", creator, people.tasks, "begin_appeal", task)
+    chain.refuse("tasks: not appeals", creator, people.tasks, "end_appeal", task, DECIDED, True)
     tasks.answer(task, {first: RIGHT, second: RIGHT})
     assert tasks.status(task) == AGREED
     for node in (first, second):
-        chain.send(node.payout, world.tasks, "withdraw_bond")
-    chain.refuse("bonds: nothing to withdraw", creator, world.tasks, "withdraw_bond")
+        chain.send(node.payout, people.tasks, "withdraw_bond")
+    chain.refuse("bonds: nothing to withdraw", creator, people.tasks, "withdraw_bond")
 
     decided, cheat, two = lost(tasks)
-    chain.refuse("tasks: appeal window open", creator, world.tasks, "finalize", decided)
+    chain.refuse("tasks: appeal window open", creator, people.tasks, "finalize", decided)
     tasks.finalize(decided)
-    chain.refuse("tasks: not decided", creator, world.tasks, "finalize", decided)
-    assert world.gain(creator) == -2 * FEE
+    chain.refuse("tasks: not decided", creator, people.tasks, "finalize", decided)
+    assert people.gain(creator) == -2 * FEE
     tasks.settle([creator], [node for node in {first, second, *two} if node != cheat])
 
 
@@ -143,23 +143,23 @@ def test_creator_is_never_seen_again__anyone_finalizes_and_the_nodes_are_paid(
 def test_creator_gives_no_time_to_run__is_refused(tasks: Tasks, run_s: int) -> None:
     """A task of one second would cost a thousandth of a ZOO, and each of up to five executors a
     fifth of its stake, as none could commit in time; the fee would come back, as nobody agreed."""
-    world, creator = tasks.world, tasks.creator
+    people, creator = tasks.people, tasks.creator
     args = (0, SPEC, FEE, run_s)
-    tasks.chain.refuse("tasks: bad run time", creator, world.tasks, "create_task", *args)
+    tasks.chain.refuse("tasks: bad run time", creator, people.tasks, "create_task", *args)
     tasks.settle([creator])
 
 
 def test_creator_gives_the_least_time__executors_still_make_it(tasks: Tasks) -> None:
     """The same with the minute that is allowed, for the least fee: whoever sees the draw answers,
     if only by the refusal that the task deserves, and is paid."""
-    world = tasks.world
-    fee = 60 * world.settings.tasks.fee_per_s
+    people = tasks.people
+    fee = 60 * people.settings.tasks.fee_per_s
     task = tasks.create(fee=fee, run_s=60)
     winners = tasks.draw(task)
     tasks.chain.warp(20)
     tasks.answer(task, dict.fromkeys(winners, RIGHT))
-    assert world.gain(tasks.creator) == -fee
-    world.assert_whole(dict.fromkeys(winners, fee // 2))
+    assert people.gain(tasks.creator) == -fee
+    people.assert_whole(dict.fromkeys(winners, fee // 2))
     tasks.settle([tasks.creator], winners)
 
 
@@ -168,21 +168,21 @@ def test_creator_names_inputs_that_nobody_has__buys_nothing_and_hurts_nobody(tas
     silence. They say that the inputs can't be had: two who agree end the task. The fee goes back,
     so the creator has lost its gas, and they have lost theirs; nothing is left to appeal when the
     inputs turn up later."""
-    world, creator = tasks.world, tasks.creator
+    people, creator = tasks.people, tasks.creator
     task, first, second = tasks.started()
     tasks.answer(task, {first: UNAVAILABLE, second: UNAVAILABLE})
     assert tasks.status(task) == CLOSED
-    appeal = (creator, world.appeals, "appeal", task)
+    appeal = (creator, people.appeals, "appeal", task)
     tasks.chain.refuse("tasks: nothing to appeal", *appeal)
-    world.assert_whole({first: 0, second: 0})
-    assert world.gain(creator) == 0
+    people.assert_whole({first: 0, second: 0})
+    assert people.gain(creator) == 0
     tasks.settle([creator])
 
 
 def test_cheat_says_that_inputs_cannot_be_had__earns_nothing_and_loses_alone(tasks: Tasks) -> None:
     """The lazy answer: it takes no work. Among friends it pays nobody; beside somebody who has the
     result it loses the comparison like any other."""
-    world = tasks.world
+    people = tasks.people
     pair, one, two = tasks.started()
     tasks.answer(pair, {one: UNAVAILABLE, two: UNAVAILABLE})
     assert tasks.gain(one, two) == 0
@@ -192,8 +192,8 @@ def test_cheat_says_that_inputs_cannot_be_had__earns_nothing_and_loses_alone(tas
     (third,) = tasks.draw(task)
     tasks.answer(task, {third: RIGHT})
     tasks.finalize(task)
-    assert world.gain(cheat) == -FIFTH
-    world.assert_whole({honest: HALF, third: HALF})
+    assert people.gain(cheat) == -FIFTH
+    people.assert_whole({honest: HALF, third: HALF})
     tasks.settle([cheat], [honest, third])
 
 
@@ -202,13 +202,13 @@ def test_two_say_so_against_a_result__end_the_task_and_win_nothing(tasks: Tasks)
     has the result. The task ends as if they were right: nobody can know what could be had then.
     The honest executor is not paid, which is what this attack can do; it is not slashed, the fee
     is the creator's again, and the two have worked and won nothing."""
-    world = tasks.world
+    people = tasks.people
     task, honest, first = tasks.started()
     tasks.answer(task, {honest: RIGHT, first: UNAVAILABLE})
     (second,) = tasks.draw(task)
     tasks.answer(task, {second: UNAVAILABLE})
     assert tasks.status(task) == CLOSED
-    world.assert_whole({honest: 0})
+    people.assert_whole({honest: 0})
     assert tasks.gain(tasks.creator, first, second) == 0
     tasks.settle([tasks.creator, first, second])
 
@@ -221,18 +221,18 @@ def test_inputs_served_to_the_framers_only__an_appeal_finds_no_verdict_and_no_sl
     lapses: the victim keeps its stake and has its bond back. If the inputs turn up within the
     window it loses: what could be had, and by whom, no chain can say. Rests on: executors and
     verifiers pass on what they have."""
-    world, chain = tasks.world, tasks.chain
+    people, chain = tasks.people, tasks.chain
     task, victim, first = tasks.started()
     tasks.answer(task, {victim: UNAVAILABLE, first: FAKE})
     (second,) = tasks.draw(task)
     tasks.answer(task, {second: FAKE})
     tasks.appeal(task, victim.owner)
-    vic = world.nodes["vic"]
+    vic = people.nodes["vic"]
     attestation = tasks.attestation(task, vic, UNAVAILABLE)
-    chain.refuse("appeals: no result", vic.operator, world.appeals, "attest", *attestation)
-    world.wait_until(int(chain.call(world.appeals, "appeal_of", task).deadline))
-    chain.send(world.faucet, world.appeals, "lapse", task)
-    world.assert_whole({victim: 0})
+    chain.refuse("appeals: no result", vic.operator, people.appeals, "attest", *attestation)
+    people.wait_until(int(chain.call(people.appeals, "appeal_of", task).deadline))
+    chain.send(people.faucet, people.appeals, "lapse", task)
+    people.assert_whole({victim: 0})
     assert tasks.gain(tasks.creator, first, second) == 0
     tasks.settle([tasks.creator, first, second])
 
@@ -241,34 +241,34 @@ def test_receiver_that_always_reverts__blocks_nobody(tasks: Tasks) -> None:
     """The cheat's rewards go to a contract that refuses everything, to stop the payment that would
     close the task. Nothing is pushed: the others are paid, its own half waits forever, and when
     it is found out the slash reaches it."""
-    world, chain = tasks.world, tasks.chain
+    people, chain = tasks.people, tasks.chain
     task, honest, cheat = tasks.started()
     trap = chain.transact(cheat.owner, None, REVERTING)["contractAddress"]
     assert int(chain.transact(cheat.owner, trap)["status"], 16) == 0
-    chain.send(cheat.owner, world.registry, "set_payout", cheat.node_id, trap)
+    chain.send(cheat.owner, people.registry, "set_payout", cheat.node_id, trap)
     tasks.answer(task, {honest: RIGHT, cheat: RIGHT})
     assert tasks.status(task) == AGREED
-    assert chain.call(world.tasks, "bond_credit", trap) == HALF
-    chain.send(honest.payout, world.tasks, "withdraw_bond")
-    world.assert_whole({honest: HALF, cheat: 0})
+    assert chain.call(people.tasks, "bond_credit", trap) == HALF
+    chain.send(honest.payout, people.tasks, "withdraw_bond")
+    people.assert_whole({honest: HALF, cheat: 0})
     tasks.settle([cheat], [honest])
 
 
 def test_framers_whose_receiver_reverts__are_slashed_all_the_same(tasks: Tasks) -> None:
     """The same in an appeal: two colluders with such receivers can stop neither the verdict nor
     what the victim is due."""
-    world, chain = tasks.world, tasks.chain
+    people, chain = tasks.people, tasks.chain
     task, victim, first = tasks.started()
     tasks.answer(task, {victim: RIGHT, first: FAKE})
     (second,) = tasks.draw(task)
     for node in (first, second):
         trap = chain.transact(node.owner, None, REVERTING)["contractAddress"]
-        chain.send(node.owner, world.registry, "set_payout", node.node_id, trap)
+        chain.send(node.owner, people.registry, "set_payout", node.node_id, trap)
     tasks.answer(task, {second: FAKE})
     tasks.appeal(task, victim.owner)
     tasks.judge(task)
-    chain.send(victim.owner, world.appeals, "withdraw_bond")
-    chain.send(victim.payout, world.appeals, "withdraw_bond")
+    chain.send(victim.owner, people.appeals, "withdraw_bond")
+    chain.send(victim.payout, people.appeals, "withdraw_bond")
     assert tasks.gain(first, second) == -2 * HELD
     tasks.settle([first, second], [victim])
 
@@ -280,41 +280,41 @@ def test_framers_paid_to_a_contract_of_ours__leave_the_verdict_its_money(
     """No reporter's share is paid on a slash of the reporter's own node. So the framers name
     TaskAppeals itself their payout, to leave it nothing that could make the victim whole. A
     slasher that reports for itself is nobody's own."""
-    world, chain = tasks.world, tasks.chain
+    people, chain = tasks.people, tasks.chain
     task, victim, first = tasks.started()
     tasks.answer(task, {victim: RIGHT, first: FAKE})
     (second,) = tasks.draw(task)
-    address = world.contracts[trap].address
+    address = people.contracts[trap].address
     for node in (first, second):
-        chain.send(node.owner, world.registry, "set_payout", node.node_id, address)
+        chain.send(node.owner, people.registry, "set_payout", node.node_id, address)
     tasks.answer(task, {second: FAKE})
     tasks.appeal(task, victim.owner)
     tasks.judge(task)
     assert tasks.gain(first, second) == -2 * HELD
-    assert world.gain(victim) == HELD - BOND
-    tasks.settle([first, second], [victim, world.nodes["vic"], world.nodes["vera"]])
+    assert people.gain(victim) == HELD - BOND
+    tasks.settle([first, second], [victim, people.nodes["vic"], people.nodes["vera"]])
 
 
 def test_exit_after_the_fake__the_slash_reaches_the_unbonding_stake(tasks: Tasks) -> None:
     """The cheat fakes, exits the registry in the next block and waits for its stake. The slash
     comes first: all windows of a task together are at most half of the unbonding period."""
-    world, chain = tasks.world, tasks.chain
+    people, chain = tasks.people, tasks.chain
     task, cheat, honest = tasks.started()
     tasks.commit(task, cheat, FAKE)
-    chain.send(cheat.owner, world.registry, "begin_exit", cheat.node_id)
+    chain.send(cheat.owner, people.registry, "begin_exit", cheat.node_id)
     tasks.commit(task, honest)
     tasks.reveal(task, cheat, FAKE)
     tasks.reveal(task, honest)
     (third,) = tasks.draw(task)
     tasks.answer(task, {third: RIGHT})
-    withdraw = (cheat.owner, world.registry, "withdraw", cheat.node_id)
+    withdraw = (cheat.owner, people.registry, "withdraw", cheat.node_id)
     chain.refuse("registry: still unbonding", *withdraw)
     tasks.finalize(task)
-    chain.warp(world.settings.unbonding_period)
+    chain.warp(people.settings.unbonding_period)
     chain.send(*withdraw)
-    assert world.bonded(cheat) == 0
-    assert world.gain(cheat) == -FIFTH
-    world.assert_whole({honest: HALF, third: HALF})
+    assert people.bonded(cheat) == 0
+    assert people.gain(cheat) == -FIFTH
+    people.assert_whole({honest: HALF, third: HALF})
     tasks.settle([cheat], [honest, third])
 
 
@@ -322,14 +322,14 @@ def test_every_step_as_late_as_can_be__is_still_before_the_stake_leaves(tasks: T
     """The cheats begin to exit when they are drawn, and their friends use up every window: silent
     lanes to the end, an appeal in its last minute, a verdict in its last. Both pay all the same.
     The withdrawal comes days later."""
-    world, chain = tasks.world, tasks.chain
+    people, chain = tasks.people, tasks.chain
     task, victim, first = tasks.started()
     began = chain.now
-    chain.send(first.owner, world.registry, "begin_exit", first.node_id)
+    chain.send(first.owner, people.registry, "begin_exit", first.node_id)
     tasks.commit(task, victim)
-    world.wait_until(int(tasks.state(task).time) - SPARE_S)
+    people.wait_until(int(tasks.state(task).time) - SPARE_S)
     tasks.commit(task, first, FAKE)
-    world.wait_until(int(tasks.state(task).time) - SPARE_S)
+    people.wait_until(int(tasks.state(task).time) - SPARE_S)
     tasks.reveal(task, victim)
     tasks.reveal(task, first, FAKE)
     silent = []
@@ -337,15 +337,15 @@ def test_every_step_as_late_as_can_be__is_still_before_the_stake_leaves(tasks: T
         silent += tasks.draw(task)
         tasks.advance(task)
     (second,) = tasks.draw(task)
-    chain.send(second.owner, world.registry, "begin_exit", second.node_id)
-    world.wait_until(int(tasks.state(task).time) - SPARE_S)
+    chain.send(second.owner, people.registry, "begin_exit", second.node_id)
+    people.wait_until(int(tasks.state(task).time) - SPARE_S)
     tasks.commit(task, second, FAKE)
     tasks.reveal(task, second, FAKE)
-    world.wait_until(int(tasks.state(task).time) - SPARE_S)
+    people.wait_until(int(tasks.state(task).time) - SPARE_S)
     tasks.appeal(task, victim.owner)
-    world.wait_until(int(chain.call(world.appeals, "appeal_of", task).deadline) - SPARE_S)
+    people.wait_until(int(chain.call(people.appeals, "appeal_of", task).deadline) - SPARE_S)
     tasks.judge(task)
-    assert chain.now - began < world.settings.unbonding_period // 2
+    assert chain.now - began < people.settings.unbonding_period // 2
     assert tasks.gain(first, second, *silent) == -2 * HELD - 2 * FIFTH
     tasks.settle([first, second, *silent], [victim])
 
@@ -354,48 +354,48 @@ def test_stake_on_its_way_out__is_not_drawn(tasks: Tasks) -> None:
     """A cheat wants to fake with stake that leaves before a verdict can come. It exits and keeps
     its seat until there is less than a task's length left; the seed names its seat first, and the
     draw passes it over. It has no way back to a seat."""
-    world, chain = tasks.world, tasks.chain
+    people, chain = tasks.people, tasks.chain
     cheat = tasks.executors[0]
-    chain.send(cheat.owner, world.registry, "begin_exit", cheat.node_id)
-    chain.warp(world.settings.unbonding_period - 3_600)
+    chain.send(cheat.owner, people.registry, "begin_exit", cheat.node_id)
+    chain.warp(people.settings.unbonding_period - 3_600)
     size, place = tasks.size(), tasks.seat(cheat)
     task = tasks.wait_for(tasks.create, lambda new: tasks.places(new, size)[0] == place)
     winners = tasks.honest(task)
     assert cheat not in winners
-    chain.send(world.faucet, world.tasks, "evict", cheat.node_id)
+    chain.send(people.faucet, people.tasks, "evict", cheat.node_id)
     chain.mine(300)
-    join = (cheat.operator, world.tasks, "join", cheat.node_id, 0)
+    join = (cheat.operator, people.tasks, "join", cheat.node_id, 0)
     chain.refuse("executors: too little stake", *join)
-    assert world.gain(cheat) == 0
-    world.assert_whole(dict.fromkeys(winners, HALF))
+    assert people.gain(cheat) == 0
+    people.assert_whole(dict.fromkeys(winners, HALF))
     tasks.settle([cheat], winners)
 
 
 def test_key_changed_between_commitment_and_slash__the_slash_finds_the_node(tasks: Tasks) -> None:
     """The cheat changes operator and payout and rests its node after it faked."""
-    world, chain = tasks.world, tasks.chain
-    fresh = world.person("fresh")
+    people, chain = tasks.people, tasks.chain
+    fresh = people.person("fresh")
     tasks.watch(fresh)
     task, cheat, two = lost(tasks)
-    chain.send(cheat.owner, world.registry, "set_operator", cheat.node_id, fresh.address)
-    chain.send(cheat.owner, world.registry, "set_payout", cheat.node_id, fresh.address)
-    chain.send(cheat.owner, world.registry, "set_active", cheat.node_id, False)
+    chain.send(cheat.owner, people.registry, "set_operator", cheat.node_id, fresh.address)
+    chain.send(cheat.owner, people.registry, "set_payout", cheat.node_id, fresh.address)
+    chain.send(cheat.owner, people.registry, "set_active", cheat.node_id, False)
     tasks.finalize(task)
     assert tasks.gain(cheat, fresh) == -FIFTH
-    world.assert_whole(dict.fromkeys(two, HALF))
+    people.assert_whole(dict.fromkeys(two, HALF))
     tasks.settle([cheat, fresh], two)
 
 
 def test_stake_added_after_the_fake__neither_dilutes_nor_hides_it(tasks: Tasks) -> None:
     """The cheat adds stake between fake and slash, to be slashed by a share of more, or less."""
-    world, chain = tasks.world, tasks.chain
+    people, chain = tasks.people, tasks.chain
     task, cheat, two = lost(tasks)
     chain.warp(60)
     for _ in range(3):
-        chain.send(cheat.owner, world.registry, "add_stake", cheat.node_id, ZOO)
+        chain.send(cheat.owner, people.registry, "add_stake", cheat.node_id, ZOO)
     tasks.finalize(task)
-    assert world.gain(cheat) == -FIFTH
-    world.assert_whole(dict.fromkeys(two, HALF))
+    assert people.gain(cheat) == -FIFTH
+    people.assert_whole(dict.fromkeys(two, HALF))
     tasks.settle([cheat], two)
 
 
@@ -403,7 +403,7 @@ def test_leaving_all_at_once__costs_a_fifth_each_and_the_seat(tasks: Tasks) -> N
     """A node that leaves whenever it has no friend in the task has two tasks at most to leave. That
     costs a fifth of what it has, twice; then it is suspended, has too little stake to be drawn, and
     one strike is left before the rest goes."""
-    world = tasks.world
+    people = tasks.people
     cheat = tasks.executors[0]
     running = []
     for _ in range(MAX_OPEN):
@@ -416,29 +416,29 @@ def test_leaving_all_at_once__costs_a_fifth_each_and_the_seat(tasks: Tasks) -> N
     for task in running:
         tasks.advance(task)
         paid |= set(tasks.honest(task))
-    state = tasks.chain.call(world.registry, "node", cheat.node_id)
+    state = tasks.chain.call(people.registry, "node", cheat.node_id)
     assert (state.strikes, state.banned) == (MAX_OPEN, False)
-    assert world.bonded(cheat) * 25 == cheat.stake * 16
-    tasks.chain.send(world.faucet, world.tasks, "evict", cheat.node_id)
-    assert world.gain(cheat) == world.bonded(cheat) - cheat.stake
+    assert people.bonded(cheat) * 25 == cheat.stake * 16
+    tasks.chain.send(people.faucet, people.tasks, "evict", cheat.node_id)
+    assert people.gain(cheat) == people.bonded(cheat) - cheat.stake
     tasks.settle([cheat], sorted(paid, key=lambda node: node.node_id))
 
 
 def test_paused_creation__holds_up_no_money(tasks: Tasks) -> None:
     """Bought members of the committee pause what can be paused while a task waits for its end:
     creating new ones, and nothing else. The task ends, its executors draw their pay and leave."""
-    world, chain = tasks.world, tasks.chain
-    bought = world.members[0]
+    people, chain = tasks.people, tasks.chain
+    bought = people.members[0]
     tasks.watch(bought)
     task, cheat, two = lost(tasks)
-    world.decide((world.tasks, "set_paused", (1,)))
+    people.decide((people.tasks, "set_paused", (1,)))
     with pytest.raises(Refused, match="pausing: unknown bit"):
-        world.decide((world.tasks, "set_paused", (2,)))
+        people.decide((people.tasks, "set_paused", (2,)))
     args = (0, SPEC, FEE, RUN_S)
-    chain.refuse("pausing: paused", tasks.creator, world.tasks, "create_task", *args)
+    chain.refuse("pausing: paused", tasks.creator, people.tasks, "create_task", *args)
     tasks.finalize(task)
     for node in two:
-        chain.send(node.payout, world.tasks, "withdraw_bond")
+        chain.send(node.payout, people.tasks, "withdraw_bond")
         tasks.leave(node)
-    world.assert_whole(dict.fromkeys(two, HALF))
+    people.assert_whole(dict.fromkeys(two, HALF))
     tasks.settle([cheat, bought], two)

@@ -79,7 +79,7 @@ class Run:
     merged: list[float] = field(default_factory=list)  # cosine to the mean of the true updates
 
 
-class Lab:
+class DemoJob:
     """The demo's job, without chain and store."""
 
     def __init__(self, seed: int, rounds: int, workers: int) -> None:
@@ -177,15 +177,15 @@ def study(options: Options, console: Console) -> None:
     for seed in range(options.seeds):
         first = options.late_rounds if options.phase == "late" else 0
         rounds = first + options.rounds
-        lab = Lab(seed, rounds, options.workers)
-        state = lab.genesis
+        demo = DemoJob(seed, rounds, options.workers)
+        state = demo.genesis
         if first:
-            start = lab if options.own_starts else Lab(0, rounds, options.workers)
+            start = demo if options.own_starts else DemoJob(0, rounds, options.workers)
             state = start.trained(first)
-        console.print(f"[dim]seed {seed}: {options.phase} starts at {lab.loss(state):.4f}[/dim]")
+        console.print(f"[dim]seed {seed}: {options.phase} starts at {demo.loss(state):.4f}[/dim]")
         for text in ("dense", *options.codecs):
             began = time.monotonic()
-            run = lab.run(options, text, state, first, options.rounds)
+            run = demo.run(options, text, state, first, options.rounds)
             runs.setdefault(text, []).append(run)
             took = time.monotonic() - began
             console.print(f"[dim]  {text}: {run.losses[-1]:.4f} ({took:.0f} s)[/dim]")

@@ -36,7 +36,7 @@ from agents.training.spec import Hyperparameters
 from agents.training.state import State, apply_outer
 from agents.verify.overlap import corrected, overlap
 from agents.verify.provenance import Origin, Provenance, provenance
-from tests.measure.studies.codecs import BUILD, STEPS, Lab, Setting
+from tests.measure.studies.codecs import BUILD, STEPS, DemoJob, Setting
 
 NODES = 8
 SHOWN = (0, 1, 2, 5, 9, 14, 19, 29, 39)
@@ -78,15 +78,15 @@ def flip(support: Support, share: float, generator: np.random.Generator) -> Supp
     return Support(support.places, support.negative ^ turned)
 
 
-class Swarm:
+class EightNodes:
     """Eight nodes' payloads, round by round, and what the recipe gives on their data."""
 
     def __init__(self, job: Job, rounds: int, seed: int) -> None:
         self.job = job
-        self.lab = Lab(seed, rounds, NODES + 1)
+        self.demo = DemoJob(seed, rounds, NODES + 1)
         self.codec, self.merge = Setting(job.codec).build(), merge_rules.get(job.merge)()
         self.memories: list[State | None] = [None] * NODES
-        self.state = self.lab.genesis
+        self.state = self.demo.genesis
         self.number = 0
         self.decoded: list[State] = []
         self.revealed: dict[int, Support] = {}
@@ -96,7 +96,7 @@ class Swarm:
         """One round of all nodes; the model moves at the next call."""
         if self.decoded:
             self.state = apply_outer(self.state, self.merge(self.decoded), self.job.rate)
-        hyper = Hyperparameters.of(self.lab.spec, self.number)
+        hyper = Hyperparameters.of(self.demo.spec, self.number)
         hyper = dataclasses.replace(hyper, inner=self.job.inner)
         self.decoded = []
         for node in range(NODES):
@@ -108,7 +108,7 @@ class Swarm:
                 fast = dataclasses.replace(hyper, lr=3 * hyper.lr)
                 update = self._train(node, fast)
             payload = self.codec.encode(update, self.memories[node], NONE)
-            self.decoded.append(self.codec.decode(payload, self.lab.shapes, NONE))
+            self.decoded.append(self.codec.decode(payload, self.demo.shapes, NONE))
             self.memories[node] = self.codec.remember(
                 update, self.memories[node], self.decoded[node]
             )
@@ -118,7 +118,7 @@ class Swarm:
 
     def support(self, payload: bytes) -> Support:
         """What a payload sends."""
-        found: Support = self.codec.support(payload, self.lab.shapes, NONE)
+        found: Support = self.codec.support(payload, self.demo.shapes, NONE)
         return found
 
     def noisy(self, node: int, ratio: float) -> tuple[Support, State]:
@@ -131,25 +131,25 @@ class Swarm:
             for name, tensor in self.decoded[node].items()
         }
         payload = self.codec.encode(mixed, None, NONE)
-        return self.support(payload), self.codec.decode(payload, self.lab.shapes, NONE)
+        return self.support(payload), self.codec.decode(payload, self.demo.shapes, NONE)
 
     def gain(self, update: State) -> float:
         """By how many nats a fifth of the merge's step along one payload lowers the held-out loss.
 
         As a validator measures it: by the job's merge of this payload alone.
         """
-        before = validation_loss(self.lab.net, self.state, self.lab.held_out)
+        before = validation_loss(self.demo.net, self.state, self.demo.held_out)
         moved = apply_outer(self.state, self.merge([update]), 0.2 * self.job.rate)
-        return before - validation_loss(self.lab.net, moved, self.lab.held_out)
+        return before - validation_loss(self.demo.net, moved, self.demo.held_out)
 
     def _train(self, node: int, hyper: Hyperparameters, twice: bool = False) -> State:
-        lab = self.lab
+        demo = self.demo
         batches = self._batches(node) + (self._batches(NODES) if twice else [])
-        return train_local(lab.net, self.state, batches, hyper, NONE).pseudo_gradient
+        return train_local(demo.net, self.state, batches, hyper, NONE).pseudo_gradient
 
     def _batches(self, node: int) -> list[torch.Tensor]:
         first = (self.number * (NODES + 1) + node) * STEPS
-        return [self.lab.data.batch(first + k)[: self.job.size] for k in range(self.job.batches)]
+        return [self.demo.data.batch(first + k)[: self.job.size] for k in range(self.job.batches)]
 
 
 def excess(supports: Mapping[int, Support], i: int, j: int) -> float:
@@ -164,29 +164,29 @@ class Copy:
     """One way to copy: its name and what becomes of the neighbour's support."""
 
     name: str
-    make: Callable[[Swarm, int], Support]
+    make: Callable[[EightNodes, int], Support]
 
 
 def _dropped(share: float) -> Copy:
-    def make(swarm: Swarm, node: int) -> Support:
-        return drop(swarm.revealed[node], share, np.random.default_rng(node))
+    def make(eight: EightNodes, node: int) -> Support:
+        return drop(eight.revealed[node], share, np.random.default_rng(node))
 
     return Copy(f"drop {share:.0%}", make)
 
 
 def _flipped(share: float) -> Copy:
-    def make(swarm: Swarm, node: int) -> Support:
-        return flip(swarm.revealed[node], share, np.random.default_rng(node))
+    def make(eight: EightNodes, node: int) -> Support:
+        return flip(eight.revealed[node], share, np.random.default_rng(node))
 
     return Copy(f"flip {share:.0%}", make)
 
 
 def _noised(ratio: float) -> Copy:
-    return Copy(f"noise {ratio:g}", lambda swarm, node: swarm.noisy(node, ratio)[0])
+    return Copy(f"noise {ratio:g}", lambda eight, node: eight.noisy(node, ratio)[0])
 
 
 COPIES = (
-    Copy("exact", lambda swarm, node: swarm.revealed[node]),
+    Copy("exact", lambda eight, node: eight.revealed[node]),
     *map(_dropped, (0.2, 0.4, 0.6)),
     *map(_flipped, (0.1, 0.2, 0.3)),
     *map(_noised, (0.5, 1.0, 2.0)),
@@ -194,12 +194,12 @@ COPIES = (
 
 
 def judge(
-    swarm: Swarm, revealed: Mapping[int, Support], node: int, other: int, controls: int
+    eight: EightNodes, revealed: Mapping[int, Support], node: int, other: int, controls: int
 ) -> Provenance:
     """The verdict on `node`, flagged with `other`, from so many other payloads."""
     outside = [k for k in sorted(revealed) if k not in (node, other)][:controls]
     shown = {k: revealed[k] for k in (node, other, *outside)}
-    return provenance(node, [other], shown, swarm.redone, Gauntlet().overlap_margin)
+    return provenance(node, [other], shown, eight.redone, Gauntlet().overlap_margin)
 
 
 def honest_table(job: Job, rows: list[list[str]]) -> Table:
@@ -236,19 +236,19 @@ def copier_table(job: Job, rows: list[list[str]]) -> Table:
     return shown
 
 
-def honest_row(swarm: Swarm, controls: int) -> list[str]:
+def honest_row(eight: EightNodes, controls: int) -> list[str]:
     """One round of `honest_table`."""
     nodes = range(NODES)
-    table = [[overlap(swarm.revealed[a], swarm.revealed[b]) for b in nodes] for a in nodes]
+    table = [[overlap(eight.revealed[a], eight.revealed[b]) for b in nodes] for a in nodes]
     found = {
-        (i, j): judge(swarm, swarm.revealed, i, j, controls) for i, j in permutations(nodes, 2)
+        (i, j): judge(eight, eight.revealed, i, j, controls) for i, j in permutations(nodes, 2)
     }
     leans = {pair: verdict.lean for pair, verdict in found.items()}
     count = [sum(v.origin is o for v in found.values()) for o in Origin]
     plain = [table[i][j] for i in nodes for j in range(i)]
     return [
-        str(swarm.number - 1),
-        f"{swarm.lab.loss(swarm.state):.2f}",
+        str(eight.number - 1),
+        f"{eight.demo.loss(eight.state):.2f}",
         f"{statistics.median(plain):.2f}",
         f"{max(plain):.2f}",
         f"{max(corrected(table, i, j) for i in nodes for j in range(i)):.2f}",
@@ -260,24 +260,24 @@ def honest_row(swarm: Swarm, controls: int) -> list[str]:
     ]
 
 
-def copier_row(swarm: Swarm, controls: int) -> list[str]:
+def copier_row(eight: EightNodes, controls: int) -> list[str]:
     """One round of `copier_table`."""
     limit = Gauntlet().overlap
-    row = [str(swarm.number - 1)]
+    row = [str(eight.number - 1)]
     for copy in COPIES:
         flagged = convicted = 0
         for node in range(NODES):
             victim = (node + 1) % NODES
-            revealed = swarm.revealed | {node: copy.make(swarm, victim)}
+            revealed = eight.revealed | {node: copy.make(eight, victim)}
             if excess(revealed, node, victim) >= limit:
                 flagged += 1
-                origin = judge(swarm, revealed, node, victim, controls).origin
+                origin = judge(eight, revealed, node, victim, controls).origin
                 convicted += origin is Origin.COPIED
-                honest = judge(swarm, revealed, victim, node, controls).origin
+                honest = judge(eight, revealed, victim, node, controls).origin
                 assert honest is not Origin.COPIED, "a victim was condemned"
         row.append(f"{flagged}/{NODES}, {convicted}")
-    plain = swarm.gain(swarm.noisy(0, 0.0)[1])
-    left = [swarm.gain(swarm.noisy(0, ratio)[1]) / plain for ratio in (0.5, 1.0, 2.0)]
+    plain = eight.gain(eight.noisy(0, 0.0)[1])
+    left = [eight.gain(eight.noisy(0, ratio)[1]) / plain for ratio in (0.5, 1.0, 2.0)]
     return [*row, " / ".join(f"{value:.0%}" for value in left)]
 
 
@@ -295,13 +295,13 @@ def main() -> None:
     for number, job in enumerate(JOBS):
         if given.only not in (None, number):
             continue
-        swarm = Swarm(job, given.rounds, given.seed)
+        eight = EightNodes(job, given.rounds, given.seed)
         honest, copiers = [], []
         for _ in range(given.rounds):
-            swarm.round()
-            if swarm.number - 1 in SHOWN:
-                honest.append(honest_row(swarm, given.controls))
-                copiers.append(copier_row(swarm, given.controls))
+            eight.round()
+            if eight.number - 1 in SHOWN:
+                honest.append(honest_row(eight, given.controls))
+                copiers.append(copier_row(eight, given.controls))
         console.print(honest_table(job, honest))
         console.print(copier_table(job, copiers))
 

@@ -86,7 +86,7 @@ class Outcome:
     seconds: float  # per round and node
 
 
-class World:
+class PrivateNodes:
     """The folders of ten nodes, the public data, the job."""
 
     def __init__(self, root: Path, arguments: argparse.Namespace) -> None:
@@ -133,16 +133,16 @@ def _folders(root: Path, documents: Sequence[bytes]) -> Iterator[Path]:
         yield folder
 
 
-def run(world: World, mechanism: Any, arguments: argparse.Namespace) -> Outcome:
+def run(private: PrivateNodes, mechanism: Any, arguments: argparse.Namespace) -> Outcome:
     """Ten rounds; `mechanism` None is no privacy at all."""
-    state, merge = init_state(world.spec.model), merge_rules.get(arguments.merge)()
-    losses, shares, cosines, busy = [world.loss(state)], [], [], 0.0
+    state, merge = init_state(private.spec.model), merge_rules.get(arguments.merge)()
+    losses, shares, cosines, busy = [private.loss(state)], [], [], 0.0
     honest = NODES - arguments.poisoners
     for number in range(ROUNDS):
         updates = []
-        for task, data in zip(world.tasks(number, state), world.data, strict=True):
+        for task, data in zip(private.tasks(number, state), private.data, strict=True):
             began = time.process_time()
-            updates.append(_update(world, task, state, data, mechanism))
+            updates.append(_update(private, task, state, data, mechanism))
             busy += time.process_time() - began
         target = _mean(updates[:honest])
         sent = updates[:honest] + [
@@ -152,14 +152,14 @@ def run(world: World, mechanism: Any, arguments: argparse.Namespace) -> Outcome:
         if arguments.poisoners:
             shares.append(_selected(sent, honest))
         cosines.append(cosine(target, merged))
-        state = apply_outer(state, merged, world.spec.optimizer.outer_lr)
-        losses.append(world.loss(state))
+        state = apply_outer(state, merged, private.spec.optimizer.outer_lr)
+        losses.append(private.loss(state))
     epsilon = math.inf
     if mechanism is not None:
         account = Accountant(1e6, DELTA)
-        steps, batch = arguments.steps, world.spec.optimizer.batch_size
+        steps, batch = arguments.steps, private.spec.optimizer.batch_size
         account.record_participation(
-            mechanism.charge(ROUNDS, steps=steps, batch=batch, examples=world.examples)
+            mechanism.charge(ROUNDS, steps=steps, batch=batch, examples=private.examples)
         )
         epsilon = account.epsilon()
     return Outcome(
@@ -173,10 +173,12 @@ def run(world: World, mechanism: Any, arguments: argparse.Namespace) -> Outcome:
     )
 
 
-def _update(world: World, task: WorkOrder, state: State, data: LocalData, mechanism: Any) -> State:
+def _update(
+    private: PrivateNodes, task: WorkOrder, state: State, data: LocalData, mechanism: Any
+) -> State:
     if isinstance(mechanism, DpSgd):
-        return run_private_task(world.net, task, state, data, mechanism).pseudo_gradient
-    plain = run_task(world.net, task, state, data).pseudo_gradient
+        return run_private_task(private.net, task, state, data, mechanism).pseudo_gradient
+    plain = run_task(private.net, task, state, data).pseudo_gradient
     return plain if mechanism is None else mechanism.release(plain)
 
 
@@ -275,10 +277,10 @@ def main() -> None:
     pin_torch()
     console, outcomes = Console(width=150), []
     with TemporaryDirectory(prefix="menagerie-privacy-") as root:
-        world = World(Path(root), arguments)
-        console.print(f"examples of the smallest node: {world.examples}")
+        private = PrivateNodes(Path(root), arguments)
+        console.print(f"examples of the smallest node: {private.examples}")
         for mechanism in mechanisms(arguments):
-            outcomes.append(run(world, mechanism, arguments))
+            outcomes.append(run(private, mechanism, arguments))
             show(outcomes[-1:], console)
     show(outcomes, console)
     if arguments.unit == "both" and not arguments.poisoners:

@@ -20,7 +20,7 @@ from agents.mechanisms import score as score_rules
 from agents.mechanisms.score import Evidence
 from agents.training.state import State
 from tests.attacks.poisoning import ATTACKS, cosine, mean, vector
-from tests.stage.memory.ten_trainers import NODES, sample, swarm
+from tests.stage.memory.ten_trainers import NODES, honest_updates, ten_trainers
 
 HONEST = 7
 LABEL_FLIP = "label_flip"
@@ -32,7 +32,7 @@ _STEPS = 4
 @lru_cache(maxsize=32)
 def rows(attack: str, alike: bool) -> tuple[State, ...]:
     """One round's updates, honest ones first; not to be written to."""
-    known = sample(alike)
+    known = honest_updates(alike)
     honest, own = known.updates[:HONEST], known.updates[HONEST:]
     if attack == LABEL_FLIP:
         flipped = (
@@ -58,7 +58,7 @@ def guaranteed_cosine(alike: bool) -> float:
     distance to it for a kappa under f / (n - 2 f), here 3/4. A point at that distance from the mean
     m can be at an angle with it whose sine is the distance over |m|.
     """
-    honest = torch.stack([vector(update) for update in sample(alike).updates[:HONEST]])
+    honest = torch.stack([vector(update) for update in honest_updates(alike).updates[:HONEST]])
     centre = honest.mean(0)
     spread = (honest - centre).square().sum(1).mean()
     kappa = (NODES - HONEST) / (2 * HONEST - NODES)
@@ -67,7 +67,7 @@ def guaranteed_cosine(alike: bool) -> float:
 
 def qualities(attack: str, alike: bool) -> list[float]:
     """Scores 0..1 under `alignment`, with measured gains, after a merge by Multi-Krum."""
-    updates, known = rows(attack, alike), sample(alike)
+    updates, known = rows(attack, alike), honest_updates(alike)
     merged = merge_rules.get("multi_krum")()(updates)
     gains = known.nodes.gains_ppm(known.state, updates, merged)
     score = score_rules.get("alignment")()
@@ -89,7 +89,7 @@ def converge(
     ten are honest.
     """
     nodes, wire, merge = (
-        swarm(alike=True),
+        ten_trainers(alike=True),
         codecs.get(codec)(),
         merge_rules.get(rule)(**options),
     )
@@ -124,7 +124,7 @@ def main() -> None:
     """Print the tables of docs/scoring.md."""
     for alike in (True, False):
         kind = "alike" if alike else "apart"
-        units = torch.stack([vector(update) for update in sample(alike).updates])
+        units = torch.stack([vector(update) for update in honest_updates(alike).updates])
         units = units / units.norm(dim=1, keepdim=True)
         pairs = (units @ units.T)[~torch.eye(NODES, dtype=torch.bool)]
         print(f"\n{kind}: median cosine of two honest updates {float(pairs.median()):.2f};", end="")

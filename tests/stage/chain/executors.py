@@ -39,7 +39,7 @@ from agents.tasks.runner import TaskRunner
 from scripts._net.anvil import CHAIN_ID
 from tests.stage.chain.people import Node
 from tests.stage.chain.tasks import FEE, RUN_S, Tasks
-from tests.stage.memory.task_inputs import World as Inputs
+from tests.stage.memory.task_inputs import TaskInputs
 
 PASSPHRASE = "a throwaway passphrase"
 _PATIENCE_S = 60.0
@@ -72,32 +72,32 @@ class Silent(Executor):
         return False
 
 
-class Auditor:
+class Rechecker:
     """A verifier's part in redundant tasks, alone."""
 
     def __init__(self, context: Context, node: Node, rate: float) -> None:
         network = Network(context.chain, context.deployment)
         self.context, self.node = context, node
-        self.audit = Recheck(network, context, "cpu", rate)
+        self.rechecks = Recheck(network, context, "cpu", rate)
 
     def step(self, head: Any) -> str | None:
-        return self.audit.step(head, self.node.node_id)
+        return self.rechecks.step(head, self.node.node_id)
 
 
-class Crew:
+class Executors:
     """Agents by their nodes' names. `done`: what each said it did."""
 
     def __init__(
-        self, tasks: Tasks, inputs: Inputs, process: TaskProcess, folder: Path, stack: ExitStack
+        self, tasks: Tasks, inputs: TaskInputs, process: TaskProcess, folder: Path, stack: ExitStack
     ) -> None:
         self.tasks, self.inputs, self.process = tasks, inputs, process
         self.folder, self.stack = folder, stack
         assert isinstance(inputs.store, EmbeddedStore)
         self.store = inputs.store
-        self.agents: dict[str, Redundant | Auditor] = {}
+        self.agents: dict[str, Redundant | Rechecker] = {}
         self.done: list[tuple[str, str]] = []
         self._contexts: dict[str, Context] = {}
-        contracts = tasks.world.contracts
+        contracts = tasks.people.contracts
         self.deployment = folder / "deployment.json"
         entries = {n: {"address": c.address, "abi": c.abi} for n, c in contracts.items()}
         record = {"chain_id": CHAIN_ID, "block": 0, "contracts": entries}
@@ -107,7 +107,7 @@ class Crew:
 
     # -- agents --------------------------------------------------------------------------------
 
-    def executor(self, node: Node, kind: type[Executor] = Executor, **options: Any) -> Redundant:
+    def start_one(self, node: Node, kind: type[Executor] = Executor, **options: Any) -> Redundant:
         """Start, or restart, a node's executor."""
         context = self._begin(node, "redundant", **options)
         agent = Redundant(context, self.store, kind)
@@ -115,15 +115,15 @@ class Crew:
         self.agents[node.name] = agent
         return agent
 
-    def executors(self, *nodes: Node, kind: type[Executor] = Executor) -> None:
+    def start(self, *nodes: Node, kind: type[Executor] = Executor) -> None:
         for node in nodes:
-            self.executor(node, kind)
+            self.start_one(node, kind)
 
-    def auditor(self, name: str, rate: float = 0.0) -> Auditor:
+    def recheck(self, name: str, rate: float = 0.0) -> Rechecker:
         """Start, or restart, a verifier."""
-        node = self.tasks.world.nodes[name]
-        agent = Auditor(self._begin(node, "verifier"), node, rate)
-        self._share(agent.audit.runner)
+        node = self.tasks.people.nodes[name]
+        agent = Rechecker(self._begin(node, "verifier"), node, rate)
+        self._share(agent.rechecks.runner)
         self.agents[name] = agent
         return agent
 
@@ -172,7 +172,7 @@ class Crew:
         """Create a task by its spec, published here, or by a digest; its id."""
         digest = spec if isinstance(spec, bytes) else publish(spec, self.store)
         tasks = self.tasks
-        tasks.chain.send(tasks.creator, tasks.world.tasks, "create_task", 0, digest, fee, run_s)
+        tasks.chain.send(tasks.creator, tasks.people.tasks, "create_task", 0, digest, fee, run_s)
         return self.reader.count()
 
     def drawn(self, task_id: int) -> list[Node]:
@@ -214,7 +214,7 @@ class Crew:
         self.drive(lambda: self.status(task_id) in statuses, f"task {task_id} is {names}")
 
     def pass_deadline(self, task_id: int) -> None:
-        self.tasks.world.wait_until(self.task(task_id).time)
+        self.tasks.people.wait_until(self.task(task_id).time)
 
     # -- logs ----------------------------------------------------------------------------------
 

@@ -51,7 +51,7 @@ from tests.stage.chain.people import (
     TRAINERS,
     CommittedWork,
     Node,
-    World,
+    People,
     found,
 )
 from tests.stage.memory.honest_round import DEVICE, HonestWork, make_work, noise
@@ -90,14 +90,14 @@ SPEC: dict[str, Any] = {
 }
 
 
-Stage = TypeVar("Stage", bound="Scene")
+Stage = TypeVar("Stage", bound="FinishedJob")
 
 
 @dataclass
-class Scene:
+class FinishedJob:
     """The finished job. `reports`: violation reports to execute, in order."""
 
-    world: World
+    people: People
     network: Network
     store: EmbeddedStore
     published: Published
@@ -119,7 +119,7 @@ class Scene:
 
     def node(self, name: str) -> int:
         """A node's id."""
-        return self.world.nodes[name].node_id
+        return self.people.nodes[name].node_id
 
     def artefact(self, kind: str) -> str:
         """The CID of one artefact of job 1 of each kind; nodes' artefacts are ann's of round 1."""
@@ -158,13 +158,13 @@ class Scene:
         self.round_(TRAINERS, silent=("bob",), copies={"eve": "ann"})
         self._void()
         for report in self.reports:
-            self.world.execute(report)
-        world, bob = self.world, self.world.nodes["bob"]
+            self.people.execute(report)
+        people, bob = self.people, self.people.nodes["bob"]
         # His stake fell below the minimum.
-        world.chain.send(bob.owner, world.registry, "add_stake", bob.node_id, 20 * ZOO)
+        people.chain.send(bob.owner, people.registry, "add_stake", bob.node_id, 20 * ZOO)
         self.round_([name for name in TRAINERS if name != "eve"])
-        world.chain.send(world.nodes["ann"].payout, world.pool, "claim")
-        world.chain.send(world.sponsor, world.pool, "refund", world.job)
+        people.chain.send(people.nodes["ann"].payout, people.pool, "claim")
+        people.chain.send(people.sponsor, people.pool, "refund", people.job)
         self._new_job()
         self.round_([name for name in TRAINERS if name != "eve"], noisy=("cat",), blind=True)
         self._new_job()
@@ -172,44 +172,44 @@ class Scene:
 
     def _new_job(self) -> None:
         """Another job of the same model and data, of one round."""
-        world = self.world
+        people = self.people
         fields = self.published.spec.model_dump(mode="json")
         short = self.published.spec.from_dict({**fields, "rounds": 1})
         spec = self.store.put_bytes(short.to_bytes())
         published = replace(self.published, spec=short, spec_cid=spec)
         reward = TERMS.reward_per_round
-        world.give(world.sponsor, reward)
-        world.job = world.create_job(world.sponsor, TERMS.encode(published), reward)
+        people.give(people.sponsor, reward)
+        people.job = people.create_job(people.sponsor, TERMS.encode(published), reward)
 
     def _contest(self) -> None:
-        world = self.world
+        people = self.people
         names = [name for name in TRAINERS if name != "eve"]
-        world.open()
+        people.open()
         plan = self._plan()
-        works = {name: self._work(plan, world.nodes[name], False) for name in names}
+        works = {name: self._work(plan, people.nodes[name], False) for name in names}
         for name in names:
-            world.commit(world.nodes[name], works[name])
-        world.pass_phase(COMMIT)
+            people.commit(people.nodes[name], works[name])
+        people.pass_phase(COMMIT)
         for name in names:
-            world.reveal(world.nodes[name], works[name])
-        world.pass_phase(REVEAL)
-        liar = world.on_duty
-        world.offer({world.nodes["ann"]: 1}, by=liar)
-        result = bytes(world.state.result_hash)
-        place = (world.job, world.round)
+            people.reveal(people.nodes[name], works[name])
+        people.pass_phase(REVEAL)
+        liar = people.on_duty
+        people.offer({people.nodes["ann"]: 1}, by=liar)
+        result = bytes(people.state.result_hash)
+        place = (people.job, people.round)
         case = {"version": 1, "job": place[0], "round": place[1], "wrong": ["everything"]}
         evidence = self.store.put_bytes(dumps(case))
-        cat = world.nodes["cat"].operator
-        world.chain.send(cat, world.rounds, "challenge", *place, result, digest_of(evidence))
-        world.decide((world.rounds, "resolve_challenge", (*place, result, True)))
-        other = next(world.nodes[n] for n in ("abe", "ada") if world.nodes[n] != liar)
+        cat = people.nodes["cat"].operator
+        people.chain.send(cat, people.rounds, "challenge", *place, result, digest_of(evidence))
+        people.decide((people.rounds, "resolve_challenge", (*place, result, True)))
+        other = next(people.nodes[n] for n in ("abe", "ada") if people.nodes[n] != liar)
         arrays = self._propose(plan, other)
         report = self._report("bob", INVALID, "vic", "vera")
-        world.attest("vic", "vera")
-        world.finalize(arrays)
-        bob = world.nodes["bob"].owner
-        world.chain.send(bob, world.reports, "appeal", report, keccak(text="I did it"))
-        world.decide((world.reports, "resolve_appeal", (report, True)))
+        people.attest("vic", "vera")
+        people.finalize(arrays)
+        bob = people.nodes["bob"].owner
+        people.chain.send(bob, people.reports, "appeal", report, keccak(text="I did it"))
+        people.decide((people.reports, "resolve_appeal", (report, True)))
 
     def round_(
         self,
@@ -220,41 +220,43 @@ class Scene:
         blind: bool = False,
     ) -> None:
         """One finalized round in which these nodes commit; `blind`: nobody reports anything."""
-        world, copies = self.world, copies or {}
-        world.open()
+        people, copies = self.people, copies or {}
+        people.open()
         plan = self._plan()
         works: dict[str, CommittedWork] = {}
         for name in names:
             if name not in copies:
-                works[name] = self._work(plan, world.nodes[name], name in noisy)
+                works[name] = self._work(plan, people.nodes[name], name in noisy)
         for name, other in copies.items():
-            own = self._work(plan, world.nodes[name], False)
+            own = self._work(plan, people.nodes[name], False)
             works[name] = replace(own, content=works[other].content)
         for name in names:
-            world.commit(world.nodes[name], works[name])
-        world.pass_phase(COMMIT)
+            people.commit(people.nodes[name], works[name])
+        people.pass_phase(COMMIT)
         for name in names:
             if name not in silent:
-                world.reveal(world.nodes[name], works[name])
-        world.pass_phase(REVEAL)
+                people.reveal(people.nodes[name], works[name])
+        people.pass_phase(REVEAL)
         for name in silent:
-            node = world.nodes[name].node_id
-            call = (world.job, world.round, node)
-            world.chain.send(world.nodes["cat"].operator, world.rounds, "slash_unrevealed", *call)
+            node = people.nodes[name].node_id
+            call = (people.job, people.round, node)
+            people.chain.send(
+                people.nodes["cat"].operator, people.rounds, "slash_unrevealed", *call
+            )
         arrays = self._propose(plan)
         for name in () if blind else noisy:
             self.reports.append(self._report(name, INVALID, "vic", "vera"))
         for name in copies:
             self.reports.append(self._report(name, COPIED, "vera", "vito"))
-        world.attest("vic", "vera")
-        world.finalize(arrays)
+        people.attest("vic", "vera")
+        people.finalize(arrays)
 
     def _report(self, name: str, violation: int, *verifiers: str) -> bytes:
         """Verifiers report a node, with evidence in the store; the report's id."""
-        world = self.world
-        accused = (world.job, world.round, world.nodes[name].node_id)
+        people = self.people
+        accused = (people.job, people.round, people.nodes[name].node_id)
         for verifier in verifiers:
-            judge = world.nodes[verifier]
+            judge = people.nodes[verifier]
             evidence = self.store.put_bytes(
                 dumps(
                     {
@@ -268,34 +270,34 @@ class Scene:
             self.evidence.append(evidence)
             job, round_, node = accused
             call = (job, round_, judge.node_id, node, violation, digest_of(evidence))
-            world.chain.send(judge.operator, world.reports, "report", *call)
-        return bytes(world.chain.call(world.reports, "report_id_of", *accused, violation))
+            people.chain.send(judge.operator, people.reports, "report", *call)
+        return bytes(people.chain.call(people.reports, "report_id_of", *accused, violation))
 
     def _void(self) -> None:
-        self.world.open()
-        self.world.pass_phase(COMMIT)
+        self.people.open()
+        self.people.pass_phase(COMMIT)
 
     def _plan(self) -> Plan:
         models = Models(self.network, self.store)
         plans = Plans(self.network, models)
-        world = self.world
-        if not world.state.seed.strip(b"\0"):
-            world.chain.send(world.faucet, world.rounds, "capture_seed", world.job)
-        plan = plans.of(observe(self.network, world.job, self.network.chain.head()))
+        people = self.people
+        if not people.state.seed.strip(b"\0"):
+            people.chain.send(people.faucet, people.rounds, "capture_seed", people.job)
+        plan = plans.of(observe(self.network, people.job, self.network.chain.head()))
         assert plan is not None
         return plan
 
     def _work(self, plan: Plan, node: Node, noisy: bool) -> CommittedWork:
         """Train, publish, and what to commit to. `noisy`: noise in place of the gradient."""
         models = Models(self.network, self.store)
-        before = models.at(self.world.job, bytes(self.world.state.prev_model))
+        before = models.at(self.people.job, bytes(self.people.state.prev_model))
         gradient = noise(before) if noisy else None
         work = make_work(
-            models.job(self.world.job),
+            models.job(self.people.job),
             plan,
             before,
             node.node_id,
-            job_id=self.world.job,
+            job_id=self.people.job,
             gradient=gradient,
         )
         return self._published(work, node)
@@ -303,26 +305,26 @@ class Scene:
     def _published(self, work: HonestWork, node: Node) -> CommittedWork:
         """Put the work in the store; what commits to it."""
         work.publish(self.store)
-        salt = keccak(text=f"salt of {node.name} in round {self.world.round}")
+        salt = keccak(text=f"salt of {node.name} in round {self.people.round}")
         return CommittedWork.of_reveal(work.reveal(node.operator.address), salt)
 
     def _propose(self, plan: Plan, by: Node | None = None) -> tuple[list[int], list[int]]:
         """The aggregator on duty, or another node, proposes the true result."""
-        world = self.world
+        people = self.people
         outcome = self._outcome(plan)
-        self.outcomes[world.job, world.round] = outcome
+        self.outcomes[people.job, people.round] = outcome
         self.store.put_bytes(outcome.update)
         if outcome.checkpoint is not None:
             self.store.put_bytes(outcome.checkpoint)
         report = self.store.put_bytes(outcome.report.to_bytes())
         arrays = list(outcome.nodes), list(outcome.contributions)
-        by = by or world.on_duty
-        world.chain.send(
+        by = by or people.on_duty
+        people.chain.send(
             by.operator,
-            world.rounds,
+            people.rounds,
             "propose_result",
-            world.job,
-            world.round,
+            people.job,
+            people.round,
             by.node_id,
             outcome.model,
             digest_of(outcome.report.update),
@@ -333,37 +335,37 @@ class Scene:
 
     def _outcome(self, plan: Plan, standing: Mapping[int, int] | None = None) -> Outcome:
         """The true result of the running round. `standing`: chooses whom it merges."""
-        world = self.world
+        people = self.people
         models = Models(self.network, self.store)
-        job, state = models.job(world.job), world.state
-        found = self.network.reveals(world.job, world.round, int(state.opened_block))
+        job, state = models.job(people.job), people.state
+        found = self.network.reveals(people.job, people.round, int(state.opened_block))
         reveals: list[Reveal] = list(found.values())
         submissions = [fetch(r, job, self.store, plan.manifest.seed) for r in reveals]
         stakes = self.network.stakes_at([r.node for r in reveals], int(state.opened_block))
-        before = models.at(world.job, bytes(state.prev_model))
-        place = (world.job, world.round, plan, before, submissions, DEVICE, stakes)
+        before = models.at(people.job, bytes(state.prev_model))
+        place = (people.job, people.round, plan, before, submissions, DEVICE, stakes)
         return compute(job, *place, standing=standing)
 
 
-def make_scene(directory: Path, supervisor: Supervisor) -> Scene:
+def make_finished_job(directory: Path, supervisor: Supervisor) -> FinishedJob:
     """A chain with the whole system, and the job played to its end."""
-    scene = make_stage(Scene, directory, supervisor, SPEC)
-    scene.play()
-    return scene
+    finished = make_job(FinishedJob, directory, supervisor, SPEC)
+    finished.play()
+    return finished
 
 
-def make_stage(
+def make_job(
     kind: type[Stage], directory: Path, supervisor: Supervisor, spec: Mapping[str, Any]
 ) -> Stage:
     """A chain with the whole system, its people, and a job with funds for its rounds."""
     anvil = start_anvil(supervisor, directory)
     path = directory / "deployment.json"
-    world = found(anvil.url, TRAINERS, write_to=path)
+    people = found(anvil.url, TRAINERS, write_to=path)
     store = EmbeddedStore(directory / "store")
     published = publish_job(store, _TEXT, spec)
     amount = TERMS.reward_per_round * (ROUNDS + 1)
-    world.person("sponsor", amount)
-    world.job = world.create_job(world.sponsor, TERMS.encode(published), amount)
+    people.person("sponsor", amount)
+    people.job = people.create_job(people.sponsor, TERMS.encode(published), amount)
     client = ChainClient(anvil.url, open_log("audit test", "warning", True, None))
     network = Network(client, load_deployment(path))
-    return kind(world, network, store, published, anvil.url, path)
+    return kind(people, network, store, published, anvil.url, path)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """A job paid by its validators' consensus, on a real chain: what `test_consensus.py` audits.
 
-Rule: as in scene.py; the validators are the agents' own duty, only their transactions are sent by
-the test's keys. Nobody's checkpoint is due before the job's end, which is never reached, so its
-model is genesis and updates alone.
+Rule: as in finished_job.py; the validators are the agents' own duty, only their transactions are
+sent by the test's keys. Nobody's checkpoint is due before the job's end, which is never reached, so
+its model is genesis and updates alone.
 
 Round 1: four honest trainers, three validators. Round 2: eve started from another model and reveals
 noise, vito commits to scores and never reveals them. Round 3: cat posts no sync sample, vito does
@@ -36,7 +36,7 @@ from agents.runtime.metrics import Metrics
 from agents.storage.cid import digest_of
 from agents.training.state import State
 from scripts._net.processes import Supervisor
-from tests.stage.chain.finished_job import SPEC, Scene, make_stage
+from tests.stage.chain.finished_job import SPEC, FinishedJob, make_job
 from tests.stage.chain.people import COMMIT, REVEAL, TERMS, TRAINERS, VERIFIERS, CommittedWork, Node
 from tests.stage.memory.honest_round import DEVICE, make_work, noise
 
@@ -63,15 +63,15 @@ GAUNTLET: dict[str, Any] = {
 
 
 @dataclass
-class Hand:
+class DirectSender:
     """What a duty sends by: a node's key and the test's chain."""
 
-    panel: Panel
+    scored: FinishedScoredJob
     node: Node
 
     def send(self, contract: Contract, function: str, *args: Any) -> None:
         """One transaction."""
-        self.panel.world.chain.send(self.node.operator, contract, function, *args)
+        self.scored.people.chain.send(self.node.operator, contract, function, *args)
 
     def ensure(self, done: Any, contract: Contract, function: str, *args: Any) -> None:
         """One transaction, unless it has been sent."""
@@ -80,7 +80,7 @@ class Hand:
 
 
 @dataclass
-class Panel(Scene):
+class FinishedScoredJob(FinishedJob):
     """The job, its validators, and the states that free nodes started from."""
 
     folder: Path = Path()
@@ -89,9 +89,9 @@ class Panel(Scene):
 
     def play(self) -> None:
         """All rounds."""
-        world = self.world
-        scores = (world.scores, "adopt", world.job, *TERMS.score_windows)
-        world.chain.send(world.sponsor, *scores)
+        people = self.people
+        scores = (people.scores, "adopt", people.job, *TERMS.score_windows)
+        people.chain.send(people.sponsor, *scores)
         everybody = set(VERIFIERS)
         self.scored_round(everybody, everybody)
         self.scored_round(everybody, everybody - {"vito"}, adrift="eve")
@@ -112,58 +112,58 @@ class Panel(Scene):
 
         `adrift` starts from another model and reveals noise; `unproven` posts no sync sample.
         """
-        world = self.world
-        world.open()
+        people = self.people
+        people.open()
         plan = self._plan()
-        works = {name: self._work(plan, world.nodes[name], name == adrift) for name in TRAINERS}
+        works = {name: self._work(plan, people.nodes[name], name == adrift) for name in TRAINERS}
         for name in TRAINERS:
-            world.commit(world.nodes[name], works[name])
-        world.pass_phase(COMMIT)
+            people.commit(people.nodes[name], works[name])
+        people.pass_phase(COMMIT)
         for name in TRAINERS:
-            world.reveal(world.nodes[name], works[name])
-        world.pass_phase(REVEAL)
-        world.chain.mine()
-        if world.round % 2:  # in the others the audit seed is never captured
-            world.chain.send(world.faucet, world.rounds, "capture_seed", world.job)
+            people.reveal(people.nodes[name], works[name])
+        people.pass_phase(REVEAL)
+        people.chain.mine()
+        if people.round % 2:  # in the others the audit seed is never captured
+            people.chain.send(people.faucet, people.rounds, "capture_seed", people.job)
         for name in TRAINERS:
             if name != unproven:
                 self._prove(name)
         arrays = self._propose(plan)
         if unproven:
-            world.chain.warp(500)  # as long as a validator waits for it
+            people.chain.warp(500)  # as long as a validator waits for it
         for name in sorted(committing):
             assert "committed" in self._duty(name)
         if committing and len(committing) < len(VERIFIERS):
-            world.chain.warp(TERMS.score_commit_s + 1)
+            people.chain.warp(TERMS.score_commit_s + 1)
         for name in sorted(revealing):
             assert "revealed" in self._duty(name)
         if len(revealing) < len(committing):
-            world.chain.warp(TERMS.score_reveal_s + 1)
+            people.chain.warp(TERMS.score_reveal_s + 1)
         if committing:
-            Upkeep(self.network, Hand(self, world.nodes["abe"]), 0.0, 0.0)._close_scoring(  # type: ignore[arg-type]
-                observe(self.network, world.job, self.network.chain.head())
+            Upkeep(self.network, DirectSender(self, people.nodes["abe"]), 0.0, 0.0)._close_scoring(  # type: ignore[arg-type]
+                observe(self.network, people.job, self.network.chain.head())
             )
-        world.attest(*VERIFIERS)
-        world.finalize(arrays)
+        people.attest(*VERIFIERS)
+        people.finalize(arrays)
 
     def _duty(self, name: str) -> str:
         """The next step of a validator."""
         if name not in self.duties:
             self.duties[name] = self._validator(name)
-        view = observe(self.network, self.world.job, self.network.chain.head())
-        did = self.duties[name].step(view, self.world.nodes[name].node_id)
+        view = observe(self.network, self.people.job, self.network.chain.head())
+        did = self.duties[name].step(view, self.people.nodes[name].node_id)
         assert did is not None, (name, (self.folder / name / "log").read_text())
         return did
 
     def _validator(self, name: str) -> Validator:
-        home, node = self.folder / name, self.world.nodes[name]
+        home, node = self.folder / name, self.people.nodes[name]
         (home / "artefacts").mkdir(parents=True)
         context: Any = SimpleNamespace(
             journal=Journal(home / "journal"),
             artefacts=home / "artefacts",
             log=open_log("verifier", "debug", path=home / "log"),
             metrics=Metrics("verifier"),
-            sender=Hand(self, node),
+            sender=DirectSender(self, node),
             wallet=node.operator,
         )
         reader = RoundReader(self.network, self.store, DEVICE)
@@ -171,35 +171,35 @@ class Panel(Scene):
 
     def _prove(self, name: str) -> None:
         """Post a trainer's sync sample."""
-        world, node = self.world, self.world.nodes[name]
-        seed = self.network.seed(world.job, world.state, audit=True)
+        people, node = self.people, self.people.nodes[name]
+        seed = self.network.seed(people.job, people.state, audit=True)
         assert seed is not None
-        sample = open_samples(self.started[world.round, name], seed, 2)
+        sample = open_samples(self.started[people.round, name], seed, 2)
         digest = digest_of(self.store.put_bytes(sample))
-        place = (world.job, world.round, node.node_id)
-        world.chain.send(node.operator, world.scores, "post_samples", *place, digest)
+        place = (people.job, people.round, node.node_id)
+        people.chain.send(node.operator, people.scores, "post_samples", *place, digest)
 
     def _work(self, plan: Plan, node: Node, noisy: bool) -> CommittedWork:
         """Train, publish, and what to commit to. `noisy`: from another model, and noise."""
-        models, world = Models(self.network, self.store), self.world
-        job, model = models.job(world.job), bytes(world.state.prev_model)
-        before = models.at(world.job, model)
+        models, people = Models(self.network, self.store), self.people
+        job, model = models.job(people.job), bytes(people.state.prev_model)
+        before = models.at(people.job, model)
         if noisy:
             before = {key: tensor + 0.25 for key, tensor in before.items()}
-        self.started[world.round, node.name] = before
+        self.started[people.round, node.name] = before
         gradient = noise(before) if noisy else None
         place = (job, plan, before, node.node_id)
-        work = make_work(*place, job_id=world.job, gradient=gradient, model=model)
+        work = make_work(*place, job_id=people.job, gradient=gradient, model=model)
         return self._published(work, node)
 
     def _outcome(self, plan: Plan, standing: Any = None) -> Outcome:
-        chosen = Consensus(self.network).standing(self.world.job, self.world.round)
+        chosen = Consensus(self.network).standing(self.people.job, self.people.round)
         return super()._outcome(plan, chosen)
 
 
-def make_panel(directory: Path, supervisor: Supervisor) -> Panel:
+def make_finished_scored_job(directory: Path, supervisor: Supervisor) -> FinishedScoredJob:
     """A chain with the whole system, and the job played."""
-    panel = make_stage(Panel, directory, supervisor, GAUNTLET)
-    panel.folder = directory / "validators"
-    panel.play()
-    return panel
+    scored = make_job(FinishedScoredJob, directory, supervisor, GAUNTLET)
+    scored.folder = directory / "validators"
+    scored.play()
+    return scored

@@ -120,7 +120,7 @@ def verifier_cut(attesters: int, terms: Terms = TERMS) -> int:
 
 
 @dataclass
-class World:
+class People:
     """One job on one chain. `nodes` by name; `start`: what each name owned at first."""
 
     chain: Chain
@@ -500,7 +500,7 @@ def found(
     trainers: Sequence[str],
     write_to: Path | None = None,
     tasks: TaskTerms | None = None,
-) -> World:
+) -> People:
     """Deploy the whole system on an empty chain and enlist its people.
 
     They are three verifiers (vic, vera, vito), two aggregators (abe, ada), a committee of five, and
@@ -526,7 +526,7 @@ def found(
         name: Contract(name, address, deployed.artefacts[name].abi)
         for name, address in deployed.addresses.items()
     }
-    people = World(chain, contracts, settings, faucet, members, key_of("sponsor"))
+    people = People(chain, contracts, settings, faucet, members, key_of("sponsor"))
     for member in members:
         chain.transact(faucet, member.address, value=10**18)
     gated = [people.enlist(name, VERIFIER, spare=_SPARE) for name in VERIFIERS]

@@ -4,7 +4,7 @@
 Rule: every deed is a transaction of the key that may do it. Six executors with different owners
 sit in the pool; no test can say whom a draw hits, so whoever it hits plays the part. Where a part
 needs a certain draw, `wait_for` repeats the request from the same state until it comes: that is the
-attacker's patience, and its cost is not counted. `settle` counts what `World.gain` counts, less
+attacker's patience, and its cost is not counted. `settle` counts what `People.gain` counts, less
 gas: an ether is taken to be worth one ZOO, and an attack that moves no ZOO costs its gas. What
 computing costs is not counted.
 """
@@ -22,7 +22,7 @@ from eth_utils import keccak
 
 from agents.jobs.publish import ZOO
 from scripts._net.anvil import CHAIN_ID
-from tests.stage.chain.people import EMPTY, Node, Party, World
+from tests.stage.chain.people import EMPTY, Node, Party, People
 
 DRAWING, RUNNING, REVEALING, AGREED, DECIDED, UNDECIDED, APPEALED, CLOSED = range(1, 9)
 LANE_RUNNING, LANE_COMMITTED, LANE_REVEALED, LANE_ABORTED = range(1, 5)
@@ -48,53 +48,53 @@ _PATIENCE = 600
 class Tasks:
     """The pool and its people. `had`: what each watched asset and address of ether was worth."""
 
-    world: World
+    people: People
     creator: LocalAccount
     executors: list[Node]
     had: dict[tuple[Any, ...], int] = field(default_factory=dict)
     appeals: dict[int, tuple[list[int], list[int]]] = field(default_factory=dict)
 
     @classmethod
-    def build(cls, world: World) -> Tasks:
+    def build(cls, people: People) -> Tasks:
         """Seat the executors and give the creator money."""
         for name in EXECUTORS:
-            if name not in world.nodes:
-                world.enlist(name, spare=_SPARE)
-        executors = [world.nodes[name] for name in EXECUTORS]
-        tasks = cls(world, world.person("creator", 100 * FEE), executors)
+            if name not in people.nodes:
+                people.enlist(name, spare=_SPARE)
+        executors = [people.nodes[name] for name in EXECUTORS]
+        tasks = cls(people, people.person("creator", 100 * FEE), executors)
         for node in executors:
             tasks.join(node)
         return tasks
 
     def begin(self) -> None:
         """From here on wins and losses count."""
-        for node in self.world.nodes.values():
+        for node in self.people.nodes.values():
             self.watch(node)
         self.watch(self.creator)
-        self.watch(self.world.faucet)
+        self.watch(self.people.faucet)
 
     def watch(self, *parties: Party) -> None:
         """Count a party's wins and losses from here on."""
         for party in parties:
             name = party.name if isinstance(party, Node) else party.address
-            self.world.start[name] = self.world.wealth(party)
+            self.people.start[name] = self.people.wealth(party)
         self.had |= self._worth(parties)
 
     # Reading
 
     @property
     def chain(self) -> Any:
-        return self.world.chain
+        return self.people.chain
 
     def state(self, task: int) -> Any:
         """The task as stored."""
-        return self.chain.call(self.world.tasks, "task", task)
+        return self.chain.call(self.people.tasks, "task", task)
 
     def status(self, task: int) -> int:
         return int(self.state(task).status)
 
     def node(self, node_id: int) -> Node:
-        return next(node for node in self.world.nodes.values() if node.node_id == node_id)
+        return next(node for node in self.people.nodes.values() if node.node_id == node_id)
 
     def nodes(self, task: int) -> list[Node]:
         """The executors so far, by lane."""
@@ -105,25 +105,25 @@ class Tasks:
 
     def expected(self, task: int) -> list[Node]:
         """Whom a draw would take now."""
-        return [self.node(i) for i in self.chain.call(self.world.tasks, "expected", task)]
+        return [self.node(i) for i in self.chain.call(self.people.tasks, "expected", task)]
 
     def open_lanes(self, node: Node) -> int:
-        return int(self.chain.call(self.world.tasks, "executor", node.node_id).open)
+        return int(self.chain.call(self.people.tasks, "executor", node.node_id).open)
 
     def places(self, task: int, size: int, count: int = 64) -> list[int]:
         """The seats that a drawing task's seed names, in order; from the definition."""
         block = self.chain.rpc("eth_getBlockByNumber", hex(self.state(task).seed_block), False)
-        parts = [bytes.fromhex(block["hash"][2:]), task, CHAIN_ID, self.world.tasks.address]
+        parts = [bytes.fromhex(block["hash"][2:]), task, CHAIN_ID, self.people.tasks.address]
         seed = keccak(encode(["bytes32", "uint256", "uint256", "address"], parts))
         names = (keccak(encode(["bytes32", "uint256"], [seed, i])) for i in range(count))
         return [int.from_bytes(name, "big") % size for name in names]
 
     def seat(self, node: Node) -> int:
         """The node's place in the pool."""
-        return int(self.chain.call(self.world.tasks, "executor", node.node_id).seat)
+        return int(self.chain.call(self.people.tasks, "executor", node.node_id).seat)
 
     def size(self) -> int:
-        return int(self.chain.call(self.world.tasks, "pool_size", 0))
+        return int(self.chain.call(self.people.tasks, "pool_size", 0))
 
     @contextmanager
     def mempool(self) -> Iterator[None]:
@@ -139,14 +139,14 @@ class Tasks:
     # Executors' seats
 
     def join(self, node: Node) -> None:
-        self.chain.send(node.operator, self.world.tasks, "join", node.node_id, 0)
+        self.chain.send(node.operator, self.people.tasks, "join", node.node_id, 0)
 
     def leave(self, node: Node) -> None:
-        self.chain.send(node.operator, self.world.tasks, "leave", node.node_id)
+        self.chain.send(node.operator, self.people.tasks, "leave", node.node_id)
 
     def enlist(self, name: str, owner: LocalAccount | None = None) -> Node:
         """A node that registers in the course of the test, without a seat."""
-        node = self.world.enlist(name, spare=_SPARE, owner=owner)
+        node = self.people.enlist(name, spare=_SPARE, owner=owner)
         self.watch(node)
         return node
 
@@ -157,9 +157,9 @@ class Tasks:
     ) -> int:
         """Create a task; its id."""
         self.chain.send(
-            creator or self.creator, self.world.tasks, "create_task", 0, SPEC, fee, run_s
+            creator or self.creator, self.people.tasks, "create_task", 0, SPEC, fee, run_s
         )
-        return int(self.chain.call(self.world.tasks, "task_count"))
+        return int(self.chain.call(self.people.tasks, "task_count"))
 
     def await_seed(self, task: int) -> None:
         """Mine until the next transaction may capture the draw."""
@@ -170,7 +170,7 @@ class Tasks:
         """Let a stranger capture the draw as soon as it is due; the nodes it takes."""
         self.await_seed(task)
         before = len(self.state(task).nodes)
-        self.chain.send(self.world.faucet, self.world.tasks, "draw", task)
+        self.chain.send(self.people.faucet, self.people.tasks, "draw", task)
         return self.nodes(task)[before:]
 
     def started(
@@ -196,7 +196,7 @@ class Tasks:
 
     def tag(self, task: int, result: bytes, /, **changes: Any) -> bytes:
         """From its definition; `changes` replaces what it is bound to."""
-        bound = {"chain": CHAIN_ID, "tasks": self.world.tasks.address, "task": task, **changes}
+        bound = {"chain": CHAIN_ID, "tasks": self.people.tasks.address, "task": task, **changes}
         types = ["bytes32", "uint256", "address", "uint256", "bytes32"]
         return keccak(encode(types, [TAG_DOMAIN, *bound.values(), result]))
 
@@ -208,7 +208,7 @@ class Tasks:
         """A commitment, from its definition; `changes` replaces what it is bound to."""
         bound = {
             "chain": CHAIN_ID,
-            "tasks": self.world.tasks.address,
+            "tasks": self.people.tasks.address,
             "task": task,
             "node": node.node_id,
             "operator": node.operator.address,
@@ -225,7 +225,7 @@ class Tasks:
     ) -> None:
         digest = digest or self.digest(task, node, self.tag(task, result))
         lane = self.lane(task, node)
-        self.chain.send(node.operator, self.world.tasks, "commit", task, lane, digest)
+        self.chain.send(node.operator, self.people.tasks, "commit", task, lane, digest)
 
     def opening(self, task: int, node: Node, result: bytes = RIGHT) -> tuple[Any, ...]:
         """The arguments of `reveal`; the result is left out while nobody else has its tag."""
@@ -236,7 +236,7 @@ class Tasks:
 
     def reveal(self, task: int, node: Node, result: bytes = RIGHT) -> None:
         opening = self.opening(task, node, result)
-        self.chain.send(node.operator, self.world.tasks, "reveal", *opening)
+        self.chain.send(node.operator, self.people.tasks, "reveal", *opening)
 
     def answer(self, task: int, answers: Mapping[Node, bytes]) -> None:
         """All executors of a stage commit, and reveal in this order."""
@@ -275,20 +275,20 @@ class Tasks:
 
     def advance(self, task: int) -> None:
         """A stranger notes who missed the deadline, once it has passed."""
-        self.world.wait_until(int(self.state(task).time))
-        self.chain.send(self.world.faucet, self.world.tasks, "advance", task)
+        self.people.wait_until(int(self.state(task).time))
+        self.chain.send(self.people.faucet, self.people.tasks, "advance", task)
 
     def finalize(self, task: int) -> None:
         """A stranger ends a decided task that nobody appealed."""
-        self.world.wait_until(int(self.state(task).time))
-        self.chain.send(self.world.faucet, self.world.tasks, "finalize", task)
+        self.people.wait_until(int(self.state(task).time))
+        self.chain.send(self.people.faucet, self.people.tasks, "finalize", task)
 
     # An appeal
 
     def appeal(self, task: int, account: LocalAccount) -> None:
         """Bond a re-execution."""
-        receipt = self.chain.send(account, self.world.appeals, "appeal", task)
-        asked = self.chain.event(receipt, self.world.appeals, "VerdictRequested")
+        receipt = self.chain.send(account, self.people.appeals, "appeal", task)
+        asked = self.chain.event(receipt, self.people.appeals, "VerdictRequested")
         self.appeals[task] = list(asked["verifiers"]), list(asked["weights"])
 
     def attestation(self, task: int, verifier: Node, result: bytes) -> tuple[Any, ...]:
@@ -299,9 +299,9 @@ class Tasks:
     def judge(self, task: int, result: bytes = RIGHT, by: Iterable[str] = ("vic", "vera")) -> None:
         """Verifiers say what running the task gave; two of three are the quorum."""
         for name in by:
-            node = self.world.nodes[name]
+            node = self.people.nodes[name]
             attestation = self.attestation(task, node, result)
-            self.chain.send(node.operator, self.world.appeals, "attest", *attestation)
+            self.chain.send(node.operator, self.people.appeals, "attest", *attestation)
 
     # Money
 
@@ -332,7 +332,7 @@ class Tasks:
         )
 
     def _worth(self, parties: Sequence[Party]) -> dict[tuple[Any, ...], int]:
-        calls = list(self.world.assets(parties))
+        calls = list(self.people.assets(parties))
         assets = [(contract.name, *rest) for contract, *rest in calls]
         worth = dict(zip(assets, map(int, self.chain.calls(calls)), strict=True))
         for party in parties:

@@ -19,7 +19,7 @@ from agents.storage.embedded import EmbeddedStore
 from agents.trainer import Trainer
 from agents.verifier import Verifier
 from scripts._net.anvil import CHAIN_ID
-from tests.stage.chain.people import AGGREGATE, COMMIT, Node, World
+from tests.stage.chain.people import AGGREGATE, COMMIT, Node, People
 from tests.stage.memory.honest_round import TinyJob
 
 PASSPHRASE = "a throwaway passphrase"
@@ -41,27 +41,27 @@ GAUNTLET: dict[str, Any] = {
 }
 
 
-class Room:
+class ValidatedJob:
     """The job, paid for `rounds` rounds, and agents of its nodes."""
 
     def __init__(
-        self, world: World, tiny: TinyJob, folder: Path, stack: ExitStack, rounds: int = 1
+        self, people: People, tiny: TinyJob, folder: Path, stack: ExitStack, rounds: int = 1
     ) -> None:
-        self.world, self.folder, self.stack = world, folder, stack
+        self.people, self.folder, self.stack = people, folder, stack
         self.store = EmbeddedStore(folder / "store")
         fields = tiny.published.spec.model_dump(mode="json")
         self.published = publish_job(self.store, TEXT, {"model": fields["model"], **GAUNTLET})
         self.job = JobContext(self.published.spec, self.store)
-        world.job = world.create_job(world.sponsor, TERMS.encode(self.published), 0)
+        people.job = people.create_job(people.sponsor, TERMS.encode(self.published), 0)
         windows = (TERMS.score_commit_s, TERMS.score_reveal_s)
-        world.chain.send(world.sponsor, world.scores, "adopt", world.job, *windows)
-        world.chain.send(world.sponsor, world.token, "approve", world.pool.address, 2**255)
+        people.chain.send(people.sponsor, people.scores, "adopt", people.job, *windows)
+        people.chain.send(people.sponsor, people.token, "approve", people.pool.address, 2**255)
         amount = rounds * TERMS.reward_per_round
-        world.give(world.sponsor, amount)
-        world.chain.send(world.sponsor, world.pool, "fund", world.job, amount)
+        people.give(people.sponsor, amount)
+        people.chain.send(people.sponsor, people.pool, "fund", people.job, amount)
         self.running: dict[str, Context] = {}
         self.deployment = folder / "deployment.json"
-        contracts = {n: {"address": c.address, "abi": c.abi} for n, c in world.contracts.items()}
+        contracts = {n: {"address": c.address, "abi": c.abi} for n, c in people.contracts.items()}
         self.deployment.write_text(
             json.dumps({"chain_id": CHAIN_ID, "block": 0, "contracts": contracts})
         )
@@ -74,21 +74,21 @@ class Room:
         if not keystore.exists():
             create_keystore(keystore, PASSPHRASE, bytes(node.operator.key), iterations=2)
         settings = AgentSettings(
-            rpc_url=self.world.chain._url,
+            rpc_url=self.people.chain._url,
             ws_url="",
             deployment=self.deployment,
             keystore=str(keystore),
             passphrase_env="MENAGERIE_PASSPHRASE",
             data_dir=self.folder / node.name,
             store=str(self.folder / "store"),
-            job_id=self.world.job,
+            job_id=self.people.job,
             device="cpu",
             log_file=self.folder / f"{node.name}.log",
             **options,
         )
         context = self.running[node.name] = start(settings, role)
         self.stack.callback(context.close)
-        self.world.chain._nonces.pop(node.operator.address, None)
+        self.people.chain._nonces.pop(node.operator.address, None)
         return context
 
     def forget(self, node: Node) -> None:
@@ -104,21 +104,21 @@ class Room:
 
     def view(self, agent: Trainer | Verifier) -> View:
         """What an agent sees of the job."""
-        return observe(agent.network, self.world.job, agent.context.chain.head())
+        return observe(agent.network, self.people.job, agent.context.chain.head())
 
     def reveal(self, *parties: tuple[Trainer, Node]) -> None:
         """These commit and reveal; the round is in AGGREGATE after it, its audit seed known."""
-        self.world.open()
-        self.world.chain.mine()
+        self.people.open()
+        self.people.chain.mine()
         for trainer, node in parties:
             said = trainer.commit(self.view(trainer), node.node_id)
             assert said is not None and said.startswith("committed:")
-        self.world.pass_phase(COMMIT)
+        self.people.pass_phase(COMMIT)
         for trainer, node in parties:
             said = trainer.reveal(self.view(trainer), node.node_id)
             assert said is not None and said.startswith("revealed:")
-        assert self.world.phase == AGGREGATE
-        self.world.chain.mine()
+        assert self.people.phase == AGGREGATE
+        self.people.chain.mine()
 
     def show(self, trainer: Trainer, node: Node) -> str | None:
         """The trainer posts its sync sample."""

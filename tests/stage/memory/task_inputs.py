@@ -42,7 +42,7 @@ PROMPTS = ("Line 1", "a")
 
 
 @dataclass(frozen=True)
-class World:
+class TaskInputs:
     """A store with a checkpoint, a dataset and prompts, by CID."""
 
     store: ContentStore
@@ -51,7 +51,7 @@ class World:
     prompts: str
 
     @classmethod
-    def build(cls, store: ContentStore) -> World:
+    def build(cls, store: ContentStore) -> TaskInputs:
         return cls(
             store,
             store.put_bytes(save_state(init_state(MODEL))),
@@ -91,16 +91,16 @@ class Case:
     label: str = CPU
 
 
-def cases(world: World) -> dict[str, Case]:
+def cases(inputs: TaskInputs) -> dict[str, Case]:
     """All of them; the inputs they name are put in the store."""
-    return _right(world) | _specs(world) | _inputs(world) | _sizes(world) | _numbers(world)
+    return _right(inputs) | _specs(inputs) | _inputs(inputs) | _sizes(inputs) | _numbers(inputs)
 
 
-def _right(world: World) -> dict[str, Case]:
+def _right(inputs: TaskInputs) -> dict[str, Case]:
     return {
-        "evaluate": Case(world.evaluate().canonical(), None),
-        "train_steps": Case(world.train().canonical(), None),
-        "generate": Case(world.generate().canonical(), None),
+        "evaluate": Case(inputs.evaluate().canonical(), None),
+        "train_steps": Case(inputs.train().canonical(), None),
+        "generate": Case(inputs.generate().canonical(), None),
     }
 
 
@@ -113,11 +113,11 @@ def _with_options(spec: TaskSpec, **changes: Any) -> bytes:
     return dumps(fields | {"options": fields["options"] | changes})
 
 
-def _specs(world: World) -> dict[str, Case]:
-    good, train = world.evaluate(), world.train()
+def _specs(inputs: TaskInputs) -> dict[str, Case]:
+    good, train = inputs.evaluate(), inputs.train()
     fields = loads(good.canonical())
     del fields["version"]
-    hugging = MODEL.model_dump() | {"kind": "transformers", "config_cid": world.data}
+    hugging = MODEL.model_dump() | {"kind": "transformers", "config_cid": inputs.data}
     return {
         "empty": Case(b"", "bad_spec"),
         "noise": Case(bytes(range(256)), "bad_spec"),
@@ -131,22 +131,24 @@ def _specs(world: World) -> dict[str, Case]:
         "whole rate": Case(_with_options(train, lr=1), "bad_spec"),
         "huge rate": Case(_with_options(train, lr=10**400), "bad_spec"),
         "beyond positions": Case(_with_options(good, seq_len=17), "bad_spec"),
-        "stop": Case(_with_options(world.generate(), stop_token=256), "bad_spec"),
+        "stop": Case(_with_options(inputs.generate(), stop_token=256), "bad_spec"),
         "kind": Case(_edited(good, kind="mine_coins"), "unknown_kind"),
         "kind is a module": Case(_edited(good, kind="options"), "unknown_kind"),
         "kind is a path": Case(_edited(good, kind="../run"), "unknown_kind"),
         "kind is a list": Case(_edited(good, kind=["evaluate"]), "unknown_kind"),
-        "class": Case(world.evaluate(determinism="cuda:sm_90/132/13.0").canonical(), "other_class"),
+        "class": Case(
+            inputs.evaluate(determinism="cuda:sm_90/132/13.0").canonical(), "other_class"
+        ),
         "model": Case(_edited(good, model=hugging), "bad_model"),
     }
 
 
-def _inputs(world: World) -> dict[str, Case]:
-    put = world.store.put_bytes
+def _inputs(inputs: TaskInputs) -> dict[str, Case]:
+    put = inputs.store.put_bytes
     state = init_state(MODEL)
     wide = init_state(MODEL.model_copy(update={"d_ff": 26}))
     whole = save_state(state)
-    text = put_texts(world.store, ["too short"])
+    text = put_texts(inputs.store, ["too short"])
     shard = put(bytes(range(200)))
     poisoned = bytearray(whole)
     poisoned[-4:] = b"\0\0\xc0\x7f"  # NaN
@@ -154,27 +156,28 @@ def _inputs(world: World) -> dict[str, Case]:
     def data(**fields: Any) -> Case:
         known = {"shards": (Shard(cid=shard, tokens=200),)}
         return Case(
-            world.evaluate(data=put(Dataset(**(known | fields)).to_bytes())).canonical(), "bad_data"
+            inputs.evaluate(data=put(Dataset(**(known | fields)).to_bytes())).canonical(),
+            "bad_data",
         )
 
     def prompts(raw: bytes) -> Case:
-        return Case(world.generate(prompts=put(raw)).canonical(), "bad_prompts")
+        return Case(inputs.generate(prompts=put(raw)).canonical(), "bad_prompts")
 
     def checkpoint(raw: bytes) -> Case:
-        return Case(world.evaluate(checkpoint=put(raw)).canonical(), "bad_checkpoint")
+        return Case(inputs.evaluate(checkpoint=put(raw)).canonical(), "bad_checkpoint")
 
     return {
-        "no cid": Case(world.evaluate(checkpoint="b" + "a" * 58).canonical(), "bad_input"),
+        "no cid": Case(inputs.evaluate(checkpoint="b" + "a" * 58).canonical(), "bad_input"),
         "noise as checkpoint": checkpoint(b"noise"),
         "half a checkpoint": checkpoint(whole[: len(whole) // 2]),
         "another model's": checkpoint(save_state(wide)),
         "poisoned": checkpoint(bytes(poisoned)),
-        "noise as manifest": Case(world.evaluate(data=put(b"noise")).canonical(), "bad_data"),
+        "noise as manifest": Case(inputs.evaluate(data=put(b"noise")).canonical(), "bad_data"),
         "another vocabulary": data(vocab_size=300, dtype="uint16"),
         "tokens out of vocabulary": data(vocab_size=100),
         "shorter shard": data(shards=(Shard(cid=shard, tokens=201),)),
-        "short data": Case(world.train(data=text).canonical(), "bad_data"),
-        "range beyond the data": Case(world.evaluate(first=10**9).canonical(), "bad_data"),
+        "short data": Case(inputs.train(data=text).canonical(), "bad_data"),
+        "range beyond the data": Case(inputs.evaluate(first=10**9).canonical(), "bad_data"),
         "noise as prompts": prompts(b"noise"),
         "no prompts": prompts(dumps({"prompts": [], "version": 1})),
         "empty prompt": prompts(dumps({"prompts": [[]], "version": 1})),
@@ -183,23 +186,23 @@ def _inputs(world: World) -> dict[str, Case]:
     }
 
 
-def _sizes(world: World) -> dict[str, Case]:
-    shard = world.store.put_bytes(bytes(300))
+def _sizes(inputs: TaskInputs) -> dict[str, Case]:
+    shard = inputs.store.put_bytes(bytes(300))
     longer = Dataset(shards=(Shard(cid=shard, tokens=200),))
     sparse = Dataset(shards=(Shard(cid=shard, tokens=2**28),))
     wide = MODEL.model_copy(update={"d_model": 32_768, "n_layers": 256, "d_ff": 100_000})
     heavy = MODEL.model_copy(update={"d_model": 4_096, "n_layers": 8, "d_ff": 16_384})
     many = Prompts(prompts=((1,),) * 4_096)
-    put = world.store.put_bytes
+    put = inputs.store.put_bytes
     return {
-        "longer shard": Case(world.evaluate(data=put(longer.to_bytes())).canonical(), "too_large"),
+        "longer shard": Case(inputs.evaluate(data=put(longer.to_bytes())).canonical(), "too_large"),
         "sequences": Case(
-            world.train(data=put(sparse.to_bytes()), seq_len=1).canonical(), "too_large"
+            inputs.train(data=put(sparse.to_bytes()), seq_len=1).canonical(), "too_large"
         ),
-        "billions of weights": Case(world.evaluate(model=wide).canonical(), "too_large"),
-        "memory": Case(world.train(model=heavy).canonical(), "too_large", run_s=10**9),
+        "billions of weights": Case(inputs.evaluate(model=wide).canonical(), "too_large"),
+        "memory": Case(inputs.train(model=heavy).canonical(), "too_large", run_s=10**9),
         "tokens": Case(
-            world.generate(
+            inputs.generate(
                 prompts=put(many.to_bytes()),
                 model=MODEL.model_copy(update={"max_seq_len": 64}),
                 max_new_tokens=17,
@@ -207,19 +210,19 @@ def _sizes(world: World) -> dict[str, Case]:
             "too_large",
             run_s=10**9,
         ),
-        "no time to read": Case(world.generate().canonical(), "too_large", run_s=0),
-        "steps": Case(world.train(steps=10_000).canonical(), "too_long"),
-        "no time": Case(world.evaluate().canonical(), "too_long", run_s=0),
-        "little time": Case(world.generate().canonical(), "too_long", run_s=1),
+        "no time to read": Case(inputs.generate().canonical(), "too_large", run_s=0),
+        "steps": Case(inputs.train(steps=10_000).canonical(), "too_long"),
+        "no time": Case(inputs.evaluate().canonical(), "too_long", run_s=0),
+        "little time": Case(inputs.generate().canonical(), "too_long", run_s=1),
     }
 
 
-def _numbers(world: World) -> dict[str, Case]:
+def _numbers(inputs: TaskInputs) -> dict[str, Case]:
     state = init_state(MODEL)
     state["norm.weight"] = torch.full_like(state["norm.weight"], 3e38)
-    huge = world.put_state(state)
+    huge = inputs.put_state(state)
     return {
-        "infinite loss": Case(world.evaluate(checkpoint=huge).canonical(), "not_finite"),
-        "infinite logit": Case(world.generate(checkpoint=huge).canonical(), "not_finite"),
-        "infinite gradient": Case(world.train(checkpoint=huge).canonical(), "not_finite"),
+        "infinite loss": Case(inputs.evaluate(checkpoint=huge).canonical(), "not_finite"),
+        "infinite logit": Case(inputs.generate(checkpoint=huge).canonical(), "not_finite"),
+        "infinite gradient": Case(inputs.train(checkpoint=huge).canonical(), "not_finite"),
     }

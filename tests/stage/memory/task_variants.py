@@ -8,7 +8,7 @@ import math
 from agents.storage.canonical import dumps, loads
 from agents.tasks.compute.spec import TaskSpec, build_spec
 from agents.training.data import MAX_MANIFEST_BYTES, BatchOrder, Dataset
-from tests.stage.memory.task_inputs import World
+from tests.stage.memory.task_inputs import TaskInputs
 
 _OPTIONS = {
     "evaluate": {"first": 1, "sequences": 11, "seq_len": 15},
@@ -21,16 +21,16 @@ _OPTIONS = {
 }  # fmt: skip
 
 
-def changed(world: World, kind: str) -> dict[str, TaskSpec]:
+def changed(inputs: TaskInputs, kind: str) -> dict[str, TaskSpec]:
     """The task itself, then its neighbours by what is different."""
-    base: TaskSpec = getattr(world, kind)()
+    base: TaskSpec = getattr(inputs, kind)()
     found = {"itself": base}
     for place in (1, 1001, 4001):  # low mantissa bits of three weights
-        found[f"weight {place}"] = _with(base, checkpoint=_weight(world, place))
+        found[f"weight {place}"] = _with(base, checkpoint=_weight(inputs, place))
     if kind == "generate":
-        found["prompt"] = _with(base, data=_prompt(world))
+        found["prompt"] = _with(base, data=_prompt(inputs))
     else:
-        found["token"] = _with(base, data=_token(world, base))
+        found["token"] = _with(base, data=_token(inputs, base))
     for name, value in _OPTIONS[kind].items():
         found[name] = _with(base, options=base.options.model_dump() | {name: value})
     return found
@@ -46,15 +46,15 @@ def _flip(raw: bytes, place: int) -> bytes:
     return bytes(flipped)
 
 
-def _weight(world: World, number: int) -> str:
-    raw = world.store.get(world.checkpoint, 2**20)
-    return world.store.put_bytes(_flip(raw, len(raw) - 4 * number))
+def _weight(inputs: TaskInputs, number: int) -> str:
+    raw = inputs.store.get(inputs.checkpoint, 2**20)
+    return inputs.store.put_bytes(_flip(raw, len(raw) - 4 * number))
 
 
-def _token(world: World, base: TaskSpec) -> str:
+def _token(inputs: TaskInputs, base: TaskSpec) -> str:
     """A dataset that differs in the fifth token of the first sequence that the task reads."""
-    store = world.store
-    dataset = Dataset.from_bytes(store.get(world.data, MAX_MANIFEST_BYTES))
+    store = inputs.store
+    dataset = Dataset.from_bytes(store.get(inputs.data, MAX_MANIFEST_BYTES))
     sequence = 0
     if base.kind == "train_steps":
         left = (dataset.tokens - 1) // 16
@@ -66,7 +66,7 @@ def _token(world: World, base: TaskSpec) -> str:
     return store.put_bytes(dumps(fields))
 
 
-def _prompt(world: World) -> str:
-    fields = loads(world.store.get(world.prompts, 2**20))
+def _prompt(inputs: TaskInputs) -> str:
+    fields = loads(inputs.store.get(inputs.prompts, 2**20))
     fields["prompts"][0][0] ^= 1
-    return world.store.put_bytes(dumps(fields))
+    return inputs.store.put_bytes(dumps(fields))

@@ -33,7 +33,7 @@ _NO_DATASET = "b" + "a" * 58
 
 
 @dataclass(frozen=True)
-class Swarm:
+class TenTrainers:
     """The nodes' data and one network that all of them use in turn."""
 
     spec: JobSpec
@@ -93,8 +93,8 @@ class Swarm:
 
 
 @lru_cache(maxsize=2)
-def swarm(alike: bool = False) -> Swarm:
-    """The swarm, built once per process; `alike`: every node draws from all of the text."""
+def ten_trainers(alike: bool = False) -> TenTrainers:
+    """The ten trainers, built once per process; `alike`: every node draws from all of the text."""
     torch.set_num_threads(1)
     spec = demo_spec(_NO_DATASET, rounds=_ROUNDS)
     text = np.frombuffer(b"".join(stdlib_corpus(_CORPUS_BYTES)), np.uint8).astype(np.int64)
@@ -107,14 +107,14 @@ def swarm(alike: bool = False) -> Swarm:
     parts = tuple(row[:-held] for row in rows)
     if alike:
         parts = (torch.cat(parts),) * NODES
-    return Swarm(spec, FlatModel(spec.model), parts, validation)
+    return TenTrainers(spec, FlatModel(spec.model), parts, validation)
 
 
 @dataclass(frozen=True)
-class Sample:
+class HonestUpdates:
     """A model state and what all nodes would honestly send from there. Not to be written to."""
 
-    nodes: Swarm
+    nodes: TenTrainers
     state: State
     round_number: int
     steps: int
@@ -122,16 +122,16 @@ class Sample:
 
 
 @lru_cache(maxsize=2)
-def sample(alike: bool) -> Sample:
+def honest_updates(alike: bool) -> HonestUpdates:
     """Updates that are alike: round 0 of nodes with the same text, 12 steps as in the demo.
 
     Or apart: round 5 of nodes with disjoint text, 6 steps, after a plain mean of everyone's updates
     in the rounds before.
     """
-    nodes = swarm(alike)
+    nodes = ten_trainers(alike)
     state, rounds, steps = nodes.genesis(), 0 if alike else 5, 12 if alike else 6
     for number in range(rounds):
         updates = nodes.honest(state, number, steps)
         mean = {name: sum(u[name] for u in updates) / NODES for name in state}
         state = nodes.step(state, mean)
-    return Sample(nodes, state, rounds, steps, tuple(nodes.honest(state, rounds, steps)))
+    return HonestUpdates(nodes, state, rounds, steps, tuple(nodes.honest(state, rounds, steps)))

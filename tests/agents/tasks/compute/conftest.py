@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from agents.storage.embedded import EmbeddedStore
-from tests.stage.memory.task_inputs import World
+from tests.stage.memory.task_inputs import TaskInputs
 
 
 @pytest.fixture(autouse=True)
@@ -19,6 +19,6 @@ def one_thread() -> None:
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> World:
+def inputs(tmp_path: Path) -> TaskInputs:
     """Its own store for each test."""
-    return World.build(EmbeddedStore(tmp_path / "store"))
+    return TaskInputs.build(EmbeddedStore(tmp_path / "store"))

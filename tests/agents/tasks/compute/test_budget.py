@@ -23,7 +23,7 @@ from agents.tasks.compute.errors import TaskError
 from agents.tasks.compute.spec import MIN_HEAD_DIM
 from agents.training.model import build_model
 from agents.training.spec import ModelSpec
-from tests.stage.memory.task_inputs import World, perform
+from tests.stage.memory.task_inputs import TaskInputs, perform
 
 MODEL = ModelSpec(
     d_model=8, n_layers=3, n_heads=2, n_kv_heads=1, d_ff=12, vocab_size=10, max_seq_len=20
@@ -135,13 +135,13 @@ def test_attention_on_the_cpu_keeps_no_scores(heads: int, width: int, rows: int)
     assert max(kept) < rows * heads * 300 * 300
 
 
-def test_a_task_passes_from_a_number_of_seconds_on_and_is_refused_below(world: World) -> None:
-    assert isinstance(world.store, EmbeddedStore)
-    for spec in (world.evaluate(), world.train(), world.generate()):
+def test_a_task_passes_from_a_number_of_seconds_on_and_is_refused_below(inputs: TaskInputs) -> None:
+    assert isinstance(inputs.store, EmbeddedStore)
+    for spec in (inputs.evaluate(), inputs.train(), inputs.generate()):
         found = []
         for run_s in range(8 * AT_ONCE):
             try:
-                found.append(len(perform(spec, world.store, run_s)) > 0)
+                found.append(len(perform(spec, inputs.store, run_s)) > 0)
             except TaskError as error:
                 assert error.reason in ("too_long", "too_large")
                 found.append(False)

@@ -16,7 +16,7 @@ from agents.tasks.compute.make import put_texts
 from agents.training.evaluate import validation_loss
 from agents.training.flat import FlatModel
 from agents.training.model import build_model, init_state
-from tests.stage.memory.task_inputs import LN_256, MODEL, TEXTS, World, perform
+from tests.stage.memory.task_inputs import LN_256, MODEL, TEXTS, TaskInputs, perform
 
 STREAM = torch.tensor(list(b"".join(text.encode() + b"\0" for text in TEXTS)))
 
@@ -25,8 +25,8 @@ def sequence(number: int) -> torch.Tensor:
     return STREAM[16 * number : 16 * number + 17]
 
 
-def test_the_loss_is_that_of_validation(world: World) -> None:
-    result = loads(perform(world.evaluate(first=3), world.store))
+def test_the_loss_is_that_of_validation(inputs: TaskInputs) -> None:
+    result = loads(perform(inputs.evaluate(first=3), inputs.store))
     parts = ([3, 4, 5, 6], [7, 8, 9, 10], [11, 12])
     batches = [torch.stack([sequence(number) for number in part]) for part in parts]
     loss = validation_loss(FlatModel(MODEL), init_state(MODEL), batches)
@@ -44,8 +44,8 @@ def test_the_loss_is_that_of_validation(world: World) -> None:
     assert float.fromhex(result["loss"]) == loss
 
 
-def test_the_loss_is_the_mean_cross_entropy(world: World) -> None:
-    result = loads(perform(world.evaluate(batch_size=1), world.store))
+def test_the_loss_is_the_mean_cross_entropy(inputs: TaskInputs) -> None:
+    result = loads(perform(inputs.evaluate(batch_size=1), inputs.store))
     model = build_model(MODEL)
     model.load_state_dict(init_state(MODEL))
     with torch.no_grad():
@@ -58,20 +58,20 @@ def test_the_loss_is_the_mean_cross_entropy(world: World) -> None:
     )
 
 
-def test_a_model_of_zeros_knows_nothing(world: World) -> None:
+def test_a_model_of_zeros_knows_nothing(inputs: TaskInputs) -> None:
     state = {name: torch.zeros_like(tensor) for name, tensor in init_state(MODEL).items()}
-    result = loads(perform(world.evaluate(checkpoint=world.put_state(state)), world.store))
+    result = loads(perform(inputs.evaluate(checkpoint=inputs.put_state(state)), inputs.store))
     assert math.isclose(float.fromhex(result["loss"]), LN_256, rel_tol=1e-7)
 
 
-def test_the_last_sequence_is_the_last(world: World) -> None:
+def test_the_last_sequence_is_the_last(inputs: TaskInputs) -> None:
     total = (len(STREAM) - 1) // 16
-    perform(world.evaluate(first=total - 1, sequences=1), world.store)
+    perform(inputs.evaluate(first=total - 1, sequences=1), inputs.store)
     with pytest.raises(TaskError, match=f"asks for number {total}$") as caught:
-        perform(world.evaluate(first=total - 1, sequences=2), world.store)
+        perform(inputs.evaluate(first=total - 1, sequences=2), inputs.store)
     assert caught.value.reason == "bad_data"
 
 
-def test_two_sequences_are_enough_for_a_dataset(world: World) -> None:
-    data = put_texts(world.store, ["x" * 32])
-    assert loads(perform(world.evaluate(data=data, sequences=2), world.store))["tokens"] == 32
+def test_two_sequences_are_enough_for_a_dataset(inputs: TaskInputs) -> None:
+    data = put_texts(inputs.store, ["x" * 32])
+    assert loads(perform(inputs.evaluate(data=data, sequences=2), inputs.store))["tokens"] == 32

@@ -24,7 +24,7 @@ from agents.tasks.compute.execution import Execution
 from agents.tasks.compute.run import refuse, run_published, run_task
 from agents.training.determinism import PINNED_ENVIRONMENT
 from agents.training.spec import ModelSpec
-from tests.stage.memory.task_inputs import RUN_S, Case, World, cases, perform
+from tests.stage.memory.task_inputs import RUN_S, Case, TaskInputs, cases, perform
 from tests.stage.memory.task_variants import changed
 
 ROOT = Path(__file__).parents[4]
@@ -66,7 +66,7 @@ def answer(process: subprocess.Popen[str]) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def wanted(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Case]]:
     folder = tmp_path_factory.mktemp("tasks")
-    return folder, cases(World.build(EmbeddedStore(folder / "store")))
+    return folder, cases(TaskInputs.build(EmbeddedStore(folder / "store")))
 
 
 @pytest.fixture(scope="module")
@@ -150,17 +150,17 @@ def test_a_refusal_is_known_in_advance() -> None:
         TaskError("dog_ate_it", "not in the list")
 
 
-def test_an_unknown_class_on_chain_is_the_callers_mistake(world: World) -> None:
+def test_an_unknown_class_on_chain_is_the_callers_mistake(inputs: TaskInputs) -> None:
     for label in ("cuda:sm_90", "cpu", ""):
         with pytest.raises(ValueError, match="no determinism class"):
-            run_task(world.evaluate().canonical(), RUN_S, world.store, label, "cpu")
+            run_task(inputs.evaluate().canonical(), RUN_S, inputs.store, label, "cpu")
 
 
-def test_a_spec_too_long_to_fetch_is_refused_and_an_absent_one_awaited(world: World) -> None:
-    long = digest_of(world.store.put_bytes(bytes(20_000)))
-    assert run_published(long, RUN_S, world.store, CPU, "cpu").refusal == "bad_spec"
+def test_a_spec_too_long_to_fetch_is_refused_and_an_absent_one_awaited(inputs: TaskInputs) -> None:
+    long = digest_of(inputs.store.put_bytes(bytes(20_000)))
+    assert run_published(long, RUN_S, inputs.store, CPU, "cpu").refusal == "bad_spec"
     with pytest.raises(NotFound):
-        run_published(bytes(32), RUN_S, world.store, CPU, "cpu")
+        run_published(bytes(32), RUN_S, inputs.store, CPU, "cpu")
 
 
 MISSING = "bafkreihdwdcefgh4dqkjv67uzcmw7ojee6xedzdetojuzjevtenxquvyku"  # of the empty file
@@ -168,30 +168,30 @@ MISSING = "bafkreihdwdcefgh4dqkjv67uzcmw7ojee6xedzdetojuzjevtenxquvyku"  # of th
 
 @pytest.mark.parametrize("field", ["checkpoint", "data"])
 @pytest.mark.parametrize("kind", ["evaluate", "train", "generate"])
-def test_an_absent_input_is_awaited(world: World, kind: str, field: str) -> None:
+def test_an_absent_input_is_awaited(inputs: TaskInputs, kind: str, field: str) -> None:
     name = "prompts" if (kind, field) == ("generate", "data") else field
-    spec = getattr(world, kind)(**{name: MISSING})
+    spec = getattr(inputs, kind)(**{name: MISSING})
     with pytest.raises(NotFound):
-        perform(spec, world.store)
+        perform(spec, inputs.store)
 
 
-def test_every_bit_of_every_input_counts(world: World) -> None:
+def test_every_bit_of_every_input_counts(inputs: TaskInputs) -> None:
     """One bit of a weight, a token, a prompt or an option changed: another result."""
     for kind in ("evaluate", "train", "generate"):
-        specs = changed(world, kind)
-        digests = {name: run_in_kind(spec, world) for name, spec in specs.items()}
+        specs = changed(inputs, kind)
+        digests = {name: run_in_kind(spec, inputs) for name, spec in specs.items()}
         assert len(set(digests.values())) == len(specs) >= 6, (kind, digests)
 
 
-def run_in_kind(spec: Any, world: World) -> str:
+def run_in_kind(spec: Any, inputs: TaskInputs) -> str:
     """The payload's digest, with the spec's digest in it as `run_task` puts it there."""
     digest = hashlib.sha256(spec.canonical()).hexdigest()
-    execution = Execution(spec, digest, world.store, Budget(limits_of(CPU), RUN_S), "cpu")
+    execution = Execution(spec, digest, inputs.store, Budget(limits_of(CPU), RUN_S), "cpu")
     return hashlib.sha256(spec.options.run(execution)).hexdigest()
 
 
-def test_models_that_differ_in_their_seed_alone_differ_in_spec_only(world: World) -> None:
+def test_models_that_differ_in_their_seed_alone_differ_in_spec_only(inputs: TaskInputs) -> None:
     # The weights come from the checkpoint, so the seed decides nothing but the task's name.
-    other = ModelSpec.model_validate(world.train().model.model_dump() | {"init_seed": 6})
-    assert perform(world.train(model=other), world.store) == perform(world.train(), world.store)
-    assert world.train(model=other).canonical() != world.train().canonical()
+    other = ModelSpec.model_validate(inputs.train().model.model_dump() | {"init_seed": 6})
+    assert perform(inputs.train(model=other), inputs.store) == perform(inputs.train(), inputs.store)
+    assert inputs.train(model=other).canonical() != inputs.train().canonical()

@@ -16,7 +16,7 @@ from agents.tasks.compute import options as kinds
 from agents.tasks.compute.errors import TaskError
 from agents.tasks.compute.make import publish
 from agents.tasks.compute.spec import MAX_SPEC_BYTES, build_spec, parse_spec
-from tests.stage.memory.task_inputs import World
+from tests.stage.memory.task_inputs import TaskInputs
 
 CID = "b" + "a" * 58
 MODEL = {"d_model": 16, "n_heads": 2, "n_kv_heads": 1, "d_ff": 24, "max_seq_len": 16}
@@ -149,11 +149,11 @@ def test_length_is_looked_at_first() -> None:
         parse_spec(b"[" * MAX_SPEC_BYTES)
 
 
-def test_a_published_spec_is_found_by_its_digest(world: World) -> None:
-    spec = world.evaluate()
-    digest = publish(spec, world.store)
-    assert isinstance(world.store, EmbeddedStore)
-    assert parse_spec(world.store.get_digest(digest, MAX_SPEC_BYTES)) == spec
+def test_a_published_spec_is_found_by_its_digest(inputs: TaskInputs) -> None:
+    spec = inputs.evaluate()
+    digest = publish(spec, inputs.store)
+    assert isinstance(inputs.store, EmbeddedStore)
+    assert parse_spec(inputs.store.get_digest(digest, MAX_SPEC_BYTES)) == spec
 
 
 def only_task_errors(raw: bytes) -> None:

@@ -15,18 +15,18 @@ from agents.training.local import train_local
 from agents.training.model import build_model, init_state, next_token_loss, template
 from agents.training.spec import Hyperparameters, JobSpec
 from agents.training.state import load_state, save_state
-from tests.stage.memory.task_inputs import MODEL, World, perform
+from tests.stage.memory.task_inputs import MODEL, TaskInputs, perform
 
 
-def batches(world: World, numbers: range) -> list[torch.Tensor]:
+def batches(inputs: TaskInputs, numbers: range) -> list[torch.Tensor]:
     """What a job on this dataset calls these batches."""
     job = JobSpec.from_dict(
         {
-            "data": world.data, "model": MODEL.model_dump(), "data_seed": 9, "val_fraction": 0.2,
+            "data": inputs.data, "model": MODEL.model_dump(), "data_seed": 9, "val_fraction": 0.2,
             "optimizer": {"seq_len": 16, "batch_size": 4},
         }
     )  # fmt: skip
-    source = DataSource(world.store, job)
+    source = DataSource(inputs.store, job)
     return [source.batch(number) for number in numbers]
 
 
@@ -36,8 +36,8 @@ OPTIONS = {
 }  # fmt: skip
 
 
-def test_the_steps_are_those_of_torch_adamw(world: World) -> None:
-    found = load_state(perform(world.train(**OPTIONS), world.store), template(MODEL))
+def test_the_steps_are_those_of_torch_adamw(inputs: TaskInputs) -> None:
+    found = load_state(perform(inputs.train(**OPTIONS), inputs.store), template(MODEL))
     model = build_model(MODEL)
     model.load_state_dict(init_state(MODEL))
     matrices = [p for p in model.parameters() if p.dim() > 1]
@@ -46,7 +46,7 @@ def test_the_steps_are_those_of_torch_adamw(world: World) -> None:
         [{"params": matrices}, {"params": vectors, "weight_decay": 0.0}],
         lr=0.01, betas=(0.9, 0.99), eps=1e-8, weight_decay=0.3,
     )  # fmt: skip
-    for batch in batches(world, range(2, 7)):
+    for batch in batches(inputs, range(2, 7)):
         optimizer.zero_grad()
         next_token_loss(model, batch).backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 0.5)
@@ -56,38 +56,38 @@ def test_the_steps_are_those_of_torch_adamw(world: World) -> None:
         assert not torch.equal(found[name], init_state(MODEL)[name]), name
 
 
-def test_the_steps_are_those_of_a_round_to_the_bit(world: World) -> None:
+def test_the_steps_are_those_of_a_round_to_the_bit(inputs: TaskInputs) -> None:
     hyper = Hyperparameters(
         lr=0.01, betas=(0.9, 0.99), eps=1e-8, weight_decay=0.3, grad_clip=0.5, precision="fp32"
     )
     result = train_local(
-        FlatModel(MODEL), init_state(MODEL), batches(world, range(2, 7)), hyper, bytes(32)
+        FlatModel(MODEL), init_state(MODEL), batches(inputs, range(2, 7)), hyper, bytes(32)
     )
-    assert perform(world.train(**OPTIONS), world.store) == save_state(result.state)
+    assert perform(inputs.train(**OPTIONS), inputs.store) == save_state(result.state)
 
 
-def test_the_result_is_the_next_tasks_checkpoint_and_a_better_one(world: World) -> None:
+def test_the_result_is_the_next_tasks_checkpoint_and_a_better_one(inputs: TaskInputs) -> None:
     def loss(checkpoint: str) -> float:
-        spec = world.evaluate(checkpoint=checkpoint, sequences=40)
-        return float.fromhex(loads(perform(spec, world.store))["loss"])
+        spec = inputs.evaluate(checkpoint=checkpoint, sequences=40)
+        return float.fromhex(loads(perform(spec, inputs.store))["loss"])
 
-    payload = perform(world.train(steps=30, lr=0.01), world.store)
-    trained = world.store.put_bytes(payload)
+    payload = perform(inputs.train(steps=30, lr=0.01), inputs.store)
+    trained = inputs.store.put_bytes(payload)
     assert trained == cid_of_bytes(payload)
-    assert loss(trained) < 0.7 * loss(world.checkpoint)
-    again = perform(world.train(checkpoint=trained, first=30, lr=0.01), world.store)
-    assert loss(world.store.put_bytes(again)) < loss(trained)
+    assert loss(trained) < 0.7 * loss(inputs.checkpoint)
+    again = perform(inputs.train(checkpoint=trained, first=30, lr=0.01), inputs.store)
+    assert loss(inputs.store.put_bytes(again)) < loss(trained)
 
 
-def test_a_range_of_steps_reaches_into_the_next_epoch(world: World) -> None:
-    far = perform(world.train(first=2**40), world.store)
-    assert far != perform(world.train(), world.store)
+def test_a_range_of_steps_reaches_into_the_next_epoch(inputs: TaskInputs) -> None:
+    far = perform(inputs.train(first=2**40), inputs.store)
+    assert far != perform(inputs.train(), inputs.store)
     assert load_state(far, template(MODEL)).keys() == template(MODEL).keys()
 
 
-def test_training_that_diverges_is_a_refusal(world: World) -> None:
+def test_training_that_diverges_is_a_refusal(inputs: TaskInputs) -> None:
     state = init_state(MODEL)
     state["norm.weight"] = torch.full_like(state["norm.weight"], 3e38)
     with pytest.raises(TaskError) as caught:
-        perform(world.train(checkpoint=world.put_state(state)), world.store)
+        perform(inputs.train(checkpoint=inputs.put_state(state)), inputs.store)
     assert caught.value.reason == "not_finite"

@@ -70,9 +70,9 @@ def faults(store: EmbeddedStore) -> dict[str, str | None]:
     """What `run_task` makes of an error that a kind should never raise."""
     from agents.tasks.compute.kinds.evaluate import Evaluate
     from agents.tasks.compute.run import run_task
-    from tests.stage.memory.task_inputs import World
+    from tests.stage.memory.task_inputs import TaskInputs
 
-    raw = World(store, *[cid_from_digest(bytes(32))] * 3).evaluate().canonical()
+    raw = TaskInputs(store, *[cid_from_digest(bytes(32))] * 3).evaluate().canonical()
     found: dict[str, str | None] = {}
     for kind in (IndexError, OverflowError, RuntimeError, MemoryError, OSError):
 
