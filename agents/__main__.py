@@ -10,12 +10,13 @@ from pathlib import Path
 
 import click
 
-ROLES = ("trainer", "aggregator", "verifier", "redundant", "coordinator")
+from agents.runtime.roles import FORMER_NAMES, ROLES
+
 _COMPUTES = ("trainer", "aggregator", "verifier")
 
 
 @click.command()
-@click.argument("role", type=click.Choice(ROLES))
+@click.argument("role", type=click.Choice((*ROLES, *FORMER_NAMES)))
 @click.option("--config", type=click.Path(path_type=Path), help="Settings file (.toml or .yaml).")
 @click.option(
     "--set",
@@ -27,10 +28,11 @@ _COMPUTES = ("trainer", "aggregator", "verifier")
 def main(role: str, config: Path | None, overrides: tuple[str, ...]) -> None:
     """Run one agent until it is stopped (SIGTERM or Ctrl-C).
 
-    ROLE is trainer, aggregator, verifier, redundant or coordinator. Settings come from --set, then
+    ROLE is trainer, aggregator, verifier, executor or coordinator. Settings come from --set, then
     from MENAGERIE_* variables, then from --config. A setting that does not exist is refused with
     the list of those that do.
     """
+    role = FORMER_NAMES.get(role, role)
     start(role, f"agents.{role}", config, dict(_pair(text) for text in overrides))
 
 

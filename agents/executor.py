@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """The executor: runs the tasks that its node is drawn for, commits, reveals, publishes.
 
+    at first    wait until the owner has registered the node
     REVEALING   open the commitment: before anything else
     RUNNING     run the task, journal the secret, commit; if an input can't be had, to that
     DRAWING     the same already, where the node will be drawn: the commitment captures the draw
     AGREED ...  publish what was found, if it was right; object, if it was not and should have been
-    any time    permissionless duties
+    any time    permissionless duties; last of all the seat in the pool, before which a reveal comes
 
 Rule: silence costs as much as a wrong result, so nothing slow stands between the chain and a
 reveal: tasks are computed and payloads are published beside the loop, and a transaction that is
@@ -33,11 +34,12 @@ from agents.runtime.context import Context
 from agents.runtime.errors import Reverted
 from agents.runtime.faults import crashpoint
 from agents.storage.cid import digest_of
-from agents.storage.content_store import ContentStore
+from agents.storage.content_store import ContentStore, open_store
 from agents.tasks.appeal import TaskAppeals, is_wrong
 from agents.tasks.compute.result import TaskResult
 from agents.tasks.contract import UNAVAILABLE, LaneState, Task, Tasks, TaskStatus
 from agents.tasks.runner import TaskRunner
+from agents.tasks.seat import TaskSeat
 from agents.tasks.upkeep import TaskUpkeep
 from agents.tasks.watch import TaskWatch
 
@@ -69,20 +71,20 @@ class Secret:
 
 
 class Executor:
-    """The tasks of one node, as a function of the chain."""
+    """One node that runs tasks, as a function of the chain."""
 
-    def __init__(
-        self, network: Network, context: Context, store: ContentStore, device: str
-    ) -> None:
-        self.network = network
+    def __init__(self, context: Context, store: ContentStore) -> None:
         self.context = context
         self.store = store
-        self.tasks = Tasks(network)
-        self.runner = TaskRunner(context, device)
+        self.network = Network(context.chain, context.deployment)
+        self.node_id = 0  # until the owner has registered the node
+        self.tasks = Tasks(self.network)
+        self.runner = TaskRunner(context, context.settings.device)
         self.commitments = Commitments(context.journal, context.artefacts, "executor")
-        self.appeals = TaskAppeals(network, self.tasks, context)
+        self.appeals = TaskAppeals(self.network, self.tasks, context)
+        self.seat = TaskSeat(self.network, self.tasks, context)
         self.upkeep = TaskUpkeep(
-            network, self.tasks, context.sender, _PATIENCE_S, context.settings.jitter_s
+            self.network, self.tasks, context.sender, _PATIENCE_S, context.settings.jitter_s
         )
         self._watch = TaskWatch(self.tasks, context.chain)
         self._watch.follow(self.commitments.numbers(_SECRETS))
@@ -108,17 +110,38 @@ class Executor:
 
     # -- the step ------------------------------------------------------------------------------
 
-    def step(self, head: Head, node_id: int) -> str | None:
+    def step(self, head: Head) -> str | None:
         """The single next action."""
+        if not self._registered():
+            return None
+        did = self._duty(head)
+        return did or self.seat.step(head, self.node_id, self.runner.label)
+
+    def _registered(self) -> bool:
+        """Whether the owner has registered the node; says once that it has not."""
+        if self.node_id:
+            return True
+        address = self.context.wallet.address
+        self.node_id = self.network.node_of(address)
+        if self.node_id:
+            self.context.log.info("node", node_id=self.node_id)
+        elif ("not_registered", 0) not in self._said:
+            self._said.add(("not_registered", 0))
+            why = f"no node has {address} as its operator; the owner registers it with"
+            self.context.log.warning("not_registered", why=f"{why} `ape run node register`")
+        return bool(self.node_id)
+
+    def _duty(self, head: Head) -> str | None:
+        """What the node's tasks ask for next."""
         label = self.runner.label
         self._class = None if label is None else self.tasks.class_id(label)
-        self._take(node_id)
+        self._take()
         seen = self._watch.look(head, self._own.keys() | self.commitments.numbers(_SECRETS))
-        lanes = self._lanes(seen, head, node_id)
-        self._compute(lanes, head, node_id)
-        self._publish(node_id)
+        lanes = self._lanes(seen, head)
+        self._compute(lanes, head)
+        self._publish()
         self._forget(head)
-        for act in (*self._reveals(head, node_id), *self._commits(lanes, head, node_id)):
+        for act in (*self._reveals(head), *self._commits(lanes, head)):
             try:
                 did = act()
             except Reverted as error:
@@ -127,23 +150,24 @@ class Executor:
                 continue
             if did is not None:
                 return did
-        return self._object(head, node_id) or self.upkeep.step(seen, head, self._class)
+        return self._object(head) or self.upkeep.step(seen, head, self._class)
 
-    def _lanes(self, seen: list[Task], head: Head, node_id: int) -> dict[int, tuple[Task, int]]:
+    def _lanes(self, seen: list[Task], head: Head) -> dict[int, tuple[Task, int]]:
         """Tasks to run and commit to, with the lane: those that run, most urgent first, then those
         that the node will be drawn for. Notes by the way what has become of its own tasks."""
         known = self.commitments.numbers(_SECRETS)
         for task in seen:
-            if task.lane_of(node_id) is not None or task.task_id in known:
+            if task.lane_of(self.node_id) is not None or task.task_id in known:
                 self._own[task.task_id] = task
         running = [
             task
             for task in seen
             if task.status == TaskStatus.RUNNING
-            and task.state_of(node_id) == LaneState.RUNNING
+            and task.state_of(self.node_id) == LaneState.RUNNING
             and head.timestamp <= task.time
         ]
-        lanes = {t.task_id: (t, t.nodes.index(node_id)) for t in sorted(running, key=_deadline)}
+        running.sort(key=_deadline)
+        lanes = {task.task_id: (task, task.nodes.index(self.node_id)) for task in running}
         drawing = [
             task
             for task in seen
@@ -154,13 +178,13 @@ class Executor:
         expected = self.tasks.expected_many([task.task_id for task in drawing])
         for task in drawing:
             nodes = expected[task.task_id]
-            if node_id in nodes:
-                lanes[task.task_id] = (task, len(task.nodes) + nodes.index(node_id))
+            if self.node_id in nodes:
+                lanes[task.task_id] = (task, len(task.nodes) + nodes.index(self.node_id))
         return lanes
 
     # -- running -------------------------------------------------------------------------------
 
-    def _compute(self, lanes: dict[int, tuple[Task, int]], head: Head, node_id: int) -> None:
+    def _compute(self, lanes: dict[int, tuple[Task, int]], head: Head) -> None:
         """Have the most urgent task run that is not yet; nothing is waited for here."""
         runs: dict[str, Task] = {}
         for task, _ in lanes.values():
@@ -168,32 +192,32 @@ class Executor:
                 if self.runner.label is not None:
                     why = f"it is in class {self.tasks.label(task.class_id)}, not in this one's"
                     self._say("cannot_run", task, why)
-            elif self.secret(task, node_id) is None:
-                name = self._name(task, node_id)
+            elif self.secret(task) is None:
+                name = self._name(task)
                 if self._in_vain(task, name, head):
-                    self._keep(task, node_id, TaskResult(UNAVAILABLE, b"", "unavailable"))
+                    self._keep(task, TaskResult(UNAVAILABLE, b"", "unavailable"))
                 else:
                     runs[name] = task
-        for task in self._lost(head, node_id):
-            name = _CONFIRM + self._name(task, node_id)
+        for task in self._lost(head):
+            name = _CONFIRM + self._name(task)
             if name not in self._confirmed:
                 runs[name] = task
         self._asked = {n: t for n, t in self._asked.items() if n in self.runner.running} | runs
         self.runner.want(runs)
 
-    def _take(self, node_id: int) -> None:
+    def _take(self) -> None:
         """Put what has been computed on disk; only then may a commitment be sent."""
         while (ended := self.runner.take()) is not None:
             name, result = ended
             if name.startswith(_CONFIRM):
                 self._confirmed[name] = result.digest
             else:
-                self._keep(self._asked[name], node_id, result)
+                self._keep(self._asked[name], result)
 
-    def _keep(self, task: Task, node_id: int, result: TaskResult) -> None:
+    def _keep(self, task: Task, result: TaskResult) -> None:
         self._watch.follow({task.task_id})
         answer = self.outcome(task, result)
-        name = self._name(task, node_id)
+        name = self._name(task)
         fields = {
             "result": answer.digest.hex(),
             "tag": self.tasks.tag(task.task_id, answer.digest).hex(),
@@ -220,19 +244,19 @@ class Executor:
     # -- committing ----------------------------------------------------------------------------
 
     def _commits(
-        self, lanes: dict[int, tuple[Task, int]], head: Head, node_id: int
+        self, lanes: dict[int, tuple[Task, int]], head: Head
     ) -> Iterator[Callable[[], str | None]]:
         for task, lane in lanes.values():
-            secret = self.secret(task, node_id)
+            secret = self.secret(task)
             drawable = task.status == TaskStatus.RUNNING or head.number > task.seed_block
             if secret is not None and drawable:
-                yield partial(self._commit, task, lane, node_id, secret)
+                yield partial(self._commit, task, lane, secret)
 
-    def _commit(self, task: Task, lane: int, node_id: int, secret: Secret) -> str:
-        number, wanted = task.task_id, self._digest(task, node_id, secret)
+    def _commit(self, task: Task, lane: int, secret: Secret) -> str:
+        number, wanted = task.task_id, self._digest(task, secret)
         crashpoint("executor-before-commit")
         self.context.sender.ensure(
-            lambda: self.tasks.task(number).state_of(node_id) >= LaneState.COMMITTED,
+            lambda: self.tasks.task(number).state_of(self.node_id) >= LaneState.COMMITTED,
             self.network.tasks,
             "commit",
             number,
@@ -244,23 +268,23 @@ class Executor:
 
     # -- revealing -----------------------------------------------------------------------------
 
-    def _reveals(self, head: Head, node_id: int) -> Iterator[Callable[[], str | None]]:
+    def _reveals(self, head: Head) -> Iterator[Callable[[], str | None]]:
         due = [
             task
             for task in self._own.values()
             if task.status == TaskStatus.REVEALING
-            and task.state_of(node_id) == LaneState.COMMITTED
+            and task.state_of(self.node_id) == LaneState.COMMITTED
             and head.timestamp <= task.time
         ]
         now = (head.number, time.monotonic())
         self._revealing = {t.task_id: self._revealing.get(t.task_id, now) for t in due}
         for task in sorted(due, key=_deadline):
-            lane = task.nodes.index(node_id)
-            secret = self.secret_behind(task, node_id, task.answers[lane])
+            lane = task.nodes.index(self.node_id)
+            secret = self.secret_behind(task, task.answers[lane])
             if secret is None:
                 self._say("secret_lost", task, "the journal has no secret of this commitment")
             elif self.reveals(task) and self._my_turn(task, lane, head):
-                yield partial(self._reveal, task, lane, node_id, secret)
+                yield partial(self._reveal, task, lane, secret)
 
     def _my_turn(self, task: Task, lane: int, head: Head) -> bool:
         """Whether to reveal now. Of two with one tag the second must show its result, and two at
@@ -269,11 +293,11 @@ class Executor:
         block, moment = self._revealing[task.task_id]
         return head.number >= block + before or time.monotonic() >= moment + before * _TURN_S
 
-    def _reveal(self, task: Task, lane: int, node_id: int, secret: Secret) -> str:
+    def _reveal(self, task: Task, lane: int, secret: Secret) -> str:
         shown = secret.result if secret.tag in task.revealed() else ZERO_DIGEST
         crashpoint("executor-before-reveal")
         self.context.sender.ensure(
-            lambda: self.tasks.task(task.task_id).state_of(node_id) != LaneState.COMMITTED,
+            lambda: self.tasks.task(task.task_id).state_of(self.node_id) != LaneState.COMMITTED,
             self.network.tasks,
             "reveal",
             task.task_id,
@@ -287,7 +311,7 @@ class Executor:
 
     # -- afterwards ----------------------------------------------------------------------------
 
-    def _publish(self, node_id: int) -> None:
+    def _publish(self) -> None:
         """Publish what was agreed on, or found right by a verdict."""
         jobs: dict[str, Callable[[], None]] = {}
         ended = self._publisher.take()
@@ -296,7 +320,7 @@ class Executor:
         for task in self._own.values():
             if task.status < TaskStatus.AGREED:
                 continue
-            secret = self.secret(task, node_id)
+            secret = self.secret(task)
             if secret is None or secret.name in self._published or secret.result == UNAVAILABLE:
                 continue
             if secret.result == task.result or self._proved(task, secret):
@@ -319,22 +343,22 @@ class Executor:
         self.store.pin(cid)
         self.context.log.info("published", task=task.task_id, cid=cid)
 
-    def _lost(self, head: Head, node_id: int) -> Iterator[Task]:
+    def _lost(self, head: Head) -> Iterator[Task]:
         """Own tasks whose outcome is against this node, and may be wrong."""
-        if not self.context.settings.redundant.appeal:
+        if not self.context.settings.executor.appeal:
             return
         for task in self._own.values():
             if task.status not in _OVER or head.timestamp > task.time:
                 continue
             rivals = task.status == TaskStatus.DECIDED or len(task.revealed()) > 1
-            if rivals and task.state_of(node_id) == LaneState.REVEALED:
+            if rivals and task.state_of(self.node_id) == LaneState.REVEALED:
                 yield task
 
-    def _object(self, head: Head, node_id: int) -> str | None:
+    def _object(self, head: Head) -> str | None:
         """Appeal where the node lost, running the task again gives the same as before, and a
         verdict for that would change the outcome."""
-        for task in list(self._lost(head, node_id)):
-            again = self._confirmed.get(_CONFIRM + self._name(task, node_id))
+        for task in list(self._lost(head)):
+            again = self._confirmed.get(_CONFIRM + self._name(task))
             if again is None:
                 continue
             if self.tasks.tag(task.task_id, again) not in task.revealed():
@@ -359,28 +383,28 @@ class Executor:
 
     # -- secrets -------------------------------------------------------------------------------
 
-    def secret(self, task: Task, node_id: int) -> Secret | None:
+    def secret(self, task: Task) -> Secret | None:
         """The secret of a task as it stands, None if it has not been computed."""
-        name = self._name(task, node_id)
+        name = self._name(task)
         entry = self.commitments.get(name)
         return None if entry is None else Secret.of(name, entry)
 
-    def secret_behind(self, task: Task, node_id: int, commitment: bytes) -> Secret | None:
+    def secret_behind(self, task: Task, commitment: bytes) -> Secret | None:
         """The secret that a commitment on chain (32 bytes) was made from."""
         found = self.commitments.behind(
-            f"{_SECRETS}{task.task_id}-{node_id}-",
+            f"{_SECRETS}{task.task_id}-{self.node_id}-",
             commitment,
-            lambda entry: self._digest(task, node_id, Secret.of("", entry)),
+            lambda entry: self._digest(task, Secret.of("", entry)),
         )
         return None if found is None else Secret.of(*found)
 
-    def _name(self, task: Task, node_id: int) -> str:
-        return f"{_SECRETS}{task.task_id}-{node_id}-{self.tasks.inputs(task).hex()[:16]}"
+    def _name(self, task: Task) -> str:
+        return f"{_SECRETS}{task.task_id}-{self.node_id}-{self.tasks.inputs(task).hex()[:16]}"
 
-    def _digest(self, task: Task, node_id: int, secret: Secret) -> bytes:
+    def _digest(self, task: Task, secret: Secret) -> bytes:
         """The commitment to a secret."""
         operator = self.context.wallet.address
-        return self.tasks.commitment(task, node_id, operator, secret.tag, secret.salt)
+        return self.tasks.commitment(task, self.node_id, operator, secret.tag, secret.salt)
 
     # -- saying --------------------------------------------------------------------------------
 
@@ -397,3 +421,8 @@ class Executor:
 
 def _deadline(task: Task) -> int:
     return task.time
+
+
+def build(context: Context) -> Executor:
+    """The executor of a started agent."""
+    return Executor(context, open_store(context.settings.store))

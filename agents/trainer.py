@@ -7,7 +7,7 @@
     AGGREGATE                in a job that leaves training to its nodes: show some of the parameters
                              it started from, at places that nobody knew when it committed
     any phase                permissionless duties, after everybody else; beside all of it, with
-                             `redundant.with_training`, the tasks that the node is drawn for
+                             `executor.with_training`, the tasks that the node is drawn for
 
 What a commitment hides (salt, payload) is on disk before the commitment is sent: a crash at any
 line costs no stake.
@@ -17,12 +17,12 @@ from __future__ import annotations
 
 import time
 
+from agents.executor import Executor
 from agents.mechanisms.score.gauntlet import Gauntlet
 from agents.nodes.membership import Membership
 from agents.protocol.network import ZERO_DIGEST, Network, Phase, commitment_digest
 from agents.protocol.scores import Consensus, ScorePhase
 from agents.protocol.view import View, observe
-from agents.redundant import Redundant
 from agents.rounds.access import DataAccess
 from agents.rounds.plan import Plan
 from agents.rounds.privacy_budget import Budget
@@ -71,8 +71,8 @@ class Trainer:
         self.upkeep = Upkeep(self.network, context.sender, _PATIENCE_S, context.settings.jitter_s)
         # Training holds the loop up for longer than a task's executors have to reveal.
         self.tasks: Beside | None = None
-        if context.settings.redundant.with_training:
-            self.tasks = Beside(Redundant(context, store), context, (StoreError,))
+        if context.settings.executor.with_training:
+            self.tasks = Beside(Executor(context, store), context, (StoreError,))
 
     def step(self, head: Head) -> str | None:
         """The single next action."""

@@ -14,10 +14,9 @@ from typing import Any
 
 import click
 
+from agents.runtime.roles import FORMER_NAMES, ROLES
 from scripts._net.compiled import ROOT
 from scripts._shared.operator import LOCALNET, explained
-
-ROLES = ("trainer", "aggregator", "verifier", "redundant", "coordinator")
 
 
 @click.group()
@@ -25,8 +24,8 @@ def cli() -> None:
     """Run an agent, or write its settings file."""
 
 
-def _role_command(role: str) -> click.Command:
-    @click.command(name=role, context_settings={"ignore_unknown_options": True})
+def _role_command(role: str, name: str, hidden: bool = False) -> click.Command:
+    @click.command(name=name, hidden=hidden, context_settings={"ignore_unknown_options": True})
     @click.option("--config", type=click.Path(exists=True, dir_okay=False), help="Settings file.")
     @click.argument("flags", nargs=-1, type=click.UNPROCESSED)
     def run(config: str | None, flags: tuple[str, ...]) -> None:
@@ -44,11 +43,13 @@ def _role_command(role: str) -> click.Command:
 
 
 for _role in ROLES:
-    cli.add_command(_role_command(_role))
+    cli.add_command(_role_command(_role, _role))
+for _former, _role in FORMER_NAMES.items():
+    cli.add_command(_role_command(_role, _former, hidden=True))
 
 
 @cli.command()
-@click.argument("role", type=click.Choice(ROLES))
+@click.argument("role", type=click.Choice((*ROLES, *FORMER_NAMES)))
 @click.option("--out", type=click.Path(dir_okay=False, path_type=Path), required=True)
 @click.option("--keystore", required=True, help="Keystore file, or alias in `ape accounts`.")
 @click.option("--rpc-url", default="http://127.0.0.1:8545", show_default=True)
@@ -71,6 +72,7 @@ def config(role: str, out: Path, data_dir: Path | None, **values: Any) -> None:
 
     import yaml
 
+    role = FORMER_NAMES.get(role, role)
     if out.exists():
         raise click.ClickException(f"{out} exists already; it is never overwritten.")
     content = {

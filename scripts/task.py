@@ -216,8 +216,8 @@ def join(account: Any, node_id: int, label: str, deployment: Path | None) -> Non
     """Take a seat for NODE_ID among the nodes that run tasks; ACCOUNT owns or operates it.
 
     From the next block on the node may be drawn, and then it must run the task: silence is slashed
-    like a wrong result. So start its agent first (`ape run agent redundant`, which takes the seat
-    by itself unless `redundant.join` is off). The node must compute in the class it names; an agent
+    like a wrong result. So start its agent first (`ape run agent executor`, which takes the seat
+    by itself unless `executor.join` is off). The node must compute in the class it names; an agent
     says at its start in which one it does.
     """
     from agents.tasks.contract import Tasks

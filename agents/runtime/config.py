@@ -3,8 +3,10 @@
 
 Rule: a setting comes from the command line, else from `MENAGERIE_<NAME>` in the environment
 (`MENAGERIE_TRAINER__THREADS` inside a section), else from the file (TOML or YAML), else from the
-default here. A name that is not here is an error that lists those that are. No secret is a
-setting: keys are in keystores, and `passphrase_env` names the variable that holds a passphrase.
+default here. A name that is not here is an error that lists those that are. A section may be given
+under a name that it had before (`agents.runtime.roles`); given under both, the new name counts. No
+secret is a setting: keys are in keystores, and `passphrase_env` names the variable that holds a
+passphrase.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 from pydantic_settings import (
     BaseSettings,
+    EnvSettingsSource,
     InitSettingsSource,
     PydanticBaseSettingsSource,
     SettingsConfigDict,
@@ -27,6 +30,7 @@ from pydantic_settings import (
 
 from agents.runtime.errors import ConfigError
 from agents.runtime.faults import CRASH_VARIABLE
+from agents.runtime.roles import FORMER_NAMES
 
 PREFIX = "MENAGERIE_"
 _RESERVED = (CRASH_VARIABLE, "MENAGERIE_PASSPHRASE")  # not settings, so not unknown ones
@@ -76,7 +80,7 @@ class VerifierSettings(_Section):
     )
 
 
-class RedundantSettings(_Section):
+class ExecutorSettings(_Section):
     """What a node needs that runs redundant tasks."""
 
     join: bool = Field(
@@ -138,8 +142,8 @@ class AgentSettings(BaseSettings):
     max_fee_gwei: float = Field(10_000.0, gt=0, description="Highest fee per gas ever offered")
     trainer: TrainerSettings = Field(TrainerSettings(), description="Trainer's section")
     verifier: VerifierSettings = Field(VerifierSettings(), description="Verifier's section")
-    redundant: RedundantSettings = Field(
-        RedundantSettings(), description="Section of nodes that run redundant tasks"
+    executor: ExecutorSettings = Field(
+        ExecutorSettings(), description="Section of nodes that run redundant tasks"
     )
     coordinator: CoordinatorSettings = Field(
         CoordinatorSettings(), description="Committee member's section"
@@ -171,6 +175,10 @@ class AgentSettings(BaseSettings):
         """Order the sources: flags, environment, file (the last one, given by load_settings)."""
         flags = dict(getattr(init_settings, "init_kwargs", {}))
         content = flags.pop("_content", {})
+        if isinstance(env_settings, EnvSettingsSource):
+            given = env_settings.env_vars  # in lower case
+            present = {_present_variable(name): value for name, value in given.items()}
+            env_settings.env_vars = {**present, **given}
         return (
             InitSettingsSource(settings_cls, init_kwargs=flags),
             env_settings,
@@ -211,8 +219,9 @@ def load_settings(
     Flags may use dotted names for sections. Raises ConfigError that names the setting and the
     source, and for an unknown one lists those that exist.
     """
-    content = _read(Path(path)) if path is not None else {}
-    given = _nested({name: value for name, value in (flags or {}).items() if value is not None})
+    content = _present(_read(Path(path))) if path is not None else {}
+    flags = {name: value for name, value in (flags or {}).items() if value is not None}
+    given = _present(_nested(flags))
     _refuse_unknown(content, str(path))
     _refuse_unknown(given, "the command line")
     _refuse_unknown_environment(given, content)
@@ -265,6 +274,25 @@ def _nested(flat: Mapping[str, Any]) -> dict[str, Any]:
     return result
 
 
+def _present(content: Mapping[str, Any]) -> dict[str, Any]:
+    """The same settings, with sections under the names that they have now."""
+    result = dict(content)
+    for former, name in FORMER_NAMES.items():
+        section = result.get(former)
+        if isinstance(section, Mapping) and isinstance(result.get(name, {}), Mapping):
+            result[name] = {**section, **result.get(name, {})}
+            del result[former]
+    return result
+
+
+def _present_variable(variable: str) -> str:
+    """The name that a setting's environment variable (in lower case) has now."""
+    section, found, rest = variable.removeprefix(PREFIX.lower()).partition("__")
+    if section not in FORMER_NAMES or not variable.startswith(PREFIX.lower()):
+        return variable
+    return f"{PREFIX.lower()}{FORMER_NAMES[section]}{found}{rest}"
+
+
 def _names() -> list[str]:
     return [info.name for info in describe_settings()]
 
@@ -287,6 +315,11 @@ def _dotted(content: Mapping[Any, Any]) -> Iterator[str]:
 def _refuse_unknown_environment(*others: Mapping[str, Any]) -> None:
     known = {PREFIX + name.upper().replace(".", "__") for name in _names()}
     known |= {PREFIX + name.split(".")[0].upper() for name in _names() if "." in name}
+    for former, name in FORMER_NAMES.items():
+        begin = f"{PREFIX}{name}".upper()
+        known |= {
+            v.replace(begin, f"{PREFIX}{former}".upper()) for v in known if v.startswith(begin)
+        }
     named = {str(other["passphrase_env"]) for other in others if other.get("passphrase_env")}
     named.add(os.environ.get(f"{PREFIX}PASSPHRASE_ENV", ""))
     for variable in os.environ:

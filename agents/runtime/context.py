@@ -23,6 +23,7 @@ from agents.runtime.journal import Journal
 from agents.runtime.logs import Log, open_log
 from agents.runtime.loop import Agent, Loop, stop_on_signals
 from agents.runtime.metrics import Metrics
+from agents.runtime.roles import FORMER_NAMES
 from agents.runtime.sender import Sender
 from agents.runtime.wallet import Wallet, load_wallet, read_passphrase
 
@@ -55,9 +56,10 @@ class Context:
 def start(settings: AgentSettings, role: str, stop: threading.Event | None = None) -> Context:
     """Open everything an agent of this role needs; waits for an unreachable RPC node.
 
-    Journal: `<data_dir>/<role>-<address>.journal`. Artefacts: `<data_dir>/artefacts`. Raises
-    ConfigError, WalletError or JournalError with a sentence for the operator, Stopped if `stop`
-    was set while the node was still unreachable.
+    Journal: `<data_dir>/<role>-<address>.journal`; one under a former name of the role is taken
+    over, so that commitments made under that name are revealed. Artefacts: `<data_dir>/artefacts`.
+    Raises ConfigError, WalletError or JournalError with a sentence for the operator, Stopped if
+    `stop` was set while the node was still unreachable.
     """
     stop = stop or threading.Event()
     log = open_log(
@@ -76,6 +78,14 @@ def start(settings: AgentSettings, role: str, stop: threading.Event | None = Non
             if stop.wait(_START_PAUSE_S):
                 raise Stopped("Stopped before the RPC node answered.") from None
     journal = Journal(settings.data_dir / f"{role}-{wallet.address}.journal")
+    try:
+        for former, name in FORMER_NAMES.items():
+            path = settings.data_dir / f"{former}-{wallet.address}.journal"
+            if name == role and journal.adopt(path):
+                log.info("journal_renamed", former=path, path=journal.path)
+    except JournalError:
+        journal.close()
+        raise
     if journal.torn:
         log.warning("journal_torn", path=journal.path)
     metrics.serve(settings.metrics_port)

@@ -116,6 +116,25 @@ class Journal:
         """Forget `key`, durably."""
         self.put(key, None)
 
+    def adopt(self, former: Path) -> bool:
+        """Take over the entries of a journal under a former name, then remove that file.
+
+        Returns whether there was one. Where both have a key, this journal's value stays. Both files
+        are locked meanwhile, and every entry is on disk here before the other file goes: a crash at
+        any line loses nothing, and the next start goes on. Raises JournalError if another process
+        (an agent of an older version) holds the former journal, or if it is damaged.
+        """
+        if not former.exists():
+            return False
+        with Journal(former) as old:
+            for key in old.keys(prefix=""):
+                if key not in self:
+                    self.put(key, old.get(key))
+            self.torn |= old.torn
+            former.unlink()
+            sync_folder(former.parent)
+        return True
+
     def close(self) -> None:
         """Close the file and let another process open the journal."""
         with self._guard:

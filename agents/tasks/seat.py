@@ -17,7 +17,7 @@ _COOLDOWN = 260  # blocks that a node that left waits
 
 
 class TaskSeat:
-    """Keeps one node seated where `redundant.join` says so."""
+    """Keeps one node seated where `executor.join` says so."""
 
     def __init__(self, network: Network, tasks: Tasks, context: Context) -> None:
         self._network = network
@@ -28,7 +28,7 @@ class TaskSeat:
 
     def step(self, head: Head, node_id: int, label: str | None) -> str | None:
         """Take or leave a seat if that is needed; `label`: the class of this machine."""
-        if not self._context.settings.redundant.join or label is None:
+        if not self._context.settings.executor.join or label is None:
             return None
         if head.number == self._looked:
             return None

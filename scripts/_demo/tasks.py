@@ -134,7 +134,7 @@ class Demo:
     def start_agents(self) -> None:
         """Start every agent as its own process."""
         net, cheats = self.net, {name: kind for kind, name in self.cheats.items()}
-        executors = [seat.name for seat in net.of_role("redundant")]
+        executors = [seat.name for seat in net.of_role("executor")]
         self.say(f"starting {len(executors)} executors, {len(cheats)} of them cheats")
         for name in executors:
             program = ("scripts._demo.cheats", cheats[name]) if name in cheats else None
@@ -148,7 +148,7 @@ class Demo:
         self.say("waiting for the executors to take their seats")
         self.net.wait_ready([seat.name for seat in self.net.of_role("verifier")], _READY_S)
         until = time.monotonic() + _READY_S
-        waiting = {seat.node_id: seat.name for seat in self.net.of_role("redundant")}
+        waiting = {seat.node_id: seat.name for seat in self.net.of_role("executor")}
         while waiting:
             self.check_processes()
             if time.monotonic() > until:
@@ -205,7 +205,7 @@ class Demo:
     def claim(self) -> Check:
         """Let the best-paid executor's owner withdraw, with transactions of its own wallet."""
         earned = self.history.nodes
-        best = max(self.net.of_role("redundant"), key=lambda seat: earned[seat.node_id].earned)
+        best = max(self.net.of_role("executor"), key=lambda seat: earned[seat.node_id].earned)
         return withdraw(self.net, best)
 
     def conclude(self, nodes: dict[str, int], claim: Check) -> int:

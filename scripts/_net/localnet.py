@@ -41,8 +41,7 @@ from scripts._net.local_keys import Batch, sender_of
 from scripts._net.processes import Process, Supervisor, free_port
 
 # An executor of redundant tasks is registered as a trainer. Without a benchmark it is in no round.
-ROLES = {"trainer": 1, "verifier": 2, "aggregator": 4, "redundant": 1}
-_NAMES = {"redundant": "executor"}  # of seats, where it is not the role's
+ROLES = {"trainer": 1, "verifier": 2, "aggregator": 4, "executor": 1}
 PASSPHRASE = "MENAGERIE_PASSPHRASE"
 # Local keys are worth nothing: opening them should not cost half a second each.
 _SCRYPT_N = 1_024
@@ -70,7 +69,7 @@ class LocalnetSettings:
     trainer_stake: int = 100 * ZOO
     verifier_stake: int = 1_000 * ZOO
     aggregator_stake: int = 1_000 * ZOO
-    redundant_stake: int = 100 * ZOO
+    executor_stake: int = 100 * ZOO
     benchmark_window: int = 120
     benchmark_quorum: int = 2
     appeal_bond: int = 10 * ZOO
@@ -302,14 +301,14 @@ def _seats(
         "trainer": settings.trainers,
         "verifier": settings.verifiers,
         "aggregator": settings.aggregators,
-        "redundant": settings.executors,
+        "executor": settings.executors,
         "coordinator": settings.members,
     }
     boards = [free_port() for _ in range(settings.members)]
     seats: list[Seat] = []
     for role, count in counts.items():
         for index in range(count):
-            name = f"{_NAMES.get(role, role)}-{index + 1}"
+            name = f"{role}-{index + 1}"
             operator = Account.create()
             keystore = directory / "keys" / f"{name}.json"
             keystore.parent.mkdir(parents=True, exist_ok=True)
@@ -370,7 +369,7 @@ def _fund(net: Localnet) -> None:
         if seat.role in ROLES:
             batch.pay(net.faucet, seat.owner.address, _OWNER_ETHER)
             batch.add(net.faucet, token.functions.transfer(seat.owner.address, seat.stake))
-        if seat.role in ("verifier", "redundant"):  # bonds of challenges and appeals
+        if seat.role in ("verifier", "executor"):  # bonds of challenges and appeals
             batch.add(net.faucet, token.functions.transfer(seat.operator.address, _SPARE_ZOO))
     batch.pay(net.faucet, net.sponsor.address, _OPERATOR_ETHER)
     batch.settle()

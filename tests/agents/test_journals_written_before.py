@@ -107,14 +107,14 @@ def test_an_executor_finds_the_secret_of_its_task(
     executor = Executor.__new__(Executor)
     executor.context, network = opened("executor", commitment)
     context = executor.context
-    executor.tasks = Tasks(network)
+    executor.tasks, executor.node_id = Tasks(network), 5
     executor.commitments = Commitments(context.journal, context.artefacts, "executor")
     task = {fork: _task(keccak(text=f"spec {fork}")) for fork in ("one", "two")}
-    found = [executor.secret_behind(task[fork], 5, commitment) for fork in task]
+    found = [executor.secret_behind(task[fork], commitment) for fork in task]
     (secret,) = [secret for secret in found if secret is not None]
     assert secret.name == name
     fork = "two" if secret.refusal else "one"
-    assert executor.secret(task[fork], 5) == secret
+    assert executor.secret(task[fork]) == secret
     content = executor.commitments.path(name, "payload").read_bytes()
     assert secret.result == keccak(content)
     assert executor.commitments.numbers("task-") == {12}

@@ -120,7 +120,7 @@ def pool(build: Callable[[LocalnetSettings], LocalNetwork]) -> TaskNetwork:
 
 
 def _pool(pool: TaskNetwork) -> list[str]:
-    return pool.local.names("redundant")
+    return pool.local.names("executor")
 
 
 def _dies(pool: TaskNetwork, *points: str) -> None:
@@ -179,7 +179,7 @@ def test_trainers_take_tasks_beside_training(
     build: Callable[[LocalnetSettings], LocalNetwork],
 ) -> None:
     """A round and tasks at the same time; both come out right."""
-    agent = {**AGENTS, "redundant": {"with_training": True}}
+    agent = {**AGENTS, "executor": {"with_training": True}}
     settings = LocalnetSettings(
         trainers=3,
         verifiers=1,

@@ -75,7 +75,7 @@ class Pool:
     @property
     def executors(self) -> list[Seat]:
         """Trainers, who are listed, and those who only take tasks."""
-        return [*self.net.of_role("trainer"), *self.net.of_role("redundant")]
+        return [*self.net.of_role("trainer"), *self.net.of_role("executor")]
 
     def executor(self, node_id: int) -> Seat:
         return next(seat for seat in self.executors if seat.node_id == node_id)

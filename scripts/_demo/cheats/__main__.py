@@ -18,7 +18,7 @@ def main(cheat: str, config: Path) -> None:
     """Run one dishonest node until it is stopped."""
     from agents.__main__ import start
 
-    role = "redundant" if cheat in EXECUTORS else "trainer"
+    role = "executor" if cheat in EXECUTORS else "trainer"
     start(role, f"scripts._demo.cheats.{cheat}", config, {})
 
 

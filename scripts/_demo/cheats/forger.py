@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from agents.executor import Executor
-from agents.redundant import Redundant
 from agents.runtime.context import Context
 from agents.storage.content_store import open_store
 from agents.tasks.compute.result import TaskResult
@@ -22,6 +21,6 @@ class Forger(Executor):
         return fake(self.store.get_digest(task.spec, _MAX_SPEC_BYTES), self.store)
 
 
-def build(context: Context) -> Redundant:
+def build(context: Context) -> Forger:
     """The cheat of a started agent."""
-    return Redundant(context, open_store(context.settings.store), Forger)
+    return Forger(context, open_store(context.settings.store))

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from agents.redundant import Redundant
 from agents.runtime.context import Context
 from agents.storage.content_store import open_store
 from agents.tasks.contract import Task
@@ -15,12 +14,11 @@ class Quitter(Forger):
 
     def reveals(self, task: Task) -> bool:
         """Whether its tag has been revealed."""
-        node_id = self.network.node_of(self.context.wallet.address)
-        lane = task.lane_of(node_id)
-        own = None if lane is None else self.secret_behind(task, node_id, task.answers[lane])
+        lane = task.lane_of(self.node_id)
+        own = None if lane is None else self.secret_behind(task, task.answers[lane])
         return own is not None and own.tag in task.revealed()
 
 
-def build(context: Context) -> Redundant:
+def build(context: Context) -> Quitter:
     """The cheat of a started agent."""
-    return Redundant(context, open_store(context.settings.store), Quitter)
+    return Quitter(context, open_store(context.settings.store))

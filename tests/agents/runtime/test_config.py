@@ -120,3 +120,37 @@ def test_every_setting_has_a_line_of_help():
 def test_settings_cannot_change_under_a_running_agent():
     with pytest.raises(ValueError, match="frozen"):
         AgentSettings().job_id = 3
+
+
+def test_a_section_is_read_under_its_former_name(tmp_path, monkeypatch):
+    """A settings file and variables of a node that ran tasks before its role was renamed."""
+    old = write(tmp_path, "[redundant]\njoin = false\nappeal = false\n", "old.toml")
+    settings = load_settings(old)
+    assert (settings.executor.join, settings.executor.appeal) == (False, False)
+    assert settings.executor.with_training is False
+    monkeypatch.setenv("MENAGERIE_REDUNDANT__APPEAL", "true")
+    assert load_settings(old).executor.appeal is True
+    monkeypatch.setenv("MENAGERIE_REDUNDANT", '{"with_training": true}')
+    settings = load_settings(old, {"redundant.join": "true"})
+    assert settings.executor.model_dump() == {
+        "join": True,
+        "with_training": True,
+        "appeal": True,
+    }
+
+
+def test_given_under_both_names_the_new_one_counts(tmp_path, monkeypatch):
+    both = "[redundant]\njoin = false\nappeal = false\n[executor]\njoin = true\n"
+    settings = load_settings(write(tmp_path, both))
+    assert (settings.executor.join, settings.executor.appeal) == (True, False)
+    monkeypatch.setenv("MENAGERIE_REDUNDANT__JOIN", "true")
+    monkeypatch.setenv("MENAGERIE_EXECUTOR__JOIN", "false")
+    assert load_settings().executor.join is False
+
+
+def test_a_mistake_under_a_former_name_is_told(tmp_path, monkeypatch):
+    with pytest.raises(ConfigError, match=r"executor\.joint.*mean 'executor\.join'"):
+        load_settings(write(tmp_path, "[redundant]\njoint = false\n"))
+    monkeypatch.setenv("MENAGERIE_REDUNDANT__JOINT", "1")
+    with pytest.raises(ConfigError, match=r"MENAGERIE_REDUNDANT__JOINT"):
+        load_settings()

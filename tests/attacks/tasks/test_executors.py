@@ -18,7 +18,7 @@ import agents.executor as executor_module
 import agents.runtime.commitments as commitments_module
 import agents.tasks.runner as runner_module
 import agents.tasks.watch as watch_module
-from agents.redundant import Redundant
+from agents.executor import Executor
 from agents.runtime.errors import Stopped
 from agents.storage.cid import cid_of_bytes, digest_of
 from agents.storage.embedded import EmbeddedStore
@@ -220,7 +220,7 @@ def test_a_framed_node_appeals_and_is_made_whole(executors: Executors) -> None:
 
 def test_without_appeals_the_framed_node_pays(executors: Executors) -> None:
     task_id, victim, second = _requested(executors)
-    executors.start_one(victim, redundant={"appeal": False})
+    executors.start_one(victim, executor={"appeal": False})
     executors.start(second, *_others(executors, victim, second), kind=Liar)
     executors.until(task_id, DECIDED)
     for _ in range(5):
@@ -311,7 +311,7 @@ def test_it_reveals_while_it_computes(executors: Executors) -> None:
     executors.start(first, second)
     executors.until(task_id, REVEALING)
     agent = executors.agents[first.name]
-    assert isinstance(agent, Redundant)
+    assert isinstance(agent, Executor)
     with executors.held_process():
         held = executors.tasks.wait_for(
             lambda: executors.create(executors.inputs.evaluate(first=next(_FRESH)), run_s=3_600),
@@ -319,7 +319,7 @@ def test_it_reveals_while_it_computes(executors: Executors) -> None:
         )
         executors.until(task_id, AGREED)
         assert executors.state(task_id, first) in (LaneState.AGREED, LaneState.OPENED)
-        assert any(f"-{held}-" in name for name in agent.executor.runner.running)
+        assert any(f"-{held}-" in name for name in agent.runner.running)
 
 
 def test_a_short_task_does_not_wait_for_a_long_one(
@@ -340,7 +340,7 @@ def test_a_short_task_does_not_wait_for_a_long_one(
             lambda: executors.create(spec, run_s=3_600), lambda n: node in executors.drawn(n)
         )
 
-    runner = executors.start_one(node).executor.runner
+    runner = executors.start_one(node).runner
     with executors.held_process():
         long = requested()
         executors.drive(
@@ -398,7 +398,7 @@ def test_a_task_of_another_class_is_never_run(executors: Executors) -> None:
     task_id, first, _ = _requested(executors)
     executors.tasks.draw(task_id)
     agent = executors.start_one(first)
-    agent.executor.runner.label = "cuda:sm_90/132/13.0"
+    agent.runner.label = "cuda:sm_90/132/13.0"
     for _ in range(10):
         executors.step(first.name)
         executors.tasks.chain.mine()
@@ -414,13 +414,13 @@ def test_it_takes_a_seat_and_leaves_a_wrong_one(executors: Executors) -> None:
     agent = executors.start_one(node)
     executors.drive(lambda: bool(executors.reader.seat(node.node_id).seated), "it joins")
     assert executors.done == [("hal", f"joined: the pool of {CPU}")]
-    agent.executor.runner.label = "cuda:sm_90/132/13.0"
+    agent.runner.label = "cuda:sm_90/132/13.0"
     executors.drive(lambda: not executors.reader.seat(node.node_id).seated, "it leaves")
     for _ in range(5):
         executors.step("hal")
         executors.tasks.chain.mine()
     assert executors.said(node, "cannot_join") == 1
-    executors.start_one(node, redundant={"join": False})
+    executors.start_one(node, executor={"join": False})
     executors.tasks.chain.mine(300)
     for _ in range(5):
         assert executors.step("hal") is None
@@ -492,6 +492,34 @@ def test_killed_at(executors: Executors, monkeypatch: pytest.MonkeyPatch, point:
     executors.drive(
         lambda: _has(executors, executors.task(task_id).result or b""), "it is published"
     )
+
+
+def test_killed_under_its_former_name_it_reveals_under_the_new_one(
+    executors: Executors, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A node that committed as `redundant` before its update is not slashed for the renaming."""
+    task_id, first, second = _requested(executors)
+    for node in (first, second):
+        executors.start_one(node, role="redundant")
+
+    def dies(name: str) -> None:
+        if name == "executor-before-reveal":
+            raise Stopped("the agent ends here")
+
+    monkeypatch.setattr(executor_module, "crashpoint", dies)
+    with pytest.raises(Stopped):
+        executors.drive(lambda: False, "it dies")
+    monkeypatch.undo()
+    journals = [executors.agents[node.name].context.journal.path for node in (first, second)]
+    assert all(path.name.startswith("redundant-") and path.exists() for path in journals)
+    executors.start(first, second)
+    executors.until(task_id, AGREED)
+    assert executors.task(task_id).result == _right(executors, task_id)
+    assert not any(path.exists() for path in journals)
+    for node in (first, second):
+        journal = executors.agents[node.name].context.journal
+        assert journal.path.name.startswith("executor-")
+        assert executors.said(node, "journal_renamed") == 1
 
 
 def test_a_lost_journal_is_said_once(executors: Executors) -> None:

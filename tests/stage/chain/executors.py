@@ -19,7 +19,6 @@ from typing import Any
 
 from agents.executor import Executor
 from agents.protocol.network import Network
-from agents.redundant import Redundant
 from agents.runtime.chain import ChainClient
 from agents.runtime.config import AgentSettings
 from agents.runtime.context import Context, start
@@ -94,7 +93,7 @@ class Executors:
         self.folder, self.stack = folder, stack
         assert isinstance(inputs.store, EmbeddedStore)
         self.store = inputs.store
-        self.agents: dict[str, Redundant | Rechecker] = {}
+        self.agents: dict[str, Executor | Rechecker] = {}
         self.done: list[tuple[str, str]] = []
         self._contexts: dict[str, Context] = {}
         contracts = tasks.people.contracts
@@ -107,11 +106,17 @@ class Executors:
 
     # -- agents --------------------------------------------------------------------------------
 
-    def start_one(self, node: Node, kind: type[Executor] = Executor, **options: Any) -> Redundant:
+    def start_one(
+        self,
+        node: Node,
+        kind: type[Executor] = Executor,
+        role: str = "executor",
+        **options: Any,
+    ) -> Executor:
         """Start, or restart, a node's executor."""
-        context = self._begin(node, "redundant", **options)
-        agent = Redundant(context, self.store, kind)
-        self._share(agent.executor.runner)
+        context = self._begin(node, role, **options)
+        agent = kind(context, self.store)
+        self._share(agent.runner)
         self.agents[node.name] = agent
         return agent
 
