@@ -8,7 +8,6 @@ the node, so a trace cannot be handed on. The tree is that of `agents.storage.me
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from eth_utils import keccak
@@ -87,14 +86,3 @@ def _digest(item: object) -> bytes:
     if isinstance(item, str) and len(item) == 64 and not set(item) - set("0123456789abcdef"):
         return bytes.fromhex(item)
     raise PayloadError("a trace hash must be 64 lower-case hexadecimal digits")
-
-
-def first_difference(claimed: Sequence[bytes], own: Sequence[bytes]) -> int | None:
-    """Index of the first hash that differs, None when all agree.
-
-    Index 0 means another start state; H + 1 a pseudo-gradient that its own steps do not give.
-    """
-    for index, (left, right) in enumerate(zip(claimed, own, strict=False)):
-        if left != right:
-            return index
-    return None if len(claimed) == len(own) else min(len(claimed), len(own))

@@ -24,8 +24,8 @@ from agents.training.model import build_model, init_state, next_token_loss
 from agents.training.replay import run_task, trace_of
 from agents.training.spec import Hyperparameters, JobSpec
 from agents.training.state import PayloadError, apply_outer, model_hash
-from agents.training.trace import first_difference
 from agents.training.utilisation import UtilisationMeter
+from agents.verify.bisection import first_wrong_step
 
 SpecBuilder = Callable[..., JobSpec]
 SEED = bytes(range(32))
@@ -163,13 +163,13 @@ def test_replay_finds_the_first_wrong_step(store: EmbeddedStore, tiny_spec: Spec
     assert len(honest.hashes) == task.steps + 2
     again = trace_of(task, run_task(FlatModel(spec.model), task, state, data))
     assert again == trace_of(task, honest)
-    assert first_difference(again.hashes, honest.hashes) is None
+    assert first_wrong_step(honest.hashes, again.hashes) is None
 
     stolen = work_order(manifest, 1, spec, 1, 0, model_hash(state))
     other = run_task(net, stolen, state, data)
-    assert first_difference(other.hashes, honest.hashes) == 1
+    assert first_wrong_step(honest.hashes, other.hashes) == 1
     forged = (*honest.hashes[:4], bytes(32), *honest.hashes[5:])
-    assert first_difference(forged, honest.hashes) == 4
+    assert first_wrong_step(honest.hashes, forged) == 4
     with pytest.raises(PayloadError, match="not the model that the task starts from"):
         run_task(net, task, honest.state, data)
 

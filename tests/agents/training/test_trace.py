@@ -14,7 +14,6 @@ from agents.rounds.proof import ProofOfComputation, register_tee_verifier, tee_r
 from agents.training.state import PayloadError
 from agents.training.trace import (
     Trace,
-    first_difference,
     leaf,
     max_trace_bytes,
 )
@@ -70,12 +69,6 @@ def test_arbitrary_bytes_raise_only_payload_errors(raw: bytes) -> None:
 def test_too_long_trace_is_not_parsed() -> None:
     with pytest.raises(PayloadError, match="at most"):
         Trace.from_bytes(b"[" * (max_trace_bytes(1) + 1), 1, 1)
-
-
-def test_first_difference() -> None:
-    assert first_difference(HASHES, HASHES) is None
-    assert first_difference((*HASHES[:2], bytes(32), *HASHES[3:]), HASHES) == 2
-    assert first_difference(HASHES[:3], HASHES) == 3
 
 
 PROOF = ProofOfComputation(
