@@ -101,14 +101,6 @@ def article_stake(draw: Draw, price: Amount) -> Fraction | None:
     return _ratio(draw.wins * price, 1 - draw.wins)
 
 
-def sampled_stake(draw: Draw, price: Amount, rate: Fraction) -> Fraction | None:
-    """The article's stake when only a share `rate` of all tasks is given to three nodes.
-
-    s = ((1 - r) k + r p k) / (r (1 - p)): a task that one node runs alone pays a fake for certain.
-    """
-    return _ratio((1 - rate) * price + rate * draw.wins * price, rate * (1 - draw.wins))
-
-
 def corrected_penalty(draw: Draw, gain: Amount) -> Fraction | None:
     """s = k (p2 + p3) / p1 where a success brings `gain` in all.
 

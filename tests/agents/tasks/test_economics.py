@@ -32,7 +32,6 @@ from agents.tasks.economics import (
     pair_gain,
     penalty_needed,
     rate_needed,
-    sampled_stake,
     threshold,
     watched_expectation,
 )
@@ -84,11 +83,6 @@ def test_figures_beside_the_table():
     ninety = limit(Fraction(9, 10))
     lost = honest_at_once(ninety, PRICE, article_stake(ninety, PRICE))
     assert float(lost) == pytest.approx(-2.79, abs=0.005)
-    third = limit(Fraction(1, 3))
-    assert sampled_stake(third, 1, Fraction(1, 10)) == Fraction(25, 2)
-    assert sampled_stake(third, 1, Fraction(1, 100)) == 134
-    assert sampled_stake(third, 1, Fraction(1)) == article_stake(third, 1)
-    assert sampled_stake(third, 1, Fraction(0)) is None
 
 
 @pytest.mark.parametrize(("dishonest", "honest"), SMALL_POOLS)
