@@ -163,21 +163,6 @@ def honest_expectation(draw: Draw, fee: Amount, penalty: Amount, compute: Amount
     return (paid * Fraction(fee) / 2 - draw.framed * penalty) / lanes - compute
 
 
-def watched_expectation(
-    draw: Draw, fee: Amount, penalty: Amount, collusion: Amount, rate: Fraction = Fraction(0)
-) -> Fraction:
-    """What always faking brings if whoever is outvoted appeals and verifiers are honest.
-
-    Only own pairs still pay, less what `pair_gain` says; two fakes against one honest result cost
-    both nodes `collusion`, and the fee goes back to the creator.
-    """
-    return (
-        draw.pair * pair_gain(fee, collusion, rate)
-        - draw.framed * 2 * collusion
-        - draw.loses * penalty
-    )
-
-
 # -- a cheat that fakes only where nobody can contradict it ------------------------------------
 
 

@@ -33,8 +33,8 @@ from agents.tasks.economics import (
     penalty_needed,
     rate_needed,
     threshold,
-    watched_expectation,
 )
+from tests.measure.studies.task_deterrence import watched_expectation
 
 # honest, dishonest, probability of success and stake in dollars, as the article prints them.
 ARTICLE = [

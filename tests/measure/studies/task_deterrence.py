@@ -39,12 +39,12 @@ from rich.console import Console
 from rich.table import Table
 
 from agents.tasks.economics import (
+    Amount,
     Draw,
     drawn,
     expectation,
     pair_gain,
     penalty_needed,
-    watched_expectation,
 )
 from tests.stage.contracts.clock import mine
 from tests.stage.contracts.system import EMPTY, ZOO, Codes, deploy
@@ -132,6 +132,21 @@ class Seen(NamedTuple):
 
 
 # -- what the formulas say ---------------------------------------------------------------------
+
+
+def watched_expectation(
+    draw: Draw, fee: Amount, penalty: Amount, collusion: Amount, rate: Fraction = Fraction(0)
+) -> Fraction:
+    """What always faking brings if whoever is outvoted appeals and verifiers are honest.
+
+    Only own pairs still pay, less what `pair_gain` says; two fakes against one honest result cost
+    both nodes `collusion`, and the fee goes back to the creator.
+    """
+    return (
+        draw.pair * pair_gain(fee, collusion, rate)
+        - draw.framed * 2 * collusion
+        - draw.loses * penalty
+    )
 
 
 def expected(scenario: Scenario) -> Expected:
