@@ -262,13 +262,6 @@ class Network:
         """The aggregator drawn for a round; 0 in the fallback window and before the seed is."""
         return int(self.chain.call(self.rounds, "aggregator_on_duty", job_id, round_id))
 
-    def challenge_evidence(self, job_id: int, round_id: int, round_: Any) -> bytes:
-        """Digest of the newest challenge's evidence. Raises ChainMoved if there is none."""
-        events = self._events("Challenged", job_id, round_id, round_.opened_block)
-        if not events:
-            raise ChainMoved(f"The challenge of job {job_id} round {round_id} is gone.")
-        return bytes(events[-1].args["evidence"])
-
     def in_round(self, question: str, job_id: int, round_id: int, nodes: Sequence[int]) -> set[int]:
         """Those `nodes` for which a view such as "is_invalid" or "is_flagged" holds."""
         answers = self.chain.call_many(
