@@ -106,7 +106,6 @@ class Producer:
             why = "no aggregator had an encryption key when the round opened"
             self._context.log.warning("cannot_seal", round=view.round_id, why=why)
             return None
-        shared = job.spec.access != "local"
         task = work_order(
             plan.manifest,
             node,
@@ -114,8 +113,6 @@ class Producer:
             view.job_id,
             plan.step,
             model_hash(before) if job.free else bytes(view.round.prev_model),
-            job.data.shards_of(assignment.ranges) if shared else (),
-            int(view.round.deadline),
         )
         if job.free:
             # The node's own batches last: they are what its work is first of all judged on.

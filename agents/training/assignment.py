@@ -67,8 +67,6 @@ class WorkOrder:
         task_id: 32 bytes, keccak of (job, round, node).
         model_id: hash of the model to start from, 32 bytes.
         epoch: round number, from 0.
-        shards: URIs of the shards that the batches touch.
-        deadline: chain time in seconds by which the commitment must be in.
         rng_seed: 32 bytes, the node's own.
     """
 
@@ -79,8 +77,6 @@ class WorkOrder:
     node: int
     batch_ranges: Ranges
     hyperparameters: Hyperparameters
-    shards: tuple[str, ...]
-    deadline: int
     rng_seed: bytes
 
     @property
@@ -270,13 +266,8 @@ def work_order(
     job_id: int,
     round_number: int,
     model_id: bytes,
-    shards: Iterable[str] = (),
-    deadline: int = 0,
 ) -> WorkOrder:
     """The node's task. ``round_number`` counts from 0 and decides the learning rate.
-
-    Args:
-        shards: CIDs from ``DataSource.shards_of``.
 
     Raises:
         ValueError: the node is not in the manifest.
@@ -290,8 +281,6 @@ def work_order(
         node=node,
         batch_ranges=mine.ranges,
         hyperparameters=Hyperparameters.of(spec, round_number),
-        shards=tuple(f"ipfs://{cid}" for cid in shards),
-        deadline=deadline,
         rng_seed=mine.rng_seed,
     )
 

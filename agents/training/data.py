@@ -250,18 +250,6 @@ class DataSource:
             for part in np.split(rows, range(self.batch_size, wanted, self.batch_size))
         ]
 
-    def shards_of(self, ranges: Iterable[tuple[int, int]]) -> list[str]:
-        """CIDs of the shards that the batches first..last-1 of ``ranges`` touch, in order."""
-        touched: set[int] = set()
-        for first, last in ranges:
-            for index in range(first, last):
-                start = self.rows(index) * self._seq
-                low = np.searchsorted(self._starts, start, "right") - 1
-                high = np.searchsorted(self._starts, start + self._seq, "right") - 1
-                for a, b in zip(low.tolist(), high.tolist(), strict=True):
-                    touched.update(range(a, b + 1))
-        return [self.dataset.shards[index].cid for index in sorted(touched)]
-
     def encode(self, documents: Iterable[bytes]) -> NDArray[np.integer]:
         """Other texts as this dataset's tokens, in its dtype, one separator after each.
 

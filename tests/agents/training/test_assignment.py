@@ -175,12 +175,11 @@ def test_normalise_joins_neighbours() -> None:
 def test_task_holds_the_nodes_share() -> None:
     spec = spec_of(6)
     manifest = assign(SEED, [1, 2], [1, 1], spec, cursor=30)
-    task = work_order(manifest, 2, spec, 5, 3, bytes(32), [DATA], deadline=99)
+    task = work_order(manifest, 2, spec, 5, 3, bytes(32))
     assert task.batches() == [33, 34, 35]
     assert task.steps == 3
     assert task.hyperparameters == Hyperparameters.of(spec, 3)
-    assert (task.job_id, task.epoch, task.deadline) == (5, 3, 99)
-    assert task.shards == (f"ipfs://{DATA}",)
+    assert (task.job_id, task.epoch) == (5, 3)
     assert task.task_id == keccak(b"".join(n.to_bytes(32, "big") for n in (5, 3, 2)))
     with pytest.raises(ValueError, match="node 9 is not in"):
         work_order(manifest, 9, spec, 5, 3, bytes(32))

@@ -77,17 +77,6 @@ def test_validation_is_the_end_of_the_text(store: EmbeddedStore, tiny_spec: Spec
     assert sum(len(b) for b in everything) == data.val_sequences
 
 
-def test_shards_of_ranges(store: EmbeddedStore, tiny_spec: SpecBuilder) -> None:
-    data = DataSource(store, tiny_spec())
-    cids = [s.cid for s in data.dataset.shards]
-    assert data.shards_of([(0, data.batches_per_epoch)]) == cids
-    one = data.shards_of([(5, 6)])
-    touched = set()
-    for row in data.rows(5).tolist():
-        touched |= {row * 16 // 4096, (row * 16 + 16) // 4096}
-    assert one == [cids[i] for i in sorted(touched)]
-
-
 def test_wrong_shards_never_become_data(store: EmbeddedStore, tiny_spec: SpecBuilder) -> None:
     spec = tiny_spec()
     dataset = Dataset.from_bytes(store.get(spec.data, 10**6))
