@@ -137,7 +137,7 @@ class Trainer:
         """Do the task: local steps, privacy, payload, trace and proof of computation."""
         job = self.models.job(view.job_id)
         before = self.starting_state(view)
-        extra = self.extra_batches(view, plan, node) if job.free else 0
+        extra = self.extra_batches(view, plan, node) if job.verification.extra_batches else 0
         return self.producer.produce(
             job, view, plan, node, before, self.outgoing, self._memory, extra
         )
@@ -260,8 +260,8 @@ class Trainer:
         plan = self.plans.of(view)
         if plan is None:
             return None
-        free = self.models.job(view.job_id).free
-        if free and secret["input_root"] != self._input_root(view, plan, node):
+        enforced = self.models.job(view.job_id).verification.input_enforced
+        if enforced and secret["input_root"] != self._input_root(view, plan, node):
             # Revealed, it would count as INVALID, which costs far more than silence.
             why = "the chain moved after the commitment: the task it was made for is another one"
             self._say_lost(view, "task_changed", why)

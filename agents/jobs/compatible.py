@@ -12,11 +12,11 @@ import math
 
 from agents.mechanisms.codec import Codec, LinearCodec, SupportCodec
 from agents.mechanisms.codec.semantic import Semantic
-from agents.mechanisms.options import MAX_MEMORY_ROUNDS
 from agents.mechanisms.privacy import Privacy
 from agents.mechanisms.privacy.aggregate import sensitivity
 from agents.mechanisms.privacy.gaussian import Gaussian
 from agents.mechanisms.privacy.parts.blinding import Blinded, check_blinding
+from agents.mechanisms.verify import Companions, Verification
 from agents.training.spec import JobSpec, SpecError
 from agents.training.state import Shapes
 
@@ -24,12 +24,13 @@ _LARGE_SIGN = 0.01  # as an outer rate of signs
 _NODES = 16  # a network this large is assumed where a figure depends on it
 
 
-def check_together(spec: JobSpec, shapes: Shapes, codec: Codec, privacy: Privacy) -> list[str]:
+def check_together(
+    spec: JobSpec, shapes: Shapes, verification: Verification, codec: Codec, privacy: Privacy
+) -> list[str]:
     """Warnings about a spec, as sentences. Raises SpecError for what cannot work."""
     wrong = [
         *_data(spec, privacy),
-        *_checking(spec, codec, privacy),
-        *_measuring(spec, codec),
+        *verification.objections(_companions(spec, codec, privacy)),
         *_merging(spec, codec, privacy),
     ]
     if wrong:
@@ -75,57 +76,18 @@ def _data(spec: JobSpec, privacy: Privacy) -> list[str]:
     return wrong
 
 
-def _checking(spec: JobSpec, codec: Codec, privacy: Privacy) -> list[str]:
-    """What others must be able to redo: a codec's memory, and the update under the noise.
-
-    A memory is found again from the payloads of earlier rounds, which sealed ones don't allow:
-    later verifiers have no key to them. Noise that nobody else knows can be checked in the space
-    of a linear codec only.
-    """
-    if spec.verify == "reexecution" and codec.memory_rounds > MAX_MEMORY_ROUNDS:
-        return [
-            f'codec "{spec.codec}" keeps its memory for {codec.memory_rounds} rounds, all of which '
-            f"a re-execution would have to do again; set codec_options.memory_rounds to "
-            f"{MAX_MEMORY_ROUNDS} at most"
-        ]
-    if spec.verify == "reexecution" and privacy.place == "aggregate" and codec.has_memory:
-        return [
-            f'codec "{spec.codec}" with these options keeps a memory between rounds, which nobody '
-            f'can find again from the sealed payloads of privacy "{spec.privacy}"; use a codec '
-            "without memory"
-        ]
-    if spec.verify != "reexecution" or privacy.unit == "none" or privacy.place != "node":
-        return []
-    if codec.has_memory or not isinstance(codec, LinearCodec):
-        return [
-            f'codec "{spec.codec}" with these options cannot be checked under the noise of '
-            f'privacy "{spec.privacy}"; use dense, or semantic without error_feedback, or '
-            'access "local" with verify "screening"'
-        ]
-    return []
-
-
-def _measuring(spec: JobSpec, codec: Codec) -> list[str]:
-    """What validators need to measure what a payload does, and to compare payloads."""
-    if spec.verify != "gauntlet":
-        return []
-    wrong = []
-    if spec.access != "public":
-        wrong.append(
-            f'verify "gauntlet" needs access "public", not "{spec.access}": validators measure the '
-            "loss on batches that nobody was assigned, and anyone may repeat that"
-        )
-    if spec.privacy != "none":
-        wrong.append(
-            f'verify "gauntlet" goes with privacy "none", not "{spec.privacy}": what a payload '
-            "does to the loss on its own batches is published"
-        )
-    if not isinstance(codec, SupportCodec):
-        wrong.append(
-            f'codec "{spec.codec}" names every number, so payloads can\'t be compared by which '
-            'they name, as verify "gauntlet" does to find copies; use demo or sparse'
-        )
-    return wrong
+def _companions(spec: JobSpec, codec: Codec, privacy: Privacy) -> Companions:
+    return Companions(
+        access=spec.access,
+        codec=spec.codec,
+        memory_rounds=codec.memory_rounds,
+        has_memory=codec.has_memory,
+        linear=isinstance(codec, LinearCodec),
+        names_numbers=isinstance(codec, SupportCodec),
+        privacy=spec.privacy,
+        privacy_unit=privacy.unit,
+        privacy_place=privacy.place,
+    )
 
 
 def _merging(spec: JobSpec, codec: Codec, privacy: Privacy) -> list[str]:

@@ -13,15 +13,19 @@ from typing import Any
 
 import agents.mechanisms.codec
 import agents.mechanisms.merge
+import agents.mechanisms.mode
 import agents.mechanisms.privacy
 import agents.mechanisms.score
+import agents.mechanisms.verify
 from agents.jobs.compatible import check_together, fitted
 from agents.mechanisms.codec import Codec
 from agents.mechanisms.merge import Merge
+from agents.mechanisms.mode import Mode
 from agents.mechanisms.privacy import Privacy
 from agents.mechanisms.privacy.aggregate import Aggregate
 from agents.mechanisms.privacy.gaussian import Gaussian
 from agents.mechanisms.score import Score
+from agents.mechanisms.verify import Verification
 from agents.protocol.network import Network
 from agents.storage.content_store import ContentStore
 from agents.storage.errors import StoreError
@@ -32,22 +36,18 @@ from agents.training.sealed_data import open_sealed
 from agents.training.spec import MAX_SPEC_BYTES, JobSpec, SpecError
 from agents.training.state import Shapes
 
-_FIXED = {
-    "mode": ("data_parallel",),
-    "verify": ("reexecution", "screening", "gauntlet"),
-}
 _FOLDERS = {
+    "mode": agents.mechanisms.mode,
     "codec": agents.mechanisms.codec,
     "merge": agents.mechanisms.merge,
     "score": agents.mechanisms.score,
+    "verify": agents.mechanisms.verify,
     "privacy": agents.mechanisms.privacy,
 }
 
 
 def mechanism_exists(field: str, name: str) -> bool:
     """Whether this program has the mechanism `name` for a spec's `field`."""
-    if field in _FIXED:
-        return name in _FIXED[field]
     return name in _FOLDERS[field].names()
 
 
@@ -56,7 +56,8 @@ def mechanism(spec: JobSpec, field: str, fixed: Mapping[str, Any] | None = None)
 
     `fixed`: options that follow from the rest of the spec.
     """
-    options: Mapping[str, Any] = {**getattr(spec, f"{field}_options"), **(fixed or {})}
+    chosen = getattr(spec, f"{field}_options", {})  # of mode and verify a spec has none
+    options: Mapping[str, Any] = {**chosen, **(fixed or {})}
     try:
         return _FOLDERS[field].get(getattr(spec, field))(**options)
     except (TypeError, ValueError, OverflowError) as error:
@@ -90,6 +91,8 @@ class JobContext:
         cid = spec.model.config_cid
         self._config = None if cid is None else store.get(cid, MAX_MANIFEST_BYTES)
         self.shapes: Shapes = template(spec.model, self._config)
+        self.mode: Mode = mechanism(spec, "mode")
+        self.verification: Verification = mechanism(spec, "verify")
         self.merge: Merge = mechanism(spec, "merge")
         self.score: Score = mechanism(spec, "score")
         self.privacy: Privacy = mechanism(spec, "privacy")
@@ -100,7 +103,9 @@ class JobContext:
             raise SpecError(
                 f"codec_options: {spec.codec} can't encode this job's model: {error}"
             ) from error
-        self.warnings = check_together(spec, self.shapes, self.codec, self.privacy)
+        self.warnings = check_together(
+            spec, self.shapes, self.verification, self.codec, self.privacy
+        )
 
     @property
     def traced(self) -> bool:
@@ -109,7 +114,7 @@ class JobContext:
         Only where everyone who may check may also see the data, and nothing is noised: a hash of
         what noise was to hide would confirm a guess at it.
         """
-        return self.spec.verify == "reexecution" and self.privacy.unit == "none"
+        return self.verification.shows_trace and self.privacy.unit == "none"
 
     @property
     def noised(self) -> bool:
@@ -120,14 +125,6 @@ class JobContext:
     def sealed(self) -> bool:
         """Whether payloads are for aggregators and verifiers only, who add and check the noise."""
         return isinstance(self.privacy, Aggregate)
-
-    @property
-    def free(self) -> bool:
-        """Whether nodes train as they like, and validators measure what comes of it.
-
-        Then nobody can redo a node's work, only what it would have been by the book.
-        """
-        return self.spec.verify == "gauntlet"
 
     def trace_steps(self, steps: int) -> int:
         """Steps that the trace of a task of `steps` steps shows."""

@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from agents.jobs.job import JobContext
+from agents.mechanisms import verify
 from agents.storage.cid import digest_of
 from agents.storage.content_store import ContentStore
 from agents.training.data import pack
@@ -45,7 +46,7 @@ class Published:
         Between creating the job and funding it: an unfunded job's first round can't open, and
         after it has opened, which anyone may do, there is no adopting any more.
         """
-        return self.spec.score == "gauntlet"
+        return bool(verify.get(self.spec.verify).validators_score)
 
 
 @dataclass(frozen=True)

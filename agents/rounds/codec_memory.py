@@ -18,7 +18,6 @@ from collections import OrderedDict
 from collections.abc import Callable
 
 from agents.jobs.job import JobContext
-from agents.mechanisms.options import MAX_MEMORY_ROUNDS
 from agents.protocol.network import Network
 from agents.rounds.models import Models
 from agents.rounds.payload import max_payload_bytes, read_payload
@@ -59,8 +58,8 @@ class Memories:
             return None
         period = int(job.codec.memory_rounds)
         reset = plan.step - plan.step % period
-        if job.free:
-            reset = max(reset, plan.step - MAX_MEMORY_ROUNDS)  # how far a node's own copy is sought
+        if job.verification.own_memory_rounds is not None:
+            reset = max(reset, plan.step - job.verification.own_memory_rounds)
         todo: list[tuple[int, int, RoundReport, bytes]] = []  # newest first
         memory: State | None = None
         for index in range(plan.step - 1, reset - 1, -1):
@@ -79,7 +78,7 @@ class Memories:
             if mine is not None:
                 memory = mine
                 break
-            if job.spec.access == "local" or job.free:
+            if not job.verification.redone:
                 break
             todo.append((index, number, report, digest))
         for _, number, report, digest in reversed(todo):

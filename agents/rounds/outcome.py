@@ -23,8 +23,7 @@ from torch import Tensor
 from agents.jobs.job import JobContext
 from agents.mechanisms.merge import MergeRefused
 from agents.mechanisms.privacy.aggregate import Aggregate
-from agents.mechanisms.score import Evidence
-from agents.mechanisms.score.gauntlet import Gauntlet
+from agents.mechanisms.score import Evidence, SelectingScore
 from agents.protocol.network import Proposal
 from agents.rounds.plan import Plan
 from agents.rounds.release import Release, plain
@@ -142,7 +141,7 @@ def merge(
             merged = job.merge(gradients, held)
         except MergeRefused as error:
             refused, gradients = str(error), []
-            if job.free:
+            if job.verification.scored_unmerged:
                 left_out = {s.reveal.node: f"not merged: {error}"[:300] for s in good}
             else:
                 good = ()
@@ -169,7 +168,7 @@ def _left_out(
     job: JobContext, good: Sequence[Submission], standing: Mapping[int, int]
 ) -> dict[int, str]:
     """Which good payloads are not merged, each with the reason."""
-    if not isinstance(job.score, Gauntlet):
+    if not isinstance(job.score, SelectingScore):
         return {}
     payloads = {s.reveal.node: s.gradient for s in good if s.gradient is not None}
     chosen = job.score.select(list(payloads), standing)

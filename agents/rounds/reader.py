@@ -163,14 +163,10 @@ class RoundReader:
         for reveal in reveals.values():
             kept = self._submissions.get(reveal.node)
             if kept is None or kept.unavailable or kept.reveal != reveal:
-                kept = fetch(
-                    reveal,
-                    job,
-                    self.store,
-                    plan.codec_seed(job.codec, reveal.node),
-                    self._unseal(view),
-                    input_root(plan.manifest, reveal.node, before) if job.free else None,
-                )
+                seed = plan.codec_seed(job.codec, reveal.node)
+                enforced = job.verification.input_enforced
+                due = input_root(plan.manifest, reveal.node, before) if enforced else None
+                kept = fetch(reveal, job, self.store, seed, self._unseal(view), due)
             found.append(kept)
         self._submissions = {submission.reveal.node: submission for submission in found}
         if view.phase == Phase.AGGREGATE:
@@ -261,7 +257,7 @@ class RoundReader:
 
     def _standing(self, view: View) -> Mapping[int, int]:
         """What earlier rounds' scores say, where the job's merge asks for them."""
-        if not self.models.job(view.job_id).free:
+        if not self.models.job(view.job_id).verification.asks_standing:
             return {}
         if self._standings is None:
             self._standings = Consensus(self.network).standing

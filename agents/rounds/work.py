@@ -112,9 +112,9 @@ class Producer:
             job.spec,
             view.job_id,
             plan.step,
-            model_hash(before) if job.free else bytes(view.round.prev_model),
+            model_hash(before) if job.verification.own_start else bytes(view.round.prev_model),
         )
-        if job.free:
+        if extra:
             # The node's own batches last: they are what its work is first of all judged on.
             task = replace(
                 task, batch_ranges=(*unassigned(plan.manifest, node, extra), *task.batch_ranges)
@@ -148,7 +148,7 @@ class Producer:
         )
         proof = self._proof(job, task, trace, usage)
         rest = None if after is None else save_state(after)
-        root = sync_root(before) if job.free else trace.root()
+        root = sync_root(before) if job.verification.own_start else trace.root()
         return Work(payload, trace.to_bytes(), proof.to_bytes(), root, rest)
 
     def local(self, job: JobContext) -> LocalData:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from eth_abi import encode
 from eth_utils import keccak
 
+from agents.mechanisms import verify
 from agents.storage.canonical import dumps
 from agents.training.spec import Hyperparameters, JobSpec
 
@@ -164,10 +165,10 @@ def assign(
 ) -> Manifest:
     """The round's manifest.
 
-    Where nodes train as they like (``verify: gauntlet``), weights don't count and all get equally
-    many, ``batches_per_round`` over their number rounded down, or one: nodes are compared there, so
-    a remainder would favour whoever has a low id, and who had none could show nothing. One that can
-    do more may do so unasked.
+    Where the job's verification demands equal shares (``gauntlet`` does), weights don't count and
+    all get equally many, ``batches_per_round`` over their number rounded down, or one: nodes are
+    compared there, so a remainder would favour whoever has a low id, and who had none could show
+    nothing. One that can do more may do so unasked.
 
     Args:
         seed: the round's 32-byte seed from the chain.
@@ -188,7 +189,7 @@ def assign(
     if min(weights) < 0 or min(nodes) < 1:
         raise ValueError("weights must not be negative and node ids start at 1")
     total = spec.batches_per_round
-    if spec.verify == "gauntlet":
+    if verify.get(spec.verify).equal_shares:
         weights = [1] * len(nodes)
         total = max(1, total // len(nodes)) * len(nodes)
     missed = normalise(carry)

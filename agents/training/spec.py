@@ -24,6 +24,8 @@ from pydantic import (
     model_validator,
 )
 
+from agents.mechanisms import verify
+
 MAX_SPEC_BYTES = 64 * 1024
 MECHANISMS = ("mode", "codec", "merge", "score", "verify", "privacy")
 
@@ -196,10 +198,9 @@ class JobSpec(_Frozen):
                 f"optimizer.seq_len {self.optimizer.seq_len} must not exceed "
                 f"model.max_seq_len {self.model.max_seq_len}"
             )
-        if (self.access == "local") != (self.verify == "screening"):
-            raise ValueError('access "local" and verify "screening" belong together')
-        if (self.score == "gauntlet") != (self.verify == "gauntlet"):
-            raise ValueError('score "gauntlet" and verify "gauntlet" belong together')
+        for field, value, name in verify.partners():
+            if (getattr(self, field) == value) != (self.verify == name):
+                raise ValueError(f'{field} "{value}" and verify "{name}" belong together')
         return self
 
     def outer_lr_at(self, step: int) -> float:

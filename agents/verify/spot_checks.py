@@ -69,15 +69,15 @@ def malformed(inputs: RoundInputs) -> list[Finding]:
 def suspects(inputs: RoundInputs, store: ContentStore) -> dict[int, list[str]]:
     """Nodes to re-execute, ascending, with the reasons.
 
-    Raises StoreUnavailable; in a free job, if the inputs are patient, StoreError for a payload that
-    is gone.
+    Nobody where work is neither redone nor asked whose copy it is.
 
-    Nobody where the job's data never leaves its owner: there is nothing to re-execute from.
+    Raises StoreUnavailable; where copies are judged, if the inputs are patient, StoreError for a
+    payload that is gone.
     """
-    if inputs.job.spec.verify == "screening":
-        return {}
-    if inputs.job.free:
+    if inputs.job.verification.copies_judged:
         return {node: [look.reason] for node, look in _copies(inputs, store).alike.items()}
+    if not inputs.job.verification.redone:
+        return {}
     payloads = {s.reveal.node: s.gradient for s in inputs.submissions if s.gradient is not None}
     reasons: dict[int, list[str]] = {node: [] for node in sorted(payloads)}
     for node in draw(inputs.audit_seed, sorted(payloads), inputs.job.spec.audit_sample):
@@ -129,14 +129,15 @@ def _shown_hash(job: JobContext, submission: Submission) -> bytes | None:
 def reexecute(inputs: RoundInputs, node: int, device: str, store: ContentStore) -> Finding:
     """Run a node's task again and compare. Raises StoreUnavailable, StoreError for missing data.
 
-    In a free job: find out whether the payload is a copy, by the tasks of all that are like it.
+    Where copies are judged: find out whether the payload is a copy, by the tasks of all that are
+    like it.
     """
     submission = next(s for s in inputs.submissions if s.reveal.node == node)
     if submission.gradient is None:
         raise ValueError(f"node {node} has no readable payload to compare with")
     # The contract takes COPIED for identical contents only.
     violation = Violation.COPIED if node in inputs.flagged else Violation.INVALID
-    if inputs.job.free:
+    if inputs.job.verification.copies_judged:
         origin = _copies(inputs, store).judge(node, device)
         guilt = None if origin.source is None else violation
         return _finding(inputs, submission, guilt, origin.reason, origin.details)

@@ -38,7 +38,7 @@ def read_submissions(
         artefacts.name(reveal.content, f"payload of {node}")
         artefacts.name(reveal.proof, f"proof of {node}")
         seed, due = plan.codec_seed(job.codec, reveal.node), None
-        if job.free and plan.manifest.of(reveal.node) is not None:
+        if job.verification.input_enforced and plan.manifest.of(reveal.node) is not None:
             due = input_root(plan.manifest, reveal.node, before)
         found.append(fetch(reveal, job, artefacts, seed, due=due))
         excused = reveal.node in invalid
@@ -66,7 +66,7 @@ def _read_proof(
         return
     trace = read[1]
     wrong = []
-    if not job.free and trace.root() != reveal.trace_root:
+    if not job.verification.own_start and trace.root() != reveal.trace_root:
         wrong.append(
             f"its trace has the root {trace.root().hex()}, it revealed {reveal.trace_root.hex()}"
         )

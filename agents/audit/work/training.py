@@ -277,7 +277,8 @@ class Training:
         flagged: frozenset[int],
     ) -> None:
         assert self.job is not None and self.state is not None
-        if self.job.spec.verify == "screening" or self._locked:
+        verification = self.job.verification
+        if self._locked or not (verification.redone or verification.copies_judged):
             why = "the data never left its nodes" if not self._locked else "the data is encrypted"
             part.remark(f"Training can't be done again: {why}.")
             return

@@ -9,7 +9,7 @@ machine, since they go on chain. A new rule is one new file that decorates its c
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from torch import Tensor
 
@@ -61,6 +61,19 @@ class Score(Protocol):
         Raises:
             ValueError: an empty or mixed input, or lists of unequal length.
         """
+        ...
+
+
+@runtime_checkable
+class SelectingScore(Protocol):
+    """What a scoring rule offers besides if not every good payload is merged."""
+
+    def select(self, nodes: Sequence[int], standing: Mapping[int, int]) -> tuple[int, ...]:
+        """The nodes of `nodes` to merge, ascending, by the shares of an earlier round."""
+        ...
+
+    def plausible_norms(self, norms: Mapping[int, float]) -> set[int]:
+        """The nodes whose L2 norm is plausible beside the others'."""
         ...
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from agents.jobs.job import JobContext, mechanism
+from agents.mechanisms import mode, verify
 from agents.storage.embedded import EmbeddedStore
 from agents.training.spec import JobSpec, SpecError
 from tests.stage.memory.honest_round import HonestRound
@@ -154,5 +155,19 @@ def test_signs_are_warned_of_where_they_are_too_large_or_never_settle(tiny: Hone
 
 def test_only_free_jobs_leave_training_to_the_nodes(tiny: HonestRound) -> None:
     free = context(tiny, **FREE)
-    assert free.free and not free.traced and free.trace_steps(7) == 0
-    assert not tiny.job.free and not context(tiny, **LOCAL).free
+    assert free.verification.own_start and not free.traced and free.trace_steps(7) == 0
+    assert not tiny.job.verification.own_start
+    assert not context(tiny, **LOCAL).verification.own_start
+
+
+@pytest.mark.parametrize("field", ["mode", "verify"])
+def test_a_spec_with_a_way_that_is_not_here_is_refused_by_name(
+    tiny: HonestRound, field: str
+) -> None:
+    with pytest.raises(SpecError, match=f"no mechanism for {field}: 'telepathy'; install it"):
+        context(tiny, **{field: "telepathy"})
+
+
+def test_a_job_carries_what_its_spec_names(tiny: HonestRound) -> None:
+    assert isinstance(tiny.job.verification, verify.get(tiny.job.spec.verify))
+    assert isinstance(tiny.job.mode, mode.get(tiny.job.spec.mode))

@@ -226,7 +226,7 @@ def make_work(
         gradient=result.pseudo_gradient,
         payload=payload,
         trace=trace.to_bytes(),
-        trace_root=sync_root(before) if job.free else trace.root(),
+        trace_root=sync_root(before) if job.verification.own_start else trace.root(),
         proof=proof,
         input_root=input_root(plan.manifest, node, model or model_hash(before)),
     )
