@@ -1,27 +1,37 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One tiny job for all tests of this folder; what a test adds to its store harms no other."""
+"""One tiny job for all tests of this folder; what a test adds to its store harms no other.
+
+torch is imported where it is needed only: the tests of the runtime and the stores start without it.
+"""
 
 from __future__ import annotations
 
-import pytest
-import torch
+import sys
+from typing import TYPE_CHECKING
 
-from agents.storage.embedded import EmbeddedStore
-from tests.stage.memory.honest_round import ChainFacts, HonestRound, make_honest_round
+import pytest
+
+if TYPE_CHECKING:
+    from tests.stage.memory.honest_round import ChainFacts, HonestRound
 
 
 @pytest.fixture(autouse=True)
 def one_thread() -> None:
-    """The machine is shared."""
-    torch.set_num_threads(1)
+    """The machine is shared. A test file that computes has imported torch by now."""
+    if "torch" in sys.modules:
+        sys.modules["torch"].set_num_threads(1)
 
 
 @pytest.fixture(scope="session")
 def tiny(tmp_path_factory: pytest.TempPathFactory) -> HonestRound:
-    torch.set_num_threads(1)
+    from agents.storage.embedded import EmbeddedStore
+    from tests.stage.memory.honest_round import make_honest_round
+
     return make_honest_round(EmbeddedStore(tmp_path_factory.mktemp("rounds") / "store"))
 
 
 @pytest.fixture
 def facts(tiny: HonestRound) -> ChainFacts:
+    from tests.stage.memory.honest_round import ChainFacts
+
     return ChainFacts(tiny.published)

@@ -117,7 +117,6 @@ def shortened(task: WorkOrder, steps: int) -> WorkOrder:
 
 @pytest.fixture(scope="session")
 def tiny(tmp_path_factory: pytest.TempPathFactory) -> TinyJob:
-    torch.set_num_threads(1)
     return make_tiny_job(EmbeddedStore(tmp_path_factory.mktemp("job") / "store"), rounds=8)
 
 

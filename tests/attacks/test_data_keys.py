@@ -7,7 +7,6 @@ the sponsor's side the `Keyholder` that `ape run keys serve` runs.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -24,11 +23,10 @@ from eth_account.signers.local import LocalAccount
 from agents.jobs.keys import DataKeyDuty
 from agents.jobs.publish import Published
 from agents.protocol.network import Network, Role
-from agents.runtime.config import AgentSettings
-from agents.runtime.context import Context, start
+from agents.runtime.context import Context
 from agents.runtime.contracts import Contract
 from agents.runtime.errors import Reverted
-from agents.runtime.wallet import Identity, Wallet, create_keystore
+from agents.runtime.wallet import Identity, Wallet
 from agents.storage.embedded import EmbeddedStore
 from agents.storage.envelope import Purpose
 from agents.storage.errors import StoreError
@@ -41,12 +39,12 @@ from agents.training.sealed_data import open_sealed, pack_sealed
 from agents.training.spec import Hyperparameters, JobSpec
 from scripts._net.anvil import CHAIN_ID
 from scripts._shared.keyholder import Entry, Keyholder, KeyholderError, record
+from tests.stage.chain.agents import PASSPHRASE, RunningAgents
 from tests.stage.chain.chain import Refused, key_of
 from tests.stage.chain.people import EMPTY, TERMS, Node, People
 from tests.stage.memory.honest_round import TinyJob
 
 KEY = new_key()
-PASSPHRASE = "a throwaway passphrase"
 TEXT = [b"crane %d nests in sector %d of the reserve\n" % (i, i * 7 % 90) for i in range(900)]
 
 
@@ -70,17 +68,6 @@ def sealed(people: People, tiny: TinyJob, tmp_path: Path) -> Sealed:
     )
     job_id = people.create_job(people.sponsor, TERMS.encode(published), 0)
     return Sealed(job_id, spec, store)
-
-
-@pytest.fixture
-def deployment(people: People, tmp_path: Path) -> Path:
-    path = tmp_path / "deployment.json"
-    contracts = {
-        name: {"address": contract.address, "abi": contract.abi}
-        for name, contract in people.contracts.items()
-    }
-    path.write_text(json.dumps({"chain_id": CHAIN_ID, "block": 0, "contracts": contracts}))
-    return path
 
 
 @dataclass(frozen=True)
@@ -118,40 +105,18 @@ Start = Callable[[Node], Agent]
 
 @pytest.fixture
 def agent(
-    people: People,
-    sealed: Sealed,
-    deployment: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    people: People, sealed: Sealed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Start]:
     """Starts a node's agent; called again for the same node, it restarts it."""
     monkeypatch.setenv("MENAGERIE_PASSPHRASE", PASSPHRASE)
     with ExitStack() as stack:
-        running: dict[str, Context] = {}
+        agents = RunningAgents(people, tmp_path, stack)
 
         def run(node: Node) -> Agent:
-            if node.name in running:
-                running[node.name].close()
-            keystore = tmp_path / f"{node.operator.address}.json"
-            if not keystore.exists():
-                create_keystore(keystore, PASSPHRASE, bytes(node.operator.key), iterations=2)
-            settings = AgentSettings(
-                rpc_url=people.chain._url,
-                ws_url="",
-                deployment=deployment,
-                keystore=str(keystore),
-                passphrase_env="MENAGERIE_PASSPHRASE",
-                data_dir=tmp_path / node.name,
-                log_file=tmp_path / f"{node.name}.log",
-            )
-            context = running[node.name] = start(settings, "trainer")
-            stack.callback(context.close)
+            context = agents.begin(node, "trainer")
             network = Network(context.chain, context.deployment)
-            # As the agent's own transactions: the test's client must look its nonce up again.
-            people.chain._nonces.pop(node.operator.address, None)
-            return Agent(
-                node, context, DataKeyDuty(network, context, lambda _: sealed.spec), sealed
-            )
+            duty = DataKeyDuty(network, context, lambda _: sealed.spec)
+            return Agent(node, context, duty, sealed)
 
         yield run
 
@@ -197,6 +162,16 @@ def hold(people: People, sealed: Sealed, agent: Start, network: Network) -> Hold
 def network(agent: Start, people: People) -> Network:
     context = agent(people.nodes["cat"]).context
     return Network(context.chain, context.deployment)
+
+
+def served(hold: Hold, agent: Agent) -> RunningKeyholder:
+    """The sponsor's keyholder, once it has given the agent the key that it asked for."""
+    sponsor = hold()
+    sponsor.holder.announce()
+    agent.ask()
+    assert sponsor.holder.step() == [agent.node.node_id]
+    assert agent.step() == f"received: the key of job {agent.job.job_id}"
+    return sponsor
 
 
 def log_of(agent: Agent) -> str:
@@ -371,12 +346,8 @@ def test_the_keyholder_is_a_function_of_the_chain(
 def test_the_key_survives_a_restart_and_is_not_on_disk(
     agent: Start, hold: Hold, ann: Node, tmp_path: Path
 ) -> None:
-    sponsor = hold()
-    sponsor.holder.announce()
     trainer = agent(ann)
-    trainer.ask()
-    sponsor.holder.step()
-    trainer.step()
+    served(hold, trainer)
     again = agent(ann)
     assert again.step() is None
     assert again.key == KEY
@@ -392,12 +363,8 @@ def test_the_key_survives_a_restart_and_is_not_on_disk(
 def test_a_new_operator_key_asks_again(
     people: People, sealed: Sealed, agent: Start, hold: Hold, ann: Node, network: Network
 ) -> None:
-    sponsor = hold()
-    sponsor.holder.announce()
     old = agent(ann)
-    old.ask()
-    sponsor.holder.step()
-    old.step()
+    sponsor = served(hold, old)
     fresh = people.person("ann operator 2", 10**18)
     people.chain.send(ann.owner, people.registry, "set_operator", ann.node_id, fresh.address)
     new = agent(replace(ann, operator=fresh))
@@ -428,12 +395,8 @@ def test_a_changed_encryption_key_makes_the_request_stale(
 def test_a_changed_data_key_takes_nothing_away_and_is_asked_for(
     people: People, sealed: Sealed, agent: Start, hold: Hold, ann: Node
 ) -> None:
-    sponsor = hold()
-    sponsor.holder.announce()
     trainer = agent(ann)
-    trainer.ask()
-    sponsor.holder.step()
-    trainer.step()
+    sponsor = served(hold, trainer)
     other = new_key()
     keys = people.contracts["DataKeys"]
     people.chain.send(people.sponsor, keys, "set_key", sealed.job_id, key_id_of(other))

@@ -24,8 +24,9 @@ from agents.rounds.sync_sample import read_samples, sync_root, values_at
 from agents.storage.embedded import EmbeddedStore
 from agents.trainer import Trainer
 from agents.training.state import PayloadError, State
+from tests.stage.chain.agents import PASSPHRASE
 from tests.stage.chain.people import COMMIT, EMPTY, Node, People
-from tests.stage.chain.validators import GAUNTLET, PASSPHRASE, ValidatedJob
+from tests.stage.chain.validators import GAUNTLET, ValidatedJob
 from tests.stage.memory.honest_round import TinyJob
 
 

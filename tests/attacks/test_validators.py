@@ -24,8 +24,9 @@ from agents.storage.cid import digest_of
 from agents.storage.embedded import EmbeddedStore
 from agents.trainer import Trainer
 from agents.verifier import Verifier
+from tests.stage.chain.agents import PASSPHRASE
 from tests.stage.chain.people import AGGREGATE, CHALLENGE, COMMIT, EMPTY, VOID, Node, People
-from tests.stage.chain.validators import PASSPHRASE, TERMS, ValidatedJob
+from tests.stage.chain.validators import TERMS, ValidatedJob
 from tests.stage.memory.honest_round import TinyJob
 
 SALT = b"\5" * 32
@@ -69,12 +70,22 @@ class ScoredJob(ValidatedJob):
     def holds(self, verifier: Verifier, name: str) -> bool:
         return verifier.validator.holds(self.view(verifier), self.node(name).node_id)
 
-    def finish(self, scored: dict[str, Verifier]) -> None:
-        """Everybody commits, then reveals; those who have committed already only reveal."""
-        for name, verifier in scored.items():
+    def score(self, verifier: Verifier, name: str, number: int) -> None:
+        """One validator commits and, when the others' time is over, reveals."""
+        did = self.step(verifier, name)
+        assert did == f"scored: round {number}, committed", f"{name} should commit, and did {did}"
+        self.people.chain.warp(TERMS.score_commit_s + 1)
+        did = self.step(verifier, name)
+        assert did == f"scored: round {number}, revealed", f"{name} should reveal, and did {did}"
+
+    def finish(self, vic: Verifier) -> ScoreRecord:
+        """All validators commit, then reveal; what vic revealed."""
+        verifiers = {"vic": vic} | {name: self.verifier(name) for name in VERIFIERS[1:]}
+        for name, verifier in verifiers.items():
             self.step(verifier, name)
-        for name, verifier in scored.items():
+        for name, verifier in verifiers.items():
             assert self.step(verifier, name) == f"scored: round {self.people.round}, revealed"
+        return self.record(vic, "vic")
 
     def void(self) -> None:
         """Let the round end without a result: neither on duty nor in the fallback window."""
@@ -161,9 +172,7 @@ def test_a_missing_sample_is_waited_for_but_not_for_ever(scored: ScoredJob) -> N
     verifier = scored.verifier("vic")
     assert scored.step(verifier, "vic") is None
     scored.people.chain.warp(TERMS.aggregate_s // 2 + 2)
-    assert scored.step(verifier, "vic") == "scored: round 1, committed"
-    scored.people.chain.warp(TERMS.score_commit_s + 1)
-    assert scored.step(verifier, "vic") == "scored: round 1, revealed"
+    scored.score(verifier, "vic", 1)
     lines = {line.node: line for line in scored.record(verifier, "vic").scores}
     mute = lines[scored.node("cat").node_id]
     assert (mute.failure, mute.score, mute.usable) == ("no sync sample posted", 0, True)
@@ -174,9 +183,7 @@ def test_a_mute_node_delays_one_round_but_not_the_next(scored: ScoredJob) -> Non
     verifier = scored.verifier("vic")
     scored.play("ann", "bob")
     scored.people.chain.warp(TERMS.aggregate_s // 2 + 2)
-    assert scored.step(verifier, "vic") == "scored: round 1, committed"
-    scored.people.chain.warp(TERMS.score_commit_s + 1)
-    assert scored.step(verifier, "vic") == "scored: round 1, revealed"
+    scored.score(verifier, "vic", 1)
     scored.void()
     scored.play("ann", "bob")
     assert scored.step(verifier, "vic") == "scored: round 2, committed"
@@ -205,9 +212,7 @@ def test_a_sample_that_is_posted_but_not_in_the_store_yet_is_waited_for(scored: 
     path.unlink()
     assert scored.step(verifier, "vic") is None
     scored.store.put_bytes(raw)
-    assert scored.step(verifier, "vic") == "scored: round 1, committed"
-    scored.people.chain.warp(TERMS.score_commit_s + 1)
-    assert scored.step(verifier, "vic") == "scored: round 1, revealed"
+    scored.score(verifier, "vic", 1)
     lines = {line.node: line for line in scored.record(verifier, "vic").scores}
     assert lines[scored.node("cat").node_id].failure == ""
 
@@ -364,16 +369,13 @@ def test_ratings_go_on_from_the_last_revealed_record(scored: ScoredJob) -> None:
     """Over void rounds, rounds it missed, and a restart."""
     verifier = scored.verifier("vic")
     scored.play()
-    scored.finish({"vic": verifier} | {name: scored.verifier(name) for name in VERIFIERS[1:]})
-    first = scored.record(verifier, "vic")
+    first = scored.finish(verifier)
     scored.void()
     scored.play()  # a round that vic misses
     scored.void()
     scored.play()
     again = scored.verifier("vic")
-    assert scored.step(again, "vic") == "scored: round 3, committed"
-    scored.people.chain.warp(TERMS.score_commit_s + 1)
-    assert scored.step(again, "vic") == "scored: round 3, revealed"
+    scored.score(again, "vic", 3)
     third = scored.record(again, "vic")
     assert (third.position, third.round, third.renewed) == (1, 3, False)
     assert replay(third, first, scored.options) == []
@@ -382,15 +384,12 @@ def test_ratings_go_on_from_the_last_revealed_record(scored: ScoredJob) -> None:
 def test_with_a_new_journal_ratings_go_on_and_the_new_secret_is_declared(scored: ScoredJob) -> None:
     verifier = scored.verifier("vic")
     scored.play()
-    scored.finish({"vic": verifier} | {name: scored.verifier(name) for name in VERIFIERS[1:]})
-    first = scored.record(verifier, "vic")
+    first = scored.finish(verifier)
     scored.forget(scored.node("vic"))
     scored.void()
     scored.play()
     again = scored.verifier("vic")
-    assert scored.step(again, "vic") == "scored: round 2, committed"
-    scored.people.chain.warp(TERMS.score_commit_s + 1)
-    assert scored.step(again, "vic") == "scored: round 2, revealed"
+    scored.score(again, "vic", 2)
     second = scored.record(again, "vic")
     assert second.renewed
     assert replay(second, first, scored.options) == []
@@ -399,8 +398,7 @@ def test_with_a_new_journal_ratings_go_on_and_the_new_secret_is_declared(scored:
 def test_a_record_that_nobody_has_any_more_means_fresh_ratings(scored: ScoredJob) -> None:
     verifier = scored.verifier("vic")
     scored.play()
-    scored.finish({"vic": verifier} | {name: scored.verifier(name) for name in VERIFIERS[1:]})
-    first = scored.record(verifier, "vic")
+    first = scored.finish(verifier)
     scored.forget(scored.node("vic"))
     held = [p for p in (scored.folder / "store").rglob("*") if p.is_file()]
     copies = [path for path in held if path.read_bytes() == first.to_bytes()]
@@ -410,10 +408,8 @@ def test_a_record_that_nobody_has_any_more_means_fresh_ratings(scored: ScoredJob
     scored.void()
     scored.play()
     again = scored.verifier("vic")
-    assert scored.step(again, "vic") == "scored: round 2, committed"
+    scored.score(again, "vic", 2)
     assert scored.warned("vic", "ratings_lost") == 1
-    scored.people.chain.warp(TERMS.score_commit_s + 1)
-    assert scored.step(again, "vic") == "scored: round 2, revealed"
     fresh = scored.record(again, "vic")
     assert (fresh.position, fresh.previous) == (0, None)
     assert fresh.secret != first.secret
@@ -440,9 +436,7 @@ def test_another_validators_record_is_never_read(scored: ScoredJob, junk: bytes)
     first = scored.record(verifier, "vic")
     scored.void()
     scored.play()
-    assert scored.step(verifier, "vic") == "scored: round 2, committed"
-    scored.people.chain.warp(TERMS.score_commit_s + 1)
-    assert scored.step(verifier, "vic") == "scored: round 2, revealed"
+    scored.score(verifier, "vic", 2)
     assert replay(scored.record(verifier, "vic"), first, scored.options) == []
 
 

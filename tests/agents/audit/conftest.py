@@ -6,22 +6,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-import torch
 
 from scripts._net.processes import Supervisor
 from tests.stage.chain.finished_job import FinishedJob, make_finished_job
 from tests.stage.chain.finished_scored_job import FinishedScoredJob, make_finished_scored_job
 
 
-@pytest.fixture(autouse=True)
-def one_thread() -> None:
-    """The machine is shared."""
-    torch.set_num_threads(1)
-
-
 @pytest.fixture(scope="session")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FinishedJob]:
-    torch.set_num_threads(1)
     directory = tmp_path_factory.mktemp("audited")
     with Supervisor(directory / "logs") as supervisor:
         yield make_finished_job(directory, supervisor)
@@ -29,7 +21,6 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FinishedJob]:
 
 @pytest.fixture(scope="session")
 def scored(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FinishedScoredJob]:
-    torch.set_num_threads(1)
     directory = tmp_path_factory.mktemp("scored")
     with Supervisor(directory / "logs") as supervisor:
         yield make_finished_scored_job(directory, supervisor)

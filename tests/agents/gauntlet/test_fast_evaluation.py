@@ -38,7 +38,6 @@ GAUNTLET: dict[str, Any] = {
 
 @pytest.fixture(scope="module")
 def free(tmp_path_factory: pytest.TempPathFactory) -> HonestRound:
-    torch.set_num_threads(1)
     return make_honest_round(EmbeddedStore(tmp_path_factory.mktemp("free") / "store"), **GAUNTLET)
 
 

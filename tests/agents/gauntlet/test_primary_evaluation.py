@@ -32,7 +32,6 @@ KEY = derive_key("test")
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> EmbeddedStore:
-    torch.set_num_threads(1)
     return EmbeddedStore(tmp_path_factory.mktemp("free") / "store")
 
 

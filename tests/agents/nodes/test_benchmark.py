@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from agents.nodes import benchmark
 
-torch.set_num_threads(1)
 SEED = bytes(range(32))
 CHECK = b"\x05" * 32
 UNITS = 6

@@ -40,7 +40,6 @@ ROUNDS = 4  # checkpoints after rounds 3 and 4
 @pytest.fixture(scope="module")
 def history(tmp_path_factory: pytest.TempPathFactory) -> tuple[HonestRound, list[Outcome]]:
     """Four finalized rounds."""
-    torch.set_num_threads(1)
     tiny = make_honest_round(EmbeddedStore(tmp_path_factory.mktemp("models") / "store"))
     facts = ChainFacts(tiny.published)
     outcomes = []

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-import torch
 
 from agents.storage.embedded import EmbeddedStore
 from agents.training.data import pack
@@ -22,12 +21,6 @@ TINY_MODEL = {
     "max_seq_len": 16,
 }
 TINY_OPTIMIZER = {"batch_size": 4, "seq_len": 16}
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> None:
-    """The machine is shared."""
-    torch.set_num_threads(1)
 
 
 @pytest.fixture

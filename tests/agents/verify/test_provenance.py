@@ -23,7 +23,6 @@ from agents.training.state import State, apply_outer
 from agents.verify.overlap import pairs
 from agents.verify.provenance import Origin, Provenance, provenance
 
-torch.set_num_threads(1)
 MARGIN = 0.03
 
 

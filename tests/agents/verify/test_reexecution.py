@@ -9,8 +9,6 @@ import torch
 from agents.training.norms import cosine, distance, dot, norm
 from agents.verify.reexecution import Tolerances, compare
 
-torch.set_num_threads(1)
-
 
 def vector(*values: float) -> dict[str, torch.Tensor]:
     return {"a": torch.tensor(values[:1]), "b": torch.tensor(values[1:]).reshape(1, -1)}

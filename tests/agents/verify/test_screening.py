@@ -23,7 +23,6 @@ from agents.verify.similarity import (
     screen,
 )
 
-torch.set_num_threads(1)
 SEED = b"\x07" * 32
 
 

@@ -103,8 +103,7 @@ def test_tag_copied_by_the_third_executor__has_no_result_to_show(tasks: Tasks, l
     to one of them without running the task, and can't open it: the result behind it was never
     shown to anybody."""
     people, chain = tasks.people, tasks.chain
-    task, honest, cheat = tasks.started()
-    tasks.answer(task, {honest: RIGHT, cheat: FAKE})
+    task, honest, cheat = tasks.played(RIGHT, FAKE)
     (lazy,) = tasks.draw(task)
     tag = bytes(tasks.state(task).answers[lane])
     tasks.commit(task, lazy, digest=tasks.digest(task, lazy, tag))
@@ -153,8 +152,7 @@ def test_opening_replayed_in_a_second_task_of_the_same_spec__is_refused(tasks: T
     result was shown then, but its tag here is another. What it may do is give the known result:
     that is what the creator paid for."""
     people, chain = tasks.people, tasks.chain
-    task, honest, cheat = tasks.started()
-    tasks.answer(task, {honest: RIGHT, cheat: RIGHT})
+    task, honest, cheat = tasks.played(RIGHT, RIGHT)
     shown = bytes(chain.call(people.tasks, "result_of", task))
     assert shown == RIGHT
     again = tasks.wait_for(tasks.create, lambda new: tasks.expected(new) == [honest, cheat])

@@ -27,7 +27,8 @@ from agents.tasks.compute.classes import CPU
 from agents.tasks.compute.make import publish
 from agents.tasks.contract import UNAVAILABLE, LaneState, TaskStatus
 from agents.tasks.process import TaskProcess
-from tests.stage.chain.executors import PASSPHRASE, Executors, Liar, Loner, Silent, fake
+from tests.stage.chain.agents import PASSPHRASE
+from tests.stage.chain.executors import Executors, Liar, Loner, Silent, fake
 from tests.stage.chain.people import Node
 from tests.stage.chain.tasks import FEE, FIFTH, HELD, Tasks
 from tests.stage.memory.task_inputs import TaskInputs

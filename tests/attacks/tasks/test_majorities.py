@@ -44,30 +44,16 @@ def framed(tasks: Tasks) -> tuple[int, Node, Node, Node]:
 
     The creator is in league with the two: the fee is theirs either way.
     """
-    task, victim, first = tasks.started()
-    tasks.answer(task, {victim: RIGHT, first: FAKE})
-    (second,) = tasks.draw(task)
-    tasks.answer(task, {second: FAKE})
-    assert tasks.status(task) == DECIDED
-    return task, victim, first, second
-
-
-def outvoted(tasks: Tasks) -> tuple[int, Node, list[Node]]:
-    """A decided task in which a fake lost to two right results: its id, the cheat, the two."""
-    task, cheat, first = tasks.started()
-    tasks.answer(task, {cheat: FAKE, first: RIGHT})
-    (second,) = tasks.draw(task)
-    tasks.answer(task, {second: RIGHT})
-    assert tasks.status(task) == DECIDED
-    return task, cheat, [first, second]
+    task, *nodes = tasks.played(RIGHT, FAKE, FAKE)
+    assert tasks.status(task) == DECIDED, "two fakes should outvote the right result"
+    return task, *nodes
 
 
 def faked_pair(tasks: Tasks) -> tuple[int, Node, Node]:
     """A task that two of one attacker's nodes agreed on without running it."""
-    task, first, second = tasks.started()
-    tasks.answer(task, {first: FAKE, second: FAKE})
-    assert tasks.status(task) == AGREED
-    return task, first, second
+    task, *nodes = tasks.played(FAKE, FAKE)
+    assert tasks.status(task) == AGREED, "two equal fakes should agree"
+    return task, *nodes
 
 
 @pytest.mark.parametrize("otherwise", ["leave", "fake"])
@@ -213,8 +199,7 @@ def test_stranger_appeals_a_right_result__pays_the_verifiers(tasks: Tasks) -> No
     people, chain = tasks.people, tasks.chain
     stranger = people.person("stranger", BOND)
     tasks.watch(stranger)
-    task, first, second = tasks.started()
-    tasks.answer(task, {first: RIGHT, second: RIGHT})
+    task, first, second = tasks.played(RIGHT, RIGHT)
     tasks.appeal(task, stranger)
     chain.refuse("tasks: nothing to appeal", first.owner, people.appeals, "appeal", task)
     tasks.judge(task)
@@ -229,7 +214,7 @@ def test_stranger_appeals_a_right_result__pays_the_verifiers(tasks: Tasks) -> No
 def test_cheat_that_was_outvoted_appeals__loses_the_bond_on_top(tasks: Tasks) -> None:
     """The guilty one appeals, to win time or hoping for a mistake."""
     people = tasks.people
-    task, cheat, two = outvoted(tasks)
+    task, cheat, two = tasks.outvoted()
     tasks.appeal(task, cheat.owner)
     tasks.judge(task)
     assert people.gain(cheat) == -FIFTH - BOND
@@ -243,7 +228,7 @@ def test_cheat_that_was_outvoted_appeals_while_verifiers_sleep__wins_nothing(
     """The same where no verifier answers: the cheat has its bond back and is not slashed, so this
     rests on verifiers being awake. It still wins nothing, and the honest two are paid."""
     people, chain = tasks.people, tasks.chain
-    task, cheat, two = outvoted(tasks)
+    task, cheat, two = tasks.outvoted()
     tasks.appeal(task, cheat.owner)
     lapse = (people.faucet, people.appeals, "lapse", task)
     chain.refuse("appeals: verdict pending", *lapse)
@@ -260,10 +245,7 @@ def test_garbage_by_the_third_saves_a_friend__until_the_honest_one_appeals(tasks
     nobody is slashed, and the honest one is not paid. It appeals, and both pay. If nobody objects
     the two have won nothing: the fee is the creator's again."""
     people = tasks.people
-    task, honest, cheat = tasks.started()
-    tasks.answer(task, {honest: RIGHT, cheat: FAKE})
-    (friend,) = tasks.draw(task)
-    tasks.answer(task, {friend: OTHER_FAKE})
+    task, honest, cheat, friend = tasks.played(RIGHT, FAKE, OTHER_FAKE)
     assert tasks.status(task) == UNDECIDED
     assert tasks.gain(cheat, friend) == 0
     assert tasks.gain(tasks.creator) == 0  # the whole fee: a revealer gets no bounty
@@ -284,8 +266,7 @@ def test_third_executor_wants_the_bounty__garbage_earns_none_and_silence_costs_a
     drawn; with all five lanes used up by silent friends the bounty is a hundredth of a ZOO, and
     the silence cost them a fifth of a stake each."""
     people, chain = tasks.people, tasks.chain
-    task, honest, cheat = tasks.started()
-    tasks.answer(task, {honest: RIGHT, cheat: FAKE})
+    task, honest, cheat = tasks.played(RIGHT, FAKE)
     silent = []
     closer = people.person("closer")
     tasks.watch(closer)

@@ -37,16 +37,6 @@ from tests.stage.chain.tasks import (
 SPARE_S = 60  # before a deadline: the clock runs on while transactions are sent
 
 
-def lost(tasks: Tasks) -> tuple[int, Node, list[Node]]:
-    """A decided task in which a fake lost to two right results: its id, the cheat, the two."""
-    task, cheat, first = tasks.started()
-    tasks.answer(task, {cheat: FAKE, first: RIGHT})
-    (second,) = tasks.draw(task)
-    tasks.answer(task, {second: RIGHT})
-    assert tasks.status(task) == DECIDED
-    return task, cheat, [first, second]
-
-
 def test_last_to_reveal_keeps_silent__pays_as_if_it_had_lost(tasks: Tasks) -> None:
     """The cheat sees by the first tag that its fake will lose, and does not reveal. That costs what
     losing costs; another is drawn in its place, and the honest one is paid."""
@@ -72,8 +62,7 @@ def test_third_to_reveal_keeps_silent__saves_nobody(tasks: Tasks) -> None:
     """The tie-breaker is the cheat's friend: the right result would slash the cheat, so it stays
     silent. It pays as much itself, and the next one decides."""
     people = tasks.people
-    task, honest, cheat = tasks.started()
-    tasks.answer(task, {honest: RIGHT, cheat: FAKE})
+    task, honest, cheat = tasks.played(RIGHT, FAKE)
     (friend,) = tasks.draw(task)
     tasks.commit(task, friend)
     tasks.advance(task)
@@ -131,7 +120,7 @@ def test_creator_is_never_seen_again__anyone_finalizes_and_the_nodes_are_paid(
         chain.send(node.payout, people.tasks, "withdraw_bond")
     chain.refuse("bonds: nothing to withdraw", creator, people.tasks, "withdraw_bond")
 
-    decided, cheat, two = lost(tasks)
+    decided, cheat, two = tasks.outvoted()
     chain.refuse("tasks: appeal window open", creator, people.tasks, "finalize", decided)
     tasks.finalize(decided)
     chain.refuse("tasks: not decided", creator, people.tasks, "finalize", decided)
@@ -169,8 +158,7 @@ def test_creator_names_inputs_that_nobody_has__buys_nothing_and_hurts_nobody(tas
     so the creator has lost its gas, and they have lost theirs; nothing is left to appeal when the
     inputs turn up later."""
     people, creator = tasks.people, tasks.creator
-    task, first, second = tasks.started()
-    tasks.answer(task, {first: UNAVAILABLE, second: UNAVAILABLE})
+    task, first, second = tasks.played(UNAVAILABLE, UNAVAILABLE)
     assert tasks.status(task) == CLOSED
     appeal = (creator, people.appeals, "appeal", task)
     tasks.chain.refuse("tasks: nothing to appeal", *appeal)
@@ -187,10 +175,7 @@ def test_cheat_says_that_inputs_cannot_be_had__earns_nothing_and_loses_alone(tas
     tasks.answer(pair, {one: UNAVAILABLE, two: UNAVAILABLE})
     assert tasks.gain(one, two) == 0
 
-    task, honest, cheat = tasks.started()
-    tasks.answer(task, {honest: RIGHT, cheat: UNAVAILABLE})
-    (third,) = tasks.draw(task)
-    tasks.answer(task, {third: RIGHT})
+    task, honest, cheat, third = tasks.played(RIGHT, UNAVAILABLE, RIGHT)
     tasks.finalize(task)
     assert people.gain(cheat) == -FIFTH
     people.assert_whole({honest: HALF, third: HALF})
@@ -203,10 +188,7 @@ def test_two_say_so_against_a_result__end_the_task_and_win_nothing(tasks: Tasks)
     The honest executor is not paid, which is what this attack can do; it is not slashed, the fee
     is the creator's again, and the two have worked and won nothing."""
     people = tasks.people
-    task, honest, first = tasks.started()
-    tasks.answer(task, {honest: RIGHT, first: UNAVAILABLE})
-    (second,) = tasks.draw(task)
-    tasks.answer(task, {second: UNAVAILABLE})
+    task, honest, first, second = tasks.played(RIGHT, UNAVAILABLE, UNAVAILABLE)
     assert tasks.status(task) == CLOSED
     people.assert_whole({honest: 0})
     assert tasks.gain(tasks.creator, first, second) == 0
@@ -222,10 +204,7 @@ def test_inputs_served_to_the_framers_only__an_appeal_finds_no_verdict_and_no_sl
     window it loses: what could be had, and by whom, no chain can say. Rests on: executors and
     verifiers pass on what they have."""
     people, chain = tasks.people, tasks.chain
-    task, victim, first = tasks.started()
-    tasks.answer(task, {victim: UNAVAILABLE, first: FAKE})
-    (second,) = tasks.draw(task)
-    tasks.answer(task, {second: FAKE})
+    task, victim, first, second = tasks.played(UNAVAILABLE, FAKE, FAKE)
     tasks.appeal(task, victim.owner)
     vic = people.nodes["vic"]
     attestation = tasks.attestation(task, vic, UNAVAILABLE)
@@ -258,8 +237,7 @@ def test_framers_whose_receiver_reverts__are_slashed_all_the_same(tasks: Tasks) 
     """The same in an appeal: two colluders with such receivers can stop neither the verdict nor
     what the victim is due."""
     people, chain = tasks.people, tasks.chain
-    task, victim, first = tasks.started()
-    tasks.answer(task, {victim: RIGHT, first: FAKE})
+    task, victim, first = tasks.played(RIGHT, FAKE)
     (second,) = tasks.draw(task)
     for node in (first, second):
         trap = chain.transact(node.owner, None, REVERTING)["contractAddress"]
@@ -281,8 +259,7 @@ def test_framers_paid_to_a_contract_of_ours__leave_the_verdict_its_money(
     TaskAppeals itself their payout, to leave it nothing that could make the victim whole. A
     slasher that reports for itself is nobody's own."""
     people, chain = tasks.people, tasks.chain
-    task, victim, first = tasks.started()
-    tasks.answer(task, {victim: RIGHT, first: FAKE})
+    task, victim, first = tasks.played(RIGHT, FAKE)
     (second,) = tasks.draw(task)
     address = people.contracts[trap].address
     for node in (first, second):
@@ -376,7 +353,7 @@ def test_key_changed_between_commitment_and_slash__the_slash_finds_the_node(task
     people, chain = tasks.people, tasks.chain
     fresh = people.person("fresh")
     tasks.watch(fresh)
-    task, cheat, two = lost(tasks)
+    task, cheat, two = tasks.outvoted()
     chain.send(cheat.owner, people.registry, "set_operator", cheat.node_id, fresh.address)
     chain.send(cheat.owner, people.registry, "set_payout", cheat.node_id, fresh.address)
     chain.send(cheat.owner, people.registry, "set_active", cheat.node_id, False)
@@ -389,7 +366,7 @@ def test_key_changed_between_commitment_and_slash__the_slash_finds_the_node(task
 def test_stake_added_after_the_fake__neither_dilutes_nor_hides_it(tasks: Tasks) -> None:
     """The cheat adds stake between fake and slash, to be slashed by a share of more, or less."""
     people, chain = tasks.people, tasks.chain
-    task, cheat, two = lost(tasks)
+    task, cheat, two = tasks.outvoted()
     chain.warp(60)
     for _ in range(3):
         chain.send(cheat.owner, people.registry, "add_stake", cheat.node_id, ZOO)
@@ -430,7 +407,7 @@ def test_paused_creation__holds_up_no_money(tasks: Tasks) -> None:
     people, chain = tasks.people, tasks.chain
     bought = people.members[0]
     tasks.watch(bought)
-    task, cheat, two = lost(tasks)
+    task, cheat, two = tasks.outvoted()
     people.decide((people.tasks, "set_paused", (1,)))
     with pytest.raises(Refused, match="pausing: unknown bit"):
         people.decide((people.tasks, "set_paused", (2,)))

@@ -8,7 +8,6 @@ has anything to do.
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import time
@@ -20,11 +19,9 @@ from typing import Any
 from agents.executor import Executor
 from agents.protocol.network import Network
 from agents.runtime.chain import ChainClient
-from agents.runtime.config import AgentSettings
-from agents.runtime.context import Context, start
+from agents.runtime.context import Context
 from agents.runtime.contracts import load_deployment
 from agents.runtime.logs import open_log
-from agents.runtime.wallet import create_keystore
 from agents.storage.cid import cid_of_bytes, digest_of
 from agents.storage.embedded import EmbeddedStore
 from agents.tasks.compute.make import publish
@@ -35,12 +32,11 @@ from agents.tasks.contract import Tasks as Reader
 from agents.tasks.process import TaskProcess
 from agents.tasks.recheck import Recheck
 from agents.tasks.runner import TaskRunner
-from scripts._net.anvil import CHAIN_ID
+from tests.stage.chain.agents import RunningAgents
 from tests.stage.chain.people import Node
 from tests.stage.chain.tasks import FEE, RUN_S, Tasks
 from tests.stage.memory.task_inputs import TaskInputs
 
-PASSPHRASE = "a throwaway passphrase"
 _PATIENCE_S = 60.0
 
 
@@ -83,24 +79,18 @@ class Rechecker:
         return self.rechecks.step(head, self.node.node_id)
 
 
-class Executors:
+class Executors(RunningAgents):
     """Agents by their nodes' names. `done`: what each said it did."""
 
     def __init__(
         self, tasks: Tasks, inputs: TaskInputs, process: TaskProcess, folder: Path, stack: ExitStack
     ) -> None:
+        super().__init__(tasks.people, folder, stack)
         self.tasks, self.inputs, self.process = tasks, inputs, process
-        self.folder, self.stack = folder, stack
         assert isinstance(inputs.store, EmbeddedStore)
         self.store = inputs.store
         self.agents: dict[str, Executor | Rechecker] = {}
         self.done: list[tuple[str, str]] = []
-        self._contexts: dict[str, Context] = {}
-        contracts = tasks.people.contracts
-        self.deployment = folder / "deployment.json"
-        entries = {n: {"address": c.address, "abi": c.abi} for n, c in contracts.items()}
-        record = {"chain_id": CHAIN_ID, "block": 0, "contracts": entries}
-        self.deployment.write_text(json.dumps(record))
         client = ChainClient(tasks.chain._url, open_log("test", path=folder / "test.log"))
         self.reader = Reader(Network(client, load_deployment(self.deployment)))
 
@@ -133,29 +123,10 @@ class Executors:
         return agent
 
     def _begin(self, node: Node, role: str, **options: Any) -> Context:
-        if node.name in self._contexts:
-            self._contexts[node.name].close()
-        keystore = self.folder / f"{node.name}.json"
-        if not keystore.exists():
-            create_keystore(keystore, PASSPHRASE, bytes(node.operator.key), iterations=2)
-        settings = AgentSettings(
-            rpc_url=self.tasks.chain._url,
-            ws_url="",
-            deployment=self.deployment,
-            keystore=str(keystore),
-            passphrase_env="MENAGERIE_PASSPHRASE",
-            data_dir=self.folder / node.name,
-            store=self.store.location,
-            device="cpu",
-            jitter_s=0.0,
-            log_level="debug",
-            log_file=self.folder / f"{node.name}.log",
-            **options,
+        store = self.store.location
+        return self.begin(
+            node, role, store=store, device="cpu", jitter_s=0.0, log_level="debug", **options
         )
-        context = self._contexts[node.name] = start(settings, role)
-        self.stack.callback(context.close)
-        self.tasks.chain._nonces.pop(node.operator.address, None)
-        return context
 
     def _share(self, runner: TaskRunner) -> None:
         runner._idle.append(self.process)

@@ -245,14 +245,23 @@ class Tasks:
         for node, result in answers.items():
             self.reveal(task, node, result)
 
-    def run(self, answers: Sequence[bytes] = (RIGHT, RIGHT), **terms: Any) -> tuple[int, ...]:
-        """A new task whose lanes answer in turn, a third when the first two differ; its id."""
-        task, first, second = self.started(**terms)
-        self.answer(task, {first: answers[0], second: answers[1]})
-        if len(answers) > 2:
-            (third,) = self.draw(task)
-            self.answer(task, {third: answers[2]})
-        return task
+    def played(self, first: bytes, second: bytes, third: bytes | None = None) -> tuple[Any, ...]:
+        """A task whose executors have answered so, a third one too if `third` is given.
+
+        Returns its id and the executors, by lane.
+        """
+        task, *nodes = self.started()
+        self.answer(task, dict(zip(nodes, (first, second), strict=True)))
+        if third is not None:
+            nodes += self.draw(task)
+            self.answer(task, {nodes[2]: third})
+        return task, *nodes
+
+    def outvoted(self) -> tuple[int, Node, list[Node]]:
+        """A decided task in which a fake lost to two right results: its id, the cheat, the two."""
+        task, cheat, *two = self.played(FAKE, RIGHT, RIGHT)
+        assert self.status(task) == DECIDED, "two right results should outvote a fake"
+        return task, cheat, two
 
     def honest(self, task: int) -> list[Node]:
         """Let honest executors be drawn and answer until two agree; the two who did."""

@@ -4,7 +4,6 @@ keystore, journal and data folder."""
 
 from __future__ import annotations
 
-import json
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -12,17 +11,14 @@ from typing import Any
 from agents.jobs.job import JobContext
 from agents.jobs.publish import Terms, publish_job
 from agents.protocol.view import View, observe
-from agents.runtime.config import AgentSettings
-from agents.runtime.context import Context, start
-from agents.runtime.wallet import create_keystore
+from agents.runtime.context import Context
 from agents.storage.embedded import EmbeddedStore
 from agents.trainer import Trainer
 from agents.verifier import Verifier
-from scripts._net.anvil import CHAIN_ID
+from tests.stage.chain.agents import RunningAgents
 from tests.stage.chain.people import AGGREGATE, COMMIT, Node, People
 from tests.stage.memory.honest_round import TinyJob
 
-PASSPHRASE = "a throwaway passphrase"
 TERMS = Terms()
 TEXT = [b"line %d of a small corpus, cubed %d\n" % (i, i**3) for i in range(600)]
 GAUNTLET: dict[str, Any] = {
@@ -41,13 +37,13 @@ GAUNTLET: dict[str, Any] = {
 }
 
 
-class ValidatedJob:
+class ValidatedJob(RunningAgents):
     """The job, paid for `rounds` rounds, and agents of its nodes."""
 
     def __init__(
         self, people: People, tiny: TinyJob, folder: Path, stack: ExitStack, rounds: int = 1
     ) -> None:
-        self.people, self.folder, self.stack = people, folder, stack
+        super().__init__(people, folder, stack)
         self.store = EmbeddedStore(folder / "store")
         fields = tiny.published.spec.model_dump(mode="json")
         self.published = publish_job(self.store, TEXT, {"model": fields["model"], **GAUNTLET})
@@ -59,37 +55,13 @@ class ValidatedJob:
         amount = rounds * TERMS.reward_per_round
         people.give(people.sponsor, amount)
         people.chain.send(people.sponsor, people.pool, "fund", people.job, amount)
-        self.running: dict[str, Context] = {}
-        self.deployment = folder / "deployment.json"
-        contracts = {n: {"address": c.address, "abi": c.abi} for n, c in people.contracts.items()}
-        self.deployment.write_text(
-            json.dumps({"chain_id": CHAIN_ID, "block": 0, "contracts": contracts})
-        )
 
     def begin(self, node: Node, role: str, **options: Any) -> Context:
-        """Starts an agent of a node; called again for the same node, it restarts it."""
-        if node.name in self.running:
-            self.running[node.name].close()
-        keystore = self.folder / f"{node.name}.json"
-        if not keystore.exists():
-            create_keystore(keystore, PASSPHRASE, bytes(node.operator.key), iterations=2)
-        settings = AgentSettings(
-            rpc_url=self.people.chain._url,
-            ws_url="",
-            deployment=self.deployment,
-            keystore=str(keystore),
-            passphrase_env="MENAGERIE_PASSPHRASE",
-            data_dir=self.folder / node.name,
-            store=str(self.folder / "store"),
-            job_id=self.people.job,
-            device="cpu",
-            log_file=self.folder / f"{node.name}.log",
-            **options,
+        """Starts an agent of a node that works on the job; called again, it restarts it."""
+        store = str(self.folder / "store")
+        return super().begin(
+            node, role, store=store, job_id=self.people.job, device="cpu", **options
         )
-        context = self.running[node.name] = start(settings, role)
-        self.stack.callback(context.close)
-        self.people.chain._nonces.pop(node.operator.address, None)
-        return context
 
     def forget(self, node: Node) -> None:
         """Ends a node's agent and wipes its data folder, the journal with it."""

@@ -32,6 +32,8 @@ from agents.training.state import State, file_bound, load_state, model_hash
 from agents.training.trace import Trace
 from agents.verify.spot_checks import RoundInputs
 
+torch.set_num_threads(1)  # the machine is shared
+
 JOB, ROUND = 1, 1
 SEED = keccak(text="round seed")
 AUDIT_SEED = keccak(text="audit seed")

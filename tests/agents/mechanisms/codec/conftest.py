@@ -32,11 +32,3 @@ def lossy(request):
     """Each codec that loses something."""
     name = request.param.partition(" ")[0]
     return codecs.get(name)(**LOSSY[request.param])
-
-
-@pytest.fixture(autouse=True)
-def _one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)

@@ -11,7 +11,6 @@ from agents.mechanisms import merge as merge_rules
 from agents.mechanisms.merge.parts import compiled
 from tests.stage.memory.payloads import payload, same_bits
 
-torch.set_num_threads(1)
 COUNT = 5
 RULES = {
     "median": compiled.MiddleOf(COUNT),

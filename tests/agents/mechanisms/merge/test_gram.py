@@ -22,8 +22,6 @@ from tests.stage.memory.payloads import (
     squared_distances,
 )
 
-torch.set_num_threads(1)
-
 
 def as_fractions(found):
     scale = Fraction(2) ** found.exponent

@@ -15,7 +15,6 @@ from agents.mechanisms import merge as merge_rules
 from agents.mechanisms.merge.parts.sorting_network import CHUNK, Selector, plan
 from agents.mechanisms.registry import UnknownMechanism
 
-torch.set_num_threads(1)
 RULES = ["median", "mean"]
 
 

@@ -24,7 +24,6 @@ from tests.stage.memory.payloads import (
     squared_distances,
 )
 
-torch.set_num_threads(1)
 ROBUST = ["multi_krum", "trimmed_mean", "geometric_median", "centred_clipping"]
 SELECTING = ["multi_krum", "geometric_median", "centred_clipping"]
 PLAIN_KRUM = {"clip": False}

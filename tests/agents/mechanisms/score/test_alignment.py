@@ -17,7 +17,6 @@ from agents.mechanisms.score import Evidence
 from agents.mechanisms.score.parts.peers import UNIT
 from agents.mechanisms.score.shares import PPM
 
-torch.set_num_threads(1)
 SCORE = score_rules.get("alignment")()
 GAIN = 20_000
 WIDTH = 20_000

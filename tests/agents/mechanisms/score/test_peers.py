@@ -21,7 +21,6 @@ from agents.mechanisms.score.parts.peers import (
 )
 from agents.mechanisms.score.parts.products import products
 
-torch.set_num_threads(1)
 HALF, DOUBLE = UNIT // 2, 2 * UNIT
 ALONE = frozenset()
 

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from agents.mechanisms import score as score_rules
 from agents.mechanisms.score.shares import CHUNK, contributions, quality_ppm
 
-torch.set_num_threads(1)
 MILLION = 1_000_000
 
 

@@ -6,16 +6,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-import torch
 
 from agents.storage.embedded import EmbeddedStore
 from tests.stage.memory.task_inputs import TaskInputs
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> None:
-    """The machine is shared."""
-    torch.set_num_threads(1)
 
 
 @pytest.fixture
