@@ -9,7 +9,7 @@ from scripts._report.live import losses
 from tests.stage.network import TERMS, LocalNetwork
 
 
-def test_two_honest_rounds(local: LocalNetwork) -> None:
+def test_two_honest_rounds_lower_the_loss_and_are_paid(local: LocalNetwork) -> None:
     """Two rounds are final, the loss falls in each, a reward can be claimed by its owner only."""
     job = local.job(rounds=2)
     local.finish(job)

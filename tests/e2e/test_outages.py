@@ -33,7 +33,7 @@ def _depth_of(local: LocalNetwork, block: int) -> int:
     return local.network.chain.head().number - block + 1
 
 
-def test_reorg_takes_back_the_commitments(local: LocalNetwork) -> None:
+def test_nodes_commit_again_after_a_reorg(local: LocalNetwork) -> None:
     """Two of three have committed when the chain forgets it, and the round's seed with it."""
     with local.frozen("trainer-3"):
         job = local.job()
@@ -47,7 +47,7 @@ def test_reorg_takes_back_the_commitments(local: LocalNetwork) -> None:
     assert bytes(local.round(job).seed) != seed  # so everybody trained other batches
 
 
-def test_reorg_takes_back_the_round(local: LocalNetwork) -> None:
+def test_nodes_go_on_after_a_reorg_takes_back_the_round(local: LocalNetwork) -> None:
     """The transaction that opened the round is gone as well."""
     with local.frozen("trainer-3"):
         job = local.job()
@@ -58,7 +58,7 @@ def test_reorg_takes_back_the_round(local: LocalNetwork) -> None:
     local.assert_whole(job)
 
 
-def test_reorg_takes_back_the_reveals(local: LocalNetwork) -> None:
+def test_nodes_reveal_again_after_a_reorg(local: LocalNetwork) -> None:
     """Two of three have revealed when the chain forgets that; commitments and seed stay."""
     job = local.job()
     nodes = [local.node_id(name) for name in TRAINERS]
@@ -79,7 +79,7 @@ def test_reorg_takes_back_the_reveals(local: LocalNetwork) -> None:
 
 
 @pytest.mark.chaos
-def test_reorg_takes_back_the_result(local: LocalNetwork) -> None:
+def test_aggregators_propose_again_after_a_reorg(local: LocalNetwork) -> None:
     """The proposal, and the blocks of the audit seed with it, are gone."""
     with local.frozen(*local.names("verifier")):
         job = local.job()
@@ -96,7 +96,7 @@ def test_reorg_takes_back_the_result(local: LocalNetwork) -> None:
 
 @pytest.mark.chaos
 @pytest.mark.parametrize("phase", [Phase.REVEAL, Phase.AGGREGATE, Phase.CHALLENGE])
-def test_rpc_gone_in(local: LocalNetwork, phase: Phase) -> None:
+def test_nobody_is_slashed_for_an_rpc_outage_in(local: LocalNetwork, phase: Phase) -> None:
     """As below, later in the round."""
     job = local.job()
     local.until_reached(job, phase)
@@ -112,7 +112,7 @@ def _outage(local: LocalNetwork) -> None:
         local.until(lambda: time.monotonic() >= over, "the outage is over")
 
 
-def test_rpc_gone_for_ten_seconds(local: LocalNetwork) -> None:
+def test_nobody_is_slashed_for_an_rpc_outage_of_ten_seconds(local: LocalNetwork) -> None:
     """The node stops answering in the middle of a round."""
     job = local.job()
     local.until_phase(job, Phase.COMMIT)
@@ -121,7 +121,7 @@ def test_rpc_gone_for_ten_seconds(local: LocalNetwork) -> None:
     local.assert_whole(job)
 
 
-def test_store_loses_a_payload(local: LocalNetwork) -> None:
+def test_a_round_goes_on_without_a_payload_that_the_store_lost(local: LocalNetwork) -> None:
     """A revealed payload is gone before anybody else read it: the round goes on without it."""
     readers = local.names("aggregator", "verifier")
     with local.frozen(*readers):
@@ -147,7 +147,7 @@ def test_store_loses_a_payload(local: LocalNetwork) -> None:
     assert line.reason.startswith("unavailable")
 
 
-def test_no_aggregator_shows_up(local: LocalNetwork) -> None:
+def test_a_verifier_proposes_where_no_aggregator_does(local: LocalNetwork) -> None:
     """Both aggregators are gone: after the duty window a verifier proposes."""
     local.stop("aggregator-1", "aggregator-2")
     job = local.job()

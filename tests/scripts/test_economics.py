@@ -74,7 +74,7 @@ def test_table__beside_them_the_corrected_bounds():
         (None, "-"),
     ],
 )
-def test_printed(number, text):
+def test_numbers_are_printed_so(number, text):
     assert printed(number) == text
 
 

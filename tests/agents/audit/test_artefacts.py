@@ -34,7 +34,7 @@ def flipped(data: bytes, place: int) -> bytes:
 
 
 @pytest.mark.parametrize("kind", ARTEFACTS)
-def test_flipped_byte(finished: FinishedJob, kind: str) -> None:
+def test_the_audit_names_an_artefact_with_a_flipped_byte(finished: FinishedJob, kind: str) -> None:
     """A store that doesn't verify gives the artefact with one bit changed."""
     cid = finished.artefact(kind)
     data = finished.store.get(cid, _WHOLE)
@@ -46,7 +46,9 @@ def test_flipped_byte(finished: FinishedJob, kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ARTEFACTS)
-def test_replaced_by_another_of_its_kind(finished: FinishedJob, kind: str) -> None:
+def test_the_audit_names_an_artefact_that_another_replaced(
+    finished: FinishedJob, kind: str
+) -> None:
     """What the store gives is a valid artefact of the job, but not the one that was asked for."""
     cid = finished.artefact(kind)
     other = finished.outcomes[JOB, 5]
@@ -71,7 +73,7 @@ def test_replaced_by_another_of_its_kind(finished: FinishedJob, kind: str) -> No
 
 
 @pytest.mark.parametrize("kind", ARTEFACTS)
-def test_missing(finished: FinishedJob, kind: str) -> None:
+def test_the_audit_names_a_missing_artefact(finished: FinishedJob, kind: str) -> None:
     """The store doesn't have it."""
     cid = finished.artefact(kind)
     audit = finished.audited(LyingStore(finished.store, cid, None))
@@ -93,7 +95,7 @@ def test_a_lost_payload_is_the_only_thing_not_known(finished: FinishedJob) -> No
     assert audit.rounds[0].counts["model"] > 0
 
 
-def test_any_byte(finished: FinishedJob) -> None:
+def test_no_artefact_with_any_byte_changed_is_taken_for_it(finished: FinishedJob) -> None:
     """Every byte of every artefact, one by one: never taken for the artefact."""
     for kind in ARTEFACTS:
         cid = finished.artefact(kind)
@@ -108,7 +110,7 @@ def test_any_byte(finished: FinishedJob) -> None:
             assert name == kind and cid in sentence
 
 
-def test_longer_shorter_and_absent(finished: FinishedJob) -> None:
+def test_longer_shorter_and_absent_artefacts_are_refused(finished: FinishedJob) -> None:
     """Bytes more or fewer are refused by the bound or by the CID."""
     cid = finished.artefact("report")
     data = finished.store.get(cid, _WHOLE)

@@ -150,7 +150,9 @@ def in_place_of(log: Any, other: Any) -> Any:
     ("event", "field"),
     [(event, field) for event, (fields, _) in EVENTS.items() for field in fields],
 )
-def test_field_of_an_event(finished: FinishedJob, event: str, field: str) -> None:
+def test_a_changed_field_of_an_event_is_named(
+    finished: FinishedJob, event: str, field: str
+) -> None:
     """One field differs; the difference is named by its round and by event or node."""
     log, kind, args = target(finished, event)
     top = field.removeprefix("last ").split(" ")[0].split(".")[0]
@@ -166,7 +168,7 @@ def test_field_of_an_event(finished: FinishedJob, event: str, field: str) -> Non
 
 
 @pytest.mark.parametrize("event", DROPPED)
-def test_event_left_out(finished: FinishedJob, event: str) -> None:
+def test_an_event_left_out_is_missed(finished: FinishedJob, event: str) -> None:
     """The node keeps one event to itself."""
     log, _, _ = target(finished, event)
     assert not finished.audited(lie=in_place_of(log, None)).holds
@@ -175,7 +177,9 @@ def test_event_left_out(finished: FinishedJob, event: str) -> None:
 @pytest.mark.parametrize(
     ("view", "field"), [(view, field) for view, fields in VIEWS.items() for field in fields]
 )
-def test_field_of_an_answer(finished: FinishedJob, view: str, field: str) -> None:
+def test_a_changed_field_of_an_answer_is_found(
+    finished: FinishedJob, view: str, field: str
+) -> None:
     """One answer about the contracts' state differs in one field."""
     done, lie = in_an_answer(finished, view, field)
     audit = finished.audited(lie=lie)
@@ -210,7 +214,7 @@ def in_an_answer(finished: FinishedJob, view: str, field: str) -> tuple[list[str
     return done, lie
 
 
-def test_salt_of_a_reveal(finished: FinishedJob) -> None:
+def test_another_salt_of_a_reveal_opens_no_commitment(finished: FinishedJob) -> None:
     """Another salt in the transaction opens no commitment; the node is named."""
     hashes = [
         e.tx_hash.hex()
@@ -237,7 +241,7 @@ def test_salt_of_a_reveal(finished: FinishedJob) -> None:
     assert "its commitment is" in audit.differences[0].sentence
 
 
-def test_hash_of_a_seed_block(finished: FinishedJob) -> None:
+def test_another_hash_of_a_seed_block_gives_another_seed(finished: FinishedJob) -> None:
     """The seed doesn't follow from another block hash."""
     block = finished.network.round(JOB, 3).seed_block
 

@@ -29,7 +29,9 @@ def run(finished: FinishedJob, *arguments: str) -> subprocess.CompletedProcess[s
     )
 
 
-def test_exit_status_and_json(finished: FinishedJob, tmp_path: Path) -> None:
+def test_the_command_exits_with_0_only_if_everything_holds(
+    finished: FinishedJob, tmp_path: Path
+) -> None:
     """0 only if everything holds."""
     good = run(finished, "--job", str(JOB), "--no-receipts")
     assert good.returncode == 0, good.stderr

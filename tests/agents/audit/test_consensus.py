@@ -81,7 +81,7 @@ def test_true_history_holds(scored: FinishedScoredJob, deep: bool) -> None:
         assert ("losses" in part.counts) == (deep and part.round_id != 4)
 
 
-def test_the_story_is_what_it_should_be(scored: FinishedScoredJob) -> None:
+def test_the_job_was_played_as_the_other_tests_expect(scored: FinishedScoredJob) -> None:
     """What the other tests rest on: scored and unscored rounds, cuts that were scaled and lost."""
     closings = {e.args["round_id"]: e.args for e in events(scored, "ScoringClosed")}
     assert set(closings) == {1, 2, 3, 5}
@@ -111,7 +111,9 @@ def events(scored: FinishedScoredJob, name: str) -> list[Any]:
     ("event", "field"),
     [(event, field) for event, (fields, _) in EVENTS.items() for field in fields],
 )
-def test_field_of_an_event(scored: FinishedScoredJob, event: str, field: str) -> None:
+def test_a_changed_field_of_an_event_is_named(
+    scored: FinishedScoredJob, event: str, field: str
+) -> None:
     """One field differs; the difference is named by its round and by event, node or verifier."""
     log, kind, args = target(scored, event)
     top = field.removeprefix("last ").split(" ")[0]
@@ -125,7 +127,7 @@ def test_field_of_an_event(scored: FinishedScoredJob, event: str, field: str) ->
 
 
 @pytest.mark.parametrize("event", EVENTS)
-def test_event_left_out(scored: FinishedScoredJob, event: str) -> None:
+def test_an_event_left_out_is_missed(scored: FinishedScoredJob, event: str) -> None:
     """The node keeps one event to itself."""
     log, _, _ = target(scored, event)
     assert not scored.audited(lie=in_place_of(log, None)).holds
@@ -134,7 +136,9 @@ def test_event_left_out(scored: FinishedScoredJob, event: str) -> None:
 @pytest.mark.parametrize(
     ("view", "field"), [(view, field) for view, fields in VIEWS.items() for field in fields]
 )
-def test_field_of_an_answer(scored: FinishedScoredJob, view: str, field: str) -> None:
+def test_a_changed_field_of_an_answer_is_found(
+    scored: FinishedScoredJob, view: str, field: str
+) -> None:
     """One answer about the contracts' state differs in one field."""
     done, lie = in_an_answer(scored, view, field)
     audit = scored.audited(lie=lie)
@@ -142,7 +146,7 @@ def test_field_of_an_answer(scored: FinishedScoredJob, view: str, field: str) ->
     assert not audit.holds
 
 
-def test_salt_of_scores(scored: FinishedScoredJob) -> None:
+def test_another_salt_of_scores_opens_no_commitment(scored: FinishedScoredJob) -> None:
     """Another salt in the transaction opens no commitment; the verifier is named."""
     [first, *_] = events(scored, "ScoresRevealed")
 
@@ -313,7 +317,7 @@ RECORDS: dict[str, tuple[int, Callable[[FinishedScoredJob], Callable[..., Any]],
 
 
 @pytest.mark.parametrize("what", RECORDS)
-def test_record(
+def test_the_verifier_of_a_changed_record_is_named(
     scored: FinishedScoredJob, what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One thing in a record differs from what it must be; the verifier is named."""

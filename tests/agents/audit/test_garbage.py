@@ -28,7 +28,7 @@ _TERMS = [("spec", "job spec"), ("genesis_checkpoint", "genesis checkpoint")]
 
 @pytest.mark.parametrize("kind", _KINDS)
 @pytest.mark.parametrize(("event", "field", "called"), _EVENTS)
-def test_digest_of_another_kind_in_an_event(
+def test_a_digest_of_another_kind_in_an_event_is_said_not_to_be_one(
     finished: FinishedJob, event: str, field: str, called: str, kind: str
 ) -> None:
     """Several kinds of artefacts in every place of an event; what it is not is said."""
@@ -43,7 +43,7 @@ def test_digest_of_another_kind_in_an_event(
 
 @pytest.mark.parametrize("kind", _KINDS)
 @pytest.mark.parametrize(("field", "called"), _TERMS)
-def test_digest_of_another_kind_in_the_terms(
+def test_a_digest_of_another_kind_in_the_terms_leaves_the_chain_audited(
     finished: FinishedJob, field: str, called: str, kind: str
 ) -> None:
     """The same in the terms; an audit without a usable spec still checks the chain."""

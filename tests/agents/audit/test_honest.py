@@ -58,7 +58,7 @@ def test_slashes_belong_to_their_rounds(finished: FinishedJob) -> None:
     assert counts[1] == counts[5] == 0
 
 
-def test_one_round(finished: FinishedJob) -> None:
+def test_one_round_is_audited_in_full_and_the_others_followed(finished: FinishedJob) -> None:
     """`round_id` audits that round in full and follows the others."""
     audit = audit_job(stranger(finished), finished.store, JOB, round_id=3)
     assert audit.holds, [str(d) for d in audit.differences]
@@ -79,7 +79,7 @@ def test_only_deep_sees_what_nobody_reported(finished: FinishedJob) -> None:
 
 
 @pytest.mark.parametrize("deep", [False, True])
-def test_contested_round(finished: FinishedJob, deep: bool) -> None:
+def test_every_slash_of_a_contested_round_is_by_rule(finished: FinishedJob, deep: bool) -> None:
     """A result undone, a proposer and two false reporters slashed, an appeal upheld: all by rule.
 
     bob's training is right, as the committee found, although he was invalid in the round.
@@ -92,7 +92,7 @@ def test_contested_round(finished: FinishedJob, deep: bool) -> None:
     assert fields >= 3 * 8  # BAD_RESULT once, FALSE_REPORT twice
 
 
-def test_machine_readable_and_printed(finished: FinishedJob) -> None:
+def test_json_and_table_say_the_same(finished: FinishedJob) -> None:
     """The JSON says what the table says."""
     audit = audit_job(stranger(finished), finished.store, UNPUNISHED, deep=True)
     told = json.loads(json.dumps(audit.to_json()))
@@ -110,7 +110,7 @@ def test_machine_readable_and_printed(finished: FinishedJob) -> None:
     assert "✗ 1 difference in" in text
 
 
-def test_no_such_job_or_round(finished: FinishedJob) -> None:
+def test_an_absent_job_or_round_is_refused_with_a_sentence(finished: FinishedJob) -> None:
     """Both are refused with a sentence."""
     with pytest.raises(AgentError, match="There is no job 9"):
         audit_job(stranger(finished), finished.store, 9)

@@ -102,7 +102,7 @@ def charged(finished: FinishedJob, **options: Any) -> tuple[JobContext, list[Par
     return job, parts
 
 
-def test_spent(finished: FinishedJob) -> None:
+def test_each_node_is_charged_for_the_rounds_it_committed_in(finished: FinishedJob) -> None:
     """bob is charged for round 3, where he kept silent; eve for 3 rounds, nobody for the void."""
     job, parts = charged(finished, noise_multiplier=4.0)
     assert all(part.holds for part in parts)
@@ -117,7 +117,7 @@ def test_spent(finished: FinishedJob) -> None:
     assert [part.counts.get("privacy", 0) for part in parts] == [4, 4, 4, 0, 3]
 
 
-def test_beyond_the_budget(finished: FinishedJob) -> None:
+def test_the_first_commitment_beyond_the_budget_is_named(finished: FinishedJob) -> None:
     """The first commitment that the budget doesn't allow is named, with node and figures."""
     _, parts = charged(finished, noise_multiplier=4.0, max_epsilon=1.9)
     over = {part.round_id: [d.subject for d in part.differences] for part in parts}
@@ -128,7 +128,7 @@ def test_beyond_the_budget(finished: FinishedJob) -> None:
     assert "the budget is 1.9" in parts[first - 1].differences[0].sentence
 
 
-def test_no_privacy_no_charge(finished: FinishedJob) -> None:
+def test_a_job_without_privacy_charges_nobody(finished: FinishedJob) -> None:
     """A job that promises nothing has no such check."""
     network = lying_network(finished.provider, finished.network.deployment)
     record = Record(network, JOB)
@@ -140,7 +140,7 @@ def test_no_privacy_no_charge(finished: FinishedJob) -> None:
     assert "promises no differential privacy" in privacy(network, finished.store, JOB)
 
 
-def test_spent__without_an_audit(finished: FinishedJob, tmp_path: Path) -> None:
+def test_the_command_shows_the_figures_of_the_audit(finished: FinishedJob, tmp_path: Path) -> None:
     """The same figures as the audit's, with the rounds that each node committed in."""
     network = lying_network(finished.provider, finished.network.deployment)
     options = {"noise_multiplier": 4.0, "max_epsilon": 1.9}
@@ -162,7 +162,9 @@ def test_spent__without_an_audit(finished: FinishedJob, tmp_path: Path) -> None:
     assert ann["problems"][0] in " ".join(shown.split())
 
 
-def test_spent__by_what_the_proofs_say(finished: FinishedJob, tmp_path: Path) -> None:
+def test_nodes_are_charged_by_the_examples_their_proofs_state(
+    finished: FinishedJob, tmp_path: Path
+) -> None:
     """ann's 500 examples amplify; bob's silent round costs what the fewest he ever said cost;
     cat never said and gets no amplification."""
     ann, bob, cat = (finished.node(name) for name in ("ann", "bob", "cat"))
@@ -194,7 +196,9 @@ def test_spent__by_what_the_proofs_say(finished: FinishedJob, tmp_path: Path) ->
     assert [account["problems"] for account in found.values()] == [[]] * 4
 
 
-def test_no_proof_at_all(finished: FinishedJob, tmp_path: Path) -> None:
+def test_without_proofs_a_commitment_beyond_the_budget_is_a_remark(
+    finished: FinishedJob, tmp_path: Path
+) -> None:
     """Without any proof to read, a commitment beyond the budget is a remark, not an accusation."""
     options = {"noise_multiplier": 1.0, "max_epsilon": 1.0}
     store = layered(finished, tmp_path, **{**EXAMPLES, "privacy_options": options})

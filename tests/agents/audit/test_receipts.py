@@ -24,7 +24,9 @@ _FREE = [
 
 
 @pytest.mark.parametrize(("event", "field"), _FREE)
-def test_altered_log(finished: FinishedJob, event: str, field: str) -> None:
+def test_an_altered_log_is_named_with_its_field(
+    finished: FinishedJob, event: str, field: str
+) -> None:
     """The log, its field, what the node said and what the block holds are named."""
     log, kind, args = target(finished, event)
     top = field.removeprefix("last ")
@@ -37,7 +39,7 @@ def test_altered_log(finished: FinishedJob, event: str, field: str) -> None:
     assert found[0].sentence.startswith(f"{top} is ")
 
 
-def test_log_left_out_and_log_made_up(finished: FinishedJob) -> None:
+def test_a_log_left_out_and_a_log_made_up_are_found(finished: FinishedJob) -> None:
     """Both are found in a block that the audit looks at."""
     log, _, _ = target(finished, "RoundFinalized")
     gone = finished.audited(lie=in_place_of(log, None), receipts=True)
@@ -50,7 +52,7 @@ def test_log_left_out_and_log_made_up(finished: FinishedJob) -> None:
     assert any("not in the block's receipts" in d.sentence for d in more.differences)
 
 
-def test_receipts_that_fit_the_lie(finished: FinishedJob) -> None:
+def test_receipts_that_fit_the_lie_do_not_fit_the_header(finished: FinishedJob) -> None:
     """Receipts altered like the log don't have the header's root any more."""
     log, kind, args = target(finished, "NodeRegistered")
     other = relogged(kind, log, {**args, "hardware_spec": "ten of the best"})
@@ -67,7 +69,7 @@ def test_receipts_that_fit_the_lie(finished: FinishedJob) -> None:
     assert "the root of its receipts is" in found[0].sentence
 
 
-def test_header_that_fits_the_lie(finished: FinishedJob) -> None:
+def test_a_header_that_fits_the_lie_does_not_fit_its_hash(finished: FinishedJob) -> None:
     """A time altered in a header is not what its hash commits to."""
     block = target(finished, "JobFunded")[0]["blockNumber"]
 
@@ -80,7 +82,7 @@ def test_header_that_fits_the_lie(finished: FinishedJob) -> None:
     assert [d.subject for d in found] == [f"block {int(block, 16)}"]
 
 
-def test_chain_of_another_make(finished: FinishedJob) -> None:
+def test_headers_with_other_fields_are_believed_and_it_is_said(finished: FinishedJob) -> None:
     """Headers with a field of their own are not called lies; the audit says what it believed."""
 
     def lie(method: str, params: list[Any], result: Any) -> Any:
@@ -93,7 +95,7 @@ def test_chain_of_another_make(finished: FinishedJob) -> None:
     assert any("believed as given" in remark for remark in audit.job.remarks)
 
 
-def test_trie_root() -> None:
+def test_trie_roots_are_those_of_ethereums_tests() -> None:
     """Roots from the Ethereum project's trie tests (`trieanyorder.json`), and the empty one."""
     dogs = {b"doe": b"reindeer", b"dog": b"puppy", b"dogglesworth": b"cat"}
     wanted = "8aad789dff2f538bca5d8ea56e8abe10f4c7ba3a5dea95fea4cd6e7c3a1168d3"

@@ -111,7 +111,7 @@ def test_every_node_of_the_snapshot_is_checked_in_its_order(good: GoodRound) -> 
     assert tuple(good.check(nodes=order)) == order
 
 
-def test_the_late_and_the_silent(good: GoodRound) -> None:
+def test_late_and_silent_nodes_fail(good: GoodRound) -> None:
     rest = [node for node in NODES if node != 5]
     gone = replace(good, submissions=tuple(s for s in good.submissions if s.reveal.node != 5))
     assert only(gone.check(committed=rest), 5, False) == "not committed in time"
@@ -125,14 +125,14 @@ def test_unreadable_and_absent_payloads_keep_their_reason(good: GoodRound) -> No
         assert only(good.submit(5, broken).check(), 5, False) == reason
 
 
-def test_other_data_than_assigned(good: GoodRound) -> None:
+def test_a_node_that_binds_other_data_fails(good: GoodRound) -> None:
     mine, other = good.submissions[1], good.submissions[0]
     swapped = replace(mine, reveal=replace(mine.reveal, input_root=other.reveal.input_root))
     assert "binds other data" in only(good.submit(5, swapped).check(), 5, False)
 
 
 @pytest.mark.parametrize("factor", [100.0, 0.01])
-def test_inflated_and_vanishing_norms(good: GoodRound, factor: float) -> None:
+def test_inflated_and_vanishing_norms_fail(good: GoodRound, factor: float) -> None:
     mine = good.submissions[1]
     assert mine.gradient is not None
     changed = replace(mine, gradient=scaled(mine.gradient, factor))
@@ -146,7 +146,7 @@ def test_a_payload_of_zeros_is_nothing_to_evaluate(good: GoodRound) -> None:
     assert "norm is not plausible" in only(good.submit(5, changed).check(), 5, False)
 
 
-def test_found_invalid_already(good: GoodRound) -> None:
+def test_a_node_found_invalid_fails(good: GoodRound) -> None:
     assert "found invalid" in only(good.check(invalid=[5]), 5, False)
 
 
@@ -159,7 +159,7 @@ def test_a_missing_sample_leaves_the_payload_usable(good: GoodRound) -> None:
 
 
 @pytest.mark.parametrize("raw", [b"", b"{}", b"\xff" * 40, b"[" * 5000, b"x" * 10**6])
-def test_a_malformed_sample(good: GoodRound, raw: bytes) -> None:
+def test_a_node_with_a_malformed_sample_fails(good: GoodRound, raw: bytes) -> None:
     assert "sync sample" in only(good.sample(5, raw).check(), 5, True)
 
 
@@ -174,7 +174,9 @@ def test_values_copied_from_an_honest_node_prove_nothing(good: GoodRound) -> Non
 
 
 @pytest.mark.parametrize(("steps", "passes"), [(2.5, True), (2.999, True), (3.01, False)])
-def test_steps_behind(good: GoodRound, steps: float, passes: bool) -> None:
+def test_a_node_too_many_steps_behind_is_out_of_sync(
+    good: GoodRound, steps: float, passes: bool
+) -> None:
     behind = {name: tensor + steps * UNIT for name, tensor in good.tiny.before.items()}
     found = good.started_from(5, behind).check()[5]
     assert found.usable

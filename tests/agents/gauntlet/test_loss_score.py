@@ -8,7 +8,7 @@ import pytest
 from agents.gauntlet.loss_score import from_nano, loss_score, to_nano
 
 
-def test_by_hand():
+def test_the_score_by_hand():
     assert loss_score(2.5, 2.25) == 0.25
     assert loss_score(2.25, 2.5) == -0.25
     assert loss_score(2.5, 2.5) == 0

@@ -15,7 +15,7 @@ def rating(skill: float, sigma: float, mu: float) -> Rating:
     return Rating(round(skill * MICRO), round(sigma * MICRO), round(mu * MICRO))
 
 
-def test_by_hand():
+def test_shares_by_hand():
     assert ordinal(rating(30, 4, 0.5)) == 18
     assert peer_score(rating(30, 4, 0.5)) == 9
     assert normalise({1: 9.0, 2: 3.0, 3: 0.0}) == pytest.approx({1: 0.9, 2: 0.1, 3: 0.0})
@@ -40,7 +40,7 @@ def test_registering_again_is_a_clean_slate_worth_nothing():
     assert normalise({1: peer_score(FRESH), 2: 5.0}) == {1: 0.0, 2: 1.0}
 
 
-def test_edges_the_paper_leaves_open():
+def test_edges_that_the_paper_leaves_open_are_decided_so():
     assert normalise({}) == {}
     assert normalise({1: 0.0, 2: 0.0}) == {1: 0.0, 2: 0.0}
     assert normalise({1: -3.0, 2: math.nan, 3: math.inf}) == {1: 0.0, 2: 0.0, 3: 0.0}
@@ -57,7 +57,7 @@ def test_many_weak_registrations_earn_less_than_one_strong():
     assert split[1] + split[2] + split[3] == 0.25 < whole[1] == 0.5
 
 
-def test_vector_edges():
+def test_vectors_by_hand():
     assert vector({}, []) == []
     assert vector({1: 1.0}, [1, 2]) == [SCALE, 0]
     assert vector({1: 0.5, 2: 0.5}, [2]) == [32767]
@@ -75,7 +75,7 @@ def test_vector_edges():
         ({1: 0.6, 2: 0.6}, [1, 2], "add up to 78642"),
     ],
 )
-def test_vector_refuses(shares, nodes, reason):
+def test_a_vector_of_repeated_nodes_or_bad_shares_is_refused(shares, nodes, reason):
     with pytest.raises(ValueError, match=reason):
         vector(shares, nodes)
 

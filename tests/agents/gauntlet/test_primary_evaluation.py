@@ -177,7 +177,7 @@ def test_honest_updates_lower_the_loss_and_reversed_ones_raise_it(either: Round)
 
 
 @pytest.mark.parametrize("factor", [1e-6, 0.5, 3.0, 1e6])
-def test_length_is_worth_nothing(either: Round, factor: float) -> None:
+def test_a_longer_or_shorter_payload_scores_the_same(either: Round, factor: float) -> None:
     """Neither a longer nor a shorter payload scores otherwise."""
     yardstick, sent = either
     plain = yardstick.measure({1: sent[1]})[1]

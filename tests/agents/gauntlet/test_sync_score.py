@@ -15,7 +15,7 @@ def values(*numbers: float) -> np.ndarray:
     return np.array(numbers, np.float32)
 
 
-def test_by_hand():
+def test_the_score_by_hand():
     # Mean of 0.25, 0.5, 0 and 0.25, over 0.125.
     assert sync_score(values(1.25, 0.5, -1, 2), values(1, 1, -1, 1.75), 0.125) == 2.0
     assert sync_score(values(1, -2), values(1, -2), 1e-3) == 0
@@ -28,7 +28,7 @@ def test_the_smallest_step_off_is_seen():
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
-def test_no_number_is_out_of_step(bad):
+def test_a_value_that_is_no_number_is_infinitely_far_off(bad):
     assert sync_score(values(1, bad), values(1, 1), 0.1) == math.inf
 
 
@@ -44,7 +44,7 @@ def test_no_number_is_out_of_step(bad):
         (values(1), values(math.nan), 0.1, "not finite"),
     ],
 )
-def test_refused(theirs, ours, alpha, reason):
+def test_bad_samples_and_units_are_refused(theirs, ours, alpha, reason):
     with pytest.raises(ValueError, match=reason):
         sync_score(theirs, ours, alpha)
 

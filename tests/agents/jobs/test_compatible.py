@@ -67,7 +67,9 @@ def context(tiny: HonestRound, **changes: Any) -> JobContext:
         ),
     ],
 )
-def test_refused_with_the_reason(tiny: HonestRound, changes: dict[str, Any], reason: str) -> None:
+def test_a_bad_combination_is_refused_with_the_reason(
+    tiny: HonestRound, changes: dict[str, Any], reason: str
+) -> None:
     with pytest.raises(SpecError, match=reason):
         context(tiny, **changes)
 
@@ -86,7 +88,7 @@ def test_refused_with_the_reason(tiny: HonestRound, changes: dict[str, Any], rea
         {"codec": "demo", "codec_options": {"memory_rounds": 64}, "merge": "mean", **GRADIENT},
     ],
 )
-def test_accepted(tiny: HonestRound, changes: dict[str, Any]) -> None:
+def test_these_combinations_are_accepted(tiny: HonestRound, changes: dict[str, Any]) -> None:
     assert context(tiny, **changes).spec.codec == changes.get("codec", "dense")
 
 

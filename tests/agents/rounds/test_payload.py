@@ -120,7 +120,7 @@ def test_numbers_that_are_not_finite_or_far_too_large_are_refused(value):
         ("U16", None, 0xFFFF),
     ],
 )
-def test_other_wire_dtypes(dtype, bits, good):
+def test_payloads_in_other_wire_dtypes_are_checked_too(dtype, bits, good):
     layout = {"a": (dtype, (2,))}
     check_payload(pack(layout, {"a": struct.pack("<HH", 0, good)}), layout, 1 << 20)
     if bits is not None:
@@ -162,7 +162,7 @@ def accepted_is_sound(data: bytes) -> None:
 
 @settings(max_examples=300, deadline=None)
 @given(st.binary(max_size=400))
-def test_fuzz_any_bytes(data):
+def test_any_bytes_are_refused(data):
     accepted_is_sound(data)
     with pytest.raises(PayloadError):
         check_payload(struct.pack("<Q", len(data)) + data, CODEC.layout(SHAPES), 1 << 20)
@@ -170,7 +170,7 @@ def test_fuzz_any_bytes(data):
 
 @settings(max_examples=300, deadline=None)
 @given(JSON)
-def test_fuzz_any_header(head):
+def test_any_header_is_refused_or_sound(head):
     refusal(built(head))
     refusal(built({**FIELDS, "b": head}))
 
@@ -180,7 +180,7 @@ def test_fuzz_any_header(head):
     st.lists(st.tuples(st.integers(0, len(GOOD) - 1), st.integers(0, 255)), max_size=4),
     st.integers(0, len(GOOD)),
 )
-def test_fuzz_mutations_and_truncations(edits, keep):
+def test_a_changed_payload_is_refused_or_sound(edits, keep):
     data = bytearray(GOOD)
     for where, value in edits:
         data[where] = value
@@ -191,5 +191,5 @@ def test_fuzz_mutations_and_truncations(edits, keep):
 
 @settings(max_examples=200, deadline=None)
 @given(st.binary(min_size=40, max_size=40))
-def test_fuzz_numbers(body):
+def test_any_numbers_are_refused_or_sound(body):
     accepted_is_sound(built(FIELDS, body))

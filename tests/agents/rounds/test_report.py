@@ -69,13 +69,13 @@ def test_a_report_is_read_as_it_was_written() -> None:
 
 @settings(max_examples=300, deadline=None)
 @given(st.binary(max_size=300))
-def test_any_bytes(raw: bytes) -> None:
+def test_any_bytes_are_no_report(raw: bytes) -> None:
     assert read(raw) is None
 
 
 @settings(max_examples=200, deadline=None)
 @given(JSON)
-def test_any_json(value: Any) -> None:
+def test_any_json_is_no_report(value: Any) -> None:
     try:
         raw = dumps(value)
     except ValueError:
@@ -85,7 +85,7 @@ def test_any_json(value: Any) -> None:
 
 @settings(max_examples=400, deadline=None)
 @given(st.data())
-def test_any_value_in_any_field(data: st.DataObject) -> None:
+def test_any_value_in_a_field_is_refused_or_has_one_spelling(data: st.DataObject) -> None:
     fields = json.loads(json.dumps(FIELDS))
     inside = data.draw(st.booleans())
     target = fields["nodes"][0] if inside else fields
@@ -102,7 +102,7 @@ def test_any_value_in_any_field(data: st.DataObject) -> None:
 
 @settings(max_examples=200, deadline=None)
 @given(st.integers(0, 10_000), st.integers(0, 255))
-def test_one_wrong_byte(place: int, value: int) -> None:
+def test_one_wrong_byte_is_refused_or_has_one_spelling(place: int, value: int) -> None:
     raw = bytearray(dumps(FIELDS))
     raw[place % len(raw)] = value
     report = read(bytes(raw))
@@ -110,7 +110,7 @@ def test_one_wrong_byte(place: int, value: int) -> None:
 
 
 @pytest.mark.parametrize("cut", [0, 1, 50, -1])
-def test_a_truncated_report(cut: int) -> None:
+def test_a_truncated_report_is_refused(cut: int) -> None:
     assert read(dumps(FIELDS)[:cut]) is None
 
 

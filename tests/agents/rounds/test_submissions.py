@@ -77,7 +77,7 @@ def test_a_payload_that_is_too_large_is_the_nodes_fault(tiny: HonestRound, extra
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf"), 1e30])
-def test_numbers_that_are_not_numbers(tiny: HonestRound, value: float) -> None:
+def test_a_payload_with_numbers_that_are_none_is_bad(tiny: HonestRound, value: float) -> None:
     gradient = {name: tensor.clone() for name, tensor in tiny.works[3].gradient.items()}
     next(iter(gradient.values())).view(-1)[1] = value
     found = tiny.submit(3, gradient)
@@ -85,7 +85,7 @@ def test_numbers_that_are_not_numbers(tiny: HonestRound, value: float) -> None:
     assert found.reason.startswith("bad payload: ")
 
 
-def test_missing_and_foreign_tensors(tiny: HonestRound) -> None:
+def test_payloads_with_missing_or_foreign_tensors_are_bad(tiny: HonestRound) -> None:
     gradient = dict(tiny.works[3].gradient)
     name, tensor = gradient.popitem()
     assert tiny.submit(3, gradient).gradient is None

@@ -175,7 +175,7 @@ def test_the_sign_of_zero_is_kept() -> None:
 # -- refusals ---------------------------------------------------------------------------------
 
 
-def test_refused_files() -> None:
+def test_updates_of_other_dtypes_and_tensors_are_refused() -> None:
     shapes = {"w": (16,)}
     plain = save_state({"w": torch.zeros(16)})
     for raw, words in (

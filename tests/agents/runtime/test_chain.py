@@ -83,13 +83,13 @@ REASON = (
         ),
     ],
 )
-def test_reasons_in_the_shapes_of_other_nodes(chain, error, reason):
+def test_reasons_are_read_in_the_shapes_of_other_nodes(chain, error, reason):
     with pytest.raises(Reverted) as caught:
         chain._result("eth_call", {"jsonrpc": "2.0", "id": 1, "error": error})
     assert caught.value.reason == reason
 
 
-def test_refusals_that_are_no_reverts(chain):
+def test_a_refusal_that_is_no_revert_keeps_its_code(chain):
     with pytest.raises(RpcRefused, match="Method not found") as caught:
         chain.request("no_such_method")
     assert caught.value.code == -32601
@@ -151,7 +151,7 @@ def test_the_right_network_passes_and_the_wrong_one_is_named(chain, deployment, 
         ChainClient(empty.url, lines.log).check(deployment)
 
 
-def test_deployment_files(tmp_path, compiled):
+def test_a_bad_deployment_file_is_named(tmp_path, compiled):
     path = tmp_path / "31337.json"
     with pytest.raises(ConfigError, match="no deployment file"):
         load_deployment(path)
@@ -216,7 +216,7 @@ def test_a_node_that_answers_rubbish_counts_as_down(lines):
     server.server_close()
 
 
-def test_time_is_the_chains(chain, anvil):
+def test_time_is_told_by_the_chains_blocks(chain, anvil):
     before = chain.chain_time()
     anvil.rpc("evm_increaseTime", 5000)
     anvil.mine()

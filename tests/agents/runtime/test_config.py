@@ -37,7 +37,7 @@ def test_flags_beat_environment_beats_file_beats_defaults(tmp_path, monkeypatch)
     assert settings.log_level == "info"
 
 
-def test_yaml_works_too(tmp_path):
+def test_a_yaml_file_is_read_like_a_toml_file(tmp_path):
     text = "job_id: 5\ndata_dir: /data\ncoordinator:\n  peers: [http://a, http://b]\n"
     settings = load_settings(write(tmp_path, text, "agent.yaml"))
     assert settings.job_id == 5 and settings.data_dir == Path("/data")
@@ -54,7 +54,7 @@ def test_yaml_works_too(tmp_path):
         ('passphrase = "x"', "passphrase"),
     ],
 )
-def test_unknown_names_in_a_file(tmp_path, text, name):
+def test_unknown_names_in_a_file_are_refused(tmp_path, text, name):
     with pytest.raises(ConfigError) as caught:
         load_settings(write(tmp_path, text))
     assert f"Unknown setting {name!r} in " in str(caught.value)
@@ -67,7 +67,7 @@ def test_a_near_miss_is_suggested(tmp_path):
         load_settings(write(tmp_path, 'rpc_ulr = "x"'))
 
 
-def test_unknown_names_elsewhere(monkeypatch):
+def test_unknown_names_elsewhere_are_refused(monkeypatch):
     with pytest.raises(ConfigError, match="'speed' in the command line"):
         load_settings(flags={"speed": 1})
     monkeypatch.setenv("MENAGERIE_JOBID", "1")
@@ -102,7 +102,7 @@ def test_wrong_values_are_named(tmp_path, text, words):
         load_settings(write(tmp_path, text))
 
 
-def test_files_that_cannot_be_read(tmp_path):
+def test_a_file_that_cannot_be_read_is_named(tmp_path):
     with pytest.raises(ConfigError, match="no settings file"):
         load_settings(tmp_path / "none.toml")
     for name, text in (("a.ini", "x"), ("a.yaml", "- 1\n- 2"), ("b.yaml", "a: [")):

@@ -68,7 +68,7 @@ def test_an_ape_account_is_found_by_alias(keystore, tmp_path, monkeypatch):
         "\x00\xff",
     ],
 )
-def test_files_that_are_no_keystore(tmp_path, content):
+def test_a_file_that_is_no_keystore_is_named(tmp_path, content):
     path = tmp_path / "key.json"
     path.write_bytes(content.encode("latin-1"))
     with pytest.raises(WalletError, match=r"key\.json"):

@@ -32,7 +32,7 @@ def test_round_trip(value: Any) -> None:
     assert dumps(again) == data
 
 
-def test_the_form() -> None:
+def test_the_canonical_form_of_one_value_is_this() -> None:
     value = {"z": [1, -0.5, 1e30, True, None], "é": "ü\n", "a": {"b": {}}}
     assert dumps(value) == '{"a":{"b":{}},"z":[1,-0.5,1e+30,true,null],"é":"ü\\n"}'.encode()
 

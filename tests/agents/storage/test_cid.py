@@ -66,7 +66,7 @@ def test_there_are_65_vectors() -> None:
 
 
 @pytest.mark.parametrize("vector", VECTORS["vectors"], ids=_name)
-def test_vector(vector: dict) -> None:
+def test_each_vector_has_the_cid_that_kubo_gave_it(vector: dict) -> None:
     builder = CidBuilder(_profile(vector))
     source, buffer = Pattern(vector["size"]), memoryview(bytearray(1 << 20))
     while count := source.readinto(buffer):

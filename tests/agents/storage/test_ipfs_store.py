@@ -87,7 +87,7 @@ def test_the_search_time_of_a_setting_reaches_the_daemon(kubo: Any, form: str) -
         assert [options["timeout"] for options in _calls(kubo, call)] == ["1.5s"]
 
 
-def test_version(ipfs: IpfsStore) -> None:
+def test_the_store_says_the_daemons_version(ipfs: IpfsStore) -> None:
     assert ipfs.version() == "0.29.0"
 
 
@@ -379,7 +379,7 @@ def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         process.wait(30)
 
 
-def test_a_real_daemon(daemon: str, tmp_path: Path) -> None:
+def test_a_real_daemon_stores_and_gives_back(daemon: str, tmp_path: Path) -> None:
     store = open_store(daemon)
     absent = cid_of_bytes(b"nobody has this")
     assert not store.has(absent)

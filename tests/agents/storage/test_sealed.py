@@ -87,7 +87,7 @@ def test_what_is_sealed_opens(size: int) -> None:
 
 
 @given(st.binary(max_size=300), st.integers(0, 2**32 - 1))
-def test_any_bytes_at_any_place(plain: bytes, index: int) -> None:
+def test_any_bytes_sealed_at_any_place_open_again(plain: bytes, index: int) -> None:
     assert opened(sealed(plain, index), index) == plain
 
 

@@ -56,7 +56,7 @@ amounts = st.integers(1, 10**24)
 
 
 @pytest.mark.parametrize(("honest", "dishonest", "chance", "stake"), ARTICLE)
-def test_the_articles_rows(honest, dishonest, chance, stake):
+def test_the_rows_of_the_article_are_found_again(honest, dishonest, chance, stake):
     draw = drawn(dishonest, honest)
     assert round(draw.wins, 9) == Fraction(chance)
     found = article_stake(draw, PRICE)
@@ -66,7 +66,7 @@ def test_the_articles_rows(honest, dishonest, chance, stake):
         assert round(found, 10 - stake.index(".")) == Fraction(stake)
 
 
-def test_figures_beside_the_table():
+def test_figures_beside_the_table_are_found_again():
     """Each computed once by hand or with other code."""
     first = drawn(90, 10)
     assert first.one == Fraction(90 * 45, 161_700)
@@ -156,7 +156,7 @@ def test_bounds_are_tight(pool, fee):
 
 
 @given(pools)
-def test_bounds_among_each_other(pool):
+def test_bounds_keep_their_order(pool):
     draw = drawn(*pool)
     article, corrected = article_stake(draw, 1), corrected_penalty(draw, 1)
     needed, leave = penalty_needed(draw, 1), abort_penalty_needed(draw, 1)
@@ -186,7 +186,7 @@ def test_bounds_rise_with_the_attackers_nodes(nodes, fee):
 
 
 @given(shares)
-def test_forms_in_the_share(x):
+def test_bounds_are_these_functions_of_the_share(x):
     draw, rest = limit(x), 1 - x
     assert draw.none + draw.one + draw.two + draw.three == 1
     assert draw.wins == x**2 * (3 - 2 * x)
@@ -295,7 +295,7 @@ def test_the_honest_side_is_the_attackers_mirror(x, penalty):
     assert per_task == expectation(limit(1 - x), 1, penalty)
 
 
-def test_greatest_share():
+def test_the_greatest_share_is_where_the_profit_changes_sign():
     assert greatest_share(lambda draw: draw.three < Fraction(1, 8)) == pytest.approx(0.5)
     assert greatest_share(lambda draw: True) == pytest.approx(1)
     assert greatest_share(lambda draw: False) == 0
@@ -338,7 +338,7 @@ def test_drawn__fewer_than_three__is_refused(dishonest, honest):
         drawn(dishonest, honest)
 
 
-def test_refusals():
+def test_impossible_pools_are_refused():
     for share in (Fraction(-1, 10), Fraction(11, 10)):
         with pytest.raises(ValueError, match="from 0 to 1"):
             limit(share)

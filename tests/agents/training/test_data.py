@@ -92,7 +92,9 @@ def test_wrong_shards_never_become_data(store: EmbeddedStore, tiny_spec: SpecBui
         DataSource(store, changed)._shard(0)
 
 
-def test_tokens_outside_the_vocabulary(store: EmbeddedStore, tiny_spec: SpecBuilder) -> None:
+def test_tokens_outside_the_vocabulary_are_refused(
+    store: EmbeddedStore, tiny_spec: SpecBuilder
+) -> None:
     spec = tiny_spec()
     dataset = Dataset.from_bytes(store.get(spec.data, 10**6))
     small = dataset.model_copy(update={"vocab_size": 60})
@@ -104,7 +106,7 @@ def test_tokens_outside_the_vocabulary(store: EmbeddedStore, tiny_spec: SpecBuil
         DataSource(store, spec.model_copy(update={"model": model}))
 
 
-def test_too_little_text(store: EmbeddedStore, tiny_spec: SpecBuilder) -> None:
+def test_too_little_text_is_refused(store: EmbeddedStore, tiny_spec: SpecBuilder) -> None:
     cid = pack([b"x" * 70], store)
     with pytest.raises(DataError, match="71 tokens give 4 sequences of 16, too few"):
         DataSource(store, tiny_spec(data=cid))
@@ -129,7 +131,7 @@ def test_manifest_fields_are_bounded() -> None:
         Dataset.from_bytes(raw)
 
 
-def test_user_files(tmp_path: Path) -> None:
+def test_text_and_jsonl_files_are_read(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("zoë", encoding="utf-8")
     (tmp_path / "b.jsonl").write_text('{"text": "one"}\n\n{"text": "two", "n": 1}\n')
     documents = list(read_documents([tmp_path / "a.txt", tmp_path / "b.jsonl"]))
@@ -149,7 +151,7 @@ def test_user_files(tmp_path: Path) -> None:
         ("a.jsonl", b'{"text": "\\ud800"}\n', "lone surrogate"),
     ],
 )
-def test_bad_user_files(tmp_path: Path, name: str, content: bytes, message: str) -> None:
+def test_a_bad_user_file_is_named(tmp_path: Path, name: str, content: bytes, message: str) -> None:
     path = tmp_path / name
     path.write_bytes(content)
     with pytest.raises(DataError) as caught:
@@ -163,7 +165,7 @@ def test_missing_file_is_named(tmp_path: Path) -> None:
         list(read_documents([tmp_path / "gone.txt"]))
 
 
-def test_parquet(tmp_path: Path) -> None:
+def test_parquet_files_are_read(tmp_path: Path) -> None:
     path = tmp_path / "a.parquet"
     path.write_bytes(b"not parquet")
     try:
@@ -207,7 +209,7 @@ def word_tokenizer(words: int) -> bytes:
     return json.dumps(fields).encode()
 
 
-def test_tokenizer_file(store: EmbeddedStore) -> None:
+def test_a_tokenizer_file_is_used_or_refused(store: EmbeddedStore) -> None:
     pytest.importorskip("tokenizers", reason="the extra 'hf' is not installed")
     raw = word_tokenizer(300)
     cid = pack([b"w1 w299 what", b"w2"], store, tokenizer=raw, separator=7)

@@ -62,7 +62,9 @@ def test_sequences_by_definition(tmp_path: Path, load: Callable[..., LocalData])
         assert np.array_equal(batch.numpy(), rows[order[index % per_epoch * 4 :][:4]])
 
 
-def test_commitment(tmp_path: Path, load: Callable[..., LocalData]) -> None:
+def test_a_commitment_binds_the_data_and_a_salt(
+    tmp_path: Path, load: Callable[..., LocalData]
+) -> None:
     first = write(tmp_path / "one", {"a.txt": "x" * 100, "b.txt": "y" * 100})
     data = load(first)
     inner = hashlib.sha256(b"menagerie/local-data/v1")
@@ -88,7 +90,7 @@ def test_commitment(tmp_path: Path, load: Callable[..., LocalData]) -> None:
         ({"a.txt": "x" * 66}, "67 tokens give 3 sequences of 17, too few for a batch of 4"),
     ],
 )
-def test_unusable_folders(
+def test_an_unusable_folder_is_named(
     tmp_path: Path, load: Callable[..., LocalData], files: dict[str, str], message: str
 ) -> None:
     folder = tmp_path / "own"
@@ -103,14 +105,16 @@ def test_a_missing_folder_is_named(tmp_path: Path, load: Callable[..., LocalData
         load(tmp_path / "gone")
 
 
-def test_the_datasets_own_separator(store: EmbeddedStore, tiny_spec: SpecBuilder) -> None:
+def test_texts_are_joined_by_the_datasets_separator(
+    store: EmbeddedStore, tiny_spec: SpecBuilder
+) -> None:
     data = pack([b"a" * 1000], store, separator=9)
     encoded = DataSource(store, tiny_spec(data=data)).encode([b"xy", b"", b"z"])
     assert encoded.tolist() == [120, 121, 9, 9, 122, 9]
     assert DataSource(store, tiny_spec(data=data)).encode([]).tolist() == []
 
 
-def test_tokens_beyond_the_manifest(
+def test_tokens_beyond_the_manifest_are_refused(
     tmp_path: Path, store: EmbeddedStore, tiny_spec: SpecBuilder
 ) -> None:
     spec = tiny_spec()
@@ -125,7 +129,9 @@ def test_tokens_beyond_the_manifest(
 @pytest.mark.skipif(
     importlib.util.find_spec("tokenizers") is None, reason="the extra 'hf' is not installed"
 )
-def test_the_datasets_tokenizer(store: EmbeddedStore, tiny_spec: SpecBuilder) -> None:
+def test_texts_are_encoded_by_the_datasets_tokenizer(
+    store: EmbeddedStore, tiny_spec: SpecBuilder
+) -> None:
     vocabulary = {f"w{i}": i for i in range(40)} | {"[UNK]": 40}
     model = {"type": "WordLevel", "vocab": vocabulary, "unk_token": "[UNK]"}
     fields = {"version": "1.0", "truncation": None, "padding": None, "added_tokens": [],

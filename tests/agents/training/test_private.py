@@ -129,7 +129,7 @@ def test_clipped_sum_by_hand() -> None:
     assert 0.99999 < float(torch.linalg.vector_norm(clipped_sum(big, 1.0))) <= 1.0
 
 
-def test_poisson_sample() -> None:
+def test_a_poisson_sample_draws_each_example_at_the_rate() -> None:
     rng = Words(3)
     sizes = [len(poisson_sample(400, 0.1, rng)) for _ in range(600)]
     # Binomial(400, 0.1): mean 40, variance 36; five standard errors each.
@@ -232,7 +232,7 @@ def test_an_empty_lot_is_noise_only(local: LocalData, tiny_spec: SpecBuilder) ->
     assert any(bool(t.any()) for t in result.pseudo_gradient.values())
 
 
-def test_refusals(
+def test_impossible_private_tasks_are_refused(
     local: LocalData, store: EmbeddedStore, tiny_spec: SpecBuilder,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip

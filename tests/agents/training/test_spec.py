@@ -79,7 +79,7 @@ def test_arbitrary_bytes_raise_only_spec_errors(raw: bytes) -> None:
     "raw",
     [b"[]", b'{"data": 1}', b'{"data":NaN}', b"[" * 5000, b" " * (MAX_SPEC_BYTES + 1)],
 )
-def test_bad_bytes(raw: bytes) -> None:
+def test_bytes_that_are_no_spec_are_refused(raw: bytes) -> None:
     with pytest.raises(SpecError):
         JobSpec.from_bytes(raw)
 
@@ -121,7 +121,7 @@ def test_the_outer_rate_decays_by_hand() -> None:
     assert [spec.outer_lr_at(r) for r in range(7)] == [0.25, 0.5, 0.375, 0.25, 0.125, 0.125, 0.125]
 
 
-def test_the_gauntlet_is_a_pair() -> None:
+def test_a_gauntlet_spec_is_read_back_as_it_was_written() -> None:
     spec = demo_spec(DATA, score="gauntlet", verify="gauntlet", optimizer={"inner": "gradient"})
     assert JobSpec.from_bytes(spec.to_bytes()) == spec
     assert Hyperparameters.of(spec, 3).inner == "gradient"

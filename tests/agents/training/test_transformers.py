@@ -47,7 +47,7 @@ LLAMA = {"model_type": "llama", "vocab_size": 50, "hidden_size": 16, "intermedia
         (json.dumps(GPT2 | {"n_layer": 10**9}).encode(), "n_layer must be from 0 to 1024"),
     ],
 )
-def test_refused_configs(raw: bytes | None, message: str) -> None:
+def test_bad_configs_are_refused(raw: bytes | None, message: str) -> None:
     with pytest.raises(ModelConfigError, match=message):
         read_config(raw)
 
@@ -92,6 +92,6 @@ def test_a_config_trains_and_round_trips(fields: dict[str, object]) -> None:
         ({"vocab_size": 51}, "vocab_size 51, the spec 50"),
     ],
 )
-def test_unusable_configs(change: dict[str, object], message: str) -> None:
+def test_configs_that_make_no_model_are_refused(change: dict[str, object], message: str) -> None:
     with pytest.raises(ModelConfigError, match=message):
         FlatModel(SPEC, json.dumps(GPT2 | change).encode())

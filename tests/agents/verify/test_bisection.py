@@ -124,7 +124,7 @@ def test_evidence_that_skips_past_the_first_wrong_step_is_refused():
 
 @settings(max_examples=200, deadline=None)
 @given(st.integers(0, len(FOUND.to_bytes()) - 1), st.binary(min_size=1, max_size=3))
-def test_fuzzed_evidence(where, value):
+def test_changed_evidence_is_refused(where, value):
     raw = FOUND.to_bytes()
     data = raw[:where] + value + raw[where + len(value) :]
     try:
@@ -137,6 +137,6 @@ def test_fuzzed_evidence(where, value):
 @pytest.mark.parametrize(
     "data", [b"", b"[]", b"{}", b"\xff", b"[" * 9000, b" " * 20_000, b'{"version":1}']
 )
-def test_malformed_evidence(data):
+def test_malformed_evidence_is_refused(data):
     with pytest.raises(PayloadError):
         Evidence.from_bytes(data)

@@ -102,7 +102,7 @@ def test_identical_bytes_are_asked_where_they_come_from(free: HonestRound) -> No
     assert loads(found[3].evidence)["identical"] is True
 
 
-def test_two_copies_of_one_payload(free: HonestRound) -> None:
+def test_two_copies_of_one_payload_name_its_owner(free: HonestRound) -> None:
     submissions = with_others(
         free,
         free.submit(5, free.works[3].gradient),

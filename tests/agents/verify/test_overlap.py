@@ -142,7 +142,7 @@ def test_a_few_popular_places_flag_nobody():
     assert flagged(EMPTY) == set()
 
 
-def test_two_nodes_only():
+def test_fewer_than_three_nodes_flag_nobody():
     assert [f.node_id for f in pairs({1: honest(1), 2: honest(1)}, LIMIT)] == [1, 2]
     assert pairs({1: honest(1), 2: honest(2)}, LIMIT) == []
     assert pairs({1: honest(1)}, LIMIT) == pairs({}, LIMIT) == []
@@ -155,7 +155,7 @@ def test_limits_are_checked(limit):
         pairs({}, limit)
 
 
-def test_nothing_here_takes_a_time():
+def test_no_function_is_told_who_was_first():
     """Arrival is no evidence: in production a copier could make its victim look late."""
     taken = [set(inspect.signature(function).parameters) for function in (overlap, pairs)]
     assert taken == [{"one", "other"}, {"supports", "limit"}]

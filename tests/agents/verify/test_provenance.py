@@ -134,7 +134,7 @@ def test_of_several_look_alikes_one_source_is_enough():
 
 
 @pytest.mark.parametrize(("alike", "margin"), [([], 0.1), ([1], 0.1), ([2], 0.0), ([2], -1.0)])
-def test_refused(alike, margin):
+def test_impossible_comparisons_are_refused(alike, margin):
     with pytest.raises(ValueError, match="needs look-alikes"):
         provenance(1, alike, {1: FROM_1, 2: FROM_2}, REDONE, margin)
 

@@ -76,7 +76,7 @@ def test_across_classes_direction_and_length_both_count(revealed, part):
     assert not compare(OWN, near, False, Tolerances(cosine_min=0.9999, rel_l2_max=0.03)).ok
 
 
-def test_zero_reference():
+def test_a_reference_of_zeros_is_matched_by_zeros_only():
     zero = vector(0.0, 0.0, 0.0)
     assert compare(zero, vector(0.0, -0.0, 0.0), False).rel_l2 == 0.0
     verdict = compare(zero, OWN, False)

@@ -459,7 +459,9 @@ def test_a_pool_that_many_have_left_is_compacted(executors: Executors) -> None:
 
 
 @pytest.mark.parametrize("point", POINTS)
-def test_killed_at(executors: Executors, monkeypatch: pytest.MonkeyPatch, point: str) -> None:
+def test_an_executor_killed_at_any_point_reveals_after_its_restart(
+    executors: Executors, monkeypatch: pytest.MonkeyPatch, point: str
+) -> None:
     """Restarted, it goes on with the secret that it had, and nobody is slashed."""
     task_id, first, second = _requested(executors)
     executors.start(first, second)

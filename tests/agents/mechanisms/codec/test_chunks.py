@@ -25,7 +25,7 @@ def sizes(shapes, side, line):
     return [(group.height, group.width, group.count) for group in cut(shapes, side, line)]
 
 
-def test_by_hand():
+def test_chunks_by_hand():
     assert sizes({"a": (128, 192)}, 64, 64) == [(64, 64, 6)]
     assert sizes({"a": (100,), "s": ()}, 64, 64) == [(1, 1, 1), (1, 50, 2)]
     # Four parts of 257 would be longer than 64, so five.

@@ -147,7 +147,7 @@ def test_scaling_by_a_power_of_two_only_moves_the_exponent():
     assert [[value * scale for value in row] for row in smaller] == as_fractions(gram(payloads))
 
 
-def test_extreme_magnitudes():
+def test_products_of_extreme_magnitudes_stay_exact():
     payloads = [payload(2.0**63, 1.0), payload(2.0**-100, 0.0), payload(0.0, 2.0**-149)]
     found = as_fractions(gram(payloads))
     assert found[0][0] == Fraction(2) ** 126

@@ -93,7 +93,7 @@ def test_zero_has_one_sign(rule):
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 4, 5, 7, 8, 13, 16, 31, 32, 33])
-def test_against_a_reference(count):
+def test_mean_and_median_equal_an_exact_reference(count):
     payloads = random_payloads(count, seed=count)
     median = merge_rules.get("median")()(payloads)
     mean = merge_rules.get("mean")()(payloads)

@@ -177,7 +177,7 @@ def test_a_scaled_payload_moves_the_clipped_mean_by_a_median_norm_over_n(factor)
 
 
 @pytest.mark.parametrize("rule", RULES)
-def test_zeros_and_one_node(rule):
+def test_zeros_and_a_single_node_by_hand(rule):
     zeros = payload(0, 0, -0.0)
     assert merge(rule, [zeros])["a"].view(torch.int32).tolist() == [0, 0, 0]
     assert merge(rule, [zeros] * 3)["a"].tolist() == [0, 0, 0]
@@ -192,7 +192,7 @@ def test_zeros_and_one_node(rule):
 
 
 @pytest.mark.parametrize("rule", RULES)
-def test_extreme_lengths(rule):
+def test_payloads_of_extreme_lengths_merge_to_finite_numbers(rule):
     huge, tiny = payload(2.0**63, 2.0**63), payload(1e-38, -1e-38)
     got = merge(rule, [huge, tiny, tiny])["a"].tolist()
     if rule == "demo_sign":
@@ -203,7 +203,7 @@ def test_extreme_lengths(rule):
 
 
 @pytest.mark.parametrize("rule", RULES)
-def test_what_is_refused(rule):
+def test_payloads_that_cannot_be_merged_are_refused(rule):
     with pytest.raises(ValueError, match="no payload"):
         merge(rule, [])
     with pytest.raises(ValueError, match="not finite"):

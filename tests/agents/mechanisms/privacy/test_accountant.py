@@ -267,7 +267,7 @@ def test_units_do_not_mix():
         {"steps": True},
     ],
 )
-def test_charges_out_of_range(fields):
+def test_charges_out_of_range_are_refused(fields):
     with pytest.raises(ValueError):
         Charge(**{"unit": "node", "noise_multiplier": 1.0, **fields})
 

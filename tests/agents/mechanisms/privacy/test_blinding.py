@@ -69,7 +69,7 @@ def test_blinding_noise_is_refused_with_the_figures_or_accepted_with_a_warning()
     assert warning is not None and "chance is 30 %" in warning
 
 
-def test_mild_noise_passes():
+def test_mild_noise_is_accepted():
     assert check_blinding(256, 0.003, 1.0, 10) is None
     assert check_blinding(10**6, 0.0, 1.0, 10) is None
 
@@ -83,6 +83,6 @@ def test_too_few_nodes_to_have_poisoners(nodes):
     "wrong",
     [(0, 1.0, 1.0, 10, 3), (9, -1.0, 1.0, 10, 3), (9, 1.0, 0.0, 10, 3), (9, 1.0, 1.0, 8, 3)],
 )
-def test_values_out_of_range(wrong):
+def test_values_out_of_range_are_refused(wrong):
     with pytest.raises(ValueError):
         estimate(*wrong)

@@ -97,7 +97,7 @@ def test_other_dtypes_are_refused():
 # Noise.
 
 
-def test_normals_are_normal():
+def test_draws_have_the_moments_of_the_normal_distribution():
     draws = noise.normals(400_000, Seeded(5))
     assert stats.kstest(draws, "norm").pvalue > 1e-4
     assert np.abs(draws).max() < 9.5
@@ -173,7 +173,7 @@ def test_a_generator_must_give_words():
 # Mechanisms.
 
 
-def test_names():
+def test_the_mechanisms_are_found_by_name():
     assert privacy.names() == ["aggregate", "dp_sgd", "gaussian", "none"]
 
 

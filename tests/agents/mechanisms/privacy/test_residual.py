@@ -160,7 +160,7 @@ def test_screening_by_norm_alone():
         (np.zeros(3), np.zeros(3), math.inf),
     ],
 )
-def test_values_out_of_range(wrong):
+def test_values_out_of_range_are_refused(wrong):
     with pytest.raises(ValueError):
         consistent(*wrong)
     with pytest.raises(ValueError):

@@ -235,7 +235,7 @@ GAINS = st.lists(st.integers(-PPM, PPM), min_size=7, max_size=7)
 
 @settings(max_examples=60, deadline=None)
 @given(ROWS, KINDS, GAINS)
-def test_bounds(choice, kinds, gains):
+def test_every_part_of_a_score_is_within_its_bounds(choice, kinds, gains):
     rows = crowd(choice, kinds)
     found = quality(rows, gains[: len(rows)])
     assert all(type(value) is int and 0 <= value <= PPM for value in found)

@@ -39,7 +39,7 @@ def symmetric(pairs: list[list[float]]) -> list[list[int]]:
     return full
 
 
-def test_middles():
+def test_the_lower_and_upper_middle_by_hand():
     assert (lower_middle([3, 1, 2]), upper_middle([3, 1, 2])) == (2, 2)
     assert (lower_middle([4, 1, 2, 3]), upper_middle([4, 1, 2, 3])) == (2, 3)
     with pytest.raises(ValueError, match="no middle"):
@@ -146,7 +146,7 @@ def test_a_scale_of_one_node_touches_no_other_number():
         assert ratio == Fraction(before.squares[2], before.squares[0]) * Fraction(4) ** power
 
 
-def test_unusable_payloads():
+def test_payloads_that_cannot_be_multiplied_are_refused():
     for value in (math.nan, math.inf, -math.inf):
         with pytest.raises(ValueError, match="not finite"):
             products([payload(1, 2), payload(1, value)])

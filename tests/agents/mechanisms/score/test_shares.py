@@ -34,7 +34,7 @@ def reference(columns: list[list[float]]) -> list[int]:
     return result if len(columns) > 1 else [MILLION]
 
 
-def test_by_hand():
+def test_shares_by_hand():
     # Node 2 differs in one of four coordinates; leave-one-out its others always agree: 3 to 1.
     got = quality_ppm([payload(1, 1, -1, -1), payload(2, 1, -3, -1), payload(1, 1, -1, 1)])
     # Nodes 0 and 1 see a tie (0) in the last coordinate, which counts for neither side.
