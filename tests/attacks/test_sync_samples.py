@@ -26,7 +26,7 @@ from agents.trainer import Trainer
 from agents.training.state import PayloadError, State
 from tests.stage.chain.agents import PASSPHRASE
 from tests.stage.chain.people import COMMIT, EMPTY, Node, People
-from tests.stage.chain.validators import GAUNTLET, ValidatedJob
+from tests.stage.chain.validators import FREE_JOB, ValidatedJob
 from tests.stage.memory.honest_round import TinyJob
 
 
@@ -187,7 +187,7 @@ def test_extra_batches_are_the_operators_choice(sampled: SampledJob, ann: Node, 
         raw = sampled.store.get_digest(reveals[node.node_id].proof, MAX_PROOF_BYTES)
         assigned = manifest.of(node.node_id).batches
         steps[node.name] = ProofOfComputation.from_bytes(raw).steps - assigned
-    assert steps == {"ann": 3, "bob": GAUNTLET["batches_per_round"]}
+    assert steps == {"ann": 3, "bob": FREE_JOB["batches_per_round"]}
 
 
 def test_a_commitment_to_another_task_is_not_revealed(

@@ -11,7 +11,7 @@ from __future__ import annotations
 import pytest
 
 from agents.protocol.scores import Consensus, ScorePhase
-from tests.e2e.test_validators import GAUNTLET
+from tests.e2e.test_validators import FREE_JOB
 from tests.stage.network import LocalNetwork
 
 POINTS = (
@@ -26,7 +26,7 @@ POINTS = (
 
 def _survives(local: LocalNetwork, arms: dict[str, tuple[str, ...]]) -> None:
     local.arm(arms)
-    job = local.job(rounds=1, **GAUNTLET)
+    job = local.job(rounds=1, **FREE_JOB)
     local.finish(job)
     local.until(
         lambda: all(set(names) <= set(local.crashed) for names in arms.values()),

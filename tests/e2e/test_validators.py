@@ -18,23 +18,15 @@ from agents.protocol.median import stake_median
 from agents.protocol.scores import Consensus, ScorePhase
 from agents.rounds.models import Models
 from agents.storage.content_store import open_store
+from tests.stage.memory.tiny_specs import GAUNTLET, signed_steps
 from tests.stage.network import TERMS, LocalNetwork
 
 ROUNDS = 3
-GAUNTLET: dict[str, Any] = {
-    "codec": "demo",
-    "merge": "demo_sign",
-    "score": "gauntlet",
-    "verify": "gauntlet",
+FREE_JOB: dict[str, Any] = {
+    **GAUNTLET,
     "audit_sample": 0,
     "score_options": {"evaluated": 3, "eval_batches": 2},
-    "optimizer": {
-        "batch_size": 4,
-        "seq_len": 16,
-        "inner": "gradient",
-        "outer_lr": 2e-3,
-        "outer_decay": True,
-    },
+    "optimizer": signed_steps(4, 16, 2e-3, outer_decay=True),
 }
 
 
@@ -42,7 +34,7 @@ def test_every_vector_is_revealed_replays_and_pays(local: LocalNetwork) -> None:
     local.arm(
         {"validator-before-commit": ("verifier-1",), "validator-before-reveal": ("verifier-2",)}
     )
-    job = local.job(rounds=ROUNDS, **GAUNTLET)
+    job = local.job(rounds=ROUNDS, **FREE_JOB)
     local.finish(job)
     assert sorted(local.crashed) == ["verifier-1", "verifier-2"]
     history = local.assert_whole(job)

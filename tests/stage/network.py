@@ -33,6 +33,7 @@ from agents.storage.content_store import ContentStore, open_store
 from scripts._net.localnet import ROLES, Localnet
 from scripts._report.history import ZOO, History
 from scripts._report.verdict import Check, check_books, check_ledger
+from tests.stage.memory.tiny_specs import tiny_model
 
 PATIENCE_S = 150.0  # of the test, for anything; the machine may be busy with other things
 TERMS = Terms(
@@ -50,14 +51,7 @@ SPEC: dict[str, Any] = {
     "eval_batches": 4,
     "audit_sample": 8,
     "checkpoint_every": 2,
-    "model": {
-        "d_model": 16,
-        "n_layers": 1,
-        "n_heads": 2,
-        "n_kv_heads": 1,
-        "d_ff": 32,
-        "max_seq_len": 16,
-    },
+    "model": tiny_model(16, 32, 16),
     "optimizer": {"batch_size": 8, "seq_len": 16, "lr": 1e-2},
 }
 

@@ -22,7 +22,7 @@ from agents.runtime.wallet import Wallet
 from agents.storage.errors import CorruptContent, NotFound
 from agents.training.state import model_hash
 from tests.stage.chain.finished_job import JOB, FinishedJob
-from tests.stage.chain.finished_scored_job import GAUNTLET, ROUNDS, FinishedScoredJob
+from tests.stage.chain.finished_scored_job import FREE_JOB, ROUNDS, FinishedScoredJob
 from tests.stage.chain.lying_sources import LyingStore
 
 
@@ -33,7 +33,7 @@ def on_chain(scored: FinishedJob) -> bytes:
 
 def test_a_late_joiner_replays_every_update(scored: FinishedScoredJob) -> None:
     """From genesis, through rounds whose outer rate changed, to the chain's hash."""
-    assert GAUNTLET["checkpoint_every"] > ROUNDS
+    assert FREE_JOB["checkpoint_every"] > ROUNDS
     told: list[CaughtUp] = []
     state = Models(scored.network, scored.store, tell=told.append).current(JOB)
     assert model_hash(state) == on_chain(scored) == scored.outcomes[JOB, ROUNDS].model

@@ -146,6 +146,35 @@ def in_place_of(log: Any, other: Any) -> Any:
     return lie
 
 
+def assert_named(finished: FinishedJob, event: str, field: str, named: str) -> None:
+    """An audit names one changed field of an event, by its round and by these words."""
+    log, kind, args = target(finished, event)
+    top = field.removeprefix("last ").split(" ")[0].split(".")[0]
+    item = next(i for i in kind.abi["inputs"] if i["name"] == top)
+    lies = dict(changed(item, args[top]))
+    lie = in_place_of(log, relogged(kind, log, {**args, top: lies[field]}))
+    found = finished.audited(lie=lie).differences
+    places = {args.get("round_id", 0), 0} if "round_id" in args else set(range(6))
+    assert any(named in str(d) and d.round_id in places for d in found), (
+        f"the audit should name {named!r} in a round of {places}, and says {list(map(str, found))}"
+    )
+
+
+def assert_missed(finished: FinishedJob, event: str) -> None:
+    """An audit misses an event that the RPC node keeps to itself."""
+    log, _, _ = target(finished, event)
+    audit = finished.audited(lie=in_place_of(log, None))
+    assert not audit.holds, f"the audit should miss {event}, and finds that all holds"
+
+
+def assert_found(finished: FinishedJob, view: str, field: str) -> None:
+    """An audit finds that one answer about the contracts' state is changed in one field."""
+    done, lie = in_an_answer(finished, view, field)
+    audit = finished.audited(lie=lie)
+    assert done, f"the audit should ask for {view}"
+    assert not audit.holds, f"the audit should find {field!r} of {view} changed"
+
+
 @pytest.mark.parametrize(
     ("event", "field"),
     [(event, field) for event, (fields, _) in EVENTS.items() for field in fields],
@@ -154,24 +183,13 @@ def test_a_changed_field_of_an_event_is_named(
     finished: FinishedJob, event: str, field: str
 ) -> None:
     """One field differs; the difference is named by its round and by event or node."""
-    log, kind, args = target(finished, event)
-    top = field.removeprefix("last ").split(" ")[0].split(".")[0]
-    item = next(i for i in kind.abi["inputs"] if i["name"] == top)
-    lies = dict(changed(item, args[top]))
-    lie = in_place_of(log, relogged(kind, log, {**args, top: lies[field]}))
-    audit = finished.audited(lie=lie)
-    named = EVENTS[event][1]
-    places = {args.get("round_id", 0), 0} if "round_id" in args else set(range(6))
-    assert any(named in str(d) and d.round_id in places for d in audit.differences), [
-        str(d) for d in audit.differences
-    ]
+    assert_named(finished, event, field, EVENTS[event][1])
 
 
 @pytest.mark.parametrize("event", DROPPED)
 def test_an_event_left_out_is_missed(finished: FinishedJob, event: str) -> None:
     """The node keeps one event to itself."""
-    log, _, _ = target(finished, event)
-    assert not finished.audited(lie=in_place_of(log, None)).holds
+    assert_missed(finished, event)
 
 
 @pytest.mark.parametrize(
@@ -181,10 +199,7 @@ def test_a_changed_field_of_an_answer_is_found(
     finished: FinishedJob, view: str, field: str
 ) -> None:
     """One answer about the contracts' state differs in one field."""
-    done, lie = in_an_answer(finished, view, field)
-    audit = finished.audited(lie=lie)
-    assert done
-    assert not audit.holds
+    assert_found(finished, view, field)
 
 
 def in_an_answer(finished: FinishedJob, view: str, field: str) -> tuple[list[str], Lie]:

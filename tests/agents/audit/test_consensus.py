@@ -20,11 +20,11 @@ from agents.audit.sources.findings import Audit, Difference
 from agents.gauntlet.record import ScoreRecord
 from agents.gauntlet.replay import digest_of_record
 from agents.storage.embedded import EmbeddedStore
-from tests.agents.audit.test_chain import in_an_answer, in_place_of, target
+from tests.agents.audit.test_chain import assert_found, assert_missed, assert_named
 from tests.agents.audit.test_honest import stranger
 from tests.stage.chain.finished_job import JOB
 from tests.stage.chain.finished_scored_job import ROUNDS, FinishedScoredJob
-from tests.stage.chain.lying_sources import LyingStore, changed, relogged
+from tests.stage.chain.lying_sources import LyingStore
 from tests.stage.chain.people import TRAINERS
 
 _WHOLE = 1 << 20
@@ -115,22 +115,13 @@ def test_a_changed_field_of_an_event_is_named(
     scored: FinishedScoredJob, event: str, field: str
 ) -> None:
     """One field differs; the difference is named by its round and by event, node or verifier."""
-    log, kind, args = target(scored, event)
-    top = field.removeprefix("last ").split(" ")[0]
-    item = next(i for i in kind.abi["inputs"] if i["name"] == top)
-    lies = dict(changed(item, args[top]))
-    audit = scored.audited(lie=in_place_of(log, relogged(kind, log, {**args, top: lies[field]})))
-    places = {args.get("round_id", 0), 0} if "round_id" in args else set(range(6))
-    assert any(EVENTS[event][1] in str(d) and d.round_id in places for d in audit.differences), [
-        str(d) for d in audit.differences
-    ]
+    assert_named(scored, event, field, EVENTS[event][1])
 
 
 @pytest.mark.parametrize("event", EVENTS)
 def test_an_event_left_out_is_missed(scored: FinishedScoredJob, event: str) -> None:
     """The node keeps one event to itself."""
-    log, _, _ = target(scored, event)
-    assert not scored.audited(lie=in_place_of(log, None)).holds
+    assert_missed(scored, event)
 
 
 @pytest.mark.parametrize(
@@ -140,10 +131,7 @@ def test_a_changed_field_of_an_answer_is_found(
     scored: FinishedScoredJob, view: str, field: str
 ) -> None:
     """One answer about the contracts' state differs in one field."""
-    done, lie = in_an_answer(scored, view, field)
-    audit = scored.audited(lie=lie)
-    assert done
-    assert not audit.holds
+    assert_found(scored, view, field)
 
 
 def test_another_salt_of_scores_opens_no_commitment(scored: FinishedScoredJob) -> None:
@@ -220,12 +208,6 @@ class Both:
     def __init__(self, *stores: EmbeddedStore) -> None:
         self._stores = stores
         self.location = stores[0].location
-
-    def _which(self, digest: bytes) -> EmbeddedStore:
-        for store in self._stores:
-            if store.has(store.resolve(digest)):
-                return store
-        return self._stores[0]
 
     def resolve(self, digest: bytes) -> str:
         """The CID, where there is one."""

@@ -24,21 +24,19 @@ from tests.stage.memory.honest_round import (
     make_honest_round,
     scaled,
 )
+from tests.stage.memory.tiny_specs import GAUNTLET
 
 OPTIONS = Gauntlet(samples=2)
 UNIT = 1e-3
-GAUNTLET: dict[str, Any] = {
-    "codec": "demo",
-    "merge": "demo_sign",
-    "score": "gauntlet",
-    "verify": "gauntlet",
+FREE_JOB: dict[str, Any] = {
+    **GAUNTLET,
     "optimizer": {"batch_size": 2, "seq_len": 16, "inner": "gradient", "outer_lr": 1e-3},
 }
 
 
 @pytest.fixture(scope="module")
 def free(tmp_path_factory: pytest.TempPathFactory) -> HonestRound:
-    return make_honest_round(EmbeddedStore(tmp_path_factory.mktemp("free") / "store"), **GAUNTLET)
+    return make_honest_round(EmbeddedStore(tmp_path_factory.mktemp("free") / "store"), **FREE_JOB)
 
 
 @dataclass(frozen=True)

@@ -11,15 +11,9 @@ import pytest
 from agents.storage.embedded import EmbeddedStore
 from agents.training.data import pack
 from agents.training.spec import JobSpec
+from tests.stage.memory.tiny_specs import tiny_model
 
-TINY_MODEL = {
-    "d_model": 16,
-    "n_layers": 2,
-    "n_heads": 2,
-    "n_kv_heads": 1,
-    "d_ff": 24,
-    "max_seq_len": 16,
-}
+TINY_MODEL = tiny_model(16, 24, 16, layers=2)
 TINY_OPTIMIZER = {"batch_size": 4, "seq_len": 16}
 
 

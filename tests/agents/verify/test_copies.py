@@ -28,18 +28,13 @@ from tests.stage.memory.honest_round import (
     make_honest_round,
     scaled,
 )
+from tests.stage.memory.tiny_specs import signed_steps
 
 JOBS: dict[str, dict[str, Any]] = {
     "demo": {
         "codec": "demo",
         "merge": "demo_sign",
-        "optimizer": {
-            "batch_size": 2,
-            "seq_len": 16,
-            "inner": "gradient",
-            "outer_lr": 0.002,
-            "outer_decay": True,
-        },
+        "optimizer": signed_steps(2, 16, 0.002, outer_decay=True),
     },
     "sparse": {"codec": "sparse", "codec_options": {"per_chunk": 400}, "merge": "norm_clip"},
 }

@@ -22,6 +22,7 @@ from agents.training.spec import Hyperparameters, JobSpec
 from agents.training.state import State, apply_outer
 from agents.verify.overlap import pairs
 from agents.verify.provenance import Origin, Provenance, provenance
+from tests.stage.memory.tiny_specs import tiny_model
 
 MARGIN = 0.03
 
@@ -145,14 +146,7 @@ NODES, ROUNDS, BATCHES = 6, 6, 8
 SPEC = JobSpec.from_dict(
     {
         "data": "bafkreigh2akiscaildcqabsyg3dfr6chu3fgpregiymsck7e7aqa4s52zy",
-        "model": {
-            "d_model": 32,
-            "n_layers": 2,
-            "n_heads": 2,
-            "n_kv_heads": 1,
-            "d_ff": 64,
-            "max_seq_len": 32,
-        },
+        "model": tiny_model(32, 64, 32, layers=2),
         "optimizer": {"batch_size": 4, "seq_len": 32},
         "rounds": ROUNDS,
     }

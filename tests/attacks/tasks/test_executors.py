@@ -159,9 +159,7 @@ def test_a_payload_is_nowhere_before_two_agree(executors: Executors) -> None:
     executors.start_one(second, Loner)
     executors.drive(lambda: len(executors.task(task_id).revealed()) == 2, "both have revealed")
     assert executors.status(task_id) == TaskStatus.DRAWING
-    for _ in range(5):
-        executors.step(first.name)
-        executors.tasks.chain.mine()
+    executors.pass_blocks(5, first.name)
     right = _right(executors, task_id)
     digest = fake(executors.task(task_id), second.operator.address).digest
     assert not _has(executors, right) and not _has(executors, digest)
@@ -271,9 +269,7 @@ def test_a_verifier_that_samples_leaves_the_right_alone(executors: Executors) ->
     executors.recheck("vic", rate=1.0)
     executors.drive(lambda: executors.said(vic, "task_audited") == 1, "the audit is over")
     assert executors.status(task_id) == AGREED
-    for _ in range(5):
-        assert executors.step("vic") is None
-        executors.tasks.chain.mine()
+    assert executors.pass_blocks(5, "vic") == []
     assert executors.said(vic, "task_audited") == 1, "once"
 
 
@@ -285,9 +281,7 @@ def test_a_restarted_verifier_still_attests_once(executors: Executors) -> None:
     executors.recheck("vic")
     executors.drive(lambda: ("vic", f"attested: task {task_id}") in executors.done, "vic attests")
     executors.recheck("vic")
-    for _ in range(10):
-        assert executors.step("vic") is None
-        executors.tasks.chain.mine()
+    assert executors.pass_blocks(10, "vic") == []
     executors.recheck("vera")
     executors.until(task_id, CLOSED)
     assert executors.done.count(("vic", f"attested: task {task_id}")) == 1
@@ -383,16 +377,14 @@ def test_an_input_that_nobody_has_costs_nobody_anything(executors: Executors) ->
     )
     task = executors.task(task_id)
     executors.tasks.people.wait_until(task.time - task.run_s // 2)
-    for _ in range(5):
-        assert not any(executors.step(node.name) for node in pair)
-        executors.tasks.chain.mine()
+    assert executors.pass_blocks(5, *(node.name for node in pair)) == []
     executors.tasks.people.wait_until(task.time - task.run_s // 4)
     executors.until(task_id, CLOSED)
     assert executors.task(task_id).result == UNAVAILABLE
     assert [executors.tasks.people.gain(p) for p in (*pair, executors.tasks.creator)] == [0, 0, 0]
-    for _ in range(5):
-        assert not any(executors.step(node.name) for node in pair), "there is nothing to publish"
-        executors.tasks.chain.mine()
+    assert executors.pass_blocks(5, *(node.name for node in pair)) == [], (
+        "there is nothing to publish"
+    )
 
 
 def test_a_task_of_another_class_is_never_run(executors: Executors) -> None:
@@ -400,9 +392,7 @@ def test_a_task_of_another_class_is_never_run(executors: Executors) -> None:
     executors.tasks.draw(task_id)
     agent = executors.start_one(first)
     agent.runner.label = "cuda:sm_90/132/13.0"
-    for _ in range(10):
-        executors.step(first.name)
-        executors.tasks.chain.mine()
+    executors.pass_blocks(10, first.name)
     assert executors.state(task_id, first) == LaneState.RUNNING
     assert executors.said(first, "task_run") == 0 and executors.said(first, "cannot_run") == 1
 
@@ -417,15 +407,11 @@ def test_it_takes_a_seat_and_leaves_a_wrong_one(executors: Executors) -> None:
     assert executors.done == [("hal", f"joined: the pool of {CPU}")]
     agent.runner.label = "cuda:sm_90/132/13.0"
     executors.drive(lambda: not executors.reader.seat(node.node_id).seated, "it leaves")
-    for _ in range(5):
-        executors.step("hal")
-        executors.tasks.chain.mine()
+    executors.pass_blocks(5, "hal")
     assert executors.said(node, "cannot_join") == 1
     executors.start_one(node, executor={"join": False})
     executors.tasks.chain.mine(300)
-    for _ in range(5):
-        assert executors.step("hal") is None
-        executors.tasks.chain.mine()
+    assert executors.pass_blocks(5, "hal") == []
 
 
 def test_a_seat_without_stake_is_emptied_by_anyone(executors: Executors) -> None:
@@ -447,9 +433,7 @@ def test_a_pool_that_many_have_left_is_compacted(executors: Executors) -> None:
     chain.mine(300)
     executors.start_one(keeper)
     executors.drive(lambda: executors.reader.seat(keeper.node_id).seat == 0, "its holder moves")
-    for _ in range(5):
-        assert executors.step(keeper.name) is None
-        chain.mine()
+    assert executors.pass_blocks(5, keeper.name) == []
     chain.mine(300)
     executors.drive(lambda: chain.call(tasks, "pool_size", 0) == 1, "it is shortened")
     assert executors.done == [(keeper.name, "compact: class 0")] * 2
@@ -533,9 +517,7 @@ def test_a_lost_journal_is_said_once(executors: Executors) -> None:
     for name in journal.keys("task-"):
         journal.delete(name)
     executors.start_one(first)
-    for _ in range(5):
-        executors.step(first.name)
-        executors.tasks.chain.mine()
+    executors.pass_blocks(5, first.name)
     assert executors.said(first, "secret_lost") == 1
     assert executors.state(task_id, first) == LaneState.COMMITTED
 

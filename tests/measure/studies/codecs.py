@@ -113,7 +113,9 @@ class DemoJob:
         """Validation loss, nats a byte."""
         return validation_loss(self.net, state, self.held_out)
 
-    def run(self, options: Options, text: str, state: State, first: int, rounds: int) -> Run:
+    def run(
+        self, options: argparse.Namespace, text: str, state: State, first: int, rounds: int
+    ) -> Run:
         """Rounds first..first+rounds-1 under a codec."""
         codec, merge = Setting(text).build(), merge_rules.get(options.merge)()
         memories: list[State | None] = [None] * self.workers
@@ -156,22 +158,7 @@ def mean(updates: Sequence[Mapping[str, Tensor]]) -> State:
     return merged
 
 
-@dataclass(frozen=True)
-class Options:
-    """What the command line asks for."""
-
-    phase: str
-    codecs: tuple[str, ...]
-    seeds: int
-    workers: int
-    rounds: int
-    late_rounds: int
-    merge: str
-    own_seeds: bool
-    own_starts: bool
-
-
-def study(options: Options, console: Console) -> None:
+def study(options: argparse.Namespace, console: Console) -> None:
     """Run everything and print the table."""
     runs: dict[str, list[Run]] = {}
     for seed in range(options.seeds):
@@ -192,7 +179,7 @@ def study(options: Options, console: Console) -> None:
     console.print(table(options, runs))
 
 
-def table(options: Options, runs: Mapping[str, Sequence[Run]]) -> Table:
+def table(options: argparse.Namespace, runs: Mapping[str, Sequence[Run]]) -> Table:
     """One line a codec: means over seeds, the worst seed beside it."""
     title = (
         f"{options.phase}: {options.rounds} rounds, {options.workers} nodes, {options.seeds} "
@@ -238,20 +225,10 @@ def main() -> None:
     parser.add_argument("--own-seeds", action="store_true", help="a seed per node, not per round")
     parser.add_argument("--own-starts", action="store_true", help="a late model for every seed")
     parser.add_argument("--threads", type=int, default=1)
-    given = parser.parse_args()
-    torch.set_num_threads(given.threads)
+    options = parser.parse_args()
+    options.codecs = options.codec or ["polytope", "sparse"]
+    torch.set_num_threads(options.threads)
     BUILD.mkdir(parents=True, exist_ok=True)
-    options = Options(
-        phase=given.phase,
-        codecs=tuple(given.codec or ("polytope", "sparse")),
-        seeds=given.seeds,
-        workers=given.workers,
-        rounds=given.rounds,
-        late_rounds=given.late_rounds,
-        merge=given.merge,
-        own_seeds=given.own_seeds,
-        own_starts=given.own_starts,
-    )
     study(options, Console(width=150))
 
 

@@ -174,6 +174,14 @@ class Executors(RunningAgents):
             self.done.append((name, did))
         return did
 
+    def pass_blocks(self, blocks: int, *names: str) -> list[str]:
+        """Step these agents, once a block; what they did meanwhile."""
+        did: list[str | None] = []
+        for _ in range(blocks):
+            did += [self.step(name) for name in names]
+            self.tasks.chain.mine()
+        return [what for what in did if what is not None]
+
     def drive(self, until: Callable[[], bool], what: str = "") -> None:
         """Step everybody in turn until `until` holds."""
         end = time.monotonic() + _PATIENCE_S

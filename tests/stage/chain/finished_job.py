@@ -55,6 +55,7 @@ from tests.stage.chain.people import (
     found,
 )
 from tests.stage.memory.honest_round import DEVICE, HonestWork, make_work, noise
+from tests.stage.memory.tiny_specs import tiny_model
 
 JOB, UNPUNISHED, CONTESTED = 1, 2, 3
 ARTEFACTS = (
@@ -73,14 +74,7 @@ ARTEFACTS = (
 ROUNDS = 4  # finalized
 _TEXT = [b"line %d of the audited corpus, to the fourth %d\n" % (i, i**4) for i in range(700)]
 SPEC: dict[str, Any] = {
-    "model": {
-        "d_model": 8,
-        "n_layers": 1,
-        "n_heads": 2,
-        "n_kv_heads": 1,
-        "d_ff": 12,
-        "max_seq_len": 12,
-    },
+    "model": tiny_model(8, 12, 12),
     "optimizer": {"batch_size": 2, "seq_len": 12},
     "batches_per_round": 8,
     "eval_batches": 2,

@@ -39,14 +39,12 @@ from scripts._net.processes import Supervisor
 from tests.stage.chain.finished_job import SPEC, FinishedJob, make_job
 from tests.stage.chain.people import COMMIT, REVEAL, TERMS, TRAINERS, VERIFIERS, CommittedWork, Node
 from tests.stage.memory.honest_round import DEVICE, make_work, noise
+from tests.stage.memory.tiny_specs import GAUNTLET
 
 ROUNDS = 5  # finalized, of more that the job has
-GAUNTLET: dict[str, Any] = {
+FREE_JOB: dict[str, Any] = {
     **SPEC,
-    "codec": "demo",
-    "merge": "demo_sign",
-    "score": "gauntlet",
-    "verify": "gauntlet",
+    **GAUNTLET,
     "codec_options": {"chunk": 8, "per_chunk": 12},
     "score_options": {"evaluated": 4, "top": 2, "eval_batches": 4, "step_share": 1.0},
     "optimizer": {
@@ -199,7 +197,7 @@ class FinishedScoredJob(FinishedJob):
 
 def make_finished_scored_job(directory: Path, supervisor: Supervisor) -> FinishedScoredJob:
     """A chain with the whole system, and the job played."""
-    scored = make_job(FinishedScoredJob, directory, supervisor, GAUNTLET)
+    scored = make_job(FinishedScoredJob, directory, supervisor, FREE_JOB)
     scored.folder = directory / "validators"
     scored.play()
     return scored

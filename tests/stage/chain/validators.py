@@ -18,22 +18,14 @@ from agents.verifier import Verifier
 from tests.stage.chain.agents import RunningAgents
 from tests.stage.chain.people import AGGREGATE, COMMIT, Node, People
 from tests.stage.memory.honest_round import TinyJob
+from tests.stage.memory.tiny_specs import GAUNTLET, signed_steps
 
 TERMS = Terms()
 TEXT = [b"line %d of a small corpus, cubed %d\n" % (i, i**3) for i in range(600)]
-GAUNTLET: dict[str, Any] = {
-    "codec": "demo",
-    "merge": "demo_sign",
-    "score": "gauntlet",
-    "verify": "gauntlet",
+FREE_JOB: dict[str, Any] = {
+    **GAUNTLET,
     "batches_per_round": 8,
-    "optimizer": {
-        "batch_size": 2,
-        "seq_len": 16,
-        "inner": "gradient",
-        "outer_lr": 0.002,
-        "outer_decay": True,
-    },
+    "optimizer": signed_steps(2, 16, 0.002, outer_decay=True),
 }
 
 
@@ -46,7 +38,7 @@ class ValidatedJob(RunningAgents):
         super().__init__(people, folder, stack)
         self.store = EmbeddedStore(folder / "store")
         fields = tiny.published.spec.model_dump(mode="json")
-        self.published = publish_job(self.store, TEXT, {"model": fields["model"], **GAUNTLET})
+        self.published = publish_job(self.store, TEXT, {"model": fields["model"], **FREE_JOB})
         self.job = JobContext(self.published.spec, self.store)
         people.job = people.create_job(people.sponsor, TERMS.encode(self.published), 0)
         windows = (TERMS.score_commit_s, TERMS.score_reveal_s)

@@ -27,6 +27,7 @@ from agents.training.assignment import Ranges, assign, next_carry, work_order
 from agents.training.documents import stdlib_corpus
 from agents.training.replay import run_task
 from agents.training.state import State, apply_outer, load_state, model_hash
+from tests.stage.memory.tiny_specs import GAUNTLET, tiny_model
 
 DEVICE = "cpu"
 LOCAL_STEPS: dict[str, Any] = {
@@ -35,18 +36,8 @@ LOCAL_STEPS: dict[str, Any] = {
     "optimizer": {"batch_size": 4, "seq_len": 32, "lr": 4e-3},
 }
 SPEC: dict[str, Any] = {
-    "model": {
-        "d_model": 32,
-        "n_layers": 1,
-        "n_heads": 2,
-        "n_kv_heads": 1,
-        "d_ff": 64,
-        "max_seq_len": 32,
-    },
-    "codec": "demo",
-    "merge": "demo_sign",
-    "score": "gauntlet",
-    "verify": "gauntlet",
+    "model": tiny_model(32, 64, 32),
+    **GAUNTLET,
     "score_options": {"evaluated": 16, "eval_batches": 6},
     "optimizer": {"batch_size": 4, "seq_len": 32, "inner": "gradient", "outer_lr": 2e-3},
     "batches_per_round": 36,

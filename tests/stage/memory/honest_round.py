@@ -31,6 +31,7 @@ from agents.training.replay import run_task, trace_of
 from agents.training.state import State, file_bound, load_state, model_hash
 from agents.training.trace import Trace
 from agents.verify.spot_checks import RoundInputs
+from tests.stage.memory.tiny_specs import tiny_model
 
 torch.set_num_threads(1)  # the machine is shared
 
@@ -42,14 +43,7 @@ WEIGHTS = (10, 10, 10, 30)
 DEVICE = "cpu"
 _TEXT = [b"line %d of the tiny corpus, squared %d\n" % (i, i * i) for i in range(900)]
 _SPEC: dict[str, Any] = {
-    "model": {
-        "d_model": 16,
-        "n_layers": 1,
-        "n_heads": 2,
-        "n_kv_heads": 1,
-        "d_ff": 24,
-        "max_seq_len": 16,
-    },
+    "model": tiny_model(16, 24, 16),
     "optimizer": {"batch_size": 2, "seq_len": 16},
     "batches_per_round": 12,
     "eval_batches": 2,
@@ -341,8 +335,3 @@ def noise(like: State, seed: int = 0) -> State:
         name: 1e-3 * torch.randn(tensor.shape, generator=source)
         for name, tensor in sorted(like.items())
     }
-
-
-def with_content(submission: Submission, content: bytes) -> Submission:
-    """The same payload under another digest."""
-    return replace(submission, reveal=replace(submission.reveal, content=content))

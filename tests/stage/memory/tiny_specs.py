@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Fields of the specs of small jobs: models that train in milliseconds, and what free jobs name."""
+
+from __future__ import annotations
+
+from typing import Any
+
+GAUNTLET: dict[str, Any] = {
+    "codec": "demo",
+    "merge": "demo_sign",
+    "score": "gauntlet",
+    "verify": "gauntlet",
+}
+
+
+def tiny_model(d_model: int, d_ff: int, length: int, layers: int = 1) -> dict[str, int]:
+    """A model of two heads that reads `length` tokens."""
+    return {
+        "d_model": d_model,
+        "n_layers": layers,
+        "n_heads": 2,
+        "n_kv_heads": 1,
+        "d_ff": d_ff,
+        "max_seq_len": length,
+    }
+
+
+def signed_steps(batch: int, length: int, rate: float, **more: Any) -> dict[str, Any]:
+    """An optimizer of plain gradients, whose outer steps of `rate` are signs."""
+    return {
+        "batch_size": batch,
+        "seq_len": length,
+        "inner": "gradient",
+        "outer_lr": rate,
+        **more,
+    }
