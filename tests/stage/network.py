@@ -307,16 +307,19 @@ class LocalNetwork:
         """Nobody was slashed; the job's rounds are final with all (or `accepted`) trainers'
         work in each; every token is where it belongs."""
         history = self.history(job)
-        assert history.slashes[self._slashes_before :] == []
+        slashes = history.slashes[self._slashes_before :]
+        assert slashes == [], f"nobody should be slashed, and these were: {slashes}"
         final = [r for r in history.rounds.values() if r.phase == Phase.FINALIZED]
-        assert len(final) == self.network.job(job).terms.rounds
+        paid = self.network.job(job).terms.rounds
+        assert len(final) == paid, f"all {paid} rounds should be final, and {len(final)} are"
         assert len(final) == len(history.rounds), "a round is void"
         wanted = None if accepted is None else {self.node_id(name) for name in accepted}
         for round_ in final:
-            assert round_.report is not None
-            assert round_.report.accepted() == (wanted or set(round_.nodes))
+            assert round_.report is not None, "a final round should have a report in the store"
+            found, due = round_.report.accepted(), wanted or set(round_.nodes)
+            assert found == due, f"the work of nodes {due} should be accepted, and {found} was"
         broken = [check.sentence for check in self.books(job) if not check.holds]
-        assert broken == []
+        assert broken == [], "every token should be where it belongs"
         return history
 
     def claim(self, name: str) -> tuple[int, int]:

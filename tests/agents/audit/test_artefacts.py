@@ -19,7 +19,7 @@ _WHOLE = 1 << 24
 
 def assert_named(finished: FinishedJob, audit: Audit, kind: str, cid: str, words: str) -> None:
     """One difference is of this artefact, by name and CID or digest, and says what is wrong."""
-    assert not audit.holds
+    assert not audit.holds, f"the audit should miss the {kind}"
     owner = f" of node {finished.node(_OWNED[kind])}" if kind in _OWNED else ""
     if kind == "evidence":
         owner = f" of verifier {finished.node('vic')} against node {finished.node('eve')}"

@@ -95,8 +95,9 @@ def good(free: HonestRound) -> GoodRound:
 def only(found: dict[int, Checked], node: int, usable: bool) -> str:
     """The failure of `node`, which must be the only one."""
     others = {n: checked for n, checked in found.items() if n != node}
-    assert all(checked == Checked("", True, 0.0) for checked in others.values())
-    assert found[node].usable is usable
+    good = Checked("", True, 0.0)
+    assert all(checked == good for checked in others.values()), f"only {node} should fail: {others}"
+    assert found[node].usable is usable, f"the payload of {node} should be usable: {usable}"
     return found[node].failure
 
 

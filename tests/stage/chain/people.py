@@ -476,7 +476,8 @@ class People:
         ]
         for contract in (self.tasks, self.appeals):
             balance = self.chain.call(self.token, "balanceOf", contract.address)
-            assert balance == self.chain.call(contract, "bonds_held")
+            bonds = self.chain.call(contract, "bonds_held")
+            assert balance == bonds, f"{contract.name} should hold its bonds and no more"
         read = self.chain.calls(
             [
                 (self.registry, "total_stake", ()),
@@ -490,9 +491,11 @@ class People:
         )
         stake, bounties, escrow, reserved, pending, bonds, appeals = map(int, read)
         owed = [stake + bounties, escrow + reserved + pending, bonds, appeals]
-        assert held == [amount + self.donated for amount in owed]
+        owed = [amount + self.donated for amount in owed]
+        assert held == owed, "registry, pool, rounds and reports should hold what they owe"
         bonded = [(self.registry, "bonded", (node,)) for node in range(1, nodes + 1)]
-        assert stake == sum(map(int, self.chain.calls(bonded)))
+        total = sum(map(int, self.chain.calls(bonded)))
+        assert stake == total, "the registry's total stake should be the sum of its nodes' bonds"
 
 
 def found(

@@ -329,9 +329,9 @@ class Tasks:
         if honest:
             line += f", honest {', '.join(f'{self.profit(p) / ZOO:+.5f}' for p in honest)}"
         print(line)
-        assert loss < 0
+        assert loss < 0, "the attackers should lose together"
         for party in honest:
-            assert self.profit(party) > 0
+            assert self.profit(party) > 0, f"{getattr(party, 'name', 'a bystander')} should win"
 
     def _won(self, parties: Sequence[Party], gas: bool) -> int:
         return sum(
