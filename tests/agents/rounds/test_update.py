@@ -16,21 +16,13 @@ from agents.mechanisms.codec.parts.container import ContainerError
 from agents.mechanisms.codec.parts.gaps import pack_gaps, unpack_gaps
 from agents.rounds.update import MARK, pack_update, read_update
 from agents.training.state import PayloadError, State, file_bound, load_state, save_state
+from tests.stage.memory.payloads import same_bits
 
 _RNG = np.random.default_rng(0)
 
 
 def shapes_of(state: State) -> dict[str, tuple[int, ...]]:
     return {name: tuple(tensor.shape) for name, tensor in state.items()}
-
-
-def same_bits(one: State, other: State) -> bool:
-    """Equal to the bit, the sign of zero included."""
-    return one.keys() == other.keys() and all(
-        one[name].shape == other[name].shape
-        and one[name].numpy().tobytes() == other[name].numpy().tobytes()
-        for name in one
-    )
 
 
 def of(*values: float) -> State:

@@ -1,37 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
 """The sparse codec: bytes by hand, the largest of each chunk, one spelling."""
 
-import numpy as np
 import pytest
 import torch
 
 from agents.mechanisms import codec as codecs
 from agents.mechanisms.codec.parts.bits import wrap
 from agents.mechanisms.codec.parts.container import ContainerError
-from agents.rounds.payload import read_payload
-from agents.training.state import PayloadError
+from tests.agents.mechanisms.codec.by_hand import (
+    SEED,
+    assert_altered_bytes_are_noticed,
+    bf16,
+    low_first,
+    packed,
+)
 from tests.agents.mechanisms.codec.conftest import gradient
-
-SEED = bytes(32)
 
 
 def codec(**options):
     return codecs.get("sparse")(**options)
-
-
-def packed(*numbers: str) -> bytes:
-    """Bits as written, the lowest first, filled up with zeros to whole bytes."""
-    text = "".join(numbers)
-    text += "0" * (-len(text) % 8)
-    return bytes(int(text[at : at + 8][::-1], 2) for at in range(0, len(text), 8))
-
-
-def low_first(number: int, width: int) -> str:
-    return format(number, f"0{width}b")[::-1]
-
-
-def bf16(*values: float) -> bytes:
-    return (np.array(values, "<f4").view("<u4") >> 16).astype("<u2").tobytes()
 
 
 def test_a_run_of_2048_and_one_of_4096_by_hand():
@@ -150,18 +137,7 @@ def test_other_spellings_are_refused(message, fields):
 def test_whatever_byte_is_altered_is_refused_or_says_something_else(options):
     made, shapes = codec(per_chunk=256, **options), {"a": (36, 40), "b": (100,)}
     good = made.encode(gradient(shapes), None, SEED)
-    said = made.decode(good, shapes, SEED)
-    for at in range(len(good)):
-        for change in (1, 2, 8, 0x40, 0x80, 0xFF):
-            bad = bytearray(good)
-            bad[at] ^= change
-            try:
-                got = read_payload(bytes(bad), made, shapes, SEED)
-            except PayloadError:
-                continue
-            assert at >= 8, at
-            assert all(torch.isfinite(tensor).all() for tensor in got.values())
-            assert any(not torch.equal(got[name], said[name]) for name in shapes), (at, change)
+    assert_altered_bytes_are_noticed(made, good, shapes)
 
 
 def test_memory_decays():

@@ -14,12 +14,9 @@ from hypothesis import strategies as st
 from agents.mechanisms import merge as merge_rules
 from agents.mechanisms.merge.parts.sorting_network import CHUNK, Selector, plan
 from agents.mechanisms.registry import UnknownMechanism
+from tests.stage.memory.payloads import payload, same_bits
 
 RULES = ["median", "mean"]
-
-
-def payload(*values: float) -> dict[str, torch.Tensor]:
-    return {"a": torch.tensor(values, dtype=torch.float32)}
 
 
 def random_payloads(
@@ -34,14 +31,6 @@ def random_payloads(
         }
         for _ in range(count)
     ]
-
-
-def same_bits(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> bool:
-    return one.keys() == other.keys() and all(
-        one[name].shape == other[name].shape
-        and torch.equal(one[name].view(torch.int32), other[name].view(torch.int32))
-        for name in one
-    )
 
 
 def test_rules_are_found_by_name():

@@ -4,17 +4,13 @@
 import math
 
 import pytest
-import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agents.mechanisms import score as score_rules
 from agents.mechanisms.score import Evidence, Scores
 from agents.mechanisms.score.gauntlet import Gauntlet
-
-
-def payload(*values: float) -> dict[str, torch.Tensor]:
-    return {"a": torch.tensor(values, dtype=torch.float32)}
+from tests.stage.memory.payloads import payload
 
 
 def test_found_by_name_and_needs_no_gains():

@@ -20,13 +20,10 @@ from agents.mechanisms.score.parts.peers import (
     validations,
 )
 from agents.mechanisms.score.parts.products import products
+from tests.stage.memory.payloads import payload
 
 HALF, DOUBLE = UNIT // 2, 2 * UNIT
 ALONE = frozenset()
-
-
-def payload(*values: float) -> dict[str, torch.Tensor]:
-    return {"a": torch.tensor(values, dtype=torch.float32)}
 
 
 def symmetric(pairs: list[list[float]]) -> list[list[int]]:

@@ -8,12 +8,9 @@ from hypothesis import strategies as st
 
 from agents.mechanisms import score as score_rules
 from agents.mechanisms.score.shares import CHUNK, contributions, quality_ppm
+from tests.stage.memory.payloads import payload
 
 MILLION = 1_000_000
-
-
-def payload(*values: float) -> dict[str, torch.Tensor]:
-    return {"a": torch.tensor(values, dtype=torch.float32)}
 
 
 def sign(value: float) -> int:
