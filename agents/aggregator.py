@@ -5,7 +5,7 @@
                 score, publish update and report, propose
     any phase   permissionless duties, before everybody else
 
-It holds no secrets and no power: whatever it proposes is recomputed by the verifiers.
+It has no secrets. Verifiers recompute whatever it proposes.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The trainer: trains its own shard, commits, reveals. It never claims: the cold wallet does.
+"""The trainer: trains its own batches, commits, reveals. The cold wallet claims what it earns.
 
     before the first round   register (or wait for the owner to), do the benchmark
     COMMIT                   train the assigned batches, journal the secret, commit its hash

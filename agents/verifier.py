@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The verifier: believes nothing, recomputes everything it signs.
+"""The verifier: recomputes everything that it signs.
 
 benchmarks  recompute chunks drawn after the submission, sign the verdict (EIP-712)
 AGGREGATE   of a job scored by Gauntlet: evaluate nodes and commit scores, later reveal them

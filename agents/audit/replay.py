@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The audit itself: read the chain, then go through the rounds one by one, then the books.
 
-Rule: each step is a function of the record and of verified bytes. Nothing is kept between audits.
+Each step is a function of the record and of verified bytes. Nothing is kept between audits.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An audit for people: a tick for every check that holds, else the exact difference.
+"""Shows an audit to people: a tick for every check that holds, else the exact difference.
 
-Rule: what was not checked has neither.
+A check that was not made has neither.
 """
 
 from __future__ import annotations

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rule: validators measure what each update does to the loss; nobody's work is redone."""
+"""The Gauntlet: validators measure what each update does to the loss, and train nothing again."""

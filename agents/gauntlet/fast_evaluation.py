@@ -6,8 +6,8 @@ both to their windows by chain time), payload there and readable, bound to the d
 of a plausible norm, not found invalid, and a sync sample that is posted, there, proven against the
 root that was committed, and at most `sync_limit` steps away from the round's model.
 
-A node whose sample fails may still be evaluated: its payload is what it is. One that fails before
-that has nothing to evaluate. Whoever's top G are merged, they are all checked: everybody is.
+A node whose sample fails may still be evaluated, because its payload is there. A node that fails an
+earlier check has nothing to evaluate. All nodes of the snapshot are checked, whoever is merged.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rule: an update is worth by how much a small step along it lowers the loss.
+"""LossScore: how much a small step along an update lowers the loss.
 
 LossScore(D) = L(theta, D) - L(theta - beta * update, D) with beta = c * alpha (the paper's equation
 2), in nats. A validator publishes its scores in whole nano-nats and rates with the published

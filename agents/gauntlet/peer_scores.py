@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rule: PeerScore is mu+ times ordinal+, and a share of the pay is its power above the least.
+"""PeerScore and shares: mu+ times ordinal+, and a power of it above the least.
 
-The paper's equations 4 and 5. Both factors are cut at zero before they are multiplied: negative
-times negative was how zero updates, then random ones, earned most in production. Shares are
-(s - min)^c / sum, with these edges, which the paper leaves open:
+The paper's equations 4 and 5. Both factors are cut at zero before they are multiplied. In
+production they were not: two negative factors made a large positive score, and zero updates, then
+random ones, earned most. Shares are (s - min)^c / sum, with these edges, which the paper leaves
+open:
 
 - A node whose PeerScore is 0 gets 0. So do negative scores and scores that are not numbers.
 - All scores equal and positive: equal shares ((s - min) would be 0 / 0).

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rule: a rating moves by rank alone, mu by a sign alone, and no failure ever raises either.
+"""Ratings: a round moves skill by rank, mu by a sign, and a failure raises neither.
 
 One round of one validator, in the order of Gauntlet's Algorithm 1:
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rule: a node is in step if the parameters that it committed to are the round's model's.
+"""SyncScore: whether the parameters that a node committed to are those of the round's model.
 
 Gauntlet's SyncScore (Lidin et al., 2025, section 3.2), (1 / alpha) * mean |theta_v - theta_p| over
 a few parameters that nobody could foresee. With signed updates every parameter moves by alpha or

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """How a node gets the key of a job's encrypted data: it asks on chain and is answered on chain.
 
-Rule: an agent needs no message from a sponsor and no secret from a person. It says in the registry
-which key it can be written to, asks for the job's key once it is eligible, and opens the envelope
-that the release puts on record. What it keeps is the envelope: the job key itself is in memory
-only, and opens from the journal and the operator's keystore after a restart.
+An agent needs no message from a sponsor and no secret from a person. It publishes its encryption
+key in the registry, asks for the job's key once it is eligible, and opens the envelope that the
+release puts on record. What it keeps is the envelope: the job key itself is in memory only, and
+opens from the journal and the operator's keystore after a restart.
 """
 
 from __future__ import annotations

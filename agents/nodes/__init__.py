@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rule: how a node becomes a member of the network, and stays one."""
+"""How a node becomes a member of the network: registration and benchmark."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rule: a benchmark score is work that was verifiably done between two blocks, never a claim.
+"""The benchmark: its score is work that was verifiably done between two blocks.
 
 The work is a chain of `units` chunks. Chunk i expands the 32-byte state s_i (s_0 is the seed, a
 block hash younger than the request) by SHAKE-128 into two 256 x 256 matrices of integers in -8..7,
@@ -17,9 +17,9 @@ notice with probability at least 1 - (1 - phi)^q (drawing without repetition can
 On a CPU the score is that of one core, which is what exact replay uses for training too.
 
 Limit: work split over P machines needs only P - 1 invented starting states, hence P - 1 wrong
-chunks, and is found with probability about q (P - 1) / units. The spot check bounds skipped work,
-not borrowed machines; the price of a found one is the registration's time, as nothing is slashed
-for it.
+chunks, and is found with probability about q (P - 1) / units. The spot check bounds skipped work
+and not borrowed machines. A cheat that is found loses the time that its registration took; nothing
+is slashed.
 """
 
 from __future__ import annotations

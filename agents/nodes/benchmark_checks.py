@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checking other nodes' benchmarks: a few chunks, drawn after the answer was fixed.
+"""Checks other nodes' benchmarks: verifiers recompute a few chunks, drawn after the answer.
 
 Rule: a verdict is an EIP-712 signature over the attempt, its root and the check seed, so it can be
 relayed by anyone and used for nothing else. A verifier never judges a node of its own owner.

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rule: the contracts, as Python sees them. Nothing here decides, and nothing needs torch."""
+"""The contracts, as Python sees them. No file here decides anything, and none needs torch."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rule: who is audited is drawn from a seed nobody knew when it could still be acted on.
+"""Draws a sample of nodes by a public seed that was unknown while they could still react.
 
 A draw is a pure function of the seed and the *set* of candidates, so every verifier finds the same
 sample and anyone can check it afterwards.

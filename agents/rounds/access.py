@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reading jobs as one agent can: with the data keys that were released to its node.
+"""Opens jobs for one agent, with the data keys that were released to its node.
 
-Rule: only what touches a job's text waits for its key. The spec, the model and the chain are open
-to everyone, so an agent without a key still does the permissionless duties.
+Only work on a job's text needs its key. Spec, model and chain are open to everyone, so an agent
+without a key still does the permissionless duties, such as ending a phase whose deadline has
+passed.
 """
 
 from __future__ import annotations

@@ -6,10 +6,10 @@ that were finalized with the node's payload accepted and not found invalid, by `
 the node's recomputed gradient and of the payload it revealed. So it is a function of the chain and
 the store: a verifier finds the trainer's memory by doing the rounds since the last reset again, and
 a trainer that lost its own does the same. At most `memory_rounds` tasks are redone, and each once.
-Where nobody else has a node's data, nobody redoes its rounds, and it doesn't either: there the
-noise was drawn for one release only. Where nodes train as they like, their memory is their own
-affair. A node that lost its own copy then starts with nothing owed. Payloads count that were
-accepted, merged or not: they said what they said.
+Where nobody else has a node's data, nobody can redo its rounds. The node doesn't redo them either,
+because its noise was drawn for one release only. Where nodes train as they like, nobody checks
+their memory. In both cases a node that lost its own copy starts with an empty memory. An accepted
+payload counts whether it was merged or not, because the node has sent what it contains.
 """
 
 from __future__ import annotations

@@ -3,9 +3,8 @@
 
 Rule: start from the newest full checkpoint at or before the wanted round, apply the published
 updates one by one, and compare the model hash with the ledger after each. A model whose hash is not
-the ledger's is never returned: one kept in memory is hashed again whenever it is asked for, so a
-node whose copy has changed finds that out by itself, forgets it, and is led back by chain and
-store.
+the ledger's is never returned. A model kept in memory is hashed again whenever it is asked for. If
+it has changed, the node drops it and builds it again from chain and store.
 """
 
 from __future__ import annotations

@@ -7,8 +7,9 @@ with them, depend on the hardware: they are compared within a tolerance.
 
 Where nodes train as they like, not every good payload is merged: of those whom earlier scores chose
 (everyone, before any round was scored), the ones whose norms are plausible beside each other. The
-choice comes first, so that newcomers, however many, can't move the norm that is plausible. Whoever
-is left out is scored like everybody else and, if scores never come, paid like everybody else.
+choice comes first, so that newcomers, however many, can't move the norm that is plausible. A node
+that is left out of the merge is scored like all others. If the round ends unscored, it is paid like
+all others.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rule: a stranger's payload is checked byte by byte before any of it reaches torch.
+"""Checks a stranger's payload byte by byte, before any of it reaches torch.
 
 The job's model and codec fix every tensor name, dtype, shape and offset, so the exact size and
 header are known beforehand (`agents.mechanisms.codec.parts.container`). What is left to check are

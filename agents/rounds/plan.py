@@ -2,12 +2,12 @@
 """The manifest of a round: who trains on which batches.
 
 Rule: the round's seed and snapshot are on chain; what earlier rounds left undone is in the last
-finalized round's report. So everyone derives the same manifest, and nobody issues it. A void round
-changes nothing: its batches are simply handed out again.
+finalized round's report. So everyone derives the same manifest, and nobody has to send it. The
+batches of a void round are handed out again.
 
-A batch is done when an update that came of it was merged. So the batches of a payload that was good
-but not among the chosen are handed out again, to other nodes as a rule; each round assigns what was
-left before anything new, so never more than one round's batches are left.
+A batch is done when an update that came of it was merged. The batches of a good payload that was
+not merged are handed out again, usually to other nodes. Each round assigns these batches before any
+new ones, so never more than one round's batches are left.
 """
 
 from __future__ import annotations

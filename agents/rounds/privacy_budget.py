@@ -2,7 +2,8 @@
 """The privacy a node has spent on a job: an account in its journal, charged before anything leaves.
 
 Rule: a release is on disk as spent before the commitment to it may be sent, and it is charged once,
-however often the agent restarts in between. What the account does not allow is never produced.
+however often the agent restarts in between. An update that the account does not allow is never
+made.
 """
 
 from __future__ import annotations

@@ -2,7 +2,8 @@
 """Proposing a round's result: the duty of one aggregator, then the right of everybody.
 
 Rule: in the duty window only the aggregator that the seed drew may propose. When it lets the window
-pass, any node of the snapshot may; aggregators go first, others leave them a head start.
+pass, any node of the snapshot may. The other nodes wait a little longer than the other aggregators
+do.
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 """Payloads that only a round's aggregators and verifiers may read (`privacy: aggregate`).
 
 Rule: a payload is sealed for every aggregator and verifier of the round's snapshot that had an
-encryption key when the round opened; one that leaves somebody out is refused by all. Whoever holds
-no such node can't read it, and says so instead of judging: trainers, committee and auditors see the
-noised update only.
+encryption key when the round opened; one that leaves somebody out is refused by all. Trainers,
+committee and auditors can't read it. They see the noised update only, and say so instead of judging
+the payload.
 """
 
 from __future__ import annotations

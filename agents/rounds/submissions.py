@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a node revealed, fetched and checked: its payload, its proof of computation, its trace.
 
-Rule: nobody's bytes are trusted. The digest is the chain's, the size is bounded before reading, and
-whatever is wrong becomes a sentence, never an exception: one bad node can't stop a round. Where
-nobody redoes the work, a payload that was committed for another input than the node's assignment is
-no payload, whatever is in it.
+The bytes of a node must have the digest on chain, and their size is bounded before they are read. A
+fault becomes a sentence and no exception, so that one bad node can't stop a round. Where nobody
+redoes the work, a payload that was committed for another input than the node's assignment is no
+payload, whatever is in it.
 """
 
 from __future__ import annotations

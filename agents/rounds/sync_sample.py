@@ -8,7 +8,7 @@ committed before the audit seed exists, so whoever is asked for the values at th
 can't choose what to show.
 
 Limit: it shows which parameters a node *had*. Whoever has the round's model can commit to it and
-train from another one; what that does to the payload is for the loss to say.
+train from another one. Only the loss of its payload shows that.
 """
 
 from __future__ import annotations

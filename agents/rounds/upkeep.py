@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The permissionless duties: whoever is there moves the protocol on.
+"""The permissionless duties: any agent that is running moves the protocol on.
 
 Rule: every transition of a round can be sent by anyone, so every role sends it. To keep them from
 all sending the same transaction, each waits a little: its role's patience plus a jitter that
-depends on its address. A lost race costs nothing: the contract's refusal is seen before sending.
+depends on its address. An agent that comes too late loses nothing: it asks the contract before it
+sends, and sees the refusal.
 """
 
 from __future__ import annotations

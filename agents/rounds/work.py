@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Doing a trainer's task: train, make private, encode, and write down what was done.
+"""The producer of a round's work: trains, makes private, encodes, and writes the proof.
 
-Rule: what leaves the node is made here and nowhere else, in this order: local steps, the job's
-privacy mechanism, the job's codec. Where the job keeps something from others (noise, or data that
-only this node has), no hash of what precedes the noise is published either. Of a job with privacy,
-no step's loss is logged or measured: it was not noised, and logs and metrics have other readers.
+All that leaves the node is made in this file, in this order: local steps, the job's privacy
+mechanism, the job's codec. Where the job keeps something from others (noise, or data that only this
+node has), no hash of what precedes the noise is published either. Of a job with privacy, no step's
+loss is logged or measured: the loss was not noised, and other people read logs and metrics.
 
 Where nodes train as they like, what the commitment binds as trace root is the root over the
 parameters that the node started from (`agents.rounds.sync_sample`), and the proof of computation is
-a statement that nobody checks: steps, time and start are the node's own affair, the loss judges.
+a statement that nobody checks. Steps, time and start are the node's own choice; validators measure
+the result by its loss.
 """
 
 from __future__ import annotations

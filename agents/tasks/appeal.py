@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Filing an appeal against a task's outcome, out of the operator's wallet.
+"""Files an appeal against a task's outcome, with a bond from the operator's wallet.
 
-Rule: who appeals has run the task itself and found an outcome wrong that verifiers can overturn;
-anything else would lose the bond.
+An agent appeals only if it has run the task itself, found the outcome wrong, and verifiers can
+still overturn it. Otherwise it would lose the bond.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What RedundantTasks and TaskAppeals say, and the digests that executors send them.
+"""RedundantTasks and TaskAppeals as Python sees them, and the digests that executors send.
 
 Rule: everything is read from the chain when it is asked for; only the terms, which are fixed for
-good, and the classes, which are only ever added to, are kept. Tags and commitments are made here
-and not by the contract's views: whoever serves the chain would learn a result before its time.
+good, and the classes, which are only ever added to, are kept. Tags and commitments are computed
+here and not by the contract's views, because the operator of the RPC node would otherwise learn a
+result before it is revealed.
 """
 
 from __future__ import annotations

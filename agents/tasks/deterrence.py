@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rule: a network's numbers deter a cheat, or they do not, strategy by strategy.
+"""Whether a network's numbers deter a cheat, strategy by strategy.
 
 What a node loses is a share of its stake, but one stake answers for all of a node's open lanes: a
 second penalty is a share of what the first one left, and the third strike takes all. The verdict

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rule: cheating at a redundant task must cost more, on average, than it brings.
+"""What cheating at a redundant task brings on average, and the penalty from which it does not pay.
 
 Of the nodes that run tasks a share x obeys one attacker. Its nodes always return the same fake, all
 others the true result. Three nodes are drawn; two equal results win. With p0 to p3 the chances that

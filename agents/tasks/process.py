@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Computing tasks in a process of its own.
 
-Rule: whatever a task does (hold the interpreter's lock, use up the memory, draw random numbers,
-crash a library), the agent beside it keeps looking at the chain, and the training or the audit
-that the agent does meanwhile gets no other bits. The process is pinned to its determinism class
-whatever the agent's own settings are, works on one request at a time, one JSON line each way, and
-ends with the agent.
+A task may hold the interpreter's lock, use up the memory, draw random numbers or crash a library.
+The agent still follows the chain, and what it trains or checks meanwhile has the same bits. The
+process is pinned to its determinism class whatever the agent's own settings are, works on one
+request at a time, one JSON line each way, and ends with the agent.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What verifiers do for redundant tasks: run them again.
+"""What verifiers do for redundant tasks: they run some of them again.
 
 APPEALED    every verifier of the appeal's snapshot runs the task and attests what it found
 decided     a sample, drawn in private by each verifier, is run again; a wrong outcome is appealed
 
-Rule: what is attested was computed here and now. A verifier whose machine computes in another class
-than the task's, or whose owner has an executor in it, says nothing.
+A verifier attests only what it has computed itself. It does not vote if its machine computes in
+another class than the task's, or if its owner also owns one of the task's executors.
 """
 
 from __future__ import annotations

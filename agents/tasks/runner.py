@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tasks that an agent runs beside its loop, in processes of `task_process`.
+"""Tasks that an agent runs beside its loop, each in a process of `agents.tasks.process`.
 
 Rule: only tasks of the class that this machine computes in are ever run; which class that is, the
 process says. An input that the store does not give is waited for. One task is run at a time, but a

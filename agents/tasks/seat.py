@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """A node's seat in the pool of executors.
 
-Rule: a seated node is drawn, and silence costs stake; so it sits in the pool of the class that its
-machine computes in and in no other. The operator key takes and gives up the seat. An agent that is
-stopped keeps it: who stops for longer leaves first (`ape run task leave`).
+A node with a seat may be drawn, and then silence costs stake. So it takes a seat only in the pool
+of the class that its machine computes in. The operator key takes and gives up the seat. An agent
+that is stopped keeps its seat. Leave the pool before you stop an agent for longer (`ape run task
+leave`).
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The permissionless duties of redundant tasks: whoever is there moves them on.
+"""The permissionless duties of redundant tasks: any agent that is running moves them on.
 
 Rule: as in `upkeep`: every transition can be sent by anyone, everybody waits its patience plus a
 jitter that depends on its address, and a lost race costs nothing, because the contract's refusal is

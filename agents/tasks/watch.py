@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which tasks need somebody now, at a cost per look that does not grow with all tasks ever made.
+"""Which tasks need somebody now; a look does not cost more when more tasks were ever made.
 
 Rule: a task is read at every look from its creation until two agree, nobody does, or it is closed;
 then once more it is returned, settled, and not read again unless it is appealed. What is older than

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rule: nothing that a node says about its work is believed; a verifier does it again.
+"""Checking claims by doing the work again: spot checks, judging a result, near copies.
 
-This package does the verifying. Which way of verifying a job has is its sponsor's choice, a spec's
-`verify`: see `agents.mechanisms.verify`, whose answers the code here asks.
+Which way of verifying a job has is its sponsor's choice, the field `verify` of a spec: see
+`agents.mechanisms.verify`, whose answers the code here asks for.
 """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rule: a disagreement over a task is narrowed to one step, and that step is the evidence.
+"""Narrows a disagreement over a trace to one step; that step is the evidence.
 
 Two traces of one task start from the same state. A step is wrong if the state before it is agreed
 and the state after it is not. Binary search keeps "agreed here, differs there" true while it

@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Near copies in a job whose nodes train as they like: who is alike, and whose data it came from.
 
-Rule: nobody's work is redone for its own sake, since there is no one right answer to compare it
-with. Only payloads that are alike (equal contents, or a large overlap) are asked where they come
-from: the assigned batches of all who are alike are trained on by the book, from the round's model
-and without any memory, and each payload's leaning to one or the other decides
-(`agents.verify.provenance`). What is unclear condemns nobody.
+In such a job there is no one right answer to compare a node's work with. Only payloads that are
+alike (equal contents, or a large overlap) are looked at: the assigned batches of all who are alike
+are trained on by the book, from the round's model and without any memory, and each payload's
+leaning to one or the other decides (`agents.verify.provenance`). What is unclear condemns nobody.
 """
 
 from __future__ import annotations

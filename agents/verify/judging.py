@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Judging what others claim: a proposed result, and a node's work, each by doing it again.
+"""Judges what others claim, a proposed result or a node's work, by doing it again.
 
-Rule: the verdict is a function of public data. While an artefact is missing and there is time,
-there is no verdict; once time is short, what can't be had counts against whoever had to publish
-it.
+The verdict is a function of public data. While an artefact is missing and there is time, there is
+no verdict. Once time is short, a missing artefact counts against the node that had to publish it.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rule: payloads more alike than the round's others are looked at, both of a pair alike.
+"""Finds pairs of payloads that are more alike than the round's others; both nodes are looked at.
 
 Overlap is the share of sent numbers that two sparse payloads name both, with the same sign: Dice's
 coefficient, 2 |same| / (|a| + |b|). Magnitudes, order and scale don't enter. Honest payloads
@@ -12,8 +12,8 @@ where usual is the median overlap of these two with all others (of two middle va
 if there are no others). k copies among n nodes move it only for k > n / 2 + 1.
 
 A pair at or above the limit flags *both* nodes for re-execution on assigned data (`provenance`); an
-overlap alone says nothing about who copied, nor even that someone did. When a payload
-arrived is no evidence either, since a thief may arrive first; nothing here can be told a time.
+overlap alone says nothing about who copied, nor even that someone did. The time of arrival is no
+evidence either, since a thief may arrive first; no function here takes a time.
 """
 
 from __future__ import annotations

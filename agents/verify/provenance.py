@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rule: a payload is copied if it fits a look-alike's data, whose own payload fits it as well.
+"""Whether a payload was made from its own node's data or from a look-alike's.
 
 Two payloads are near copies (`overlap`). Both nodes' assigned data is trained on again, by the
 job's own recipe, and encoded. A node that trains as it likes (more data, other settings, a memory

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rule: a pseudo-gradient is right if its own shard, seed and model reproduce it.
+"""Whether a pseudo-gradient is what its shard, seed and model give when they are run again.
 
 Within one determinism class (same instruction set, threads and library flags) replay is exact, so a
 single differing bit, of the pseudo-gradient or of any step hash, is a mismatch. Across classes

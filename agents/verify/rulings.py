@@ -3,7 +3,7 @@
 
 Rule: a case on chain (a role asked for, a challenge, an appeal) leads every honest member to the
 same operation, salt included, so that all approve one and the same. A case that can't be decided
-yet (an artefact is missing) gives none, and nothing moves.
+yet, because an artefact is missing, gives no operation.
 """
 
 from __future__ import annotations

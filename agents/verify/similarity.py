@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rule: what is public may raise suspicion, and suspicion orders an audit, never a punishment.
+"""Public screening: lists suspicious payloads; suspicion orders a check and punishes nobody.
 
 From the published payloads of a round alone, every verifier derives the same list of flags:
 

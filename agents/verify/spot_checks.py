@@ -2,9 +2,9 @@
 """Spot checks of a round: who is looked at, and what is found.
 
 Rule: a malformed payload is a finding by itself. Of the others, those are re-executed that the
-audit seed draws, that the chain flags as duplicates, that public screening flags, or whose proof
-of computation doesn't add up. Only re-execution (or the malformed bytes themselves) is a finding;
-every other sign merely orders it.
+audit seed draws, that the chain flags as duplicates, that public screening flags, or whose proof of
+computation doesn't add up. Only re-execution, or the malformed bytes themselves, is a finding.
+Every other sign only says whose work to re-execute.
 
 Where nodes train as they like there is nothing to reproduce and nothing to draw: a proof of
 computation binds nobody, and an odd payload is for the validators' losses to judge. Those that are

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rule: what must add up on the chain alone, whoever did the work."""
+"""What must add up on the chain alone, whoever did the work."""

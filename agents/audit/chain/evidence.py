@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The evidence behind confirmed reports and upheld challenges: there, unchanged, and of this case.
 
-Rule: what it says isn't believed, only that it was said; the audit's own replay decides. Evidence
-that convinced nobody may be missing.
+The audit checks that the evidence was published as the chain names it, and decides by its own
+replay and not by what the evidence says. Evidence of reports that were not confirmed may be
+missing.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """How a round was opened and paced: snapshot, weights, seeds, phases, deadlines.
 
-Rule: a snapshot is the contract's word, kept as a hash; a trainer's weight in it follows from its
-verified benchmark and the rounds before. A seed follows from the hash of the block it was pinned
-to, so that nobody can have chosen it.
+The contract keeps a snapshot as a hash; a trainer's weight in it follows from its verified
+benchmark and the rounds before. A seed follows from the hash of the block it was pinned to, so that
+nobody can have chosen it.
 """
 
 from __future__ import annotations

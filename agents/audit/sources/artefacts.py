@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The store as an audit reads it: every byte against its CID, every failure named.
 
-Rule: the store below is not trusted, whatever it says it verifies. Its bytes are hashed here, and
-an artefact is called by what it is (the payload of node 3), its CID or digest, and where the chain
+The store is not trusted, even if it says that it verifies. Its bytes are hashed here, and an
+artefact is called by what it is (the payload of node 3), its CID or digest, and where the chain
 names it. Nothing is ever written.
 """
 

@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """What stands behind the score vectors: every validator's record of a round, replayed.
 
-Rule: a vector is as good as its record. The record is the one that the chain names, follows the
+A vector is right if its record is. The record is the one that the chain names, follows the
 validator's record before it, and is of this round's model, audit seed and snapshot; its draw,
 ratings and scores are computed again from it (`agents.gauntlet.replay`), and so are the cheap
 checks of fast evaluation. With `deep` the losses are measured again, on the batches that the
 record's own secret drew.
 
-A validator that lost its disk may start from fresh ratings, and one may not have had a payload or
-a sample in time that is there now. Nobody can tell those from a pretence: they are remarks.
+A validator that lost its disk may start from fresh ratings, and one may not have had a payload or a
+sample in time that is there now. Nobody can tell whether that is true, so the audit reports it as a
+remark.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What every node of a round revealed: its payload, its proof of computation, its trace.
 
-Rule: bytes that are missing or wrong are differences; a proof that merely doesn't add up is one
-only where it contradicts the chain, and of a node found invalid a remark.
+Rule: bytes that are missing or wrong are differences; a proof that doesn't add up is a difference
+only where it contradicts the chain. Of a node found invalid it is a remark.
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 """The maths of a job, done again: assignments, merge, model, scores, and with `deep` the training.
 
 Rule: the job's own functions (`assign`, `compute`, `reexecute`) on verified bytes, with the chain's
-seeds and snapshots. What earlier rounds left undone is carried along here, not believed from a
-report. A round whose inputs are missing is said to be so, and the audit goes on from the model that
-the ledger records, if any artefact leads to it.
+seeds and snapshots. The batches that earlier rounds left undone are carried along here and not
+taken from a report. If a round's inputs are missing, the audit says so, and goes on from the model
+that the ledger records, if any artefact leads to it.
 """
 
 from __future__ import annotations
