@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rule: the demos, from the network they need to the report they leave."""
+"""The demos, from the network they need to the report they leave."""

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a demo is about: the job, the data, who cheats and how, and what must hold at the end.
 
-Rule: a scenario only names differences between demos; starting, watching and judging a network is
-the same for all and is in `scripts._demo.demo`.
+A scenario names only what differs between demos. Starting, watching and judging a network is the
+same for all; `scripts/_demo/demo.py` does it.
 """
 
 from __future__ import annotations

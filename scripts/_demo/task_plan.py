@@ -3,7 +3,7 @@
 
 From one checkpoint, models with different learning rates are trained side by side. Every new
 checkpoint is a task's result; it is evaluated, it goes on from prompts, and the next steps start
-from it. So a result is worth something, and a wrong one would do harm.
+from it. So later tasks depend on each result, and a wrong one would do harm.
 """
 
 from __future__ import annotations

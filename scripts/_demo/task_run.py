@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A sponsor on a local network: creates a plan's tasks over time, uses what comes out, re-executes.
 
-Rule: the sponsor learns from chain and store what anybody can. The re-executions are the verdict's,
-not the sponsor's: nothing on the network depends on them.
+The sponsor learns from chain and store what anybody can. Its re-executions are for the demo's
+verdict only: nothing on the network depends on them.
 """
 
 from __future__ import annotations

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rule: a network on this machine: anvil, compiled contracts, deployment, keys, processes."""
+"""A network on this machine: anvil, compiled contracts, deployment, keys, processes."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Deploying the contracts so that nobody has to be trusted with wiring them.
+"""Deploys the contracts; whoever deploys keeps no rights and nobody has to trust the wiring.
 
 Rule: the addresses of all contracts follow from the deployer's nonce, so each constructor gets
 its final neighbours and the Coordinator owns everything from the first block. There is no later

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Signing and sending with a key in memory: local networks and tests only.
+"""Signs and sends with a key in memory, on local networks and in tests only.
 
 Operators sign with `ape accounts` keystores; a key that ever held value is never handled here.
 """

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rule: a run's history, and what is made of it for people."""
+"""A run's history, and what is made of it for people."""

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What happened on the chain, block by block: the one source of the live view and of the report.
 
-Rule: only events are read, each once, in order; nothing is asked of the agents.
+It reads events only, each once and in order. It asks the agents nothing.
 """
 
 from __future__ import annotations

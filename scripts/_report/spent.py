@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a run cost in privacy, node by node and round by round, in words for its report.
 
-Rule: the figures are the audit's, which follow from the chain and the nodes' proofs alone.
+The figures are those of the audit, which derives them from the chain and the nodes' proofs alone.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """How nodes stood in a job that validators score: curves by node and round, for its report.
 
-Rule: what one validator measured is its published record's; a curve is the median over the
-validators that say anything of the node in the round. Payouts are the chain's.
+What one validator measured comes from its published record. A curve is the median over the
+validators whose records name the node in that round. Payouts come from the chain.
 """
 
 from __future__ import annotations

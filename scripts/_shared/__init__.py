@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rule: what several commands share."""
+"""What several commands share."""

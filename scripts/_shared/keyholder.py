@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who holds the key of a job's encrypted data, and answers the nodes that ask for it.
+"""Holds the key of a job's encrypted data, and answers the nodes that ask for it.
 
-Rule: a function of the chain. What to answer is read from DataKeys each time (`is_open`: the node
-could work now, and asked for the current key), so a keyholder that was down, was started twice or
-lost everything but its key file serves exactly who has not been served.
+What to answer is read from DataKeys each time (`is_open`: the node could work now, and asked for
+the current key), so a keyholder that was down, was started twice or lost everything but its key
+file serves exactly who has not been served.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From a creator's files and wishes to a task on chain: what must be known before anything is paid.
+"""Makes a task on chain of a creator's files and wishes, and checks it before anything is paid.
 
 Rule: whatever can be found wrong with a task without computing it is found here. A spec that honest
 nodes refuse costs its creator the fee.

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A redundant task in words: where it stands, who acts next and until when, what came out.
 
-Rule: nothing is read here. What is shown follows from the structs that the contracts return.
+The functions here read nothing. They put into words what the contracts returned.
 """
 
 from __future__ import annotations

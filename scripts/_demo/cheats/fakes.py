@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Results of tasks that nobody ran.
 
-Rule: a fake follows from the spec alone, so that two cheats who never talk agree on it.
+A fake is computed from the spec alone, so that two cheats agree on it without sending each other
+anything.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs no task: commits to a fake of each, and reveals it whatever the others say."""
+"""Runs no task: commits to a fake of each, and reveals it whatever the others reveal."""
 
 from __future__ import annotations
 

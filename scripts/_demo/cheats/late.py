@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Is in time in one round of four, and gets to work only once the others' windows are over.
 
-It never commits late (the contract would refuse) and so never owes a reveal: what it loses is pay.
+It never commits late, because the contract would refuse that. So it has nothing to reveal and is
+not slashed; it loses only its pay.
 """
 
 from __future__ import annotations
