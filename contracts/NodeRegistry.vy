@@ -1,18 +1,19 @@
 # SPDX-License-Identifier: AGPL-3.0-only
 # pragma version ~=0.4.3
 # pragma nonreentrancy on
-# pragma optimize codesize
 """
 @title NodeRegistry
 @custom:contract-name NodeRegistry
 @license AGPL-3.0-only
-@notice Who takes part, with what stake, in which role, and how good its verified benchmark is.
+@notice Who takes part, with what stake, in which role, and with what score in its benchmark, which
+        NodeBenchmarks verifies.
 
         Rules this contract holds:
         - It owns every staked token: balance >= total_stake + total_bounties, and equal unless
           somebody sends tokens here unasked.
         - Only a listed slasher lowers a node's stake; the stake leaves by `withdraw`, to the owner,
           after the unbonding period, and is slashable until then.
+        - Only NodeBenchmarks changes a node's score. This contract calls nobody but the token.
         - One operator address serves one node. The owner key is cold (stake, settings); the
           operator key is hot (the agent holds it). Both may be the same address, which gives up
           that safety.
@@ -27,9 +28,9 @@
 
         Naming somebody else's operator address takes a bonded node and gains nothing; its victim
         uses another hot key.
-@custom:kill The owner (the Coordinator) can pause `register_node` (bit 1) and the benchmark (bit 2)
-             with `set_paused`, and delist every slasher. `begin_exit`, `withdraw` and
-             `claim_bounty` have no switch: every owner can always leave with its stake.
+@custom:kill The owner (the Coordinator) can pause `register_node` with `set_paused`, and delist
+             every slasher. `begin_exit`, `withdraw` and `claim_bounty` have no switch: every owner
+             can always leave with its stake.
 """
 
 from ethereum.ercs import IERC20
@@ -44,27 +45,21 @@ implements: IPenalties
 
 from snekmate.auth import ownable
 from snekmate.auth import ownable_2step
-from snekmate.utils import ecdsa
-from snekmate.utils import eip712_domain_separator as eip712
 
 initializes: ownable
 initializes: ownable_2step[ownable := ownable]
-initializes: eip712
 
 from contracts.modules import pausing
 from contracts.modules import penalties
-from contracts.modules import randomness
 
 initializes: pausing
 initializes: penalties
-initializes: randomness
 
 exports: (
     ownable_2step.owner,
     ownable_2step.pending_owner,
     ownable_2step.transfer_ownership,
     ownable_2step.accept_ownership,
-    eip712.eip712Domain,
     pausing.paused,
     penalties.penalty,
     penalties.offences,
@@ -80,8 +75,6 @@ _GATED_ROLES: constant(uint256) = 6
 
 # Pause bits.
 _PAUSE_REGISTER: constant(uint256) = 1
-_PAUSE_BENCHMARK: constant(uint256) = 2
-_PAUSE_ALL: constant(uint256) = 3
 
 _STRIKES_TO_BAN: constant(uint256) = 3
 _BPS: constant(uint256) = 10_000
@@ -91,22 +84,13 @@ _ZOO: constant(uint256) = 10**18
 _RING: constant(uint256) = 16
 _MAX_SLASHERS: constant(uint256) = 8
 _MAX_LIST: constant(uint256) = 128
-_MAX_VERDICTS: constant(uint256) = 16
+_MAX_QUORUM: constant(uint256) = 16
 
 _MAX_UNBONDING: constant(uint256) = 365 * 86_400
 # Below 1e6 seconds, so that one unit within the window still scores at least 1.
 _MAX_WINDOW: constant(uint256) = 7 * 86_400
-_MAX_UNITS: constant(uint256) = 1_000_000
-# Scores are units per million seconds.
-_SCORE_SCALE: constant(uint256) = 1_000_000
 
-_SEED_DOMAIN: constant(bytes32) = keccak256("Menagerie NodeRegistry benchmark seed")
-_CHECK_DOMAIN: constant(bytes32) = keccak256("Menagerie NodeRegistry benchmark check")
-_VERDICT_TYPE_HASH: constant(bytes32) = keccak256(
-    "BenchmarkVerdict(uint256 node_id,uint256 attempt,bytes32 root,uint256 units,"
-    "bytes32 check_seed,bool passed)"
-)
-
+benchmarks: public(immutable(address))
 _TOKEN: immutable(IERC20)
 
 
@@ -128,9 +112,6 @@ _place: HashMap[uint256, HashMap[uint256, uint256]]
 _additions: HashMap[uint256, HashMap[uint256, Addition]]
 _addition_count: HashMap[uint256, uint256]
 
-_benchmarks: HashMap[uint256, INodeRegistry.Benchmark]
-_voted: HashMap[uint256, HashMap[uint256, HashMap[uint256, bool]]]
-
 _slashers: DynArray[address, _MAX_SLASHERS]
 _locks: HashMap[uint256, HashMap[address, uint256]]
 
@@ -142,34 +123,33 @@ _parameters: INodeRegistry.Parameters
 
 @deploy
 def __init__(
-    token: address,
-    owner: address,
-    slashers: DynArray[address, _MAX_SLASHERS],
-    parameters: INodeRegistry.Parameters,
-    random_source: address,
+    token_: address,
+    benchmarks_: address,
+    owner_: address,
+    slashers_: DynArray[address, 8],
+    parameters_: INodeRegistry.Parameters,
 ):
     """
     @notice Starts an empty registry with the default slashing table. The deployer keeps no right.
     @dev Reverts: "registry: zero address" and the reverts of `set_slasher` and `set_parameters`.
-    @param token The ZOO token.
-    @param owner The Coordinator.
-    @param slashers The contracts that may slash and lock.
-    @param parameters Minimum stakes, times, quorum and treasury.
-    @param random_source See `randomness`; zero for `blockhash`.
+    @param token_ The ZOO token.
+    @param benchmarks_ NodeBenchmarks, the only contract that sets scores.
+    @param owner_ The Coordinator.
+    @param slashers_ The contracts that may slash and lock.
+    @param parameters_ Minimum stakes, times, quorum and treasury.
     """
-    self._check_address(token)
-    self._check_address(owner)
+    for account: address in [token_, benchmarks_, owner_]:
+        self._check_address(account)
     ownable.__init__()
     ownable_2step.__init__()
-    ownable._transfer_ownership(owner)
-    eip712.__init__("Menagerie NodeRegistry", "1")
+    ownable._transfer_ownership(owner_)
     pausing.__init__()
     penalties.__init__()
-    randomness.__init__(random_source)
-    _TOKEN = IERC20(token)
-    for slasher: address in slashers:
+    benchmarks = benchmarks_
+    _TOKEN = IERC20(token_)
+    for slasher: address in slashers_:
         self._set_slasher(slasher, True)
-    self._set_parameters(parameters)
+    self._set_parameters(parameters_)
 
 
 # Node life
@@ -185,9 +165,9 @@ def register_node(
     encryption_key: bytes32,
 ) -> uint256:
     """
-    @notice Anyone: registers a node owned by the caller, takes its stake (an allowance is needed)
-            and, for a TRAINER, requests its benchmark. VERIFIER and AGGREGATOR wait for
-            `approve_role`.
+    @notice Anyone: registers a node owned by the caller and takes its stake (an allowance is
+            needed). A TRAINER works once it has passed a benchmark, which its owner or operator
+            requests from NodeBenchmarks. VERIFIER and AGGREGATOR wait for `approve_role`.
     @dev Reverts: "pausing: paused", "registry: zero address", "registry: operator in use",
          "registry: bad roles", "registry: stake too low".
     @param operator The hot key of the agent; unused so far.
@@ -227,8 +207,6 @@ def register_node(
         hardware_spec=hardware_spec,
         encryption_key=encryption_key,
     )
-    if roles & TRAINER != 0:
-        self._request_if_possible(node_id)
     self._pull(stake)
     return node_id
 
@@ -353,8 +331,8 @@ def set_encryption_key(node_id: uint256, encryption_key: bytes32):
 def set_roles(node_id: uint256, roles: uint256):
     """
     @notice Owner: replaces the roles. A dropped role loses its approval, so adding a gated role
-            always waits for a fresh `approve_role`. Adding TRAINER requests a benchmark when none
-            is pending.
+            always waits for a fresh `approve_role`. A node that adds TRAINER keeps the score that
+            it had before.
     @dev Reverts: "registry: unknown node", "registry: not the owner", "registry: exiting",
          "registry: banned", "registry: bad roles", "registry: stake too low".
     @param node_id The node.
@@ -368,8 +346,6 @@ def set_roles(node_id: uint256, roles: uint256):
     self._nodes[node_id].approved_roles &= roles
     self._update_lists(node_id)
     log INodeRegistry.RolesChanged(node_id=node_id, old_roles=old, new_roles=roles)
-    if roles & ~old & TRAINER != 0:
-        self._request_if_possible(node_id)
 
 
 @external
@@ -403,162 +379,23 @@ def claim_bounty() -> uint256:
     return amount
 
 
-# Verified benchmark
+# NodeBenchmarks
 
 
 @external
-def request_benchmark(node_id: uint256):
+def set_score(node_id: uint256, score: uint256):
     """
-    @notice Owner or operator: starts a new attempt, pinned to a seed of the next block, when the
-            last one is settled or its window has passed. A passed score stands until a new attempt
-            passes: a failed one changes nothing, so honest nodes risk nothing by measuring again.
-    @dev Reverts: "pausing: paused", "registry: unknown node", "registry: not the owner or
-         operator", "registry: exiting", "registry: banned", "registry: not a trainer", "registry:
-         benchmark pending".
+    @notice NodeBenchmarks only: replaces the node's verified score, which decides over its place in
+            the list of trainers and weighs it there. NodeBenchmarks logs `BenchmarkSettled`. A node
+            that exits or is banned meanwhile takes the score and no place.
+    @dev Reverts: "registry: not benchmarks", "registry: unknown node".
     @param node_id The node.
+    @param score Units per million seconds.
     """
-    pausing._check_not_paused(_PAUSE_BENCHMARK)
-    self._check_owner_or_operator(node_id)
-    self._check_staying(node_id)
-    self._require(self._nodes[node_id].roles & TRAINER != 0, "registry: not a trainer")
-    self._require(not self._is_pending(node_id), "registry: benchmark pending")
-    self._start_attempt(node_id)
-
-
-@external
-def capture_benchmark_seed(node_id: uint256) -> bytes32:
-    """
-    @notice Anyone: stores the seed of the current attempt, or re-arms it when its block hash is
-            gone.
-    @dev Reverts: "randomness: not requested", "randomness: too early".
-    @param node_id The node.
-    @return bytes32 The seed, or empty when this call re-armed it.
-    """
-    return randomness._capture(self._seed_key(node_id))
-
-
-@external
-def submit_benchmark(node_id: uint256, units: uint256, root: bytes32, artefact: bytes32):
-    """
-    @notice Owner or operator: answers the attempt, once, within the window. The time between
-            request and answer in block timestamps is taken for the work: an upper bound of the true
-            time, so latency costs the node score and never gains it any. Pins the check seed to the
-            next block.
-    @dev Reverts: "pausing: paused", "registry: unknown node", "registry: not the owner or
-         operator", "registry: exiting", "registry: banned", "registry: no benchmark pending",
-         "registry: benchmark window passed", "registry: bad units", "registry: empty benchmark",
-         "registry: seed expired" (capture it again first), "randomness: too early".
-    @param node_id The node.
-    @param units Work units done, 1 to 1,000,000.
-    @param root Root over the chunks.
-    @param artefact Digest of the stored proof.
-    """
-    pausing._check_not_paused(_PAUSE_BENCHMARK)
-    self._check_owner_or_operator(node_id)
-    self._check_staying(node_id)
-    attempt: uint256 = self._benchmarks[node_id].attempt
-    self._require(
-        attempt != 0 and self._benchmarks[node_id].submitted_at == 0,
-        "registry: no benchmark pending",
-    )
-    self._require(self._is_pending(node_id), "registry: benchmark window passed")
-    self._require(units != 0 and units <= _MAX_UNITS, "registry: bad units")
-    self._require(
-        root != empty(bytes32) and artefact != empty(bytes32),
-        "registry: empty benchmark",
-    )
-    self._capture_now(self._seed_key(node_id))
-    self._benchmarks[node_id].submitted_at = block.timestamp
-    self._benchmarks[node_id].units = units
-    self._benchmarks[node_id].root = root
-    self._benchmarks[node_id].artefact = artefact
-    check_block: uint256 = randomness._request(self._check_key(node_id))
-    log INodeRegistry.BenchmarkSubmitted(
-        node_id=node_id,
-        attempt=attempt,
-        units=units,
-        root=root,
-        artefact=artefact,
-        elapsed=block.timestamp - self._benchmarks[node_id].requested_at,
-        check_block=check_block,
-    )
-
-
-@external
-def capture_check_seed(node_id: uint256) -> bytes32:
-    """
-    @notice Anyone: stores the seed that draws the chunks to check, or re-arms it when its block
-            hash is gone.
-    @dev Reverts: "randomness: not requested", "randomness: too early".
-    @param node_id The node.
-    @return bytes32 The seed, or empty when this call re-armed it.
-    """
-    return randomness._capture(self._check_key(node_id))
-
-
-@external
-def submit_verdicts(
-    node_id: uint256,
-    passed: bool,
-    verifier_ids: DynArray[uint256, _MAX_VERDICTS],
-    signatures: DynArray[Bytes[65], _MAX_VERDICTS],
-):
-    """
-    @notice Anyone: relays verdicts that verifiers signed (EIP-712 `BenchmarkVerdict`, by the
-            verifier's operator key). `benchmark_quorum` equal verdicts settle the attempt; verdicts
-            behind the deciding one are ignored. Captures the check seed when that was not done.
-    @dev Reverts: "pausing: paused", "registry: no benchmark submitted", "registry: benchmark
-         settled", "registry: bad verdicts", "registry: seed expired" (capture it again first),
-         "registry: not a verifier", "registry: own benchmark", "registry: verdict already given",
-         "registry: bad signature", "randomness: too early", and snekmate's "ecdsa: ..." for
-         malformed signatures.
-    @param node_id The node.
-    @param passed The verdict all the signatures give.
-    @param verifier_ids The verifiers' node ids.
-    @param signatures One per verifier, in the same order.
-    """
-    pausing._check_not_paused(_PAUSE_BENCHMARK)
-    attempt: uint256 = self._benchmarks[node_id].attempt
-    self._check_submitted(node_id)
-    self._require(not self._benchmarks[node_id].settled, "registry: benchmark settled")
-    self._require(
-        len(verifier_ids) != 0 and len(verifier_ids) == len(signatures),
-        "registry: bad verdicts",
-    )
-    check_seed: bytes32 = self._capture_now(self._check_key(node_id))
-    digest: bytes32 = self._digest(node_id, check_seed, passed)
-    votes: uint256 = self._benchmarks[node_id].fails
-    if passed:
-        votes = self._benchmarks[node_id].passes
-    quorum: uint256 = self._parameters.benchmark_quorum
-
-    for i: uint256 in range(len(verifier_ids), bound=_MAX_VERDICTS):
-        if votes >= quorum:
-            break
-        verifier: uint256 = verifier_ids[i]
-        self._require(self._is_eligible(verifier, VERIFIER), "registry: not a verifier")
-        self._require(
-            self._nodes[verifier].owner != self._nodes[node_id].owner,
-            "registry: own benchmark",
-        )
-        self._require(
-            not self._voted[node_id][attempt][verifier],
-            "registry: verdict already given",
-        )
-        signer: address = ecdsa._recover_sig(digest, signatures[i])
-        self._require(signer == self._nodes[verifier].operator, "registry: bad signature")
-        self._voted[node_id][attempt][verifier] = True
-        votes += 1
-        log INodeRegistry.BenchmarkVerdictGiven(
-            node_id=node_id, attempt=attempt, verifier_id=verifier, passed=passed
-        )
-
-    if passed:
-        self._benchmarks[node_id].passes = votes
-    else:
-        self._benchmarks[node_id].fails = votes
-    if votes >= quorum:
-        self._settle_benchmark(node_id, passed)
+    self._require(msg.sender == benchmarks, "registry: not benchmarks")
+    self._check_known(node_id)
+    self._nodes[node_id].benchmark_score = score
+    self._update_lists(node_id)
 
 
 # Slashers
@@ -725,12 +562,12 @@ def set_penalty(violation: uint256, penalty: IPenalties.Penalty):
 @external
 def set_paused(bits: uint256):
     """
-    @notice Owner of the registry: replaces the pause bits; register_node 1, benchmark functions 2.
+    @notice Owner of the registry: replaces the pause bits; register_node 1.
     @dev Reverts: "ownable: caller is not the owner", "pausing: unknown bit".
     @param bits The new bits.
     """
     ownable._check_owner()
-    pausing._set_paused(bits, _PAUSE_ALL)
+    pausing._set_paused(bits, _PAUSE_REGISTER)
 
 
 # Views. They need no lock: the state is complete before the token is called.
@@ -928,50 +765,13 @@ def eligible_nodes(
     size: uint256 = self._list_size[role]
     for i: uint256 in range(min(limit, size), bound=_MAX_LIST):
         node_id: uint256 = self._list[role][(start % size + i) % size]
-        if self._is_eligible(node_id, role):
+        if self._can_work(node_id, role):
             ids.append(node_id)
             if role == TRAINER:
                 weights.append(self._nodes[node_id].benchmark_score)
             else:
                 weights.append(self._nodes[node_id].stake)
     return ids, weights
-
-
-@view
-@reentrant
-@external
-def benchmark(node_id: uint256) -> INodeRegistry.Benchmark:
-    """
-    @notice The node's current or last attempt; seeds are empty until captured.
-    @param node_id The node.
-    @return INodeRegistry.Benchmark The attempt; all zero when there was none.
-    """
-    attempt: INodeRegistry.Benchmark = self._benchmarks[node_id]
-    seed_key: bytes32 = self._seed_key(node_id)
-    check_key: bytes32 = self._check_key(node_id)
-    attempt.seed_block = randomness._target(seed_key)
-    attempt.seed = randomness._seed(seed_key)
-    attempt.check_block = randomness._target(check_key)
-    attempt.check_seed = randomness._seed(check_key)
-    return attempt
-
-
-@view
-@reentrant
-@external
-def verdict_digest(node_id: uint256, passed: bool) -> bytes32:
-    """
-    @notice What a verifier signs for the submitted attempt. Works as soon as the check seed can be
-            captured, and gives the same digest afterwards.
-    @dev Reverts: "registry: no benchmark submitted", "registry: check seed not ready".
-    @param node_id The node.
-    @param passed The verdict.
-    @return bytes32 The EIP-712 digest.
-    """
-    self._check_submitted(node_id)
-    check_seed: bytes32 = randomness._peek(self._check_key(node_id))
-    self._require(check_seed != empty(bytes32), "registry: check seed not ready")
-    return self._digest(node_id, check_seed, passed)
 
 
 @view
@@ -1039,7 +839,7 @@ def total_bounties() -> uint256:
 def _require(condition: bool, reason: String[40]):
     """
     @notice Reverts with `reason` unless the condition holds. One shared function, because every
-            `assert` with its own reason costs 50 bytes more and the code size is limited.
+            `assert` with its own reason costs 50 bytes more.
     """
     assert condition, reason
 
@@ -1220,10 +1020,17 @@ def _min_stake(role: uint256) -> uint256:
 @internal
 @view
 def _is_eligible(node_id: uint256, role: uint256) -> bool:
-    # A place in a role's list means: requested, approved if needed, not exiting, not banned. A
-    # trainer's stake is asked again: the minimum may have been raised since it got its place.
-    if self._place[role][node_id] == 0:
-        return False
+    return self._place[role][node_id] != 0 and self._can_work(node_id, role)
+
+
+@internal
+@view
+def _can_work(node_id: uint256, role: uint256) -> bool:
+    """
+    @notice Whether a node that has a place in the role's list is eligible now. A place means:
+            requested, approved if needed, not exiting, not banned. A trainer's stake is asked
+            again: the minimum may have been raised since it got its place.
+    """
     if role == TRAINER and self._nodes[node_id].benchmark_score == 0:
         return False
     return (
@@ -1269,105 +1076,6 @@ def _update_lists(node_id: uint256):
             self._list_size[role] = last
 
 
-# Benchmark
-
-
-@internal
-@view
-def _seed_key(node_id: uint256) -> bytes32:
-    return keccak256(abi_encode(_SEED_DOMAIN, node_id, self._benchmarks[node_id].attempt))
-
-
-@internal
-@view
-def _check_key(node_id: uint256) -> bytes32:
-    return keccak256(abi_encode(_CHECK_DOMAIN, node_id, self._benchmarks[node_id].attempt))
-
-
-@internal
-@view
-def _is_pending(node_id: uint256) -> bool:
-    """
-    @notice Whether the last attempt still excludes a new one.
-    """
-    if self._benchmarks[node_id].attempt == 0 or self._benchmarks[node_id].settled:
-        return False
-    deadline: uint256 = (self._benchmarks[node_id].requested_at + self._parameters.benchmark_window)
-    return block.timestamp <= deadline
-
-
-@internal
-@view
-def _check_submitted(node_id: uint256):
-    self._require(self._benchmarks[node_id].submitted_at != 0, "registry: no benchmark submitted")
-
-
-@internal
-def _capture_now(key: bytes32) -> bytes32:
-    """
-    @notice The seed, captured if need be. Reverting undoes a re-arm: the capture functions keep it.
-    """
-    seed: bytes32 = randomness._capture(key)
-    self._require(seed != empty(bytes32), "registry: seed expired")
-    return seed
-
-
-@internal
-def _request_if_possible(node_id: uint256):
-    """
-    @notice Requests a benchmark on the node's behalf unless that is paused or one is pending.
-    """
-    if not pausing._is_paused(_PAUSE_BENCHMARK) and not self._is_pending(node_id):
-        self._start_attempt(node_id)
-
-
-@internal
-def _start_attempt(node_id: uint256):
-    attempt: uint256 = self._benchmarks[node_id].attempt + 1
-    self._benchmarks[node_id] = empty(INodeRegistry.Benchmark)
-    self._benchmarks[node_id].attempt = attempt
-    self._benchmarks[node_id].requested_at = block.timestamp
-    seed_block: uint256 = randomness._request(self._seed_key(node_id))
-    log INodeRegistry.BenchmarkRequested(node_id=node_id, attempt=attempt, seed_block=seed_block)
-
-
-@internal
-@view
-def _digest(node_id: uint256, check_seed: bytes32, passed: bool) -> bytes32:
-    return eip712._hash_typed_data_v4(
-        keccak256(
-            abi_encode(
-                _VERDICT_TYPE_HASH,
-                node_id,
-                self._benchmarks[node_id].attempt,
-                self._benchmarks[node_id].root,
-                self._benchmarks[node_id].units,
-                check_seed,
-                passed,
-            )
-        )
-    )
-
-
-@internal
-def _settle_benchmark(node_id: uint256, passed: bool):
-    self._benchmarks[node_id].settled = True
-    if passed:
-        elapsed: uint256 = (
-            self._benchmarks[node_id].submitted_at - self._benchmarks[node_id].requested_at
-        )
-        self._nodes[node_id].benchmark_score = (
-            self._benchmarks[node_id].units * _SCORE_SCALE // max(elapsed, 1)
-        )
-        self._update_lists(node_id)
-    log INodeRegistry.BenchmarkSettled(
-        node_id=node_id,
-        attempt=self._benchmarks[node_id].attempt,
-        passed=passed,
-        score=self._nodes[node_id].benchmark_score,
-    )
-
-
 # Settings
 
 
@@ -1403,7 +1111,7 @@ def _set_parameters(new: INodeRegistry.Parameters):
         "registry: bad benchmark window",
     )
     self._require(
-        new.benchmark_quorum != 0 and new.benchmark_quorum <= _MAX_VERDICTS,
+        new.benchmark_quorum != 0 and new.benchmark_quorum <= _MAX_QUORUM,
         "registry: bad quorum",
     )
     self._check_address(new.treasury)

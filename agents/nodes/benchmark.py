@@ -142,7 +142,7 @@ def check_submission(
 
 
 def score(units: int, elapsed: int) -> int:
-    """Millionths of a unit per second, as `NodeRegistry` has it: units * 10^6 // max(s, 1)."""
+    """Millionths of a unit per second, as `NodeBenchmarks` has it: units * 10^6 // max(s, 1)."""
     return units * 1_000_000 // max(elapsed, 1)
 
 

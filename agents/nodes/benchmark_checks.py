@@ -56,15 +56,16 @@ class BenchmarkChecks:
         return None
 
     def _judge(self, verifier: int, node: int, attempt: Any, head: Head) -> str | None:
-        network, registry = self._network, self._network.registry
-        owners = (self._context.chain.call(registry, "owner_of", n) for n in (verifier, node))
+        network, benchmarks = self._network, self._network.benchmarks
+        chain, registry = self._context.chain, network.registry
+        owners = (chain.call(registry, "owner_of", n) for n in (verifier, node))
         if len(set(owners)) == 1 or self._has_voted(verifier, node, attempt):
             self._done.add((node, int(attempt.attempt)))
             return None
-        check_seed = network.early(registry, "capture_check_seed", node)
+        check_seed = network.early(benchmarks, "capture_check_seed", node)
         if check_seed is None:
             if head.number > attempt.check_block + _SEED_BLOCKS:
-                self._context.sender.send(registry, "capture_check_seed", node)
+                self._context.sender.send(benchmarks, "capture_check_seed", node)
                 return f"rearmed: check seed of node {node}"
             return None
         with self._context.metrics.busy("benchmark"):
@@ -82,7 +83,7 @@ class BenchmarkChecks:
         signature = self._context.wallet.sign_typed(self._domain(), _TYPES, verdict)
         self._context.sender.ensure(
             lambda: bool(network.benchmark(node).settled),
-            registry,
+            benchmarks,
             "submit_verdicts",
             node,
             check.passed,
@@ -111,7 +112,7 @@ class BenchmarkChecks:
 
     def _has_voted(self, verifier: int, node: int, attempt: Any) -> bool:
         events = self._context.chain.events(
-            self._network.registry,
+            self._network.benchmarks,
             "BenchmarkVerdictGiven",
             int(attempt.check_block) - 1,
             self._context.chain.head().number,
@@ -124,5 +125,5 @@ class BenchmarkChecks:
             "name": "Menagerie NodeRegistry",
             "version": "1",
             "chainId": self._context.deployment.chain_id,
-            "verifyingContract": self._network.registry.address,
+            "verifyingContract": self._network.benchmarks.address,
         }

@@ -98,14 +98,14 @@ class Membership:
         if attempt.attempt and not answered and not stale:
             return self._answer()
         if attempt.attempt == 0 or attempt.settled or (not answered and stale):
-            self._context.sender.send(self._network.registry, "request_benchmark", self.node_id)
+            self._context.sender.send(self._network.benchmarks, "request_benchmark", self.node_id)
             return "requested: a benchmark"
         return None
 
     def _answer(self) -> str | None:
         """Do the work of the attempt and submit it."""
-        registry = self._network.registry
-        seed = self._network.early(registry, "capture_benchmark_seed", self.node_id)
+        benchmarks = self._network.benchmarks
+        seed = self._network.early(benchmarks, "capture_benchmark_seed", self.node_id)
         if seed is None:
             return None
         units = self._units()
@@ -117,7 +117,7 @@ class Membership:
         root = benchmark.root(seed, digests)
         self._context.sender.ensure(
             lambda: self._network.benchmark(self.node_id).submitted_at != 0,
-            registry,
+            benchmarks,
             "submit_benchmark",
             self.node_id,
             units,

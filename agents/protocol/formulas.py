@@ -117,7 +117,7 @@ def report_id(job_id: int, round_id: int, node_id: int, violation: int) -> bytes
 
 
 def score(units: int, elapsed: int) -> int:
-    """NodeRegistry._settle_benchmark: units per million seconds."""
+    """NodeBenchmarks._settle: units per million seconds."""
     return units * 1_000_000 // max(elapsed, 1)
 
 

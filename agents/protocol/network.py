@@ -131,6 +131,7 @@ class Network:
         self.chain = chain
         self.deployment = deployment
         self.registry: Contract = deployment["NodeRegistry"]
+        self.benchmarks: Contract = deployment["NodeBenchmarks"]
         self.rounds: Contract = deployment["TrainingRounds"]
         self.reports: Contract = deployment["ViolationReports"]
         self.pool: Contract = deployment["RewardPool"]
@@ -368,9 +369,9 @@ class Network:
         """
         head = self.chain.head().number
         first = max(self._benchmarks_read, head - _BENCHMARK_BLOCKS)
-        events = self.chain.events(self.registry, "BenchmarkSubmitted", first, head)
+        events = self.chain.events(self.benchmarks, "BenchmarkSubmitted", first, head)
         nodes = sorted(self._benchmarked.union(int(event.args["node_id"]) for event in events))
-        attempts = self.chain.call_many([(self.registry, "benchmark", (node,)) for node in nodes])
+        attempts = self.chain.call_many([(self.benchmarks, "benchmark", (node,)) for node in nodes])
         waiting = {
             node: attempt
             for node, attempt in zip(nodes, attempts, strict=True)
@@ -382,7 +383,7 @@ class Network:
 
     def benchmark(self, node_id: int) -> Any:
         """The Benchmark struct of a node's newest attempt."""
-        return self.chain.call(self.registry, "benchmark", node_id)
+        return self.chain.call(self.benchmarks, "benchmark", node_id)
 
     def early(self, contract: Contract, function: str, *args: Any) -> bytes | None:
         """What a capture function would return in the next block, None while it is too early or

@@ -40,10 +40,12 @@ ORDER = (
     "ScoreConsensus",
     "RedundantTasks",
     "TaskAppeals",
+    "NodeBenchmarks",
 )
 SLASHERS = ("TrainingRounds", "ViolationReports", "RedundantTasks", "TaskAppeals")
 # Calls that wait the routine delay only: those a running network needs, and the emergency brake.
 ROUTINE_CALLS = (
+    ("NodeBenchmarks", "set_paused"),
     ("NodeRegistry", "approve_role"),
     ("NodeRegistry", "set_paused"),
     ("RedundantTasks", "add_class"),
@@ -196,7 +198,7 @@ def constructor_arguments(
             settings.grace_period,
             routine,
         ),
-        "NodeRegistry": (token, owner, slashers, parameters, settings.random_source),
+        "NodeRegistry": (token, at["NodeBenchmarks"], owner, slashers, parameters),
         "RewardPool": (token, registry, rounds, at["ScoreConsensus"]),
         "TrainingLedger": (rounds, at["RewardPool"], owner),
         "TrainingRounds": (
@@ -221,6 +223,7 @@ def constructor_arguments(
             settings.random_source,
         ),
         "TaskAppeals": (token, registry, at["RedundantTasks"]),
+        "NodeBenchmarks": (registry, owner, settings.random_source),
     }
 
 
@@ -325,6 +328,7 @@ def _code_problems(w3: Web3, deployed: Deployed, settings: DeploymentSettings) -
         "scores": at["ScoreConsensus"],
         "tasks": at["RedundantTasks"],
         "appeals": at["TaskAppeals"],
+        "benchmarks": at["NodeBenchmarks"],
         "source": settings.random_source,
     }
     for name, address in at.items():
@@ -377,7 +381,7 @@ def _state_problems(w3: Web3, deployed: Deployed, settings: DeploymentSettings) 
         ("NodeRegistry", "is_slasher", (deployer,), False),
     ]
     arguments = constructor_arguments(settings, at, deployed.artefacts)
-    expected.append(("NodeRegistry", "parameters", (), arguments["NodeRegistry"][3]))
+    expected.append(("NodeRegistry", "parameters", (), arguments["NodeRegistry"][4]))
     expected.append(("RedundantTasks", "terms", (), settings.tasks.encode()))
     expected.append(("RedundantTasks", "classes", (), settings.tasks.class_names()))
     for target, selector in arguments["Coordinator"][5]:

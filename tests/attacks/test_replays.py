@@ -25,7 +25,7 @@ def test_verdict_replayed__does_not_verify(
     vic, vera, vito = (people.nodes[name] for name in ("vic", "vera", "vito"))
     score = people.chain.call(people.registry, "node", eve.node_id).benchmark_score
     old = [people.verdict(judge, eve, True) for judge in (vic, vera)]
-    people.chain.send(eve.owner, people.registry, "request_benchmark", eve.node_id)
+    people.chain.send(eve.owner, people.benchmarks, "request_benchmark", eve.node_id)
     people.submit_benchmark(eve, units=1_000_000)
     signatures = {
         "attempt": lambda judge: old[judge is vera],
@@ -36,7 +36,7 @@ def test_verdict_replayed__does_not_verify(
     }[replay]
     args = (eve.node_id, True, [vic.node_id, vera.node_id], [signatures(j) for j in (vic, vera)])
     people.chain.refuse(
-        "registry: bad signature", eve.operator, people.registry, "submit_verdicts", *args
+        "benchmarks: bad signature", eve.operator, people.benchmarks, "submit_verdicts", *args
     )
     assert people.chain.call(people.registry, "node", eve.node_id).benchmark_score == score
     assert people.gain(eve) == 0
@@ -45,15 +45,15 @@ def test_verdict_replayed__does_not_verify(
 def test_verdict_of_one_verifier_sent_twice__counts_once(people: People, eve: Node) -> None:
     """One careless verifier's signature can't be the quorum, in one call or in two."""
     vic = people.nodes["vic"]
-    people.chain.send(eve.owner, people.registry, "request_benchmark", eve.node_id)
+    people.chain.send(eve.owner, people.benchmarks, "request_benchmark", eve.node_id)
     people.submit_benchmark(eve, units=1_000_000)
     signature = people.verdict(vic, eve, True)
-    submit = (eve.operator, people.registry, "submit_verdicts", eve.node_id, True)
+    submit = (eve.operator, people.benchmarks, "submit_verdicts", eve.node_id, True)
     twice = ([vic.node_id] * 2, [signature] * 2)
-    people.chain.refuse("registry: verdict already given", *submit, *twice)
+    people.chain.refuse("benchmarks: verdict already given", *submit, *twice)
     people.chain.send(*submit, [vic.node_id], [signature])
-    people.chain.refuse("registry: verdict already given", *submit, [vic.node_id], [signature])
-    assert not people.chain.call(people.registry, "benchmark", eve.node_id).settled
+    people.chain.refuse("benchmarks: verdict already given", *submit, [vic.node_id], [signature])
+    assert not people.chain.call(people.benchmarks, "benchmark", eve.node_id).settled
     assert people.gain(eve) == 0
 
 

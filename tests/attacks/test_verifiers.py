@@ -69,12 +69,12 @@ def test_8_own_verifier__may_not_judge_its_owners_work_or_benchmark(
     people.decide((people.registry, "approve_role", (own.node_id, VERIFIER, True)), salt=EVIDENCE)
     before = people.wealth(eve, own)
 
-    people.chain.send(eve.owner, people.registry, "request_benchmark", eve.node_id)
+    people.chain.send(eve.owner, people.benchmarks, "request_benchmark", eve.node_id)
     people.submit_benchmark(eve, units=1_000_000)
     signature = people.verdict(own, eve, True)
     args = (eve.node_id, True, [own.node_id], [signature])
     people.chain.refuse(
-        "registry: own benchmark", eve.operator, people.registry, "submit_verdicts", *args
+        "benchmarks: own benchmark", eve.operator, people.benchmarks, "submit_verdicts", *args
     )
 
     people.train(ann, bob, eve)
@@ -89,12 +89,12 @@ def test_8_unapproved_verifier__has_no_vote(people: People, ann: Node, eve: Node
     crowd = [people.enlist(f"crowd {i}", VERIFIER) for i in range(3)]
     opened = people.open()
     assert not {node.node_id for node in crowd} & set(opened["verifiers"])
-    people.chain.send(eve.owner, people.registry, "request_benchmark", eve.node_id)
+    people.chain.send(eve.owner, people.benchmarks, "request_benchmark", eve.node_id)
     people.submit_benchmark(eve)
     signatures = [people.verdict(node, eve, True) for node in crowd]
     args = (eve.node_id, True, [node.node_id for node in crowd], signatures)
     people.chain.refuse(
-        "registry: not a verifier", eve.operator, people.registry, "submit_verdicts", *args
+        "benchmarks: not a verifier", eve.operator, people.benchmarks, "submit_verdicts", *args
     )
     assert people.gain(eve, *crowd) == 0
 

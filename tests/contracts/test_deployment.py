@@ -46,6 +46,7 @@ NOT_NEXT = "ownable_2step: caller is not the new owner"
 NOT_MEMBER = "coordinator: not a member"
 NOT_SELF = "coordinator: not self"
 NOT_SLASHER = "registry: not a slasher"
+UNKNOWN_NODE = "benchmarks: unknown node"
 RESTRICTED = {
     "ZooToken": {},
     "Coordinator": {
@@ -60,6 +61,7 @@ RESTRICTED = {
         "slash": NOT_SLASHER,
         "lock": NOT_SLASHER,
         "unlock": "registry: no lock",
+        "set_score": "registry: not benchmarks",
         "approve_role": NOT_OWNER,
         "set_slasher": NOT_OWNER,
         "set_parameters": NOT_OWNER,
@@ -114,6 +116,13 @@ RESTRICTED = {
         "request_key": "keys: not operator",
         "release_key": "keys: not releaser",
     },
+    "NodeBenchmarks": {
+        "set_paused": NOT_OWNER,
+        "transfer_ownership": NOT_OWNER,
+        "accept_ownership": NOT_NEXT,
+        "request_benchmark": UNKNOWN_NODE,
+        "submit_benchmark": UNKNOWN_NODE,
+    },
 }
 # For everybody, or for whoever owns or operates the node, the job or the tokens concerned.
 OPEN = {
@@ -130,11 +139,6 @@ OPEN = {
         "set_active",
         "set_encryption_key",
         "claim_bounty",
-        "request_benchmark",
-        "capture_benchmark_seed",
-        "submit_benchmark",
-        "capture_check_seed",
-        "submit_verdicts",
     },
     "RewardPool": {"fund", "claim", "refund"},
     "TrainingLedger": {"attest_model"},
@@ -178,6 +182,7 @@ OPEN = {
         "finalize",
     },
     "TaskAppeals": {"withdraw_bond", "appeal", "attest", "lapse"},
+    "NodeBenchmarks": {"capture_benchmark_seed", "capture_check_seed", "submit_verdicts"},
 }
 ALL_RESTRICTED = [(name, function) for name, table in RESTRICTED.items() for function in table]
 
@@ -263,6 +268,7 @@ def test_owner_is_the_coordinator_wherever_there_is_one(chain: Chain) -> None:
         "ViolationReports",
         "ScoreConsensus",
         "RedundantTasks",
+        "NodeBenchmarks",
     ]
 
 
@@ -324,7 +330,7 @@ def test_transactions_above_the_gas_cap_are_refused(chain: Chain) -> None:
         ({"threshold": 4}, "Coordinator.threshold"),
         ({"routine_delay": 1}, "Coordinator.delays"),
         ({"trainer_stake": ZOO}, "NodeRegistry.parameters"),
-        ({"random_source": "0x" + "11" * 20}, "NodeRegistry"),
+        ({"random_source": "0x" + "11" * 20}, "NodeBenchmarks"),
         ({"tasks": TaskTerms(bounty=1)}, "RedundantTasks.terms"),
         ({"tasks": TaskTerms(classes=("cuda:sm_90",))}, "RedundantTasks.classes"),
     ],

@@ -18,6 +18,7 @@ from agents.runtime.config import PREFIX, describe_settings
 ROOT = Path(__file__).resolve().parents[2]
 CONTRACTS = (
     "NodeRegistry",
+    "NodeBenchmarks",
     "TrainingRounds",
     "ViolationReports",
     "RewardPool",

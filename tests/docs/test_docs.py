@@ -129,6 +129,8 @@ def test_reasons_documented_in_natspec_are_those_of_the_code() -> None:
     reader = Reader()
     wrong = []
     prefixes = {
+        "NodeRegistry": "registry",
+        "NodeBenchmarks": "benchmarks",
         "TrainingRounds": "rounds",
         "ViolationReports": "reports",
         "RewardPool": "pool",

@@ -81,16 +81,19 @@ class Bench:
 
     def benchmark_all(self) -> None:
         """Give every trainer a verified score."""
-        registry = self.contract("NodeRegistry").functions
+        benchmarks = self.contract("NodeBenchmarks").functions
         verifier = self.net.of_role("verifier")[0]
         for seat in self.trainers:
-            call = registry.submit_benchmark(seat.node_id, 100, _word("root"), _word("artefact"))
+            self.send(seat.operator, benchmarks.request_benchmark(seat.node_id))
+        self.mine()
+        for seat in self.trainers:
+            call = benchmarks.submit_benchmark(seat.node_id, 100, _word("root"), _word("artefact"))
             self.send(seat.operator, call)
         self.mine()
         for seat in self.trainers:
-            digest = bytes(registry.verdict_digest(seat.node_id, True).call())
+            digest = bytes(benchmarks.verdict_digest(seat.node_id, True).call())
             signed = Account.unsafe_sign_hash(digest, verifier.operator.key)
-            verdict = registry.submit_verdicts(
+            verdict = benchmarks.submit_verdicts(
                 seat.node_id, True, [verifier.node_id], [bytes(signed.signature)]
             )
             self.send(verifier.operator, verdict)

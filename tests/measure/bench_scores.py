@@ -48,7 +48,6 @@ def rows(directory: Path, say: Callable[[str], None]) -> list[Row]:
             fitting = replace(settings(), trainers=nodes, verifiers=verifiers)
             net = build_localnet(supervisor, home / "net", fitting)
             bench = Bench(net, net.batch())
-            _pin_again(bench)
             bench.benchmark_all()
             gas = measure(bench)
         size = f"{nodes} nodes"
@@ -64,15 +63,6 @@ def rows(directory: Path, say: Callable[[str], None]) -> list[Row]:
             gas_row(f"close_scoring, {size}, {verifiers} verifiers", gas.close),
         ]
     return found
-
-
-def _pin_again(bench: Bench) -> None:
-    """Registering many nodes takes more blocks than the chain knows hashes of: the seeds of the
-    first ones' benchmarks have expired and are pinned to new blocks."""
-    if len(bench.trainers) > 64:
-        registry = bench.contract("NodeRegistry").functions
-        for seat in bench.trainers:
-            bench.send(bench.net.faucet, registry.capture_benchmark_seed(seat.node_id))
 
 
 def measure(bench: Bench) -> Gas:

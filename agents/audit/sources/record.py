@@ -25,6 +25,7 @@ from agents.runtime.contracts import Contract, Event, EventType
 from agents.runtime.errors import AgentError, ConfigError, RpcRefused
 
 _CONTRACTS = (
+    "NodeBenchmarks",
     "NodeRegistry",
     "RedundantTasks",
     "RewardPool",

@@ -119,7 +119,7 @@ def target(finished: FinishedJob, event: str) -> tuple[Any, Any, dict[str, Any]]
         contract, kind = kinds[log["address"].lower(), log["topics"][0]]
         if kind.abi["name"] == "JobCreated" and found and event != "JobCreated":
             break  # what follows is of later jobs
-        if kind.abi["name"] != event or (contract.name == "NodeRegistry" and event[:4] == "Seed"):
+        if kind.abi["name"] != event or (contract.name == "NodeBenchmarks" and event[:4] == "Seed"):
             continue
         args = kind.decode(log).args
         if args.get("job_id", JOB) != JOB or args.get("round_id", 3) > 4:

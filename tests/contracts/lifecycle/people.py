@@ -54,6 +54,7 @@ class World:
         self.token = system["ZooToken"]
         self.coordinator = system["Coordinator"]
         self.registry = system["NodeRegistry"]
+        self.benchmarks = system["NodeBenchmarks"]
         self.pool = system["RewardPool"]
         self.ledger = system["TrainingLedger"]
         self.rounds = system["TrainingRounds"]
@@ -102,15 +103,16 @@ class World:
         return node
 
     def benchmark(self, node: Node, verifiers: list[Node]) -> None:
-        """Submit a benchmark and have the verifiers' signed verdicts relayed."""
+        """Request and submit a benchmark and have the verifiers' signed verdicts relayed."""
+        self.benchmarks.request_benchmark(node.node_id, sender=node.operator)
         ape.chain.mine()  # the block that seeds it
-        self.registry.submit_benchmark(
+        self.benchmarks.submit_benchmark(
             node.node_id, 100, digest("root"), digest("artefact"), sender=node.operator
         )
         ape.chain.mine()
-        self.registry.capture_check_seed(node.node_id, sender=node.operator)
-        message = self.registry.verdict_digest(node.node_id, True)
-        self.registry.submit_verdicts(
+        self.benchmarks.capture_check_seed(node.node_id, sender=node.operator)
+        message = self.benchmarks.verdict_digest(node.node_id, True)
+        self.benchmarks.submit_verdicts(
             node.node_id,
             True,
             [verifier.node_id for verifier in verifiers],

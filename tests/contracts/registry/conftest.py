@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A registry with a coordinator, two slashers, a funded node owner and three approved verifiers."""
+"""A registry with its benchmarks, a coordinator, two slashers, a funded node owner and three
+approved verifiers."""
 
 from __future__ import annotations
 
@@ -23,10 +24,11 @@ from tests.stage.contracts.registry import (
     VERIFIER,
     VERIFIER_STAKE,
     WINDOW,
-    ZERO,
     ZOO,
     Keys,
     account,
+    deploy_registry,
+    request,
     submit,
 )
 
@@ -34,6 +36,11 @@ from tests.stage.contracts.registry import (
 @pytest.fixture(scope="session")
 def registry_code() -> Any:
     return boa.load_partial("contracts/NodeRegistry.vy")
+
+
+@pytest.fixture(scope="session")
+def benchmarks_code() -> Any:
+    return boa.load_partial("contracts/NodeBenchmarks.vy")
 
 
 @pytest.fixture(scope="session")
@@ -93,17 +100,27 @@ def token(token_code: Any, holder: str) -> Any:
 
 
 @pytest.fixture
-def registry(
+def contracts(
     registry_code: Any,
+    benchmarks_code: Any,
     token: Any,
     coordinator: str,
     slasher: str,
     second_slasher: str,
     parameters: tuple[Any, ...],
-) -> Any:
-    return registry_code.deploy(
-        token.address, coordinator, [slasher, second_slasher], parameters, ZERO
-    )
+) -> tuple[Any, Any]:
+    slashers = [slasher, second_slasher]
+    return deploy_registry(registry_code, benchmarks_code, token, coordinator, slashers, parameters)
+
+
+@pytest.fixture
+def registry(contracts: tuple[Any, Any]) -> Any:
+    return contracts[0]
+
+
+@pytest.fixture
+def benchmarks(contracts: tuple[Any, Any]) -> Any:
+    return contracts[1]
 
 
 @pytest.fixture
@@ -118,13 +135,16 @@ def fund(token: Any, registry: Any, holder: str) -> Callable[[str, int], None]:
 
 
 @pytest.fixture
-def register(registry: Any, fund: Callable[[str, int], None]) -> Callable[..., int]:
-    """Registers a funded node whose owner, operator and payout are named after it."""
+def register(
+    registry: Any, benchmarks: Any, fund: Callable[[str, int], None]
+) -> Callable[..., int]:
+    """Registers a funded node whose owner, operator and payout are named after it. A TRAINER also
+    requests its benchmark."""
 
     def make(name: str, roles: int = TRAINER, stake: int = STAKE, owner: str = "") -> int:
         owner = owner or str(account(f"{name} owner").address)
         fund(owner, stake)
-        return int(
+        node_id = int(
             registry.register_node(
                 account(name).address,
                 account(f"{name} payout").address,
@@ -135,21 +155,31 @@ def register(registry: Any, fund: Callable[[str, int], None]) -> Callable[..., i
                 sender=owner,
             )
         )
+        if roles & TRAINER:
+            request(registry, benchmarks, node_id)
+        return node_id
 
     return make
 
 
 @pytest.fixture
 def node(
-    registry: Any, fund: Callable[[str, int], None], node_owner: str, operator: str, payout: str
+    registry: Any,
+    benchmarks: Any,
+    fund: Callable[[str, int], None],
+    node_owner: str,
+    operator: str,
+    payout: str,
 ) -> int:
     """A TRAINER of 1,000 ZOO with a pending benchmark; its owner has 10,000 ZOO more."""
     fund(node_owner, STAKE + 10_000 * ZOO)
-    return int(
+    node_id = int(
         registry.register_node(
             operator, payout, TRAINER, STAKE, "1x H200", b"\x01" * 32, sender=node_owner
         )
     )
+    request(registry, benchmarks, node_id)
+    return node_id
 
 
 @pytest.fixture
@@ -166,9 +196,9 @@ def verifiers(
 
 
 @pytest.fixture
-def answered(registry: Any, node: int, verifiers: Keys, operator: str) -> int:
+def answered(registry: Any, benchmarks: Any, node: int, verifiers: Keys, operator: str) -> int:
     """A node whose answer waits for verdicts, SECONDS after its request, with the check seed."""
     wait(WINDOW + 1)
-    registry.request_benchmark(node, sender=operator)
-    submit(registry, node, seconds=SECONDS)
+    benchmarks.request_benchmark(node, sender=operator)
+    submit(registry, benchmarks, node, seconds=SECONDS)
     return node

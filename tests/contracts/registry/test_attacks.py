@@ -16,6 +16,7 @@ from tests.stage.contracts.registry import (
     EMPTY,
     NO_REVEAL,
     PAUSE_BENCHMARK,
+    PAUSE_REGISTER,
     REPEATED,
     STAKE,
     TRAINER,
@@ -108,28 +109,28 @@ def test_crowding_the_verifier_list__does_not_push_anyone_out(
 
 
 def test_self_certified_benchmark__never_settles(
-    registry: Any, register: Callable[..., int], verifiers: Keys, coordinator: str
+    registry: Any, benchmarks: Any, register: Callable[..., int], verifiers: Keys, coordinator: str
 ) -> None:
     """With a quorum of two, one verifier of one's own and one bribed are not enough."""
     cheat = register("cheat")
     own = register("own verifier", VERIFIER, owner=address_of("cheat owner"))
     registry.approve_role(own, VERIFIER, True, sender=coordinator)
-    submit(registry, cheat, units=1_000_000)
-    give(registry, cheat, first(verifiers))
-    with boa.reverts("registry: own benchmark"):
-        registry.submit_verdicts(
-            cheat, True, [own], [sign_verdict(registry, account("own verifier"), cheat, True)]
+    submit(registry, benchmarks, cheat, units=1_000_000)
+    give(benchmarks, cheat, first(verifiers))
+    with boa.reverts("benchmarks: own benchmark"):
+        benchmarks.submit_verdicts(
+            cheat, True, [own], [sign_verdict(benchmarks, account("own verifier"), cheat, True)]
         )
     assert registry.node(cheat).benchmark_score == 0
 
 
 def test_precomputed_benchmark__cannot_be_submitted_before_its_seed(
-    registry: Any, node: int, operator: str
+    benchmarks: Any, node: int, operator: str
 ) -> None:
     for blocks in (0, 1):
         mine(blocks)
         with boa.reverts("randomness: too early"):
-            registry.submit_benchmark(node, 1, b"\x01" * 32, b"\x01" * 32, sender=operator)
+            benchmarks.submit_benchmark(node, 1, b"\x01" * 32, b"\x01" * 32, sender=operator)
 
 
 def test_stolen_operator_key__reaches_no_money(
@@ -150,6 +151,7 @@ def test_stolen_operator_key__reaches_no_money(
 
 def test_hostile_coordinator__cannot_hold_stake_or_credit(
     registry: Any,
+    benchmarks: Any,
     node: int,
     coordinator: str,
     slasher: str,
@@ -162,7 +164,8 @@ def test_hostile_coordinator__cannot_hold_stake_or_credit(
     registry.slash(node, NO_REVEAL, now(), reporter, sender=slasher)
     registry.lock(node, sender=slasher)
     registry.set_slasher(slasher, False, sender=coordinator)
-    registry.set_paused(1 | PAUSE_BENCHMARK, sender=coordinator)
+    registry.set_paused(PAUSE_REGISTER, sender=coordinator)
+    benchmarks.set_paused(PAUSE_BENCHMARK, sender=coordinator)
     before = wealth(node_owner)
     leave(node)
     assert wealth(node_owner) - before == STAKE - STAKE // 20
@@ -182,10 +185,17 @@ def test_donated_tokens__belong_to_nobody(
 
 
 def test_fresh_identity_after_a_ban__starts_from_nothing(
-    registry: Any, node: int, slasher: str, verifiers: Keys, leave: Any, node_owner: str, fund: Any
+    registry: Any,
+    benchmarks: Any,
+    node: int,
+    slasher: str,
+    verifiers: Keys,
+    leave: Any,
+    node_owner: str,
+    fund: Any,
 ) -> None:
     """Whitewashing costs the stake, and neither score nor approval comes along."""
-    benchmark_passed(registry, node, verifiers)
+    benchmark_passed(registry, benchmarks, node, verifiers)
     operator, payout = registry.operator_of(node), registry.node(node).payout
     assert registry.slash(node, REPEATED, now(), address_of("r"), sender=slasher) == STAKE
     with boa.reverts("registry: operator in use"):

@@ -9,7 +9,7 @@ import boa
 import pytest
 
 from tests.stage.contracts.clock import now
-from tests.stage.contracts.registry import COPIED, STAKE, address_of, own_events
+from tests.stage.contracts.registry import COPIED, PAUSE_REGISTER, STAKE, address_of, own_events
 
 
 @pytest.fixture
@@ -40,5 +40,5 @@ def test_claim_bounty__without_credit__reverts(registry: Any, credited: int, who
 def test_claim_bounty__everything_paused__still_works(
     registry: Any, credited: int, reporter: str, coordinator: str
 ) -> None:
-    registry.set_paused(3, sender=coordinator)
+    registry.set_paused(PAUSE_REGISTER, sender=coordinator)
     assert registry.claim_bounty(sender=reporter) == credited

@@ -8,7 +8,7 @@ from typing import Any
 import boa
 import pytest
 
-from tests.stage.contracts.registry import DEFAULT_ROWS, TRAINER, ZERO
+from tests.stage.contracts.registry import DEFAULT_ROWS, TRAINER, ZERO, address_of
 
 
 def test_init__hands_everything_to_the_coordinator(
@@ -35,7 +35,7 @@ def test_init__fills_the_default_table(registry: Any, violation: int) -> None:
     assert tuple(registry.penalty(violation)) == DEFAULT_ROWS.get(violation, empty)
 
 
-@pytest.mark.parametrize("which", ["token", "owner", "slasher", "treasury"])
+@pytest.mark.parametrize("which", ["token", "benchmarks", "owner", "slasher", "treasury"])
 def test_init__with_a_zero_address__reverts(
     registry_code: Any,
     token: Any,
@@ -46,6 +46,7 @@ def test_init__with_a_zero_address__reverts(
 ) -> None:
     given = {
         "token": token.address,
+        "benchmarks": address_of("benchmarks contract"),
         "owner": coordinator,
         "slasher": slasher,
         "treasury": parameters[6],
@@ -53,10 +54,10 @@ def test_init__with_a_zero_address__reverts(
     with boa.reverts("registry: zero address"):
         registry_code.deploy(
             given["token"],
+            given["benchmarks"],
             given["owner"],
             [given["slasher"]],
             (*parameters[:6], given["treasury"]),
-            ZERO,
         )
 
 
@@ -64,15 +65,35 @@ def test_init__with_a_slasher_twice__reverts(
     registry_code: Any, token: Any, coordinator: str, slasher: str, parameters: tuple[Any, ...]
 ) -> None:
     with boa.reverts("registry: slasher unchanged"):
-        registry_code.deploy(token.address, coordinator, [slasher, slasher], parameters, ZERO)
+        registry_code.deploy(token.address, slasher, coordinator, [slasher, slasher], parameters)
 
 
-def test_code__fits_in_nine_tenths_of_the_limit(registry: Any) -> None:
-    assert len(boa.env.get_code(registry.address)) < 22_118
+@pytest.mark.parametrize("which", ["registry", "owner"])
+def test_init_benchmarks__with_a_zero_address__reverts(
+    benchmarks_code: Any, registry: Any, coordinator: str, which: str
+) -> None:
+    given = {"registry": registry.address, "owner": coordinator} | {which: ZERO}
+    with boa.reverts("benchmarks: zero address"):
+        benchmarks_code.deploy(*given.values(), ZERO)
 
 
-def test_domain__is_what_wallets_sign(registry: Any) -> None:
-    _, name, version, chain_id, contract, salt, extensions = registry.eip712Domain()
+def test_init_benchmarks__hands_the_pause_to_the_coordinator(
+    registry: Any, benchmarks: Any, coordinator: str, deployer: str
+) -> None:
+    assert registry.benchmarks() == benchmarks.address
+    assert benchmarks.registry() == registry.address
+    assert benchmarks.owner() == coordinator != deployer
+    assert benchmarks.pending_owner() == ZERO
+    assert benchmarks.paused() == 0
+
+
+def test_code__fits_in_nine_tenths_of_the_limit(registry: Any, benchmarks: Any) -> None:
+    for contract in (registry, benchmarks):
+        assert len(boa.env.get_code(contract.address)) < 22_118
+
+
+def test_domain__is_what_wallets_sign(benchmarks: Any) -> None:
+    _, name, version, chain_id, contract, salt, extensions = benchmarks.eip712Domain()
     assert (name, version) == ("Menagerie NodeRegistry", "1")
-    assert (chain_id, contract) == (boa.env.evm.patch.chain_id, registry.address)
+    assert (chain_id, contract) == (boa.env.evm.patch.chain_id, benchmarks.address)
     assert (salt, extensions) == (bytes(32), [])

@@ -33,10 +33,10 @@ SCORE = UNITS * 1_000_000 // 24
 
 
 @pytest.fixture
-def trained(registry: Any, verifiers: Keys, register: Callable[..., int]) -> int:
+def trained(registry: Any, benchmarks: Any, verifiers: Keys, register: Callable[..., int]) -> int:
     """A TRAINER with a passed benchmark."""
     node_id = register("worker")
-    benchmark_passed(registry, node_id, verifiers)
+    benchmark_passed(registry, benchmarks, node_id, verifiers)
     return node_id
 
 

@@ -13,6 +13,7 @@ from tests.stage.contracts.clock import now, wait
 from tests.stage.contracts.registry import (
     COPIED,
     EMPTY,
+    PAUSE_REGISTER,
     REPEATED,
     STAKE,
     TRAINER,
@@ -43,10 +44,10 @@ def test_begin_exit__unbonds_the_whole_stake(registry: Any, node: int, node_owne
 
 
 def test_begin_exit__listed_node__leaves_the_list(
-    registry: Any, verifiers: Keys, register: Callable[..., int]
+    registry: Any, benchmarks: Any, verifiers: Keys, register: Callable[..., int]
 ) -> None:
     node_id = register("worker")
-    benchmark_passed(registry, node_id, verifiers)
+    benchmark_passed(registry, benchmarks, node_id, verifiers)
     assert registry.role_nodes(TRAINER, 0, 128) == [node_id]
     registry.begin_exit(node_id, sender=address_of("worker owner"))
     assert registry.role_count(TRAINER) == 0
@@ -71,7 +72,7 @@ def test_begin_exit__twice__reverts(registry: Any, exiting: int, node_owner: str
 def test_begin_exit__everything_paused__still_works(
     registry: Any, node: int, node_owner: str, coordinator: str
 ) -> None:
-    registry.set_paused(3, sender=coordinator)
+    registry.set_paused(PAUSE_REGISTER, sender=coordinator)
     registry.begin_exit(node, sender=node_owner)
     wait(UNBONDING)
     registry.withdraw(node, sender=node_owner)

@@ -307,13 +307,13 @@ def test_set_penalty__silence_may_cost_more(registry: Any, coordinator: str) -> 
 
 
 def test_set_paused__tells_old_and_new(registry: Any, coordinator: str) -> None:
-    for old, new in ((0, 3), (3, 2), (2, 0)):
+    for old, new in ((0, 1), (1, 1), (1, 0)):
         registry.set_paused(new, sender=coordinator)
         assert own_events(registry) == [("PauseChanged", {"old_bits": old, "new_bits": new})]
         assert registry.paused() == new
 
 
-@pytest.mark.parametrize("bits", [4, 7, 2**255])
+@pytest.mark.parametrize("bits", [2, 3, 2**255])
 def test_set_paused__unknown_bit__reverts(registry: Any, coordinator: str, bits: int) -> None:
     with boa.reverts("pausing: unknown bit"):
         registry.set_paused(bits, sender=coordinator)

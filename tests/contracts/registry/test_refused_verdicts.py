@@ -25,6 +25,7 @@ from tests.stage.contracts.registry import (
     address_of,
     first,
     give,
+    request,
     sign_verdict,
     submit,
 )
@@ -33,56 +34,56 @@ CURVE_ORDER = 0xFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFEBAAEDCE6AF48A03BBFD25E8CD0364141
 
 
 def test_verdict__twice_by_one_verifier__reverts(
-    registry: Any, answered: int, verifiers: Keys
+    benchmarks: Any, answered: int, verifiers: Keys
 ) -> None:
-    give(registry, answered, first(verifiers))
-    with boa.reverts("registry: verdict already given"):
-        give(registry, answered, first(verifiers))
+    give(benchmarks, answered, first(verifiers))
+    with boa.reverts("benchmarks: verdict already given"):
+        give(benchmarks, answered, first(verifiers))
 
 
 def test_verdict__both_ways_by_one_verifier__reverts(
-    registry: Any, answered: int, verifiers: Keys
+    benchmarks: Any, answered: int, verifiers: Keys
 ) -> None:
-    give(registry, answered, first(verifiers))
-    with boa.reverts("registry: verdict already given"):
-        give(registry, answered, first(verifiers), passed=False)
+    give(benchmarks, answered, first(verifiers))
+    with boa.reverts("benchmarks: verdict already given"):
+        give(benchmarks, answered, first(verifiers), passed=False)
 
 
 def test_verdict__twice_in_one_batch__reverts(
-    registry: Any, answered: int, verifiers: Keys
+    benchmarks: Any, answered: int, verifiers: Keys
 ) -> None:
     ((verifier, key),) = first(verifiers).items()
-    signature = sign_verdict(registry, key, answered, True)
-    with boa.reverts("registry: verdict already given"):
-        registry.submit_verdicts(answered, True, [verifier] * 2, [signature] * 2)
+    signature = sign_verdict(benchmarks, key, answered, True)
+    with boa.reverts("benchmarks: verdict already given"):
+        benchmarks.submit_verdicts(answered, True, [verifier] * 2, [signature] * 2)
 
 
 def test_verdict__malleated_or_compact_copy__reverts(
-    registry: Any, answered: int, verifiers: Keys
+    benchmarks: Any, answered: int, verifiers: Keys
 ) -> None:
     """Another form of a known signature is no second verdict."""
     ((verifier, key),) = first(verifiers).items()
-    signature = sign_verdict(registry, key, answered, True)
+    signature = sign_verdict(benchmarks, key, answered, True)
     r, s, v = signature[:32], int.from_bytes(signature[32:64], "big"), signature[64]
     high = r + (CURVE_ORDER - s).to_bytes(32, "big") + bytes([55 - v])
     compact = r + (s | (v - 27) << 255).to_bytes(32, "big")
     with boa.reverts("ecdsa: invalid signature `s` value"):
-        registry.submit_verdicts(answered, True, [verifier], [high])
-    registry.submit_verdicts(answered, True, [verifier], [signature])
-    with boa.reverts("registry: verdict already given"):
-        registry.submit_verdicts(answered, True, [verifier], [compact])
+        benchmarks.submit_verdicts(answered, True, [verifier], [high])
+    benchmarks.submit_verdicts(answered, True, [verifier], [signature])
+    with boa.reverts("benchmarks: verdict already given"):
+        benchmarks.submit_verdicts(answered, True, [verifier], [compact])
 
 
 @pytest.mark.parametrize("signature", [b"", b"\x01" * 64 + b"\x05", bytes(65)])
 def test_verdict__garbage__never_counts(
-    registry: Any, answered: int, verifiers: Keys, signature: bytes
+    benchmarks: Any, answered: int, verifiers: Keys, signature: bytes
 ) -> None:
     with boa.reverts():
-        registry.submit_verdicts(answered, True, list(first(verifiers)), [signature])
+        benchmarks.submit_verdicts(answered, True, list(first(verifiers)), [signature])
 
 
 def test_verdict__closed_verifier_with_zero_operator__reverts(
-    registry: Any, answered: int, verifiers: Keys
+    registry: Any, benchmarks: Any, answered: int, verifiers: Keys
 ) -> None:
     """A closed node's operator is zero, which is also what a failed recovery could give."""
     (verifier,) = first(verifiers)
@@ -91,8 +92,8 @@ def test_verdict__closed_verifier_with_zero_operator__reverts(
     wait(365 * 86_400)
     registry.withdraw(verifier, sender=owner)
     for signature in (b"", bytes(65)):
-        with boa.reverts("registry: not a verifier"):
-            registry.submit_verdicts(answered, True, [verifier], [signature])
+        with boa.reverts("benchmarks: not a verifier"):
+            benchmarks.submit_verdicts(answered, True, [verifier], [signature])
 
 
 @pytest.mark.parametrize(
@@ -112,45 +113,46 @@ def test_verdict__closed_verifier_with_zero_operator__reverts(
     ids=lambda changes: next(iter(changes)),
 )
 def test_verdict__about_anything_else__reverts(
-    registry: Any, answered: int, verifiers: Keys, changes: dict[str, Any]
+    benchmarks: Any, answered: int, verifiers: Keys, changes: dict[str, Any]
 ) -> None:
     ((verifier, key),) = first(verifiers).items()
-    signature = sign_verdict(registry, key, answered, True, **changes)
-    with boa.reverts("registry: bad signature"):
-        registry.submit_verdicts(answered, True, [verifier], [signature])
+    signature = sign_verdict(benchmarks, key, answered, True, **changes)
+    with boa.reverts("benchmarks: bad signature"):
+        benchmarks.submit_verdicts(answered, True, [verifier], [signature])
 
 
 def test_verdict__signed_by_another_verifier__reverts(
-    registry: Any, answered: int, verifiers: Keys
+    benchmarks: Any, answered: int, verifiers: Keys
 ) -> None:
     one, two = list(verifiers)[:2]
-    with boa.reverts("registry: bad signature"):
-        registry.submit_verdicts(
-            answered, True, [one], [sign_verdict(registry, verifiers[two], answered, True)]
+    with boa.reverts("benchmarks: bad signature"):
+        benchmarks.submit_verdicts(
+            answered, True, [one], [sign_verdict(benchmarks, verifiers[two], answered, True)]
         )
 
 
 def test_verdict__signed_by_the_verifiers_owner__reverts(
-    registry: Any, answered: int, verifiers: Keys
+    benchmarks: Any, answered: int, verifiers: Keys
 ) -> None:
-    signature = sign_verdict(registry, account("ada owner"), answered, True)
-    with boa.reverts("registry: bad signature"):
-        registry.submit_verdicts(answered, True, list(first(verifiers)), [signature])
+    signature = sign_verdict(benchmarks, account("ada owner"), answered, True)
+    with boa.reverts("benchmarks: bad signature"):
+        benchmarks.submit_verdicts(answered, True, list(first(verifiers)), [signature])
 
 
 def test_verdict__by_a_replaced_operator__reverts(
-    registry: Any, answered: int, verifiers: Keys
+    registry: Any, benchmarks: Any, answered: int, verifiers: Keys
 ) -> None:
     ((verifier, key),) = first(verifiers).items()
-    signature = sign_verdict(registry, key, answered, True)
+    signature = sign_verdict(benchmarks, key, answered, True)
     registry.set_operator(verifier, address_of("new key"), sender=registry.owner_of(verifier))
-    with boa.reverts("registry: bad signature"):
-        registry.submit_verdicts(answered, True, [verifier], [signature])
+    with boa.reverts("benchmarks: bad signature"):
+        benchmarks.submit_verdicts(answered, True, [verifier], [signature])
 
 
 @pytest.mark.parametrize("why", ["unapproved", "revoked", "resting", "suspended", "unknown"])
 def test_verdict__by_an_ineligible_verifier__reverts(
     registry: Any,
+    benchmarks: Any,
     answered: int,
     verifiers: Keys,
     register: Callable[..., int],
@@ -169,99 +171,109 @@ def test_verdict__by_an_ineligible_verifier__reverts(
         registry.slash(verifier, INVALID, now(), ZERO, sender=slasher)
     else:
         verifier = 99
-    with boa.reverts("registry: not a verifier"):
-        registry.submit_verdicts(
-            answered, True, [verifier], [sign_verdict(registry, key, answered, True)]
+    with boa.reverts("benchmarks: not a verifier"):
+        benchmarks.submit_verdicts(
+            answered, True, [verifier], [sign_verdict(benchmarks, key, answered, True)]
         )
 
 
 def test_verdict__by_a_verifier_of_the_same_owner__reverts(
-    registry: Any, answered: int, register: Callable[..., int], node_owner: str, coordinator: str
+    registry: Any,
+    benchmarks: Any,
+    answered: int,
+    register: Callable[..., int],
+    node_owner: str,
+    coordinator: str,
 ) -> None:
     """A node cannot vouch for itself through a second node."""
     twin = register("twin", VERIFIER, owner=node_owner)
     registry.approve_role(twin, VERIFIER, True, sender=coordinator)
-    signature = sign_verdict(registry, account("twin"), answered, True)
-    with boa.reverts("registry: own benchmark"):
-        registry.submit_verdicts(answered, True, [twin], [signature])
+    signature = sign_verdict(benchmarks, account("twin"), answered, True)
+    with boa.reverts("benchmarks: own benchmark"):
+        benchmarks.submit_verdicts(answered, True, [twin], [signature])
 
 
 def test_verdict__by_the_node_itself__reverts(
-    registry: Any, node_owner: str, fund: Callable[[str, int], None], coordinator: str
+    registry: Any,
+    benchmarks: Any,
+    node_owner: str,
+    fund: Callable[[str, int], None],
+    coordinator: str,
 ) -> None:
     fund(node_owner, 10**21)
     both = registry.register_node(
         address_of("both"), ZERO[:-1] + "1", 3, 10**21, "", ROOT, sender=node_owner
     )
     registry.approve_role(both, VERIFIER, True, sender=coordinator)
-    submit(registry, both)
-    with boa.reverts("registry: own benchmark"):
-        registry.submit_verdicts(
-            both, True, [both], [sign_verdict(registry, account("both"), both, True)]
+    request(registry, benchmarks, both)
+    submit(registry, benchmarks, both)
+    with boa.reverts("benchmarks: own benchmark"):
+        benchmarks.submit_verdicts(
+            both, True, [both], [sign_verdict(benchmarks, account("both"), both, True)]
         )
 
 
 @pytest.mark.parametrize(("ids", "signatures"), [(0, 0), (1, 0), (0, 1), (2, 1)])
 def test_verdicts__lists_do_not_match__reverts(
-    registry: Any, answered: int, verifiers: Keys, ids: int, signatures: int
+    benchmarks: Any, answered: int, verifiers: Keys, ids: int, signatures: int
 ) -> None:
-    one = sign_verdict(registry, next(iter(verifiers.values())), answered, True)
-    with boa.reverts("registry: bad verdicts"):
-        registry.submit_verdicts(answered, True, list(verifiers)[:ids], [one] * signatures)
+    one = sign_verdict(benchmarks, next(iter(verifiers.values())), answered, True)
+    with boa.reverts("benchmarks: bad verdicts"):
+        benchmarks.submit_verdicts(answered, True, list(verifiers)[:ids], [one] * signatures)
 
 
-def test_verdicts__nothing_submitted__reverts(registry: Any, node: int, verifiers: Keys) -> None:
-    with boa.reverts("registry: no benchmark submitted"):
-        registry.submit_verdicts(node, True, list(first(verifiers)), [bytes(65)])
+def test_verdicts__nothing_submitted__reverts(benchmarks: Any, node: int, verifiers: Keys) -> None:
+    with boa.reverts("benchmarks: no benchmark submitted"):
+        benchmarks.submit_verdicts(node, True, list(first(verifiers)), [bytes(65)])
 
 
-def test_verdicts__settled__reverts(registry: Any, answered: int, verifiers: Keys) -> None:
-    give(registry, answered, first(verifiers, 2))
-    with boa.reverts("registry: benchmark settled"):
-        give(registry, answered, first(verifiers, 1, skip=2))
+def test_verdicts__settled__reverts(benchmarks: Any, answered: int, verifiers: Keys) -> None:
+    give(benchmarks, answered, first(verifiers, 2))
+    with boa.reverts("benchmarks: benchmark settled"):
+        give(benchmarks, answered, first(verifiers, 1, skip=2))
 
 
 def test_verdicts__of_an_earlier_attempt__do_not_carry_over(
-    registry: Any, answered: int, verifiers: Keys, operator: str
+    registry: Any, benchmarks: Any, answered: int, verifiers: Keys, operator: str
 ) -> None:
-    give(registry, answered, first(verifiers))
+    give(benchmarks, answered, first(verifiers))
     ((verifier, key),) = first(verifiers, 1, skip=1).items()
-    old = sign_verdict(registry, key, answered, True)
+    old = sign_verdict(benchmarks, key, answered, True)
     wait(WINDOW + 1)
-    registry.request_benchmark(answered, sender=operator)
-    submit(registry, answered)
-    assert registry.benchmark(answered).passes == 0
-    with boa.reverts("registry: bad signature"):
-        registry.submit_verdicts(answered, True, [verifier], [old])
-    give(registry, answered, first(verifiers))
+    benchmarks.request_benchmark(answered, sender=operator)
+    submit(registry, benchmarks, answered)
+    assert benchmarks.benchmark(answered).passes == 0
+    with boa.reverts("benchmarks: bad signature"):
+        benchmarks.submit_verdicts(answered, True, [verifier], [old])
+    give(benchmarks, answered, first(verifiers))
 
 
 def test_verdicts__capture_the_check_seed_themselves(
-    registry: Any, node: int, operator: str, verifiers: Keys
+    benchmarks: Any, node: int, operator: str, verifiers: Keys
 ) -> None:
     mine(2)
-    registry.submit_benchmark(node, UNITS, ROOT, ARTEFACT, sender=operator)
+    benchmarks.submit_benchmark(node, UNITS, ROOT, ARTEFACT, sender=operator)
     mine(2)
-    seed_free = registry.verdict_digest(node, True)
+    seed_free = benchmarks.verdict_digest(node, True)
     ((verifier, key),) = first(verifiers).items()
     signature = bytes(key.unsafe_sign_hash(seed_free).signature)
-    registry.submit_verdicts(node, True, [verifier], [signature])
-    assert registry.benchmark(node).check_seed != bytes(32)
+    benchmarks.submit_verdicts(node, True, [verifier], [signature])
+    assert benchmarks.benchmark(node).check_seed != bytes(32)
 
 
 def test_verdicts__check_seed_expired__reverts(
-    registry: Any, node: int, operator: str, verifiers: Keys
+    benchmarks: Any, node: int, operator: str, verifiers: Keys
 ) -> None:
     mine(2)
-    registry.submit_benchmark(node, UNITS, ROOT, ARTEFACT, sender=operator)
+    benchmarks.submit_benchmark(node, UNITS, ROOT, ARTEFACT, sender=operator)
     mine(258)
-    with boa.reverts("registry: seed expired"):
-        registry.submit_verdicts(node, True, list(first(verifiers)), [bytes(65)])
+    with boa.reverts("benchmarks: seed expired"):
+        benchmarks.submit_verdicts(node, True, list(first(verifiers)), [bytes(65)])
 
 
 def test_verdicts__paused__reverts(
-    registry: Any, answered: int, verifiers: Keys, coordinator: str
+    benchmarks: Any, answered: int, verifiers: Keys, coordinator: str
 ) -> None:
-    registry.set_paused(PAUSE_BENCHMARK, sender=coordinator)
+    benchmarks.set_paused(PAUSE_BENCHMARK, sender=coordinator)
     with boa.reverts("pausing: paused"):
-        give(registry, answered, first(verifiers))
+        give(benchmarks, answered, first(verifiers))

@@ -9,14 +9,12 @@ from typing import Any
 import boa
 import pytest
 
-from tests.stage.contracts.clock import block, now
+from tests.stage.contracts.clock import now
 from tests.stage.contracts.registry import (
     AGGREGATOR,
     AGGREGATOR_STAKE,
     EMPTY,
-    PAUSE_BENCHMARK,
     PAUSE_REGISTER,
-    SEED_DOMAIN,
     STAKE,
     TRAINER,
     TRAINER_STAKE,
@@ -25,7 +23,6 @@ from tests.stage.contracts.registry import (
     ZERO,
     ZOO,
     address_of,
-    draw_key,
     own_events,
 )
 
@@ -57,11 +54,6 @@ def test_register_node__records_takes_and_tells(
                 "encryption_key": KEY,
             },
         ),
-        (
-            "SeedRequested",
-            {"key": draw_key(SEED_DOMAIN, 1, 1), "target_block": block() + 1},
-        ),
-        ("BenchmarkRequested", {"node_id": 1, "attempt": 1, "seed_block": block() + 1}),
     ]
     assert node_id == 1
     assert tuple(registry.node(1)) == (
@@ -165,21 +157,23 @@ def test_register_node__paused__reverts(
         registry.register_node(operator, payout, TRAINER, STAKE, "", EMPTY, sender=funded)
 
 
-def test_register_node__benchmark_paused__registers_without_a_request(
-    registry: Any, coordinator: str, funded: str, operator: str, payout: str
+def test_register_node__trainer__requests_its_benchmark_itself(
+    registry: Any, benchmarks: Any, funded: str, operator: str, payout: str
 ) -> None:
-    registry.set_paused(PAUSE_BENCHMARK, sender=coordinator)
+    """Its window begins when its operator is ready to work, not when its owner registers it."""
     registry.register_node(operator, payout, TRAINER, STAKE, "", EMPTY, sender=funded)
-    assert registry.benchmark(1).attempt == 0
+    assert benchmarks.benchmark(1).attempt == 0
+    benchmarks.request_benchmark(1, sender=operator)
+    assert benchmarks.benchmark(1).attempt == 1
 
 
 @pytest.mark.parametrize("role", [VERIFIER, AGGREGATOR])
 def test_register_node__gated_role__waits_for_approval(
-    registry: Any, register: Callable[..., int], role: int
+    registry: Any, benchmarks: Any, register: Callable[..., int], role: int
 ) -> None:
     """A stranger cannot enter or crowd the list of verifiers by paying for it."""
     node_id = register("hopeful", role)
     assert registry.node(node_id).approved_roles == 0
     assert not registry.is_eligible(node_id, role)
     assert registry.role_count(role) == 0
-    assert registry.benchmark(node_id).attempt == 0
+    assert benchmarks.benchmark(node_id).attempt == 0

@@ -161,25 +161,26 @@ def test_set_roles__keeping_a_role__keeps_its_approval(
     assert registry.is_eligible(node, VERIFIER)
 
 
-def test_set_roles__adding_trainer__requests_a_benchmark(
-    registry: Any, register: Callable[..., int]
+def test_set_roles__adding_trainer__may_request_a_benchmark(
+    registry: Any, benchmarks: Any, register: Callable[..., int]
 ) -> None:
     node_id = register("late", VERIFIER)
-    assert registry.benchmark(node_id).attempt == 0
     registry.set_roles(node_id, VERIFIER | TRAINER, sender=address_of("late owner"))
-    assert registry.benchmark(node_id).attempt == 1
+    assert benchmarks.benchmark(node_id).attempt == 0
+    benchmarks.request_benchmark(node_id, sender=address_of("late"))
+    assert benchmarks.benchmark(node_id).attempt == 1
 
 
 @pytest.mark.parametrize("reason", ["pending", "paused"])
-def test_set_roles__no_request_possible__adds_the_role_anyway(
-    registry: Any, node: int, node_owner: str, coordinator: str, reason: str
+def test_set_roles__no_request_possible__adds_the_role(
+    registry: Any, benchmarks: Any, node: int, node_owner: str, coordinator: str, reason: str
 ) -> None:
     registry.set_roles(node, VERIFIER, sender=node_owner)
     if reason == "paused":
         wait(WINDOW + 1)
-        registry.set_paused(PAUSE_BENCHMARK, sender=coordinator)
+        benchmarks.set_paused(PAUSE_BENCHMARK, sender=coordinator)
     registry.set_roles(node, TRAINER, sender=node_owner)
-    assert registry.benchmark(node).attempt == 1
+    assert benchmarks.benchmark(node).attempt == 1
     assert registry.node(node).roles == TRAINER
 
 

@@ -26,122 +26,126 @@ from tests.stage.contracts.registry import (
 SCORE = UNITS * 1_000_000 // SECONDS
 
 
-def test_digest__is_what_wallets_sign(registry: Any, answered: int, verifiers: Keys) -> None:
+def test_digest__is_what_wallets_sign(benchmarks: Any, answered: int, verifiers: Keys) -> None:
     """The contract's digest recovers the signer of the independently built typed data."""
     for passed in (True, False):
-        digest = registry.verdict_digest(answered, passed)
+        digest = benchmarks.verdict_digest(answered, passed)
         (key,) = first(verifiers).values()
-        signature = sign_verdict(registry, key, answered, passed)
+        signature = sign_verdict(benchmarks, key, answered, passed)
         assert bytes(key.unsafe_sign_hash(digest).signature) == signature
 
 
 def test_digest__before_and_after_the_capture__is_the_same(
-    registry: Any, node: int, operator: str
+    benchmarks: Any, node: int, operator: str
 ) -> None:
     mine(2)
-    registry.submit_benchmark(node, UNITS, ROOT, ARTEFACT, sender=operator)
-    with boa.reverts("registry: check seed not ready"):
-        registry.verdict_digest(node, True)
+    benchmarks.submit_benchmark(node, UNITS, ROOT, ARTEFACT, sender=operator)
+    with boa.reverts("benchmarks: check seed not ready"):
+        benchmarks.verdict_digest(node, True)
     mine(2)
-    before = registry.verdict_digest(node, True)
-    registry.capture_check_seed(node)
-    assert registry.verdict_digest(node, True) == before
+    before = benchmarks.verdict_digest(node, True)
+    benchmarks.capture_check_seed(node)
+    assert benchmarks.verdict_digest(node, True) == before
 
 
-def test_digest__nothing_submitted__reverts(registry: Any, node: int) -> None:
-    with boa.reverts("registry: no benchmark submitted"):
-        registry.verdict_digest(node, True)
+def test_digest__nothing_submitted__reverts(benchmarks: Any, node: int) -> None:
+    with boa.reverts("benchmarks: no benchmark submitted"):
+        benchmarks.verdict_digest(node, True)
 
 
 def test_verdict__below_the_quorum__only_counts(
-    registry: Any, answered: int, verifiers: Keys
+    registry: Any, benchmarks: Any, answered: int, verifiers: Keys
 ) -> None:
-    give(registry, answered, first(verifiers))
+    give(benchmarks, answered, first(verifiers))
     (verifier,) = first(verifiers)
     fields = {"node_id": answered, "attempt": 2, "verifier_id": verifier, "passed": True}
-    assert own_events(registry) == [("BenchmarkVerdictGiven", fields)]
-    attempt = registry.benchmark(answered)
+    assert own_events(benchmarks) == [("BenchmarkVerdictGiven", fields)]
+    attempt = benchmarks.benchmark(answered)
     assert (attempt.passes, attempt.fails, attempt.settled) == (1, 0, False)
     assert registry.node(answered).benchmark_score == 0
     assert not registry.is_eligible(answered, TRAINER)
 
 
-def test_verdicts__quorum_of_passes__scores(registry: Any, answered: int, verifiers: Keys) -> None:
-    give(registry, answered, first(verifiers, 2))
-    events = own_events(registry)
+def test_verdicts__quorum_of_passes__scores(
+    registry: Any, benchmarks: Any, answered: int, verifiers: Keys
+) -> None:
+    give(benchmarks, answered, first(verifiers, 2))
+    events = own_events(benchmarks)
     assert [name for name, _ in events] == ["BenchmarkVerdictGiven"] * 2 + ["BenchmarkSettled"]
     fields = {"node_id": answered, "attempt": 2, "passed": True, "score": SCORE}
     assert events[-1] == ("BenchmarkSettled", fields)
-    attempt = registry.benchmark(answered)
+    attempt = benchmarks.benchmark(answered)
     assert (attempt.passes, attempt.fails, attempt.settled) == (2, 0, True)
     assert registry.node(answered).benchmark_score == SCORE
     assert registry.is_eligible(answered, TRAINER)
 
 
 def test_verdicts__relayed_one_by_one__settle_too(
-    registry: Any, answered: int, verifiers: Keys
+    registry: Any, benchmarks: Any, answered: int, verifiers: Keys
 ) -> None:
-    give(registry, answered, first(verifiers, 1))
-    give(registry, answered, first(verifiers, 1, skip=1))
+    give(benchmarks, answered, first(verifiers, 1))
+    give(benchmarks, answered, first(verifiers, 1, skip=1))
     assert registry.node(answered).benchmark_score == SCORE
 
 
-def test_verdicts__quorum_of_fails__rejects(registry: Any, answered: int, verifiers: Keys) -> None:
-    give(registry, answered, first(verifiers, 1))
-    give(registry, answered, first(verifiers, 2, skip=1), passed=False)
+def test_verdicts__quorum_of_fails__rejects(
+    registry: Any, benchmarks: Any, answered: int, verifiers: Keys
+) -> None:
+    give(benchmarks, answered, first(verifiers, 1))
+    give(benchmarks, answered, first(verifiers, 2, skip=1), passed=False)
     fields = {"node_id": answered, "attempt": 2, "passed": False, "score": 0}
-    assert own_events(registry)[-1] == ("BenchmarkSettled", fields)
-    attempt = registry.benchmark(answered)
+    assert own_events(benchmarks)[-1] == ("BenchmarkSettled", fields)
+    attempt = benchmarks.benchmark(answered)
     assert (attempt.passes, attempt.fails, attempt.settled) == (1, 2, True)
     assert not registry.is_eligible(answered, TRAINER)
 
 
 def test_verdicts__behind_the_deciding_one__are_ignored(
-    registry: Any, answered: int, verifiers: Keys
+    benchmarks: Any, answered: int, verifiers: Keys
 ) -> None:
-    give(registry, answered, verifiers)
-    assert registry.benchmark(answered).passes == 2
+    give(benchmarks, answered, verifiers)
+    assert benchmarks.benchmark(answered).passes == 2
 
 
 def test_failed_repetition__keeps_the_passed_score(
-    registry: Any, answered: int, verifiers: Keys, operator: str
+    registry: Any, benchmarks: Any, answered: int, verifiers: Keys, operator: str
 ) -> None:
     """Measuring again is no risk: colluding verifiers cannot take a score away."""
-    give(registry, answered, first(verifiers, 2))
-    registry.request_benchmark(answered, sender=operator)
+    give(benchmarks, answered, first(verifiers, 2))
+    benchmarks.request_benchmark(answered, sender=operator)
     assert registry.is_eligible(answered, TRAINER)
-    submit(registry, answered, units=1)
-    give(registry, answered, first(verifiers, 2), passed=False)
+    submit(registry, benchmarks, answered, units=1)
+    give(benchmarks, answered, first(verifiers, 2), passed=False)
     fields = {"node_id": answered, "attempt": 3, "passed": False, "score": SCORE}
-    assert own_events(registry)[-1] == ("BenchmarkSettled", fields)
+    assert own_events(benchmarks)[-1] == ("BenchmarkSettled", fields)
     assert registry.node(answered).benchmark_score == SCORE
 
 
 def test_passed_repetition__replaces_the_score(
-    registry: Any, answered: int, verifiers: Keys, operator: str
+    registry: Any, benchmarks: Any, answered: int, verifiers: Keys, operator: str
 ) -> None:
-    give(registry, answered, first(verifiers, 2))
-    registry.request_benchmark(answered, sender=operator)
-    submit(registry, answered, units=UNITS // 2, seconds=SECONDS)
-    give(registry, answered, first(verifiers, 2))
+    give(benchmarks, answered, first(verifiers, 2))
+    benchmarks.request_benchmark(answered, sender=operator)
+    submit(registry, benchmarks, answered, units=UNITS // 2, seconds=SECONDS)
+    give(benchmarks, answered, first(verifiers, 2))
     assert registry.node(answered).benchmark_score == SCORE // 2
 
 
 def test_same_second_answer__divides_by_one(
-    registry: Any, node: int, operator: str, verifiers: Keys
+    registry: Any, benchmarks: Any, node: int, operator: str, verifiers: Keys
 ) -> None:
     wait(WINDOW + 1)
-    registry.request_benchmark(node, sender=operator)
-    submit(registry, node, seconds=0)
-    give(registry, node, first(verifiers, 2))
+    benchmarks.request_benchmark(node, sender=operator)
+    submit(registry, benchmarks, node, seconds=0)
+    give(benchmarks, node, first(verifiers, 2))
     assert registry.node(node).benchmark_score == UNITS * 1_000_000
 
 
 def test_slowest_answer__still_scores(
-    registry: Any, node: int, operator: str, verifiers: Keys
+    registry: Any, benchmarks: Any, node: int, operator: str, verifiers: Keys
 ) -> None:
     wait(WINDOW + 1)
-    registry.request_benchmark(node, sender=operator)
-    submit(registry, node, units=1, seconds=WINDOW)
-    give(registry, node, first(verifiers, 2))
+    benchmarks.request_benchmark(node, sender=operator)
+    submit(registry, benchmarks, node, units=1, seconds=WINDOW)
+    give(benchmarks, node, first(verifiers, 2))
     assert registry.node(node).benchmark_score == 1_000_000 // WINDOW

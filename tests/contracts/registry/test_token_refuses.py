@@ -15,8 +15,8 @@ from tests.stage.contracts.registry import (
     STAKE,
     TRAINER,
     UNBONDING,
-    ZERO,
     ZOO,
+    address_of,
 )
 
 REFUSER = """
@@ -54,7 +54,8 @@ def bare_registry(
     parameters: tuple[Any, ...],
 ) -> Any:
     """A registry on that token, with one node, whose token refuses from now on."""
-    registry = registry_code.deploy(refuser.address, coordinator, [slasher], parameters, ZERO)
+    benchmarks = address_of("benchmarks contract")
+    registry = registry_code.deploy(refuser.address, benchmarks, coordinator, [slasher], parameters)
     registry.register_node(operator, payout, TRAINER, STAKE, "", EMPTY, sender=node_owner)
     return registry
 

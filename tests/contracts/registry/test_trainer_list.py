@@ -34,10 +34,10 @@ SCORE = UNITS * 1_000_000 // 24
 
 
 @pytest.fixture
-def listed(registry: Any, verifiers: Keys, register: Callable[..., int]) -> int:
+def listed(registry: Any, benchmarks: Any, verifiers: Keys, register: Callable[..., int]) -> int:
     """A measured TRAINER with exactly the least stake."""
     node_id = register("worker", TRAINER, TRAINER_STAKE)
-    benchmark_passed(registry, node_id, verifiers)
+    benchmark_passed(registry, benchmarks, node_id, verifiers)
     return node_id
 
 
@@ -58,48 +58,48 @@ def test_trainer_list__registered_only__is_not_listed(
 
 
 def test_trainer_list__idle_crowd__does_not_hide_a_worker(
-    registry: Any, verifiers: Keys, register: Callable[..., int]
+    registry: Any, benchmarks: Any, verifiers: Keys, register: Callable[..., int]
 ) -> None:
     """A scan of one place finds the worker, whoever registered before and after it."""
     for i in range(5):
         register(f"idle {i}", TRAINER, TRAINER_STAKE)
     worker = register("worker")
     register("late idle", TRAINER, TRAINER_STAKE)
-    benchmark_passed(registry, worker, verifiers)
+    benchmark_passed(registry, benchmarks, worker, verifiers)
     for start in (0, 1, 7):
         assert registry.eligible_nodes(TRAINER, start, 1) == ([worker], [SCORE])
 
 
 def test_trainer_list__benchmark__lists_once_the_quorum_has_passed_it(
-    registry: Any, verifiers: Keys, register: Callable[..., int]
+    registry: Any, benchmarks: Any, verifiers: Keys, register: Callable[..., int]
 ) -> None:
     worker = register("worker")
-    submit(registry, worker)
+    submit(registry, benchmarks, worker)
     assert trainers(registry) == []
-    give(registry, worker, first(verifiers))
+    give(benchmarks, worker, first(verifiers))
     assert trainers(registry) == []
-    give(registry, worker, first(verifiers, skip=1))
+    give(benchmarks, worker, first(verifiers, skip=1))
     assert trainers(registry) == [worker]
 
 
 def test_trainer_list__failed_benchmark__changes_nothing(
-    registry: Any, verifiers: Keys, register: Callable[..., int], listed: int
+    registry: Any, benchmarks: Any, verifiers: Keys, register: Callable[..., int], listed: int
 ) -> None:
     cheat = register("cheat")
-    submit(registry, cheat)
-    give(registry, cheat, verifiers, passed=False)
+    submit(registry, benchmarks, cheat)
+    give(benchmarks, cheat, verifiers, passed=False)
     wait(WINDOW + 1)
-    registry.request_benchmark(listed, sender=address_of("worker"))
-    submit(registry, listed)
-    give(registry, listed, verifiers, passed=False)
+    benchmarks.request_benchmark(listed, sender=address_of("worker"))
+    submit(registry, benchmarks, listed)
+    give(benchmarks, listed, verifiers, passed=False)
     assert trainers(registry) == [listed]
 
 
 def test_trainer_list__passed_again__stays_listed_once(
-    registry: Any, verifiers: Keys, listed: int
+    registry: Any, benchmarks: Any, verifiers: Keys, listed: int
 ) -> None:
-    registry.request_benchmark(listed, sender=address_of("worker"))
-    benchmark_passed(registry, listed, verifiers)
+    benchmarks.request_benchmark(listed, sender=address_of("worker"))
+    benchmark_passed(registry, benchmarks, listed, verifiers)
     assert trainers(registry) == [listed]
 
 
@@ -111,11 +111,11 @@ def test_trainer_list__resting__leaves_and_returns(registry: Any, listed: int) -
 
 
 def test_trainer_list__measured_while_resting__listed_when_active(
-    registry: Any, verifiers: Keys, register: Callable[..., int]
+    registry: Any, benchmarks: Any, verifiers: Keys, register: Callable[..., int]
 ) -> None:
     worker = register("worker")
     registry.set_active(worker, False, sender=address_of("worker"))
-    benchmark_passed(registry, worker, verifiers)
+    benchmark_passed(registry, benchmarks, worker, verifiers)
     assert trainers(registry) == []
     registry.set_active(worker, True, sender=address_of("worker"))
     assert trainers(registry) == [worker]
@@ -145,11 +145,11 @@ def test_trainer_list__slashed_below_the_minimum__until_topped_up(
 
 
 def test_trainer_list__suspended_above_the_minimum__keeps_its_place(
-    registry: Any, verifiers: Keys, register: Callable[..., int], slasher: str
+    registry: Any, benchmarks: Any, verifiers: Keys, register: Callable[..., int], slasher: str
 ) -> None:
     """Time alone ends a suspension, so no call could bring a delisted node back."""
     worker = register("worker", TRAINER, STAKE)
-    benchmark_passed(registry, worker, verifiers)
+    benchmark_passed(registry, benchmarks, worker, verifiers)
     registry.slash(worker, INVALID, now(), ZERO, sender=slasher)
     assert trainers(registry) == [worker]
     assert registry.eligible_nodes(TRAINER, 0, 128) == ([], [])
@@ -172,10 +172,10 @@ def test_trainer_list__banned_with_stake_left__leaves_for_good(
 
 
 def test_trainer_list__role_dropped_and_taken_again__needs_no_new_score(
-    registry: Any, verifiers: Keys, register: Callable[..., int]
+    registry: Any, benchmarks: Any, verifiers: Keys, register: Callable[..., int]
 ) -> None:
     worker = register("worker")
-    benchmark_passed(registry, worker, verifiers)
+    benchmark_passed(registry, benchmarks, worker, verifiers)
     owner = address_of("worker owner")
     registry.set_roles(worker, VERIFIER, sender=owner)
     assert trainers(registry) == []

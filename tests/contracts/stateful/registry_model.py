@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A reference model of NodeRegistry in plain Python, written from its rules and not from its code.
+"""A reference model of NodeRegistry and NodeBenchmarks in plain Python, written from their rules
+and not from their code.
 
 Every method checks first and changes afterwards, so a refusal leaves the model as it was. Amounts
 are in wei, times in seconds. `now` and `block` are set by whoever drives the model."""
@@ -22,7 +23,7 @@ Row = tuple[int, int, int, bool, bool, int]  # as IPenalties.Penalty
 
 
 class Refused(Exception):
-    """The registry must revert with this reason."""
+    """The contract must revert with this reason."""
 
 
 def need(condition: bool, reason: str) -> None:
@@ -104,6 +105,7 @@ class RegistryModel:
         self.wallets: Counter[str] = Counter()
         self.held = 0
         self.paused = 0
+        self.benchmarks_paused = 0
         self.now = 0
         self.block = 0
 
@@ -165,8 +167,6 @@ class RegistryModel:
         self.nodes[node_id] = ModelNode(sender, operator, payout, roles, stake, self.now)
         self._pay_in(sender, stake)
         self._relist(node_id)
-        if roles & TRAINER:
-            self._request_quietly(node_id)
         return node_id
 
     def add_stake(self, sender: str, node_id: int, amount: int) -> None:
@@ -211,12 +211,9 @@ class RegistryModel:
         n = self._owned(sender, node_id)
         self._need_staying(n)
         self._need_roles(roles, n.stake)
-        added = roles & ~n.roles
         n.roles = roles
         n.approved &= roles
         self._relist(node_id)
-        if added & TRAINER:
-            self._request_quietly(node_id)
 
     def set_active(self, sender: str, node_id: int, active: bool) -> None:
         self._served(sender, node_id).active = active
@@ -229,15 +226,13 @@ class RegistryModel:
         self._pay_out(sender, amount)
         return amount
 
-    # Benchmark
+    # NodeBenchmarks
 
     def request_benchmark(self, sender: str, node_id: int) -> None:
-        need(not self.paused & 2, "pausing: paused")
-        n = self._served(sender, node_id)
-        self._need_staying(n)
-        need(bool(n.roles & TRAINER), "registry: not a trainer")
-        need(not self._pending(n.attempt), "registry: benchmark pending")
-        self._request_quietly(node_id)
+        n = self._measuring(sender, node_id)
+        need(bool(n.roles & TRAINER), "benchmarks: not a trainer")
+        need(not self._pending(n.attempt), "benchmarks: benchmark pending")
+        n.attempt = Attempt(n.attempt.attempt + 1, self.now, seed=Draw(self.block + 1))
 
     def capture_benchmark_seed(self, _sender: str, node_id: int) -> None:
         self._capture(self._attempt(node_id).seed)
@@ -248,14 +243,11 @@ class RegistryModel:
     def submit_benchmark(
         self, sender: str, node_id: int, units: int, root: bytes, artefact: bytes
     ) -> None:
-        need(not self.paused & 2, "pausing: paused")
-        n = self._served(sender, node_id)
-        self._need_staying(n)
-        a = n.attempt
-        need(a.attempt != 0 and a.submitted_at == 0, "registry: no benchmark pending")
-        need(self._pending(a), "registry: benchmark window passed")
-        need(0 < units <= 1_000_000, "registry: bad units")
-        need(root != EMPTY and artefact != EMPTY, "registry: empty benchmark")
+        a = self._measuring(sender, node_id).attempt
+        need(a.attempt != 0 and a.submitted_at == 0, "benchmarks: no benchmark pending")
+        need(self._pending(a), "benchmarks: benchmark window passed")
+        need(0 < units <= 1_000_000, "benchmarks: bad units")
+        need(root != EMPTY and artefact != EMPTY, "benchmarks: empty benchmark")
         self._capture_now(a.seed)
         a.submitted_at, a.units, a.root, a.artefact = self.now, units, root, artefact
         a.check.target = self.block + 1
@@ -264,11 +256,11 @@ class RegistryModel:
         self, _sender: str, node_id: int, passed: bool, verifiers: list[int], signers: list[str]
     ) -> None:
         """`signers` are the addresses that signed this very verdict."""
-        need(not self.paused & 2, "pausing: paused")
+        need(not self.benchmarks_paused, "pausing: paused")
         a = self._attempt(node_id)
-        need(a.submitted_at != 0, "registry: no benchmark submitted")
-        need(not a.settled, "registry: benchmark settled")
-        need(len(verifiers) > 0, "registry: bad verdicts")
+        need(a.submitted_at != 0, "benchmarks: no benchmark submitted")
+        need(not a.settled, "benchmarks: benchmark settled")
+        need(len(verifiers) > 0, "benchmarks: bad verdicts")
         captured = a.check.captured
         self._capture_now(a.check)
         votes = a.passes if passed else a.fails
@@ -277,11 +269,11 @@ class RegistryModel:
             for verifier, signer in zip(verifiers, signers, strict=True):
                 if votes >= self.settings.quorum:
                     break
-                need(self.is_eligible(verifier, VERIFIER), "registry: not a verifier")
+                need(self.is_eligible(verifier, VERIFIER), "benchmarks: not a verifier")
                 own = self.nodes[verifier].owner == self.nodes[node_id].owner
-                need(not own, "registry: own benchmark")
-                need(verifier not in a.voted | voted, "registry: verdict already given")
-                need(signer == self.nodes[verifier].operator, "registry: bad signature")
+                need(not own, "benchmarks: own benchmark")
+                need(verifier not in a.voted | voted, "benchmarks: verdict already given")
+                need(signer == self.nodes[verifier].operator, "benchmarks: bad signature")
                 voted.add(verifier)
                 votes += 1
         except Refused:
@@ -374,8 +366,14 @@ class RegistryModel:
 
     def set_paused(self, sender: str, bits: int) -> None:
         self._need_coordinator(sender)
-        need(bits <= 3, "pausing: unknown bit")
+        need(bits <= 1, "pausing: unknown bit")
         self.paused = bits
+
+    def pause_benchmarks(self, sender: str, bits: int) -> None:
+        """`set_paused` of NodeBenchmarks."""
+        self._need_coordinator(sender)
+        need(bits <= 1, "pausing: unknown bit")
+        self.benchmarks_paused = bits
 
     # Inside
 
@@ -388,6 +386,15 @@ class RegistryModel:
         need(node_id in self.nodes, "registry: unknown node")
         n = self.nodes[node_id]
         need(sender in (n.owner, n.operator), "registry: not the owner or operator")
+        return n
+
+    def _measuring(self, sender: str, node_id: int) -> ModelNode:
+        need(not self.benchmarks_paused, "pausing: paused")
+        need(node_id in self.nodes, "benchmarks: unknown node")
+        n = self.nodes[node_id]
+        need(sender in (n.owner, n.operator), "benchmarks: not the owner or operator")
+        need(n.unlock_at == 0, "benchmarks: exiting")
+        need(not n.banned, "benchmarks: banned")
         return n
 
     def _need_coordinator(self, sender: str) -> None:
@@ -440,13 +447,6 @@ class RegistryModel:
         in_time = self.now <= a.requested_at + self.settings.window
         return a.attempt != 0 and not a.settled and in_time
 
-    def _request_quietly(self, node_id: int) -> None:
-        a = self.nodes[node_id].attempt
-        if not self.paused & 2 and not self._pending(a):
-            self.nodes[node_id].attempt = Attempt(
-                a.attempt + 1, self.now, seed=Draw(self.block + 1)
-            )
-
     def _capture(self, draw: Draw) -> None:
         if draw.captured:
             return
@@ -459,5 +459,5 @@ class RegistryModel:
 
     def _capture_now(self, draw: Draw) -> None:
         expired = not draw.captured and self.block - draw.target > LIFETIME
-        need(not expired, "registry: seed expired")
+        need(not expired, "benchmarks: seed expired")
         self._capture(draw)

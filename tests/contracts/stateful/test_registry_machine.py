@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rule: over random histories NodeRegistry equals its reference model in every view, every refusal
-and every token balance, after every step."""
+"""Rule: over random histories NodeRegistry and NodeBenchmarks equal their reference model in every
+view, every refusal and every token balance, after every step."""
 
 from __future__ import annotations
 
@@ -36,6 +36,7 @@ from tests.stage.contracts.registry import (
     GAS_CAP,
     SEED_DOMAIN,
     account,
+    deploy_registry,
     draw_key,
 )
 
@@ -77,6 +78,7 @@ WEIGHTS = {
     "set_penalty": 1,
     "set_parameters": 3,
     "set_paused": 2,
+    "pause_benchmarks": 1,
     "time_passes": 5,
 }
 # Every step looks at the node it acted on; every so many steps, and at the end, at everything.
@@ -86,8 +88,21 @@ seeds = st.integers(0, 2**32 - 1)
 
 
 @cache
-def codes() -> tuple[Any, Any]:
-    return boa.load_partial("contracts/ZooToken.vy"), boa.load_partial("contracts/NodeRegistry.vy")
+def codes() -> tuple[Any, Any, Any]:
+    names = "ZooToken", "NodeRegistry", "NodeBenchmarks"
+    token, registry, benchmarks = (boa.load_partial(f"contracts/{name}.vy") for name in names)
+    return token, registry, benchmarks
+
+
+# What NodeBenchmarks does; everything else is the registry's.
+MEASURING = {
+    "request_benchmark",
+    "capture_benchmark_seed",
+    "submit_benchmark",
+    "capture_check_seed",
+    "submit_verdicts",
+    "pause_benchmarks",
+}
 
 
 def amount(r: Random) -> int:
@@ -102,7 +117,7 @@ def as_parameters(s: Settings) -> tuple[Any, ...]:
 class RegistryMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
-        token_code, registry_code = codes()
+        token_code, registry_code, benchmarks_code = codes()
         self.anchor = boa.env.anchor()
         self.anchor.__enter__()
         boa.env.evm.patch.gas_limit = GAS_CAP
@@ -110,8 +125,8 @@ class RegistryMachine(RuleBasedStateMachine):
         mine(1_000)
         start = Settings(10 * DAY, {1: 100 * ZOO, 2: 500 * ZOO, 4: 1_000 * ZOO}, 3_600, 2, TREASURY)
         self.token = token_code.deploy(OWNERS[0], 3 * WEALTH)
-        self.registry = registry_code.deploy(
-            self.token.address, COORDINATOR, SLASHERS, as_parameters(start), ZERO
+        self.registry, self.benchmarks = deploy_registry(
+            registry_code, benchmarks_code, self.token, COORDINATOR, SLASHERS, as_parameters(start)
         )
         self.model = RegistryModel(COORDINATOR, SLASHERS, start, dict(DEFAULT_ROWS))
         for owner in OWNERS:
@@ -155,7 +170,8 @@ class RegistryMachine(RuleBasedStateMachine):
         contract's arguments where they differ."""
         self.model.now, self.model.block = now(), block()
         self.touched |= {a for a in arguments[:1] if isinstance(a, int)}
-        call = getattr(self.registry, function)
+        contract = self.benchmarks if function in MEASURING else self.registry
+        call = getattr(contract, "set_paused" if function == "pause_benchmarks" else function)
         given = chain or arguments
         try:
             expected = getattr(self.model, function)(sender, *arguments)
@@ -289,8 +305,9 @@ class RegistryMachine(RuleBasedStateMachine):
         self.relay(node_id, passed, verifiers, signers)
 
     def measure(self, node_id: int, verifiers: list[int]) -> None:
-        """Takes the pending attempt of a node to a passed score."""
+        """Takes a new attempt of a node to a passed score."""
         operators = {i: n.operator for i, n in self.model.nodes.items()}
+        self.both("request_benchmark", operators[node_id], node_id)
         mine(2)
         self.both("submit_benchmark", operators[node_id], node_id, 777, b"\x01" * 32, b"\x02" * 32)
         mine(2)
@@ -299,7 +316,7 @@ class RegistryMachine(RuleBasedStateMachine):
     def relay(self, node_id: int, passed: bool, verifiers: list[int], signers: list[str]) -> None:
         """Sends the verdicts of `verifiers`, signed by `signers`."""
         try:
-            digest = bytes(self.registry.verdict_digest(node_id, passed))
+            digest = bytes(self.benchmarks.verdict_digest(node_id, passed))
         except boa.BoaError:
             digest = bytes(32)  # refused before a signature is looked at
         signatures = [bytes(KEYS[s].unsafe_sign_hash(digest).signature) for s in signers]
@@ -366,8 +383,12 @@ class RegistryMachine(RuleBasedStateMachine):
         self.both("set_parameters", sender, new, chain=(as_parameters(new),))
 
     def do_set_paused(self, r: Random) -> None:
-        bits = 0 if self.model.paused or r.random() < 0.6 else r.randint(1, 4)
+        bits = 0 if self.model.paused or r.random() < 0.6 else r.randint(1, 3)
         self.both("set_paused", self.sender(r, COORDINATOR), bits)
+
+    def do_pause_benchmarks(self, r: Random) -> None:
+        bits = 0 if self.model.benchmarks_paused or r.random() < 0.6 else r.randint(1, 3)
+        self.both("pause_benchmarks", self.sender(r, COORDINATOR), bits)
 
     def do_time_passes(self, r: Random) -> None:
         blocks = r.choice([1, 1, 2, 3, 300])
@@ -382,7 +403,7 @@ class RegistryMachine(RuleBasedStateMachine):
             hash_of(draw.target),
             draw_key(domain, node_id, attempt),
             boa.env.evm.patch.chain_id,
-            self.registry.address,
+            self.benchmarks.address,
         ]
         return keccak(encode(["bytes32", "bytes32", "uint256", "address"], values))
 
@@ -456,7 +477,7 @@ class RegistryMachine(RuleBasedStateMachine):
         model, registry = self.model, self.registry
         assert tuple(registry.node(node_id)) == self.expected_record(node_id, n)
         expected = self.expected_attempt(node_id, n.attempt)
-        assert tuple(registry.benchmark(node_id)) == expected
+        assert tuple(self.benchmarks.benchmark(node_id)) == expected
         assert registry.owner_of(node_id) == n.owner
         assert registry.operator_of(node_id) == n.operator
         assert registry.bonded(node_id) == model.bonded(node_id)
@@ -487,6 +508,7 @@ class RegistryMachine(RuleBasedStateMachine):
         assert registry.payouts(list(model.nodes)) == [n.payout for n in model.nodes.values()]
         assert registry.bounty(ZERO) == 0
         assert registry.paused() == model.paused
+        assert self.benchmarks.paused() == model.benchmarks_paused
         assert tuple(registry.parameters()) == as_parameters(model.settings)
         for slasher in SLASHERS:
             assert registry.is_slasher(slasher) == (slasher in model.slashers)

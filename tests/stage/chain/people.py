@@ -148,6 +148,7 @@ class People:
             "scores": "ScoreConsensus",
             "tasks": "RedundantTasks",
             "appeals": "TaskAppeals",
+            "benchmarks": "NodeBenchmarks",
         }
         if name not in known:
             raise AttributeError(name)
@@ -198,32 +199,37 @@ class People:
         return node
 
     def benchmark(self, node: Node, units: int = UNITS) -> None:
-        """Take the node's pending attempt to a passed score, judged by the first two verifiers."""
+        """Take a new attempt of the node to a passed score, judged by the first two verifiers."""
+        self.request_benchmark(node)
         self.submit_benchmark(node, units)
         judges = [self.nodes["vic"], self.nodes["vera"]]
         signatures = [self.verdict(judge, node, True) for judge in judges]
         ids = [judge.node_id for judge in judges]
         self.chain.send(
-            self.faucet, self.registry, "submit_verdicts", node.node_id, True, ids, signatures
+            self.faucet, self.benchmarks, "submit_verdicts", node.node_id, True, ids, signatures
         )
+
+    def request_benchmark(self, node: Node) -> None:
+        """The node's owner asks for an attempt."""
+        self.chain.send(node.owner, self.benchmarks, "request_benchmark", node.node_id)
 
     def submit_benchmark(self, node: Node, units: int = UNITS) -> None:
         """Answer the pending attempt, and capture the seed of its check."""
         self.chain.warp(SECONDS)
         self.chain.send(
-            node.operator, self.registry, "submit_benchmark", node.node_id, units, ROOT, ARTEFACT
+            node.operator, self.benchmarks, "submit_benchmark", node.node_id, units, ROOT, ARTEFACT
         )
         self.chain.mine()
-        self.chain.send(self.faucet, self.registry, "capture_check_seed", node.node_id)
+        self.chain.send(self.faucet, self.benchmarks, "capture_check_seed", node.node_id)
 
     def verdict(self, judge: Node, node: Node, passed: bool, **changes: Any) -> bytes:
         """A verifier's EIP-712 signature; `changes` replaces fields of the message."""
-        attempt = self.chain.call(self.registry, "benchmark", node.node_id)
+        attempt = self.chain.call(self.benchmarks, "benchmark", node.node_id)
         domain = {
             "name": "Menagerie NodeRegistry",
             "version": "1",
             "chainId": changes.pop("chainId", 31_337),
-            "verifyingContract": self.registry.address,
+            "verifyingContract": self.benchmarks.address,
         }
         message = {
             "node_id": node.node_id,

@@ -105,8 +105,10 @@ def make_world(codes: Codes, pool_token: Any = None) -> World:
     rounds_address = boa.env.generate_address("rounds")
     ledger, reports = (boa.env.generate_address() for _ in range(2))
     token = codes.token.deploy(holder, SUPPLY)
+    # No node of this world is measured.
+    benchmarks = boa.env.generate_address("benchmarks")
     registry = codes.registry.deploy(
-        token.address, committee, [rounds_address], (*PARAMETERS, committee), ZERO
+        token.address, benchmarks, committee, [rounds_address], (*PARAMETERS, committee)
     )
     paid_in = token if pool_token is None else pool_token
     scores = codes.scores.deploy(registry.address, rounds_address, committee)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the registry's tests share: amounts, the default table, and signatures made without the
-contract's help."""
+"""What the tests of NodeRegistry and NodeBenchmarks share: amounts, the default table, and
+signatures made without the contract's help."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ EMPTY = bytes(32)
 TRAINER, VERIFIER, AGGREGATOR = 1, 2, 4
 NO_REVEAL, INVALID, COPIED, REPEATED, BAD_RESULT, FALSE_REPORT = range(1, 7)
 REDUNDANCY_MISMATCH, ABORT, COLLUSION = range(7, 10)
-PAUSE_REGISTER, PAUSE_BENCHMARK = 1, 2
+PAUSE_REGISTER = 1
+PAUSE_BENCHMARK = 1  # of NodeBenchmarks
 
 UNBONDING = 14 * DAY
 TRAINER_STAKE, VERIFIER_STAKE, AGGREGATOR_STAKE = 100 * ZOO, 500 * ZOO, 1_000 * ZOO
@@ -62,12 +63,26 @@ def draw_key(domain: bytes, node_id: int, attempt: int) -> bytes:
     return keccak(encode(["bytes32", "uint256", "uint256"], [domain, node_id, attempt]))
 
 
-def own_events(registry: Any) -> list[tuple[str, dict[str, Any]]]:
-    """The events of the registry's last call without those of the token."""
+def deploy_registry(
+    registry_code: Any,
+    benchmarks_code: Any,
+    token: Any,
+    owner: str,
+    slashers: list[str],
+    parameters: tuple[Any, ...],
+) -> tuple[Any, Any]:
+    """NodeRegistry and NodeBenchmarks, which know each other's address from their constructors."""
+    at = address_of("benchmarks contract")
+    registry = registry_code.deploy(token.address, at, owner, slashers, parameters)
+    return registry, benchmarks_code.deploy(registry.address, owner, ZERO, override_address=at)
+
+
+def own_events(contract: Any) -> list[tuple[str, dict[str, Any]]]:
+    """The events of the contract's last call without those of other contracts."""
     return [
         (type(e).__name__, {f: getattr(e, f) for f in e._fields if f != "address"})
-        for e in registry.get_logs()
-        if e.address == registry.address
+        for e in contract.get_logs()
+        if e.address == contract.address
     ]
 
 
@@ -78,7 +93,7 @@ def account(name: str) -> LocalAccount:
 
 
 def sign_verdict(
-    registry: Any,
+    benchmarks: Any,
     signer: LocalAccount,
     node_id: int,
     passed: bool,
@@ -86,12 +101,12 @@ def sign_verdict(
     **changes: Any,
 ) -> bytes:
     """An EIP-712 BenchmarkVerdict signature; `changes` replaces message or domain fields."""
-    attempt = registry.benchmark(node_id)
+    attempt = benchmarks.benchmark(node_id)
     domain = {
         "name": "Menagerie NodeRegistry",
         "version": "1",
         "chainId": boa.env.evm.patch.chain_id,
-        "verifyingContract": registry.address,
+        "verifyingContract": benchmarks.address,
     }
     message = {
         "node_id": node_id,
@@ -116,28 +131,36 @@ def sign_verdict(
     return bytes(signer.sign_message(encode_typed_data(domain, types, message)).signature)
 
 
-def submit(registry: Any, node_id: int, units: int = UNITS, seconds: int = 24) -> None:
+def request(registry: Any, benchmarks: Any, node_id: int) -> None:
+    """The node's operator asks for an attempt."""
+    benchmarks.request_benchmark(node_id, sender=registry.operator_of(node_id))
+
+
+def submit(
+    registry: Any, benchmarks: Any, node_id: int, units: int = UNITS, seconds: int = 24
+) -> None:
     """Answers the pending attempt two blocks and `seconds` later, and captures the check seed."""
     mine(2, seconds)
-    registry.submit_benchmark(node_id, units, ROOT, ARTEFACT, sender=registry.operator_of(node_id))
+    operator = registry.operator_of(node_id)
+    benchmarks.submit_benchmark(node_id, units, ROOT, ARTEFACT, sender=operator)
     mine(2)
-    registry.capture_check_seed(node_id)
+    benchmarks.capture_check_seed(node_id)
 
 
-def give(registry: Any, node_id: int, keys: Keys, passed: bool = True) -> None:
+def give(benchmarks: Any, node_id: int, keys: Keys, passed: bool = True) -> None:
     """Relays the verdicts of these verifiers in one call."""
-    signatures = [sign_verdict(registry, key, node_id, passed) for key in keys.values()]
-    registry.submit_verdicts(node_id, passed, list(keys), signatures)
+    signatures = [sign_verdict(benchmarks, key, node_id, passed) for key in keys.values()]
+    benchmarks.submit_verdicts(node_id, passed, list(keys), signatures)
 
 
 def first(keys: Keys, count: int = 1, skip: int = 0) -> Keys:
     return dict(list(keys.items())[skip : skip + count])
 
 
-def benchmark_passed(registry: Any, node_id: int, verifiers: Keys) -> None:
+def benchmark_passed(registry: Any, benchmarks: Any, node_id: int, verifiers: Keys) -> None:
     """Takes the node's pending attempt to a passed score of units per million seconds."""
-    submit(registry, node_id)
-    give(registry, node_id, verifiers)
+    submit(registry, benchmarks, node_id)
+    give(benchmarks, node_id, verifiers)
 
 
 def address_of(name: str) -> str:

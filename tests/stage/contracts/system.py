@@ -17,7 +17,7 @@ from eth_account.signers.local import LocalAccount
 from eth_utils import keccak, to_canonical_address, to_checksum_address
 
 from tests.stage.contracts.clock import install_block_hashes, mine
-from tests.stage.contracts.registry import account, benchmark_passed
+from tests.stage.contracts.registry import account, benchmark_passed, request
 
 GAS_CAP = 16_777_216  # EIP-7825
 ZOO = 10**18
@@ -153,6 +153,7 @@ class System:
     scores: Any
     tasks: Any
     appeals: Any
+    benchmarks: Any
     holder: str
     players: dict[str, Player] = field(default_factory=dict)
     snapshots: dict[tuple[int, int], tuple[list[int], list[int]]] = field(default_factory=dict)
@@ -181,7 +182,9 @@ class System:
         return player
 
     def benchmark(self, player: Player, verifier: Player) -> None:
-        benchmark_passed(self.registry, player.node_id, {verifier.node_id: verifier.key})
+        request(self.registry, self.benchmarks, player.node_id)
+        keys = {verifier.node_id: verifier.key}
+        benchmark_passed(self.registry, self.benchmarks, player.node_id, keys)
 
     # JobContexts and rounds
 
@@ -289,6 +292,7 @@ class Codes:
     scores: Any
     tasks: Any
     appeals: Any
+    benchmarks: Any
 
     @staticmethod
     def compile() -> Codes:
@@ -304,6 +308,7 @@ class Codes:
             "ScoreConsensus",
             "RedundantTasks",
             "TaskAppeals",
+            "NodeBenchmarks",
         )
         return Codes(*(boa.load_partial(f"contracts/{name}.vy") for name in names))
 
@@ -327,9 +332,9 @@ def deploy(codes: Codes, **parameters: int) -> System:
     mine(1_000)
     deployer = str(boa.env.eoa)
     nonce = boa.env.evm.vm.state.get_nonce(to_canonical_address(deployer))
-    at = [_predict(deployer, nonce + i) for i in range(11)]
+    at = [_predict(deployer, nonce + i) for i in range(12)]
     token_at, owner, registry_at, pool_at, ledger_at, rounds_at, reports_at = at[:7]
-    scores_at, tasks_at, appeals_at = at[8:]
+    scores_at, tasks_at, appeals_at, benchmarks_at = at[8:]
     holder = str(account("holder").address)
     settings = {
         "unbonding_period": UNBONDING,
@@ -354,13 +359,13 @@ def deploy(codes: Codes, **parameters: int) -> System:
         ),
         _create(
             codes.registry,
-            "(address,address,address[],"
-            "(uint256,uint256,uint256,uint256,uint256,uint256,address),address)",
+            "(address,address,address,address[],"
+            "(uint256,uint256,uint256,uint256,uint256,uint256,address))",
             token_at,
+            benchmarks_at,
             owner,
             [rounds_at, reports_at, tasks_at, appeals_at],
             (*settings.values(), owner),
-            ZERO,
         ),
         _create(
             codes.pool,
@@ -407,6 +412,7 @@ def deploy(codes: Codes, **parameters: int) -> System:
             ZERO,
         ),
         _create(codes.appeals, "(address,address,address)", token_at, registry_at, tasks_at),
+        _create(codes.benchmarks, "(address,address,address)", registry_at, owner, ZERO),
     )
     assert [str(c.address) for c in contracts] == at
     return System(*contracts, holder=holder)

@@ -1,0 +1,412 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rule: a score reaches the registry from NodeBenchmarks only, after a quorum of verdicts, and
+gives a place to nobody who could not have one.
+
+The attacks play the call between the two contracts: the wrong caller, a call in the middle of
+another one, and a score that comes when the node is in another state than when it asked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import boa
+import pytest
+
+from tests.stage.contracts.clock import mine, now, wait
+from tests.stage.contracts.registry import (
+    EMPTY,
+    PAUSE_BENCHMARK,
+    REPEATED,
+    SECONDS,
+    STAKE,
+    TRAINER,
+    UNBONDING,
+    UNITS,
+    VERIFIER,
+    ZERO,
+    ZOO,
+    Keys,
+    account,
+    address_of,
+    deploy_registry,
+    first,
+    give,
+    own_events,
+    request,
+    sign_verdict,
+    submit,
+)
+
+SCORE = UNITS * 1_000_000 // SECONDS
+
+# A token that calls somebody while it is asked to move money.
+RINGING_TOKEN = """
+# pragma version ~=0.4.3
+target: address
+data: Bytes[4096]
+rang: public(bool)
+answered: public(bool)
+
+@external
+def arm(target: address, data: Bytes[4096]):
+    self.target = target
+    self.data = data
+
+@external
+def transferFrom(owner: address, to: address, amount: uint256) -> bool:
+    return self._ring()
+
+@external
+def transfer(to: address, amount: uint256) -> bool:
+    return self._ring()
+
+def _ring() -> bool:
+    if self.target != empty(address):
+        self.rang = True
+        self.answered = raw_call(self.target, self.data, revert_on_failure=False)
+        self.target = empty(address)
+    return True
+"""
+
+# A source of randomness that gives itself a score before it answers.
+RINGING_SOURCE = """
+# pragma version ~=0.4.3
+interface Registry:
+    def set_score(node_id: uint256, score: uint256): nonpayable
+
+registry: address
+quiet: bool
+
+@external
+def point(registry: address):
+    self.registry = registry
+
+@external
+def fall_quiet():
+    self.quiet = True
+
+@external
+def random_at(target: uint256) -> bytes32:
+    if not self.quiet:
+        extcall Registry(self.registry).set_score(1, max_value(uint256))
+    return keccak256("drawn")
+"""
+
+
+@pytest.fixture
+def direct(
+    registry_code: Any,
+    token: Any,
+    coordinator: str,
+    slasher: str,
+    holder: str,
+    parameters: tuple[Any, ...],
+) -> Any:
+    """A registry whose NodeBenchmarks is a key, with one node of `holder`."""
+    bench = address_of("benchmarks key")
+    registry = registry_code.deploy(token.address, bench, coordinator, [slasher], parameters)
+    token.approve(registry.address, STAKE, sender=holder)
+    node = (address_of("operator"), holder, TRAINER, STAKE, "", EMPTY)
+    registry.register_node(*node, sender=holder)
+    return registry
+
+
+def test_set_score__first_and_last__gives_and_takes_the_place(direct: Any) -> None:
+    bench = address_of("benchmarks key")
+    for score, listed in ((7, [1]), (9, [1]), (0, [])):
+        direct.set_score(1, score, sender=bench)
+        assert direct.node(1).benchmark_score == score
+        assert direct.role_nodes(TRAINER, 0, 128) == listed
+        assert direct.eligible_nodes(TRAINER, 0, 128) == (listed, [score] * len(listed))
+        assert own_events(direct) == []
+
+
+@pytest.mark.parametrize("node_id", [0, 2])
+def test_set_score__unknown_node__reverts(direct: Any, node_id: int) -> None:
+    with boa.reverts("registry: unknown node"):
+        direct.set_score(node_id, 7, sender=address_of("benchmarks key"))
+
+
+# The wrong caller
+
+
+@pytest.mark.parametrize(
+    "who", ["node_owner", "operator", "payout", "coordinator", "slasher", "treasury", "stranger"]
+)
+def test_set_score__by_anybody_else__reverts(registry: Any, node: int, who: str) -> None:
+    """Neither the node nor those who govern and slash it can say how fast it is."""
+    with boa.reverts("registry: not benchmarks"):
+        registry.set_score(node, 2**255, sender=address_of(who))
+    assert registry.node(node).benchmark_score == 0
+    assert registry.role_count(TRAINER) == 0
+
+
+def test_benchmarks_of_ones_own__cannot_score(
+    registry: Any, benchmarks_code: Any, node: int, verifiers: Keys, operator: str, stranger: str
+) -> None:
+    """The attacker deploys the same code for the same registry and bribes a quorum there."""
+    forged = benchmarks_code.deploy(registry.address, stranger, ZERO)
+    forged.request_benchmark(node, sender=operator)
+    submit(registry, forged, node, units=1_000_000)
+    give(forged, node, first(verifiers))
+    with boa.reverts("registry: not benchmarks"):
+        give(forged, node, first(verifiers, 1, skip=1))
+    assert not forged.benchmark(node).settled
+    assert registry.node(node).benchmark_score == 0
+
+
+@pytest.mark.parametrize("other", ["registry", "forged"])
+def test_verdict_for_another_contract__does_not_count(
+    registry: Any,
+    benchmarks: Any,
+    benchmarks_code: Any,
+    answered: int,
+    verifiers: Keys,
+    stranger: str,
+    other: str,
+) -> None:
+    """The registry was the verifying contract before it was split; a copy is easily deployed."""
+    at = registry.address
+    if other == "forged":
+        at = benchmarks_code.deploy(registry.address, stranger, ZERO).address
+    ((verifier, key),) = first(verifiers).items()
+    signature = sign_verdict(benchmarks, key, answered, True, verifyingContract=at)
+    with boa.reverts("benchmarks: bad signature"):
+        benchmarks.submit_verdicts(answered, True, [verifier], [signature])
+
+
+# In the middle of another call
+
+
+@pytest.fixture
+def ringing(
+    registry_code: Any,
+    benchmarks_code: Any,
+    coordinator: str,
+    slasher: str,
+    parameters: tuple[Any, ...],
+) -> tuple[Any, Any, Any, dict[int, Any]]:
+    """A registry on a token that calls back; node 1 has answered and has one of two verdicts; the
+    verifiers that may give the other one."""
+    token = boa.loads(RINGING_TOKEN)
+    registry, benchmarks = deploy_registry(
+        registry_code, benchmarks_code, token, coordinator, [slasher], parameters
+    )
+    owner, payout = address_of("node_owner"), address_of("payout")
+    registry.register_node(address_of("operator"), payout, TRAINER, STAKE, "", EMPTY, sender=owner)
+    keys = {}
+    for name in ("ada", "bea"):
+        node_id = registry.register_node(
+            address_of(name), payout, VERIFIER, STAKE, "", EMPTY, sender=address_of(f"{name} owner")
+        )
+        registry.approve_role(node_id, VERIFIER, True, sender=coordinator)
+        keys[node_id] = account(name)
+    request(registry, benchmarks, 1)
+    submit(registry, benchmarks, 1)
+    give(benchmarks, 1, first(keys))
+    return token, registry, benchmarks, first(keys, 1, skip=1)
+
+
+@pytest.mark.parametrize("during", ["add_stake", "withdraw"])
+def test_score_in_the_middle_of_a_payment__is_refused_and_can_be_given_later(
+    ringing: tuple[Any, Any, Any, dict[int, Any]], during: str
+) -> None:
+    """The registry is entered already, so `set_score` stops, and the verdict with it."""
+    token, registry, benchmarks, keys = ringing
+    ((verifier, key),) = keys.items()
+    signature = sign_verdict(benchmarks, key, 1, True)
+    data = benchmarks.submit_verdicts.prepare_calldata(1, True, [verifier], [signature])
+    owner = address_of("node_owner")
+    if during == "withdraw":
+        registry.begin_exit(1, sender=owner)
+        wait(UNBONDING)
+    token.arm(benchmarks.address, data)
+    if during == "withdraw":
+        registry.withdraw(1, sender=owner)
+    else:
+        registry.add_stake(1, ZOO, sender=owner)
+    assert token.rang() and not token.answered()
+    assert (benchmarks.benchmark(1).passes, registry.node(1).benchmark_score) == (1, 0)
+    if during == "add_stake":
+        give(benchmarks, 1, keys)
+        assert registry.node(1).benchmark_score > 0
+        assert registry.eligible_nodes(TRAINER, 0, 128)[0] == [1]
+
+
+def test_request_in_the_middle_of_a_payment__sees_the_finished_record(
+    ringing: tuple[Any, Any, Any, dict[int, Any]],
+) -> None:
+    """Reading the registry meanwhile is harmless: its record is complete before the token is
+    called. A node that leaves can't start an attempt on its way out."""
+    token, registry, benchmarks, keys = ringing
+    give(benchmarks, 1, keys)
+    registry.set_payout(1, token.address, sender=address_of("node_owner"))
+    registry.set_operator(1, token.address, sender=address_of("node_owner"))
+    registry.begin_exit(1, sender=address_of("node_owner"))
+    wait(UNBONDING)
+    token.arm(benchmarks.address, benchmarks.request_benchmark.prepare_calldata(1))
+    registry.withdraw(1, sender=address_of("node_owner"))
+    assert token.rang() and not token.answered()
+    assert benchmarks.benchmark(1).attempt == 1
+
+
+def test_source_that_calls_back__changes_nothing(
+    registry_code: Any,
+    benchmarks_code: Any,
+    token: Any,
+    coordinator: str,
+    holder: str,
+    operator: str,
+    parameters: tuple[Any, ...],
+) -> None:
+    """A source is asked by a static call: whoever controls it stops the captures, no more."""
+    source, at = boa.loads(RINGING_SOURCE), address_of("benchmarks contract")
+    registry = registry_code.deploy(token.address, at, coordinator, [], parameters)
+    benchmarks = benchmarks_code.deploy(
+        registry.address, coordinator, source.address, override_address=at
+    )
+    source.point(registry.address)
+    token.approve(registry.address, STAKE, sender=holder)
+    registry.register_node(operator, holder, TRAINER, STAKE, "", EMPTY, sender=holder)
+    benchmarks.request_benchmark(1, sender=operator)
+    mine(2)
+    with boa.reverts():
+        benchmarks.capture_benchmark_seed(1)
+    assert registry.node(1).benchmark_score == 0
+    source.fall_quiet()
+    assert benchmarks.capture_benchmark_seed(1) != EMPTY
+
+
+# In another state than the one it was asked for in
+
+
+@pytest.mark.parametrize("meanwhile", ["exiting", "closed", "banned", "no trainer", "resting"])
+def test_score_that_comes_late__gives_no_place(
+    registry: Any,
+    benchmarks: Any,
+    node: int,
+    verifiers: Keys,
+    node_owner: str,
+    slasher: str,
+    meanwhile: str,
+) -> None:
+    """Who answers and leaves before the verdict is not drawn for work it would not answer for."""
+    submit(registry, benchmarks, node)
+    if meanwhile == "banned":
+        registry.slash(node, REPEATED, now(), ZERO, sender=slasher)
+    elif meanwhile == "no trainer":
+        registry.set_roles(node, VERIFIER, sender=node_owner)
+    elif meanwhile == "resting":
+        registry.set_active(node, False, sender=node_owner)
+    else:
+        registry.begin_exit(node, sender=node_owner)
+    if meanwhile == "closed":
+        mine(1, UNBONDING)
+        mine(1)
+        registry.withdraw(node, sender=node_owner)
+    give(benchmarks, node, first(verifiers, 2))
+    assert benchmarks.benchmark(node).settled
+    assert registry.role_count(TRAINER) == 0
+    assert not registry.is_eligible(node, TRAINER)
+    assert registry.eligible_nodes(TRAINER, 0, 128) == ([], [])
+
+
+def test_score_of_a_closed_node__does_not_pass_to_its_operators_next_node(
+    registry: Any,
+    benchmarks: Any,
+    node: int,
+    verifiers: Keys,
+    node_owner: str,
+    operator: str,
+    payout: str,
+) -> None:
+    """The verdict is about a node's id; an operator address comes back under another one."""
+    submit(registry, benchmarks, node)
+    registry.begin_exit(node, sender=node_owner)
+    mine(1, UNBONDING)
+    registry.withdraw(node, sender=node_owner)
+    again = registry.register_node(operator, payout, TRAINER, STAKE, "", EMPTY, sender=node_owner)
+    give(benchmarks, node, first(verifiers, 2))
+    assert registry.node(again).benchmark_score == 0
+    assert not registry.is_eligible(again, TRAINER)
+    with boa.reverts("benchmarks: not the owner or operator"):
+        benchmarks.request_benchmark(node, sender=operator)
+
+
+def test_quorum_raised_meanwhile__needs_the_new_one(
+    registry: Any,
+    benchmarks: Any,
+    answered: int,
+    verifiers: Keys,
+    coordinator: str,
+    parameters: tuple[Any, ...],
+) -> None:
+    """The registry's parameters count as they are when a verdict comes."""
+    give(benchmarks, answered, first(verifiers))
+    registry.set_parameters((*parameters[:5], 3, parameters[6]), sender=coordinator)
+    give(benchmarks, answered, first(verifiers, 1, skip=1))
+    assert registry.node(answered).benchmark_score == 0
+    give(benchmarks, answered, first(verifiers, 1, skip=2))
+    assert registry.node(answered).benchmark_score == SCORE
+
+
+# NodeBenchmarks' own switch
+
+
+def test_benchmarks_set_paused__tells_old_and_new(benchmarks: Any, coordinator: str) -> None:
+    for old, new in ((0, PAUSE_BENCHMARK), (PAUSE_BENCHMARK, 0)):
+        benchmarks.set_paused(new, sender=coordinator)
+        assert own_events(benchmarks) == [("PauseChanged", {"old_bits": old, "new_bits": new})]
+        assert benchmarks.paused() == new
+
+
+@pytest.mark.parametrize("bits", [2, 3, 2**255])
+def test_benchmarks_set_paused__unknown_bit__reverts(
+    benchmarks: Any, coordinator: str, bits: int
+) -> None:
+    with boa.reverts("pausing: unknown bit"):
+        benchmarks.set_paused(bits, sender=coordinator)
+
+
+@pytest.mark.parametrize("who", ["node_owner", "operator", "slasher", "stranger"])
+def test_benchmarks_set_paused__not_the_owner__reverts(benchmarks: Any, who: str) -> None:
+    with boa.reverts("ownable: caller is not the owner"):
+        benchmarks.set_paused(0, sender=address_of(who))
+
+
+def test_benchmarks_paused__scores_and_places_stay(
+    registry: Any, benchmarks: Any, answered: int, verifiers: Keys, coordinator: str
+) -> None:
+    give(benchmarks, answered, first(verifiers, 2))
+    benchmarks.set_paused(PAUSE_BENCHMARK, sender=coordinator)
+    assert registry.eligible_nodes(TRAINER, 0, 128) == ([answered], [SCORE])
+
+
+def test_benchmarks_ownership__is_handed_over_in_two_steps(
+    benchmarks: Any, coordinator: str, stranger: str
+) -> None:
+    benchmarks.transfer_ownership(stranger, sender=coordinator)
+    assert (benchmarks.owner(), benchmarks.pending_owner()) == (coordinator, stranger)
+    benchmarks.accept_ownership(sender=stranger)
+    assert benchmarks.owner() == stranger
+
+
+@pytest.fixture
+def listed_again(
+    registry: Any, benchmarks: Any, register: Callable[..., int], verifiers: Keys
+) -> int:
+    node_id = register("worker")
+    submit(registry, benchmarks, node_id)
+    give(benchmarks, node_id, first(verifiers, 2))
+    return node_id
+
+
+def test_one_attempt__scores_once(
+    benchmarks: Any, registry: Any, listed_again: int, verifiers: Keys
+) -> None:
+    """A settled attempt takes no further verdict, so its score can't be set again."""
+    before = registry.node(listed_again).benchmark_score
+    with boa.reverts("benchmarks: benchmark settled"):
+        give(benchmarks, listed_again, first(verifiers, 1, skip=2))
+    assert registry.node(listed_again).benchmark_score == before
