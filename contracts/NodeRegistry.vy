@@ -161,7 +161,6 @@ def register_node(
     payout: address,
     roles: uint256,
     stake: uint256,
-    hardware_spec: String[128],
     encryption_key: bytes32,
 ) -> uint256:
     """
@@ -174,7 +173,6 @@ def register_node(
     @param payout Where rewards are credited.
     @param roles Bits: TRAINER 1, VERIFIER 2, AGGREGATOR 4.
     @param stake At least the least minimum among the roles; each role needs its own to be eligible.
-    @param hardware_spec Free text for people.
     @param encryption_key Public key for encrypted shards, or zero.
     @return uint256 The new node's id: 1, 2, 3, ...
     """
@@ -194,7 +192,6 @@ def register_node(
     self._nodes[node_id].active = True
     self._nodes[node_id].registered_at = block.timestamp
     self._nodes[node_id].encryption_key = encryption_key
-    self._nodes[node_id].hardware_spec = hardware_spec
     self._total_stake += stake
     self._update_lists(node_id)
     log INodeRegistry.NodeRegistered(
@@ -204,7 +201,6 @@ def register_node(
         payout=payout,
         roles=roles,
         stake=stake,
-        hardware_spec=hardware_spec,
         encryption_key=encryption_key,
     )
     self._pull(stake)

@@ -41,7 +41,6 @@ def _roles(names: tuple[str, ...]) -> int:
 @click.option("--payout", type=ADDRESS, help="Where rewards go (default: the owner).")
 @click.option("--role", "roles", type=click.Choice(list(ROLES)), multiple=True, required=True)
 @click.option("--stake", type=ZOO_AMOUNT, help="In ZOO (default: the least the roles need).")
-@click.option("--hardware", default="", help="Free text for people, at most 128 bytes.")
 @deployment_option
 @explained
 def register(
@@ -50,7 +49,6 @@ def register(
     payout: str | None,
     roles: tuple[str, ...],
     stake: int | None,
-    hardware: str,
     deployment: Path | None,
 ) -> None:
     """Register a node owned by ACCOUNT and stake for it."""
@@ -67,7 +65,6 @@ def register(
         payout or account.address,
         _roles(roles),
         amount,
-        hardware,
         b"\0" * 32,
         sender=account,
     )

@@ -19,7 +19,6 @@ from agents.runtime.faults import crashpoint
 from agents.runtime.wallet import Identity
 from agents.storage.cid import digest_of
 from agents.storage.content_store import ContentStore
-from agents.training.hardware import hardware_name
 
 ZOO = 10**18
 _MIN_UNITS = 8
@@ -78,7 +77,6 @@ class Membership:
             settings.payout or address,
             int(Role.TRAINER),
             stake,
-            hardware_name(self._device),
             Identity(self._context.wallet).public,
         )
         return f"registered: {settings.register_stake} ZOO"

@@ -389,7 +389,6 @@ def _register(net: Localnet) -> None:
                 seat.owner.address,
                 ROLES[seat.role],
                 seat.stake,
-                f"{seat.name} of a local network",
                 b"\0" * 32,
             ),
         )

@@ -197,7 +197,7 @@ def test_20_takeover_of_a_node__fails_and_squatting_a_key_gains_nothing(
     """Attack 20: eve registers with ann's operator; then with the key that a newcomer announced in
     the mempool, so that the newcomer's registration fails. She has bonded a node for nothing; the
     newcomer takes another key and a node id of its own."""
-    taken = (ann.operator.address, eve.payout.address, TRAINER, STAKES[TRAINER], "", EMPTY)
+    taken = (ann.operator.address, eve.payout.address, TRAINER, STAKES[TRAINER], EMPTY)
     register = (eve.owner, people.registry, "register_node")
     people.chain.refuse("registry: operator in use", *register, *taken)
     people.chain.refuse(
@@ -210,7 +210,7 @@ def test_20_takeover_of_a_node__fails_and_squatting_a_key_gains_nothing(
     )
     newcomer = people.person("newcomer", STAKES[TRAINER])
     hot = people.person("newcomer hot")
-    args = (hot.address, newcomer.address, TRAINER, STAKES[TRAINER], "", EMPTY)
+    args = (hot.address, newcomer.address, TRAINER, STAKES[TRAINER], EMPTY)
     before = people.wealth(eve)
     people.chain.send(*register, *args)
     squatted = int(people.chain.call(people.registry, "node_count"))

@@ -192,9 +192,7 @@ class Bench:
         self.send(self.net.faucet, token.functions.transfer(owner.address, stake))
         self.send(owner, token.functions.approve(registry.address, stake))
         operator = Account.create().address
-        call = registry.functions.register_node(
-            operator, owner.address, 1, stake, "one NVIDIA H100", _word("key")
-        )
+        call = registry.functions.register_node(operator, owner.address, 1, stake, _word("key"))
         return self.send(owner, call)
 
 

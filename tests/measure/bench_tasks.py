@@ -315,9 +315,7 @@ def _enter(system: System, number: int) -> None:
     stake = TERMS.task_stake
     system.token.transfer(owner, stake, sender=system.holder)
     system.token.approve(system.registry.address, stake, sender=owner)
-    node_id = system.registry.register_node(
-        operator, owner, TRAINER, stake, "", EMPTY, sender=owner
-    )
+    node_id = system.registry.register_node(operator, owner, TRAINER, stake, EMPTY, sender=owner)
     system.tasks.join(node_id, _CPU, sender=operator)
 
 

@@ -149,9 +149,7 @@ def test_live__numbers_are_read_from_the_chain(tmp_path: Path):
         batch = Batch(w3, lambda: anvil.rpc("evm_mine"))
         batch.add(holder, token.functions.approve(registry.address, 5 * stake))
         for node_id, key in enumerate(keys[:5], 1):
-            call = registry.functions.register_node(
-                key.address, key.address, 1, stake, "", bytes(32)
-            )
+            call = registry.functions.register_node(key.address, key.address, 1, stake, bytes(32))
             batch.add(holder, call)
             batch.add(key, tasks.functions.join(node_id, 0))
         batch.add(keys[0], tasks.functions.leave(1))

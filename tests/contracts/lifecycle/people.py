@@ -94,7 +94,7 @@ class World:
         }[role]
         owner, operator = self.person(stake), self.person()
         self.token.approve(self.registry, stake, sender=owner)
-        self.registry.register_node(operator, owner, role, stake, "", bytes(32), sender=owner)
+        self.registry.register_node(operator, owner, role, stake, bytes(32), sender=owner)
         node = Node(self.registry.node_of(operator), owner, operator)
         if role != TRAINER:
             self.committee(

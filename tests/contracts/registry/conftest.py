@@ -150,7 +150,6 @@ def register(
                 account(f"{name} payout").address,
                 roles,
                 stake,
-                "1x H200",
                 b"\x01" * 32,
                 sender=owner,
             )
@@ -174,9 +173,7 @@ def node(
     """A TRAINER of 1,000 ZOO with a pending benchmark; its owner has 10,000 ZOO more."""
     fund(node_owner, STAKE + 10_000 * ZOO)
     node_id = int(
-        registry.register_node(
-            operator, payout, TRAINER, STAKE, "1x H200", b"\x01" * 32, sender=node_owner
-        )
+        registry.register_node(operator, payout, TRAINER, STAKE, b"\x01" * 32, sender=node_owner)
     )
     request(registry, benchmarks, node_id)
     return node_id

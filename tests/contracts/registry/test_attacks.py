@@ -95,7 +95,7 @@ def test_second_node_under_the_same_operator__is_impossible(
 ) -> None:
     fund(stranger, STAKE)
     with boa.reverts("registry: operator in use"):
-        registry.register_node(operator, stranger, TRAINER, STAKE, "", EMPTY, sender=stranger)
+        registry.register_node(operator, stranger, TRAINER, STAKE, EMPTY, sender=stranger)
     assert registry.owner_of(node) != stranger
 
 
@@ -199,8 +199,8 @@ def test_fresh_identity_after_a_ban__starts_from_nothing(
     operator, payout = registry.operator_of(node), registry.node(node).payout
     assert registry.slash(node, REPEATED, now(), address_of("r"), sender=slasher) == STAKE
     with boa.reverts("registry: operator in use"):
-        registry.register_node(operator, payout, TRAINER, STAKE, "", EMPTY, sender=node_owner)
+        registry.register_node(operator, payout, TRAINER, STAKE, EMPTY, sender=node_owner)
     leave(node)
-    again = registry.register_node(operator, payout, TRAINER, STAKE, "", EMPTY, sender=node_owner)
+    again = registry.register_node(operator, payout, TRAINER, STAKE, EMPTY, sender=node_owner)
     assert not registry.is_eligible(again, TRAINER)
     assert registry.node(again).benchmark_score == 0

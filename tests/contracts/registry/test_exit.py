@@ -98,7 +98,7 @@ def test_withdraw__frees_the_operator(
 ) -> None:
     wait(UNBONDING)
     registry.withdraw(exiting, sender=node_owner)
-    again = registry.register_node(operator, payout, TRAINER, STAKE, "", EMPTY, sender=node_owner)
+    again = registry.register_node(operator, payout, TRAINER, STAKE, EMPTY, sender=node_owner)
     assert again != exiting
     assert registry.node_of(operator) == again
 

@@ -202,7 +202,7 @@ def test_verdict__by_the_node_itself__reverts(
 ) -> None:
     fund(node_owner, 10**21)
     both = registry.register_node(
-        address_of("both"), ZERO[:-1] + "1", 3, 10**21, "", ROOT, sender=node_owner
+        address_of("both"), ZERO[:-1] + "1", 3, 10**21, ROOT, sender=node_owner
     )
     registry.approve_role(both, VERIFIER, True, sender=coordinator)
     request(registry, benchmarks, both)

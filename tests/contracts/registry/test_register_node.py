@@ -26,7 +26,6 @@ from tests.stage.contracts.registry import (
     own_events,
 )
 
-SPEC = "1x H200"
 KEY = b"\x01" * 32
 
 
@@ -39,7 +38,7 @@ def funded(fund: Callable[[str, int], None], node_owner: str) -> str:
 def test_register_node__records_takes_and_tells(
     registry: Any, token: Any, funded: str, operator: str, payout: str
 ) -> None:
-    node_id = registry.register_node(operator, payout, TRAINER, STAKE, SPEC, KEY, sender=funded)
+    node_id = registry.register_node(operator, payout, TRAINER, STAKE, KEY, sender=funded)
     assert own_events(registry) == [
         (
             "NodeRegistered",
@@ -50,7 +49,6 @@ def test_register_node__records_takes_and_tells(
                 "payout": payout,
                 "roles": TRAINER,
                 "stake": STAKE,
-                "hardware_spec": SPEC,
                 "encryption_key": KEY,
             },
         ),
@@ -73,7 +71,6 @@ def test_register_node__records_takes_and_tells(
         0,
         now(),
         KEY,
-        SPEC,
     )
     assert registry.node_of(operator) == 1
     assert registry.operator_of(1) == operator
@@ -90,12 +87,12 @@ def test_register_node__ids_count_up(registry: Any, register: Callable[..., int]
 
 
 def test_register_node__owner_may_be_the_operator(registry: Any, funded: str, payout: str) -> None:
-    assert registry.register_node(funded, payout, TRAINER, STAKE, "", EMPTY, sender=funded) == 1
+    assert registry.register_node(funded, payout, TRAINER, STAKE, EMPTY, sender=funded) == 1
 
 
 def test_register_node__one_owner_many_nodes(registry: Any, funded: str, payout: str) -> None:
     for name in ("a", "b"):
-        registry.register_node(address_of(name), payout, TRAINER, STAKE, "", EMPTY, sender=funded)
+        registry.register_node(address_of(name), payout, TRAINER, STAKE, EMPTY, sender=funded)
     assert registry.owner_of(1) == registry.owner_of(2) == funded
 
 
@@ -103,7 +100,7 @@ def test_register_node__operator_in_use__reverts(
     registry: Any, node: int, funded: str, operator: str, payout: str
 ) -> None:
     with boa.reverts("registry: operator in use"):
-        registry.register_node(operator, payout, TRAINER, STAKE, "", EMPTY, sender=funded)
+        registry.register_node(operator, payout, TRAINER, STAKE, EMPTY, sender=funded)
 
 
 @pytest.mark.parametrize("missing", ["operator", "payout"])
@@ -112,7 +109,7 @@ def test_register_node__zero_address__reverts(
 ) -> None:
     given = {"operator": operator, "payout": payout} | {missing: ZERO}
     with boa.reverts("registry: zero address"):
-        registry.register_node(*given.values(), TRAINER, STAKE, "", EMPTY, sender=funded)
+        registry.register_node(*given.values(), TRAINER, STAKE, EMPTY, sender=funded)
 
 
 @pytest.mark.parametrize("roles", [0, 8, 9, 2**255])
@@ -120,7 +117,7 @@ def test_register_node__bad_roles__reverts(
     registry: Any, funded: str, operator: str, payout: str, roles: int
 ) -> None:
     with boa.reverts("registry: bad roles"):
-        registry.register_node(operator, payout, roles, STAKE, "", EMPTY, sender=funded)
+        registry.register_node(operator, payout, roles, STAKE, EMPTY, sender=funded)
 
 
 @pytest.mark.parametrize(
@@ -137,15 +134,15 @@ def test_register_node__stake_below_the_least_minimum__reverts(
     registry: Any, funded: str, operator: str, payout: str, roles: int, least: int
 ) -> None:
     with boa.reverts("registry: stake too low"):
-        registry.register_node(operator, payout, roles, least - 1, "", EMPTY, sender=funded)
-    assert registry.register_node(operator, payout, roles, least, "", EMPTY, sender=funded) == 1
+        registry.register_node(operator, payout, roles, least - 1, EMPTY, sender=funded)
+    assert registry.register_node(operator, payout, roles, least, EMPTY, sender=funded) == 1
 
 
 def test_register_node__without_the_tokens__reverts(
     registry: Any, stranger: str, operator: str, payout: str
 ) -> None:
     with boa.reverts():
-        registry.register_node(operator, payout, TRAINER, STAKE, "", EMPTY, sender=stranger)
+        registry.register_node(operator, payout, TRAINER, STAKE, EMPTY, sender=stranger)
     assert registry.node_count() == 0
 
 
@@ -154,14 +151,14 @@ def test_register_node__paused__reverts(
 ) -> None:
     registry.set_paused(PAUSE_REGISTER, sender=coordinator)
     with boa.reverts("pausing: paused"):
-        registry.register_node(operator, payout, TRAINER, STAKE, "", EMPTY, sender=funded)
+        registry.register_node(operator, payout, TRAINER, STAKE, EMPTY, sender=funded)
 
 
 def test_register_node__trainer__requests_its_benchmark_itself(
     registry: Any, benchmarks: Any, funded: str, operator: str, payout: str
 ) -> None:
     """Its window begins when its operator is ready to work, not when its owner registers it."""
-    registry.register_node(operator, payout, TRAINER, STAKE, "", EMPTY, sender=funded)
+    registry.register_node(operator, payout, TRAINER, STAKE, EMPTY, sender=funded)
     assert benchmarks.benchmark(1).attempt == 0
     benchmarks.request_benchmark(1, sender=operator)
     assert benchmarks.benchmark(1).attempt == 1

@@ -107,7 +107,7 @@ def direct(
     bench = address_of("benchmarks key")
     registry = registry_code.deploy(token.address, bench, coordinator, [slasher], parameters)
     token.approve(registry.address, STAKE, sender=holder)
-    node = (address_of("operator"), holder, TRAINER, STAKE, "", EMPTY)
+    node = (address_of("operator"), holder, TRAINER, STAKE, EMPTY)
     registry.register_node(*node, sender=holder)
     return registry
 
@@ -194,11 +194,11 @@ def ringing(
         registry_code, benchmarks_code, token, coordinator, [slasher], parameters
     )
     owner, payout = address_of("node_owner"), address_of("payout")
-    registry.register_node(address_of("operator"), payout, TRAINER, STAKE, "", EMPTY, sender=owner)
+    registry.register_node(address_of("operator"), payout, TRAINER, STAKE, EMPTY, sender=owner)
     keys = {}
     for name in ("ada", "bea"):
         node_id = registry.register_node(
-            address_of(name), payout, VERIFIER, STAKE, "", EMPTY, sender=address_of(f"{name} owner")
+            address_of(name), payout, VERIFIER, STAKE, EMPTY, sender=address_of(f"{name} owner")
         )
         registry.approve_role(node_id, VERIFIER, True, sender=coordinator)
         keys[node_id] = account(name)
@@ -268,7 +268,7 @@ def test_source_that_calls_back__changes_nothing(
     )
     source.point(registry.address)
     token.approve(registry.address, STAKE, sender=holder)
-    registry.register_node(operator, holder, TRAINER, STAKE, "", EMPTY, sender=holder)
+    registry.register_node(operator, holder, TRAINER, STAKE, EMPTY, sender=holder)
     benchmarks.request_benchmark(1, sender=operator)
     mine(2)
     with boa.reverts():
@@ -326,7 +326,7 @@ def test_score_of_a_closed_node__does_not_pass_to_its_operators_next_node(
     registry.begin_exit(node, sender=node_owner)
     mine(1, UNBONDING)
     registry.withdraw(node, sender=node_owner)
-    again = registry.register_node(operator, payout, TRAINER, STAKE, "", EMPTY, sender=node_owner)
+    again = registry.register_node(operator, payout, TRAINER, STAKE, EMPTY, sender=node_owner)
     give(benchmarks, node, first(verifiers, 2))
     assert registry.node(again).benchmark_score == 0
     assert not registry.is_eligible(again, TRAINER)

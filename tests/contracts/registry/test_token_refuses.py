@@ -56,7 +56,7 @@ def bare_registry(
     """A registry on that token, with one node, whose token refuses from now on."""
     benchmarks = address_of("benchmarks contract")
     registry = registry_code.deploy(refuser.address, benchmarks, coordinator, [slasher], parameters)
-    registry.register_node(operator, payout, TRAINER, STAKE, "", EMPTY, sender=node_owner)
+    registry.register_node(operator, payout, TRAINER, STAKE, EMPTY, sender=node_owner)
     return registry
 
 
@@ -65,7 +65,7 @@ def test_refused__register_node__reverts(
 ) -> None:
     refuser.set_refuses(True)
     with boa.reverts("registry: transfer failed"):
-        bare_registry.register_node(stranger, payout, TRAINER, STAKE, "", EMPTY, sender=stranger)
+        bare_registry.register_node(stranger, payout, TRAINER, STAKE, EMPTY, sender=stranger)
     assert bare_registry.node_count() == 1
 
 

@@ -51,7 +51,6 @@ COORDINATOR, TREASURY, REPORTER = (
 PEOPLE = [*OWNERS, *OPERATOR_ADDRESSES, *SLASHERS, COORDINATOR, TREASURY, REPORTER]
 WEALTH = 10**7 * ZOO
 MOST_NODES = 6
-SPEC = "1x H200"
 
 AMOUNTS = [ZOO - 1, ZOO, 100 * ZOO - 1, 100 * ZOO, 500 * ZOO, 1_000 * ZOO + 1]
 ROLE_BITS = [1, 1, 2, 3, 3, 4, 5, 6, 7, 7, 0, 8]
@@ -205,7 +204,7 @@ class RegistryMachine(RuleBasedStateMachine):
     # Node life
 
     def register(self, owner: str, *arguments: Any) -> None:
-        self.both("register_node", owner, *arguments, chain=(*arguments, SPEC, EMPTY))
+        self.both("register_node", owner, *arguments, chain=(*arguments, EMPTY))
         self.touched.add(len(self.model.nodes))
 
     def do_register_node(self, r: Random) -> None:
@@ -442,7 +441,6 @@ class RegistryMachine(RuleBasedStateMachine):
             n.score,
             n.registered_at,
             EMPTY,
-            SPEC,
         )
 
     @invariant()

@@ -235,7 +235,7 @@ def make_stage(codes: Codes) -> Stage:
     def enter(owner: str, role: int, stake: int) -> int:
         i = len(registry.nodes)
         operator, payout = (str(account(f"{kind} {i}").address) for kind in ("operator", "payout"))
-        s.registry.register_node(operator, payout, role, stake, "", EMPTY, sender=owner)
+        s.registry.register_node(operator, payout, role, stake, EMPTY, sender=owner)
         return registry.register_node(owner, operator, payout, role, stake)
 
     for i, (at, class_id) in enumerate(SEATED):
@@ -751,7 +751,7 @@ class TasksMachine:
             owner, stake = n.owner, r.choice([100, 150]) * ZOO
             if registry.wallets[owner] >= stake and registry.node_of(operator) == 0:
                 settings = operator, payout, TRAINER, stake
-                self.do(REGISTRY, "register_node", owner, *settings, "", EMPTY, rules=settings)
+                self.do(REGISTRY, "register_node", owner, *settings, EMPTY, rules=settings)
                 self.do(TASKS, "join", owner, i + 1, 0)
         elif which == "slash":
             # Another contract's business.

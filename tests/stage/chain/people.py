@@ -190,7 +190,7 @@ class People:
         operator = self.person(f"{name} operator", spare)
         if payout is None:
             payout = self.person(f"{name} payout")
-        args = (operator.address, payout.address, roles, stake, name, EMPTY)
+        args = (operator.address, payout.address, roles, stake, EMPTY)
         self.chain.send(owner, self.registry, "register_node", *args)
         node_id = int(self.chain.call(self.registry, "node_of", operator.address))
         node = Node(name, node_id, stake, owner, operator, payout)

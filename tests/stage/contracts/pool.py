@@ -86,7 +86,7 @@ class World:
         operator = str(boa.env.generate_address())
         return int(
             self.registry.register_node(
-                operator, payout, TRAINER, STAKE, "", bytes(32), sender=self.holder
+                operator, payout, TRAINER, STAKE, bytes(32), sender=self.holder
             )
         )
 

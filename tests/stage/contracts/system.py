@@ -174,7 +174,7 @@ class System:
         cold = self.person(owner or f"{name} owner", stake)
         key = account(name)
         operator, payout = str(key.address), str(account(f"{name} payout").address)
-        node_id = self.registry.register_node(operator, payout, role, stake, "", EMPTY, sender=cold)
+        node_id = self.registry.register_node(operator, payout, role, stake, EMPTY, sender=cold)
         if role != TRAINER:
             self.registry.approve_role(node_id, role, True, sender=self.coordinator.address)
         player = Player(name, node_id, cold, operator, payout, key)
