@@ -28,18 +28,21 @@ initializes: eip712_domain_separator
 
 exports: eip712_domain_separator.eip712Domain
 
-_MAX_DELAY: constant(uint256) = 90 * 86_400
-_GOVERNANCE: constant(uint256) = 0
-_ROUTINE: constant(uint256) = 1
-_OPERATION_DOMAIN: constant(bytes32) = keccak256("menagerie.coordinator.operation.v1")
-_APPROVAL_TYPE_HASH: constant(bytes32) = keccak256("Approval(bytes32 op_id)")
+MAX_DELAY: constant(uint256) = 90 * 86_400
+# Delay classes.
+GOVERNANCE: constant(uint256) = 0
+ROUTINE: constant(uint256) = 1
 
-_STATE_NONE: constant(uint256) = 0
-_STATE_PROPOSED: constant(uint256) = 1
-_STATE_QUEUED: constant(uint256) = 2
-_STATE_EXECUTED: constant(uint256) = 3
-_STATE_CANCELLED: constant(uint256) = 4
-_STATE_EXPIRED: constant(uint256) = 5
+OPERATION_DOMAIN: constant(bytes32) = keccak256("menagerie.coordinator.operation.v1")
+APPROVAL_TYPE_HASH: constant(bytes32) = keccak256("Approval(bytes32 op_id)")
+
+# States of an operation.
+STATE_NONE: constant(uint256) = 0
+STATE_PROPOSED: constant(uint256) = 1
+STATE_QUEUED: constant(uint256) = 2
+STATE_EXECUTED: constant(uint256) = 3
+STATE_CANCELLED: constant(uint256) = 4
+STATE_EXPIRED: constant(uint256) = 5
 
 
 # Seconds after its eta in which a queued operation may be executed.
@@ -62,43 +65,43 @@ _cancel_voted: HashMap[bytes32, HashMap[address, bool]]
 def __init__(
     members_: DynArray[address, 16],
     threshold_: uint256,
-    routine_delay: uint256,
-    governance_delay: uint256,
+    routine_delay_: uint256,
+    governance_delay_: uint256,
     grace_period_: uint256,
-    routine_calls: DynArray[ICoordinator.RoutineCall, 16],
+    routine_calls_: DynArray[ICoordinator.RoutineCall, 16],
 ):
     """
     @notice Fixes the first committee, its delays, and the calls that wait only the routine delay.
             The deployer gets no right.
-    @dev Reverts as `set_members`, `set_delays` and `set_delay_class` do, and with
-         "coordinator: bad grace period" outside 1 second to 90 days.
+    @dev Reverts: "coordinator: bad grace period" (outside 1 second to 90 days), and the reverts of
+         `set_members`, `set_delays` and `set_delay_class`.
     @param members_ The members.
     @param threshold_ The approvals an operation needs, m.
-    @param routine_delay Seconds between quorum and execution of a routine call.
-    @param governance_delay Seconds between quorum and execution of any other call.
+    @param routine_delay_ Seconds between quorum and execution of a routine call.
+    @param governance_delay_ Seconds between quorum and execution of any other call.
     @param grace_period_ Seconds a queued operation stays executable after its delay.
-    @param routine_calls The (target, selector) pairs of class ROUTINE.
+    @param routine_calls_ The (target, selector) pairs of class ROUTINE.
     """
-    assert grace_period_ != 0 and grace_period_ <= _MAX_DELAY, "coordinator: bad grace period"
+    assert grace_period_ != 0 and grace_period_ <= MAX_DELAY, "coordinator: bad grace period"
     grace_period = grace_period_
     eip712_domain_separator.__init__("Menagerie Coordinator", "1")
     self._set_members(members_, threshold_)
-    self._set_delays(routine_delay, governance_delay)
-    for routine_call: ICoordinator.RoutineCall in routine_calls:
-        self._set_delay_class(routine_call.target, routine_call.selector, _ROUTINE)
+    self._set_delays(routine_delay_, governance_delay_)
+    for routine_call: ICoordinator.RoutineCall in routine_calls_:
+        self._set_delay_class(routine_call.target, routine_call.selector, ROUTINE)
 
 
 @external
 def propose(target: address, data: Bytes[1024], salt: bytes32) -> bytes32:
     """
-    @notice Publishes an operation and records its proposer's approval. Members only.
+    @notice Member: publishes an operation and records its proposer's approval.
     @dev The same (target, data, salt) can be proposed once; another salt makes another operation.
          Reverts: "coordinator: not a member", "coordinator: zero target",
          "coordinator: already proposed".
     @param target The contract to call.
     @param data The call: selector and arguments.
     @param salt Any value, distinguishes equal calls.
-    @return The operation's id.
+    @return bytes32 The operation's id.
     """
     assert self.is_member[msg.sender], "coordinator: not a member"
     assert target != empty(address), "coordinator: zero target"
@@ -126,10 +129,10 @@ def propose(target: address, data: Bytes[1024], salt: bytes32) -> bytes32:
 @external
 def approve(op_id: bytes32):
     """
-    @notice Records the caller's approval; the one that makes the quorum queues the operation.
-            Members only.
-    @dev Reverts: "coordinator: not a member", "coordinator: already approved", and as
-         `_check_open` does.
+    @notice Member: records the caller's approval. The one that makes the quorum queues the
+            operation.
+    @dev Reverts: "coordinator: not a member", "coordinator: already approved", and the reverts of
+         `_check_open`.
     @param op_id The operation.
     """
     assert self.is_member[msg.sender], "coordinator: not a member"
@@ -144,13 +147,13 @@ def approve(op_id: bytes32):
 @external
 def approve_by_sig(op_id: bytes32, signatures: DynArray[Bytes[65], 16]):
     """
-    @notice Records approvals that members signed off chain. Anyone may relay them.
+    @notice Anyone: relays approvals that members signed off chain, and so records them.
     @dev Signers' addresses ascend strictly. An approval already recorded is skipped, so that
          nobody can make a relay revert by sending part of it first. With nothing new to record
          the call still queues an operation that a change of members brought to quorum.
          Reverts: "coordinator: bad signature" (not 65 bytes), "coordinator: signer order",
          "coordinator: not a member", "ecdsa: invalid signature",
-         "ecdsa: invalid signature `s` value", and as `_check_open` does.
+         "ecdsa: invalid signature `s` value", and the reverts of `_check_open`.
     @param op_id The operation.
     @param signatures EIP-712 signatures (r, s, v) of Approval(bytes32 op_id).
     """
@@ -174,13 +177,13 @@ def approve_by_sig(op_id: bytes32, signatures: DynArray[Bytes[65], 16]):
 @external
 def execute(op_id: bytes32) -> Bytes[256]:
     """
-    @notice Makes the call of an operation whose delay is over. Anyone may.
+    @notice Anyone: makes the call of an operation whose delay is over.
     @dev A revert of the target is passed on unchanged and leaves the operation queued. Reverts:
          "coordinator: not queued", "coordinator: too early", "coordinator: approvals" (the quorum
-         was lost to a change of members), "coordinator: no code at target", and as `_check_open`
-         does.
+         was lost to a change of members), "coordinator: no code at target", and the reverts of
+         `_check_open`.
     @param op_id The operation.
-    @return What the target returned, its first 256 bytes.
+    @return Bytes What the target returned, its first 256 bytes.
     """
     self._check_open(op_id)
     eta: uint256 = self._operations[op_id].eta
@@ -199,10 +202,10 @@ def execute(op_id: bytes32) -> Bytes[256]:
 @external
 def cancel(op_id: bytes32):
     """
-    @notice Records the caller's vote to cancel; n-m+1 votes of members cancel for good.
-            Members only. A vote does not take back an approval and can't be taken back.
-    @dev Reverts: "coordinator: not a member", "coordinator: already voted", and as `_check_open`
-         does.
+    @notice Member: records the caller's vote to cancel. n-m+1 votes of members cancel for good. A
+            vote does not take back an approval and can't be taken back.
+    @dev Reverts: "coordinator: not a member", "coordinator: already voted", and the reverts of
+         `_check_open`.
     @param op_id The operation.
     """
     assert self.is_member[msg.sender], "coordinator: not a member"
@@ -221,7 +224,7 @@ def cancel(op_id: bytes32):
 @external
 def set_members(members_: DynArray[address, 16], threshold_: uint256):
     """
-    @notice Replaces the committee. Only by an operation of this contract on itself.
+    @notice Coordinator only, by an operation on itself: replaces the committee.
     @dev Reverts: "coordinator: not self", "coordinator: no members", "coordinator: bad member"
          (zero or this contract), "coordinator: duplicate member", "coordinator: bad threshold"
          (not a majority, or more than the members).
@@ -236,8 +239,8 @@ def set_members(members_: DynArray[address, 16], threshold_: uint256):
 @external
 def set_delays(routine: uint256, governance: uint256):
     """
-    @notice Changes both delays for operations queued from now on. Only by an operation of this
-            contract on itself.
+    @notice Coordinator only, by an operation on itself: changes both delays for operations queued
+            from now on.
     @dev Reverts: "coordinator: not self", "coordinator: bad delays" (unless routine <= governance
          <= 90 days).
     @param routine Seconds for routine calls.
@@ -251,8 +254,8 @@ def set_delays(routine: uint256, governance: uint256):
 @external
 def set_delay_class(target: address, selector: bytes4, delay_class_: uint256):
     """
-    @notice Puts one function of one contract in a delay class, for operations queued from now
-            on. Only by an operation of this contract on itself.
+    @notice Coordinator only, by an operation on itself: puts one function of one contract in a
+            delay class, for operations queued from now on.
     @dev This contract's own functions are always GOVERNANCE. Reverts: "coordinator: not self",
          "coordinator: bad class", "coordinator: own calls".
     @param target The contract.
@@ -269,7 +272,7 @@ def set_delay_class(target: address, selector: bytes4, delay_class_: uint256):
 def members() -> DynArray[address, 16]:
     """
     @notice The current members.
-    @return Their addresses, in the order they were set.
+    @return DynArray Their addresses, in the order they were set.
     """
     return self._members
 
@@ -292,7 +295,7 @@ def operation(op_id: bytes32) -> ICoordinator.Operation:
     """
     @notice An operation as stored.
     @param op_id The operation.
-    @return The operation; `proposed_at` is 0 when it is unknown.
+    @return ICoordinator.Operation The operation; `proposed_at` is 0 when it is unknown.
     """
     return self._operations[op_id]
 
@@ -306,7 +309,7 @@ def operation_id(target: address, data: Bytes[1024], salt: bytes32) -> bytes32:
     @param target The contract to call.
     @param data The call.
     @param salt The salt.
-    @return The id.
+    @return bytes32 The id.
     """
     return self._operation_id(target, data, salt)
 
@@ -320,7 +323,7 @@ def state(op_id: bytes32) -> uint256:
             CANCELLED = 4, EXPIRED = 5. A queued operation may still have to wait for its eta, or
             for approvals lost to a change of members.
     @param op_id The operation.
-    @return The state.
+    @return uint256 The state.
     """
     return self._state(op_id)
 
@@ -332,7 +335,7 @@ def approvals(op_id: bytes32) -> uint256:
     """
     @notice How many current members approved an operation.
     @param op_id The operation.
-    @return Their number.
+    @return uint256 Their number.
     """
     return self._count_approvals(op_id)
 
@@ -345,7 +348,7 @@ def has_approved(op_id: bytes32, member: address) -> bool:
     @notice Whether an account's approval of an operation counts now.
     @param op_id The operation.
     @param member The account.
-    @return True if it approved and is a member.
+    @return bool True if it approved and is a member.
     """
     return self.is_member[member] and self._approved[op_id][member]
 
@@ -357,7 +360,7 @@ def cancel_votes(op_id: bytes32) -> uint256:
     """
     @notice How many current members voted to cancel an operation; n-m+1 cancel it.
     @param op_id The operation.
-    @return Their number.
+    @return uint256 Their number.
     """
     return self._count_cancel_votes(op_id)
 
@@ -369,7 +372,7 @@ def approval_digest(op_id: bytes32) -> bytes32:
     """
     @notice The EIP-712 digest a member signs to approve an operation off chain.
     @param op_id The operation.
-    @return The digest, bound to this chain and contract.
+    @return bytes32 The digest, bound to this chain and contract.
     """
     return self._approval_digest(op_id)
 
@@ -377,7 +380,7 @@ def approval_digest(op_id: bytes32) -> bytes32:
 @internal
 def _approve(op_id: bytes32, member: address, before: uint256):
     """
-    @dev Records one new approval.
+    @notice Records one new approval.
     @param op_id The operation.
     @param member The approving member.
     @param before The approvals counted before this one.
@@ -389,7 +392,7 @@ def _approve(op_id: bytes32, member: address, before: uint256):
 @internal
 def _queue_at_quorum(op_id: bytes32, before: uint256):
     """
-    @dev Starts the delay when the quorum is there and either never was, or had been lost before
+    @notice Starts the delay when the quorum is there and either never was, or had been lost before
          the approvals of this call.
     @param op_id The operation.
     @param before The approvals counted before this call.
@@ -399,7 +402,7 @@ def _queue_at_quorum(op_id: bytes32, before: uint256):
     if self._operations[op_id].eta != 0 and before >= self.threshold:
         return
     delay: uint256 = self._governance_delay
-    if self._class_of(op_id) == _ROUTINE:
+    if self._class_of(op_id) == ROUTINE:
         delay = self._routine_delay
     eta: uint256 = block.timestamp + delay
     self._operations[op_id].eta = eta
@@ -409,7 +412,7 @@ def _queue_at_quorum(op_id: bytes32, before: uint256):
 @internal
 def _set_members(new_members: DynArray[address, 16], new_threshold: uint256):
     """
-    @dev Replaces members and threshold after checking them.
+    @notice Replaces members and threshold after checking them.
     @param new_members The members.
     @param new_threshold The threshold.
     """
@@ -439,11 +442,11 @@ def _set_members(new_members: DynArray[address, 16], new_threshold: uint256):
 @internal
 def _set_delays(routine: uint256, governance: uint256):
     """
-    @dev Replaces both delays after checking them.
+    @notice Replaces both delays after checking them.
     @param routine Seconds for routine calls.
     @param governance Seconds for all other calls.
     """
-    assert routine <= governance and governance <= _MAX_DELAY, "coordinator: bad delays"
+    assert routine <= governance and governance <= MAX_DELAY, "coordinator: bad delays"
     old_routine: uint256 = self._routine_delay
     old_governance: uint256 = self._governance_delay
     self._routine_delay = routine
@@ -459,12 +462,12 @@ def _set_delays(routine: uint256, governance: uint256):
 @internal
 def _set_delay_class(target: address, selector: bytes4, new_class: uint256):
     """
-    @dev Sets the class of one function after checking it.
+    @notice Sets the class of one function after checking it.
     @param target The contract.
     @param selector The function.
     @param new_class The class.
     """
-    assert new_class <= _ROUTINE, "coordinator: bad class"
+    assert new_class <= ROUTINE, "coordinator: bad class"
     assert target != self, "coordinator: own calls"
     old_class: uint256 = self.delay_class[target][selector]
     self.delay_class[target][selector] = new_class
@@ -473,65 +476,65 @@ def _set_delay_class(target: address, selector: bytes4, new_class: uint256):
     )
 
 
-@view
 @internal
+@view
 def _check_self():
     """
-    @dev Lets only operations of this contract on itself pass.
+    @notice Lets only operations of this contract on itself pass.
     """
     assert msg.sender == self, "coordinator: not self"
 
 
-@view
 @internal
+@view
 def _check_open(op_id: bytes32):
     """
-    @dev Lets only operations pass that may still be approved, cancelled or executed. Reverts:
+    @notice Lets only operations pass that may still be approved, cancelled or executed. Reverts:
          "coordinator: unknown operation", "coordinator: executed", "coordinator: cancelled",
          "coordinator: expired".
     @param op_id The operation.
     """
     state: uint256 = self._state(op_id)
-    assert state != _STATE_NONE, "coordinator: unknown operation"
-    assert state != _STATE_EXECUTED, "coordinator: executed"
-    assert state != _STATE_CANCELLED, "coordinator: cancelled"
-    assert state != _STATE_EXPIRED, "coordinator: expired"
+    assert state != STATE_NONE, "coordinator: unknown operation"
+    assert state != STATE_EXECUTED, "coordinator: executed"
+    assert state != STATE_CANCELLED, "coordinator: cancelled"
+    assert state != STATE_EXPIRED, "coordinator: expired"
 
 
-@view
 @internal
+@view
 def _state(op_id: bytes32) -> uint256:
     """
-    @dev The state of an operation. Cancel votes that a change of members turned into a quorum
+    @notice The state of an operation. Cancel votes that a change of members turned into a quorum
          cancel without another vote.
     @param op_id The operation.
-    @return The state.
+    @return uint256 The state.
     """
     if self._operations[op_id].proposed_at == 0:
-        return _STATE_NONE
+        return STATE_NONE
     if self._operations[op_id].executed:
-        return _STATE_EXECUTED
+        return STATE_EXECUTED
     if (
         self._operations[op_id].cancelled
         or self._count_cancel_votes(op_id) >= self._cancel_quorum()
     ):
-        return _STATE_CANCELLED
+        return STATE_CANCELLED
     eta: uint256 = self._operations[op_id].eta
     if eta == 0:
-        return _STATE_PROPOSED
+        return STATE_PROPOSED
     if block.timestamp >= eta + grace_period:
-        return _STATE_EXPIRED
-    return _STATE_QUEUED
+        return STATE_EXPIRED
+    return STATE_QUEUED
 
 
-@view
 @internal
+@view
 def _count_approvals(op_id: bytes32) -> uint256:
     """
-    @dev Counts over the current members only; an approval is a boolean that nothing but
+    @notice Counts over the current members only; an approval is a boolean that nothing but
          `_approve` sets, so an absent one can't pass for one given.
     @param op_id The operation.
-    @return The approvals.
+    @return uint256 The approvals.
     """
     count: uint256 = 0
     for member: address in self._members:
@@ -540,13 +543,13 @@ def _count_approvals(op_id: bytes32) -> uint256:
     return count
 
 
-@view
 @internal
+@view
 def _count_cancel_votes(op_id: bytes32) -> uint256:
     """
-    @dev Counts over the current members only.
+    @notice Counts over the current members only.
     @param op_id The operation.
-    @return The votes.
+    @return uint256 The votes.
     """
     count: uint256 = 0
     for member: address in self._members:
@@ -555,51 +558,51 @@ def _count_cancel_votes(op_id: bytes32) -> uint256:
     return count
 
 
-@view
 @internal
+@view
 def _cancel_quorum() -> uint256:
     """
-    @dev The votes after which fewer than m members are left without one.
-    @return n - m + 1.
+    @notice The votes after which fewer than m members are left without one.
+    @return uint256 n - m + 1.
     """
     return len(self._members) - self.threshold + 1
 
 
-@view
 @internal
+@view
 def _class_of(op_id: bytes32) -> uint256:
     """
-    @dev The delay class of an operation's call; a call without selector is GOVERNANCE.
+    @notice The delay class of an operation's call; a call without selector is GOVERNANCE.
     @param op_id The operation.
-    @return The class.
+    @return uint256 The class.
     """
     data: Bytes[1024] = self._operations[op_id].data
     if len(data) < 4:
-        return _GOVERNANCE
+        return GOVERNANCE
     return self.delay_class[self._operations[op_id].target][convert(slice(data, 0, 4), bytes4)]
 
 
-@view
 @internal
+@view
 def _operation_id(target: address, data: Bytes[1024], salt: bytes32) -> bytes32:
     """
-    @dev Binds the id to the chain and this contract.
+    @notice Binds the id to the chain and this contract.
     @param target The contract to call.
     @param data The call.
     @param salt The salt.
-    @return The id.
+    @return bytes32 The id.
     """
-    return keccak256(abi_encode(_OPERATION_DOMAIN, chain.id, self, target, data, salt))
+    return keccak256(abi_encode(OPERATION_DOMAIN, chain.id, self, target, data, salt))
 
 
-@view
 @internal
+@view
 def _approval_digest(op_id: bytes32) -> bytes32:
     """
-    @dev The EIP-712 digest of Approval(bytes32 op_id).
+    @notice The EIP-712 digest of Approval(bytes32 op_id).
     @param op_id The operation.
-    @return The digest.
+    @return bytes32 The digest.
     """
     return eip712_domain_separator._hash_typed_data_v4(
-        keccak256(abi_encode(_APPROVAL_TYPE_HASH, op_id))
+        keccak256(abi_encode(APPROVAL_TYPE_HASH, op_id))
     )

@@ -66,29 +66,28 @@ exports: (
 )
 
 
-# Role bits.
+# Roles, as bits.
 TRAINER: constant(uint256) = 1
 VERIFIER: constant(uint256) = 2
 AGGREGATOR: constant(uint256) = 4
-_ALL_ROLES: constant(uint256) = 7
-_GATED_ROLES: constant(uint256) = 6
+ALL_ROLES: constant(uint256) = 7
 
 # Pause bits.
-_PAUSE_REGISTER: constant(uint256) = 1
+PAUSE_REGISTER_NODE: constant(uint256) = 1
 
-_STRIKES_TO_BAN: constant(uint256) = 3
-_BPS: constant(uint256) = 10_000
+STRIKES_TO_BAN: constant(uint256) = 3
+BPS: constant(uint256) = 10_000
 
 # One ZOO: the least addition (so the ring of additions is not flooded) and the least minimum stake.
-_ZOO: constant(uint256) = 10**18
-_RING: constant(uint256) = 16
-_MAX_SLASHERS: constant(uint256) = 8
-_MAX_LIST: constant(uint256) = 128
-_MAX_QUORUM: constant(uint256) = 16
+ZOO: constant(uint256) = 10**18
+RING: constant(uint256) = 16
+MAX_SLASHERS: constant(uint256) = 8
+MAX_LIST: constant(uint256) = 128
+MAX_QUORUM: constant(uint256) = 16
 
-_MAX_UNBONDING: constant(uint256) = 365 * 86_400
+MAX_UNBONDING: constant(uint256) = 365 * 86_400
 # Below 1e6 seconds, so that one unit within the window still scores at least 1.
-_MAX_WINDOW: constant(uint256) = 7 * 86_400
+MAX_WINDOW: constant(uint256) = 7 * 86_400
 
 benchmarks: public(immutable(address))
 _TOKEN: immutable(IERC20)
@@ -108,11 +107,11 @@ _list: HashMap[uint256, HashMap[uint256, uint256]]
 _list_size: HashMap[uint256, uint256]
 _place: HashMap[uint256, HashMap[uint256, uint256]]
 
-# The last `_RING` stake additions of a node, and how many there were.
+# The last `RING` stake additions of a node, and how many there were.
 _additions: HashMap[uint256, HashMap[uint256, Addition]]
 _addition_count: HashMap[uint256, uint256]
 
-_slashers: DynArray[address, _MAX_SLASHERS]
+_slashers: DynArray[address, 8]
 _locks: HashMap[uint256, HashMap[address, uint256]]
 
 _bounties: HashMap[address, uint256]
@@ -152,7 +151,7 @@ def __init__(
     self._set_parameters(parameters_)
 
 
-# Node life
+# Nodes
 
 
 @external
@@ -176,7 +175,7 @@ def register_node(
     @param encryption_key Public key for encrypted shards, or zero.
     @return uint256 The new node's id: 1, 2, 3, ...
     """
-    pausing._check_not_paused(_PAUSE_REGISTER)
+    pausing._check_not_paused(PAUSE_REGISTER_NODE)
     self._check_new_operator(operator)
     self._check_address(payout)
     self._check_roles(roles, stake)
@@ -210,8 +209,8 @@ def register_node(
 @external
 def add_stake(node_id: uint256, amount: uint256):
     """
-    @notice Owner: adds stake (an allowance is needed). An addition is not at risk for offences
-            before it, as long as it is among the node's last 16 additions.
+    @notice A node's owner: adds stake (an allowance is needed). An addition is not at risk for
+            offences before it, as long as it is among the node's last 16 additions.
     @dev Reverts: "registry: unknown node", "registry: not the owner", "registry: exiting",
          "registry: banned", "registry: addition too small".
     @param node_id The node.
@@ -219,9 +218,9 @@ def add_stake(node_id: uint256, amount: uint256):
     """
     self._check_owner_of(node_id)
     self._check_staying(node_id)
-    self._require(amount >= _ZOO, "registry: addition too small")
+    self._require(amount >= ZOO, "registry: addition too small")
     count: uint256 = self._addition_count[node_id]
-    self._additions[node_id][count % _RING] = Addition(amount=amount, time=block.timestamp)
+    self._additions[node_id][count % RING] = Addition(amount=amount, time=block.timestamp)
     self._addition_count[node_id] = count + 1
     stake: uint256 = self._nodes[node_id].stake + amount
     self._nodes[node_id].stake = stake
@@ -234,8 +233,8 @@ def add_stake(node_id: uint256, amount: uint256):
 @external
 def begin_exit(node_id: uint256):
     """
-    @notice Owner: ends the node's work for good. Its whole stake starts to unbond and stays
-            slashable until it is withdrawn. Never paused; open to banned nodes.
+    @notice A node's owner: ends the node's work for good. Its whole stake starts to unbond and
+            stays slashable until it is withdrawn. Never paused; open to banned nodes.
     @dev Reverts: "registry: unknown node", "registry: not the owner", "registry: exiting".
     @param node_id The node.
     """
@@ -253,8 +252,8 @@ def begin_exit(node_id: uint256):
 @external
 def withdraw(node_id: uint256):
     """
-    @notice Owner: takes out what is left after the unbonding period, closes the node and frees its
-            operator address. Never paused.
+    @notice A node's owner: takes out what is left after the unbonding period, closes the node and
+            frees its operator address. Never paused.
     @dev Reverts: "registry: unknown node", "registry: not the owner", "registry: not exiting",
          "registry: closed", "registry: still unbonding", "registry: stake locked".
     @param node_id The node.
@@ -277,7 +276,7 @@ def withdraw(node_id: uint256):
 @external
 def set_operator(node_id: uint256, operator: address):
     """
-    @notice Owner: replaces the hot key; the old address is free again.
+    @notice A node's owner: replaces the hot key; the old address is free again.
     @dev Reverts: "registry: unknown node", "registry: not the owner", "registry: closed",
          "registry: zero address", "registry: operator in use".
     @param node_id The node.
@@ -296,7 +295,7 @@ def set_operator(node_id: uint256, operator: address):
 @external
 def set_payout(node_id: uint256, payout: address):
     """
-    @notice Owner: replaces where later rewards are credited; works after the exit too.
+    @notice A node's owner: replaces where later rewards are credited; works after the exit too.
     @dev Reverts: "registry: unknown node", "registry: not the owner", "registry: zero address".
     @param node_id The node.
     @param payout The new address.
@@ -311,8 +310,8 @@ def set_payout(node_id: uint256, payout: address):
 @external
 def set_encryption_key(node_id: uint256, encryption_key: bytes32):
     """
-    @notice Owner or operator: replaces the public key that data keys are sealed to. What is sealed
-            already stays sealed to the old one.
+    @notice A node's owner or operator: replaces the public key that data keys are sealed to. What
+            is sealed already stays sealed to the old one.
     @dev Reverts: "registry: unknown node", "registry: not the owner or operator".
     @param node_id The node.
     @param encryption_key The new public key; zero for none.
@@ -326,9 +325,9 @@ def set_encryption_key(node_id: uint256, encryption_key: bytes32):
 @external
 def set_roles(node_id: uint256, roles: uint256):
     """
-    @notice Owner: replaces the roles. A dropped role loses its approval, so adding a gated role
-            always waits for a fresh `approve_role`. A node that adds TRAINER keeps the score that
-            it had before.
+    @notice A node's owner: replaces the roles. A dropped role loses its approval, so adding a gated
+            role always waits for a fresh `approve_role`. A node that adds TRAINER keeps the score
+            that it had before.
     @dev Reverts: "registry: unknown node", "registry: not the owner", "registry: exiting",
          "registry: banned", "registry: bad roles", "registry: stake too low".
     @param node_id The node.
@@ -347,8 +346,8 @@ def set_roles(node_id: uint256, roles: uint256):
 @external
 def set_active(node_id: uint256, active: bool):
     """
-    @notice Owner or operator: takes a rest from new rounds, or comes back. A resting TRAINER gives
-            up its place in the list.
+    @notice A node's owner or operator: takes a rest from new rounds, or comes back. A resting
+            TRAINER gives up its place in the list.
     @dev Reverts: "registry: unknown node", "registry: not the owner or operator".
     @param node_id The node.
     @param active Whether the node wants work.
@@ -394,7 +393,7 @@ def set_score(node_id: uint256, score: uint256):
     self._update_lists(node_id)
 
 
-# Slashers
+# Listed slashers
 
 
 @external
@@ -426,7 +425,7 @@ def slash(
     if row.strike:
         strikes += 1
         self._nodes[node_id].strikes = strikes
-        if strikes >= _STRIKES_TO_BAN:
+        if strikes >= STRIKES_TO_BAN:
             row = penalties._record(node_id, penalties.REPEATED)
     amount: uint256 = self._take(node_id, row.bps, offence_time)
     share: uint256 = 0
@@ -434,7 +433,7 @@ def slash(
     if reporter == msg.sender or (
         reporter != empty(address) and not self._is_own_address(node_id, reporter)
     ):
-        share = amount * row.reporter_bps // _BPS
+        share = amount * row.reporter_bps // BPS
     self._credit(reporter, share)
     self._credit(self._parameters.treasury, amount - share)
 
@@ -475,9 +474,9 @@ def lock(node_id: uint256):
 @external
 def unlock(node_id: uint256):
     """
-    @notice A slasher: releases one of its own locks. One slasher cannot release another's. The
-            locks of a slasher that the owner delisted stop counting at once, so none can hold stake
-            forever.
+    @notice A slasher: releases one of its own locks. One slasher cannot release another's.
+            The locks of a slasher that the owner delisted stop counting at once, so none can hold
+            stake forever.
     @dev Reverts: "registry: no lock".
     @param node_id The node.
     """
@@ -487,13 +486,13 @@ def unlock(node_id: uint256):
     log INodeRegistry.StakeUnlocked(node_id=node_id, locks=self._lock_count(node_id))
 
 
-# Coordinator
+# Owner
 
 
 @external
 def approve_role(node_id: uint256, role: uint256, approved: bool):
     """
-    @notice Owner of the registry: admits a node to VERIFIER or AGGREGATOR, or revokes that.
+    @notice Owner only: admits a node to VERIFIER or AGGREGATOR, or revokes that.
     @dev Reverts: "ownable: caller is not the owner", "registry: unknown node",
          "registry: role needs no approval", "registry: role not requested".
     @param node_id The node.
@@ -515,7 +514,7 @@ def approve_role(node_id: uint256, role: uint256, approved: bool):
 @external
 def set_slasher(slasher: address, allowed: bool):
     """
-    @notice Owner of the registry: lists or delists a contract that may slash and lock, at most 8.
+    @notice Owner only: lists or delists a contract that may slash and lock, at most 8.
             The locks of a delisted slasher stop counting; they count again if it is listed again.
     @dev Reverts: "ownable: caller is not the owner", "registry: zero address",
          "registry: slasher unchanged", "registry: too many slashers".
@@ -529,7 +528,7 @@ def set_slasher(slasher: address, allowed: bool):
 @external
 def set_parameters(parameters: INodeRegistry.Parameters):
     """
-    @notice Owner of the registry: replaces the parameters. Running exits keep their date. A new
+    @notice Owner only: replaces the parameters. Running exits keep their date. A new
             trainer minimum changes no list by itself: a trainer below a raised one keeps its place
             but is not eligible; one that a lowered one admits enters with the next change of its
             own record (`set_active`, even to the same value, is enough).
@@ -546,7 +545,7 @@ def set_parameters(parameters: INodeRegistry.Parameters):
 @external
 def set_penalty(violation: uint256, penalty: IPenalties.Penalty):
     """
-    @notice Owner of the registry: replaces a row of the slashing table.
+    @notice Owner only: replaces a row of the slashing table.
     @dev Reverts: "ownable: caller is not the owner" and those of `penalties`.
     @param violation The violation's id, 1 to 16.
     @param penalty The new row.
@@ -558,12 +557,12 @@ def set_penalty(violation: uint256, penalty: IPenalties.Penalty):
 @external
 def set_paused(bits: uint256):
     """
-    @notice Owner of the registry: replaces the pause bits; register_node 1.
+    @notice Owner only: replaces the pause bits, PAUSE_REGISTER_NODE = 1.
     @dev Reverts: "ownable: caller is not the owner", "pausing: unknown bit".
     @param bits The new bits.
     """
     ownable._check_owner()
-    pausing._set_paused(bits, _PAUSE_REGISTER)
+    pausing._set_paused(bits, PAUSE_REGISTER_NODE)
 
 
 # Views. They need no lock: the state is complete before the token is called.
@@ -645,13 +644,13 @@ def owner_of(node_id: uint256) -> address:
 @view
 @reentrant
 @external
-def payouts(node_ids: DynArray[uint256, _MAX_LIST]) -> DynArray[address, _MAX_LIST]:
+def payouts(node_ids: DynArray[uint256, 128]) -> DynArray[address, 128]:
     """
     @notice Where the rewards of several nodes are credited, in the order asked.
     @param node_ids The nodes.
     @return DynArray The addresses; zero for an unknown id.
     """
-    addresses: DynArray[address, _MAX_LIST] = []
+    addresses: DynArray[address, 128] = []
     for node_id: uint256 in node_ids:
         addresses.append(self._nodes[node_id].payout)
     return addresses
@@ -721,7 +720,7 @@ def role_count(role: uint256) -> uint256:
 @view
 @reentrant
 @external
-def role_nodes(role: uint256, start: uint256, limit: uint256) -> DynArray[uint256, _MAX_LIST]:
+def role_nodes(role: uint256, start: uint256, limit: uint256) -> DynArray[uint256, 128]:
     """
     @notice A page of a role's list; the order changes when nodes leave.
     @dev Reverts: "registry: limit too large".
@@ -731,11 +730,11 @@ def role_nodes(role: uint256, start: uint256, limit: uint256) -> DynArray[uint25
     @return DynArray The node ids; empty behind the end.
     """
     self._check_limit(limit)
-    ids: DynArray[uint256, _MAX_LIST] = []
+    ids: DynArray[uint256, 128] = []
     size: uint256 = self._list_size[role]
     if start >= size:
         return ids
-    for i: uint256 in range(min(limit, size - start), bound=_MAX_LIST):
+    for i: uint256 in range(min(limit, size - start), bound=MAX_LIST):
         ids.append(self._list[role][start + i])
     return ids
 
@@ -745,7 +744,7 @@ def role_nodes(role: uint256, start: uint256, limit: uint256) -> DynArray[uint25
 @external
 def eligible_nodes(
     role: uint256, start: uint256, limit: uint256
-) -> (DynArray[uint256, _MAX_LIST], DynArray[uint256, _MAX_LIST]):
+) -> (DynArray[uint256, 128], DynArray[uint256, 128]):
     """
     @notice The eligible nodes among `limit` entries of a role's list from place `start` modulo its
             length, wrapping, each node at most once, with their weights.
@@ -756,10 +755,10 @@ def eligible_nodes(
     @return DynArray The node ids, and as many weights: benchmark scores for TRAINER, else stakes.
     """
     self._check_limit(limit)
-    ids: DynArray[uint256, _MAX_LIST] = []
-    weights: DynArray[uint256, _MAX_LIST] = []
+    ids: DynArray[uint256, 128] = []
+    weights: DynArray[uint256, 128] = []
     size: uint256 = self._list_size[role]
-    for i: uint256 in range(min(limit, size), bound=_MAX_LIST):
+    for i: uint256 in range(min(limit, size), bound=MAX_LIST):
         node_id: uint256 = self._list[role][(start % size + i) % size]
         if self._can_work(node_id, role):
             ids.append(node_id)
@@ -827,7 +826,7 @@ def total_bounties() -> uint256:
     return self._total_bounties
 
 
-# Checks
+# Internal: checks
 
 
 @internal
@@ -856,7 +855,7 @@ def _check_new_operator(operator: address):
 @internal
 @pure
 def _check_limit(limit: uint256):
-    self._require(limit <= _MAX_LIST, "registry: limit too large")
+    self._require(limit <= MAX_LIST, "registry: limit too large")
 
 
 @internal
@@ -911,7 +910,7 @@ def _check_slasher():
 @internal
 @view
 def _check_roles(roles: uint256, stake: uint256):
-    self._require(roles != 0 and roles & ~_ALL_ROLES == 0, "registry: bad roles")
+    self._require(roles != 0 and roles & ~ALL_ROLES == 0, "registry: bad roles")
     least: uint256 = max_value(uint256)
     for i: uint256 in range(3):
         role: uint256 = TRAINER << i
@@ -920,7 +919,7 @@ def _check_roles(roles: uint256, stake: uint256):
     self._require(stake >= least, "registry: stake too low")
 
 
-# Stake
+# Internal: stake
 
 
 @internal
@@ -947,7 +946,7 @@ def _take(node_id: uint256, bps: uint256, offence_time: uint256) -> uint256:
     added: uint256 = self._added_since(node_id, offence_time)
     # Earlier slashes may have eaten into the additions.
     base: uint256 = total - min(total, added)
-    amount: uint256 = (base * bps + _BPS - 1) // _BPS
+    amount: uint256 = (base * bps + BPS - 1) // BPS
     from_stake: uint256 = min(stake, amount)
     self._nodes[node_id].stake = stake - from_stake
     self._nodes[node_id].unbonding -= amount - from_stake
@@ -963,8 +962,8 @@ def _added_since(node_id: uint256, time: uint256) -> uint256:
     """
     count: uint256 = self._addition_count[node_id]
     total: uint256 = 0
-    for i: uint256 in range(min(count, _RING), bound=_RING):
-        place: uint256 = (count - 1 - i) % _RING
+    for i: uint256 in range(min(count, RING), bound=RING):
+        place: uint256 = (count - 1 - i) % RING
         if self._additions[node_id][place].time <= time:
             break
         total += self._additions[node_id][place].amount
@@ -1000,7 +999,7 @@ def _lock_count(node_id: uint256) -> uint256:
     return total
 
 
-# Roles
+# Internal: roles
 
 
 @internal
@@ -1072,7 +1071,7 @@ def _update_lists(node_id: uint256):
             self._list_size[role] = last
 
 
-# Settings
+# Internal: settings
 
 
 @internal
@@ -1080,12 +1079,12 @@ def _set_slasher(slasher: address, allowed: bool):
     self._check_address(slasher)
     self._require((slasher in self._slashers) != allowed, "registry: slasher unchanged")
     if allowed:
-        self._require(len(self._slashers) < _MAX_SLASHERS, "registry: too many slashers")
+        self._require(len(self._slashers) < MAX_SLASHERS, "registry: too many slashers")
         self._slashers.append(slasher)
     else:
         last: address = self._slashers.pop()
         if last != slasher:
-            for i: uint256 in range(len(self._slashers), bound=_MAX_SLASHERS):
+            for i: uint256 in range(len(self._slashers), bound=MAX_SLASHERS):
                 if self._slashers[i] == slasher:
                     self._slashers[i] = last
                     break
@@ -1095,19 +1094,19 @@ def _set_slasher(slasher: address, allowed: bool):
 @internal
 def _set_parameters(new: INodeRegistry.Parameters):
     self._require(
-        new.unbonding_period != 0 and new.unbonding_period <= _MAX_UNBONDING,
+        new.unbonding_period != 0 and new.unbonding_period <= MAX_UNBONDING,
         "registry: bad unbonding period",
     )
     self._require(
-        min(new.trainer_stake, min(new.verifier_stake, new.aggregator_stake)) >= _ZOO,
+        min(new.trainer_stake, min(new.verifier_stake, new.aggregator_stake)) >= ZOO,
         "registry: bad minimum stake",
     )
     self._require(
-        new.benchmark_window != 0 and new.benchmark_window <= _MAX_WINDOW,
+        new.benchmark_window != 0 and new.benchmark_window <= MAX_WINDOW,
         "registry: bad benchmark window",
     )
     self._require(
-        new.benchmark_quorum != 0 and new.benchmark_quorum <= _MAX_QUORUM,
+        new.benchmark_quorum != 0 and new.benchmark_quorum <= MAX_QUORUM,
         "registry: bad quorum",
     )
     self._check_address(new.treasury)

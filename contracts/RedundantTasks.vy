@@ -90,8 +90,8 @@ interface Payouts:
     def payouts(node_ids: DynArray[uint256, 2]) -> DynArray[address, 2]: view
 
 
-# Pause bit.
-CREATE: constant(uint256) = 1
+# Pause bits.
+PAUSE_CREATE_TASK: constant(uint256) = 1
 
 # Status of a task.
 DRAWING: constant(uint256) = 1
@@ -103,7 +103,7 @@ UNDECIDED: constant(uint256) = 6
 APPEALED: constant(uint256) = 7
 CLOSED: constant(uint256) = 8
 
-# Rows of the slashing table.
+# Violations of the registry.
 REDUNDANCY_MISMATCH: constant(uint256) = 7
 ABORT: constant(uint256) = 8
 
@@ -199,12 +199,12 @@ def __init__(
 @external
 def set_paused(bits: uint256):
     """
-    @notice Owner only: replaces the pause bits, CREATE = 1.
+    @notice Owner only: replaces the pause bits, PAUSE_CREATE_TASK = 1.
     @dev Reverts: "ownable: caller is not the owner", "pausing: unknown bit".
     @param bits The new bits.
     """
     ownable._check_owner()
-    pausing._set_paused(bits, CREATE)
+    pausing._set_paused(bits, PAUSE_CREATE_TASK)
 
 
 @external
@@ -236,7 +236,7 @@ def create_task(class_id: uint256, spec: bytes32, fee: uint256, run_s: uint256) 
     @param run_s Seconds from the draw until the executors must have committed, a minute at least.
     @return uint256 The task's id: 1, 2, 3, ...
     """
-    pausing._check_not_paused(CREATE)
+    pausing._check_not_paused(PAUSE_CREATE_TASK)
     assert spec != empty(bytes32), "tasks: empty spec"
     assert run_s >= MIN_RUN_S and run_s <= _TERMS.max_run_s, "tasks: bad run time"
     assert (
@@ -427,7 +427,7 @@ def finalize(task_id: uint256):
             )
 
 
-# TaskAppeals
+# TaskAppeals only
 
 
 @external
@@ -487,7 +487,7 @@ def task(task_id: uint256) -> IRedundantTasks.Task:
     """
     @notice A task as it is stored.
     @param task_id The task.
-    @return The task; all zero when there is none.
+    @return IRedundantTasks.Task The task; all zero when there is none.
     """
     word: uint256 = self._words[task_id]
     nodes: DynArray[uint256, 5] = []
@@ -562,7 +562,7 @@ def result_of(task_id: uint256) -> bytes32:
 def terms() -> IRedundantTasks.Terms:
     """
     @notice Stakes, fees and windows.
-    @return The terms.
+    @return IRedundantTasks.Terms The terms.
     """
     return _TERMS
 
@@ -611,7 +611,7 @@ def commitment_digest(
 def _draw(task_id: uint256, word: uint256) -> uint256:
     """
     @notice The word with the executors drawn, or with a new request.
-    @dev Reverts with "tasks: too early".
+    @dev Reverts: "tasks: too early".
     """
     target: uint256 = task_word._block(word)
     if randomness._is_lost(target):

@@ -49,7 +49,7 @@ exports: (
 AGREED: constant(uint256) = 4
 UNDECIDED: constant(uint256) = 6
 
-# Rows of the slashing table.
+# Violations of the registry.
 REDUNDANCY_MISMATCH: constant(uint256) = 7
 COLLUSION: constant(uint256) = 9
 
@@ -170,7 +170,7 @@ def appeal_of(task_id: uint256) -> ITaskAppeals.Appeal:
     """
     @notice The appeal against a task's outcome.
     @param task_id The task.
-    @return The appeal; all zero when there was none.
+    @return ITaskAppeals.Appeal The appeal; all zero when there was none.
     """
     return self._appeals[task_id]
 

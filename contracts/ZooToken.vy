@@ -41,19 +41,19 @@ exports: (
 
 
 @deploy
-def __init__(holder: address, supply: uint256):
+def __init__(holder_: address, supply_: uint256):
     """
-    @notice Makes the whole supply and gives it to `holder`.
+    @notice Makes the whole supply and gives it to `holder_`.
     @dev The modules note the deployer as owner and minter; both are revoked here, although no
-         exported function reads them. Reverts with "zoo: empty supply" and, from the module,
-         "erc20: mint to the zero address".
-    @param holder The address that receives the supply.
-    @param supply The units made, 18 decimals.
+         exported function reads them. Reverts: "zoo: empty supply", "erc20: mint to the
+         zero address".
+    @param holder_ The address that receives the supply.
+    @param supply_ The units made, 18 decimals.
     """
-    assert supply != 0, "zoo: empty supply"
+    assert supply_ != 0, "zoo: empty supply"
     ownable.__init__()
     erc20.__init__("Zoo", "ZOO", 18, "Zoo", "1")
     erc20.is_minter[msg.sender] = False
     log erc20.RoleMinterChanged(minter=msg.sender, status=False)
     ownable._transfer_ownership(empty(address))
-    erc20._mint(holder, supply)
+    erc20._mint(holder_, supply_)

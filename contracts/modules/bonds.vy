@@ -27,7 +27,7 @@ _held: uint256
 def __init__(token: address):
     """
     @notice Fixes the token bonds are paid in.
-    @dev Reverts with "bonds: zero address".
+    @dev Reverts: "bonds: zero address".
     @param token An ERC-20 without fees on transfer.
     """
     assert token != empty(address), "bonds: zero address"
@@ -37,7 +37,7 @@ def __init__(token: address):
 @external
 def withdraw_bond() -> uint256:
     """
-    @notice Pays the caller every bond credited to it.
+    @notice Anyone with a credit: takes out every bond credited to the caller.
     @dev Reverts: "bonds: nothing to withdraw", "bonds: transfer failed".
     @return uint256 The amount paid.
     """

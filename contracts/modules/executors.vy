@@ -86,8 +86,8 @@ def __init__(registry: address, task_stake: uint256, horizon: uint256):
 @external
 def join(node_id: uint256, class_id: uint256):
     """
-    @notice Owner or operator: takes a seat in the pool of a determinism class. From the next block
-            on the node may be drawn, and then must run the task: silence is slashed.
+    @notice A node's owner or operator: takes a seat in the pool of a determinism class. From the
+            next block on the node may be drawn, and then must run the task: silence is slashed.
     @dev Reverts: "executors: not the node's", "executors: unknown class", "executors: has a seat",
          "executors: just left", "executors: too little stake" (also when it exits or is
          suspended), "executors: node id too large".
@@ -122,8 +122,8 @@ def join(node_id: uint256, class_id: uint256):
 @external
 def leave(node_id: uint256):
     """
-    @notice Owner or operator: gives up the node's seat; do so before `begin_exit`. Draws requested
-            up to this block may still take the node, and tasks it runs go on.
+    @notice A node's owner or operator: gives up the node's seat; do so before `begin_exit`. Draws
+            requested up to this block may still take the node, and tasks it runs go on.
     @dev Reverts: "executors: not the node's", "executors: no seat".
     @param node_id The node.
     """
@@ -233,7 +233,8 @@ def executor(node_id: uint256) -> IExecutors.Executor:
     """
     @notice What the pools know of a node.
     @param node_id The node.
-    @return Whether it has a seat, its class and place, its open lanes and when it left the last.
+    @return IExecutors.Executor Whether it has a seat, its class and place, its open lanes and when
+            it left the last.
     """
     member: uint256 = self._members[node_id]
     place: uint256 = member >> _MEMBER_SEAT & _MASK_24

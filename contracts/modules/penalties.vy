@@ -22,11 +22,11 @@ REDUNDANCY_MISMATCH: constant(uint256) = 7
 ABORT: constant(uint256) = 8
 COLLUSION: constant(uint256) = 9
 # Rows up to this id may be filled later; an empty row takes nothing but counts the offence.
-_MAX_VIOLATION: constant(uint256) = 16
-_MAX_BPS: constant(uint256) = 10_000
+MAX_VIOLATION: constant(uint256) = 16
+MAX_BPS: constant(uint256) = 10_000
 # At least half of a slash goes to the treasury, so that slashing oneself never pays.
-_MAX_REPORTER_BPS: constant(uint256) = 5_000
-_MAX_SUSPENSION: constant(uint256) = 3_650 * 86_400
+MAX_REPORTER_BPS: constant(uint256) = 5_000
+MAX_SUSPENSION: constant(uint256) = 3_650 * 86_400
 
 _table: HashMap[uint256, IPenalties.Penalty]
 _offences: HashMap[uint256, HashMap[uint256, uint256]]
@@ -84,10 +84,10 @@ def _set_penalty(violation: uint256, penalty: IPenalties.Penalty):
     @param penalty The new row.
     """
     self._check_violation(violation)
-    assert penalty.bps <= _MAX_BPS, "penalties: bps too large"
-    assert penalty.escalation_bps <= _MAX_BPS, "penalties: escalation too large"
-    assert penalty.suspension <= _MAX_SUSPENSION, "penalties: suspension too long"
-    assert penalty.reporter_bps <= _MAX_REPORTER_BPS, "penalties: reporter share too large"
+    assert penalty.bps <= MAX_BPS, "penalties: bps too large"
+    assert penalty.escalation_bps <= MAX_BPS, "penalties: escalation too large"
+    assert penalty.suspension <= MAX_SUSPENSION, "penalties: suspension too long"
+    assert penalty.reporter_bps <= MAX_REPORTER_BPS, "penalties: reporter share too large"
     log IPenalties.PenaltyChanged(
         violation=violation, old_penalty=self._table[violation], new_penalty=penalty
     )
@@ -115,7 +115,7 @@ def _record(node_id: uint256, violation: uint256) -> IPenalties.Penalty:
     self._check_violation(violation)
     row: IPenalties.Penalty = self._table[violation]
     earlier: uint256 = self._offences[node_id][violation]
-    row.bps = min(_MAX_BPS, row.bps + row.escalation_bps * earlier)
+    row.bps = min(MAX_BPS, row.bps + row.escalation_bps * earlier)
     self._offences[node_id][violation] = earlier + 1
     return row
 
@@ -128,7 +128,7 @@ def _check_violation(violation: uint256):
     @dev Reverts: "penalties: unknown violation".
     @param violation The violation's id.
     """
-    assert violation != 0 and violation <= _MAX_VIOLATION, "penalties: unknown violation"
+    assert violation != 0 and violation <= MAX_VIOLATION, "penalties: unknown violation"
 
 
 @internal

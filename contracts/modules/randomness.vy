@@ -25,7 +25,7 @@ from interfaces import IRandomSource
 
 
 # How long `blockhash` remembers a block, and how long a source may stay silent before a re-arm.
-_LIFETIME: constant(uint256) = 256
+LIFETIME: constant(uint256) = 256
 
 _SOURCE: immutable(address)
 
@@ -79,7 +79,7 @@ def _capture(key: bytes32) -> bytes32:
         log IRandomness.SeedCaptured(key=key, target_block=target, seed=seed)
         return seed
     # Only a source can be silent this early: its value may still come, and must not be redrawn.
-    assert block.number - target > _LIFETIME, "randomness: too early"
+    assert block.number - target > LIFETIME, "randomness: too early"
     self._targets[key] = block.number + 1
     log IRandomness.SeedRearmed(key=key, old_target=target, new_target=block.number + 1)
     return empty(bytes32)
@@ -118,7 +118,7 @@ def _derive(key: bytes32, target: uint256) -> bytes32:
     value: bytes32 = empty(bytes32)
     if _SOURCE != empty(address):
         value = staticcall IRandomSource(_SOURCE).random_at(target)
-    elif block.number - target <= _LIFETIME:
+    elif block.number - target <= LIFETIME:
         value = blockhash(target)
     if value == empty(bytes32):
         return empty(bytes32)
@@ -133,7 +133,7 @@ def _is_lost(target: uint256) -> bool:
     @param target The block.
     @return bool True from the 257th block after it.
     """
-    return block.number > target + _LIFETIME
+    return block.number > target + LIFETIME
 
 
 @internal
