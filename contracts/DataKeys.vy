@@ -53,7 +53,7 @@ released: public(HashMap[uint256, HashMap[uint256, IDataKeys.Release]])
 def __init__(registry_: address, rounds_: address):
     """
     @notice Fixes who knows the nodes and who knows the sponsors. There is no owner.
-    @dev Reverts with "keys: zero address".
+    @dev Reverts: "keys: zero address".
     @param registry_ The NodeRegistry.
     @param rounds_ The TrainingRounds contract.
     """
@@ -84,7 +84,7 @@ def set_releaser(job_id: uint256, account: address):
     """
     @notice Sponsor: names the hot key that alone may release the job's key; until then, and after
             naming zero, that is the sponsor itself.
-    @dev Reverts with "keys: not sponsor".
+    @dev Reverts: "keys: not sponsor".
     @param job_id The job.
     @param account The hot key, or zero.
     """
@@ -189,7 +189,8 @@ def releaser_of(job_id: uint256) -> address:
     """
     @notice Who alone may release a job's key.
     @param job_id The job.
-    @return The account that the sponsor named, else the sponsor; zero when there is no such job.
+    @return address The account that the sponsor named, else the sponsor; zero when there is no such
+            job.
     """
     return self._releaser_of(job_id)
 
@@ -202,7 +203,7 @@ def is_open(job_id: uint256, node_id: uint256) -> bool:
             with the keys of the request. Requests are found from the events.
     @param job_id The job.
     @param node_id The node.
-    @return Whether it would.
+    @return bool Whether it would.
     """
     request: IDataKeys.Request = self.request_of[job_id][node_id]
     return (
@@ -214,8 +215,8 @@ def is_open(job_id: uint256, node_id: uint256) -> bool:
     )
 
 
-@view
 @internal
+@view
 def _check_sponsor(job_id: uint256):
     """
     @notice Stops everybody but a job's sponsor; an unknown job's is zero, which sends nothing.
@@ -225,8 +226,8 @@ def _check_sponsor(job_id: uint256):
     ), "keys: not sponsor"
 
 
-@view
 @internal
+@view
 def _releaser_of(job_id: uint256) -> address:
     """
     @notice See `releaser_of`.
@@ -237,8 +238,8 @@ def _releaser_of(job_id: uint256) -> address:
     return account
 
 
-@view
 @internal
+@view
 def _is_answered(job_id: uint256, node_id: uint256, request: IDataKeys.Request) -> bool:
     """
     @notice Whether what a request asks for was released already.
@@ -249,8 +250,8 @@ def _is_answered(job_id: uint256, node_id: uint256, request: IDataKeys.Request) 
     )
 
 
-@view
 @internal
+@view
 def _role_of(node_id: uint256) -> uint256:
     """
     @notice What a node may work as now: TRAINER, else VERIFIER, else AGGREGATOR, else 0. The
@@ -266,8 +267,8 @@ def _role_of(node_id: uint256) -> uint256:
     return 0
 
 
-@view
 @internal
+@view
 def _encryption_key_of(node_id: uint256) -> bytes32:
     """
     @notice A node's public key in the registry now.

@@ -23,10 +23,12 @@ from interfaces import IZooToken
 
 implements: IRewardPool
 
-_RESERVED: constant(uint256) = 1
-_DISTRIBUTING: constant(uint256) = 2
-_CLOSED: constant(uint256) = 3
-_BPS: constant(uint256) = 10_000
+# Status of a pool.
+RESERVED: constant(uint256) = 1
+DISTRIBUTING: constant(uint256) = 2
+CLOSED: constant(uint256) = 3
+
+BPS: constant(uint256) = 10_000
 
 
 # What is paid with, who says where a node is paid, the only contract that may move a pool, and who
@@ -48,7 +50,7 @@ _pools: HashMap[uint256, HashMap[uint256, IRewardPool.Pool]]
 def __init__(token_: address, registry_: address, rounds_: address, scores_: address):
     """
     @notice Fixes the contracts the pool works with. There is no owner.
-    @dev Reverts with "pool: zero address".
+    @dev Reverts: "pool: zero address".
     @param token_ The ZOO token.
     @param registry_ The NodeRegistry, read for payout addresses.
     @param rounds_ The TrainingRounds contract, the only caller of the settlement functions.
@@ -65,7 +67,7 @@ def __init__(token_: address, registry_: address, rounds_: address, scores_: add
 @external
 def fund(job_id: uint256, amount: uint256):
     """
-    @notice Adds to the escrow of an active job. Anyone may; only the sponsor can get it back.
+    @notice Anyone: adds to the escrow of an active job. Only the sponsor can get it back.
     @dev The caller must have approved this contract for `amount`. Reverts: "pool: zero amount",
          "pool: unknown job", "pool: job ended", "pool: transfer failed", and the token's own.
     @param job_id The job.
@@ -87,9 +89,9 @@ def fund(job_id: uint256, amount: uint256):
 @external
 def claim() -> uint256:
     """
-    @notice Pays the caller everything pending for it.
+    @notice Anyone with a reward: takes out everything pending for the caller.
     @dev Reverts: "pool: nothing to claim", "pool: transfer failed".
-    @return The units paid.
+    @return uint256 The units paid.
     """
     amount: uint256 = self.pending[msg.sender]
     assert amount != 0, "pool: nothing to claim"
@@ -104,12 +106,12 @@ def claim() -> uint256:
 @external
 def refund(job_id: uint256) -> uint256:
     """
-    @notice Pays an ended job's escrow back to its sponsor. May be called again when a pool that
+    @notice Sponsor: takes back the escrow of an ended job. May be called again when a pool that
             was still open at the time has been closed since.
     @dev Reverts: "pool: not sponsor", "pool: job not ended", "pool: nothing to refund",
          "pool: transfer failed".
     @param job_id The job.
-    @return The units paid.
+    @return uint256 The units paid.
     """
     assert msg.sender == staticcall ITrainingRounds(rounds).sponsor_of(job_id), "pool: not sponsor"
     assert staticcall ITrainingRounds(rounds).job_ended(job_id), "pool: job not ended"
@@ -138,7 +140,7 @@ def reserve(job_id: uint256, round_id: uint256, amount: uint256):
     assert amount <= escrow, "pool: escrow too low"
 
     self._pools[job_id][round_id].amount = amount
-    self._pools[job_id][round_id].status = _RESERVED
+    self._pools[job_id][round_id].status = RESERVED
     self.escrow[job_id] = unsafe_sub(escrow, amount)
     self.total_escrow -= amount
     self.total_reserved += amount
@@ -172,8 +174,8 @@ def start_distribution(
     self._check_rounds()
     status: uint256 = self._pools[job_id][round_id].status
     assert status != 0, "pool: not reserved"
-    assert status != _DISTRIBUTING, "pool: already distributing"
-    assert status != _CLOSED, "pool: closed"
+    assert status != DISTRIBUTING, "pool: already distributing"
+    assert status != CLOSED, "pool: closed"
     assert len(cut_nodes) == len(cut_amounts), "pool: length mismatch"
 
     adopted: bool = False
@@ -197,7 +199,7 @@ def start_distribution(
         amount: uint256 = cut_amounts[index]
         assert amount <= remaining, "pool: cuts too high"
         if adopted and index != 0:
-            amount = amount * factors[index] // _BPS
+            amount = amount * factors[index] // BPS
         remaining = unsafe_sub(remaining, amount)
         if amount != 0 and payout != empty(address):
             self.pending[payout] += amount
@@ -211,7 +213,7 @@ def start_distribution(
             )
         index = unsafe_add(index, 1)
 
-    self._pools[job_id][round_id].status = _DISTRIBUTING
+    self._pools[job_id][round_id].status = DISTRIBUTING
     self._pools[job_id][round_id].trainer_amount = remaining
     self._pools[job_id][round_id].total_contribution = total
     self._pools[job_id][round_id].paid = paid
@@ -241,8 +243,8 @@ def distribute(
     """
     self._check_rounds()
     pool: IRewardPool.Pool = self._pools[job_id][round_id]
-    assert pool.status != _CLOSED, "pool: closed"
-    assert pool.status == _DISTRIBUTING, "pool: not distributing"
+    assert pool.status != CLOSED, "pool: closed"
+    assert pool.status == DISTRIBUTING, "pool: not distributing"
     assert len(nodes) == len(contributions), "pool: length mismatch"
     assert pool.total_contribution != 0, "pool: zero total"
 
@@ -294,11 +296,11 @@ def close(job_id: uint256, round_id: uint256) -> (uint256, uint256):
     self._check_rounds()
     status: uint256 = self._pools[job_id][round_id].status
     assert status != 0, "pool: not reserved"
-    assert status != _CLOSED, "pool: closed"
+    assert status != CLOSED, "pool: closed"
 
     paid: uint256 = self._pools[job_id][round_id].paid
     returned: uint256 = self._pools[job_id][round_id].amount - paid
-    self._pools[job_id][round_id].status = _CLOSED
+    self._pools[job_id][round_id].status = CLOSED
     self.total_reserved -= returned
     self.total_escrow += returned
     self.escrow[job_id] += returned
@@ -313,16 +315,16 @@ def pool(job_id: uint256, round_id: uint256) -> IRewardPool.Pool:
     @notice The pool of a round, kept after it is closed.
     @param job_id The job.
     @param round_id The round.
-    @return The pool; status 0 when it was never reserved.
+    @return IRewardPool.Pool The pool; status 0 when it was never reserved.
     """
     return self._pools[job_id][round_id]
 
 
-@view
 @internal
+@view
 def _check_rounds():
     """
-    @dev Lets only the rounds contract pass.
+    @notice Lets only the rounds contract pass.
     """
     assert msg.sender == rounds, "pool: not rounds"
 
@@ -330,7 +332,7 @@ def _check_rounds():
 @internal
 def _credit(amount: uint256):
     """
-    @dev Moves credited units from the reserved to the pending total, once per batch.
+    @notice Moves credited units from the reserved to the pending total, once per batch.
     @param amount The units credited.
     """
     self.total_reserved -= amount

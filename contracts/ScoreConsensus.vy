@@ -52,15 +52,15 @@ exports: (
 
 
 # Pause bits.
-ADOPT: constant(uint256) = 1
-OPEN: constant(uint256) = 2
+PAUSE_ADOPT: constant(uint256) = 1
+PAUSE_OPEN_SCORING: constant(uint256) = 2
 
 # Phases of a scoring; 0 before it is opened.
 COMMIT: constant(uint256) = 1
 REVEAL: constant(uint256) = 2
 CLOSED: constant(uint256) = 3
 
-# The phases of a round in which it can be scored.
+# Phases of a round, in which it can be scored.
 AGGREGATE: constant(uint256) = 3
 DISPUTED: constant(uint256) = 5
 
@@ -120,7 +120,7 @@ _consensus: HashMap[bytes32, HashMap[uint256, uint256]]
 def __init__(registry_: address, rounds_: address, owner_: address):
     """
     @notice Fixes who knows the nodes, who knows the rounds, and who may pause.
-    @dev Reverts with "scores: zero address".
+    @dev Reverts: "scores: zero address".
     @param registry_ The NodeRegistry.
     @param rounds_ The TrainingRounds contract.
     @param owner_ The Coordinator.
@@ -139,12 +139,13 @@ def __init__(registry_: address, rounds_: address, owner_: address):
 @external
 def set_paused(bits: uint256):
     """
-    @notice Owner only: replaces the pause bits, ADOPT = 1 and OPEN = 2.
+    @notice Owner only: replaces the pause bits, PAUSE_ADOPT = 1 and
+            PAUSE_OPEN_SCORING = 2.
     @dev Reverts: "ownable: caller is not the owner", "pausing: unknown bit".
     @param bits The new bits.
     """
     ownable._check_owner()
-    pausing._set_paused(bits, ADOPT | OPEN)
+    pausing._set_paused(bits, PAUSE_ADOPT | PAUSE_OPEN_SCORING)
 
 
 @external
@@ -159,7 +160,7 @@ def adopt(job_id: uint256, commit_s: uint256, reveal_s: uint256):
     @param commit_s Seconds to commit, from the first commitment of a round on.
     @param reveal_s Seconds to reveal.
     """
-    pausing._check_not_paused(ADOPT)
+    pausing._check_not_paused(PAUSE_ADOPT)
     assert (
         staticcall ITrainingRounds(rounds).sponsor_of(job_id) == msg.sender
     ), "scores: not sponsor"
@@ -232,7 +233,7 @@ def commit_scores(job_id: uint256, round_id: uint256, verifier_id: uint256, comm
     scoring: uint256 = self._scorings[key]
     missing: uint256 = 0
     if scoring == 0:
-        pausing._check_not_paused(OPEN)
+        pausing._check_not_paused(PAUSE_OPEN_SCORING)
         round: ITrainingRounds.Round = staticcall ITrainingRounds(rounds).round(job_id, round_id)
         assert block.timestamp <= round.deadline, "scores: too late"
         deadline: uint256 = block.timestamp + (windows & _WINDOW_MASK)
@@ -461,7 +462,7 @@ def scoring(job_id: uint256, round_id: uint256) -> IScoreConsensus.Scoring:
     @notice The scoring of a round, as of now.
     @param job_id The job.
     @param round_id The round.
-    @return The scoring; all zero when nobody has committed.
+    @return IScoreConsensus.Scoring The scoring; all zero when nobody has committed.
     """
     key: bytes32 = self._key(job_id, round_id)
     scoring: uint256 = self._scorings[key]
@@ -484,7 +485,7 @@ def scoring(job_id: uint256, round_id: uint256) -> IScoreConsensus.Scoring:
 def settlement(job_id: uint256, round_id: uint256) -> (bool, bool, uint256):
     """
     @notice How a round is to be paid. The RewardPool asks when the round is finalized.
-    @dev Reverts with "scores: open" while the round's scoring is not closed.
+    @dev Reverts: "scores: open" (while the round's scoring is not closed).
     @param job_id The job.
     @param round_id The round.
     @return Whether the job is adopted, whether the round is paid by consensus, and the sum of its
@@ -508,7 +509,8 @@ def shares(
     @param job_id The job.
     @param round_id The round.
     @param nodes The node ids.
-    @return The score of each; 0 for a node outside of the snapshot, and in a round not scored.
+    @return DynArray The score of each; 0 for a node outside of the snapshot, and in a round not
+            scored.
     """
     key: bytes32 = self._key(job_id, round_id)
     found: DynArray[uint256, 128] = []
@@ -536,11 +538,13 @@ def cut_factors(
     @param job_id The job.
     @param round_id The round.
     @param verifiers Their node ids.
-    @return Parts of 10,000.
+    @return DynArray Parts of 10,000.
     """
     key: bytes32 = self._key(job_id, round_id)
     scoring: uint256 = self._scorings[key]
-    spared: bool = self._windows[job_id] == 0 or (scoring == 0 and pausing._is_paused(OPEN))
+    spared: bool = self._windows[job_id] == 0 or (
+        scoring == 0 and pausing._is_paused(PAUSE_OPEN_SCORING)
+    )
     best: uint256 = scoring >> _BEST_TRUST & SCALE
     factors: DynArray[uint256, 128] = []
     for verifier: uint256 in verifiers:
@@ -562,7 +566,7 @@ def trust_of(job_id: uint256, verifier_id: uint256) -> uint256:
     @notice How well a verifier has agreed with a job's consensus.
     @param job_id The job.
     @param verifier_id The verifier's node id.
-    @return Parts of 10,000; 0 also before its first scored round.
+    @return uint256 Parts of 10,000; 0 also before its first scored round.
     """
     return self._trust(job_id, verifier_id)
 
@@ -575,7 +579,7 @@ def samples_of(job_id: uint256, round_id: uint256, node_id: uint256) -> bytes32:
     @param job_id The job.
     @param round_id The round.
     @param node_id The node.
-    @return The digest, empty when there is none.
+    @return bytes32 The digest, empty when there is none.
     """
     return self._samples[self._key(job_id, round_id)][node_id]
 
@@ -588,7 +592,7 @@ def score_commitment_of(job_id: uint256, round_id: uint256, verifier_id: uint256
     @param job_id The job.
     @param round_id The round.
     @param verifier_id The verifier's node id.
-    @return The commitment, empty when there is none.
+    @return bytes32 The commitment, empty when there is none.
     """
     return self._commitments[self._key(job_id, round_id)][verifier_id]
 
@@ -601,7 +605,7 @@ def record_of(job_id: uint256, round_id: uint256, verifier_id: uint256) -> bytes
     @param job_id The job.
     @param round_id The round.
     @param verifier_id The verifier's node id.
-    @return The digest, empty when the verifier has not revealed.
+    @return bytes32 The digest, empty when the verifier has not revealed.
     """
     return self._records[self._key(job_id, round_id)][verifier_id]
 

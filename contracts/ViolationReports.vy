@@ -209,8 +209,9 @@ def lapse(report_id: bytes32):
 @external
 def appeal(report_id: bytes32, statement: bytes32):
     """
-    @notice Owner or operator of the reported node, in the appeal window and with the appeal bond:
-            asks this contract's owner to decide. It has the job's dispute window to do so.
+    @notice A node's owner or operator, when a report on it was confirmed, in the appeal window and
+            with the appeal bond: asks this contract's owner to decide. It has the job's dispute
+            window to do so.
     @dev Reverts: "reports: not confirmed", "reports: too late", "reports: not the node".
     @param report_id The report.
     @param statement Digest of the appellant's statement.
@@ -321,7 +322,7 @@ def report_of(report_id: bytes32) -> IViolationReports.Report:
     """
     @notice A report.
     @param report_id The report.
-    @return The report; all zero when there is none.
+    @return IViolationReports.Report The report; all zero when there is none.
     """
     return self._reports[report_id]
 
