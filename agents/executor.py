@@ -6,12 +6,12 @@
     RUNNING     run the task, journal the secret, commit; if an input can't be had, to that
     DRAWING     the same already, where the node will be drawn: the commitment captures the draw
     AGREED ...  publish what was found, if it was right; object, if it was not and should have been
-    any time    permissionless duties; last of all the seat in the pool, before which a reveal comes
+    any time    permissionless duties; last of all the seat in the pool
 
-Rule: silence costs as much as a wrong result, so nothing slow stands between the chain and a
-reveal: tasks are computed and payloads are published beside the loop, and a transaction that is
-refused holds back no other. What a commitment hides is on disk before it is sent. A payload is
-published only when nobody can be drawn for the task any more.
+Silence costs as much as a wrong result, so a reveal must not wait for anything slow. Tasks are
+computed and payloads are published beside the loop, and a transaction that is refused holds back no
+other. What a commitment hides is on disk before it is sent. A payload is published only when nobody
+can be drawn for the task any more.
 
 There is one secret for a node and a task with all that its result and tag depend on (spec, time,
 class, chain, contract). Neither lane nor draw is among that. So a reorg that moves the node to

@@ -8,8 +8,8 @@ a crash leaves files without an entry, nothing was committed to, and the work is
 
 A key of the journal is a prefix, numbers, and a part of what made this case this one, such as
 "submission-3-7-83c1ab69de9cd0e9" for round 7 of job 3 under one round seed. A reorg that changes
-the seed makes a second entry under "submission-3-7-". Which of them to open, the commitment on
-chain says (`behind`).
+the seed makes a second entry under "submission-3-7-". The commitment on chain decides which of them
+to open (`behind`).
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rule: what a codec costs and keeps is measured on the very gradient it sends."""
+"""What a codec costs and keeps, measured on the gradient that it sends."""
 
 from __future__ import annotations
 

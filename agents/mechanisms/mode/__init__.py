@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rule: how a job's training is split among nodes is one file here, named as in `mode`.
+"""Modes: how a job's training is split among nodes; each file here is one, named as in `mode`.
 
 With one mode there is no question yet that two of them would answer differently, so a mode is a
 class without attributes. Whoever adds the second puts the questions here, as

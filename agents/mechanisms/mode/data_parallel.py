@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rule: every node holds the whole model and trains it on batches of its own.
+"""The mode `data_parallel`: every node trains the whole model on batches of its own.
 
 Once a round the nodes' updates are merged into one, and all start the next round from the result.
 """

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rule: one way of verifying a job's work is one file here, named as in the spec's `verify`.
+"""Ways of verifying a job's work: each file here is one, named as in the spec's `verify`.
 
 This folder is the sponsor's choice, and only says what the choice means: what nodes commit to, what
-others may find wrong, and what a round is paid by. The doing is elsewhere: package `agents.verify`
-re-does claims, package `agents.gauntlet` measures losses; both ask the job's choice here.
+others may find wrong, and what a round is paid by. Other packages do the verifying: `agents.verify`
+does work again, `agents.gauntlet` measures losses. Both ask the job's choice here.
 
 The rest of the code never compares the name of the choice. It asks one of the questions below. A
 new way is one new file that decorates its class with `register("<file name>")` and answers them

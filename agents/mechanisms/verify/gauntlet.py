@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rule: nodes train as they like, and validators measure what comes of it (docs/gauntlet.md).
+"""The way `gauntlet`: nodes train as they like, validators measure the loss (docs/gauntlet.md).
 
-Nobody can redo a node's work, only what it would have been by the book. So a node is judged by what
-its payload does to the loss, and payloads that are alike are asked whose data they come from.
+Nobody can redo a node's work, because nobody knows how it trained. So a node is judged by what its
+payload does to the loss, and payloads that are alike are asked whose data they come from.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rule: a node's work has one right answer, and verifiers find it by doing the work again.
+"""The way `reexecution`: a node's work has one right answer, and verifiers do it again.
 
 Each round the audit seed draws some nodes; others are chosen by public signs. A verifier trains on
 their batches from the round's model and compares (`agents.verify.spot_checks`).

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rule: nobody has a node's data but the node, so nobody redoes its work.
+"""The way `screening`: nobody else has a node's data, so nobody does its work again.
 
 Payloads are checked for form, the merge outvotes outliers, and everyone recomputes merge and scores
 from the payloads. A liar that stays within what honest nodes send is not found.

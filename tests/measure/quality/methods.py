@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rule: a row of the table is a name here, with all it needs to be run again.
+"""The methods of the quality study: a name for each row, with all it needs to be run again.
 
-Peak rates, outer rates and sizes were chosen on seed 0, the other seeds are held out. What is
-published and what is ours is said beside each.
+Peak rates, outer rates and sizes were chosen on seed 0; the other seeds are held out. Beside each
+method stands whether it is published or ours.
 """
 
 from __future__ import annotations

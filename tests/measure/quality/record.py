@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rule: `docs/quality.json` holds each run with its setting; the page's tables come from it.
+"""`docs/quality.json`: each run with its setting; the page's tables are made from it.
 
 A run whose setting has changed since is not shown and is run again.
 """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rule: one seed fixes the model at round 0 and every batch, for every method alike.
+"""The task of the quality study: one seed fixes model and batches, the same for every method.
 
 Bytes of Python's own source, eight peers with a contiguous eighth of them each, 4 x 128 bytes per
 peer and step. The last twentieth is never trained on: 256 fixed windows of it are the validation.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rule: a run is what a job would do, without chain and store.
+"""The trainer of the quality study: does what a job would do, without chain and store.
 
 Payloads go through the codec's own encode, decode and remember, are merged by the project's own
 rules and applied by `apply_outer`; inner steps are the project's AdamW. Two things differ from a
