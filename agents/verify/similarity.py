@@ -13,7 +13,7 @@ From the published payloads of a round alone, every verifier derives the same li
 
 All sums are float64 in a fixed order, so the flags are the same on every machine. Limits: honest
 nodes can be flagged, and a copier who mixes in noise of more than about 1/7 of its norm is not a
-NEAR_COPY at the default; the random audit sample is what such a node meets.
+NEAR_COPY at the default; only the random sample of spot checks finds such a node.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Limits:
 
 @dataclass(frozen=True, order=True)
 class Flag:
-    """Why to audit `node_id`. `others`: its look-alikes. `value`: the figure that raised it."""
+    """Why to re-execute `node_id`. `others`: its look-alikes. `value`: the figure that raised it."""
 
     node_id: int
     kind: str
