@@ -493,10 +493,9 @@ def test_killed_under_its_former_name_it_reveals_under_the_new_one(
         if name == "executor-before-reveal":
             raise Stopped("the agent ends here")
 
-    monkeypatch.setattr(executor_module, "crashpoint", dies)
-    with pytest.raises(Stopped):
+    with monkeypatch.context() as patch, pytest.raises(Stopped):
+        patch.setattr(executor_module, "crashpoint", dies)
         executors.drive(lambda: False, "it dies")
-    monkeypatch.undo()
     journals = [executors.agents[node.name].context.journal.path for node in (first, second)]
     assert all(path.name.startswith("redundant-") and path.exists() for path in journals)
     executors.start(first, second)
