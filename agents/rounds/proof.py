@@ -1,14 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Proof of computation: what a trainer states about its work, beside the payload (ZIP-407).
 
-Only ``gradient_hash``, ``trace_root`` and ``steps`` can be checked by re-execution; time and
-utilisation are statements. A TEE attestation is carried and shown, never trusted: no verifier for
-one is shipped, and a registered verifier's word changes nothing but what is displayed.
+Only ``gradient_hash``, ``trace_root`` and ``steps`` can be checked by re-execution. The compute
+time is a statement. A TEE attestation is carried for whoever can read it; nothing here reads or
+trusts it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, Strict, StringConstraints, ValidationError
@@ -25,8 +24,12 @@ OpaqueHex = Annotated[str, StringConstraints(pattern=r"^([0-9a-f]{2}){1,16384}$"
 Line = Annotated[str, StringConstraints(pattern=r"^[ -~]{1,400}$")]
 
 
+# What proofs stated before and nothing read; a proof with them, of an older node, stays readable.
+_RETIRED = frozenset({"device", "utilisation", "utilisation_source"})
+
+
 class ProofOfComputation(BaseModel):
-    """Hashes are 64 lower-case hexadecimal digits; ``utilisation`` is a share from 0 to 1.
+    """Hashes are 64 lower-case hexadecimal digits.
 
     ``trace`` names the published trace, whose Merkle root is ``trace_root``. ``dataset`` and
     ``examples`` are stated where a node trains on its own data: which it is, as a salted
@@ -43,9 +46,6 @@ class ProofOfComputation(BaseModel):
     trace: Cid
     steps: Annotated[int, Strict(), Field(ge=0, le=MAX_STEPS)]
     compute_time_ms: Annotated[int, Strict(), Field(ge=0, lt=2**53)]
-    device: Line
-    utilisation: Annotated[float, Strict(), Field(ge=0, le=1)]
-    utilisation_source: Literal["nvml", "cpu"]
     determinism_class: Line
     dataset: Hex32 | None = None
     examples: Annotated[int, Strict(), Field(ge=1, lt=2**53)] | None = None
@@ -62,27 +62,11 @@ class ProofOfComputation(BaseModel):
         if len(raw) > MAX_PROOF_BYTES:
             raise PayloadError(f"the proof has {len(raw)} bytes, at most {MAX_PROOF_BYTES}")
         try:
-            return cls.model_validate(loads(raw))
+            fields = loads(raw)
+            if isinstance(fields, dict):
+                fields = {name: value for name, value in fields.items() if name not in _RETIRED}
+            return cls.model_validate(fields)
         except ValidationError as error:
             raise PayloadError(f"the proof of computation is wrong: {describe(error)}") from error
         except ValueError as error:
             raise PayloadError(f"the proof of computation cannot be read: {error}") from error
-
-
-TeeVerifier = Callable[[bytes, ProofOfComputation], str]
-_TEE_VERIFIERS: dict[str, TeeVerifier] = {}
-
-
-def register_tee_verifier(kind: str, verifier: TeeVerifier) -> None:
-    """Let the operator's own code judge attestations of ``kind``; it returns a short remark."""
-    _TEE_VERIFIERS[kind] = verifier
-
-
-def tee_remark(proof: ProofOfComputation) -> str:
-    """What to show about the attestation: ``absent``, ``not checked``, or the verifier's remark."""
-    if proof.tee_attestation is None:
-        return "absent"
-    verifier = _TEE_VERIFIERS.get(proof.tee_kind or "")
-    if verifier is None:
-        return "carried, not checked"
-    return verifier(bytes.fromhex(proof.tee_attestation), proof)

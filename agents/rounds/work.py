@@ -34,13 +34,11 @@ from agents.storage.cid import cid_of_bytes, digest_of
 from agents.training.assignment import WorkOrder, unassigned, work_order
 from agents.training.determinism import determinism_class
 from agents.training.documents import DataError
-from agents.training.hardware import hardware_name
 from agents.training.local_data import SALT_BYTES, LocalData
 from agents.training.norms import cosine
 from agents.training.replay import run_task, trace_of
 from agents.training.state import State, model_hash, save_state
 from agents.training.trace import Trace
-from agents.training.utilisation import UtilisationMeter
 
 Outgoing = Callable[[State, State | None], State]
 
@@ -123,8 +121,10 @@ class Producer:
         self._context.log.info(
             "task", round=view.round_id, steps=task.steps, ranges=task.batch_ranges
         )
-        with self._context.metrics.busy("train"), UtilisationMeter(self._device) as usage:
+        began = time.perf_counter()
+        with self._context.metrics.busy("train"):
             gradient, trace = self._train(job, task, before)
+        spent_s = time.perf_counter() - began
         memory = self._memories.before(view.job_id, plan, node, kept)
         update = job.privacy.release(outgoing(gradient, memory))
         seed = plan.codec_seed(job.codec, node)
@@ -147,7 +147,7 @@ class Producer:
             cosine=round(cosine(update, decoded), 4),
             encode_s=round(encode_s, 4),
         )
-        proof = self._proof(job, task, trace, usage)
+        proof = self._proof(job, task, trace, spent_s)
         rest = None if after is None else save_state(after)
         root = sync_root(before) if job.verification.own_start else trace.root()
         return Work(payload, trace.to_bytes(), proof.to_bytes(), root, rest)
@@ -193,15 +193,15 @@ class Producer:
         self._context.log.debug("step", step=step)
 
     def _proof(
-        self, job: JobContext, task: WorkOrder, trace: Trace, usage: UtilisationMeter
+        self, job: JobContext, task: WorkOrder, trace: Trace, spent_s: float
     ) -> ProofOfComputation:
         settings = self._context.settings.trainer
         raw, tee = trace.to_bytes(), settings.attestation
         local = self.local(job) if job.spec.access == "local" else None
-        spent_ms = int(usage.seconds * 1000)
+        spent_ms = int(spent_s * 1000)
         if job.privacy.unit == "example":
             # Steps take as long as their secret lots are large: told in whole seconds only.
-            spent_ms = 1000 * math.ceil(usage.seconds)
+            spent_ms = 1000 * math.ceil(spent_s)
         return ProofOfComputation(
             node=task.node,
             task=task.task_id.hex(),
@@ -210,9 +210,6 @@ class Producer:
             trace=cid_of_bytes(raw),
             steps=task.steps,
             compute_time_ms=spent_ms,
-            device=hardware_name(self._device),
-            utilisation=usage.share,
-            utilisation_source=usage.source,
             determinism_class=determinism_class(self._device, settings.compile),
             dataset=None if local is None else local.commitment(self._salt()).hex(),
             examples=None if local is None else local.examples,

@@ -7,7 +7,6 @@ import math
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 
 import pytest
@@ -24,7 +23,6 @@ from agents.training.model import build_model, init_state, next_token_loss
 from agents.training.replay import run_task, trace_of
 from agents.training.spec import Hyperparameters, JobSpec
 from agents.training.state import PayloadError, apply_outer, model_hash
-from agents.training.utilisation import UtilisationMeter
 from agents.verify.bisection import first_wrong_step
 
 SpecBuilder = Callable[..., JobSpec]
@@ -233,16 +231,3 @@ def test_scheduler_and_pinning_import_no_torch() -> None:
         "sys.exit('torch' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
-
-
-def test_utilisation_of_a_busy_and_an_idle_cpu() -> None:
-    until = time.process_time() + 0.1
-    with UtilisationMeter("cpu") as busy:
-        while time.process_time() < until:
-            pass
-    assert busy.source == "cpu"
-    assert 0.0 < busy.share <= 1.0
-    with UtilisationMeter("cpu") as idle:
-        time.sleep(0.1)
-    assert idle.share < 0.5
-    assert idle.seconds >= 0.1

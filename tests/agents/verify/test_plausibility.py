@@ -30,9 +30,6 @@ STATED = ProofOfComputation(
     trace="b" + "a" * 58,
     steps=3,
     compute_time_ms=2500,
-    device="cpu",
-    utilisation=0.5,
-    utilisation_source="cpu",
     determinism_class="x86-64 avx2 threads 1",
 )
 

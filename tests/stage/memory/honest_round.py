@@ -212,9 +212,6 @@ def make_work(
         trace=cid_of_bytes(trace.to_bytes()),
         steps=own.steps,
         compute_time_ms=50,
-        device="test",
-        utilisation=1.0,
-        utilisation_source="cpu",
         determinism_class=determinism_class(DEVICE),
     )
     return HonestWork(
