@@ -53,7 +53,7 @@ class Aggregator:
 
     def _leads(self, view: View, node: int) -> bool:
         """Whether the seed drew this node for the newest round."""
-        if not node or view.round is None:
+        if not node or not view.round_id:
             return False
         return self.network.on_duty(view.job_id, view.round_id) == node
 

@@ -18,6 +18,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from agents.protocol.network import Network
+from agents.protocol.structs import Operation, read
 from agents.protocol.view import View, observe
 from agents.runtime.board import SignatureBoard, collect
 from agents.runtime.chain import Head
@@ -76,7 +77,7 @@ class Coordinator:
         if not job_id or job_id > self.network.job_count():
             return
         view = observe(self.network, job_id, head)
-        if view.round is not None:
+        if view.round_id:
             ruling = challenge_ruling(self.network, view, lambda: self._result_errors(view))
             if ruling is not None:
                 yield ruling
@@ -86,8 +87,8 @@ class Coordinator:
             )
 
     def _result_errors(self, view: View) -> list[str] | None:
-        window = int(view.job.terms.dispute_s)
-        left = (int(view.round.deadline) - view.now) / window
+        window = view.job.terms.dispute_s
+        left = (view.round.deadline - view.now) / window
         return self.judge.result_errors(view, patient=left > 1 - _GIVE_UP)
 
     def _innocent(self, head: Head, number: int, node: int) -> bool | None:
@@ -99,8 +100,8 @@ class Coordinator:
     def _act(self, ruling: Ruling, head: Head) -> str | None:
         chain, contract = self.context.chain, self.network.coordinator
         args = (ruling.target, ruling.data, ruling.salt)
-        op_id = bytes(chain.call(contract, "operation_id", *args))
-        state = int(chain.call(contract, "state", op_id))
+        op_id = read(bytes, chain.call(contract, "operation_id", *args))
+        state = self._state(op_id)
         waited = time.monotonic() - self._since.setdefault(op_id, time.monotonic())
         turn = waited >= jitter(
             self.context.wallet.address,
@@ -109,16 +110,14 @@ class Coordinator:
         )
         if state == 0 and turn:
             crashpoint("coordinator-before-propose")
-            self.context.sender.ensure(
-                lambda: int(chain.call(contract, "state", op_id)) != 0, contract, "propose", *args
-            )
+            self.context.sender.ensure(lambda: self._state(op_id) != 0, contract, "propose", *args)
             return f"proposed: {ruling.why}"
         if state == _PROPOSED:
             return self._approve(op_id, ruling, waited, turn)
         if state == _QUEUED and turn and head.timestamp >= self._operation(op_id).eta:
             crashpoint("coordinator-before-execute")
             self.context.sender.ensure(
-                lambda: bool(self._operation(op_id).executed), contract, "execute", op_id
+                lambda: self._operation(op_id).executed, contract, "execute", op_id
             )
             self.board.withdraw(op_id)
             return f"executed: {ruling.why}"
@@ -141,10 +140,10 @@ class Coordinator:
         members = chain.call(contract, "members")
         found = collect(peers, op_id, self._signer(op_id), members, {address: signature})
         known = {m for m in members if chain.call(contract, "has_approved", op_id, m)}
-        if len(known | {signer for signer, _ in found}) < int(chain.call(contract, "threshold")):
+        if len(known | {signer for signer, _ in found}) < chain.call(contract, "threshold"):
             return None
         self.context.sender.ensure(
-            lambda: int(chain.call(contract, "state", op_id)) != _PROPOSED,
+            lambda: self._state(op_id) != _PROPOSED,
             contract,
             "approve_by_sig",
             op_id,
@@ -152,8 +151,12 @@ class Coordinator:
         )
         return f"relayed: {len(found)} signatures: {ruling.why}"
 
-    def _operation(self, op_id: bytes) -> Any:
-        return self.context.chain.call(self.network.coordinator, "operation", op_id)
+    def _state(self, op_id: bytes) -> int:
+        return read(int, self.context.chain.call(self.network.coordinator, "state", op_id))
+
+    def _operation(self, op_id: bytes) -> Operation:
+        found = self.context.chain.call(self.network.coordinator, "operation", op_id)
+        return read(Operation, found)
 
     def _signer(self, op_id: bytes) -> Any:
         return lambda found: recover_typed(self._domain, _TYPES, {"op_id": op_id}, found)

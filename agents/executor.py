@@ -26,7 +26,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 
-from agents.protocol.network import ZERO_DIGEST, Network
+from agents.protocol.formulas import UNAVAILABLE
+from agents.protocol.network import Network
+from agents.protocol.numbers import ZERO_DIGEST, LaneState, TaskStatus
 from agents.runtime.background import Background
 from agents.runtime.chain import Head
 from agents.runtime.commitments import Commitments, Entry
@@ -37,7 +39,7 @@ from agents.storage.cid import digest_of
 from agents.storage.content_store import ContentStore, open_store
 from agents.tasks.appeal import TaskAppeals, is_wrong
 from agents.tasks.compute.result import TaskResult
-from agents.tasks.contract import UNAVAILABLE, LaneState, Task, Tasks, TaskStatus
+from agents.tasks.contract import Task, Tasks
 from agents.tasks.runner import TaskRunner
 from agents.tasks.seat import TaskSeat
 from agents.tasks.upkeep import TaskUpkeep
@@ -332,7 +334,7 @@ class Executor:
     def _proved(self, task: Task, secret: Secret) -> bool:
         if task.status != TaskStatus.CLOSED:
             return False
-        return bytes(self.tasks.appeal(task.task_id).result) == secret.result
+        return self.tasks.appeal(task.task_id).result == secret.result
 
     def _put(self, task: Task, secret: Secret) -> None:
         crashpoint("executor-before-publish")

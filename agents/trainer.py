@@ -20,8 +20,11 @@ import time
 from agents.executor import Executor
 from agents.mechanisms.score.gauntlet import Gauntlet
 from agents.nodes.membership import Membership
-from agents.protocol.network import ZERO_DIGEST, Network, Phase, commitment_digest
-from agents.protocol.scores import Consensus, ScorePhase
+from agents.protocol.formulas import round_commitment
+from agents.protocol.network import Network
+from agents.protocol.numbers import ZERO_DIGEST, Phase, ScorePhase
+from agents.protocol.scores import Consensus
+from agents.protocol.structs import read
 from agents.protocol.view import View, observe
 from agents.rounds.access import DataAccess
 from agents.rounds.plan import Plan
@@ -144,7 +147,7 @@ class Trainer:
 
     def starting_state(self, view: View) -> State:
         """The parameters to train from: the round's model."""
-        return self.models.at(view.job_id, bytes(view.round.prev_model))
+        return self.models.at(view.job_id, view.round.prev_model)
 
     def extra_batches(self, view: View, plan: Plan, node: int) -> int:
         """How many unassigned batches to train on as well, where the job leaves that to nodes."""
@@ -323,7 +326,7 @@ class Trainer:
         audit_seed = self.network.seed(view.job_id, view.round, audit=True)
         if audit_seed is None or self._shown(view, node):
             return None
-        reveals = self.network.reveals(view.job_id, view.round_id, int(view.round.opened_block))
+        reveals = self.network.reveals(view.job_id, view.round_id, view.round.opened_block)
         state = self.starting_state(view)
         if node not in reveals or sync_root(state) != reveals[node].trace_root:
             self._shown_in = place
@@ -348,7 +351,7 @@ class Trainer:
     def _shown(self, view: View, node: int) -> bool:
         scores, chain = self.network.scores, self.context.chain
         found = chain.call(scores, "samples_of", view.job_id, view.round_id, node)
-        return bytes(found) != ZERO_DIGEST
+        return read(bytes, found) != ZERO_DIGEST
 
     def _too_late(self, view: View) -> bool:
         """Whether the validators have committed their scores already."""
@@ -358,14 +361,12 @@ class Trainer:
     # -- small things --------------------------------------------------------------------------
 
     def _commitment(self, view: View, node: int) -> bytes:
-        rounds = self.network.rounds
-        return bytes(
-            self.context.chain.call(rounds, "commitment_of", view.job_id, view.round_id, node)
-        )
+        rounds, chain = self.network.rounds, self.context.chain
+        return read(bytes, chain.call(rounds, "commitment_of", view.job_id, view.round_id, node))
 
     def _input_root(self, view: View, plan: Plan, node: int) -> str:
         """What the node's commitment must bind, as hex."""
-        return input_root(plan.manifest, node, bytes(view.round.prev_model)).hex()
+        return input_root(plan.manifest, node, view.round.prev_model).hex()
 
     def _digest(self, view: View, node: int, secret: Entry) -> bytes:
         """The commitment to a secret.
@@ -374,7 +375,7 @@ class Trainer:
         digest and the salt, and could commit to the same payload.
         """
         input_root, content, trace_root, salt = (bytes.fromhex(secret[key]) for key in _COMMITTED)
-        return commitment_digest(
+        return round_commitment(
             self.network.deployment.chain_id,
             self.network.rounds.address,
             (view.job_id, view.round_id, node),
@@ -383,10 +384,8 @@ class Trainer:
         )
 
     def _revealed(self, view: View, node: int) -> bool:
-        rounds = self.network.rounds
-        return bool(
-            self.context.chain.call(rounds, "is_revealed", view.job_id, view.round_id, node)
-        )
+        rounds, chain = self.network.rounds, self.context.chain
+        return read(bool, chain.call(rounds, "is_revealed", view.job_id, view.round_id, node))
 
 
 def _digest_of(content: bytes) -> str:

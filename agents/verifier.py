@@ -16,7 +16,9 @@ from __future__ import annotations
 
 from agents.gauntlet.validator import Validator
 from agents.nodes.benchmark_checks import BenchmarkChecks
-from agents.protocol.network import Network, Phase
+from agents.protocol import formulas
+from agents.protocol.network import Network
+from agents.protocol.numbers import Phase
 from agents.protocol.scores import Consensus
 from agents.protocol.view import View, observe
 from agents.rounds.access import DataAccess
@@ -192,9 +194,9 @@ class Verifier:
     def _reported(self, view: View, node: int, finding: Finding) -> bool:
         assert finding.violation is not None
         network = self.network
-        report_id = network.report_id(view.job_id, view.round_id, finding.node, finding.violation)
-        reported = bool(self.context.chain.call(network.reports, "has_reported", report_id, node))
-        return reported or finding.node in network.in_round(
+        report_id = formulas.report_id(view.job_id, view.round_id, finding.node, finding.violation)
+        reported = self.context.chain.call(network.reports, "has_reported", report_id, node)
+        return bool(reported) or finding.node in network.in_round(
             "is_invalid", view.job_id, view.round_id, [finding.node]
         )
 
@@ -221,7 +223,7 @@ class Verifier:
         wrong = result_errors(self.reader, view, patient)
         if wrong is None:
             return None
-        result_hash = bytes(view.round.result_hash)
+        result_hash = view.round.result_hash
         if wrong:
             return self._challenge(view, result_hash, wrong)
         rounds = self.network.rounds
@@ -230,10 +232,10 @@ class Verifier:
         return f"attested: round {view.round_id}"
 
     def _challenge(self, view: View, result_hash: bytes, wrong: list[str]) -> str | None:
-        bond = int(view.job.terms.challenge_bond)
+        bond = view.job.terms.challenge_bond
         token, rounds, sender = self.network.token, self.network.rounds, self.context.sender
         chain, address = self.context.chain, self.context.wallet.address
-        if int(chain.call(token, "balanceOf", address)) < bond:
+        if chain.call(token, "balanceOf", address) < bond:
             self.context.log.error(
                 "cannot_challenge",
                 round=view.round_id,
@@ -241,7 +243,7 @@ class Verifier:
                 wrong=wrong,
             )
             return None
-        if int(chain.call(token, "allowance", address, rounds.address)) < bond:
+        if chain.call(token, "allowance", address, rounds.address) < bond:
             sender.send(token, "approve", rounds.address, bond)
         evidence = dumps(
             {
@@ -259,8 +261,8 @@ class Verifier:
 
     def _elapsed(self, view: View) -> float:
         """Share of the challenge window that has passed."""
-        window = int(view.job.terms.challenge_s)
-        return 1 - max(0, int(view.round.deadline) - view.now) / window
+        window = view.job.terms.challenge_s
+        return 1 - max(0, view.round.deadline - view.now) / window
 
     def _say_missing(self, view: View, submissions: list[Submission]) -> None:
         missing = [s.reveal.node for s in submissions if s.unavailable]

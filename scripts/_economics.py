@@ -32,20 +32,16 @@ ROWS = (
     (1_000, 99_000),
 )
 DIGITS = 10  # that the article prints of each number
-# Of the slashing table: the rows REDUNDANCY_MISMATCH, ABORT and COLLUSION, and their defaults.
-MISMATCH, ABORT, COLLUSION = 7, 8, 9
-DEFAULT_BPS = (2_000, 2_000, 5_000)
-DEFAULT_REPORTER_BPS = 5_000
-VERIFIER = 2  # the role's bit
-MOST_LISTED = 128  # nodes that the registry lists in one call
-OPEN_LANES = 2  # MAX_OPEN of the contract's module `executors`
 
 
 def read(rpc: str, deployment: Path | None, class_id: int) -> dict[str, Any]:
     """Return a network's numbers. Raises click.ClickException where it has no such pool."""
+    from agents.protocol.network import Network
+    from agents.protocol.numbers import MAX_NODES, Role
     from agents.runtime.chain import ChainClient
     from agents.runtime.contracts import load_deployment
     from agents.runtime.logs import open_log
+    from agents.tasks.contract import Tasks
 
     chain = ChainClient(rpc, open_log("economics", "error", True, None))
     chain_id = chain.chain_id()
@@ -57,21 +53,20 @@ def read(rpc: str, deployment: Path | None, class_id: int) -> dict[str, Any]:
         raise click.ClickException(
             f"There is no determinism class {class_id}; there are {len(classes)}."
         )
-    terms = chain.call(tasks, "terms")
+    network = Network(chain, contracts)
+    terms = Tasks(network).terms()
     seats = chain.call(tasks, "pool_size", class_id)
     held = [
         chain.call(tasks, "seat", class_id, place)[3] == 0  # the block at which it was left
         for place in range(seats)
     ]
-    verifiers, _ = chain.call(registry, "eligible_nodes", VERIFIER, 0, MOST_LISTED)
-    rows = [chain.call(registry, "penalty", row) for row in (MISMATCH, ABORT, COLLUSION)]
+    verifiers, _ = chain.call(registry, "eligible_nodes", Role.VERIFIER, 0, MAX_NODES)
     return {
         "stake": terms.task_stake,
         "fee": terms.max_fee,
         "nodes": sum(held),
         "verifiers": len(verifiers),
-        "bps": tuple(row.bps for row in rows),
-        "reporter_bps": rows[2].reporter_bps,
+        "table": network.penalties(),
     }
 
 
@@ -83,6 +78,8 @@ def parameters(
     A fake is found out if at least one verifier has it in its sample. Raises click.UsageError for
     numbers that no network can have.
     """
+    from agents.protocol.numbers import MAX_OPEN, Violation
+    from agents.protocol.slashing import DEFAULTS
     from agents.runtime.config import VerifierSettings
     from agents.tasks.deterrence import Parameters
     from scripts._net.deployment import TaskTerms
@@ -94,19 +91,19 @@ def parameters(
     if audit_rate is None:
         audit_rate = VerifierSettings().task_audit_rate
     missed = (1 - Fraction(str(audit_rate))) ** chosen["verifiers"]
-    mismatch, abort, collusion = chosen.get("bps", DEFAULT_BPS)
+    table = chosen.get("table", DEFAULTS)
     try:
         return Parameters(
             stake=chosen["stake"],
             fee=chosen["fee"],
             compute=chosen.get("compute", chosen["fee"] // 2),
-            mismatch_bps=mismatch,
-            abort_bps=abort,
-            collusion_bps=collusion,
+            mismatch_bps=table[Violation.REDUNDANCY_MISMATCH].bps,
+            abort_bps=table[Violation.ABORT].bps,
+            collusion_bps=table[Violation.COLLUSION].bps,
             audit_rate=(1 - missed).limit_denominator(10**9),
-            reporter_bps=chosen.get("reporter_bps", DEFAULT_REPORTER_BPS),
+            reporter_bps=table[Violation.COLLUSION].reporter_bps,
             nodes=chosen["nodes"],
-            open_lanes=OPEN_LANES,
+            open_lanes=MAX_OPEN,
         )
     except ValueError as error:
         raise click.UsageError(str(error)) from None

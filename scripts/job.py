@@ -190,7 +190,7 @@ def show(job_id: int, deployment: Path | None) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from agents.protocol.network import JobStatus, Phase
+    from agents.protocol.numbers import JobStatus, Phase
     from agents.storage.cid import cid_from_digest
 
     contracts = Contracts(deployment)
@@ -219,6 +219,6 @@ def show(job_id: int, deployment: Path | None) -> None:
     if commit_s:
         pair = (timedelta(seconds=commit_s), timedelta(seconds=reveal_s))
         table.add_row("paid by", "verifiers' scores: commit {}, reveal {}".format(*pair))
-    table.add_row("spec", cid_from_digest(bytes(terms.spec)))
-    table.add_row("model", "0x" + bytes(job.model).hex())
+    table.add_row("spec", cid_from_digest(terms.spec))
+    table.add_row("model", "0x" + job.model.hex())
     Console().print(table)

@@ -112,7 +112,7 @@ def jobs(network: Any) -> Any:
     """Return the table of jobs and their newest rounds."""
     from rich.table import Table
 
-    from agents.protocol.network import JobStatus, Phase
+    from agents.protocol.numbers import JobStatus, Phase
 
     table = Table(
         "job", "status", "done", "round", "phase", "left", "acted", "escrow", title="Jobs"
@@ -143,7 +143,7 @@ def nodes(network: Any) -> Any:
     """Return the table of nodes."""
     from rich.table import Table
 
-    from agents.protocol.network import Role
+    from agents.protocol.numbers import Role
 
     table = Table(
         "node", "roles", "state", "stake", "strikes", "benchmark", "rewards", title="Nodes"

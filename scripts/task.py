@@ -267,7 +267,7 @@ def appeal(account: Any, task_id: int, deployment: Path | None) -> None:
     If the outcome was wrong the bond comes back with a share of what is slashed; else the verifiers
     keep it. `ape run claim` fetches what is credited.
     """
-    from agents.tasks.contract import TaskStatus
+    from agents.protocol.numbers import TaskStatus
 
     contracts = Contracts(deployment)
     network = contracts.network()
@@ -441,10 +441,11 @@ def _view(network: Any, task_id: int) -> Any:
 
 def _result(network: Any, store: Any, task_id: int, wait: bool, out: Path | None) -> None:
     """Show the result of a task, verified, once there is one."""
+    from agents.protocol.formulas import UNAVAILABLE
+    from agents.protocol.numbers import TaskStatus
     from agents.storage.durable import write_atomic
     from agents.storage.errors import NotFound
     from agents.tasks.compute.spec import MAX_SPEC_BYTES, parse_spec
-    from agents.tasks.contract import UNAVAILABLE, TaskStatus
     from scripts._shared.task_words import result_lines, sentence
 
     tasks = _tasks(network, task_id)
@@ -453,7 +454,7 @@ def _result(network: Any, store: Any, task_id: int, wait: bool, out: Path | None
         task, appeal = tasks.task(task_id), tasks.appeal(task_id)
         text = sentence(task, appeal, network.chain.chain_time(), tasks.expected(task_id))
         # What verifiers found stands for good; what executors agreed on may still be appealed.
-        verdict = bytes(appeal.result)
+        verdict = appeal.result
         digest = verdict if any(verdict) else task.result
         digest, payload = None if digest == UNAVAILABLE else digest, None
         if digest is not None:

@@ -24,7 +24,8 @@ from agents.audit.work.privacy import Charges
 from agents.audit.work.ratings import Ratings
 from agents.audit.work.training import Training
 from agents.mechanisms.score.gauntlet import Gauntlet
-from agents.protocol.network import ZERO_DIGEST, JobStatus, Network, Phase
+from agents.protocol.network import Network
+from agents.protocol.numbers import ZERO_DIGEST, JobStatus, Phase
 from agents.runtime.errors import ConfigError
 from agents.storage.content_store import ContentStore
 from agents.storage.errors import StoreError, StoreUnavailable
@@ -212,8 +213,8 @@ class _Auditor:
         if part.same("job", "JobCreated", "their number", len(created), 1):
             args = created[0].args
             part.same("job", "JobCreated", "sponsor", args["sponsor"], record.job.sponsor)
-            for name in record.job.terms._fields:
-                one, other = getattr(args["terms"], name), getattr(record.job.terms, name)
+            for name, other in vars(record.job.terms).items():
+                one = getattr(args["terms"], name)
                 part.same("job", "JobCreated", name, one, other)
         part.status = JobStatus(record.job.status).name.lower()
         self.scores.check_adoption(part)
@@ -239,10 +240,10 @@ class _Auditor:
     def _check_attestations(self, part: Part) -> None:
         """Every attested checkpoint holds the model that it is attested for."""
         job = self.training.job
-        models = {bytes(entry.new_model) for entry in self.record.ledger}
+        models = {entry.new_model for entry in self.record.ledger}
         for event in self.record.of("ModelAttested"):
             args = event.args
-            model, digest = bytes(args["model"]), bytes(args["checkpoint"])
+            model, digest = args["model"], args["checkpoint"]
             who = f"attestation of {args['attester']}"
             part.hold("ledger", model in models, who, f"it is of 0x{model.hex()}, no model here.")
             if job is None or digest == ZERO_DIGEST:

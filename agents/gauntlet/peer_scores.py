@@ -21,8 +21,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 from agents.gauntlet.ratings import MICRO, Rating
-
-SCALE = 65_535  # 1.0 of the fixed-point shares that go on chain
+from agents.protocol.numbers import SCALE
 
 
 def peer_score(rating: Rating) -> float:

@@ -55,8 +55,8 @@ from agents.gauntlet.replay import (
     scores_of,
 )
 from agents.mechanisms.score.gauntlet import Gauntlet
-from agents.protocol.network import ZERO_DIGEST, Phase
-from agents.protocol.scores import Consensus, ScorePhase, Scoring
+from agents.protocol.numbers import ZERO_DIGEST, Phase, ScorePhase
+from agents.protocol.scores import Consensus, Scoring
 from agents.protocol.view import View
 from agents.rounds.plan import Plan
 from agents.rounds.reader import RoundReader
@@ -161,7 +161,7 @@ class Validator:
         if plan is None:
             return None
         submissions = self._reader.submissions(view)
-        opened = int(view.round.opened_block)
+        opened = view.round.opened_block
         samples = self._consensus.samples(view.job_id, view.round_id, opened)
         missing = {
             s.reveal.node for s in submissions if s.unavailable or s.reveal.node not in samples
@@ -253,7 +253,7 @@ class Validator:
             promise=promise_of(self._secret_after(view.job_id, view.round_id)),
             renewed=renewed,
             audit_seed=audit_seed.hex(),
-            model=bytes(view.round.prev_model).hex(),
+            model=view.round.prev_model.hex(),
             scores=[
                 line.model_copy(update={"score": score})
                 for line, score in zip(lines, scores, strict=True)
@@ -276,7 +276,7 @@ class Validator:
         if plan.step == 0:
             return None
         entry = self._network.ledger_entry(view.job_id, plan.step - 1)
-        return self._reader.models.at(view.job_id, bytes(entry.prev_model))
+        return self._reader.models.at(view.job_id, entry.prev_model)
 
     def _remember(self, name: str, view: View, record: ScoreRecord) -> Entry:
         """Put everything that a reveal needs on disk; only then may the commitment be sent."""
@@ -409,12 +409,12 @@ class Validator:
         window = {Phase.AGGREGATE: terms.aggregate_s, Phase.CHALLENGE: terms.challenge_s}
         if view.phase not in window:
             return False
-        left = int(view.round.deadline) - view.now
-        if left < (1 - _WAIT[view.phase]) * int(window[view.phase]):
+        left = view.round.deadline - view.now
+        if left < (1 - _WAIT[view.phase]) * window[view.phase]:
             return False
         if scoring.phase == ScorePhase.NONE:
             return True
-        commit_s = int(self._consensus.windows(view.job_id)[0])
+        commit_s, _ = self._consensus.windows(view.job_id)
         return scoring.commit_deadline - view.now > (1 - _WAIT_COMMIT) * commit_s
 
     def _commitment(self, view: View, node: int) -> bytes:

@@ -168,7 +168,7 @@ class JobContexts:
 
     def context(self, job_id: int) -> JobContext:
         """The job's context. Raises SpecError, StoreError, DataError."""
-        digest = bytes(self._network.job(job_id).terms.spec)
+        digest = self._network.job(job_id).terms.spec
         if (job_id, digest) not in self._contexts:
             raw = self._store.get_digest(digest, MAX_SPEC_BYTES)
             self._contexts[job_id, digest] = JobContext(

@@ -12,7 +12,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from agents.protocol.network import ZERO_DIGEST, Network
+from agents.protocol.network import Network
+from agents.protocol.numbers import ZERO_DIGEST
+from agents.protocol.structs import KeyRelease, KeyRequest, read
 from agents.runtime.context import Context
 from agents.runtime.contracts import Contract
 from agents.runtime.errors import Reverted
@@ -60,9 +62,9 @@ class DataKeyDuty:
         request, release = self._context.chain.call_many(
             [(self._keys, view, (job_id, node)) for view in ("request_of", "released")]
         )
-        if self._is_for(release, key_id):
+        if self._is_for(read(KeyRelease, release), key_id):
             return self._receive(job_id, node, key_id)
-        if self._is_for(request, key_id):
+        if self._is_for(read(KeyRequest, request), key_id):
             return None
         return self._ask(job_id, node, key_id)
 
@@ -89,7 +91,7 @@ class DataKeyDuty:
 
         def done() -> bool:
             known = self._context.chain.call(registry, "encryption_key_of", node)
-            return bytes(known) == self.identity.public
+            return read(bytes, known) == self.identity.public
 
         if done():
             return None
@@ -105,7 +107,7 @@ class DataKeyDuty:
         self._context.journal.put(_asked(job_id, node), chain.head().number)
         try:
             self._context.sender.ensure(
-                lambda: self._is_for(chain.call(self._keys, "request_of", job_id, node), key_id),
+                lambda: self._is_for(self._request(job_id, node), key_id),
                 self._keys,
                 "request_key",
                 job_id,
@@ -123,10 +125,11 @@ class DataKeyDuty:
         where = {"job_id": job_id, "node_id": node}
         chain = self._context.chain
         events = chain.events(self._keys, "KeyReleased", first, chain.head().number, where)
-        mine = [event for event in events if self._is_for_fields(event.args, key_id)]
+        wanted = (key_id, self.identity.public)
+        mine = [e for e in events if (e.args["key_id"], e.args["encryption_key"]) == wanted]
         if not mine:
             return None  # a reorg took it away again
-        envelope = bytes(mine[-1].args["envelope"])
+        envelope = mine[-1].args["envelope"]
         try:
             self.identity.open(envelope, self._purpose(job_id, node, key_id))
         except EnvelopeError as error:
@@ -143,16 +146,15 @@ class DataKeyDuty:
         self._context.journal.put(self._name(job_id, node, key_id), kept)
         return f"received: the key of job {job_id}"
 
+    def _request(self, job_id: int, node: int) -> KeyRequest:
+        return read(KeyRequest, self._context.chain.call(self._keys, "request_of", job_id, node))
+
     def _announced(self, job_id: int) -> bytes:
-        return bytes(self._context.chain.call(self._keys, "key_of", job_id))
+        return read(bytes, self._context.chain.call(self._keys, "key_of", job_id))
 
-    def _is_for(self, record: Any, key_id: bytes) -> bool:
-        """Whether a Request or Release is about this data key and this node's encryption key."""
-        return self._is_for_fields(record._asdict(), key_id)
-
-    def _is_for_fields(self, fields: dict[str, Any], key_id: bytes) -> bool:
-        keys = (bytes(fields["key_id"]), bytes(fields["encryption_key"]))
-        return keys == (key_id, self.identity.public)
+    def _is_for(self, record: KeyRequest | KeyRelease, key_id: bytes) -> bool:
+        """Whether a request or release is about this data key and this node's encryption key."""
+        return (record.key_id, record.encryption_key) == (key_id, self.identity.public)
 
     def _purpose(self, job_id: int, node: int, key_id: bytes) -> Purpose:
         chain_id = self._network.deployment.chain_id

@@ -10,7 +10,9 @@ from __future__ import annotations
 from typing import Any
 
 from agents.nodes.benchmark import Check, check_submission
-from agents.protocol.network import Network, Role
+from agents.protocol.network import Network
+from agents.protocol.numbers import Role
+from agents.protocol.structs import Benchmark
 from agents.runtime.chain import Head
 from agents.runtime.context import Context
 from agents.storage.content_store import ContentStore
@@ -48,19 +50,19 @@ class BenchmarkChecks:
         if not chain.call(registry, "is_eligible", verifier, int(Role.VERIFIER)):
             return None
         for node, attempt in self._network.open_benchmarks().items():
-            if (node, int(attempt.attempt)) in self._done:
+            if (node, attempt.attempt) in self._done:
                 continue
             did = self._judge(verifier, node, attempt, head)
             if did is not None:
                 return did
         return None
 
-    def _judge(self, verifier: int, node: int, attempt: Any, head: Head) -> str | None:
+    def _judge(self, verifier: int, node: int, attempt: Benchmark, head: Head) -> str | None:
         network, benchmarks = self._network, self._network.benchmarks
         chain, registry = self._context.chain, network.registry
         owners = (chain.call(registry, "owner_of", n) for n in (verifier, node))
         if len(set(owners)) == 1 or self._has_voted(verifier, node, attempt):
-            self._done.add((node, int(attempt.attempt)))
+            self._done.add((node, attempt.attempt))
             return None
         check_seed = network.early(benchmarks, "capture_check_seed", node)
         if check_seed is None:
@@ -82,7 +84,7 @@ class BenchmarkChecks:
         }
         signature = self._context.wallet.sign_typed(self._domain(), _TYPES, verdict)
         self._context.sender.ensure(
-            lambda: bool(network.benchmark(node).settled),
+            lambda: network.benchmark(node).settled,
             benchmarks,
             "submit_verdicts",
             node,
@@ -90,35 +92,35 @@ class BenchmarkChecks:
             [verifier],
             [signature],
         )
-        self._done.add((node, int(attempt.attempt)))
+        self._done.add((node, attempt.attempt))
         outcome = "passed" if check.passed else "failed"
         return f"checked: benchmark of node {node} {outcome}: {check.reason}"
 
-    def _check(self, attempt: Any, check_seed: bytes) -> Check | None:
-        limit = _BYTES_PER_UNIT * int(attempt.units) + 1
+    def _check(self, attempt: Benchmark, check_seed: bytes) -> Check | None:
+        limit = _BYTES_PER_UNIT * attempt.units + 1
         try:
-            artefact = self._store.get_digest(bytes(attempt.artefact), limit)
+            artefact = self._store.get_digest(attempt.artefact, limit)
         except NotFound:
             return None  # the node may still be publishing it; without it nobody signs
         return check_submission(
             artefact,
-            seed=bytes(attempt.seed),
-            units=int(attempt.units),
-            claimed_root=bytes(attempt.root),
+            seed=attempt.seed,
+            units=attempt.units,
+            claimed_root=attempt.root,
             check_seed=check_seed,
             count=self._context.settings.verifier.benchmark_checks,
             device=self._device,
         )
 
-    def _has_voted(self, verifier: int, node: int, attempt: Any) -> bool:
+    def _has_voted(self, verifier: int, node: int, attempt: Benchmark) -> bool:
         events = self._context.chain.events(
             self._network.benchmarks,
             "BenchmarkVerdictGiven",
-            int(attempt.check_block) - 1,
+            attempt.check_block - 1,
             self._context.chain.head().number,
             {"node_id": node, "verifier_id": verifier},
         )
-        return any(int(event.args["attempt"]) == attempt.attempt for event in events)
+        return any(event.args["attempt"] == attempt.attempt for event in events)
 
     def _domain(self) -> dict[str, Any]:
         return {

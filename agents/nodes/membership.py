@@ -11,7 +11,8 @@ from __future__ import annotations
 import time
 
 from agents.nodes import benchmark
-from agents.protocol.network import ZERO_DIGEST, Network, Role
+from agents.protocol.network import Network
+from agents.protocol.numbers import ZERO_DIGEST, ZOO, Role
 from agents.runtime.chain import Head
 from agents.runtime.context import Context
 from agents.runtime.errors import ConfigError
@@ -20,7 +21,6 @@ from agents.runtime.wallet import Identity
 from agents.storage.cid import digest_of
 from agents.storage.content_store import ContentStore
 
-ZOO = 10**18
 _MIN_UNITS = 8
 
 
@@ -60,14 +60,14 @@ class Membership:
         address, token = self._context.wallet.address, self._network.token
         stake = settings.register_stake * ZOO
         chain, sender = self._context.chain, self._context.sender
-        balance = int(chain.call(token, "balanceOf", address))
+        balance = chain.call(token, "balanceOf", address)
         if balance < stake:
             raise ConfigError(
                 f"{address} holds {balance / ZOO:g} ZOO, but trainer.register_stake is "
                 f"{settings.register_stake}. Send it ZOO, or lower the stake."
             )
         registry = self._network.registry
-        if int(chain.call(token, "allowance", address, registry.address)) < stake:
+        if chain.call(token, "allowance", address, registry.address) < stake:
             sender.send(token, "approve", registry.address, stake)
         sender.ensure(
             lambda: self._network.node_of(address) != 0,

@@ -1,78 +1,153 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the contracts compute, computed again from their definitions.
+"""What the contracts compute, computed again from their definitions: every digest and amount.
 
 Rule: each function is one formula of one contract, written from its NatSpec and source with no
-call to the chain, so an audit agrees with a contract only if both are right. Amounts are in 1e-18
-ZOO, digests 32 bytes, integers as the contract's unsigned ones.
+call to the chain, and nothing else in `agents/` or `scripts/` writes that formula again. What a
+slash costs is in `agents.protocol.slashing`, the consensus of scores in `agents.protocol.median`.
+Digests are made here and not by the contracts' views also because whoever serves the chain would
+learn a secret before its time. Amounts are in 1e-18 ZOO, digests 32 bytes, integers as the
+contract's unsigned ones; tests hold each function against the contract itself.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from eth_abi.abi import encode
 from eth_utils.crypto import keccak
 
+from agents.protocol.numbers import BPS
+
 COMMIT_DOMAIN = keccak(text="menagerie.TrainingRounds.commit.v1")
 SCORE_DOMAIN = keccak(text="menagerie.ScoreConsensus.commit.v1")
-BPS = 10_000
-SCALE = 65_535  # 1.0 of a score
-HISTORY = 8  # rounds that count towards reliability
-STRIKES_TO_BAN = 3
-RING = 16  # stake additions that a node is remembered for
+TASK_COMMIT_DOMAIN = keccak(text="menagerie.RedundantTasks.commit.v1")
+TASK_TAG_DOMAIN = keccak(text="menagerie.RedundantTasks.tag.v1")
+
+UNAVAILABLE = keccak(text="menagerie.RedundantTasks.unavailable.v1")
+"""The result of an executor that could not get its task's inputs; there is no payload."""
 
 
-def commitment(
+def _hash(kinds: Sequence[str], values: Sequence[Any]) -> bytes:
+    """keccak256(abi_encode(...))."""
+    return keccak(encode(kinds, values))
+
+
+# -- commitments -------------------------------------------------------------------------------
+
+
+def round_commitment(
     chain_id: int,
-    rounds: str,
-    job_id: int,
-    round_id: int,
-    node_id: int,
+    contract: str,
+    place: tuple[int, int, int],
     operator: str,
-    input_root: bytes,
-    content: bytes,
-    trace_root: bytes,
-    salt: bytes,
+    parts: tuple[bytes, bytes, bytes, bytes],
 ) -> bytes:
-    """TrainingRounds._commitment."""
+    """TrainingRounds.commitment_digest: a trainer's commitment to its work.
+
+    Args:
+        contract: address of TrainingRounds.
+        place: job, round and node.
+        parts: input root, content, trace root and salt.
+    """
     kinds = ["bytes32", "uint256", "address", "uint256", "uint256", "uint256", "address"]
-    values = [COMMIT_DOMAIN, chain_id, rounds, job_id, round_id, node_id, operator]
-    return keccak(
-        encode([*kinds, *["bytes32"] * 4], [*values, input_root, content, trace_root, salt])
-    )
+    values = [COMMIT_DOMAIN, chain_id, contract, *place, operator]
+    return _hash([*kinds, *["bytes32"] * 4], [*values, *parts])
 
 
 def opened(content: bytes, trace_root: bytes) -> bytes:
     """What TrainingRounds keeps in place of a commitment once it is revealed."""
-    return keccak(encode(["bytes32", "bytes32"], [content, trace_root]))
+    return _hash(["bytes32", "bytes32"], [content, trace_root])
+
+
+def score_commitment(
+    chain_id: int,
+    contract: str,
+    place: tuple[int, int, int],
+    operator: str,
+    scores: Sequence[int],
+    record: bytes,
+    salt: bytes,
+) -> bytes:
+    """ScoreConsensus.scores_digest: a validator's commitment to its scores.
+
+    Args:
+        contract: address of ScoreConsensus.
+        place: job, round and verifier.
+        scores: in the order of the round's snapshot.
+        record: digest of the published record behind them.
+    """
+    kinds = ["bytes32", "uint256", "address", "uint256", "uint256", "uint256", "address"]
+    values = [SCORE_DOMAIN, chain_id, contract, *place, operator]
+    return _hash([*kinds, "uint256[]", "bytes32", "bytes32"], [*values, list(scores), record, salt])
+
+
+def task_tag(chain_id: int, contract: str, task_id: int, result: bytes) -> bytes:
+    """RedundantTasks.tag_of: what is committed to and revealed instead of a task's result."""
+    kinds = ["bytes32", "uint256", "address", "uint256", "bytes32"]
+    return _hash(kinds, [TASK_TAG_DOMAIN, chain_id, contract, task_id, result])
+
+
+def task_commitment(
+    chain_id: int,
+    contract: str,
+    place: tuple[int, int],
+    operator: str,
+    parts: tuple[bytes, bytes, bytes],
+) -> bytes:
+    """RedundantTasks.commitment_digest: an executor's commitment to its result.
+
+    Args:
+        contract: address of RedundantTasks.
+        place: task and node.
+        parts: the task's spec, the tag of the result, and a salt.
+    """
+    kinds = ["bytes32", "uint256", "address", "uint256", "uint256", "address"]
+    values = [TASK_COMMIT_DOMAIN, chain_id, contract, *place, operator]
+    return _hash([*kinds, *["bytes32"] * 3], [*values, *parts])
+
+
+# -- keys, seeds and ids -----------------------------------------------------------------------
 
 
 def round_key(job_id: int, round_id: int) -> bytes:
     """TrainingRounds._key: names a round, and its seed."""
-    return keccak(encode(["uint256", "uint256"], [job_id, round_id]))
+    return _hash(["uint256", "uint256"], [job_id, round_id])
 
 
 def audit_key(key: bytes) -> bytes:
     """TrainingRounds._audit_key: names the audit seed of the round of `key`."""
-    return keccak(encode(["bytes32"], [key]))
+    return _hash(["bytes32"], [key])
 
 
 def seed(value: bytes, key: bytes, chain_id: int, contract: str) -> bytes:
     """modules/randomness: the seed of `key` from its block's hash, or its source's value."""
-    return keccak(
-        encode(["bytes32", "bytes32", "uint256", "address"], [value, key, chain_id, contract])
-    )
+    return _hash(["bytes32", "bytes32", "uint256", "address"], [value, key, chain_id, contract])
 
 
-def lists_hash(first: Sequence[int], second: Sequence[int]) -> bytes:
-    """keccak256(abi_encode(two lists)): of a snapshot, and of contributions (the scores root)."""
-    return keccak(encode(["uint256[]", "uint256[]"], [list(first), list(second)]))
+def report_id(job_id: int, round_id: int, node_id: int, violation: int) -> bytes:
+    """ViolationReports._report_id."""
+    return _hash(["uint256"] * 4, [job_id, round_id, node_id, violation])
+
+
+# -- results and the ledger --------------------------------------------------------------------
+
+
+def snapshot_hash(nodes: Sequence[int], weights: Sequence[int]) -> bytes:
+    """keccak256(abi_encode(nodes, weights)), as TrainingRounds keeps it of a snapshot."""
+    return _lists_hash(nodes, weights)
+
+
+def contributions_hash(nodes: Sequence[int], contributions: Sequence[int]) -> bytes:
+    """keccak256(abi_encode(nodes, contributions)), of a proposed result; the ledger's scores
+    root."""
+    return _lists_hash(nodes, contributions)
 
 
 def contributors_root(nodes: Sequence[int]) -> bytes:
     """keccak256(abi_encode(nodes))."""
-    return keccak(encode(["uint256[]"], [list(nodes)]))
+    return _hash(["uint256[]"], [list(nodes)])
 
 
 def result_hash(
@@ -84,13 +159,9 @@ def result_hash(
     report: bytes,
     contributions: bytes,
 ) -> bytes:
-    """TrainingRounds.propose_result: names a proposed result. `attempt` counts from 1."""
-    return keccak(
-        encode(
-            ["uint256"] * 3 + ["bytes32"] * 4,
-            [job_id, round_id, attempt, model, update, report, contributions],
-        )
-    )
+    """Names a proposed result. `attempt` counts from 1; `contributions`: their hash."""
+    kinds = ["uint256"] * 3 + ["bytes32"] * 4
+    return _hash(kinds, [job_id, round_id, attempt, model, update, report, contributions])
 
 
 def ledger_head(
@@ -108,21 +179,24 @@ def ledger_head(
     """TrainingLedger.record_round: the head after an entry."""
     kinds = ["bytes32", "uint256", "uint256"] + ["bytes32"] * 5 + ["uint256"] * 2
     values = [before, job_id, round_id, prev_model, new_model, contributors, scores, report]
-    return keccak(encode(kinds, [*values, reward, timestamp]))
+    return _hash(kinds, [*values, reward, timestamp])
 
 
-def report_id(job_id: int, round_id: int, node_id: int, violation: int) -> bytes:
-    """ViolationReports._report_id."""
-    return keccak(encode(["uint256"] * 4, [job_id, round_id, node_id, violation]))
+def _lists_hash(first: Sequence[int], second: Sequence[int]) -> bytes:
+    return _hash(["uint256[]", "uint256[]"], [list(first), list(second)])
 
 
-def score(units: int, elapsed: int) -> int:
-    """NodeBenchmarks._settle: units per million seconds."""
+# -- amounts -----------------------------------------------------------------------------------
+
+
+def benchmark_score(units: int, elapsed: int) -> int:
+    """Units per million seconds, from the seconds between a benchmark's seed and its answer."""
     return units * 1_000_000 // max(elapsed, 1)
 
 
 def weight(score: int, expected: int, accepted: int) -> int:
-    """A trainer's weight: benchmark score times reliability over its last 8 rounds, at least 1."""
+    """A trainer's weight: benchmark score times reliability over its last `HISTORY` rounds, at
+    least 1."""
     return max(1, score * (BPS * (1 + accepted) // (1 + expected)) // BPS)
 
 
@@ -182,80 +256,7 @@ def split(
     return Split(tuple(cuts), left, total, parts, shares)
 
 
-def scores_digest(
-    chain_id: int,
-    contract: str,
-    job_id: int,
-    round_id: int,
-    verifier: int,
-    operator: str,
-    scores: Sequence[int],
-    record: bytes,
-    salt: bytes,
-) -> bytes:
-    """ScoreConsensus._digest: the commitment to a vector of scores."""
-    kinds = ["bytes32", "uint256", "address", "uint256", "uint256", "uint256", "address"]
-    values = [SCORE_DOMAIN, chain_id, contract, job_id, round_id, verifier, operator]
-    return keccak(
-        encode([*kinds, "uint256[]", "bytes32", "bytes32"], [*values, list(scores), record, salt])
-    )
-
-
-def consensus(rows: Sequence[tuple[int, Sequence[int]]], total: int, nodes: int) -> list[int]:
-    """ScoreConsensus.close_scoring: for each node the largest score that half of all stake gave it.
-
-    `rows`: (stake, scores) of the verifiers that revealed. `total`: the stake of all of them,
-    revealed or not.
-    """
-    found = []
-    for place in range(nodes):
-        values = {0} | {scores[place] for _, scores in rows}
-        found.append(
-            max(
-                value
-                for value in values
-                if not value
-                or 2 * sum(stake for stake, scores in rows if scores[place] >= value) >= total
-            )
-        )
-    return found
-
-
-def agreement(scores: Sequence[int], agreed: Sequence[int]) -> int:
-    """ScoreConsensus.close_scoring: how far a vector is the consensus `agreed`, in 1/10,000."""
-    if not any(scores):
-        return 0
-    common = sum(map(min, scores, agreed))
-    return BPS * common // max(sum(scores), sum(agreed))
-
-
-def trust(before: int | None, newest: int) -> int:
-    """ScoreConsensus._move_trust: trust after a scored round; `before` None: its first."""
-    return newest if before is None else (7 * before + 3 * newest) // 10
-
-
-def cut_factor(trust: int, best: int) -> int:
-    """ScoreConsensus.cut_factors, of a verifier that revealed in a scored round."""
-    return BPS * trust // best if best else BPS
-
-
-@dataclass(frozen=True)
-class Row:
-    """A row of the slashing table, as contracts/modules/penalties.vy keeps it."""
-
-    bps: int
-    escalation_bps: int
-    suspension: int
-    strike: bool
-    ban: bool
-    reporter_bps: int
-
-    def escalated(self, earlier: int) -> int:
-        """The share taken, in 1/10,000, after that many earlier offences."""
-        return min(BPS, self.bps + self.escalation_bps * earlier)
-
-
-def slash_amount(bonded: int, added_since: int, bps: int) -> int:
-    """NodeRegistry._take: a share of what was bonded at the offence, rounded up."""
-    base = bonded - min(bonded, added_since)
-    return (base * bps + BPS - 1) // BPS
+def fee_shares(fee: int) -> tuple[int, int]:
+    """RedundantTasks._pay: what the two executors of an agreed task get of its fee: the one whose
+    lane is AGREED, and the one that opened the result."""
+    return fee // 2, fee - fee // 2

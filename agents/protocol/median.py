@@ -5,13 +5,15 @@ Rule: a node's consensus is the largest value that validators with at least half
 gave it: the clipping of Yuma consensus (Opentensor, "Yuma Consensus", kappa = 1/2). A validator
 without a vector gave zero to every node. So less than half of the stake, present or not, raises no
 node, and validators with half of it that agree can't be overruled. What is computed here is what
-ScoreConsensus.close_scoring checks.
+ScoreConsensus.close_scoring checks. Agents, audit and scripts all use these functions; only the
+stateful tests' model says the same a second time.
 """
+
+from __future__ import annotations
 
 from collections.abc import Sequence
 
-SCALE = 65_535
-BPS = 10_000
+from agents.protocol.numbers import BPS
 
 
 def stake_median(
@@ -63,7 +65,7 @@ def agreement(row: Sequence[int], consensus: Sequence[int]) -> int:
 
 
 def next_trust(old: int | None, newest: int) -> int:
-    """Trust after a scored round: its agreement at first, then a decaying average."""
+    """Trust after a scored round: its agreement at first (`old` None), then a decaying average."""
     return newest if old is None else (7 * old + 3 * newest) // 10
 
 

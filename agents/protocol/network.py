@@ -1,127 +1,45 @@
 # SPDX-License-Identifier: Apache-2.0
 """The protocol's contracts as one typed object: what is read, what is sent, no decision.
 
-Rule: state is read from the chain at the moment it is needed. Only facts that can't change any more
-are kept, each under the hash of the block that holds it, so a reorg can't leave a stale one behind.
+Rule: state is read from the chain at the moment it is needed, and turned into its struct there.
+What is kept is a snapshot under the hash of the block that holds it, and events behind a cursor,
+which takes back those of blocks that a reorg removed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from enum import IntEnum, IntFlag
 from typing import Any
 
-from eth_abi import encode
-from eth_utils import keccak
-
+from agents.protocol.numbers import ZERO_DIGEST, JobStatus, Phase, Violation
+from agents.protocol.slashing import Row
+from agents.protocol.structs import (
+    Benchmark,
+    Job,
+    LedgerEntry,
+    Node,
+    Proposal,
+    Report,
+    Reveal,
+    Round,
+    Snapshot,
+    read,
+)
 from agents.runtime.chain import ChainClient
 from agents.runtime.contracts import Contract, Deployment, Event
 from agents.runtime.errors import AgentError, Reverted
+from agents.runtime.event_cursor import EventCursor, EventLog
 
-ZERO_DIGEST = bytes(32)
-_COMMIT_DOMAIN = keccak(text="menagerie.TrainingRounds.commit.v1")
 TOO_EARLY = "randomness: too early"
 # Somebody captures the seed in the block being made: that of the audit, or that of the round.
 NO_SEED_DUE = ("rounds: no seed due", "randomness: not requested")
 _RECENT_JOBS = 64
-_REORG_BLOCKS = 128  # read again each time: a reorg may have changed them
 _BENCHMARK_BLOCKS = 50_000  # older answers are left alone: their node can ask for a new attempt
-
-
-class Phase(IntEnum):
-    """Phases of a round, as TrainingRounds numbers them."""
-
-    NONE = 0
-    COMMIT = 1
-    REVEAL = 2
-    AGGREGATE = 3
-    CHALLENGE = 4
-    DISPUTED = 5
-    FINALIZED = 6
-    VOID = 7
-
-
-class Role(IntFlag):
-    """Role bits of NodeRegistry."""
-
-    TRAINER = 1
-    VERIFIER = 2
-    AGGREGATOR = 4
-
-
-class Violation(IntEnum):
-    """Rows of the slashing table."""
-
-    NO_REVEAL = 1
-    INVALID = 2
-    COPIED = 3
-    REPEATED = 4
-    BAD_RESULT = 5
-    FALSE_REPORT = 6
-    REDUNDANCY_MISMATCH = 7
-    ABORT = 8
-    COLLUSION = 9
-
-
-class ReportStatus(IntEnum):
-    """States of a violation report."""
-
-    NONE = 0
-    OPEN = 1
-    CONFIRMED = 2
-    APPEALED = 3
-    EXECUTED = 4
-    DISMISSED = 5
-    LAPSED = 6
-
-
-class JobStatus(IntEnum):
-    """States of a job."""
-
-    NONE = 0
-    ACTIVE = 1
-    COMPLETED = 2
-    CANCELLED = 3
+_STAKE_EVENTS = ("NodeRegistered", "StakeAdded", "ExitBegun", "NodeSlashed")
 
 
 class ChainMoved(AgentError):
     """What was read a moment ago is no longer in the chain (a reorg); read again."""
-
-
-@dataclass(frozen=True)
-class Snapshot:
-    """Who may take part in a round: fixed, with weights, when it was opened."""
-
-    nodes: tuple[int, ...]
-    weights: tuple[int, ...]
-    verifiers: dict[int, int]  # node id -> stake
-    aggregators: tuple[int, ...]
-
-
-@dataclass(frozen=True)
-class Reveal:
-    """What a node revealed."""
-
-    node: int
-    operator: str
-    input_root: bytes
-    content: bytes
-    trace_root: bytes
-    proof: bytes
-
-
-@dataclass(frozen=True)
-class Proposal:
-    """A proposed result as its event carries it."""
-
-    proposer: int
-    model: bytes
-    update: bytes
-    report: bytes
-    result_hash: bytes
-    nodes: tuple[int, ...]
-    contributions: tuple[int, ...]
 
 
 class Network:
@@ -143,26 +61,25 @@ class Network:
         self.token: Contract = deployment["ZooToken"]
         self._snapshots: dict[tuple[int, int, bytes], Snapshot] = {}
         self._job = 0
-        self._owned: dict[str, set[int]] = {}
-        self._owners_read: dict[str, int] = {}  # first block to read again
-        self._stake_events: list[Event] = []  # in blocks that no reorg can change
-        self._stakes_read = deployment.block  # first block to read again
-        self._benchmarked: set[int] = set()  # nodes whose newest benchmark may be unsettled
-        self._benchmarks_read = deployment.block  # likewise
+        self._owned: dict[str, EventLog] = {}  # registrations by owner
+        self._stakes = EventLog(self._registry_events(_STAKE_EVENTS, deployment.block))
+        self._benchmarks: EventCursor | None = None
+        self._submitted: set[int] = set()  # nodes that submitted a benchmark
+        self._judged: set[int] = set()  # those of them whose newest one was settled when last seen
 
     # -- jobs and rounds -----------------------------------------------------------------------
 
     def job_count(self) -> int:
         """Number of jobs; ids run from 1 to this."""
-        return int(self.chain.call(self.rounds, "job_count"))
+        return read(int, self.chain.call(self.rounds, "job_count"))
 
-    def job(self, job_id: int) -> Any:
-        """The Job struct."""
-        return self.chain.call(self.rounds, "job", job_id)
+    def job(self, job_id: int) -> Job:
+        """A job; its status is NONE if there is no such job."""
+        return read(Job, self.chain.call(self.rounds, "job", job_id))
 
-    def round(self, job_id: int, round_id: int) -> Any:
-        """The Round struct."""
-        return self.chain.call(self.rounds, "round", job_id, round_id)
+    def round(self, job_id: int, round_id: int) -> Round:
+        """A round; its phase is NONE if there is no such round."""
+        return read(Round, self.chain.call(self.rounds, "round", job_id, round_id))
 
     def current_job(self) -> int:
         """The job to work on when none is configured; 0 if there is none at all.
@@ -188,8 +105,8 @@ class Network:
             )
             if round_.phase and not over:
                 return True
-        escrow = int(self.chain.call(self.pool, "escrow", job_id))
-        return bool(job.status == JobStatus.ACTIVE and escrow >= job.terms.reward_per_round)
+        escrow = read(int, self.chain.call(self.pool, "escrow", job_id))
+        return job.status == JobStatus.ACTIVE and escrow >= job.terms.reward_per_round
 
     def snapshot(self, job_id: int, round_id: int, opened_block: int) -> Snapshot:
         """The round's snapshot, from its RoundOpened event. Raises ChainMoved if it is gone."""
@@ -205,13 +122,13 @@ class Network:
             )
         return self._snapshots[key]
 
-    def seed(self, job_id: int, round_: Any, audit: bool = False) -> bytes | None:
+    def seed(self, job_id: int, round_: Round, audit: bool = False) -> bytes | None:
         """The round's seed (or audit seed), None while its block has not been mined.
 
         A seed that nobody has captured yet is asked of the contract by a call without a
         transaction: it is the value that the capture will store, unless it expires before.
         """
-        stored = bytes(round_.audit_seed if audit else round_.seed)
+        stored = round_.audit_seed if audit else round_.seed
         if stored != ZERO_DIGEST:
             return stored
         return self.early(self.rounds, "capture_seed", job_id)
@@ -220,48 +137,46 @@ class Network:
         """Everything revealed in a round, by ascending node id."""
         events = self._events("Revealed", job_id, round_id, opened_block)
         found = {}
-        for event in sorted(events, key=lambda e: int(e.args["node_id"])):
-            node = int(event.args["node_id"])
+        for args in sorted((event.args for event in events), key=lambda args: args["node_id"]):
+            node = args["node_id"]
             found[node] = Reveal(
                 node=node,
                 operator=self.operator_of(node),
-                input_root=bytes(event.args["input_root"]),
-                content=bytes(event.args["content"]),
-                trace_root=bytes(event.args["trace_root"]),
-                proof=bytes(event.args["proof"]),
+                input_root=args["input_root"],
+                content=args["content"],
+                trace_root=args["trace_root"],
+                proof=args["proof"],
             )
         return found
 
-    def proposal(self, job_id: int, round_id: int, round_: Any) -> Proposal:
+    def proposal(self, job_id: int, round_id: int, round_: Round) -> Proposal:
         """The result that stands in the round. Raises ChainMoved if its event is gone."""
-        wanted = bytes(round_.result_hash)
         for event in self._events("ResultProposed", job_id, round_id, round_.opened_block):
             args = event.args
-            if bytes(args["result_hash"]) == wanted:
+            if args["result_hash"] == round_.result_hash:
                 return Proposal(
-                    proposer=int(args["proposer"]),
-                    model=bytes(args["model"]),
-                    update=bytes(args["update"]),
-                    report=bytes(args["report"]),
-                    result_hash=wanted,
+                    proposer=args["proposer"],
+                    model=args["model"],
+                    update=args["update"],
+                    report=args["report"],
+                    result_hash=args["result_hash"],
                     nodes=tuple(args["nodes"]),
                     contributions=tuple(args["contributions"]),
                 )
         raise ChainMoved(f"The result proposed in job {job_id} round {round_id} is gone.")
 
-    def attesters(self, job_id: int, round_id: int, round_: Any) -> set[int]:
+    def attesters(self, job_id: int, round_id: int, round_: Round) -> set[int]:
         """Verifiers that attested the result that stands."""
-        wanted = bytes(round_.result_hash)
         events = self._events("Attested", job_id, round_id, round_.opened_block)
         return {
-            int(event.args["verifier_id"])
+            event.args["verifier_id"]
             for event in events
-            if bytes(event.args["result_hash"]) == wanted
+            if event.args["result_hash"] == round_.result_hash
         }
 
     def on_duty(self, job_id: int, round_id: int) -> int:
         """The aggregator drawn for a round; 0 in the fallback window and before the seed is."""
-        return int(self.chain.call(self.rounds, "aggregator_on_duty", job_id, round_id))
+        return read(int, self.chain.call(self.rounds, "aggregator_on_duty", job_id, round_id))
 
     def in_round(self, question: str, job_id: int, round_id: int, nodes: Sequence[int]) -> set[int]:
         """Those `nodes` for which a view such as "is_invalid" or "is_flagged" holds."""
@@ -275,58 +190,53 @@ class Network:
         answers = self.chain.call_many(
             [(self.rounds, "commitment_of", (job_id, round_id, node)) for node in nodes]
         )
-        return {n for n, a in zip(nodes, answers, strict=True) if bytes(a) != ZERO_DIGEST}
+        return {n for n, a in zip(nodes, answers, strict=True) if a != ZERO_DIGEST}
 
     def slashed_for_silence(self, job_id: int, round_id: int, opened_block: int) -> set[int]:
         """Nodes of a round that have been slashed for not revealing."""
         events = self._events("UnrevealedSlashed", job_id, round_id, opened_block)
-        return {int(event.args["node_id"]) for event in events}
+        return {event.args["node_id"] for event in events}
 
     # -- ledger --------------------------------------------------------------------------------
 
     def ledger_length(self, job_id: int) -> int:
         """Number of finalized rounds in the ledger."""
-        return int(self.chain.call(self.ledger, "length", job_id))
+        return read(int, self.chain.call(self.ledger, "length", job_id))
 
-    def ledger_entry(self, job_id: int, index: int) -> Any:
-        """The Entry struct at `index` (0 is the first finalized round)."""
-        return self.chain.call(self.ledger, "entry", job_id, index)
+    def ledger_entry(self, job_id: int, index: int) -> LedgerEntry:
+        """The entry at `index` (0 is the first finalized round)."""
+        return read(LedgerEntry, self.chain.call(self.ledger, "entry", job_id, index))
 
     # -- nodes ---------------------------------------------------------------------------------
 
-    def node(self, node_id: int) -> Any:
-        """The Node struct."""
-        return self.chain.call(self.registry, "node", node_id)
+    def node(self, node_id: int) -> Node:
+        """A node; all zero if there is no such node."""
+        return read(Node, self.chain.call(self.registry, "node", node_id))
 
     def node_of(self, operator: str) -> int:
         """The node that an operator key serves, 0 if none."""
-        return int(self.chain.call(self.registry, "node_of", operator))
+        return read(int, self.chain.call(self.registry, "node_of", operator))
 
     def operator_of(self, node_id: int) -> str:
         """The operator key of a node."""
-        return str(self.chain.call(self.registry, "operator_of", node_id))
+        return read(str, self.chain.call(self.registry, "operator_of", node_id))
 
     def stakes_at(self, nodes: Sequence[int], block: int) -> dict[int, int]:
         """Stake of each of `nodes` after `block`, in 1e-18 ZOO, without what is unbonding.
 
         Folded from events, so that it can be had for any block without an archive node.
         """
-        settled = min(block, self.chain.head().number - _REORG_BLOCKS)
-        if settled >= self._stakes_read:
-            self._stake_events += self._stake_changes(self._stakes_read, settled)
-            self._stakes_read = settled + 1
-        recent = self._stake_changes(self._stakes_read, block)
         stakes = dict.fromkeys(nodes, 0)
-        for event in (*self._stake_events, *recent):
-            node = int(event.args["node_id"])
+        for event in self._stakes.read():
+            node = event.args["node_id"]
             if node not in stakes or event.block > block:
                 continue
             if "stake" in event.args:
-                stakes[node] = int(event.args["stake"])
-            elif "unlock_at" in event.args:
+                stakes[node] = event.args["stake"]
+            elif event.name == "ExitBegun":
                 stakes[node] = 0
             else:
-                stakes[node] = max(0, stakes[node] - int(event.args["amount"]))
+                stakes[node] = max(0, stakes[node] - event.args["amount"])
         return stakes
 
     def encryption_keys_at(self, nodes: Sequence[int], block: int) -> dict[int, bytes]:
@@ -340,56 +250,63 @@ class Network:
                 where = {"node_id": node}
                 events = self.chain.events(self.registry, name, self.deployment.block, block, where)
                 if events:
-                    keys[node] = bytes(events[-1].args[field])
+                    keys[node] = events[-1].args[field]
         return keys
-
-    def _stake_changes(self, first: int, last: int) -> list[Event]:
-        names = ("NodeRegistered", "StakeAdded", "ExitBegun", "NodeSlashed")
-        found = [e for name in names for e in self.chain.events(self.registry, name, first, last)]
-        return sorted(found, key=lambda e: (e.block, e.log_index))
 
     def nodes_of(self, owners: Sequence[str]) -> list[int]:
         """Ids of all nodes that these owners registered, approved or not."""
-        head = self.chain.head().number
+        found: set[int] = set()
         for owner in owners:
-            first = self._owners_read.get(owner, self.deployment.block)
-            events = self.chain.events(
-                self.registry, "NodeRegistered", first, head, {"owner": owner}
-            )
-            self._owned.setdefault(owner, set()).update(int(e.args["node_id"]) for e in events)
-            self._owners_read[owner] = max(first, head - _REORG_BLOCKS)
-        count = int(self.chain.call(self.registry, "node_count"))
-        found = {node for owner in owners for node in self._owned[owner] if node <= count}
+            if owner not in self._owned:
+                where = {"owner": owner}
+                cursor = self._registry_events(("NodeRegistered",), self.deployment.block, where)
+                self._owned[owner] = EventLog(cursor)
+            found.update(event.args["node_id"] for event in self._owned[owner].read())
         return sorted(found)
 
-    def open_benchmarks(self) -> dict[int, Any]:
-        """The Benchmark structs that wait for verdicts, by ascending node id.
+    def penalty(self, violation: Violation) -> Row:
+        """The row of the slashing table for a violation, as the registry has it now."""
+        return read(Row, self.chain.call(self.registry, "penalty", violation))
+
+    def penalties(self) -> dict[int, Row]:
+        """The whole slashing table, as the registry has it now."""
+        calls = [(self.registry, "penalty", (violation,)) for violation in Violation]
+        rows = zip(Violation, self.chain.call_many(calls), strict=True)
+        return {violation: read(Row, row) for violation, row in rows}
+
+    def open_benchmarks(self) -> dict[int, Benchmark]:
+        """The attempts that wait for verdicts, by ascending node id.
 
         Such nodes may be in no list yet, so they are found by their BenchmarkSubmitted events.
         """
-        head = self.chain.head().number
-        first = max(self._benchmarks_read, head - _BENCHMARK_BLOCKS)
-        events = self.chain.events(self.benchmarks, "BenchmarkSubmitted", first, head)
-        nodes = sorted(self._benchmarked.union(int(event.args["node_id"]) for event in events))
-        attempts = self.chain.call_many([(self.benchmarks, "benchmark", (node,)) for node in nodes])
-        waiting = {
-            node: attempt
-            for node, attempt in zip(nodes, attempts, strict=True)
-            if attempt.submitted_at and not attempt.settled
-        }
-        self._benchmarked = set(waiting)
-        self._benchmarks_read = max(first, head - _REORG_BLOCKS)
+        if self._benchmarks is None:
+            first = max(self.deployment.block, self.chain.head().number - _BENCHMARK_BLOCKS)
+            self._benchmarks = EventCursor(
+                self.chain, self.benchmarks, ("BenchmarkSubmitted",), first
+            )
+        new = self._benchmarks.poll()
+        if new.rewound_to is not None:
+            self._judged.clear()  # a reorg may have taken a verdict back
+        nodes = {event.args["node_id"] for event in new.events}
+        self._submitted |= nodes
+        self._judged -= nodes
+        asked = sorted(self._submitted - self._judged)
+        calls = [(self.benchmarks, "benchmark", (node,)) for node in asked]
+        found = zip(asked, self.chain.call_many(calls), strict=True)
+        attempts = {node: read(Benchmark, attempt) for node, attempt in found}
+        waiting = {n: a for n, a in attempts.items() if a.submitted_at and not a.settled}
+        self._judged.update(attempts.keys() - waiting.keys())
         return waiting
 
-    def benchmark(self, node_id: int) -> Any:
-        """The Benchmark struct of a node's newest attempt."""
-        return self.chain.call(self.benchmarks, "benchmark", node_id)
+    def benchmark(self, node_id: int) -> Benchmark:
+        """A node's newest attempt; all zero if it asked for none."""
+        return read(Benchmark, self.chain.call(self.benchmarks, "benchmark", node_id))
 
     def early(self, contract: Contract, function: str, *args: Any) -> bytes | None:
         """What a capture function would return in the next block, None while it is too early or
         the next block captures it anyway."""
         try:
-            value = bytes(self.chain.call(contract, function, *args, block="pending"))
+            value = read(bytes, self.chain.call(contract, function, *args, block="pending"))
         except Reverted as refused:
             if refused.reason in (TOO_EARLY, *NO_SEED_DUE):
                 return None
@@ -398,25 +315,24 @@ class Network:
 
     # -- violation reports ---------------------------------------------------------------------
 
-    def report_id(self, job_id: int, round_id: int, node: int, violation: Violation) -> bytes:
-        """Id of a violation report."""
-        return bytes(
-            self.chain.call(self.reports, "report_id_of", job_id, round_id, node, violation)
-        )
-
-    def report(self, report_id: bytes) -> Any:
-        """The Report struct."""
-        return self.chain.call(self.reports, "report_of", report_id)
+    def report(self, report_id: bytes) -> Report:
+        """A report; its status is NONE if there is no such report."""
+        return read(Report, self.chain.call(self.reports, "report_of", report_id))
 
     def reported(self, job_id: int, first: int, last: int) -> list[bytes]:
         """Ids of the reports raised about a job in a range of blocks, in order, each once."""
         events = self.chain.events(self.reports, "ViolationReported", first, last)
-        ids = [bytes(e.args["report_id"]) for e in events if int(e.args["job_id"]) == job_id]
+        ids = (event.args["report_id"] for event in events if event.args["job_id"] == job_id)
         return list(dict.fromkeys(ids))
 
     # -- events --------------------------------------------------------------------------------
 
-    def _events(self, name: str, job_id: int, round_id: int, first: int) -> list[Any]:
+    def _registry_events(
+        self, names: Sequence[str], first: int, where: dict[str, Any] | None = None
+    ) -> EventCursor:
+        return EventCursor(self.chain, self.registry, names, first, where)
+
+    def _events(self, name: str, job_id: int, round_id: int, first: int) -> list[Event]:
         last = self.chain.head().number
         where = {"job_id": job_id, "round_id": round_id}
         return self.chain.events(self.rounds, name, first, last, where)
@@ -428,25 +344,4 @@ class Network:
         events = self.chain.events(self.rounds, name, first, last, where)
         if not events:
             raise ChainMoved(f"{name} of job {job_id} round {round_id} is not in block {first}.")
-        return dict(events[-1].args)
-
-
-def contributions_hash(nodes: Sequence[int], contributions: Sequence[int]) -> bytes:
-    """keccak256(abi_encode(nodes, contributions)), as TrainingRounds stores it."""
-    return bytes(keccak(encode(["uint256[]", "uint256[]"], [list(nodes), list(contributions)])))
-
-
-def commitment_digest(
-    chain_id: int,
-    contract: str,
-    place: tuple[int, int, int],
-    operator: str,
-    parts: tuple[bytes, bytes, bytes, bytes],
-) -> bytes:
-    """TrainingRounds.commitment_digest.
-
-    `place`: job, round and node. `parts`: input root, content, trace root and salt.
-    """
-    kinds = ["bytes32", "uint256", "address", "uint256", "uint256", "uint256", "address"]
-    values = [_COMMIT_DOMAIN, chain_id, contract, *place, operator, *parts]
-    return bytes(keccak(encode([*kinds, *["bytes32"] * 4], values)))
+        return events[-1].args

@@ -9,24 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import IntEnum
 from typing import Any
 
-from eth_abi import encode
-from eth_utils import keccak
-
-from agents.protocol.network import Network, Snapshot
-
-SCORE_DOMAIN = keccak(text="menagerie.ScoreConsensus.commit.v1")
-
-
-class ScorePhase(IntEnum):
-    """Phases of a round's scoring, as ScoreConsensus numbers them."""
-
-    NONE = 0
-    COMMIT = 1
-    REVEAL = 2
-    CLOSED = 3
+from agents.protocol.formulas import score_commitment
+from agents.protocol.network import Network
+from agents.protocol.numbers import ScorePhase
+from agents.protocol.structs import Snapshot, read
+from agents.runtime.contracts import Event
 
 
 @dataclass(frozen=True)
@@ -64,30 +53,20 @@ class Consensus:
 
     def adopted(self, job_id: int) -> bool:
         """Whether a job is paid by its validators' consensus."""
-        return bool(self._call("adopted", job_id))
+        return read(bool, self._call("adopted", job_id))
 
     def windows(self, job_id: int) -> tuple[int, int]:
         """Seconds to commit scores and to reveal them; zeros when the job isn't adopted."""
         commit_s, reveal_s = self._call("windows_of", job_id)
-        return int(commit_s), int(reveal_s)
+        return commit_s, reveal_s
 
     def scoring(self, job_id: int, round_id: int) -> Scoring:
         """The scoring of a round."""
-        found = self._call("scoring", job_id, round_id)
-        return Scoring(
-            phase=ScorePhase(found.phase),
-            commit_deadline=int(found.commit_deadline),
-            reveal_deadline=int(found.reveal_deadline),
-            committed=int(found.committed),
-            revealed=int(found.revealed),
-            total=int(found.total),
-            scored=bool(found.scored),
-            closable=bool(found.closable),
-        )
+        return read(Scoring, self._call("scoring", job_id, round_id))
 
     def last_scored(self, job_id: int) -> int:
         """The newest round with a consensus above zero, 0 if there is none."""
-        return int(self._call("last_scored", job_id))
+        return read(int, self._call("last_scored", job_id))
 
     def shares(self, job_id: int, round_id: int) -> dict[int, int]:
         """The consensus of a closed round by node id, without zeros.
@@ -95,10 +74,10 @@ class Consensus:
         Raises ChainMoved in the middle of a reorg.
         """
         network = self._network
-        opened = int(network.round(job_id, round_id).opened_block)
+        opened = network.round(job_id, round_id).opened_block
         nodes = sorted(network.snapshot(job_id, round_id, opened).nodes)
         scores = self._call("shares", job_id, round_id, nodes)
-        return {node: int(score) for node, score in zip(nodes, scores, strict=True) if score}
+        return {node: score for node, score in zip(nodes, scores, strict=True) if score}
 
     def standing(self, job_id: int, before_round: int) -> dict[int, int]:
         """The consensus of the newest scored round before `before_round`; {} if there is none.
@@ -115,7 +94,7 @@ class Consensus:
     def samples(self, job_id: int, round_id: int, opened_block: int) -> dict[int, bytes]:
         """Digests that nodes posted of their model's values, by ascending node id."""
         events = self._events("SamplesPosted", job_id, round_id, opened_block)
-        found = {int(e.args["node_id"]): bytes(e.args["digest"]) for e in events}
+        found = {event.args["node_id"]: event.args["digest"] for event in events}
         return dict(sorted(found.items()))
 
     def vectors(
@@ -124,22 +103,22 @@ class Consensus:
         """What was revealed so far, by ascending verifier id."""
         found = {}
         for event in self._events("ScoresRevealed", job_id, round_id, opened_block):
-            verifier = int(event.args["verifier_id"])
-            scores = dict(zip(snapshot.nodes, map(int, event.args["scores"]), strict=True))
-            found[verifier] = Vector(verifier, scores, bytes(event.args["record"]))
+            args = event.args
+            scores = dict(zip(snapshot.nodes, args["scores"], strict=True))
+            found[args["verifier_id"]] = Vector(args["verifier_id"], scores, args["record"])
         return dict(sorted(found.items()))
 
     def committed(self, job_id: int, round_id: int, verifier: int) -> bytes:
         """A verifier's commitment, 32 zero bytes when there is none."""
-        return bytes(self._call("score_commitment_of", job_id, round_id, verifier))
+        return read(bytes, self._call("score_commitment_of", job_id, round_id, verifier))
 
     def record(self, job_id: int, round_id: int, verifier: int) -> bytes:
         """Digest of the record behind a verifier's revealed scores, zero before its reveal."""
-        return bytes(self._call("record_of", job_id, round_id, verifier))
+        return read(bytes, self._call("record_of", job_id, round_id, verifier))
 
     def trust(self, job_id: int, verifier: int) -> int:
         """A verifier's agreement with a job's consensus, in 1/10,000."""
-        return int(self._call("trust_of", job_id, verifier))
+        return read(int, self._call("trust_of", job_id, verifier))
 
     def digest(
         self,
@@ -151,11 +130,8 @@ class Consensus:
         record: bytes,
         salt: bytes,
     ) -> bytes:
-        """The commitment to `scores`, which are in the order of the round's snapshot.
-
-        Made here and not by the contract's view: whoever serves the chain would read the scores.
-        """
-        return scores_digest(
+        """The commitment to `scores`, which are in the order of the round's snapshot."""
+        return score_commitment(
             self._network.deployment.chain_id,
             self._contract.address,
             (job_id, round_id, verifier),
@@ -168,28 +144,7 @@ class Consensus:
     def _call(self, function: str, *args: Any) -> Any:
         return self._network.chain.call(self._contract, function, *args)
 
-    def _events(self, name: str, job_id: int, round_id: int, first: int) -> list[Any]:
+    def _events(self, name: str, job_id: int, round_id: int, first: int) -> list[Event]:
         chain = self._network.chain
         where = {"job_id": job_id, "round_id": round_id}
         return chain.events(self._contract, name, first, chain.head().number, where)
-
-
-def scores_digest(
-    chain_id: int,
-    contract: str,
-    place: tuple[int, int, int],
-    operator: str,
-    scores: Sequence[int],
-    record: bytes,
-    salt: bytes,
-) -> bytes:
-    """ScoreConsensus.scores_digest; `place` is job, round and verifier."""
-    kinds = ["bytes32", "uint256", "address", "uint256", "uint256", "uint256", "address"]
-    return bytes(
-        keccak(
-            encode(
-                [*kinds, "uint256[]", "bytes32", "bytes32"],
-                [SCORE_DOMAIN, chain_id, contract, *place, operator, list(scores), record, salt],
-            )
-        )
-    )

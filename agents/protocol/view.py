@@ -7,9 +7,10 @@ Rule: a role's step begins with one `observe` and decides on that alone.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
-from agents.protocol.network import JobStatus, Network, Phase, Snapshot
+from agents.protocol.network import Network
+from agents.protocol.numbers import JobStatus, Phase
+from agents.protocol.structs import NO_ROUND, Job, Round, Snapshot
 from agents.runtime.chain import Head
 
 _EMPTY = Snapshot((), (), {}, ())
@@ -17,26 +18,34 @@ _EMPTY = Snapshot((), (), {}, ())
 
 @dataclass(frozen=True)
 class View:
-    """What the chain says about a job now. `round` is None before the first round."""
+    """What the chain says about a job now.
+
+    Before the first round, `round_id` is 0, `round` is `NO_ROUND` (phase NONE) and the snapshot is
+    empty.
+    """
 
     job_id: int
-    job: Any
+    job: Job
     round_id: int
-    round: Any
-    phase: Phase
+    round: Round
     snapshot: Snapshot
     now: int  # chain time of the head, seconds
     block: int  # number of the head
 
     @property
+    def phase(self) -> Phase:
+        """The phase of the round."""
+        return self.round.phase
+
+    @property
     def active(self) -> bool:
         """Whether more rounds may be opened."""
-        return bool(self.job.status == JobStatus.ACTIVE)
+        return self.job.status == JobStatus.ACTIVE
 
     @property
     def overdue(self) -> bool:
         """Whether the phase's deadline has passed."""
-        return self.now > int(self.round.deadline)
+        return self.now > self.round.deadline
 
 
 def observe(network: Network, job_id: int, head: Head, round_id: int | None = None) -> View:
@@ -46,10 +55,9 @@ def observe(network: Network, job_id: int, head: Head, round_id: int | None = No
     """
     job = network.job(job_id)
     if round_id is None:
-        round_id = int(job.rounds_opened)
+        round_id = job.rounds_opened
     if round_id == 0:
-        return View(job_id, job, 0, None, Phase.NONE, _EMPTY, head.timestamp, head.number)
-    round_ = network.round(job_id, round_id)
-    snapshot = network.snapshot(job_id, round_id, int(round_.opened_block))
-    phase = Phase(round_.phase)
-    return View(job_id, job, round_id, round_, phase, snapshot, head.timestamp, head.number)
+        return View(job_id, job, 0, NO_ROUND, _EMPTY, head.timestamp, head.number)
+    found = network.round(job_id, round_id)
+    snapshot = network.snapshot(job_id, round_id, found.opened_block)
+    return View(job_id, job, round_id, found, snapshot, head.timestamp, head.number)

@@ -56,7 +56,7 @@ class Memories:
         job = self._models.job(job_id)
         if not job.codec.has_memory:
             return None
-        period = int(job.codec.memory_rounds)
+        period = job.codec.memory_rounds
         reset = plan.step - plan.step % period
         if job.verification.own_memory_rounds is not None:
             reset = max(reset, plan.step - job.verification.own_memory_rounds)
@@ -64,7 +64,7 @@ class Memories:
         memory: State | None = None
         for index in range(plan.step - 1, reset - 1, -1):
             entry = self._network.ledger_entry(job_id, index)
-            number, digest = int(entry.round_id), bytes(entry.report)
+            number, digest = entry.round_id, entry.report
             report = self._models.report(digest)
             if node not in report.accepted():
                 continue
@@ -73,7 +73,7 @@ class Memories:
             if (digest, node) in self._found:
                 memory = self._found[digest, node]
                 break
-            seed = bytes(self._network.round(job_id, number).seed)
+            seed = self._network.round(job_id, number).seed
             mine = kept(job_id, number, seed) if kept is not None else None
             if mine is not None:
                 memory = mine

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from agents.jobs.job import JobContext
-from agents.protocol.network import ZERO_DIGEST
+from agents.protocol.numbers import ZERO_DIGEST
 from agents.rounds.plan import Plan
 from agents.rounds.submissions import Submission
 from agents.training.state import State

@@ -90,7 +90,7 @@ class Models:
 
     def current(self, job_id: int) -> State:
         """The model that the next round starts from (or the running one started from)."""
-        return self.at(job_id, bytes(self._network.job(job_id).model))
+        return self.at(job_id, self._network.job(job_id).model)
 
     def keep(self, state: State) -> bytes:
         """Remember a model that the caller has just computed; returns its hash."""
@@ -122,19 +122,19 @@ class Models:
         if kept is not None:
             return kept
         terms = self._network.job(job_id).terms
-        hashes = [bytes(terms.genesis_model)]
+        hashes = [terms.genesis_model]
         reports: list[RoundReport] = []
         for index in range(self._network.ledger_length(job_id)):
             if hashes[-1] == wanted:
                 break
             entry = self._network.ledger_entry(job_id, index)
-            hashes.append(bytes(entry.new_model))
-            reports.append(self.report(bytes(entry.report)))
+            hashes.append(entry.new_model)
+            reports.append(self.report(entry.report))
         if hashes[-1] != wanted:
             raise CorruptContent(
                 f"job {job_id} has no model {wanted.hex()} in its ledger; the chain has moved"
             )
-        start, state = self._start(job_id, bytes(terms.genesis_checkpoint), hashes, reports)
+        start, state = self._start(job_id, terms.genesis_checkpoint, hashes, reports)
         for index in range(start, len(reports)):
             state = self._apply(job_id, index, state, reports[index], hashes[index + 1])
         self._remember(wanted, state)

@@ -25,7 +25,7 @@ from agents.jobs.job import JobContext
 from agents.mechanisms.merge import MergeRefused
 from agents.mechanisms.privacy.aggregate import Aggregate
 from agents.mechanisms.score import Evidence, SelectingScore
-from agents.protocol.network import Proposal
+from agents.protocol.structs import Proposal
 from agents.rounds.plan import Plan
 from agents.rounds.release import Release, plain
 from agents.rounds.report import MAX_GAIN_PPM, NodeLine, RoundReport

@@ -15,7 +15,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from agents.mechanisms.codec import Codec
-from agents.protocol.network import Network, Snapshot
+from agents.protocol.network import Network
+from agents.protocol.structs import Snapshot
 from agents.protocol.view import View
 from agents.rounds.models import Models
 from agents.training.assignment import Manifest, Range, assign, next_carry, node_seed
@@ -65,10 +66,10 @@ class Plans:
     def past(self, job_id: int, round_id: int) -> Plan:
         """The plan of a round that is over; its seed is in the chain's storage."""
         round_ = self._network.round(job_id, round_id)
-        seed = bytes(round_.seed)
+        seed = round_.seed
         key = (job_id, round_id, seed)
         if key not in self._plans:
-            snapshot = self._network.snapshot(job_id, round_id, int(round_.opened_block))
+            snapshot = self._network.snapshot(job_id, round_id, round_.opened_block)
             self._plans[key] = self._make(job_id, round_id, seed, snapshot)
         return self._plans[key]
 
@@ -82,7 +83,7 @@ class Plans:
     def _step_of(self, job_id: int, round_id: int) -> int:
         """Number of rounds finalized before a round."""
         step = self._network.ledger_length(job_id)
-        while step and int(self._network.ledger_entry(job_id, step - 1).round_id) >= round_id:
+        while step and self._network.ledger_entry(job_id, step - 1).round_id >= round_id:
             step -= 1
         return step
 
@@ -91,12 +92,12 @@ class Plans:
         if step == 0:
             return (), 0
         entry = self._network.ledger_entry(job_id, step - 1)
-        number = int(entry.round_id)
-        report = self._models.report(bytes(entry.report))
+        number = entry.round_id
+        report = self._models.report(entry.report)
         round_ = self._network.round(job_id, number)
-        snapshot = self._network.snapshot(job_id, number, int(round_.opened_block))
+        snapshot = self._network.snapshot(job_id, number, round_.opened_block)
         manifest = assign(
-            bytes(round_.seed),
+            round_.seed,
             snapshot.nodes,
             snapshot.weights,
             spec,

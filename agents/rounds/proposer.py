@@ -8,7 +8,8 @@ do.
 
 from __future__ import annotations
 
-from agents.protocol.network import Network, Phase
+from agents.protocol.network import Network
+from agents.protocol.numbers import Phase
 from agents.protocol.view import View
 from agents.rounds.reader import RoundReader
 from agents.runtime.faults import crashpoint
@@ -74,5 +75,5 @@ class Proposer:
 
     def _elapsed(self, view: View) -> float:
         """Share of the current window that has passed, from 0 to 1."""
-        window = int(view.job.terms.aggregate_s)
-        return 1 - max(0, int(view.round.deadline) - view.now) / window
+        window = view.job.terms.aggregate_s
+        return 1 - max(0, view.round.deadline - view.now) / window

@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from agents.jobs.job import JobContext
-from agents.protocol.network import Network, Phase
+from agents.protocol.network import Network
+from agents.protocol.numbers import Phase
 from agents.protocol.scores import Consensus
 from agents.protocol.view import View
 from agents.rounds.codec_memory import Memories
@@ -81,7 +82,7 @@ class RoundReader:
 
     def before(self, view: View) -> State:
         """The model that the round starts from. Raises as `Models.at`."""
-        return self.models.at(view.job_id, bytes(view.round.prev_model))
+        return self.models.at(view.job_id, view.round.prev_model)
 
     # -- what a check needs ----------------------------------------------------------------------
 
@@ -119,8 +120,8 @@ class RoundReader:
             merged=outcome.merged,
             audit_seed=audit_seed,
             flagged=frozenset(flagged),
-            scores={node: int(self.network.node(node).benchmark_score) for node in nodes},
-            window_s=int(view.job.terms.commit_s),
+            scores={node: self.network.node(node).benchmark_score for node in nodes},
+            window_s=view.job.terms.commit_s,
         )
 
     def inputs_at(
@@ -153,13 +154,13 @@ class RoundReader:
         plan = self.plans.of(view)
         if plan is None:
             return []
-        before = bytes(view.round.prev_model)
+        before = view.round.prev_model
         decoded_in = (view.job_id, view.round_id, before, plan.manifest.hash())
         if decoded_in != self._decoded_in:
             # The same reveal again says something else: it is read under another seed or task.
             self._submissions, self._decoded_in = {}, decoded_in
         found = []
-        reveals = self.network.reveals(view.job_id, view.round_id, int(view.round.opened_block))
+        reveals = self.network.reveals(view.job_id, view.round_id, view.round.opened_block)
         for reveal in reveals.values():
             kept = self._submissions.get(reveal.node)
             if kept is None or kept.unavailable or kept.reveal != reveal:
@@ -248,7 +249,7 @@ class RoundReader:
             key = (*key, report.update.encode())
         if key not in self._merged:
             nodes = [s.reveal.node for s in submissions]
-            stakes = self.network.stakes_at(nodes, int(view.round.opened_block))
+            stakes = self.network.stakes_at(nodes, view.round.opened_block)
             self._merged[key] = merge(
                 job, before, submissions, self.device, stakes, release, step, standing
             )
@@ -276,7 +277,7 @@ class RoundReader:
             for s in submissions
         ]
         shares = repr(sorted(standing.items())).encode()
-        return (bytes(view.round.prev_model), plan.manifest.hash(), shares, *parts)
+        return (view.round.prev_model, plan.manifest.hash(), shares, *parts)
 
 
 def _shorten(kept: dict[Any, Any]) -> None:

@@ -32,7 +32,7 @@ class Sealing:
         Aggregators and verifiers of the snapshot that had a usable key when the round opened: the
         same for everyone, so that a payload that leaves one out is found by all.
         """
-        block = int(view.round.opened_block)
+        block = view.round.opened_block
         nodes = tuple(sorted({*view.snapshot.aggregators, *view.snapshot.verifiers}))
         place = (nodes, block, self._network.chain.block_hash(block))
         if place != self._place:

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from agents.jobs.job import JobContext
-from agents.protocol.network import Reveal
+from agents.protocol.structs import Reveal
 from agents.rounds.payload import max_payload_bytes, read_payload
 from agents.rounds.proof import MAX_PROOF_BYTES, ProofOfComputation
 from agents.rounds.report import UNAVAILABLE

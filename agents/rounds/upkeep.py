@@ -14,8 +14,10 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from agents.protocol.median import stake_median
-from agents.protocol.network import ZERO_DIGEST, Network, Phase, ReportStatus
-from agents.protocol.scores import Consensus, ScorePhase, Scoring
+from agents.protocol.network import Network
+from agents.protocol.numbers import ZERO_DIGEST, Phase, ReportStatus, ScorePhase
+from agents.protocol.scores import Consensus, Scoring
+from agents.protocol.structs import Report
 from agents.protocol.view import View
 from agents.runtime.contracts import Contract
 from agents.runtime.errors import Reverted
@@ -97,14 +99,13 @@ class Upkeep:
 
     def _expiring(self, view: View) -> bool:
         """Whether a seed of the round is about to be forgotten by the chain, or already is."""
-        if view.round is None or view.phase in (Phase.FINALIZED, Phase.VOID):
+        if view.phase in (Phase.NONE, Phase.FINALIZED, Phase.VOID):
             return False
         seeds = [(view.round.seed, view.round.seed_block)]
         if view.phase >= Phase.AGGREGATE:
             seeds.append((view.round.audit_seed, view.round.audit_block))
         return any(
-            bytes(seed) == ZERO_DIGEST and view.block > int(block) + _SEED_BLOCKS
-            for seed, block in seeds
+            seed == ZERO_DIGEST and view.block > block + _SEED_BLOCKS for seed, block in seeds
         )
 
     def _scoring(self, view: View) -> Scoring | None:
@@ -115,7 +116,7 @@ class Upkeep:
 
     def _close_scoring(self, view: View) -> None:
         snapshot, job, number = view.snapshot, view.job_id, view.round_id
-        opened = int(view.round.opened_block)
+        opened = view.round.opened_block
         vectors = self._consensus.vectors(job, number, opened, snapshot)
         medians = stake_median(
             [[vector.scores[node] for node in snapshot.nodes] for vector in vectors.values()],
@@ -152,7 +153,7 @@ class Upkeep:
         network, job, number = self._network, view.job_id, view.round_id
         committed = network.committed(job, number, view.snapshot.nodes)
         revealed = network.in_round("is_revealed", job, number, view.snapshot.nodes)
-        done = network.slashed_for_silence(job, number, int(view.round.opened_block))
+        done = network.slashed_for_silence(job, number, view.round.opened_block)
         for node in sorted(committed - revealed - done):
             send = self._call(network.rounds, "slash_unrevealed", job, number, node)
             yield f"slash_unrevealed {node}", send
@@ -163,7 +164,7 @@ class Upkeep:
         first = max(network.deployment.block, head - _REPORT_BLOCKS)
         for report_id in network.reported(view.job_id, first, head):
             report = network.report(report_id)
-            late = view.now > int(report.deadline)
+            late = view.now > report.deadline
             name = report_id.hex()[:8]
             if report.status == ReportStatus.CONFIRMED and late:
                 yield f"execute {name}", self._call(network.reports, "execute", report_id)
@@ -175,7 +176,7 @@ class Upkeep:
             elif report.status == ReportStatus.OPEN and not self._open_round(view, report):
                 yield f"lapse {name}", self._call(network.reports, "lapse", report_id)
 
-    def _open_round(self, view: View, report: Any) -> bool:
+    def _open_round(self, view: View, report: Report) -> bool:
         current = report.round_id == view.round_id
         return current and view.phase in (Phase.CHALLENGE, Phase.DISPUTED)
 

@@ -111,7 +111,7 @@ class Producer:
             job.spec,
             view.job_id,
             plan.step,
-            model_hash(before) if job.verification.own_start else bytes(view.round.prev_model),
+            model_hash(before) if job.verification.own_start else view.round.prev_model,
         )
         if extra:
             # The node's own batches last: they are what its work is first of all judged on.

@@ -74,3 +74,19 @@ class EventCursor:
         if len(marks) == len(self._marks):
             return marks, None
         return marks, marks[-1][0] + 1 if marks else self._start
+
+
+class EventLog:
+    """All events of a cursor so far, in chain order, without those that a reorg took back."""
+
+    def __init__(self, cursor: EventCursor) -> None:
+        self._cursor = cursor
+        self._events: list[Event] = []
+
+    def read(self) -> list[Event]:
+        """Every event up to the head. Raises RpcDown with nothing lost: the next call reads on."""
+        new = self._cursor.poll()
+        if new.rewound_to is not None:
+            self._events = [e for e in self._events if e.block < new.rewound_to]
+        self._events += new.events
+        return list(self._events)

@@ -8,10 +8,11 @@ still overturn it. Otherwise it would lose the bond.
 from __future__ import annotations
 
 from agents.protocol.network import Network
+from agents.protocol.numbers import TaskStatus
 from agents.runtime.context import Context
 from agents.runtime.errors import Reverted
 from agents.runtime.faults import crashpoint
-from agents.tasks.contract import Task, Tasks, TaskStatus
+from agents.tasks.contract import Task, Tasks
 
 
 def is_wrong(tasks: Tasks, task: Task, result: bytes) -> bool:
@@ -34,15 +35,15 @@ class TaskAppeals:
 
     def file(self, task: Task, why: str) -> str | None:
         """Appeal; returns what was done, None if it cannot be (said once)."""
-        bond = int(self._tasks.terms().appeal_bond)
+        bond = self._tasks.terms().appeal_bond
         chain, sender = self._context.chain, self._context.sender
         token, appeals = self._network.token, self._network.appeals
         address = self._context.wallet.address
-        if int(chain.call(token, "balanceOf", address)) < bond:
+        if chain.call(token, "balanceOf", address) < bond:
             self._say(task, f"{address} lacks the bond of {bond / 10**18:g} ZOO")
             return None
         try:
-            if int(chain.call(token, "allowance", address, appeals.address)) < bond:
+            if chain.call(token, "allowance", address, appeals.address) < bond:
                 sender.send(token, "approve", appeals.address, bond)
             crashpoint("appellant-before-appeal")
             sender.ensure(

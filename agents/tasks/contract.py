@@ -11,53 +11,70 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import IntEnum
 from typing import Any
 
-from eth_abi import encode
-from eth_utils import keccak
+from eth_abi.abi import encode
+from eth_utils.crypto import keccak
 
+from agents.protocol import formulas
 from agents.protocol.network import ChainMoved, Network
+from agents.protocol.numbers import LaneState, TaskStatus
+from agents.protocol.structs import read
 from agents.tasks.compute.classes import class_label
-
-TAG_DOMAIN = keccak(text="menagerie.RedundantTasks.tag.v1")
-COMMIT_DOMAIN = keccak(text="menagerie.RedundantTasks.commit.v1")
-UNAVAILABLE = bytes(keccak(text="menagerie.RedundantTasks.unavailable.v1"))
-"""The result of an executor that could not get the task's inputs; there is no payload."""
-
-MAX_OPEN = 2
-"""Lanes that a node may have open at a time."""
 
 _EVER = 2**256 - 1
 _BATCH = 128  # calls in one request
 _EVENT_BLOCKS = 2_000  # looked through at a time
 
 
-class TaskStatus(IntEnum):
-    """Status of a task, as RedundantTasks numbers them; NONE: there is no such task."""
+@dataclass(frozen=True)
+class TaskTerms:
+    """What holds for all tasks, fixed at the deployment.
 
-    NONE = 0
-    DRAWING = 1
-    RUNNING = 2
-    REVEALING = 3
-    AGREED = 4
-    DECIDED = 5
-    UNDECIDED = 6
-    APPEALED = 7
-    CLOSED = 8
+    Attributes:
+        task_stake: stake at risk that an executor needs; like all amounts, in 1e-18 ZOO.
+        max_fee: of a task. `fee_per_s`: least fee for each second of run_s.
+        max_run_s, reveal_s, appeal_s, verdict_s: windows, in seconds.
+        appeal_bond: what an appeal costs if it fails.
+        bounty: to whoever closes a task without agreement, out of the fee.
+    """
+
+    task_stake: int
+    max_fee: int
+    fee_per_s: int
+    max_run_s: int
+    reveal_s: int
+    appeal_s: int
+    verdict_s: int
+    appeal_bond: int
+    bounty: int
 
 
-class LaneState(IntEnum):
-    """State of an executor's lane. AGREED and OPENED: it found the agreed result; OPENED showed
-    it."""
+@dataclass(frozen=True)
+class Seat:
+    """A node's place in a pool. `open`: lanes it answers for. `left`: block at which it left its
+    last seat."""
 
-    NONE = 0
-    RUNNING = 1
-    COMMITTED = 2
-    REVEALED = 3
-    ABORTED = 4
-    AGREED = 5
-    OPENED = 6
+    seated: bool
+    class_id: int
+    seat: int
+    open: int
+    left: int
+
+
+@dataclass(frozen=True)
+class Appeal:
+    """The appeal against a task. `status`: of the task before. `deadline`: 0 once it is over.
+
+    `result`: what verifiers found, zero without a verdict.
+    """
+
+    appellant: str
+    status: TaskStatus
+    decided_at: int
+    deadline: int
+    result: bytes
+    overturned: bool
 
 
 @dataclass(frozen=True)
@@ -134,14 +151,14 @@ class Tasks:
         self._network = network
         self._chain = network.chain
         self._contract = network.tasks
-        self._terms: Any = None
+        self._terms: TaskTerms | None = None
         self._classes: dict[str, int] = {}
 
     # -- tasks ---------------------------------------------------------------------------------
 
     def count(self) -> int:
         """Number of tasks; ids run from 1 to this."""
-        return int(self._call("task_count"))
+        return read(int, self._call("task_count"))
 
     def task(self, task_id: int) -> Task:
         """A task; its status is NONE if there is no such task."""
@@ -150,7 +167,7 @@ class Tasks:
     def many(self, task_ids: Sequence[int]) -> list[Task]:
         """Several tasks, in order."""
         found = self._each("task", task_ids)
-        return [_task(number, raw) for number, raw in zip(task_ids, found, strict=True)]
+        return [read(Task, raw, task_id=n) for n, raw in zip(task_ids, found, strict=True)]
 
     def expected(self, task_id: int) -> list[int]:
         """The executors that a draw would take in the next block, by ascending lane from the first
@@ -160,19 +177,19 @@ class Tasks:
     def expected_many(self, task_ids: Sequence[int]) -> dict[int, list[int]]:
         """`expected` of several tasks, by id."""
         found = self._each("expected", task_ids, block="pending")
-        return {n: [int(node) for node in nodes] for n, nodes in zip(task_ids, found, strict=True)}
+        return dict(zip(task_ids, found, strict=True))
 
-    def terms(self) -> Any:
-        """The Terms struct: stakes and fees in 1e-18 ZOO, windows in seconds."""
+    def terms(self) -> TaskTerms:
+        """Stakes, fees and windows."""
         if self._terms is None:
-            self._terms = self._call("terms")
+            self._terms = read(TaskTerms, self._call("terms"))
         return self._terms
 
     # -- executors -----------------------------------------------------------------------------
 
     def class_ids(self) -> dict[str, int]:
         """Id of each determinism class by its label; names that are no label are left out."""
-        names = [bytes(name) for name in self._call("classes")]
+        names = self._call("classes")
         labels = {}
         for number, name in enumerate(names):
             try:
@@ -193,9 +210,9 @@ class Tasks:
             self.class_ids()
         return next((label for label, n in self._classes.items() if n == class_id), None)
 
-    def seat(self, node_id: int) -> Any:
-        """The Executor struct of a node: seated, class_id, seat, open, left."""
-        return self._call("executor", node_id)
+    def seat(self, node_id: int) -> Seat:
+        """The seat of a node, or its last one."""
+        return read(Seat, self._call("executor", node_id))
 
     def stay(self, nodes: Sequence[int], now: int) -> list[bool]:
         """Whether each node has the stake that a seat needs at chain time `now`, is not suspended
@@ -203,47 +220,39 @@ class Tasks:
         registry = self._network.registry
         calls = [(registry, "stake_at_risk", (node, now, _EVER)) for node in nodes]
         stakes = self._chain.call_many(calls)
-        return [int(stake) >= int(self.terms().task_stake) for stake in stakes]
+        return [stake >= self.terms().task_stake for stake in stakes]
 
     # -- digests -------------------------------------------------------------------------------
 
     def tag(self, task_id: int, result: bytes) -> bytes:
-        """RedundantTasks.tag_of: what is committed to and revealed instead of the result."""
-        kinds = ["bytes32", "uint256", "address", "uint256", "bytes32"]
-        chain_id, address = self._network.deployment.chain_id, self._contract.address
-        return bytes(keccak(encode(kinds, [TAG_DOMAIN, chain_id, address, task_id, result])))
+        """What is committed to and revealed instead of the result."""
+        return formulas.task_tag(*self._where, task_id, result)
 
     def inputs(self, task: Task) -> bytes:
         """Digest of all that a task's tag depends on besides the result, and that the result
         depends on: 32 bytes that tell tasks of one number apart, on forks and in deployments."""
         kinds = ["uint256", "address", "uint256", "bytes32", "uint256", "uint256"]
-        chain_id, address = self._network.deployment.chain_id, self._contract.address
-        values = [chain_id, address, task.task_id, task.spec, task.run_s, task.class_id]
-        return bytes(keccak(encode(kinds, values)))
+        values = [*self._where, task.task_id, task.spec, task.run_s, task.class_id]
+        return keccak(encode(kinds, values))
 
     def commitment(self, task: Task, node_id: int, operator: str, tag: bytes, salt: bytes) -> bytes:
-        """RedundantTasks.commitment_digest."""
-        kinds = ["bytes32", "uint256", "address", "uint256", "uint256", "address"]
-        values = [
-            COMMIT_DOMAIN,
-            self._network.deployment.chain_id,
-            self._contract.address,
-            task.task_id,
-            node_id,
-            operator,
-        ]
-        parts = [task.spec, tag, salt]
-        return bytes(keccak(encode([*kinds, *["bytes32"] * 3], [*values, *parts])))
+        """The commitment of an executor to the result behind `tag`."""
+        place, parts = (task.task_id, node_id), (task.spec, tag, salt)
+        return formulas.task_commitment(*self._where, place, operator, parts)
+
+    @property
+    def _where(self) -> tuple[int, str]:
+        return self._network.deployment.chain_id, self._contract.address
 
     # -- appeals -------------------------------------------------------------------------------
 
-    def appeal(self, task_id: int) -> Any:
-        """The Appeal struct of a task; all zero when there was none."""
-        return self._chain.call(self._network.appeals, "appeal_of", task_id)
+    def appeal(self, task_id: int) -> Appeal:
+        """The appeal against a task; all zero when there was none."""
+        return read(Appeal, self._chain.call(self._network.appeals, "appeal_of", task_id))
 
     def has_attested(self, task_id: int, place: int) -> bool:
         """Whether the verifier at a place of the snapshot has spoken."""
-        return bool(self._chain.call(self._network.appeals, "has_attested", task_id, place))
+        return read(bool, self._chain.call(self._network.appeals, "has_attested", task_id, place))
 
     def decision(self, task_id: int) -> Decision:
         """Who was asked about an appealed task. Raises ChainMoved if the request is gone."""
@@ -262,7 +271,7 @@ class Tasks:
     def appealed(self, first: int, last: int) -> set[int]:
         """Ids of the tasks that were appealed in a range of blocks."""
         events = self._chain.events(self._network.appeals, "TaskAppealed", first, last)
-        return {int(event.args["task_id"]) for event in events}
+        return {event.args["task_id"] for event in events}
 
     # -- inside --------------------------------------------------------------------------------
 
@@ -275,22 +284,3 @@ class Tasks:
             calls = [(self._contract, function, (n,)) for n in task_ids[first : first + _BATCH]]
             answers += self._chain.call_many(calls, block=block)
         return answers
-
-
-def _task(task_id: int, raw: Any) -> Task:
-    return Task(
-        task_id=task_id,
-        status=TaskStatus(raw.status),
-        creator=str(raw.creator),
-        class_id=int(raw.class_id),
-        spec=bytes(raw.spec),
-        fee=int(raw.fee),
-        run_s=int(raw.run_s),
-        time=int(raw.time),
-        seed_block=int(raw.seed_block),
-        redraws=int(raw.redraws),
-        nodes=tuple(int(node) for node in raw.nodes),
-        states=tuple(LaneState(state) for state in raw.states),
-        answers=tuple(bytes(answer) for answer in raw.answers),
-        wanted=int(raw.wanted),
-    )

@@ -28,6 +28,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from math import comb, floor
 
+from agents.protocol.numbers import BPS
+from agents.protocol.slashing import STRIKES_TO_BAN
 from agents.tasks.economics import (
     Draw,
     abort_expectation,
@@ -42,8 +44,6 @@ from agents.tasks.economics import (
     rate_needed,
 )
 
-BPS = 10_000
-STRIKES_TO_BAN = 3
 SHARES = tuple(Fraction(percent, 100) for percent in (1, *range(5, 95, 5)))
 
 

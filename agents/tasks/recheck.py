@@ -15,12 +15,13 @@ from collections.abc import Iterator
 from functools import partial
 
 from agents.protocol.network import Network
+from agents.protocol.numbers import TaskStatus
 from agents.runtime.chain import Head
 from agents.runtime.context import Context
 from agents.runtime.errors import Reverted
 from agents.runtime.faults import crashpoint
 from agents.tasks.appeal import TaskAppeals, is_wrong
-from agents.tasks.contract import Decision, Task, Tasks, TaskStatus
+from agents.tasks.contract import Decision, Task, Tasks
 from agents.tasks.runner import TaskRunner
 from agents.tasks.upkeep import TaskUpkeep
 from agents.tasks.watch import TaskWatch

@@ -14,11 +14,12 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 
+from agents.protocol.numbers import MAX_OPEN
 from agents.runtime.background import Background
 from agents.runtime.context import Context
 from agents.storage.errors import StoreError
 from agents.tasks.compute.result import TaskResult
-from agents.tasks.contract import MAX_OPEN, Task
+from agents.tasks.contract import Task
 from agents.tasks.process import TaskProcess
 
 _CLASS = "class"

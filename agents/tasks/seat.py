@@ -38,21 +38,21 @@ class TaskSeat:
         if seat.seated and seat.class_id == class_id:
             return None
         if seat.seated:
-            found = self._tasks.label(int(seat.class_id))
+            found = self._tasks.label(seat.class_id)
             self._context.sender.send(self._network.tasks, "leave", node_id)
             return f"left: the pool of {found}; this machine computes in {label}"
         if class_id is None:
             self._say(f"there is no pool for the class {label}")
             return None
-        if seat.left and head.number <= int(seat.left) + _COOLDOWN:
+        if seat.left and head.number <= seat.left + _COOLDOWN:
             return None
         if not self._tasks.stay([node_id], head.timestamp)[0]:
-            stake = int(self._tasks.terms().task_stake) / 10**18
+            stake = self._tasks.terms().task_stake / 10**18
             what = f"{stake:g} ZOO at risk, no suspension and no exit begun"
             self._say(f"node {node_id} needs {what}")
             return None
         self._context.sender.ensure(
-            lambda: bool(self._tasks.seat(node_id).seated),
+            lambda: self._tasks.seat(node_id).seated,
             self._network.tasks,
             "join",
             node_id,

@@ -15,12 +15,13 @@ from functools import partial
 from typing import Any
 
 from agents.protocol.network import Network
+from agents.protocol.numbers import TaskStatus
 from agents.runtime.chain import Head
 from agents.runtime.contracts import Contract
 from agents.runtime.errors import Reverted
 from agents.runtime.loop import jitter
 from agents.runtime.sender import Sender
-from agents.tasks.contract import Task, Tasks, TaskStatus
+from agents.tasks.contract import Task, Tasks
 
 DRAW_BLOCKS = 16  # after the seed's block; the chain remembers 256
 _SEATS_PER_HEAD = 4
@@ -108,12 +109,12 @@ class TaskUpkeep:
         contract = self._network.tasks
         if class_id is not None and head.number != self._looked:
             self._looked = head.number
-            size = int(self._network.chain.call(contract, "pool_size", class_id))
+            size = self._network.chain.call(contract, "pool_size", class_id)
             places = {(self._place + i) % size for i in range(_SEATS_PER_HEAD)} if size else set()
             self._place += _SEATS_PER_HEAD
             calls = [(contract, "seat", (class_id, place)) for place in sorted(places)]
             seats = [tuple(seat) for seat in self._network.chain.call_many(calls)]
-            nodes = sorted(self._idle | {int(seat[0]) for seat in seats if not seat[3]})
+            nodes = sorted(self._idle | {seat[0] for seat in seats if not seat[3]})
             staying = self._tasks.stay(nodes, head.timestamp)
             idle = [node for node, good in zip(nodes, staying, strict=True) if not good]
             seated = {node for node in idle if self._tasks.seat(node).seated}

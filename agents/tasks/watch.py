@@ -11,8 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Set
 
+from agents.protocol.numbers import TaskStatus
 from agents.runtime.chain import ChainClient, Head
-from agents.tasks.contract import Task, Tasks, TaskStatus
+from agents.tasks.contract import Task, Tasks
 
 PER_LOOK = 256
 _REORG_BLOCKS = 128

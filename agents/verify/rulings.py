@@ -11,9 +11,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from eth_utils import keccak, to_checksum_address
+from eth_utils.address import to_checksum_address
+from eth_utils.crypto import keccak
 
-from agents.protocol.network import Network, Phase, ReportStatus, Role
+from agents.protocol.network import Network
+from agents.protocol.numbers import Phase, ReportStatus, Role
 from agents.protocol.view import View
 
 
@@ -30,7 +32,7 @@ class Ruling:
 def salt_of(case: str, *parts: int | bytes) -> bytes:
     """The salt that every member derives for a case."""
     text = ":".join([case, *(p.hex() if isinstance(p, bytes) else str(p) for p in parts)])
-    return bytes(keccak(text=f"menagerie/{text}"))
+    return keccak(text=f"menagerie/{text}")
 
 
 def role_rulings(network: Network, trusted_owners: list[str]) -> Iterator[Ruling]:
@@ -62,12 +64,12 @@ def challenge_ruling(
     wrong = is_wrong()
     if wrong is None:
         return None
-    result = bytes(view.round.result_hash)
+    result = view.round.result_hash
     upheld = bool(wrong)
     args = (view.job_id, view.round_id, result, upheld)
     data = network.rounds.function("resolve_challenge", 4).encode(args)
     # The challenge's deadline tells a second challenge of the same result from the first.
-    salt = salt_of("challenge", view.job_id, view.round_id, result, int(view.round.deadline))
+    salt = salt_of("challenge", view.job_id, view.round_id, result, view.round.deadline)
     why = wrong[0] if wrong else "the result is right"
     return Ruling(network.rounds.address, data, salt, f"challenge upheld={upheld}: {why}")
 
@@ -81,9 +83,9 @@ def appeal_rulings(
     """
     for report_id in network.reported(view.job_id, first_block, view.block):
         report = network.report(report_id)
-        if report.status != ReportStatus.APPEALED or view.now > int(report.deadline):
+        if report.status != ReportStatus.APPEALED or view.now > report.deadline:
             continue
-        innocent = is_innocent(int(report.round_id), int(report.node_id))
+        innocent = is_innocent(report.round_id, report.node_id)
         if innocent is None:
             continue
         data = network.reports.function("resolve_appeal", 2).encode((report_id, innocent))

@@ -22,7 +22,7 @@ from agents.mechanisms.codec import LinearCodec
 from agents.mechanisms.privacy.gaussian import Gaussian, clip_total
 from agents.mechanisms.privacy.parts.residual import consistent
 from agents.protocol.draw import draw
-from agents.protocol.network import Violation
+from agents.protocol.numbers import Violation
 from agents.rounds.inputs import RoundInputs
 from agents.rounds.payload import max_payload_bytes
 from agents.rounds.proof import ProofOfComputation

@@ -21,7 +21,8 @@ from agents.audit.replay import audit_job
 from agents.audit.show import print_audit
 from agents.audit.sources.findings import Audit
 from agents.jobs.publish import Published, publish_job
-from agents.protocol.network import Network, Phase, ReportStatus, Role, Violation
+from agents.protocol.network import Network
+from agents.protocol.numbers import ZOO, Phase, ReportStatus, Role, Violation
 from agents.rounds.models import Models
 from agents.runtime.chain import ChainClient
 from agents.runtime.contracts import load_deployment
@@ -32,7 +33,7 @@ from scripts._demo.scenario import Scenario, documents_of
 from scripts._net.compiled import ROOT
 from scripts._net.localnet import LocalnetSettings, Seat, build_localnet, relative
 from scripts._net.processes import ProcessError, Supervisor
-from scripts._report.history import ZOO, History
+from scripts._report.history import History
 from scripts._report.live import losses, render
 from scripts._report.report import write_report
 from scripts._report.spent import spent_of
@@ -307,7 +308,7 @@ class Demo:
         models = Models(self.network, self.store)
         return [
             check_loss(self.history, scenario.loss_goal),
-            *check_cheats(self.history, blame),
+            *check_cheats(self.history, blame, self.network.penalties()),
             Check(
                 claim.owed > 0 and claim.received == claim.owed,
                 f"{claim.seat.name}'s owner claimed {received:,.6f} ZOO of {owed:,.6f} owed",

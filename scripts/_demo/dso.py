@@ -13,8 +13,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from agents.protocol.numbers import ZOO
 from scripts._demo.scenario import Cheat, Data, Scenario
-from scripts._report.history import ZOO, History
+from scripts._report.history import History
 from scripts._report.verdict import Check
 
 _PUBLIC_EVERY = 6  # of this many documents one is public, for validation

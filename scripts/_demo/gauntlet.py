@@ -17,10 +17,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from agents.gauntlet.peer_scores import SCALE, peer_score
-from agents.protocol.network import Violation
+from agents.gauntlet.peer_scores import peer_score
+from agents.protocol.numbers import SCALE, ZOO, Violation
 from scripts._demo.scenario import TERMS, Cheat, Scenario
-from scripts._report.history import ZOO, History, NodeStory, RoundStory
+from scripts._report.history import History, NodeStory, RoundStory
 from scripts._report.live import losses
 from scripts._report.standing import latest
 from scripts._report.verdict import Check

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from agents.jobs.publish import Terms
-from agents.protocol.network import Violation
+from agents.protocol.numbers import ZOO, Violation
 from agents.training.documents import stdlib_corpus
-from scripts._report.history import ZOO, History
+from scripts._report.history import History
 from scripts._report.verdict import LOSS_GOAL, Check
 
 BATCHES_PER_TRAINER = 12

@@ -16,16 +16,16 @@ from eth_account.signers.local import LocalAccount
 from web3.logs import DISCARD
 
 from agents.protocol.network import Network
+from agents.protocol.numbers import ZOO, TaskStatus
 from agents.storage.content_store import ContentStore
 from agents.storage.errors import NotFound
 from agents.tasks.compute.classes import CPU
 from agents.tasks.compute.make import publish
 from agents.tasks.compute.result import TaskResult
-from agents.tasks.contract import Task, Tasks, TaskStatus
+from agents.tasks.contract import Task, Tasks
 from agents.tasks.process import TaskProcess
 from scripts._demo.task_plan import Order, Wishes
 from scripts._net.localnet import Localnet, Seat
-from scripts._report.history import ZOO
 from scripts._report.task_history import TaskHistory
 from scripts._report.verdict import Check
 

@@ -18,7 +18,8 @@ from pathlib import Path
 from rich.console import Console
 from rich.live import Live
 
-from agents.protocol.network import Network, Violation
+from agents.protocol.network import Network
+from agents.protocol.numbers import Violation
 from agents.runtime.chain import ChainClient
 from agents.runtime.contracts import load_deployment
 from agents.runtime.logs import open_log
@@ -219,7 +220,9 @@ class Demo:
         checks = [
             check_final(tasks, history),
             *check_results(tasks, history, truth, nodes.values()),
-            *check_slashes(tasks, history, self.tasks.reader, nodes, ALLOWED),
+            *check_slashes(
+                tasks, history, self.tasks.reader, nodes, ALLOWED, self.network.penalties()
+            ),
             claim,
             *check_money(self.network, history, tasks, wallets),
         ]

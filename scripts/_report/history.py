@@ -10,16 +10,13 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import Any
 
-from agents.gauntlet.peer_scores import SCALE
 from agents.gauntlet.record import MAX_RECORD_BYTES, RecordError, ScoreRecord
-from agents.protocol.network import Network, Phase, Violation
+from agents.protocol.network import Network
+from agents.protocol.numbers import BPS, SCALE, ZOO, Phase, Violation
 from agents.rounds.report import MAX_REPORT_BYTES, ReportError, RoundReport
 from agents.runtime.contracts import Event, EventType
 from agents.storage.content_store import ContentStore
 from agents.storage.errors import StoreError
-
-ZOO = 10**18
-_BPS = 10_000
 
 
 @dataclass
@@ -222,7 +219,7 @@ class History:
     def _on_ResultProposed(self, args: dict[str, Any], time: int) -> None:
         round_ = self.rounds[args["round_id"]]
         try:
-            raw = self._store.get_digest(bytes(args["report"]), MAX_REPORT_BYTES)
+            raw = self._store.get_digest(args["report"], MAX_REPORT_BYTES)
             round_.report = RoundReport.from_bytes(raw)
         except (StoreError, ReportError) as error:
             self._say(time, f"the report of round {round_.round_id} is unreadable: {error}", "bad")
@@ -258,7 +255,7 @@ class History:
     def _on_ScoresRevealed(self, args: dict[str, Any], time: int) -> None:
         round_, verifier = self.rounds[args["round_id"]], args["verifier_id"]
         try:
-            raw = self._store.get_digest(bytes(args["record"]), MAX_RECORD_BYTES)
+            raw = self._store.get_digest(args["record"], MAX_RECORD_BYTES)
             round_.records[verifier] = ScoreRecord.from_bytes(raw)
         except (StoreError, RecordError) as error:
             by = self.label(verifier)
@@ -268,7 +265,7 @@ class History:
         round_ = self.rounds[args["round_id"]]
         round_.consensus = dict(zip(args["nodes"], args["consensus"], strict=True))
         trusts = zip(args["verifiers"], args["trusts"], strict=True)
-        round_.trusts = {verifier: trust / _BPS for verifier, trust in trusts}
+        round_.trusts = {verifier: trust / BPS for verifier, trust in trusts}
         for node, score in round_.consensus.items():
             self.nodes[node].standing = f"{score / SCALE:.1%}"
         for verifier, trust in round_.trusts.items():

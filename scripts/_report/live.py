@@ -9,8 +9,8 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from agents.protocol.network import Phase
-from scripts._report.history import ZOO, History
+from agents.protocol.numbers import ZOO, Phase
+from scripts._report.history import History
 
 _LINES = 10
 _TONES = {"plain": "", "good": "green", "bad": "bold red"}

@@ -10,8 +10,8 @@ from typing import Any
 
 from matplotlib import pyplot as plt
 
-from agents.protocol.network import Phase
-from scripts._report.history import ZOO, History, NodeStory
+from agents.protocol.numbers import ZOO, Phase
+from scripts._report.history import History, NodeStory
 from scripts._report.live import losses
 from scripts._report.page import COLOURS, check_list, event_list, head, plots, svg, table
 from scripts._report.spent import Spent

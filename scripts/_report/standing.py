@@ -15,7 +15,8 @@ from agents.gauntlet.loss_score import NANO
 from agents.gauntlet.peer_scores import peer_score
 from agents.gauntlet.ratings import MICRO, Rating, ordinal
 from agents.gauntlet.record import NodeRating, ScoreRecord
-from scripts._report.history import ZOO, History
+from agents.protocol.numbers import ZOO
+from scripts._report.history import History
 
 Curve = list[tuple[int, float]]
 Curves = dict[int, Curve]  # by node: (round, figure)

@@ -7,12 +7,13 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import Any
 
-from agents.protocol.network import Network, Violation
+from agents.protocol.network import Network
+from agents.protocol.numbers import ZOO, Violation
 from agents.storage.content_store import ContentStore
 from agents.storage.errors import StoreError
 from agents.tasks.compute.errors import TaskError
 from agents.tasks.compute.spec import MAX_SPEC_BYTES, parse_spec
-from scripts._report.history import ZOO, History
+from scripts._report.history import History
 
 
 @dataclass
@@ -118,7 +119,7 @@ class TaskHistory(History):
 
     def _on_TaskCreated(self, args: dict[str, Any], time: int) -> None:
         try:
-            raw = self._store.get_digest(bytes(args["spec"]), MAX_SPEC_BYTES)
+            raw = self._store.get_digest(args["spec"], MAX_SPEC_BYTES)
             kind = parse_spec(raw).kind
         except (StoreError, TaskError):
             kind = "unreadable"
@@ -152,7 +153,7 @@ class TaskHistory(History):
 
     def _on_TaskAgreed(self, args: dict[str, Any], time: int) -> None:
         story = self._story(args)
-        story.result, story.contested = bytes(args["result"]), args["contested"]
+        story.result, story.contested = args["result"], args["contested"]
         story.settled_at = time
         one, two = (self.label(story.drawn[lane]) for lane in args["lanes"])
         story.state = "decided" if story.contested else "agreed"
@@ -198,7 +199,7 @@ class TaskHistory(History):
 
     def _on_TaskJudged(self, args: dict[str, Any], time: int) -> None:
         story = self._story(args)
-        story.verdict, story.overturned = bytes(args["result"]), args["overturned"]
+        story.verdict, story.overturned = args["result"], args["overturned"]
         self.seized += args["seized"]
         outcome = "overturned by verifiers" if story.overturned else "confirmed by verifiers"
         self._say(time, f"{self._title(story)}: {outcome}", "good")

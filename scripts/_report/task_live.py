@@ -11,7 +11,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from scripts._report.history import ZOO
+from agents.protocol.numbers import ZOO
 from scripts._report.task_history import TaskHistory
 
 _LINES = 10

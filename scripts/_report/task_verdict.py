@@ -10,9 +10,11 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
 
-from agents.protocol.network import Network, Violation
-from agents.tasks.contract import LaneState, Task, Tasks
-from scripts._report.history import ZOO
+from agents.protocol import formulas
+from agents.protocol.network import Network
+from agents.protocol.numbers import ZOO, LaneState, Violation
+from agents.protocol.slashing import DEFAULTS, Row
+from agents.tasks.contract import Task, Tasks
 from scripts._report.task_history import TaskHistory, TaskStory
 from scripts._report.verdict import Check, check_holdings, expected_slashes
 
@@ -71,12 +73,14 @@ def check_slashes(
     reader: Tasks,
     cheats: Mapping[str, int],
     allowed: Mapping[str, Collection[Violation]],
+    table: Mapping[int, Row] = DEFAULTS,
 ) -> list[Check]:
     """Each cheat was slashed for what it did, by exactly the table; nobody else was slashed.
 
     Args:
         cheats: nodes by what they do.
         allowed: the rows that what they do can come under.
+        table: the network's slashing table.
     """
     wanted: Offences = Counter()
     logged: Offences = Counter()
@@ -85,7 +89,7 @@ def check_slashes(
         wanted += offences(task, story, reader)
         logged += Counter((node, violation) for node, violation, _ in story.slashed)
     recorded = Counter((slash.node_id, slash.violation) for slash in history.slashes)
-    amounts = expected_slashes(history)
+    amounts = expected_slashes(history, table)
     same = wanted == logged == recorded
     found = [
         Check(
@@ -152,7 +156,7 @@ def check_money(
     for contract in (network.tasks, network.appeals):
         address = contract.address.lower()
         owed = sum(history.credited[address].values()) - sum(history.withdrawn[address].values())
-        held = int(network.chain.call(contract, "bonds_held"))
+        held = network.chain.call(contract, "bonds_held")
         found.append(
             Check(held == owed, f"{contract.name} escrows {held}: all of it is credited, {owed}")
         )
@@ -165,7 +169,7 @@ def check_money(
     )
     first = sum(node.stakes[0][1] for node in history.nodes.values())
     slashed = sum(slash.amount for slash in history.slashes)
-    now = int(network.chain.call(network.registry, "total_stake"))
+    now = network.chain.call(network.registry, "total_stake")
     found.append(
         Check(first - slashed == now, f"stakes {first} - slashes {slashed} = stakes now {now}")
     )
@@ -182,12 +186,12 @@ def credits_of(task: Task, story: TaskStory, payouts: Mapping[int, str]) -> dict
     elif story.unavailable or (story.contested and story.overturned):
         due[task.creator] += task.fee
     else:
-        half = task.fee // 2
+        agreed, opened = formulas.fee_shares(task.fee)
         for node, state in zip(task.nodes, task.states, strict=True):
             if state == LaneState.AGREED:
-                due[payouts[node]] += half
+                due[payouts[node]] += agreed
             elif state == LaneState.OPENED:
-                due[payouts[node]] += task.fee - half
+                due[payouts[node]] += opened
     return due
 
 

@@ -1,34 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
 """What must hold at the end of a demo, each as one sentence with its figures.
 
-Rule: everything is recomputed from the chain and the store; the expected slashes come from a second
-implementation of the slashing table, here.
+Rule: everything is recomputed from the chain and the store; the expected slashes follow from the
+slashing table of the network (`agents.protocol.slashing`).
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 
-from agents.protocol.network import Network, Phase, Violation
+from agents.protocol.network import Network
+from agents.protocol.numbers import ZOO, Phase, Violation
+from agents.protocol.slashing import DEFAULTS, Offender, Row, slash_amount
+from agents.protocol.structs import read
 from agents.rounds.models import Models
 from agents.training.state import model_hash
-from scripts._report.history import ZOO, History
+from scripts._report.history import History
 from scripts._report.live import losses
 
 LOSS_GOAL = 0.8
-_BPS = 10_000
-_STRIKES = 3
-# ZIP-407 section 6 and redundant tasks: (share in bps, added per repeat in bps, is a strike)
-_TABLE = {
-    Violation.NO_REVEAL: (500, 500, False),
-    Violation.INVALID: (2_000, 0, True),
-    Violation.COPIED: (5_000, 0, True),
-    Violation.REDUNDANCY_MISMATCH: (2_000, 0, True),
-    Violation.ABORT: (2_000, 0, True),
-    Violation.COLLUSION: (5_000, 0, True),
-}
 
 
 @dataclass(frozen=True)
@@ -39,24 +32,13 @@ class Check:
     sentence: str
 
 
-def expected_slashes(history: History) -> dict[int, list[int]]:
+def expected_slashes(history: History, table: Mapping[int, Row] = DEFAULTS) -> dict[int, list[int]]:
     """By node, the amounts the table gives for the violations that were logged, in order."""
-    counts: dict[tuple[int, Violation], int] = defaultdict(int)
-    strikes: dict[int, int] = defaultdict(int)
+    offenders: dict[int, Offender] = defaultdict(Offender)
     amounts: dict[int, list[int]] = defaultdict(list)
     for slash in history.slashes:
-        node = slash.node_id
-        kind = slash.violation
-        if kind == Violation.REPEATED:
-            amounts[node].append(slash.stake_before)
-            continue
-        share, more, strike = _TABLE[kind]
-        share = min(_BPS, share + more * counts[node, kind])
-        counts[node, kind] += 1
-        strikes[node] += strike
-        if strikes[node] >= _STRIKES:
-            share = _BPS
-        amounts[node].append(-(-slash.stake_before * share // _BPS))
+        row = offenders[slash.node_id].offend(slash.violation, table)
+        amounts[slash.node_id].append(slash_amount(slash.stake_before, 0, row.bps))
     return dict(amounts)
 
 
@@ -73,9 +55,11 @@ def check_loss(history: History, goal: float = LOSS_GOAL) -> Check:
     )
 
 
-def check_cheats(history: History, cheats: dict[str, Violation]) -> list[Check]:
+def check_cheats(
+    history: History, cheats: dict[str, Violation], table: Mapping[int, Row] = DEFAULTS
+) -> list[Check]:
     """Each cheat was slashed for what it did, by exactly the table; nobody else was slashed."""
-    expected = expected_slashes(history)
+    expected = expected_slashes(history, table)
     found = []
     ids = {node.name: node.node_id for node in history.nodes.values()}
     for name, violation in cheats.items():
@@ -137,7 +121,7 @@ def check_holdings(network: Network, holders: list[str]) -> list[Check]:
     everyone = {*holders, *(network.deployment[name].address for name in owed)}
     everyone.add(network.coordinator.address)
     total = sum(_balance(network, address) for address in everyone)
-    supply = int(network.chain.call(network.token, "totalSupply"))
+    supply = network.chain.call(network.token, "totalSupply")
     found.append(
         Check(total == supply, f"all balances together are {total}, the supply is {supply}")
     )
@@ -145,21 +129,21 @@ def check_holdings(network: Network, holders: list[str]) -> list[Check]:
 
 
 def _balance(network: Network, address: str) -> int:
-    return int(network.chain.call(network.token, "balanceOf", address))
+    return read(int, network.chain.call(network.token, "balanceOf", address))
 
 
 def _figure(network: Network, contract: str, function: str) -> int:
-    return int(network.chain.call(network.deployment[contract], function))
+    return read(int, network.chain.call(network.deployment[contract], function))
 
 
 def check_ledger(network: Network, models: Models, history: History, job_id: int) -> Check:
     """The ledger's chain is unbroken, and the published artefacts lead to its last model."""
     count = network.ledger_length(job_id)
     entries = [network.ledger_entry(job_id, index) for index in range(count)]
-    linked = all(bytes(one.new_model) == bytes(two.prev_model) for one, two in pairwise(entries))
+    linked = all(one.new_model == two.prev_model for one, two in pairwise(entries))
     final = sum(r.phase == Phase.FINALIZED for r in history.rounds.values())
     rebuilt = model_hash(models.current(job_id)) if count else b""
-    same = bool(count) and rebuilt == bytes(entries[-1].new_model)
+    same = bool(count) and rebuilt == entries[-1].new_model
     return Check(
         linked and same and count == final,
         f"ledger of {count} rounds is {'unbroken' if linked else 'BROKEN'}; the model rebuilt from "

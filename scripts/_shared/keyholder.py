@@ -12,13 +12,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from agents.protocol.network import ZERO_DIGEST, Network, Role
+from agents.protocol.network import Network
+from agents.protocol.numbers import ZERO_DIGEST, Role
+from agents.protocol.structs import KeyRequest, read
 from agents.runtime.contracts import Contract
 from agents.runtime.errors import AgentError, Reverted
+from agents.runtime.event_cursor import EventCursor, EventLog
 from agents.storage.envelope import EnvelopeError, Purpose, seal_key
 from agents.storage.sealed import key_id_of
-
-_REORG_BLOCKS = 128  # read again each time
 
 Send = Callable[[Contract, str, tuple[Any, ...]], Any]
 """Sends a call of the keyholder's account; raises Reverted with the contract's reason."""
@@ -64,8 +65,15 @@ class Keyholder:
         self._account = account
         self._send = send
         self._say = say
-        self._asked: set[int] = set()
-        self._read = network.deployment.block  # first block to read again
+        self._requests = EventLog(
+            EventCursor(
+                network.chain,
+                self._keys,
+                ["KeyRequested"],
+                network.deployment.block,
+                {"job_id": job_id},
+            )
+        )
         self._refused: set[tuple[int, bytes]] = set()
 
     def announce(self) -> bool:
@@ -73,8 +81,8 @@ class Keyholder:
 
         Raises KeyholderError when the job has another key, or none and this is not its sponsor.
         """
-        announced = bytes(self._network.chain.call(self._keys, "key_of", self._job_id))
-        sponsor = str(self._network.job(self._job_id).sponsor)
+        announced = read(bytes, self._network.chain.call(self._keys, "key_of", self._job_id))
+        sponsor = self._network.job(self._job_id).sponsor
         if announced == ZERO_DIGEST and self._account == sponsor:
             self._send(self._keys, "set_key", (self._job_id, self.key_id))
             return True
@@ -92,7 +100,7 @@ class Keyholder:
 
     def check_releaser(self) -> None:
         """Raise KeyholderError unless this account may release the job's key."""
-        releaser = str(self._network.chain.call(self._keys, "releaser_of", self._job_id))
+        releaser = self._network.chain.call(self._keys, "releaser_of", self._job_id)
         if releaser != self._account:
             raise KeyholderError(
                 f"Only {releaser} may release the key of job {self._job_id}; {self._account} may "
@@ -104,22 +112,17 @@ class Keyholder:
         nodes = self._find_requests()
         views = [(self._keys, view, (self._job_id, n)) for n in nodes for view in _REQUEST_VIEWS]
         answers = self._network.chain.call_many(views)
-        pairs = zip(nodes, answers[::2], answers[1::2], strict=True)
-        return [n for n, is_open, request in pairs if is_open and self._release(n, request)]
+        requests = [read(KeyRequest, request) for request in answers[1::2]]
+        found = zip(nodes, answers[::2], requests, strict=True)
+        return [n for n, is_open, request in found if is_open and self._release(n, request)]
 
     def _find_requests(self) -> list[int]:
         """Every node that ever asked for a key of the job."""
-        chain = self._network.chain
-        head = chain.head().number
-        where = {"job_id": self._job_id}
-        events = chain.events(self._keys, "KeyRequested", self._read, head, where)
-        self._asked.update(int(event.args["node_id"]) for event in events)
-        self._read = max(self._read, head - _REORG_BLOCKS)
-        return sorted(self._asked)
+        return sorted({event.args["node_id"] for event in self._requests.read()})
 
-    def _release(self, node: int, request: Any) -> bool:
-        recipient = bytes(request.encryption_key)
-        if bytes(request.key_id) != self.key_id or (node, recipient) in self._refused:
+    def _release(self, node: int, request: KeyRequest) -> bool:
+        recipient = request.encryption_key
+        if request.key_id != self.key_id or (node, recipient) in self._refused:
             return False
         chain_id = self._network.deployment.chain_id
         purpose = Purpose(chain_id, self._keys.address, self._job_id, node, self.key_id)
@@ -152,13 +155,13 @@ def record(network: Network, job_id: int) -> list[Entry]:
         answer = next(after, None)
         entries.append(
             Entry(
-                node=int(event.args["node_id"]),
+                node=event.args["node_id"],
                 role=Role(event.args["role"]),
-                key_id=bytes(event.args["key_id"]),
-                encryption_key=bytes(event.args["encryption_key"]),
+                key_id=event.args["key_id"],
+                encryption_key=event.args["encryption_key"],
                 asked_block=event.block,
                 released_block=None if answer is None else answer.block,
-                by=None if answer is None else str(answer.args["by"]),
+                by=None if answer is None else answer.args["by"],
             )
         )
     return entries
@@ -166,4 +169,4 @@ def record(network: Network, job_id: int) -> list[Entry]:
 
 def _request_of(args: dict[str, Any]) -> tuple[int, bytes, bytes]:
     """What a release answers: node, data key and encryption key."""
-    return int(args["node_id"]), bytes(args["key_id"]), bytes(args["encryption_key"])
+    return args["node_id"], args["key_id"], args["encryption_key"]

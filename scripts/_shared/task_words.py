@@ -11,8 +11,10 @@ from collections.abc import Callable, Iterable
 from datetime import timedelta
 from typing import Any
 
+from agents.protocol.formulas import UNAVAILABLE
+from agents.protocol.numbers import LaneState, TaskStatus
 from agents.storage.cid import cid_of_bytes
-from agents.tasks.contract import UNAVAILABLE, LaneState, Task, TaskStatus
+from agents.tasks.contract import Task
 
 _LANES = {
     LaneState.RUNNING: "computing",
@@ -117,7 +119,7 @@ def _drawing(task: Task, expected: list[int], label: Label) -> str:
 def _closed(appeal: Any, agreed: str) -> str:
     if appeal.decided_at == 0:
         return f"Over: {agreed} agreed and are paid; who was alone is slashed."
-    if bytes(appeal.result) == bytes(32):
+    if appeal.result == bytes(32):
         return "Over: verifiers gave no verdict in time, so nobody is slashed for its result."
     if appeal.overturned:
         return (

@@ -22,11 +22,12 @@ from eth_utils import keccak
 from agents.executor import Executor
 from agents.gauntlet.replay import digest_of_record
 from agents.gauntlet.validator import Validator
+from agents.protocol.numbers import TaskStatus
 from agents.protocol.scores import Consensus
 from agents.runtime.commitments import Commitments
 from agents.runtime.journal import Journal
 from agents.storage.cid import cid_of_bytes, digest_of
-from agents.tasks.contract import Task, Tasks, TaskStatus
+from agents.tasks.contract import Task, Tasks
 from agents.trainer import Trainer
 
 OPERATOR = "0x70997970C51812dc3A010C7d01b50e0d17dc79C8"

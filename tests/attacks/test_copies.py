@@ -14,7 +14,7 @@ from dataclasses import replace
 import pytest
 
 from agents.jobs.publish import ZOO
-from agents.protocol.network import Violation
+from agents.protocol.numbers import Violation
 from agents.rounds.outcome import Outcome
 from agents.rounds.plan import Plan
 from agents.training.assignment import work_order

@@ -22,7 +22,8 @@ from eth_account.signers.local import LocalAccount
 
 from agents.jobs.keys import DataKeyDuty
 from agents.jobs.publish import Published
-from agents.protocol.network import Network, Role
+from agents.protocol.network import Network
+from agents.protocol.numbers import Role
 from agents.runtime.context import Context
 from agents.runtime.contracts import Contract
 from agents.runtime.errors import Reverted

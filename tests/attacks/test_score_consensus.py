@@ -13,9 +13,10 @@ from typing import Any
 import pytest
 from eth_utils import keccak
 
-from agents.protocol.median import BPS, SCALE
-from agents.protocol.network import Network, Snapshot
-from agents.protocol.scores import Consensus, ScorePhase, Scoring, Vector
+from agents.protocol.network import Network
+from agents.protocol.numbers import BPS, SCALE, ScorePhase
+from agents.protocol.scores import Consensus, Scoring, Vector
+from agents.protocol.structs import Snapshot
 from agents.protocol.view import View, observe
 from agents.rounds.upkeep import Upkeep
 from agents.runtime.chain import ChainClient

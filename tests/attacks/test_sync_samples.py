@@ -108,7 +108,7 @@ def test_a_sample_is_not_made_before_its_places_are_known(sampled: SampledJob, a
     trainer = sampled.trainer(ann)
     sampled.reveal((trainer, ann))
     view = sampled.view(trainer)
-    early = View(**{**vars(view), "round": view.round._replace(audit_seed=EMPTY)})
+    early = replace(view, round=replace(view.round, audit_seed=EMPTY))
     trainer.network.seed = lambda *_, **__: None  # type: ignore[method-assign]
     assert trainer.show(early, ann.node_id) is None
     assert Consensus(trainer.network).samples(view.job_id, view.round_id, 0) == {}

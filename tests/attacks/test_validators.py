@@ -18,7 +18,8 @@ from agents.gauntlet.record import MAX_RECORD_BYTES, ScoreRecord
 from agents.gauntlet.replay import replay
 from agents.mechanisms.score.gauntlet import Gauntlet
 from agents.protocol.median import stake_median
-from agents.protocol.scores import Consensus, ScorePhase
+from agents.protocol.numbers import ScorePhase
+from agents.protocol.scores import Consensus
 from agents.runtime.errors import Stopped
 from agents.storage.cid import digest_of
 from agents.storage.embedded import EmbeddedStore

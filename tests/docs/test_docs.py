@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from agents.protocol.numbers import Violation
+from agents.protocol.slashing import DEFAULTS
 from agents.runtime.metrics import Metrics
-from scripts._report.verdict import _TABLE
 from tests.docs.reference import PAGES, ROOT, Reader
 
 PAGES_OF_PROSE = [
@@ -153,10 +154,11 @@ def test_reasons_documented_in_natspec_are_those_of_the_code() -> None:
 
 def test_the_slashing_table_of_the_docs_is_that_of_the_contract() -> None:
     text = (ROOT / "docs" / "protocol.md").read_text(encoding="utf-8")
-    for violation, (share, more, _) in _TABLE.items():
-        row = next(line for line in text.splitlines() if line.startswith(f"| {violation.name} |"))
-        assert f"{share / 100:g} %" in row
-        assert not more or f"+{more / 100:g} %" in row
+    for violation, row in DEFAULTS.items():
+        start = f"| {Violation(violation).name} |"
+        said = next(line for line in text.splitlines() if line.startswith(start))
+        assert f"{row.bps / 100:g} %" in said
+        assert not row.escalation_bps or f"+{row.escalation_bps / 100:g} %" in said
 
 
 def test_every_metric_is_documented() -> None:

@@ -10,9 +10,9 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from agents.gauntlet.peer_scores import SCALE
 from agents.gauntlet.record import ScoreRecord
 from agents.gauntlet.validator import Validator
+from agents.protocol.numbers import SCALE
 from agents.protocol.scores import Consensus
 from agents.runtime.context import Context
 from agents.storage.content_store import ContentStore, open_store

@@ -16,10 +16,9 @@ from dataclasses import dataclass
 
 import pytest
 
-from agents.protocol.network import JobStatus, Phase, Violation
+from agents.protocol.numbers import ZOO, JobStatus, Phase, Violation
 from scripts._demo.cheats.copier import PARTNER
 from scripts._net.localnet import LocalnetSettings
-from scripts._report.history import ZOO
 from scripts._report.verdict import check_cheats
 from tests.e2e.conftest import AGENTS
 from tests.stage.network import TERMS, LocalNetwork

@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 import pytest
 
-from agents.protocol.network import Phase, Violation
+from agents.protocol.numbers import Phase, Violation
 from scripts._net.localnet import LocalnetSettings
 from scripts._report.verdict import check_cheats
 from tests.e2e.conftest import AGENTS

@@ -14,11 +14,12 @@ from pathlib import Path
 
 import pytest
 
+from agents.protocol.numbers import TaskStatus
 from agents.storage.content_store import ContentStore
 from agents.storage.errors import NotFound
 from agents.tasks.compute.make import publish
 from agents.tasks.compute.spec import TaskSpec
-from agents.tasks.contract import Task, Tasks, TaskStatus
+from agents.tasks.contract import Task, Tasks
 from scripts._net.deployment import ZOO, TaskTerms
 from scripts._net.localnet import LocalnetSettings
 from tests.e2e.conftest import AGENTS

@@ -19,13 +19,12 @@ from typing import Any
 import pytest
 
 from agents.audit.replay import audit_job
-from agents.gauntlet.peer_scores import SCALE
 from agents.mechanisms.score.gauntlet import Gauntlet
-from agents.protocol.network import Phase
+from agents.protocol.numbers import SCALE, ZOO, Phase
 from agents.protocol.scores import Consensus
 from agents.storage.content_store import open_store
 from scripts._net.localnet import LocalnetSettings
-from scripts._report.history import ZOO, History
+from scripts._report.history import History
 from scripts._report.live import losses
 from scripts._report.standing import standing_of
 from tests.e2e.conftest import AGENTS

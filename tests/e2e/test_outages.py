@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from agents.protocol.network import Phase
+from agents.protocol.numbers import Phase
 from tests.stage.network import LocalNetwork
 
 TRAINERS = ("trainer-1", "trainer-2", "trainer-3")

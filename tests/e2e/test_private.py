@@ -12,7 +12,7 @@ import pytest
 
 from agents.audit.replay import audit_job
 from agents.jobs.publish import publish_job
-from agents.protocol.network import Phase
+from agents.protocol.numbers import Phase
 from agents.rounds.models import Models
 from agents.rounds.submissions import fetch
 from agents.rounds.update import read_update

@@ -16,14 +16,12 @@ from dataclasses import dataclass
 
 import pytest
 
-from agents.protocol.network import Violation
-from agents.tasks.contract import TaskStatus
+from agents.protocol.numbers import ZOO, TaskStatus, Violation
 from agents.training.spec import ModelSpec
 from scripts._demo.task_plan import Size, Wishes
 from scripts._demo.task_run import FEES, Machine, TaskRun, withdraw
 from scripts._net.deployment import TaskTerms
 from scripts._net.localnet import LocalnetSettings
-from scripts._report.history import ZOO
 from scripts._report.task_history import TaskHistory
 from scripts._report.task_verdict import check_final, check_money, check_results, check_slashes
 from tests.e2e.conftest import AGENTS

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import pytest
 
-from agents.protocol.scores import Consensus, ScorePhase
+from agents.protocol.numbers import ScorePhase
+from agents.protocol.scores import Consensus
 from tests.e2e.test_validators import FREE_JOB
 from tests.stage.network import LocalNetwork
 

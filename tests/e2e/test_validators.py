@@ -15,7 +15,8 @@ from agents.gauntlet.record import MAX_RECORD_BYTES, ScoreRecord
 from agents.gauntlet.replay import replay
 from agents.mechanisms.score.gauntlet import Gauntlet
 from agents.protocol.median import stake_median
-from agents.protocol.scores import Consensus, ScorePhase
+from agents.protocol.numbers import ScorePhase
+from agents.protocol.scores import Consensus
 from agents.rounds.models import Models
 from agents.storage.content_store import open_store
 from tests.stage.memory.tiny_specs import GAUNTLET, signed_steps

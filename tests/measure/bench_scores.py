@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from agents.protocol.scores import scores_digest
+from agents.protocol.formulas import score_commitment
 from scripts._net.compiled import ROOT
 from scripts._net.localnet import Seat, build_localnet
 from scripts._net.processes import Supervisor
@@ -137,7 +137,7 @@ def _finish(bench: Bench, job_id: int, number: int) -> int:
 
 
 def _digest(bench: Bench, job_id: int, number: int, seat: Seat, row: list[int]) -> Any:
-    return scores_digest(
+    return score_commitment(
         bench.net.settings.chain_id,
         bench.contract("ScoreConsensus").address,
         (job_id, number, seat.node_id),

@@ -13,8 +13,10 @@ from click.testing import CliRunner
 from eth_account import Account
 from web3 import HTTPProvider, Web3
 
+from agents.protocol.numbers import MAX_OPEN, Violation
+from agents.protocol.slashing import Row
 from agents.runtime.config import VerifierSettings
-from scripts._economics import OPEN_LANES, article_rows, parameters, printed
+from scripts._economics import article_rows, parameters, printed
 from scripts._net.anvil import MNEMONIC, start_anvil
 from scripts._net.deployment import ZOO, DeploymentSettings, TaskTerms, deploy, write_deployment
 from scripts._net.local_keys import Batch, sender_of
@@ -109,7 +111,9 @@ def test_verdict__every_verifier_draws_its_own_sample():
 
 
 def test_numbers__given_before_read_before_defaults():
-    live = {"stake": 50, "fee": 10, "nodes": 7, "bps": (1, 2, 3), "reporter_bps": 4}
+    rows = {Violation.REDUNDANCY_MISMATCH: 1, Violation.ABORT: 2, Violation.COLLUSION: 3}
+    table = {violation: Row(bps, 0, 0, True, False, 4) for violation, bps in rows.items()}
+    live = {"stake": 50, "fee": 10, "nodes": 7, "table": table}
     found = parameters(live, {"stake": None, "fee": 8, "nodes": None, "compute": None}, 0.25)
     assert (found.stake, found.fee, found.nodes, found.compute) == (50, 8, 7, 4)
     assert (found.mismatch_bps, found.abort_bps, found.collusion_bps) == (1, 2, 3)
@@ -204,5 +208,5 @@ def test_refusals_are_sentences(arguments, reason, tmp_path, monkeypatch):
 def test_open_lanes_are_the_contracts():
     source = Path("contracts/modules/executors.vy").read_text()
     assert re.search(r"^MAX_OPEN: constant\(uint256\) = (\d+)$", source, re.M).group(1) == str(
-        OPEN_LANES
+        MAX_OPEN
     )

@@ -10,7 +10,8 @@ import pytest
 
 from agents.gauntlet.ratings import ordinal
 from agents.gauntlet.record import NodeRating, NodeScore, ScoreRecord
-from scripts._report.history import ZOO, RoundStory
+from agents.protocol.numbers import ZOO
+from scripts._report.history import RoundStory
 from scripts._report.standing import latest, standing_of
 
 HASH = "00" * 32

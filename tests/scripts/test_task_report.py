@@ -12,12 +12,12 @@ from typing import cast
 
 import pytest
 
-from agents.protocol.network import Violation
+from agents.protocol.numbers import ZOO, Violation
 from agents.storage.canonical import dumps
 from scripts._demo import task_report
 from scripts._demo.task_plan import Order
 from scripts._economics import parameters
-from scripts._report.history import ZOO, Happening, NodeStory
+from scripts._report.history import Happening, NodeStory
 from scripts._report.task_history import TaskHistory, TaskStory
 from scripts._report.verdict import Check
 

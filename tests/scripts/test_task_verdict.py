@@ -8,8 +8,8 @@ from typing import Any, cast
 
 import pytest
 
-from agents.protocol.network import Violation
-from agents.tasks.contract import LaneState, Task, Tasks, TaskStatus
+from agents.protocol.numbers import LaneState, TaskStatus, Violation
+from agents.tasks.contract import Task, Tasks
 from scripts._report.task_history import TaskHistory, TaskStory
 from scripts._report.task_verdict import check_final, check_results, credits_of, offences
 

@@ -9,8 +9,10 @@ from typing import Any
 
 import pytest
 
+from agents.protocol.formulas import UNAVAILABLE
+from agents.protocol.numbers import LaneState, TaskStatus
 from agents.storage.canonical import dumps
-from agents.tasks.contract import UNAVAILABLE, LaneState, Task, TaskStatus
+from agents.tasks.contract import Task
 from scripts._shared.task_words import lane_rows, result_lines, sentence
 
 NONE = SimpleNamespace(appellant="0x", decided_at=0, result=bytes(32), overturned=False)

@@ -22,7 +22,8 @@ from typing import Any
 import requests
 
 from agents.jobs.publish import Terms, publish_job
-from agents.protocol.network import JobStatus, Network, Phase
+from agents.protocol.network import Network
+from agents.protocol.numbers import ZOO, JobStatus, Phase
 from agents.rounds.models import Models
 from agents.runtime.chain import ChainClient
 from agents.runtime.contracts import load_deployment
@@ -31,7 +32,7 @@ from agents.runtime.faults import CRASH_VARIABLE
 from agents.runtime.logs import open_log
 from agents.storage.content_store import ContentStore, open_store
 from scripts._net.localnet import ROLES, Localnet
-from scripts._report.history import ZOO, History
+from scripts._report.history import History
 from scripts._report.verdict import Check, check_books, check_ledger
 from tests.stage.memory.tiny_specs import tiny_model
 

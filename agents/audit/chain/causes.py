@@ -13,9 +13,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from agents.audit.sources.record import NOBODY, Record
+from agents.audit.sources.record import Record
 from agents.protocol.formulas import report_id
-from agents.protocol.network import Violation
+from agents.protocol.numbers import NOBODY, Violation
 from agents.runtime.contracts import Event
 
 
@@ -87,7 +87,7 @@ def _of_challenges(record: Record) -> Iterator[Cause]:
         if event.name == "ResultProposed":
             proposer[key] = args["proposer"]
         elif event.name == "Challenged":
-            challenger[key] = str(args["challenger"])
+            challenger[key] = args["challenger"]
         elif args["upheld"]:
             node, who = proposer.get(key, 0), challenger.get(key, NOBODY)
             offence = _opened_at(record, *key, event)
@@ -108,7 +108,7 @@ def _of_reports(record: Record, registry: Payouts) -> Iterator[Cause]:
     names = ("ViolationReported", "ReportConfirmed", "ReportLapsed", "ReportExecuted")
     for event in record.all(*names, "FalseReportSlashed"):
         args = event.args
-        key = bytes(args["report_id"])
+        key = args["report_id"]
         if event.name == "ViolationReported":
             if key not in about:
                 about[key] = args
@@ -169,7 +169,7 @@ def _of_tasks(record: Record, registry: Payouts) -> Iterator[Cause]:
         elif event.name == "RevealOpened":
             deadline[task] = args["deadline"]
         elif event.name == "ResultRevealed":
-            tags[task][node] = bytes(args["tag"])
+            tags[task][node] = args["tag"]
         elif event.name == "TaskAgreed":
             lanes = {lane: who for who, lane in drawn[task].items()}
             agreed[task] = {lanes.get(lane, 0) for lane in args["lanes"]}

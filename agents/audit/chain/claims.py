@@ -13,7 +13,8 @@ from agents.audit.chain.stakes import StakeBook
 from agents.audit.sources.findings import Part
 from agents.audit.sources.record import Record, place
 from agents.protocol import formulas
-from agents.protocol.network import ZERO_DIGEST, Reveal
+from agents.protocol.numbers import ZERO_DIGEST
+from agents.protocol.structs import Reveal
 from agents.runtime.contracts import Event
 from agents.training.assignment import Manifest, input_root
 
@@ -50,10 +51,10 @@ def check_claims(
     marks = record.flags("is_revealed", number, opened.nodes)
     for node in opened.nodes:
         mine, opening = committed.get(node), revealed.get(node)
-        wanted = ZERO_DIGEST if mine is None else bytes(mine.args["commitment"])
+        wanted = ZERO_DIGEST if mine is None else mine.args["commitment"]
         if opening is not None:
             args = opening.args
-            wanted = formulas.opened(bytes(args["content"]), bytes(args["trace_root"]))
+            wanted = formulas.opened(args["content"], args["trace_root"])
         part.same("commitments", f"node {node}", "what the contract keeps", stored[node], wanted)
         part.same(
             "commitments", f"node {node}", "whether it revealed", marks[node], opening is not None
@@ -66,7 +67,7 @@ def check_claims(
             _check_opening(record, part, committed[node], reveal, registry)
         if manifest is not None and manifest.of(node) is not None:
             wanted = input_root(manifest, node, opened.prev_model)
-            said = bytes(reveal.args["input_root"])
+            said = reveal.args["input_root"]
             if node in invalid and said != wanted:
                 part.remark(f"node {node}, found invalid, revealed another input_root.")
             else:
@@ -99,7 +100,7 @@ def _check_opening(
     record: Record, part: Part, commit: Event, reveal: Event, registry: StakeBook
 ) -> None:
     args, who = reveal.args, f"node {reveal.args['node_id']}"
-    wanted = bytes(commit.args["commitment"])
+    wanted = commit.args["commitment"]
     openings = record.openings(reveal)
     if not part.hold(
         "commitments",
@@ -110,17 +111,12 @@ def _check_opening(
         return
     digests = []
     for opening in openings:
-        digest = formulas.commitment(
+        digest = formulas.round_commitment(
             record.chain_id,
             record.network.rounds.address,
-            record.job_id,
-            part.round_id,
-            args["node_id"],
+            (record.job_id, part.round_id, args["node_id"]),
             opening.sender or registry.operator(args["node_id"], commit),
-            opening.input_root,
-            opening.content,
-            opening.trace_root,
-            opening.salt,
+            (opening.input_root, opening.content, opening.trace_root, opening.salt),
         )
         digests.append(digest)
         if digest == wanted:
@@ -144,14 +140,14 @@ def _check_duplicates(
     flagged: set[int] = set()
     wanted = []
     for event in sorted(reveals, key=place):
-        node, content = event.args["node_id"], bytes(event.args["content"])
+        node, content = event.args["node_id"], event.args["content"]
         if content in first:
             wanted.append((content, first[content], node))
             flagged |= {first[content], node}
         else:
             first[content] = node
     found = [
-        (bytes(e.args["content"]), e.args["first_node"], e.args["second_node"])
+        (e.args["content"], e.args["first_node"], e.args["second_node"])
         for e in record.of("DuplicateContent", part.round_id)
     ]
     part.same("commitments", "DuplicateContent", "what it says", found, wanted)

@@ -21,20 +21,20 @@ _MAX_BYTES = 1 << 20
 
 def check_evidence(record: Record, artefacts: Artefacts, part: Part) -> None:
     """Read every piece of evidence of a round."""
-    confirmed = {bytes(e.args["report_id"]) for e in record.all("ReportConfirmed")}
+    confirmed = {e.args["report_id"] for e in record.all("ReportConfirmed")}
     for event in record.of("ViolationReported", part.round_id):
         args = event.args
         who = f"evidence of verifier {args['verifier_id']} against node {args['node_id']}"
-        due = bytes(args["report_id"]) in confirmed
+        due = args["report_id"] in confirmed
         about = {"job": record.job_id, "round": part.round_id, "node": args["node_id"]}
-        _read(artefacts, part, who, bytes(args["evidence"]), due, about)
+        _read(artefacts, part, who, args["evidence"], due, about)
     outcomes = record.of("ChallengeResolved", part.round_id)
     for event in record.of("Challenged", part.round_id):
         later = [e for e in outcomes if place(e) > place(event)]
         who = f"evidence of the challenge by {event.args['challenger']}"
         about = {"job": record.job_id, "round": part.round_id}
         due = bool(later) and later[0].args["upheld"]
-        _read(artefacts, part, who, bytes(event.args["evidence"]), due, about)
+        _read(artefacts, part, who, event.args["evidence"], due, about)
 
 
 def _read(

@@ -13,12 +13,13 @@ from collections import defaultdict
 from dataclasses import astuple
 
 from agents.audit.chain.scores import Scored
-from agents.audit.chain.stakes import NO_ROW, StakeBook
+from agents.audit.chain.stakes import StakeBook
 from agents.audit.chain.votes import Tally
 from agents.audit.sources.findings import Part
-from agents.audit.sources.record import NOBODY, Record
+from agents.audit.sources.record import Record
 from agents.protocol import formulas
-from agents.protocol.network import Phase
+from agents.protocol.numbers import NOBODY, Phase
+from agents.protocol.slashing import NO_ROW
 
 _CLOSED = 3
 _BATCH = 64
@@ -37,7 +38,7 @@ def check_payouts(
     `scored`: of a job that adopted ScoreConsensus. `spared`: no scoring could be opened in it.
     """
     number, terms = part.round_id, record.job.terms
-    reward = int(terms.reward_per_round)
+    reward = terms.reward_per_round
     cuts = record.of("CutCredited", number)
     batches = record.of("RewardsDistributed", number)
     closed = record.of("PoolClosed", number)
@@ -57,8 +58,8 @@ def check_payouts(
     paid = {node: share for node, share in pairs if node not in standing.invalid}
     split = formulas.split(
         reward,
-        int(terms.verifier_bps),
-        int(terms.aggregator_bps),
+        terms.verifier_bps,
+        terms.aggregator_bps,
         standing.proposal.proposer,
         standing.attesters,
         paid,
@@ -208,7 +209,7 @@ def check_balances(record: Record, part: Part, registry: StakeBook) -> None:
             part.same("balances", f"node {number}", name, getattr(state, name), getattr(node, name))
     for violation, kept in record.penalties.items():
         row = registry.rows.get(violation, NO_ROW)
-        part.same("balances", "slashing table", f"row {violation}", kept, astuple(row))
+        part.same("balances", "slashing table", f"row {violation}", astuple(kept), astuple(row))
     part.same("balances", "NodeRegistry", "parameters", record.parameters, registry.parameters)
     for account, amount in registry.bounties.items():
         if account != NOBODY:

@@ -11,9 +11,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from agents.audit.sources.findings import Part
-from agents.audit.sources.record import NOBODY, Record, place
+from agents.audit.sources.record import Record, place
 from agents.protocol import formulas
-from agents.protocol.network import ZERO_DIGEST, Phase
+from agents.protocol.numbers import HISTORY, NOBODY, ZERO_DIGEST, Phase
 from agents.runtime.contracts import Event
 
 
@@ -46,7 +46,7 @@ def check_opening(record: Record, part: Part) -> Opened | None:
     opened = Opened(
         event,
         record.time(event),
-        bytes(args["prev_model"]),
+        args["prev_model"],
         nodes,
         weights,
         dict(zip(args["verifiers"], args["stakes"], strict=False)),
@@ -62,7 +62,7 @@ def check_opening(record: Record, part: Part) -> Opened | None:
         "opening",
         say,
         "the hash of nodes and weights",
-        formulas.lists_hash(nodes, weights),
+        formulas.snapshot_hash(nodes, weights),
         state.snapshot_hash,
     )
     stakes = list(args["stakes"])
@@ -89,11 +89,11 @@ def _check_weights(record: Record, part: Part, opened: Opened) -> None:
             units[key] = (args["units"], args["elapsed"])
         elif place(event) < place(opened.event):
             if args["passed"] and key in units:
-                scores[key[0]] = formulas.score(*units[key])
+                scores[key[0]] = formulas.benchmark_score(*units[key])
             what = f"the score of benchmark {key[1]}"
             wanted = scores.get(key[0], 0)
             part.same("opening", f"node {key[0]}", what, args["score"], wanted)
-    past = range(max(1, part.round_id - formulas.HISTORY), part.round_id)
+    past = range(max(1, part.round_id - HISTORY), part.round_id)
     expected = {n: set(e.args["nodes"]) for n in past for e in record.of("RoundOpened", n)}
     revealed = {n: {e.args["node_id"] for e in record.of("Revealed", n)} for n in past}
     invalid = {n: {e.args["node_id"] for e in record.of("NodeInvalidated", n)} for n in past}
@@ -180,7 +180,7 @@ def check_seeds(record: Record, part: Part, random_source: bool) -> bytes | None
     other = formulas.audit_key(key)
     block = state.audit_block
     _check_seed(record, part, "audit seed", other, state.audit_seed, block, None, random_source)
-    found = bytes(state.seed)
+    found = state.seed
     return None if found == ZERO_DIGEST else found
 
 
@@ -188,7 +188,7 @@ def audit_seed(record: Record, round_id: int, random_source: bool) -> bytes | No
     """The round's audit seed: the captured one, else what a capture would have stored, which is
     what agents use until somebody captures it. None where it can't be known."""
     state = record.current[round_id]
-    found = bytes(state.audit_seed)
+    found = state.audit_seed
     if found != ZERO_DIGEST:
         return found
     if random_source or not 0 < state.audit_block <= record.head.number:
@@ -212,7 +212,7 @@ def _check_seed(
     mine = [
         e
         for e in record.all("SeedRequested", "SeedRearmed", "SeedCaptured")
-        if bytes(e.args["key"]) == key and e.address == rounds.address
+        if e.args["key"] == key and e.address == rounds.address
     ]
     target: int | None = None
     captured = ZERO_DIGEST
@@ -233,7 +233,7 @@ def _check_seed(
             target = args["new_target"]
         else:
             part.same("seeds", what, "the block it was captured for", args["target_block"], target)
-            captured = bytes(args["seed"])
+            captured = args["seed"]
     part.same("seeds", what, "its block", block, target or 0)
     part.same("seeds", what, "its value", found, captured)
     if captured != ZERO_DIGEST and target and not random_source:

@@ -15,9 +15,9 @@ from agents.audit.chain.opening import Opened
 from agents.audit.chain.stakes import StakeBook
 from agents.audit.sources.findings import Part
 from agents.audit.sources.record import Record, ScoreOpening, place
-from agents.protocol import formulas
-from agents.protocol.network import ZERO_DIGEST
-from agents.protocol.scores import ScorePhase
+from agents.protocol.formulas import score_commitment
+from agents.protocol.median import agreement, cut_factor, next_trust, stake_median
+from agents.protocol.numbers import BPS, SCALE, ZERO_DIGEST, ScorePhase
 from agents.runtime.contracts import Event
 
 _EVENTS = (
@@ -63,12 +63,12 @@ class Scored:
     def factor(self, verifier: int, spared: bool) -> int:
         """The part of its cut that an attester earned. `spared`: no scoring could be opened."""
         if not self.opened and spared:
-            return formulas.BPS
+            return BPS
         if verifier not in self.vectors:
             return 0
         if not self.consensus:
-            return formulas.BPS
-        return formulas.cut_factor(self.trusts[verifier], max(self.trusts.values()))
+            return BPS
+        return cut_factor(self.trusts[verifier], max(self.trusts.values()))
 
 
 class Scores:
@@ -84,7 +84,7 @@ class Scores:
         self.windows = (0, 0)
         if self.adoptions:
             args = self.adoptions[0].args
-            self.windows = (int(args["commit_s"]), int(args["reveal_s"]))
+            self.windows = (args["commit_s"], args["reveal_s"])
 
     def check_adoption(self, part: Part) -> None:
         """Who adopted, when, and what the contract keeps of it."""
@@ -142,7 +142,7 @@ class Scores:
         for event in self._record.all("PauseChanged"):
             mine = event.address == self._record.network.scores.address
             if mine and final and place(event) < place(final[0]):
-                bits = int(event.args["new_bits"])
+                bits = event.args["new_bits"]
         return bool(bits & _OPEN)
 
     # -- one round -----------------------------------------------------------------------------
@@ -161,7 +161,7 @@ class Scores:
             )
             sender, operator = record.sender(event), self._registry.operator(node, event)
             part.same("scores", who, "who posted its sync sample", sender, operator)
-            found.setdefault(node, bytes(event.args["digest"]))
+            found.setdefault(node, event.args["digest"])
         self._same_kept(part, "samples_of", "node", "its sync sample", sorted(revealed), found)
         return found
 
@@ -185,7 +185,7 @@ class Scores:
             sender, operator = record.sender(event), self._registry.operator(verifier, event)
             part.same("scores", who, "who committed to its scores", sender, operator)
             found.setdefault(verifier, event)
-        digests = {v: bytes(e.args["commitment"]) for v, e in found.items()}
+        digests = {v: e.args["commitment"] for v, e in found.items()}
         everybody = sorted(opened.verifiers)
         self._same_kept(
             part, "score_commitment_of", "verifier", "its commitment to scores", everybody, digests
@@ -246,11 +246,11 @@ class Scores:
             sentence = f"it revealed scores at {time}, not from {begin} to {deadline}."
             part.hold("scores", begin <= time <= deadline, who, sentence)
             part.same("scores", who, "the number of its scores", len(scores), len(opened.nodes))
-            sound = sum(scores) <= formulas.SCALE
+            sound = sum(scores) <= SCALE
             part.hold("scores", sound, who, f"its scores add up to {sum(scores)}, above 65,535.")
             self._check_opening(part, verifier, commits[verifier], event)
             padded = (*scores, *[0] * len(opened.nodes))[: len(opened.nodes)]
-            found.setdefault(verifier, Vector(padded, bytes(args["record"])))
+            found.setdefault(verifier, Vector(padded, args["record"]))
         records = {verifier: vector.record for verifier, vector in found.items()}
         everybody = sorted(opened.verifiers)
         self._same_kept(part, "record_of", "verifier", "its record's digest", everybody, records)
@@ -268,7 +268,7 @@ class Scores:
             f"the transaction 0x{reveal.tx_hash.hex()} of its scores holds no opening.",
         ):
             return
-        wanted = bytes(commit.args["commitment"])
+        wanted = commit.args["commitment"]
         digests = [self._digest(part, verifier, opening, commit) for opening in openings]
         index = digests.index(wanted) if wanted in digests else 0
         part.same("scores", who, "its commitment to scores", wanted, digests[index])
@@ -278,12 +278,10 @@ class Scores:
 
     def _digest(self, part: Part, verifier: int, opening: ScoreOpening, commit: Event) -> bytes:
         record = self._record
-        return formulas.scores_digest(
+        return score_commitment(
             record.chain_id,
             record.network.scores.address,
-            record.job_id,
-            part.round_id,
-            verifier,
+            (record.job_id, part.round_id, verifier),
             opening.sender or self._registry.operator(verifier, commit),
             opening.scores,
             opening.record,
@@ -321,8 +319,12 @@ class Scores:
             part.hold("scores", early, "ScoringClosed", "it came after the round was finalized.")
         part.same("scores", "ScoringClosed", "nodes", args["nodes"], nodes)
         part.same("scores", "ScoringClosed", "verifiers", args["verifiers"], list(commits))
-        rows = [(opened.verifiers.get(v, 0), vector.scores) for v, vector in vectors.items()]
-        agreed = formulas.consensus(rows, sum(opened.verifiers.values()), len(nodes))
+        agreed = stake_median(
+            [vector.scores for vector in vectors.values()],
+            [opened.verifiers.get(verifier, 0) for verifier in vectors],
+            max(1, sum(opened.verifiers.values())),  # an RPC node may claim that there was none
+            len(nodes),
+        )
         said = dict(zip(args["nodes"], args["consensus"], strict=False))
         for node, score in zip(nodes, agreed, strict=True):
             part.same("scores", f"node {node}", "its consensus", said.get(node), score)
@@ -332,10 +334,10 @@ class Scores:
         agreements, trusts = [], []
         nothing = Vector((0,) * len(nodes), ZERO_DIGEST)
         for verifier in commits:
-            newest = formulas.agreement(vectors.get(verifier, nothing).scores, agreed)
+            newest = agreement(vectors.get(verifier, nothing).scores, agreed)
             if any(agreed):
                 old = self._trusts.get(verifier)
-                self._trusts[verifier] = formulas.trust(old, newest)
+                self._trusts[verifier] = next_trust(old, newest)
             agreements.append(newest)
             trusts.append(self._trusts.get(verifier, 0))
         for name, values in (("agreements", agreements), ("trusts", trusts)):

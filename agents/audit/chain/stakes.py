@@ -14,12 +14,11 @@ from typing import Any
 
 from agents.audit.chain.causes import Cause, causes
 from agents.audit.sources.findings import Part
-from agents.audit.sources.record import NOBODY, Record, place
-from agents.protocol.formulas import BPS, RING, STRIKES_TO_BAN, Row, slash_amount
-from agents.protocol.network import Violation
+from agents.audit.sources.record import Record, place
+from agents.protocol.numbers import NOBODY, RING, Violation
+from agents.protocol.slashing import NO_ROW, Offender, Row, reporter_share, slash_amount
 from agents.runtime.contracts import Event
 
-NO_ROW = Row(0, 0, 0, False, False, 0)
 _EVENTS = (
     "NodeRegistered",
     "StakeAdded",
@@ -50,12 +49,16 @@ class Account:
     owner: str
     stake: int
     unbonding: int = 0
-    strikes: int = 0
     suspended_until: int = 0
     banned: bool = False
     additions: list[tuple[int, int]] = field(default_factory=list)  # (time, amount)
-    offences: dict[int, int] = field(default_factory=lambda: defaultdict(int))
+    record: Offender = field(default_factory=Offender)
     history: list[tuple[int, int]] = field(default_factory=list)  # (block, stake after a change)
+
+    @property
+    def strikes(self) -> int:
+        """Offences that counted as a strike."""
+        return self.record.strikes
 
 
 class StakeBook:
@@ -180,17 +183,15 @@ class StakeBook:
         node_id, violation = args["node_id"], args["violation"]
         node, time = self.nodes[node_id], self._record.time(event)
         cause = self._take_cause(event)
-        row = self._row(node, violation)
-        if row.strike:
-            node.strikes += 1
-            if node.strikes >= STRIKES_TO_BAN:
-                row = self._row(node, int(Violation.REPEATED))
+        row = node.record.offend(violation, self.rows)
         offence = time if cause is None else cause.offence
         added = sum(amount for when, amount in node.additions if when > offence)
         amount = slash_amount(node.stake + node.unbonding, added, row.bps)
-        reporter = str(args["reporter"]) if cause is None else self._reporter(cause)
+        reporter = args["reporter"] if cause is None else self._reporter(cause)
         own = (node.owner, self.operator(node_id, event), self.payout(node_id, event))
-        share = 0 if reporter == NOBODY or reporter in own else amount * row.reporter_bps // BPS
+        share = reporter_share(amount, row.reporter_bps)
+        if reporter == NOBODY or reporter in own:
+            share = 0
         if row.suspension:
             node.suspended_until = max(node.suspended_until, time + row.suspension)
         node.banned = node.banned or row.ban
@@ -209,12 +210,6 @@ class StakeBook:
             "banned": node.banned,
         }
         self.slashes.append(Slash(event, cause, wanted))
-
-    def _row(self, node: Account, violation: int) -> Row:
-        row = self.rows.get(violation, NO_ROW)
-        bps = row.escalated(node.offences[violation])
-        node.offences[violation] += 1
-        return Row(bps, 0, row.suspension, row.strike, row.ban, row.reporter_bps)
 
     def _take_cause(self, event: Event) -> Cause | None:
         causes = self._open[event.tx_hash]

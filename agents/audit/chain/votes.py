@@ -14,7 +14,8 @@ from agents.audit.chain.opening import Opened
 from agents.audit.sources.findings import Part
 from agents.audit.sources.record import Record, place
 from agents.protocol import formulas
-from agents.protocol.network import ZERO_DIGEST, Phase, Proposal, Violation
+from agents.protocol.numbers import ZERO_DIGEST, Phase, Violation
+from agents.protocol.structs import Proposal
 from agents.runtime.contracts import Event
 
 
@@ -53,7 +54,7 @@ def check_votes(record: Record, part: Part, opened: Opened, seed: bytes | None) 
         elif args["upheld"] and standing is not None:
             barred.add(standing.args["proposer"])
             standing = None
-    found = ZERO_DIGEST if standing is None else bytes(standing.args["result_hash"])
+    found = ZERO_DIGEST if standing is None else standing.args["result_hash"]
     part.same("votes", "ResultProposed", "the result that stands", found, state.result_hash)
     if standing is None:
         return None
@@ -62,25 +63,25 @@ def check_votes(record: Record, part: Part, opened: Opened, seed: bytes | None) 
         part.same("votes", "ResultProposed", name, args[name], getattr(state, name))
     proposal = Proposal(
         proposer=args["proposer"],
-        model=bytes(args["model"]),
-        update=bytes(args["update"]),
-        report=bytes(args["report"]),
+        model=args["model"],
+        update=args["update"],
+        report=args["report"],
         result_hash=found,
         nodes=tuple(args["nodes"]),
         contributions=tuple(args["contributions"]),
     )
-    digest = formulas.lists_hash(proposal.nodes, proposal.contributions)
+    digest = formulas.contributions_hash(proposal.nodes, proposal.contributions)
     part.same(
         "votes", "ResultProposed", "the contributions' hash", digest, state.contributions_hash
     )
     attesters = _check_attested(record, part, opened, found)
     if state.phase == Phase.FINALIZED:
         _check_final(record, part, opened, standing, sum(attesters.values()))
-    mine = {bytes(e.args["report_id"]) for e in record.of("ViolationReported", number)}
+    mine = {e.args["report_id"] for e in record.of("ViolationReported", number)}
     cleared = frozenset(
         e.args["node_id"]
         for e in record.all("AppealResolved")
-        if bytes(e.args["report_id"]) in mine and e.args["upheld"]
+        if e.args["report_id"] in mine and e.args["upheld"]
     )
     return Tally(proposal, attesters, invalid, cleared)
 
@@ -94,10 +95,10 @@ def _check_proposal(record: Record, part: Part, opened: Opened, event: Event, at
         record.job_id,
         part.round_id,
         attempt,
-        bytes(args["model"]),
-        bytes(args["update"]),
-        bytes(args["report"]),
-        formulas.lists_hash(nodes, contributions),
+        args["model"],
+        args["update"],
+        args["report"],
+        formulas.contributions_hash(nodes, contributions),
     )
     part.same("votes", say, "result_hash", args["result_hash"], wanted)
     part.same("votes", say, "the order of nodes", nodes, sorted(set(nodes)))
@@ -134,8 +135,8 @@ def _check_attested(record: Record, part: Part, opened: Opened, result: bytes) -
         who = f"verifier {verifier}"
         stake = opened.verifiers.get(verifier)
         part.same("votes", who, "the weight of its attestation", args["weight"], stake or 0)
-        known = {bytes(e.args["result_hash"]) for e in record.of("ResultProposed", part.round_id)}
-        named = bytes(args["result_hash"])
+        known = {e.args["result_hash"] for e in record.of("ResultProposed", part.round_id)}
+        named = args["result_hash"]
         part.hold(
             "votes", named in known, who, f"it attested 0x{named.hex()}, which nobody proposed."
         )
@@ -163,10 +164,8 @@ def _check_invalid(record: Record, part: Part, opened: Opened) -> frozenset[int]
     confirmed = []
     total = sum(opened.verifiers.values())
     for event in record.all("ReportConfirmed"):
-        key = bytes(event.args["report_id"])
-        reports = [
-            e for e in record.of("ViolationReported", number) if bytes(e.args["report_id"]) == key
-        ]
+        key = event.args["report_id"]
+        reports = [e for e in record.of("ViolationReported", number) if e.args["report_id"] == key]
         if not reports:
             continue
         first = reports[0].args
@@ -193,7 +192,7 @@ def _check_invalid(record: Record, part: Part, opened: Opened) -> frozenset[int]
             who,
             f"its report was confirmed with {weight} of {total} stake, less than two thirds.",
         )
-        deadline = record.time(event) + int(record.job.terms.appeal_s)
+        deadline = record.time(event) + record.job.terms.appeal_s
         part.same("votes", who, "its appeal deadline", event.args["appeal_deadline"], deadline)
         if first["violation"] == Violation.COPIED:
             same = [e.args["second_node"] for e in record.of("DuplicateContent", number)]
@@ -238,9 +237,9 @@ def _open_reports(record: Record, round_id: int, at: Event) -> int:
     for event in record.of("ViolationReported", round_id):
         if place(event) < place(at):
             args = event.args
-            still[bytes(args["report_id"])] = (args["node_id"], args["violation"])
+            still[args["report_id"]] = (args["node_id"], args["violation"])
     for event in record.all("ReportConfirmed"):
-        key = bytes(event.args["report_id"])
+        key = event.args["report_id"]
         if key in still and place(event) < place(at):
             confirmed.add(still[key][0])
     return sum(node not in confirmed for node, _ in still.values())
@@ -254,12 +253,12 @@ def check_ledger(record: Record, part: Part, opened: Opened, standing: Tally) ->
     index = indices[0]
     entry, proposal = record.ledger[index], standing.proposal
     contributors = formulas.contributors_root(proposal.nodes)
-    scores = formulas.lists_hash(proposal.nodes, proposal.contributions)
-    before = ZERO_DIGEST if index == 0 else bytes(record.ledger[index - 1].head)
+    scores = formulas.contributions_hash(proposal.nodes, proposal.contributions)
+    before = ZERO_DIGEST if index == 0 else record.ledger[index - 1].head
     events = record.of("RoundRecorded", part.round_id)
     if not part.same("ledger", "RoundRecorded", "their number", len(events), 1):
         return
-    reward, timestamp = int(record.job.terms.reward_per_round), record.time(events[0])
+    reward, timestamp = record.job.terms.reward_per_round, record.time(events[0])
     head = formulas.ledger_head(
         before,
         record.job_id,

@@ -20,6 +20,9 @@ from eth_abi.exceptions import DecodingError
 from eth_utils.address import to_checksum_address
 
 from agents.protocol.network import ChainMoved, Network
+from agents.protocol.numbers import MAX_VIOLATION
+from agents.protocol.slashing import Row
+from agents.protocol.structs import Job, LedgerEntry, Node, Round, read
 from agents.runtime.chain import Head, head_from_json
 from agents.runtime.contracts import Contract, Event, EventType
 from agents.runtime.errors import AgentError, ConfigError, RpcRefused
@@ -35,8 +38,6 @@ _CONTRACTS = (
     "TrainingRounds",
     "ViolationReports",
 )
-NOBODY = "0x" + "00" * 20
-_ROWS = 16  # of the slashing table
 _CHUNK = 2_000  # blocks per request for logs
 _BATCH = 200  # calls per request
 _RANGE_WORDS = ("range", "more than", "too many", "limit", "too large")
@@ -87,28 +88,29 @@ class Record:
         self.raw: dict[int, list[Any]] = {}  # logs as the node gave them, by block
         self.addresses = [network.deployment[name].address for name in _CONTRACTS]
         self.head = self.chain.head()
-        if not 1 <= job_id <= int(self._read("job_count", network.rounds)):
+        if not 1 <= job_id <= self._number("job_count", network.rounds):
             raise AgentError(f"There is no job {job_id} on chain {self.chain_id}.")
         progress("reading state")
-        self.job = self._read("job", network.rounds, job_id)
+        self.job = read(Job, self._read("job", network.rounds, job_id))
         self.current = {
-            number: self._read("round", network.rounds, job_id, number)
-            for number in range(1, int(self.job.rounds_opened) + 1)
+            number: read(Round, self._read("round", network.rounds, job_id, number))
+            for number in range(1, self.job.rounds_opened + 1)
         }
         self.ledger = self._read_ledger()
         places = [(job_id, n) for n in self.current]
         self.pools = self._many(network.pool, "pool", places)
-        self.adopted = bool(self._read("adopted", network.scores, job_id))
-        self.windows = tuple(map(int, self._read("windows_of", network.scores, job_id)))
-        self.last_scored = int(self._read("last_scored", network.scores, job_id))
+        self.adopted = read(bool, self._read("adopted", network.scores, job_id))
+        self.windows = tuple(self._read("windows_of", network.scores, job_id))
+        self.last_scored = self._number("last_scored", network.scores, job_id)
         self.scorings = self._many(network.scores, "scoring", places)
-        self.escrow = int(self._read("escrow", network.pool, job_id))
+        self.escrow = self._number("escrow", network.pool, job_id)
         self.totals = {
-            name: int(self._read(name, network.pool))
+            name: self._number(name, network.pool)
             for name in ("total_escrow", "total_reserved", "total_pending")
         }
-        count = int(self._read("node_count", network.registry))
-        self.nodes = self._many(network.registry, "node", [(n,) for n in range(1, count + 1)])
+        ids = [(number,) for number in range(1, self._number("node_count", network.registry) + 1)]
+        nodes = self._many(network.registry, "node", ids)
+        self.nodes = {number: read(Node, node) for number, node in nodes.items()}
         progress("reading events")
         self.events = self._all_events()
         if not self.events:
@@ -118,8 +120,9 @@ class Record:
         owed = [(account,) for account in self._owed()]
         self.bounties = self._many(network.registry, "bounty", owed)
         self.parameters = self._read("parameters", network.registry)
-        rows = [(row,) for row in range(1, _ROWS + 1)]
-        self.penalties = self._many(network.registry, "penalty", rows)
+        rows = [(row,) for row in range(1, MAX_VIOLATION + 1)]
+        penalties = self._many(network.registry, "penalty", rows)
+        self.penalties = {number: read(Row, row) for number, row in penalties.items()}
         if self.chain.block_hash(self.head.number) != self.head.hash:
             raise ChainMoved("The chain was reorganised while it was read; audit again.")
 
@@ -162,13 +165,13 @@ class Record:
                 else zip(args["payouts"], args["amounts"], strict=False)
             )
             for account, amount in pairs:
-                found[account] = found.get(account, 0) + int(amount)
+                found[account] = found.get(account, 0) + amount
         return found
 
     def _owed(self) -> list[str]:
         """Everybody whom a slash may have credited."""
-        found = {str(e.args["reporter"]) for e in self.all("NodeSlashed")}
-        found |= {str(e.args["new_parameters"].treasury) for e in self.all("ParametersChanged")}
+        found = {e.args["reporter"] for e in self.all("NodeSlashed")}
+        found |= {e.args["new_parameters"].treasury for e in self.all("ParametersChanged")}
         return sorted(found)
 
     def _all_events(self) -> dict[str, list[Event]]:
@@ -328,15 +331,19 @@ class Record:
 
     def settled(self, round_id: int) -> bool:
         """Whether the contract says that nothing can happen in a round any more."""
-        return bool(self.current[round_id].settled)
+        return self.current[round_id].settled
 
     def _read(self, name: str, contract: Contract, *args: Any) -> Any:
         return self.chain.call(contract, name, *args, block=self.head.number)
 
-    def _read_ledger(self) -> list[Any]:
-        count = int(self._read("length", self.network.ledger, self.job_id))
+    def _number(self, name: str, contract: Contract, *args: Any) -> int:
+        return read(int, self._read(name, contract, *args))
+
+    def _read_ledger(self) -> list[LedgerEntry]:
+        count = self._number("length", self.network.ledger, self.job_id)
         keys = [(self.job_id, index) for index in range(count)]
-        return list(self._many(self.network.ledger, "entry", keys).values())
+        entries = self._many(self.network.ledger, "entry", keys)
+        return [read(LedgerEntry, entry) for entry in entries.values()]
 
     def _many(
         self,

@@ -15,7 +15,7 @@ from agents.audit.chain.votes import Tally
 from agents.audit.sources.findings import Part
 from agents.jobs.job import JobContext
 from agents.mechanisms.merge import MergeRefused
-from agents.protocol.network import Reveal
+from agents.protocol.structs import Reveal
 from agents.rounds.outcome import LOSS_TOLERANCE, Merging, Outcome, disagreements
 from agents.rounds.plan import Plan
 from agents.rounds.report import RoundReport

@@ -33,14 +33,14 @@ def read_job(
     `data_key`: of encrypted data, if the auditor was given it.
     """
     terms = record.job.terms
-    artefacts.name(bytes(terms.spec), "job spec")
-    artefacts.name(bytes(terms.genesis_checkpoint), "genesis checkpoint")
-    digest = bytes(terms.spec)
+    artefacts.name(terms.spec, "job spec")
+    artefacts.name(terms.genesis_checkpoint, "genesis checkpoint")
+    digest = terms.spec
     job = guarded(part, "job", "job spec", lambda: _load_spec(artefacts, digest, data_key))
     if job is None:
         return None, None
     part.same("job", "job spec", "rounds", job.spec.rounds, terms.rounds)
-    shapes, checkpoint = job.shapes, bytes(terms.genesis_checkpoint)
+    shapes, checkpoint = job.shapes, terms.genesis_checkpoint
     state = guarded(
         part,
         "job",

@@ -94,7 +94,7 @@ class Charges:
         for event in self._record.of("Revealed"):
             args = event.args
             try:
-                raw = store.get_digest(bytes(args["proof"]), MAX_PROOF_BYTES)
+                raw = store.get_digest(args["proof"], MAX_PROOF_BYTES)
                 examples = ProofOfComputation.from_bytes(raw).examples
             except StoreUnavailable:
                 raise

@@ -162,7 +162,7 @@ class Ratings:
             return
         if record.renewed:
             part.remark(f"{who} lost the secret it had promised, and chose its draw anew.")
-        digest = b"" if last is None else bytes(last.args["record"])
+        digest = b"" if last is None else last.args["record"]
         named = bytes.fromhex(record.previous)
         part.same("ratings", who, "the record that its record follows", named, digest)
         if last is None or named != digest:

@@ -13,7 +13,7 @@ from contextlib import suppress
 from agents.audit.sources.artefacts import Artefacts
 from agents.audit.sources.findings import Part
 from agents.jobs.job import JobContext
-from agents.protocol.network import Reveal
+from agents.protocol.structs import Reveal
 from agents.rounds.plan import Plan
 from agents.rounds.proof import MAX_PROOF_BYTES, ProofOfComputation
 from agents.rounds.submissions import Submission, fetch, fetch_proof

@@ -23,7 +23,7 @@ from agents.audit.work.founding import read_job
 from agents.audit.work.ratings import RoundFacts
 from agents.audit.work.redoing import redo_training
 from agents.audit.work.submitted import read_submissions
-from agents.protocol.network import Reveal
+from agents.protocol.structs import Reveal
 from agents.rounds.models import Models
 from agents.rounds.outcome import Outcome, compute, finish
 from agents.rounds.plan import Plan
@@ -286,8 +286,8 @@ class Training:
         inputs = replace(
             self._reader.inputs_at(*round_),
             merged=outcome.merged,
-            audit_seed=bytes(self._record.current[part.round_id].audit_seed),
+            audit_seed=self._record.current[part.round_id].audit_seed,
             flagged=flagged,
-            window_s=int(self._record.job.terms.commit_s),
+            window_s=self._record.job.terms.commit_s,
         )
         redo_training(part, inputs, guilty, self._device, self._artefacts, self._progress)

@@ -35,7 +35,7 @@ class Desynchronised(Trainer):
         did = super().commit(view, node)
         resting = self._last <= view.round_id < self._last + PAUSE
         committed = node not in view.snapshot.nodes or self._committed(view, node)
-        if committed and bool(self.network.node(node).active) == resting:
+        if committed and self.network.node(node).active == resting:
             self.context.sender.send(self.network.registry, "set_active", node, not resting)
             return f"{'rests' if resting else 'is back'} after round {view.round_id}"
         return did
@@ -52,7 +52,7 @@ class Desynchronised(Trainer):
         """By how much the model that the rest began with differs from the one it ended with."""
         if self._missed is None:
             held, found = (
-                self.models.at(job_id, bytes(self.network.round(job_id, number).prev_model))
+                self.models.at(job_id, self.network.round(job_id, number).prev_model)
                 for number in (self._last + 1, self._last + PAUSE + 1)
             )
             self._missed = {name: held[name] - found[name] for name in held}

@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agents.gauntlet.peer_scores import SCALE, normalise, peer_score, vector
+from agents.gauntlet.peer_scores import normalise, peer_score, vector
 from agents.gauntlet.ratings import FRESH, MICRO, Rating, ordinal
+from agents.protocol.numbers import SCALE
 
 
 def rating(skill: float, sigma: float, mu: float) -> Rating:

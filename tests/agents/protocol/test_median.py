@@ -10,14 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.protocol.median import (
-    BPS,
-    SCALE,
-    agreement,
-    cut_factor,
-    next_trust,
-    stake_median,
-)
+from agents.protocol.median import agreement, cut_factor, next_trust, stake_median
+from agents.protocol.numbers import BPS, SCALE
 
 Scores = st.one_of(st.integers(0, 5), st.integers(0, SCALE))
 Stakes = st.integers(1, 10**27)
@@ -56,6 +50,16 @@ def reached(rows: Sequence[Sequence[int]], stakes: Sequence[int], place: int, va
 )
 def test_median__by_hand(column: list[int], stakes: list[int], total: int, expected: int) -> None:
     assert stake_median([[score] for score in column], stakes, total) == [expected]
+
+
+def test_median__of_several_nodes__by_hand() -> None:
+    """Stakes 40, 30 and 30 of 100: half is reached by any two, or not at all by one."""
+    rows, stakes = [[100, 0, 9], [50, 7, 0], [80, 7, 0]], [40, 30, 30]
+    assert stake_median(rows, stakes, 100) == [80, 7, 0]
+    # Whoever is silent counts as zero: 40 of 100 decides nothing.
+    assert stake_median(rows[:1], stakes[:1], 100) == [0, 0, 0]
+    # Exactly half is enough.
+    assert stake_median(rows[:1], stakes[:1], 80) == [100, 0, 9]
 
 
 def test_median__no_rows() -> None:
@@ -146,6 +150,8 @@ def test_median__rows_that_sum_to_one__sum_to_two_at_most(
     ("row", "consensus", "expected"),
     [
         ([5, 5], [5, 5], BPS),
+        ([30, 30], [30, 0], BPS // 2),
+        ([3, 0], [30, 0], BPS // 10),  # the right shape at a tenth of the size
         ([10, 0], [5, 5], BPS // 2),
         ([0, 10], [10, 0], 0),
         ([0, 0], [5, 5], 0),
@@ -186,6 +192,7 @@ def test_trust__by_hand() -> None:
     assert next_trust(10_000, 0) == 7_000
     assert next_trust(7_000, 0) == 4_900
     assert next_trust(0, 10_000) == 3_000
+    assert next_trust(0, 9_999) == 2_999
     assert next_trust(1, 0) == 0
 
 
@@ -205,5 +212,6 @@ def test_trust__of_a_persistent_outlier__dies_out() -> None:
 def test_cut_factor__by_hand() -> None:
     assert cut_factor(5_000, 10_000) == 5_000
     assert cut_factor(5_000, 5_000) == BPS
+    assert cut_factor(3, 4) == 7_500
     assert cut_factor(0, 0) == BPS  # nobody is better than anybody
     assert cut_factor(0, 1) == 0

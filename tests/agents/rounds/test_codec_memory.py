@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import agents.rounds.codec_memory as memory_module
-from agents.protocol.network import Violation
+from agents.protocol.numbers import Violation
 from agents.rounds.codec_memory import Memories
 from agents.rounds.models import Models
 from agents.rounds.plan import Plan, Plans

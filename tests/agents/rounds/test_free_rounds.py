@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from agents.mechanisms.score.gauntlet import Gauntlet
-from agents.protocol.network import Violation
+from agents.protocol.numbers import Violation
 from agents.rounds.codec_memory import Memories
 from agents.rounds.models import Models
 from agents.rounds.outcome import Outcome, compute, disagreements

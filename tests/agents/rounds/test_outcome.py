@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from agents.jobs.job import JobContext
-from agents.protocol.network import Proposal
+from agents.protocol.structs import Proposal
 from agents.rounds.outcome import LOSS_TOLERANCE, WORST_LOSS, Outcome, _gain, disagreements
 from agents.rounds.plan import Plan
 from agents.rounds.report import MAX_GAIN_PPM, NodeLine, RoundReport

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from agents.protocol.network import ZERO_DIGEST
+from agents.protocol.numbers import ZERO_DIGEST
 from agents.rounds.models import Models
 from agents.rounds.reader import RoundReader
 from agents.storage.cid import cid_from_digest, cid_of_bytes

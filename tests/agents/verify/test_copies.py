@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from agents.protocol.network import Violation
+from agents.protocol.numbers import Violation
 from agents.rounds.submissions import Submission
 from agents.storage.canonical import loads
 from agents.storage.embedded import EmbeddedStore

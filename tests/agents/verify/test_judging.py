@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from agents.protocol.network import Phase
+from agents.protocol.numbers import Phase
 from agents.rounds.models import Models
 from agents.rounds.reader import RoundReader
 from agents.storage.cid import cid_from_digest, digest_of

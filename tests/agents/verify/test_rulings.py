@@ -12,7 +12,7 @@ import pytest
 from eth_abi import decode, encode
 from eth_utils import keccak
 
-from agents.protocol.network import Phase, ReportStatus, Role
+from agents.protocol.numbers import Phase, ReportStatus, Role
 from agents.verify.rulings import appeal_rulings, challenge_ruling, role_rulings, salt_of
 
 OWNER = "0x" + "Aa" * 20

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from agents.protocol.draw import draw
-from agents.protocol.network import Violation
+from agents.protocol.numbers import Violation
 from agents.rounds.submissions import Submission, fetch
 from agents.storage.canonical import loads
 from agents.training.state import State

@@ -19,13 +19,14 @@ import agents.runtime.commitments as commitments_module
 import agents.tasks.runner as runner_module
 import agents.tasks.watch as watch_module
 from agents.executor import Executor
+from agents.protocol.formulas import UNAVAILABLE
+from agents.protocol.numbers import LaneState, TaskStatus
 from agents.runtime.errors import Stopped
 from agents.storage.cid import cid_of_bytes, digest_of
 from agents.storage.embedded import EmbeddedStore
 from agents.storage.errors import NotFound
 from agents.tasks.compute.classes import CPU
 from agents.tasks.compute.make import publish
-from agents.tasks.contract import UNAVAILABLE, LaneState, TaskStatus
 from agents.tasks.process import TaskProcess
 from tests.stage.chain.agents import PASSPHRASE
 from tests.stage.chain.executors import Executors, Liar, Loner, Silent, fake

@@ -11,7 +11,8 @@ from __future__ import annotations
 import pytest
 
 from agents.jobs.publish import ZOO
-from agents.tasks.contract import MAX_OPEN, UNAVAILABLE
+from agents.protocol.formulas import UNAVAILABLE
+from agents.protocol.numbers import MAX_OPEN
 from tests.attacks.test_accounting import REVERTING
 from tests.stage.chain.chain import Refused
 from tests.stage.chain.people import Node

@@ -9,7 +9,7 @@ import boa
 from eth_abi import encode
 from eth_utils import keccak
 
-from agents.protocol.network import commitment_digest
+from agents.protocol.formulas import round_commitment
 from tests.stage.contracts.clock import hash_of, mine
 from tests.stage.contracts.rounds import Field
 from tests.stage.contracts.system import (
@@ -73,7 +73,7 @@ def test_commit__digest_binds_everything(field: Field, rounds: Any) -> None:
     ]
     digest = rounds.commitment_digest(*arguments)
     assert digest == field.system.commitment(1, 1, player.node_id, player.operator, work)
-    assert digest == commitment_digest(
+    assert digest == round_commitment(
         boa.env.evm.patch.chain_id,
         rounds.address,
         (1, 1, player.node_id),

@@ -18,6 +18,7 @@ from typing import Any
 
 from agents.executor import Executor
 from agents.protocol.network import Network
+from agents.protocol.numbers import LaneState, TaskStatus
 from agents.runtime.chain import ChainClient
 from agents.runtime.context import Context
 from agents.runtime.contracts import load_deployment
@@ -27,7 +28,7 @@ from agents.storage.embedded import EmbeddedStore
 from agents.tasks.compute.make import publish
 from agents.tasks.compute.result import TaskResult
 from agents.tasks.compute.spec import TaskSpec
-from agents.tasks.contract import LaneState, Task, TaskStatus
+from agents.tasks.contract import Task
 from agents.tasks.contract import Tasks as Reader
 from agents.tasks.process import TaskProcess
 from agents.tasks.recheck import Recheck

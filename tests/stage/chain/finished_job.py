@@ -24,7 +24,8 @@ from web3 import HTTPProvider
 from agents.audit.replay import audit_job
 from agents.audit.sources.findings import Audit
 from agents.jobs.publish import Published, publish_job
-from agents.protocol.network import Network, Reveal
+from agents.protocol.network import Network
+from agents.protocol.structs import Reveal
 from agents.protocol.view import observe
 from agents.rounds.models import Models
 from agents.rounds.outcome import Outcome, compute

@@ -20,7 +20,7 @@ from eth_utils import keccak
 from web3 import HTTPProvider, Web3
 
 from agents.jobs.publish import ZOO, Terms
-from agents.protocol.network import Reveal
+from agents.protocol.structs import Reveal
 from agents.runtime.contracts import Contract
 from scripts._net.anvil import CHAIN_ID, MNEMONIC
 from scripts._net.deployment import DeploymentSettings, TaskTerms, deploy, write_deployment

@@ -17,7 +17,8 @@ from eth_utils import keccak
 
 from agents.jobs.job import JobContext
 from agents.jobs.publish import Published, publish_job
-from agents.protocol.network import Phase, Proposal, Reveal, Snapshot
+from agents.protocol.numbers import Phase
+from agents.protocol.structs import Proposal, Reveal, Snapshot
 from agents.rounds.outcome import Outcome, compute
 from agents.rounds.plan import Plan
 from agents.rounds.proof import ProofOfComputation

@@ -1,0 +1,275 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every formula of `agents.protocol` beside the contract that computes the same."""
+
+from __future__ import annotations
+
+from dataclasses import astuple
+
+import boa
+import pytest
+from eth_utils import keccak
+
+from agents.protocol import formulas
+from agents.protocol.numbers import MAX_VIOLATION, Violation
+from agents.protocol.slashing import DEFAULTS, NO_ROW, Offender, reporter_share, slash_amount
+from tests.stage.contracts.clock import hash_of
+from tests.stage.contracts.rounds import MODEL, REPORT, UPDATE, Field, make_field
+from tests.stage.contracts.scores import make_panel
+from tests.stage.contracts.system import EMPTY, REWARD, STAKE, TRAINER, System, Work, events_of
+from tests.stage.contracts.tasks import SPEC, make_tasks
+
+SALT = keccak(text="salt")
+RECORD = keccak(text="record")
+
+
+@pytest.fixture
+def field(system: System) -> Field:
+    return make_field(system)
+
+
+def chain_id() -> int:
+    return int(boa.env.evm.patch.chain_id)
+
+
+# -- commitments -------------------------------------------------------------------------------
+
+
+def test_round_commitment(field: Field) -> None:
+    rounds, player, work = field.system.rounds, field.trainers[1], Work.of("some")
+    parts = (work.input_root, work.content, work.trace_root, work.salt)
+    mine = formulas.round_commitment(
+        chain_id(), rounds.address, (7, 8, player.node_id), player.operator, parts
+    )
+    assert mine == rounds.commitment_digest(7, 8, player.node_id, player.operator, *parts)
+
+
+def test_opened(field: Field) -> None:
+    round_id = field.to_aggregate()
+    player = field.trainers[0]
+    work = field.work(player, round_id)
+    kept = field.system.rounds.commitment_of(1, round_id, player.node_id)
+    assert formulas.opened(work.content, work.trace_root) == kept
+
+
+def test_score_commitment(system: System) -> None:
+    panel = make_panel(system)
+    player, scores = panel.verifiers[1], [5, 0, 65_535]
+    mine = formulas.score_commitment(
+        chain_id(),
+        panel.scores.address,
+        (7, 8, player.node_id),
+        player.operator,
+        scores,
+        RECORD,
+        SALT,
+    )
+    assert mine == panel.scores.scores_digest(
+        7, 8, player.node_id, player.operator, scores, RECORD, SALT
+    )
+
+
+def test_task_tag_and_commitment(system: System) -> None:
+    world = make_tasks(system)
+    tasks, player, result = world.tasks, world.nodes[0], keccak(text="result")
+    tag = formulas.task_tag(chain_id(), tasks.address, 7, result)
+    assert tag == tasks.tag_of(7, result)
+    mine = formulas.task_commitment(
+        chain_id(), tasks.address, (7, player.node_id), player.operator, (SPEC, tag, SALT)
+    )
+    assert mine == tasks.commitment_digest(7, player.node_id, player.operator, SPEC, tag, SALT)
+
+
+# -- keys, seeds and ids -----------------------------------------------------------------------
+
+
+def test_round_key_audit_key_and_seeds(field: Field) -> None:
+    """Both seeds of a round, as they were captured under their keys."""
+    rounds = field.system.rounds
+    round_id = field.to_challenge()
+    boa.env.time_travel(blocks=3, block_delta=1)
+    rounds.capture_seed(1)
+    state, key = rounds.round(1, round_id), formulas.round_key(1, round_id)
+    assert key == keccak((1).to_bytes(32, "big") + round_id.to_bytes(32, "big"))
+    where = (chain_id(), rounds.address)
+    assert formulas.seed(hash_of(state.seed_block), key, *where) == state.seed
+    audit = formulas.seed(hash_of(state.audit_block), formulas.audit_key(key), *where)
+    assert audit == state.audit_seed
+
+
+@pytest.mark.parametrize("violation", [Violation.INVALID, Violation.COPIED])
+def test_report_id(field: Field, violation: Violation) -> None:
+    found = field.system.reports.report_id_of(1, 2, 3, violation)
+    assert formulas.report_id(1, 2, 3, violation) == found
+
+
+# -- results and the ledger --------------------------------------------------------------------
+
+
+def test_snapshot_contributions_and_result_hashes(field: Field) -> None:
+    round_id = field.to_challenge()
+    state = field.system.rounds.round(1, round_id)
+    nodes, weights = field.system.snapshots[1, round_id]
+    assert formulas.snapshot_hash(nodes, weights) == state.snapshot_hash
+    contributions = formulas.contributions_hash(field.ids, field.shares)
+    assert contributions == state.contributions_hash
+    mine = formulas.result_hash(1, round_id, 1, MODEL, UPDATE, REPORT, contributions)
+    assert mine == state.result_hash
+
+
+def test_result_hash__of_a_second_attempt(field: Field) -> None:
+    """The result that follows an upheld challenge has the number 2 in its name."""
+    round_id, system = field.to_disputed(), field.system
+    first = system.rounds.round(1, round_id).result_hash
+    coordinator = system.coordinator.address
+    system.rounds.resolve_challenge(1, round_id, first, True, sender=coordinator)
+    second = field.propose(round_id, player=field.trainers[0])
+    contributions = formulas.contributions_hash(field.ids, field.shares)
+    mine = formulas.result_hash(1, round_id, 2, MODEL, UPDATE, REPORT, contributions)
+    assert mine == second != first
+
+
+def test_ledger_entry(field: Field) -> None:
+    ledger = field.system.ledger
+    before = EMPTY
+    for index in range(2):
+        field.to_finalized()
+        entry = ledger.entry(1, index)
+        assert formulas.contributors_root(field.ids) == entry.contributors_root
+        assert formulas.contributions_hash(field.ids, field.shares) == entry.scores_root
+        mine = formulas.ledger_head(
+            before,
+            1,
+            entry.round_id,
+            entry.prev_model,
+            entry.new_model,
+            entry.contributors_root,
+            entry.scores_root,
+            entry.report,
+            entry.reward,
+            entry.timestamp,
+        )
+        assert mine == entry.head
+        before = entry.head
+
+
+# -- amounts -----------------------------------------------------------------------------------
+
+
+def test_benchmark_score_is_a_new_nodes_weight(field: Field) -> None:
+    registry, player = field.system.registry, field.trainers[0]
+    attempt = field.system.benchmarks.benchmark(player.node_id)
+    seeded = attempt.seed_block
+    score = registry.node(player.node_id).benchmark_score
+    times = range(1, attempt.submitted_at - attempt.requested_at + 1)
+    assert seeded and score in {formulas.benchmark_score(attempt.units, t) for t in times}
+    field.to_commit()
+    nodes, weights = field.system.snapshots[1, 1]
+    assert weights[nodes.index(player.node_id)] == formulas.weight(score, 0, 0)
+
+
+def test_weight__of_nodes_that_were_silent(field: Field) -> None:
+    """Two of three reveal in two rounds; the third opens with what is left of its reliability."""
+    registry, rounds = field.system.registry, field.system.rounds
+    for accepted in range(3):
+        field.system.open(1)
+        round_id = rounds.job(1).rounds_opened
+        nodes, weights = field.system.snapshots[1, round_id]
+        for place, player in enumerate(field.trainers):
+            score = registry.node(player.node_id).benchmark_score
+            good = accepted if place < 2 else 0
+            wanted = formulas.weight(score, accepted, good)
+            assert weights[nodes.index(player.node_id)] == wanted
+        for player in field.trainers[:2]:
+            field.system.commit(1, round_id, player, field.work(player, round_id))
+        field.system.wait_out(1, round_id)
+        rounds.advance(1)
+        for player in field.trainers[:2]:
+            field.system.reveal(1, round_id, player, field.work(player, round_id))
+        ids = field.ids[:2]
+        field.propose(round_id, nodes=ids, contributions=[1, 1])
+        field.attest(round_id)
+        rounds.finalize(1, ids, [1, 1])
+
+
+def test_split__pays_what_the_pool_pays(field: Field) -> None:
+    pool, rounds = field.system.pool, field.system.rounds
+    round_id = field.to_challenge()
+    proposer = rounds.round(1, round_id).proposer
+    field.attest(round_id, *field.verifiers)
+    field.finalize()
+    terms = rounds.job(1).terms
+    split = formulas.split(
+        REWARD,
+        terms.verifier_bps,
+        terms.aggregator_bps,
+        proposer,
+        {player.node_id: STAKE for player in field.verifiers},
+        dict(zip(field.ids, field.shares, strict=True)),
+    )
+    wanted = dict(split.cuts) | split.shares
+    people = [*field.trainers, *field.verifiers, *field.aggregators]
+    for player in people:
+        assert pool.pending(player.payout) == wanted.get(player.node_id, 0), player.name
+    assert pool.pool(1, round_id).paid == split.paid
+
+
+def test_fee_shares(system: System) -> None:
+    world = make_tasks(system)
+    right = keccak(text="right")
+    task_id = world.started()
+    fee = world.state(task_id).fee
+    runners = world.runners(task_id)
+    world.commit_all(task_id, {0: right, 1: right})
+    world.reveal_all(task_id, {0: right, 1: right})
+    paid = [world.tasks.bond_credit(player.payout) for player in runners]
+    assert sorted(paid) == sorted(formulas.fee_shares(fee))
+
+
+# -- slashing ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("violation", range(1, MAX_VIOLATION + 1))
+def test_slashing_table__as_deployed(system: System, violation: int) -> None:
+    row = DEFAULTS.get(violation, NO_ROW)
+    assert tuple(system.registry.penalty(violation)) == astuple(row)
+
+
+@pytest.mark.parametrize(
+    "violations",
+    [
+        [Violation.NO_REVEAL] * 4,
+        [Violation.INVALID, Violation.NO_REVEAL, Violation.COPIED, Violation.NO_REVEAL],
+        [Violation.INVALID, Violation.COPIED, Violation.ABORT],
+        [Violation.COLLUSION, Violation.BAD_RESULT, Violation.FALSE_REPORT, Violation.INVALID],
+        [Violation.REPEATED],
+        [12, 12],
+    ],
+)
+def test_slashing_rule__takes_what_the_registry_takes(
+    system: System, violations: list[int]
+) -> None:
+    """Amount, reporter's share, strikes, suspension and ban of every slash in a row."""
+    registry = system.registry
+    node_id = system.join("offender", TRAINER, STAKE + 7).node_id
+    slasher, reporter = system.reports.address, system.person("reporter")
+    node, stake, until, banned = Offender(), STAKE + 7, 0, False
+    for violation in violations:
+        row = node.offend(violation, DEFAULTS)
+        amount = slash_amount(stake, 0, row.bps)
+        now = boa.env.timestamp
+        registry.slash(node_id, violation, now, reporter, sender=slasher)
+        [told] = [args for name, args in events_of(registry) if name == "NodeSlashed"]
+        until = max(until, now + row.suspension) if row.suspension else until
+        banned = banned or row.ban
+        assert told == {
+            "node_id": node_id,
+            "violation": violation,
+            "amount": amount,
+            "reporter": reporter,
+            "reporter_share": reporter_share(amount, row.reporter_bps),
+            "treasury_share": amount - reporter_share(amount, row.reporter_bps),
+            "suspended_until": until,
+            "strikes": node.strikes,
+            "banned": banned,
+        }
+        stake -= amount
