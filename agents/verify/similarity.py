@@ -51,7 +51,10 @@ class Limits:
 
 @dataclass(frozen=True, order=True)
 class Flag:
-    """Why to re-execute `node_id`. `others`: its look-alikes. `value`: the figure that raised it."""
+    """Why to re-execute `node_id`.
+
+    `others`: its look-alikes. `value`: the figure that raised the flag.
+    """
 
     node_id: int
     kind: str
