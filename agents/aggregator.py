@@ -10,7 +10,7 @@ It has no secrets. Verifiers recompute whatever it proposes.
 
 from __future__ import annotations
 
-from agents.protocol.network import Network
+from agents.protocol.network import ZERO_DIGEST, Network
 from agents.protocol.view import View, observe
 from agents.rounds.access import DataAccess
 from agents.rounds.proposer import Proposer
@@ -52,10 +52,15 @@ class Aggregator:
         return did or self.upkeep.step(view, first=self._leads(view, node))
 
     def _leads(self, view: View, node: int) -> bool:
-        """Whether the seed drew this node for the newest round."""
-        if not node or not view.round_id:
+        """Whether the seed drew this node for the newest round.
+
+        The contract says so from AGGREGATE on; the one who leads moves the phases before it too.
+        """
+        if not node or not view.round_id or view.round.seed == ZERO_DIGEST:
             return False
-        return self.network.on_duty(view.job_id, view.round_id) == node
+        aggregators = view.snapshot.aggregators
+        place = int.from_bytes(view.round.seed, "big") % len(aggregators)
+        return aggregators[place] == node
 
 
 def build(context: Context) -> Aggregator:

@@ -323,7 +323,7 @@ class Trainer:
         if not self._revealed(view, node) or self._too_late(view):
             self._shown_in = place
             return None
-        audit_seed = self.network.seed(view.job_id, view.round, audit=True)
+        audit_seed = self.network.seed(view.job_id, view.round_id, view.round, audit=True)
         if audit_seed is None or self._shown(view, node):
             return None
         reveals = self.network.reveals(view.job_id, view.round_id, view.round.opened_block)

@@ -97,7 +97,7 @@ class Verifier:
 
         What is missing may come until the challenge window; nothing else should wait for it.
         """
-        audit_seed = self.network.seed(view.job_id, view.round, audit=True)
+        audit_seed = self.network.seed(view.job_id, view.round_id, view.round, audit=True)
         if audit_seed is None:
             return
         submissions = self.reader.submissions(view)
@@ -119,7 +119,7 @@ class Verifier:
         """Spot-check, report, then attest or challenge."""
         if view.overdue or node in self.network.attesters(view.job_id, view.round_id, view.round):
             return None
-        audit_seed = self.network.seed(view.job_id, view.round, audit=True)
+        audit_seed = self.network.seed(view.job_id, view.round_id, view.round, audit=True)
         if audit_seed is None:
             return None
         submissions = self.reader.submissions(view)
@@ -226,14 +226,14 @@ class Verifier:
         result_hash = view.round.result_hash
         if wrong:
             return self._challenge(view, result_hash, wrong)
-        rounds = self.network.rounds
-        self.context.sender.send(rounds, "attest", view.job_id, view.round_id, node, result_hash)
+        results = self.network.results
+        self.context.sender.send(results, "attest", view.job_id, view.round_id, node, result_hash)
         crashpoint("verifier-after-attest")
         return f"attested: round {view.round_id}"
 
     def _challenge(self, view: View, result_hash: bytes, wrong: list[str]) -> str | None:
         bond = view.job.terms.challenge_bond
-        token, rounds, sender = self.network.token, self.network.rounds, self.context.sender
+        token, results, sender = self.network.token, self.network.results, self.context.sender
         chain, address = self.context.chain, self.context.wallet.address
         if chain.call(token, "balanceOf", address) < bond:
             self.context.log.error(
@@ -243,8 +243,8 @@ class Verifier:
                 wrong=wrong,
             )
             return None
-        if chain.call(token, "allowance", address, rounds.address) < bond:
-            sender.send(token, "approve", rounds.address, bond)
+        if chain.call(token, "allowance", address, results.address) < bond:
+            sender.send(token, "approve", results.address, bond)
         evidence = dumps(
             {
                 "version": 1,
@@ -256,7 +256,7 @@ class Verifier:
         )
         cid = self.store.put_bytes(evidence)
         self.store.pin(cid)
-        sender.send(rounds, "challenge", view.job_id, view.round_id, result_hash, digest_of(cid))
+        sender.send(results, "challenge", view.job_id, view.round_id, result_hash, digest_of(cid))
         return f"challenged: round {view.round_id}: {wrong[0]}"
 
     def _elapsed(self, view: View) -> float:

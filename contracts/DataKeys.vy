@@ -28,7 +28,7 @@
 
 from interfaces import IDataKeys
 from interfaces import INodeRegistry
-from interfaces import ITrainingRounds
+from interfaces import ITrainingJobs
 
 implements: IDataKeys
 
@@ -38,7 +38,7 @@ VERIFIER: constant(uint256) = 2
 AGGREGATOR: constant(uint256) = 4
 
 registry: public(immutable(address))
-rounds: public(immutable(address))
+jobs: public(immutable(address))
 
 # By job.
 key_of: public(HashMap[uint256, bytes32])
@@ -50,16 +50,16 @@ released: public(HashMap[uint256, HashMap[uint256, IDataKeys.Release]])
 
 
 @deploy
-def __init__(registry_: address, rounds_: address):
+def __init__(registry_: address, jobs_: address):
     """
     @notice Fixes who knows the nodes and who knows the sponsors. There is no owner.
     @dev Reverts: "keys: zero address".
     @param registry_ The NodeRegistry.
-    @param rounds_ The TrainingRounds contract.
+    @param jobs_ The TrainingRounds contract.
     """
-    assert registry_ != empty(address) and rounds_ != empty(address), "keys: zero address"
+    assert registry_ != empty(address) and jobs_ != empty(address), "keys: zero address"
     registry = registry_
-    rounds = rounds_
+    jobs = jobs_
 
 
 @external
@@ -221,9 +221,7 @@ def _check_sponsor(job_id: uint256):
     """
     @notice Stops everybody but a job's sponsor; an unknown job's is zero, which sends nothing.
     """
-    assert (
-        staticcall ITrainingRounds(rounds).sponsor_of(job_id) == msg.sender
-    ), "keys: not sponsor"
+    assert (staticcall ITrainingJobs(jobs).sponsor_of(job_id) == msg.sender), "keys: not sponsor"
 
 
 @internal
@@ -234,7 +232,7 @@ def _releaser_of(job_id: uint256) -> address:
     """
     account: address = self._releasers[job_id]
     if account == empty(address):
-        return staticcall ITrainingRounds(rounds).sponsor_of(job_id)
+        return staticcall ITrainingJobs(jobs).sponsor_of(job_id)
     return account
 
 

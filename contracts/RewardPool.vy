@@ -18,7 +18,7 @@
 from interfaces import INodeRegistry
 from interfaces import IRewardPool
 from interfaces import IScoreConsensus
-from interfaces import ITrainingRounds
+from interfaces import ITrainingJobs
 from interfaces import IZooToken
 
 implements: IRewardPool
@@ -31,11 +31,12 @@ CLOSED: constant(uint256) = 3
 BPS: constant(uint256) = 10_000
 
 
-# What is paid with, who says where a node is paid, the only contract that may move a pool, and who
-# says what the nodes of an adopted job are worth.
+# What is paid with, who says where a node is paid, who knows the jobs, the only contract that may
+# move a pool, and who says what the nodes of an adopted job are worth.
 token: public(immutable(address))
 registry: public(immutable(address))
-rounds: public(immutable(address))
+jobs: public(immutable(address))
+results: public(immutable(address))
 scores: public(immutable(address))
 
 escrow: public(HashMap[uint256, uint256])
@@ -47,20 +48,28 @@ _pools: HashMap[uint256, HashMap[uint256, IRewardPool.Pool]]
 
 
 @deploy
-def __init__(token_: address, registry_: address, rounds_: address, scores_: address):
+def __init__(
+    token_: address,
+    registry_: address,
+    jobs_: address,
+    results_: address,
+    scores_: address,
+):
     """
     @notice Fixes the contracts the pool works with. There is no owner.
     @dev Reverts: "pool: zero address".
     @param token_ The ZOO token.
     @param registry_ The NodeRegistry, read for payout addresses.
-    @param rounds_ The TrainingRounds contract, the only caller of the settlement functions.
+    @param jobs_ TrainingJobs, read for the sponsor and the end of a job.
+    @param results_ TrainingResults, the only caller of the settlement functions.
     @param scores_ The ScoreConsensus contract, read for the shares and cuts of adopted jobs.
     """
-    for account: address in [token_, registry_, rounds_, scores_]:
+    for account: address in [token_, registry_, jobs_, results_, scores_]:
         assert account != empty(address), "pool: zero address"
     token = token_
     registry = registry_
-    rounds = rounds_
+    jobs = jobs_
+    results = results_
     scores = scores_
 
 
@@ -74,10 +83,8 @@ def fund(job_id: uint256, amount: uint256):
     @param amount The units added.
     """
     assert amount != 0, "pool: zero amount"
-    assert staticcall ITrainingRounds(rounds).sponsor_of(job_id) != empty(
-        address
-    ), "pool: unknown job"
-    assert not staticcall ITrainingRounds(rounds).job_ended(job_id), "pool: job ended"
+    assert staticcall ITrainingJobs(jobs).sponsor_of(job_id) != empty(address), "pool: unknown job"
+    assert not staticcall ITrainingJobs(jobs).job_ended(job_id), "pool: job ended"
 
     escrow: uint256 = self.escrow[job_id] + amount
     self.escrow[job_id] = escrow
@@ -113,8 +120,8 @@ def refund(job_id: uint256) -> uint256:
     @param job_id The job.
     @return uint256 The units paid.
     """
-    assert msg.sender == staticcall ITrainingRounds(rounds).sponsor_of(job_id), "pool: not sponsor"
-    assert staticcall ITrainingRounds(rounds).job_ended(job_id), "pool: job not ended"
+    assert msg.sender == staticcall ITrainingJobs(jobs).sponsor_of(job_id), "pool: not sponsor"
+    assert staticcall ITrainingJobs(jobs).job_ended(job_id), "pool: job not ended"
     amount: uint256 = self.escrow[job_id]
     assert amount != 0, "pool: nothing to refund"
 
@@ -128,13 +135,13 @@ def refund(job_id: uint256) -> uint256:
 @external
 def reserve(job_id: uint256, round_id: uint256, amount: uint256):
     """
-    @notice Sets a round's pool aside from its job's escrow. Rounds contract only, once per round.
-    @dev Reverts: "pool: not rounds", "pool: already reserved", "pool: escrow too low".
+    @notice Sets a round's pool aside from its job's escrow. TrainingResults only, once per round.
+    @dev Reverts: "pool: not results", "pool: already reserved", "pool: escrow too low".
     @param job_id The job.
     @param round_id The round.
     @param amount The units set aside.
     """
-    self._check_rounds()
+    self._check_results()
     assert self._pools[job_id][round_id].status == 0, "pool: already reserved"
     escrow: uint256 = self.escrow[job_id]
     assert amount <= escrow, "pool: escrow too low"
@@ -157,13 +164,13 @@ def start_distribution(
 ):
     """
     @notice Credits the fixed cuts of a finalized round and fixes what is left for its trainers.
-            Rounds contract only, once per round.
+            TrainingResults only, once per round.
     @dev A node may appear in several cuts. The cut of a node without payout address stays in the
          pool. A zero total is a round that pays no trainer: `distribute` then always reverts.
          In an adopted job every cut but the first is scaled by `cut_factors` of the verifier, what
          that leaves goes to the trainers, and if the round is scored the total of the consensus
          replaces `total_contribution`.
-         Reverts: "pool: not rounds", "pool: not reserved", "pool: already distributing",
+         Reverts: "pool: not results", "pool: not reserved", "pool: already distributing",
          "pool: closed", "pool: length mismatch", "pool: cuts too high", "scores: open".
     @param job_id The job.
     @param round_id The round.
@@ -171,7 +178,7 @@ def start_distribution(
     @param cut_nodes The nodes paid a cut: the proposer, then verifiers.
     @param cut_amounts The units of each cut.
     """
-    self._check_rounds()
+    self._check_results()
     status: uint256 = self._pools[job_id][round_id].status
     assert status != 0, "pool: not reserved"
     assert status != DISTRIBUTING, "pool: already distributing"
@@ -230,10 +237,10 @@ def distribute(
     """
     @notice Credits one batch of trainers with trainer_amount * contribution // total, rounded
             down; a round may take several batches. In a round that is paid by scores the consensus
-            stands for the contributions. Rounds contract only.
+            stands for the contributions. TrainingResults only.
     @dev Node ids ascend strictly, also from batch to batch, so no node is paid twice. The share
          of a node without payout address stays in the pool, and in a round paid by scores that of
-         a node that is brought in no batch. Reverts: "pool: not rounds",
+         a node that is brought in no batch. Reverts: "pool: not results",
          "pool: not distributing", "pool: closed", "pool: length mismatch", "pool: zero total",
          "pool: node order", "pool: over-distributed".
     @param job_id The job.
@@ -241,7 +248,7 @@ def distribute(
     @param nodes The node ids of the batch.
     @param contributions The contribution of each; zero credits nothing.
     """
-    self._check_rounds()
+    self._check_results()
     pool: IRewardPool.Pool = self._pools[job_id][round_id]
     assert pool.status != CLOSED, "pool: closed"
     assert pool.status == DISTRIBUTING, "pool: not distributing"
@@ -287,13 +294,13 @@ def distribute(
 def close(job_id: uint256, round_id: uint256) -> (uint256, uint256):
     """
     @notice Ends a pool and returns what it didn't pay to the job's escrow: everything when the
-            round was void, else dust and uncredited shares. Rounds contract only, once per round.
-    @dev Reverts: "pool: not rounds", "pool: not reserved", "pool: closed".
+            round was void, else dust and uncredited shares. TrainingResults only, once per round.
+    @dev Reverts: "pool: not results", "pool: not reserved", "pool: closed".
     @param job_id The job.
     @param round_id The round.
     @return The units credited to nodes, and the units returned to the escrow.
     """
-    self._check_rounds()
+    self._check_results()
     status: uint256 = self._pools[job_id][round_id].status
     assert status != 0, "pool: not reserved"
     assert status != CLOSED, "pool: closed"
@@ -322,11 +329,11 @@ def pool(job_id: uint256, round_id: uint256) -> IRewardPool.Pool:
 
 @internal
 @view
-def _check_rounds():
+def _check_results():
     """
-    @notice Lets only the rounds contract pass.
+    @notice Lets only TrainingResults pass.
     """
-    assert msg.sender == rounds, "pool: not rounds"
+    assert msg.sender == results, "pool: not results"
 
 
 @internal

@@ -29,6 +29,8 @@
 from interfaces import INodeRegistry
 from interfaces import IPausing
 from interfaces import IScoreConsensus
+from interfaces import ITrainingJobs
+from interfaces import ITrainingResults
 from interfaces import ITrainingRounds
 
 implements: IPausing
@@ -95,7 +97,9 @@ _LANES: constant(uint256) = 16
 _WORDS: constant(uint256) = MAX_NODES // _LANES
 
 registry: public(immutable(address))
+jobs: public(immutable(address))
 rounds: public(immutable(address))
+results: public(immutable(address))
 
 # By job: commit window | reveal window << 128; 0 when the job isn't adopted.
 _windows: HashMap[uint256, uint256]
@@ -117,23 +121,28 @@ _consensus: HashMap[bytes32, HashMap[uint256, uint256]]
 
 
 @deploy
-def __init__(registry_: address, rounds_: address, owner_: address):
+def __init__(
+    registry_: address, jobs_: address, rounds_: address, results_: address, owner_: address
+):
     """
-    @notice Fixes who knows the nodes, who knows the rounds, and who may pause.
+    @notice Fixes who knows the nodes, the jobs and the rounds, and who may pause.
     @dev Reverts: "scores: zero address".
     @param registry_ The NodeRegistry.
-    @param rounds_ The TrainingRounds contract.
+    @param jobs_ TrainingJobs.
+    @param rounds_ TrainingRounds.
+    @param results_ TrainingResults.
     @param owner_ The Coordinator.
     """
-    assert (
-        registry_ != empty(address) and rounds_ != empty(address) and owner_ != empty(address)
-    ), "scores: zero address"
+    for account: address in [registry_, jobs_, rounds_, results_, owner_]:
+        assert account != empty(address), "scores: zero address"
     pausing.__init__()
     ownable.__init__()
     ownable_2step.__init__()
     ownable._transfer_ownership(owner_)
     registry = registry_
+    jobs = jobs_
     rounds = rounds_
+    results = results_
 
 
 @external
@@ -161,11 +170,9 @@ def adopt(job_id: uint256, commit_s: uint256, reveal_s: uint256):
     @param reveal_s Seconds to reveal.
     """
     pausing._check_not_paused(PAUSE_ADOPT)
-    assert (
-        staticcall ITrainingRounds(rounds).sponsor_of(job_id) == msg.sender
-    ), "scores: not sponsor"
+    assert staticcall ITrainingJobs(jobs).sponsor_of(job_id) == msg.sender, "scores: not sponsor"
     assert self._windows[job_id] == 0, "scores: already adopted"
-    assert staticcall ITrainingRounds(rounds).phase(job_id, 1) == 0, "scores: round opened"
+    assert staticcall ITrainingJobs(jobs).rounds_opened(job_id) == 0, "scores: round opened"
     parameters: INodeRegistry.Parameters = staticcall INodeRegistry(registry).parameters()
     least: uint256 = parameters.unbonding_period // WINDOWS_PER_UNBONDING
     for window: uint256 in [commit_s, reveal_s]:
@@ -222,7 +229,7 @@ def commit_scores(job_id: uint256, round_id: uint256, verifier_id: uint256, comm
     assert windows != 0, "scores: not adopted"
     self._check_running(job_id, round_id)
     self._check_operator(verifier_id)
-    weight: uint256 = staticcall ITrainingRounds(rounds).verifier_weight(
+    weight: uint256 = staticcall ITrainingResults(results).verifier_weight(
         job_id, round_id, verifier_id
     )
     assert weight != 0, "scores: not a verifier"
@@ -362,7 +369,7 @@ def close_scoring(
     reached: uint256[MAX_NODES] = empty(uint256[MAX_NODES])
     exceeded: uint256[MAX_NODES] = empty(uint256[MAX_NODES])
     for verifier: uint256 in verifiers:
-        weight: uint256 = staticcall ITrainingRounds(rounds).verifier_weight(
+        weight: uint256 = staticcall ITrainingResults(results).verifier_weight(
             job_id, round_id, verifier
         )
         given: uint256 = 0
@@ -638,7 +645,7 @@ def _check_running(job_id: uint256, round_id: uint256):
     """
     @notice Stops an action outside of AGGREGATE, CHALLENGE and DISPUTED.
     """
-    phase: uint256 = staticcall ITrainingRounds(rounds).phase(job_id, round_id)
+    phase: uint256 = staticcall ITrainingResults(results).phase(job_id, round_id)
     assert phase >= AGGREGATE and phase <= DISPUTED, "scores: round not running"
 
 

@@ -19,8 +19,8 @@
 
         Anyone may attest a model. The word of the Coordinator, which is a vote of its members and
         waits out its timelock, can be read apart from all others.
-@custom:kill Nothing can be stopped or rewritten: there is no owner. Entries come from the rounds
-             contract alone, so pausing new rounds there pauses new entries here.
+@custom:kill Nothing can be stopped or rewritten: there is no owner. Entries come from
+             TrainingResults alone; pausing new rounds in TrainingRounds stops new entries here.
 """
 
 from interfaces import IRewardPool
@@ -49,7 +49,7 @@ struct Record:
 
 
 # The only contract that may record, where it set rewards aside, and whose attestations are apart.
-rounds: public(immutable(address))
+results: public(immutable(address))
 pool: public(immutable(address))
 coordinator: public(immutable(address))
 
@@ -63,18 +63,18 @@ _attestations: HashMap[uint256, HashMap[bytes32, HashMap[address, ITrainingLedge
 
 
 @deploy
-def __init__(rounds_: address, pool_: address, coordinator_: address):
+def __init__(results_: address, pool_: address, coordinator_: address):
     """
     @notice Fixes the one contract that may record, and its neighbours. There is no owner.
     @dev Reverts with "ledger: zero address".
-    @param rounds_ The TrainingRounds contract.
+    @param results_ The TrainingResults contract.
     @param pool_ The RewardPool, read for the reward of each round.
     @param coordinator_ The Coordinator, whose attestations are told from those of others.
     """
     assert (
-        rounds_ != empty(address) and pool_ != empty(address) and coordinator_ != empty(address)
+        results_ != empty(address) and pool_ != empty(address) and coordinator_ != empty(address)
     ), "ledger: zero address"
-    rounds = rounds_
+    results = results_
     pool = pool_
     coordinator = coordinator_
 
@@ -90,11 +90,11 @@ def record_round(
     report: bytes32,
 ):
     """
-    @notice Appends a finalized round to its job's history. Only the rounds contract may call it.
+    @notice Appends a finalized round to its job's history. Only TrainingResults may call it.
     @dev The new head is keccak256(abi_encode(head, job_id, round_id, prev_model, new_model,
          contributors_root, scores_root, report, reward, timestamp)); the head before the first
          entry is zero. The call to the pool is a view: it can't come back here.
-         Reverts: "ledger: not rounds", "ledger: empty model", "ledger: out of range" (a round of
+         Reverts: "ledger: not results", "ledger: empty model", "ledger: out of range" (a round of
          64 bits or a reward of 128, more than any job can have), "ledger: broken chain" (the
          previous model isn't the last one recorded), "ledger: round order".
     @param job_id The job.
@@ -105,7 +105,7 @@ def record_round(
     @param scores_root Digest of the contributions.
     @param report Digest of the aggregator's report.
     """
-    assert msg.sender == rounds, "ledger: not rounds"
+    assert msg.sender == results, "ledger: not results"
     assert prev_model != empty(bytes32) and new_model != empty(bytes32), "ledger: empty model"
     reserved: IRewardPool.Pool = staticcall IRewardPool(pool).pool(job_id, round_id)
     reward: uint256 = reserved.amount

@@ -16,6 +16,8 @@
 
 from interfaces import IBonds
 from interfaces import INodeRegistry
+from interfaces import ITrainingJobs
+from interfaces import ITrainingResults
 from interfaces import ITrainingRounds
 from interfaces import IViolationReports
 
@@ -62,7 +64,9 @@ MAX_REPORTERS: constant(uint256) = 32
 MAX_BOND: constant(uint256) = 2**128
 
 registry: public(immutable(address))
+jobs: public(immutable(address))
 rounds: public(immutable(address))
+results: public(immutable(address))
 appeal_bond: public(immutable(uint256))
 
 _reports: HashMap[bytes32, IViolationReports.Report]
@@ -73,18 +77,26 @@ _unconfirmed: HashMap[bytes32, HashMap[uint256, uint256]]
 
 @deploy
 def __init__(
-    token_: address, registry_: address, rounds_: address, owner_: address, appeal_bond_: uint256
+    token_: address,
+    registry_: address,
+    jobs_: address,
+    rounds_: address,
+    results_: address,
+    owner_: address,
+    appeal_bond_: uint256,
 ):
     """
     @notice Fixes the other contracts and the bond of an appeal.
     @dev Reverts: "reports: zero address", "reports: bad bond", "bonds: zero address".
     @param token_ ZOO.
     @param registry_ NodeRegistry.
+    @param jobs_ TrainingJobs.
     @param rounds_ TrainingRounds.
+    @param results_ TrainingResults.
     @param owner_ The Coordinator.
     @param appeal_bond_ The bond of an appeal, not zero.
     """
-    for account: address in [registry_, rounds_, owner_]:
+    for account: address in [registry_, jobs_, rounds_, results_, owner_]:
         assert account != empty(address), "reports: zero address"
     assert appeal_bond_ != 0 and appeal_bond_ < MAX_BOND, "reports: bad bond"
     bonds.__init__(token_)
@@ -92,7 +104,9 @@ def __init__(
     ownable_2step.__init__()
     ownable._transfer_ownership(owner_)
     registry = registry_
+    jobs = jobs_
     rounds = rounds_
+    results = results_
     appeal_bond = appeal_bond_
 
 
@@ -136,13 +150,13 @@ def report(
         assert staticcall ITrainingRounds(rounds).is_flagged(
             job_id, round_id, node_id
         ), "reports: not a duplicate"
-    assert not staticcall ITrainingRounds(rounds).is_invalid(
+    assert not staticcall ITrainingResults(results).is_invalid(
         job_id, round_id, node_id
     ), "reports: already confirmed"
     assert (
         staticcall INodeRegistry(registry).operator_of(verifier_id) == msg.sender
     ), "reports: not operator"
-    weight: uint256 = staticcall ITrainingRounds(rounds).verifier_weight(
+    weight: uint256 = staticcall ITrainingResults(results).verifier_weight(
         job_id, round_id, verifier_id
     )
     assert weight != 0, "reports: not a verifier"
@@ -183,7 +197,7 @@ def report(
         weight=weight,
     )
     if first:
-        extcall ITrainingRounds(rounds).report_opened(job_id, round_id)
+        extcall ITrainingResults(results).report_opened(job_id, round_id)
     if 3 * total >= 2 * round.verifier_stake:
         self._confirm(report_id)
     return report_id
@@ -198,7 +212,7 @@ def lapse(report_id: bytes32):
     """
     assert self._reports[report_id].status == OPEN, "reports: not open"
     assert (
-        staticcall ITrainingRounds(rounds).phase(
+        staticcall ITrainingResults(results).phase(
             self._reports[report_id].job_id, self._reports[report_id].round_id
         )
         >= FINALIZED
@@ -363,15 +377,15 @@ def _confirm(report_id: bytes32):
     log IViolationReports.ReportConfirmed(
         report_id=report_id, node_id=report.node_id, appeal_deadline=deadline
     )
-    extcall ITrainingRounds(rounds).report_closed(report.job_id, report.round_id)
+    extcall ITrainingResults(results).report_closed(report.job_id, report.round_id)
     other: bytes32 = self._report_id(
         report.job_id, report.round_id, report.node_id, INVALID + COPIED - report.violation
     )
     if self._reports[other].status == OPEN:
         self._vindicate(other, report)
         self._lapse(other)
-        extcall ITrainingRounds(rounds).report_closed(report.job_id, report.round_id)
-    extcall ITrainingRounds(rounds).invalidate(report.job_id, report.round_id, report.node_id)
+        extcall ITrainingResults(results).report_closed(report.job_id, report.round_id)
+    extcall ITrainingResults(results).invalidate(report.job_id, report.round_id, report.node_id)
     extcall INodeRegistry(registry).lock(report.node_id)
 
 
@@ -437,11 +451,11 @@ def _dismiss(report_id: bytes32, report: IViolationReports.Report):
 
 @internal
 @view
-def _terms(job_id: uint256) -> ITrainingRounds.JobTerms:
+def _terms(job_id: uint256) -> ITrainingJobs.JobTerms:
     """
     @notice The terms of a job.
     """
-    job: ITrainingRounds.Job = staticcall ITrainingRounds(rounds).job(job_id)
+    job: ITrainingJobs.Job = staticcall ITrainingJobs(jobs).job(job_id)
     return job.terms
 
 

@@ -29,8 +29,8 @@ def cli(account: Any, deployment: Path | None) -> None:
         ("bounties", contracts.NodeRegistry.bounty, contracts.NodeRegistry.claim_bounty),
         (
             "bonds of challenges",
-            contracts.TrainingRounds.bond_credit,
-            contracts.TrainingRounds.withdraw_bond,
+            contracts.TrainingResults.bond_credit,
+            contracts.TrainingResults.withdraw_bond,
         ),
         (
             "bonds of appeals",

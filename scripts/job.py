@@ -125,8 +125,8 @@ def create(account: Any, deployment: Path | None, store: str | None, **given: An
     rounds = published.spec.rounds if given["fund_rounds"] is None else given["fund_rounds"]
     amount = rounds * terms.reward_per_round
     allow(contracts, account, contracts.RewardPool, amount)
-    receipt = contracts.TrainingRounds.create_job(terms.encode(published), sender=account)
-    job_id = receipt.return_value or contracts.TrainingRounds.job_count()
+    receipt = contracts.TrainingJobs.create_job(terms.encode(published), sender=account)
+    job_id = receipt.return_value or contracts.TrainingJobs.job_count()
     if published.by_consensus:
         contracts.ScoreConsensus.adopt(job_id, *terms.score_windows, sender=account)
     if amount:
@@ -160,9 +160,9 @@ def fund(account: Any, job_id: int, amount: int, deployment: Path | None) -> Non
 @explained
 def cancel(account: Any, job_id: int, deployment: Path | None) -> None:
     """End JOB_ID after its running round; `job refund` then returns what is left."""
-    rounds = Contracts(deployment).TrainingRounds
-    rounds.cancel_job(job_id, sender=account)
-    ended = rounds.job_ended(job_id)
+    jobs = Contracts(deployment).TrainingJobs
+    jobs.cancel_job(job_id, sender=account)
+    ended = jobs.job_ended(job_id)
     click.echo(f"Job {job_id} is cancelled{'' if ended else ' once its running round is over'}.")
 
 

@@ -149,7 +149,7 @@ class _Auditor:
         older = number < len(self.record.current)
         said = self.record.settled(number)
         what = f"whether round {number} is over"
-        self.audit.job.same("job", "TrainingRounds", what, said, bool(ends) or older)
+        self.audit.job.same("job", "TrainingResults", what, said, bool(ends) or older)
         return said or bool(ends) or older
 
     def _round(self, part: Part) -> None:
@@ -221,12 +221,15 @@ class _Auditor:
         if self._only is not None:
             return
         final = [n for n, r in record.current.items() if r.phase == Phase.FINALIZED]
-        part.same("job", "job", "rounds_done", record.job.rounds_done, len(final))
+        # The job counts a round, and takes its model, once all its nodes are paid.
+        paid = [n for n in final if record.settled(n)]
+        part.same("job", "job", "rounds_done", record.job.rounds_done, len(paid))
         part.same("ledger", "TrainingLedger", "its length", len(record.ledger), len(final))
         ended = [e.args["status"] for e in record.of("JobEnded")]
         over = record.job.status != JobStatus.ACTIVE
         part.same("job", "JobEnded", "status", ended, [record.job.status] if over else [])
-        last = record.ledger[-1].new_model if record.ledger else record.job.terms.genesis_model
+        models = [entry.new_model for entry in record.ledger[: len(paid)]]
+        last = models[-1] if models else record.job.terms.genesis_model
         part.same("ledger", "job", "its model", record.job.model, last)
         opened = {e.args["round_id"] for e in record.of("RoundOpened")}
         part.same("job", "RoundOpened", "the rounds", opened, set(record.current))

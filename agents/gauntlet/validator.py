@@ -130,7 +130,7 @@ class Validator:
             return None
         if scoring.phase == ScorePhase.NONE and view.overdue:
             return None  # too late to open a scoring
-        audit_seed = self._network.seed(view.job_id, view.round, audit=True)
+        audit_seed = self._network.seed(view.job_id, view.round_id, view.round, audit=True)
         if audit_seed is None:
             return None
         name = scores_name(view.job_id, view.round_id, audit_seed)

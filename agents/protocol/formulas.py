@@ -112,12 +112,12 @@ def task_commitment(
 
 
 def round_key(job_id: int, round_id: int) -> bytes:
-    """TrainingRounds._key: names a round, and its seed."""
+    """The contracts' _key: names a round, and its seed."""
     return _hash(["uint256", "uint256"], [job_id, round_id])
 
 
 def audit_key(key: bytes) -> bytes:
-    """TrainingRounds._audit_key: names the audit seed of the round of `key`."""
+    """TrainingResults._audit_key: names the audit seed of the round of `key`."""
     return _hash(["bytes32"], [key])
 
 
@@ -159,7 +159,10 @@ def result_hash(
     report: bytes,
     contributions: bytes,
 ) -> bytes:
-    """Names a proposed result. `attempt` counts from 1; `contributions`: their hash."""
+    """TrainingResults.propose_result: names a proposed result.
+
+    `attempt` counts from 1; `contributions`: their hash.
+    """
     kinds = ["uint256"] * 3 + ["bytes32"] * 4
     return _hash(kinds, [job_id, round_id, attempt, model, update, report, contributions])
 
@@ -230,7 +233,7 @@ def split(
     factors: Mapping[int, int] | None = None,
     scores: Mapping[int, int] | None = None,
 ) -> Split:
-    """TrainingRounds._pay_cuts and RewardPool: the pool of a finalized round.
+    """TrainingResults._pay_cuts and RewardPool: the pool of a finalized round.
 
     Args:
         attesters: weight by verifier, in the order of attestation.

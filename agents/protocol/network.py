@@ -32,7 +32,7 @@ from agents.runtime.event_cursor import EventCursor, EventLog
 
 TOO_EARLY = "randomness: too early"
 # Somebody captures the seed in the block being made: that of the audit, or that of the round.
-NO_SEED_DUE = ("rounds: no seed due", "randomness: not requested")
+NO_SEED_DUE = ("rounds: no seed due", "results: no seed due", "randomness: not requested")
 _RECENT_JOBS = 64
 _BENCHMARK_BLOCKS = 50_000  # older answers are left alone: their node can ask for a new attempt
 _STAKE_EVENTS = ("NodeRegistered", "StakeAdded", "ExitBegun", "NodeSlashed")
@@ -50,7 +50,9 @@ class Network:
         self.deployment = deployment
         self.registry: Contract = deployment["NodeRegistry"]
         self.benchmarks: Contract = deployment["NodeBenchmarks"]
+        self.jobs: Contract = deployment["TrainingJobs"]
         self.rounds: Contract = deployment["TrainingRounds"]
+        self.results: Contract = deployment["TrainingResults"]
         self.reports: Contract = deployment["ViolationReports"]
         self.pool: Contract = deployment["RewardPool"]
         self.ledger: Contract = deployment["TrainingLedger"]
@@ -71,14 +73,14 @@ class Network:
 
     def job_count(self) -> int:
         """Number of jobs; ids run from 1 to this."""
-        return read(int, self.chain.call(self.rounds, "job_count"))
+        return read(int, self.chain.call(self.jobs, "job_count"))
 
     def job(self, job_id: int) -> Job:
         """A job; its status is NONE if there is no such job."""
-        return read(Job, self.chain.call(self.rounds, "job", job_id))
+        return read(Job, self.chain.call(self.jobs, "job", job_id))
 
     def round(self, job_id: int, round_id: int) -> Round:
-        """A round; its phase is NONE if there is no such round."""
+        """A round, whichever contract has it now; its phase is NONE if there is no such round."""
         return read(Round, self.chain.call(self.rounds, "round", job_id, round_id))
 
     def current_job(self) -> int:
@@ -122,7 +124,7 @@ class Network:
             )
         return self._snapshots[key]
 
-    def seed(self, job_id: int, round_: Round, audit: bool = False) -> bytes | None:
+    def seed(self, job_id: int, round_id: int, round_: Round, audit: bool = False) -> bytes | None:
         """The round's seed (or audit seed), None while its block has not been mined.
 
         A seed that nobody has captured yet is asked of the contract by a call without a
@@ -131,7 +133,9 @@ class Network:
         stored = round_.audit_seed if audit else round_.seed
         if stored != ZERO_DIGEST:
             return stored
-        return self.early(self.rounds, "capture_seed", job_id)
+        if audit:
+            return self.early(self.results, "capture_audit_seed", job_id, round_id)
+        return self.early(self.rounds, "capture_seed", job_id, round_id)
 
     def reveals(self, job_id: int, round_id: int, opened_block: int) -> dict[int, Reveal]:
         """Everything revealed in a round, by ascending node id."""
@@ -175,15 +179,20 @@ class Network:
         }
 
     def on_duty(self, job_id: int, round_id: int) -> int:
-        """The aggregator drawn for a round; 0 in the fallback window and before the seed is."""
-        return read(int, self.chain.call(self.rounds, "aggregator_on_duty", job_id, round_id))
+        """The aggregator drawn for a round; 0 in the fallback window and before AGGREGATE."""
+        return read(int, self.chain.call(self.results, "aggregator_on_duty", job_id, round_id))
 
     def in_round(self, question: str, job_id: int, round_id: int, nodes: Sequence[int]) -> set[int]:
         """Those `nodes` for which a view such as "is_invalid" or "is_flagged" holds."""
         answers = self.chain.call_many(
-            [(self.rounds, question, (job_id, round_id, node)) for node in nodes]
+            [(self.declares(question), question, (job_id, round_id, node)) for node in nodes]
         )
         return {node for node, answer in zip(nodes, answers, strict=True) if answer}
+
+    def declares(self, name: str) -> Contract:
+        """Which of a round's two contracts has the view or event `name`; the first, if both."""
+        in_rounds = any(item.get("name") == name for item in self.rounds.abi)
+        return self.rounds if in_rounds else self.results
 
     def committed(self, job_id: int, round_id: int, nodes: Sequence[int]) -> set[int]:
         """Those `nodes` that committed in the round."""
@@ -335,13 +344,13 @@ class Network:
     def _events(self, name: str, job_id: int, round_id: int, first: int) -> list[Event]:
         last = self.chain.head().number
         where = {"job_id": job_id, "round_id": round_id}
-        return self.chain.events(self.rounds, name, first, last, where)
+        return self.chain.events(self.declares(name), name, first, last, where)
 
     def _event(
         self, name: str, job_id: int, round_id: int, first: int, last: int
     ) -> dict[str, Any]:
         where = {"job_id": job_id, "round_id": round_id}
-        events = self.chain.events(self.rounds, name, first, last, where)
+        events = self.chain.events(self.declares(name), name, first, last, where)
         if not events:
             raise ChainMoved(f"{name} of job {job_id} round {round_id} is not in block {first}.")
         return events[-1].args

@@ -55,7 +55,7 @@ class Plans:
 
     def of(self, view: View) -> Plan | None:
         """The newest round's plan, None while its seed is not known yet."""
-        seed = self._network.seed(view.job_id, view.round)
+        seed = self._network.seed(view.job_id, view.round_id, view.round)
         if seed is None:
             return None
         key = (view.job_id, view.round_id, seed)

@@ -51,7 +51,7 @@ class Proposer:
         paid = outcome.paid(invalid)
         crashpoint("aggregator-before-propose")
         self._sender.send(
-            self._network.rounds,
+            self._network.results,
             "propose_result",
             view.job_id,
             view.round_id,

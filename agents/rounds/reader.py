@@ -110,7 +110,7 @@ class RoundReader:
         bare = self.inputs_at(job, view.job_id, view.round_id, plan, before, submissions, patient)
         if outcome is None:
             return bare
-        audit_seed = self.network.seed(view.job_id, view.round, audit=True)
+        audit_seed = self.network.seed(view.job_id, view.round_id, view.round, audit=True)
         if audit_seed is None:
             return None
         nodes = [s.reveal.node for s in submissions]

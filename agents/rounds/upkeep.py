@@ -75,38 +75,43 @@ class Upkeep:
     # -- what is due ---------------------------------------------------------------------------
 
     def _duties(self, view: View) -> Iterator[tuple[str, Callable[[], Any]]]:
-        rounds, job = self._network.rounds, view.job_id
+        rounds, results = self._network.rounds, self._network.results
+        job, number = view.job_id, view.round_id
         scoring = self._scoring(view)
         # First: a round can't be finalized before it, and one that is void can't be scored.
         if scoring is not None and scoring.closable:
             yield "close_scoring", lambda: self._close_scoring(view)
-        if view.phase in (Phase.COMMIT, Phase.REVEAL, Phase.AGGREGATE, Phase.DISPUTED):
+        if view.phase in (Phase.COMMIT, Phase.REVEAL):
             if view.overdue:
-                yield "advance", self._call(rounds, "advance", job)
+                yield "advance", self._call(rounds, "advance", job, number)
+        elif view.phase in (Phase.AGGREGATE, Phase.DISPUTED):
+            if view.overdue:
+                yield "advance", self._call(results, "advance", job, number)
         elif view.phase == Phase.CHALLENGE:
-            may = self._network.chain.call(rounds, "can_finalize", job)
+            may = self._network.chain.call(results, "can_finalize", job, number)
             if may and (scoring is None or scoring.phase in (ScorePhase.NONE, ScorePhase.CLOSED)):
                 yield "finalize", lambda: self._pay(view, "finalize")
         elif view.phase == Phase.FINALIZED and not view.round.settled:
             yield "settle", lambda: self._pay(view, "settle")
         elif view.active:
             yield "open_round", self._call(rounds, "open_round", job)
-        if self._expiring(view):
-            yield "capture_seed", self._call(rounds, "capture_seed", job)
+        yield from self._expiring(view)
         yield from self._silent(view)
         yield from self._reports(view)
         yield from self._absent(view)
 
-    def _expiring(self, view: View) -> bool:
-        """Whether a seed of the round is about to be forgotten by the chain, or already is."""
+    def _expiring(self, view: View) -> Iterator[tuple[str, Callable[[], Any]]]:
+        """The seeds of the round that the chain is about to forget, or has forgotten already."""
         if view.phase in (Phase.NONE, Phase.FINALIZED, Phase.VOID):
-            return False
-        seeds = [(view.round.seed, view.round.seed_block)]
+            return
+        rounds, results = self._network.rounds, self._network.results
+        seeds = [("capture_seed", rounds, view.round.seed, view.round.seed_block)]
         if view.phase >= Phase.AGGREGATE:
-            seeds.append((view.round.audit_seed, view.round.audit_block))
-        return any(
-            seed == ZERO_DIGEST and view.block > block + _SEED_BLOCKS for seed, block in seeds
-        )
+            audit = view.round.audit_seed, view.round.audit_block
+            seeds.append(("capture_audit_seed", results, *audit))
+        for name, contract, seed, block in seeds:
+            if seed == ZERO_DIGEST and view.block > block + _SEED_BLOCKS:
+                yield name, self._call(contract, name, view.job_id, view.round_id)
 
     def _scoring(self, view: View) -> Scoring | None:
         """The round's scoring while the round can be scored."""
@@ -137,9 +142,10 @@ class Upkeep:
     def _pay(self, view: View, function: str) -> None:
         proposal = self._network.proposal(view.job_id, view.round_id, view.round)
         self._sender.send(
-            self._network.rounds,
+            self._network.results,
             function,
             view.job_id,
+            view.round_id,
             list(proposal.nodes),
             list(proposal.contributions),
         )

@@ -67,11 +67,11 @@ def challenge_ruling(
     result = view.round.result_hash
     upheld = bool(wrong)
     args = (view.job_id, view.round_id, result, upheld)
-    data = network.rounds.function("resolve_challenge", 4).encode(args)
+    data = network.results.function("resolve_challenge", 4).encode(args)
     # The challenge's deadline tells a second challenge of the same result from the first.
     salt = salt_of("challenge", view.job_id, view.round_id, result, view.round.deadline)
     why = wrong[0] if wrong else "the result is right"
-    return Ruling(network.rounds.address, data, salt, f"challenge upheld={upheld}: {why}")
+    return Ruling(network.results.address, data, salt, f"challenge upheld={upheld}: {why}")
 
 
 def appeal_rulings(

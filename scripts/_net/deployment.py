@@ -34,7 +34,9 @@ ORDER = (
     "NodeRegistry",
     "RewardPool",
     "TrainingLedger",
+    "TrainingJobs",
     "TrainingRounds",
+    "TrainingResults",
     "ViolationReports",
     "DataKeys",
     "ScoreConsensus",
@@ -42,7 +44,13 @@ ORDER = (
     "TaskAppeals",
     "NodeBenchmarks",
 )
-SLASHERS = ("TrainingRounds", "ViolationReports", "RedundantTasks", "TaskAppeals")
+SLASHERS = (
+    "TrainingRounds",
+    "TrainingResults",
+    "ViolationReports",
+    "RedundantTasks",
+    "TaskAppeals",
+)
 # Calls that wait the routine delay only: those a running network needs, and the emergency brake.
 ROUTINE_CALLS = (
     ("NodeBenchmarks", "set_paused"),
@@ -52,7 +60,8 @@ ROUTINE_CALLS = (
     ("RedundantTasks", "set_paused"),
     ("ScoreConsensus", "set_paused"),
     ("TrainingLedger", "attest_model"),
-    ("TrainingRounds", "resolve_challenge"),
+    ("TrainingJobs", "set_paused"),
+    ("TrainingResults", "resolve_challenge"),
     ("TrainingRounds", "set_paused"),
     ("ViolationReports", "resolve_appeal"),
     ("ViolationReports", "set_paused"),
@@ -185,8 +194,8 @@ def constructor_arguments(
         settings.benchmark_quorum,
         at["Coordinator"],
     )
-    token, registry, rounds = at["ZooToken"], at["NodeRegistry"], at["TrainingRounds"]
-    owner, reports = at["Coordinator"], at["ViolationReports"]
+    token, registry, owner = at["ZooToken"], at["NodeRegistry"], at["Coordinator"]
+    jobs, rounds, results = at["TrainingJobs"], at["TrainingRounds"], at["TrainingResults"]
     slashers = [at[name] for name in SLASHERS]
     return {
         "ZooToken": (settings.holder, settings.supply),
@@ -199,20 +208,32 @@ def constructor_arguments(
             routine,
         ),
         "NodeRegistry": (token, at["NodeBenchmarks"], owner, slashers, parameters),
-        "RewardPool": (token, registry, rounds, at["ScoreConsensus"]),
-        "TrainingLedger": (rounds, at["RewardPool"], owner),
-        "TrainingRounds": (
+        "RewardPool": (token, registry, jobs, results, at["ScoreConsensus"]),
+        "TrainingLedger": (results, at["RewardPool"], owner),
+        "TrainingJobs": (registry, rounds, results, owner),
+        "TrainingRounds": (registry, jobs, results, owner, settings.random_source),
+        "TrainingResults": (
             token,
             registry,
             at["RewardPool"],
             at["TrainingLedger"],
-            reports,
+            at["ViolationReports"],
+            jobs,
+            rounds,
             owner,
             settings.random_source,
         ),
-        "ViolationReports": (token, registry, rounds, owner, settings.appeal_bond),
-        "DataKeys": (registry, rounds),
-        "ScoreConsensus": (registry, rounds, owner),
+        "ViolationReports": (
+            token,
+            registry,
+            jobs,
+            rounds,
+            results,
+            owner,
+            settings.appeal_bond,
+        ),
+        "DataKeys": (registry, jobs),
+        "ScoreConsensus": (registry, jobs, rounds, results, owner),
         "RedundantTasks": (
             token,
             registry,
@@ -323,7 +344,9 @@ def _code_problems(w3: Web3, deployed: Deployed, settings: DeploymentSettings) -
         "registry": at["NodeRegistry"],
         "pool": at["RewardPool"],
         "ledger": at["TrainingLedger"],
+        "jobs": at["TrainingJobs"],
         "rounds": at["TrainingRounds"],
+        "results": at["TrainingResults"],
         "reports": at["ViolationReports"],
         "scores": at["ScoreConsensus"],
         "tasks": at["RedundantTasks"],

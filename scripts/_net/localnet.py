@@ -176,14 +176,14 @@ class Localnet:
 
         A job that is paid by consensus adopts ScoreConsensus before it has money to open a round.
         """
-        rounds, pool = self.contract("TrainingRounds"), self.contract("RewardPool")
+        jobs, pool = self.contract("TrainingJobs"), self.contract("RewardPool")
         amount = terms.reward_per_round * funded_rounds
         batch = self.batch()
         token = self.contract("ZooToken")
         batch.add(self.faucet, token.functions.transfer(self.sponsor.address, amount))
-        batch.add(self.sponsor, rounds.functions.create_job(terms.encode(published)))
+        batch.add(self.sponsor, jobs.functions.create_job(terms.encode(published)))
         batch.settle()
-        job_id = int(rounds.functions.job_count().call())
+        job_id = int(jobs.functions.job_count().call())
         if published.by_consensus:
             scores = self.contract("ScoreConsensus")
             batch.add(self.sponsor, scores.functions.adopt(job_id, *terms.score_windows))

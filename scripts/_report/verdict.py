@@ -107,7 +107,7 @@ def check_holdings(network: Network, holders: list[str]) -> list[Check]:
     owed = {
         "NodeRegistry": ("total_stake", "total_bounties"),
         "RewardPool": ("total_escrow", "total_reserved", "total_pending"),
-        "TrainingRounds": ("bonds_held",),
+        "TrainingResults": ("bonds_held",),
         "ViolationReports": ("bonds_held",),
         "RedundantTasks": ("bonds_held",),
         "TaskAppeals": ("bonds_held",),

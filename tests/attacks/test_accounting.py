@@ -42,7 +42,7 @@ def test_20_claims_repeated__pay_once(people: People, ann: Node, eve: Node) -> N
     people.chain.refuse("pool: nothing to claim", eve.payout, people.pool, "claim")
     people.chain.refuse("pool: nothing to claim", eve.operator, people.pool, "claim")
     people.chain.refuse("registry: nothing to claim", eve.payout, people.registry, "claim_bounty")
-    for contract in (people.rounds, people.reports):
+    for contract in (people.results, people.reports):
         people.chain.refuse("bonds: nothing to withdraw", eve.payout, contract, "withdraw_bond")
     assert people.chain.call(people.token, "balanceOf", eve.payout.address) == share(1, 2)
     people.assert_whole({ann: share(1, 2), eve: share(1, 2)})
@@ -55,13 +55,13 @@ def test_20_round_paid_again_or_with_other_numbers__reverts(
     people.train(ann, eve)
     arrays = people.offer({ann: 1, eve: 1})
     people.attest("vic", "vera")
-    finalize = (eve.operator, people.rounds, "finalize", people.job)
-    settle = (eve.operator, people.rounds, "settle", people.job)
+    finalize = (eve.operator, people.results, "finalize", people.job, people.round)
+    settle = (eve.operator, people.results, "settle", people.job, people.round)
     for wrong in ([[eve.node_id], [1]], [arrays[0], [1, 2]], [arrays[0], []], [[], []]):
-        people.chain.refuse("rounds: wrong contributions", *finalize, *wrong)
+        people.chain.refuse("results: wrong contributions", *finalize, *wrong)
     people.chain.send(*finalize, *arrays)
-    people.chain.refuse("rounds: not finalizable", *finalize, *arrays)
-    people.chain.refuse("rounds: nothing to settle", *settle, *arrays)
+    people.chain.refuse("results: not finalizable", *finalize, *arrays)
+    people.chain.refuse("results: nothing to settle", *settle, *arrays)
     people.assert_whole({ann: share(1, 2), eve: share(1, 2)})
 
 
@@ -70,12 +70,14 @@ def test_20_privileged_calls_by_a_stranger__revert(people: People, ann: Node, ev
     people.train(ann, eve)
     nodes, amounts = [eve.node_id], [10**30]
     job, number, me = people.job, people.round, eve.operator
-    pool, registry, rounds = people.pool, people.registry, people.rounds
+    pool, registry = people.pool, people.registry
+    jobs, results = people.jobs, people.results
+    terms = (number + 1, b"\1" * 32, 1, 1, 1, 1, 1, 1, 10**30)
     calls = [
-        ("pool: not rounds", pool, "reserve", (job, 99, 1)),
-        ("pool: not rounds", pool, "start_distribution", (job, number, 1, nodes, amounts)),
-        ("pool: not rounds", pool, "distribute", (job, number, nodes, amounts)),
-        ("pool: not rounds", pool, "close", (job, number)),
+        ("pool: not results", pool, "reserve", (job, 99, 1)),
+        ("pool: not results", pool, "start_distribution", (job, number, 1, nodes, amounts)),
+        ("pool: not results", pool, "distribute", (job, number, nodes, amounts)),
+        ("pool: not results", pool, "close", (job, number)),
         ("pool: not sponsor", pool, "refund", (job,)),
         ("registry: not a slasher", registry, "slash", (ann.node_id, 2, 0, me.address)),
         ("registry: not a slasher", registry, "lock", (ann.node_id,)),
@@ -84,9 +86,14 @@ def test_20_privileged_calls_by_a_stranger__revert(people: People, ann: Node, ev
         ("registry: not the owner", registry, "set_payout", (ann.node_id, me.address)),
         ("registry: not the owner", registry, "set_operator", (ann.node_id, me.address)),
         ("registry: not the owner or operator", registry, "set_active", (ann.node_id, False)),
-        ("rounds: not reports", rounds, "invalidate", (job, number, ann.node_id)),
-        ("rounds: not reports", rounds, "report_opened", (job, number)),
-        ("rounds: not sponsor", rounds, "cancel_job", (job,)),
+        ("results: not reports", results, "invalidate", (job, number, ann.node_id)),
+        ("results: not reports", results, "report_opened", (job, number)),
+        ("jobs: not sponsor", jobs, "cancel_job", (job,)),
+        ("jobs: not rounds", jobs, "begin_round", (job,)),
+        ("jobs: not results", jobs, "end_round", (job, b"\1" * 32)),
+        ("results: not rounds", results, "open", (job, terms, nodes, amounts, nodes)),
+        ("results: not rounds", results, "begin", (job, number, bytes(32))),
+        ("results: not rounds", results, "void", (job, number, "no commits")),
     ]
     for reason, contract, function, args in calls:
         people.chain.refuse(reason, me, contract, function, *args)
@@ -155,19 +162,19 @@ def upheld_challenge(people: People, challenger) -> None:
     """A challenge that the committee finds right."""
     result = bytes(people.state.result_hash)
     people.chain.send(
-        challenger, people.rounds, "challenge", people.job, people.round, result, EVIDENCE
+        challenger, people.results, "challenge", people.job, people.round, result, EVIDENCE
     )
     people.decide(
-        (people.rounds, "resolve_challenge", (people.job, people.round, result, True)),
+        (people.results, "resolve_challenge", (people.job, people.round, result, True)),
         salt=result,
     )
-    people.chain.send(challenger, people.rounds, "withdraw_bond")
+    people.chain.send(challenger, people.results, "withdraw_bond")
 
 
 def fallback(people: People, barred: Node, pay: dict[Node, int]) -> None:
     """The barred aggregator may not come back; another completes the round."""
     args = (people.job, people.round, barred.node_id, EVIDENCE, EVIDENCE, EVIDENCE, [], [])
-    people.chain.refuse("rounds: barred", barred.operator, people.rounds, "propose_result", *args)
+    people.chain.refuse("results: barred", barred.operator, people.results, "propose_result", *args)
     other = next(n for n in (people.nodes["abe"], people.nodes["ada"]) if n != barred)
     arrays = people.offer(pay, by=other)
     people.attest("vic", "vera")
@@ -235,13 +242,13 @@ def test_20_sponsor_cancels_while_the_round_runs__the_round_is_paid_first(
     sponsor = people.sponsor
     people.train(ann, bob)
     people.chain.refuse("pool: job not ended", sponsor, people.pool, "refund", people.job)
-    people.chain.send(sponsor, people.rounds, "cancel_job", people.job)
+    people.chain.send(sponsor, people.jobs, "cancel_job", people.job)
     people.chain.refuse("pool: job not ended", sponsor, people.pool, "refund", people.job)
     people.finish({ann: 1, bob: 1})
     people.chain.send(sponsor, people.pool, "refund", people.job)
     people.chain.refuse("pool: nothing to refund", sponsor, people.pool, "refund", people.job)
     people.chain.refuse(
-        "rounds: job not active", people.faucet, people.rounds, "open_round", people.job
+        "jobs: job not active", people.faucet, people.rounds, "open_round", people.job
     )
     people.assert_whole({ann: share(1, 2), bob: share(1, 2)})
     spent = trainer_pool() + 2 * verifier_cut(2) + AGGREGATOR_CUT
@@ -251,7 +258,7 @@ def test_20_sponsor_cancels_while_the_round_runs__the_round_is_paid_first(
 def test_20_donations__change_nobodys_account(people: People, ann: Node, eve: Node) -> None:
     """Attack 20: eve sends tokens to the contracts to bring their books out of step. What is owed
     is kept in numbers of their own; the donation is lost to her."""
-    contracts = (people.registry, people.pool, people.rounds, people.reports)
+    contracts = (people.registry, people.pool, people.results, people.reports)
     for contract in contracts:
         people.chain.send(eve.owner, people.token, "transfer", contract.address, ZOO)
     people.train(ann, eve)

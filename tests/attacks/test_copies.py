@@ -155,7 +155,13 @@ def test_4_accomplice_verifier_accuses_the_victim__alone_it_changes_nothing(
     true_report = people.report(eve, COPIED, "vic", "vera")
     people.attest("vic", "vera")
     people.chain.refuse(
-        "rounds: not finalizable", people.faucet, people.rounds, "finalize", people.job, *arrays
+        "results: not finalizable",
+        people.faucet,
+        people.results,
+        "finalize",
+        people.job,
+        people.round,
+        *arrays,
     )
     people.wait_until(int(people.state.deadline))
     people.finalize(arrays)

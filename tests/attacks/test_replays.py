@@ -155,9 +155,9 @@ def test_decision_on_one_result__cannot_be_used_on_the_next(
     duty = people.on_duty
     people.offer({ann: 1}, label="nonsense")
     first = bytes(people.state.result_hash)
-    challenge = (crank, people.rounds, "challenge", people.job, people.round)
+    challenge = (crank, people.results, "challenge", people.job, people.round)
     people.chain.send(*challenge, first, EVIDENCE)
-    call = (people.rounds, "resolve_challenge", (people.job, people.round, first, True))
+    call = (people.results, "resolve_challenge", (people.job, people.round, first, True))
     kept = people.propose(call, SPARE_SALT)
     for member in (1, 2):
         people.chain.send(people.members[member], people.coordinator, "approve", kept)
@@ -168,9 +168,9 @@ def test_decision_on_one_result__cannot_be_used_on_the_next(
     second = bytes(people.state.result_hash)
     assert second != first
     people.chain.send(*challenge, second, EVIDENCE)
-    people.chain.refuse("rounds: wrong result", crank, people.coordinator, "execute", kept)
+    people.chain.refuse("results: wrong result", crank, people.coordinator, "execute", kept)
     args = (people.job, people.round, second, False)
-    people.decide((people.rounds, "resolve_challenge", args))
+    people.decide((people.results, "resolve_challenge", args))
     people.attest("vic", "vera")
     people.finalize(arrays)
     assert people.bonded(other) == other.stake

@@ -245,7 +245,7 @@ def test_upkeep__closes_before_it_lets_a_round_go_void(adopted: AdoptedJob) -> N
     adopted.train()
     adopted.score(dict.fromkeys(VERIFIERS, TRUTH))
     people.wait_until(int(people.state.deadline))
-    people.chain.send(people.faucet, people.rounds, "advance", people.job)
+    people.chain.send(people.faucet, people.results, "advance", people.job, people.round)
     people.wait_until(int(people.state.deadline))
     assert adopted.upkeep() == "close_scoring"
     assert adopted.upkeep() == "advance"
@@ -315,7 +315,13 @@ def test_last_second_scoring__holds_the_round_for_two_windows_only(adopted: Adop
     people.attest("vic", "vera", "vito")
     adopted.commit("vito", adopted.digest("vito", LIE))
     people.chain.refuse(
-        "scores: open", people.faucet, people.rounds, "finalize", people.job, *arrays
+        "scores: open",
+        people.faucet,
+        people.results,
+        "finalize",
+        people.job,
+        people.round,
+        *arrays,
     )
     opened = people.chain.now
     people.wait_until(adopted.scoring.reveal_deadline)

@@ -39,7 +39,7 @@ def trap(people: People, tiny: TinyJob, **terms: int) -> LocalAccount:
 def refused(people: People, tiny: TinyJob, reason: str, **terms: int) -> None:
     """Nobody can create a job with these terms."""
     encoded = replace(TERMS, **terms).encode(tiny.published)
-    people.chain.refuse(reason, people.person("mallory"), people.rounds, "create_job", encoded)
+    people.chain.refuse(reason, people.person("mallory"), people.jobs, "create_job", encoded)
 
 
 def test_escrow_of_another_job__is_out_of_reach(people: People, ann: Node, tiny: TinyJob) -> None:
@@ -47,7 +47,7 @@ def test_escrow_of_another_job__is_out_of_reach(people: People, ann: Node, tiny:
     mallory = people.person("mallory")
     job = people.create_job(mallory, TERMS.encode(tiny.published), 0)
     people.chain.refuse("pool: escrow too low", mallory, people.rounds, "open_round", job)
-    people.chain.send(mallory, people.rounds, "cancel_job", job)
+    people.chain.send(mallory, people.jobs, "cancel_job", job)
     people.chain.refuse("pool: nothing to refund", mallory, people.pool, "refund", job)
     people.chain.refuse("pool: not sponsor", mallory, people.pool, "refund", people.job)
     assert people.gain(mallory) == 0
@@ -82,10 +82,10 @@ def test_sponsor_challenges_right_results__loses_its_bonds_and_pays_all_the_same
     people.attest("vic", "vera")
     result = bytes(people.state.result_hash)
     people.chain.send(
-        mallory, people.rounds, "challenge", people.job, people.round, result, EVIDENCE
+        mallory, people.results, "challenge", people.job, people.round, result, EVIDENCE
     )
     args = (people.job, people.round, result, False)
-    people.decide((people.rounds, "resolve_challenge", args))
+    people.decide((people.results, "resolve_challenge", args))
     people.finalize(arrays)
     assert people.gain(mallory) == -TERMS.challenge_bond - TERMS.reward_per_round
     people.assert_whole({ann: share(1, 2), bob: share(1, 2)})
@@ -97,7 +97,7 @@ def test_sponsor_whose_dispute_window_no_committee_can_meet__is_refused(
     """In a window shorter than the committee's delay every challenge would win by default: the
     round void, the bond back, the trainers unpaid. Both decisions, on the challenge and after it
     on an appeal, must fit."""
-    reason = "rounds: dispute window too short"
+    reason = "jobs: dispute window too short"
     for seconds in (3_600, people.settings.routine_delay, 2 * people.settings.routine_delay - 1):
         refused(people, tiny, reason, dispute_s=seconds)
 
@@ -112,10 +112,10 @@ def test_sponsor_with_the_shortest_dispute_window__still_pays(
     arrays = people.offer({ann: 1, bob: 1})
     result = bytes(people.state.result_hash)
     people.chain.send(
-        mallory, people.rounds, "challenge", people.job, people.round, result, EVIDENCE
+        mallory, people.results, "challenge", people.job, people.round, result, EVIDENCE
     )
     people.chain.warp(people.settings.routine_delay - 60)  # the members take almost a day to look
-    people.decide((people.rounds, "resolve_challenge", (people.job, people.round, result, False)))
+    people.decide((people.results, "resolve_challenge", (people.job, people.round, result, False)))
     assert people.phase == CHALLENGE
     people.wait_until(int(people.state.deadline))
     people.finalize(arrays)
@@ -136,7 +136,7 @@ def test_sponsor_whose_window_nobody_can_meet__is_refused(
     bounties of the sponsor's second address; one of no time to appeal would let reports stand."""
     shortest = people.settings.unbonding_period // 20_000
     for seconds in (0, 1, shortest):
-        refused(people, tiny, "rounds: bad window", **{window: seconds})
+        refused(people, tiny, "jobs: bad window", **{window: seconds})
 
 
 def test_sponsor_with_the_shortest_reveal_window__farms_no_bounties(

@@ -87,7 +87,7 @@ def test_15_job_longer_than_unbonding__is_refused(people: People, eve: Node, tin
     day = 86_400
     slow = replace(TERMS, appeal_s=8 * day).encode(tiny.published)
     people.chain.refuse(
-        "rounds: windows exceed unbonding", eve.owner, people.rounds, "create_job", slow
+        "jobs: windows exceed unbonding", eve.owner, people.jobs, "create_job", slow
     )
     assert people.gain(eve) == 0
 

@@ -34,14 +34,14 @@ AGGREGATOR_CUT = TERMS.reward_per_round * TERMS.aggregator_bps // 10_000
 def challenge(people: People, account) -> bytes:
     result = bytes(people.state.result_hash)
     people.chain.send(
-        account, people.rounds, "challenge", people.job, people.round, result, EVIDENCE
+        account, people.results, "challenge", people.job, people.round, result, EVIDENCE
     )
     return result
 
 
 def reject(people: People, result: bytes, salt: bytes) -> None:
     args = (people.job, people.round, result, False)
-    people.decide((people.rounds, "resolve_challenge", args), salt=salt)
+    people.decide((people.results, "resolve_challenge", args), salt=salt)
 
 
 def test_7_abort_unless_the_draw_suits__earns_nothing_and_loses_weight_and_seat(
@@ -105,7 +105,7 @@ def test_16_aggregator_on_duty_is_silent__another_node_takes_its_cut(
     idle = people.on_duty
     early = (people.job, people.round, ann.node_id, EVIDENCE, EVIDENCE, EVIDENCE, [], [])
     people.chain.refuse(
-        "rounds: not on duty", ann.operator, people.rounds, "propose_result", *early
+        "results: not on duty", ann.operator, people.results, "propose_result", *early
     )
     people.pass_phase(AGGREGATE)
     arrays = people.offer({ann: 1, bob: 1}, by=ann)
@@ -122,8 +122,8 @@ def test_16_nobody_in_the_network_finalizes__a_passer_by_does(
     people.train(ann, bob)
     arrays = people.offer({ann: 3, bob: 1})
     passer_by = people.person("passer-by")
-    finalize = (passer_by, people.rounds, "finalize", people.job, *arrays)
-    people.chain.refuse("rounds: not finalizable", *finalize)
+    finalize = (passer_by, people.results, "finalize", people.job, people.round, *arrays)
+    people.chain.refuse("results: not finalizable", *finalize)
     people.wait_until(int(people.state.deadline))
     people.chain.send(*finalize)
     assert people.phase == FINALIZED
@@ -142,16 +142,16 @@ def test_16_frivolous_challenges__cost_a_bond_each_and_only_delay(
     for number in (1, 2):
         result = challenge(people, crank)
         people.chain.refuse(
-            "rounds: not in challenge",
+            "results: not in challenge",
             crank,
-            people.rounds,
+            people.results,
             "challenge",
             *(people.job, people.round, result, EVIDENCE),
         )
         reject(people, result, salt=number.to_bytes(32, "big"))
         assert people.phase == CHALLENGE
         assert people.gain(crank) == -number * BOND
-    people.chain.refuse("bonds: nothing to withdraw", crank, people.rounds, "withdraw_bond")
+    people.chain.refuse("bonds: nothing to withdraw", crank, people.results, "withdraw_bond")
     people.finalize(arrays)
     people.assert_whole({ann: share(1, 2), bob: share(1, 2)})
 
@@ -213,7 +213,7 @@ def test_18_result_whose_report_is_withheld__costs_the_aggregator_a_fifth(
     people.offer({ann: 1, bob: 1}, label="withheld")
     result = challenge(people, watcher)
     people.decide(
-        (people.rounds, "resolve_challenge", (people.job, people.round, result, True)), salt=result
+        (people.results, "resolve_challenge", (people.job, people.round, result, True)), salt=result
     )
     other = next(n for n in (people.nodes["abe"], people.nodes["ada"]) if n != duty)
     arrays = people.offer({ann: 1, bob: 1}, by=other)

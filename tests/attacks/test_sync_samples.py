@@ -58,7 +58,7 @@ class SampledJob(ValidatedJob):
         place = (view.job_id, view.round_id, opened)
         digest = Consensus(trainer.network).samples(*place)[node.node_id]
         root = trainer.network.reveals(*place)[node.node_id].trace_root
-        seed = trainer.network.seed(view.job_id, view.round, audit=True)
+        seed = trainer.network.seed(view.job_id, view.round_id, view.round, audit=True)
         assert seed is not None
         raw = self.store.get_digest(digest, 1 << 20)
         return read_samples(raw, root, self.job.shapes, seed, self.job.score.samples)
@@ -66,7 +66,7 @@ class SampledJob(ValidatedJob):
     def expected(self, trainer: Trainer, shift: float = 0.0) -> np.ndarray[Any, Any]:
         """The round's model at the same places, every number plus `shift`."""
         view = self.view(trainer)
-        seed = trainer.network.seed(view.job_id, view.round, audit=True)
+        seed = trainer.network.seed(view.job_id, view.round_id, view.round, audit=True)
         assert seed is not None
         model = trainer.models.at(view.job_id, bytes(view.round.prev_model))
         state = {name: tensor + shift for name, tensor in model.items()}

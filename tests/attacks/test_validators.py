@@ -473,7 +473,7 @@ def test_a_reorg_that_changes_the_audit_seed_is_scored_anew(scored: ScoredJob) -
             assert scored.show(trainer, node) is not None
         assert scored.step(verifier, "vic") == "scored: round 1, committed"
         view = scored.view(verifier)
-        seeds.add(verifier.network.seed(view.job_id, view.round, audit=True))
+        seeds.add(verifier.network.seed(view.job_id, view.round_id, view.round, audit=True))
     assert len(seeds) == 2
     assert len(verifier.context.journal.keys("scores-")) == 2
     chain.warp(TERMS.score_commit_s + 1)

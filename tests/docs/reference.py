@@ -19,7 +19,9 @@ ROOT = Path(__file__).resolve().parents[2]
 CONTRACTS = (
     "NodeRegistry",
     "NodeBenchmarks",
+    "TrainingJobs",
     "TrainingRounds",
+    "TrainingResults",
     "ViolationReports",
     "RewardPool",
     "TrainingLedger",

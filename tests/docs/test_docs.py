@@ -132,7 +132,9 @@ def test_reasons_documented_in_natspec_are_those_of_the_code() -> None:
     prefixes = {
         "NodeRegistry": "registry",
         "NodeBenchmarks": "benchmarks",
+        "TrainingJobs": "jobs",
         "TrainingRounds": "rounds",
+        "TrainingResults": "results",
         "ViolationReports": "reports",
         "RewardPool": "pool",
         "TrainingLedger": "ledger",

@@ -119,15 +119,15 @@ def _barred(local: LocalNetwork, job: int) -> bool:
     first = int(local.round(job, 2).opened_block)
     where = {"job_id": job, "round_id": 2}
     events = local.network.chain.events(
-        local.network.rounds, "ChallengeResolved", first, head, where
+        local.network.results, "ChallengeResolved", first, head, where
     )
     return any(event.args["upheld"] for event in events)
 
 
 def _bond_credit(local: LocalNetwork) -> int:
-    rounds, chain = local.network.rounds, local.network.chain
+    results, chain = local.network.results, local.network.chain
     accounts = [local.net.seats[name].operator.address for name in local.names("verifier")]
-    return sum(int(chain.call(rounds, "bond_credit", account)) for account in accounts)
+    return sum(int(chain.call(results, "bond_credit", account)) for account in accounts)
 
 
 def _broken(local: LocalNetwork, job: int) -> list[str]:

@@ -100,12 +100,12 @@ class Bench:
 
     def create_job(self, max_nodes: int) -> int:
         """A funded job for this many trainers a round."""
-        pool, rounds = self.contract("RewardPool"), self.contract("TrainingRounds")
+        pool, jobs = self.contract("RewardPool"), self.contract("TrainingJobs")
         token = self.contract("ZooToken")
         terms = replace(_TERMS, max_nodes=max_nodes)
         digests = (_word("spec"), _word("genesis"), _word("checkpoint"))
-        self.send(self.net.sponsor, rounds.functions.create_job((*digests, 99, *terms.figures())))
-        job_id = int(rounds.functions.job_count().call())
+        self.send(self.net.sponsor, jobs.functions.create_job((*digests, 99, *terms.figures())))
+        job_id = int(jobs.functions.job_count().call())
         amount = 20 * _TERMS.reward_per_round
         self.send(self.net.faucet, token.functions.transfer(self.net.sponsor.address, amount))
         self.send(self.net.sponsor, token.functions.approve(pool.address, amount))
@@ -122,10 +122,11 @@ class Bench:
         `paid`: how many nodes the result names (default: all). `silent`: nodes that don't reveal.
         """
         rounds = self.contract("TrainingRounds").functions
+        results = self.contract("TrainingResults").functions
         gas: dict[str, list[int]] = {}
         gas["open_round"] = [self.send(self.net.sponsor, rounds.open_round(job_id))]
         self.mine()
-        number = int(rounds.job(job_id).call()[4])
+        number = int(self.contract("TrainingJobs").functions.rounds_opened(job_id).call())
         seats = [
             seat
             for seat in self.trainers
@@ -142,12 +143,12 @@ class Bench:
             ]
         nodes = [seat.node_id for seat in speaking][:paid]
         shares = [12_000_000 + node for node in nodes]
-        duty = int(rounds.aggregator_on_duty(job_id, number).call())
+        duty = int(results.aggregator_on_duty(job_id, number).call())
         proposer = next(s for s in self.net.of_role("aggregator") if s.node_id == duty)
         gas["propose_result"] = [
             self.send(
                 proposer.operator,
-                rounds.propose_result(
+                results.propose_result(
                     job_id,
                     number,
                     duty,
@@ -161,10 +162,12 @@ class Bench:
         ]
         result = rounds.round(job_id, number).call()[18]
         gas["attest"] = [
-            self.send(seat.operator, rounds.attest(job_id, number, seat.node_id, result))
+            self.send(seat.operator, results.attest(job_id, number, seat.node_id, result))
             for seat in self.net.of_role("verifier")
         ]
-        gas["finalize"] = [self.send(self.net.sponsor, rounds.finalize(job_id, nodes, shares))]
+        gas["finalize"] = [
+            self.send(self.net.sponsor, results.finalize(job_id, number, nodes, shares))
+        ]
         return gas
 
     def _commit(self, job_id: int, number: int, seat: Seat) -> int:

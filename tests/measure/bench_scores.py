@@ -79,7 +79,7 @@ def _round(bench: Bench, job_id: int) -> Gas:
     scores = bench.contract("ScoreConsensus").functions
     bench.send(bench.net.sponsor, rounds.open_round(job_id))
     bench.mine()
-    number = int(rounds.job(job_id).call()[4])
+    number = int(bench.contract("TrainingJobs").functions.rounds_opened(job_id).call())
     opened = int(rounds.round(job_id, number).call()[2])
     (event,) = bench.contract("TrainingRounds").events.RoundOpened.get_logs(
         from_block=opened, to_block=opened
@@ -121,18 +121,19 @@ def _finish(bench: Bench, job_id: int, number: int) -> int:
     rounds = bench.contract("TrainingRounds").functions
     ids = [seat.node_id for seat in bench.trainers]
     equal = [1_000_000] * len(ids)
-    duty = int(rounds.aggregator_on_duty(job_id, number).call())
+    results = bench.contract("TrainingResults").functions
+    duty = int(results.aggregator_on_duty(job_id, number).call())
     proposer = next(s for s in bench.net.of_role("aggregator") if s.node_id == duty)
     bench.send(
         proposer.operator,
-        rounds.propose_result(job_id, number, duty, _WORD, _WORD, _WORD, ids, equal),
+        results.propose_result(job_id, number, duty, _WORD, _WORD, _WORD, ids, equal),
     )
     result = rounds.round(job_id, number).call()[18]
     for seat in bench.net.of_role("verifier"):
-        bench.send(seat.operator, rounds.attest(job_id, number, seat.node_id, result))
-    gas = bench.send(bench.net.sponsor, rounds.finalize(job_id, ids, equal))
+        bench.send(seat.operator, results.attest(job_id, number, seat.node_id, result))
+    gas = bench.send(bench.net.sponsor, results.finalize(job_id, number, ids, equal))
     while not rounds.round(job_id, number).call()[24]:
-        bench.send(bench.net.sponsor, rounds.settle(job_id, ids, equal))
+        bench.send(bench.net.sponsor, results.settle(job_id, number, ids, equal))
     return gas
 
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Who was paid what, and that every unit of the escrow is somewhere.
 
-Rule: a round's pool is split by TrainingRounds and RewardPool: cuts of the attesters by stake and
+Rule: a round's pool is split by TrainingResults and RewardPool: cuts of the attesters by stake and
 of the proposer, the rest by contribution, every division rounded down, dust back to the escrow. In
 a job that adopted ScoreConsensus the rest is split by consensus and cuts are scaled by trust. The
 events, the pool as stored and the sums over all events must agree to the last unit.
@@ -120,7 +120,7 @@ def check_payouts(
 
 
 def _why_void(record: Record, round_id: int) -> str:
-    """The reason that TrainingRounds gives for a void round."""
+    """The reason that TrainingRounds or TrainingResults gives for a void round."""
     state = record.current[round_id]
     if not state.n_committed:
         return "no commits"

@@ -14,7 +14,7 @@ from agents.audit.sources.findings import Part
 from agents.audit.sources.record import Record, place
 from agents.protocol import formulas
 from agents.protocol.numbers import HISTORY, NOBODY, ZERO_DIGEST, Phase
-from agents.runtime.contracts import Event
+from agents.runtime.contracts import Contract, Event
 
 
 @dataclass(frozen=True)
@@ -160,8 +160,8 @@ def _check_rest(record: Record, part: Part) -> None:
         key=place,
     ):
         challenger = event.args.get("challenger", NOBODY)
-    part.same("opening", "TrainingRounds", "deadline", state.deadline, 0)
-    part.same("opening", "TrainingRounds", "challenger", state.challenger, challenger)
+    part.same("opening", "TrainingResults", "deadline", state.deadline, 0)
+    part.same("opening", "TrainingResults", "challenger", state.challenger, challenger)
     for event in record.of("Challenged", part.round_id):
         bond = record.job.terms.challenge_bond
         part.same("opening", "Challenged", "bond", event.args["bond"], bond)
@@ -172,14 +172,34 @@ def check_seeds(record: Record, part: Part, random_source: bool) -> bytes | None
 
     `random_source`: the deployment draws from a contract, not from block hashes.
     """
-    state = record.current[part.round_id]
+    state, network = record.current[part.round_id], record.network
     key = formulas.round_key(record.job_id, part.round_id)
     opened = record.of("RoundOpened", part.round_id)
     pinned = opened[0].args["seed_block"] if opened else None
-    _check_seed(record, part, "seed", key, state.seed, state.seed_block, pinned, random_source)
+    _check_seed(
+        record,
+        part,
+        network.rounds,
+        "seed",
+        key,
+        state.seed,
+        state.seed_block,
+        pinned,
+        random_source,
+    )
     other = formulas.audit_key(key)
     block = state.audit_block
-    _check_seed(record, part, "audit seed", other, state.audit_seed, block, None, random_source)
+    _check_seed(
+        record,
+        part,
+        network.results,
+        "audit seed",
+        other,
+        state.audit_seed,
+        block,
+        None,
+        random_source,
+    )
     found = state.seed
     return None if found == ZERO_DIGEST else found
 
@@ -195,12 +215,13 @@ def audit_seed(record: Record, round_id: int, random_source: bool) -> bytes | No
         return None
     key = formulas.audit_key(formulas.round_key(record.job_id, round_id))
     pinned = record.header(state.audit_block).hash
-    return formulas.seed(pinned, key, record.chain_id, record.network.rounds.address)
+    return formulas.seed(pinned, key, record.chain_id, record.network.results.address)
 
 
 def _check_seed(
     record: Record,
     part: Part,
+    contract: Contract,
     what: str,
     key: bytes,
     found: bytes,
@@ -208,11 +229,10 @@ def _check_seed(
     pinned: int | None,
     random_source: bool,
 ) -> None:
-    rounds = record.network.rounds
     mine = [
         e
         for e in record.all("SeedRequested", "SeedRearmed", "SeedCaptured")
-        if e.args["key"] == key and e.address == rounds.address
+        if e.args["key"] == key and e.address == contract.address
     ]
     target: int | None = None
     captured = ZERO_DIGEST
@@ -237,5 +257,5 @@ def _check_seed(
     part.same("seeds", what, "its block", block, target or 0)
     part.same("seeds", what, "its value", found, captured)
     if captured != ZERO_DIGEST and target and not random_source:
-        wanted = formulas.seed(record.header(target).hash, key, record.chain_id, rounds.address)
+        wanted = formulas.seed(record.header(target).hash, key, record.chain_id, contract.address)
         part.same("seeds", what, f"its value from block {target}", found, wanted)

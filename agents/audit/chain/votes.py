@@ -226,7 +226,7 @@ def _check_final(
         "and its challenge window had not passed.",
     )
     said = record.current[part.round_id].open_reports
-    part.same("votes", "TrainingRounds", "the number of open reports", said, still)
+    part.same("votes", "TrainingResults", "the number of open reports", said, still)
     part.same("votes", "RoundFinalized", "model", event.args["model"], standing.args["model"])
 
 

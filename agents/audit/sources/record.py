@@ -34,7 +34,9 @@ _CONTRACTS = (
     "RewardPool",
     "ScoreConsensus",
     "TaskAppeals",
+    "TrainingJobs",
     "TrainingLedger",
+    "TrainingResults",
     "TrainingRounds",
     "ViolationReports",
 )
@@ -88,10 +90,10 @@ class Record:
         self.raw: dict[int, list[Any]] = {}  # logs as the node gave them, by block
         self.addresses = [network.deployment[name].address for name in _CONTRACTS]
         self.head = self.chain.head()
-        if not 1 <= job_id <= self._number("job_count", network.rounds):
+        if not 1 <= job_id <= self._number("job_count", network.jobs):
             raise AgentError(f"There is no job {job_id} on chain {self.chain_id}.")
         progress("reading state")
-        self.job = read(Job, self._read("job", network.rounds, job_id))
+        self.job = read(Job, self._read("job", network.jobs, job_id))
         self.current = {
             number: read(Round, self._read("round", network.rounds, job_id, number))
             for number in range(1, self.job.rounds_opened + 1)
@@ -320,9 +322,9 @@ class Record:
     # -- state ---------------------------------------------------------------------------------
 
     def flags(self, name: str, round_id: int, nodes: Sequence[int]) -> dict[int, Any]:
-        """What a view of TrainingRounds says about each of these nodes in a round."""
+        """What a view of TrainingRounds or TrainingResults says of each of these nodes."""
         keys = [(self.job_id, round_id, node) for node in nodes]
-        answers = self._many(self.network.rounds, name, keys, block="latest")
+        answers = self._many(self.network.declares(name), name, keys, block="latest")
         return {node: answer for (_, _, node), answer in answers.items()}
 
     def ask(self, contract: Contract, name: str, keys: Sequence[tuple[Any, ...]]) -> dict[Any, Any]:

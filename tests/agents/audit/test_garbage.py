@@ -48,7 +48,7 @@ def test_a_digest_of_another_kind_in_the_terms_leaves_the_chain_audited(
 ) -> None:
     """The same in the terms; an audit without a usable spec still checks the chain."""
     wrong = digest_of(finished.artefact(kind))
-    function = finished.network.rounds.function("job", 1)
+    function = finished.network.jobs.function("job", 1)
 
     def lie(method: str, params: list[Any], result: Any) -> Any:
         if method != "eth_call" or not params[0]["data"][2:].startswith(function.selector.hex()):

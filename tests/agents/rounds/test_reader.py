@@ -147,7 +147,7 @@ DRAW = b"\x33" * 32
 class SignedFacts(ChainFacts):
     """A chain with the signs by which verifiers choose: audit seed, flags, benchmark scores."""
 
-    def seed(self, job_id: int, round_: Any, audit: bool = False) -> bytes | None:
+    def seed(self, job_id: int, round_id: int, round_: Any, audit: bool = False) -> bytes | None:
         return round_.audit_seed if audit else round_.seed
 
     def in_round(self, question: str, job_id: int, round_id: int, nodes: Sequence[int]) -> set[int]:

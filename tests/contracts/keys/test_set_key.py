@@ -23,7 +23,7 @@ def test_constructor__zero_address__reverts(codes: Codes, missing: int) -> None:
 
 def test_constructor__neighbours__are_public(system: System) -> None:
     assert system.keys.registry() == system.registry.address
-    assert system.keys.rounds() == system.rounds.address
+    assert system.keys.jobs() == system.jobs.address
 
 
 def test_new_job__has_no_key_and_its_sponsor_releases(desk: Desk, keys: Any) -> None:

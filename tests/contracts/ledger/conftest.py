@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The ledger among the contracts that it reads; entries are sent from the address of the rounds
-contract, the only one that may, so that a test can record what no round would bring about."""
+"""The ledger among the contracts that it reads; entries are sent from the address of
+TrainingResults, the only one that may, so that a test can record what no round would bring
+about."""
 
 from __future__ import annotations
 
@@ -34,9 +35,9 @@ def ledger(system: System) -> Any:
 
 
 @pytest.fixture
-def rounds(system: System) -> str:
-    """The address of the rounds contract, as a sender."""
-    return str(system.rounds.address)
+def results(system: System) -> str:
+    """The address of TrainingResults, as a sender."""
+    return str(system.results.address)
 
 
 @pytest.fixture
@@ -52,6 +53,6 @@ def reserve(system: System) -> Callable[[int, int], None]:
     job_id = system.job(sponsor, escrow=10**24)
 
     def set_aside(round_id: int, amount: int) -> None:
-        system.pool.reserve(job_id, round_id, amount, sender=system.rounds.address)
+        system.pool.reserve(job_id, round_id, amount, sender=system.results.address)
 
     return set_aside

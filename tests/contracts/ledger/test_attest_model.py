@@ -19,9 +19,9 @@ GENESIS, MODEL, CHECKPOINT, STATEMENT = (keccak(bytes([i])) for i in range(4))
 
 
 @pytest.fixture
-def recorded(ledger: Any, rounds: str) -> Any:
+def recorded(ledger: Any, results: str) -> Any:
     roots = (keccak(b"c"), keccak(b"s"), keccak(b"r"))
-    ledger.record_round(JOB, 1, GENESIS, MODEL, *roots, sender=rounds)
+    ledger.record_round(JOB, 1, GENESIS, MODEL, *roots, sender=results)
     return ledger
 
 
@@ -45,9 +45,9 @@ def test_attest_model__recorded_model__is_kept_and_logged(recorded: Any, atteste
 
 
 def test_attest_model__anyone_but_the_coordinator__is_not_the_coordinators_word(
-    recorded: Any, attester: str, deployer: str, rounds: str
+    recorded: Any, attester: str, deployer: str, results: str
 ) -> None:
-    for sender in (attester, deployer, rounds):
+    for sender in (attester, deployer, results):
         recorded.attest_model(JOB, MODEL, CHECKPOINT, STATEMENT, sender=sender)
     assert not recorded.is_attested(JOB, MODEL)
     assert recorded.checkpoint_of(JOB, MODEL) == bytes(32)
@@ -87,12 +87,12 @@ def test_attest_model__vote_of_the_committee__is_the_coordinators_word(
 
 
 def test_attest_model__hash_recorded_again__attestation_stays(
-    recorded: Any, rounds: str, attester: str, coordinator: str
+    recorded: Any, results: str, attester: str, coordinator: str
 ) -> None:
     """A hash names weights: what was stated about them holds wherever they turn up again."""
     recorded.attest_model(JOB, MODEL, CHECKPOINT, STATEMENT, sender=coordinator)
     roots = (keccak(b"c"), keccak(b"s"), keccak(b"r"))
-    recorded.record_round(JOB, 2, MODEL, MODEL, *roots, sender=rounds)
+    recorded.record_round(JOB, 2, MODEL, MODEL, *roots, sender=results)
     assert recorded.checkpoint_of(JOB, MODEL) == CHECKPOINT
     with boa.reverts("ledger: already attested"):
         recorded.attest_model(JOB, MODEL, STATEMENT, STATEMENT, sender=coordinator)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`record_round` appends, for the rounds contract only, to an unbroken chain of models, with the
+"""`record_round` appends, for TrainingResults only, to an unbroken chain of models, with the
 reward that the pool keeps for the round."""
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ def _roots(round_id: int) -> tuple[bytes, bytes, bytes]:
     return tuple(keccak(text=f"{name} {round_id}") for name in names)  # type: ignore[return-value]
 
 
-def _record(ledger: Any, rounds: str, round_id: int, prev: int, new: int, job: int = JOB) -> None:
-    ledger.record_round(job, round_id, _model(prev), _model(new), *_roots(round_id), sender=rounds)
+def _record(ledger: Any, results: str, round_id: int, prev: int, new: int, job: int = JOB) -> None:
+    ledger.record_round(job, round_id, _model(prev), _model(new), *_roots(round_id), sender=results)
 
 
 def _head(before: bytes, job: int, round_id: int, prev: int, new: int, reward: int = 0) -> bytes:
@@ -52,13 +52,13 @@ def test_constructor__zero_address__reverts(ledger_code: Any, missing: int) -> N
 
 def test_constructor__neighbours__are_public(system: System) -> None:
     ledger = system.ledger
-    assert ledger.rounds() == system.rounds.address
+    assert ledger.results() == system.results.address
     assert ledger.pool() == system.pool.address
     assert ledger.coordinator() == system.coordinator.address
 
 
 def test_record_round__history_of_three__is_chained_and_readable(
-    ledger: Any, rounds: str, reserve: Callable[[int, int], None]
+    ledger: Any, results: str, reserve: Callable[[int, int], None]
 ) -> None:
     head = EMPTY
     assert ledger.head(JOB) == EMPTY
@@ -66,7 +66,7 @@ def test_record_round__history_of_three__is_chained_and_readable(
         wait(100)
         reward = 10**18 + index
         reserve(round_id, reward)
-        _record(ledger, rounds, round_id, index, index + 1)
+        _record(ledger, results, round_id, index, index + 1)
         head = _head(head, JOB, round_id, index, index + 1, reward)
         contributors_root, scores_root, report = _roots(round_id)
         assert logged(ledger) == [
@@ -109,64 +109,66 @@ def test_record_round__history_of_three__is_chained_and_readable(
 
 
 def test_record_round__pool_closed_since__reward_stays(
-    system: System, rounds: str, reserve: Callable[[int, int], None]
+    system: System, results: str, reserve: Callable[[int, int], None]
 ) -> None:
     """The reward is what was set aside: what becomes of the pool later changes no entry."""
     reserve(1, 7 * 10**18)
-    _record(system.ledger, rounds, 1, 0, 1)
-    system.pool.close(JOB, 1, sender=rounds)
+    _record(system.ledger, results, 1, 0, 1)
+    system.pool.close(JOB, 1, sender=results)
     assert system.ledger.entry(JOB, 0).reward == 7 * 10**18
     assert system.ledger.head(JOB) == _head(EMPTY, JOB, 1, 0, 1, 7 * 10**18)
 
 
-def test_record_round__no_pool__reward_is_zero(ledger: Any, rounds: str) -> None:
-    _record(ledger, rounds, 1, 0, 1)
+def test_record_round__no_pool__reward_is_zero(ledger: Any, results: str) -> None:
+    _record(ledger, results, 1, 0, 1)
     assert ledger.entry(JOB, 0).reward == 0
 
 
 def test_record_round__largest_figures__are_kept_apart(
-    codes: Codes, system: System, rounds: str
+    codes: Codes, system: System, results: str
 ) -> None:
     """Reward, round and time share a word of storage: the largest of each touches no other. A
     token with a supply far above ZOO's is needed to come near."""
     sponsor = system.person("sponsor")
     job_id = system.job(sponsor, escrow=0)
     token = codes.token.deploy(sponsor, 2**200)
-    pool = codes.pool.deploy(token.address, system.registry.address, rounds, system.scores.address)
-    ledger = codes.ledger.deploy(rounds, pool.address, system.coordinator.address)
+    pool = codes.pool.deploy(
+        token.address, system.registry.address, system.jobs.address, results, system.scores.address
+    )
+    ledger = codes.ledger.deploy(results, pool.address, system.coordinator.address)
     token.approve(pool.address, 2**200, sender=sponsor)
     pool.fund(job_id, 2**200, sender=sponsor)
     last = ROUND_LIMIT - 1
-    pool.reserve(job_id, last, REWARD_LIMIT - 1, sender=rounds)
-    _record(ledger, rounds, last, 0, 1, job=job_id)
+    pool.reserve(job_id, last, REWARD_LIMIT - 1, sender=results)
+    _record(ledger, results, last, 0, 1, job=job_id)
     entry = ledger.entry(job_id, 0)
     assert (entry.round_id, entry.reward, entry.timestamp) == (
         last,
         REWARD_LIMIT - 1,
         boa.env.timestamp,
     )
-    pool.reserve(job_id, 1, REWARD_LIMIT, sender=rounds)
+    pool.reserve(job_id, 1, REWARD_LIMIT, sender=results)
     with boa.reverts("ledger: out of range"):
-        _record(ledger, rounds, 1, 1, 2, job=job_id)
+        _record(ledger, results, 1, 1, 2, job=job_id)
 
 
-def test_record_round__round_of_more_than_64_bits__reverts(ledger: Any, rounds: str) -> None:
+def test_record_round__round_of_more_than_64_bits__reverts(ledger: Any, results: str) -> None:
     with boa.reverts("ledger: out of range"):
-        _record(ledger, rounds, ROUND_LIMIT, 0, 1)
+        _record(ledger, results, ROUND_LIMIT, 0, 1)
 
 
-def test_record_round__jobs__do_not_touch_each_other(ledger: Any, rounds: str) -> None:
-    _record(ledger, rounds, 1, 0, 1)
+def test_record_round__jobs__do_not_touch_each_other(ledger: Any, results: str) -> None:
+    _record(ledger, results, 1, 0, 1)
     head = ledger.head(JOB)
-    _record(ledger, rounds, 1, 7, 8, job=JOB + 1)
+    _record(ledger, results, 1, 7, 8, job=JOB + 1)
     assert ledger.head(JOB) == head
     assert ledger.head(JOB + 1) == _head(EMPTY, JOB + 1, 1, 7, 8)
     assert not ledger.is_recorded(JOB, _model(8))
 
 
-def test_record_round__model_that_did_not_move__is_fine(ledger: Any, rounds: str) -> None:
-    _record(ledger, rounds, 1, 0, 0)
-    _record(ledger, rounds, 2, 0, 0)
+def test_record_round__model_that_did_not_move__is_fine(ledger: Any, results: str) -> None:
+    _record(ledger, results, 1, 0, 0)
+    _record(ledger, results, 2, 0, 0)
     assert ledger.length(JOB) == 2
 
 
@@ -174,38 +176,38 @@ def test_record_round__anyone_else__reverts(
     ledger: Any, deployer: str, attester: str, coordinator: str
 ) -> None:
     for sender in (deployer, attester, coordinator, str(ledger.address)):
-        with boa.reverts("ledger: not rounds"):
+        with boa.reverts("ledger: not results"):
             _record(ledger, sender, 1, 0, 1)
     assert ledger.length(JOB) == 0
 
 
 @pytest.mark.parametrize("models", [(EMPTY, _model(1)), (_model(0), EMPTY), (EMPTY, EMPTY)])
 def test_record_round__empty_model__reverts(
-    ledger: Any, rounds: str, models: tuple[bytes, bytes]
+    ledger: Any, results: str, models: tuple[bytes, bytes]
 ) -> None:
     with boa.reverts("ledger: empty model"):
-        ledger.record_round(JOB, 1, *models, *_roots(1), sender=rounds)
+        ledger.record_round(JOB, 1, *models, *_roots(1), sender=results)
 
 
-def test_record_round__gap_in_the_chain__reverts(ledger: Any, rounds: str) -> None:
-    _record(ledger, rounds, 1, 0, 1)
+def test_record_round__gap_in_the_chain__reverts(ledger: Any, results: str) -> None:
+    _record(ledger, results, 1, 0, 1)
     for wrong in (0, 2):
         with boa.reverts("ledger: broken chain"):
-            _record(ledger, rounds, 2, wrong, 3)
+            _record(ledger, results, 2, wrong, 3)
 
 
 @pytest.mark.parametrize("round_id", [0, 3, 4])
 def test_record_round__same_or_earlier_round__reverts(
-    ledger: Any, rounds: str, round_id: int
+    ledger: Any, results: str, round_id: int
 ) -> None:
-    _record(ledger, rounds, 4, 0, 1)
+    _record(ledger, results, 4, 0, 1)
     with boa.reverts("ledger: round order"):
-        _record(ledger, rounds, round_id, 1, 2)
+        _record(ledger, results, round_id, 1, 2)
 
 
-def test_entry__past_the_end__reverts(ledger: Any, rounds: str) -> None:
+def test_entry__past_the_end__reverts(ledger: Any, results: str) -> None:
     with boa.reverts("ledger: no entry"):
         ledger.entry(JOB, 0)
-    _record(ledger, rounds, 1, 0, 1)
+    _record(ledger, results, 1, 0, 1)
     with boa.reverts("ledger: no entry"):
         ledger.entry(JOB, 1)

@@ -57,7 +57,9 @@ class World:
         self.benchmarks = system["NodeBenchmarks"]
         self.pool = system["RewardPool"]
         self.ledger = system["TrainingLedger"]
+        self.jobs = system["TrainingJobs"]
         self.rounds = system["TrainingRounds"]
+        self.results = system["TrainingResults"]
         self.reports = system["ViolationReports"]
         self.members = accounts[1:6]
         self.holder = accounts[9]
@@ -123,8 +125,8 @@ class World:
     def create_job(self, funded_rounds: int, **changes: Any) -> int:
         """Create and fund a job."""
         terms = tuple({**TERMS, **changes}.values())
-        self.rounds.create_job(terms, sender=self.sponsor)
-        job_id = self.rounds.job_count()
+        self.jobs.create_job(terms, sender=self.sponsor)
+        job_id = self.jobs.job_count()
         amount = funded_rounds * REWARD
         self.token.approve(self.pool, amount, sender=self.sponsor)
         self.pool.fund(job_id, amount, sender=self.sponsor)
@@ -151,7 +153,7 @@ class World:
     def to_deadline(self, job_id: int, round_id: int) -> None:
         """Let the chain's clock pass the phase's deadline, and end the phase."""
         ape.chain.pending_timestamp = self.rounds.round(job_id, round_id).deadline + 1
-        self.rounds.advance(job_id, sender=self.sponsor)
+        self.rounds.advance(job_id, round_id, sender=self.sponsor)
 
 
 def _secret(round_id: int, node: Node) -> list[bytes]:

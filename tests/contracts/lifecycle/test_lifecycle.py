@@ -52,8 +52,8 @@ def job_id(world: World, trainers: list[Node], aggregator: Node) -> int:
 
 
 def propose(world: World, job_id: int, aggregator: Node, nodes: list[int], parts: list[int]) -> Any:
-    round_id = world.rounds.job(job_id).rounds_opened
-    world.rounds.propose_result(
+    round_id = world.jobs.job(job_id).rounds_opened
+    world.results.propose_result(
         job_id,
         round_id,
         aggregator.node_id,
@@ -99,12 +99,12 @@ def test_round_from_opening_to_claim(
     result = propose(world, job_id, aggregator, ids, parts)
     assert rounds.phase(job_id, 1) == CHALLENGE
     for node in verifiers:
-        rounds.attest(job_id, 1, node.node_id, result, sender=node.operator)
-    receipt = rounds.finalize(job_id, ids, parts, sender=world.sponsor)
+        world.results.attest(job_id, 1, node.node_id, result, sender=node.operator)
+    receipt = world.results.finalize(job_id, 1, ids, parts, sender=world.sponsor)
     if not rounds.round(job_id, 1).settled:
-        rounds.settle(job_id, ids, parts, sender=world.sponsor)
+        world.results.settle(job_id, 1, ids, parts, sender=world.sponsor)
     assert rounds.phase(job_id, 1) == FINALIZED
-    assert [event.model for event in receipt.decode_logs(rounds.RoundFinalized)] == [
+    assert [event.model for event in receipt.decode_logs(world.results.RoundFinalized)] == [
         digest("model 1")
     ]
     assert world.ledger.length(job_id) == 1
@@ -131,7 +131,7 @@ def test_silent_trainer_is_slashed_by_anyone_and_others_are_not(
 ) -> None:
     rounds, registry = world.rounds, world.registry
     rounds.open_round(job_id, sender=world.sponsor)
-    round_id = rounds.job(job_id).rounds_opened
+    round_id = world.jobs.job(job_id).rounds_opened
     ape.chain.mine()
     for node in trainers:
         world.commit(job_id, round_id, node)
@@ -158,12 +158,12 @@ def test_silent_trainer_is_slashed_by_anyone_and_others_are_not(
 def test_sponsor_gets_unspent_escrow_back_after_a_void_round(world: World, job_id: int) -> None:
     rounds, pool = world.rounds, world.pool
     rounds.open_round(job_id, sender=world.sponsor)
-    round_id = rounds.job(job_id).rounds_opened
-    rounds.cancel_job(job_id, sender=world.sponsor)
-    assert not rounds.job_ended(job_id)
+    round_id = world.jobs.job(job_id).rounds_opened
+    world.jobs.cancel_job(job_id, sender=world.sponsor)
+    assert not world.jobs.job_ended(job_id)
     world.to_deadline(job_id, round_id)  # nobody commits
     assert rounds.phase(job_id, round_id) == VOID
-    assert rounds.job_ended(job_id)
+    assert world.jobs.job_ended(job_id)
     escrow, before = pool.escrow(job_id), world.token.balanceOf(world.sponsor)
     assert escrow == 2 * REWARD
     pool.refund(job_id, sender=world.sponsor)

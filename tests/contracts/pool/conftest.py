@@ -35,9 +35,9 @@ def pool(world: World) -> Any:
 
 
 @pytest.fixture
-def rounds(world: World) -> str:
-    """The address of the rounds contract, as a sender."""
-    return str(world.rounds.address)
+def results(world: World) -> str:
+    """The address of TrainingResults, as a sender."""
+    return world.results
 
 
 @pytest.fixture
@@ -74,7 +74,7 @@ def nodes(world: World, payouts: list[str]) -> list[int]:
 
 
 @pytest.fixture
-def reserved(pool: Any, job: int, rounds: str) -> int:
+def reserved(pool: Any, job: int, results: str) -> int:
     """Round 1 with 10 ZOO set aside."""
-    pool.reserve(job, 1, 10 * ZOO, sender=rounds)
+    pool.reserve(job, 1, 10 * ZOO, sender=results)
     return 1

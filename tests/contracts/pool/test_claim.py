@@ -38,11 +38,11 @@ def transferFrom(owner: address, to: address, amount: uint256) -> bool:
 
 
 @pytest.fixture
-def credited(pool: Any, job: int, reserved: int, rounds: str, nodes: list[int]) -> int:
+def credited(pool: Any, job: int, reserved: int, results: str, nodes: list[int]) -> int:
     """Node 1 is owed 4 ZOO, node 2 is owed 6."""
-    pool.start_distribution(job, reserved, 10, [], [], sender=rounds)
-    pool.distribute(job, reserved, nodes[:2], [4, 6], sender=rounds)
-    pool.close(job, reserved, sender=rounds)
+    pool.start_distribution(job, reserved, 10, [], [], sender=results)
+    pool.distribute(job, reserved, nodes[:2], [4, 6], sender=results)
+    pool.close(job, reserved, sender=results)
     return reserved
 
 
@@ -92,10 +92,10 @@ def test_claim__reentered_by_the_token__reverts(codes: Codes) -> None:
     sponsor = world.rich("sponsor")
     job = world.add_job(sponsor)
     node = world.add_node(str(greedy.address))
-    rounds = world.rounds.address
+    results = world.results
     world.pool.fund(job, 100, sender=sponsor)
-    world.pool.reserve(job, 1, 100, sender=rounds)
-    world.pool.start_distribution(job, 1, 0, [node], [100], sender=rounds)
+    world.pool.reserve(job, 1, 100, sender=results)
+    world.pool.start_distribution(job, 1, 0, [node], [100], sender=results)
     with boa.reverts():
         greedy.claim(world.pool.address)
     assert greedy.calls() == 0
@@ -111,10 +111,10 @@ def test_claim_and_refund__token_says_no__revert_and_keep_the_debt(codes: Codes)
     job = world.add_job(sponsor)
     payout = str(boa.env.generate_address())
     node = world.add_node(payout)
-    rounds = world.rounds.address
+    results = world.results
     world.pool.fund(job, 100, sender=sponsor)
-    world.pool.reserve(job, 1, 60, sender=rounds)
-    world.pool.start_distribution(job, 1, 0, [node], [60], sender=rounds)
+    world.pool.reserve(job, 1, 60, sender=results)
+    world.pool.start_distribution(job, 1, 0, [node], [60], sender=results)
     with boa.reverts("pool: transfer failed"):
         world.pool.claim(sender=payout)
     world.end_job(job, sponsor)
@@ -138,13 +138,13 @@ def test_refund__ended_job__pays_the_sponsor(
 
 
 def test_refund__leaves_an_open_pool_alone_and_comes_again(
-    world: World, pool: Any, job: int, reserved: int, rounds: str, sponsor: str
+    world: World, pool: Any, job: int, reserved: int, results: str, sponsor: str
 ) -> None:
     world.end_job(job, sponsor)
     assert pool.refund(job, sender=sponsor) == 90 * ZOO
     with boa.reverts("pool: nothing to refund"):
         pool.refund(job, sender=sponsor)
-    pool.close(job, reserved, sender=rounds)
+    pool.close(job, reserved, sender=results)
     assert pool.refund(job, sender=sponsor) == 10 * ZOO
 
 
@@ -157,7 +157,7 @@ def test_refund__others_escrow__stays(world: World, pool: Any, job: int, sponsor
     assert pool.escrow(other) == pool.total_escrow() == 5
 
 
-@pytest.mark.parametrize("role", ["stranger", "deployer", "committee", "rounds"])
+@pytest.mark.parametrize("role", ["stranger", "deployer", "committee", "results"])
 def test_refund__anyone_but_the_sponsor__reverts(
     world: World, pool: Any, job: int, sponsor: str, stranger: str, role: str
 ) -> None:
@@ -168,7 +168,7 @@ def test_refund__anyone_but_the_sponsor__reverts(
         "stranger": stranger,
         "deployer": str(boa.env.eoa),
         "committee": world.committee,
-        "rounds": str(world.rounds.address),
+        "results": world.results,
     }[role]
     with boa.reverts("pool: not sponsor"):
         pool.refund(job, sender=sender)

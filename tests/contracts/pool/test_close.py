@@ -11,8 +11,8 @@ from tests.stage.contracts.events import logged
 from tests.stage.contracts.pool import ZOO
 
 
-def test_close__void_round__returns_all(pool: Any, job: int, reserved: int, rounds: str) -> None:
-    assert pool.close(job, reserved, sender=rounds) == (0, 10 * ZOO)
+def test_close__void_round__returns_all(pool: Any, job: int, reserved: int, results: str) -> None:
+    assert pool.close(job, reserved, sender=results) == (0, 10 * ZOO)
     assert logged(pool) == [
         (
             "PoolClosed",
@@ -25,23 +25,23 @@ def test_close__void_round__returns_all(pool: Any, job: int, reserved: int, roun
 
 
 def test_close__after_distribution__returns_the_dust(
-    pool: Any, job: int, reserved: int, rounds: str, nodes: list[int]
+    pool: Any, job: int, reserved: int, results: str, nodes: list[int]
 ) -> None:
-    pool.start_distribution(job, reserved, 7, [], [], sender=rounds)
-    pool.distribute(job, reserved, nodes, [1, 1, 5], sender=rounds)
+    pool.start_distribution(job, reserved, 7, [], [], sender=results)
+    pool.distribute(job, reserved, nodes, [1, 1, 5], sender=results)
     paid = 2 * (10 * ZOO // 7) + 50 * ZOO // 7
-    assert pool.close(job, reserved, sender=rounds) == (paid, 10 * ZOO - paid)
+    assert pool.close(job, reserved, sender=results) == (paid, 10 * ZOO - paid)
     assert pool.escrow(job) == 100 * ZOO - paid
     assert pool.total_reserved() == 0
     assert pool.total_pending() == paid
 
 
-def test_close__never_reserved__reverts(pool: Any, job: int, rounds: str) -> None:
+def test_close__never_reserved__reverts(pool: Any, job: int, results: str) -> None:
     with boa.reverts("pool: not reserved"):
-        pool.close(job, 1, sender=rounds)
+        pool.close(job, 1, sender=results)
 
 
-def test_close__twice__reverts(pool: Any, job: int, reserved: int, rounds: str) -> None:
-    pool.close(job, reserved, sender=rounds)
+def test_close__twice__reverts(pool: Any, job: int, reserved: int, results: str) -> None:
+    pool.close(job, reserved, sender=results)
     with boa.reverts("pool: closed"):
-        pool.close(job, reserved, sender=rounds)
+        pool.close(job, reserved, sender=results)

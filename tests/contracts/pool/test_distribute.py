@@ -13,16 +13,16 @@ from tests.stage.contracts.pool import ZOO, World
 
 
 @pytest.fixture
-def distributing(pool: Any, job: int, reserved: int, rounds: str, nodes: list[int]) -> int:
+def distributing(pool: Any, job: int, reserved: int, results: str, nodes: list[int]) -> int:
     """10 ZOO, of which 1 is cut, for a total contribution of 7."""
-    pool.start_distribution(job, reserved, 7, nodes[:1], [ZOO], sender=rounds)
+    pool.start_distribution(job, reserved, 7, nodes[:1], [ZOO], sender=results)
     return reserved
 
 
 def test_distribute__one_batch__splits_and_rounds_down(
-    pool: Any, job: int, distributing: int, rounds: str, nodes: list[int], payouts: list[str]
+    pool: Any, job: int, distributing: int, results: str, nodes: list[int], payouts: list[str]
 ) -> None:
-    pool.distribute(job, distributing, nodes, [1, 0, 6], sender=rounds)
+    pool.distribute(job, distributing, nodes, [1, 0, 6], sender=results)
     shares = [9 * ZOO // 7, 0, 9 * ZOO * 6 // 7]
     assert logged(pool) == [
         (
@@ -54,72 +54,72 @@ def test_distribute__one_batch__splits_and_rounds_down(
 
 
 def test_distribute__batches__pay_what_one_batch_would(
-    pool: Any, job: int, distributing: int, rounds: str, nodes: list[int], payouts: list[str]
+    pool: Any, job: int, distributing: int, results: str, nodes: list[int], payouts: list[str]
 ) -> None:
     for node, contribution in zip(nodes, [1, 2, 4], strict=True):
-        pool.distribute(job, distributing, [node], [contribution], sender=rounds)
+        pool.distribute(job, distributing, [node], [contribution], sender=results)
     expected = [ZOO + 9 * ZOO // 7, 9 * ZOO * 2 // 7, 9 * ZOO * 4 // 7]
     assert [pool.pending(payout) for payout in payouts] == expected
 
 
 def test_distribute__shared_payout__adds_up(
-    world: World, pool: Any, job: int, reserved: int, rounds: str, payouts: list[str]
+    world: World, pool: Any, job: int, reserved: int, results: str, payouts: list[str]
 ) -> None:
     pair = [world.add_node(payouts[0]) for _ in range(2)]
-    pool.start_distribution(job, reserved, 2, [], [], sender=rounds)
-    pool.distribute(job, reserved, pair, [1, 1], sender=rounds)
+    pool.start_distribution(job, reserved, 2, [], [], sender=results)
+    pool.distribute(job, reserved, pair, [1, 1], sender=results)
     assert pool.pending(payouts[0]) == 10 * ZOO
 
 
 def test_distribute__payout_changed_before__is_followed(
-    world: World, pool: Any, job: int, distributing: int, rounds: str, nodes: list[int]
+    world: World, pool: Any, job: int, distributing: int, results: str, nodes: list[int]
 ) -> None:
     new = str(boa.env.generate_address("new payout"))
     world.registry.set_payout(nodes[1], new, sender=world.holder)
-    pool.distribute(job, distributing, nodes[1:2], [7], sender=rounds)
+    pool.distribute(job, distributing, nodes[1:2], [7], sender=results)
     assert pool.pending(new) == 9 * ZOO
 
 
 def test_distribute__unknown_node__its_share_goes_back(
-    pool: Any, job: int, distributing: int, rounds: str, nodes: list[int]
+    pool: Any, job: int, distributing: int, results: str, nodes: list[int]
 ) -> None:
-    pool.distribute(job, distributing, [nodes[2], 999], [3, 4], sender=rounds)
+    pool.distribute(job, distributing, [nodes[2], 999], [3, 4], sender=results)
     assert logged(pool)[0][1]["amounts"] == [9 * ZOO * 3 // 7, 0]
-    paid, returned = pool.close(job, distributing, sender=rounds)
+    paid, returned = pool.close(job, distributing, sender=results)
     assert paid == ZOO + 9 * ZOO * 3 // 7
     assert returned == 10 * ZOO - paid
 
 
 def test_distribute__empty_batch__changes_nothing(
-    pool: Any, job: int, distributing: int, rounds: str
+    pool: Any, job: int, distributing: int, results: str
 ) -> None:
     before = pool.pool(job, distributing)
-    pool.distribute(job, distributing, [], [], sender=rounds)
+    pool.distribute(job, distributing, [], [], sender=results)
     assert pool.pool(job, distributing) == before
 
 
 @pytest.mark.parametrize("order", [[0, 0], [1, 0], [2, 1]])
 def test_distribute__ids_not_ascending__reverts(
-    pool: Any, job: int, distributing: int, rounds: str, nodes: list[int], order: list[int]
+    pool: Any, job: int, distributing: int, results: str, nodes: list[int], order: list[int]
 ) -> None:
     with boa.reverts("pool: node order"):
-        pool.distribute(job, distributing, [nodes[i] for i in order], [1, 1], sender=rounds)
+        pool.distribute(job, distributing, [nodes[i] for i in order], [1, 1], sender=results)
 
 
 def test_distribute__node_zero__reverts(
-    pool: Any, job: int, distributing: int, rounds: str
+    pool: Any, job: int, distributing: int, results: str
 ) -> None:
     with boa.reverts("pool: node order"):
-        pool.distribute(job, distributing, [0], [1], sender=rounds)
+        pool.distribute(job, distributing, [0], [1], sender=results)
 
 
 def test_distribute__node_of_an_earlier_batch__reverts(
-    pool: Any, job: int, distributing: int, rounds: str, nodes: list[int]
+    pool: Any, job: int, distributing: int, results: str, nodes: list[int]
 ) -> None:
-    pool.distribute(job, distributing, nodes[:2], [1, 0], sender=rounds)
+    pool.distribute(job, distributing, nodes[:2], [1, 0], sender=results)
     for again in nodes[:2]:
         with boa.reverts("pool: node order"):
-            pool.distribute(job, distributing, [again], [1], sender=rounds)
+            pool.distribute(job, distributing, [again], [1], sender=results)
 
 
 @pytest.mark.parametrize("contributions", [[8, 0], [7, 1], [1, 2**256 - 1]])
@@ -127,61 +127,61 @@ def test_distribute__more_than_the_total__reverts(
     pool: Any,
     job: int,
     distributing: int,
-    rounds: str,
+    results: str,
     nodes: list[int],
     contributions: list[int],
 ) -> None:
     with boa.reverts("pool: over-distributed"):
-        pool.distribute(job, distributing, nodes[:2], contributions, sender=rounds)
+        pool.distribute(job, distributing, nodes[:2], contributions, sender=results)
 
 
 def test_distribute__more_than_the_total_over_batches__reverts(
-    pool: Any, job: int, distributing: int, rounds: str, nodes: list[int]
+    pool: Any, job: int, distributing: int, results: str, nodes: list[int]
 ) -> None:
-    pool.distribute(job, distributing, nodes[:1], [5], sender=rounds)
+    pool.distribute(job, distributing, nodes[:1], [5], sender=results)
     with boa.reverts("pool: over-distributed"):
-        pool.distribute(job, distributing, nodes[1:2], [3], sender=rounds)
-    pool.distribute(job, distributing, nodes[1:2], [2], sender=rounds)
+        pool.distribute(job, distributing, nodes[1:2], [3], sender=results)
+    pool.distribute(job, distributing, nodes[1:2], [2], sender=results)
 
 
 def test_distribute__length_mismatch__reverts(
-    pool: Any, job: int, distributing: int, rounds: str, nodes: list[int]
+    pool: Any, job: int, distributing: int, results: str, nodes: list[int]
 ) -> None:
     for contributions in ([], [1], [1, 1, 1]):
         with boa.reverts("pool: length mismatch"):
-            pool.distribute(job, distributing, nodes[:2], contributions, sender=rounds)
+            pool.distribute(job, distributing, nodes[:2], contributions, sender=results)
 
 
 def test_distribute__zero_total__reverts(
-    pool: Any, job: int, reserved: int, rounds: str, nodes: list[int]
+    pool: Any, job: int, reserved: int, results: str, nodes: list[int]
 ) -> None:
-    pool.start_distribution(job, reserved, 0, [], [], sender=rounds)
+    pool.start_distribution(job, reserved, 0, [], [], sender=results)
     with boa.reverts("pool: zero total"):
-        pool.distribute(job, reserved, nodes, [0, 0, 0], sender=rounds)
-    assert pool.close(job, reserved, sender=rounds) == (0, 10 * ZOO)
+        pool.distribute(job, reserved, nodes, [0, 0, 0], sender=results)
+    assert pool.close(job, reserved, sender=results) == (0, 10 * ZOO)
 
 
 def test_distribute__not_started__reverts(
-    pool: Any, job: int, reserved: int, rounds: str, nodes: list[int]
+    pool: Any, job: int, reserved: int, results: str, nodes: list[int]
 ) -> None:
     for round_id in (reserved, reserved + 1):
         with boa.reverts("pool: not distributing"):
-            pool.distribute(job, round_id, nodes, [1, 1, 1], sender=rounds)
+            pool.distribute(job, round_id, nodes, [1, 1, 1], sender=results)
 
 
 def test_distribute__closed__reverts(
-    pool: Any, job: int, distributing: int, rounds: str, nodes: list[int]
+    pool: Any, job: int, distributing: int, results: str, nodes: list[int]
 ) -> None:
-    pool.close(job, distributing, sender=rounds)
+    pool.close(job, distributing, sender=results)
     with boa.reverts("pool: closed"):
-        pool.distribute(job, distributing, nodes, [1, 1, 1], sender=rounds)
+        pool.distribute(job, distributing, nodes, [1, 1, 1], sender=results)
 
 
 def test_distribute__full_batch__fits_under_the_gas_cap(
-    world: World, pool: Any, job: int, reserved: int, rounds: str
+    world: World, pool: Any, job: int, reserved: int, results: str
 ) -> None:
     """128 nodes, each with a payout that was never credited: the dearest batch there is."""
     fresh = [world.add_node(str(boa.env.generate_address())) for _ in range(128)]
-    pool.start_distribution(job, reserved, 128, [], [], sender=rounds)
-    pool.distribute(job, reserved, fresh, [1] * 128, sender=rounds)
+    pool.start_distribution(job, reserved, 128, [], [], sender=results)
+    pool.distribute(job, reserved, fresh, [1] * 128, sender=results)
     assert pool.total_pending() == 128 * (10 * ZOO // 128)

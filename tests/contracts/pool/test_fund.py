@@ -23,9 +23,9 @@ def transferFrom(owner: address, to: address, amount: uint256) -> bool:
 """
 
 
-@pytest.mark.parametrize("zero", [0, 1, 2, 3])
+@pytest.mark.parametrize("zero", range(5))
 def test_constructor__zero_address__reverts(codes: Codes, stranger: str, zero: int) -> None:
-    addresses = [stranger] * 4
+    addresses = [stranger] * 5
     addresses[zero] = ZERO
     with boa.reverts("pool: zero address"):
         codes.pool.deploy(*addresses)
@@ -34,7 +34,8 @@ def test_constructor__zero_address__reverts(codes: Codes, stranger: str, zero: i
 def test_constructor__parts__are_public(world: World) -> None:
     assert world.pool.token() == world.token.address
     assert world.pool.registry() == world.registry.address
-    assert world.pool.rounds() == world.rounds.address
+    assert world.pool.jobs() == world.jobs.address
+    assert world.pool.results() == world.results
     assert world.pool.scores() == world.scores.address
 
 

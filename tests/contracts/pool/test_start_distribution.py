@@ -13,10 +13,10 @@ from tests.stage.contracts.pool import ZOO
 
 
 def test_start_distribution__cuts__are_credited_to_payouts(
-    pool: Any, job: int, reserved: int, rounds: str, nodes: list[int], payouts: list[str]
+    pool: Any, job: int, reserved: int, results: str, nodes: list[int], payouts: list[str]
 ) -> None:
     cuts = [2 * ZOO, ZOO]
-    pool.start_distribution(job, reserved, 77, nodes[:2], cuts, sender=rounds)
+    pool.start_distribution(job, reserved, 77, nodes[:2], cuts, sender=results)
     assert logged(pool) == [
         (
             "CutCredited",
@@ -37,73 +37,73 @@ def test_start_distribution__cuts__are_credited_to_payouts(
 
 
 def test_start_distribution__same_node_twice__gets_both(
-    pool: Any, job: int, reserved: int, rounds: str, nodes: list[int], payouts: list[str]
+    pool: Any, job: int, reserved: int, results: str, nodes: list[int], payouts: list[str]
 ) -> None:
-    pool.start_distribution(job, reserved, 1, [nodes[0]] * 2, [3, 4], sender=rounds)
+    pool.start_distribution(job, reserved, 1, [nodes[0]] * 2, [3, 4], sender=results)
     assert pool.pending(payouts[0]) == 7
 
 
 def test_start_distribution__no_cuts_or_zero_cut__credits_nothing(
-    pool: Any, job: int, reserved: int, rounds: str, nodes: list[int]
+    pool: Any, job: int, reserved: int, results: str, nodes: list[int]
 ) -> None:
-    pool.start_distribution(job, reserved, 1, nodes[:1], [0], sender=rounds)
+    pool.start_distribution(job, reserved, 1, nodes[:1], [0], sender=results)
     assert logged(pool) == []
     assert pool.pool(job, reserved).trainer_amount == 10 * ZOO
-    pool.reserve(job, 2, 5, sender=rounds)
-    pool.start_distribution(job, 2, 1, [], [], sender=rounds)
+    pool.reserve(job, 2, 5, sender=results)
+    pool.start_distribution(job, 2, 1, [], [], sender=results)
     assert pool.pool(job, 2).trainer_amount == 5
 
 
 def test_start_distribution__unknown_node__its_cut_goes_back_at_the_end(
-    pool: Any, job: int, reserved: int, rounds: str
+    pool: Any, job: int, reserved: int, results: str
 ) -> None:
-    pool.start_distribution(job, reserved, 0, [999], [4 * ZOO], sender=rounds)
+    pool.start_distribution(job, reserved, 0, [999], [4 * ZOO], sender=results)
     assert logged(pool) == []
     assert pool.pool(job, reserved).trainer_amount == 6 * ZOO
     assert pool.total_pending() == 0
-    assert pool.close(job, reserved, sender=rounds) == (0, 10 * ZOO)
+    assert pool.close(job, reserved, sender=results) == (0, 10 * ZOO)
 
 
 def test_start_distribution__cuts_take_all__is_allowed(
-    pool: Any, job: int, reserved: int, rounds: str, nodes: list[int]
+    pool: Any, job: int, reserved: int, results: str, nodes: list[int]
 ) -> None:
-    pool.start_distribution(job, reserved, 0, nodes[:1], [10 * ZOO], sender=rounds)
+    pool.start_distribution(job, reserved, 0, nodes[:1], [10 * ZOO], sender=results)
     assert pool.pool(job, reserved).trainer_amount == 0
 
 
 @pytest.mark.parametrize("cuts", [[10 * ZOO, 1], [10 * ZOO + 1, 0], [1, 2**256 - 1]])
 def test_start_distribution__cuts_above_the_pool__reverts(
-    pool: Any, job: int, reserved: int, rounds: str, nodes: list[int], cuts: list[int]
+    pool: Any, job: int, reserved: int, results: str, nodes: list[int], cuts: list[int]
 ) -> None:
     with boa.reverts("pool: cuts too high"):
-        pool.start_distribution(job, reserved, 1, nodes[:2], cuts, sender=rounds)
+        pool.start_distribution(job, reserved, 1, nodes[:2], cuts, sender=results)
     assert pool.total_pending() == 0
 
 
 def test_start_distribution__length_mismatch__reverts(
-    pool: Any, job: int, reserved: int, rounds: str, nodes: list[int]
+    pool: Any, job: int, reserved: int, results: str, nodes: list[int]
 ) -> None:
     for cuts in ([], [1], [1, 1, 1]):
         with boa.reverts("pool: length mismatch"):
-            pool.start_distribution(job, reserved, 1, nodes[:2], cuts, sender=rounds)
+            pool.start_distribution(job, reserved, 1, nodes[:2], cuts, sender=results)
 
 
-def test_start_distribution__never_reserved__reverts(pool: Any, job: int, rounds: str) -> None:
+def test_start_distribution__never_reserved__reverts(pool: Any, job: int, results: str) -> None:
     with boa.reverts("pool: not reserved"):
-        pool.start_distribution(job, 1, 1, [], [], sender=rounds)
+        pool.start_distribution(job, 1, 1, [], [], sender=results)
 
 
 def test_start_distribution__twice__reverts(
-    pool: Any, job: int, reserved: int, rounds: str, nodes: list[int]
+    pool: Any, job: int, reserved: int, results: str, nodes: list[int]
 ) -> None:
-    pool.start_distribution(job, reserved, 1, nodes[:1], [1], sender=rounds)
+    pool.start_distribution(job, reserved, 1, nodes[:1], [1], sender=results)
     with boa.reverts("pool: already distributing"):
-        pool.start_distribution(job, reserved, 1, nodes[:1], [1], sender=rounds)
+        pool.start_distribution(job, reserved, 1, nodes[:1], [1], sender=results)
 
 
 def test_start_distribution__closed__reverts(
-    pool: Any, job: int, reserved: int, rounds: str
+    pool: Any, job: int, reserved: int, results: str
 ) -> None:
-    pool.close(job, reserved, sender=rounds)
+    pool.close(job, reserved, sender=results)
     with boa.reverts("pool: closed"):
-        pool.start_distribution(job, reserved, 1, [], [], sender=rounds)
+        pool.start_distribution(job, reserved, 1, [], [], sender=results)

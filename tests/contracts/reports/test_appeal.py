@@ -102,7 +102,7 @@ def test_execute__does_not_depend_on_the_rounds_result(
 ) -> None:
     challenge.challenge(1)
     challenge.system.wait_out(1, 1)
-    challenge.system.rounds.advance(1)  # void
+    challenge.system.results.advance(1, 1)  # void
     pass_deadline(reports, report_id)
     assert reports.execute(report_id) > 0
 
@@ -289,15 +289,15 @@ def test_dismiss_unresolved__not_appealed__reverts(reports: Any, report_id: byte
 
 def test_constructor__bad_values__reverts(codes: Codes) -> None:
     some = str(boa.env.eoa)
-    for index in range(4):
-        arguments: list[Any] = [some] * 4
+    for index in range(6):
+        arguments: list[Any] = [some] * 6
         arguments[index] = ZERO
         module = "bonds" if index == 0 else "reports"
         with refuses(f"{module}: zero address"):
             codes.reports.deploy(*arguments, 1)
     for bond in (0, 2**128):
         with refuses("reports: bad bond"):
-            codes.reports.deploy(some, some, some, some, bond)
+            codes.reports.deploy(*[some] * 6, bond)
 
 
 def test_ownership__two_steps(field: Field, reports: Any, owner: str) -> None:

@@ -88,7 +88,7 @@ def test_report__quorum_confirms(challenge: Field, reports: Any) -> None:
     assert (report.status, report.weight, report.deadline) == (CONFIRMED, 2 * STAKE, deadline)
     assert report.first_reporter == first.node_id
     rounds = challenge.system.rounds
-    assert rounds.is_invalid(1, 1, bad.node_id)
+    assert challenge.system.results.is_invalid(1, 1, bad.node_id)
     assert rounds.round(1, 1).open_reports == 0
     assert challenge.system.registry.node(bad.node_id).locks == 1
 
@@ -224,7 +224,7 @@ def test_lapse__disputed_round_keeps_it_open(challenge: Field, reports: Any) -> 
     with refuses("reports: round not over"):
         reports.lapse(report_id)
     challenge.system.wait_out(1, 1)
-    challenge.system.rounds.advance(1)  # void
+    challenge.system.results.advance(1, 1)  # void
     reports.lapse(report_id)
 
 

@@ -17,8 +17,18 @@ def field(system: System) -> Field:
 
 
 @pytest.fixture
+def jobs(system: System) -> Any:
+    return system.jobs
+
+
+@pytest.fixture
 def rounds(system: System) -> Any:
     return system.rounds
+
+
+@pytest.fixture
+def results(system: System) -> Any:
+    return system.results
 
 
 @pytest.fixture

@@ -25,7 +25,7 @@ def run(field: Field, workers: list[Player]) -> int:
     ids = [p.node_id for p in workers]
     field.propose(round_id, nodes=ids, contributions=[1] * len(ids))
     field.attest(round_id)
-    field.system.rounds.finalize(1, ids, [1] * len(ids))
+    field.system.results.finalize(1, round_id, ids, [1] * len(ids))
     return round_id
 
 
@@ -50,9 +50,9 @@ def test_mark_absent__after_three(field: Field, rounds: Any) -> None:
 
 def test_mark_absent__a_void_round_does_not_count(field: Field, rounds: Any) -> None:
     for _ in range(3):
-        field.to_commit()
-        field.system.wait_out(1, rounds.job(1).rounds_opened)
-        rounds.advance(1)
+        round_id = field.to_commit()
+        field.system.wait_out(1, round_id)
+        rounds.advance(1, round_id)
     with refuses("rounds: not absent"):
         rounds.mark_absent(1, field.ids[0])
 

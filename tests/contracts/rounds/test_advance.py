@@ -37,80 +37,106 @@ def voided(reason: str) -> list[tuple[str, dict[str, Any]]]:
     ]
 
 
-def test_advance__nothing_due__reverts(field: Field, rounds: Any) -> None:
+def test_advance__nothing_due__reverts(field: Field, rounds: Any, results: Any) -> None:
+    def both_refuse() -> None:
+        with refuses("rounds: nothing to advance"):
+            rounds.advance(1, 1)
+        with refuses("results: nothing to advance"):
+            results.advance(1, 1)
+
     for job_id in (1, 2, 2**256 - 1):
         with refuses("rounds: nothing to advance"):
-            rounds.advance(job_id)
+            rounds.advance(job_id, 1)
+        with refuses("results: nothing to advance"):
+            results.advance(job_id, 1)
     for way in (field.to_commit, field.to_reveal, field.to_aggregate, field.to_disputed):
         with boa.env.anchor():
             way()
-            with refuses("rounds: nothing to advance"):
-                rounds.advance(1)
+            both_refuse()
             boa.env.evm.patch.timestamp = rounds.round(1, 1).deadline
-            with refuses("rounds: nothing to advance"):
-                rounds.advance(1)
+            both_refuse()
     field.to_challenge()
     field.system.wait_out(1, 1)
-    with refuses("rounds: nothing to advance"):  # that is finalize's
-        rounds.advance(1)
+    both_refuse()  # that is finalize's
     field.finalize()
-    with refuses("rounds: nothing to advance"):
-        rounds.advance(1)
+    both_refuse()
+
+
+@pytest.mark.parametrize("way", ["to_commit", "to_reveal", "to_aggregate", "to_disputed"])
+def test_advance__overdue__only_the_contract_that_has_the_round_moves_it(
+    field: Field, rounds: Any, results: Any, way: str
+) -> None:
+    getattr(field, way)()
+    field.system.wait_out(1, 1)
+    if way in ("to_commit", "to_reveal"):
+        with refuses("results: nothing to advance"):
+            results.advance(1, 1)
+        rounds.advance(1, 1)
+    else:
+        with refuses("rounds: nothing to advance"):
+            rounds.advance(1, 1)
+        results.advance(1, 1)
 
 
 def test_advance__commit_with_some__reveal(field: Field, rounds: Any) -> None:
     field.to_commit()
     field.system.commit(1, 1, field.trainers[0], field.work(field.trainers[0]))
     field.system.wait_out(1, 1)
-    rounds.advance(1, sender=field.stranger)
+    rounds.advance(1, 1, sender=field.stranger)
     assert events_of(rounds) == [moved(REVEAL, 500)]
 
 
-def test_advance__commit_with_none__void_and_money_back(field: Field, rounds: Any) -> None:
+def test_advance__commit_with_none__void_and_money_back(
+    field: Field, rounds: Any, results: Any
+) -> None:
     field.to_commit()
     field.system.wait_out(1, 1)
-    rounds.advance(1)
-    assert events_of(rounds) == voided("no commits")
+    rounds.advance(1, 1)
+    assert events_of(rounds, results) == voided("no commits")
+    assert events_of(rounds) == []
     assert rounds.round(1, 1).settled
     assert field.system.pool.escrow(1) == 10 * REWARD
     assert field.system.pool.total_reserved() == 0
 
 
-def test_advance__reveal_with_some__aggregate(field: Field, rounds: Any) -> None:
+def test_advance__reveal_with_some__aggregate(field: Field, rounds: Any, results: Any) -> None:
     field.to_reveal()
     field.system.reveal(1, 1, field.trainers[0], field.work(field.trainers[0]))
     field.system.wait_out(1, 1)
-    rounds.advance(1)
-    assert events_of(rounds)[-1] == moved(AGGREGATE, 400)
+    rounds.advance(1, 1)
+    assert events_of(rounds, results)[-1] == moved(AGGREGATE, 400)
+    assert events_of(rounds) == []
+    duty = field.aggregators[int.from_bytes(rounds.round(1, 1).seed, "big") % 2]
+    assert results.aggregator_on_duty(1, 1) == duty.node_id
 
 
-def test_advance__reveal_with_none__void(field: Field, rounds: Any) -> None:
+def test_advance__reveal_with_none__void(field: Field, rounds: Any, results: Any) -> None:
     field.to_reveal()
     field.system.wait_out(1, 1)
-    rounds.advance(1)
-    assert events_of(rounds) == voided("no reveals")
+    rounds.advance(1, 1)
+    assert events_of(rounds, results) == voided("no reveals")
 
 
-def test_advance__no_result__fallback_then_void(field: Field, rounds: Any) -> None:
+def test_advance__no_result__fallback_then_void(field: Field, results: Any) -> None:
     field.to_aggregate()
-    assert rounds.aggregator_on_duty(1, 1) != 0
+    assert results.aggregator_on_duty(1, 1) != 0
     field.system.wait_out(1, 1)
-    rounds.advance(1)
-    assert events_of(rounds) == [moved(AGGREGATE, 400)]
-    assert rounds.aggregator_on_duty(1, 1) == 0
+    results.advance(1, 1)
+    assert events_of(results) == [moved(AGGREGATE, 400)]
+    assert results.aggregator_on_duty(1, 1) == 0
     field.system.wait_out(1, 1)
-    rounds.advance(1)
-    assert events_of(rounds) == voided("no result")
+    results.advance(1, 1)
+    assert events_of(results) == voided("no result")
 
 
-def test_advance__dispute_not_decided__void_and_bond_back(field: Field, rounds: Any) -> None:
+def test_advance__dispute_not_decided__void_and_bond_back(field: Field, results: Any) -> None:
     field.to_disputed()
     field.system.wait_out(1, 1)
-    rounds.advance(1)
+    results.advance(1, 1)
     bond = [("BondCredited", {"account": field.challenger, "amount": BOND})]
-    assert events_of(rounds) == bond + voided("dispute not resolved")
+    assert events_of(results) == bond + voided("dispute not resolved")
     assert field.system.pool.escrow(1) == 10 * REWARD
-    rounds.withdraw_bond(sender=field.challenger)
+    results.withdraw_bond(sender=field.challenger)
     assert field.system.token.balanceOf(field.challenger) == STAKE
 
 
@@ -187,11 +213,11 @@ def test_slash_unrevealed__of_a_void_round(field: Field, rounds: Any) -> None:
     assert field.system.phase(1, 1) == VOID
 
 
-def test_slash_unrevealed__long_after(field: Field, rounds: Any) -> None:
+def test_slash_unrevealed__long_after(field: Field, rounds: Any, results: Any) -> None:
     withheld(field)
     field.propose(1, nodes=field.ids[:2], contributions=[1, 1])
     field.system.wait_out(1, 1)
-    rounds.finalize(1, field.ids[:2], [1, 1])
+    results.finalize(1, 1, field.ids[:2], [1, 1])
     assert rounds.slash_unrevealed(1, 1, field.trainers[2].node_id) > 0
 
 
@@ -202,5 +228,5 @@ def test_books_balance_after_everything_went_wrong(field: Field, system: System)
     field.challenge(1)
     assert system.phase(1, 1) != CHALLENGE
     system.wait_out(1, 1)
-    system.rounds.advance(1)
+    system.results.advance(1, 1)
     assert system.balances() == system.owed()

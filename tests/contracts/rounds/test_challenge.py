@@ -25,14 +25,14 @@ def result_of(field: Field) -> bytes:
     return bytes(field.system.rounds.round(1, 1).result_hash)
 
 
-def test_attest__counts_the_snapshot_weight(field: Field, rounds: Any) -> None:
+def test_attest__counts_the_snapshot_weight(field: Field, rounds: Any, results: Any) -> None:
     field.to_challenge()
     first, second, _ = field.verifiers
     field.system.token.transfer(first.owner, STAKE, sender=field.system.holder)
     field.system.registry.add_stake(first.node_id, STAKE, sender=first.owner)
     result = result_of(field)
-    rounds.attest(1, 1, first.node_id, result, sender=first.operator)
-    assert events_of(rounds) == [
+    results.attest(1, 1, first.node_id, result, sender=first.operator)
+    assert events_of(results) == [
         (
             "Attested",
             {
@@ -45,65 +45,65 @@ def test_attest__counts_the_snapshot_weight(field: Field, rounds: Any) -> None:
         )
     ]
     assert rounds.round(1, 1).attested_stake == STAKE
-    assert not rounds.can_finalize(1)
+    assert not results.can_finalize(1, 1)
     field.attest(1, second)
-    assert rounds.can_finalize(1)
+    assert results.can_finalize(1, 1)
 
 
-def test_attest__twice__reverts(field: Field) -> None:
+def test_attest__twice__reverts(field: Field, results: Any) -> None:
     field.to_challenge()
     field.attest(1, field.verifiers[0])
-    with refuses("rounds: already attested"):
+    with refuses("results: already attested"):
         field.attest(1, field.verifiers[0])
 
 
-def test_attest__wrong_result__reverts(field: Field, rounds: Any) -> None:
+def test_attest__wrong_result__reverts(field: Field, results: Any) -> None:
     field.to_challenge()
     player = field.verifiers[0]
-    with refuses("rounds: wrong result"):
-        rounds.attest(1, 1, player.node_id, bytes(32), sender=player.operator)
+    with refuses("results: wrong result"):
+        results.attest(1, 1, player.node_id, bytes(32), sender=player.operator)
 
 
-def test_attest__not_the_operator__reverts(field: Field, rounds: Any) -> None:
+def test_attest__not_the_operator__reverts(field: Field, results: Any) -> None:
     field.to_challenge()
     target = field.verifiers[0]
     for sender in (target.owner, field.verifiers[1].operator, field.stranger, field.sponsor):
-        with refuses("rounds: not operator"):
-            rounds.attest(1, 1, target.node_id, result_of(field), sender=sender)
+        with refuses("results: not operator"):
+            results.attest(1, 1, target.node_id, result_of(field), sender=sender)
 
 
-def test_attest__not_in_the_snapshot__reverts(field: Field) -> None:
+def test_attest__not_in_the_snapshot__reverts(field: Field, results: Any) -> None:
     field.to_challenge()
     late = field.system.join("late", 2, 50 * STAKE)
     for player in (late, field.trainers[0], field.aggregators[0]):
-        with refuses("rounds: not a verifier"):
+        with refuses("results: not a verifier"):
             field.attest(1, player)
 
 
-def test_attest__wrong_phase__reverts(field: Field, rounds: Any) -> None:
+def test_attest__wrong_phase__reverts(field: Field, results: Any) -> None:
     for way in (field.to_commit, field.to_aggregate, field.to_disputed, field.to_finalized):
         with boa.env.anchor():
             way()
-            with refuses("rounds: not in challenge"):
+            with refuses("results: not in challenge"):
                 field.attest(1, field.verifiers[0])
 
 
-def test_attest_and_challenge__after_the_deadline__revert(field: Field) -> None:
+def test_attest_and_challenge__after_the_deadline__revert(field: Field, results: Any) -> None:
     field.to_challenge()
     boa.env.evm.patch.timestamp = field.system.rounds.round(1, 1).deadline
     field.attest(1, field.verifiers[0])
     boa.env.evm.patch.timestamp += 1
-    with refuses("rounds: too late"):
+    with refuses("results: too late"):
         field.attest(1, field.verifiers[1])
-    with refuses("rounds: too late"):
+    with refuses("results: too late"):
         field.challenge(1)
 
 
-def test_challenge__takes_the_bond(field: Field, rounds: Any) -> None:
+def test_challenge__takes_the_bond(field: Field, rounds: Any, results: Any) -> None:
     field.to_challenge()
     result = result_of(field)
-    rounds.challenge(1, 1, result, EVIDENCE, sender=field.challenger)
-    assert events_of(rounds) == [
+    results.challenge(1, 1, result, EVIDENCE, sender=field.challenger)
+    assert events_of(results) == [
         (
             "Challenged",
             {
@@ -126,42 +126,42 @@ def test_challenge__takes_the_bond(field: Field, rounds: Any) -> None:
         ("BondTaken", {"account": field.challenger, "amount": BOND}),
     ]
     assert rounds.round(1, 1).challenger == field.challenger
-    assert rounds.bonds_held() == BOND
-    assert field.system.token.balanceOf(rounds.address) == BOND
+    assert results.bonds_held() == BOND
+    assert field.system.token.balanceOf(results.address) == BOND
 
 
-def test_challenge__attested_by_everybody__still_possible(field: Field) -> None:
+def test_challenge__attested_by_everybody__still_possible(field: Field, results: Any) -> None:
     field.to_challenge()
     field.attest(1)
     field.challenge(1)
-    with refuses("rounds: not finalizable"):
+    with refuses("results: not finalizable"):
         field.finalize()
 
 
-def test_challenge__wrong_result_or_phase__reverts(field: Field, rounds: Any) -> None:
+def test_challenge__wrong_result_or_phase__reverts(field: Field, results: Any) -> None:
     field.to_challenge()
-    with refuses("rounds: wrong result"):
-        rounds.challenge(1, 1, EVIDENCE, EVIDENCE, sender=field.challenger)
+    with refuses("results: wrong result"):
+        results.challenge(1, 1, EVIDENCE, EVIDENCE, sender=field.challenger)
     field.challenge(1)
-    with refuses("rounds: not in challenge"):
+    with refuses("results: not in challenge"):
         field.challenge(1)
 
 
-def test_challenge__cannot_pay__reverts(field: Field, rounds: Any) -> None:
+def test_challenge__cannot_pay__reverts(field: Field, results: Any) -> None:
     field.to_challenge()
     poor = field.system.person("poor")
     with refuses("erc20: transfer amount exceeds balance"):
-        rounds.challenge(1, 1, result_of(field), EVIDENCE, sender=poor)
+        results.challenge(1, 1, result_of(field), EVIDENCE, sender=poor)
     assert field.system.phase(1, 1) == CHALLENGE
 
 
-def test_resolve_challenge__upheld(field: Field, rounds: Any, owner: str) -> None:
+def test_resolve_challenge__upheld(field: Field, rounds: Any, owner: str, results: Any) -> None:
     field.to_challenge()
     proposer = rounds.round(1, 1).proposer
     field.attest(1)
     field.challenge(1)
-    rounds.resolve_challenge(1, 1, result_of(field), True, sender=owner)
-    assert events_of(rounds) == [
+    results.resolve_challenge(1, 1, result_of(field), True, sender=owner)
+    assert events_of(results) == [
         ("ChallengeResolved", {"job_id": 1, "round_id": 1, "upheld": True}),
         (
             "PhaseChanged",
@@ -182,33 +182,33 @@ def test_resolve_challenge__upheld(field: Field, rounds: Any, owner: str) -> Non
     state = rounds.round(1, 1)
     assert (state.proposer, state.attested_stake, state.result_hash) == (0, 0, bytes(32))
     assert state.challenger == ZERO
-    assert rounds.aggregator_on_duty(1, 1) == 0
-    assert rounds.withdraw_bond(sender=field.challenger) == BOND
+    assert results.aggregator_on_duty(1, 1) == 0
+    assert results.withdraw_bond(sender=field.challenger) == BOND
 
 
 def test_resolve_challenge__upheld__old_attestations_do_not_count(
-    field: Field, rounds: Any, owner: str
+    field: Field, rounds: Any, owner: str, results: Any
 ) -> None:
     """The same result proposed again needs new attestations."""
     field.to_challenge()
     field.attest(1)
     field.challenge(1)
-    rounds.resolve_challenge(1, 1, result_of(field), True, sender=owner)
+    results.resolve_challenge(1, 1, result_of(field), True, sender=owner)
     field.propose(1, field.trainers[0])
     assert rounds.round(1, 1).attested_stake == 0
-    with refuses("rounds: not finalizable"):
+    with refuses("results: not finalizable"):
         field.finalize()
     field.attest(1)
     field.finalize()
 
 
-def test_resolve_challenge__rejected(field: Field, rounds: Any, owner: str) -> None:
+def test_resolve_challenge__rejected(field: Field, rounds: Any, owner: str, results: Any) -> None:
     field.to_challenge()
     field.attest(1, field.verifiers[0])
     field.challenge(1)
     boa.env.evm.patch.timestamp = rounds.round(1, 1).deadline
-    rounds.resolve_challenge(1, 1, result_of(field), False, sender=owner)
-    assert events_of(rounds) == [
+    results.resolve_challenge(1, 1, result_of(field), False, sender=owner)
+    assert events_of(results) == [
         ("ChallengeResolved", {"job_id": 1, "round_id": 1, "upheld": False}),
         (
             "PhaseChanged",
@@ -222,15 +222,15 @@ def test_resolve_challenge__rejected(field: Field, rounds: Any, owner: str) -> N
         ("BondCredited", {"account": owner, "amount": BOND}),
     ]
     assert rounds.round(1, 1).attested_stake == STAKE
-    assert rounds.bond_credit(field.challenger) == 0
+    assert results.bond_credit(field.challenger) == 0
     with refuses("bonds: nothing to withdraw"):
-        rounds.withdraw_bond(sender=field.challenger)
-    assert rounds.bond_credit(owner) == BOND
+        results.withdraw_bond(sender=field.challenger)
+    assert results.bond_credit(owner) == BOND
     field.challenge(1)  # a new bond, a new dispute
-    assert rounds.bonds_held() == 2 * BOND
+    assert results.bonds_held() == 2 * BOND
 
 
-def test_resolve_challenge__wrong_caller__reverts(field: Field, rounds: Any) -> None:
+def test_resolve_challenge__wrong_caller__reverts(field: Field, results: Any) -> None:
     field.to_disputed()
     for sender in (
         field.challenger,
@@ -245,45 +245,45 @@ def test_resolve_challenge__wrong_caller__reverts(field: Field, rounds: Any) -> 
     ):
         for upheld in (True, False):
             with refuses("ownable: caller is not the owner"):
-                rounds.resolve_challenge(1, 1, result_of(field), upheld, sender=sender)
+                results.resolve_challenge(1, 1, result_of(field), upheld, sender=sender)
 
 
 def test_resolve_challenge__not_disputed_late_or_wrong__reverts(
-    field: Field, rounds: Any, owner: str
+    field: Field, owner: str, results: Any
 ) -> None:
     field.to_challenge()
-    with refuses("rounds: not disputed"):
-        rounds.resolve_challenge(1, 1, result_of(field), True, sender=owner)
+    with refuses("results: not disputed"):
+        results.resolve_challenge(1, 1, result_of(field), True, sender=owner)
     field.challenge(1)
-    with refuses("rounds: wrong result"):
-        rounds.resolve_challenge(1, 1, EVIDENCE, True, sender=owner)
+    with refuses("results: wrong result"):
+        results.resolve_challenge(1, 1, EVIDENCE, True, sender=owner)
     field.system.wait_out(1, 1)
-    with refuses("rounds: too late"):
-        rounds.resolve_challenge(1, 1, result_of(field), True, sender=owner)
+    with refuses("results: too late"):
+        results.resolve_challenge(1, 1, result_of(field), True, sender=owner)
 
 
-def test_withdraw_bond__pays_once(field: Field, rounds: Any) -> None:
+def test_withdraw_bond__pays_once(field: Field, rounds: Any, results: Any) -> None:
     field.to_disputed()
     field.system.wait_out(1, 1)
-    rounds.advance(1)
-    assert rounds.withdraw_bond(sender=field.challenger) == BOND
-    assert events_of(rounds) == [("BondWithdrawn", {"account": field.challenger, "amount": BOND})]
-    assert rounds.bonds_held() == 0
+    results.advance(1, 1)
+    assert results.withdraw_bond(sender=field.challenger) == BOND
+    assert events_of(results) == [("BondWithdrawn", {"account": field.challenger, "amount": BOND})]
+    assert results.bonds_held() == 0
     with refuses("bonds: nothing to withdraw"):
-        rounds.withdraw_bond(sender=field.challenger)
+        results.withdraw_bond(sender=field.challenger)
 
 
-def test_self_challenge__loses_money(field: Field, rounds: Any, owner: str) -> None:
+def test_self_challenge__loses_money(field: Field, rounds: Any, owner: str, results: Any) -> None:
     """Attack: a proposer challenges its own bad result through another account to earn the
     reporter's share. It gets the share of its own loss, never more."""
     field.to_challenge()
     proposer = rounds.round(1, 1).proposer
     field.challenge(1)
-    rounds.resolve_challenge(1, 1, result_of(field), True, sender=owner)
+    results.resolve_challenge(1, 1, result_of(field), True, sender=owner)
     registry = field.system.registry
     profit = (
         registry.bounty(field.challenger)
-        + rounds.bond_credit(field.challenger)
+        + results.bond_credit(field.challenger)
         - BOND
         - (STAKE - registry.bonded(proposer))
     )

@@ -28,16 +28,16 @@ def round_key(round_id: int = 1) -> bytes:
     return keccak(encode(["uint256", "uint256"], [1, round_id]))
 
 
-def seed_of(rounds: Any, key: bytes, block: int) -> bytes:
+def seed_of(contract: Any, key: bytes, block: int) -> bytes:
     return keccak(
         encode(
             ["bytes32", "bytes32", "uint256", "address"],
-            [hash_of(block), key, boa.env.evm.patch.chain_id, rounds.address],
+            [hash_of(block), key, boa.env.evm.patch.chain_id, contract.address],
         )
     )
 
 
-def test_commit__first_stores_the_seed_too(field: Field, rounds: Any) -> None:
+def test_commit__first_stores_the_seed_too(field: Field, rounds: Any, results: Any) -> None:
     field.to_commit()
     player = field.trainers[0]
     block = rounds.round(1, 1).seed_block
@@ -55,8 +55,7 @@ def test_commit__first_stores_the_seed_too(field: Field, rounds: Any) -> None:
     state = rounds.round(1, 1)
     assert (state.phase, state.n_committed, state.seed) == (COMMIT, 1, seed)
     assert rounds.commitment_of(1, 1, player.node_id) == digest
-    duty = field.aggregators[int.from_bytes(seed, "big") % 2]
-    assert rounds.aggregator_on_duty(1, 1) == duty.node_id
+    assert results.aggregator_on_duty(1, 1) == 0  # nobody needs it before the reveals are over
 
 
 def test_commit__digest_binds_everything(field: Field, rounds: Any) -> None:
@@ -177,58 +176,64 @@ def test_seed__expired__is_armed_again_and_commits_wait(field: Field, rounds: An
     player = field.trainers[0]
     with refuses("rounds: seed expired"):
         field.system.commit(1, 1, player, field.work(player))
-    assert rounds.capture_seed(1, sender=field.stranger) == EMPTY
+    assert rounds.capture_seed(1, 1, sender=field.stranger) == EMPTY
     new = boa.env.evm.patch.block_number + 1
     assert events_of(rounds) == [
         ("SeedRearmed", {"key": round_key(), "old_target": old, "new_target": new})
     ]
     mine(2)
-    assert rounds.capture_seed(1) == seed_of(rounds, round_key(), new)
+    assert rounds.capture_seed(1, 1) == seed_of(rounds, round_key(), new)
     field.system.commit(1, 1, player, field.work(player))
     assert [name for name, _ in events_of(rounds)] == ["Committed"]
 
 
-def test_seed__none_due__reverts(field: Field, rounds: Any) -> None:
-    """Nothing was asked for: no round yet, or its reveals are not over."""
-    with refuses("randomness: not requested"):
-        rounds.capture_seed(1)
+def test_seed__none_due__reverts(field: Field, rounds: Any, results: Any) -> None:
+    """Nothing was asked for: no round yet, or its reveals are not over; or it is stored."""
+    for capture in (rounds.capture_seed, results.capture_audit_seed):
+        with refuses("randomness: not requested"):
+            capture(1, 1)
     field.to_commit()
-    rounds.capture_seed(1)
+    rounds.capture_seed(1, 1)
+    with refuses("rounds: no seed due"):
+        rounds.capture_seed(1, 1)
     with refuses("randomness: not requested"):
-        rounds.capture_seed(1)
+        results.capture_audit_seed(1, 1)
     for player in field.trainers:
         field.system.commit(1, 1, player, field.work(player))
     with refuses("randomness: not requested"):
-        rounds.capture_seed(1)
+        results.capture_audit_seed(1, 1)
 
 
-def test_seed__of_an_unknown_job__reverts(rounds: Any) -> None:
+def test_seed__of_an_unknown_job__reverts(rounds: Any, results: Any) -> None:
     for job_id in (0, 1, 2**256 - 1):
-        with refuses("randomness: not requested"):
-            rounds.capture_seed(job_id)
+        for capture in (rounds.capture_seed, results.capture_audit_seed):
+            with refuses("randomness: not requested"):
+                capture(job_id, 1)
 
 
-def test_audit_seed__is_pinned_only_after_the_reveals(field: Field, rounds: Any) -> None:
+def test_audit_seed__is_pinned_only_after_the_reveals(
+    field: Field, rounds: Any, results: Any
+) -> None:
     field.to_reveal()
     assert rounds.round(1, 1).audit_block == 0
     for player in field.trainers:
         field.system.reveal(1, 1, player, field.work(player))
     block = boa.env.evm.patch.block_number + 1
     key = keccak(round_key())
-    assert ("SeedRequested", {"key": key, "target_block": block}) in events_of(rounds)
+    assert ("SeedRequested", {"key": key, "target_block": block}) in events_of(rounds, results)
     with refuses("randomness: too early"):
-        rounds.capture_seed(1)
+        results.capture_audit_seed(1, 1)
     mine(2)
-    seed = seed_of(rounds, key, block)
-    assert rounds.capture_seed(1) == seed
+    seed = seed_of(results, key, block)
+    assert results.capture_audit_seed(1, 1) == seed
     state = rounds.round(1, 1)
     assert (state.audit_block, state.audit_seed) == (block, seed)
-    with refuses("rounds: no seed due"):
-        rounds.capture_seed(1)
+    with refuses("results: no seed due"):
+        results.capture_audit_seed(1, 1)
 
 
 def test_commit__nobody_by_the_deadline__void(field: Field, rounds: Any) -> None:
     field.to_commit()
     field.system.wait_out(1, 1)
-    rounds.advance(1)
+    rounds.advance(1, 1)
     assert field.system.phase(1, 1) == VOID

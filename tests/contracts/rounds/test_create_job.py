@@ -37,15 +37,15 @@ def sponsor(system: System) -> str:
 
 
 def test_create_job__numbers_jobs_and_stores_the_terms(
-    system: System, rounds: Any, sponsor: str
+    system: System, sponsor: str, jobs: Any
 ) -> None:
-    assert rounds.create_job(terms_tuple(), sender=sponsor) == 1
-    assert events_of(rounds) == [
+    assert jobs.create_job(terms_tuple(), sender=sponsor) == 1
+    assert events_of(jobs) == [
         ("JobCreated", {"job_id": 1, "sponsor": sponsor, "terms": terms_tuple()})
     ]
-    assert rounds.create_job(terms_tuple(rounds=7), sender=sponsor) == 2
-    assert rounds.job_count() == 2
-    assert rounds.job(1) == (
+    assert jobs.create_job(terms_tuple(rounds=7), sender=sponsor) == 2
+    assert jobs.job_count() == 2
+    assert jobs.job(1) == (
         sponsor,
         terms_tuple(),
         ACTIVE,
@@ -54,10 +54,10 @@ def test_create_job__numbers_jobs_and_stores_the_terms(
         0,
         TERMS["genesis_model"],
     )
-    assert rounds.sponsor_of(2) == sponsor
-    assert rounds.sponsor_of(3) == ZERO
-    assert not rounds.job_ended(1)
-    assert not rounds.job_ended(3)
+    assert jobs.sponsor_of(2) == sponsor
+    assert jobs.sponsor_of(3) == ZERO
+    assert not jobs.job_ended(1)
+    assert not jobs.job_ended(3)
 
 
 @pytest.mark.parametrize(
@@ -86,11 +86,11 @@ def test_create_job__numbers_jobs_and_stores_the_terms(
     ],
 )
 def test_create_job__bad_terms__reverts(
-    rounds: Any, sponsor: str, changes: dict[str, Any], reason: str
+    sponsor: str, changes: dict[str, Any], reason: str, jobs: Any
 ) -> None:
-    with refuses(f"rounds: {reason}"):
-        rounds.create_job(terms_tuple(**changes), sender=sponsor)
-    assert rounds.job_count() == 0
+    with refuses(f"jobs: {reason}"):
+        jobs.create_job(terms_tuple(**changes), sender=sponsor)
+    assert jobs.job_count() == 0
 
 
 @pytest.mark.parametrize(
@@ -107,8 +107,8 @@ def test_create_job__bad_terms__reverts(
         {"dispute_s": DECISION},
     ],
 )
-def test_create_job__edge_of_the_bounds(rounds: Any, sponsor: str, changes: dict[str, Any]) -> None:
-    assert rounds.create_job(terms_tuple(**changes), sender=sponsor) == 1
+def test_create_job__edge_of_the_bounds(sponsor: str, changes: dict[str, Any], jobs: Any) -> None:
+    assert jobs.create_job(terms_tuple(**changes), sender=sponsor) == 1
 
 
 @pytest.mark.parametrize(
@@ -119,12 +119,12 @@ def test_create_job__edge_of_the_bounds(rounds: Any, sponsor: str, changes: dict
     ],
 )
 def test_create_job__sum_that_overflows__reverts(
-    rounds: Any, sponsor: str, changes: dict[str, Any]
+    sponsor: str, changes: dict[str, Any], jobs: Any
 ) -> None:
     """The compiler's check stops it, without a reason: no sum wraps round to a small one."""
     with pytest.raises(boa.BoaError):
-        rounds.create_job(terms_tuple(**changes), sender=sponsor)
-    assert rounds.job_count() == 0
+        jobs.create_job(terms_tuple(**changes), sender=sponsor)
+    assert jobs.job_count() == 0
 
 
 def test_create_job__shortest_window_follows_the_unbonding_period(codes: Codes) -> None:
@@ -133,10 +133,10 @@ def test_create_job__shortest_window_follows_the_unbonding_period(codes: Codes) 
     sponsor = system.person("sponsor")
     terms = dict.fromkeys(WINDOWS, 10 * TOO_SHORT + 10)
     for window in WINDOWS:
-        with refuses("rounds: bad window"):
+        with refuses("jobs: bad window"):
             short = terms_tuple(**{**terms, window: 10 * TOO_SHORT + 4})
-            system.rounds.create_job(short, sender=sponsor)
-    assert system.rounds.create_job(terms_tuple(**terms), sender=sponsor) == 1
+            system.jobs.create_job(short, sender=sponsor)
+    assert system.jobs.create_job(terms_tuple(**terms), sender=sponsor) == 1
 
 
 def test_create_job__window_above_a_month__reverts(codes: Codes) -> None:
@@ -146,27 +146,27 @@ def test_create_job__window_above_a_month__reverts(codes: Codes) -> None:
     sponsor = system.person("sponsor")
     terms = dict.fromkeys(WINDOWS, month)
     for window in WINDOWS:
-        with refuses("rounds: bad window"):
+        with refuses("jobs: bad window"):
             long = terms_tuple(**{**terms, window: month + 1})
-            system.rounds.create_job(long, sender=sponsor)
-    assert system.rounds.create_job(terms_tuple(**terms), sender=sponsor) == 1
+            system.jobs.create_job(long, sender=sponsor)
+    assert system.jobs.create_job(terms_tuple(**terms), sender=sponsor) == 1
 
 
 def test_create_job__owner_without_a_delay__may_decide_at_once(
-    rounds: Any, sponsor: str, owner: str
+    sponsor: str, owner: str, jobs: Any
 ) -> None:
     """Before the Coordinator takes over, the owner is an account: there is no delay to respect."""
     short = terms_tuple(dispute_s=TOO_SHORT + 1)
-    with refuses("rounds: dispute window too short"):
-        rounds.create_job(short, sender=sponsor)
-    rounds.transfer_ownership(sponsor, sender=owner)
-    rounds.accept_ownership(sender=sponsor)
-    assert rounds.create_job(short, sender=sponsor) == 1
-    with refuses("rounds: bad window"):
-        rounds.create_job(terms_tuple(dispute_s=TOO_SHORT), sender=sponsor)
+    with refuses("jobs: dispute window too short"):
+        jobs.create_job(short, sender=sponsor)
+    jobs.transfer_ownership(sponsor, sender=owner)
+    jobs.accept_ownership(sender=sponsor)
+    assert jobs.create_job(short, sender=sponsor) == 1
+    with refuses("jobs: bad window"):
+        jobs.create_job(terms_tuple(dispute_s=TOO_SHORT), sender=sponsor)
 
 
-def test_create_job__paused__reverts(rounds: Any, owner: str, sponsor: str) -> None:
-    rounds.set_paused(1, sender=owner)
+def test_create_job__paused__reverts(owner: str, sponsor: str, jobs: Any) -> None:
+    jobs.set_paused(1, sender=owner)
     with refuses("pausing: paused"):
-        rounds.create_job(terms_tuple(), sender=sponsor)
+        jobs.create_job(terms_tuple(), sender=sponsor)

@@ -28,7 +28,9 @@ AGGREGATOR_CUT = REWARD // 20
 TRAINERS = REWARD - VERIFIER_CUT - AGGREGATOR_CUT
 
 
-def test_finalize__early_with_two_thirds(field: Field, rounds: Any) -> None:
+def test_finalize__early_with_two_thirds(
+    field: Field, rounds: Any, jobs: Any, results: Any
+) -> None:
     field.to_challenge()
     proposer = rounds.round(1, 1).proposer
     field.attest(1, *field.verifiers[:2])
@@ -36,7 +38,7 @@ def test_finalize__early_with_two_thirds(field: Field, rounds: Any) -> None:
     pool = field.system.pool
     shares = [TRAINERS * c // 6 for c in (1, 2, 3)]
     paid = sum(shares) + VERIFIER_CUT // 2 * 2 + AGGREGATOR_CUT
-    assert events_of(rounds) == [
+    assert events_of(results) == [
         ("PhaseChanged", {"job_id": 1, "round_id": 1, "phase": FINALIZED, "deadline": 0}),
         (
             "RoundFinalized",
@@ -64,29 +66,29 @@ def test_finalize__early_with_two_thirds(field: Field, rounds: Any) -> None:
     assert entry.scores_root == contributions_hash(field.ids, [1, 2, 3])
     assert entry.report == REPORT
     assert (entry.reward, entry.timestamp) == (REWARD, boa.env.timestamp)
-    job = rounds.job(1)
+    job = jobs.job(1)
     assert (job.rounds_done, job.model) == (1, MODEL)
 
 
-def test_finalize__too_early__reverts(field: Field, rounds: Any) -> None:
+def test_finalize__too_early__reverts(field: Field, rounds: Any, results: Any) -> None:
     for way in (field.to_commit, field.to_reveal, field.to_aggregate, field.to_disputed):
         with boa.env.anchor():
             way()
-            assert not rounds.can_finalize(1)
-            with refuses("rounds: not finalizable"):
+            assert not results.can_finalize(1, 1)
+            with refuses("results: not finalizable"):
                 field.finalize()
     field.to_challenge()
     field.attest(1, field.verifiers[0])
     boa.env.evm.patch.timestamp = rounds.round(1, 1).deadline
-    assert not rounds.can_finalize(1)
-    with refuses("rounds: not finalizable"):
+    assert not results.can_finalize(1, 1)
+    with refuses("results: not finalizable"):
         field.finalize()
 
 
-def test_finalize__without_attestation_after_the_window(field: Field, rounds: Any) -> None:
+def test_finalize__without_attestation_after_the_window(field: Field, results: Any) -> None:
     field.to_challenge()
     field.system.wait_out(1, 1)
-    assert rounds.can_finalize(1)
+    assert results.can_finalize(1, 1)
     field.finalize()
     pool = field.system.pool
     assert sum(pool.pending(p.payout) for p in field.verifiers) == 0
@@ -94,15 +96,15 @@ def test_finalize__without_attestation_after_the_window(field: Field, rounds: An
     assert pool.pending(field.trainers[0].payout) == (REWARD - AGGREGATOR_CUT) // 6
 
 
-def test_finalize__twice__reverts(field: Field, rounds: Any) -> None:
+def test_finalize__twice__reverts(field: Field, results: Any) -> None:
     field.to_finalized()
-    with refuses("rounds: not finalizable"):
+    with refuses("results: not finalizable"):
         field.finalize()
-    with refuses("rounds: nothing to settle"):
-        rounds.settle(1, field.ids, field.shares)
+    with refuses("results: nothing to settle"):
+        results.settle(1, 1, field.ids, field.shares)
 
 
-def test_finalize__wrong_arrays__reverts(field: Field, rounds: Any) -> None:
+def test_finalize__wrong_arrays__reverts(field: Field, results: Any) -> None:
     field.to_challenge()
     field.attest(1)
     ids = field.ids
@@ -114,17 +116,19 @@ def test_finalize__wrong_arrays__reverts(field: Field, rounds: Any) -> None:
         ([*ids, ids[-1] + 1], [1, 2, 3, 4]),
         (ids[::-1], [3, 2, 1]),
     ):
-        with refuses("rounds: wrong contributions"):
-            rounds.finalize(1, nodes, contributions)
+        with refuses("results: wrong contributions"):
+            results.finalize(1, 1, nodes, contributions)
 
 
-def test_finalize__open_report_blocks_the_early_way_only(field: Field, rounds: Any) -> None:
+def test_finalize__open_report_blocks_the_early_way_only(
+    field: Field, rounds: Any, results: Any
+) -> None:
     field.to_challenge()
     field.attest(1)
     field.report(1, field.trainers[0], INVALID, field.verifiers[0])
     assert rounds.round(1, 1).open_reports == 1
-    assert not rounds.can_finalize(1)
-    with refuses("rounds: not finalizable"):
+    assert not results.can_finalize(1, 1)
+    with refuses("results: not finalizable"):
         field.finalize()
     field.system.wait_out(1, 1)
     field.finalize()
@@ -147,7 +151,7 @@ def test_finalize__invalid_node_is_not_paid_and_does_not_dilute(field: Field, ro
 @pytest.mark.parametrize("shares", [[1, 2, 3], [0, 7, 10**18], [5, 0, 0], [0, 0, 0]])
 @pytest.mark.parametrize("bad", [(), (0,), (2,), (0, 1), (0, 1, 2)])
 def test_finalize__pays_what_the_rule_says(
-    field: Field, rounds: Any, bad: tuple[int, ...], shares: list[int]
+    field: Field, rounds: Any, bad: tuple[int, ...], shares: list[int], results: Any
 ) -> None:
     """With invalid nodes and without: the pool in proportion to the valid contributions, rounded
     down; what is left goes back to the escrow."""
@@ -156,20 +160,20 @@ def test_finalize__pays_what_the_rule_says(
     for index in bad:
         field.report(1, field.trainers[index], INVALID, *field.verifiers[:2])
     field.attest(1, *field.verifiers[:2])
-    rounds.finalize(1, field.ids, shares)
+    results.finalize(1, 1, field.ids, shares)
     valid = [0 if index in bad else share for index, share in enumerate(shares)]
     total = sum(valid)
-    assert dict(events_of(rounds))["RoundFinalized"]["total_contribution"] == total
+    assert dict(events_of(results))["RoundFinalized"]["total_contribution"] == total
     pay = [TRAINERS * share // total if total else 0 for share in valid]
     pool = field.system.pool
     assert [pool.pending(p.payout) for p in field.trainers] == pay
     paid = sum(pay) + VERIFIER_CUT + AGGREGATOR_CUT
-    settled = dict(events_of(rounds))["RoundSettled"]
+    settled = dict(events_of(results))["RoundSettled"]
     assert (settled["paid"], settled["returned"]) == (paid, REWARD - paid)
     assert field.system.balances() == field.system.owed()
 
 
-def test_settle__invalid_nodes_in_both_batches(system: System, rounds: Any) -> None:
+def test_settle__invalid_nodes_in_both_batches(system: System, rounds: Any, results: Any) -> None:
     """The second batch leaves out the invalid like the first, and nobody is diluted."""
     field = make_field(system, trainers=67, rounds=1)
     field.to_challenge()
@@ -179,7 +183,7 @@ def test_settle__invalid_nodes_in_both_batches(system: System, rounds: Any) -> N
     field.attest(1, *field.verifiers[:2])
     field.finalize()
     assert not rounds.round(1, 1).settled
-    rounds.settle(1, field.ids, field.shares)
+    results.settle(1, 1, field.ids, field.shares)
     valid = [0 if index in bad else share for index, share in enumerate(field.shares)]
     for player, share in zip(field.trainers, valid, strict=True):
         assert system.pool.pending(player.payout) == TRAINERS * share // sum(valid)
@@ -187,29 +191,29 @@ def test_settle__invalid_nodes_in_both_batches(system: System, rounds: Any) -> N
     assert system.balances() == system.owed()
 
 
-def test_finalize__nobody_left_to_pay(field: Field, rounds: Any) -> None:
+def test_finalize__nobody_left_to_pay(field: Field, rounds: Any, results: Any) -> None:
     """Only cuts are paid; the rest goes back to the escrow."""
     field.to_aggregate()
     field.propose(1, nodes=field.ids[:1], contributions=[9])
     field.report(1, field.trainers[0], INVALID, *field.verifiers[:2])
     field.attest(1)
-    rounds.finalize(1, field.ids[:1], [9])
-    settled = dict(events_of(rounds))["RoundSettled"]
+    results.finalize(1, 1, field.ids[:1], [9])
+    settled = dict(events_of(results))["RoundSettled"]
     paid = VERIFIER_CUT // 3 * 3 + AGGREGATOR_CUT
     assert settled == {"job_id": 1, "round_id": 1, "paid": paid, "returned": REWARD - paid}
     assert rounds.round(1, 1).settled
     assert field.system.pool.escrow(1) == 10 * REWARD - paid
 
 
-def test_finalize__empty_result(field: Field, rounds: Any) -> None:
+def test_finalize__empty_result(field: Field, rounds: Any, results: Any) -> None:
     field.to_aggregate()
     field.propose(1, nodes=[], contributions=[])
     field.attest(1)
-    rounds.finalize(1, [], [])
+    results.finalize(1, 1, [], [])
     assert rounds.round(1, 1).settled
 
 
-def test_finalize__verifier_as_fallback_proposer_earns_both_cuts(field: Field, rounds: Any) -> None:
+def test_finalize__verifier_as_fallback_proposer_earns_both_cuts(field: Field) -> None:
     field.to_aggregate()
     field.system.wait_out(1, 1)
     field.propose(1, field.verifiers[0])
@@ -219,7 +223,7 @@ def test_finalize__verifier_as_fallback_proposer_earns_both_cuts(field: Field, r
     assert field.system.pool.pending(field.verifiers[0].payout) == both
 
 
-def test_finalize__rounds_chain_models(field: Field, rounds: Any) -> None:
+def test_finalize__rounds_chain_models(field: Field, rounds: Any, jobs: Any) -> None:
     field.to_finalized()
     other = keccak(text="second model")
     field.to_aggregate()
@@ -228,15 +232,15 @@ def test_finalize__rounds_chain_models(field: Field, rounds: Any) -> None:
     field.attest(2)
     field.finalize()
     assert field.system.ledger.entry(1, 1).prev_model == MODEL
-    assert rounds.job(1).model == other
+    assert jobs.job(1).model == other
 
 
-def test_finalize__last_round_completes_the_job(system: System, rounds: Any) -> None:
+def test_finalize__last_round_completes_the_job(system: System, rounds: Any, jobs: Any) -> None:
     field = make_field(system, rounds=2)
     field.to_finalized()
-    assert not rounds.job_ended(1)
+    assert not jobs.job_ended(1)
     field.to_finalized()
-    assert ("JobEnded", {"job_id": 1, "status": COMPLETED}) in events_of(rounds)
+    assert ("JobEnded", {"job_id": 1, "status": COMPLETED}) in events_of(system.results, jobs)
     system.pool.refund(1, sender=field.sponsor)
     for player in system.players.values():
         if system.pool.pending(player.payout):
@@ -245,7 +249,9 @@ def test_finalize__last_round_completes_the_job(system: System, rounds: Any) -> 
     assert system.balances() == system.owed()
 
 
-def test_settle__many_nodes_in_batches(system: System, rounds: Any) -> None:
+def test_settle__many_nodes_in_batches(
+    system: System, rounds: Any, jobs: Any, results: Any
+) -> None:
     """128 nodes, every call below the transaction gas cap; wrong arrays can't disturb it."""
     field = make_field(system, trainers=128, rounds=1)
     field.to_challenge()
@@ -253,7 +259,7 @@ def test_settle__many_nodes_in_batches(system: System, rounds: Any) -> None:
     field.finalize()
     pool = system.pool
     assert not rounds.round(1, 1).settled
-    assert rounds.job(1).status == 1
+    assert jobs.job(1).status == 1
     assert pool.pending(field.trainers[63].payout) > 0
     assert pool.pending(field.trainers[64].payout) == 0
     for nodes, shares in (
@@ -261,25 +267,25 @@ def test_settle__many_nodes_in_batches(system: System, rounds: Any) -> None:
         (field.ids, field.shares[::-1]),
         ([], []),
     ):
-        with refuses("rounds: wrong contributions"):
-            rounds.settle(1, nodes, shares, sender=field.stranger)
-    with refuses("rounds: not finalizable"):
+        with refuses("results: wrong contributions"):
+            results.settle(1, 1, nodes, shares, sender=field.stranger)
+    with refuses("results: not finalizable"):
         field.finalize()
-    rounds.settle(1, field.ids, field.shares, sender=field.stranger)
+    results.settle(1, 1, field.ids, field.shares, sender=field.stranger)
     total = sum(field.shares)
     for player, share in zip(field.trainers, field.shares, strict=True):
         assert pool.pending(player.payout) == TRAINERS * share // total
     assert rounds.round(1, 1).settled
-    assert rounds.job(1).status == COMPLETED
-    with refuses("rounds: nothing to settle"):
-        rounds.settle(1, field.ids, field.shares)
+    assert jobs.job(1).status == COMPLETED
+    with refuses("results: nothing to settle"):
+        results.settle(1, 1, field.ids, field.shares)
 
 
-def test_settle__nothing_finalized__reverts(field: Field, rounds: Any) -> None:
-    with refuses("rounds: nothing to settle"):
-        rounds.settle(1, [], [])
+def test_settle__nothing_finalized__reverts(field: Field, rounds: Any, results: Any) -> None:
+    with refuses("results: nothing to settle"):
+        results.settle(1, 1, [], [])
     field.to_commit()
     field.system.wait_out(1, 1)
-    rounds.advance(1)
-    with refuses("rounds: nothing to settle"):
-        rounds.settle(1, [], [])
+    rounds.advance(1, 1)
+    with refuses("results: nothing to settle"):
+        results.settle(1, 1, [], [])

@@ -30,7 +30,9 @@ def scores(field: Field) -> list[int]:
     return [field.system.registry.node(i).benchmark_score for i in field.ids]
 
 
-def test_open_round__event_snapshot_and_state(field: Field, rounds: Any) -> None:
+def test_open_round__event_snapshot_and_state(
+    field: Field, rounds: Any, jobs: Any, results: Any
+) -> None:
     assert rounds.open_round(1, sender=field.stranger) == 1
     block, time = boa.env.evm.patch.block_number, boa.env.timestamp
     verifiers = [p.node_id for p in field.verifiers]
@@ -87,49 +89,55 @@ def test_open_round__event_snapshot_and_state(field: Field, rounds: Any) -> None
     )
     for player in field.trainers:
         assert rounds.is_expected(1, 1, player.node_id)
-        assert rounds.verifier_weight(1, 1, player.node_id) == 0
+        assert results.verifier_weight(1, 1, player.node_id) == 0
     for player in field.verifiers:
         assert not rounds.is_expected(1, 1, player.node_id)
-        assert rounds.verifier_weight(1, 1, player.node_id) == STAKE
+        assert results.verifier_weight(1, 1, player.node_id) == STAKE
     assert field.system.pool.total_reserved() == REWARD
-    assert rounds.job(1).rounds_opened == 1
-    assert rounds.aggregator_on_duty(1, 1) == 0  # before the seed is stored
+    assert jobs.job(1).rounds_opened == 1
+    assert results.aggregator_on_duty(1, 1) == 0  # before the reveals are over
 
 
-def test_open_round__another_is_open__reverts(field: Field, rounds: Any) -> None:
+def test_open_round__another_is_open__reverts(field: Field, rounds: Any, jobs: Any) -> None:
     field.to_commit()
-    with refuses("rounds: round open"):
+    with refuses("jobs: round open"):
         rounds.open_round(1)
 
 
-def test_open_round__overdue_round_without_commits__opens_the_next(
+def test_open_round__overdue_round_without_commits__opens_the_next_once_advanced(
     field: Field, rounds: Any
 ) -> None:
+    """Only `advance` moves a round on, by anyone; the money of the void one is back by then."""
     field.to_commit()
     field.system.wait_out(1, 1)
+    with refuses("jobs: round open"):
+        rounds.open_round(1)
+    rounds.advance(1, 1, sender=field.stranger)
     assert rounds.open_round(1) == 2
     assert field.system.pool.total_reserved() == REWARD
 
 
-def test_open_round__finalized_not_settled__reverts(system: System, rounds: Any) -> None:
+def test_open_round__finalized_not_settled__reverts(
+    system: System, rounds: Any, jobs: Any, results: Any
+) -> None:
     field = make_field(system, trainers=66)
     field.to_finalized()
     assert not rounds.round(1, 1).settled
-    with refuses("rounds: round open"):
+    with refuses("jobs: round open"):
         rounds.open_round(1)
-    rounds.settle(1, field.ids, field.shares)
+    results.settle(1, 1, field.ids, field.shares)
     assert rounds.open_round(1) == 2
 
 
-def test_open_round__job_completed__reverts(system: System, rounds: Any) -> None:
+def test_open_round__job_completed__reverts(system: System, rounds: Any, jobs: Any) -> None:
     field = make_field(system, rounds=1)
     field.to_finalized()
-    with refuses("rounds: job not active"):
+    with refuses("jobs: job not active"):
         rounds.open_round(1)
 
 
-def test_open_round__unknown_job__reverts(system: System, rounds: Any) -> None:
-    with refuses("rounds: job not active"):
+def test_open_round__unknown_job__reverts(system: System, rounds: Any, jobs: Any) -> None:
+    with refuses("jobs: job not active"):
         rounds.open_round(9)
 
 
@@ -152,21 +160,23 @@ def test_open_round__paused__reverts_and_running_rounds_go_on(
     field: Field, rounds: Any, owner: str
 ) -> None:
     field.to_challenge()
-    rounds.set_paused(3, sender=owner)
+    rounds.set_paused(1, sender=owner)
     field.attest(1)
     field.finalize()
     with refuses("pausing: paused"):
         rounds.open_round(1)
 
 
-def test_open_round__stake_added_later_does_not_count(field: Field, rounds: Any) -> None:
+def test_open_round__stake_added_later_does_not_count(
+    field: Field, rounds: Any, results: Any
+) -> None:
     late = field.verifiers[0]
     field.to_commit()
     field.system.token.transfer(late.owner, 9 * STAKE, sender=field.system.holder)
     field.system.registry.add_stake(late.node_id, 9 * STAKE, sender=late.owner)
     newcomer = field.system.join("newcomer", 2, 50 * STAKE)
-    assert rounds.verifier_weight(1, 1, late.node_id) == STAKE
-    assert rounds.verifier_weight(1, 1, newcomer.node_id) == 0
+    assert results.verifier_weight(1, 1, late.node_id) == STAKE
+    assert results.verifier_weight(1, 1, newcomer.node_id) == 0
     assert rounds.round(1, 1).verifier_stake == 3 * STAKE
 
 
@@ -177,11 +187,14 @@ def test_open_round__more_trainers_than_seats__take_turns(system: System, rounds
         round_id = rounds.open_round(1)
         seen.append([i for i in field.ids if rounds.is_expected(1, round_id, i)])
         system.wait_out(1, round_id)
+        rounds.advance(1, round_id)
     first = field.ids[0]
     assert seen == [[first, first + 1], [first + 2, first + 3], [first, first + 4]]
 
 
-def test_open_round__weight_falls_with_missed_and_invalid_rounds(field: Field, rounds: Any) -> None:
+def test_open_round__weight_falls_with_missed_and_invalid_rounds(
+    field: Field, rounds: Any, results: Any
+) -> None:
     steady, lazy, bad = field.trainers
     full = scores(field)
     round_id = field.to_reveal([steady, bad])
@@ -191,7 +204,7 @@ def test_open_round__weight_falls_with_missed_and_invalid_rounds(field: Field, r
     field.report(round_id, bad, INVALID, *field.verifiers[:2])
     # Slashed later, after the appeal window: the weight falls at once.
     field.attest(round_id)
-    rounds.finalize(1, [steady.node_id], [1])
+    results.finalize(1, 1, [steady.node_id], [1])
     rounds.open_round(1)
     opened = dict(events_of(rounds))["RoundOpened"]
     assert dict(zip(opened["nodes"], opened["weights"], strict=True)) == {
@@ -214,7 +227,7 @@ def test_open_round__only_the_last_eight_rounds_count(system: System, rounds: An
             mine_and_run(field, round_id)
         else:
             system.wait_out(1, round_id)
-            rounds.advance(1)
+            rounds.advance(1, round_id)
     reliability = [10_000 * 2 // (2 + missed) for missed in range(8)] + [10_000 // 9]
     assert weights[1:] == [full[0] * r // 10_000 for r in reliability]
 

@@ -55,13 +55,13 @@ def test_propose_result__event_and_state(field: Field, rounds: Any) -> None:
     assert (state.attested_stake, state.settled) == (0, False)
 
 
-def test_propose_result__events(field: Field, rounds: Any) -> None:
+def test_propose_result__events(field: Field, rounds: Any, results: Any) -> None:
     field.to_aggregate()
     player = duty(field)
-    rounds.propose_result(
+    results.propose_result(
         1, 1, player.node_id, MODEL, UPDATE, REPORT, field.ids, [5, 0, 7], sender=player.operator
     )
-    assert events_of(rounds) == [
+    assert events_of(results) == [
         (
             "ResultProposed",
             {
@@ -88,13 +88,13 @@ def test_propose_result__events(field: Field, rounds: Any) -> None:
     ]
 
 
-def test_propose_result__not_on_duty__reverts(field: Field) -> None:
+def test_propose_result__not_on_duty__reverts(field: Field, results: Any) -> None:
     field.to_aggregate()
     for player in (off_duty(field), field.trainers[0], field.verifiers[0]):
-        with refuses("rounds: not on duty"):
+        with refuses("results: not on duty"):
             field.propose(1, player)
     boa.env.evm.patch.timestamp = field.system.rounds.round(1, 1).deadline
-    with refuses("rounds: not on duty"):
+    with refuses("results: not on duty"):
         field.propose(1, off_duty(field))
     field.propose(1)
 
@@ -107,41 +107,43 @@ def test_propose_result__fallback__any_node_of_the_snapshot(field: Field, group:
     assert field.system.phase(1, 1) == CHALLENGE
 
 
-def test_propose_result__fallback__others__reverts(field: Field) -> None:
+def test_propose_result__fallback__others__reverts(field: Field, results: Any) -> None:
     field.to_aggregate()
     late = field.system.join("late", AGGREGATOR)
     field.system.wait_out(1, 1)
-    with refuses("rounds: not in snapshot"):
+    with refuses("results: not in snapshot"):
         field.propose(1, late)
 
 
-def test_propose_result__not_the_operator__reverts(field: Field, rounds: Any) -> None:
+def test_propose_result__not_the_operator__reverts(field: Field, results: Any) -> None:
     field.to_aggregate()
     player = duty(field)
     for sender in (player.owner, player.payout, off_duty(field).operator, field.stranger):
-        with refuses("rounds: not operator"):
-            rounds.propose_result(
+        with refuses("results: not operator"):
+            results.propose_result(
                 1, 1, player.node_id, MODEL, UPDATE, REPORT, [], [], sender=sender
             )
-    with refuses("rounds: not operator"):
-        rounds.propose_result(1, 1, 0, MODEL, UPDATE, REPORT, [], [], sender=field.stranger)
+    with refuses("results: not operator"):
+        results.propose_result(1, 1, 0, MODEL, UPDATE, REPORT, [], [], sender=field.stranger)
 
 
-def test_propose_result__wrong_phase__reverts(field: Field) -> None:
+def test_propose_result__wrong_phase__reverts(field: Field, results: Any) -> None:
     player = field.aggregators[0]
     for way in (field.to_commit, field.to_reveal, field.to_challenge, field.to_disputed):
         with boa.env.anchor():
             way()
-            with refuses("rounds: not in aggregate"):
+            with refuses("results: not in aggregate"):
                 field.propose(1, player)
 
 
-def test_propose_result__after_the_fallback_window__reverts(field: Field, rounds: Any) -> None:
+def test_propose_result__after_the_fallback_window__reverts(
+    field: Field, rounds: Any, results: Any
+) -> None:
     field.to_aggregate()
     field.system.wait_out(1, 1)
-    rounds.advance(1)
+    results.advance(1, 1)
     field.system.wait_out(1, 1)
-    with refuses("rounds: not in aggregate"):
+    with refuses("results: not in aggregate"):
         field.propose(1, field.aggregators[0])
 
 
@@ -159,16 +161,16 @@ def test_propose_result__bad_arrays__reverts(field: Field) -> None:
         ([first, 2**256 - 1], [1, 1], "node not payable"),
         ([first], [2**128], "bad amount"),
     ):
-        with refuses(f"rounds: {reason}"):
+        with refuses(f"results: {reason}"):
             field.propose(1, nodes=nodes, contributions=contributions)
 
 
-def test_propose_result__empty_artefact__reverts(field: Field, rounds: Any) -> None:
+def test_propose_result__empty_artefact__reverts(field: Field, results: Any) -> None:
     field.to_aggregate()
     player = duty(field)
     for digests in ((EMPTY, UPDATE, REPORT), (MODEL, EMPTY, REPORT), (MODEL, UPDATE, EMPTY)):
-        with refuses("rounds: empty artefact"):
-            rounds.propose_result(1, 1, player.node_id, *digests, [], [], sender=player.operator)
+        with refuses("results: empty artefact"):
+            results.propose_result(1, 1, player.node_id, *digests, [], [], sender=player.operator)
 
 
 def test_propose_result__nobody_contributed__is_possible(field: Field) -> None:
@@ -177,7 +179,7 @@ def test_propose_result__nobody_contributed__is_possible(field: Field) -> None:
     assert field.system.phase(1, 1) == CHALLENGE
 
 
-def test_propose_result__after_an_upheld_challenge(field: Field, rounds: Any, owner: str) -> None:
+def test_propose_result__after_an_upheld_challenge(field: Field, owner: str, results: Any) -> None:
     """The proposer is barred, invalid nodes stay out, another attempt has another hash."""
     field.to_aggregate()
     player, other = duty(field), off_duty(field)
@@ -185,11 +187,11 @@ def test_propose_result__after_an_upheld_challenge(field: Field, rounds: Any, ow
     bad = field.trainers[2]
     field.report(1, bad, INVALID, *field.verifiers[:2])
     field.challenge(1)
-    rounds.resolve_challenge(1, 1, first, True, sender=owner)
+    results.resolve_challenge(1, 1, first, True, sender=owner)
     assert field.system.phase(1, 1) == AGGREGATE
-    with refuses("rounds: barred"):
+    with refuses("results: barred"):
         field.propose(1, player, field.ids[:2], [1, 2])
-    with refuses("rounds: node not payable"):
+    with refuses("results: node not payable"):
         field.propose(1, other)
     second = field.propose(1, other, field.ids[:2], [1, 2])
     assert second == expected_hash(2, field.ids[:2], [1, 2])

@@ -41,12 +41,12 @@ def test_reveal__event_and_state(field: Field, rounds: Any) -> None:
     assert rounds.commitment_of(1, 1, player.node_id) == work.sealed()
 
 
-def test_reveal__last_committed_opens_aggregate(field: Field, rounds: Any) -> None:
+def test_reveal__last_committed_opens_aggregate(field: Field, rounds: Any, results: Any) -> None:
     field.to_reveal(field.trainers[:2])
     for player in field.trainers[:2]:
         assert field.system.phase(1, 1) == REVEAL
         field.system.reveal(1, 1, player, field.work(player))
-    assert events_of(rounds)[-1] == (
+    assert events_of(rounds, results)[-1] == (
         "PhaseChanged",
         {"job_id": 1, "round_id": 1, "phase": AGGREGATE, "deadline": boa.env.timestamp + 400},
     )

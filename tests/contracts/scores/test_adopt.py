@@ -21,9 +21,9 @@ def other_job(panel: Panel) -> int:
     return panel.system.job(panel.field.sponsor, escrow=0)
 
 
-@pytest.mark.parametrize("zero", [0, 1, 2])
+@pytest.mark.parametrize("zero", range(5))
 def test_constructor__zero_address__reverts(codes: Codes, zero: int) -> None:
-    addresses = [str(boa.env.generate_address())] * 3
+    addresses = [str(boa.env.generate_address())] * 5
     addresses[zero] = ZERO
     with boa.reverts("scores: zero address"):
         codes.scores.deploy(*addresses)
@@ -31,7 +31,9 @@ def test_constructor__zero_address__reverts(codes: Codes, zero: int) -> None:
 
 def test_constructor__parts__are_public(panel: Panel, scores: Any, owner: str) -> None:
     assert scores.registry() == panel.system.registry.address
+    assert scores.jobs() == panel.system.jobs.address
     assert scores.rounds() == panel.system.rounds.address
+    assert scores.results() == panel.system.results.address
     assert (scores.owner(), scores.pending_owner(), scores.paused()) == (owner, ZERO, 0)
 
 
@@ -137,7 +139,7 @@ def test_pausing_the_opening__rounds_are_paid_by_results_and_verifiers_keep_cuts
     rest = REWARD - REWARD // 20 - 3 * (REWARD // 10 // 3)
     paid = [pool.pending(p.payout) for p in panel.field.trainers]
     assert paid == [rest // 4, rest // 2, rest // 4]
-    assert [pool.pending(p.payout) for p in panel.verifiers] == [REWARD // 10 // 3] * 3
+    assert [pool.pending(p.payout) for p in panel.verifiers] == [REWARD // 10 // 3] * 5
 
 
 def test_ownership__two_steps(panel: Panel, scores: Any, owner: str) -> None:
@@ -161,6 +163,6 @@ def test_job_that_is_not_adopted__has_no_scoring(system: System) -> None:
     with refuses("scores: not adopted"):
         panel.scores.post_samples(1, round_id, player.node_id, b"\x01" * 32, sender=player.operator)
     assert panel.scores.settlement(1, round_id) == (False, False, 0)
-    assert panel.scores.cut_factors(1, round_id, [1, 2, 99]) == [10_000] * 3
+    assert panel.scores.cut_factors(1, round_id, [1, 2, 99]) == [10_000] * 5
     panel.finish(round_id, contributions=[1, 2, 3])
     assert not system.pool.pool(1, round_id).by_scores

@@ -164,15 +164,15 @@ def test_rushed_proposal__cannot_be_finalized_while_scores_are_open(panel: Panel
     panel.commit(round_id, panel.verifiers[0], HONEST)
     panel.field.propose(round_id, contributions=[1, 1, 10**9])
     panel.field.attest(round_id)
-    assert panel.system.rounds.can_finalize(1)
+    assert panel.system.results.can_finalize(1, 1)
     with refuses("scores: open"):
-        panel.system.rounds.finalize(1, panel.field.ids, [1, 1, 10**9])
+        panel.system.results.finalize(1, 1, panel.field.ids, [1, 1, 10**9])
     for player in panel.verifiers[1:]:
         panel.commit(round_id, player, HONEST)
     for player in panel.verifiers:
         panel.reveal(round_id, player, HONEST)
     panel.close(round_id, HONEST)
-    panel.system.rounds.finalize(1, panel.field.ids, [1, 1, 10**9])
+    panel.system.results.finalize(1, 1, panel.field.ids, [1, 1, 10**9])
     paid = [panel.system.pool.pending(p.payout) for p in panel.field.trainers]
     rest = REWARD * 85 // 100
     assert paid == [rest * 30_000 // 50_000, rest * 20_000 // 50_000, 0]
@@ -226,7 +226,7 @@ def test_void_round__is_never_scored_afterwards(panel: Panel) -> None:
     snapshot = panel.snapshot(round_id)
     for _ in range(2):
         panel.system.wait_out(1, round_id)
-        panel.system.rounds.advance(1)
+        panel.system.results.advance(1, 1)
     assert panel.system.phase(1, round_id) == VOID
     with refuses("scores: round not running"):
         panel.scores.close_scoring(1, round_id, *snapshot, LIE)
@@ -304,7 +304,7 @@ def test_node_left_out_of_the_result__its_share_goes_back(panel: Panel) -> None:
     ids = panel.field.ids[1:]
     panel.field.propose(round_id, nodes=ids, contributions=[1, 1])
     panel.field.attest(round_id)
-    panel.system.rounds.finalize(1, ids, [1, 1])
+    panel.system.results.finalize(1, 1, ids, [1, 1])
     rest = REWARD * 85 // 100
     share = rest * 20_000 // 50_000
     assert panel.system.pool.pending(panel.field.trainers[1].payout) == share

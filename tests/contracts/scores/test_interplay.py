@@ -36,7 +36,7 @@ def resolve(panel: Panel, round_id: int, upheld: bool) -> None:
     rounds = panel.system.rounds
     result = rounds.round(1, round_id).result_hash
     owner = panel.system.coordinator.address
-    rounds.resolve_challenge(1, round_id, result, upheld, sender=owner)
+    panel.system.results.resolve_challenge(1, round_id, result, upheld, sender=owner)
 
 
 def run_out(panel: Panel, round_id: int) -> None:
@@ -79,7 +79,7 @@ def test_unresolved_dispute__ends_a_round_with_open_scores(panel: Panel) -> None
     round_id = panel.field.to_disputed()
     panel.commit(round_id, panel.verifiers[0], HONEST)
     panel.system.wait_out(1, round_id)
-    panel.system.rounds.advance(1)
+    panel.system.results.advance(1, 1)
     assert panel.system.phase(1, round_id) == VOID
     run_out(panel, round_id)
     with refuses("scores: round not running"):
@@ -87,14 +87,14 @@ def test_unresolved_dispute__ends_a_round_with_open_scores(panel: Panel) -> None
     assert panel.state(round_id).phase == SCORE_REVEAL
     for _ in range(3):
         panel.finish(panel.to_scored())
-    assert panel.system.rounds.job(1).status == COMPLETED
+    assert panel.system.jobs.job(1).status == COMPLETED
     check_money(panel)
 
 
 def test_job_cancelled_with_open_scores__ends_after_the_round(panel: Panel) -> None:
     round_id = panel.field.to_challenge()
     panel.commit(round_id, panel.verifiers[0], HONEST)
-    panel.system.rounds.cancel_job(1, sender=panel.field.sponsor)
+    panel.system.jobs.cancel_job(1, sender=panel.field.sponsor)
     panel.field.attest(round_id)
     with refuses("scores: open"):
         panel.field.finalize()
@@ -103,7 +103,7 @@ def test_job_cancelled_with_open_scores__ends_after_the_round(panel: Panel) -> N
     run_out(panel, round_id)
     panel.close(round_id, [0, 0, 0])
     panel.field.finalize()
-    assert panel.system.rounds.job(1).status == CANCELLED
+    assert panel.system.jobs.job(1).status == CANCELLED
     panel.system.pool.refund(1, sender=panel.field.sponsor)
     assert panel.system.pool.escrow(1) == 0
     check_money(panel)
@@ -170,7 +170,7 @@ def test_nodes_out_of_the_result_alone_have_shares__the_pool_goes_back(panel: Pa
     ids = panel.field.ids[1:]
     panel.field.propose(round_id, nodes=ids, contributions=[1, 1])
     panel.field.attest(round_id)
-    panel.system.rounds.finalize(1, ids, [1, 1])
+    panel.system.results.finalize(1, 1, ids, [1, 1])
     assert panel.system.rounds.round(1, round_id).settled
     assert [panel.system.pool.pending(p.payout) for p in panel.field.trainers] == [0, 0, 0]
     cuts = REWARD // 20 + 3 * (VERIFIER_CUT // 3)
@@ -182,7 +182,7 @@ def test_empty_result_of_a_scored_round__the_pool_goes_back(panel: Panel) -> Non
     round_id = panel.to_scored(HONEST, HONEST, HONEST)
     panel.field.propose(round_id, nodes=[], contributions=[])
     panel.field.attest(round_id)
-    panel.system.rounds.finalize(1, [], [])
+    panel.system.results.finalize(1, 1, [], [])
     assert panel.system.rounds.round(1, round_id).settled
     assert [panel.system.pool.pending(p.payout) for p in panel.field.trainers] == [0, 0, 0]
     check_money(panel)
@@ -208,7 +208,7 @@ def test_snapshot_that_wraps__each_score_stays_with_its_node(system: System) -> 
         listed = sorted(nodes)
         panel.field.propose(round_id, nodes=listed, contributions=[1] * 19)
         panel.field.attest(round_id)
-        system.rounds.finalize(1, listed, [1] * 19)
+        system.results.finalize(1, round_id, listed, [1] * 19)
         pool = system.pool.pool(1, round_id)
         assert pool.distributed == pool.total_contribution == sum(row)
     assert nodes != sorted(nodes)

@@ -63,8 +63,8 @@ def test_scored_round__pays_the_consensus_whatever_the_result_says(panel: Panel)
 def test_scored_round__events_tell_the_amounts(panel: Panel) -> None:
     round_id = panel.to_scored(HONEST, HONEST, LIE)
     panel.finish(round_id)
-    # The last call went to the rounds contract, which called the pool.
-    events = logged(panel.system.rounds)
+    # The last call went to TrainingResults, which called the pool.
+    events = logged(panel.system.results)
     (paid,) = (fields for name, fields in events if name == "RewardsDistributed")
     assert paid["amounts"] == trainers_paid(panel)
     cuts = [fields["amount"] for name, fields in events if name == "CutCredited"]
@@ -117,7 +117,7 @@ def test_node_invalidated_after_the_scoring__its_share_stays_in_escrow(panel: Pa
     panel.field.propose(round_id)
     panel.field.report(round_id, panel.field.trainers[0], INVALID, *panel.verifiers[:2])
     panel.field.attest(round_id)
-    panel.system.rounds.finalize(1, panel.field.ids, panel.field.shares)
+    panel.system.results.finalize(1, 1, panel.field.ids, panel.field.shares)
     amount = REWARD - PROPOSER_CUT - 3 * (VERIFIER_CUT // 3)
     assert trainers_paid(panel) == [0, *split(HONEST, amount)[1:]]
     check_money(panel)
@@ -135,7 +135,7 @@ def test_void_round_with_open_scoring__the_pool_goes_back(panel: Panel) -> None:
     panel.commit(round_id, panel.verifiers[0], LIE)
     for _ in range(2):
         panel.system.wait_out(1, round_id)
-        panel.system.rounds.advance(1)
+        panel.system.results.advance(1, 1)
     assert panel.system.pool.escrow(1) == 10 * REWARD
     check_money(panel)
 
@@ -145,7 +145,7 @@ def test_scoring_closed_before_the_round_is_void__pays_nobody_but_stands(panel: 
     round_id = panel.to_scored(HONEST, HONEST, HONEST)
     for _ in range(2):
         panel.system.wait_out(1, round_id)
-        panel.system.rounds.advance(1)
+        panel.system.results.advance(1, 1)
     assert panel.system.pool.total_pending() == 0
     assert panel.scores.last_scored(1) == round_id
     check_money(panel)
@@ -157,11 +157,12 @@ def test_upheld_challenge__the_scores_stay_for_the_next_proposal(panel: Panel) -
     panel.field.challenge(round_id)
     rounds = panel.system.rounds
     result = rounds.round(1, round_id).result_hash
-    rounds.resolve_challenge(1, round_id, result, True, sender=panel.system.coordinator.address)
+    owner = panel.system.coordinator.address
+    panel.system.results.resolve_challenge(1, round_id, result, True, sender=owner)
     trainer = panel.field.trainers[0]
     panel.field.propose(round_id, player=trainer)
     panel.field.attest(round_id)
-    panel.system.rounds.finalize(1, panel.field.ids, panel.field.shares)
+    panel.system.results.finalize(1, 1, panel.field.ids, panel.field.shares)
     amount = REWARD - PROPOSER_CUT - 3 * (VERIFIER_CUT // 3)
     paid = trainers_paid(panel)
     assert paid == [split(HONEST, amount)[0] + PROPOSER_CUT, *split(HONEST, amount)[1:]]
@@ -172,11 +173,11 @@ def test_verifier_that_proposes__its_proposers_cut_is_not_scaled(panel: Panel) -
     """Trust is about scores; the first cut is for the merge."""
     round_id = panel.to_scored(HONEST, HONEST, LIE)
     panel.system.wait_out(1, round_id)
-    panel.system.rounds.advance(1)
+    panel.system.results.advance(1, 1)
     liar = panel.verifiers[2]
     panel.field.propose(round_id, player=liar)
     panel.field.attest(round_id)
-    panel.system.rounds.finalize(1, panel.field.ids, panel.field.shares)
+    panel.system.results.finalize(1, 1, panel.field.ids, panel.field.shares)
     factor = BPS * 15_535 // SCALE
     assert verifiers_paid(panel)[2] == PROPOSER_CUT + VERIFIER_CUT // 3 * factor // BPS
     check_money(panel)
@@ -191,7 +192,7 @@ def test_two_batches__pay_what_one_would(system: System) -> None:
     panel.finish(round_id, contributions=shares)
     assert trainers_paid(panel)[64:] == [0, 0]
     assert system.pool.total_reserved() > 0
-    system.rounds.settle(1, panel.field.ids, shares)
+    system.results.settle(1, 1, panel.field.ids, shares)
     amount = REWARD - PROPOSER_CUT - 3 * (VERIFIER_CUT // 3)
     assert trainers_paid(panel) == split(row, amount)
     check_money(panel)

@@ -36,7 +36,7 @@ class Entry:
 class LedgerModel:
     """Histories by job; attestations by job, model and attester."""
 
-    rounds: str
+    results: str
     coordinator: str
     now: int = 0
     histories: dict[int, list[Entry]] = field(default_factory=dict)
@@ -53,8 +53,8 @@ class LedgerModel:
         self, sender: str, job: int, round_id: int, models: tuple[bytes, bytes], roots: list[bytes]
     ) -> str | None:
         """`models` are the previous and the new one; `roots` contributors, scores, report."""
-        if sender != self.rounds:
-            return "ledger: not rounds"
+        if sender != self.results:
+            return "ledger: not results"
         if EMPTY in models:
             return "ledger: empty model"
         past = self.history(job)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A second, plain statement of the rules of TrainingRounds and ViolationReports for one job: each
-method answers None and changes the model, or gives the reason why the call must revert.
+"""A second, plain statement of the rules of TrainingJobs, TrainingRounds, TrainingResults and
+ViolationReports for one job, which has one state whoever stores it: each method answers None and
+changes the model, or gives the reason why the call must revert.
 
 The machine works on a copy, so that a refused call changes nothing here either."""
 
@@ -30,6 +31,10 @@ from tests.stage.contracts.system import (
 
 OPEN, CONFIRMED, APPEALED, EXECUTED, DISMISSED, LAPSED = range(1, 7)
 SEED_LIFETIME = 256
+
+# The phases in which each contract has the round.
+ROUNDS = (COMMIT, REVEAL)
+RESULTS = (AGGREGATE, CHALLENGE, DISPUTED)
 
 
 @dataclass
@@ -126,10 +131,10 @@ class Model:
         elif self.cancel_requested:
             self.status = CANCELLED
 
-    def tick(self) -> bool:
-        """Whether an overdue phase moved on."""
+    def tick(self, mine: tuple[int, ...]) -> bool:
+        """Whether an overdue phase of the contract that asks, one of `mine`, moved on."""
         r = self.last
-        if self.now <= r.deadline or r.phase in (NONE, CHALLENGE, FINALIZED, VOID):
+        if self.now <= r.deadline or r.phase not in mine or r.phase == CHALLENGE:
             return False
         if r.phase == COMMIT:
             self._leave_commit()
@@ -164,17 +169,19 @@ class Model:
     def _is_over(self) -> bool:
         return self.last.phase in (NONE, FINALIZED, VOID)
 
-    # Calls on TrainingRounds
+    # Calls on TrainingJobs, TrainingRounds and TrainingResults
 
-    def advance(self) -> str | None:
-        return None if self.tick() else "rounds: nothing to advance"
+    def advance_rounds(self) -> str | None:
+        return None if self.tick(ROUNDS) else "rounds: nothing to advance"
+
+    def advance_results(self) -> str | None:
+        return None if self.tick(RESULTS) else "results: nothing to advance"
 
     def cancel(self) -> str | None:
-        self.tick()
         if self.status != ACTIVE:
-            return "rounds: job not active"
+            return "jobs: job not active"
         if self.cancel_requested:
-            return "rounds: cancel requested"
+            return "jobs: cancel requested"
         self.cancel_requested = True
         if self._is_over():
             self._end_if_due()
@@ -183,11 +190,10 @@ class Model:
     def open_round(
         self, trainers: list[int], weights: dict[int, int], aggregators: list[int]
     ) -> str | None:
-        self.tick()
         if not self._is_over():
-            return "rounds: round open"
+            return "jobs: round open"
         if self.status != ACTIVE:
-            return "rounds: job not active"
+            return "jobs: job not active"
         present = [t for t in trainers if t not in self.absent]
         if not (present and weights and aggregators):
             return "rounds: too few nodes"
@@ -205,19 +211,32 @@ class Model:
 
     def capture(self) -> str | None:
         r = self.last
-        target = r.audit_block if r.seeded else r.seed_block
-        if r.seeded and r.audited:
+        if r.seeded:
             return "rounds: no seed due"
+        refused = self._not_due(r.seed_block)
+        if refused:
+            return refused
+        r.seeded = self.block - r.seed_block <= SEED_LIFETIME
+        if not r.seeded:
+            r.seed_block = self.block + 1
+        return None
+
+    def capture_audit(self) -> str | None:
+        r = self.last
+        if r.audited:
+            return "results: no seed due"
+        refused = self._not_due(r.audit_block)
+        if refused:
+            return refused
+        r.audited = self.block - r.audit_block <= SEED_LIFETIME
+        if not r.audited:
+            r.audit_block = self.block + 1
+        return None
+
+    def _not_due(self, target: int) -> str | None:
         if target == 0:
             return "randomness: not requested"
-        if self.block <= target:
-            return "randomness: too early"
-        expired = self.block - target > SEED_LIFETIME
-        if r.seeded:
-            r.audited, r.audit_block = not expired, self.block + 1 if expired else target
-        else:
-            r.seeded, r.seed_block = not expired, self.block + 1 if expired else target
-        return None
+        return "randomness: too early" if self.block <= target else None
 
     def commit(self, node: int, work: Work | None) -> str | None:
         r = self.last
@@ -241,7 +260,7 @@ class Model:
         return None
 
     def reveal(self, node: int, work: Work) -> str | None:
-        self.tick()
+        self.tick(ROUNDS)
         r = self.last
         if r.phase != REVEAL:
             return "rounds: not in reveal"
@@ -258,7 +277,7 @@ class Model:
 
     def slash_unrevealed(self, round_id: int, node: int) -> str | None:
         if round_id == len(self.rounds):
-            self.tick()
+            self.tick(ROUNDS)
         r = self.round(round_id)
         if r.phase <= REVEAL:
             return "rounds: reveal not over"
@@ -274,19 +293,19 @@ class Model:
     def propose(
         self, node: int, duty: int, nodes: list[int], shares: list[int], model: bytes
     ) -> str | None:
-        self.tick()
+        self.tick(RESULTS)
         r = self.last
         if r.phase != AGGREGATE:
-            return "rounds: not in aggregate"
+            return "results: not in aggregate"
         if not r.fallback:
             if node != duty:
-                return "rounds: not on duty"
+                return "results: not on duty"
         elif node not in {*r.trainers, *r.weights, *r.aggregators}:
-            return "rounds: not in snapshot"
+            return "results: not in snapshot"
         elif node in r.barred:
-            return "rounds: barred"
+            return "results: barred"
         if not all(r.payable(n) for n in nodes):
-            return "rounds: node not payable"
+            return "results: node not payable"
         r.proposer, r.nodes, r.shares, r.model = node, nodes, shares, model
         r.attesters = []
         self._enter(CHALLENGE, "challenge_s")
@@ -294,17 +313,17 @@ class Model:
 
     def _in_challenge(self) -> str | None:
         if self.last.phase != CHALLENGE:
-            return "rounds: not in challenge"
-        return "rounds: too late" if self.now > self.last.deadline else None
+            return "results: not in challenge"
+        return "results: too late" if self.now > self.last.deadline else None
 
     def attest(self, verifier: int) -> str | None:
         refused = self._in_challenge()
         if refused:
             return refused
         if verifier not in self.last.weights:
-            return "rounds: not a verifier"
+            return "results: not a verifier"
         if verifier in self.last.attesters:
-            return "rounds: already attested"
+            return "results: already attested"
         self.last.attesters.append(verifier)
         return None
 
@@ -319,9 +338,9 @@ class Model:
     def resolve(self, upheld: bool) -> str | None:
         r = self.last
         if r.phase != DISPUTED:
-            return "rounds: not disputed"
+            return "results: not disputed"
         if self.now > r.deadline:
-            return "rounds: too late"
+            return "results: too late"
         self._credit(self.round_bonds, r.challenger if upheld else self.owner, BOND)
         r.challenger = ""
         if upheld:
@@ -341,9 +360,9 @@ class Model:
 
     def finalize(self, right: bool) -> str | None:
         if not self.can_finalize():
-            return "rounds: not finalizable"
+            return "results: not finalizable"
         if not right:
-            return "rounds: wrong contributions"
+            return "results: wrong contributions"
         r = self.last
         paid = dict.fromkeys([*r.nodes, *r.attesters, r.proposer], 0)
         cuts = 0

@@ -109,7 +109,7 @@ class JobModel:
 
     def open(self, nodes: list[int]) -> str | None:
         if self.last.phase not in (NONE, FINALIZED, VOID):
-            return "rounds: round open"
+            return "jobs: round open"
         if self.escrow < REWARD:
             return "pool: escrow too low"
         self.escrow -= REWARD
@@ -123,7 +123,7 @@ class JobModel:
     def advance(self) -> str | None:
         r = self.last
         if r.phase != AGGREGATE or self.now <= r.deadline:
-            return "rounds: nothing to advance"
+            return "results: nothing to advance"
         if r.fallback:
             r.phase, r.deadline = VOID, 0
             self.escrow += REWARD
@@ -135,9 +135,9 @@ class JobModel:
     def propose(self, node: int, listed: list[int], contributions: list[int]) -> str | None:
         r = self.last
         if r.phase == AGGREGATE and self.now > r.deadline and r.fallback:
-            return "rounds: not in aggregate"
+            return "results: not in aggregate"
         if r.phase != AGGREGATE:
-            return "rounds: not in aggregate"
+            return "results: not in aggregate"
         if self.now > r.deadline:
             r.fallback = True
         r.proposer, r.listed, r.contributions = node, listed, contributions
@@ -147,11 +147,11 @@ class JobModel:
     def attest(self, verifier: int) -> str | None:
         r = self.last
         if r.phase != CHALLENGE:
-            return "rounds: not in challenge"
+            return "results: not in challenge"
         if self.now > r.deadline:
-            return "rounds: too late"
+            return "results: too late"
         if verifier in r.attesters:
-            return "rounds: already attested"
+            return "results: already attested"
         r.attesters.append(verifier)
         return None
 
@@ -288,7 +288,7 @@ class JobModel:
 
     def finalize(self) -> str | None:
         if not self.can_finalize():
-            return "rounds: not finalizable"
+            return "results: not finalizable"
         r = self.last
         if r.scoring.commitments and not r.scoring.closed:
             return "scores: open"

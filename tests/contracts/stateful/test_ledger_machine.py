@@ -42,7 +42,7 @@ class LedgerMachine(RuleBasedStateMachine):
         self.stack.enter_context(boa.env.anchor())
         s = self.system
         self.ledger, self.pool = s.ledger, s.pool
-        self.model = LedgerModel(str(s.rounds.address), str(s.coordinator.address))
+        self.model = LedgerModel(str(s.results.address), str(s.coordinator.address))
         self.stranger = str(boa.env.generate_address("stranger"))
         self.seen: dict[int, list[Any]] = {job: [] for job in JOBS}
         self.changed = True
@@ -65,14 +65,14 @@ class LedgerMachine(RuleBasedStateMachine):
 
     @rule(job=Job, ahead=st.integers(0, 2), new=Model, reward=st.integers(0, ZOO))
     def finish_a_round(self, job: int, ahead: int, new: bytes, reward: int) -> None:
-        """The rounds contract records after its rounds set their reward aside; some are void."""
+        """TrainingResults records after its rounds set their reward aside; some are void."""
         past = self.model.history(job)
         round_id = (past[-1].round_id if past else 0) + 1 + ahead
         prev = past[-1].new_model if past else MODELS[0]
         if (job, round_id) not in self.model.rewards:
-            self.pool.reserve(job, round_id, reward, sender=self.model.rounds)
+            self.pool.reserve(job, round_id, reward, sender=self.model.results)
             self.model.rewards[job, round_id] = reward
-        self.record(self.model.rounds, job, round_id, prev, new)
+        self.record(self.model.results, job, round_id, prev, new)
 
     @rule(
         by_rounds=st.booleans(),
@@ -86,7 +86,7 @@ class LedgerMachine(RuleBasedStateMachine):
     ) -> None:
         past = self.model.history(job)
         round_id = max(0, (past[-1].round_id if past else 1) - back)
-        sender = self.model.rounds if by_rounds else self.stranger
+        sender = self.model.results if by_rounds else self.stranger
         self.record(sender, job, round_id, prev, new)
 
     def record(self, sender: str, job: int, round_id: int, prev: bytes, new: bytes) -> None:

@@ -62,7 +62,7 @@ class PoolMachine(RuleBasedStateMachine):
         self.anchor.__enter__()
         boa.env.evm.patch.gas_limit = GAS_CAP
         self.pool = self.world.pool
-        self.rounds = self.world.rounds.address
+        self.results = self.world.results
         self.jobs: dict[int, ModelJob] = {}
         self.pools: dict[tuple[int, int], ModelPool] = {}
         self.donated = 0
@@ -150,10 +150,10 @@ class PoolMachine(RuleBasedStateMachine):
         amount = job.escrow * part // 100 if pick % 2 else min(exact, job.escrow)
         if amount > job.escrow:
             with boa.reverts("pool: escrow too low"):
-                self.pool.reserve(job_id, job.rounds + 1, amount, sender=self.rounds)
+                self.pool.reserve(job_id, job.rounds + 1, amount, sender=self.results)
             return
         job.rounds += 1
-        self.pool.reserve(job_id, job.rounds, amount, sender=self.rounds)
+        self.pool.reserve(job_id, job.rounds, amount, sender=self.results)
         job.escrow -= amount
         self.pools[job_id, job.rounds] = ModelPool(amount)
 
@@ -162,7 +162,7 @@ class PoolMachine(RuleBasedStateMachine):
     def reserve_again(self, pick: int) -> None:
         (job_id, round_id), _ = self.pool_at(pick)
         with boa.reverts("pool: already reserved"):
-            self.pool.reserve(job_id, round_id, 0, sender=self.rounds)
+            self.pool.reserve(job_id, round_id, 0, sender=self.results)
 
     @precondition(lambda self: self.pools)
     @rule(
@@ -190,9 +190,9 @@ class PoolMachine(RuleBasedStateMachine):
             reason = "pool: cuts too high"
         if reason:
             with boa.reverts(reason):
-                self.pool.start_distribution(*arguments, sender=self.rounds)
+                self.pool.start_distribution(*arguments, sender=self.results)
             return
-        self.pool.start_distribution(*arguments, sender=self.rounds)
+        self.pool.start_distribution(*arguments, sender=self.results)
         pool.status = DISTRIBUTING
         pool.total = total
         pool.plan = plan
@@ -220,9 +220,9 @@ class PoolMachine(RuleBasedStateMachine):
             reason = "pool: zero total"
         if reason:
             with boa.reverts(reason):
-                self.pool.distribute(*key, ids, contributions, sender=self.rounds)
+                self.pool.distribute(*key, ids, contributions, sender=self.results)
             return
-        self.pool.distribute(*key, ids, contributions, sender=self.rounds)
+        self.pool.distribute(*key, ids, contributions, sender=self.results)
         pool.plan = pool.plan[count:]
         for node, contribution in batch:
             pool.last_node = node
@@ -246,7 +246,7 @@ class PoolMachine(RuleBasedStateMachine):
             return
         again = pool.last_node if pick % 2 else 1 + pick % pool.last_node
         with boa.reverts("pool: node order"):
-            self.pool.distribute(*key, [again], [0], sender=self.rounds)
+            self.pool.distribute(*key, [again], [0], sender=self.results)
 
     @precondition(lambda self: self.pools)
     @rule(pick=picks, excess=st.integers(1, 2**64))
@@ -256,7 +256,7 @@ class PoolMachine(RuleBasedStateMachine):
             return
         left = pool.total - pool.distributed
         with boa.reverts("pool: over-distributed"):
-            self.pool.distribute(*key, [UNKNOWN_NODE + 1], [left + excess], sender=self.rounds)
+            self.pool.distribute(*key, [UNKNOWN_NODE + 1], [left + excess], sender=self.results)
 
     @precondition(lambda self: self.pools)
     @rule(pick=picks)
@@ -264,10 +264,10 @@ class PoolMachine(RuleBasedStateMachine):
         key, pool = self.pool_at(pick, DISTRIBUTING)
         if pool.status == CLOSED:
             with boa.reverts("pool: closed"):
-                self.pool.close(*key, sender=self.rounds)
+                self.pool.close(*key, sender=self.results)
             return
         returned = pool.amount - pool.paid
-        assert self.pool.close(*key, sender=self.rounds) == (pool.paid, returned)
+        assert self.pool.close(*key, sender=self.results) == (pool.paid, returned)
         if pool.status == DISTRIBUTING and pool.total and pool.distributed == pool.total:
             assert 0 <= returned - pool.unpayable < pool.turns
         pool.status = CLOSED
@@ -303,7 +303,7 @@ class PoolMachine(RuleBasedStateMachine):
             lambda: self.pool.distribute(job_id, 1, [], [], sender=job.sponsor),
             lambda: self.pool.close(job_id, 1, sender=job.sponsor),
         ]
-        with boa.reverts("pool: not rounds"):
+        with boa.reverts("pool: not results"):
             calls[pick % 4]()
 
     # The whole model, after every step

@@ -78,7 +78,8 @@ class RoundsMachine(RuleBasedStateMachine):
         self.stack = ExitStack()
         self.stack.enter_context(boa.env.anchor())
         self.s = self.field.system
-        self.rounds, self.reports = self.s.rounds, self.s.reports
+        self.jobs, self.rounds, self.results = self.s.jobs, self.s.rounds, self.s.results
+        self.reports = self.s.reports
         self.trainers = self.field.trainers
         self.players = [*self.trainers, *self.field.verifiers, *self.field.aggregators]
         self.model = Model(
@@ -172,7 +173,7 @@ class RoundsMachine(RuleBasedStateMachine):
     def _play_on(self) -> None:
         r, phase = self.model.last, self.model.last.phase
         if phase in (COMMIT, REVEAL, AGGREGATE, DISPUTED) and r.deadline < boa.env.timestamp:
-            self.step(lambda m: m.advance(), lambda: self.rounds.advance(1))
+            assert self._advance()
             phase = self.model.last.phase
         if phase == COMMIT:
             for index in range(3):
@@ -210,13 +211,21 @@ class RoundsMachine(RuleBasedStateMachine):
         if opened:
             mine(2)
 
-    @rule(what=st.sampled_from(["seed", "advance", "absent", "rejoin", "slash"]), who=Index)
+    @rule(
+        what=st.sampled_from(["seed", "audit seed", "advance", "absent", "rejoin", "slash"]),
+        who=Index,
+    )
     def anybody(self, what: str, who: int) -> None:
         player = self.trainers[who]
         if what == "seed":
-            self.step(lambda m: m.capture(), lambda: self.rounds.capture_seed(1))
+            self.step(lambda m: m.capture(), lambda: self.rounds.capture_seed(1, self.newest))
+        elif what == "audit seed":
+            self.step(
+                lambda m: m.capture_audit(),
+                lambda: self.results.capture_audit_seed(1, self.newest),
+            )
         elif what == "advance":
-            self.step(lambda m: m.advance(), lambda: self.rounds.advance(1))
+            self._advance()
         elif what == "absent":
             self.step(
                 lambda m: m.mark_absent(player.node_id),
@@ -230,6 +239,19 @@ class RoundsMachine(RuleBasedStateMachine):
         else:
             for back in (0, 1):
                 self._slash_unrevealed(player.node_id, len(self.model.rounds) - back)
+
+    @property
+    def newest(self) -> int:
+        return len(self.model.rounds)
+
+    def _advance(self) -> bool:
+        """Whether one of the two contracts had something to move on; never both."""
+        moved = [
+            self.step(lambda m: m.advance_rounds(), lambda: self.rounds.advance(1, self.newest)),
+            self.step(lambda m: m.advance_results(), lambda: self.results.advance(1, self.newest)),
+        ]
+        assert not all(moved)
+        return any(moved)
 
     @precondition(lambda self: self.model.last.phase == COMMIT)
     @rule(who=Index, copied=st.booleans())
@@ -289,7 +311,7 @@ class RoundsMachine(RuleBasedStateMachine):
 
     def _propose(self, who: int | None, every: bool, shares: list[int]) -> None:
         r, round_id = self.model.last, len(self.model.rounds)
-        duty = self.rounds.aggregator_on_duty(1, round_id)
+        duty = self.results.aggregator_on_duty(1, round_id)
         player = next(
             (p for p in self.players if p.node_id == duty and who is None),
             self.players[who] if who is not None else self._not_barred(r),
@@ -333,7 +355,7 @@ class RoundsMachine(RuleBasedStateMachine):
         if (
             self.step(
                 lambda m: m.resolve(upheld),
-                lambda: self.rounds.resolve_challenge(
+                lambda: self.results.resolve_challenge(
                     1, round_id, result, upheld, sender=self.model.owner
                 ),
             )
@@ -349,14 +371,17 @@ class RoundsMachine(RuleBasedStateMachine):
     def _finalize(self, right: bool) -> None:
         r = self.model.last
         shares = r.shares if right else [*r.shares, 1]
-        self.step(lambda m: m.finalize(right), lambda: self.rounds.finalize(1, r.nodes, shares))
+        self.step(
+            lambda m: m.finalize(right),
+            lambda: self.results.finalize(1, self.newest, r.nodes, shares),
+        )
 
     @rule(rarely=st.integers(0, 9))
     def cancel(self, rarely: int) -> None:
         if rarely == 0 and self.model.rounds:
             self.step(
                 lambda m: m.cancel(),
-                lambda: self.rounds.cancel_job(1, sender=self.field.sponsor),
+                lambda: self.jobs.cancel_job(1, sender=self.field.sponsor),
             )
 
     # Reports
@@ -477,10 +502,12 @@ class RoundsMachine(RuleBasedStateMachine):
 
     def _round_is_model(self) -> None:
         m, r, round_id = self.model, self.model.last, len(self.model.rounds)
-        job = self.rounds.job(1)
+        job = self.jobs.job(1)
         assert (job.status, job.cancel_requested) == (m.status, m.cancel_requested)
         assert (job.rounds_opened, job.rounds_done, job.model) == (round_id, m.done, m.model)
+        assert self.jobs.rounds_open(1) == (r.phase not in (0, FINALIZED, VOID))
         state = self.rounds.round(1, round_id)
+        assert state.phase == self.rounds.phase(1, round_id)
         assert (
             state.phase,
             state.deadline,
@@ -518,7 +545,7 @@ class RoundsMachine(RuleBasedStateMachine):
             assert self.rounds.is_expected(1, round_id, node) == (node in r.trainers)
             assert self.rounds.is_revealed(1, round_id, node) == (node in r.revealed)
             assert self.rounds.is_flagged(1, round_id, node) == (node in r.flagged)
-            assert self.rounds.is_invalid(1, round_id, node) == (node in r.invalid)
+            assert self.results.is_invalid(1, round_id, node) == (node in r.invalid)
             assert self.rounds.is_absent(1, node) == (node in self.model.absent)
             stored = self.rounds.commitment_of(1, round_id, node)
             if work is not None:
@@ -548,15 +575,15 @@ class RoundsMachine(RuleBasedStateMachine):
         for player in self.field.verifiers:
             assert self.bounty(player) == self.bounties[player.node_id]
         open_bond = BOND if m.last.phase == DISPUTED else 0
-        assert self.rounds.bonds_held() == sum(m.round_bonds.values()) + open_bond
+        assert self.results.bonds_held() == sum(m.round_bonds.values()) + open_bond
         appeals = [x for x in m.reports.values() if x.status == APPEALED]
         assert self.reports.bonds_held() == (
             sum(m.report_bonds.values()) + APPEAL_BOND * len(appeals)
         )
-        for book, contract in ((m.round_bonds, self.rounds), (m.report_bonds, self.reports)):
+        for book, contract in ((m.round_bonds, self.results), (m.report_bonds, self.reports)):
             for account, amount in book.items():
                 assert contract.bond_credit(account) == amount
-        for contract in (self.rounds, self.reports):
+        for contract in (self.results, self.reports):
             assert self.s.token.balanceOf(contract.address) == contract.bonds_held()
         assert self.s.balances() == self.s.owed()
 
@@ -589,7 +616,7 @@ class RoundsMachine(RuleBasedStateMachine):
             if r.phase == CHALLENGE:
                 self._finalize(True)
             else:
-                assert self.step(lambda m: m.advance(), lambda: self.rounds.advance(1))
+                assert self._advance()
         assert self.model.last.phase in (0, FINALIZED, VOID)
         self._end_reports()
         for player in self.field.verifiers:
@@ -597,7 +624,7 @@ class RoundsMachine(RuleBasedStateMachine):
         for player in self.players:
             assert self.s.registry.node(player.node_id).locks == 0
         for book, contract in (
-            (self.model.round_bonds, self.rounds),
+            (self.model.round_bonds, self.results),
             (self.model.report_bonds, self.reports),
         ):
             for account in book:

@@ -89,6 +89,7 @@ class ScoresMachine(RuleBasedStateMachine):
         self.stack.enter_context(boa.env.anchor())
         self.s = self.panel.system
         self.scores, self.rounds, self.pool = self.s.scores, self.s.rounds, self.s.pool
+        self.results = self.s.results
         # The same people, once for each job.
         self.panels = [
             Panel(replace(self.panel.field, job_id=job), self.panel.stakes) for job in (1, 2)
@@ -167,10 +168,7 @@ class ScoresMachine(RuleBasedStateMachine):
         else:
             reason = "pool: escrow too low"
             if model.last.phase in (AGGREGATE, CHALLENGE):
-                reason = "rounds: round open"
-                overdue = boa.env.timestamp > model.last.deadline
-                if overdue and model.last.phase == AGGREGATE and model.last.fallback:
-                    return  # opening would void it first
+                reason = "jobs: round open"
             with refuses(reason):
                 self.rounds.open_round(job + 1)
 
@@ -179,7 +177,9 @@ class ScoresMachine(RuleBasedStateMachine):
         self._advance(job)
 
     def _advance(self, job: int) -> None:
-        self.step(job, lambda m: m.advance(), lambda: self.rounds.advance(job + 1))
+        self.step(
+            job, lambda m: m.advance(), lambda: self.results.advance(job + 1, self.number(job))
+        )
 
     @rule(
         job=Job,
@@ -230,7 +230,7 @@ class ScoresMachine(RuleBasedStateMachine):
             field = self.panels[job].field
             for player in self.verifiers[1:]:
                 field.report(self.number(job), node, INVALID, player)
-            assert self.rounds.is_invalid(job + 1, self.number(job), node.node_id)
+            assert self.results.is_invalid(job + 1, self.number(job), node.node_id)
             r.invalid.add(node.node_id)
             self.changed = True
 
@@ -243,7 +243,7 @@ class ScoresMachine(RuleBasedStateMachine):
         if r.phase == CHALLENGE and self.step(
             job,
             lambda m: m.finalize(),
-            lambda: self.rounds.finalize(job + 1, r.listed, r.contributions),
+            lambda: self.results.finalize(job + 1, self.number(job), r.listed, r.contributions),
         ):
             scored = bool(sum(r.scoring.consensus))
             self.ended["ordinary" if job else "scored" if scored else "unscored"] += 1

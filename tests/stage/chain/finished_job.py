@@ -195,8 +195,8 @@ class FinishedJob:
         case = {"version": 1, "job": place[0], "round": place[1], "wrong": ["everything"]}
         evidence = self.store.put_bytes(dumps(case))
         cat = people.nodes["cat"].operator
-        people.chain.send(cat, people.rounds, "challenge", *place, result, digest_of(evidence))
-        people.decide((people.rounds, "resolve_challenge", (*place, result, True)))
+        people.chain.send(cat, people.results, "challenge", *place, result, digest_of(evidence))
+        people.decide((people.results, "resolve_challenge", (*place, result, True)))
         other = next(people.nodes[n] for n in ("abe", "ada") if people.nodes[n] != liar)
         arrays = self._propose(plan, other)
         report = self._report("bob", INVALID, "vic", "vera")
@@ -277,7 +277,9 @@ class FinishedJob:
         plans = Plans(self.network, models)
         people = self.people
         if not people.state.seed.strip(b"\0"):
-            people.chain.send(people.faucet, people.rounds, "capture_seed", people.job)
+            people.chain.send(
+                people.faucet, people.rounds, "capture_seed", people.job, people.round
+            )
         plan = plans.of(observe(self.network, people.job, self.network.chain.head()))
         assert plan is not None
         return plan
@@ -316,7 +318,7 @@ class FinishedJob:
         by = by or people.on_duty
         people.chain.send(
             by.operator,
-            people.rounds,
+            people.results,
             "propose_result",
             people.job,
             people.round,

@@ -122,7 +122,8 @@ class FinishedScoredJob(FinishedJob):
         people.pass_phase(REVEAL)
         people.chain.mine()
         if people.round % 2:  # in the others the audit seed is never captured
-            people.chain.send(people.faucet, people.rounds, "capture_seed", people.job)
+            place = (people.job, people.round)
+            people.chain.send(people.faucet, people.results, "capture_audit_seed", *place)
         for name in TRAINERS:
             if name != unproven:
                 self._prove(name)
@@ -170,7 +171,7 @@ class FinishedScoredJob(FinishedJob):
     def _prove(self, name: str) -> None:
         """Post a trainer's sync sample."""
         people, node = self.people, self.people.nodes[name]
-        seed = self.network.seed(people.job, people.state, audit=True)
+        seed = self.network.seed(people.job, people.round, people.state, audit=True)
         assert seed is not None
         sample = open_samples(self.started[people.round, name], seed, 2)
         digest = digest_of(self.store.put_bytes(sample))

@@ -131,7 +131,7 @@ class People:
     sponsor: LocalAccount
     nodes: dict[str, Node] = field(default_factory=dict)
     start: dict[str, int] = field(default_factory=dict)
-    jobs: dict[str, list[int]] = field(default_factory=dict)
+    sponsored: dict[str, list[int]] = field(default_factory=dict)
     job: int = 0
     round: int = 0
     donated: int = 0  # sent to each contract unasked
@@ -142,7 +142,9 @@ class People:
             "coordinator": "Coordinator",
             "registry": "NodeRegistry",
             "pool": "RewardPool",
+            "jobs": "TrainingJobs",
             "rounds": "TrainingRounds",
+            "results": "TrainingResults",
             "reports": "ViolationReports",
             "keys": "DataKeys",
             "scores": "ScoreConsensus",
@@ -162,7 +164,7 @@ class People:
         self.chain.transact(self.faucet, account.address, value=3 * 10**18)
         if zoo:
             self.give(account, zoo)
-        spenders = (self.registry, self.pool, self.rounds, self.reports, self.tasks, self.appeals)
+        spenders = (self.registry, self.pool, self.results, self.reports, self.tasks, self.appeals)
         for spender in spenders:
             self.chain.send(account, self.token, "approve", spender.address, 2**255)
         self.start[account.address] = self.wealth(account)
@@ -283,9 +285,9 @@ class People:
 
     def create_job(self, sponsor: LocalAccount, terms: tuple[Any, ...], funds: int) -> int:
         """Create and fund a job; its id."""
-        self.chain.send(sponsor, self.rounds, "create_job", terms)
-        job = int(self.chain.call(self.rounds, "job_count"))
-        self.jobs.setdefault(sponsor.address, []).append(job)
+        self.chain.send(sponsor, self.jobs, "create_job", terms)
+        job = int(self.chain.call(self.jobs, "job_count"))
+        self.sponsored.setdefault(sponsor.address, []).append(job)
         if funds:
             self.chain.send(sponsor, self.pool, "fund", job, funds)
         return job
@@ -346,7 +348,8 @@ class People:
         """Wait for the deadline and move on, if the round is still in this phase."""
         if self.phase == phase:
             self.wait_until(int(self.state.deadline))
-            self.chain.send(self.faucet, self.rounds, "advance", self.job)
+            has_it = self.rounds if phase in (COMMIT, REVEAL) else self.results
+            self.chain.send(self.faucet, has_it, "advance", self.job, self.round)
 
     def wait_until(self, deadline: int) -> None:
         """Let a deadline pass, if it has not."""
@@ -363,7 +366,7 @@ class People:
         digests = [keccak(text=f"{part} of {label}") for part in ("model", "update", "report")]
         self.chain.send(
             by.operator,
-            self.rounds,
+            self.results,
             "propose_result",
             self.job,
             self.round,
@@ -376,7 +379,7 @@ class People:
     @property
     def on_duty(self) -> Node:
         """The aggregator whose turn it is."""
-        duty = self.chain.call(self.rounds, "aggregator_on_duty", self.job, self.round)
+        duty = self.chain.call(self.results, "aggregator_on_duty", self.job, self.round)
         return next(node for node in self.nodes.values() if node.node_id == duty)
 
     def attest(self, *verifiers: str) -> None:
@@ -385,7 +388,7 @@ class People:
         for name in verifiers:
             node = self.nodes[name]
             self.chain.send(
-                node.operator, self.rounds, "attest", self.job, self.round, node.node_id, result
+                node.operator, self.results, "attest", self.job, self.round, node.node_id, result
             )
 
     def report(self, node: Node, violation: int, *verifiers: str) -> bytes:
@@ -416,7 +419,7 @@ class People:
 
     def finalize(self, arrays: tuple[list[int], list[int]]) -> None:
         """Make the result final; pays."""
-        self.chain.send(self.faucet, self.rounds, "finalize", self.job, *arrays)
+        self.chain.send(self.faucet, self.results, "finalize", self.job, self.round, *arrays)
 
     def finish(self, pay: Mapping[Node, int], *verifiers: str) -> None:
         """Propose, attest (two verifiers by default) and finalize."""
@@ -451,11 +454,11 @@ class People:
             yield self.token, "balanceOf", (account,)
             yield self.pool, "pending", (account,)
             yield self.registry, "bounty", (account,)
-            yield self.rounds, "bond_credit", (account,)
+            yield self.results, "bond_credit", (account,)
             yield self.reports, "bond_credit", (account,)
             yield self.tasks, "bond_credit", (account,)
             yield self.appeals, "bond_credit", (account,)
-            for job in self.jobs.get(account, []):
+            for job in self.sponsored.get(account, []):
                 yield self.pool, "escrow", (job,)
 
     def gain(self, *parties: Party) -> int:
@@ -478,7 +481,7 @@ class People:
         nodes = int(self.chain.call(self.registry, "node_count"))
         held = [
             self.chain.call(self.token, "balanceOf", contract.address)
-            for contract in (self.registry, self.pool, self.rounds, self.reports)
+            for contract in (self.registry, self.pool, self.results, self.reports)
         ]
         for contract in (self.tasks, self.appeals):
             balance = self.chain.call(self.token, "balanceOf", contract.address)
@@ -491,7 +494,7 @@ class People:
                 (self.pool, "total_escrow", ()),
                 (self.pool, "total_reserved", ()),
                 (self.pool, "total_pending", ()),
-                (self.rounds, "bonds_held", ()),
+                (self.results, "bonds_held", ()),
                 (self.reports, "bonds_held", ()),
             ]
         )

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A reward pool among the real token, registry and rounds contract, with jobs and paid nodes.
+"""A reward pool among the real token, registry and TrainingJobs, with jobs and paid nodes.
 
-Settlement calls are sent from the rounds contract's address: the pool checks its sender there, and
-asks the real contract who sponsors a job and whether it has ended."""
+Settlement calls are sent from `results`, the address that stands for TrainingResults: the pool
+checks its sender, and asks TrainingJobs who sponsors a job and whether it has ended."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Codes:
 
     token: Any
     registry: Any
-    rounds: Any
+    jobs: Any
     pool: Any
     scores: Any
 
@@ -55,7 +55,7 @@ def compile_all() -> Codes:
     return Codes(
         token=boa.load_partial("contracts/ZooToken.vy"),
         registry=boa.load_partial("contracts/NodeRegistry.vy"),
-        rounds=boa.load_partial("contracts/TrainingRounds.vy"),
+        jobs=boa.load_partial("contracts/TrainingJobs.vy"),
         pool=boa.load_partial("contracts/RewardPool.vy"),
         scores=boa.load_partial("contracts/ScoreConsensus.vy"),
     )
@@ -67,7 +67,8 @@ class World:
 
     token: Any
     registry: Any
-    rounds: Any
+    jobs: Any
+    results: str
     pool: Any
     scores: Any
     holder: str
@@ -91,38 +92,30 @@ class World:
         )
 
     def add_job(self, sponsor: str) -> int:
-        return int(self.rounds.create_job(TERMS, sender=sponsor))
+        return int(self.jobs.create_job(TERMS, sender=sponsor))
 
     def end_job(self, job_id: int, sponsor: str) -> None:
         """Cancels a job that has no open round, which ends it at once."""
-        self.rounds.cancel_job(job_id, sender=sponsor)
+        self.jobs.cancel_job(job_id, sender=sponsor)
 
 
 def make_world(codes: Codes, pool_token: Any = None) -> World:
     """Deploys everything; `pool_token` replaces ZOO in the pool alone."""
     holder = str(boa.env.generate_address("holder"))
     committee = str(boa.env.generate_address("committee"))
-    rounds_address = boa.env.generate_address("rounds")
-    ledger, reports = (boa.env.generate_address() for _ in range(2))
+    rounds, results = (str(boa.env.generate_address(name)) for name in ("rounds", "results"))
     token = codes.token.deploy(holder, SUPPLY)
     # No node of this world is measured.
     benchmarks = boa.env.generate_address("benchmarks")
     registry = codes.registry.deploy(
-        token.address, benchmarks, committee, [rounds_address], (*PARAMETERS, committee)
+        token.address, benchmarks, committee, [results], (*PARAMETERS, committee)
     )
     paid_in = token if pool_token is None else pool_token
-    scores = codes.scores.deploy(registry.address, rounds_address, committee)
-    pool = codes.pool.deploy(paid_in.address, registry.address, rounds_address, scores.address)
-    rounds = codes.rounds.deploy(
-        token.address,
-        registry.address,
-        pool.address,
-        ledger,
-        reports,
-        committee,
-        ZERO,
-        override_address=rounds_address,
+    jobs = codes.jobs.deploy(registry.address, rounds, results, committee)
+    scores = codes.scores.deploy(registry.address, jobs.address, rounds, results, committee)
+    pool = codes.pool.deploy(
+        paid_in.address, registry.address, jobs.address, results, scores.address
     )
     for spender in (registry, pool):
         token.approve(spender.address, UNLIMITED, sender=holder)
-    return World(token, registry, rounds, pool, scores, holder, committee)
+    return World(token, registry, jobs, results, pool, scores, holder, committee)

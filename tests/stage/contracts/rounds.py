@@ -57,7 +57,7 @@ class Field:
             self.system.commit(self.job_id, round_id, player, self.work(player, round_id))
         if self.system.phase(self.job_id, round_id) == 1:
             self.system.wait_out(self.job_id, round_id)
-            self.system.rounds.advance(self.job_id)
+            self.system.advance(self.job_id, round_id)
         return round_id
 
     def to_aggregate(self, revealers: Sequence[Player] | None = None) -> int:
@@ -67,7 +67,7 @@ class Field:
             self.system.reveal(self.job_id, round_id, player, self.work(player, round_id))
         if self.system.phase(self.job_id, round_id) == 2:
             self.system.wait_out(self.job_id, round_id)
-            self.system.rounds.advance(self.job_id)
+            self.system.advance(self.job_id, round_id)
         return round_id
 
     def propose(
@@ -80,7 +80,7 @@ class Field:
     ) -> bytes:
         """Proposes by the aggregator on duty unless told; returns the result hash."""
         proposer = player or self.system.on_duty(self.job_id, round_id)
-        self.system.rounds.propose_result(
+        self.system.results.propose_result(
             self.job_id,
             round_id,
             proposer.node_id,
@@ -106,13 +106,13 @@ class Field:
     def attest(self, round_id: int, *verifiers: Player) -> None:
         result = self.system.rounds.round(self.job_id, round_id).result_hash
         for player in verifiers or self.verifiers:
-            self.system.rounds.attest(
+            self.system.results.attest(
                 self.job_id, round_id, player.node_id, result, sender=player.operator
             )
 
     def challenge(self, round_id: int) -> None:
         result = self.system.rounds.round(self.job_id, round_id).result_hash
-        self.system.rounds.challenge(
+        self.system.results.challenge(
             self.job_id, round_id, result, EVIDENCE, sender=self.challenger
         )
 
@@ -122,7 +122,9 @@ class Field:
         return round_id
 
     def finalize(self) -> None:
-        self.system.rounds.finalize(self.job_id, self.ids, self.shares)
+        """Finalizes the newest round with what `propose` brings unless told."""
+        round_id = self.system.jobs.rounds_opened(self.job_id)
+        self.system.results.finalize(self.job_id, round_id, self.ids, self.shares)
 
     def to_finalized(self) -> int:
         round_id = self.to_challenge()

@@ -207,9 +207,9 @@ class Panel:
         if self.system.phase(self.job_id, round_id) == 3:
             self.field.propose(round_id, contributions=shares)
         self.field.attest(round_id, *attesters)
-        if not self.system.rounds.can_finalize(self.job_id):
+        if not self.system.results.can_finalize(self.job_id, round_id):
             self.system.wait_out(self.job_id, round_id)
-        self.system.rounds.finalize(self.job_id, self.field.ids, shares)
+        self.system.results.finalize(self.job_id, round_id, self.field.ids, shares)
 
 
 def make_panel(
@@ -231,7 +231,7 @@ def make_panel(
     challenger = system.person("challenger", STAKE)
     stranger = system.person("stranger", STAKE)
     mine()
-    job_id = int(system.rounds.create_job(terms_tuple(**terms), sender=sponsor))
+    job_id = int(system.jobs.create_job(terms_tuple(**terms), sender=sponsor))
     if adopt:
         system.scores.adopt(job_id, COMMIT_S, REVEAL_S, sender=sponsor)
     system.pool.fund(job_id, funded * REWARD, sender=sponsor)

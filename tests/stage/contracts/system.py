@@ -86,12 +86,14 @@ def refuses(reason: str) -> Iterator[None]:
     raise AssertionError(f"did not revert with {reason!r}")
 
 
-def events_of(contract: Any) -> list[tuple[str, dict[str, Any]]]:
-    """The events the contract's last call emitted itself, whole, in order."""
+def events_of(contract: Any, emitter: Any = None) -> list[tuple[str, dict[str, Any]]]:
+    """The events of the last call of a contract, whole, in order: those it emitted itself, or those
+    that another contract emitted in the same call."""
+    address = (emitter or contract).address
     return [
         (type(e).__name__, {f: getattr(e, f) for f in e._fields if f != "address"})
         for e in contract.get_logs()
-        if e.address == contract.address
+        if e.address == address
     ]
 
 
@@ -147,7 +149,9 @@ class System:
     registry: Any
     pool: Any
     ledger: Any
+    jobs: Any
     rounds: Any
+    results: Any
     reports: Any
     keys: Any
     scores: Any
@@ -186,11 +190,11 @@ class System:
         keys = {verifier.node_id: verifier.key}
         benchmark_passed(self.registry, self.benchmarks, player.node_id, keys)
 
-    # JobContexts and rounds
+    # Jobs and rounds
 
     def job(self, sponsor: str, escrow: int = 10 * REWARD, **changes: Any) -> int:
         """A new job with money in its escrow."""
-        job_id = int(self.rounds.create_job(terms_tuple(**changes), sender=sponsor))
+        job_id = int(self.jobs.create_job(terms_tuple(**changes), sender=sponsor))
         if escrow:
             self.pool.fund(job_id, escrow, sender=sponsor)
         return job_id
@@ -245,13 +249,19 @@ class System:
     def phase(self, job_id: int, round_id: int) -> int:
         return int(self.rounds.phase(job_id, round_id))
 
+    def advance(self, job_id: int, round_id: int) -> None:
+        """Anyone's `advance`, sent to the contract that has the round."""
+        phase = self.phase(job_id, round_id)
+        has_it = self.rounds if phase in (COMMIT, REVEAL) else self.results
+        has_it.advance(job_id, round_id)
+
     def wait_out(self, job_id: int, round_id: int) -> None:
         """One second past the deadline of the phase."""
         deadline = self.rounds.round(job_id, round_id).deadline
         mine(1, max(1, deadline + 1 - boa.env.timestamp))
 
     def on_duty(self, job_id: int, round_id: int) -> Player:
-        node_id = self.rounds.aggregator_on_duty(job_id, round_id)
+        node_id = self.results.aggregator_on_duty(job_id, round_id)
         return next(p for p in self.players.values() if p.node_id == node_id)
 
     def balances(self) -> int:
@@ -260,7 +270,7 @@ class System:
 
     def _takers(self) -> tuple[Any, ...]:
         """The contracts that take tokens."""
-        return self.registry, self.pool, self.rounds, self.reports, self.tasks, self.appeals
+        return self.registry, self.pool, self.results, self.reports, self.tasks, self.appeals
 
     def owed(self) -> int:
         """What the contracts' own books say they hold."""
@@ -270,7 +280,7 @@ class System:
             + self.pool.total_escrow()
             + self.pool.total_reserved()
             + self.pool.total_pending()
-            + self.rounds.bonds_held()
+            + self.results.bonds_held()
             + self.reports.bonds_held()
             + self.tasks.bonds_held()
             + self.appeals.bonds_held()
@@ -286,7 +296,9 @@ class Codes:
     registry: Any
     pool: Any
     ledger: Any
+    jobs: Any
     rounds: Any
+    results: Any
     reports: Any
     keys: Any
     scores: Any
@@ -302,7 +314,9 @@ class Codes:
             "NodeRegistry",
             "RewardPool",
             "TrainingLedger",
+            "TrainingJobs",
             "TrainingRounds",
+            "TrainingResults",
             "ViolationReports",
             "DataKeys",
             "ScoreConsensus",
@@ -332,9 +346,9 @@ def deploy(codes: Codes, **parameters: int) -> System:
     mine(1_000)
     deployer = str(boa.env.eoa)
     nonce = boa.env.evm.vm.state.get_nonce(to_canonical_address(deployer))
-    at = [_predict(deployer, nonce + i) for i in range(12)]
-    token_at, owner, registry_at, pool_at, ledger_at, rounds_at, reports_at = at[:7]
-    scores_at, tasks_at, appeals_at, benchmarks_at = at[8:]
+    at = [_predict(deployer, nonce + i) for i in range(14)]
+    token_at, owner, registry_at, pool_at, ledger_at, jobs_at, rounds_at, results_at = at[:8]
+    reports_at, _, scores_at, tasks_at, appeals_at, benchmarks_at = at[8:]
     holder = str(account("holder").address)
     settings = {
         "unbonding_period": UNBONDING,
@@ -364,40 +378,70 @@ def deploy(codes: Codes, **parameters: int) -> System:
             token_at,
             benchmarks_at,
             owner,
-            [rounds_at, reports_at, tasks_at, appeals_at],
+            [rounds_at, results_at, reports_at, tasks_at, appeals_at],
             (*settings.values(), owner),
         ),
         _create(
             codes.pool,
-            "(address,address,address,address)",
+            "(address,address,address,address,address)",
             token_at,
             registry_at,
-            rounds_at,
+            jobs_at,
+            results_at,
             scores_at,
         ),
-        _create(codes.ledger, "(address,address,address)", rounds_at, pool_at, owner),
+        _create(codes.ledger, "(address,address,address)", results_at, pool_at, owner),
+        _create(
+            codes.jobs,
+            "(address,address,address,address)",
+            registry_at,
+            rounds_at,
+            results_at,
+            owner,
+        ),
         _create(
             codes.rounds,
-            "(address,address,address,address,address,address,address)",
+            "(address,address,address,address,address)",
+            registry_at,
+            jobs_at,
+            results_at,
+            owner,
+            ZERO,
+        ),
+        _create(
+            codes.results,
+            "(address,address,address,address,address,address,address,address,address)",
             token_at,
             registry_at,
             pool_at,
             ledger_at,
             reports_at,
+            jobs_at,
+            rounds_at,
             owner,
             ZERO,
         ),
         _create(
             codes.reports,
-            "(address,address,address,address,uint256)",
+            "(address,address,address,address,address,address,uint256)",
             token_at,
             registry_at,
+            jobs_at,
             rounds_at,
+            results_at,
             owner,
             APPEAL_BOND,
         ),
-        _create(codes.keys, "(address,address)", registry_at, rounds_at),
-        _create(codes.scores, "(address,address,address)", registry_at, rounds_at, owner),
+        _create(codes.keys, "(address,address)", registry_at, jobs_at),
+        _create(
+            codes.scores,
+            "(address,address,address,address,address)",
+            registry_at,
+            jobs_at,
+            rounds_at,
+            results_at,
+            owner,
+        ),
         _create(
             codes.tasks,
             "(address,address,address,address,"

@@ -250,7 +250,7 @@ class ChainFacts:
     def round(self, job_id: int, round_id: int) -> Any:
         return self.rounds[round_id]
 
-    def seed(self, job_id: int, round_: Any, audit: bool = False) -> bytes | None:
+    def seed(self, job_id: int, round_id: int, round_: Any, audit: bool = False) -> bytes | None:
         return round_.seed or None
 
     def snapshot(self, job_id: int, round_id: int, opened_block: int) -> Snapshot:

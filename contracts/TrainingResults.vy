@@ -1,0 +1,1017 @@
+# SPDX-License-Identifier: AGPL-3.0-only
+# pragma version ~=0.4.3
+# pragma nonreentrancy on
+# pragma optimize gas
+"""
+@title TrainingResults
+@custom:contract-name TrainingResults
+@license AGPL-3.0-only
+@notice What comes of a round once its reveals are over. A round runs AGGREGATE, CHALLENGE, perhaps
+        DISPUTED, and ends FINALIZED or VOID. Every phase has a deadline, an action is allowed up to
+        and including it, and anyone may move a round on once it has passed, so no absent party can
+        stall a job.
+
+        TrainingRounds opens a round here when it opens it there, so that its pool is set aside and
+        the weights of its verifiers are fixed before anybody works. It hands the round over when
+        the reveals are over (`begin`), or has it ended when nobody worked (`void`). Until then the
+        phase is 0 here, and nobody else can act on the round.
+
+        Rules this contract holds: a round finalizes once; only work revealed in the round and not
+        found invalid is paid; the weight of a verifier is its stake when the round opened; every
+        end of a round closes its pool once and ends it once in TrainingJobs.
+@custom:kill Nothing can be paused: open rounds always run to their end. Pausing `open_round` in
+             TrainingRounds stops new ones.
+"""
+
+from interfaces import IBonds
+from interfaces import INodeRegistry
+from interfaces import IRewardPool
+from interfaces import ITrainingJobs
+from interfaces import ITrainingLedger
+from interfaces import ITrainingResults
+from interfaces import ITrainingRounds
+
+implements: IBonds
+implements: ITrainingResults
+
+from contracts.modules import bonds
+from contracts.modules import node_marks
+from contracts.modules import randomness
+from contracts.modules import round_clock
+from snekmate.auth import ownable
+from snekmate.auth import ownable_2step
+
+initializes: bonds
+initializes: node_marks
+initializes: randomness
+initializes: ownable
+initializes: ownable_2step[ownable := ownable]
+
+exports: (
+    bonds.withdraw_bond,
+    bonds.bond_credit,
+    bonds.bonds_held,
+    ownable_2step.owner,
+    ownable_2step.pending_owner,
+    ownable_2step.transfer_ownership,
+    ownable_2step.accept_ownership,
+)
+
+
+# Phases of a round; 0 while TrainingRounds has it.
+AGGREGATE: constant(uint256) = 3
+CHALLENGE: constant(uint256) = 4
+DISPUTED: constant(uint256) = 5
+FINALIZED: constant(uint256) = 6
+VOID: constant(uint256) = 7
+
+# Violations of the registry.
+BAD_RESULT: constant(uint256) = 5
+
+# Marks of a node in a round: those kept here, and those of TrainingRounds that are read.
+INVALIDATED: constant(uint256) = 4
+BARRED: constant(uint256) = 6  # proposed a result that was successfully challenged
+REVEALED: constant(uint256) = 2
+
+MAX_VERIFIERS: constant(uint256) = 32
+MAX_AMOUNT: constant(uint256) = 2**128
+BPS: constant(uint256) = 10_000
+# Nodes paid in one transaction.
+BATCH: constant(uint256) = 64
+# Rounds that count towards a node's reliability.
+HISTORY: constant(uint256) = 8
+
+# A verifier's word: its weight, and above it the number of the attempt that it attested last.
+_ATTESTED: constant(uint256) = 128
+# The word of a result's attestations: their weight, and above it their number.
+_ATTESTERS: constant(uint256) = 128
+_WEIGHT_MASK: constant(uint256) = 2**128 - 1
+
+registry: public(immutable(address))
+pool: public(immutable(address))
+ledger: public(immutable(address))
+reports: public(immutable(address))
+jobs: public(immutable(address))
+rounds: public(immutable(address))
+
+
+struct Proposal:
+    proposer: uint256
+    result_hash: bytes32
+    model: bytes32
+    update: bytes32
+    report: bytes32
+    contributions_hash: bytes32
+
+
+# By round key, see `_key`.
+_clocks: HashMap[bytes32, uint256]
+_proposals: HashMap[bytes32, Proposal]
+_challengers: HashMap[bytes32, address]
+_aggregators: HashMap[bytes32, DynArray[uint256, 16]]
+_verifiers: HashMap[bytes32, HashMap[uint256, uint256]]
+_verifier_stakes: HashMap[bytes32, uint256]
+# Nodes of the proposed arrays that settlement has gone through.
+_settled_nodes: HashMap[bytes32, uint256]
+
+# By result hash: the word of its attestations, and the verifiers behind them in order.
+_attestations: HashMap[bytes32, uint256]
+_attesters: HashMap[bytes32, HashMap[uint256, uint256]]
+
+# By job, the newest round in which a node's work was found invalid.
+last_invalid: public(HashMap[uint256, uint256])
+
+
+@deploy
+def __init__(
+    token_: address,
+    registry_: address,
+    pool_: address,
+    ledger_: address,
+    reports_: address,
+    jobs_: address,
+    rounds_: address,
+    owner_: address,
+    random_source_: address,
+):
+    """
+    @notice Fixes the other contracts, by predicted addresses where they do not exist yet.
+    @dev Reverts: "results: zero address", "bonds: zero address".
+    @param token_ ZOO.
+    @param registry_ NodeRegistry.
+    @param pool_ RewardPool.
+    @param ledger_ TrainingLedger.
+    @param reports_ ViolationReports.
+    @param jobs_ TrainingJobs.
+    @param rounds_ TrainingRounds.
+    @param owner_ The Coordinator.
+    @param random_source_ See modules/randomness; zero for `blockhash`.
+    """
+    for account: address in [registry_, pool_, ledger_, reports_, jobs_, rounds_, owner_]:
+        assert account != empty(address), "results: zero address"
+    bonds.__init__(token_)
+    node_marks.__init__()
+    randomness.__init__(random_source_)
+    ownable.__init__()
+    ownable_2step.__init__()
+    ownable._transfer_ownership(owner_)
+    registry = registry_
+    pool = pool_
+    ledger = ledger_
+    reports = reports_
+    jobs = jobs_
+    rounds = rounds_
+
+
+# TrainingRounds only
+
+
+@external
+def open(
+    job_id: uint256,
+    terms: ITrainingJobs.RoundTerms,
+    verifiers: DynArray[uint256, 128],
+    stakes: DynArray[uint256, 128],
+    aggregators: DynArray[uint256, 128],
+):
+    """
+    @notice TrainingRounds only, when it opens a round: fixes who may judge the round's result and
+            with what weight, and sets the round's pool aside.
+    @dev Reverts: "results: not rounds", "results: already open", "pool: escrow too low".
+    @param job_id The job.
+    @param terms The round's number, windows and reward.
+    @param verifiers The verifiers of the snapshot, at most 32.
+    @param stakes The stake of each, which is its weight.
+    @param aggregators The aggregators of the snapshot, at most 16.
+    """
+    assert msg.sender == rounds, "results: not rounds"
+    key: bytes32 = self._key(job_id, terms.round_id)
+    assert self._clocks[key] == 0, "results: already open"
+    total: uint256 = 0
+    index: uint256 = 0
+    for verifier: uint256 in verifiers:
+        self._verifiers[key][verifier] = stakes[index]
+        total += stakes[index]
+        index += 1
+    self._verifier_stakes[key] = total
+    for aggregator: uint256 in aggregators:
+        self._aggregators[key].append(aggregator)
+    self._clocks[key] = (
+        terms.aggregate_s << round_clock.AGGREGATE_S
+        | terms.challenge_s << round_clock.CHALLENGE_S
+        | terms.dispute_s << round_clock.DISPUTE_S
+    )
+    extcall IRewardPool(pool).reserve(job_id, terms.round_id, terms.reward)
+
+
+@external
+def begin(job_id: uint256, round_id: uint256, seed: bytes32):
+    """
+    @notice TrainingRounds only, when the reveals of a round are over: opens AGGREGATE, draws the
+            aggregator on duty by the round's seed, and pins the audit seed to the next block.
+            Nobody can reveal selectively on a seed that is pinned only now.
+    @dev Reverts: "results: not rounds", "results: not waiting" (not open, or begun already).
+    @param job_id The job.
+    @param round_id The round.
+    @param seed The round's seed.
+    """
+    clock: uint256 = self._check_waiting(job_id, round_id)
+    key: bytes32 = self._key(job_id, round_id)
+    duty: uint256 = convert(seed, uint256) % len(self._aggregators[key])
+    randomness._request(self._audit_key(key))
+    self._enter(
+        job_id,
+        round_id,
+        clock | duty << round_clock.DUTY,
+        AGGREGATE,
+        round_clock._window(clock, round_clock.AGGREGATE_S),
+    )
+
+
+@external
+def void(job_id: uint256, round_id: uint256, reason: String[32]):
+    """
+    @notice TrainingRounds only, when nobody has committed or nobody has revealed: ends the round
+            without a result. Its whole pool goes back to the job's escrow.
+    @dev Reverts: "results: not rounds", "results: not waiting" (not open, or begun already).
+    @param job_id The job.
+    @param round_id The round.
+    @param reason Why, for the event.
+    """
+    clock: uint256 = self._check_waiting(job_id, round_id)
+    self._void(job_id, round_id, clock, reason)
+
+
+# Anyone
+
+
+@external
+def capture_audit_seed(job_id: uint256, round_id: uint256) -> bytes32:
+    """
+    @notice Anyone: stores the audit seed of a round. When the seed's block is too old to be known
+            it is pinned to a new one.
+    @dev Reverts: "results: no seed due" (it is stored), "randomness: not requested" (no such round,
+         or its reveals are not over), "randomness: too early".
+    @param job_id The job.
+    @param round_id The round.
+    @return bytes32 The seed, empty when it was pinned to a new block.
+    """
+    audit_key: bytes32 = self._audit_key(self._key(job_id, round_id))
+    assert randomness._seed(audit_key) == empty(bytes32), "results: no seed due"
+    return randomness._capture(audit_key)
+
+
+@external
+def advance(job_id: uint256, round_id: uint256):
+    """
+    @notice Anyone: moves a round on when the deadline of AGGREGATE or DISPUTED has passed.
+    @dev Reverts: "results: nothing to advance" (also while TrainingRounds has the round: see its
+         `advance`).
+    @param job_id The job.
+    @param round_id The round.
+    """
+    before: uint256 = self._clocks[self._key(job_id, round_id)]
+    assert self._tick(job_id, round_id) != before, "results: nothing to advance"
+
+
+@external
+def finalize(
+    job_id: uint256,
+    round_id: uint256,
+    nodes: DynArray[uint256, 128],
+    contributions: DynArray[uint256, 128],
+):
+    """
+    @notice Anyone: makes the proposed result final when verifiers with two thirds of the snapshot's
+            stake confirmed it and no report is open, or when the challenge window passed. Records
+            it in the ledger, credits the cuts and the first 64 nodes. Nodes found invalid in this
+            round are not paid and do not dilute the others.
+    @dev Reverts: "results: not finalizable", "results: wrong contributions".
+    @param job_id The job.
+    @param round_id The round.
+    @param nodes The node ids of ResultProposed.
+    @param contributions The contributions of ResultProposed.
+    """
+    key: bytes32 = self._key(job_id, round_id)
+    clock: uint256 = self._clocks[key]
+    assert self._can_finalize(key, clock), "results: not finalizable"
+    contributions_hash: bytes32 = self._proposals[key].contributions_hash
+    assert (
+        self._contributions_hash(nodes, contributions) == contributions_hash
+    ), "results: wrong contributions"
+
+    # Proposed nodes have revealed; unless a report was confirmed, all of them are paid.
+    all_valid: bool = round_clock._count(clock, round_clock.INVALID) == 0
+    total: uint256 = 0
+    index: uint256 = 0
+    for node: uint256 in nodes:
+        if all_valid or not node_marks._has(key, INVALIDATED, node):
+            total += contributions[index]
+        index += 1
+    clock = self._enter(job_id, round_id, clock, FINALIZED, 0)
+    model: bytes32 = self._proposals[key].model
+    log ITrainingResults.RoundFinalized(
+        job_id=job_id, round_id=round_id, model=model, total_contribution=total
+    )
+    head: bytes32 = empty(bytes32)
+    reward: uint256 = 0
+    verifier_bps: uint256 = 0
+    aggregator_bps: uint256 = 0
+    head, reward, verifier_bps, aggregator_bps = staticcall ITrainingJobs(jobs).payment(job_id)
+    extcall ITrainingLedger(ledger).record_round(
+        job_id,
+        round_id,
+        head,
+        model,
+        keccak256(abi_encode(nodes)),
+        contributions_hash,
+        self._proposals[key].report,
+    )
+    self._pay_cuts(
+        job_id,
+        round_id,
+        total,
+        reward * verifier_bps // BPS,
+        reward * aggregator_bps // BPS,
+    )
+    self._settle(job_id, round_id, clock, nodes, contributions)
+
+
+@external
+def settle(
+    job_id: uint256,
+    round_id: uint256,
+    nodes: DynArray[uint256, 128],
+    contributions: DynArray[uint256, 128],
+):
+    """
+    @notice Anyone: credits the next 64 nodes of a finalized round that `finalize` did not pay.
+    @dev Reverts: "results: nothing to settle", "results: wrong contributions".
+    @param job_id The job.
+    @param round_id The round.
+    @param nodes The node ids of ResultProposed.
+    @param contributions The contributions of ResultProposed.
+    """
+    key: bytes32 = self._key(job_id, round_id)
+    clock: uint256 = self._clocks[key]
+    assert (
+        round_clock._phase(clock) == FINALIZED and clock & round_clock.SETTLED == 0
+    ), "results: nothing to settle"
+    assert (
+        self._contributions_hash(nodes, contributions) == self._proposals[key].contributions_hash
+    ), "results: wrong contributions"
+    self._settle(job_id, round_id, clock, nodes, contributions)
+
+
+# Aggregators
+
+
+@external
+def propose_result(
+    job_id: uint256,
+    round_id: uint256,
+    node_id: uint256,
+    model: bytes32,
+    update: bytes32,
+    report: bytes32,
+    nodes: DynArray[uint256, 128],
+    contributions: DynArray[uint256, 128],
+):
+    """
+    @notice Proposes the round's result and opens CHALLENGE: the operator of the aggregator on duty
+            until the deadline, then that of any node of the snapshot for another window, except
+            nodes whose result was successfully challenged in this round.
+    @dev result_hash = keccak256(abi_encode(job_id, round_id, attempt, model, update, report,
+         contributions_hash)), contributions_hash = keccak256(abi_encode(nodes, contributions)).
+         Reverts: "results: not in aggregate", "results: not operator", "results: not on duty",
+         "results: not in snapshot", "results: barred", "results: empty artefact",
+         "results: length mismatch", "results: nodes not ascending", "results: node not payable"
+         (not revealed in this round, or invalid), "results: bad amount".
+    @param job_id The job.
+    @param round_id The round.
+    @param node_id The proposing node.
+    @param model Hash of the new model.
+    @param update Digest of the canonical update.
+    @param report Digest of the report.
+    @param nodes Contributing nodes, strictly ascending; may be empty.
+    @param contributions Their contributions, each < 2**128.
+    """
+    clock: uint256 = self._tick(job_id, round_id)
+    key: bytes32 = self._key(job_id, round_id)
+    assert round_clock._phase(clock) == AGGREGATE, "results: not in aggregate"
+    self._check_operator(node_id)
+    if clock & round_clock.FALLBACK == 0:
+        assert node_id == self._on_duty(key, clock), "results: not on duty"
+    else:
+        assert (
+            self._verifiers[key][node_id] != 0
+            or node_id in self._aggregators[key]
+            or staticcall ITrainingRounds(rounds).is_expected(job_id, round_id, node_id)
+        ), "results: not in snapshot"
+        assert not node_marks._has(key, BARRED, node_id), "results: barred"
+    assert (
+        model != empty(bytes32) and update != empty(bytes32) and report != empty(bytes32)
+    ), "results: empty artefact"
+    assert len(nodes) == len(contributions), "results: length mismatch"
+    previous: uint256 = 0
+    at: uint256 = max_value(uint256)
+    accepted: uint256 = 0
+    index: uint256 = 0
+    for node: uint256 in nodes:
+        assert node > previous, "results: nodes not ascending"
+        if node >> 8 != at:
+            at = node >> 8
+            accepted = staticcall ITrainingRounds(rounds).marks(
+                job_id, round_id, REVEALED, at
+            ) & ~node_marks._word(key, INVALIDATED, at)
+        assert accepted >> (node & 255) & 1 != 0, "results: node not payable"
+        assert contributions[index] < MAX_AMOUNT, "results: bad amount"
+        previous = node
+        index = unsafe_add(index, 1)
+
+    clock += 1 << round_clock.ATTEMPT
+    contributions_hash: bytes32 = self._contributions_hash(nodes, contributions)
+    result_hash: bytes32 = keccak256(
+        abi_encode(
+            job_id,
+            round_id,
+            round_clock._count(clock, round_clock.ATTEMPT),
+            model,
+            update,
+            report,
+            contributions_hash,
+        )
+    )
+    self._proposals[key] = Proposal(
+        proposer=node_id,
+        result_hash=result_hash,
+        model=model,
+        update=update,
+        report=report,
+        contributions_hash=contributions_hash,
+    )
+    log ITrainingResults.ResultProposed(
+        job_id=job_id,
+        round_id=round_id,
+        proposer=node_id,
+        model=model,
+        update=update,
+        report=report,
+        result_hash=result_hash,
+        nodes=nodes,
+        contributions=contributions,
+    )
+    self._enter(
+        job_id,
+        round_id,
+        clock,
+        CHALLENGE,
+        round_clock._window(clock, round_clock.CHALLENGE_S),
+    )
+
+
+# Verifiers and challengers
+
+
+@external
+def attest(job_id: uint256, round_id: uint256, verifier_id: uint256, result_hash: bytes32):
+    """
+    @notice The operator of a verifier of the snapshot confirms the proposed result, once. The
+            verifier's weight is its stake when the round opened.
+    @dev Reverts: "results: not in challenge", "results: too late", "results: wrong result",
+         "results: not operator", "results: not a verifier", "results: already attested".
+    @param job_id The job.
+    @param round_id The round.
+    @param verifier_id The verifier's node id.
+    @param result_hash The result it confirms.
+    """
+    key: bytes32 = self._key(job_id, round_id)
+    clock: uint256 = self._check_in_challenge(key)
+    assert result_hash == self._proposals[key].result_hash, "results: wrong result"
+    self._check_operator(verifier_id)
+    word: uint256 = self._verifiers[key][verifier_id]
+    weight: uint256 = word & _WEIGHT_MASK
+    assert weight != 0, "results: not a verifier"
+    attempt: uint256 = round_clock._count(clock, round_clock.ATTEMPT)
+    assert word >> _ATTESTED != attempt, "results: already attested"
+    attestations: uint256 = self._attestations[result_hash]
+    self._verifiers[key][verifier_id] = attempt << _ATTESTED | weight
+    self._attesters[result_hash][attestations >> _ATTESTERS] = verifier_id
+    self._attestations[result_hash] = attestations + (1 << _ATTESTERS) + weight
+    log ITrainingResults.Attested(
+        job_id=job_id,
+        round_id=round_id,
+        verifier_id=verifier_id,
+        result_hash=result_hash,
+        weight=weight,
+    )
+
+
+@external
+def challenge(job_id: uint256, round_id: uint256, result_hash: bytes32, evidence: bytes32):
+    """
+    @notice Anyone, with the job's bond: disputes the proposed result before the owner.
+    @dev Reverts: "results: not in challenge", "results: too late", "results: wrong result".
+    @param job_id The job.
+    @param round_id The round.
+    @param result_hash The result it attacks.
+    @param evidence Digest of the evidence.
+    """
+    key: bytes32 = self._key(job_id, round_id)
+    clock: uint256 = self._check_in_challenge(key)
+    assert result_hash == self._proposals[key].result_hash, "results: wrong result"
+    bond: uint256 = staticcall ITrainingJobs(jobs).challenge_bond(job_id)
+    self._challengers[key] = msg.sender
+    log ITrainingResults.Challenged(
+        job_id=job_id, round_id=round_id, challenger=msg.sender, evidence=evidence, bond=bond
+    )
+    self._enter(
+        job_id, round_id, clock, DISPUTED, round_clock._window(clock, round_clock.DISPUTE_S)
+    )
+    bonds._take(msg.sender, bond)
+
+
+# Owner
+
+
+@external
+def resolve_challenge(job_id: uint256, round_id: uint256, result_hash: bytes32, upheld: bool):
+    """
+    @notice Owner only, until the dispute deadline. Upheld: the proposer is slashed and barred from
+            this round, the bond goes back and any other node of the snapshot may propose.
+            Rejected: the treasury gets the bond and the challenge window starts again.
+    @dev Reverts: "ownable: caller is not the owner", "results: not disputed", "results: too late",
+         "results: wrong result".
+    @param job_id The job.
+    @param round_id The round.
+    @param result_hash The disputed result.
+    @param upheld Whether the challenger is right.
+    """
+    ownable._check_owner()
+    key: bytes32 = self._key(job_id, round_id)
+    clock: uint256 = self._clocks[key]
+    assert round_clock._phase(clock) == DISPUTED, "results: not disputed"
+    self._check_in_time(clock)
+    assert result_hash == self._proposals[key].result_hash, "results: wrong result"
+    bond: uint256 = staticcall ITrainingJobs(jobs).challenge_bond(job_id)
+    challenger: address = self._challengers[key]
+    self._challengers[key] = empty(address)
+    log ITrainingResults.ChallengeResolved(job_id=job_id, round_id=round_id, upheld=upheld)
+    if upheld:
+        proposer: uint256 = self._proposals[key].proposer
+        node_marks._mark(key, BARRED, proposer)
+        self._proposals[key] = empty(Proposal)
+        self._enter(
+            job_id,
+            round_id,
+            clock | round_clock.FALLBACK,
+            AGGREGATE,
+            round_clock._window(clock, round_clock.AGGREGATE_S),
+        )
+        bonds._credit(challenger, bond)
+        extcall INodeRegistry(registry).slash(
+            proposer,
+            BAD_RESULT,
+            staticcall ITrainingRounds(rounds).opened_at(job_id, round_id),
+            challenger,
+        )
+    else:
+        self._enter(
+            job_id,
+            round_id,
+            clock,
+            CHALLENGE,
+            round_clock._window(clock, round_clock.CHALLENGE_S),
+        )
+        parameters: INodeRegistry.Parameters = staticcall INodeRegistry(registry).parameters()
+        bonds._credit(parameters.treasury, bond)
+
+
+# ViolationReports only
+
+
+@external
+def report_opened(job_id: uint256, round_id: uint256):
+    """
+    @notice ViolationReports only, in CHALLENGE: a report was opened; early finalization waits.
+    @dev Reverts: "results: not reports", "results: not in challenge", "results: too late".
+    @param job_id The job.
+    @param round_id The round.
+    """
+    key: bytes32 = self._check_reports(job_id, round_id)
+    self._clocks[key] += 1 << round_clock.OPEN_REPORTS
+
+
+@external
+def report_closed(job_id: uint256, round_id: uint256):
+    """
+    @notice ViolationReports only, in CHALLENGE: a report was decided.
+    @dev Reverts: "results: not reports", "results: not in challenge", "results: too late",
+         "results: no open report".
+    @param job_id The job.
+    @param round_id The round.
+    """
+    key: bytes32 = self._check_reports(job_id, round_id)
+    assert round_clock._open_reports(self._clocks[key]) != 0, "results: no open report"
+    self._clocks[key] -= 1 << round_clock.OPEN_REPORTS
+
+
+@external
+def invalidate(job_id: uint256, round_id: uint256, node_id: uint256):
+    """
+    @notice ViolationReports only, in CHALLENGE: the node's work in this round is not paid.
+    @dev Reverts: "results: not reports", "results: not in challenge", "results: too late",
+         "results: node not payable" (not revealed, or invalid already).
+    @param job_id The job.
+    @param round_id The round.
+    @param node_id The node.
+    """
+    key: bytes32 = self._check_reports(job_id, round_id)
+    assert not node_marks._has(key, INVALIDATED, node_id) and staticcall ITrainingRounds(
+        rounds
+    ).is_revealed(job_id, round_id, node_id), "results: node not payable"
+    node_marks._mark(key, INVALIDATED, node_id)
+    self._clocks[key] += 1 << round_clock.INVALID
+    self.last_invalid[job_id] = max(self.last_invalid[job_id], round_id)
+    log ITrainingResults.NodeInvalidated(job_id=job_id, round_id=round_id, node_id=node_id)
+
+
+# Views
+
+
+@view
+@reentrant
+@external
+def result(job_id: uint256, round_id: uint256) -> ITrainingResults.Result:
+    """
+    @notice What this contract stores of a round. TrainingRounds' `round` says everything of it.
+    @param job_id The job.
+    @param round_id The round.
+    @return ITrainingResults.Result All zero when there is no such round; the phase is 0 while
+            TrainingRounds has it.
+    """
+    key: bytes32 = self._key(job_id, round_id)
+    audit_key: bytes32 = self._audit_key(key)
+    clock: uint256 = self._clocks[key]
+    proposal: Proposal = self._proposals[key]
+    return ITrainingResults.Result(
+        phase=round_clock._phase(clock),
+        deadline=round_clock._deadline(clock),
+        n_invalid=round_clock._count(clock, round_clock.INVALID),
+        open_reports=round_clock._open_reports(clock),
+        audit_block=randomness._target(audit_key),
+        audit_seed=randomness._seed(audit_key),
+        verifier_stake=self._verifier_stakes[key],
+        attested_stake=self._attestations[proposal.result_hash] & _WEIGHT_MASK,
+        proposer=proposal.proposer,
+        result_hash=proposal.result_hash,
+        model=proposal.model,
+        update=proposal.update,
+        report=proposal.report,
+        contributions_hash=proposal.contributions_hash,
+        challenger=self._challengers[key],
+        settled=clock & round_clock.SETTLED != 0,
+    )
+
+
+@view
+@reentrant
+@external
+def phase(job_id: uint256, round_id: uint256) -> uint256:
+    """
+    @notice The phase of a round as stored here: 0 while TrainingRounds has the round, and for a
+            round that does not exist. TrainingRounds' `phase` is right at any time.
+    @param job_id The job.
+    @param round_id The round.
+    @return uint256 The phase.
+    """
+    return round_clock._phase(self._clocks[self._key(job_id, round_id)])
+
+
+@view
+@reentrant
+@external
+def is_invalid(job_id: uint256, round_id: uint256, node_id: uint256) -> bool:
+    """
+    @notice Whether a node's work was found invalid in a round.
+    @param job_id The job.
+    @param round_id The round.
+    @param node_id The node.
+    @return bool Whether it was.
+    """
+    return node_marks._has(self._key(job_id, round_id), INVALIDATED, node_id)
+
+
+@view
+@reentrant
+@external
+def invalid_history(job_id: uint256, round_id: uint256, index: uint256) -> uint256[8]:
+    """
+    @notice Whose work was found invalid in each of the 8 rounds before a round, 256 nodes at once.
+            All zero when `last_invalid` is further back.
+    @param job_id The job.
+    @param round_id The round after them.
+    @param index The nodes from 256 * index on, the first in the lowest bit.
+    @return uint256[8] Their bits, the newest round first; 0 for rounds before the first.
+    """
+    words: uint256[8] = empty(uint256[8])
+    for place: uint256 in range(HISTORY):
+        if place + 1 >= round_id:
+            break
+        words[place] = node_marks._word(self._key(job_id, round_id - place - 1), INVALIDATED, index)
+    return words
+
+
+@view
+@reentrant
+@external
+def verifier_weight(job_id: uint256, round_id: uint256, verifier_id: uint256) -> uint256:
+    """
+    @notice A verifier's weight in a round: its stake when the round opened.
+    @param job_id The job.
+    @param round_id The round.
+    @param verifier_id The verifier's node id.
+    @return uint256 The weight, 0 when it is not a verifier of the snapshot.
+    """
+    return self._verifiers[self._key(job_id, round_id)][verifier_id] & _WEIGHT_MASK
+
+
+@view
+@reentrant
+@external
+def aggregator_on_duty(job_id: uint256, round_id: uint256) -> uint256:
+    """
+    @notice The aggregator that may propose in the duty window: aggregators[seed % n], by the
+            round's seed.
+    @param job_id The job.
+    @param round_id The round.
+    @return uint256 Its node id; 0 before the reveals are over, in a round that was void then, and
+            in the fallback window, when any node of the snapshot that is not barred may propose.
+    """
+    key: bytes32 = self._key(job_id, round_id)
+    clock: uint256 = self._clocks[key]
+    # The audit seed is pinned when the reveals are over, and in no round that was void then.
+    if clock & round_clock.FALLBACK != 0 or randomness._target(self._audit_key(key)) == 0:
+        return 0
+    return self._on_duty(key, clock)
+
+
+@view
+@reentrant
+@external
+def can_finalize(job_id: uint256, round_id: uint256) -> bool:
+    """
+    @notice Whether `finalize` would accept the right arrays now.
+    @param job_id The job.
+    @param round_id The round.
+    @return bool Whether it would.
+    """
+    key: bytes32 = self._key(job_id, round_id)
+    return self._can_finalize(key, self._clocks[key])
+
+
+# Internal: phases
+
+
+@internal
+def _tick(job_id: uint256, round_id: uint256) -> uint256:
+    """
+    @notice Moves a round on when the deadline of its phase has passed.
+    @dev Each phase gets its whole window from the moment it is entered, so one call makes at most
+         one step. CHALLENGE waits for `finalize`.
+    @return uint256 The round's clock, stored.
+    """
+    key: bytes32 = self._key(job_id, round_id)
+    clock: uint256 = self._clocks[key]
+    if block.timestamp <= round_clock._deadline(clock):
+        return clock
+    phase: uint256 = round_clock._phase(clock)
+    if phase == AGGREGATE:
+        if clock & round_clock.FALLBACK != 0:
+            return self._void(job_id, round_id, clock, "no result")
+        return self._enter(
+            job_id,
+            round_id,
+            clock | round_clock.FALLBACK,
+            AGGREGATE,
+            round_clock._window(clock, round_clock.AGGREGATE_S),
+        )
+    if phase == DISPUTED:
+        bond: uint256 = staticcall ITrainingJobs(jobs).challenge_bond(job_id)
+        bonds._credit(self._challengers[key], bond)
+        return self._void(job_id, round_id, clock, "dispute not resolved")
+    return clock
+
+
+@internal
+def _enter(
+    job_id: uint256, round_id: uint256, clock: uint256, phase: uint256, window: uint256
+) -> uint256:
+    """
+    @notice Stores the clock in a phase that lasts `window` seconds from now, or for good.
+    """
+    deadline: uint256 = 0
+    if window != 0:
+        deadline = block.timestamp + window
+    entered: uint256 = round_clock._enter(clock, phase, deadline)
+    self._clocks[self._key(job_id, round_id)] = entered
+    log ITrainingResults.PhaseChanged(
+        job_id=job_id, round_id=round_id, phase=phase, deadline=deadline
+    )
+    return entered
+
+
+@internal
+def _void(job_id: uint256, round_id: uint256, clock: uint256, reason: String[32]) -> uint256:
+    """
+    @notice Ends a round without a result; its whole pool goes back to the job's escrow.
+    """
+    voided: uint256 = self._enter(job_id, round_id, clock | round_clock.SETTLED, VOID, 0)
+    log ITrainingResults.RoundVoided(job_id=job_id, round_id=round_id, reason=reason)
+    extcall ITrainingJobs(jobs).end_round(job_id, empty(bytes32))
+    extcall IRewardPool(pool).close(job_id, round_id)
+    return voided
+
+
+# Internal: payment
+
+
+@internal
+def _pay_cuts(
+    job_id: uint256, round_id: uint256, total: uint256, verifier_cut: uint256, proposer_cut: uint256
+):
+    """
+    @notice Credits the proposer, and the verifiers that attested, by weight; starts the trainers'
+            distribution.
+    """
+    key: bytes32 = self._key(job_id, round_id)
+    result_hash: bytes32 = self._proposals[key].result_hash
+    attestations: uint256 = self._attestations[result_hash]
+    attested: uint256 = attestations & _WEIGHT_MASK
+    cut_nodes: DynArray[uint256, 128] = [self._proposals[key].proposer]
+    cut_amounts: DynArray[uint256, 128] = [proposer_cut]
+    for index: uint256 in range(attestations >> _ATTESTERS, bound=MAX_VERIFIERS):
+        verifier: uint256 = self._attesters[result_hash][index]
+        weight: uint256 = self._verifiers[key][verifier] & _WEIGHT_MASK
+        cut_nodes.append(verifier)
+        cut_amounts.append(verifier_cut * weight // attested)
+    extcall IRewardPool(pool).start_distribution(job_id, round_id, total, cut_nodes, cut_amounts)
+
+
+@internal
+def _settle(
+    job_id: uint256,
+    round_id: uint256,
+    clock: uint256,
+    nodes: DynArray[uint256, 128],
+    contributions: DynArray[uint256, 128],
+):
+    """
+    @notice Credits the next batch of valid nodes; after the last one closes the pool and
+            ends the round in its job.
+    """
+    key: bytes32 = self._key(job_id, round_id)
+    first: uint256 = self._settled_nodes[key]
+    last: uint256 = min(first + BATCH, len(nodes))
+    all_valid: bool = round_clock._count(clock, round_clock.INVALID) == 0
+    batch: DynArray[uint256, 128] = []
+    amounts: DynArray[uint256, 128] = []
+    for index: uint256 in range(first, last, bound=BATCH):
+        if contributions[index] != 0 and (
+            all_valid or not node_marks._has(key, INVALIDATED, nodes[index])
+        ):
+            batch.append(nodes[index])
+            amounts.append(contributions[index])
+    self._settled_nodes[key] = last
+    done: bool = last == len(nodes)
+    if done:
+        self._clocks[key] = clock | round_clock.SETTLED
+        extcall ITrainingJobs(jobs).end_round(job_id, self._proposals[key].model)
+    if len(batch) != 0:
+        extcall IRewardPool(pool).distribute(job_id, round_id, batch, amounts)
+    if done:
+        paid: uint256 = 0
+        returned: uint256 = 0
+        paid, returned = extcall IRewardPool(pool).close(job_id, round_id)
+        log ITrainingResults.RoundSettled(
+            job_id=job_id, round_id=round_id, paid=paid, returned=returned
+        )
+
+
+# Internal: checks
+
+
+@internal
+@view
+def _can_finalize(key: bytes32, clock: uint256) -> bool:
+    """
+    @notice CHALLENGE, and either two thirds attested with no report open, or its window passed.
+    """
+    if round_clock._phase(clock) != CHALLENGE:
+        return False
+    if block.timestamp > round_clock._deadline(clock):
+        return True
+    attested: uint256 = self._attestations[self._proposals[key].result_hash] & _WEIGHT_MASK
+    return (
+        round_clock._open_reports(clock) == 0 and 3 * attested >= 2 * self._verifier_stakes[key]
+    )
+
+
+@internal
+@view
+def _on_duty(key: bytes32, clock: uint256) -> uint256:
+    """
+    @notice The aggregator drawn by the round's seed.
+    """
+    return self._aggregators[key][clock >> round_clock.DUTY]
+
+
+@internal
+@view
+def _check_waiting(job_id: uint256, round_id: uint256) -> uint256:
+    """
+    @notice Stops everybody but TrainingRounds, and it once it has handed the round over.
+    @return uint256 The round's clock.
+    """
+    assert msg.sender == rounds, "results: not rounds"
+    clock: uint256 = self._clocks[self._key(job_id, round_id)]
+    assert clock != 0 and round_clock._phase(clock) == 0, "results: not waiting"
+    return clock
+
+
+@internal
+@view
+def _check_in_time(clock: uint256):
+    """
+    @notice Stops an action after the deadline of its phase.
+    """
+    assert block.timestamp <= round_clock._deadline(clock), "results: too late"
+
+
+@internal
+@view
+def _check_operator(node_id: uint256):
+    """
+    @notice Stops everybody but the operator of a node.
+    """
+    assert (
+        staticcall INodeRegistry(registry).operator_of(node_id) == msg.sender
+    ), "results: not operator"
+
+
+@internal
+@view
+def _check_in_challenge(key: bytes32) -> uint256:
+    """
+    @notice Stops an action outside of CHALLENGE or after its deadline.
+    @return uint256 The round's clock.
+    """
+    clock: uint256 = self._clocks[key]
+    assert round_clock._phase(clock) == CHALLENGE, "results: not in challenge"
+    self._check_in_time(clock)
+    return clock
+
+
+@internal
+@view
+def _check_reports(job_id: uint256, round_id: uint256) -> bytes32:
+    """
+    @notice Stops everybody but ViolationReports, and it outside of CHALLENGE.
+    @return bytes32 The round's key.
+    """
+    assert msg.sender == reports, "results: not reports"
+    key: bytes32 = self._key(job_id, round_id)
+    self._check_in_challenge(key)
+    return key
+
+
+# Internal: digests
+
+
+@internal
+@pure
+def _contributions_hash(
+    nodes: DynArray[uint256, 128], contributions: DynArray[uint256, 128]
+) -> bytes32:
+    """
+    @notice Digest of a result's nodes and contributions.
+    """
+    return keccak256(abi_encode(nodes, contributions))
+
+
+@internal
+@pure
+def _key(job_id: uint256, round_id: uint256) -> bytes32:
+    """
+    @notice Names a round in storage; also the key of its seed.
+    """
+    return keccak256(abi_encode(job_id, round_id))
+
+
+@internal
+@pure
+def _audit_key(key: bytes32) -> bytes32:
+    """
+    @notice The key of a round's audit seed. One word, so it is never the key of a round.
+    """
+    return keccak256(abi_encode(key))
