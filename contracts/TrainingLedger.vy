@@ -29,7 +29,7 @@ from interfaces import ITrainingLedger
 implements: ITrainingLedger
 
 # Entries that one call returns at most.
-_MAX_LINEAGE: constant(uint256) = 64
+MAX_LINEAGE: constant(uint256) = 64
 
 # A record's word holds the reward above bit 128, the round above bit 64, the time below.
 _ROUND_SHIFT: constant(uint256) = 64
@@ -66,7 +66,7 @@ _attestations: HashMap[uint256, HashMap[bytes32, HashMap[address, ITrainingLedge
 def __init__(results_: address, pool_: address, coordinator_: address):
     """
     @notice Fixes the one contract that may record, and its neighbours. There is no owner.
-    @dev Reverts with "ledger: zero address".
+    @dev Reverts: "ledger: zero address".
     @param results_ The TrainingResults contract.
     @param pool_ The RewardPool, read for the reward of each round.
     @param coordinator_ The Coordinator, whose attestations are told from those of others.
@@ -196,10 +196,10 @@ def attest_model(job_id: uint256, model: bytes32, checkpoint: bytes32, statement
 def entry(job_id: uint256, index: uint256) -> ITrainingLedger.Entry:
     """
     @notice One entry of a job's history.
-    @dev Reverts with "ledger: no entry".
+    @dev Reverts: "ledger: no entry".
     @param job_id The job.
     @param index Its position, from 0.
-    @return The entry.
+    @return ITrainingLedger.Entry The entry.
     """
     assert index < self.length[job_id], "ledger: no entry"
     return self._entry(job_id, index)
@@ -214,7 +214,8 @@ def entries(job_id: uint256, index: uint256, limit: uint256) -> DynArray[ITraini
     @param job_id The job.
     @param index The position of the newest entry wanted.
     @param limit How many at most; fewer come when the first entry of the job is reached.
-    @return The entries; the next page starts at the last one's index - 1, unless that is 0.
+    @return DynArray The entries; the next page starts at the last one's index - 1, unless that is
+            0.
     """
     assert index < self.length[job_id], "ledger: no entry"
     return self._walk(job_id, index, limit)
@@ -231,7 +232,7 @@ def lineage(job_id: uint256, model: bytes32, limit: uint256) -> DynArray[ITraini
     @param job_id The job.
     @param model A model hash recorded as the result of one of the job's rounds.
     @param limit How many entries at most.
-    @return The entries. Each one's `prev_model` is the `new_model` of the next.
+    @return DynArray The entries. Each one's `prev_model` is the `new_model` of the next.
     """
     return self._walk(job_id, self._index_of(job_id, model), limit)
 
@@ -241,10 +242,10 @@ def lineage(job_id: uint256, model: bytes32, limit: uint256) -> DynArray[ITraini
 def index_of(job_id: uint256, model: bytes32) -> uint256:
     """
     @notice The position of the newest entry that ended with a model.
-    @dev Reverts with "ledger: unknown model".
+    @dev Reverts: "ledger: unknown model".
     @param job_id The job.
     @param model The model hash.
-    @return The position.
+    @return uint256 The position.
     """
     return self._index_of(job_id, model)
 
@@ -256,7 +257,7 @@ def is_recorded(job_id: uint256, model: bytes32) -> bool:
     @notice Whether a model is the result of one of the job's rounds.
     @param job_id The job.
     @param model The model hash.
-    @return Whether it is.
+    @return bool Whether it is.
     """
     return self._places[job_id][model] != 0
 
@@ -267,7 +268,7 @@ def head(job_id: uint256) -> bytes32:
     """
     @notice The hash that binds a job's whole history.
     @param job_id The job.
-    @return The head, zero before the first entry.
+    @return bytes32 The head, zero before the first entry.
     """
     index: uint256 = self.length[job_id]
     if index == 0:
@@ -282,7 +283,7 @@ def is_attested(job_id: uint256, model: bytes32) -> bool:
     @notice Whether the Coordinator attested a model.
     @param job_id The job.
     @param model The model hash.
-    @return Whether it did.
+    @return bool Whether it did.
     """
     return self._attestations[job_id][model][coordinator].timestamp != 0
 
@@ -294,7 +295,8 @@ def checkpoint_of(job_id: uint256, model: bytes32) -> bytes32:
     @notice The checkpoint of a model by the Coordinator's word.
     @param job_id The job.
     @param model The model hash.
-    @return Digest of the checkpoint artefact; zero when the Coordinator did not attest the model.
+    @return bytes32 Digest of the checkpoint artefact; zero when the Coordinator did not attest the
+            model.
     """
     return self._attestations[job_id][model][coordinator].checkpoint
 
@@ -309,7 +311,7 @@ def attestation_of(
     @param job_id The job.
     @param model The model hash.
     @param attester Who.
-    @return The attestation; all zero when there is none.
+    @return ITrainingLedger.Attestation The attestation; all zero when there is none.
     """
     return self._attestations[job_id][model][attester]
 
@@ -322,13 +324,13 @@ def attested_checkpoint(job_id: uint256, model: bytes32, attester: address) -> b
     @param job_id The job.
     @param model The model hash.
     @param attester Who.
-    @return Digest of the checkpoint artefact; zero when it did not attest the model.
+    @return bytes32 Digest of the checkpoint artefact; zero when it did not attest the model.
     """
     return self._attestations[job_id][model][attester].checkpoint
 
 
-@view
 @internal
+@view
 def _index_of(job_id: uint256, model: bytes32) -> uint256:
     """
     @notice The newest entry that ended with a model.
@@ -338,21 +340,21 @@ def _index_of(job_id: uint256, model: bytes32) -> uint256:
     return place - 1
 
 
-@view
 @internal
+@view
 def _walk(job_id: uint256, index: uint256, limit: uint256) -> DynArray[ITrainingLedger.Entry, 64]:
     """
     @notice Up to `limit` entries from `index` down to 0.
     """
-    assert limit != 0 and limit <= _MAX_LINEAGE, "ledger: bad limit"
+    assert limit != 0 and limit <= MAX_LINEAGE, "ledger: bad limit"
     walked: DynArray[ITrainingLedger.Entry, 64] = []
-    for step: uint256 in range(min(limit, index + 1), bound=_MAX_LINEAGE):
+    for step: uint256 in range(min(limit, index + 1), bound=MAX_LINEAGE):
         walked.append(self._entry(job_id, index - step))
     return walked
 
 
-@view
 @internal
+@view
 def _entry(job_id: uint256, index: uint256) -> ITrainingLedger.Entry:
     """
     @notice The entry at a position that exists.
@@ -375,8 +377,8 @@ def _entry(job_id: uint256, index: uint256) -> ITrainingLedger.Entry:
     )
 
 
-@pure
 @internal
+@pure
 def _round_of(figures: uint256) -> uint256:
     """
     @notice The round in a record's word.
