@@ -2,8 +2,12 @@
 """The project's own rules for Vyper files, beyond what the formatter holds.
 
 Every file: SPDX line, version pragma, a docstring with @title, @license and @notice, lines of at
-most 100 characters, no `assert` or `raise` without a reason "file: message". Every deployable:
-`# pragma nonreentrancy on` and `@custom:kill`; every external function of one: NatSpec.
+most 100 characters, no `assert` or `raise` without a reason "word: message". A file gives all its
+reasons under one word, in at most 40 characters; a module's word is its name. Internal functions
+are marked `@internal` first. Every deployable: `# pragma nonreentrancy on` and `@custom:kill`;
+constructor arguments that end with an underscore; pause bits named PAUSE_ and listed by
+`set_paused`; every external function: NatSpec whose @param are the arguments in order, and whose
+"Reverts:" has each reason that the function gives itself.
 """
 
 from __future__ import annotations
@@ -20,6 +24,14 @@ BARE_RAISE = re.compile(r"^\s*raise\s*(#.*)?$")
 EXTERNAL = re.compile(
     r"^@external\n(?:@\w+(?:\(.*\))?\n)*def (\w+)\((?:[^)]|\)(?!:| ->))*\)[^:]*:\n(\s*\"\"\")?",
     re.MULTILINE,
+)
+REASON = re.compile(r'"([a-z_]+): [^"\n]+"')
+REASON_LENGTH = 40
+PAUSE_BIT = re.compile(r"^(PAUSE_[A-Z_]+): constant\(uint256\) = (\d+)$", re.MULTILINE)
+# Decorators, name, arguments, docstring and code of a function that has a docstring.
+DOCUMENTED = re.compile(
+    r'^((?:@[^\n]+\n)+)def (\w+)\(((?:[^()]|\([^()]*\))*)\)[^\n]*:\n    """(.*?)"""(.*?)(?=^\S|\Z)',
+    re.MULTILINE | re.DOTALL,
 )
 
 
@@ -66,8 +78,72 @@ def problems(path: Path) -> Iterator[str]:
             yield f"{number}: raise without a reason"
         elif statement.lstrip().startswith("assert ") and not has_reason(statement):
             yield f"{number}: assert without a reason"
+    yield from reason_problems(path, outside)
+    for match in re.finditer(r"^@(?:view|pure)\n@internal$", text, re.MULTILINE):
+        yield f"{line_of(text, match)}: `@internal` stands first"
     if path.parent == ROOT / "contracts":
         yield from deployable_problems(text)
+        yield from pause_problems(text)
+        yield from natspec_problems(text)
+
+
+def line_of(text: str, match: re.Match[str]) -> int:
+    """The number of the line in which a match begins."""
+    return text.count("\n", 0, match.start()) + 1
+
+
+def reason_problems(path: Path, code: str) -> Iterator[str]:
+    """Yield reasons that are too long or stand under another word than the others."""
+    words = []
+    for number, statement in logical_lines(code):
+        if not re.match(r"\s*(assert|raise|self\._require)\b", statement):
+            continue
+        for match in REASON.finditer(statement):
+            words.append((number, match[1]))
+            if len(match[0]) - 2 > REASON_LENGTH:
+                yield f"{number}: reason {match[0]} has more than {REASON_LENGTH} characters"
+    wanted = path.stem if path.parent.name == "modules" else words[0][1] if words else ""
+    for number, word in words:
+        if word != wanted:
+            yield f'{number}: a reason of this file begins with "{wanted}: ", not "{word}: "'
+
+
+def pause_problems(text: str) -> Iterator[str]:
+    """Yield pause bits that are no powers of two in order, or that `set_paused` doesn't list."""
+    if "pausing._set_paused(" not in text:
+        return
+    bits = PAUSE_BIT.findall(text)
+    if not bits or "# Pause bits.\n" not in text:
+        yield "1: pause bits are constants PAUSE_..., under the comment `# Pause bits.`"
+    docs = {match[2]: " ".join(match[4].split()) for match in DOCUMENTED.finditer(text)}
+    for place, (name, value) in enumerate(bits):
+        if int(value) != 1 << place:
+            yield f"1: pause bit {name} must be {1 << place}"
+        if f"{name} = {value}" not in docs.get("set_paused", ""):
+            yield f"1: `set_paused` doesn't say {name} = {value}"
+
+
+def natspec_problems(text: str) -> Iterator[str]:
+    """Yield what the NatSpec of a deployable's constructor and external functions lacks."""
+    for match in DOCUMENTED.finditer(text):
+        decorators, name, arguments, doc, code = match.groups()
+        number = line_of(text, match)
+        names = re.findall(r"(\w+):", arguments)
+        if "@deploy" in decorators:
+            for argument in names:
+                if not argument.endswith("_"):
+                    yield f"{number}: constructor argument {argument} must end with an underscore"
+        elif "@external" not in decorators:
+            continue
+        params = re.findall(r"@param (\w+)", doc)
+        if params and params != names:
+            yield f"{number}: @param of {name} are {params}, its arguments {names}"
+        words = " ".join(doc.split())
+        if re.search(r"Reverts with ", words):
+            yield f"{number}: {name}: reverts are listed behind `Reverts:`"
+        for reason in REASON.finditer(code):
+            if reason[0] not in words:
+                yield f"{number}: {name} doesn't list {reason[0]}"
 
 
 def deployable_problems(text: str) -> Iterator[str]:
