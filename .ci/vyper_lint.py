@@ -2,12 +2,14 @@
 """The project's own rules for Vyper files, beyond what the formatter holds.
 
 Every file: SPDX line, version pragma, a docstring with @title, @license and @notice, lines of at
-most 100 characters, no `assert` or `raise` without a reason "word: message". A file gives all its
-reasons under one word, in at most 40 characters; a module's word is its name. Internal functions
-are marked `@internal` first. Every deployable: `# pragma nonreentrancy on` and `@custom:kill`;
-constructor arguments that end with an underscore; pause bits named PAUSE_ and listed by
-`set_paused`; every external function: NatSpec whose @param are the arguments in order, and whose
-"Reverts:" has each reason that the function gives itself.
+most 100 characters, no experimental code generation, no `assert` or `raise` without a reason
+"word: message". A file gives all its reasons under one word, in at most 40 characters; a module's
+word is its name. Internal functions are marked `@internal` first.
+
+Every deployable: `# pragma nonreentrancy on` and `@custom:kill`; constructor arguments that end
+with an underscore; pause bits named PAUSE_ and listed by `set_paused`; every external function:
+NatSpec whose @param are the arguments in order, and whose "Reverts:" has each reason that the
+function gives itself.
 """
 
 from __future__ import annotations
@@ -66,6 +68,11 @@ def problems(path: Path) -> Iterator[str]:
         yield f"1: the first line must be {SPDX!r}"
     if not re.search(r"^# pragma version ", text, re.MULTILINE):
         yield "1: `# pragma version` is missing"
+    if match := re.search(r"^#\s*pragma\s+experimental-codegen", text, re.MULTILINE):
+        yield (
+            f"{line_of(text, match)}: `experimental-codegen` is a back end that its own authors "
+            "call experimental; split the contract instead"
+        )
     for tag in ("@title", "@license", "@notice"):
         if tag not in text:
             yield f"1: the docstring has no {tag}"

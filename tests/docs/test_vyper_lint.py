@@ -90,6 +90,7 @@ def test_contract_that_keeps_the_rules__has_no_problem(lint: ModuleType, tmp_pat
     ("old", "new", "said"),
     [
         ("@internal\n@pure", "@pure\n@internal", "stands first"),
+        ("nonreentrancy on\n", "nonreentrancy on\n# pragma experimental-codegen\n", "experimental"),
         ('"bell: never"', '"bells: never"', 'begins with "bell: ", not "bells: "'),
         ('"bell: never"', f'"bell: {"n" * 40}"', "more than 40 characters"),
         ('often".\n', 'seldom".\n', 'doesn\'t list "bell: too often"'),
