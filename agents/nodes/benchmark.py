@@ -40,7 +40,6 @@ from agents.storage.merkle import merkle_root
 
 SIZE = 256
 DEPTH = 16
-FLOPS_PER_UNIT = 2 * SIZE**3 * DEPTH
 MAX_UNITS = 1 << 20
 _DOMAIN = b"menagerie/benchmark/v1"
 _ARTEFACT = re.compile(rb'\["[0-9a-f]{64}"(?:,"[0-9a-f]{64}")*\]')

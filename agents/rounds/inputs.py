@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a check of a round needs to know: `RoundInputs`. Only `RoundReader` makes one.
 
-Some of the fields are signs: the audit seed, the flags of the chain, the nodes' benchmark scores
-and so on. A verifier decides by the signs whom to look at. A committee member is asked about one
-node and leaves them out: nothing but the node's own work may then decide.
+Some of the fields are signs: the audit seed, the flags of the chain and so on. A verifier decides
+by them whom to look at. A committee member is asked about one node and leaves them out: nothing
+but the node's own work may then decide.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from agents.jobs.job import JobContext
@@ -31,8 +31,8 @@ class RoundInputs:
     read is worth waiting for.
 
     The signs: `merged`, the merged pseudo-gradient; `audit_seed`, 32 bytes that draw nodes;
-    `flagged`, nodes that revealed identical content; `scores`, verified benchmark score by node;
-    `window_s`, length of the commit phase in seconds.
+    `flagged`, nodes that revealed identical content; `window_s`, length of the commit phase in
+    seconds.
     """
 
     job: JobContext
@@ -44,7 +44,6 @@ class RoundInputs:
     merged: State = field(default_factory=dict)
     audit_seed: bytes = ZERO_DIGEST
     flagged: frozenset[int] = frozenset()
-    scores: Mapping[int, int] = field(default_factory=dict)
     window_s: int = 0
     memory: Callable[[int], State | None] = _no_memory
     patient: bool = True

@@ -98,7 +98,7 @@ class RoundReader:
         Args:
             submissions: of the round.
             outcome: the round's, as computed here. With it come the signs that decide who is
-                looked at: audit seed, flags, scores. A committee member is asked about one node and
+                looked at: audit seed, flags. A committee member is asked about one node and
                 gives none: its inputs then hold no sign.
             patient: see `RoundInputs`.
         """
@@ -120,7 +120,6 @@ class RoundReader:
             merged=outcome.merged,
             audit_seed=audit_seed,
             flagged=frozenset(flagged),
-            scores={node: self.network.node(node).benchmark_score for node in nodes},
             window_s=view.job.terms.commit_s,
         )
 

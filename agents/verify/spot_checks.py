@@ -36,7 +36,7 @@ from agents.training.state import State, model_hash
 from agents.training.trace import Trace
 from agents.verify import bisection, similarity
 from agents.verify.copies import Copies
-from agents.verify.plausibility import Expected, check, shortest_seconds, training_flops
+from agents.verify.plausibility import Expected, check
 from agents.verify.reexecution import Tolerances, compare
 
 _COMMIT_SLACK_S = 60  # compute time is a wall clock's; the window is the chain's
@@ -101,9 +101,6 @@ def _proof_problems(inputs: RoundInputs, submission: Submission, store: ContentS
     if isinstance(found, str):
         return [found]
     proof, trace = found
-    inner = inputs.job.spec.optimizer
-    parameters = sum(math.prod(shape) for shape in inputs.job.shapes.values())
-    tokens = assignment.batches * inner.batch_size * inner.seq_len
     expected = Expected(
         task=task_id(inputs.job_id, inputs.plan.step, node),
         steps=assignment.batches,
@@ -111,7 +108,6 @@ def _proof_problems(inputs: RoundInputs, submission: Submission, store: ContentS
         start_hash=model_hash(inputs.before),
         payload_hash=_shown_hash(inputs.job, submission),
         trace_root=submission.reveal.trace_root,
-        shortest=shortest_seconds(training_flops(parameters, tokens), inputs.scores.get(node, 0)),
         longest=inputs.window_s + _COMMIT_SLACK_S,
     )
     return [problem.reason for problem in check(proof, trace, expected)]

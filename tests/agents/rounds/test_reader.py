@@ -145,16 +145,13 @@ DRAW = b"\x33" * 32
 
 
 class SignedFacts(ChainFacts):
-    """A chain with the signs by which verifiers choose: audit seed, flags, benchmark scores."""
+    """A chain with the signs by which verifiers choose: audit seed and flags."""
 
     def seed(self, job_id: int, round_id: int, round_: Any, audit: bool = False) -> bytes | None:
         return round_.audit_seed if audit else round_.seed
 
     def in_round(self, question: str, job_id: int, round_id: int, nodes: Sequence[int]) -> set[int]:
         return {3, 5} & set(nodes) if question == "is_flagged" else set()
-
-    def node(self, node: int) -> Any:
-        return SimpleNamespace(benchmark_score=100 * node)
 
 
 @pytest.fixture
@@ -177,7 +174,6 @@ def test_a_verifiers_inputs_hold_every_sign_of_the_round(
     assert (inputs.job_id, inputs.round_id, inputs.window_s) == (1, 1, 60)
     assert model_hash(inputs.before) == model_hash(tiny.before)
     assert (inputs.audit_seed, inputs.flagged, inputs.patient) == (DRAW, {3, 5}, False)
-    assert inputs.scores == {node: 100 * node for node in NODES}
 
 
 def test_the_committees_inputs_are_the_same_without_any_sign(
@@ -188,7 +184,7 @@ def test_the_committees_inputs_are_the_same_without_any_sign(
     drawn = reader.inputs(view, submissions, reader.outcome(view, submissions))
     asked = reader.inputs(view, submissions)
     assert drawn is not None and asked is not None
-    assert (asked.audit_seed, asked.flagged, asked.scores) == (ZERO_DIGEST, frozenset(), {})
+    assert (asked.audit_seed, asked.flagged) == (ZERO_DIGEST, frozenset())
     assert (asked.merged, asked.window_s) == ({}, 0)
     assert (asked.job, asked.plan, asked.submissions) == (drawn.job, drawn.plan, drawn.submissions)
 

@@ -5,7 +5,6 @@ from dataclasses import replace
 
 import pytest
 
-from agents.nodes.benchmark import FLOPS_PER_UNIT
 from agents.rounds.proof import ProofOfComputation
 from agents.training.trace import Trace
 from agents.verify import plausibility
@@ -19,7 +18,6 @@ EXPECTED = plausibility.Expected(
     start_hash=HASHES[0],
     payload_hash=HASHES[4],
     trace_root=TRACE.root(),
-    shortest=0.5,
     longest=60.0,
 )
 STATED = ProofOfComputation(
@@ -76,13 +74,10 @@ def test_empty_trace_is_a_problem_not_a_crash():
     assert any("0 hashes" in problem.reason for problem in problems(trace=Trace(4, ())))
 
 
-@pytest.mark.parametrize(
-    ("milliseconds", "part"),
-    [(499, "less than the 0.5 s possible"), (60_001, "don't fit in the 60 s")],
-)
-def test_times_only_raise_doubt(milliseconds, part):
-    (found,) = problems(STATED.model_copy(update={"compute_time_ms": milliseconds}))
-    assert not found.contradiction and part in found.reason
+def test_a_time_that_does_not_fit_only_raises_doubt():
+    (found,) = problems(STATED.model_copy(update={"compute_time_ms": 60_001}))
+    assert not found.contradiction and "don't fit in the 60 s" in found.reason
+    assert problems(STATED.model_copy(update={"compute_time_ms": 60_000})) == []
 
 
 def test_unchanged_step_raises_doubt():
@@ -92,10 +87,3 @@ def test_unchanged_step_raises_doubt():
         STATED.model_copy(update={"trace_root": stuck.root().hex()}), stuck, expected
     )
     assert not found.contradiction and "left the model unchanged" in found.reason
-
-
-def test_lower_bound_by_hand():
-    assert plausibility.training_flops(1000, 50) == 300_000
-    # One unit a second (score 10^6), margin 2: two units of work can't take less than a second.
-    assert plausibility.shortest_seconds(2 * FLOPS_PER_UNIT, 1_000_000, margin=2) == 1.0
-    assert plausibility.shortest_seconds(10**12, 0) == 0.0

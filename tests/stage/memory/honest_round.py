@@ -105,7 +105,6 @@ class TinyJob:
         plan: Plan,
         submissions: Sequence[Submission],
         flagged: Sequence[int] = (),
-        scores: Mapping[int, int] | None = None,
         sample: int = 0,
     ) -> RoundInputs:
         """What a verifier's spot checks start from; `sample`: how many nodes are drawn."""
@@ -120,7 +119,6 @@ class TinyJob:
             submissions=submissions,
             audit_seed=AUDIT_SEED,
             flagged=frozenset(flagged),
-            scores=scores or {},
             window_s=600,
         )
 
@@ -158,8 +156,7 @@ class HonestRound(TinyJob):
         self, submissions: Sequence[Submission], flagged: Sequence[int] = (), sample: int = 0
     ) -> RoundInputs:
         """What a verifier's spot checks start from."""
-        scores = dict.fromkeys(NODES, 1_000)
-        return self.inputs_of(self.plan, submissions, flagged, scores, sample)
+        return self.inputs_of(self.plan, submissions, flagged, sample)
 
 
 def make_tiny_job(store: EmbeddedStore, **changes: Any) -> TinyJob:
