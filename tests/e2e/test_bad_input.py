@@ -57,7 +57,7 @@ class BareChain:
 @pytest.fixture(scope="module")
 def bare(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BareChain]:
     """A running chain and a key."""
-    folder = tmp_path_factory.mktemp("desk")
+    folder = tmp_path_factory.mktemp("bare")
     with Supervisor(folder / "logs", ROOT) as supervisor:
         create_keystore(folder / "key.json", WORD, bytes(Account.create().key), iterations=1_024)
         yield BareChain(folder, start_anvil(supervisor, folder))

@@ -15,10 +15,11 @@ from agents.protocol.numbers import BPS, SCALE
 
 Scores = st.one_of(st.integers(0, 5), st.integers(0, SCALE))
 Stakes = st.integers(1, 10**27)
+Votes = tuple[list[list[int]], list[int], int]  # rows of scores, their stakes, all stake
 
 
 @st.composite
-def panels(draw: st.DrawFn) -> tuple[list[list[int]], list[int], int]:
+def drawn_votes(draw: st.DrawFn) -> Votes:
     """Rows and stakes of up to six validators, and a total that may hold some without a row."""
     nodes = draw(st.integers(1, 4))
     row = st.lists(Scores, min_size=nodes, max_size=nodes)
@@ -85,23 +86,21 @@ def test_median__impossible__raises(
         stake_median(rows, stakes, total, nodes)
 
 
-@given(panel=panels())
-def test_median__is_the_largest_value_that_half_of_all_stake_reached(
-    panel: tuple[list[list[int]], list[int], int],
-) -> None:
-    rows, stakes, total = panel
+@given(votes=drawn_votes())
+def test_median__is_the_largest_value_that_half_of_all_stake_reached(votes: Votes) -> None:
+    rows, stakes, total = votes
     for place, value in enumerate(stake_median(rows, stakes, total)):
         assert value == 0 or 2 * reached(rows, stakes, place, value) >= total
         assert 2 * reached(rows, stakes, place, value + 1) < total
 
 
-@given(panel=panels(), lie=st.lists(Scores, min_size=4, max_size=4), data=st.data())
+@given(votes=drawn_votes(), lie=st.lists(Scores, min_size=4, max_size=4), data=st.data())
 def test_median__less_than_half_of_the_stake_moves_nothing_past_the_others(
-    panel: tuple[list[list[int]], list[int], int], lie: list[int], data: st.DataObject
+    votes: Votes, lie: list[int], data: st.DataObject
 ) -> None:
     """A liar joins honest validators that are all present: the consensus stays between their least
     and their greatest. When some of them are away it may sink, but never rise."""
-    rows, stakes, total = panel
+    rows, stakes, total = votes
     liar = data.draw(st.integers(0, total - 1), label="the liar's stake")
     with_lie = stake_median([*rows, lie[: len(rows[0])]], [*stakes, liar], total + liar)
     for place, value in enumerate(with_lie):
@@ -111,11 +110,9 @@ def test_median__less_than_half_of_the_stake_moves_nothing_past_the_others(
             assert value >= min(column)
 
 
-@given(panel=panels(), data=st.data())
-def test_median__a_higher_score_never_lowers_it(
-    panel: tuple[list[list[int]], list[int], int], data: st.DataObject
-) -> None:
-    rows, stakes, total = panel
+@given(votes=drawn_votes(), data=st.data())
+def test_median__a_higher_score_never_lowers_it(votes: Votes, data: st.DataObject) -> None:
+    rows, stakes, total = votes
     before = stake_median(rows, stakes, total)
     who = data.draw(st.integers(0, len(rows) - 1))
     place = data.draw(st.integers(0, len(before) - 1))
@@ -125,23 +122,19 @@ def test_median__a_higher_score_never_lowers_it(
     assert after[:place] + after[place + 1 :] == before[:place] + before[place + 1 :]
 
 
-@given(panel=panels(), data=st.data())
-def test_median__order_of_validators_does_not_matter(
-    panel: tuple[list[list[int]], list[int], int], data: st.DataObject
-) -> None:
-    rows, stakes, total = panel
+@given(votes=drawn_votes(), data=st.data())
+def test_median__order_of_validators_does_not_matter(votes: Votes, data: st.DataObject) -> None:
+    rows, stakes, total = votes
     order = data.draw(st.permutations(range(len(rows))))
     shuffled = stake_median([rows[i] for i in order], [stakes[i] for i in order], total)
     assert shuffled == stake_median(rows, stakes, total)
 
 
-@given(panel=panels())
-def test_median__rows_that_sum_to_one__sum_to_two_at_most(
-    panel: tuple[list[list[int]], list[int], int],
-) -> None:
+@given(votes=drawn_votes())
+def test_median__rows_that_sum_to_one__sum_to_two_at_most(votes: Votes) -> None:
     """Half of the stake gave each node its consensus, so the mean row holds half of all of it. The
     contract keeps the sum in 128 bits and divides pay by it."""
-    rows, stakes, total = panel
+    rows, stakes, total = votes
     bounded = [[score * SCALE // max(SCALE, sum(row)) for score in row] for row in rows]
     assert sum(stake_median(bounded, stakes, total)) <= 2 * SCALE
 
@@ -165,11 +158,9 @@ def test_agreement__by_hand(row: list[int], consensus: list[int], expected: int)
     assert agreement(row, consensus) == expected
 
 
-@given(panel=panels())
-def test_agreement__is_the_exact_ratio_rounded_down(
-    panel: tuple[list[list[int]], list[int], int],
-) -> None:
-    rows, stakes, total = panel
+@given(votes=drawn_votes())
+def test_agreement__is_the_exact_ratio_rounded_down(votes: Votes) -> None:
+    rows, stakes, total = votes
     consensus = stake_median(rows, stakes, total)
     for row in rows:
         found = agreement(row, consensus)

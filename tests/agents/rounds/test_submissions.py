@@ -115,8 +115,8 @@ def test_an_honest_proof_and_its_trace(tiny: HonestRound) -> None:
 
 @pytest.mark.parametrize("raw", [b"", b"{}", b"\0" * 100, b"[" * 10_000, b"x" * 70_000])
 def test_an_unusable_proof_is_a_sentence(tiny: HonestRound, raw: bytes) -> None:
-    paper = digest_of(tiny.store.put_bytes(raw))
-    found = fetch_proof(replace(tiny.reveal(3), proof=paper), 2, tiny.store)
+    proof = digest_of(tiny.store.put_bytes(raw))
+    found = fetch_proof(replace(tiny.reveal(3), proof=proof), 2, tiny.store)
     assert isinstance(found, str) and found.startswith("no usable proof of computation: ")
 
 
