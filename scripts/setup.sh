@@ -51,10 +51,13 @@ setup_python() {
         fail "$python has no venv module; install it (Debian, Ubuntu: apt install python3-venv)."
     echo "setup: installing the pinned Python packages into .venv (one to three minutes) ..."
     [[ -x .venv/bin/python ]] && is_supported .venv/bin/python || "$python" -m venv --clear .venv
+    # pip would byte-compile all of it on one core.
     quietly .build/setup/pip.log .venv/bin/python -m pip install \
-        --disable-pip-version-check --requirement requirements.lock
+        --disable-pip-version-check --no-compile --requirement requirements.lock
     quietly .build/setup/mamushi.log .venv/bin/python -m pip install \
-        --disable-pip-version-check --no-deps "mamushi==$MAMUSHI_VERSION"
+        --disable-pip-version-check --no-compile --no-deps "mamushi==$MAMUSHI_VERSION"
+    # Some packages ship files for other versions of Python, which do not compile; nothing loads them.
+    .venv/bin/python -m compileall -q -j 0 .venv/lib >.build/setup/compile.log 2>&1 || true
     rm -f .venv/.installed-*
     touch "$stamp"
 }
@@ -98,5 +101,8 @@ setup_anvil() {
     ln -sf "$real" tools/bin/anvil
 }
 
+# They share nothing; npm waits for the network while pip unpacks.
+setup_anvil &
+anvil=$!
 setup_python
-setup_anvil
+wait "$anvil"
