@@ -97,5 +97,5 @@ def start_anvil(
     # A terminal-less anvil needs no colours, and RUST_LOG of the caller would fill its log.
     process = supervisor.start(name, command, env={"NO_COLOR": "1", "RUST_LOG": "error"})
     anvil = Anvil(port, process)
-    supervisor.wait_ready(name, answers, timeout_s=15.0)
+    supervisor.wait_ready(name, answers, timeout_s=60.0)
     return anvil

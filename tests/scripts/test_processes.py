@@ -35,7 +35,7 @@ with terminate_as_exit(), Supervisor(Path(sys.argv[1])) as supervisor:
 """
 
 
-def eventually(condition: Callable[[], object], timeout_s: float = 10.0) -> bool:
+def eventually(condition: Callable[[], object], timeout_s: float = 60.0) -> bool:
     deadline = time.monotonic() + timeout_s
     while time.monotonic() < deadline:
         if condition():

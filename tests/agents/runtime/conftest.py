@@ -144,7 +144,7 @@ class Anvil:
 
     def stop(self, number: int = signal.SIGTERM) -> None:
         self.process.send_signal(number)
-        self.process.wait(timeout=10)
+        self.process.wait(timeout=60)
 
     def rpc(self, method: str, *params: Any) -> Any:
         body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": list(params)}

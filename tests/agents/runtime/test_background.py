@@ -12,7 +12,7 @@ import pytest
 from agents.runtime import background
 from agents.runtime.background import Background
 
-PATIENCE_S = 10.0
+PATIENCE_S = 60.0
 
 
 class HeldJobs:

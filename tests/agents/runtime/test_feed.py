@@ -28,7 +28,7 @@ def follow(chain, lines):
         assert not feed._thread.is_alive()
 
 
-def until(feed, number, timeout=8):
+def until(feed, number, timeout=60):
     """Wait for the head `number`; return all heads taken on the way."""
     deadline, heads = time.monotonic() + timeout, []
     while time.monotonic() < deadline:
@@ -40,7 +40,7 @@ def until(feed, number, timeout=8):
     raise AssertionError(f"block {number} did not arrive; saw {heads}")
 
 
-def connected(feed, timeout=8):
+def connected(feed, timeout=60):
     deadline = time.monotonic() + timeout
     while not feed.connected:
         assert time.monotonic() < deadline, "no WebSocket"

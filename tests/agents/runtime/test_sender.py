@@ -37,7 +37,7 @@ class Background:
         self.thread = threading.Thread(target=run, daemon=True)
         self.thread.start()
 
-    def join(self, timeout=15):
+    def join(self, timeout=60):
         self.thread.join(timeout)
         assert not self.thread.is_alive(), "the send did not end"
         if self.error:
@@ -45,7 +45,7 @@ class Background:
         return self.result
 
 
-def eventually(check, timeout=10):
+def eventually(check, timeout=60):
     deadline = time.monotonic() + timeout
     while not check():
         assert time.monotonic() < deadline, "did not happen in time"

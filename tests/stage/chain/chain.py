@@ -23,7 +23,7 @@ GAS_CAP = 16_777_216  # EIP-7825
 _FEE = 10 * 10**9
 _TIP = 10**9
 _ERROR = keccak(text="Error(string)")[:4]
-_RECEIPT_WAIT_S = 10.0
+_RECEIPT_WAIT_S = 60.0
 
 Query = tuple[Contract, str, tuple[Any, ...]]
 
