@@ -142,7 +142,7 @@ def people(base: People) -> Iterator[People]:
         base,
         nodes=dict(base.nodes),
         start=dict(base.start),
-        jobs={sponsor: list(jobs) for sponsor, jobs in base.jobs.items()},
+        sponsored={sponsor: list(jobs) for sponsor, jobs in base.sponsored.items()},
     )
     yield people
     people.assert_books_balance()
