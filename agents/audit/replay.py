@@ -166,7 +166,7 @@ class _Auditor:
         reveals, flagged = check_claims(record, part, opened, manifest, self.registry, invalid)
         final = record.current[number].phase == Phase.FINALIZED
         scored = self.scores.replay(part, opened)
-        self.training.facts = None
+        self.training.facts, self.training.replayed = None, {}
         if final and standing is not None:
             self._check_chain(part, opened.prev_model)
             check_ledger(record, part, opened, standing)
@@ -178,7 +178,7 @@ class _Auditor:
             else:
                 part.differ("merge", "merge", "it can't be done again without the job's spec.")
         if full:
-            check_evidence(record, self.artefacts, part)
+            check_evidence(record, self.artefacts, part, self.training.replayed)
             self._check_records(part, opened, scored)
         spared = self.scores.spared(number)
         check_payouts(record, part, standing, self.registry, scored, spared)

@@ -44,12 +44,17 @@ _COMMIT_SLACK_S = 60  # compute time is a wall clock's; the window is the chain'
 
 @dataclass(frozen=True)
 class Finding:
-    """The verdict on one node. `violation` is None when the work is right."""
+    """The verdict on one node. `violation` is None when the work is right.
+
+    `trace`: of the replay, where the job's work is traced and the node says that it is in the
+    determinism class of this machine, so that the same steps give the same hashes; else None.
+    """
 
     node: int
     violation: Violation | None
     reason: str
     evidence: bytes  # canonical JSON
+    trace: Trace | None = None
 
     @property
     def label(self) -> str:
@@ -165,13 +170,13 @@ def reexecute(inputs: RoundInputs, node: int, device: str, store: ContentStore) 
         "same_class": same_class,
         "determinism_class": determinism_class(device),
     }
+    replayed = trace_of(task, own) if inputs.job.traced else None
+    shown = replayed if same_class else None
     if verdict.ok:
-        return _finding(inputs, submission, None, verdict.reason, details)
-    if inputs.job.traced:
-        details["bisection"] = _first_wrong(
-            trace_of(task, own), trace, submission.reveal.trace_root
-        )
-    return _finding(inputs, submission, violation, verdict.reason, details)
+        return _finding(inputs, submission, None, verdict.reason, details, shown)
+    if replayed is not None:
+        details["bisection"] = _first_wrong(replayed, trace, submission.reveal.trace_root)
+    return _finding(inputs, submission, violation, verdict.reason, details, shown)
 
 
 def _copies(inputs: RoundInputs, store: ContentStore) -> Copies:
@@ -231,6 +236,7 @@ def _finding(
     violation: Violation | None,
     reason: str,
     details: dict[str, Any],
+    trace: Trace | None = None,
 ) -> Finding:
     evidence = {
         "version": 1,
@@ -243,4 +249,4 @@ def _finding(
         "reason": reason,
         **details,
     }
-    return Finding(submission.reveal.node, violation, reason, dumps(evidence))
+    return Finding(submission.reveal.node, violation, reason, dumps(evidence), trace)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from agents.audit.chain.evidence import Replayed
 from agents.audit.sources.artefacts import Artefacts
 from agents.audit.sources.findings import Part
 from agents.rounds.inputs import RoundInputs
@@ -22,8 +23,12 @@ def redo_training(
     device: str,
     artefacts: Artefacts,
     progress: Callable[[str], None],
-) -> None:
-    """Run every node's task again. `guilty`: found invalid, and no appeal was upheld."""
+) -> dict[int, Replayed]:
+    """Run every node's task again. `guilty`: found invalid, and no appeal was upheld.
+
+    Returns what the replay of a node's steps gave, by node, where it may be compared hash by hash.
+    """
+    replayed = {}
     for submission in inputs.submissions:
         node = submission.reveal.node
         who = f"node {node}"
@@ -41,6 +46,8 @@ def redo_training(
         except (StoreError, ValueError) as error:
             part.differ("training", who, f"its training can't be done again: {error}")
             continue
+        if finding.trace is not None:
+            replayed[node] = Replayed(submission.reveal.trace_root, finding.trace)
         wrong = finding.violation is not None
         if node in guilty:
             sentence = "it was found invalid, but its training gives what it revealed: "
@@ -48,3 +55,4 @@ def redo_training(
             sentence = "its training gives something else than it revealed: "
         sentence += finding.reason
         part.hold("training", wrong == (node in guilty), who, sentence)
+    return replayed

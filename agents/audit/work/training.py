@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
+from agents.audit.chain.evidence import Replayed
 from agents.audit.chain.opening import Opened
 from agents.audit.chain.stakes import StakeBook
 from agents.audit.chain.votes import Tally
@@ -62,6 +63,7 @@ class Training:
         self._data_key = data_key
         self._model_before = ""
         self._earlier: State | None = None
+        self.replayed: dict[int, Replayed] = {}  # steps of the round last replayed, by node
         self.facts: RoundFacts | None = None  # of the finalized round last replayed in full
         self._step = 0
         self._carry: tuple[tuple[int, int], ...] = ()
@@ -102,6 +104,7 @@ class Training:
         consensus that decided whose payloads are merged.
         """
         self.facts = None
+        self.replayed = {}
         self._model_before = opened.prev_model.hex()
         assert self.job is not None
         submissions: list[Submission] = []
@@ -290,4 +293,6 @@ class Training:
             flagged=flagged,
             window_s=self._record.job.terms.commit_s,
         )
-        redo_training(part, inputs, guilty, self._device, self._artefacts, self._progress)
+        self.replayed = redo_training(
+            part, inputs, guilty, self._device, self._artefacts, self._progress
+        )
