@@ -13,7 +13,7 @@ from pathlib import Path
 
 import click
 
-from scripts._economics import article_table, parameters, read, verdict_table
+from scripts._shared.economics import article_table, parameters, read, verdict_table
 from scripts._shared.operator import ZOO_AMOUNT, deployment_option, explained
 
 RPC = "http://127.0.0.1:8545"

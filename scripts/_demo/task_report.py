@@ -20,12 +20,12 @@ from matplotlib.ticker import MaxNLocator
 from agents.protocol.numbers import ZOO
 from agents.tasks.deterrence import Deterrence
 from scripts._demo.task_plan import Order
-from scripts._economics import article_rows
 from scripts._net.compiled import ROOT
 from scripts._report.economics_plot import write_plot
 from scripts._report.page import check_list, event_list, head, plots, svg, table
 from scripts._report.task_history import TaskHistory
 from scripts._report.verdict import Check
+from scripts._shared.economics import article_rows
 from scripts._shared.task_words import result_lines
 
 RECORDED = ROOT / "docs" / "redundancy.json"

@@ -33,7 +33,6 @@ from scripts._demo.run_folder import stage
 from scripts._demo.task_plan import Size, Wishes
 from scripts._demo.task_report import write_report
 from scripts._demo.task_run import FEES, Machine, TaskRun, withdraw
-from scripts._economics import parameters, read
 from scripts._net.compiled import ROOT
 from scripts._net.deployment import TaskTerms
 from scripts._net.localnet import LocalnetSettings, build_localnet
@@ -42,6 +41,7 @@ from scripts._report.task_history import TaskHistory
 from scripts._report.task_live import render
 from scripts._report.task_verdict import check_final, check_money, check_results, check_slashes
 from scripts._report.verdict import Check
+from scripts._shared.economics import parameters, read
 
 WORK = ROOT / ".menagerie" / "demo-redundant"
 TERMS = TaskTerms(max_run_s=60, reveal_s=30, appeal_s=20, verdict_s=60)

@@ -16,10 +16,10 @@ from agents.protocol.numbers import ZOO, Violation
 from agents.storage.canonical import dumps
 from scripts._demo import task_report
 from scripts._demo.task_plan import Order
-from scripts._economics import parameters
 from scripts._report.history import Happening, NodeStory
 from scripts._report.task_history import TaskHistory, TaskStory
 from scripts._report.verdict import Check
+from scripts._shared.economics import parameters
 
 NAMES = {1: "executor-1", 2: "executor-2", 3: "executor-3 (forger)"}
 PAYLOAD = dumps({"kind": "evaluate", "spec": "00", "loss": (2.25).hex(), "tokens": 64})
