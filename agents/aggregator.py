@@ -10,7 +10,8 @@ It has no secrets. Verifiers recompute whatever it proposes.
 
 from __future__ import annotations
 
-from agents.protocol.network import ZERO_DIGEST, Network
+from agents.protocol.network import Network
+from agents.protocol.numbers import ZERO_DIGEST
 from agents.protocol.view import View, observe
 from agents.rounds.access import DataAccess
 from agents.rounds.proposer import Proposer

@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
-from typing import Annotated, Literal, Protocol
+from typing import Annotated, Any, Literal, Protocol
 
 import numpy as np
 import torch
@@ -121,7 +121,7 @@ def pack(
     if not 4 <= shard_bytes <= MAX_SHARD_BYTES or shard_bytes % 4:
         raise DataError(f"shard_bytes must be a multiple of 4 up to {MAX_SHARD_BYTES}")
     vocab_size = 256
-    encode: Callable[[bytes], NDArray[np.integer]] = _bytes_to_tokens
+    encode: Callable[[bytes], NDArray[np.integer[Any]]] = _bytes_to_tokens
     if tokenizer is not None:
         vocab_size, encode = _load_tokenizer(tokenizer)
     mark = SEPARATOR if separator is None and tokenizer is None else separator
@@ -156,11 +156,11 @@ def _chunks(pieces: Iterable[bytes], size: int) -> Iterator[bytes]:
         yield bytes(buffer)
 
 
-def _bytes_to_tokens(document: bytes) -> NDArray[np.integer]:
+def _bytes_to_tokens(document: bytes) -> NDArray[np.integer[Any]]:
     return np.frombuffer(document, np.uint8)
 
 
-def _load_tokenizer(raw: bytes) -> tuple[int, Callable[[bytes], NDArray[np.integer]]]:
+def _load_tokenizer(raw: bytes) -> tuple[int, Callable[[bytes], NDArray[np.integer[Any]]]]:
     try:
         from tokenizers import Tokenizer
     except ImportError as error:
@@ -170,7 +170,7 @@ def _load_tokenizer(raw: bytes) -> tuple[int, Callable[[bytes], NDArray[np.integ
     except Exception as error:  # the library raises bare Exception for any malformed file
         raise DataError(f"the tokenizer file cannot be used: {error}") from error
 
-    def encode(document: bytes) -> NDArray[np.integer]:
+    def encode(document: bytes) -> NDArray[np.integer[Any]]:
         ids = loaded.encode(document.decode(), add_special_tokens=False).ids
         return np.asarray(ids, np.uint32)
 
@@ -235,7 +235,7 @@ class DataSource:
             )
         counts = [shard.tokens for shard in self.dataset.shards]
         self._starts = np.concatenate(([0], np.cumsum(counts, dtype=np.int64)))
-        self._cache: OrderedDict[int, NDArray[np.integer]] = OrderedDict()
+        self._cache: OrderedDict[int, NDArray[np.integer[Any]]] = OrderedDict()
 
     def batch(self, index: int) -> Tensor:
         """Training batch ``index`` >= 0 as int64 [batch_size, seq_len + 1]."""
@@ -250,7 +250,7 @@ class DataSource:
             for part in np.split(rows, range(self.batch_size, wanted, self.batch_size))
         ]
 
-    def encode(self, documents: Iterable[bytes]) -> NDArray[np.integer]:
+    def encode(self, documents: Iterable[bytes]) -> NDArray[np.integer[Any]]:
         """Other texts as this dataset's tokens, in its dtype, one separator after each.
 
         The separator is the dataset's own last token, since ``pack`` ends every document with it.
@@ -258,7 +258,7 @@ class DataSource:
         Raises:
             DataError: the dataset's tokenizer cannot be used or has another vocabulary.
         """
-        encode: Callable[[bytes], NDArray[np.integer]] = _bytes_to_tokens
+        encode: Callable[[bytes], NDArray[np.integer[Any]]] = _bytes_to_tokens
         cid = self.dataset.tokenizer
         if cid is not None:
             size, encode = _load_tokenizer(self._store.get(cid, MAX_TOKENIZER_BYTES))
@@ -301,7 +301,7 @@ class DataSource:
             shard += 1
         return out
 
-    def _shard(self, index: int) -> NDArray[np.integer]:
+    def _shard(self, index: int) -> NDArray[np.integer[Any]]:
         if index in self._cache:
             self._cache.move_to_end(index)
             return self._cache[index]

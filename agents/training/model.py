@@ -77,7 +77,8 @@ class Block(nn.Module):
         """[batch, seq, d_model] -> the same shape."""
         x = x + self._attend(self.norm_attention(x))
         gate, up = self.gate_up(self.norm_mlp(x)).chunk(2, dim=-1)
-        return x + self.down(functional.silu(gate) * up)
+        added: Tensor = self.down(functional.silu(gate) * up)
+        return x + added
 
     def _attend(self, x: Tensor) -> Tensor:
         batch, seq, width = x.shape
@@ -92,7 +93,8 @@ class Block(nn.Module):
             is_causal=True,
             enable_gqa=self.heads != self.kv_heads,
         )
-        return self.output(mixed.transpose(1, 2).reshape(batch, seq, width))
+        output: Tensor = self.output(mixed.transpose(1, 2).reshape(batch, seq, width))
+        return output
 
 
 class Decoder(nn.Module):

@@ -68,7 +68,8 @@ def build_causal_lm(spec: ModelSpec, config: bytes | None) -> nn.Module:
             f"the config has vocab_size {parsed.vocab_size}, the spec {spec.vocab_size}"
         )
     model.config.use_cache = False
-    return model.eval()
+    evaluated: nn.Module = model.eval()
+    return evaluated
 
 
 def read_config(raw: bytes | None) -> dict[str, Any]:

@@ -15,6 +15,19 @@ from agents.mechanisms.codec.parts.container import Layout, Payload
 from agents.mechanisms.codec.parts.support import Support
 from agents.mechanisms.registry import MechanismRegistry
 
+__all__ = [
+    "Codec",
+    "Layout",
+    "LinearCodec",
+    "Payload",
+    "Shapes",
+    "Support",
+    "SupportCodec",
+    "get",
+    "names",
+    "register",
+]
+
 Shapes = Mapping[str, tuple[int, ...]]
 
 

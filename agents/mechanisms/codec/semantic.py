@@ -187,7 +187,8 @@ class Semantic:
         return self.width * math.sqrt(spread)
 
     def _step(self, count: int) -> float:
-        return 2 * self._range(count) / (2**self.bits - 1)
+        levels: int = 2**self.bits
+        return 2 * self._range(count) / (levels - 1)
 
     def _clipped(self, vector: Vector) -> Vector:
         bound = self.clip + self.noise_std * (math.sqrt(vector.size) + 6)

@@ -6,6 +6,8 @@ Every codec's payload but the dense one's is one container tensor, the U8 array 
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -21,7 +23,7 @@ def packed_bytes(count: int, width: int) -> int:
     return -(-count * width // 8)
 
 
-def pack_bits(values: NDArray[np.integer], width: int) -> bytes:
+def pack_bits(values: NDArray[np.integer[Any]], width: int) -> bytes:
     """Numbers in [0, 2^width) of a 1-d array, width 1..16, bit i of number n at n * width + i."""
     columns = values.astype("<u2").view(np.uint8).reshape(-1, 2)
     bits = np.unpackbits(columns, axis=1, count=width, bitorder="little")
@@ -67,7 +69,7 @@ def read_scale(raw: Raw, limit: float) -> float:
     return float(value)
 
 
-def to_bf16(values: NDArray[np.floating]) -> NDArray[np.uint16]:
+def to_bf16(values: NDArray[np.floating[Any]]) -> NDArray[np.uint16]:
     """Bits of numbers from 0 to below 2^127, rounded to BF16, ties away from zero; subnormal: 0."""
     bits = values.astype("<f4").view("<u4")
     short = ((bits + np.uint32(0x8000)) >> np.uint32(16)).astype("<u2")

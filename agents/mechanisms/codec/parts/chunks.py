@@ -126,7 +126,8 @@ class Group:
 
     def view(self, tensor: Tensor, piece: Piece) -> Tensor:
         """The piece of a contiguous tensor: a view [down, height, across, width]."""
-        return self.rows(tensor, piece).unflatten(2, (piece.across, self.width))
+        view: Tensor = self.rows(tensor, piece).unflatten(2, (piece.across, self.width))
+        return view
 
     def rows(self, tensor: Tensor, piece: Piece) -> Tensor:
         """The piece of a contiguous tensor: a view [down, height, across * width]."""
@@ -135,7 +136,8 @@ class Group:
         left = region.left + piece.x * self.width
         below, right = top + piece.down * self.height, left + piece.across * self.width
         part = tensor.reshape(region.rows, region.columns)[top:below, left:right]
-        return part.unflatten(0, (piece.down, self.height))
+        rows: Tensor = part.unflatten(0, (piece.down, self.height))
+        return rows
 
 
 def cut(shapes: Mapping[str, tuple[int, ...]], side: int, line: int) -> tuple[Group, ...]:

@@ -43,7 +43,7 @@ def flatten(gradient: Mapping[str, Tensor], codec: str) -> Vector:
         parts.append(tensor.detach().cpu().reshape(-1).numpy())
     if not sum(part.size for part in parts):
         raise ValueError("A codec needs at least one number; this gradient holds none.")
-    vector = np.concatenate(parts).astype(np.float64)
+    vector: Vector = np.concatenate(parts).astype(np.float64)
     if not np.isfinite(vector).all():
         raise ValueError("The gradient holds NaN or infinity; nothing can be encoded.")
     return vector

@@ -64,7 +64,8 @@ def normals(count: int, rng: Generator) -> NDArray[np.float64]:
     # All 64 bits in the radius, or draws would end at 8.6 sigma.
     radius = np.sqrt(-2.0 * np.log((words[:half].astype(np.float64) + 0.5) * 2.0**-64))
     angle = (words[half:] >> np.uint64(11)).astype(np.float64) * (2.0 * math.pi * 2.0**-53)
-    return np.concatenate([radius * np.cos(angle), radius * np.sin(angle)])[:count]
+    pairs: NDArray[np.float64] = np.concatenate([radius * np.cos(angle), radius * np.sin(angle)])
+    return pairs[:count]
 
 
 def grid(sigma: float) -> float:
