@@ -139,7 +139,7 @@ def test_pausing_the_opening__rounds_are_paid_by_results_and_verifiers_keep_cuts
     rest = REWARD - REWARD // 20 - 3 * (REWARD // 10 // 3)
     paid = [pool.pending(p.payout) for p in panel.field.trainers]
     assert paid == [rest // 4, rest // 2, rest // 4]
-    assert [pool.pending(p.payout) for p in panel.verifiers] == [REWARD // 10 // 3] * 5
+    assert [pool.pending(p.payout) for p in panel.verifiers] == [REWARD // 10 // 3] * 3
 
 
 def test_ownership__two_steps(panel: Panel, scores: Any, owner: str) -> None:
@@ -163,6 +163,6 @@ def test_job_that_is_not_adopted__has_no_scoring(system: System) -> None:
     with refuses("scores: not adopted"):
         panel.scores.post_samples(1, round_id, player.node_id, b"\x01" * 32, sender=player.operator)
     assert panel.scores.settlement(1, round_id) == (False, False, 0)
-    assert panel.scores.cut_factors(1, round_id, [1, 2, 99]) == [10_000] * 5
+    assert panel.scores.cut_factors(1, round_id, [1, 2, 99]) == [10_000] * 3
     panel.finish(round_id, contributions=[1, 2, 3])
     assert not system.pool.pool(1, round_id).by_scores
