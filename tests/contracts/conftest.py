@@ -1,11 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The whole system for tests that need more than one contract. Boa's pytest plugin undoes every
-fixture after its test, so each test gets a fresh system from code compiled once."""
+"""The whole system for tests that need more than one contract. It is deployed once a module; boa's
+pytest plugin undoes what each test did to it, so each test finds it as it was deployed.
+
+A family of tests whose stage is the same for all (a job with its people, say) makes it in a fixture
+`made`, once a module too: `system` is then the one that `made` stands on.
+"""
 
 from __future__ import annotations
 
 import pytest
 
+from tests.stage.contracts.copies import own_system
 from tests.stage.contracts.system import Codes, System, deploy
 
 
@@ -14,6 +19,14 @@ def codes() -> Codes:
     return Codes.compile()
 
 
-@pytest.fixture
-def system(codes: Codes) -> System:
+@pytest.fixture(scope="module")
+def deployed(codes: Codes) -> System:
     return deploy(codes)
+
+
+@pytest.fixture
+def system(request: pytest.FixtureRequest, deployed: System) -> System:
+    """Without people, unless the test asks for a stage that its family makes."""
+    if "made" in request.fixturenames:
+        return own_system(request.getfixturevalue("made").system)
+    return own_system(deployed)

@@ -7,13 +7,19 @@ from typing import Any
 
 import pytest
 
+from tests.stage.contracts.copies import own_stage
 from tests.stage.contracts.rounds import Field, make_field
-from tests.stage.contracts.system import System
+from tests.stage.contracts.system import Codes, System, deploy
+
+
+@pytest.fixture(scope="module")
+def made(codes: Codes) -> Field:
+    return make_field(deploy(codes))
 
 
 @pytest.fixture
-def field(system: System) -> Field:
-    return make_field(system)
+def field(made: Field, system: System) -> Field:
+    return own_stage(made, made.system, system)
 
 
 @pytest.fixture

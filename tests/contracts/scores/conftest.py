@@ -7,13 +7,19 @@ from typing import Any
 
 import pytest
 
+from tests.stage.contracts.copies import own_stage
 from tests.stage.contracts.scores import Panel, make_panel
-from tests.stage.contracts.system import System
+from tests.stage.contracts.system import Codes, System, deploy
+
+
+@pytest.fixture(scope="module")
+def made(codes: Codes) -> Panel:
+    return make_panel(deploy(codes))
 
 
 @pytest.fixture
-def panel(system: System) -> Panel:
-    return make_panel(system)
+def panel(made: Panel, system: System) -> Panel:
+    return own_stage(made, made.system, system)
 
 
 @pytest.fixture

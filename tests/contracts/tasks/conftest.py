@@ -7,13 +7,19 @@ from typing import Any
 
 import pytest
 
-from tests.stage.contracts.system import System
+from tests.stage.contracts.copies import own_stage
+from tests.stage.contracts.system import Codes, System, deploy
 from tests.stage.contracts.tasks import TaskWorld, make_tasks
 
 
+@pytest.fixture(scope="module")
+def made(codes: Codes) -> TaskWorld:
+    return make_tasks(deploy(codes))
+
+
 @pytest.fixture
-def world(system: System) -> TaskWorld:
-    return make_tasks(system)
+def world(made: TaskWorld, system: System) -> TaskWorld:
+    return own_stage(made, made.system, system)
 
 
 @pytest.fixture
