@@ -7,17 +7,16 @@ from typing import Any
 
 import boa
 import pytest
-from eth_account.signers.local import LocalAccount
 
 from tests.stage.contracts.committee import (
     GAS_CAP,
     GOVERNANCE_DELAY,
     GRACE,
+    MEMBERS,
     ROUTINE_DELAY,
     ROUTINE_SELECTOR,
     SALT,
     TARGET_SOURCE,
-    make_accounts,
 )
 
 
@@ -32,24 +31,9 @@ def gas_cap() -> None:
     boa.env.evm.patch.gas_limit = GAS_CAP
 
 
-@pytest.fixture(scope="session")
-def accounts_of_members() -> list[LocalAccount]:
-    return make_accounts(5)
-
-
-@pytest.fixture
-def members(accounts_of_members: list[LocalAccount]) -> list[str]:
-    return [account.address for account in accounts_of_members]
-
-
 @pytest.fixture
 def deployer() -> str:
     return str(boa.env.eoa)
-
-
-@pytest.fixture
-def stranger() -> str:
-    return str(boa.env.generate_address("stranger"))
 
 
 @pytest.fixture(scope="session")
@@ -68,9 +52,9 @@ def target(target_blueprint: Any) -> Any:
 
 
 @pytest.fixture
-def coordinator(coordinator_blueprint: Any, members: list[str], target: Any) -> Any:
+def coordinator(coordinator_blueprint: Any, target: Any) -> Any:
     return coordinator_blueprint.deploy(
-        members,
+        MEMBERS,
         3,
         ROUTINE_DELAY,
         GOVERNANCE_DELAY,
@@ -85,13 +69,13 @@ def store_call(target: Any) -> bytes:
 
 
 @pytest.fixture
-def op_id(coordinator: Any, target: Any, store_call: bytes, members: list[str]) -> bytes:
+def op_id(coordinator: Any, target: Any, store_call: bytes) -> bytes:
     """A routine operation with one approval, its proposer's."""
-    return bytes(coordinator.propose(target.address, store_call, SALT, sender=members[0]))
+    return bytes(coordinator.propose(target.address, store_call, SALT, sender=MEMBERS[0]))
 
 
 @pytest.fixture
-def queued(coordinator: Any, op_id: bytes, members: list[str]) -> bytes:
-    coordinator.approve(op_id, sender=members[1])
-    coordinator.approve(op_id, sender=members[2])
+def queued(coordinator: Any, op_id: bytes) -> bytes:
+    coordinator.approve(op_id, sender=MEMBERS[1])
+    coordinator.approve(op_id, sender=MEMBERS[2])
     return op_id

@@ -10,101 +10,79 @@ import pytest
 
 from tests.stage.contracts.committee import (
     GOVERNANCE_DELAY,
-    GRACE,
+    MEMBERS,
     PROPOSED,
     QUEUED,
     ROUTINE_DELAY,
-    SALT,
+    STRANGER,
+    end,
+    propose_and_approve,
 )
-from tests.stage.contracts.events import logged
+from tests.stage.contracts.events import event, logged
 
 
-def test_approve__below_quorum__waits(coordinator: Any, op_id: bytes, members: list[str]) -> None:
-    coordinator.approve(op_id, sender=members[1])
+def test_approve__below_quorum__waits(coordinator: Any, op_id: bytes) -> None:
+    coordinator.approve(op_id, sender=MEMBERS[1])
     assert logged(coordinator) == [
-        ("OperationApproved", {"op_id": op_id, "member": members[1], "approvals": 2})
+        event("OperationApproved", op_id=op_id, member=MEMBERS[1], approvals=2)
     ]
     assert coordinator.state(op_id) == PROPOSED
     assert coordinator.operation(op_id).eta == 0
 
 
 def test_approve__quorum_of_a_routine_call__queues_with_the_short_delay(
-    coordinator: Any, op_id: bytes, members: list[str]
+    coordinator: Any, op_id: bytes
 ) -> None:
-    coordinator.approve(op_id, sender=members[1])
-    coordinator.approve(op_id, sender=members[2])
+    coordinator.approve(op_id, sender=MEMBERS[1])
+    coordinator.approve(op_id, sender=MEMBERS[2])
     eta = boa.env.timestamp + ROUTINE_DELAY
     assert logged(coordinator) == [
-        ("OperationApproved", {"op_id": op_id, "member": members[2], "approvals": 3}),
-        ("OperationQueued", {"op_id": op_id, "eta": eta}),
+        event("OperationApproved", op_id=op_id, member=MEMBERS[2], approvals=3),
+        event("OperationQueued", op_id=op_id, eta=eta),
     ]
     assert coordinator.operation(op_id).eta == eta
     assert coordinator.state(op_id) == QUEUED
 
 
-@pytest.mark.parametrize(
-    "data", [b"", b"\x60\x57\x36", bytes.fromhex("a9cca3f9")], ids=["empty", "short", "other"]
-)
+@pytest.mark.parametrize("case", ["empty", "short", "other selector", "other target"])
 def test_approve__call_not_listed_routine__waits_the_long_delay(
-    coordinator: Any, target: Any, members: list[str], data: bytes
+    coordinator: Any, target: Any, store_call: bytes, case: str
 ) -> None:
-    op_id = coordinator.propose(target.address, data, SALT, sender=members[0])
-    coordinator.approve(op_id, sender=members[1])
-    coordinator.approve(op_id, sender=members[2])
+    to = coordinator.address if case == "other target" else target.address
+    data = {"empty": b"", "short": b"\x60\x57\x36", "other selector": bytes.fromhex("a9cca3f9")}
+    op_id = propose_and_approve(coordinator, to, data.get(case, store_call))
     assert coordinator.operation(op_id).eta == boa.env.timestamp + GOVERNANCE_DELAY
 
 
-def test_approve__routine_selector_of_another_target__waits_the_long_delay(
-    coordinator: Any, store_call: bytes, members: list[str]
-) -> None:
-    op_id = coordinator.propose(coordinator.address, store_call, SALT, sender=members[0])
-    coordinator.approve(op_id, sender=members[1])
-    coordinator.approve(op_id, sender=members[2])
-    assert coordinator.operation(op_id).eta == boa.env.timestamp + GOVERNANCE_DELAY
-
-
-def test_approve__beyond_quorum__keeps_the_eta(
-    coordinator: Any, queued: bytes, members: list[str]
-) -> None:
+def test_approve__beyond_quorum__keeps_the_eta(coordinator: Any, queued: bytes) -> None:
     eta = coordinator.operation(queued).eta
     boa.env.time_travel(seconds=10)
-    coordinator.approve(queued, sender=members[3])
+    coordinator.approve(queued, sender=MEMBERS[3])
     assert logged(coordinator) == [
-        ("OperationApproved", {"op_id": queued, "member": members[3], "approvals": 4})
+        event("OperationApproved", op_id=queued, member=MEMBERS[3], approvals=4)
     ]
     assert coordinator.operation(queued).eta == eta
 
 
-def test_approve__stranger__reverts(coordinator: Any, op_id: bytes, stranger: str) -> None:
+def test_approve__stranger__reverts(coordinator: Any, op_id: bytes) -> None:
     with boa.reverts("coordinator: not a member"):
-        coordinator.approve(op_id, sender=stranger)
+        coordinator.approve(op_id, sender=STRANGER)
 
 
-def test_approve__twice__reverts(coordinator: Any, op_id: bytes, members: list[str]) -> None:
+def test_approve__twice__reverts(coordinator: Any, op_id: bytes) -> None:
     with boa.reverts("coordinator: already approved"):
-        coordinator.approve(op_id, sender=members[0])
+        coordinator.approve(op_id, sender=MEMBERS[0])
 
 
-def test_approve__unknown_operation__reverts(coordinator: Any, members: list[str]) -> None:
+def test_approve__unknown_operation__reverts(coordinator: Any) -> None:
     with boa.reverts("coordinator: unknown operation"):
-        coordinator.approve(bytes(32), sender=members[0])
+        coordinator.approve(bytes(32), sender=MEMBERS[0])
 
 
-def test_approve__executed__reverts(coordinator: Any, queued: bytes, members: list[str]) -> None:
-    boa.env.time_travel(seconds=ROUTINE_DELAY)
-    coordinator.execute(queued)
-    with boa.reverts("coordinator: executed"):
-        coordinator.approve(queued, sender=members[3])
-
-
-def test_approve__cancelled__reverts(coordinator: Any, queued: bytes, members: list[str]) -> None:
-    for member in members[:3]:
-        coordinator.cancel(queued, sender=member)
-    with boa.reverts("coordinator: cancelled"):
-        coordinator.approve(queued, sender=members[3])
-
-
-def test_approve__expired__reverts(coordinator: Any, queued: bytes, members: list[str]) -> None:
-    boa.env.time_travel(seconds=ROUTINE_DELAY + GRACE)
-    with boa.reverts("coordinator: expired"):
-        coordinator.approve(queued, sender=members[3])
+@pytest.mark.parametrize("ended", ["executed", "cancelled", "expired"])
+def test_approve__operation_that_has_ended__reverts(
+    coordinator: Any, queued: bytes, ended: str
+) -> None:
+    end(coordinator, queued, ended)
+    with boa.reverts(f"coordinator: {ended}"):
+        coordinator.approve(queued, sender=MEMBERS[3])

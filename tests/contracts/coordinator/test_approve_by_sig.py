@@ -7,40 +7,30 @@ from typing import Any
 
 import boa
 import pytest
-from eth_account.signers.local import LocalAccount
 from eth_utils import keccak
 
 from tests.stage.contracts.committee import (
+    ACCOUNTS,
     PROPOSED,
     QUEUED,
     ROUTINE_DELAY,
+    STRANGER,
     make_accounts,
     sign,
     typed_approval,
 )
-from tests.stage.contracts.events import logged
+from tests.stage.contracts.events import event, logged
 
 CURVE_ORDER = 0xFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFEBAAEDCE6AF48A03BBFD25E8CD0364141
 
 
-def test_approve_by_sig__quorum_from_a_stranger__queues(
-    coordinator: Any,
-    op_id: bytes,
-    accounts_of_members: list[LocalAccount],
-    stranger: str,
-) -> None:
-    signatures = [sign(account, op_id, coordinator) for account in accounts_of_members[1:3]]
-    coordinator.approve_by_sig(op_id, signatures, sender=stranger)
+def test_approve_by_sig__quorum_from_a_stranger__queues(coordinator: Any, op_id: bytes) -> None:
+    signatures = [sign(account, op_id, coordinator) for account in ACCOUNTS[1:3]]
+    coordinator.approve_by_sig(op_id, signatures, sender=STRANGER)
     assert logged(coordinator) == [
-        (
-            "OperationApproved",
-            {"op_id": op_id, "member": accounts_of_members[1].address, "approvals": 2},
-        ),
-        (
-            "OperationApproved",
-            {"op_id": op_id, "member": accounts_of_members[2].address, "approvals": 3},
-        ),
-        ("OperationQueued", {"op_id": op_id, "eta": boa.env.timestamp + ROUTINE_DELAY}),
+        event("OperationApproved", op_id=op_id, member=ACCOUNTS[1].address, approvals=2),
+        event("OperationApproved", op_id=op_id, member=ACCOUNTS[2].address, approvals=3),
+        event("OperationQueued", op_id=op_id, eta=boa.env.timestamp + ROUTINE_DELAY),
     ]
 
 
@@ -57,33 +47,21 @@ def test_approve_by_sig__digest__is_the_eip712_one(coordinator: Any, op_id: byte
     )
 
 
-def test_approve_by_sig__front_run_in_part__still_succeeds(
-    coordinator: Any,
-    op_id: bytes,
-    accounts_of_members: list[LocalAccount],
-    stranger: str,
-) -> None:
-    signatures = [sign(account, op_id, coordinator) for account in accounts_of_members[1:3]]
-    coordinator.approve_by_sig(op_id, signatures[:1], sender=stranger)
+def test_approve_by_sig__front_run_in_part__still_succeeds(coordinator: Any, op_id: bytes) -> None:
+    signatures = [sign(account, op_id, coordinator) for account in ACCOUNTS[1:3]]
+    coordinator.approve_by_sig(op_id, signatures[:1], sender=STRANGER)
     coordinator.approve_by_sig(op_id, signatures)
     assert coordinator.approvals(op_id) == 3
     assert coordinator.state(op_id) == QUEUED
-    coordinator.approve_by_sig(op_id, signatures, sender=stranger)
+    coordinator.approve_by_sig(op_id, signatures, sender=STRANGER)
     assert logged(coordinator) == []
 
 
-def test_approve_by_sig__same_signer_twice__reverts(
-    coordinator: Any, op_id: bytes, accounts_of_members: list[LocalAccount]
+@pytest.mark.parametrize("signers", [(1, 1), (2, 1)], ids=["twice", "descending"])
+def test_approve_by_sig__signers_not_ascending__reverts(
+    coordinator: Any, op_id: bytes, signers: tuple[int, int]
 ) -> None:
-    signature = sign(accounts_of_members[1], op_id, coordinator)
-    with boa.reverts("coordinator: signer order"):
-        coordinator.approve_by_sig(op_id, [signature, signature])
-
-
-def test_approve_by_sig__descending_signers__reverts(
-    coordinator: Any, op_id: bytes, accounts_of_members: list[LocalAccount]
-) -> None:
-    signatures = [sign(accounts_of_members[i], op_id, coordinator) for i in (2, 1)]
+    signatures = [sign(ACCOUNTS[i], op_id, coordinator) for i in signers]
     with boa.reverts("coordinator: signer order"):
         coordinator.approve_by_sig(op_id, signatures)
 
@@ -94,34 +72,25 @@ def test_approve_by_sig__outsiders_signature__reverts(coordinator: Any, op_id: b
         coordinator.approve_by_sig(op_id, [sign(outsider, op_id, coordinator)])
 
 
-@pytest.mark.parametrize("length", [0, 1, 64])
-def test_approve_by_sig__wrong_length__reverts(
-    coordinator: Any, op_id: bytes, accounts_of_members: list[LocalAccount], length: int
+@pytest.mark.parametrize(
+    ("length", "ending", "reason"),
+    [
+        *((length, b"", "coordinator: bad signature") for length in (0, 1, 64)),
+        *((64, bytes([v]), "ecdsa: invalid signature") for v in (0, 1, 26, 29, 255)),
+        (0, bytes(65), "ecdsa: invalid signature"),
+        (0, bytes(64) + b"\x1b", "ecdsa: invalid signature"),
+    ],
+)
+def test_approve_by_sig__malformed_signature__reverts(
+    coordinator: Any, op_id: bytes, length: int, ending: bytes, reason: str
 ) -> None:
-    signature = sign(accounts_of_members[1], op_id, coordinator)[:length]
-    with boa.reverts("coordinator: bad signature"):
+    signature = sign(ACCOUNTS[1], op_id, coordinator)[:length] + ending
+    with boa.reverts(reason):
         coordinator.approve_by_sig(op_id, [signature])
 
 
-@pytest.mark.parametrize("v", [0, 1, 26, 29, 255])
-def test_approve_by_sig__wrong_v__reverts(
-    coordinator: Any, op_id: bytes, accounts_of_members: list[LocalAccount], v: int
-) -> None:
-    signature = sign(accounts_of_members[1], op_id, coordinator)[:64] + bytes([v])
-    with boa.reverts("ecdsa: invalid signature"):
-        coordinator.approve_by_sig(op_id, [signature])
-
-
-def test_approve_by_sig__zero_signature__reverts(coordinator: Any, op_id: bytes) -> None:
-    for signature in (bytes(65), bytes(64) + b"\x1b"):
-        with boa.reverts("ecdsa: invalid signature"):
-            coordinator.approve_by_sig(op_id, [signature])
-
-
-def test_approve_by_sig__malleated_signature__reverts(
-    coordinator: Any, op_id: bytes, accounts_of_members: list[LocalAccount]
-) -> None:
-    signature = sign(accounts_of_members[1], op_id, coordinator)
+def test_approve_by_sig__malleated_signature__reverts(coordinator: Any, op_id: bytes) -> None:
+    signature = sign(ACCOUNTS[1], op_id, coordinator)
     high_s = CURVE_ORDER - int.from_bytes(signature[32:64], "big")
     twin = signature[:32] + high_s.to_bytes(32, "big") + bytes([55 - signature[64]])
     with boa.reverts("ecdsa: invalid signature `s` value"):
@@ -129,10 +98,10 @@ def test_approve_by_sig__malleated_signature__reverts(
 
 
 def test_approve_by_sig__made_for_something_else__reverts(
-    coordinator: Any, op_id: bytes, accounts_of_members: list[LocalAccount], target: Any
+    coordinator: Any, op_id: bytes, target: Any
 ) -> None:
     """Another operation, contract, chain or domain name recovers to somebody else."""
-    signer = accounts_of_members[1]
+    signer = ACCOUNTS[1]
     chain_id = boa.env.evm.patch.chain_id
     foreign = [
         sign(signer, bytes(32), coordinator),
@@ -147,19 +116,17 @@ def test_approve_by_sig__made_for_something_else__reverts(
 
 
 def test_approve_by_sig__chain_forked_after_signing__reverts(
-    coordinator: Any, op_id: bytes, accounts_of_members: list[LocalAccount]
+    coordinator: Any, op_id: bytes
 ) -> None:
-    signature = sign(accounts_of_members[1], op_id, coordinator)
+    signature = sign(ACCOUNTS[1], op_id, coordinator)
     chain_id = boa.env.evm.patch.chain_id
     boa.env.evm.patch.chain_id = chain_id + 1
     with boa.reverts("coordinator: not a member"):
         coordinator.approve_by_sig(op_id, [signature])
 
 
-def test_approve_by_sig__no_longer_open__reverts(
-    coordinator: Any, queued: bytes, accounts_of_members: list[LocalAccount]
-) -> None:
-    signature = sign(accounts_of_members[4], queued, coordinator)
+def test_approve_by_sig__no_longer_open__reverts(coordinator: Any, queued: bytes) -> None:
+    signature = sign(ACCOUNTS[4], queued, coordinator)
     boa.env.time_travel(seconds=ROUTINE_DELAY)
     coordinator.execute(queued)
     with boa.reverts("coordinator: executed"):

@@ -11,52 +11,41 @@ import pytest
 from tests.stage.contracts.committee import (
     GOVERNANCE_DELAY,
     GRACE,
+    MEMBERS,
     ROUTINE_DELAY,
     ROUTINE_SELECTOR,
 )
-from tests.stage.contracts.events import logged
+from tests.stage.contracts.events import event, logged
 
 ZERO = "0x" + "00" * 20
 DAYS = 86_400
 
 
-def test_constructor__settings__are_stored_and_logged(
-    coordinator: Any, members: list[str], target: Any
-) -> None:
+def test_constructor__settings__are_stored_and_logged(coordinator: Any, target: Any) -> None:
     assert logged(coordinator) == [
-        (
-            "MembersChanged",
-            {
-                "old_members": [],
-                "new_members": members,
-                "old_threshold": 0,
-                "new_threshold": 3,
-            },
+        event(
+            "MembersChanged", old_members=[], new_members=MEMBERS, old_threshold=0, new_threshold=3
         ),
-        (
+        event(
             "DelaysChanged",
-            {
-                "old_routine": 0,
-                "old_governance": 0,
-                "new_routine": ROUTINE_DELAY,
-                "new_governance": GOVERNANCE_DELAY,
-            },
+            old_routine=0,
+            old_governance=0,
+            new_routine=ROUTINE_DELAY,
+            new_governance=GOVERNANCE_DELAY,
         ),
-        (
+        event(
             "DelayClassChanged",
-            {
-                "target": target.address,
-                "selector": ROUTINE_SELECTOR,
-                "old_class": 0,
-                "new_class": 1,
-            },
+            target=target.address,
+            selector=ROUTINE_SELECTOR,
+            old_class=0,
+            new_class=1,
         ),
     ]
-    assert coordinator.members() == members
+    assert coordinator.members() == MEMBERS
     assert coordinator.threshold() == 3
     assert coordinator.delays() == (ROUTINE_DELAY, GOVERNANCE_DELAY)
     assert coordinator.grace_period() == GRACE
-    assert all(coordinator.is_member(member) for member in members)
+    assert all(coordinator.is_member(member) for member in MEMBERS)
     assert coordinator.delay_class(target.address, ROUTINE_SELECTOR) == 1
     assert coordinator.delay_class(target.address, bytes(4)) == 0
 
@@ -67,52 +56,30 @@ def test_constructor__deployer__is_no_member(coordinator: Any, deployer: str) ->
         coordinator.propose(coordinator.address, b"", bytes(32), sender=deployer)
 
 
-@pytest.mark.parametrize("grace", [0, 90 * DAYS + 1])
-def test_constructor__bad_grace_period__reverts(
-    coordinator_blueprint: Any, members: list[str], grace: int
+@pytest.mark.parametrize(
+    ("members", "threshold", "delays", "grace", "reason"),
+    [
+        (MEMBERS, 3, (1, 2), 0, "bad grace period"),
+        (MEMBERS, 3, (1, 2), 90 * DAYS + 1, "bad grace period"),
+        (MEMBERS, 3, (2, 1), 1, "bad delays"),
+        (MEMBERS, 3, (0, 90 * DAYS + 1), 1, "bad delays"),
+        ([], 0, (1, 2), 1, "no members"),
+        ([MEMBERS[0], ZERO], 2, (1, 2), 1, "bad member"),
+        ([*MEMBERS[:2], MEMBERS[0]], 2, (1, 2), 1, "duplicate member"),
+        *((MEMBERS, some, (1, 2), 1, "bad threshold") for some in (0, 1, 2, 6, 2**256 - 1)),
+        (MEMBERS[:4], 2, (1, 2), 1, "bad threshold"),  # half of an even committee
+    ],
+)
+def test_constructor__bad_settings__reverts(
+    coordinator_blueprint: Any,
+    members: list[str],
+    threshold: int,
+    delays: tuple[int, int],
+    grace: int,
+    reason: str,
 ) -> None:
-    with boa.reverts("coordinator: bad grace period"):
-        coordinator_blueprint.deploy(members, 3, 1, 2, grace, [])
-
-
-@pytest.mark.parametrize("delays", [(2, 1), (0, 90 * DAYS + 1)])
-def test_constructor__bad_delays__reverts(
-    coordinator_blueprint: Any, members: list[str], delays: tuple[int, int]
-) -> None:
-    with boa.reverts("coordinator: bad delays"):
-        coordinator_blueprint.deploy(members, 3, *delays, 1, [])
-
-
-def test_constructor__no_members__reverts(coordinator_blueprint: Any) -> None:
-    with boa.reverts("coordinator: no members"):
-        coordinator_blueprint.deploy([], 0, 1, 2, 1, [])
-
-
-def test_constructor__zero_member__reverts(coordinator_blueprint: Any, members: list[str]) -> None:
-    with boa.reverts("coordinator: bad member"):
-        coordinator_blueprint.deploy([members[0], ZERO], 2, 1, 2, 1, [])
-
-
-def test_constructor__duplicate_member__reverts(
-    coordinator_blueprint: Any, members: list[str]
-) -> None:
-    with boa.reverts("coordinator: duplicate member"):
-        coordinator_blueprint.deploy([members[0], members[1], members[0]], 2, 1, 2, 1, [])
-
-
-@pytest.mark.parametrize("threshold", [0, 1, 2, 6, 2**256 - 1])
-def test_constructor__threshold_no_majority_or_too_high__reverts(
-    coordinator_blueprint: Any, members: list[str], threshold: int
-) -> None:
-    with boa.reverts("coordinator: bad threshold"):
-        coordinator_blueprint.deploy(members, threshold, 1, 2, 1, [])
-
-
-def test_constructor__half_of_an_even_committee__reverts(
-    coordinator_blueprint: Any, members: list[str]
-) -> None:
-    with boa.reverts("coordinator: bad threshold"):
-        coordinator_blueprint.deploy(members[:4], 2, 1, 2, 1, [])
+    with boa.reverts(f"coordinator: {reason}"):
+        coordinator_blueprint.deploy(members, threshold, *delays, grace, [])
 
 
 def test_constructor__sixteen_members__fit(coordinator_blueprint: Any) -> None:

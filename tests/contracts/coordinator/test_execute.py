@@ -9,33 +9,30 @@ import boa
 import pytest
 
 from tests.stage.contracts.committee import (
+    CANCELLED,
     EXECUTED,
     EXPIRED,
     GOVERNANCE_DELAY,
     GRACE,
+    MEMBERS,
     QUEUED,
     ROUTINE_DELAY,
-    SALT,
+    STRANGER,
+    end,
     pass_operation,
+    propose_and_approve,
 )
-from tests.stage.contracts.events import logged
-
-
-def _queue(coordinator: Any, members: list[str], target: str, data: bytes, salt: bytes) -> bytes:
-    op_id = bytes(coordinator.propose(target, data, salt, sender=members[0]))
-    for member in members[1:3]:
-        coordinator.approve(op_id, sender=member)
-    return op_id
+from tests.stage.contracts.events import event, logged
 
 
 def test_execute__stranger_at_eta__calls_and_logs(
-    coordinator: Any, queued: bytes, target: Any, stranger: str
+    coordinator: Any, queued: bytes, target: Any
 ) -> None:
     boa.env.time_travel(seconds=ROUTINE_DELAY)
-    result = coordinator.execute(queued, sender=stranger)
+    result = coordinator.execute(queued, sender=STRANGER)
     assert result == (8).to_bytes(32, "big")
     assert logged(coordinator) == [
-        ("OperationExecuted", {"op_id": queued, "executor": stranger, "result": result})
+        event("OperationExecuted", op_id=queued, executor=STRANGER, result=result)
     ]
     assert target.stored() == 7
     assert coordinator.operation(queued).executed
@@ -54,22 +51,25 @@ def test_execute__last_second_of_grace__works(coordinator: Any, queued: bytes) -
     coordinator.execute(queued)
 
 
-def test_execute__after_grace__reverts(coordinator: Any, queued: bytes) -> None:
-    boa.env.time_travel(seconds=ROUTINE_DELAY + GRACE)
-    assert coordinator.state(queued) == EXPIRED
-    with boa.reverts("coordinator: expired"):
+@pytest.mark.parametrize("ended", ["executed", "cancelled", "expired"])
+def test_execute__operation_that_has_ended__reverts(
+    coordinator: Any, queued: bytes, ended: str
+) -> None:
+    end(coordinator, queued, ended)
+    assert (
+        coordinator.state(queued)
+        == {
+            "executed": EXECUTED,
+            "cancelled": CANCELLED,
+            "expired": EXPIRED,
+        }[ended]
+    )
+    with boa.reverts(f"coordinator: {ended}"):
         coordinator.execute(queued)
 
 
-def test_execute__twice__reverts(coordinator: Any, queued: bytes) -> None:
-    boa.env.time_travel(seconds=ROUTINE_DELAY)
-    coordinator.execute(queued)
-    with boa.reverts("coordinator: executed"):
-        coordinator.execute(queued)
-
-
-def test_execute__below_quorum__reverts(coordinator: Any, op_id: bytes, members: list[str]) -> None:
-    coordinator.approve(op_id, sender=members[1])
+def test_execute__below_quorum__reverts(coordinator: Any, op_id: bytes) -> None:
+    coordinator.approve(op_id, sender=MEMBERS[1])
     boa.env.time_travel(seconds=GOVERNANCE_DELAY)
     with boa.reverts("coordinator: not queued"):
         coordinator.execute(op_id)
@@ -80,56 +80,44 @@ def test_execute__unknown_operation__reverts(coordinator: Any) -> None:
         coordinator.execute(bytes(32))
 
 
-def test_execute__cancelled__reverts(coordinator: Any, queued: bytes, members: list[str]) -> None:
-    for member in members[2:]:
-        coordinator.cancel(queued, sender=member)
-    boa.env.time_travel(seconds=ROUTINE_DELAY)
-    with boa.reverts("coordinator: cancelled"):
-        coordinator.execute(queued)
-
-
-def test_execute__target_without_code__reverts(
-    coordinator: Any, members: list[str], stranger: str
-) -> None:
-    op_id = _queue(coordinator, members, stranger, b"", SALT)
+def test_execute__target_without_code__reverts(coordinator: Any) -> None:
+    op_id = propose_and_approve(coordinator, STRANGER, b"")
     boa.env.time_travel(seconds=GOVERNANCE_DELAY)
     with boa.reverts("coordinator: no code at target"):
         coordinator.execute(op_id)
 
 
 def test_execute__target_reverts__passes_the_reason_on_and_stays_queued(
-    coordinator: Any, target: Any, members: list[str]
+    coordinator: Any, target: Any
 ) -> None:
-    op_id = _queue(coordinator, members, target.address, target.fail.prepare_calldata(), SALT)
+    op_id = propose_and_approve(coordinator, target.address, target.fail.prepare_calldata())
     boa.env.time_travel(seconds=GOVERNANCE_DELAY)
     with boa.reverts("target: refused"):
         coordinator.execute(op_id)
     assert coordinator.state(op_id) == QUEUED
 
 
-def test_execute__long_result__is_cut_at_256_bytes(
-    coordinator: Any, target: Any, members: list[str]
-) -> None:
+def test_execute__long_result__is_cut_at_256_bytes(coordinator: Any, target: Any) -> None:
     data = target.many_words.prepare_calldata()
-    op_id = _queue(coordinator, members, target.address, data, SALT)
+    op_id = propose_and_approve(coordinator, target.address, data)
     boa.env.time_travel(seconds=GOVERNANCE_DELAY)
     assert coordinator.execute(op_id) == b"".join(i.to_bytes(32, "big") for i in range(1, 9))
 
 
 def test_execute__call_without_selector__reaches_the_default_function(
-    coordinator: Any, target: Any, members: list[str]
+    coordinator: Any, target: Any
 ) -> None:
-    op_id = _queue(coordinator, members, target.address, b"\x01", SALT)
+    op_id = propose_and_approve(coordinator, target.address, b"\x01")
     boa.env.time_travel(seconds=GOVERNANCE_DELAY)
     assert coordinator.execute(op_id) == b""
     assert target.stored() == 99
 
 
 def test_execute__target_executes_another_operation__reverts(
-    coordinator: Any, target: Any, queued: bytes, members: list[str]
+    coordinator: Any, target: Any, queued: bytes
 ) -> None:
     data = target.execute_again.prepare_calldata(queued)
-    op_id = _queue(coordinator, members, target.address, data, bytes(32))
+    op_id = propose_and_approve(coordinator, target.address, data, bytes(32))
     boa.env.time_travel(seconds=GOVERNANCE_DELAY)
     with boa.reverts():
         coordinator.execute(op_id)
@@ -137,9 +125,7 @@ def test_execute__target_executes_another_operation__reverts(
     coordinator.execute(queued)
 
 
-def test_execute__target_executes_its_own_operation__reverts(
-    coordinator: Any, members: list[str]
-) -> None:
+def test_execute__target_executes_its_own_operation__reverts(coordinator: Any) -> None:
     """A target that was built to call back with the very operation that calls it."""
     source = """
 # pragma version ~=0.4.3
@@ -161,7 +147,7 @@ def strike():
 """
     striker = boa.loads(source)
     data = striker.strike.prepare_calldata()
-    op_id = _queue(coordinator, members, striker.address, data, SALT)
+    op_id = propose_and_approve(coordinator, striker.address, data)
     striker.set(op_id)
     boa.env.time_travel(seconds=GOVERNANCE_DELAY)
     with boa.reverts():
@@ -169,38 +155,34 @@ def strike():
     assert striker.calls() == 0
 
 
-def test_execute__target_asks_who_is_member__is_answered(
-    coordinator: Any, target: Any, members: list[str]
-) -> None:
-    data = target.ask.prepare_calldata(members[4])
-    op_id = _queue(coordinator, members, target.address, data, SALT)
+def test_execute__target_asks_who_is_member__is_answered(coordinator: Any, target: Any) -> None:
+    data = target.ask.prepare_calldata(MEMBERS[4])
+    op_id = propose_and_approve(coordinator, target.address, data)
     boa.env.time_travel(seconds=GOVERNANCE_DELAY)
     coordinator.execute(op_id)
     assert target.answer()
 
 
-def test_execute__treasury__moves_by_operation_only(
-    coordinator: Any, zoo_blueprint: Any, members: list[str], stranger: str
-) -> None:
+def test_execute__treasury__moves_by_operation_only(coordinator: Any, zoo_blueprint: Any) -> None:
     zoo = zoo_blueprint.deploy(coordinator.address, 1_000)
     with boa.reverts("erc20: insufficient allowance"):
-        zoo.transferFrom(coordinator.address, stranger, 1, sender=stranger)
-    data = zoo.transfer.prepare_calldata(stranger, 400)
-    op_id = pass_operation(coordinator, members, zoo.address, data)
+        zoo.transferFrom(coordinator.address, STRANGER, 1, sender=STRANGER)
+    data = zoo.transfer.prepare_calldata(STRANGER, 400)
+    op_id = pass_operation(coordinator, MEMBERS, zoo.address, data)
     assert coordinator.state(op_id) == EXECUTED
-    assert zoo.balanceOf(stranger) == 400
+    assert zoo.balanceOf(STRANGER) == 400
     assert zoo.balanceOf(coordinator.address) == 600
 
 
 @pytest.mark.parametrize("delay_change", [(ROUTINE_DELAY, 2 * GOVERNANCE_DELAY), (0, 1)])
 def test_execute__delays_changed_meanwhile__queued_operation_keeps_its_eta(
-    coordinator: Any, target: Any, members: list[str], delay_change: tuple[int, int]
+    coordinator: Any, target: Any, delay_change: tuple[int, int]
 ) -> None:
     change = coordinator.set_delays.prepare_calldata(*delay_change)
-    first = _queue(coordinator, members, coordinator.address, change, SALT)
+    first = propose_and_approve(coordinator, coordinator.address, change)
     boa.env.time_travel(seconds=10)
     data = target.fail.prepare_calldata()
-    second = _queue(coordinator, members, target.address, data, SALT)
+    second = propose_and_approve(coordinator, target.address, data)
     eta = coordinator.operation(second).eta
     boa.env.time_travel(seconds=GOVERNANCE_DELAY - 10)
     coordinator.execute(first)

@@ -65,6 +65,11 @@ def make_accounts(count: int, first_key: int = 1_000) -> list[LocalAccount]:
     return sorted(made, key=lambda account: int(account.address, 16))
 
 
+ACCOUNTS = make_accounts(5)  # of the members, with their keys
+MEMBERS = [account.address for account in ACCOUNTS]
+STRANGER = make_accounts(1, first_key=99)[0].address
+
+
 def typed_approval(
     op_id: bytes, coordinator: str, chain_id: int, name: str = "Menagerie Coordinator"
 ) -> Any:
@@ -86,6 +91,24 @@ def sign(account: LocalAccount, op_id: bytes, coordinator: Any, **domain: Any) -
     chain_id = domain.pop("chain_id", boa.env.evm.patch.chain_id)
     address = domain.pop("address", str(coordinator.address))
     return bytes(account.sign_message(typed_approval(op_id, address, chain_id, **domain)).signature)
+
+
+def propose_and_approve(coordinator: Any, target: str, data: bytes, salt: bytes = SALT) -> bytes:
+    """Proposed by the first member and approved by two more, as a committee of 3 of 5 needs."""
+    op_id = bytes(coordinator.propose(target, data, salt, sender=MEMBERS[0]))
+    for member in MEMBERS[1:3]:
+        coordinator.approve(op_id, sender=member)
+    return op_id
+
+
+def end(coordinator: Any, op_id: bytes, how: str) -> None:
+    """Ends a queued routine operation: executed, cancelled by three members, or expired."""
+    if how == "cancelled":
+        for member in MEMBERS[:3]:
+            coordinator.cancel(op_id, sender=member)
+    boa.env.time_travel(seconds=ROUTINE_DELAY + (GRACE if how == "expired" else 0))
+    if how == "executed":
+        coordinator.execute(op_id)
 
 
 def pass_operation(

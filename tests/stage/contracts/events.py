@@ -8,6 +8,11 @@ from typing import Any
 Event = tuple[str, dict[str, Any]]
 
 
+def event(name: str, /, **fields: Any) -> Event:
+    """An expected event: its name and its arguments, as `logged` gives them."""
+    return name, fields
+
+
 def logged(contract: Any) -> list[Event]:
     """(event name, {field: value}) of every event the last call of `contract` emitted, in order,
     those of the contracts it called included. The emitting address is left out."""
