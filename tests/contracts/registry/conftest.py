@@ -14,12 +14,20 @@ from eth_account.signers.local import LocalAccount
 from tests.stage.contracts.clock import install_block_hashes, mine, wait
 from tests.stage.contracts.registry import (
     AGGREGATOR_STAKE,
+    COORDINATOR,
     GAS_CAP,
+    HOLDER,
+    NODE_OWNER,
+    OPERATOR,
+    PAYOUT,
     QUORUM,
+    SECOND_SLASHER,
     SECONDS,
+    SLASHER,
     STAKE,
     TRAINER,
     TRAINER_STAKE,
+    TREASURY,
     UNBONDING,
     VERIFIER,
     VERIFIER_STAKE,
@@ -56,33 +64,13 @@ def chain() -> None:
     mine(1_000)
 
 
-def _fixture_account(name: str) -> Any:
-    @pytest.fixture(name=name)
-    def fixture() -> str:
-        return str(account(name).address)
-
-    return fixture
-
-
-coordinator = _fixture_account("coordinator")
-treasury = _fixture_account("treasury")
-slasher = _fixture_account("slasher")
-second_slasher = _fixture_account("second_slasher")
-node_owner = _fixture_account("node_owner")
-operator = _fixture_account("operator")
-payout = _fixture_account("payout")
-reporter = _fixture_account("reporter")
-stranger = _fixture_account("stranger")
-holder = _fixture_account("holder")
-
-
 @pytest.fixture
 def deployer() -> str:
     return str(boa.env.eoa)
 
 
 @pytest.fixture
-def parameters(treasury: str) -> tuple[Any, ...]:
+def parameters() -> tuple[Any, ...]:
     return (
         UNBONDING,
         TRAINER_STAKE,
@@ -90,27 +78,21 @@ def parameters(treasury: str) -> tuple[Any, ...]:
         AGGREGATOR_STAKE,
         WINDOW,
         QUORUM,
-        treasury,
+        TREASURY,
     )
 
 
 @pytest.fixture
-def token(token_code: Any, holder: str) -> Any:
-    return token_code.deploy(holder, 10**9 * ZOO)
+def token(token_code: Any) -> Any:
+    return token_code.deploy(HOLDER, 10**9 * ZOO)
 
 
 @pytest.fixture
 def contracts(
-    registry_code: Any,
-    benchmarks_code: Any,
-    token: Any,
-    coordinator: str,
-    slasher: str,
-    second_slasher: str,
-    parameters: tuple[Any, ...],
+    registry_code: Any, benchmarks_code: Any, token: Any, parameters: tuple[Any, ...]
 ) -> tuple[Any, Any]:
-    slashers = [slasher, second_slasher]
-    return deploy_registry(registry_code, benchmarks_code, token, coordinator, slashers, parameters)
+    slashers = [SLASHER, SECOND_SLASHER]
+    return deploy_registry(registry_code, benchmarks_code, token, COORDINATOR, slashers, parameters)
 
 
 @pytest.fixture
@@ -124,11 +106,11 @@ def benchmarks(contracts: tuple[Any, Any]) -> Any:
 
 
 @pytest.fixture
-def fund(token: Any, registry: Any, holder: str) -> Callable[[str, int], None]:
+def fund(token: Any, registry: Any) -> Callable[[str, int], None]:
     """Gives somebody ZOO and lets the registry take it."""
 
     def give(owner: str, amount: int) -> None:
-        token.transfer(owner, amount, sender=holder)
+        token.transfer(owner, amount, sender=HOLDER)
         token.approve(registry.address, 2**256 - 1, sender=owner)
 
     return give
@@ -162,40 +144,31 @@ def register(
 
 
 @pytest.fixture
-def node(
-    registry: Any,
-    benchmarks: Any,
-    fund: Callable[[str, int], None],
-    node_owner: str,
-    operator: str,
-    payout: str,
-) -> int:
+def node(registry: Any, benchmarks: Any, fund: Callable[[str, int], None]) -> int:
     """A TRAINER of 1,000 ZOO with a pending benchmark; its owner has 10,000 ZOO more."""
-    fund(node_owner, STAKE + 10_000 * ZOO)
+    fund(NODE_OWNER, STAKE + 10_000 * ZOO)
     node_id = int(
-        registry.register_node(operator, payout, TRAINER, STAKE, b"\x01" * 32, sender=node_owner)
+        registry.register_node(OPERATOR, PAYOUT, TRAINER, STAKE, b"\x01" * 32, sender=NODE_OWNER)
     )
     request(registry, benchmarks, node_id)
     return node_id
 
 
 @pytest.fixture
-def verifiers(
-    registry: Any, register: Callable[..., int], coordinator: str
-) -> dict[int, LocalAccount]:
+def verifiers(registry: Any, register: Callable[..., int]) -> dict[int, LocalAccount]:
     """Node id to operator key of three approved verifiers."""
     keys = {}
     for name in ("ada", "bea", "cyd"):
         node_id = register(name, VERIFIER)
-        registry.approve_role(node_id, VERIFIER, True, sender=coordinator)
+        registry.approve_role(node_id, VERIFIER, True, sender=COORDINATOR)
         keys[node_id] = account(name)
     return keys
 
 
 @pytest.fixture
-def answered(registry: Any, benchmarks: Any, node: int, verifiers: Keys, operator: str) -> int:
+def answered(registry: Any, benchmarks: Any, node: int, verifiers: Keys) -> int:
     """A node whose answer waits for verdicts, SECONDS after its request, with the check seed."""
     wait(WINDOW + 1)
-    benchmarks.request_benchmark(node, sender=operator)
+    benchmarks.request_benchmark(node, sender=OPERATOR)
     submit(registry, benchmarks, node, seconds=SECONDS)
     return node

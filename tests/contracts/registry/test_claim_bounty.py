@@ -9,12 +9,22 @@ import boa
 import pytest
 
 from tests.stage.contracts.clock import now
-from tests.stage.contracts.registry import COPIED, PAUSE_REGISTER, STAKE, address_of, own_events
+from tests.stage.contracts.events import event
+from tests.stage.contracts.registry import (
+    COORDINATOR,
+    COPIED,
+    PAUSE_REGISTER,
+    REPORTER,
+    SLASHER,
+    STAKE,
+    address_of,
+    own_events,
+)
 
 
 @pytest.fixture
-def credited(registry: Any, node: int, slasher: str, reporter: str) -> int:
-    registry.slash(node, COPIED, now(), reporter, sender=slasher)
+def credited(registry: Any, node: int) -> int:
+    registry.slash(node, COPIED, now(), REPORTER, sender=SLASHER)
     return STAKE // 4
 
 
@@ -22,7 +32,7 @@ def credited(registry: Any, node: int, slasher: str, reporter: str) -> int:
 def test_claim_bounty__pays_once(registry: Any, token: Any, credited: int, who: str) -> None:
     account = address_of(who)
     assert registry.claim_bounty(sender=account) == credited
-    assert own_events(registry) == [("BountyClaimed", {"account": account, "amount": credited})]
+    assert own_events(registry) == [event("BountyClaimed", account=account, amount=credited)]
     assert token.balanceOf(account) == credited
     assert registry.bounty(account) == 0
     assert registry.total_bounties() == credited
@@ -37,8 +47,6 @@ def test_claim_bounty__without_credit__reverts(registry: Any, credited: int, who
         registry.claim_bounty(sender=address_of(who))
 
 
-def test_claim_bounty__everything_paused__still_works(
-    registry: Any, credited: int, reporter: str, coordinator: str
-) -> None:
-    registry.set_paused(PAUSE_REGISTER, sender=coordinator)
-    assert registry.claim_bounty(sender=reporter) == credited
+def test_claim_bounty__everything_paused__still_works(registry: Any, credited: int) -> None:
+    registry.set_paused(PAUSE_REGISTER, sender=COORDINATOR)
+    assert registry.claim_bounty(sender=REPORTER) == credited

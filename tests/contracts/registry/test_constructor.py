@@ -8,15 +8,22 @@ from typing import Any
 import boa
 import pytest
 
-from tests.stage.contracts.registry import DEFAULT_ROWS, TRAINER, ZERO, address_of
+from tests.stage.contracts.registry import (
+    COORDINATOR,
+    DEFAULT_ROWS,
+    SLASHER,
+    TRAINER,
+    ZERO,
+    address_of,
+)
 
 
 def test_init__hands_everything_to_the_coordinator(
-    registry: Any, coordinator: str, deployer: str, slasher: str, parameters: tuple[Any, ...]
+    registry: Any, deployer: str, parameters: tuple[Any, ...]
 ) -> None:
-    assert registry.owner() == coordinator != deployer
+    assert registry.owner() == COORDINATOR != deployer
     assert registry.pending_owner() == ZERO
-    assert registry.is_slasher(slasher)
+    assert registry.is_slasher(SLASHER)
     assert not registry.is_slasher(deployer)
     assert tuple(registry.parameters()) == parameters
 
@@ -37,18 +44,13 @@ def test_init__fills_the_default_table(registry: Any, violation: int) -> None:
 
 @pytest.mark.parametrize("which", ["token", "benchmarks", "owner", "slasher", "treasury"])
 def test_init__with_a_zero_address__reverts(
-    registry_code: Any,
-    token: Any,
-    coordinator: str,
-    slasher: str,
-    parameters: tuple[Any, ...],
-    which: str,
+    registry_code: Any, token: Any, parameters: tuple[Any, ...], which: str
 ) -> None:
     given = {
         "token": token.address,
         "benchmarks": address_of("benchmarks contract"),
-        "owner": coordinator,
-        "slasher": slasher,
+        "owner": COORDINATOR,
+        "slasher": SLASHER,
         "treasury": parameters[6],
     } | {which: ZERO}
     with boa.reverts("registry: zero address"):
@@ -62,27 +64,27 @@ def test_init__with_a_zero_address__reverts(
 
 
 def test_init__with_a_slasher_twice__reverts(
-    registry_code: Any, token: Any, coordinator: str, slasher: str, parameters: tuple[Any, ...]
+    registry_code: Any, token: Any, parameters: tuple[Any, ...]
 ) -> None:
     with boa.reverts("registry: slasher unchanged"):
-        registry_code.deploy(token.address, slasher, coordinator, [slasher, slasher], parameters)
+        registry_code.deploy(token.address, SLASHER, COORDINATOR, [SLASHER, SLASHER], parameters)
 
 
 @pytest.mark.parametrize("which", ["registry", "owner"])
 def test_init_benchmarks__with_a_zero_address__reverts(
-    benchmarks_code: Any, registry: Any, coordinator: str, which: str
+    benchmarks_code: Any, registry: Any, which: str
 ) -> None:
-    given = {"registry": registry.address, "owner": coordinator} | {which: ZERO}
+    given = {"registry": registry.address, "owner": COORDINATOR} | {which: ZERO}
     with boa.reverts("benchmarks: zero address"):
         benchmarks_code.deploy(*given.values(), ZERO)
 
 
 def test_init_benchmarks__hands_the_pause_to_the_coordinator(
-    registry: Any, benchmarks: Any, coordinator: str, deployer: str
+    registry: Any, benchmarks: Any, deployer: str
 ) -> None:
     assert registry.benchmarks() == benchmarks.address
     assert benchmarks.registry() == registry.address
-    assert benchmarks.owner() == coordinator != deployer
+    assert benchmarks.owner() == COORDINATOR != deployer
     assert benchmarks.pending_owner() == ZERO
     assert benchmarks.paused() == 0
 

@@ -14,9 +14,12 @@ from eth_account.signers.local import LocalAccount
 from tests.stage.contracts.clock import now, wait
 from tests.stage.contracts.registry import (
     AGGREGATOR,
+    COORDINATOR,
     INVALID,
     NO_REVEAL,
+    PAYOUT,
     REPEATED,
+    SLASHER,
     STAKE,
     TRAINER,
     UNITS,
@@ -41,12 +44,12 @@ def trained(registry: Any, benchmarks: Any, verifiers: Keys, register: Callable[
 
 
 @pytest.fixture
-def seven(registry: Any, register: Callable[..., int], coordinator: str) -> list[int]:
+def seven(registry: Any, register: Callable[..., int]) -> list[int]:
     """Seven approved aggregators with growing stakes, in list order."""
     ids = []
     for i in range(7):
         ids.append(register(f"aggregator {i}", AGGREGATOR, STAKE + i * ZOO))
-        registry.approve_role(ids[-1], AGGREGATOR, True, sender=coordinator)
+        registry.approve_role(ids[-1], AGGREGATOR, True, sender=COORDINATOR)
     return ids
 
 
@@ -74,8 +77,8 @@ def test_eligible__resting__comes_back(registry: Any, trained: int) -> None:
         assert registry.is_eligible(trained, TRAINER) == active
 
 
-def test_eligible__suspended__comes_back_in_time(registry: Any, trained: int, slasher: str) -> None:
-    registry.slash(trained, INVALID, now(), ZERO, sender=slasher)
+def test_eligible__suspended__comes_back_in_time(registry: Any, trained: int) -> None:
+    registry.slash(trained, INVALID, now(), ZERO, sender=SLASHER)
     assert not registry.is_eligible(trained, TRAINER)
     wait(7 * 86_400 - 1)
     assert not registry.is_eligible(trained, TRAINER)
@@ -84,9 +87,9 @@ def test_eligible__suspended__comes_back_in_time(registry: Any, trained: int, sl
 
 
 def test_eligible__exiting_or_banned__never_again(
-    registry: Any, trained: int, verifiers: Keys, slasher: str
+    registry: Any, trained: int, verifiers: Keys
 ) -> None:
-    registry.slash(trained, REPEATED, now(), ZERO, sender=slasher)
+    registry.slash(trained, REPEATED, now(), ZERO, sender=SLASHER)
     assert not registry.is_eligible(trained, TRAINER)
     verifier = next(iter(verifiers))
     registry.begin_exit(verifier, sender=registry.owner_of(verifier))
@@ -94,11 +97,11 @@ def test_eligible__exiting_or_banned__never_again(
 
 
 def test_eligible__slashed_below_the_minimum__until_topped_up(
-    registry: Any, register: Callable[..., int], coordinator: str, slasher: str, fund: Any
+    registry: Any, register: Callable[..., int], fund: Any
 ) -> None:
     node_id = register("thin", VERIFIER, VERIFIER_STAKE)
-    registry.approve_role(node_id, VERIFIER, True, sender=coordinator)
-    registry.slash(node_id, NO_REVEAL, now(), ZERO, sender=slasher)
+    registry.approve_role(node_id, VERIFIER, True, sender=COORDINATOR)
+    registry.slash(node_id, NO_REVEAL, now(), ZERO, sender=SLASHER)
     assert not registry.is_eligible(node_id, VERIFIER)
     assert registry.role_nodes(VERIFIER, 0, 9) == [node_id]
     owner = address_of("thin owner")
@@ -108,11 +111,11 @@ def test_eligible__slashed_below_the_minimum__until_topped_up(
 
 
 def test_eligible__each_role_needs_its_own_minimum(
-    registry: Any, register: Callable[..., int], coordinator: str
+    registry: Any, register: Callable[..., int]
 ) -> None:
     node_id = register("two hats", VERIFIER | AGGREGATOR, VERIFIER_STAKE)
     for role in (VERIFIER, AGGREGATOR):
-        registry.approve_role(node_id, role, True, sender=coordinator)
+        registry.approve_role(node_id, role, True, sender=COORDINATOR)
     assert registry.is_eligible(node_id, VERIFIER)
     assert not registry.is_eligible(node_id, AGGREGATOR)
 
@@ -179,15 +182,15 @@ def test_lists__nodes_leave__the_last_fills_the_gap(
 
 
 def test_eligible_nodes__of_128_nodes__fits_in_a_transaction(
-    registry: Any, register: Callable[..., int], coordinator: str
+    registry: Any, register: Callable[..., int]
 ) -> None:
     for i in range(128):
         node_id = register(f"crowd {i}", AGGREGATOR)
-        registry.approve_role(node_id, AGGREGATOR, True, sender=coordinator)
+        registry.approve_role(node_id, AGGREGATOR, True, sender=COORDINATOR)
     ids, _ = registry.eligible_nodes(AGGREGATOR, 64, 128)
     assert sorted(ids) == list(range(1, 129))
     assert registry.call_trace().gas_used < 4_000_000
 
 
-def test_payouts__of_128_nodes__in_order(registry: Any, node: int, payout: str) -> None:
-    assert registry.payouts([node, 0] * 64) == [payout, ZERO] * 64
+def test_payouts__of_128_nodes__in_order(registry: Any, node: int) -> None:
+    assert registry.payouts([node, 0] * 64) == [PAYOUT, ZERO] * 64

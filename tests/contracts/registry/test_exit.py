@@ -11,10 +11,15 @@ import pytest
 
 from tests.stage.contracts.clock import now, wait
 from tests.stage.contracts.registry import (
+    COORDINATOR,
     COPIED,
     EMPTY,
+    NODE_OWNER,
+    OPERATOR,
     PAUSE_REGISTER,
+    PAYOUT,
     REPEATED,
+    SLASHER,
     STAKE,
     TRAINER,
     UNBONDING,
@@ -29,13 +34,13 @@ from tests.stage.contracts.registry import (
 
 
 @pytest.fixture
-def exiting(registry: Any, node: int, node_owner: str) -> int:
-    registry.begin_exit(node, sender=node_owner)
+def exiting(registry: Any, node: int) -> int:
+    registry.begin_exit(node, sender=NODE_OWNER)
     return node
 
 
-def test_begin_exit__unbonds_the_whole_stake(registry: Any, node: int, node_owner: str) -> None:
-    registry.begin_exit(node, sender=node_owner)
+def test_begin_exit__unbonds_the_whole_stake(registry: Any, node: int) -> None:
+    registry.begin_exit(node, sender=NODE_OWNER)
     fields = {"node_id": node, "amount": STAKE, "unlock_at": now() + UNBONDING}
     assert own_events(registry) == [("ExitBegun", fields)]
     record = registry.node(node)
@@ -53,147 +58,97 @@ def test_begin_exit__listed_node__leaves_the_list(
     assert registry.role_count(TRAINER) == 0
 
 
-@pytest.mark.parametrize("who", ["operator", "payout", "coordinator", "slasher", "stranger"])
-def test_begin_exit__not_the_owner__reverts(registry: Any, node: int, who: str) -> None:
-    with boa.reverts("registry: not the owner"):
-        registry.begin_exit(node, sender=address_of(who))
-
-
-def test_begin_exit__unknown_node__reverts(registry: Any, stranger: str) -> None:
-    with boa.reverts("registry: unknown node"):
-        registry.begin_exit(7, sender=stranger)
-
-
-def test_begin_exit__twice__reverts(registry: Any, exiting: int, node_owner: str) -> None:
-    with boa.reverts("registry: exiting"):
-        registry.begin_exit(exiting, sender=node_owner)
-
-
-def test_begin_exit__everything_paused__still_works(
-    registry: Any, node: int, node_owner: str, coordinator: str
-) -> None:
-    registry.set_paused(PAUSE_REGISTER, sender=coordinator)
-    registry.begin_exit(node, sender=node_owner)
+def test_begin_exit__everything_paused__still_works(registry: Any, node: int) -> None:
+    registry.set_paused(PAUSE_REGISTER, sender=COORDINATOR)
+    registry.begin_exit(node, sender=NODE_OWNER)
     wait(UNBONDING)
-    registry.withdraw(node, sender=node_owner)
+    registry.withdraw(node, sender=NODE_OWNER)
 
 
-def test_withdraw__pays_the_owner_and_closes(
-    registry: Any, token: Any, exiting: int, node_owner: str, operator: str, payout: str
-) -> None:
-    before = token.balanceOf(node_owner)
+def test_withdraw__pays_the_owner_and_closes(registry: Any, token: Any, exiting: int) -> None:
+    before = token.balanceOf(NODE_OWNER)
     wait(UNBONDING)
-    registry.withdraw(exiting, sender=node_owner)
-    fields = {"node_id": exiting, "owner": node_owner, "amount": STAKE}
+    registry.withdraw(exiting, sender=NODE_OWNER)
+    fields = {"node_id": exiting, "owner": NODE_OWNER, "amount": STAKE}
     assert own_events(registry) == [("StakeWithdrawn", fields)]
-    assert token.balanceOf(node_owner) == before + STAKE
+    assert token.balanceOf(NODE_OWNER) == before + STAKE
     assert registry.total_stake() == token.balanceOf(registry.address) == 0
     assert registry.operator_of(exiting) == ZERO
-    assert registry.node_of(operator) == 0
-    assert registry.payouts([exiting]) == [payout]
+    assert registry.node_of(OPERATOR) == 0
+    assert registry.payouts([exiting]) == [PAYOUT]
 
 
-def test_withdraw__frees_the_operator(
-    registry: Any, exiting: int, node_owner: str, operator: str, payout: str
-) -> None:
+def test_withdraw__frees_the_operator(registry: Any, exiting: int) -> None:
     wait(UNBONDING)
-    registry.withdraw(exiting, sender=node_owner)
-    again = registry.register_node(operator, payout, TRAINER, STAKE, EMPTY, sender=node_owner)
+    registry.withdraw(exiting, sender=NODE_OWNER)
+    again = registry.register_node(OPERATOR, PAYOUT, TRAINER, STAKE, EMPTY, sender=NODE_OWNER)
     assert again != exiting
-    assert registry.node_of(operator) == again
+    assert registry.node_of(OPERATOR) == again
 
 
-@pytest.mark.parametrize("who", ["operator", "payout", "coordinator", "slasher", "stranger"])
-def test_withdraw__not_the_owner__reverts(registry: Any, exiting: int, who: str) -> None:
-    wait(UNBONDING)
-    with boa.reverts("registry: not the owner"):
-        registry.withdraw(exiting, sender=address_of(who))
-
-
-def test_withdraw__unknown_node__reverts(registry: Any, stranger: str) -> None:
-    with boa.reverts("registry: unknown node"):
-        registry.withdraw(7, sender=stranger)
-
-
-def test_withdraw__before_the_exit__reverts(registry: Any, node: int, node_owner: str) -> None:
-    with boa.reverts("registry: not exiting"):
-        registry.withdraw(node, sender=node_owner)
-
-
-def test_withdraw__a_second_early__reverts(registry: Any, exiting: int, node_owner: str) -> None:
+def test_withdraw__a_second_early__reverts(registry: Any, exiting: int) -> None:
     wait(UNBONDING - 1)
     with boa.reverts("registry: still unbonding"):
-        registry.withdraw(exiting, sender=node_owner)
+        registry.withdraw(exiting, sender=NODE_OWNER)
     wait(1)
-    registry.withdraw(exiting, sender=node_owner)
+    registry.withdraw(exiting, sender=NODE_OWNER)
 
 
-def test_withdraw__twice__reverts(registry: Any, exiting: int, node_owner: str) -> None:
-    wait(UNBONDING)
-    registry.withdraw(exiting, sender=node_owner)
-    with boa.reverts("registry: closed"):
-        registry.withdraw(exiting, sender=node_owner)
-
-
-def test_withdraw__locked__reverts_until_unlocked(
-    registry: Any, exiting: int, node_owner: str, slasher: str
-) -> None:
-    registry.lock(exiting, sender=slasher)
+def test_withdraw__locked__reverts_until_unlocked(registry: Any, exiting: int) -> None:
+    registry.lock(exiting, sender=SLASHER)
     wait(10 * UNBONDING)
     with boa.reverts("registry: stake locked"):
-        registry.withdraw(exiting, sender=node_owner)
-    registry.unlock(exiting, sender=slasher)
-    registry.withdraw(exiting, sender=node_owner)
+        registry.withdraw(exiting, sender=NODE_OWNER)
+    registry.unlock(exiting, sender=SLASHER)
+    registry.withdraw(exiting, sender=NODE_OWNER)
 
 
 def test_withdraw__slashed_while_unbonding__pays_the_rest(
-    registry: Any, token: Any, exiting: int, node_owner: str, slasher: str
+    registry: Any, token: Any, exiting: int
 ) -> None:
     """Unbonding does not escape: the unbonding part is slashed."""
-    before = token.balanceOf(node_owner)
-    registry.slash(exiting, COPIED, now(), ZERO, sender=slasher)
+    before = token.balanceOf(NODE_OWNER)
+    registry.slash(exiting, COPIED, now(), ZERO, sender=SLASHER)
     wait(UNBONDING)
-    registry.withdraw(exiting, sender=node_owner)
-    assert token.balanceOf(node_owner) == before + STAKE // 2
+    registry.withdraw(exiting, sender=NODE_OWNER)
+    assert token.balanceOf(NODE_OWNER) == before + STAKE // 2
 
 
-def test_withdraw__nothing_left__still_closes(
-    registry: Any, exiting: int, node_owner: str, slasher: str
-) -> None:
-    registry.slash(exiting, REPEATED, now(), ZERO, sender=slasher)
+def test_withdraw__nothing_left__still_closes(registry: Any, exiting: int) -> None:
+    registry.slash(exiting, REPEATED, now(), ZERO, sender=SLASHER)
     wait(UNBONDING)
-    registry.withdraw(exiting, sender=node_owner)
+    registry.withdraw(exiting, sender=NODE_OWNER)
     assert registry.operator_of(exiting) == ZERO
 
 
 def test_withdraw__banned_node__gets_what_was_not_at_risk(
-    registry: Any, token: Any, node: int, node_owner: str, slasher: str
+    registry: Any, token: Any, node: int
 ) -> None:
     offence = now()
     wait(1)
-    registry.add_stake(node, 50 * ZOO, sender=node_owner)
-    registry.slash(node, REPEATED, offence, ZERO, sender=slasher)
-    before = token.balanceOf(node_owner)
-    registry.begin_exit(node, sender=node_owner)
+    registry.add_stake(node, 50 * ZOO, sender=NODE_OWNER)
+    registry.slash(node, REPEATED, offence, ZERO, sender=SLASHER)
+    before = token.balanceOf(NODE_OWNER)
+    registry.begin_exit(node, sender=NODE_OWNER)
     wait(UNBONDING)
-    registry.withdraw(node, sender=node_owner)
-    assert token.balanceOf(node_owner) == before + 50 * ZOO
+    registry.withdraw(node, sender=NODE_OWNER)
+    assert token.balanceOf(NODE_OWNER) == before + 50 * ZOO
 
 
 def test_withdraw__period_changed_while_exiting__keeps_its_date(
-    registry: Any, exiting: int, node_owner: str, coordinator: str, parameters: tuple[Any, ...]
+    registry: Any, exiting: int, parameters: tuple[Any, ...]
 ) -> None:
-    registry.set_parameters((365 * 86_400, *parameters[1:]), sender=coordinator)
+    registry.set_parameters((365 * 86_400, *parameters[1:]), sender=COORDINATOR)
     wait(UNBONDING)
-    registry.withdraw(exiting, sender=node_owner)
+    registry.withdraw(exiting, sender=NODE_OWNER)
 
 
 def test_exit__of_one_node__leaves_the_others_alone(
-    registry: Any, register: Callable[..., int], token: Any, coordinator: str
+    registry: Any, register: Callable[..., int], token: Any
 ) -> None:
     first, second = register("first", VERIFIER), register("second", VERIFIER)
     for node_id in (first, second):
-        registry.approve_role(node_id, VERIFIER, True, sender=coordinator)
+        registry.approve_role(node_id, VERIFIER, True, sender=COORDINATOR)
     registry.begin_exit(first, sender=address_of("first owner"))
     wait(UNBONDING)
     registry.withdraw(first, sender=address_of("first owner"))

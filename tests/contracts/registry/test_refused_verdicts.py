@@ -13,9 +13,13 @@ import pytest
 from tests.stage.contracts.clock import mine, now, wait
 from tests.stage.contracts.registry import (
     ARTEFACT,
+    COORDINATOR,
     INVALID,
+    NODE_OWNER,
+    OPERATOR,
     PAUSE_BENCHMARK,
     ROOT,
+    SLASHER,
     UNITS,
     VERIFIER,
     WINDOW,
@@ -156,19 +160,17 @@ def test_verdict__by_an_ineligible_verifier__reverts(
     answered: int,
     verifiers: Keys,
     register: Callable[..., int],
-    coordinator: str,
-    slasher: str,
     why: str,
 ) -> None:
     ((verifier, key),) = first(verifiers).items()
     if why == "unapproved":
         verifier, key = register("uma", VERIFIER), account("uma")
     elif why == "revoked":
-        registry.approve_role(verifier, VERIFIER, False, sender=coordinator)
+        registry.approve_role(verifier, VERIFIER, False, sender=COORDINATOR)
     elif why == "resting":
         registry.set_active(verifier, False, sender=key.address)
     elif why == "suspended":
-        registry.slash(verifier, INVALID, now(), ZERO, sender=slasher)
+        registry.slash(verifier, INVALID, now(), ZERO, sender=SLASHER)
     else:
         verifier = 99
     with boa.reverts("benchmarks: not a verifier"):
@@ -178,33 +180,24 @@ def test_verdict__by_an_ineligible_verifier__reverts(
 
 
 def test_verdict__by_a_verifier_of_the_same_owner__reverts(
-    registry: Any,
-    benchmarks: Any,
-    answered: int,
-    register: Callable[..., int],
-    node_owner: str,
-    coordinator: str,
+    registry: Any, benchmarks: Any, answered: int, register: Callable[..., int]
 ) -> None:
     """A node cannot vouch for itself through a second node."""
-    twin = register("twin", VERIFIER, owner=node_owner)
-    registry.approve_role(twin, VERIFIER, True, sender=coordinator)
+    twin = register("twin", VERIFIER, owner=NODE_OWNER)
+    registry.approve_role(twin, VERIFIER, True, sender=COORDINATOR)
     signature = sign_verdict(benchmarks, account("twin"), answered, True)
     with boa.reverts("benchmarks: own benchmark"):
         benchmarks.submit_verdicts(answered, True, [twin], [signature])
 
 
 def test_verdict__by_the_node_itself__reverts(
-    registry: Any,
-    benchmarks: Any,
-    node_owner: str,
-    fund: Callable[[str, int], None],
-    coordinator: str,
+    registry: Any, benchmarks: Any, fund: Callable[[str, int], None]
 ) -> None:
-    fund(node_owner, 10**21)
+    fund(NODE_OWNER, 10**21)
     both = registry.register_node(
-        address_of("both"), ZERO[:-1] + "1", 3, 10**21, ROOT, sender=node_owner
+        address_of("both"), ZERO[:-1] + "1", 3, 10**21, ROOT, sender=NODE_OWNER
     )
-    registry.approve_role(both, VERIFIER, True, sender=coordinator)
+    registry.approve_role(both, VERIFIER, True, sender=COORDINATOR)
     request(registry, benchmarks, both)
     submit(registry, benchmarks, both)
     with boa.reverts("benchmarks: own benchmark"):
@@ -234,13 +227,13 @@ def test_verdicts__settled__reverts(benchmarks: Any, answered: int, verifiers: K
 
 
 def test_verdicts__of_an_earlier_attempt__do_not_carry_over(
-    registry: Any, benchmarks: Any, answered: int, verifiers: Keys, operator: str
+    registry: Any, benchmarks: Any, answered: int, verifiers: Keys
 ) -> None:
     give(benchmarks, answered, first(verifiers))
     ((verifier, key),) = first(verifiers, 1, skip=1).items()
     old = sign_verdict(benchmarks, key, answered, True)
     wait(WINDOW + 1)
-    benchmarks.request_benchmark(answered, sender=operator)
+    benchmarks.request_benchmark(answered, sender=OPERATOR)
     submit(registry, benchmarks, answered)
     assert benchmarks.benchmark(answered).passes == 0
     with boa.reverts("benchmarks: bad signature"):
@@ -249,10 +242,10 @@ def test_verdicts__of_an_earlier_attempt__do_not_carry_over(
 
 
 def test_verdicts__capture_the_check_seed_themselves(
-    benchmarks: Any, node: int, operator: str, verifiers: Keys
+    benchmarks: Any, node: int, verifiers: Keys
 ) -> None:
     mine(2)
-    benchmarks.submit_benchmark(node, UNITS, ROOT, ARTEFACT, sender=operator)
+    benchmarks.submit_benchmark(node, UNITS, ROOT, ARTEFACT, sender=OPERATOR)
     mine(2)
     seed_free = benchmarks.verdict_digest(node, True)
     ((verifier, key),) = first(verifiers).items()
@@ -261,19 +254,15 @@ def test_verdicts__capture_the_check_seed_themselves(
     assert benchmarks.benchmark(node).check_seed != bytes(32)
 
 
-def test_verdicts__check_seed_expired__reverts(
-    benchmarks: Any, node: int, operator: str, verifiers: Keys
-) -> None:
+def test_verdicts__check_seed_expired__reverts(benchmarks: Any, node: int, verifiers: Keys) -> None:
     mine(2)
-    benchmarks.submit_benchmark(node, UNITS, ROOT, ARTEFACT, sender=operator)
+    benchmarks.submit_benchmark(node, UNITS, ROOT, ARTEFACT, sender=OPERATOR)
     mine(258)
     with boa.reverts("benchmarks: seed expired"):
         benchmarks.submit_verdicts(node, True, list(first(verifiers)), [bytes(65)])
 
 
-def test_verdicts__paused__reverts(
-    benchmarks: Any, answered: int, verifiers: Keys, coordinator: str
-) -> None:
-    benchmarks.set_paused(PAUSE_BENCHMARK, sender=coordinator)
+def test_verdicts__paused__reverts(benchmarks: Any, answered: int, verifiers: Keys) -> None:
+    benchmarks.set_paused(PAUSE_BENCHMARK, sender=COORDINATOR)
     with boa.reverts("pausing: paused"):
         give(benchmarks, answered, first(verifiers))

@@ -14,12 +14,20 @@ import boa
 import pytest
 
 from tests.stage.contracts.clock import mine, now, wait
+from tests.stage.contracts.events import event
 from tests.stage.contracts.registry import (
+    COORDINATOR,
     EMPTY,
+    HOLDER,
+    NODE_OWNER,
+    OPERATOR,
     PAUSE_BENCHMARK,
+    PAYOUT,
     REPEATED,
     SECONDS,
+    SLASHER,
     STAKE,
+    STRANGER,
     TRAINER,
     UNBONDING,
     UNITS,
@@ -95,20 +103,13 @@ def random_at(target: uint256) -> bytes32:
 
 
 @pytest.fixture
-def direct(
-    registry_code: Any,
-    token: Any,
-    coordinator: str,
-    slasher: str,
-    holder: str,
-    parameters: tuple[Any, ...],
-) -> Any:
+def direct(registry_code: Any, token: Any, parameters: tuple[Any, ...]) -> Any:
     """A registry whose NodeBenchmarks is a key, with one node of `holder`."""
     bench = address_of("benchmarks key")
-    registry = registry_code.deploy(token.address, bench, coordinator, [slasher], parameters)
-    token.approve(registry.address, STAKE, sender=holder)
-    node = (address_of("operator"), holder, TRAINER, STAKE, EMPTY)
-    registry.register_node(*node, sender=holder)
+    registry = registry_code.deploy(token.address, bench, COORDINATOR, [SLASHER], parameters)
+    token.approve(registry.address, STAKE, sender=HOLDER)
+    node = (address_of("operator"), HOLDER, TRAINER, STAKE, EMPTY)
+    registry.register_node(*node, sender=HOLDER)
     return registry
 
 
@@ -143,11 +144,11 @@ def test_set_score__by_anybody_else__reverts(registry: Any, node: int, who: str)
 
 
 def test_benchmarks_of_ones_own__cannot_score(
-    registry: Any, benchmarks_code: Any, node: int, verifiers: Keys, operator: str, stranger: str
+    registry: Any, benchmarks_code: Any, node: int, verifiers: Keys
 ) -> None:
     """The attacker deploys the same code for the same registry and bribes a quorum there."""
-    forged = benchmarks_code.deploy(registry.address, stranger, ZERO)
-    forged.request_benchmark(node, sender=operator)
+    forged = benchmarks_code.deploy(registry.address, STRANGER, ZERO)
+    forged.request_benchmark(node, sender=OPERATOR)
     submit(registry, forged, node, units=1_000_000)
     give(forged, node, first(verifiers))
     with boa.reverts("registry: not benchmarks"):
@@ -158,18 +159,12 @@ def test_benchmarks_of_ones_own__cannot_score(
 
 @pytest.mark.parametrize("other", ["registry", "forged"])
 def test_verdict_for_another_contract__does_not_count(
-    registry: Any,
-    benchmarks: Any,
-    benchmarks_code: Any,
-    answered: int,
-    verifiers: Keys,
-    stranger: str,
-    other: str,
+    registry: Any, benchmarks: Any, benchmarks_code: Any, answered: int, verifiers: Keys, other: str
 ) -> None:
     """The registry was the verifying contract before it was split; a copy is easily deployed."""
     at = registry.address
     if other == "forged":
-        at = benchmarks_code.deploy(registry.address, stranger, ZERO).address
+        at = benchmarks_code.deploy(registry.address, STRANGER, ZERO).address
     ((verifier, key),) = first(verifiers).items()
     signature = sign_verdict(benchmarks, key, answered, True, verifyingContract=at)
     with boa.reverts("benchmarks: bad signature"):
@@ -181,17 +176,13 @@ def test_verdict_for_another_contract__does_not_count(
 
 @pytest.fixture
 def ringing(
-    registry_code: Any,
-    benchmarks_code: Any,
-    coordinator: str,
-    slasher: str,
-    parameters: tuple[Any, ...],
+    registry_code: Any, benchmarks_code: Any, parameters: tuple[Any, ...]
 ) -> tuple[Any, Any, Any, dict[int, Any]]:
     """A registry on a token that calls back; node 1 has answered and has one of two verdicts; the
     verifiers that may give the other one."""
     token = boa.loads(RINGING_TOKEN)
     registry, benchmarks = deploy_registry(
-        registry_code, benchmarks_code, token, coordinator, [slasher], parameters
+        registry_code, benchmarks_code, token, COORDINATOR, [SLASHER], parameters
     )
     owner, payout = address_of("node_owner"), address_of("payout")
     registry.register_node(address_of("operator"), payout, TRAINER, STAKE, EMPTY, sender=owner)
@@ -200,7 +191,7 @@ def ringing(
         node_id = registry.register_node(
             address_of(name), payout, VERIFIER, STAKE, EMPTY, sender=address_of(f"{name} owner")
         )
-        registry.approve_role(node_id, VERIFIER, True, sender=coordinator)
+        registry.approve_role(node_id, VERIFIER, True, sender=COORDINATOR)
         keys[node_id] = account(name)
     request(registry, benchmarks, 1)
     submit(registry, benchmarks, 1)
@@ -252,24 +243,18 @@ def test_request_in_the_middle_of_a_payment__sees_the_finished_record(
 
 
 def test_source_that_calls_back__changes_nothing(
-    registry_code: Any,
-    benchmarks_code: Any,
-    token: Any,
-    coordinator: str,
-    holder: str,
-    operator: str,
-    parameters: tuple[Any, ...],
+    registry_code: Any, benchmarks_code: Any, token: Any, parameters: tuple[Any, ...]
 ) -> None:
     """A source is asked by a static call: whoever controls it stops the captures, no more."""
     source, at = boa.loads(RINGING_SOURCE), address_of("benchmarks contract")
-    registry = registry_code.deploy(token.address, at, coordinator, [], parameters)
+    registry = registry_code.deploy(token.address, at, COORDINATOR, [], parameters)
     benchmarks = benchmarks_code.deploy(
-        registry.address, coordinator, source.address, override_address=at
+        registry.address, COORDINATOR, source.address, override_address=at
     )
     source.point(registry.address)
-    token.approve(registry.address, STAKE, sender=holder)
-    registry.register_node(operator, holder, TRAINER, STAKE, EMPTY, sender=holder)
-    benchmarks.request_benchmark(1, sender=operator)
+    token.approve(registry.address, STAKE, sender=HOLDER)
+    registry.register_node(OPERATOR, HOLDER, TRAINER, STAKE, EMPTY, sender=HOLDER)
+    benchmarks.request_benchmark(1, sender=OPERATOR)
     mine(2)
     with boa.reverts():
         benchmarks.capture_benchmark_seed(1)
@@ -283,28 +268,22 @@ def test_source_that_calls_back__changes_nothing(
 
 @pytest.mark.parametrize("meanwhile", ["exiting", "closed", "banned", "no trainer", "resting"])
 def test_score_that_comes_late__gives_no_place(
-    registry: Any,
-    benchmarks: Any,
-    node: int,
-    verifiers: Keys,
-    node_owner: str,
-    slasher: str,
-    meanwhile: str,
+    registry: Any, benchmarks: Any, node: int, verifiers: Keys, meanwhile: str
 ) -> None:
     """Who answers and leaves before the verdict is not drawn for work it would not answer for."""
     submit(registry, benchmarks, node)
     if meanwhile == "banned":
-        registry.slash(node, REPEATED, now(), ZERO, sender=slasher)
+        registry.slash(node, REPEATED, now(), ZERO, sender=SLASHER)
     elif meanwhile == "no trainer":
-        registry.set_roles(node, VERIFIER, sender=node_owner)
+        registry.set_roles(node, VERIFIER, sender=NODE_OWNER)
     elif meanwhile == "resting":
-        registry.set_active(node, False, sender=node_owner)
+        registry.set_active(node, False, sender=NODE_OWNER)
     else:
-        registry.begin_exit(node, sender=node_owner)
+        registry.begin_exit(node, sender=NODE_OWNER)
     if meanwhile == "closed":
         mine(1, UNBONDING)
         mine(1)
-        registry.withdraw(node, sender=node_owner)
+        registry.withdraw(node, sender=NODE_OWNER)
     give(benchmarks, node, first(verifiers, 2))
     assert benchmarks.benchmark(node).settled
     assert registry.role_count(TRAINER) == 0
@@ -313,38 +292,27 @@ def test_score_that_comes_late__gives_no_place(
 
 
 def test_score_of_a_closed_node__does_not_pass_to_its_operators_next_node(
-    registry: Any,
-    benchmarks: Any,
-    node: int,
-    verifiers: Keys,
-    node_owner: str,
-    operator: str,
-    payout: str,
+    registry: Any, benchmarks: Any, node: int, verifiers: Keys
 ) -> None:
     """The verdict is about a node's id; an operator address comes back under another one."""
     submit(registry, benchmarks, node)
-    registry.begin_exit(node, sender=node_owner)
+    registry.begin_exit(node, sender=NODE_OWNER)
     mine(1, UNBONDING)
-    registry.withdraw(node, sender=node_owner)
-    again = registry.register_node(operator, payout, TRAINER, STAKE, EMPTY, sender=node_owner)
+    registry.withdraw(node, sender=NODE_OWNER)
+    again = registry.register_node(OPERATOR, PAYOUT, TRAINER, STAKE, EMPTY, sender=NODE_OWNER)
     give(benchmarks, node, first(verifiers, 2))
     assert registry.node(again).benchmark_score == 0
     assert not registry.is_eligible(again, TRAINER)
     with boa.reverts("benchmarks: not the owner or operator"):
-        benchmarks.request_benchmark(node, sender=operator)
+        benchmarks.request_benchmark(node, sender=OPERATOR)
 
 
 def test_quorum_raised_meanwhile__needs_the_new_one(
-    registry: Any,
-    benchmarks: Any,
-    answered: int,
-    verifiers: Keys,
-    coordinator: str,
-    parameters: tuple[Any, ...],
+    registry: Any, benchmarks: Any, answered: int, verifiers: Keys, parameters: tuple[Any, ...]
 ) -> None:
     """The registry's parameters count as they are when a verdict comes."""
     give(benchmarks, answered, first(verifiers))
-    registry.set_parameters((*parameters[:5], 3, parameters[6]), sender=coordinator)
+    registry.set_parameters((*parameters[:5], 3, parameters[6]), sender=COORDINATOR)
     give(benchmarks, answered, first(verifiers, 1, skip=1))
     assert registry.node(answered).benchmark_score == 0
     give(benchmarks, answered, first(verifiers, 1, skip=2))
@@ -354,19 +322,17 @@ def test_quorum_raised_meanwhile__needs_the_new_one(
 # NodeBenchmarks' own switch
 
 
-def test_benchmarks_set_paused__tells_old_and_new(benchmarks: Any, coordinator: str) -> None:
+def test_benchmarks_set_paused__tells_old_and_new(benchmarks: Any) -> None:
     for old, new in ((0, PAUSE_BENCHMARK), (PAUSE_BENCHMARK, 0)):
-        benchmarks.set_paused(new, sender=coordinator)
-        assert own_events(benchmarks) == [("PauseChanged", {"old_bits": old, "new_bits": new})]
+        benchmarks.set_paused(new, sender=COORDINATOR)
+        assert own_events(benchmarks) == [event("PauseChanged", old_bits=old, new_bits=new)]
         assert benchmarks.paused() == new
 
 
 @pytest.mark.parametrize("bits", [2, 3, 2**255])
-def test_benchmarks_set_paused__unknown_bit__reverts(
-    benchmarks: Any, coordinator: str, bits: int
-) -> None:
+def test_benchmarks_set_paused__unknown_bit__reverts(benchmarks: Any, bits: int) -> None:
     with boa.reverts("pausing: unknown bit"):
-        benchmarks.set_paused(bits, sender=coordinator)
+        benchmarks.set_paused(bits, sender=COORDINATOR)
 
 
 @pytest.mark.parametrize("who", ["node_owner", "operator", "slasher", "stranger"])
@@ -376,20 +342,18 @@ def test_benchmarks_set_paused__not_the_owner__reverts(benchmarks: Any, who: str
 
 
 def test_benchmarks_paused__scores_and_places_stay(
-    registry: Any, benchmarks: Any, answered: int, verifiers: Keys, coordinator: str
+    registry: Any, benchmarks: Any, answered: int, verifiers: Keys
 ) -> None:
     give(benchmarks, answered, first(verifiers, 2))
-    benchmarks.set_paused(PAUSE_BENCHMARK, sender=coordinator)
+    benchmarks.set_paused(PAUSE_BENCHMARK, sender=COORDINATOR)
     assert registry.eligible_nodes(TRAINER, 0, 128) == ([answered], [SCORE])
 
 
-def test_benchmarks_ownership__is_handed_over_in_two_steps(
-    benchmarks: Any, coordinator: str, stranger: str
-) -> None:
-    benchmarks.transfer_ownership(stranger, sender=coordinator)
-    assert (benchmarks.owner(), benchmarks.pending_owner()) == (coordinator, stranger)
-    benchmarks.accept_ownership(sender=stranger)
-    assert benchmarks.owner() == stranger
+def test_benchmarks_ownership__is_handed_over_in_two_steps(benchmarks: Any) -> None:
+    benchmarks.transfer_ownership(STRANGER, sender=COORDINATOR)
+    assert (benchmarks.owner(), benchmarks.pending_owner()) == (COORDINATOR, STRANGER)
+    benchmarks.accept_ownership(sender=STRANGER)
+    assert benchmarks.owner() == STRANGER
 
 
 @pytest.fixture

@@ -11,9 +11,12 @@ import pytest
 from tests.stage.contracts.clock import now, wait
 from tests.stage.contracts.registry import (
     ABORT,
+    COORDINATOR,
     DAY,
     NO_REVEAL,
+    NODE_OWNER,
     REPEATED,
+    SLASHER,
     STAKE,
     UNBONDING,
     ZERO,
@@ -33,11 +36,11 @@ def test_at_risk__unknown_node__nothing(registry: Any, node_id: int) -> None:
     assert registry.stake_at_risk(node_id, now(), now()) == 0
 
 
-def test_at_risk__later_additions_do_not_count(registry: Any, node: int, node_owner: str) -> None:
+def test_at_risk__later_additions_do_not_count(registry: Any, node: int) -> None:
     times = []
     for _ in range(3):
         wait(10)
-        registry.add_stake(node, 100 * ZOO, sender=node_owner)
+        registry.add_stake(node, 100 * ZOO, sender=NODE_OWNER)
         times.append(now())
     wait(10)
     for later, time in enumerate(times):
@@ -48,46 +51,42 @@ def test_at_risk__later_additions_do_not_count(registry: Any, node: int, node_ow
 
 @pytest.mark.parametrize("additions", [15, 16, 17, 20])
 def test_at_risk__ring_of_sixteen__forgets_the_oldest(
-    registry: Any, node: int, node_owner: str, additions: int
+    registry: Any, node: int, additions: int
 ) -> None:
     """As `slash` does: what is forgotten counts as bonded then, and is taken."""
     before = now()
     for _ in range(additions):
         wait(1)
-        registry.add_stake(node, 10 * ZOO, sender=node_owner)
+        registry.add_stake(node, 10 * ZOO, sender=NODE_OWNER)
     forgotten = max(additions - 16, 0) * 10 * ZOO
     assert registry.stake_at_risk(node, before, FOREVER) == STAKE + forgotten
 
 
-def test_at_risk__slashed__only_what_is_left(
-    registry: Any, node: int, node_owner: str, slasher: str
-) -> None:
+def test_at_risk__slashed__only_what_is_left(registry: Any, node: int) -> None:
     before = now()
     wait(1)
-    registry.add_stake(node, 100 * ZOO, sender=node_owner)
-    registry.slash(node, NO_REVEAL, now(), ZERO, sender=slasher)
+    registry.add_stake(node, 100 * ZOO, sender=NODE_OWNER)
+    registry.slash(node, NO_REVEAL, now(), ZERO, sender=SLASHER)
     left = (STAKE + 100 * ZOO) * 95 // 100
     assert registry.stake_at_risk(node, now(), FOREVER) == left
     assert registry.stake_at_risk(node, before, FOREVER) == left - 100 * ZOO
 
 
 def test_at_risk__slashed_below_the_additions__nothing_and_no_revert(
-    registry: Any, node: int, node_owner: str, slasher: str, coordinator: str
+    registry: Any, node: int
 ) -> None:
     before = now()
     wait(1)
-    registry.add_stake(node, 9_000 * ZOO, sender=node_owner)
-    registry.set_penalty(NO_REVEAL, (9_999, 0, 0, False, False, 0), sender=coordinator)
-    registry.slash(node, NO_REVEAL, now(), ZERO, sender=slasher)
+    registry.add_stake(node, 9_000 * ZOO, sender=NODE_OWNER)
+    registry.set_penalty(NO_REVEAL, (9_999, 0, 0, False, False, 0), sender=COORDINATOR)
+    registry.slash(node, NO_REVEAL, now(), ZERO, sender=SLASHER)
     assert registry.stake_at_risk(node, now(), FOREVER) == ZOO
     assert registry.stake_at_risk(node, before, FOREVER) == 0
 
 
-def test_at_risk__suspended__nothing_until_it_is_over(
-    registry: Any, node: int, slasher: str
-) -> None:
+def test_at_risk__suspended__nothing_until_it_is_over(registry: Any, node: int) -> None:
     """By when it counts from: a suspension that ended before then is past."""
-    registry.slash(node, ABORT, now(), ZERO, sender=slasher)
+    registry.slash(node, ABORT, now(), ZERO, sender=SLASHER)
     over = now() + 7 * DAY
     for since, expected in ((now(), 0), (over - 1, 0), (over, STAKE * 8 // 10)):
         assert registry.stake_at_risk(node, since, FOREVER) == expected
@@ -95,22 +94,20 @@ def test_at_risk__suspended__nothing_until_it_is_over(
     assert registry.stake_at_risk(node, over - 1, FOREVER) == 0
 
 
-def test_at_risk__banned__nothing(registry: Any, node: int, slasher: str, coordinator: str) -> None:
-    registry.set_penalty(REPEATED, (0, 0, 0, False, True, 0), sender=coordinator)
-    registry.slash(node, REPEATED, now(), ZERO, sender=slasher)
+def test_at_risk__banned__nothing(registry: Any, node: int) -> None:
+    registry.set_penalty(REPEATED, (0, 0, 0, False, True, 0), sender=COORDINATOR)
+    registry.slash(node, REPEATED, now(), ZERO, sender=SLASHER)
     assert registry.bonded(node) == STAKE
     assert registry.stake_at_risk(node, now(), now()) == 0
 
 
-def test_at_risk__exiting__until_it_may_be_withdrawn(
-    registry: Any, node: int, node_owner: str
-) -> None:
-    registry.begin_exit(node, sender=node_owner)
+def test_at_risk__exiting__until_it_may_be_withdrawn(registry: Any, node: int) -> None:
+    registry.begin_exit(node, sender=NODE_OWNER)
     unlock_at = now() + UNBONDING
     for until, expected in ((now(), STAKE), (unlock_at, STAKE), (unlock_at + 1, 0), (FOREVER, 0)):
         assert registry.stake_at_risk(node, now(), until) == expected
     wait(UNBONDING)
-    registry.withdraw(node, sender=node_owner)
+    registry.withdraw(node, sender=NODE_OWNER)
     assert registry.stake_at_risk(node, now(), now()) == 0
 
 

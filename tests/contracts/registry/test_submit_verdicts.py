@@ -10,6 +10,7 @@ import boa
 from tests.stage.contracts.clock import mine, wait
 from tests.stage.contracts.registry import (
     ARTEFACT,
+    OPERATOR,
     ROOT,
     SECONDS,
     TRAINER,
@@ -35,11 +36,9 @@ def test_digest__is_what_wallets_sign(benchmarks: Any, answered: int, verifiers:
         assert bytes(key.unsafe_sign_hash(digest).signature) == signature
 
 
-def test_digest__before_and_after_the_capture__is_the_same(
-    benchmarks: Any, node: int, operator: str
-) -> None:
+def test_digest__before_and_after_the_capture__is_the_same(benchmarks: Any, node: int) -> None:
     mine(2)
-    benchmarks.submit_benchmark(node, UNITS, ROOT, ARTEFACT, sender=operator)
+    benchmarks.submit_benchmark(node, UNITS, ROOT, ARTEFACT, sender=OPERATOR)
     with boa.reverts("benchmarks: check seed not ready"):
         benchmarks.verdict_digest(node, True)
     mine(2)
@@ -108,11 +107,11 @@ def test_verdicts__behind_the_deciding_one__are_ignored(
 
 
 def test_failed_repetition__keeps_the_passed_score(
-    registry: Any, benchmarks: Any, answered: int, verifiers: Keys, operator: str
+    registry: Any, benchmarks: Any, answered: int, verifiers: Keys
 ) -> None:
     """Measuring again is no risk: colluding verifiers cannot take a score away."""
     give(benchmarks, answered, first(verifiers, 2))
-    benchmarks.request_benchmark(answered, sender=operator)
+    benchmarks.request_benchmark(answered, sender=OPERATOR)
     assert registry.is_eligible(answered, TRAINER)
     submit(registry, benchmarks, answered, units=1)
     give(benchmarks, answered, first(verifiers, 2), passed=False)
@@ -122,30 +121,30 @@ def test_failed_repetition__keeps_the_passed_score(
 
 
 def test_passed_repetition__replaces_the_score(
-    registry: Any, benchmarks: Any, answered: int, verifiers: Keys, operator: str
+    registry: Any, benchmarks: Any, answered: int, verifiers: Keys
 ) -> None:
     give(benchmarks, answered, first(verifiers, 2))
-    benchmarks.request_benchmark(answered, sender=operator)
+    benchmarks.request_benchmark(answered, sender=OPERATOR)
     submit(registry, benchmarks, answered, units=UNITS // 2, seconds=SECONDS)
     give(benchmarks, answered, first(verifiers, 2))
     assert registry.node(answered).benchmark_score == SCORE // 2
 
 
 def test_same_second_answer__divides_by_one(
-    registry: Any, benchmarks: Any, node: int, operator: str, verifiers: Keys
+    registry: Any, benchmarks: Any, node: int, verifiers: Keys
 ) -> None:
     wait(WINDOW + 1)
-    benchmarks.request_benchmark(node, sender=operator)
+    benchmarks.request_benchmark(node, sender=OPERATOR)
     submit(registry, benchmarks, node, seconds=0)
     give(benchmarks, node, first(verifiers, 2))
     assert registry.node(node).benchmark_score == UNITS * 1_000_000
 
 
 def test_slowest_answer__still_scores(
-    registry: Any, benchmarks: Any, node: int, operator: str, verifiers: Keys
+    registry: Any, benchmarks: Any, node: int, verifiers: Keys
 ) -> None:
     wait(WINDOW + 1)
-    benchmarks.request_benchmark(node, sender=operator)
+    benchmarks.request_benchmark(node, sender=OPERATOR)
     submit(registry, benchmarks, node, units=1, seconds=WINDOW)
     give(benchmarks, node, first(verifiers, 2))
     assert registry.node(node).benchmark_score == 1_000_000 // WINDOW

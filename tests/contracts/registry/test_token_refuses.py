@@ -10,9 +10,16 @@ import pytest
 
 from tests.stage.contracts.clock import now, wait
 from tests.stage.contracts.registry import (
+    COORDINATOR,
     COPIED,
     EMPTY,
+    NODE_OWNER,
+    OPERATOR,
+    PAYOUT,
+    REPORTER,
+    SLASHER,
     STAKE,
+    STRANGER,
     TRAINER,
     UNBONDING,
     ZOO,
@@ -43,56 +50,43 @@ def refuser() -> Any:
 
 
 @pytest.fixture
-def bare_registry(
-    registry_code: Any,
-    refuser: Any,
-    coordinator: str,
-    slasher: str,
-    node_owner: str,
-    operator: str,
-    payout: str,
-    parameters: tuple[Any, ...],
-) -> Any:
+def bare_registry(registry_code: Any, refuser: Any, parameters: tuple[Any, ...]) -> Any:
     """A registry on that token, with one node, whose token refuses from now on."""
     benchmarks = address_of("benchmarks contract")
-    registry = registry_code.deploy(refuser.address, benchmarks, coordinator, [slasher], parameters)
-    registry.register_node(operator, payout, TRAINER, STAKE, EMPTY, sender=node_owner)
+    registry = registry_code.deploy(refuser.address, benchmarks, COORDINATOR, [SLASHER], parameters)
+    registry.register_node(OPERATOR, PAYOUT, TRAINER, STAKE, EMPTY, sender=NODE_OWNER)
     return registry
 
 
-def test_refused__register_node__reverts(
-    bare_registry: Any, refuser: Any, stranger: str, payout: str
-) -> None:
+def test_refused__register_node__reverts(bare_registry: Any, refuser: Any) -> None:
     refuser.set_refuses(True)
     with boa.reverts("registry: transfer failed"):
-        bare_registry.register_node(stranger, payout, TRAINER, STAKE, EMPTY, sender=stranger)
+        bare_registry.register_node(STRANGER, PAYOUT, TRAINER, STAKE, EMPTY, sender=STRANGER)
     assert bare_registry.node_count() == 1
 
 
-def test_refused__add_stake__reverts(bare_registry: Any, refuser: Any, node_owner: str) -> None:
+def test_refused__add_stake__reverts(bare_registry: Any, refuser: Any) -> None:
     refuser.set_refuses(True)
     with boa.reverts("registry: transfer failed"):
-        bare_registry.add_stake(1, ZOO, sender=node_owner)
+        bare_registry.add_stake(1, ZOO, sender=NODE_OWNER)
     assert bare_registry.bonded(1) == STAKE
 
 
-def test_refused__withdraw__reverts_and_can_be_repeated(
-    bare_registry: Any, refuser: Any, node_owner: str
-) -> None:
-    bare_registry.begin_exit(1, sender=node_owner)
+def test_refused__withdraw__reverts_and_can_be_repeated(bare_registry: Any, refuser: Any) -> None:
+    bare_registry.begin_exit(1, sender=NODE_OWNER)
     wait(UNBONDING)
     refuser.set_refuses(True)
     with boa.reverts("registry: transfer failed"):
-        bare_registry.withdraw(1, sender=node_owner)
+        bare_registry.withdraw(1, sender=NODE_OWNER)
     refuser.set_refuses(False)
-    bare_registry.withdraw(1, sender=node_owner)
+    bare_registry.withdraw(1, sender=NODE_OWNER)
 
 
 def test_refused__claim_bounty__reverts_and_keeps_the_credit(
-    bare_registry: Any, refuser: Any, slasher: str, reporter: str
+    bare_registry: Any, refuser: Any
 ) -> None:
-    bare_registry.slash(1, COPIED, now(), reporter, sender=slasher)
+    bare_registry.slash(1, COPIED, now(), REPORTER, sender=SLASHER)
     refuser.set_refuses(True)
     with boa.reverts("registry: transfer failed"):
-        bare_registry.claim_bounty(sender=reporter)
-    assert bare_registry.bounty(reporter) == STAKE // 4
+        bare_registry.claim_bounty(sender=REPORTER)
+    assert bare_registry.bounty(REPORTER) == STAKE // 4

@@ -11,9 +11,11 @@ import pytest
 
 from tests.stage.contracts.clock import now, wait
 from tests.stage.contracts.registry import (
+    COORDINATOR,
     INVALID,
     NO_REVEAL,
     REPEATED,
+    SLASHER,
     STAKE,
     TRAINER,
     TRAINER_STAKE,
@@ -131,9 +133,9 @@ def test_trainer_list__activated_without_a_score__is_not_listed(
 
 
 def test_trainer_list__slashed_below_the_minimum__until_topped_up(
-    registry: Any, listed: int, slasher: str, fund: Callable[[str, int], None]
+    registry: Any, listed: int, fund: Callable[[str, int], None]
 ) -> None:
-    taken = registry.slash(listed, NO_REVEAL, now(), ZERO, sender=slasher)
+    taken = registry.slash(listed, NO_REVEAL, now(), ZERO, sender=SLASHER)
     assert trainers(registry) == []
     owner = address_of("worker owner")
     fund(owner, taken)
@@ -145,12 +147,12 @@ def test_trainer_list__slashed_below_the_minimum__until_topped_up(
 
 
 def test_trainer_list__suspended_above_the_minimum__keeps_its_place(
-    registry: Any, benchmarks: Any, verifiers: Keys, register: Callable[..., int], slasher: str
+    registry: Any, benchmarks: Any, verifiers: Keys, register: Callable[..., int]
 ) -> None:
     """Time alone ends a suspension, so no call could bring a delisted node back."""
     worker = register("worker", TRAINER, STAKE)
     benchmark_passed(registry, benchmarks, worker, verifiers)
-    registry.slash(worker, INVALID, now(), ZERO, sender=slasher)
+    registry.slash(worker, INVALID, now(), ZERO, sender=SLASHER)
     assert trainers(registry) == [worker]
     assert registry.eligible_nodes(TRAINER, 0, 128) == ([], [])
     wait(7 * 86_400)
@@ -158,14 +160,14 @@ def test_trainer_list__suspended_above_the_minimum__keeps_its_place(
 
 
 def test_trainer_list__banned_with_stake_left__leaves_for_good(
-    registry: Any, listed: int, slasher: str, fund: Callable[[str, int], None]
+    registry: Any, listed: int, fund: Callable[[str, int], None]
 ) -> None:
     offence = now()
     wait(1)
     owner = address_of("worker owner")
     fund(owner, STAKE)
     registry.add_stake(listed, STAKE, sender=owner)
-    registry.slash(listed, REPEATED, offence, ZERO, sender=slasher)
+    registry.slash(listed, REPEATED, offence, ZERO, sender=SLASHER)
     assert registry.node(listed).stake == STAKE
     registry.set_active(listed, True, sender=owner)
     assert trainers(registry) == []
@@ -184,15 +186,11 @@ def test_trainer_list__role_dropped_and_taken_again__needs_no_new_score(
 
 
 def test_trainer_list__minimum_raised__stale_place_is_not_eligible(
-    registry: Any,
-    verifiers: Keys,
-    listed: int,
-    coordinator: str,
-    parameters: tuple[Any, ...],
+    registry: Any, verifiers: Keys, listed: int, parameters: tuple[Any, ...]
 ) -> None:
     """The place goes with the node's next change; until then it only costs a look."""
     raised = (parameters[0], TRAINER_STAKE + ZOO, *parameters[2:])
-    registry.set_parameters(raised, sender=coordinator)
+    registry.set_parameters(raised, sender=COORDINATOR)
     assert trainers(registry) == [listed]
     assert registry.eligible_nodes(TRAINER, 0, 128) == ([], [])
     registry.set_active(listed, True, sender=address_of("worker"))
@@ -200,15 +198,11 @@ def test_trainer_list__minimum_raised__stale_place_is_not_eligible(
 
 
 def test_trainer_list__minimum_lowered__listed_with_the_next_change(
-    registry: Any,
-    listed: int,
-    slasher: str,
-    coordinator: str,
-    parameters: tuple[Any, ...],
+    registry: Any, listed: int, parameters: tuple[Any, ...]
 ) -> None:
-    registry.slash(listed, NO_REVEAL, now(), ZERO, sender=slasher)
+    registry.slash(listed, NO_REVEAL, now(), ZERO, sender=SLASHER)
     lowered = (parameters[0], TRAINER_STAKE // 2, *parameters[2:])
-    registry.set_parameters(lowered, sender=coordinator)
+    registry.set_parameters(lowered, sender=COORDINATOR)
     assert not registry.is_eligible(listed, TRAINER)
     registry.set_active(listed, True, sender=address_of("worker"))
     assert trainers(registry) == [listed]

@@ -166,3 +166,10 @@ def benchmark_passed(registry: Any, benchmarks: Any, node_id: int, verifiers: Ke
 def address_of(name: str) -> str:
     """The address of the actor that the fixture of the same name names."""
     return str(account(name).address)
+
+
+# Everybody's address is that of a key made of the name, so tests name people without a fixture.
+COORDINATOR, TREASURY, HOLDER = map(address_of, ("coordinator", "treasury", "holder"))
+SLASHER, SECOND_SLASHER = map(address_of, ("slasher", "second_slasher"))
+NODE_OWNER, OPERATOR, PAYOUT = map(address_of, ("node_owner", "operator", "payout"))
+REPORTER, STRANGER = map(address_of, ("reporter", "stranger"))
