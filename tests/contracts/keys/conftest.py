@@ -24,7 +24,7 @@ def public_key(player: Player) -> bytes:
 
 
 @dataclass
-class Desk:
+class KeyStage:
     """Short forms of what the people of one job do with its key."""
 
     system: System
@@ -71,7 +71,7 @@ class Desk:
 
 
 @pytest.fixture
-def desk(system: System) -> Desk:
+def stage(system: System) -> KeyStage:
     field = make_field(system, trainers=2)
     for player in (*field.trainers, *field.verifiers, *field.aggregators):
         key = public_key(player)
@@ -79,7 +79,7 @@ def desk(system: System) -> Desk:
     releaser = system.person("releaser")
     system.keys.set_key(JOB, KEY, sender=field.sponsor)
     system.keys.set_releaser(JOB, releaser, sender=field.sponsor)
-    return Desk(
+    return KeyStage(
         system,
         system.keys,
         field.sponsor,
@@ -93,5 +93,5 @@ def desk(system: System) -> Desk:
 
 
 @pytest.fixture
-def keys(desk: Desk) -> Any:
-    return desk.keys
+def keys(stage: KeyStage) -> Any:
+    return stage.keys

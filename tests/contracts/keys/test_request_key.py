@@ -9,7 +9,7 @@ import boa
 import pytest
 from eth_utils import keccak
 
-from tests.contracts.keys.conftest import JOB, KEY, NEXT_KEY, Desk, public_key
+from tests.contracts.keys.conftest import JOB, KEY, NEXT_KEY, KeyStage, public_key
 from tests.stage.contracts.clock import wait
 from tests.stage.contracts.events import logged
 from tests.stage.contracts.system import (
@@ -28,19 +28,19 @@ from tests.stage.contracts.system import (
 NO_REQUEST = (0, EMPTY, EMPTY, 0)
 
 
-def _refused(desk: Desk, player: Player, reason: str = "keys: node not eligible") -> None:
+def _refused(stage: KeyStage, player: Player, reason: str = "keys: node not eligible") -> None:
     with boa.reverts(reason):
-        desk.request(player)
-    assert not desk.keys.is_open(JOB, player.node_id)
+        stage.request(player)
+    assert not stage.keys.is_open(JOB, player.node_id)
 
 
-def test_request_key__every_role__is_kept_and_logged(desk: Desk, keys: Any) -> None:
-    roles = ((desk.trainer, TRAINER), (desk.verifier, VERIFIER), (desk.aggregator, AGGREGATOR))
+def test_request_key__every_role__is_kept_and_logged(stage: KeyStage, keys: Any) -> None:
+    roles = ((stage.trainer, TRAINER), (stage.verifier, VERIFIER), (stage.aggregator, AGGREGATOR))
     for player, role in roles:
         node = player.node_id
         assert tuple(keys.request_of(JOB, node)) == NO_REQUEST
         assert not keys.is_open(JOB, node)
-        desk.request(player)
+        stage.request(player)
         fields = {
             "job_id": JOB,
             "node_id": node,
@@ -54,121 +54,121 @@ def test_request_key__every_role__is_kept_and_logged(desk: Desk, keys: Any) -> N
         assert keys.is_open(JOB, node)
 
 
-def test_request_key__anyone_but_the_operator__reverts(desk: Desk, keys: Any) -> None:
+def test_request_key__anyone_but_the_operator__reverts(stage: KeyStage, keys: Any) -> None:
     """The cold key neither: an agent asks, and the answer is for what the agent holds."""
-    for sender in (desk.trainer.owner, desk.other.operator, desk.sponsor, desk.stranger):
+    for sender in (stage.trainer.owner, stage.other.operator, stage.sponsor, stage.stranger):
         with boa.reverts("keys: not operator"):
-            keys.request_key(JOB, desk.trainer.node_id, sender=sender)
+            keys.request_key(JOB, stage.trainer.node_id, sender=sender)
 
 
-def test_request_key__unknown_node__reverts(desk: Desk, keys: Any) -> None:
+def test_request_key__unknown_node__reverts(stage: KeyStage, keys: Any) -> None:
     for node in (0, 99):
         with boa.reverts("keys: not operator"):
-            keys.request_key(JOB, node, sender=desk.trainer.operator)
+            keys.request_key(JOB, node, sender=stage.trainer.operator)
 
 
-def test_request_key__job_without_key__reverts(desk: Desk) -> None:
-    job_id = desk.system.job(desk.sponsor, escrow=0)
+def test_request_key__job_without_key__reverts(stage: KeyStage) -> None:
+    job_id = stage.system.job(stage.sponsor, escrow=0)
     for unknown in (job_id, 99):
         with boa.reverts("keys: no key"):
-            desk.request(desk.trainer, unknown)
+            stage.request(stage.trainer, unknown)
 
 
-def test_request_key__no_benchmark__reverts(desk: Desk) -> None:
-    idle = desk.system.join("idle", TRAINER)
-    _set_public_key(desk.system, idle)
-    _refused(desk, idle)
+def test_request_key__no_benchmark__reverts(stage: KeyStage) -> None:
+    idle = stage.system.join("idle", TRAINER)
+    _set_public_key(stage.system, idle)
+    _refused(stage, idle)
 
 
 @pytest.mark.parametrize("role", [VERIFIER, AGGREGATOR])
-def test_request_key__not_approved__reverts(desk: Desk, role: int) -> None:
-    player = desk.verifier if role == VERIFIER else desk.aggregator
-    owner = str(desk.system.coordinator.address)
-    desk.system.registry.approve_role(player.node_id, role, False, sender=owner)
-    _refused(desk, player)
+def test_request_key__not_approved__reverts(stage: KeyStage, role: int) -> None:
+    player = stage.verifier if role == VERIFIER else stage.aggregator
+    owner = str(stage.system.coordinator.address)
+    stage.system.registry.approve_role(player.node_id, role, False, sender=owner)
+    _refused(stage, player)
 
 
-def test_request_key__resting__reverts(desk: Desk) -> None:
-    player = desk.trainer
-    desk.system.registry.set_active(player.node_id, False, sender=player.operator)
-    _refused(desk, player)
+def test_request_key__resting__reverts(stage: KeyStage) -> None:
+    player = stage.trainer
+    stage.system.registry.set_active(player.node_id, False, sender=player.operator)
+    _refused(stage, player)
 
 
-def test_request_key__suspended__reverts_until_it_is_over(desk: Desk) -> None:
-    desk.slash(desk.trainer, INVALID)
-    _refused(desk, desk.trainer)
+def test_request_key__suspended__reverts_until_it_is_over(stage: KeyStage) -> None:
+    stage.slash(stage.trainer, INVALID)
+    _refused(stage, stage.trainer)
     wait(7 * DAY)
-    desk.request(desk.trainer)
+    stage.request(stage.trainer)
 
 
-def test_request_key__banned__reverts(desk: Desk) -> None:
-    desk.slash(desk.trainer, REPEATED)
+def test_request_key__banned__reverts(stage: KeyStage) -> None:
+    stage.slash(stage.trainer, REPEATED)
     wait(365 * DAY)
-    _refused(desk, desk.trainer)
+    _refused(stage, stage.trainer)
 
 
-def test_request_key__stake_below_the_minimum__reverts(desk: Desk) -> None:
-    registry = desk.system.registry
+def test_request_key__stake_below_the_minimum__reverts(stage: KeyStage) -> None:
+    registry = stage.system.registry
     raised = list(registry.parameters())
-    raised[1] = registry.bonded(desk.trainer.node_id) + 1
-    registry.set_parameters(tuple(raised), sender=desk.system.coordinator.address)
-    _refused(desk, desk.trainer)
+    raised[1] = registry.bonded(stage.trainer.node_id) + 1
+    registry.set_parameters(tuple(raised), sender=stage.system.coordinator.address)
+    _refused(stage, stage.trainer)
 
 
-def test_request_key__leaving__reverts(desk: Desk) -> None:
+def test_request_key__leaving__reverts(stage: KeyStage) -> None:
     """Stake that unbonds is not locked; a closed node has no operator."""
-    registry, player = desk.system.registry, desk.trainer
+    registry, player = stage.system.registry, stage.trainer
     registry.begin_exit(player.node_id, sender=player.owner)
-    _refused(desk, player)
+    _refused(stage, player)
     wait(UNBONDING)
     registry.withdraw(player.node_id, sender=player.owner)
-    _refused(desk, player, "keys: not operator")
+    _refused(stage, player, "keys: not operator")
 
 
-def test_request_key__no_public_key__reverts(desk: Desk) -> None:
-    player = desk.trainer
-    desk.system.registry.set_encryption_key(player.node_id, EMPTY, sender=player.owner)
-    _refused(desk, player, "keys: no encryption key")
+def test_request_key__no_public_key__reverts(stage: KeyStage) -> None:
+    player = stage.trainer
+    stage.system.registry.set_encryption_key(player.node_id, EMPTY, sender=player.owner)
+    _refused(stage, player, "keys: no encryption key")
 
 
-def test_request_key__again__reverts_answered_or_not(desk: Desk) -> None:
-    desk.request(desk.trainer)
+def test_request_key__again__reverts_answered_or_not(stage: KeyStage) -> None:
+    stage.request(stage.trainer)
     for _ in range(2):
         with boa.reverts("keys: already requested"):
-            desk.request(desk.trainer)
-        if desk.keys.is_open(JOB, desk.trainer.node_id):
-            desk.release(desk.trainer)
-    assert not desk.keys.is_open(JOB, desk.trainer.node_id)
+            stage.request(stage.trainer)
+        if stage.keys.is_open(JOB, stage.trainer.node_id):
+            stage.release(stage.trainer)
+    assert not stage.keys.is_open(JOB, stage.trainer.node_id)
 
 
-def test_request_key__new_data_key__may_ask_again(desk: Desk, keys: Any) -> None:
-    desk.request(desk.trainer)
-    keys.set_key(JOB, NEXT_KEY, sender=desk.sponsor)
-    assert not keys.is_open(JOB, desk.trainer.node_id)
-    desk.request(desk.trainer)
-    assert keys.request_of(JOB, desk.trainer.node_id).key_id == NEXT_KEY
-    assert keys.is_open(JOB, desk.trainer.node_id)
+def test_request_key__new_data_key__may_ask_again(stage: KeyStage, keys: Any) -> None:
+    stage.request(stage.trainer)
+    keys.set_key(JOB, NEXT_KEY, sender=stage.sponsor)
+    assert not keys.is_open(JOB, stage.trainer.node_id)
+    stage.request(stage.trainer)
+    assert keys.request_of(JOB, stage.trainer.node_id).key_id == NEXT_KEY
+    assert keys.is_open(JOB, stage.trainer.node_id)
 
 
-def test_request_key__new_public_key__may_ask_again(desk: Desk, keys: Any) -> None:
-    player, fresh = desk.trainer, keccak(text="fresh public key")
-    desk.request(player)
-    desk.release(player)
-    desk.system.registry.set_encryption_key(player.node_id, fresh, sender=player.operator)
+def test_request_key__new_public_key__may_ask_again(stage: KeyStage, keys: Any) -> None:
+    player, fresh = stage.trainer, keccak(text="fresh public key")
+    stage.request(player)
+    stage.release(player)
+    stage.system.registry.set_encryption_key(player.node_id, fresh, sender=player.operator)
     assert not keys.is_open(JOB, player.node_id)
-    desk.request(player)
+    stage.request(player)
     assert keys.request_of(JOB, player.node_id).encryption_key == fresh
     assert keys.is_open(JOB, player.node_id)
 
 
 def test_request_key__both_roles__asks_as_trainer_and_stays_open_as_verifier(
-    desk: Desk, keys: Any
+    stage: KeyStage, keys: Any
 ) -> None:
-    registry, player = desk.system.registry, desk.trainer
-    owner = str(desk.system.coordinator.address)
+    registry, player = stage.system.registry, stage.trainer
+    owner = str(stage.system.coordinator.address)
     registry.set_roles(player.node_id, TRAINER | VERIFIER, sender=player.owner)
     registry.approve_role(player.node_id, VERIFIER, True, sender=owner)
-    desk.request(player)
+    stage.request(player)
     assert keys.request_of(JOB, player.node_id).role == TRAINER
     registry.set_roles(player.node_id, VERIFIER, sender=player.owner)
     assert keys.is_open(JOB, player.node_id)
@@ -176,12 +176,12 @@ def test_request_key__both_roles__asks_as_trainer_and_stays_open_as_verifier(
     assert not keys.is_open(JOB, player.node_id)
 
 
-def test_request_key__jobs__do_not_touch_each_other(desk: Desk, keys: Any) -> None:
-    other = desk.system.job(desk.sponsor, escrow=0)
-    keys.set_key(other, KEY, sender=desk.sponsor)
-    desk.request(desk.trainer)
-    assert tuple(keys.request_of(other, desk.trainer.node_id)) == NO_REQUEST
-    desk.request(desk.trainer, other)
+def test_request_key__jobs__do_not_touch_each_other(stage: KeyStage, keys: Any) -> None:
+    other = stage.system.job(stage.sponsor, escrow=0)
+    keys.set_key(other, KEY, sender=stage.sponsor)
+    stage.request(stage.trainer)
+    assert tuple(keys.request_of(other, stage.trainer.node_id)) == NO_REQUEST
+    stage.request(stage.trainer, other)
 
 
 def _set_public_key(system: System, player: Player) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import boa
 import pytest
 
-from tests.contracts.keys.conftest import JOB, KEY, NEXT_KEY, Desk
+from tests.contracts.keys.conftest import JOB, KEY, NEXT_KEY, KeyStage
 from tests.stage.contracts.events import logged
 from tests.stage.contracts.system import EMPTY, REWARD, ZERO, Codes, System
 
@@ -26,10 +26,10 @@ def test_constructor__neighbours__are_public(system: System) -> None:
     assert system.keys.jobs() == system.jobs.address
 
 
-def test_new_job__has_no_key_and_its_sponsor_releases(desk: Desk, keys: Any) -> None:
-    job_id = desk.system.job(desk.sponsor, escrow=0)
+def test_new_job__has_no_key_and_its_sponsor_releases(stage: KeyStage, keys: Any) -> None:
+    job_id = stage.system.job(stage.sponsor, escrow=0)
     assert keys.key_of(job_id) == EMPTY
-    assert keys.releaser_of(job_id) == desk.sponsor
+    assert keys.releaser_of(job_id) == stage.sponsor
 
 
 def test_unknown_job__has_no_releaser(keys: Any) -> None:
@@ -39,66 +39,66 @@ def test_unknown_job__has_no_releaser(keys: Any) -> None:
 # set_key
 
 
-def test_set_key__sponsor__is_kept_and_logged(desk: Desk, keys: Any) -> None:
-    keys.set_key(JOB, NEXT_KEY, sender=desk.sponsor)
+def test_set_key__sponsor__is_kept_and_logged(stage: KeyStage, keys: Any) -> None:
+    keys.set_key(JOB, NEXT_KEY, sender=stage.sponsor)
     fields = {"job_id": JOB, "old_key_id": KEY, "new_key_id": NEXT_KEY}
     assert logged(keys) == [("KeyChanged", fields)]
     assert keys.key_of(JOB) == NEXT_KEY
 
 
-def test_set_key__anyone_else__reverts(desk: Desk, keys: Any) -> None:
-    people = (desk.releaser, desk.stranger, desk.trainer.operator)
-    for sender in (*people, str(desk.system.coordinator.address)):
+def test_set_key__anyone_else__reverts(stage: KeyStage, keys: Any) -> None:
+    people = (stage.releaser, stage.stranger, stage.trainer.operator)
+    for sender in (*people, str(stage.system.coordinator.address)):
         with boa.reverts("keys: not sponsor"):
             keys.set_key(JOB, NEXT_KEY, sender=sender)
 
 
-def test_set_key__sponsor_of_another_job__reverts(desk: Desk, keys: Any) -> None:
-    other = desk.system.person("other sponsor", REWARD)
-    desk.system.job(other, escrow=REWARD)
+def test_set_key__sponsor_of_another_job__reverts(stage: KeyStage, keys: Any) -> None:
+    other = stage.system.person("other sponsor", REWARD)
+    stage.system.job(other, escrow=REWARD)
     with boa.reverts("keys: not sponsor"):
         keys.set_key(JOB, NEXT_KEY, sender=other)
 
 
-def test_set_key__unknown_job__reverts(desk: Desk, keys: Any) -> None:
+def test_set_key__unknown_job__reverts(stage: KeyStage, keys: Any) -> None:
     with boa.reverts("keys: not sponsor"):
-        keys.set_key(99, NEXT_KEY, sender=desk.sponsor)
+        keys.set_key(99, NEXT_KEY, sender=stage.sponsor)
 
 
-def test_set_key__empty__reverts(desk: Desk, keys: Any) -> None:
+def test_set_key__empty__reverts(stage: KeyStage, keys: Any) -> None:
     with boa.reverts("keys: empty key"):
-        keys.set_key(JOB, EMPTY, sender=desk.sponsor)
+        keys.set_key(JOB, EMPTY, sender=stage.sponsor)
 
 
-def test_set_key__same__reverts(desk: Desk, keys: Any) -> None:
+def test_set_key__same__reverts(stage: KeyStage, keys: Any) -> None:
     with boa.reverts("keys: key unchanged"):
-        keys.set_key(JOB, KEY, sender=desk.sponsor)
+        keys.set_key(JOB, KEY, sender=stage.sponsor)
 
 
 # set_releaser
 
 
-def test_set_releaser__sponsor__is_kept_and_logged(desk: Desk, keys: Any) -> None:
-    keys.set_releaser(JOB, desk.stranger, sender=desk.sponsor)
-    fields = {"job_id": JOB, "old_releaser": desk.releaser, "new_releaser": desk.stranger}
+def test_set_releaser__sponsor__is_kept_and_logged(stage: KeyStage, keys: Any) -> None:
+    keys.set_releaser(JOB, stage.stranger, sender=stage.sponsor)
+    fields = {"job_id": JOB, "old_releaser": stage.releaser, "new_releaser": stage.stranger}
     assert logged(keys) == [("ReleaserChanged", fields)]
-    assert keys.releaser_of(JOB) == desk.stranger
+    assert keys.releaser_of(JOB) == stage.stranger
 
 
-def test_set_releaser__zero__is_the_sponsor_again(desk: Desk, keys: Any) -> None:
-    keys.set_releaser(JOB, ZERO, sender=desk.sponsor)
-    fields = {"job_id": JOB, "old_releaser": desk.releaser, "new_releaser": desk.sponsor}
+def test_set_releaser__zero__is_the_sponsor_again(stage: KeyStage, keys: Any) -> None:
+    keys.set_releaser(JOB, ZERO, sender=stage.sponsor)
+    fields = {"job_id": JOB, "old_releaser": stage.releaser, "new_releaser": stage.sponsor}
     assert logged(keys) == [("ReleaserChanged", fields)]
-    assert keys.releaser_of(JOB) == desk.sponsor
+    assert keys.releaser_of(JOB) == stage.sponsor
 
 
-def test_set_releaser__anyone_else__reverts(desk: Desk, keys: Any) -> None:
+def test_set_releaser__anyone_else__reverts(stage: KeyStage, keys: Any) -> None:
     """The hot key can't hand its right on."""
-    for sender in (desk.releaser, desk.stranger, desk.trainer.operator):
+    for sender in (stage.releaser, stage.stranger, stage.trainer.operator):
         with boa.reverts("keys: not sponsor"):
             keys.set_releaser(JOB, sender, sender=sender)
 
 
-def test_set_releaser__unknown_job__reverts(desk: Desk, keys: Any) -> None:
+def test_set_releaser__unknown_job__reverts(stage: KeyStage, keys: Any) -> None:
     with boa.reverts("keys: not sponsor"):
-        keys.set_releaser(99, desk.sponsor, sender=desk.sponsor)
+        keys.set_releaser(99, stage.sponsor, sender=stage.sponsor)

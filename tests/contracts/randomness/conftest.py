@@ -9,6 +9,7 @@ import boa
 import pytest
 
 from tests.stage.contracts.clock import install_block_hashes, mine
+from tests.stage.contracts.sources import RANDOM_SOURCE
 
 GAS_CAP = 16_777_216  # EIP-7825
 
@@ -55,23 +56,6 @@ def is_lost(target: uint256) -> bool:
     return randomness._is_lost(target)
 """
 
-SOURCE = """
-# pragma version ~=0.4.3
-from interfaces import IRandomSource
-implements: IRandomSource
-
-values: HashMap[uint256, bytes32]
-
-@external
-def publish(block_number: uint256, word: bytes32):
-    self.values[block_number] = word
-
-@view
-@external
-def random_at(block_number: uint256) -> bytes32:
-    return self.values[block_number]
-"""
-
 
 @pytest.fixture(autouse=True)
 def chain() -> None:
@@ -93,7 +77,7 @@ def draws(harness_code: Any) -> Any:
 
 @pytest.fixture
 def source() -> Any:
-    return boa.loads(SOURCE)
+    return boa.loads(RANDOM_SOURCE)
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from eth_abi import encode
 from eth_utils import keccak
 
 from tests.stage.contracts.clock import block, hash_of, mine
-from tests.stage.contracts.events import logged
+from tests.stage.contracts.events import event, logged
 
 KEY = b"\x11" * 32
 OTHER_KEY = b"\x22" * 32
@@ -29,7 +29,7 @@ def expected_seed(value: bytes, key: bytes, contract: Any) -> bytes:
 def test_request__names_the_next_block(draws: Any) -> None:
     target = draws.request(KEY)
     assert target == block() + 1
-    assert logged(draws) == [("SeedRequested", {"key": KEY, "target_block": target})]
+    assert logged(draws) == [event("SeedRequested", key=KEY, target_block=target)]
     assert draws.target(KEY) == target
     assert draws.seed(KEY) == EMPTY
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Five executors, three verifiers and a creator, see `task_world`."""
+"""Five executors, three verifiers and a creator, see `tests.stage.contracts.tasks`."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ import pytest
 
 from tests.stage.contracts.copies import own_stage
 from tests.stage.contracts.system import Codes, System, deploy
-from tests.stage.contracts.tasks import TaskWorld, make_tasks
+from tests.stage.contracts.tasks import TaskStage, make_tasks
 
 
 @pytest.fixture(scope="module")
-def made(codes: Codes) -> TaskWorld:
+def made(codes: Codes) -> TaskStage:
     return make_tasks(deploy(codes))
 
 
 @pytest.fixture
-def world(made: TaskWorld, system: System) -> TaskWorld:
+def stage(made: TaskStage, system: System) -> TaskStage:
     return own_stage(made, made.system, system)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.stage.contracts.clock import mine, now
+from tests.stage.contracts.events import event
 from tests.stage.contracts.system import EMPTY, events_of, refuses
 from tests.stage.contracts.tasks import (
     LANE_COMMITTED,
@@ -19,156 +20,150 @@ from tests.stage.contracts.tasks import (
     RUN_S,
     RUNNING,
     WRONG,
-    TaskWorld,
+    TaskStage,
 )
 
 COMMITMENT = b"\xc0" * 32
 
 
-def test_commit__is_kept_and_told(world: TaskWorld, tasks: Any) -> None:
-    task_id = world.started()
-    player = world.runners(task_id)[1]
-    with world.moves() as moved:
-        tasks.commit(task_id, 1, COMMITMENT, sender=player.operator)
-        events = events_of(tasks)
+def test_commit__is_kept_and_told(stage: TaskStage, tasks: Any) -> None:
+    task_id = stage.started()
+    player = stage.runners(task_id)[1]
+    moved, events = stage.effects(
+        tasks, lambda: tasks.commit(task_id, 1, COMMITMENT, sender=player.operator)
+    )
     assert moved == {}
     assert events == [
-        (
+        event(
             "ResultCommitted",
-            {
-                "task_id": task_id,
-                "node_id": player.node_id,
-                "lane": 1,
-                "commitment": COMMITMENT,
-            },
+            task_id=task_id,
+            node_id=player.node_id,
+            lane=1,
+            commitment=COMMITMENT,
         )
     ]
-    state = world.state(task_id)
+    state = stage.state(task_id)
     assert (state.status, state.states) == (RUNNING, [LANE_RUNNING, LANE_COMMITTED])
     assert state.answers == [EMPTY, COMMITMENT]
 
 
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)])
 def test_commit__of_the_last__opens_the_reveals(
-    world: TaskWorld, tasks: Any, order: tuple[int, int]
+    stage: TaskStage, tasks: Any, order: tuple[int, int]
 ) -> None:
-    task_id = world.started()
-    runners = world.runners(task_id)
+    task_id = stage.started()
+    runners = stage.runners(task_id)
     for lane in order:
         tasks.commit(task_id, lane, COMMITMENT, sender=runners[lane].operator)
     deadline = now() + REVEAL_S
-    assert events_of(tasks)[1:] == [("RevealOpened", {"task_id": task_id, "deadline": deadline})]
-    state = world.state(task_id)
+    assert events_of(tasks)[1:] == [event("RevealOpened", task_id=task_id, deadline=deadline)]
+    state = stage.state(task_id)
     assert (state.status, state.time) == (REVEALING, deadline)
     assert state.states == [LANE_COMMITTED] * 2
 
 
-def test_commit__captures_the_draw(world: TaskWorld, tasks: Any) -> None:
-    task_id = world.create()
+def test_commit__captures_the_draw(stage: TaskStage, tasks: Any) -> None:
+    task_id = stage.create()
     mine(2)
     expected = tasks.expected(task_id)
-    operator = world.player(expected[1]).operator
+    operator = stage.player(expected[1]).operator
     mine(50)
     tasks.commit(task_id, 1, COMMITMENT, sender=operator)
     deadline = now() + RUN_S
     assert events_of(tasks) == [
         *(
-            (
-                "ExecutorDrawn",
-                {"task_id": task_id, "node_id": node_id, "lane": lane, "deadline": deadline},
-            )
+            event("ExecutorDrawn", task_id=task_id, node_id=node_id, lane=lane, deadline=deadline)
             for lane, node_id in enumerate(expected)
         ),
-        (
-            "ResultCommitted",
-            {"task_id": task_id, "node_id": expected[1], "lane": 1, "commitment": COMMITMENT},
+        event(
+            "ResultCommitted", task_id=task_id, node_id=expected[1], lane=1, commitment=COMMITMENT
         ),
     ]
-    state = world.state(task_id)
+    state = stage.state(task_id)
     assert (state.time, state.states) == (deadline, [LANE_RUNNING, LANE_COMMITTED])
 
 
 @pytest.mark.parametrize("blocks", [0, 1])
-def test_commit__before_the_draw__reverts(world: TaskWorld, tasks: Any, blocks: int) -> None:
-    task_id = world.create()
+def test_commit__before_the_draw__reverts(stage: TaskStage, tasks: Any, blocks: int) -> None:
+    task_id = stage.create()
     mine(blocks)
     with refuses("tasks: too early"):
-        tasks.commit(task_id, 0, COMMITMENT, sender=world.nodes[0].operator)
+        tasks.commit(task_id, 0, COMMITMENT, sender=stage.nodes[0].operator)
 
 
-def test_commit__of_a_third__leads_to_revealing(world: TaskWorld, tasks: Any) -> None:
+def test_commit__of_a_third__leads_to_revealing(stage: TaskStage, tasks: Any) -> None:
     """One committed in time, its partner did not: only the newcomer is waited for."""
-    task_id = world.started()
-    world.step(task_id, (RIGHT, NO_COMMIT))
+    task_id = stage.started()
+    stage.step(task_id, (RIGHT, NO_COMMIT))
     mine(2)
-    third = world.player(tasks.expected(task_id)[0])
+    third = stage.player(tasks.expected(task_id)[0])
     tasks.commit(task_id, 2, COMMITMENT, sender=third.operator)
-    assert world.status(task_id) == REVEALING
-    assert world.state(task_id).states[0] == world.state(task_id).states[2] == LANE_COMMITTED
+    assert stage.status(task_id) == REVEALING
+    assert stage.state(task_id).states[0] == stage.state(task_id).states[2] == LANE_COMMITTED
 
 
-def test_commit__at_the_deadline_and_after(world: TaskWorld, tasks: Any) -> None:
-    task_id = world.started()
+def test_commit__at_the_deadline_and_after(stage: TaskStage, tasks: Any) -> None:
+    task_id = stage.started()
     mine(1, RUN_S)
-    world.commit(task_id, 0, RIGHT)
+    stage.commit(task_id, 0, RIGHT)
     mine(1, 1)
     with refuses("tasks: too late"):
-        world.commit(task_id, 1, RIGHT)
+        stage.commit(task_id, 1, RIGHT)
 
 
-def test_commit__not_running__reverts(world: TaskWorld, tasks: Any) -> None:
-    revealing, agreed = world.started(), world.play(RIGHT, RIGHT)
-    world.commit_all(revealing, {0: RIGHT, 1: RIGHT})
-    undecided = world.play(RIGHT, WRONG, RIGHT[::-1])
+def test_commit__not_running__reverts(stage: TaskStage, tasks: Any) -> None:
+    revealing, agreed = stage.started(), stage.play(RIGHT, RIGHT)
+    stage.commit_all(revealing, {0: RIGHT, 1: RIGHT})
+    undecided = stage.play(RIGHT, WRONG, RIGHT[::-1])
     for task_id in (0, revealing, agreed, undecided, 99):
         with refuses("tasks: not running"):
-            tasks.commit(task_id, 0, COMMITMENT, sender=world.nodes[0].operator)
+            tasks.commit(task_id, 0, COMMITMENT, sender=stage.nodes[0].operator)
 
 
 @pytest.mark.parametrize("lane", [2, 4, 5, 2**256 - 1])
-def test_commit__no_such_lane__reverts(world: TaskWorld, tasks: Any, lane: int) -> None:
-    task_id = world.started()
+def test_commit__no_such_lane__reverts(stage: TaskStage, tasks: Any, lane: int) -> None:
+    task_id = stage.started()
     with refuses("tasks: not expected"):
-        tasks.commit(task_id, lane, COMMITMENT, sender=world.runners(task_id)[0].operator)
+        tasks.commit(task_id, lane, COMMITMENT, sender=stage.runners(task_id)[0].operator)
 
 
-def test_commit__again__reverts(world: TaskWorld, tasks: Any) -> None:
+def test_commit__again__reverts(stage: TaskStage, tasks: Any) -> None:
     """Who could replace its commitment would copy the other's result after an early leak."""
-    task_id = world.started()
-    world.commit(task_id, 0, RIGHT)
+    task_id = stage.started()
+    stage.commit(task_id, 0, RIGHT)
     with refuses("tasks: not expected"):
-        world.commit(task_id, 0, WRONG)
+        stage.commit(task_id, 0, WRONG)
 
 
-def test_commit__by_another__reverts(world: TaskWorld, tasks: Any) -> None:
-    task_id = world.started()
-    first, second = world.runners(task_id)
-    for sender in (second.operator, first.owner, first.payout, world.creator, world.owner):
+def test_commit__by_another__reverts(stage: TaskStage, tasks: Any) -> None:
+    task_id = stage.started()
+    first, second = stage.runners(task_id)
+    for sender in (second.operator, first.owner, first.payout, stage.creator, stage.owner):
         with refuses("tasks: not operator"):
             tasks.commit(task_id, 0, COMMITMENT, sender=sender)
 
 
-def test_commit__by_the_operator_of_now(world: TaskWorld, tasks: Any) -> None:
-    task_id = world.started()
-    player = world.runners(task_id)[0]
-    world.registry.set_operator(player.node_id, world.stranger, sender=player.owner)
+def test_commit__by_the_operator_of_now(stage: TaskStage, tasks: Any) -> None:
+    task_id = stage.started()
+    player = stage.runners(task_id)[0]
+    stage.registry.set_operator(player.node_id, stage.stranger, sender=player.owner)
     with refuses("tasks: not operator"):
         tasks.commit(task_id, 0, COMMITMENT, sender=player.operator)
-    tasks.commit(task_id, 0, COMMITMENT, sender=world.stranger)
+    tasks.commit(task_id, 0, COMMITMENT, sender=stage.stranger)
 
 
-def test_commit__empty__reverts(world: TaskWorld, tasks: Any) -> None:
-    task_id = world.started()
+def test_commit__empty__reverts(stage: TaskStage, tasks: Any) -> None:
+    task_id = stage.started()
     with refuses("tasks: empty commitment"):
-        tasks.commit(task_id, 0, EMPTY, sender=world.runners(task_id)[0].operator)
+        tasks.commit(task_id, 0, EMPTY, sender=stage.runners(task_id)[0].operator)
 
 
-def test_commit__after_leaving_the_pool_or_exiting__goes_on(world: TaskWorld, tasks: Any) -> None:
+def test_commit__after_leaving_the_pool_or_exiting__goes_on(stage: TaskStage, tasks: Any) -> None:
     """A node must be able to finish what it was drawn for."""
-    task_id = world.started()
-    first, second = world.runners(task_id)
+    task_id = stage.started()
+    first, second = stage.runners(task_id)
     tasks.leave(first.node_id, sender=first.owner)
-    world.registry.begin_exit(second.node_id, sender=second.owner)
-    world.commit_all(task_id, {0: RIGHT, 1: RIGHT})
-    world.reveal_all(task_id, {0: RIGHT, 1: RIGHT})
+    stage.registry.begin_exit(second.node_id, sender=second.owner)
+    stage.commit_all(task_id, {0: RIGHT, 1: RIGHT})
+    stage.reveal_all(task_id, {0: RIGHT, 1: RIGHT})
     assert tasks.result_of(task_id) == RIGHT

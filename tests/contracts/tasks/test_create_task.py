@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.stage.contracts.clock import block, mine, now
+from tests.stage.contracts.events import event
 from tests.stage.contracts.system import (
     EMPTY,
     TASK_TERMS,
@@ -15,7 +16,6 @@ from tests.stage.contracts.system import (
     ZERO,
     ZOO,
     System,
-    events_of,
     refuses,
 )
 from tests.stage.contracts.tasks import (
@@ -25,7 +25,7 @@ from tests.stage.contracts.tasks import (
     FEE,
     RUN_S,
     SPEC,
-    TaskWorld,
+    TaskStage,
     make_tasks,
 )
 
@@ -33,29 +33,26 @@ MAX_RUN_S, MAX_FEE = TASK_TERMS["max_run_s"], TASK_TERMS["max_fee"]
 LEAST = TASK_TERMS["fee_per_s"] * RUN_S
 
 
-def test_create__escrows_the_fee_and_requests_a_draw(world: TaskWorld, tasks: Any) -> None:
-    with world.moves() as moved:
-        assert world.create() == 1
-        events = events_of(tasks)
+def test_create__escrows_the_fee_and_requests_a_draw(stage: TaskStage, tasks: Any) -> None:
+    moved, events = stage.effects(tasks, stage.create)
+    assert tasks.task_count() == 1
     assert moved == {("wallet", "creator"): -FEE, ("open", "tasks"): FEE}
     assert events == [
-        (
+        event(
             "TaskCreated",
-            {
-                "task_id": 1,
-                "creator": world.creator,
-                "class_id": CPU,
-                "spec": SPEC,
-                "fee": FEE,
-                "run_s": RUN_S,
-                "seed_block": block() + 1,
-            },
+            task_id=1,
+            creator=stage.creator,
+            class_id=CPU,
+            spec=SPEC,
+            fee=FEE,
+            run_s=RUN_S,
+            seed_block=block() + 1,
         ),
-        ("BondTaken", {"account": world.creator, "amount": FEE}),
+        event("BondTaken", account=stage.creator, amount=FEE),
     ]
-    assert world.state(1)._asdict() == {
+    assert stage.state(1)._asdict() == {
         "status": DRAWING,
-        "creator": world.creator,
+        "creator": stage.creator,
         "class_id": CPU,
         "spec": SPEC,
         "fee": FEE,
@@ -70,97 +67,97 @@ def test_create__escrows_the_fee_and_requests_a_draw(world: TaskWorld, tasks: An
     }
 
 
-def test_create__ids_count_up(world: TaskWorld, tasks: Any) -> None:
+def test_create__ids_count_up(stage: TaskStage, tasks: Any) -> None:
     assert tasks.task_count() == 0
-    assert [world.create() for _ in range(3)] == [1, 2, 3]
+    assert [stage.create() for _ in range(3)] == [1, 2, 3]
     assert tasks.task_count() == 3
     for unknown in (0, 4, 2**256 - 1):
-        state = world.state(unknown)
+        state = stage.state(unknown)
         assert (state.status, state.creator, state.fee, state.nodes) == (0, ZERO, 0, [])
 
 
 @pytest.mark.parametrize("run_s", [0, 1, 59, MAX_RUN_S + 1, 2**20, 2**256 - 1])
-def test_create__run_time_out_of_bounds__reverts(world: TaskWorld, run_s: int) -> None:
+def test_create__run_time_out_of_bounds__reverts(stage: TaskStage, run_s: int) -> None:
     with refuses("tasks: bad run time"):
-        world.create(run_s=run_s, fee=MAX_FEE)
+        stage.create(run_s=run_s, fee=MAX_FEE)
 
 
 @pytest.mark.parametrize("run_s", [60, MAX_RUN_S])
-def test_create__run_time_at_the_bounds(world: TaskWorld, run_s: int) -> None:
-    assert world.state(world.create(run_s=run_s, fee=MAX_FEE)).run_s == run_s
+def test_create__run_time_at_the_bounds(stage: TaskStage, run_s: int) -> None:
+    assert stage.state(stage.create(run_s=run_s, fee=MAX_FEE)).run_s == run_s
 
 
 @pytest.mark.parametrize("fee", [0, 1, LEAST - 1, MAX_FEE + 1, 2**88, 2**256 - 1])
-def test_create__fee_out_of_bounds__reverts(world: TaskWorld, fee: int) -> None:
+def test_create__fee_out_of_bounds__reverts(stage: TaskStage, fee: int) -> None:
     with refuses("tasks: bad fee"):
-        world.create(fee=fee)
+        stage.create(fee=fee)
 
 
 @pytest.mark.parametrize("fee", [LEAST, MAX_FEE])
-def test_create__fee_at_the_bounds(world: TaskWorld, fee: int) -> None:
-    assert world.state(world.create(fee=fee)).fee == fee
+def test_create__fee_at_the_bounds(stage: TaskStage, fee: int) -> None:
+    assert stage.state(stage.create(fee=fee)).fee == fee
 
 
-def test_create__empty_spec__reverts(world: TaskWorld) -> None:
+def test_create__empty_spec__reverts(stage: TaskStage) -> None:
     with refuses("tasks: empty spec"):
-        world.create(spec=EMPTY)
+        stage.create(spec=EMPTY)
 
 
-def test_create__by_an_operator__reverts(world: TaskWorld) -> None:
+def test_create__by_an_operator__reverts(stage: TaskStage) -> None:
     """An operator key names no owner in the draw; the owner's key does."""
-    node = world.nodes[0]
-    world.system.token.transfer(node.operator, FEE, sender=world.system.holder)
-    world.system.token.approve(world.tasks.address, FEE, sender=node.operator)
+    node = stage.nodes[0]
+    stage.system.token.transfer(node.operator, FEE, sender=stage.system.holder)
+    stage.system.token.approve(stage.tasks.address, FEE, sender=node.operator)
     with refuses("tasks: operator"):
-        world.create(creator=node.operator)
+        stage.create(creator=node.operator)
 
 
-def test_create__by_an_owner__is_allowed(world: TaskWorld) -> None:
-    owner = world.system.person("node 0 owner", FEE)
-    assert world.state(world.create(creator=owner)).creator == owner
+def test_create__by_an_owner__is_allowed(stage: TaskStage) -> None:
+    owner = stage.system.person("node 0 owner", FEE)
+    assert stage.state(stage.create(creator=owner)).creator == owner
 
 
 @pytest.mark.parametrize("class_id", [CUDA, 2, 255, 256, 2**256 - 1])
-def test_create__for_an_empty_or_unknown_pool__reverts(world: TaskWorld, class_id: int) -> None:
+def test_create__for_an_empty_or_unknown_pool__reverts(stage: TaskStage, class_id: int) -> None:
     with refuses("tasks: too few executors"):
-        world.create(class_id=class_id)
+        stage.create(class_id=class_id)
 
 
 @pytest.mark.parametrize("nodes", [2, 3])
 def test_create__a_tie_needs_a_third(system: System, nodes: int) -> None:
-    world = make_tasks(system, nodes=nodes)
+    stage = make_tasks(system, nodes=nodes)
     if nodes < 3:
         with refuses("tasks: too few executors"):
-            world.create()
+            stage.create()
     else:
-        assert world.create() == 1
+        assert stage.create() == 1
 
 
-def test_create__in_another_class__draws_from_its_pool(world: TaskWorld, tasks: Any) -> None:
-    others = [world.system.join(f"gpu {i}", TRAINER) for i in range(3)]
+def test_create__in_another_class__draws_from_its_pool(stage: TaskStage, tasks: Any) -> None:
+    others = [stage.system.join(f"gpu {i}", TRAINER) for i in range(3)]
     for player in others:
         tasks.join(player.node_id, CUDA, sender=player.owner)
     mine()
-    task_id = world.create(class_id=CUDA)
+    task_id = stage.create(class_id=CUDA)
     mine(2)
     tasks.draw(task_id)
-    assert world.state(task_id).class_id == CUDA
-    assert set(world.state(task_id).nodes) < {p.node_id for p in others}
+    assert stage.state(task_id).class_id == CUDA
+    assert set(stage.state(task_id).nodes) < {p.node_id for p in others}
 
 
-def test_create__without_the_money__reverts(world: TaskWorld, tasks: Any) -> None:
-    poor = world.system.person("poor", FEE - 1)
+def test_create__without_the_money__reverts(stage: TaskStage, tasks: Any) -> None:
+    poor = stage.system.person("poor", FEE - 1)
     with refuses("erc20: transfer amount exceeds balance"):
-        world.create(creator=poor)
-    world.system.token.approve(tasks.address, FEE - 1, sender=world.creator)
+        stage.create(creator=poor)
+    stage.system.token.approve(tasks.address, FEE - 1, sender=stage.creator)
     with refuses("erc20: insufficient allowance"):
-        world.create()
+        stage.create()
     assert (tasks.task_count(), tasks.bonds_held()) == (0, 0)
 
 
-def test_create__while_paused__reverts(world: TaskWorld, tasks: Any, owner: str) -> None:
+def test_create__while_paused__reverts(stage: TaskStage, tasks: Any, owner: str) -> None:
     tasks.set_paused(1, sender=owner)
     with refuses("pausing: paused"):
-        world.create()
+        stage.create()
     tasks.set_paused(0, sender=owner)
-    assert world.create(fee=ZOO) == 1
+    assert stage.create(fee=ZOO) == 1

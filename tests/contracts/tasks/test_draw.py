@@ -11,6 +11,8 @@ import pytest
 
 from tests.contracts.tasks.test_settings import create
 from tests.stage.contracts.clock import block, mine, now
+from tests.stage.contracts.events import event
+from tests.stage.contracts.sources import RANDOM_SOURCE
 from tests.stage.contracts.system import EMPTY, Codes, System, events_of, refuses
 from tests.stage.contracts.tasks import (
     APPEAL_S,
@@ -28,123 +30,98 @@ from tests.stage.contracts.tasks import (
     RUNNING,
     UNDECIDED,
     WRONG,
-    TaskWorld,
+    TaskStage,
     lot,
     make_tasks,
 )
 
-SOURCE = """
-# pragma version ~=0.4.3
-from interfaces import IRandomSource
-implements: IRandomSource
-values: HashMap[uint256, bytes32]
 
-@external
-def publish(block_number: uint256, word: bytes32):
-    self.values[block_number] = word
-
-@view
-@external
-def random_at(block_number: uint256) -> bytes32:
-    return self.values[block_number]
-"""
-
-
-def drawn(world: TaskWorld, task_id: int, barred: tuple[str, ...] = (), wanted: int = 2) -> Any:
+def drawn(stage: TaskStage, task_id: int, barred: tuple[str, ...] = (), wanted: int = 2) -> Any:
     """What the seed of the pinned block draws, by definition, from all nodes in order of seats."""
-    seed = world.seed(task_id, world.state(task_id).seed_block)
-    return lot(seed, [(p.node_id, p.owner) for p in world.nodes], set(barred), wanted)
+    seed = stage.seed(task_id, stage.state(task_id).seed_block)
+    return lot(seed, [(p.node_id, p.owner) for p in stage.nodes], set(barred), wanted)
 
 
-def test_draw__takes_two_by_lot_and_starts_their_time(world: TaskWorld, tasks: Any) -> None:
-    task_id = world.create()
+def test_draw__takes_two_by_lot_and_starts_their_time(stage: TaskStage, tasks: Any) -> None:
+    task_id = stage.create()
     mine(2)
-    expected = drawn(world, task_id)
+    expected = drawn(stage, task_id)
     assert tasks.expected(task_id) == expected
-    with world.moves() as moved:
-        tasks.draw(task_id, sender=world.stranger)
-        events = events_of(tasks)
+    moved, events = stage.effects(tasks, lambda: tasks.draw(task_id, sender=stage.stranger))
     assert moved == {}
     deadline = now() + RUN_S
     assert events == [
-        (
-            "ExecutorDrawn",
-            {"task_id": task_id, "node_id": node_id, "lane": lane, "deadline": deadline},
-        )
+        event("ExecutorDrawn", task_id=task_id, node_id=node_id, lane=lane, deadline=deadline)
         for lane, node_id in enumerate(expected)
     ]
-    state = world.state(task_id)
+    state = stage.state(task_id)
     assert (state.status, state.time, state.wanted) == (RUNNING, deadline, 0)
     assert (state.nodes, state.states) == (expected, [LANE_RUNNING] * 2)
     assert state.answers == [EMPTY] * 2
-    assert [world.open_lanes(p) for p in world.nodes] == [
-        int(p.node_id in expected) for p in world.nodes
+    assert [stage.open_lanes(p) for p in stage.nodes] == [
+        int(p.node_id in expected) for p in stage.nodes
     ]
 
 
 @pytest.mark.parametrize("blocks", [0, 1])
 def test_draw__before_the_block_is_mined__reverts(
-    world: TaskWorld, tasks: Any, blocks: int
+    stage: TaskStage, tasks: Any, blocks: int
 ) -> None:
     """In the pinned block itself its hash does not exist yet."""
-    task_id = world.create()
+    task_id = stage.create()
     mine(blocks)
     assert tasks.expected(task_id) == []
     with refuses("tasks: too early"):
         tasks.draw(task_id)
 
 
-def test_draw__twice_or_unknown__reverts(world: TaskWorld, tasks: Any) -> None:
+def test_draw__twice_or_unknown__reverts(stage: TaskStage, tasks: Any) -> None:
     """A captured draw is never drawn again."""
-    task_id = world.started()
-    nodes = world.state(task_id).nodes
+    task_id = stage.started()
+    nodes = stage.state(task_id).nodes
     mine(2 + LIFETIME)
     for some_id in (task_id, 0, 2, 2**256 - 1):
         with refuses("tasks: not drawing"):
             tasks.draw(some_id)
         assert tasks.expected(some_id) == []
-    assert world.state(task_id).nodes == nodes
+    assert stage.state(task_id).nodes == nodes
 
 
 @pytest.mark.parametrize("blocks", [2, 100, 1 + LIFETIME])
 def test_draw__whoever_captures_it_and_when__makes_no_difference(
-    world: TaskWorld, tasks: Any, blocks: int
+    stage: TaskStage, tasks: Any, blocks: int
 ) -> None:
-    task_id = world.create()
+    task_id = stage.create()
     mine(2)
     expected = tasks.expected(task_id)
     mine(blocks - 2)
     assert tasks.expected(task_id) == expected
-    tasks.draw(task_id, sender=world.nodes[0].operator)
-    assert world.state(task_id).nodes == expected
+    tasks.draw(task_id, sender=stage.nodes[0].operator)
+    assert stage.state(task_id).nodes == expected
 
 
-def test_draw__differs_by_task(world: TaskWorld, tasks: Any) -> None:
+def test_draw__differs_by_task(stage: TaskStage, tasks: Any) -> None:
     """Tasks pinned to one block have their own seeds."""
-    ids = [world.create() for _ in range(12)]
+    ids = [stage.create() for _ in range(12)]
     mine(2)
     assert len({tuple(tasks.expected(task_id)) for task_id in ids}) > 4
-    assert all(tasks.expected(task_id) == drawn(world, task_id) for task_id in ids)
+    assert all(tasks.expected(task_id) == drawn(stage, task_id) for task_id in ids)
 
 
 # Requested again
 
 
 def test_draw__nobody_came_for_256_blocks__is_pinned_to_a_fresh_block(
-    world: TaskWorld, tasks: Any
+    stage: TaskStage, tasks: Any
 ) -> None:
-    task_id = world.create()
-    late = world.seat("late")
+    task_id = stage.create()
+    late = stage.seat("late")
     mine(2 + LIFETIME)
     assert tasks.expected(task_id) == []
-    with world.moves() as moved:
-        tasks.draw(task_id, sender=world.stranger)
-        events = events_of(tasks)
+    moved, events = stage.effects(tasks, lambda: tasks.draw(task_id, sender=stage.stranger))
     assert moved == {}
-    assert events == [
-        ("DrawRequested", {"task_id": task_id, "wanted": 2, "seed_block": block() + 2})
-    ]
-    state = world.state(task_id)
+    assert events == [event("DrawRequested", task_id=task_id, wanted=2, seed_block=block() + 2)]
+    state = stage.state(task_id)
     assert (state.status, state.redraws, state.nodes) == (DRAWING, 1, [])
     assert (state.time, state.seed_block) == (now(), block() + 2)
     mine(2)
@@ -152,63 +129,59 @@ def test_draw__nobody_came_for_256_blocks__is_pinned_to_a_fresh_block(
         tasks.draw(task_id)
     mine()
     # The pool is the one before the new request: a later node is in it now.
-    assert late in world.nodes
-    assert tasks.expected(task_id) == drawn(world, task_id)
+    assert late in stage.nodes
+    assert tasks.expected(task_id) == drawn(stage, task_id)
 
 
-def test_draw__commit_does_not_draw_again(world: TaskWorld, tasks: Any) -> None:
+def test_draw__commit_does_not_draw_again(stage: TaskStage, tasks: Any) -> None:
     """A lost draw is requested by `draw` only."""
-    task_id = world.create()
+    task_id = stage.create()
     mine(2 + LIFETIME)
-    for player in world.nodes:
+    for player in stage.nodes:
         with refuses("tasks: not running"):
             tasks.commit(task_id, 0, b"\x01" * 32, sender=player.operator)
-    assert world.state(task_id).redraws == 0
+    assert stage.state(task_id).redraws == 0
 
 
-def test_draw__lost_eight_times__then_the_fee_goes_back(world: TaskWorld, tasks: Any) -> None:
-    task_id = world.create()
+def test_draw__lost_eight_times__then_the_fee_goes_back(stage: TaskStage, tasks: Any) -> None:
+    task_id = stage.create()
     for redraws in range(1, MAX_REDRAWS + 1):
-        world.to_draw(task_id, late=LIFETIME)
+        stage.to_draw(task_id, late=LIFETIME)
         tasks.draw(task_id)
-        state = world.state(task_id)
+        state = stage.state(task_id)
         assert (state.redraws, state.seed_block) == (redraws, block() + 2**redraws)
-    world.to_draw(task_id, late=LIFETIME)
-    with world.moves() as moved:
-        tasks.draw(task_id, sender=world.stranger)
-        events = events_of(tasks)
+    stage.to_draw(task_id, late=LIFETIME)
+    moved, events = stage.effects(tasks, lambda: tasks.draw(task_id, sender=stage.stranger))
     assert moved == {
         ("open", "tasks"): -FEE,
         ("tasks", "creator"): FEE - BOUNTY,
         ("tasks", "stranger"): BOUNTY,
     }
     assert events == [
-        (
+        event(
             "TaskUndecided",
-            {
-                "task_id": task_id,
-                "refund": FEE - BOUNTY,
-                "bounty": BOUNTY,
-                "closer": world.stranger,
-                "appeal_deadline": now() + APPEAL_S,
-            },
+            task_id=task_id,
+            refund=FEE - BOUNTY,
+            bounty=BOUNTY,
+            closer=stage.stranger,
+            appeal_deadline=now() + APPEAL_S,
         ),
-        ("BondCredited", {"account": world.creator, "amount": FEE - BOUNTY}),
-        ("BondCredited", {"account": world.stranger, "amount": BOUNTY}),
+        event("BondCredited", account=stage.creator, amount=FEE - BOUNTY),
+        event("BondCredited", account=stage.stranger, amount=BOUNTY),
     ]
-    assert world.status(task_id) == UNDECIDED
+    assert stage.status(task_id) == UNDECIDED
     with refuses("tasks: not drawing"):
         tasks.draw(task_id)
 
 
-def test_draw__the_eighth_request_still_draws(world: TaskWorld, tasks: Any) -> None:
-    task_id = world.create()
+def test_draw__the_eighth_request_still_draws(stage: TaskStage, tasks: Any) -> None:
+    task_id = stage.create()
     for _ in range(MAX_REDRAWS):
-        world.to_draw(task_id, late=LIFETIME)
+        stage.to_draw(task_id, late=LIFETIME)
         tasks.draw(task_id)
-    with world.moves() as moved:
-        world.play(RIGHT, RIGHT, task_id=task_id)
-    a, b = world.runners(task_id)
+    with stage.moves() as moved:
+        stage.play(RIGHT, RIGHT, task_id=task_id)
+    a, b = stage.runners(task_id)
     assert moved == {("open", "tasks"): -FEE, ("tasks", a.name): HALF, ("tasks", b.name): REST}
 
 
@@ -216,16 +189,16 @@ def test_draw__the_eighth_request_still_draws(world: TaskWorld, tasks: Any) -> N
 
 
 @pytest.fixture
-def crowd(system: System) -> TaskWorld:
+def crowd(system: System) -> TaskStage:
     """Three seats, all of one owner."""
-    world = make_tasks(system, nodes=0)
+    stage = make_tasks(system, nodes=0)
     for i in range(3):
-        world.seat(f"node {i}", owner="landlord")
+        stage.seat(f"node {i}", owner="landlord")
     mine()
-    return world
+    return stage
 
 
-def test_draw__too_few__is_requested_again(crowd: TaskWorld, tasks: Any) -> None:
+def test_draw__too_few__is_requested_again(crowd: TaskStage, tasks: Any) -> None:
     task_id = crowd.create()
     mine(2)
     assert tasks.expected(task_id) == []
@@ -234,7 +207,7 @@ def test_draw__too_few__is_requested_again(crowd: TaskWorld, tasks: Any) -> None
             tasks.commit(task_id, 0, b"\x01" * 32, sender=player.operator)
     tasks.draw(task_id, sender=crowd.stranger)
     assert events_of(tasks) == [
-        ("DrawRequested", {"task_id": task_id, "wanted": 2, "seed_block": block() + 2})
+        event("DrawRequested", task_id=task_id, wanted=2, seed_block=block() + 2)
     ]
     assert (crowd.state(task_id).redraws, crowd.state(task_id).nodes) == (1, [])
     assert [crowd.open_lanes(p) for p in crowd.nodes] == [0] * 3
@@ -250,78 +223,78 @@ def test_draw__too_few_for_a_third__counts_on_with_the_lost_ones(
     system: System, tasks: Any
 ) -> None:
     """Three nodes, one of which aborted, and the others differ: nobody breaks the tie."""
-    world = make_tasks(system, nodes=3)
-    task_id = world.create()
+    stage = make_tasks(system, nodes=3)
+    task_id = stage.create()
     for _ in range(2):
-        world.to_draw(task_id, late=LIFETIME)
+        stage.to_draw(task_id, late=LIFETIME)
         tasks.draw(task_id)
-    world.draw(task_id)
-    world.commit(task_id, 0, RIGHT)
-    world.wait_out(task_id)
+    stage.draw(task_id)
+    stage.commit(task_id, 0, RIGHT)
+    stage.wait_out(task_id)
     tasks.advance(task_id)
-    world.draw(task_id)
-    world.commit(task_id, 2, WRONG)
-    world.reveal_all(task_id, {0: RIGHT, 2: WRONG})
-    assert world.state(task_id).wanted == 1
+    stage.draw(task_id)
+    stage.commit(task_id, 2, WRONG)
+    stage.reveal_all(task_id, {0: RIGHT, 2: WRONG})
+    assert stage.state(task_id).wanted == 1
     for redraws in range(3, MAX_REDRAWS + 1):
-        world.to_draw(task_id)
+        stage.to_draw(task_id)
         tasks.draw(task_id)
-        assert (world.status(task_id), world.state(task_id).redraws) == (DRAWING, redraws)
-        assert world.state(task_id).seed_block == block() + 2**redraws
-    world.to_draw(task_id)
-    with world.moves() as moved:
-        tasks.draw(task_id, sender=world.stranger)
-    assert world.status(task_id) == UNDECIDED
+        assert (stage.status(task_id), stage.state(task_id).redraws) == (DRAWING, redraws)
+        assert stage.state(task_id).seed_block == block() + 2**redraws
+    stage.to_draw(task_id)
+    with stage.moves() as moved:
+        tasks.draw(task_id, sender=stage.stranger)
+    assert stage.status(task_id) == UNDECIDED
     assert moved == {
         ("open", "tasks"): -FEE,
         ("tasks", "creator"): FEE - BOUNTY,
         ("tasks", "stranger"): BOUNTY,
     }
-    assert [world.open_lanes(p) for p in world.nodes] == [0] * 3
+    assert [stage.open_lanes(p) for p in stage.nodes] == [0] * 3
 
 
 # Further executors
 
 
-def test_draw__of_a_third__has_a_fresh_seed(world: TaskWorld, tasks: Any) -> None:
+def test_draw__of_a_third__has_a_fresh_seed(stage: TaskStage, tasks: Any) -> None:
     """Nobody knows before the first two have revealed who will break their tie."""
-    task_id = world.started()
-    first = world.state(task_id).seed_block
-    world.commit_all(task_id, {0: RIGHT, 1: WRONG})
-    world.reveal(task_id, 0, RIGHT)
+    task_id = stage.started()
+    first = stage.state(task_id).seed_block
+    stage.commit_all(task_id, {0: RIGHT, 1: WRONG})
+    stage.reveal(task_id, 0, RIGHT)
     mine(5)
-    world.reveal(task_id, 1, WRONG)
-    state = world.state(task_id)
+    stage.reveal(task_id, 1, WRONG)
+    state = stage.state(task_id)
     assert (state.status, state.wanted) == (DRAWING, 1)
     assert state.seed_block == block() + 1 > first + 5
     with refuses("tasks: too early"):
         tasks.draw(task_id)
     mine(2)
-    owners = tuple(p.owner for p in world.runners(task_id))
-    expected = drawn(world, task_id, owners, 1)
+    owners = tuple(p.owner for p in stage.runners(task_id))
+    expected = drawn(stage, task_id, owners, 1)
     assert tasks.expected(task_id) == expected
     tasks.draw(task_id)
-    assert world.state(task_id).nodes[2:] == expected
+    assert stage.state(task_id).nodes[2:] == expected
 
 
-def test_draw__after_an_abort__excludes_who_aborted(world: TaskWorld, tasks: Any) -> None:
-    task_id = world.started()
-    world.step(task_id, (RIGHT, NO_COMMIT))
+def test_draw__after_an_abort__excludes_who_aborted(stage: TaskStage, tasks: Any) -> None:
+    task_id = stage.started()
+    stage.step(task_id, (RIGHT, NO_COMMIT))
     mine(2)
-    owners = tuple(p.owner for p in world.runners(task_id))
-    assert tasks.expected(task_id) == drawn(world, task_id, owners, 1)
+    owners = tuple(p.owner for p in stage.runners(task_id))
+    assert tasks.expected(task_id) == drawn(stage, task_id, owners, 1)
 
 
 # Another source of randomness
 
 
 def test_draw__with_a_source__waits_for_it_and_never_redraws(codes: Codes, system: System) -> None:
-    source = boa.loads(SOURCE)
+    source = boa.loads(RANDOM_SOURCE)
     system.tasks = create(codes, system, source=source.address)
     system.registry.set_slasher(system.tasks.address, True, sender=system.coordinator.address)
-    world = make_tasks(system)
-    task_id = world.create()
-    target = world.state(task_id).seed_block
+    stage = make_tasks(system)
+    task_id = stage.create()
+    target = stage.state(task_id).seed_block
     mine(1 + LIFETIME)
     assert system.tasks.expected(task_id) == []
     with refuses("tasks: too early"):
@@ -330,17 +303,17 @@ def test_draw__with_a_source__waits_for_it_and_never_redraws(codes: Codes, syste
     expected = system.tasks.expected(task_id)
     assert len(expected) == 2
     system.tasks.draw(task_id)
-    assert world.state(task_id).nodes == expected
+    assert stage.state(task_id).nodes == expected
 
 
 def test_draw__source_stays_silent__is_requested_again(codes: Codes, system: System) -> None:
-    source = boa.loads(SOURCE)
+    source = boa.loads(RANDOM_SOURCE)
     system.tasks = create(codes, system, source=source.address)
-    world = make_tasks(system)
-    task_id = world.create()
-    target = world.state(task_id).seed_block
+    stage = make_tasks(system)
+    task_id = stage.create()
+    target = stage.state(task_id).seed_block
     mine(2 + LIFETIME)
     source.publish(target, b"\x77" * 32)
     assert system.tasks.expected(task_id) == []
     system.tasks.draw(task_id)
-    assert (world.state(task_id).redraws, world.state(task_id).seed_block) == (1, block() + 2)
+    assert (stage.state(task_id).redraws, stage.state(task_id).seed_block) == (1, block() + 2)

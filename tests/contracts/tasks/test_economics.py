@@ -130,10 +130,10 @@ def test_what_a_task_pays_is_conserved(scenario):
 
 
 @pytest.mark.parametrize(("row", "bps"), [(MISMATCH_ROW, 2_000), (COLLUSION_ROW, 5_000)])
-def test_least_penalty__the_registry_slashing_one_node_again_and_again(world, row, bps):
-    node, taken = world.nodes[0], []
+def test_least_penalty__the_registry_slashing_one_node_again_and_again(stage, row, bps):
+    node, taken = stage.nodes[0], []
     for _ in range(4):
-        amount = world.registry.slash(node.node_id, row, now(), ZERO, sender=world.tasks.address)
+        amount = stage.registry.slash(node.node_id, row, now(), ZERO, sender=stage.tasks.address)
         taken.append(int(amount))
     averages = [Fraction(sum(taken[:lanes]), lanes) for lanes in range(1, 5)]
     for lanes in range(1, 5):
@@ -144,20 +144,20 @@ def test_least_penalty__the_registry_slashing_one_node_again_and_again(world, ro
 def test_one_stake_answers_for_every_agreed_fake(system: System):
     """Agreed tasks are paid and free their lanes, so a node may be paid for more fakes than it can
     answer for: found out in all of them it loses its stake, and later creators get nothing back."""
-    world = make_tasks(system, nodes=3)
-    fakes = [world.play(WRONG, WRONG) for _ in range(8)]
-    assert all(world.status(task_id) == AGREED for task_id in fakes)
-    assert all(world.open_lanes(node) == 0 for node in world.nodes)
-    runs = Counter(p.node_id for task_id in fakes for p in world.runners(task_id))
+    stage = make_tasks(system, nodes=3)
+    fakes = [stage.play(WRONG, WRONG) for _ in range(8)]
+    assert all(stage.status(task_id) == AGREED for task_id in fakes)
+    assert all(stage.open_lanes(node) == 0 for node in stage.nodes)
+    runs = Counter(p.node_id for task_id in fakes for p in stage.runners(task_id))
     refunds = []
     for task_id in fakes:
-        before = world.appeals.bond_credit(world.creator)
-        world.appeal(task_id)
-        world.judge(task_id, RIGHT)
-        refunds.append(world.appeals.bond_credit(world.creator) - before)
+        before = stage.appeals.bond_credit(stage.creator)
+        stage.appeal(task_id)
+        stage.judge(task_id, RIGHT)
+        refunds.append(stage.appeals.bond_credit(stage.creator) - before)
         mine()
-    for node in world.nodes:
-        lost = STAKE - world.registry.bonded(node.node_id)
+    for node in stage.nodes:
+        lost = STAKE - stage.registry.bonded(node.node_id)
         assert lost == pytest.approx(loss_expected(STAKE, 5_000, 1.0, runs[node.node_id]))
     assert refunds[0] > 0 and refunds[-1] == 0
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.stage.contracts.clock import mine, now
-from tests.stage.contracts.system import STAKE, ZERO, ZOO, System, events_of
+from tests.stage.contracts.system import STAKE, ZERO, ZOO, System
 from tests.stage.contracts.tasks import (
     AGREED,
     BOND,
@@ -28,7 +28,7 @@ from tests.stage.contracts.tasks import (
     WRONG,
     Answer,
     Books,
-    TaskWorld,
+    TaskStage,
     make_tasks,
     slashed,
 )
@@ -37,18 +37,18 @@ MISMATCH, COLLUDED = slashed(2_000), slashed(5_000)
 FOURTH = RIGHT[::-1]
 
 
-def verdict(world: TaskWorld, task_id: int, result: bytes) -> tuple[Books, list[Any]]:
+def verdict(stage: TaskStage, task_id: int, result: bytes) -> tuple[Books, list[Any]]:
     """What the deciding attestation moves, and the events of TaskAppeals."""
-    *early, last = world.verifiers[:2]
+    *early, last = stage.verifiers[:2]
     for verifier in early:
-        world.attest(task_id, verifier, result)
-    place = world.snapshots[task_id][0].index(last.node_id)
-    with world.moves() as moved:
-        world.appeals.attest(
-            task_id, place, *world.snapshots[task_id], result, sender=last.operator
-        )
-        events = events_of(world.appeals)
-    return moved, events
+        stage.attest(task_id, verifier, result)
+    place = stage.snapshots[task_id][0].index(last.node_id)
+    return stage.effects(
+        stage.appeals,
+        lambda: stage.appeals.attest(
+            task_id, place, *stage.snapshots[task_id], result, sender=last.operator
+        ),
+    )
 
 
 def shared(amount: int) -> Books:
@@ -114,20 +114,20 @@ def without_zeros(books: Books) -> Books:
     ids=lambda value: "",
 )
 def test_verdict__money_of_each_party(
-    world: TaskWorld,
+    stage: TaskStage,
     answers: tuple[Answer, ...],
     status: int,
     found: bytes,
     rows: dict[int, int],
     overturned: bool,
 ) -> None:
-    task_id = world.play(*answers)
-    assert world.status(task_id) == status
+    task_id = stage.play(*answers)
+    assert stage.status(task_id) == status
     decided = now()
     mine(1, 60)
-    world.appeal(task_id)
-    runners = world.runners(task_id)
-    moved, events = verdict(world, task_id, found)
+    stage.appeal(task_id)
+    runners = stage.runners(task_id)
+    moved, events = verdict(stage, task_id, found)
 
     amounts = {lane: COLLUDED if row == COLLUSION else MISMATCH for lane, row in rows.items()}
     taken = sum(amounts.values())
@@ -175,28 +175,28 @@ def test_verdict__money_of_each_party(
         {"task_id": task_id, "result": found, "overturned": overturned, "seized": seized}
     ]
     credited = {(c["account"], c["amount"]) for c in told["BondCredited"]}
-    names = {world.creator: "creator", world.appellant: "appellant"}
-    names |= {p.payout: p.name for p in (*world.nodes, *world.verifiers)}
+    names = {stage.creator: "creator", stage.appellant: "appellant"}
+    names |= {p.payout: p.name for p in (*stage.nodes, *stage.verifiers)}
     assert {("appeals", names[account]): amount for account, amount in credited} == {
         key: amount for key, amount in expected.items() if key[0] == "appeals" and amount
     }
     assert [name for name, _ in events[:1]] == ["ResultAttested"]
 
-    appeal = world.appeals.appeal_of(task_id)
+    appeal = stage.appeals.appeal_of(task_id)
     assert (appeal.deadline, appeal.result, appeal.overturned) == (0, found, overturned)
     assert appeal.decided_at == decided
-    assert world.status(task_id) == CLOSED
-    assert [world.open_lanes(p) for p in world.nodes] == [0] * 5
+    assert stage.status(task_id) == CLOSED
+    assert [stage.open_lanes(p) for p in stage.nodes] == [0] * 5
     for lane, row in rows.items():
-        assert world.registry.offences(runners[lane].node_id, row) == 1
+        assert stage.registry.offences(runners[lane].node_id, row) == 1
 
 
-def test_verdict__of_no_executors_result__slashes_all(world: TaskWorld) -> None:
+def test_verdict__of_no_executors_result__slashes_all(stage: TaskStage) -> None:
     """The verdict need not be anybody's."""
-    task_id = world.play(RIGHT, WRONG, WRONG)
-    world.appeal(task_id)
-    moved, _ = verdict(world, task_id, OTHER)
-    a, b, c = world.runners(task_id)
+    task_id = stage.play(RIGHT, WRONG, WRONG)
+    stage.appeal(task_id)
+    moved, _ = verdict(stage, task_id, OTHER)
+    a, b, c = stage.runners(task_id)
     assert moved["stake", a.name] == -MISMATCH
     assert moved["stake", b.name] == moved["stake", c.name] == -COLLUDED
     pot = (MISMATCH + 2 * COLLUDED) // 2
@@ -204,15 +204,15 @@ def test_verdict__of_no_executors_result__slashes_all(world: TaskWorld) -> None:
     assert moved["tasks", "creator"] == FEE
 
 
-def test_verdict__framed_node_has_its_stake_and_its_pay(world: TaskWorld) -> None:
+def test_verdict__framed_node_has_its_stake_and_its_pay(stage: TaskStage) -> None:
     """The honest one of three, outvoted by two who collude, is made whole from their stakes."""
-    task_id = world.play(WRONG, RIGHT, WRONG)
-    framed = world.runners(task_id)[1]
-    world.appeal(task_id)
-    world.judge(task_id, RIGHT)
-    assert world.registry.bonded(framed.node_id) == STAKE
-    assert world.appeals.bond_credit(framed.payout) == FEE // 2
-    assert world.registry.node(framed.node_id).strikes == 0
+    task_id = stage.play(WRONG, RIGHT, WRONG)
+    framed = stage.runners(task_id)[1]
+    stage.appeal(task_id)
+    stage.judge(task_id, RIGHT)
+    assert stage.registry.bonded(framed.node_id) == STAKE
+    assert stage.appeals.bond_credit(framed.payout) == FEE // 2
+    assert stage.registry.node(framed.node_id).strikes == 0
 
 
 # A pot that does not reach
@@ -230,14 +230,14 @@ def test_verdict__framed_node_has_its_stake_and_its_pay(world: TaskWorld) -> Non
     ],
 )
 def test_verdict__small_pot__creator_first_then_verifiers(
-    world: TaskWorld, owner: str, bps: int, creator: int, verifiers: int
+    stage: TaskStage, owner: str, bps: int, creator: int, verifiers: int
 ) -> None:
     """The bond goes back whole in any case: an appellant who was right loses nothing."""
-    world.registry.set_penalty(COLLUSION, (bps, 0, 0, True, False, 5_000), sender=owner)
-    task_id = world.play(WRONG, WRONG)
-    a, b = world.runners(task_id)
-    world.appeal(task_id)
-    moved, _ = verdict(world, task_id, RIGHT)
+    stage.registry.set_penalty(COLLUSION, (bps, 0, 0, True, False, 5_000), sender=owner)
+    task_id = stage.play(WRONG, WRONG)
+    a, b = stage.runners(task_id)
+    stage.appeal(task_id)
+    moved, _ = verdict(stage, task_id, RIGHT)
     amount = slashed(bps)
     assert creator + verifiers <= amount
     assert moved == without_zeros(
@@ -255,13 +255,13 @@ def test_verdict__small_pot__creator_first_then_verifiers(
 
 @pytest.mark.parametrize(("bps", "framed"), [(5, ZOO // 2), (10, FEE // 2), (20, FEE // 2)])
 def test_verdict__small_pot__the_framed_first_where_the_fee_is_held(
-    world: TaskWorld, owner: str, bps: int, framed: int
+    stage: TaskStage, owner: str, bps: int, framed: int
 ) -> None:
-    world.registry.set_penalty(COLLUSION, (bps, 0, 0, True, False, 5_000), sender=owner)
-    task_id = world.play(WRONG, RIGHT, WRONG)
-    honest = world.runners(task_id)[1]
-    world.appeal(task_id)
-    moved, _ = verdict(world, task_id, RIGHT)
+    stage.registry.set_penalty(COLLUSION, (bps, 0, 0, True, False, 5_000), sender=owner)
+    task_id = stage.play(WRONG, RIGHT, WRONG)
+    honest = stage.runners(task_id)[1]
+    stage.appeal(task_id)
+    moved, _ = verdict(stage, task_id, RIGHT)
     pot = slashed(bps)
     assert moved["appeals", honest.name] == framed
     assert moved["tasks", "creator"] == FEE
@@ -271,28 +271,28 @@ def test_verdict__small_pot__the_framed_first_where_the_fee_is_held(
     )
 
 
-def test_verdict__nothing_left_to_seize(world: TaskWorld, tasks: Any) -> None:
+def test_verdict__nothing_left_to_seize(stage: TaskStage, tasks: Any) -> None:
     """Executors who lost all in between: the verdict stands, nobody is owed what is not there."""
-    task_id = world.play(WRONG, WRONG)
-    world.appeal(task_id)
-    for player in world.runners(task_id):
-        world.registry.slash(player.node_id, 4, now(), ZERO, sender=tasks.address)
-    moved, events = verdict(world, task_id, RIGHT)
+    task_id = stage.play(WRONG, WRONG)
+    stage.appeal(task_id)
+    for player in stage.runners(task_id):
+        stage.registry.slash(player.node_id, 4, now(), ZERO, sender=tasks.address)
+    moved, events = verdict(stage, task_id, RIGHT)
     assert moved == {("open", "appeals"): -BOND, ("appeals", "appellant"): BOND}
     judged = {"task_id": task_id, "result": RIGHT, "overturned": True, "seized": 0}
     assert ("TaskJudged", judged) in events
 
 
-def test_verdict__offence_is_as_old_as_the_decision(world: TaskWorld) -> None:
+def test_verdict__offence_is_as_old_as_the_decision(stage: TaskStage) -> None:
     """Stake that came after it is not at risk; stake that leaves since still is."""
-    task_id = world.play(WRONG, WRONG)
-    a, b = world.runners(task_id)
+    task_id = stage.play(WRONG, WRONG)
+    a, b = stage.runners(task_id)
     mine(1, 1)
-    world.system.person(f"{a.name} owner", STAKE)
-    world.registry.add_stake(a.node_id, STAKE, sender=a.owner)
-    world.registry.begin_exit(b.node_id, sender=b.owner)
-    world.appeal(task_id)
-    moved, _ = verdict(world, task_id, RIGHT)
+    stage.system.person(f"{a.name} owner", STAKE)
+    stage.registry.add_stake(a.node_id, STAKE, sender=a.owner)
+    stage.registry.begin_exit(b.node_id, sender=b.owner)
+    stage.appeal(task_id)
+    moved, _ = verdict(stage, task_id, RIGHT)
     assert moved["stake", a.name] == moved["stake", b.name] == -COLLUDED
 
 
@@ -300,11 +300,11 @@ def test_verdict__offence_is_as_old_as_the_decision(world: TaskWorld) -> None:
 
 
 def test_verdict__share_of_three_verifiers__first_has_the_rest(system: System) -> None:
-    world = make_tasks(system, stakes=(STAKE,) * 4)
-    task_id = world.play(RIGHT, RIGHT)
-    world.appeal(task_id)
-    with world.moves() as moved:
-        world.judge(task_id, RIGHT)
+    stage = make_tasks(system, stakes=(STAKE,) * 4)
+    task_id = stage.play(RIGHT, RIGHT)
+    stage.appeal(task_id)
+    with stage.moves() as moved:
+        stage.judge(task_id, RIGHT)
     third = BOND // 3
     assert moved == {
         ("open", "appeals"): -BOND,
@@ -315,13 +315,13 @@ def test_verdict__share_of_three_verifiers__first_has_the_rest(system: System) -
 
 
 def test_verdict__who_named_another_result_has_no_share(system: System) -> None:
-    world = make_tasks(system)
-    task_id = world.play(RIGHT, RIGHT)
-    world.appeal(task_id)
-    world.attest(task_id, world.verifiers[0], WRONG)
-    with world.moves() as moved:
-        for verifier in world.verifiers[1:]:
-            world.attest(task_id, verifier, RIGHT)
+    stage = make_tasks(system)
+    task_id = stage.play(RIGHT, RIGHT)
+    stage.appeal(task_id)
+    stage.attest(task_id, stage.verifiers[0], WRONG)
+    with stage.moves() as moved:
+        for verifier in stage.verifiers[1:]:
+            stage.attest(task_id, verifier, RIGHT)
     assert moved == {
         ("open", "appeals"): -BOND,
         ("appeals", "verifier 1"): BOND // 2,
@@ -329,13 +329,13 @@ def test_verdict__who_named_another_result_has_no_share(system: System) -> None:
     }
 
 
-def test_verdict__own_stake_is_no_source_of_profit(world: TaskWorld) -> None:
+def test_verdict__own_stake_is_no_source_of_profit(stage: TaskStage) -> None:
     """Two who agreed wrongly and appeal against themselves: half of what they lose is gone for
     good, even if they created the task and the verifiers were theirs too."""
-    with world.moves() as moved:
-        task_id = world.play(WRONG, WRONG)
-        world.appeal(task_id)
-        world.judge(task_id, RIGHT)
+    with stage.moves() as moved:
+        task_id = stage.play(WRONG, WRONG)
+        stage.appeal(task_id)
+        stage.judge(task_id, RIGHT)
     assert moved["bounty", "treasury"] == COLLUDED
     others = [amount for key, amount in moved.items() if key != ("bounty", "treasury")]
     assert sum(others) == -COLLUDED

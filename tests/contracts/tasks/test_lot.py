@@ -22,7 +22,7 @@ from tests.stage.contracts.tasks import (
     FEE,
     MAX_OPEN,
     RIGHT,
-    TaskWorld,
+    TaskStage,
     lot,
     make_tasks,
 )
@@ -30,16 +30,16 @@ from tests.stage.contracts.tasks import (
 FUNDS = 10_000 * ZOO
 
 
-def by_lot(world: TaskWorld, task_id: int, seats: list[Player | None]) -> Any:
+def by_lot(stage: TaskStage, task_id: int, seats: list[Player | None]) -> Any:
     """The draw by definition, from these seats."""
-    seed = world.seed(task_id, world.state(task_id).seed_block)
+    seed = stage.seed(task_id, stage.state(task_id).seed_block)
     owners = [p and (p.node_id, p.owner) for p in seats]
-    return lot(seed, owners, {world.state(task_id).creator}, 2)
+    return lot(seed, owners, {stage.state(task_id).creator}, 2)
 
 
-def slash(world: TaskWorld, player: Player, violation: int) -> None:
-    world.registry.slash(
-        player.node_id, violation, boa.env.timestamp, ZERO, sender=world.tasks.address
+def slash(stage: TaskStage, player: Player, violation: int) -> None:
+    stage.registry.slash(
+        player.node_id, violation, boa.env.timestamp, ZERO, sender=stage.tasks.address
     )
 
 
@@ -47,34 +47,34 @@ def slash(world: TaskWorld, player: Player, violation: int) -> None:
 
 
 def test_lot__every_ordered_pair_is_equally_likely(system: System, tasks: Any) -> None:
-    world = make_tasks(system, nodes=5)
+    stage = make_tasks(system, nodes=5)
     pairs: Counter[tuple[int, ...]] = Counter()
     for _ in range(30):
-        ids = [world.create(fee=ZOO) for _ in range(10)]
+        ids = [stage.create(fee=ZOO) for _ in range(10)]
         mine(2)
         for task_id in ids:
             expected = tasks.expected(task_id)
-            assert expected == by_lot(world, task_id, [*world.nodes])
+            assert expected == by_lot(stage, task_id, [*stage.nodes])
             pairs[tuple(expected)] += 1
-    every = list(permutations([p.node_id for p in world.nodes], 2))
+    every = list(permutations([p.node_id for p in stage.nodes], 2))
     assert set(pairs) <= set(every)
     assert chisquare([pairs[pair] for pair in every]).pvalue > 0.01
 
 
 def test_lot__empty_seats_favour_nobody(system: System, tasks: Any) -> None:
     """Were an empty seat's neighbour taken instead, it would be drawn twice as often."""
-    world = make_tasks(system, nodes=8)
+    stage = make_tasks(system, nodes=8)
     for place in (1, 2, 5):
-        tasks.leave(world.nodes[place].node_id, sender=world.nodes[place].owner)
+        tasks.leave(stage.nodes[place].node_id, sender=stage.nodes[place].owner)
     mine()
-    seats = [None if i in (1, 2, 5) else p for i, p in enumerate(world.nodes)]
+    seats = [None if i in (1, 2, 5) else p for i, p in enumerate(stage.nodes)]
     nodes: Counter[int] = Counter()
     for _ in range(25):
-        ids = [world.create(fee=ZOO) for _ in range(10)]
+        ids = [stage.create(fee=ZOO) for _ in range(10)]
         mine(2)
         for task_id in ids:
             expected = tasks.expected(task_id)
-            assert expected == by_lot(world, task_id, seats)
+            assert expected == by_lot(stage, task_id, seats)
             nodes.update(expected)
     left = [p.node_id for p in seats if p]
     assert set(nodes) == set(left)
@@ -85,17 +85,17 @@ def test_lot__empty_seats_favour_nobody(system: System, tasks: Any) -> None:
 
 
 def test_lot__never_two_of_one_owner(system: System, tasks: Any) -> None:
-    world = make_tasks(system, nodes=2)
+    stage = make_tasks(system, nodes=2)
     for i in range(2, 6):
-        world.seat(f"node {i}", owner="landlord")
+        stage.seat(f"node {i}", owner="landlord")
     mine()
-    landlord = {p.node_id for p in world.nodes[2:]}
+    landlord = {p.node_id for p in stage.nodes[2:]}
     seen = 0
     for _ in range(60):
-        task_id = world.create(fee=ZOO)
+        task_id = stage.create(fee=ZOO)
         mine(2)
         expected = tasks.expected(task_id)
-        assert expected == by_lot(world, task_id, [*world.nodes])
+        assert expected == by_lot(stage, task_id, [*stage.nodes])
         seen += len(landlord & set(expected))
         assert len(landlord & set(expected)) <= 1
     assert seen > 30
@@ -103,116 +103,116 @@ def test_lot__never_two_of_one_owner(system: System, tasks: Any) -> None:
 
 def test_lot__third_is_of_another_owner_too(system: System, tasks: Any) -> None:
     """Else two keys of one person would decide against the third."""
-    world = make_tasks(system, nodes=3)
+    stage = make_tasks(system, nodes=3)
     for i in range(3, 6):
-        world.seat(f"node {i}", owner="node 0 owner")
+        stage.seat(f"node {i}", owner="node 0 owner")
     mine()
     wrong = RIGHT[::-1]
     # Decided tasks keep their lanes open until they are finalized, and a node has two.
     for _ in range(MAX_OPEN):
-        task_id = world.started(fee=ZOO)
-        world.commit_all(task_id, {0: RIGHT, 1: wrong})
-        world.reveal_all(task_id, {0: RIGHT, 1: wrong})
-        world.draw(task_id)
-        assert len({p.owner for p in world.runners(task_id)}) == 3
-        world.commit(task_id, 2, wrong)
-        world.reveal(task_id, 2, wrong)
+        task_id = stage.started(fee=ZOO)
+        stage.commit_all(task_id, {0: RIGHT, 1: wrong})
+        stage.reveal_all(task_id, {0: RIGHT, 1: wrong})
+        stage.draw(task_id)
+        assert len({p.owner for p in stage.runners(task_id)}) == 3
+        stage.commit(task_id, 2, wrong)
+        stage.reveal(task_id, 2, wrong)
 
 
-def test_lot__never_the_creators_own(world: TaskWorld, tasks: Any) -> None:
+def test_lot__never_the_creators_own(stage: TaskStage, tasks: Any) -> None:
     """A creator who knows the result would earn its own fee and be sure of one vote."""
-    own = world.nodes[1]
-    creator = world.system.person("node 1 owner", FUNDS)
+    own = stage.nodes[1]
+    creator = stage.system.person("node 1 owner", FUNDS)
     for _ in range(40):
-        task_id = world.create(fee=ZOO, creator=creator)
+        task_id = stage.create(fee=ZOO, creator=creator)
         mine(2)
         expected = tasks.expected(task_id)
         assert len(expected) == 2
         assert own.node_id not in expected
-        assert expected == by_lot(world, task_id, [*world.nodes])
+        assert expected == by_lot(stage, task_id, [*stage.nodes])
 
 
 def test_lot__hands_full__is_passed_over_until_a_lane_closes(system: System, tasks: Any) -> None:
-    world = make_tasks(system, nodes=3)
+    stage = make_tasks(system, nodes=3)
     ids = []
     while True:
-        task_id = world.create(fee=ZOO)
+        task_id = stage.create(fee=ZOO)
         mine(2)
-        full = {p.node_id for p in world.nodes if world.open_lanes(p) == MAX_OPEN}
+        full = {p.node_id for p in stage.nodes if stage.open_lanes(p) == MAX_OPEN}
         expected = tasks.expected(task_id)
         assert not full & set(expected)
         tasks.draw(task_id)
-        if world.state(task_id).status == DRAWING:
+        if stage.state(task_id).status == DRAWING:
             break
         ids.append(task_id)
     # Only one is left with a free hand.
-    assert sum(world.open_lanes(p) < MAX_OPEN for p in world.nodes) <= 1
+    assert sum(stage.open_lanes(p) < MAX_OPEN for p in stage.nodes) <= 1
     assert 2 <= len(ids) <= 3
-    world.play(RIGHT, RIGHT, task_id=ids[0])
-    world.draw(task_id)
-    assert len(world.state(task_id).nodes) == 2
-    assert max(world.open_lanes(p) for p in world.nodes) == MAX_OPEN
+    stage.play(RIGHT, RIGHT, task_id=ids[0])
+    stage.draw(task_id)
+    assert len(stage.state(task_id).nodes) == 2
+    assert max(stage.open_lanes(p) for p in stage.nodes) == MAX_OPEN
 
 
 def test_lot__slashed_below_the_stake__is_passed_over(system: System, tasks: Any) -> None:
-    world = make_tasks(system, nodes=3)
-    thin = world.seat("thin", 100 * ZOO)
-    slash(world, thin, NO_REVEAL)
+    stage = make_tasks(system, nodes=3)
+    thin = stage.seat("thin", 100 * ZOO)
+    slash(stage, thin, NO_REVEAL)
     mine()
     for _ in range(20):
-        task_id = world.create(fee=ZOO)
+        task_id = stage.create(fee=ZOO)
         mine(2)
-        assert tasks.expected(task_id) == by_lot(world, task_id, [*world.nodes[:3], None])
+        assert tasks.expected(task_id) == by_lot(stage, task_id, [*stage.nodes[:3], None])
 
 
 # After the request
 
 
-def joins(world: TaskWorld) -> None:
-    world.seat("late")
+def joins(stage: TaskStage) -> None:
+    stage.seat("late")
 
 
-def joins_an_old_seat(world: TaskWorld) -> None:
-    player = world.system.join("late", TRAINER)
-    world.tasks.join(player.node_id, CPU, sender=player.owner)
-    assert world.tasks.executor(player.node_id).seat == 5
+def joins_an_old_seat(stage: TaskStage) -> None:
+    player = stage.system.join("late", TRAINER)
+    stage.tasks.join(player.node_id, CPU, sender=player.owner)
+    assert stage.tasks.executor(player.node_id).seat == 5
 
 
-def seated(world: TaskWorld) -> list[Player]:
-    return [p for p in world.nodes if world.tasks.executor(p.node_id).seated]
+def seated(stage: TaskStage) -> list[Player]:
+    return [p for p in stage.nodes if stage.tasks.executor(p.node_id).seated]
 
 
-def leaves(world: TaskWorld) -> None:
-    for player in seated(world):
-        world.tasks.leave(player.node_id, sender=player.owner)
+def leaves(stage: TaskStage) -> None:
+    for player in seated(stage):
+        stage.tasks.leave(player.node_id, sender=player.owner)
 
 
-def exits(world: TaskWorld) -> None:
-    for player in world.nodes:
-        world.registry.begin_exit(player.node_id, sender=player.owner)
+def exits(stage: TaskStage) -> None:
+    for player in stage.nodes:
+        stage.registry.begin_exit(player.node_id, sender=player.owner)
 
 
-def exits_and_is_evicted(world: TaskWorld) -> None:
-    exits(world)
-    for player in seated(world):
-        world.tasks.evict(player.node_id, sender=world.stranger)
+def exits_and_is_evicted(stage: TaskStage) -> None:
+    exits(stage)
+    for player in seated(stage):
+        stage.tasks.evict(player.node_id, sender=stage.stranger)
 
 
-def tops_up(world: TaskWorld) -> None:
-    for player in world.nodes:
-        world.system.person(f"{player.name} owner", FUNDS)
-        world.registry.add_stake(player.node_id, 500 * ZOO, sender=player.owner)
+def tops_up(stage: TaskStage) -> None:
+    for player in stage.nodes:
+        stage.system.person(f"{player.name} owner", FUNDS)
+        stage.registry.add_stake(player.node_id, 500 * ZOO, sender=player.owner)
 
 
-def rests(world: TaskWorld) -> None:
-    for player in world.nodes:
-        world.registry.set_active(player.node_id, False, sender=player.operator)
+def rests(stage: TaskStage) -> None:
+    for player in stage.nodes:
+        stage.registry.set_active(player.node_id, False, sender=player.operator)
 
 
-def changes_keys(world: TaskWorld) -> None:
-    for player in world.nodes:
-        fresh = world.system.person(f"new key of {player.name}")
-        world.registry.set_operator(player.node_id, fresh, sender=player.owner)
+def changes_keys(stage: TaskStage) -> None:
+    for player in stage.nodes:
+        fresh = stage.system.person(f"new key of {player.name}")
+        stage.registry.set_operator(player.node_id, fresh, sender=player.owner)
 
 
 DEEDS = [
@@ -230,65 +230,65 @@ DEEDS = [
 @pytest.mark.parametrize("known", [False, True], ids=["in the block", "with the seed known"])
 @pytest.mark.parametrize("deed", DEEDS, ids=lambda deed: deed.__name__)
 def test_expected__nothing_done_after_the_request_changes_it(
-    world: TaskWorld, tasks: Any, deed: Callable[[TaskWorld], None], known: bool
+    stage: TaskStage, tasks: Any, deed: Callable[[TaskStage], None], known: bool
 ) -> None:
     """A thin node among them, who would be drawn if its later stake counted, and an empty seat, the
     next holder of which would be."""
-    old = world.seat("old")
+    old = stage.seat("old")
     tasks.leave(old.node_id, sender=old.owner)
-    thin = world.seat("thin", 100 * ZOO)
-    slash(world, thin, NO_REVEAL)
+    thin = stage.seat("thin", 100 * ZOO)
+    slash(stage, thin, NO_REVEAL)
     mine(COOLDOWN + 1)
-    seats = [*world.nodes[:5], None, None]
-    ids = [world.create(fee=ZOO) for _ in range(10)]
+    seats = [*stage.nodes[:5], None, None]
+    ids = [stage.create(fee=ZOO) for _ in range(10)]
     if known:
         mine(2)
-    deed(world)
+    deed(stage)
     mine(1 if known else 2)
     for task_id in ids:
-        assert tasks.expected(task_id) == by_lot(world, task_id, seats)
+        assert tasks.expected(task_id) == by_lot(stage, task_id, seats)
     # The deed could have mattered: with all seats in the draw others would have been drawn.
-    everybody = [*world.nodes[:5], old, thin]
-    assert any(tasks.expected(i) != by_lot(world, i, [*everybody]) for i in ids)
+    everybody = [*stage.nodes[:5], old, thin]
+    assert any(tasks.expected(i) != by_lot(stage, i, [*everybody]) for i in ids)
     nodes = tasks.expected(ids[0])
     mine(100)
     tasks.draw(ids[0])
-    assert world.state(ids[0]).nodes == nodes
+    assert stage.state(ids[0]).nodes == nodes
 
 
-def test_expected__the_block_of_the_request(world: TaskWorld, tasks: Any) -> None:
+def test_expected__the_block_of_the_request(stage: TaskStage, tasks: Any) -> None:
     """Who sits down in it comes too late, even before the request; who leaves in it is still in."""
-    world.seat("early riser")
-    leaver = world.nodes[0]
+    stage.seat("early riser")
+    leaver = stage.nodes[0]
     tasks.leave(leaver.node_id, sender=leaver.owner)
-    ids = [world.create(fee=ZOO) for _ in range(10)]
+    ids = [stage.create(fee=ZOO) for _ in range(10)]
     mine(2)
     for task_id in ids:
-        assert tasks.expected(task_id) == by_lot(world, task_id, [*world.nodes[:5], None])
-    later = world.create(fee=ZOO)
+        assert tasks.expected(task_id) == by_lot(stage, task_id, [*stage.nodes[:5], None])
+    later = stage.create(fee=ZOO)
     mine(2)
-    assert tasks.expected(later) == by_lot(world, later, [None, *world.nodes[1:]])
+    assert tasks.expected(later) == by_lot(stage, later, [None, *stage.nodes[1:]])
 
 
 def test_expected__stake_that_could_leave_too_soon__is_no_stake(
-    world: TaskWorld, tasks: Any
+    stage: TaskStage, tasks: Any
 ) -> None:
     """A node about to withdraw has nothing to lose by the time of a slash."""
-    leaving = world.nodes[3]
-    world.registry.begin_exit(leaving.node_id, sender=leaving.owner)
+    leaving = stage.nodes[3]
+    stage.registry.begin_exit(leaving.node_id, sender=leaving.owner)
     mine(1, UNBONDING - 3_600)
-    seats = [p if p is not leaving else None for p in world.nodes]
-    ids = [world.create(fee=ZOO) for _ in range(10)]
+    seats = [p if p is not leaving else None for p in stage.nodes]
+    ids = [stage.create(fee=ZOO) for _ in range(10)]
     mine(2)
     for task_id in ids:
-        assert tasks.expected(task_id) == by_lot(world, task_id, seats)
+        assert tasks.expected(task_id) == by_lot(stage, task_id, seats)
 
 
-def test_expected__slashed_after_the_request__is_passed_over(world: TaskWorld, tasks: Any) -> None:
+def test_expected__slashed_after_the_request__is_passed_over(stage: TaskStage, tasks: Any) -> None:
     """The one way out of a draw costs what silence costs."""
-    ids = [world.create(fee=FEE) for _ in range(10)]
+    ids = [stage.create(fee=FEE) for _ in range(10)]
     mine(2)
-    gone = world.nodes[4]
-    slash(world, gone, 8)
+    gone = stage.nodes[4]
+    slash(stage, gone, 8)
     for task_id in ids:
-        assert tasks.expected(task_id) == by_lot(world, task_id, [*world.nodes[:4], None])
+        assert tasks.expected(task_id) == by_lot(stage, task_id, [*stage.nodes[:4], None])

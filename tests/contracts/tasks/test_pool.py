@@ -11,6 +11,7 @@ import boa
 import pytest
 
 from tests.stage.contracts.clock import block, mine
+from tests.stage.contracts.events import event
 from tests.stage.contracts.system import (
     DAY,
     NO_REVEAL,
@@ -24,7 +25,7 @@ from tests.stage.contracts.system import (
     events_of,
     refuses,
 )
-from tests.stage.contracts.tasks import ABORT, COOLDOWN, CPU, CUDA, TaskWorld
+from tests.stage.contracts.tasks import ABORT, COOLDOWN, CPU, CUDA, TaskStage
 
 STAKE = 100 * ZOO
 
@@ -58,15 +59,15 @@ def test_join__takes_a_seat(
     assert executor(tasks, fresh) == (False, 0, 0, 0, 0)
     tasks.join(fresh.node_id, class_id, sender=getattr(fresh, who))
     assert events_of(tasks) == [
-        ("ExecutorJoined", {"node_id": fresh.node_id, "class_id": class_id, "seat": 0})
+        event("ExecutorJoined", node_id=fresh.node_id, class_id=class_id, seat=0)
     ]
     assert tuple(tasks.seat(class_id, 0)) == (fresh.node_id, fresh.owner, block(), 0)
     assert executor(tasks, fresh) == (True, class_id, 0, 0, 0)
     assert (tasks.pool_size(class_id), tasks.pool_size(1 - class_id)) == (1, 0)
 
 
-def test_join__any_role_will_do(world: TaskWorld, tasks: Any) -> None:
-    verifier = world.verifiers[0]
+def test_join__any_role_will_do(stage: TaskStage, tasks: Any) -> None:
+    verifier = stage.verifiers[0]
     tasks.join(verifier.node_id, CPU, sender=verifier.owner)
     assert executor(tasks, verifier)[:3] == (True, CPU, 5)
 
@@ -119,9 +120,9 @@ def test_join__slashed_below_the_stake__needs_more_first(
     tasks.join(fresh.node_id, CPU, sender=fresh.owner)
 
 
-def test_join__suspended__when_it_is_over(world: TaskWorld, tasks: Any) -> None:
-    player = world.system.join("suspended", TRAINER)
-    slash(world.system, player, ABORT)
+def test_join__suspended__when_it_is_over(stage: TaskStage, tasks: Any) -> None:
+    player = stage.system.join("suspended", TRAINER)
+    slash(stage.system, player, ABORT)
     mine(1, 7 * DAY - 1)
     with refuses("executors: too little stake"):
         tasks.join(player.node_id, CPU, sender=player.owner)
@@ -157,9 +158,7 @@ def test_leave__empties_the_seat(tasks: Any, fresh: Player, who: str) -> None:
     joined = block()
     mine(3)
     tasks.leave(fresh.node_id, sender=getattr(fresh, who))
-    assert events_of(tasks) == [
-        ("ExecutorLeft", {"node_id": fresh.node_id, "class_id": CUDA, "seat": 0})
-    ]
+    assert events_of(tasks) == [event("ExecutorLeft", node_id=fresh.node_id, class_id=CUDA, seat=0)]
     assert tuple(tasks.seat(CUDA, 0)) == (fresh.node_id, fresh.owner, joined, block())
     assert executor(tasks, fresh) == (False, 0, 0, 0, block())
     assert tasks.pool_size(CUDA) == 1
@@ -167,13 +166,13 @@ def test_leave__empties_the_seat(tasks: Any, fresh: Player, who: str) -> None:
         tasks.leave(fresh.node_id, sender=fresh.owner)
 
 
-def test_leave__of_somebody_else__reverts(world: TaskWorld, tasks: Any) -> None:
-    node, other = world.nodes[:2]
-    for sender in (node.payout, other.owner, other.operator, world.owner):
+def test_leave__of_somebody_else__reverts(stage: TaskStage, tasks: Any) -> None:
+    node, other = stage.nodes[:2]
+    for sender in (node.payout, other.owner, other.operator, stage.owner):
         with refuses("executors: not the node's"):
             tasks.leave(node.node_id, sender=sender)
     with refuses("executors: not the node's"):
-        tasks.leave(0, sender=world.stranger)
+        tasks.leave(0, sender=stage.stranger)
 
 
 def test_leave__never_seated__reverts(tasks: Any, fresh: Player) -> None:
@@ -181,14 +180,14 @@ def test_leave__never_seated__reverts(tasks: Any, fresh: Player) -> None:
         tasks.leave(fresh.node_id, sender=fresh.owner)
 
 
-def test_leave__with_open_lanes__they_stay_open(world: TaskWorld, tasks: Any) -> None:
-    player = world.runners(world.started())[0]
+def test_leave__with_open_lanes__they_stay_open(stage: TaskStage, tasks: Any) -> None:
+    player = stage.runners(stage.started())[0]
     tasks.leave(player.node_id, sender=player.owner)
     assert executor(tasks, player)[0] is False
-    assert world.open_lanes(player) == 1
+    assert stage.open_lanes(player) == 1
     mine(COOLDOWN + 1)
     tasks.join(player.node_id, CPU, sender=player.owner)
-    assert world.open_lanes(player) == 1
+    assert stage.open_lanes(player) == 1
 
 
 @pytest.mark.parametrize("class_id", [CPU, CUDA])
@@ -209,42 +208,40 @@ def test_leave__comes_back_only_after_the_cooldown(
 # evict
 
 
-def test_evict__by_anyone_when_the_stake_is_too_little(world: TaskWorld, tasks: Any) -> None:
-    thin = world.seat("thin", STAKE)
+def test_evict__by_anyone_when_the_stake_is_too_little(stage: TaskStage, tasks: Any) -> None:
+    thin = stage.seat("thin", STAKE)
     with refuses("executors: enough stake"):
-        tasks.evict(thin.node_id, sender=world.stranger)
-    slash(world.system, thin, NO_REVEAL)
+        tasks.evict(thin.node_id, sender=stage.stranger)
+    slash(stage.system, thin, NO_REVEAL)
     mine()
-    tasks.evict(thin.node_id, sender=world.stranger)
-    assert events_of(tasks) == [
-        ("ExecutorLeft", {"node_id": thin.node_id, "class_id": CPU, "seat": 5})
-    ]
+    tasks.evict(thin.node_id, sender=stage.stranger)
+    assert events_of(tasks) == [event("ExecutorLeft", node_id=thin.node_id, class_id=CPU, seat=5)]
     assert executor(tasks, thin) == (False, 0, 0, 0, block())
     assert tasks.seat(CPU, 5)[3] == block()
     with refuses("executors: no seat"):
-        tasks.evict(thin.node_id, sender=world.stranger)
+        tasks.evict(thin.node_id, sender=stage.stranger)
 
 
 @pytest.mark.parametrize("why", ["suspended", "banned", "exiting"])
 def test_evict__of_a_rich_node_that_may_not_be_drawn(
-    world: TaskWorld, tasks: Any, why: str
+    stage: TaskStage, tasks: Any, why: str
 ) -> None:
-    node = world.nodes[2]
+    node = stage.nodes[2]
     if why == "exiting":
-        world.registry.begin_exit(node.node_id, sender=node.owner)
+        stage.registry.begin_exit(node.node_id, sender=node.owner)
     else:
-        slash(world.system, node, ABORT if why == "suspended" else REPEATED)
-    tasks.evict(node.node_id, sender=world.stranger)
+        slash(stage.system, node, ABORT if why == "suspended" else REPEATED)
+    tasks.evict(node.node_id, sender=stage.stranger)
     assert not tasks.executor(node.node_id).seated
 
 
-def test_evict__without_a_seat__reverts(world: TaskWorld, tasks: Any, fresh: Player) -> None:
+def test_evict__without_a_seat__reverts(stage: TaskStage, tasks: Any, fresh: Player) -> None:
     with refuses("executors: enough stake"):
-        tasks.evict(fresh.node_id, sender=world.stranger)
-    slash(world.system, fresh, NO_REVEAL)
+        tasks.evict(fresh.node_id, sender=stage.stranger)
+    slash(stage.system, fresh, NO_REVEAL)
     for node_id in (0, 99, fresh.node_id):
         with refuses("executors: no seat"):
-            tasks.evict(node_id, sender=world.stranger)
+            tasks.evict(node_id, sender=stage.stranger)
 
 
 # Seats
@@ -265,16 +262,16 @@ def test_seats__an_empty_one_is_taken_again_after_the_cooldown(system: System, t
 
 
 def test_seats__leaving_and_coming_back_for_ever__makes_no_pool_grow(
-    world: TaskWorld, tasks: Any
+    stage: TaskStage, tasks: Any
 ) -> None:
     """Or a swarm that comes and goes would make a draw run out of tries."""
     for _ in range(5):
-        for player in world.nodes:
+        for player in stage.nodes:
             tasks.leave(player.node_id, sender=player.operator)
         mine(COOLDOWN + 1)
-        for player in world.nodes:
+        for player in stage.nodes:
             tasks.join(player.node_id, CPU, sender=player.operator)
-    assert tasks.pool_size(CPU) == len(world.nodes)
+    assert tasks.pool_size(CPU) == len(stage.nodes)
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -12,6 +12,7 @@ from eth_utils import keccak
 
 from tests.contracts.tasks.test_settings import create
 from tests.stage.contracts.clock import block, mine, now
+from tests.stage.contracts.events import event
 from tests.stage.contracts.system import EMPTY, STAKE, Codes, System, events_of, refuses
 from tests.stage.contracts.tasks import (
     AGREED,
@@ -35,27 +36,27 @@ from tests.stage.contracts.tasks import (
     UNDECIDED,
     WRONG,
     Player,
-    TaskWorld,
+    TaskStage,
     make_tasks,
     slashed,
 )
 
 
-def revealing(world: TaskWorld, first: bytes = RIGHT, second: bytes = RIGHT, **terms: Any) -> int:
+def revealing(stage: TaskStage, first: bytes = RIGHT, second: bytes = RIGHT, **terms: Any) -> int:
     """A task whose two executors committed to these results."""
-    task_id = world.started(**terms)
-    world.commit_all(task_id, {0: first, 1: second})
+    task_id = stage.started(**terms)
+    stage.commit_all(task_id, {0: first, 1: second})
     return task_id
 
 
-def told(world: TaskWorld, task_id: int, lane: int, result: bytes) -> tuple[str, dict[str, Any]]:
-    player = world.runners(task_id)[lane]
+def told(stage: TaskStage, task_id: int, lane: int, result: bytes) -> tuple[str, dict[str, Any]]:
+    player = stage.runners(task_id)[lane]
     fields = {"task_id": task_id, "node_id": player.node_id, "lane": lane}
-    return "ResultRevealed", fields | {"tag": world.tag(task_id, result)}
+    return "ResultRevealed", fields | {"tag": stage.tag(task_id, result)}
 
 
 def send(
-    world: TaskWorld,
+    stage: TaskStage,
     task_id: int,
     lane: int,
     tag: bytes,
@@ -64,25 +65,25 @@ def send(
     sender: str | None = None,
 ) -> None:
     """A reveal of exactly these values; the events stay those of the call."""
-    salt = world.salt(task_id, lane) if salt is None else salt
-    sender = sender or world.runners(task_id)[lane].operator
-    world.tasks.reveal(task_id, lane, tag, result, salt, sender=sender)
+    salt = stage.salt(task_id, lane) if salt is None else salt
+    sender = sender or stage.runners(task_id)[lane].operator
+    stage.tasks.reveal(task_id, lane, tag, result, salt, sender=sender)
 
 
 # What follows
 
 
-def test_reveal__of_the_first__shows_a_tag_and_no_result(world: TaskWorld, tasks: Any) -> None:
-    task_id = revealing(world)
-    tag = world.tag(task_id, RIGHT)
+def test_reveal__of_the_first__shows_a_tag_and_no_result(stage: TaskStage, tasks: Any) -> None:
+    task_id = revealing(stage)
+    tag = stage.tag(task_id, RIGHT)
     assert tasks.tag_of(task_id, RIGHT) == tag
-    with world.moves() as moved:
+    with stage.moves() as moved:
         # A result given without need is not looked at.
-        send(world, task_id, 0, tag, WRONG)
+        send(stage, task_id, 0, tag, WRONG)
         events = events_of(tasks)
     assert moved == {}
-    assert events == [told(world, task_id, 0, RIGHT)]
-    state = world.state(task_id)
+    assert events == [told(stage, task_id, 0, RIGHT)]
+    state = stage.state(task_id)
     assert (state.status, state.states) == (REVEALING, [LANE_REVEALED, LANE_COMMITTED])
     assert state.answers[0] == tag
     assert tasks.result_of(task_id) == EMPTY
@@ -90,15 +91,15 @@ def test_reveal__of_the_first__shows_a_tag_and_no_result(world: TaskWorld, tasks
 
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)])
 def test_reveal__of_the_same_by_both__is_agreement_and_pays(
-    world: TaskWorld, tasks: Any, order: tuple[int, int]
+    stage: TaskStage, tasks: Any, order: tuple[int, int]
 ) -> None:
-    task_id = revealing(world)
+    task_id = revealing(stage)
     first, second = order
-    world.reveal(task_id, first, RIGHT)
-    runners = world.runners(task_id)
-    with world.moves() as moved:
-        send(world, task_id, second, world.tag(task_id, RIGHT), RIGHT)
-        events = events_of(tasks)
+    stage.reveal(task_id, first, RIGHT)
+    runners = stage.runners(task_id)
+    moved, events = stage.effects(
+        tasks, lambda: send(stage, task_id, second, stage.tag(task_id, RIGHT), RIGHT)
+    )
     deadline = now() + APPEAL_S
     # The one who showed the result has the odd unit.
     pay = {first: HALF, second: REST}
@@ -106,138 +107,128 @@ def test_reveal__of_the_same_by_both__is_agreement_and_pays(
         ("tasks", runners[lane].name): amount for lane, amount in pay.items()
     }
     assert events == [
-        told(world, task_id, second, RIGHT),
-        (
+        told(stage, task_id, second, RIGHT),
+        event(
             "TaskAgreed",
-            {
-                "task_id": task_id,
-                "result": RIGHT,
-                "lanes": [first, second],
-                "contested": False,
-                "appeal_deadline": deadline,
-            },
+            task_id=task_id,
+            result=RIGHT,
+            lanes=[first, second],
+            contested=False,
+            appeal_deadline=deadline,
         ),
         *(
-            ("BondCredited", {"account": runners[lane].payout, "amount": pay[lane]})
+            event("BondCredited", account=runners[lane].payout, amount=pay[lane])
             for lane in (second, first)
         ),
     ]
-    state = world.state(task_id)
+    state = stage.state(task_id)
     assert (state.status, state.time) == (AGREED, deadline)
     assert state.states == [LANE_AGREED if lane == first else LANE_OPENED for lane in (0, 1)]
-    assert state.answers[first] == world.tag(task_id, RIGHT)
+    assert state.answers[first] == stage.tag(task_id, RIGHT)
     assert state.answers[second] == tasks.result_of(task_id) == RIGHT
-    assert [world.open_lanes(p) for p in runners] == [0, 0]
+    assert [stage.open_lanes(p) for p in runners] == [0, 0]
 
 
-def test_reveal__pay_goes_where_the_node_says(world: TaskWorld, tasks: Any) -> None:
+def test_reveal__pay_goes_where_the_node_says(stage: TaskStage, tasks: Any) -> None:
     """And waits there: whoever cannot receive tokens blocks nobody."""
-    task_id = revealing(world)
-    player = world.runners(task_id)[0]
-    world.registry.set_payout(player.node_id, world.appellant, sender=player.owner)
-    with world.moves() as moved:
-        world.reveal_all(task_id, {0: RIGHT, 1: RIGHT})
+    task_id = revealing(stage)
+    player = stage.runners(task_id)[0]
+    stage.registry.set_payout(player.node_id, stage.appellant, sender=player.owner)
+    with stage.moves() as moved:
+        stage.reveal_all(task_id, {0: RIGHT, 1: RIGHT})
     assert moved["tasks", "appellant"] == HALF
-    before = world.system.token.balanceOf(world.appellant)
-    assert tasks.withdraw_bond(sender=world.appellant) == HALF
-    assert events_of(tasks) == [("BondWithdrawn", {"account": world.appellant, "amount": HALF})]
-    assert world.system.token.balanceOf(world.appellant) == before + HALF
-    for account in (world.appellant, player.payout):
+    before = stage.system.token.balanceOf(stage.appellant)
+    assert tasks.withdraw_bond(sender=stage.appellant) == HALF
+    assert events_of(tasks) == [event("BondWithdrawn", account=stage.appellant, amount=HALF)]
+    assert stage.system.token.balanceOf(stage.appellant) == before + HALF
+    for account in (stage.appellant, player.payout):
         with refuses("bonds: nothing to withdraw"):
             tasks.withdraw_bond(sender=account)
 
 
-def test_reveal__of_two_different__asks_for_a_third(world: TaskWorld, tasks: Any) -> None:
-    task_id = revealing(world, RIGHT, WRONG)
-    world.reveal(task_id, 0, RIGHT)
-    with world.moves() as moved:
-        send(world, task_id, 1, world.tag(task_id, WRONG))
-        events = events_of(tasks)
+def test_reveal__of_two_different__asks_for_a_third(stage: TaskStage, tasks: Any) -> None:
+    task_id = revealing(stage, RIGHT, WRONG)
+    stage.reveal(task_id, 0, RIGHT)
+    moved, events = stage.effects(tasks, lambda: send(stage, task_id, 1, stage.tag(task_id, WRONG)))
     assert moved == {}
     assert events == [
-        told(world, task_id, 1, WRONG),
-        ("DrawRequested", {"task_id": task_id, "wanted": 1, "seed_block": block() + 1}),
+        told(stage, task_id, 1, WRONG),
+        event("DrawRequested", task_id=task_id, wanted=1, seed_block=block() + 1),
     ]
-    state = world.state(task_id)
+    state = stage.state(task_id)
     assert (state.status, state.wanted, state.redraws) == (DRAWING, 1, 0)
     assert state.states == [LANE_REVEALED] * 2
-    assert [world.open_lanes(p) for p in world.runners(task_id)] == [1, 1]
+    assert [stage.open_lanes(p) for p in stage.runners(task_id)] == [1, 1]
 
 
 @pytest.mark.parametrize("agreeing", [0, 1])
 def test_reveal__of_a_third_like_one__decides_but_pays_nobody_yet(
-    world: TaskWorld, tasks: Any, agreeing: int
+    stage: TaskStage, tasks: Any, agreeing: int
 ) -> None:
     results = [RIGHT, WRONG]
-    task_id = revealing(world, *results)
-    world.reveal_all(task_id, dict(enumerate(results)))
-    world.draw(task_id)
+    task_id = revealing(stage, *results)
+    stage.reveal_all(task_id, dict(enumerate(results)))
+    stage.draw(task_id)
     result = results[agreeing]
-    world.commit(task_id, 2, result)
-    with world.moves() as moved:
-        send(world, task_id, 2, world.tag(task_id, result), result)
-        events = events_of(tasks)
+    stage.commit(task_id, 2, result)
+    moved, events = stage.effects(
+        tasks, lambda: send(stage, task_id, 2, stage.tag(task_id, result), result)
+    )
     assert moved == {}
     deadline = now() + APPEAL_S
     assert events == [
-        told(world, task_id, 2, result),
-        (
+        told(stage, task_id, 2, result),
+        event(
             "TaskAgreed",
-            {
-                "task_id": task_id,
-                "result": result,
-                "lanes": [agreeing, 2],
-                "contested": True,
-                "appeal_deadline": deadline,
-            },
+            task_id=task_id,
+            result=result,
+            lanes=[agreeing, 2],
+            contested=True,
+            appeal_deadline=deadline,
         ),
     ]
-    state = world.state(task_id)
+    state = stage.state(task_id)
     assert (state.status, state.time) == (DECIDED, deadline)
     assert state.states[agreeing] == LANE_AGREED
     assert state.states[1 - agreeing] == LANE_REVEALED
     assert state.states[2] == LANE_OPENED
     assert tasks.result_of(task_id) == result
-    assert [world.open_lanes(p) for p in world.runners(task_id)] == [1, 1, 1]
+    assert [stage.open_lanes(p) for p in stage.runners(task_id)] == [1, 1, 1]
 
 
-def test_reveal__of_three_different__returns_the_fee(world: TaskWorld, tasks: Any) -> None:
+def test_reveal__of_three_different__returns_the_fee(stage: TaskStage, tasks: Any) -> None:
     """All of it: a reveal that closes a task earns no bounty, or a wrong result would."""
-    task_id = revealing(world, RIGHT, WRONG)
-    world.reveal_all(task_id, {0: RIGHT, 1: WRONG})
-    world.draw(task_id)
-    world.commit(task_id, 2, OTHER)
-    with world.moves() as moved:
-        send(world, task_id, 2, world.tag(task_id, OTHER))
-        events = events_of(tasks)
+    task_id = revealing(stage, RIGHT, WRONG)
+    stage.reveal_all(task_id, {0: RIGHT, 1: WRONG})
+    stage.draw(task_id)
+    stage.commit(task_id, 2, OTHER)
+    moved, events = stage.effects(tasks, lambda: send(stage, task_id, 2, stage.tag(task_id, OTHER)))
     assert moved == {("open", "tasks"): -FEE, ("tasks", "creator"): FEE}
     deadline = now() + APPEAL_S
     assert events == [
-        told(world, task_id, 2, OTHER),
-        (
+        told(stage, task_id, 2, OTHER),
+        event(
             "TaskUndecided",
-            {
-                "task_id": task_id,
-                "refund": FEE,
-                "bounty": 0,
-                "closer": "0x" + "00" * 20,
-                "appeal_deadline": deadline,
-            },
+            task_id=task_id,
+            refund=FEE,
+            bounty=0,
+            closer="0x" + "00" * 20,
+            appeal_deadline=deadline,
         ),
-        ("BondCredited", {"account": world.creator, "amount": FEE}),
+        event("BondCredited", account=stage.creator, amount=FEE),
     ]
-    state = world.state(task_id)
+    state = stage.state(task_id)
     assert (state.status, state.time, state.states) == (UNDECIDED, deadline, [LANE_REVEALED] * 3)
-    assert [world.open_lanes(p) for p in world.runners(task_id)] == [0, 0, 0]
+    assert [stage.open_lanes(p) for p in stage.runners(task_id)] == [0, 0, 0]
     assert tasks.result_of(task_id) == EMPTY
 
 
-def test_reveal__after_an_abort__two_of_the_same_are_uncontested(world: TaskWorld) -> None:
+def test_reveal__after_an_abort__two_of_the_same_are_uncontested(stage: TaskStage) -> None:
     """Who stayed silent did not dissent: the two are paid at once."""
-    with world.moves() as moved:
-        task_id = world.play(RIGHT, NO_REVEAL, RIGHT)
-    runners = world.runners(task_id)
-    assert world.status(task_id) == AGREED
+    with stage.moves() as moved:
+        task_id = stage.play(RIGHT, NO_REVEAL, RIGHT)
+    runners = stage.runners(task_id)
+    assert stage.status(task_id) == AGREED
     assert moved["tasks", runners[0].name] == HALF
     assert moved["tasks", runners[2].name] == REST
 
@@ -246,185 +237,185 @@ def test_reveal__fee_of_one_unit(codes: Codes, system: System) -> None:
     """The smallest fee, where the terms ask no price per second: half of it is nothing, and that is
     no error."""
     system.tasks = create(codes, system, fee_per_s=0)
-    world = make_tasks(system)
-    task_id = revealing(world, fee=1)
-    with world.moves() as moved:
-        world.reveal_all(task_id, {0: RIGHT, 1: RIGHT})
-    second = world.runners(task_id)[1]
+    stage = make_tasks(system)
+    task_id = revealing(stage, fee=1)
+    with stage.moves() as moved:
+        stage.reveal_all(task_id, {0: RIGHT, 1: RIGHT})
+    second = stage.runners(task_id)[1]
     assert moved == {("open", "tasks"): -1, ("tasks", second.name): 1}
 
 
 # Refused
 
 
-def test_reveal__when_not_revealing__reverts(world: TaskWorld, tasks: Any) -> None:
-    drawing, running = world.create(), world.started()
-    world.commit(running, 0, RIGHT)
-    agreed, undecided = world.play(RIGHT, RIGHT), world.play(RIGHT, WRONG, OTHER)
-    assert world.status(running) == RUNNING
+def test_reveal__when_not_revealing__reverts(stage: TaskStage, tasks: Any) -> None:
+    drawing, running = stage.create(), stage.started()
+    stage.commit(running, 0, RIGHT)
+    agreed, undecided = stage.play(RIGHT, RIGHT), stage.play(RIGHT, WRONG, OTHER)
+    assert stage.status(running) == RUNNING
     for task_id in (0, drawing, running, agreed, undecided, 99):
         with refuses("tasks: not revealing"):
-            send(world, task_id, 0, EMPTY, salt=EMPTY, sender=world.stranger)
+            send(stage, task_id, 0, EMPTY, salt=EMPTY, sender=stage.stranger)
 
 
-def test_reveal__at_the_deadline_and_after(world: TaskWorld) -> None:
-    task_id = revealing(world)
+def test_reveal__at_the_deadline_and_after(stage: TaskStage) -> None:
+    task_id = revealing(stage)
     mine(1, REVEAL_S)
-    world.reveal(task_id, 0, RIGHT)
+    stage.reveal(task_id, 0, RIGHT)
     mine(1, 1)
     with refuses("tasks: too late"):
-        world.reveal(task_id, 1, RIGHT)
+        stage.reveal(task_id, 1, RIGHT)
 
 
 @pytest.mark.parametrize("lane", [2, 4, 5, 2**256 - 1])
-def test_reveal__no_such_lane__reverts(world: TaskWorld, lane: int) -> None:
-    task_id = revealing(world)
+def test_reveal__no_such_lane__reverts(stage: TaskStage, lane: int) -> None:
+    task_id = revealing(stage)
     with refuses("tasks: not expected"):
-        send(world, task_id, lane, world.tag(task_id, RIGHT), sender=world.nodes[0].operator)
+        send(stage, task_id, lane, stage.tag(task_id, RIGHT), sender=stage.nodes[0].operator)
 
 
-def test_reveal__twice__reverts(world: TaskWorld) -> None:
-    task_id = revealing(world)
-    world.reveal(task_id, 0, RIGHT)
+def test_reveal__twice__reverts(stage: TaskStage) -> None:
+    task_id = revealing(stage)
+    stage.reveal(task_id, 0, RIGHT)
     with refuses("tasks: not expected"):
-        world.reveal(task_id, 0, RIGHT)
+        stage.reveal(task_id, 0, RIGHT)
 
 
-def test_reveal__lane_that_aborted__reverts(world: TaskWorld) -> None:
-    task_id = world.started()
+def test_reveal__lane_that_aborted__reverts(stage: TaskStage) -> None:
+    task_id = stage.started()
     for answers in ((RIGHT, NO_COMMIT), (), (RIGHT, NO_COMMIT, RIGHT)):
-        world.step(task_id, answers)
-    assert world.status(task_id) == REVEALING
+        stage.step(task_id, answers)
+    assert stage.status(task_id) == REVEALING
     with refuses("tasks: not expected"):
-        world.reveal(task_id, 1, RIGHT)
+        stage.reveal(task_id, 1, RIGHT)
 
 
-def test_reveal__other_values_than_committed__reverts(world: TaskWorld) -> None:
-    task_id = revealing(world)
-    tag = world.tag(task_id, RIGHT)
-    for other in (world.tag(task_id, WRONG), RIGHT, EMPTY):
+def test_reveal__other_values_than_committed__reverts(stage: TaskStage) -> None:
+    task_id = revealing(stage)
+    tag = stage.tag(task_id, RIGHT)
+    for other in (stage.tag(task_id, WRONG), RIGHT, EMPTY):
         with refuses("tasks: bad opening"):
-            send(world, task_id, 0, other, RIGHT)
-    for salt in (world.salt(task_id, 1), EMPTY):
+            send(stage, task_id, 0, other, RIGHT)
+    for salt in (stage.salt(task_id, 1), EMPTY):
         with refuses("tasks: bad opening"):
-            send(world, task_id, 0, tag, RIGHT, salt)
+            send(stage, task_id, 0, tag, RIGHT, salt)
 
 
-def test_reveal__by_another_sender__reverts(world: TaskWorld) -> None:
+def test_reveal__by_another_sender__reverts(stage: TaskStage) -> None:
     """Nobody reveals for another, not even who learned the salt."""
-    task_id = revealing(world)
-    first, second = world.runners(task_id)
-    for sender in (second.operator, first.owner, first.payout, world.creator, world.owner):
+    task_id = revealing(stage)
+    first, second = stage.runners(task_id)
+    for sender in (second.operator, first.owner, first.payout, stage.creator, stage.owner):
         with refuses("tasks: bad opening"):
-            world.reveal(task_id, 0, RIGHT, sender=sender)
+            stage.reveal(task_id, 0, RIGHT, sender=sender)
 
 
-def test_reveal__operator_changed__the_old_key_reveals(world: TaskWorld) -> None:
-    task_id = revealing(world)
-    player = world.runners(task_id)[0]
-    world.registry.set_operator(player.node_id, world.stranger, sender=player.owner)
+def test_reveal__operator_changed__the_old_key_reveals(stage: TaskStage) -> None:
+    task_id = revealing(stage)
+    player = stage.runners(task_id)[0]
+    stage.registry.set_operator(player.node_id, stage.stranger, sender=player.owner)
     with refuses("tasks: bad opening"):
-        world.reveal(task_id, 0, RIGHT, sender=world.stranger)
-    world.reveal(task_id, 0, RIGHT)
+        stage.reveal(task_id, 0, RIGHT, sender=stage.stranger)
+    stage.reveal(task_id, 0, RIGHT)
 
 
-def copied(world: TaskWorld, task_id: int, commitment: bytes) -> Player:
+def copied(stage: TaskStage, task_id: int, commitment: bytes) -> Player:
     """Lane 1 commits to somebody else's 32 bytes."""
-    player = world.runners(task_id)[1]
-    world.tasks.commit(task_id, 1, commitment, sender=player.operator)
+    player = stage.runners(task_id)[1]
+    stage.tasks.commit(task_id, 1, commitment, sender=player.operator)
     return player
 
 
-def test_reveal__copied_commitment__reverts(world: TaskWorld) -> None:
+def test_reveal__copied_commitment__reverts(stage: TaskStage) -> None:
     """From the mempool or the chain: it binds the node and the sender."""
-    task_id = world.started()
-    world.commit(task_id, 0, RIGHT)
-    copy = copied(world, task_id, world.state(task_id).answers[0])
-    world.reveal(task_id, 0, RIGHT)
+    task_id = stage.started()
+    stage.commit(task_id, 0, RIGHT)
+    copy = copied(stage, task_id, stage.state(task_id).answers[0])
+    stage.reveal(task_id, 0, RIGHT)
     with refuses("tasks: bad opening"):
-        send(world, task_id, 1, world.tag(task_id, RIGHT), RIGHT, world.salt(task_id, 0))
+        send(stage, task_id, 1, stage.tag(task_id, RIGHT), RIGHT, stage.salt(task_id, 0))
     with refuses("tasks: bad opening"):
-        send(world, task_id, 1, world.tag(task_id, RIGHT), RIGHT, sender=copy.operator)
+        send(stage, task_id, 1, stage.tag(task_id, RIGHT), RIGHT, sender=copy.operator)
 
 
 @pytest.mark.parametrize(
     "what", ["task", "node", "operator", "spec", "domain", "chain", "contract"]
 )
 def test_reveal__commitment_to_something_else__reverts(
-    world: TaskWorld, tasks: Any, what: str
+    stage: TaskStage, tasks: Any, what: str
 ) -> None:
     """Each field is bound, so no commitment opens for another task, chain or contract."""
-    task_id = world.started()
-    me, other = world.runners(task_id)[1], world.runners(task_id)[0]
-    world.commit(task_id, 0, RIGHT)
-    tag, salt = world.tag(task_id, RIGHT), world.salt(task_id, 1)
+    task_id = stage.started()
+    me, other = stage.runners(task_id)[1], stage.runners(task_id)[0]
+    stage.commit(task_id, 0, RIGHT)
+    tag, salt = stage.tag(task_id, RIGHT), stage.salt(task_id, 1)
     chain = boa.env.evm.patch.chain_id
     digest = {
-        "task": lambda: world.digest(task_id + 1, me, tag, salt),
-        "node": lambda: world.digest(task_id, other, tag, salt, operator=me.operator),
-        "operator": lambda: world.digest(task_id, me, tag, salt, operator=me.owner),
-        "spec": lambda: world.digest(task_id, me, tag, salt, spec=keccak(text="another")),
+        "task": lambda: stage.digest(task_id + 1, me, tag, salt),
+        "node": lambda: stage.digest(task_id, other, tag, salt, operator=me.operator),
+        "operator": lambda: stage.digest(task_id, me, tag, salt, operator=me.owner),
+        "spec": lambda: stage.digest(task_id, me, tag, salt, spec=keccak(text="another")),
         "domain": lambda: keccak(tag + salt),
-        "chain": lambda: world.digest(task_id, me, tag, salt),
-        "contract": lambda: world.digest(task_id, me, tag, salt),
+        "chain": lambda: stage.digest(task_id, me, tag, salt),
+        "contract": lambda: stage.digest(task_id, me, tag, salt),
     }
     if what == "chain":
         boa.env.evm.patch.chain_id = chain + 1
         commitment = digest[what]()
         boa.env.evm.patch.chain_id = chain
     elif what == "contract":
-        world.system.tasks = world.appeals
+        stage.system.tasks = stage.appeals
         commitment = digest[what]()
-        world.system.tasks = tasks
+        stage.system.tasks = tasks
     else:
         commitment = digest[what]()
     tasks.commit(task_id, 1, commitment, sender=me.operator)
     with refuses("tasks: bad opening"):
-        send(world, task_id, 1, tag, RIGHT, salt)
+        send(stage, task_id, 1, tag, RIGHT, salt)
 
 
-def test_reveal__on_a_fork__reverts(world: TaskWorld) -> None:
+def test_reveal__on_a_fork__reverts(stage: TaskStage) -> None:
     """After a split of the chain nothing that was committed opens on the other side."""
-    task_id = revealing(world)
-    tag = world.tag(task_id, RIGHT)
+    task_id = revealing(stage)
+    tag = stage.tag(task_id, RIGHT)
     boa.env.evm.patch.chain_id += 1
     with refuses("tasks: bad opening"):
-        send(world, task_id, 0, tag)
+        send(stage, task_id, 0, tag)
 
 
-def test_reveal__tag_of_another_task__shows_nothing_there(world: TaskWorld) -> None:
+def test_reveal__tag_of_another_task__shows_nothing_there(stage: TaskStage) -> None:
     """Equal results of two tasks have different tags: one task tells nothing of another."""
-    first, second = revealing(world), revealing(world)
-    assert world.tag(first, RIGHT) != world.tag(second, RIGHT)
-    world.reveal(first, 0, RIGHT)
+    first, second = revealing(stage), revealing(stage)
+    assert stage.tag(first, RIGHT) != stage.tag(second, RIGHT)
+    stage.reveal(first, 0, RIGHT)
     with refuses("tasks: bad opening"):
-        send(world, second, 0, world.tag(first, RIGHT))
+        send(stage, second, 0, stage.tag(first, RIGHT))
 
 
-def test_reveal__copied_tag_without_the_result__reverts(world: TaskWorld) -> None:
+def test_reveal__copied_tag_without_the_result__reverts(stage: TaskStage) -> None:
     """A third sees two tags. It may commit to one of them, but opening takes the result."""
-    task_id = revealing(world, RIGHT, WRONG)
-    world.reveal_all(task_id, {0: RIGHT, 1: WRONG})
-    parrot = world.draw(task_id)[2]
-    tag = world.state(task_id).answers[0]
-    salt = world.salt(task_id, 2)
-    world.tasks.commit(task_id, 2, world.digest(task_id, parrot, tag, salt), sender=parrot.operator)
-    for guess in (EMPTY, tag, WRONG, world.tag(task_id, EMPTY)):
+    task_id = revealing(stage, RIGHT, WRONG)
+    stage.reveal_all(task_id, {0: RIGHT, 1: WRONG})
+    parrot = stage.draw(task_id)[2]
+    tag = stage.state(task_id).answers[0]
+    salt = stage.salt(task_id, 2)
+    stage.tasks.commit(task_id, 2, stage.digest(task_id, parrot, tag, salt), sender=parrot.operator)
+    for guess in (EMPTY, tag, WRONG, stage.tag(task_id, EMPTY)):
         with refuses("tasks: show the result"):
-            send(world, task_id, 2, tag, guess)
-    world.wait_out(task_id)
-    world.tasks.advance(task_id)
-    assert world.registry.bonded(parrot.node_id) == STAKE - slashed(2_000)
+            send(stage, task_id, 2, tag, guess)
+    stage.wait_out(task_id)
+    stage.tasks.advance(task_id)
+    assert stage.registry.bonded(parrot.node_id) == STAKE - slashed(2_000)
 
 
 # Views
 
 
-def test_views__digests_are_as_defined(world: TaskWorld, tasks: Any) -> None:
-    player = world.nodes[2]
+def test_views__digests_are_as_defined(stage: TaskStage, tasks: Any) -> None:
+    player = stage.nodes[2]
     tag, salt, spec = keccak(text="a"), keccak(text="b"), keccak(text="c")
     for task_id in (0, 7, 2**256 - 1):
-        assert tasks.tag_of(task_id, RIGHT) == world.tag(task_id, RIGHT)
+        assert tasks.tag_of(task_id, RIGHT) == stage.tag(task_id, RIGHT)
         assert tasks.commitment_digest(
             task_id, player.node_id, player.operator, spec, tag, salt
-        ) == world.digest(task_id, player, tag, salt, spec)
+        ) == stage.digest(task_id, player, tag, salt, spec)

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.stage.contracts.clock import mine
+from tests.stage.contracts.events import event
 from tests.stage.contracts.system import (
     DAY,
     EMPTY,
@@ -20,7 +21,7 @@ from tests.stage.contracts.system import (
     events_of,
     refuses,
 )
-from tests.stage.contracts.tasks import CPU, FEE, HALF, REST, RIGHT, TaskWorld
+from tests.stage.contracts.tasks import CPU, FEE, HALF, REST, RIGHT, TaskStage
 
 CLASSES = [b"cpu-fp32".ljust(32, b"\0"), b"cuda:sm_90".ljust(32, b"\0")]
 MAX_88 = 2**88 - 1
@@ -59,7 +60,7 @@ def test_init__tells_its_classes(codes: Codes, system: System) -> None:
     created = create(codes, system)
     added = [event for event in events_of(created) if event[0] == "ClassAdded"]
     assert added == [
-        ("ClassAdded", {"class_id": place, "name": name}) for place, name in enumerate(CLASSES)
+        event("ClassAdded", class_id=place, name=name) for place, name in enumerate(CLASSES)
     ]
 
 
@@ -147,12 +148,12 @@ def test_init__appeals_without_an_address__reverts(
 # Classes
 
 
-def test_add_class__opens_a_pool(world: TaskWorld, tasks: Any, owner: str) -> None:
+def test_add_class__opens_a_pool(stage: TaskStage, tasks: Any, owner: str) -> None:
     name = b"cuda:sm_100".ljust(32, b"\0")
     tasks.add_class(name, sender=owner)
-    assert events_of(tasks) == [("ClassAdded", {"class_id": 2, "name": name})]
+    assert events_of(tasks) == [event("ClassAdded", class_id=2, name=name)]
     assert tasks.classes() == [*CLASSES, name]
-    player = world.nodes[0]
+    player = stage.nodes[0]
     tasks.leave(player.node_id, sender=player.owner)
     mine(261)
     tasks.join(player.node_id, 2, sender=player.owner)
@@ -177,8 +178,8 @@ def test_add_class__not_more_than_255(tasks: Any, owner: str) -> None:
 
 
 @pytest.mark.parametrize("who", ["creator", "stranger", "appellant"])
-def test_settings__not_the_coordinator__reverts(world: TaskWorld, tasks: Any, who: str) -> None:
-    sender = getattr(world, who)
+def test_settings__not_the_coordinator__reverts(stage: TaskStage, tasks: Any, who: str) -> None:
+    sender = getattr(stage, who)
     for call in (
         lambda: tasks.set_paused(1, sender=sender),
         lambda: tasks.add_class(b"\x01" * 32, sender=sender),
@@ -188,13 +189,13 @@ def test_settings__not_the_coordinator__reverts(world: TaskWorld, tasks: Any, wh
             call()
 
 
-def test_ownership__moves_in_two_steps(world: TaskWorld, tasks: Any, owner: str) -> None:
-    tasks.transfer_ownership(world.creator, sender=owner)
-    assert (tasks.owner(), tasks.pending_owner()) == (owner, world.creator)
+def test_ownership__moves_in_two_steps(stage: TaskStage, tasks: Any, owner: str) -> None:
+    tasks.transfer_ownership(stage.creator, sender=owner)
+    assert (tasks.owner(), tasks.pending_owner()) == (owner, stage.creator)
     with refuses("ownable_2step: caller is not the new owner"):
-        tasks.accept_ownership(sender=world.stranger)
-    tasks.accept_ownership(sender=world.creator)
-    assert (tasks.owner(), tasks.pending_owner()) == (world.creator, ZERO)
+        tasks.accept_ownership(sender=stage.stranger)
+    tasks.accept_ownership(sender=stage.creator)
+    assert (tasks.owner(), tasks.pending_owner()) == (stage.creator, ZERO)
     assert not hasattr(tasks, "renounce_ownership")
 
 
@@ -204,19 +205,19 @@ def test_pause__unknown_bit__reverts(tasks: Any, owner: str, bits: int) -> None:
         tasks.set_paused(bits, sender=owner)
 
 
-def test_pause__stops_new_tasks_and_nothing_else(world: TaskWorld, tasks: Any, owner: str) -> None:
+def test_pause__stops_new_tasks_and_nothing_else(stage: TaskStage, tasks: Any, owner: str) -> None:
     """A pause must hold back nobody's money: tasks end, seats are left and taken."""
-    first = world.started()
+    first = stage.started()
     tasks.set_paused(1, sender=owner)
-    assert events_of(tasks) == [("PauseChanged", {"old_bits": 0, "new_bits": 1})]
+    assert events_of(tasks) == [event("PauseChanged", old_bits=0, new_bits=1)]
     assert tasks.paused() == 1
     with refuses("pausing: paused"):
-        world.create()
-    with world.moves() as moved:
-        world.play(RIGHT, RIGHT, task_id=first)
-    a, b = world.runners(first)
+        stage.create()
+    with stage.moves() as moved:
+        stage.play(RIGHT, RIGHT, task_id=first)
+    a, b = stage.runners(first)
     assert moved == {("open", "tasks"): -FEE, ("tasks", a.name): HALF, ("tasks", b.name): REST}
     assert tasks.withdraw_bond(sender=a.payout) == HALF
     tasks.leave(a.node_id, sender=a.owner)
-    world.seat("late")
+    stage.seat("late")
     assert tasks.pool_size(CPU) == 6

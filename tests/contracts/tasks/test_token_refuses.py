@@ -8,8 +8,9 @@ from typing import Any
 import boa
 import pytest
 
+from tests.stage.contracts.events import event
 from tests.stage.contracts.system import events_of, refuses
-from tests.stage.contracts.tasks import AGREED, HALF, RIGHT, TaskWorld
+from tests.stage.contracts.tasks import AGREED, HALF, RIGHT, TaskStage
 
 REFUSER = """
 # pragma version ~=0.4.3
@@ -25,9 +26,9 @@ def transferFrom(owner: address, to: address, amount: uint256) -> bool:
 
 
 @pytest.fixture
-def refuse(world: TaskWorld) -> Any:
+def refuse(stage: TaskStage) -> Any:
     """Turns ZOO's code into one that refuses everything, and back."""
-    address = world.system.token.address
+    address = stage.system.token.address
     good, bad = boa.env.get_code(address), boa.env.get_code(boa.loads(REFUSER).address)
 
     def turn(on: bool) -> None:
@@ -36,31 +37,31 @@ def refuse(world: TaskWorld) -> Any:
     return turn
 
 
-def test_create__refused__no_task(world: TaskWorld, tasks: Any, refuse: Any) -> None:
+def test_create__refused__no_task(stage: TaskStage, tasks: Any, refuse: Any) -> None:
     refuse(True)
     with refuses("bonds: transfer failed"):
-        world.create()
+        stage.create()
     assert (tasks.task_count(), tasks.bonds_held()) == (0, 0)
 
 
-def test_withdraw__refused__the_credit_stays(world: TaskWorld, tasks: Any, refuse: Any) -> None:
-    player = world.runners(world.play(RIGHT, RIGHT))[0]
+def test_withdraw__refused__the_credit_stays(stage: TaskStage, tasks: Any, refuse: Any) -> None:
+    player = stage.runners(stage.play(RIGHT, RIGHT))[0]
     refuse(True)
     with refuses("bonds: transfer failed"):
         tasks.withdraw_bond(sender=player.payout)
     assert tasks.bond_credit(player.payout) == HALF
     refuse(False)
     assert tasks.withdraw_bond(sender=player.payout) == HALF
-    assert events_of(tasks) == [("BondWithdrawn", {"account": player.payout, "amount": HALF})]
-    assert world.system.token.balanceOf(player.payout) == HALF
+    assert events_of(tasks) == [event("BondWithdrawn", account=player.payout, amount=HALF)]
+    assert stage.system.token.balanceOf(player.payout) == HALF
 
 
 def test_appeal__refused__the_task_is_not_appealed(
-    world: TaskWorld, appeals: Any, refuse: Any
+    stage: TaskStage, appeals: Any, refuse: Any
 ) -> None:
-    task_id = world.play(RIGHT, RIGHT)
+    task_id = stage.play(RIGHT, RIGHT)
     refuse(True)
     with refuses("bonds: transfer failed"):
-        world.appeal(task_id)
-    assert world.status(task_id) == AGREED
+        stage.appeal(task_id)
+    assert stage.status(task_id) == AGREED
     assert (appeals.bonds_held(), appeals.appeal_of(task_id).deadline) == (0, 0)

@@ -58,7 +58,7 @@ from tests.stage.contracts.tasks import (
     RUNNING,
     UNDECIDED,
     WRONG,
-    TaskWorld,
+    TaskStage,
     make_tasks,
 )
 
@@ -191,12 +191,12 @@ def _leave(scenario: Scenario) -> Expected:
 # -- what the contracts do ---------------------------------------------------------------------
 
 
-def world_of(scenario: Scenario, codes: Codes) -> TaskWorld:
+def world_of(scenario: Scenario, codes: Codes) -> TaskStage:
     """A deployment with the scenario's pool."""
     return make_tasks(deploy(codes), nodes=scenario.nodes, stake=STAKE)
 
 
-def play(world: TaskWorld, scenario: Scenario, tasks: int, seed: int) -> Iterator[Seen]:
+def play(world: TaskStage, scenario: Scenario, tasks: int, seed: int) -> Iterator[Seen]:
     """Take so many tasks through the contracts, one after the other."""
     dice = random.Random(seed)
     cheats = {player.node_id for player in world.nodes[: scenario.dishonest]}
@@ -210,7 +210,7 @@ def play(world: TaskWorld, scenario: Scenario, tasks: int, seed: int) -> Iterato
 
 
 def _one(
-    world: TaskWorld, scenario: Scenario, cheats: set[int], audited: bool, before: dict[int, int]
+    world: TaskStage, scenario: Scenario, cheats: set[int], audited: bool, before: dict[int, int]
 ) -> Seen:
     task_id = world.create(fee=scenario.fee)
     state = world.state(task_id)
@@ -234,7 +234,7 @@ def _one(
 
 
 def _stage(
-    world: TaskWorld, scenario: Scenario, cheats: set[int], task_id: int, state: Any
+    world: TaskStage, scenario: Scenario, cheats: set[int], task_id: int, state: Any
 ) -> None:
     """Take a task through the stage it is in."""
     if state.status == DRAWING:
@@ -267,7 +267,7 @@ def _stage(
         world.tasks.advance(task_id, sender=world.stranger)
 
 
-def _bonded(world: TaskWorld) -> dict[int, int]:
+def _bonded(world: TaskStage) -> dict[int, int]:
     """What every executor has: stake, and what it may claim or withdraw."""
     return {
         player.node_id: world.registry.bonded(player.node_id)

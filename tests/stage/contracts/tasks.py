@@ -7,7 +7,7 @@ gives has neither won nor lost a unit, and nothing was made or lost in between."
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,6 +17,7 @@ from eth_abi import encode
 from eth_utils import keccak
 
 from tests.stage.contracts.clock import block, hash_of, mine
+from tests.stage.contracts.events import Event
 from tests.stage.contracts.system import (
     EMPTY,
     STAKE,
@@ -95,7 +96,7 @@ def lot(seed: bytes, seats: Sequence[tuple[int, str] | None], barred: set[str], 
 
 
 @dataclass
-class TaskWorld:
+class TaskStage:
     """Executors seated in the CPU class, verifiers, and money for all."""
 
     system: System
@@ -365,16 +366,23 @@ class TaskWorld:
         changes |= {key: after[key] - before[key] for key in after if after[key] != before[key]}
         assert sum(changes.values()) == 0, changes
 
+    def effects(self, contract: Any, act: Callable[[], Any]) -> tuple[Books, list[Event]]:
+        """What `act` moves, as `moves` says it, and the events that `contract` emits meanwhile."""
+        with self.moves() as moved:
+            act()
+            events = events_of(contract)
+        return moved, events
+
 
 def make_tasks(
     system: System,
     nodes: int = 5,
     stakes: Sequence[int] = (STAKE,) * 3,
     stake: int = STAKE,
-) -> TaskWorld:
+) -> TaskStage:
     """`nodes` executors of equal stake with different owners in the CPU class, from before this
     block on, and verifiers of these stakes."""
-    world = TaskWorld(
+    stage = TaskStage(
         system=system,
         nodes=[],
         verifiers=[system.join(f"verifier {i}", VERIFIER, s) for i, s in enumerate(stakes)],
@@ -383,6 +391,6 @@ def make_tasks(
         stranger=system.person("stranger"),
     )
     for i in range(nodes):
-        world.seat(f"node {i}", stake)
+        stage.seat(f"node {i}", stake)
     mine()
-    return world
+    return stage
