@@ -84,15 +84,16 @@ def test_task_tag_and_commitment(system: System) -> None:
 
 def test_round_key_audit_key_and_seeds(field: Field) -> None:
     """Both seeds of a round, as they were captured under their keys."""
-    rounds = field.system.rounds
+    rounds, results = field.system.rounds, field.system.results
     round_id = field.to_challenge()
     boa.env.time_travel(blocks=3, block_delta=1)
-    rounds.capture_seed(1)
+    results.capture_audit_seed(1, round_id)
     state, key = rounds.round(1, round_id), formulas.round_key(1, round_id)
     assert key == keccak((1).to_bytes(32, "big") + round_id.to_bytes(32, "big"))
-    where = (chain_id(), rounds.address)
-    assert formulas.seed(hash_of(state.seed_block), key, *where) == state.seed
-    audit = formulas.seed(hash_of(state.audit_block), formulas.audit_key(key), *where)
+    seed = formulas.seed(hash_of(state.seed_block), key, chain_id(), rounds.address)
+    assert seed == state.seed
+    audit_key = formulas.audit_key(key)
+    audit = formulas.seed(hash_of(state.audit_block), audit_key, chain_id(), results.address)
     assert audit == state.audit_seed
 
 
@@ -121,7 +122,7 @@ def test_result_hash__of_a_second_attempt(field: Field) -> None:
     round_id, system = field.to_disputed(), field.system
     first = system.rounds.round(1, round_id).result_hash
     coordinator = system.coordinator.address
-    system.rounds.resolve_challenge(1, round_id, first, True, sender=coordinator)
+    system.results.resolve_challenge(1, round_id, first, True, sender=coordinator)
     second = field.propose(round_id, player=field.trainers[0])
     contributions = formulas.contributions_hash(field.ids, field.shares)
     mine = formulas.result_hash(1, round_id, 2, MODEL, UPDATE, REPORT, contributions)
@@ -169,10 +170,10 @@ def test_benchmark_score_is_a_new_nodes_weight(field: Field) -> None:
 
 def test_weight__of_nodes_that_were_silent(field: Field) -> None:
     """Two of three reveal in two rounds; the third opens with what is left of its reliability."""
-    registry, rounds = field.system.registry, field.system.rounds
+    registry = field.system.registry
     for accepted in range(3):
         field.system.open(1)
-        round_id = rounds.job(1).rounds_opened
+        round_id = field.system.jobs.rounds_opened(1)
         nodes, weights = field.system.snapshots[1, round_id]
         for place, player in enumerate(field.trainers):
             score = registry.node(player.node_id).benchmark_score
@@ -182,13 +183,13 @@ def test_weight__of_nodes_that_were_silent(field: Field) -> None:
         for player in field.trainers[:2]:
             field.system.commit(1, round_id, player, field.work(player, round_id))
         field.system.wait_out(1, round_id)
-        rounds.advance(1)
+        field.system.advance(1, round_id)
         for player in field.trainers[:2]:
             field.system.reveal(1, round_id, player, field.work(player, round_id))
         ids = field.ids[:2]
         field.propose(round_id, nodes=ids, contributions=[1, 1])
         field.attest(round_id)
-        rounds.finalize(1, ids, [1, 1])
+        field.system.results.finalize(1, round_id, ids, [1, 1])
 
 
 def test_split__pays_what_the_pool_pays(field: Field) -> None:
@@ -197,7 +198,7 @@ def test_split__pays_what_the_pool_pays(field: Field) -> None:
     proposer = rounds.round(1, round_id).proposer
     field.attest(round_id, *field.verifiers)
     field.finalize()
-    terms = rounds.job(1).terms
+    terms = field.system.jobs.job(1).terms
     split = formulas.split(
         REWARD,
         terms.verifier_bps,
