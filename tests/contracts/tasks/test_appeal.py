@@ -203,8 +203,13 @@ def test_lapse__bond_back_and_nobody_slashed(
     stage.attest(task_id, stage.verifiers[1], OTHER)
     stage.wait_out(task_id)
     runners = stage.runners(task_id)
-    moved, events = stage.effects(appeals, lambda: appeals.lapse(task_id, sender=stage.stranger))
-    closed = [type(e).__name__ for e in appeals.get_logs() if e.address == tasks.address]
+    closed: list[str] = []
+
+    def lapse() -> None:
+        appeals.lapse(task_id, sender=stage.stranger)
+        closed.extend(type(e).__name__ for e in appeals.get_logs() if e.address == tasks.address)
+
+    moved, events = stage.effects(appeals, lapse)
     expected = {("open", "appeals"): -BOND, ("appeals", "appellant"): BOND}
     if status == DECIDED:
         expected |= {
