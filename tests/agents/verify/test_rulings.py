@@ -44,7 +44,7 @@ class Facts:
     nodes: dict[int, Any] = field(default_factory=dict)
     found: dict[bytes, Any] = field(default_factory=dict)
     registry: Target = Target("0x" + "11" * 20)
-    rounds: Target = Target("0x" + "22" * 20)
+    results: Target = Target("0x" + "22" * 20)
     reports: Target = Target("0x" + "33" * 20)
 
     def nodes_of(self, owners: list[str]) -> list[int]:
@@ -136,7 +136,7 @@ def test_a_challenge_is_decided_by_recomputation(wrong: list[str], upheld: bool)
     ruling = challenge_ruling(Facts(), view(), lambda: wrong)
     types = ["uint256", "uint256", "bytes32", "bool"]
     assert decode(types, ruling.data[4:]) == (1, 2, RESULT, upheld)
-    assert ruling.target == Facts().rounds.address
+    assert ruling.target == Facts().results.address
 
 
 def never() -> list[str] | None:
