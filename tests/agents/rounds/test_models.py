@@ -16,6 +16,7 @@ from agents.rounds.models import CaughtUp, Models
 from agents.rounds.outcome import Outcome, compute
 from agents.rounds.plan import Plan
 from agents.rounds.update import pack_update
+from agents.runtime.commitments import Commitments
 from agents.runtime.journal import Journal
 from agents.runtime.logs import open_log
 from agents.runtime.metrics import Metrics
@@ -288,7 +289,7 @@ def test_a_trainers_damaged_memory_counts_as_lost(tmp_path: Path, tiny: HonestRo
         trainer: Any = SimpleNamespace(
             context=context,
             models=SimpleNamespace(job=lambda _: tiny.job),
-            _path=lambda name, artefact: tmp_path / f"{name}.{artefact}",
+            commitments=Commitments(journal, tmp_path, "trainer"),
         )
 
         def kept() -> State | None:
