@@ -86,7 +86,7 @@ def test_leaving(codes):
 def test_faking_own_pairs(codes):
     """Each outcome of a task once: found out, not found out, honest where contradicted."""
     scenario = Scenario("pair", 6, 9, ZOO, "0.5")
-    seen = seen_in(codes, scenario, 50)
+    seen = seen_in(codes, scenario, 100)
     assert {(t.profit, t.honest) for t in seen} == {
         (ZOO, 0),
         (ZOO - 2 * COLLUSION, 0),
