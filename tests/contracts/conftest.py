@@ -8,10 +8,23 @@ A family of tests whose stage is the same for all (a job with its people, say) m
 
 from __future__ import annotations
 
+import boa
 import pytest
 
 from tests.stage.contracts.copies import own_system
 from tests.stage.contracts.system import Codes, System, deploy
+
+
+@pytest.fixture(scope="module", autouse=True)
+def own_traces() -> None:
+    """A module forgets which storage slots the modules before it wrote.
+
+    Boa undoes what a module did to the chain, but not its own list of slots by address. The next
+    module puts another contract at the same address, and boa prints that contract's storage when a
+    call reverts: it would read the old slots as if they were the new contract's, and fail.
+    """
+    boa.env.sha3_trace.clear()
+    boa.env.sstore_trace.clear()
 
 
 @pytest.fixture(scope="session")
