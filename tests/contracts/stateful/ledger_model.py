@@ -69,13 +69,13 @@ class LedgerModel:
         past.append(Entry(round_id, *models, *roots, head, self.now, reward, len(past)))
         return None
 
-    def results(self, job: int) -> set[bytes]:
+    def models(self, job: int) -> set[bytes]:
         return {entry.new_model for entry in self.history(job)}
 
     def attest(
         self, sender: str, job: int, model: bytes, checkpoint: bytes, statement: bytes
     ) -> str | None:
-        if model not in self.results(job):
+        if model not in self.models(job):
             return "ledger: unknown model"
         if checkpoint == EMPTY:
             return "ledger: empty checkpoint"

@@ -117,7 +117,7 @@ class LedgerMachine(RuleBasedStateMachine):
     @rule(job=Job, pick=st.integers(0, 4), limit=st.sampled_from([0, 1, 2, 5, MOST, MOST + 1]))
     def walk(self, job: int, pick: int, limit: int) -> None:
         """The lineage of some recorded model, or of the last one of all, whole and in pages."""
-        known = sorted(self.model.results(job))
+        known = sorted(self.model.models(job))
         model = known[pick % len(known)] if known and pick < 4 else MODELS[-1]
         whole = [entry.fields() for entry in self.model.lineage(job, model)]
         if not whole or limit in (0, MOST + 1):
@@ -151,7 +151,7 @@ class LedgerMachine(RuleBasedStateMachine):
         assert self.ledger.length(job) == len(past)
         assert self.ledger.head(job) == self.model.head(job)
         for model in MODELS:
-            assert self.ledger.is_recorded(job, model) == (model in self.model.results(job))
+            assert self.ledger.is_recorded(job, model) == (model in self.model.models(job))
         if not past:
             return
         # The current model has the whole history, and what was read before is still there.
