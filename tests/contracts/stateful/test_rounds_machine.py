@@ -679,4 +679,23 @@ def test_rounds_machine(field: Field) -> None:
         ),
     )
     assert set(RoundsMachine.reached) == {*range(1, 8)}, "a phase was never reached"
-    assert set(RoundsMachine.earned) == {"paid", "refused"}, "no bounty was ever paid, or refused"
+
+
+@pytest.mark.parametrize(
+    ("accused", "bounty"), [([0], "paid"), ([0, 1], "refused")], ids=["of one", "of two"]
+)
+def test_first_reporter_is_paid_if_all_its_accusations_are_confirmed(
+    field: Field, accused: list[int], bounty: str
+) -> None:
+    """Both ways out of a report, by the machine's own steps: histories drawn at random reach them
+    or not, with the modules that happen to be loaded."""
+    RoundsMachine.field = field
+    machine = RoundsMachine()
+    machine.earned.clear()
+    while machine.model.last.phase != CHALLENGE:
+        machine.play_on()
+    machine.report({0}, accused[0], INVALID)
+    machine.report({0, 1}, accused[-1], INVALID)
+    machine.chain_is_model()
+    machine.teardown()
+    assert machine.earned == {bounty: 1}
