@@ -25,17 +25,23 @@ PINNED_ENVIRONMENT: dict[str, str] = {
 }
 
 
-def pin_environment(portable: bool = True) -> None:
-    """Set the variables that torch and its libraries read while they load.
+def pinned_environment(portable: bool = True) -> dict[str, str]:
+    """Return the variables that torch and its libraries read while they load.
 
     Args:
         portable: fix MKL's COMPATIBLE branch. Without it products are about twice as fast, and
             the class then names the CPU model, because MKL chooses its branch by that.
+    """
+    return PINNED_ENVIRONMENT | ({} if portable else {"MKL_CBWR": "AUTO"})
+
+
+def pin_environment(portable: bool = True) -> None:
+    """Set the variables of ``pinned_environment``.
 
     Raises:
         RuntimeError: torch is loaded already with other settings, so setting them is too late.
     """
-    wanted = PINNED_ENVIRONMENT | ({} if portable else {"MKL_CBWR": "AUTO"})
+    wanted = pinned_environment(portable)
     changed = {k: v for k, v in wanted.items() if os.environ.get(k) != v}
     if changed and "torch" in sys.modules:
         raise RuntimeError(

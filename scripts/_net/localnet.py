@@ -27,6 +27,7 @@ from web3.contract import Contract
 
 from agents.jobs.publish import Published, Terms
 from agents.runtime.wallet import create_keystore
+from agents.training.determinism import pinned_environment
 from scripts._net.anvil import MNEMONIC, Anvil, start_anvil
 from scripts._net.compiled import ROOT
 from scripts._net.deployment import (
@@ -160,6 +161,7 @@ class Localnet:
                 str(seat.config),
             ],
             env={PASSPHRASE: self.passphrase, "PYTHONUNBUFFERED": "1", **(env or {})},
+            settings=pinned_environment(bool(self.settings.agent.get("portable", True))),
         )
         if wait_s is not None:
             self.wait_ready([name], wait_s)

@@ -8,27 +8,24 @@ after the grace period. On Linux the kernel also ends them if the supervisor its
 
 from __future__ import annotations
 
-import ctypes
 import os
 import secrets
 import signal
 import socket
 import subprocess
-import sys
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType, TracebackType
 
+from scripts._net import preloaded
+
 GRACE_S = 5.0
 _LOG_TAIL = 12
 _PORTS = range(15_000, 32_000)
 _PORT_TRIES = 100
 _given: set[int] = set()  # ports that may not be listened on yet
-_PR_SET_PDEATHSIG = 1
-_LIBC = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
 
 
 class ProcessError(RuntimeError):
@@ -52,25 +49,30 @@ def free_port() -> int:
     raise ProcessError(f"no free TCP port found between {_PORTS[0]} and {_PORTS[-1]}.")
 
 
-def _die_with_parent() -> None:
-    if _LIBC is not None:
-        _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-
-
 class Process:
     """One running program. `log` receives its standard output and error, appended."""
 
     def __init__(
-        self, name: str, command: Sequence[str], log: Path, env: Mapping[str, str], cwd: Path
+        self,
+        name: str,
+        command: Sequence[str],
+        log: Path,
+        env: Mapping[str, str],
+        cwd: Path,
+        settings: Mapping[str, str] | None = None,
     ) -> None:
+        """Start it. With `settings`, as a fork of libraries loaded with them, where one can be."""
         self.name = name
         self.command = list(command)
         self.log = log
         self.stopped = False  # asked to end, so its end is no surprise
         log.parent.mkdir(parents=True, exist_ok=True)
-        # The kernel ends a child when the thread that made it ends: only the main one may.
-        tied = _LIBC is not None and threading.current_thread() is threading.main_thread()
         with log.open("ab") as output:
+            if settings is not None and preloaded.is_possible(command, settings, env):
+                self._popen: preloaded.Fork | subprocess.Popen[bytes] = preloaded.Fork(
+                    command, settings, env, cwd, log
+                )
+                return
             try:
                 self._popen = subprocess.Popen(
                     self.command,
@@ -80,7 +82,7 @@ class Process:
                     env=dict(env),
                     cwd=cwd,
                     start_new_session=True,
-                    preexec_fn=_die_with_parent if tied else None,
+                    preexec_fn=preloaded.end_with_parent if preloaded.can_end_children() else None,
                 )
             except OSError as error:
                 raise ProcessError(f"{name} cannot be started: {error}.") from None
@@ -103,7 +105,11 @@ class Process:
     def signal_group(self, number: int) -> None:
         """Send a signal to the process and all its descendants in the group."""
         with suppress(ProcessLookupError, PermissionError):
-            os.killpg(self.pid, number)
+            try:
+                os.killpg(self.pid, number)
+            except ProcessLookupError:  # it has ended, or has just begun and has no group yet
+                if self.running:
+                    os.kill(self.pid, number)
 
     def wait(self, timeout_s: float) -> bool:
         """Return whether it ended within `timeout_s` seconds."""
@@ -137,6 +143,7 @@ class Supervisor:
         self._cwd = cwd or Path.cwd()
         self._processes: dict[str, Process] = {}
         self._environments: dict[str, dict[str, str]] = {}
+        self._settings: dict[str, Mapping[str, str] | None] = {}
 
     def __enter__(self) -> Supervisor:
         return self
@@ -162,18 +169,22 @@ class Supervisor:
         env: Mapping[str, str] | None = None,
         ready: Callable[[], bool] | None = None,
         timeout_s: float = 30.0,
+        settings: Mapping[str, str] | None = None,
     ) -> Process:
         """Start a process; with `ready`, wait until that holds.
 
-        `env` is added to this process's environment. Raises ProcessError when a process of that
+        `settings` and `env` are added to this process's environment. Who gives `settings` says
+        that torch needs no others while it loads: a Python module may then be forked from a process
+        that has loaded it. Raises ProcessError when a process of that
         name runs already, or it ends or is not ready within `timeout_s` seconds.
         """
         if name in self._processes and self._processes[name].running:
             raise ProcessError(f"{name} runs already, as process {self._processes[name].pid}.")
-        environment = {**os.environ, **(env or {})}
+        environment = {**os.environ, **(settings or {}), **(env or {})}
         log = self._logs / f"{name}.log"
-        process = Process(name, command, log, environment, self._cwd)
+        process = Process(name, command, log, environment, self._cwd, settings)
         self._processes[name] = process
+        self._settings[name] = settings
         self._environments[name] = dict(env or {})
         if ready is not None:
             self.wait_ready(name, ready, timeout_s)
@@ -197,7 +208,12 @@ class Supervisor:
 
     def restart(self, name: str) -> Process:
         """Start an ended process again, with the same command, environment and log."""
-        return self.start(name, self._processes[name].command, self._environments[name])
+        return self.start(
+            name,
+            self._processes[name].command,
+            self._environments[name],
+            settings=self._settings[name],
+        )
 
     def fallen(self) -> list[Process]:
         """Return the processes that ended without being asked to."""

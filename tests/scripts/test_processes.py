@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -13,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from agents.training.determinism import pinned_environment
 from scripts._net.compiled import ROOT
 from scripts._net.processes import ProcessError, Supervisor, free_port
 
@@ -33,6 +35,33 @@ with terminate_as_exit(), Supervisor(Path(sys.argv[1])) as supervisor:
     supervisor.start("family", [sys.executable, "-c", {FAMILY!r}])
     time.sleep(60)
 """
+TELLER = """
+import json, os, sys, time
+print(json.dumps({
+    "arguments": sys.argv[1:], "who": os.environ.get("WHO"), "torch": "torch" in sys.modules,
+    "threads": os.environ["OMP_NUM_THREADS"], "directory": os.getcwd(), "pid": os.getpid(),
+    "group": os.getpgrp(),
+}))
+print("to stderr", file=sys.stderr)
+time.sleep(60)
+"""
+FORKING = """
+import sys, time
+from pathlib import Path
+from agents.training.determinism import pinned_environment
+from scripts._net.processes import Supervisor
+with Supervisor(Path(sys.argv[1])) as supervisor:
+    command = [sys.executable, "-m", sys.argv[2]]
+    supervisor.start("teller", command, settings=pinned_environment())
+    time.sleep(60)
+"""
+PYTHON_PASS = [sys.executable, "-m", "this"]
+
+
+def log_of(directory: Path, name: str) -> str:
+    """What a process has written, when it has."""
+    path = directory / f"{name}.log"
+    return path.read_text() if path.exists() else ""
 
 
 def eventually(condition: Callable[[], object], timeout_s: float = 60.0) -> bool:
@@ -154,6 +183,69 @@ def test_restart_keeps_command_environment_and_log(tmp_path: Path) -> None:
         assert supervisor["again"].wait(10)
         assert supervisor.restart("again").wait(10)
     assert (tmp_path / "again.log").read_text() == "menagerie\nmenagerie\n"
+
+
+@pytest.fixture
+def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A module that tells what process it is, on both streams, then sleeps; forks find it."""
+    (tmp_path / "teller.py").write_text(TELLER)
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{ROOT}")
+    return "teller"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="forks are for Linux only")
+def test_fork__is_a_process_of_its_own_with_libraries_loaded(tmp_path: Path, module: str) -> None:
+    command = [sys.executable, "-m", module, "argument"]
+    with Supervisor(tmp_path / "logs", tmp_path) as supervisor:
+        process = supervisor.start("teller", command, {"WHO": "me"}, settings=pinned_environment())
+        assert eventually(lambda: "to stderr" in process.tail())
+        told = json.loads(process.log.read_text().splitlines()[0])
+        assert told == {
+            "arguments": ["argument"],
+            "who": "me",
+            "threads": "1",
+            "directory": str(tmp_path),
+            "torch": True,
+            "pid": process.pid,
+            "group": process.pid,
+        }
+        process.signal_group(signal.SIGTERM)
+        assert process.wait(10) and process.returncode == -signal.SIGTERM
+        again = supervisor.restart("teller")
+        assert again.pid != process.pid
+    assert not alive(again.pid)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="forks are for Linux only")
+@pytest.mark.parametrize("variable", ["env", "settings"])
+def test_start__other_settings_of_torch__forks_nothing(
+    tmp_path: Path, module: str, variable: str
+) -> None:
+    """The server has loaded torch with some settings: another process must load it itself."""
+    other = {"OMP_NUM_THREADS": "2"}
+    env, settings = (other, {}) if variable == "env" else ({}, other)
+    with Supervisor(tmp_path / "logs", tmp_path) as supervisor:
+        first = supervisor.start("first", PYTHON_PASS, settings=pinned_environment())
+        assert first.wait(30) and first.returncode == 0
+        process = supervisor.start(
+            "teller",
+            [sys.executable, "-m", module],
+            env,
+            settings=pinned_environment() | settings,
+        )
+        assert eventually(lambda: "to stderr" in process.tail())
+        told = json.loads(process.log.read_text().splitlines()[0])
+        assert (told["threads"], told["torch"]) == ("2", False)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="forks are for Linux only")
+def test_fork__ends_when_its_supervisor_is_killed(tmp_path: Path, module: str) -> None:
+    outer = subprocess.Popen([sys.executable, "-c", FORKING, str(tmp_path), module], cwd=tmp_path)
+    assert eventually(lambda: "to stderr" in log_of(tmp_path, "teller"))
+    child = json.loads(log_of(tmp_path, "teller").splitlines()[0])["pid"]
+    outer.kill()
+    outer.wait(10)
+    assert eventually(lambda: not alive(child))
 
 
 def test_free_port_is_free() -> None:
