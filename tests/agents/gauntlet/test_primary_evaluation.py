@@ -11,12 +11,7 @@ import pytest
 import torch
 
 from agents.gauntlet.loss_score import to_nano
-from agents.gauntlet.primary_evaluation import (
-    Yardstick,
-    brought_to,
-    median_norm,
-    unassigned_rows,
-)
+from agents.gauntlet.primary_evaluation import Yardstick, brought_to, median_norm, unassigned_rows
 from agents.storage.embedded import EmbeddedStore
 from agents.training.assignment import Assignment, Manifest
 from agents.training.evaluate import validation_loss

@@ -132,11 +132,7 @@ def test_a_section_is_read_under_its_former_name(tmp_path, monkeypatch):
     assert load_settings(old).executor.appeal is True
     monkeypatch.setenv("MENAGERIE_REDUNDANT", '{"with_training": true}')
     settings = load_settings(old, {"redundant.join": "true"})
-    assert settings.executor.model_dump() == {
-        "join": True,
-        "with_training": True,
-        "appeal": True,
-    }
+    assert settings.executor.model_dump() == {"join": True, "with_training": True, "appeal": True}
 
 
 def test_given_under_both_names_the_new_one_counts(tmp_path, monkeypatch):

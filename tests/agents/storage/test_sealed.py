@@ -20,13 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agents.storage.embedded import EmbeddedStore
-from agents.storage.envelope import (
-    ENVELOPE_BYTES,
-    EnvelopeError,
-    Purpose,
-    open_key,
-    seal_key,
-)
+from agents.storage.envelope import ENVELOPE_BYTES, EnvelopeError, Purpose, open_key, seal_key
 from agents.storage.errors import CorruptContent, NotFound, TooLarge
 from agents.storage.sealed import (
     HEADER_BYTES,

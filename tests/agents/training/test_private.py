@@ -26,12 +26,7 @@ from agents.training.flat import FlatModel
 from agents.training.local import AdamW, train_local
 from agents.training.local_data import LocalData
 from agents.training.model import build_model, init_state, next_token_loss
-from agents.training.private import (
-    clipped_sum,
-    example_gradients,
-    poisson_sample,
-    run_private_task,
-)
+from agents.training.private import clipped_sum, example_gradients, poisson_sample, run_private_task
 from agents.training.spec import Hyperparameters, JobSpec
 from agents.training.state import PayloadError, model_hash
 

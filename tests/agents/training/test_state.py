@@ -96,10 +96,7 @@ def test_file_round_trip_keeps_every_bit(values: list[float]) -> None:
             pack_file({"b": entry(0, 8, [2]), "a.w": entry(4, 16, [1, 3])}, bytes(16)),
             "starts at byte 4, expected 8",
         ),
-        (
-            pack_file({"b": entry(0, 8, [2]), "a.w": entry(9, 21, [1, 3])}, bytes(21)),
-            "expected 8",
-        ),
+        (pack_file({"b": entry(0, 8, [2]), "a.w": entry(9, 21, [1, 3])}, bytes(21)), "expected 8"),
         (
             pack_file({"b": entry(0, 8, [True]), "a.w": entry(8, 20, [1, 3])}, bytes(20)),
             "has shape",

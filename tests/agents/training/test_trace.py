@@ -12,11 +12,7 @@ from hypothesis import strategies as st
 
 from agents.rounds.proof import ProofOfComputation
 from agents.training.state import PayloadError
-from agents.training.trace import (
-    Trace,
-    leaf,
-    max_trace_bytes,
-)
+from agents.training.trace import Trace, leaf, max_trace_bytes
 
 HASHES = tuple(keccak(bytes([i])) for i in range(5))
 

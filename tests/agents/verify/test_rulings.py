@@ -117,12 +117,7 @@ def test_each_requested_role_of_a_trusted_owner_is_one_operation() -> None:
 
 @pytest.mark.parametrize(
     "other",
-    [
-        node(owner=STRANGER),
-        node(banned=True),
-        node(approved=6),
-        node(roles=int(Role.TRAINER)),
-    ],
+    [node(owner=STRANGER), node(banned=True), node(approved=6), node(roles=int(Role.TRAINER))],
 )
 def test_nothing_is_approved_for_strangers_the_banned_and_the_approved(other: Any) -> None:
     assert list(role_rulings(Facts({4: other}), [OWNER.lower()])) == []

@@ -158,11 +158,7 @@ def test_zip400_renyi_figure_is_valid_but_loose():
 # The account's own invariants.
 
 charges = st.builds(
-    Charge,
-    st.just("node"),
-    st.floats(0.3, 50.0),
-    st.just(1.0),
-    st.integers(1, 500),
+    Charge, st.just("node"), st.floats(0.3, 50.0), st.just(1.0), st.integers(1, 500)
 )
 sampled = st.builds(
     Charge,
