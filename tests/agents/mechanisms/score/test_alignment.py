@@ -16,6 +16,7 @@ from agents.mechanisms import score as score_rules
 from agents.mechanisms.score import Evidence
 from agents.mechanisms.score.parts.peers import UNIT
 from agents.mechanisms.score.shares import PPM
+from tests.agents.mechanisms.conftest import two_threads
 
 SCORE = score_rules.get("alignment")()
 GAIN = 20_000
@@ -283,11 +284,8 @@ def test_inside_the_band_all_norms_earn_the_same(factor):
 def test_threads_and_splitting_change_nothing():
     rows = nodes(5, width=150_000)
     found = quality(rows)
-    try:
-        torch.set_num_threads(2)
+    with two_threads():
         assert quality(rows) == found
-    finally:
-        torch.set_num_threads(1)
     split = [{"x": row[:77].reshape(7, 11), "y": row[77:]} for row in rows]
     assert list(SCORE(split, [5] * 5, evidence(rows)).quality_ppm) == found
 
