@@ -196,6 +196,24 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return {"abi": json.loads(abi), "bytecode": bytecode}
 
 
+def eventually(check: Callable[[], Any], timeout: float = 60) -> None:
+    """Waits until it holds."""
+    deadline = time.monotonic() + timeout
+    while not check():
+        assert time.monotonic() < deadline, "did not happen in time"
+        time.sleep(0.02)
+
+
+# What the tests sign.
+DOMAIN = {
+    "name": "Menagerie",
+    "version": "1",
+    "chainId": 31337,
+    "verifyingContract": "0x" + "11" * 20,
+}
+TYPES = {"Approval": [{"name": "op", "type": "bytes32"}]}
+
+
 def deploy(anvil: Anvil, compiled: dict[str, Any]) -> Contract:
     deployer = anvil.rpc("eth_accounts")[9]
     tx = anvil.rpc("eth_sendTransaction", {"from": deployer, "data": compiled["bytecode"]})
