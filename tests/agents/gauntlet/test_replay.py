@@ -103,8 +103,7 @@ def test_who_is_missing_ranks_last_and_has_no_share() -> None:
 def test_a_crowd_of_absent_nodes_does_not_swell_the_match() -> None:
     nodes = tuple(range(1, 60))
     failures = dict.fromkeys(nodes[4:], "not committed in time")
-    losses = dict.fromkeys(nodes, (1, 1, 0))
-    record = honest_record(None, 1, losses, failures, nodes)
+    record = honest_record(None, 1, dict.fromkeys(nodes, (1, 1, 0)), failures, nodes)
     assert sum(line.evaluated for line in record.scores) == 2 * OPTIONS.evaluated
     assert replay.replay(record, None, OPTIONS) == []
 
@@ -133,8 +132,7 @@ def test_a_rating_outlasts_an_absence_but_not_any() -> None:
             assert rated(record)[away].skill == rated(CHAIN[-1])[away].skill
             assert rated(record)[away].unseen == rated(before)[away].unseen + 1
     assert away not in rated(record)
-    back = honest_record(record, 200, LOSSES)
-    assert rated(back)[away].unseen in (0, NEW + 1)
+    assert rated(honest_record(record, 200, LOSSES))[away].unseen in (0, NEW + 1)
 
 
 def test_there_is_room_for_so_many_ratings_and_those_who_are_here_come_first() -> None:

@@ -92,9 +92,7 @@ def test_read__an_answer_with_more_fields__is_taken_for_what_it_holds():
         ({"nodes": ["a"]}, "Outer.nodes is 'a', which is no int"),
     ],
 )
-def test_read__an_answer_of_another_contract__is_refused_by_name(
-    changed: dict[str, Any], words: str
-):
+def test_read__another_contracts_answer__is_refused_by_name(changed: dict[str, Any], words: str):
     with pytest.raises(ConfigError, match=words):
         structs.read(Outer, whole(**changed))
 

@@ -120,15 +120,8 @@ class Anvil:
 
     def start(self, *more: str) -> None:
         command = [
-            find_anvil(),
-            "--port",
-            str(self.port),
-            "--silent",
-            "--enable-tx-gas-limit",
-            "--max-persisted-states",
-            "0",
-            *self._options,
-            *more,
+            *(find_anvil(), "--port", str(self.port), "--silent", "--enable-tx-gas-limit"),
+            *("--max-persisted-states", "0", *self._options, *more),
         ]
         self.process = subprocess.Popen(
             command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL

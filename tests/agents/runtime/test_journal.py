@@ -138,8 +138,7 @@ def test_truncation_gives_an_earlier_state(tmp_path, pairs, data):
     raw = path.read_bytes()
     path.write_bytes(raw[: data.draw(st.integers(0, len(raw)))])
     kept = path.read_bytes().count(b"\n")
-    found = contents(path)
-    assert found in (states[kept], states[min(kept + 1, len(pairs))])
+    assert contents(path) in (states[kept], states[min(kept + 1, len(pairs))])
 
 
 @settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck))

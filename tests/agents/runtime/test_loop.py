@@ -70,16 +70,10 @@ def test_what_was_done_is_logged_and_counted(run_loop, lines):
 
 
 def test_nothing_expected_or_unexpected_ends_the_loop(run_loop, lines):
-    troubles = [
-        Reverted("rounds: closed"),
-        RpcDown("down"),
-        TxRefused("poor"),
-        KeyError("bug"),
-        RecursionError("deep"),
-        MemoryError(),
-        UnicodeDecodeError("utf-8", b"", 0, 1, "x"),
-        ZeroDivisionError(),
-    ]
+    undecodable = UnicodeDecodeError("utf-8", b"", 0, 1, "x")
+    expected = [Reverted("rounds: closed"), RpcDown("down"), TxRefused("poor")]
+    bugs = [KeyError("bug"), RecursionError("deep"), MemoryError(), undecodable]
+    troubles = [*expected, *bugs, ZeroDivisionError()]
     agent, metrics = run_loop(*troubles, "commit")
     assert agent.script == [] and lines.events("did")
     assert lines.events("reverted")[0]["why"] == "The call reverted: rounds: closed."
@@ -90,12 +84,8 @@ def test_nothing_expected_or_unexpected_ends_the_loop(run_loop, lines):
 
 
 def test_an_outage_of_the_store_is_said_once_and_backed_off(run_loop, lines):
-    agent, _ = run_loop(
-        *[StoreDown("The store is unreachable.")] * 5,
-        "commit",
-        StoreDown("The store is unreachable."),
-        patient=(StoreDown,),
-    )
+    down = StoreDown("The store is unreachable.")
+    agent, _ = run_loop(*[down] * 5, "commit", down, patient=(StoreDown,))
     assert len(lines.events("StoreDown")) == 2
     assert len(lines.events("recovered")) == 1
     gaps = [b - a for a, b in zip(agent.times, agent.times[1:], strict=False)]

@@ -26,8 +26,7 @@ PASSPHRASE = "correct horse battery"
 @pytest.fixture
 def keystore(tmp_path):
     path = tmp_path / "keys" / "node.json"
-    address = create_keystore(path, PASSPHRASE, key=b"\x07" * 32, iterations=8)
-    return path, address
+    return path, create_keystore(path, PASSPHRASE, key=b"\x07" * 32, iterations=8)
 
 
 def test_a_keystore_opens_with_its_passphrase(keystore):

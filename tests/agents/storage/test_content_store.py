@@ -158,11 +158,6 @@ def test_a_destination_without_a_folder_is_named(store: ContentStore, tmp_path: 
         store.get_file(cid, tmp_path / "nowhere" / "out", 1)
 
 
-def test_both_stores_agree(embedded: EmbeddedStore, ipfs: IpfsStore) -> None:
-    for size in SIZES:
-        assert embedded.put_bytes(content(size)) == ipfs.put_bytes(content(size))
-
-
 @pytest.mark.parametrize("form", ["{}", "file://{}", "file://localhost{}"])
 def test_open_a_folder(tmp_path: Path, form: str) -> None:
     store = open_store(form.format(tmp_path / "a b"))

@@ -211,8 +211,7 @@ def test_extra_batches_are_nobodys_and_differ_between_nodes(situation, wanted: i
     count = min(wanted, batches)
     extra = [i for node in nodes for i in numbers(assignment.unassigned(manifest, node, count))]
     assert len(extra) == len(set(extra)) == count * len(nodes)
-    handed_out = {i for a in manifest.assignments for i in numbers(a.ranges)}
-    assert not handed_out & set(extra)
+    assert not {i for a in manifest.assignments for i in numbers(a.ranges)} & set(extra)
     assert not set(numbers(manifest.carry)) & set(extra)
 
 

@@ -63,8 +63,7 @@ def test_five_numbers_by_hand():
 
 def test_rounding_is_right_on_average():
     sent, shapes = gradient({"a": (40,)}), {"a": (40,)}
-    size = norm(flatten(sent, ""))
-    made = codec(dimension=40, clip=2 * size, bits=2)
+    made = codec(dimension=40, clip=2 * norm(flatten(sent, "")), bits=2)
     errors = []
     for seed in SEEDS:
         measured = made.measured(made.encode(sent, None, seed), shapes, seed)

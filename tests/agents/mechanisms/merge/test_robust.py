@@ -325,8 +325,7 @@ def test_multi_krum_needs_enough_nodes(count):
 
 
 def test_f_is_floored_in_decimal():
-    krum = rule("multi_krum", byzantine_fraction=0.29)
-    assert krum.tolerated(100) == 29
+    assert rule("multi_krum", byzantine_fraction=0.29).tolerated(100) == 29
     assert [rule("multi_krum").tolerated(n) for n in (3, 5, 7, 10, 20, 32)] == [0, 1, 2, 3, 6, 9]
 
 
