@@ -21,7 +21,8 @@ from typing import Any, ClassVar
 import boa
 from eth_utils import keccak
 
-from tests.contracts.stateful.registry_model import Refused, RegistryModel, Settings
+from tests.contracts.stateful.machine import Refused
+from tests.contracts.stateful.registry_model import RegistryModel, Settings
 from tests.contracts.stateful.tasks_model import APPEALS, TASKS, UNAVAILABLE, Task, TasksModel
 from tests.stage.contracts.clock import block, mine, now
 from tests.stage.contracts.registry import DEFAULT_ROWS, account
@@ -263,11 +264,7 @@ class TasksMachine:
         self.seed = seed
         self.s = self.stage.system
         self.model = copy.deepcopy(self.stage.model)
-        self.contracts = {
-            TASKS: self.s.tasks,
-            APPEALS: self.s.appeals,
-            REGISTRY: self.s.registry,
-        }
+        self.contracts = {TASKS: self.s.tasks, APPEALS: self.s.appeals, REGISTRY: self.s.registry}
         self.coordinator = str(self.s.coordinator.address)
         self.stranger = self.s.person("stranger")
         self.total = self.s.balances() + self.wealth()
