@@ -152,6 +152,18 @@ def test_ledger_machine(system: System) -> None:
         system.job(sponsor, escrow=1_000 * ZOO)
     LedgerMachine.system = system
     run(LedgerMachine, examples=25, steps=30)
+    # Histories drawn at random may miss the odd refusal or lineage.
+    machine = LedgerMachine()
+    first, other, third = MODELS
+    for new in (other, first, other):
+        machine.finish_a_round(1, 0, new, ZOO)
+    machine.attest(1, other, checkpoint=first, coordinator=True, times=2)
+    machine.record_anything(True, 1, back=1, prev=other, new=first)
+    machine.record_anything(True, 1, back=-1, prev=third, new=first)
+    for pick in range(2):
+        machine.walk(1, pick, limit=1)
+        machine.chain_is_model()
+    machine.teardown()
     wanted = {"ledger: broken chain", "ledger: round order", "ledger: already attested"}
     assert set(LedgerMachine.refused) >= wanted, "a refusal was never met"
     assert len(LedgerMachine.walked) == 3, "a kind of lineage was never walked"
