@@ -4,26 +4,14 @@ verifier, under its operator's key."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import boa
 import pytest
 
+from tests.stage.contracts import registry as stage
 from tests.stage.contracts.clock import mine, now, wait
 from tests.stage.contracts.registry import (
-    ARTEFACT,
-    COORDINATOR,
-    INVALID,
-    NODE_OWNER,
-    OPERATOR,
-    PAUSE_BENCHMARK,
-    ROOT,
-    SLASHER,
-    UNITS,
-    VERIFIER,
-    WINDOW,
-    ZERO,
     Keys,
     account,
     address_of,
@@ -105,12 +93,12 @@ def test_verdict__closed_verifier_with_zero_operator__reverts(
     [
         {"node_id": 77},
         {"attempt": 1},
-        {"root": ARTEFACT},
-        {"units": UNITS + 1},
-        {"check_seed": ROOT},
+        {"root": stage.ARTEFACT},
+        {"units": stage.UNITS + 1},
+        {"check_seed": stage.ROOT},
         {"passed": False},
         {"chainId": 5},
-        {"verifyingContract": ZERO},
+        {"verifyingContract": stage.ZERO},
         {"name": "Other"},
         {"version": "2"},
     ],
@@ -159,18 +147,18 @@ def test_verdict__by_an_ineligible_verifier__reverts(
     benchmarks: Any,
     answered: int,
     verifiers: Keys,
-    register: Callable[..., int],
+    register: stage.Register,
     why: str,
 ) -> None:
     ((verifier, key),) = first(verifiers).items()
     if why == "unapproved":
-        verifier, key = register("uma", VERIFIER), account("uma")
+        verifier, key = register("uma", stage.VERIFIER), account("uma")
     elif why == "revoked":
-        registry.approve_role(verifier, VERIFIER, False, sender=COORDINATOR)
+        registry.approve_role(verifier, stage.VERIFIER, False, sender=stage.COORDINATOR)
     elif why == "resting":
         registry.set_active(verifier, False, sender=key.address)
     elif why == "suspended":
-        registry.slash(verifier, INVALID, now(), ZERO, sender=SLASHER)
+        registry.slash(verifier, stage.INVALID, now(), stage.ZERO, sender=stage.SLASHER)
     else:
         verifier = 99
     with boa.reverts("benchmarks: not a verifier"):
@@ -180,24 +168,24 @@ def test_verdict__by_an_ineligible_verifier__reverts(
 
 
 def test_verdict__by_a_verifier_of_the_same_owner__reverts(
-    registry: Any, benchmarks: Any, answered: int, register: Callable[..., int]
+    registry: Any, benchmarks: Any, answered: int, register: stage.Register
 ) -> None:
     """A node cannot vouch for itself through a second node."""
-    twin = register("twin", VERIFIER, owner=NODE_OWNER)
-    registry.approve_role(twin, VERIFIER, True, sender=COORDINATOR)
+    twin = register("twin", stage.VERIFIER, owner=stage.NODE_OWNER)
+    registry.approve_role(twin, stage.VERIFIER, True, sender=stage.COORDINATOR)
     signature = sign_verdict(benchmarks, account("twin"), answered, True)
     with boa.reverts("benchmarks: own benchmark"):
         benchmarks.submit_verdicts(answered, True, [twin], [signature])
 
 
 def test_verdict__by_the_node_itself__reverts(
-    registry: Any, benchmarks: Any, fund: Callable[[str, int], None]
+    registry: Any, benchmarks: Any, fund: stage.Fund
 ) -> None:
-    fund(NODE_OWNER, 10**21)
+    fund(stage.NODE_OWNER, 10**21)
     both = registry.register_node(
-        address_of("both"), ZERO[:-1] + "1", 3, 10**21, ROOT, sender=NODE_OWNER
+        address_of("both"), stage.ZERO[:-1] + "1", 3, 10**21, stage.ROOT, sender=stage.NODE_OWNER
     )
-    registry.approve_role(both, VERIFIER, True, sender=COORDINATOR)
+    registry.approve_role(both, stage.VERIFIER, True, sender=stage.COORDINATOR)
     request(registry, benchmarks, both)
     submit(registry, benchmarks, both)
     with boa.reverts("benchmarks: own benchmark"):
@@ -232,8 +220,8 @@ def test_verdicts__of_an_earlier_attempt__do_not_carry_over(
     give(benchmarks, answered, first(verifiers))
     ((verifier, key),) = first(verifiers, 1, skip=1).items()
     old = sign_verdict(benchmarks, key, answered, True)
-    wait(WINDOW + 1)
-    benchmarks.request_benchmark(answered, sender=OPERATOR)
+    wait(stage.WINDOW + 1)
+    benchmarks.request_benchmark(answered, sender=stage.OPERATOR)
     submit(registry, benchmarks, answered)
     assert benchmarks.benchmark(answered).passes == 0
     with boa.reverts("benchmarks: bad signature"):
@@ -245,7 +233,9 @@ def test_verdicts__capture_the_check_seed_themselves(
     benchmarks: Any, node: int, verifiers: Keys
 ) -> None:
     mine(2)
-    benchmarks.submit_benchmark(node, UNITS, ROOT, ARTEFACT, sender=OPERATOR)
+    benchmarks.submit_benchmark(
+        node, stage.UNITS, stage.ROOT, stage.ARTEFACT, sender=stage.OPERATOR
+    )
     mine(2)
     seed_free = benchmarks.verdict_digest(node, True)
     ((verifier, key),) = first(verifiers).items()
@@ -256,13 +246,15 @@ def test_verdicts__capture_the_check_seed_themselves(
 
 def test_verdicts__check_seed_expired__reverts(benchmarks: Any, node: int, verifiers: Keys) -> None:
     mine(2)
-    benchmarks.submit_benchmark(node, UNITS, ROOT, ARTEFACT, sender=OPERATOR)
+    benchmarks.submit_benchmark(
+        node, stage.UNITS, stage.ROOT, stage.ARTEFACT, sender=stage.OPERATOR
+    )
     mine(258)
     with boa.reverts("benchmarks: seed expired"):
         benchmarks.submit_verdicts(node, True, list(first(verifiers)), [bytes(65)])
 
 
 def test_verdicts__paused__reverts(benchmarks: Any, answered: int, verifiers: Keys) -> None:
-    benchmarks.set_paused(PAUSE_BENCHMARK, sender=COORDINATOR)
+    benchmarks.set_paused(stage.PAUSE_BENCHMARK, sender=stage.COORDINATOR)
     with boa.reverts("pausing: paused"):
         give(benchmarks, answered, first(verifiers))

@@ -10,6 +10,7 @@ import pytest
 from eth_abi import encode
 from eth_utils import keccak
 
+from tests.stage.contracts.events import event, of_round
 from tests.stage.contracts.rounds import MODEL, REPORT, Field, make_field
 from tests.stage.contracts.system import (
     COMPLETED,
@@ -39,15 +40,9 @@ def test_finalize__early_with_two_thirds(
     shares = [TRAINERS * c // 6 for c in (1, 2, 3)]
     paid = sum(shares) + VERIFIER_CUT // 2 * 2 + AGGREGATOR_CUT
     assert events_of(results) == [
-        ("PhaseChanged", {"job_id": 1, "round_id": 1, "phase": FINALIZED, "deadline": 0}),
-        (
-            "RoundFinalized",
-            {"job_id": 1, "round_id": 1, "model": MODEL, "total_contribution": 6},
-        ),
-        (
-            "RoundSettled",
-            {"job_id": 1, "round_id": 1, "paid": paid, "returned": REWARD - paid},
-        ),
+        of_round("PhaseChanged", phase=FINALIZED, deadline=0),
+        of_round("RoundFinalized", model=MODEL, total_contribution=6),
+        of_round("RoundSettled", paid=paid, returned=REWARD - paid),
     ]
     for player, share in zip(field.trainers, shares, strict=True):
         assert pool.pending(player.payout) == share
@@ -57,11 +52,7 @@ def test_finalize__early_with_two_thirds(
         cut = AGGREGATOR_CUT if player.node_id == proposer else 0
         assert pool.pending(player.payout) == cut
     entry = field.system.ledger.entry(1, 0)
-    assert (entry.round_id, entry.prev_model, entry.new_model) == (
-        1,
-        TERMS["genesis_model"],
-        MODEL,
-    )
+    assert (entry.round_id, entry.prev_model, entry.new_model) == (1, TERMS["genesis_model"], MODEL)
     assert entry.contributors_root == keccak(encode(["uint256[]"], [field.ids]))
     assert entry.scores_root == contributions_hash(field.ids, [1, 2, 3])
     assert entry.report == REPORT
@@ -135,19 +126,6 @@ def test_finalize__open_report_blocks_the_early_way_only(
     assert field.system.pool.pending(field.trainers[0].payout) == TRAINERS // 6
 
 
-def test_finalize__invalid_node_is_not_paid_and_does_not_dilute(field: Field, rounds: Any) -> None:
-    field.to_challenge()
-    bad = field.trainers[2]
-    field.report(1, bad, INVALID, *field.verifiers[:2])
-    field.attest(1)
-    field.finalize()
-    pool = field.system.pool
-    assert pool.pending(bad.payout) == 0
-    pot = TRAINERS + VERIFIER_CUT - VERIFIER_CUT // 3 * 3  # with the dust of the verifiers' cut
-    assert [pool.pending(p.payout) for p in field.trainers[:2]] == [pot // 3, pot * 2 // 3]
-    assert rounds.round(1, 1).n_invalid == 1
-
-
 @pytest.mark.parametrize("shares", [[1, 2, 3], [0, 7, 10**18], [5, 0, 0], [0, 0, 0]])
 @pytest.mark.parametrize("bad", [(), (0,), (2,), (0, 1), (0, 1, 2)])
 def test_finalize__pays_what_the_rule_says(
@@ -163,6 +141,7 @@ def test_finalize__pays_what_the_rule_says(
     results.finalize(1, 1, field.ids, shares)
     valid = [0 if index in bad else share for index, share in enumerate(shares)]
     total = sum(valid)
+    assert rounds.round(1, 1).n_invalid == len(bad)
     assert dict(events_of(results))["RoundFinalized"]["total_contribution"] == total
     pay = [TRAINERS * share // total if total else 0 for share in valid]
     pool = field.system.pool
@@ -235,12 +214,12 @@ def test_finalize__rounds_chain_models(field: Field, rounds: Any, jobs: Any) -> 
     assert jobs.job(1).model == other
 
 
-def test_finalize__last_round_completes_the_job(system: System, rounds: Any, jobs: Any) -> None:
+def test_finalize__last_round_completes_the_job(system: System, jobs: Any) -> None:
     field = make_field(system, rounds=2)
     field.to_finalized()
     assert not jobs.job_ended(1)
     field.to_finalized()
-    assert ("JobEnded", {"job_id": 1, "status": COMPLETED}) in events_of(system.results, jobs)
+    assert event("JobEnded", job_id=1, status=COMPLETED) in events_of(system.results, jobs)
     system.pool.refund(1, sender=field.sponsor)
     for player in system.players.values():
         if system.pool.pending(player.payout):
@@ -285,7 +264,6 @@ def test_settle__nothing_finalized__reverts(field: Field, rounds: Any, results: 
     with refuses("results: nothing to settle"):
         results.settle(1, 1, [], [])
     field.to_commit()
-    field.system.wait_out(1, 1)
-    rounds.advance(1, 1)
+    field.system.time_out(1, 1)
     with refuses("results: nothing to settle"):
         results.settle(1, 1, [], [])

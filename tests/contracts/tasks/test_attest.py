@@ -9,27 +9,11 @@ from typing import Any
 import pytest
 from eth_utils import keccak
 
+from tests.stage.contracts import tasks as task
 from tests.stage.contracts.clock import mine
 from tests.stage.contracts.events import event
-from tests.stage.contracts.system import (
-    EMPTY,
-    STAKE,
-    UNLIMITED,
-    VERIFIER,
-    System,
-    refuses,
-)
-from tests.stage.contracts.tasks import (
-    APPEALED,
-    CLOSED,
-    CPU,
-    OTHER,
-    RIGHT,
-    VERDICT_S,
-    WRONG,
-    TaskStage,
-    make_tasks,
-)
+from tests.stage.contracts.system import EMPTY, STAKE, UNLIMITED, VERIFIER, System, refuses
+from tests.stage.contracts.tasks import APPEALED, CLOSED, OTHER, RIGHT, WRONG, TaskStage, make_tasks
 
 UNAVAILABLE = keccak(text="menagerie.RedundantTasks.unavailable.v1")
 
@@ -123,8 +107,7 @@ def test_attest__later_stake_and_slashes_change_no_weight(
     stage: TaskStage, appeals: Any, task_id: int
 ) -> None:
     first = stage.verifiers[0]
-    stage.system.person(f"{first.name} owner", 100 * STAKE)
-    stage.registry.add_stake(first.node_id, 100 * STAKE, sender=first.owner)
+    stage.system.add_stake(first, 100 * STAKE)
     late = stage.system.join("late verifier", VERIFIER, 100 * STAKE)
     stage.attest(task_id, first, WRONG)
     assert appeals.attested_weight(task_id, WRONG) == (STAKE, 3 * STAKE)
@@ -133,7 +116,7 @@ def test_attest__later_stake_and_slashes_change_no_weight(
 
 
 def test_attest__at_the_deadline_and_after(stage: TaskStage, task_id: int) -> None:
-    mine(1, VERDICT_S)
+    mine(1, task.VERDICT_S)
     stage.attest(task_id, stage.verifiers[0], RIGHT)
     mine(1, 1)
     with refuses("appeals: too late"):
@@ -229,7 +212,7 @@ def test_attest__verifier_who_executes_other_tasks__may_judge_this_one(system: S
     task_id = stage.play(RIGHT, RIGHT)
     idle = next(p for p in stage.nodes if p not in stage.runners(task_id))
     judge = system.join("judge", VERIFIER, owner=idle.owner)
-    system.tasks.join(judge.node_id, CPU, sender=judge.owner)
+    system.tasks.join(judge.node_id, task.CPU, sender=judge.owner)
     stage.appeal(task_id)
     stage.attest(task_id, judge, RIGHT)
     assert system.appeals.attesters(task_id, RIGHT) == [judge.node_id]
