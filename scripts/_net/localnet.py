@@ -77,7 +77,9 @@ class LocalnetSettings:
     appeal_bond: int = 10 * ZOO
     # Windows that fit into this network's short unbonding period.
     tasks: TaskTerms = field(
-        default_factory=lambda: TaskTerms(max_run_s=120, reveal_s=60, appeal_s=20, verdict_s=60)
+        default_factory=lambda: TaskTerms(
+            max_run_s=120, reveal_s=60, appeal_s=20, verdict_s=60, dispute_s=120
+        )
     )
     supply: int = 1_000_000_000 * ZOO
     approve_roles: bool = True  # else the members' agents do, as a first deed

@@ -35,6 +35,7 @@ TERMS = TaskTerms(
     reveal_s=600,
     appeal_s=300,
     verdict_s=300,
+    dispute_s=300,
 )
 FORGER = "executor-5"
 HONEST = tuple(f"executor-{number}" for number in range(1, 5))

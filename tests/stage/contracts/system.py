@@ -69,6 +69,7 @@ TASK_TERMS: dict[str, int] = {
     "verdict_s": 14_400,
     "appeal_bond": 5 * ZOO,
     "bounty": ZOO // 100,
+    "dispute_s": 18_000,
 }
 
 
@@ -447,7 +448,7 @@ def deploy(codes: Codes, **parameters: int) -> System:
         _create(
             codes.tasks,
             "(address,address,address,address,"
-            "(uint256,uint256,uint256,uint256,uint256,uint256,uint256,uint256,uint256),"
+            "(uint256,uint256,uint256,uint256,uint256,uint256,uint256,uint256,uint256,uint256),"
             "bytes32[],address)",
             token_at,
             registry_at,
@@ -457,7 +458,14 @@ def deploy(codes: Codes, **parameters: int) -> System:
             [b"cpu-fp32".ljust(32, b"\0"), b"cuda:sm_90".ljust(32, b"\0")],
             ZERO,
         ),
-        _create(codes.appeals, "(address,address,address)", token_at, registry_at, tasks_at),
+        _create(
+            codes.appeals,
+            "(address,address,address,address)",
+            token_at,
+            registry_at,
+            tasks_at,
+            owner,
+        ),
         _create(codes.benchmarks, "(address,address,address)", registry_at, owner, ZERO),
     )
     assert [str(c.address) for c in contracts] == at
