@@ -93,6 +93,11 @@ MAX_QUORUM: constant(uint256) = 16
 # Voices in a vote at most, and the most that one weighs, in minimum stakes of a verifier.
 MAX_VOICES: constant(uint256) = 32
 VOICE_CAP: constant(uint256) = 2
+# Unbonding periods that a benchmark's score is good for.
+SCORE_PERIODS: constant(uint256) = 4
+# A score, then when it was given.
+_SCORED_AT: constant(uint256) = 128
+_SCORE_MASK: constant(uint256) = 2**128 - 1
 # The part of the unbonding period that stake must have been bonded before it votes.
 MATURITY_PART: constant(uint256) = 1_000
 
@@ -411,15 +416,16 @@ def claim_bounty() -> uint256:
 def set_score(node_id: uint256, score: uint256):
     """
     @notice NodeBenchmarks only: replaces the node's verified score, which decides over its place in
-            the list of trainers and weighs it there. NodeBenchmarks logs `BenchmarkSettled`. A node
-            that exits or is banned meanwhile takes the score and no place.
+            the list of trainers and weighs it there, for four unbonding periods. NodeBenchmarks
+            logs `BenchmarkSettled`, or `VerdictOverruled` for a score of 0. A node that exits or is
+            banned meanwhile takes the score and no place.
     @dev Reverts: "registry: not benchmarks", "registry: unknown node".
     @param node_id The node.
-    @param score Units per million seconds.
+    @param score Units per million seconds; 0 for none.
     """
     self._require(msg.sender == benchmarks, "registry: not benchmarks")
     self._check_known(node_id)
-    self._nodes[node_id].benchmark_score = score
+    self._nodes[node_id].benchmark_score = (block.timestamp << _SCORED_AT | min(score, _SCORE_MASK))
     self._update_lists(node_id)
 
 
@@ -614,6 +620,7 @@ def node(node_id: uint256) -> INodeRegistry.Node:
     """
     record: INodeRegistry.Node = self._nodes[node_id]
     record.locks = self._lock_count(node_id)
+    record.benchmark_score = self._score(node_id)
     return record
 
 
@@ -784,6 +791,22 @@ def is_eligible(node_id: uint256, role: uint256) -> bool:
 @view
 @reentrant
 @external
+def score_until(node_id: uint256) -> uint256:
+    """
+    @notice When a trainer's score expires: four unbonding periods after it was given. Until then a
+            new attempt may replace it.
+    @param node_id The node.
+    @return uint256 The time, or 0 when it never had one.
+    """
+    scored_at: uint256 = self._nodes[node_id].benchmark_score >> _SCORED_AT
+    if scored_at == 0:
+        return 0
+    return scored_at + SCORE_PERIODS * self._parameters.unbonding_period
+
+
+@view
+@reentrant
+@external
 def role_count(role: uint256) -> uint256:
     """
     @notice How many nodes a role's list holds: not exiting, not banned, and approved where the role
@@ -841,7 +864,7 @@ def eligible_nodes(
         if self._can_work(node_id, role):
             ids.append(node_id)
             if role == TRAINER:
-                weights.append(self._nodes[node_id].benchmark_score)
+                weights.append(self._score(node_id))
             else:
                 weights.append(self._nodes[node_id].stake)
     return ids, weights
@@ -1160,6 +1183,17 @@ def _lock_count(node_id: uint256) -> uint256:
 
 @internal
 @view
+def _score(node_id: uint256) -> uint256:
+    """
+    @notice The node's score, 0 once it has expired.
+    """
+    word: uint256 = self._nodes[node_id].benchmark_score
+    until: uint256 = (word >> _SCORED_AT) + SCORE_PERIODS * self._parameters.unbonding_period
+    return word & _SCORE_MASK if block.timestamp < until else 0
+
+
+@internal
+@view
 def _min_stake(role: uint256) -> uint256:
     if role == TRAINER:
         return self._parameters.trainer_stake
@@ -1182,7 +1216,7 @@ def _can_work(node_id: uint256, role: uint256) -> bool:
             requested, approved if needed, not exiting, not banned, not locked. A trainer's stake is
             asked again: the minimum may have been raised since it got its place.
     """
-    if role == TRAINER and self._nodes[node_id].benchmark_score == 0:
+    if role == TRAINER and self._score(node_id) == 0:
         return False
     return (
         self._nodes[node_id].active
@@ -1208,7 +1242,7 @@ def _update_lists(node_id: uint256):
         if (
             self._nodes[node_id].roles & TRAINER != 0
             and self._nodes[node_id].active
-            and self._nodes[node_id].benchmark_score != 0
+            and self._score(node_id) != 0
             and self._nodes[node_id].stake >= self._parameters.trainer_stake
         ):
             listed |= TRAINER

@@ -50,9 +50,11 @@ SLASHERS = (
     "ViolationReports",
     "RedundantTasks",
     "TaskAppeals",
+    "NodeBenchmarks",
 )
 # Calls that wait the routine delay only: those a running network needs, and the emergency brake.
 ROUTINE_CALLS = (
+    ("NodeBenchmarks", "overrule"),
     ("NodeBenchmarks", "set_paused"),
     ("NodeRegistry", "approve_role"),
     ("NodeRegistry", "set_paused"),
