@@ -204,12 +204,12 @@ def register_node(
     @return uint256 The new node's id: 1, 2, 3, ...
     """
     pausing._check_not_paused(PAUSE_REGISTER_NODE)
+    node_id: uint256 = self._node_count + 1
+    self._engage(operator, node_id, consent)
     self._check_address(payout)
     self._check_roles(roles, stake)
 
-    node_id: uint256 = self._node_count + 1
     self._node_count = node_id
-    self._engage(operator, node_id, consent)
     self._nodes[node_id].owner = msg.sender
     self._nodes[node_id].operator = operator
     self._nodes[node_id].payout = payout

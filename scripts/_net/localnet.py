@@ -50,6 +50,7 @@ _SCRYPT_N = 1_024
 _OPERATOR_ETHER = 10**19
 _OWNER_ETHER = 10**18
 _SPARE_ZOO = 1_000 * ZOO
+_CREATION_STEP_S = 8  # to which a task knows its creation
 
 
 @dataclass(frozen=True)
@@ -275,6 +276,7 @@ def build_localnet(
         quorum = f"{settings.threshold} of {settings.members} members"
         progress(f"approving verifiers and aggregators, {quorum}")
         _approve_roles(net)
+        _mature(net)
     return net
 
 
@@ -412,6 +414,13 @@ def _consent(registry: Any, seat: Seat) -> bytes:
     nonce = registry.functions.consents_used(operator).call()
     typed = operator_consent(registry.address, registry.w3.eth.chain_id, operator, owner, nonce)
     return bytes(seat.operator.sign_typed_data(*typed).signature)
+
+
+def _mature(net: Localnet) -> None:
+    """Move the chain's clock on until the verifiers' stakes are old enough to vote."""
+    maturity = net.contract("NodeRegistry").functions.maturity().call()
+    net.anvil.rpc("evm_increaseTime", int(maturity) + _CREATION_STEP_S)
+    net.anvil.rpc("evm_mine")
 
 
 def _approve_roles(net: Localnet) -> None:

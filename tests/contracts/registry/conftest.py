@@ -172,6 +172,7 @@ def verifiers(registry: Any, register: Callable[..., int]) -> dict[int, LocalAcc
         node_id = register(name, VERIFIER)
         registry.approve_role(node_id, VERIFIER, True, sender=COORDINATOR)
         keys[node_id] = account(name)
+    wait(registry.maturity())
     return keys
 
 
