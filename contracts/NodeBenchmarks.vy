@@ -18,7 +18,7 @@
           counts once, and for nothing else. No verifier judges a node of its own owner.
         - Only a quorum of verdicts that the work is right raises a score: as many owners as the
           registry asks for, with more than half of the weight of all its voters as they were before
-          the attempt (the node's own owner aside), at rest or not. So a false score takes half of
+          the answer (the node's own owner aside), at rest or not. So a false score takes half of
           the weight and that many owners whom the Coordinator approved.
         - A score stands until the next attempt passes, or it expires in the registry. The
           Coordinator overrules a false verdict: the score is reset and who gave it is slashed.
@@ -273,7 +273,7 @@ def submit_verdicts(
 ):
     """
     @notice Anyone: relays verdicts that verifiers signed (EIP-712 `BenchmarkVerdict`, by the
-            verifier's operator key), of the registry's voters as they were before the attempt. As
+            verifier's operator key), of the registry's voters as they were before the answer. As
             many equal verdicts as the registry's `benchmark_quorum`, with more than half of the
             weight, settle the attempt; verdicts behind the deciding one are ignored. An attempt
             that passed sets the node's score in the registry. Captures the check seed when that was
@@ -447,11 +447,12 @@ def _is_pending(node_id: uint256) -> bool:
 @view
 def _voters(node_id: uint256) -> (DynArray[uint256, 128], DynArray[uint256, 128]):
     """
-    @notice Who judges the node's attempt: verifiers whose stake was old enough when it began.
+    @notice Who judges the node's attempt: verifiers whose stake was old enough when it answered,
+            which is before it asked where the window is shorter than the maturity.
     """
-    begun: uint256 = self._benchmarks[node_id].requested_at
+    answered: uint256 = self._benchmarks[node_id].submitted_at
     maturity: uint256 = staticcall INodeRegistry(registry).maturity()
-    return staticcall INodeRegistry(registry).voters(begun - min(begun, maturity))
+    return staticcall INodeRegistry(registry).voters(answered - min(answered, maturity))
 
 
 @internal

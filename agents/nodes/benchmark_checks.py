@@ -118,8 +118,8 @@ class BenchmarkChecks:
         )
 
     def _may_judge(self, verifier: int, attempt: Benchmark) -> bool:
-        """Whether this verifier's stake is older than the attempt."""
-        return verifier in self._network.voters(attempt.requested_at)
+        """Whether this verifier's stake is older than the answer."""
+        return verifier in self._network.voters(attempt.submitted_at)
 
     def _has_voted(self, verifier: int, node: int, attempt: Benchmark) -> bool:
         events = self._context.chain.events(

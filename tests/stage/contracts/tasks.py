@@ -51,6 +51,8 @@ BOUNTY, BOND = TASK_TERMS["bounty"], TASK_TERMS["appeal_bond"]
 REVEAL_S, APPEAL_S, VERDICT_S, DISPUTE_S = (
     TASK_TERMS[f"{name}_s"] for name in ("reveal", "appeal", "verdict", "dispute")
 )
+# What a verifier of STAKE weighs: twice the minimum.
+VOICE = 200 * ZOO
 # What an objection to a verdict has.
 OBJECTION_S = APPEAL_S
 FUNDS = 1_000 * ZOO
