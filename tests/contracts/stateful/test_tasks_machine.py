@@ -1004,11 +1004,17 @@ class TasksMachine:
         for _ in range(MAX_REDRAWS + 1 + 3 * MAX_LANES + 1):
             if t.status in (AGREED, UNDECIDED, CLOSED):
                 break
+            call = calls[t.status]
             if t.status == DRAWING:
                 mine(max(0, t.seed_block + 1 - block()))
+            elif t.status == APPEALED:
+                appeal = self.model.appeals[task_id]
+                self.pass_deadline(appeal.deadline)
+                if appeal.result != EMPTY and appeal.objector == ZERO:
+                    call = (APPEALS, "finalize")
             else:
                 self.pass_deadline(t.time)
-            assert self.do(*calls[t.status], self.stranger, task_id)
+            assert self.do(*call, self.stranger, task_id)
         assert t.status in (AGREED, UNDECIDED, CLOSED), "a task that nobody can end"
 
     def everybody_leaves(self) -> None:
