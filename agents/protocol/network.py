@@ -307,6 +307,12 @@ class Network:
         self._judged.update(attempts.keys() - waiting.keys())
         return waiting
 
+    def voters(self, created_at: int) -> list[int]:
+        """The verifiers who vote on a work that exists since `created_at`, chain seconds."""
+        maturity = read(int, self.chain.call(self.registry, "maturity"))
+        ids, _ = self.chain.call(self.registry, "voters", max(0, created_at - maturity))
+        return list(ids)
+
     def benchmark(self, node_id: int) -> Benchmark:
         """A node's newest attempt; all zero if it asked for none."""
         return read(Benchmark, self.chain.call(self.benchmarks, "benchmark", node_id))

@@ -51,15 +51,18 @@ SLASHERS = (
     "ViolationReports",
     "RedundantTasks",
     "TaskAppeals",
+    "NodeBenchmarks",
 )
 # Calls that wait the routine delay only: those a running network needs, and the emergency brake.
 ROUTINE_CALLS = (
+    ("NodeBenchmarks", "overrule"),
     ("NodeBenchmarks", "set_paused"),
     ("NodeRegistry", "approve_role"),
     ("NodeRegistry", "set_paused"),
     ("RedundantTasks", "add_class"),
     ("RedundantTasks", "set_paused"),
     ("ScoreConsensus", "set_paused"),
+    ("TaskAppeals", "resolve"),
     ("TrainingLedger", "attest_model"),
     ("TrainingJobs", "set_paused"),
     ("TrainingResults", "resolve_challenge"),
@@ -97,6 +100,7 @@ class TaskTerms:
     verdict_s: int = 12 * 3_600
     appeal_bond: int = 5 * ZOO
     bounty: int = ZOO // 100
+    dispute_s: int = 3 * DAY
     classes: tuple[str, ...] = ("cpu-fp32",)
 
     def encode(self) -> tuple[int, ...]:
@@ -111,6 +115,7 @@ class TaskTerms:
             self.verdict_s,
             self.appeal_bond,
             self.bounty,
+            self.dispute_s,
         )
 
     def class_names(self) -> list[bytes]:
@@ -243,7 +248,7 @@ def constructor_arguments(
             settings.tasks.class_names(),
             settings.random_source,
         ),
-        "TaskAppeals": (token, registry, at["RedundantTasks"]),
+        "TaskAppeals": (token, registry, at["RedundantTasks"], owner),
         "NodeBenchmarks": (registry, owner, settings.random_source),
     }
 

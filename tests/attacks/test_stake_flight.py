@@ -94,7 +94,14 @@ def test_15_new_operator_and_payout__the_slash_still_finds_the_node(
     """Attack 15: eve changes every address she can between work and verdict."""
     report = people.convict(eve, ann)
     fresh = people.person("fresh")
-    people.chain.send(eve.owner, people.registry, "set_operator", eve.node_id, fresh.address)
+    people.chain.send(
+        eve.owner,
+        people.registry,
+        "set_operator",
+        eve.node_id,
+        fresh.address,
+        people.consent(fresh, eve.owner),
+    )
     people.chain.send(eve.owner, people.registry, "set_payout", eve.node_id, fresh.address)
     people.chain.send(eve.owner, people.registry, "set_active", eve.node_id, False)
     people.execute(report)

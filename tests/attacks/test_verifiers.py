@@ -46,7 +46,8 @@ def test_8_split_stake__weighs_what_the_whole_weighed(people: People) -> None:
     assert weights[whole.node_id] == sum(weights[half.node_id] for half in halves)
     poor = people.person("poor", 500 * ZOO)
     operator = key_of("poor operator")
-    args = (operator.address, operator.address, VERIFIER, 500 * ZOO, EMPTY)
+    signed = people.consent(operator, poor)
+    args = (operator.address, operator.address, VERIFIER, 500 * ZOO, EMPTY, signed)
     people.chain.refuse("registry: stake too low", poor, people.registry, "register_node", *args)
     assert people.gain(*nodes, poor) == 0
 

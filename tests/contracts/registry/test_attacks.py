@@ -34,6 +34,7 @@ from tests.stage.contracts.registry import (
     account,
     address_of,
     benchmark_passed,
+    consent,
     first,
     give,
     sign_verdict,
@@ -95,7 +96,7 @@ def test_second_node_under_the_same_operator__is_impossible(
 ) -> None:
     fund(STRANGER, STAKE)
     with boa.reverts("registry: operator in use"):
-        registry.register_node(OPERATOR, STRANGER, TRAINER, STAKE, EMPTY, sender=STRANGER)
+        registry.register_node(OPERATOR, STRANGER, TRAINER, STAKE, EMPTY, b"", sender=STRANGER)
     assert registry.owner_of(node) != STRANGER
 
 
@@ -112,9 +113,10 @@ def test_self_certified_benchmark__never_settles(
     registry: Any, benchmarks: Any, register: Callable[..., int], verifiers: Keys
 ) -> None:
     """With a quorum of two, one verifier of one's own and one bribed are not enough."""
-    cheat = register("cheat")
     own = register("own verifier", VERIFIER, owner=address_of("cheat owner"))
     registry.approve_role(own, VERIFIER, True, sender=COORDINATOR)
+    wait(registry.maturity())
+    cheat = register("cheat")
     submit(registry, benchmarks, cheat, units=1_000_000)
     give(benchmarks, cheat, first(verifiers))
     with boa.reverts("benchmarks: own benchmark"):
@@ -138,7 +140,7 @@ def test_stolen_operator_key__reaches_no_money(registry: Any, node: int, token: 
         ("begin_exit", (node,)),
         ("withdraw", (node,)),
         ("set_payout", (node, STRANGER)),
-        ("set_operator", (node, STRANGER)),
+        ("set_operator", (node, STRANGER, b"")),
         ("set_roles", (node, VERIFIER)),
         ("add_stake", (node, ZOO)),
     ):
@@ -182,8 +184,11 @@ def test_fresh_identity_after_a_ban__starts_from_nothing(
     operator, payout = registry.operator_of(node), registry.node(node).payout
     assert registry.slash(node, REPEATED, now(), address_of("r"), sender=SLASHER) == STAKE
     with boa.reverts("registry: operator in use"):
-        registry.register_node(operator, payout, TRAINER, STAKE, EMPTY, sender=NODE_OWNER)
+        registry.register_node(operator, payout, TRAINER, STAKE, EMPTY, b"", sender=NODE_OWNER)
     leave(node)
-    again = registry.register_node(operator, payout, TRAINER, STAKE, EMPTY, sender=NODE_OWNER)
+    signed = consent(registry, account("operator"), NODE_OWNER)
+    again = registry.register_node(
+        operator, payout, TRAINER, STAKE, EMPTY, signed, sender=NODE_OWNER
+    )
     assert not registry.is_eligible(again, TRAINER)
     assert registry.node(again).benchmark_score == 0

@@ -27,8 +27,10 @@ from tests.stage.contracts.registry import (
     ZERO,
     ZOO,
     Keys,
+    account,
     address_of,
     benchmark_passed,
+    consent,
     own_events,
 )
 
@@ -81,7 +83,10 @@ def test_withdraw__pays_the_owner_and_closes(registry: Any, token: Any, exiting:
 def test_withdraw__frees_the_operator(registry: Any, exiting: int) -> None:
     wait(UNBONDING)
     registry.withdraw(exiting, sender=NODE_OWNER)
-    again = registry.register_node(OPERATOR, PAYOUT, TRAINER, STAKE, EMPTY, sender=NODE_OWNER)
+    signed = consent(registry, account("operator"), NODE_OWNER)
+    again = registry.register_node(
+        OPERATOR, PAYOUT, TRAINER, STAKE, EMPTY, signed, sender=NODE_OWNER
+    )
     assert again != exiting
     assert registry.node_of(OPERATOR) == again
 

@@ -17,6 +17,7 @@ from tests.stage.contracts.registry import (
     ARTEFACT,
     EMPTY,
     NO_REVEAL,
+    NODE_OWNER,
     OPERATOR,
     PAUSE_BENCHMARK,
     PAUSE_REGISTER,
@@ -72,8 +73,8 @@ def governor(function: str, *arguments: Any) -> Step:
     return by("coordinator", f"registry.{function}", *arguments)
 
 
-def register(operator: str = FRESH, payout: str = PAYOUT, roles: int = TRAINER) -> Step:
-    return owner("register_node", operator, payout, roles, STAKE, EMPTY)
+def register(operator: str = NODE_OWNER, payout: str = PAYOUT, roles: int = TRAINER) -> Step:
+    return owner("register_node", operator, payout, roles, STAKE, EMPTY, b"")
 
 
 def slash(who: str = "slasher", node: int = NODE, kind: int = NO_REVEAL, at: Any = now) -> Step:
@@ -105,7 +106,7 @@ NEXT_WINDOW, SEEDED = later(WINDOW + 1), later(24, blocks=2)
 OWNERS_CALLS: dict[str, tuple[Any, ...]] = {
     "add_stake": (ZOO,),  # otherwise anyone could flush the ring that protects additions
     "begin_exit": (),
-    "set_operator": (FRESH,),
+    "set_operator": (FRESH, b""),
     "set_payout": (FRESH,),  # a stolen hot key cannot redirect rewards
     "set_roles": (VERIFIER,),
 }
@@ -114,6 +115,7 @@ REFUSED: list[tuple[Any, ...]] = [
     # Registration.
     ("registry: operator in use", register(operator=OPERATOR)),
     ("registry: zero address", register(operator=ZERO)),
+    ("registry: no consent", register(operator=FRESH)),
     ("registry: zero address", register(payout=ZERO)),
     *(("registry: bad roles", register(roles=roles)) for roles in (0, 8, 9, 2**255)),
     ("pausing: paused", register(), governor("set_paused", PAUSE_REGISTER)),
@@ -126,6 +128,7 @@ REFUSED: list[tuple[Any, ...]] = [
     *(("registry: unknown node", owner(name, UNKNOWN, *r)) for name, r in OWNERS_CALLS.items()),
     # Stake.
     ("registry: addition too small", owner("add_stake", NODE, ZOO - 1)),
+    ("registry: too many additions", *[owner("add_stake", NODE, ZOO)] * 17),
     ("registry: exiting", owner("add_stake", NODE, ZOO), EXITING),
     ("registry: banned", owner("add_stake", NODE, ZOO), BANNED),
     ("registry: exiting", EXITING, EXITING),
@@ -138,8 +141,9 @@ REFUSED: list[tuple[Any, ...]] = [
     ),
     # Settings of a node. A node without stake must not occupy an address, and an exiting one must
     # not come back into the lists.
-    ("registry: zero address", owner("set_operator", NODE, ZERO)),
-    ("registry: closed", owner("set_operator", NODE, FRESH), *CLOSED),
+    ("registry: zero address", owner("set_operator", NODE, ZERO, b"")),
+    ("registry: no consent", owner("set_operator", NODE, FRESH, b"")),
+    ("registry: closed", owner("set_operator", NODE, FRESH, b""), *CLOSED),
     ("registry: zero address", owner("set_payout", NODE, ZERO)),
     *(("registry: bad roles", owner("set_roles", NODE, roles)) for roles in (0, 8, 15)),
     ("registry: exiting", owner("set_roles", NODE, TRAINER | VERIFIER), EXITING),

@@ -23,7 +23,9 @@ from tests.stage.contracts.registry import (
     VERIFIER,
     WINDOW,
     ZOO,
+    account,
     address_of,
+    consent,
     own_events,
 )
 
@@ -45,7 +47,8 @@ def closed(registry: Any, node: int) -> int:
 
 
 def test_set_operator__moves_the_key(registry: Any, node: int, fresh: str) -> None:
-    registry.set_operator(node, fresh, sender=NODE_OWNER)
+    signed = consent(registry, account("fresh"), NODE_OWNER)
+    registry.set_operator(node, fresh, signed, sender=NODE_OWNER)
     fields = {"node_id": node, "old_operator": OPERATOR, "new_operator": fresh}
     assert own_events(registry) == [("OperatorChanged", fields)]
     assert registry.operator_of(node) == fresh
@@ -59,7 +62,7 @@ def test_set_operator__of_another_node__reverts(
     """No node can take over another's operator."""
     register("victim")
     with boa.reverts("registry: operator in use"):
-        registry.set_operator(node, address_of("victim"), sender=NODE_OWNER)
+        registry.set_operator(node, address_of("victim"), b"", sender=NODE_OWNER)
 
 
 # set_payout

@@ -23,7 +23,9 @@ from tests.stage.contracts.registry import (
     TRAINER,
     UNBONDING,
     ZOO,
+    account,
     address_of,
+    consent,
 )
 
 REFUSER = """
@@ -54,14 +56,15 @@ def bare_registry(registry_code: Any, refuser: Any, parameters: tuple[Any, ...])
     """A registry on that token, with one node, whose token refuses from now on."""
     benchmarks = address_of("benchmarks contract")
     registry = registry_code.deploy(refuser.address, benchmarks, COORDINATOR, [SLASHER], parameters)
-    registry.register_node(OPERATOR, PAYOUT, TRAINER, STAKE, EMPTY, sender=NODE_OWNER)
+    signed = consent(registry, account("operator"), NODE_OWNER)
+    registry.register_node(OPERATOR, PAYOUT, TRAINER, STAKE, EMPTY, signed, sender=NODE_OWNER)
     return registry
 
 
 def test_refused__register_node__reverts(bare_registry: Any, refuser: Any) -> None:
     refuser.set_refuses(True)
     with boa.reverts("registry: transfer failed"):
-        bare_registry.register_node(STRANGER, PAYOUT, TRAINER, STAKE, EMPTY, sender=STRANGER)
+        bare_registry.register_node(STRANGER, PAYOUT, TRAINER, STAKE, EMPTY, b"", sender=STRANGER)
     assert bare_registry.node_count() == 1
 
 

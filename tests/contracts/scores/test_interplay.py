@@ -7,7 +7,7 @@ from __future__ import annotations
 import boa
 
 from tests.stage.contracts.clock import mine
-from tests.stage.contracts.registry import account
+from tests.stage.contracts.registry import account, consent
 from tests.stage.contracts.scores import (
     BPS,
     SCORE_CLOSED,
@@ -134,8 +134,10 @@ def test_operator_replaced_between_commitment_and_reveal__the_old_key_opens_it(
     for player in panel.verifiers:
         panel.commit(round_id, player, HONEST)
     first = panel.verifiers[0]
-    newer = str(account("newer operator").address)
-    panel.system.registry.set_operator(first.node_id, newer, sender=first.owner)
+    key = account("newer operator")
+    newer = str(key.address)
+    signed = consent(panel.system.registry, key, first.owner)
+    panel.system.registry.set_operator(first.node_id, newer, signed, sender=first.owner)
     with refuses("scores: bad opening"):
         panel.reveal(round_id, first, HONEST, sender=newer)
     with refuses("scores: already committed"):

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.stage.contracts.clock import mine
+from tests.stage.contracts.registry import account, consent
 from tests.stage.contracts.scores import (
     BPS,
     COMMIT_S,
@@ -129,8 +130,10 @@ def test_reveal__operator_changed__the_old_key_reveals(panel: Panel) -> None:
     """The commitment binds its sender; changing keys in between helps and hinders nobody."""
     round_id = committed(panel)
     player = panel.verifiers[0]
-    new = panel.field.stranger
-    panel.system.registry.set_operator(player.node_id, new, sender=player.owner)
+    key = account("new operator")
+    new = str(key.address)
+    signed = consent(panel.system.registry, key, player.owner)
+    panel.system.registry.set_operator(player.node_id, new, signed, sender=player.owner)
     with refuses("scores: bad opening"):
         panel.reveal(round_id, player, ROW, sender=new)
     panel.reveal(round_id, player, ROW)

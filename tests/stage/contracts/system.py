@@ -17,7 +17,7 @@ from eth_account.signers.local import LocalAccount
 from eth_utils import keccak, to_canonical_address, to_checksum_address
 
 from tests.stage.contracts.clock import install_block_hashes, mine
-from tests.stage.contracts.registry import account, benchmark_passed, request
+from tests.stage.contracts.registry import account, benchmark_passed, consent, request
 
 GAS_CAP = 16_777_216  # EIP-7825
 ZOO = 10**18
@@ -69,6 +69,7 @@ TASK_TERMS: dict[str, int] = {
     "verdict_s": 14_400,
     "appeal_bond": 5 * ZOO,
     "bounty": ZOO // 100,
+    "dispute_s": 18_000,
 }
 
 
@@ -178,7 +179,9 @@ class System:
         cold = self.person(owner or f"{name} owner", stake)
         key = account(name)
         operator, payout = str(key.address), str(account(f"{name} payout").address)
-        node_id = self.registry.register_node(operator, payout, role, stake, EMPTY, sender=cold)
+        node_id = self.registry.register_node(
+            operator, payout, role, stake, EMPTY, consent(self.registry, key, cold), sender=cold
+        )
         if role != TRAINER:
             self.registry.approve_role(node_id, role, True, sender=self.coordinator.address)
         player = Player(name, node_id, cold, operator, payout, key)
@@ -186,8 +189,12 @@ class System:
         return player
 
     def benchmark(self, player: Player, verifier: Player) -> None:
+        """A passed score, by the verdicts of all whose stake is old enough (`verifier` is one)."""
+        mine(1, int(self.registry.maturity()))
         request(self.registry, self.benchmarks, player.node_id)
-        keys = {verifier.node_id: verifier.key}
+        ids, _ = self.registry.voters(boa.env.timestamp - self.registry.maturity())
+        keys = {p.node_id: p.key for p in self.players.values() if p.node_id in ids}
+        assert verifier.node_id in keys
         benchmark_passed(self.registry, self.benchmarks, player.node_id, keys)
 
     # Jobs and rounds
@@ -378,7 +385,7 @@ def deploy(codes: Codes, **parameters: int) -> System:
             token_at,
             benchmarks_at,
             owner,
-            [rounds_at, results_at, reports_at, tasks_at, appeals_at],
+            [rounds_at, results_at, reports_at, tasks_at, appeals_at, benchmarks_at],
             (*settings.values(), owner),
         ),
         _create(
@@ -445,7 +452,7 @@ def deploy(codes: Codes, **parameters: int) -> System:
         _create(
             codes.tasks,
             "(address,address,address,address,"
-            "(uint256,uint256,uint256,uint256,uint256,uint256,uint256,uint256,uint256),"
+            "(uint256,uint256,uint256,uint256,uint256,uint256,uint256,uint256,uint256,uint256),"
             "bytes32[],address)",
             token_at,
             registry_at,
@@ -455,7 +462,14 @@ def deploy(codes: Codes, **parameters: int) -> System:
             [b"cpu-fp32".ljust(32, b"\0"), b"cuda:sm_90".ljust(32, b"\0")],
             ZERO,
         ),
-        _create(codes.appeals, "(address,address,address)", token_at, registry_at, tasks_at),
+        _create(
+            codes.appeals,
+            "(address,address,address,address)",
+            token_at,
+            registry_at,
+            tasks_at,
+            owner,
+        ),
         _create(codes.benchmarks, "(address,address,address)", registry_at, owner, ZERO),
     )
     assert [str(c.address) for c in contracts] == at
