@@ -223,7 +223,7 @@ def in_function(tree: Tree, function: Any) -> Iterator[tuple[str, str]]:
 
 
 def is_counter(node: Any) -> bool:
-    """Whether this adds a literal to a variable and stores it there, in a loop or a bounded count."""
+    """Whether this adds a literal to a variable and stores it there."""
     parent = node.get_ancestor(ast.Assign)
     return (
         parent is not None
