@@ -13,6 +13,7 @@ from typing import Any
 
 from agents.jobs.job import JobContext
 from agents.mechanisms import verify
+from agents.protocol.numbers import ZOO
 from agents.storage.cid import digest_of
 from agents.storage.content_store import ContentStore
 from agents.training.data import pack
@@ -20,8 +21,6 @@ from agents.training.model import init_state
 from agents.training.sealed_data import pack_sealed
 from agents.training.spec import JobSpec, SpecError
 from agents.training.state import model_hash, save_state
-
-ZOO = 10**18
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,7 @@ from web3.contract import Contract
 from web3.exceptions import ContractLogicError, Web3RPCError
 from web3.types import Nonce, TxParams
 
+from agents.protocol.numbers import ZOO
 from agents.storage.durable import write_atomic
 from scripts._net.compiled import Artefact, compile_contracts
 
@@ -67,7 +68,6 @@ ROUTINE_CALLS = (
     ("ViolationReports", "set_paused"),
 )
 ZERO = "0x" + "00" * 20
-ZOO = 10**18
 DAY = 86_400
 
 # Bytes by which the compiler's runtime output may differ from what its creation code returns.

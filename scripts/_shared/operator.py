@@ -18,9 +18,9 @@ from typing import Any
 
 import click
 
+from agents.protocol.numbers import ZOO
 from scripts._net.compiled import ROOT
 
-ZOO = 10**18
 LOCALNET = ROOT / ".menagerie" / "localnet"
 LOCAL_CHAINS = (31_337, 1_337)
 
