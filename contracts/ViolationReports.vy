@@ -60,7 +60,6 @@ FALSE_REPORT: constant(uint256) = 6
 CHALLENGE: constant(uint256) = 4
 FINALIZED: constant(uint256) = 6
 
-MAX_REPORTERS: constant(uint256) = 32
 MAX_BOND: constant(uint256) = 2**128
 
 registry: public(immutable(address))
