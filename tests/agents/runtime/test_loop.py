@@ -72,7 +72,7 @@ def test_what_was_done_is_logged_and_counted(run_loop, lines):
 def test_nothing_expected_or_unexpected_ends_the_loop(run_loop, lines):
     undecodable = UnicodeDecodeError("utf-8", b"", 0, 1, "x")
     expected = [Reverted("rounds: closed"), RpcDown("down"), TxRefused("poor")]
-    bugs = [KeyError("bug"), RecursionError("deep"), MemoryError(), undecodable]
+    bugs = [KeyError("bug"), RecursionError("deep"), undecodable, MemoryError()]
     troubles = [*expected, *bugs, ZeroDivisionError()]
     agent, metrics = run_loop(*troubles, "commit")
     assert agent.script == [] and lines.events("did")

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A second, plain statement of the rules of TrainingJobs, TrainingRounds, TrainingResults and
-ViolationReports for one job, which has one state whoever stores it: each method answers None and
-changes the model, or gives the reason why the call must revert.
+ViolationReports for one job, which has one state whoever stores it: each method changes the model,
+or raises `Refused` with the reason why the call must revert.
 
 The machine works on a copy, so that a refused call changes nothing here either."""
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from tests.contracts.stateful.machine import need
 from tests.stage.contracts.system import (
     ACTIVE,
     AGGREGATE,
@@ -171,32 +172,26 @@ class Model:
 
     # Calls on TrainingJobs, TrainingRounds and TrainingResults
 
-    def advance_rounds(self) -> str | None:
-        return None if self.tick(ROUNDS) else "rounds: nothing to advance"
+    def advance_rounds(self) -> None:
+        need(self.tick(ROUNDS), "rounds: nothing to advance")
 
-    def advance_results(self) -> str | None:
-        return None if self.tick(RESULTS) else "results: nothing to advance"
+    def advance_results(self) -> None:
+        need(self.tick(RESULTS), "results: nothing to advance")
 
-    def cancel(self) -> str | None:
-        if self.status != ACTIVE:
-            return "jobs: job not active"
-        if self.cancel_requested:
-            return "jobs: cancel requested"
+    def cancel(self) -> None:
+        need(self.status == ACTIVE, "jobs: job not active")
+        need(not self.cancel_requested, "jobs: cancel requested")
         self.cancel_requested = True
         if self._is_over():
             self._end_if_due()
-        return None
 
     def open_round(
         self, trainers: list[int], weights: dict[int, int], aggregators: list[int]
-    ) -> str | None:
-        if not self._is_over():
-            return "jobs: round open"
-        if self.status != ACTIVE:
-            return "jobs: job not active"
+    ) -> None:
+        need(self._is_over(), "jobs: round open")
+        need(self.status == ACTIVE, "jobs: job not active")
         present = [t for t in trainers if t not in self.absent]
-        if not (present and weights and aggregators):
-            return "rounds: too few nodes"
+        need(bool(present and weights and aggregators), "rounds: too few nodes")
         self.rounds.append(
             Round(
                 trainers=present,
@@ -207,65 +202,43 @@ class Model:
         )
         self._enter(COMMIT, "commit_s")
         self.escrow -= REWARD
-        return None
 
-    def capture(self) -> str | None:
+    def capture(self) -> None:
         r = self.last
-        if r.seeded:
-            return "rounds: no seed due"
-        refused = self._not_due(r.seed_block)
-        if refused:
-            return refused
-        r.seeded = self.block - r.seed_block <= SEED_LIFETIME
+        need(not r.seeded, "rounds: no seed due")
+        r.seeded, r.seed_block = self._captured(r.seed_block)
+
+    def capture_audit(self) -> None:
+        r = self.last
+        need(not r.audited, "results: no seed due")
+        r.audited, r.audit_block = self._captured(r.audit_block)
+
+    def _captured(self, target: int) -> tuple[bool, int]:
+        """Whether the seed of a block is known, and the block: the next one if it is forgotten."""
+        need(target != 0, "randomness: not requested")
+        need(self.block > target, "randomness: too early")
+        known = self.block - target <= SEED_LIFETIME
+        return known, target if known else self.block + 1
+
+    def commit(self, node: int, work: Work | None) -> None:
+        r = self.last
+        need(r.phase == COMMIT, "rounds: not in commit")
+        need(self.now <= r.deadline, "rounds: too late")
+        need(node in r.trainers, "rounds: not expected")
+        need(node not in r.committed, "rounds: already committed")
         if not r.seeded:
-            r.seed_block = self.block + 1
-        return None
-
-    def capture_audit(self) -> str | None:
-        r = self.last
-        if r.audited:
-            return "results: no seed due"
-        refused = self._not_due(r.audit_block)
-        if refused:
-            return refused
-        r.audited = self.block - r.audit_block <= SEED_LIFETIME
-        if not r.audited:
-            r.audit_block = self.block + 1
-        return None
-
-    def _not_due(self, target: int) -> str | None:
-        if target == 0:
-            return "randomness: not requested"
-        return "randomness: too early" if self.block <= target else None
-
-    def commit(self, node: int, work: Work | None) -> str | None:
-        r = self.last
-        if r.phase != COMMIT:
-            return "rounds: not in commit"
-        if self.now > r.deadline:
-            return "rounds: too late"
-        if node not in r.trainers:
-            return "rounds: not expected"
-        if node in r.committed:
-            return "rounds: already committed"
-        if not r.seeded:
-            if self.block <= r.seed_block:
-                return "randomness: too early"
-            if self.block - r.seed_block > SEED_LIFETIME:
-                return "rounds: seed expired"
+            need(self.block > r.seed_block, "randomness: too early")
+            need(self.block - r.seed_block <= SEED_LIFETIME, "rounds: seed expired")
             r.seeded = True
         r.committed[node] = work
         if len(r.committed) == len(r.trainers):
             self._leave_commit()
-        return None
 
-    def reveal(self, node: int, work: Work) -> str | None:
+    def reveal(self, node: int, work: Work) -> None:
         self.tick(ROUNDS)
         r = self.last
-        if r.phase != REVEAL:
-            return "rounds: not in reveal"
-        if node in r.revealed or r.committed.get(node) != work:
-            return "rounds: bad opening"
+        need(r.phase == REVEAL, "rounds: not in reveal")
+        need(node not in r.revealed and r.committed.get(node) == work, "rounds: bad opening")
         for other in r.revealed:
             opened = r.committed[other]
             if opened is not None and opened.content == work.content:
@@ -273,74 +246,53 @@ class Model:
         r.revealed.append(node)
         if len(r.revealed) == len(r.committed):
             self._leave_reveal()
-        return None
 
-    def slash_unrevealed(self, round_id: int, node: int) -> str | None:
+    def slash_unrevealed(self, round_id: int, node: int) -> None:
         if round_id == len(self.rounds):
             self.tick(ROUNDS)
         r = self.round(round_id)
-        if r.phase <= REVEAL:
-            return "rounds: reveal not over"
-        if node not in r.committed:
-            return "rounds: not committed"
-        if node in r.revealed:
-            return "rounds: revealed"
-        if node in r.penalized:
-            return "rounds: already slashed"
+        need(r.phase > REVEAL, "rounds: reveal not over")
+        need(node in r.committed, "rounds: not committed")
+        need(node not in r.revealed, "rounds: revealed")
+        need(node not in r.penalized, "rounds: already slashed")
         r.penalized.add(node)
-        return None
 
     def propose(
         self, node: int, duty: int, nodes: list[int], shares: list[int], model: bytes
-    ) -> str | None:
+    ) -> None:
         self.tick(RESULTS)
         r = self.last
-        if r.phase != AGGREGATE:
-            return "results: not in aggregate"
-        if not r.fallback:
-            if node != duty:
-                return "results: not on duty"
-        elif node not in {*r.trainers, *r.weights, *r.aggregators}:
-            return "results: not in snapshot"
-        elif node in r.barred:
-            return "results: barred"
-        if not all(r.payable(n) for n in nodes):
-            return "results: node not payable"
+        need(r.phase == AGGREGATE, "results: not in aggregate")
+        if r.fallback:
+            snapshot = {*r.trainers, *r.weights, *r.aggregators}
+            need(node in snapshot, "results: not in snapshot")
+            need(node not in r.barred, "results: barred")
+        else:
+            need(node == duty, "results: not on duty")
+        need(all(map(r.payable, nodes)), "results: node not payable")
         r.proposer, r.nodes, r.shares, r.model = node, nodes, shares, model
         r.attesters = []
         self._enter(CHALLENGE, "challenge_s")
-        return None
 
-    def _in_challenge(self) -> str | None:
-        if self.last.phase != CHALLENGE:
-            return "results: not in challenge"
-        return "results: too late" if self.now > self.last.deadline else None
+    def _in_challenge(self) -> None:
+        need(self.last.phase == CHALLENGE, "results: not in challenge")
+        need(self.now <= self.last.deadline, "results: too late")
 
-    def attest(self, verifier: int) -> str | None:
-        refused = self._in_challenge()
-        if refused:
-            return refused
-        if verifier not in self.last.weights:
-            return "results: not a verifier"
-        if verifier in self.last.attesters:
-            return "results: already attested"
+    def attest(self, verifier: int) -> None:
+        self._in_challenge()
+        need(verifier in self.last.weights, "results: not a verifier")
+        need(verifier not in self.last.attesters, "results: already attested")
         self.last.attesters.append(verifier)
-        return None
 
-    def challenge(self, account: str) -> str | None:
-        refused = self._in_challenge()
-        if refused:
-            return refused
+    def challenge(self, account: str) -> None:
+        self._in_challenge()
         self.last.challenger = account
         self._enter(DISPUTED, "dispute_s")
-        return None
 
-    def resolve(self, upheld: bool) -> str | None:
+    def resolve(self, upheld: bool) -> None:
         r = self.last
-        if r.phase != DISPUTED:
-            return "results: not disputed"
-        if self.now > r.deadline:
-            return "results: too late"
+        need(r.phase == DISPUTED, "results: not disputed")
+        need(self.now <= r.deadline, "results: too late")
         self._credit(self.round_bonds, r.challenger if upheld else self.owner, BOND)
         r.challenger = ""
         if upheld:
@@ -349,7 +301,6 @@ class Model:
             self._enter(AGGREGATE, "aggregate_s")
         else:
             self._enter(CHALLENGE, "challenge_s")
-        return None
 
     def can_finalize(self) -> bool:
         r = self.last
@@ -358,11 +309,9 @@ class Model:
         quorum = r.open_reports == 0 and 3 * r.attested >= 2 * r.verifier_stake
         return quorum or self.now > r.deadline
 
-    def finalize(self, right: bool) -> str | None:
-        if not self.can_finalize():
-            return "results: not finalizable"
-        if not right:
-            return "results: wrong contributions"
+    def finalize(self, right: bool) -> None:
+        need(self.can_finalize(), "results: not finalizable")
+        need(right, "results: wrong contributions")
         r = self.last
         paid = dict.fromkeys([*r.nodes, *r.attesters, r.proposer], 0)
         cuts = 0
@@ -384,47 +333,36 @@ class Model:
         self.model = r.model
         self.done += 1
         self._end_if_due()
-        return None
 
-    def mark_absent(self, node: int) -> str | None:
-        if node in self.absent:
-            return "rounds: already absent"
+    def mark_absent(self, node: int) -> None:
+        need(node not in self.absent, "rounds: already absent")
         recent = range(len(self.rounds), self.rejoined.get(node, 0), -1)
         finalized = [self.round(i) for i in recent if self.round(i).phase == FINALIZED]
         chances = [r for r in finalized if node in r.trainers][:3]
-        if len(chances) < 3 or any(node in r.committed for r in chances):
-            return "rounds: not absent"
+        idle = not any(node in r.committed for r in chances)
+        need(len(chances) >= 3 and idle, "rounds: not absent")
         self.absent.add(node)
-        return None
 
-    def rejoin(self, node: int) -> str | None:
-        if node not in self.absent:
-            return "rounds: not absent"
+    def rejoin(self, node: int) -> None:
+        need(node in self.absent, "rounds: not absent")
         self.absent.remove(node)
         self.rejoined[node] = len(self.rounds)
-        return None
 
     # Calls on ViolationReports
 
-    def report(self, verifier: int, node: int, violation: int) -> str | None:
+    def report(self, verifier: int, node: int, violation: int) -> None:
         r, round_id = self.last, len(self.rounds)
-        if self._in_challenge():
-            return "reports: not in challenge"
-        if node not in r.revealed:
-            return "reports: not revealed"
-        if violation == COPIED and node not in r.flagged:
-            return "reports: not a duplicate"
-        if node in r.invalid:
-            return "reports: already confirmed"
-        if verifier not in r.weights:
-            return "reports: not a verifier"
+        running = r.phase == CHALLENGE and self.now <= r.deadline
+        need(running, "reports: not in challenge")
+        need(node in r.revealed, "reports: not revealed")
+        need(violation != COPIED or node in r.flagged, "reports: not a duplicate")
+        need(node not in r.invalid, "reports: already confirmed")
+        need(verifier in r.weights, "reports: not a verifier")
         key = (round_id, node, violation)
-        if key in self.reports and verifier in self.reports[key].reporters:
-            return "reports: already reported"
-        if key not in self.reports:
-            self.reports[key] = Report(node, violation, round_id)
-            r.open_reports += 1
-        report = self.reports[key]
+        report = self.reports.get(key) or Report(node, violation, round_id)
+        need(verifier not in report.reporters, "reports: already reported")
+        r.open_reports += key not in self.reports
+        self.reports[key] = report
         report.reporters.append(verifier)
         if 3 * sum(r.weights[v] for v in report.reporters) >= 2 * r.verifier_stake:
             report.status, report.deadline = CONFIRMED, self.now + TERMS["appeal_s"]
@@ -434,7 +372,6 @@ class Model:
             if other and other.status == OPEN:
                 other.status = LAPSED
                 r.open_reports -= 1
-        return None
 
     def earns_bounty(self, report: Report) -> bool:
         """Whether the first reporter is paid: all nodes it reported in the round are guilty."""
@@ -442,46 +379,31 @@ class Model:
         claims = [r for r in self.reports.values() if r.round_id == report.round_id]
         return all(r.node in guilty for r in claims if first in r.reporters)
 
-    def lapse(self, report: Report) -> str | None:
-        if report.status != OPEN:
-            return "reports: not open"
-        if self.round(report.round_id).phase < FINALIZED:
-            return "reports: round not over"
+    def lapse(self, report: Report) -> None:
+        need(report.status == OPEN, "reports: not open")
+        need(self.round(report.round_id).phase >= FINALIZED, "reports: round not over")
         report.status = LAPSED
-        return None
 
-    def appeal(self, report: Report, account: str) -> str | None:
-        if report.status != CONFIRMED:
-            return "reports: not confirmed"
-        if self.now > report.deadline:
-            return "reports: too late"
+    def appeal(self, report: Report, account: str) -> None:
+        need(report.status == CONFIRMED, "reports: not confirmed")
+        need(self.now <= report.deadline, "reports: too late")
         report.status, report.appellant = APPEALED, account
         report.deadline = self.now + TERMS["dispute_s"]
-        return None
 
-    def resolve_appeal(self, report: Report, upheld: bool) -> str | None:
-        if report.status != APPEALED:
-            return "reports: not appealed"
-        if self.now > report.deadline:
-            return "reports: too late"
+    def resolve_appeal(self, report: Report, upheld: bool) -> None:
+        need(report.status == APPEALED, "reports: not appealed")
+        need(self.now <= report.deadline, "reports: too late")
         winner = report.appellant if upheld else self.owner
         self._credit(self.report_bonds, winner, APPEAL_BOND)
         report.status = DISMISSED if upheld else EXECUTED
-        return None
 
-    def execute(self, report: Report) -> str | None:
-        if report.status != CONFIRMED:
-            return "reports: not confirmed"
-        if self.now <= report.deadline:
-            return "reports: appeal window open"
+    def execute(self, report: Report) -> None:
+        need(report.status == CONFIRMED, "reports: not confirmed")
+        need(self.now > report.deadline, "reports: appeal window open")
         report.status = EXECUTED
-        return None
 
-    def dismiss(self, report: Report) -> str | None:
-        if report.status != APPEALED:
-            return "reports: not appealed"
-        if self.now <= report.deadline:
-            return "reports: appeal pending"
+    def dismiss(self, report: Report) -> None:
+        need(report.status == APPEALED, "reports: not appealed")
+        need(self.now > report.deadline, "reports: appeal pending")
         self._credit(self.report_bonds, report.appellant, APPEAL_BOND)
         report.status = DISMISSED
-        return None

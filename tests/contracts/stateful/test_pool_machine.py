@@ -10,17 +10,10 @@ from typing import Any
 
 import boa
 import pytest
-from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import (
-    RuleBasedStateMachine,
-    initialize,
-    invariant,
-    precondition,
-    rule,
-    run_state_machine_as_test,
-)
+from hypothesis.stateful import initialize, invariant, precondition, rule
 
+from tests.contracts.stateful.machine import Machine, run
 from tests.stage.contracts.pool import GAS_CAP, World, compile_all, make_world
 
 N_NODES = 5
@@ -53,22 +46,17 @@ class ModelPool:
     turns: int = 0  # nodes whose contribution was distributed
 
 
-class PoolMachine(RuleBasedStateMachine):
+class PoolMachine(Machine):
     world: World
 
     def __init__(self) -> None:
         super().__init__()
-        self.anchor = boa.env.anchor()
-        self.anchor.__enter__()
         boa.env.evm.patch.gas_limit = GAS_CAP
         self.pool = self.world.pool
         self.results = self.world.results
         self.jobs: dict[int, ModelJob] = {}
         self.pools: dict[tuple[int, int], ModelPool] = {}
         self.donated = 0
-
-    def teardown(self) -> None:
-        self.anchor.__exit__(None, None, None)
 
     @initialize()
     def set_up(self) -> None:
@@ -93,7 +81,7 @@ class PoolMachine(RuleBasedStateMachine):
         chosen = wanted if wanted and pick % 8 else every
         return chosen[pick % len(chosen)]
 
-    # JobContexts and escrow
+    # Jobs and escrow
 
     @precondition(lambda self: len(self.jobs) < 4)
     @rule(pick=picks)
@@ -112,29 +100,21 @@ class PoolMachine(RuleBasedStateMachine):
     def fund(self, pick: int, funder: int, amount: int) -> None:
         job_id, job = self.job_at(pick)
         sender = self.sponsors[funder % 2]
-        if job.ended:
-            with boa.reverts("pool: job ended"):
-                self.pool.fund(job_id, amount, sender=sender)
-            return
-        self.pool.fund(job_id, amount, sender=sender)
-        job.escrow += amount
-        self.wallets[sender] -= amount
+        if self.attempt(
+            {"pool: job ended": job.ended}, lambda: self.pool.fund(job_id, amount, sender=sender)
+        ):
+            job.escrow += amount
+            self.wallets[sender] -= amount
 
     @rule(pick=picks)
     def refund(self, pick: int) -> None:
         job_id, job = self.job_at(pick)
-        reason = None
-        if not job.ended:
-            reason = "pool: job not ended"
-        elif job.escrow == 0:
-            reason = "pool: nothing to refund"
-        if reason:
-            with boa.reverts(reason):
-                self.pool.refund(job_id, sender=job.sponsor)
-            return
-        assert self.pool.refund(job_id, sender=job.sponsor) == job.escrow
-        self.wallets[job.sponsor] += job.escrow
-        job.escrow = 0
+        reasons = {"pool: job not ended": not job.ended, "pool: nothing to refund": job.escrow == 0}
+        if self.attempt(
+            reasons, lambda: self.pool.refund(job_id, sender=job.sponsor), answer=job.escrow
+        ):
+            self.wallets[job.sponsor] += job.escrow
+            job.escrow = 0
 
     @rule(amount=amounts)
     def donate(self, amount: int) -> None:
@@ -148,14 +128,13 @@ class PoolMachine(RuleBasedStateMachine):
     def reserve(self, pick: int, part: int, exact: int) -> None:
         job_id, job = self.job_at(pick)
         amount = job.escrow * part // 100 if pick % 2 else min(exact, job.escrow)
-        if amount > job.escrow:
-            with boa.reverts("pool: escrow too low"):
-                self.pool.reserve(job_id, job.rounds + 1, amount, sender=self.results)
-            return
-        job.rounds += 1
-        self.pool.reserve(job_id, job.rounds, amount, sender=self.results)
-        job.escrow -= amount
-        self.pools[job_id, job.rounds] = ModelPool(amount)
+        if self.attempt(
+            {"pool: escrow too low": amount > job.escrow},
+            lambda: self.pool.reserve(job_id, job.rounds + 1, amount, sender=self.results),
+        ):
+            job.rounds += 1
+            job.escrow -= amount
+            self.pools[job_id, job.rounds] = ModelPool(amount)
 
     @precondition(lambda self: self.pools)
     @rule(pick=picks)
@@ -181,28 +160,21 @@ class PoolMachine(RuleBasedStateMachine):
         plan = list(zip(ids, contributions, strict=False))
         total = sum(contribution for _, contribution in plan)
         arguments = (*key, total, cut_nodes, cuts)
-        reason = None
-        if pool.status == DISTRIBUTING:
-            reason = "pool: already distributing"
-        elif pool.status == CLOSED:
-            reason = "pool: closed"
-        elif sum(cuts) > pool.amount:
-            reason = "pool: cuts too high"
-        if reason:
-            with boa.reverts(reason):
-                self.pool.start_distribution(*arguments, sender=self.results)
+        reasons = {
+            "pool: already distributing": pool.status == DISTRIBUTING,
+            "pool: closed": pool.status == CLOSED,
+            "pool: cuts too high": sum(cuts) > pool.amount,
+        }
+        if not self.attempt(
+            reasons, lambda: self.pool.start_distribution(*arguments, sender=self.results)
+        ):
             return
-        self.pool.start_distribution(*arguments, sender=self.results)
         pool.status = DISTRIBUTING
         pool.total = total
         pool.plan = plan
         pool.trainer_amount = pool.amount - sum(cuts)
         for node, cut in zip(cut_nodes, cuts, strict=True):
-            if node == UNKNOWN_NODE:
-                pool.unpayable += cut
-            else:
-                pool.paid += cut
-                self.pending[self.payout_of[node]] += cut
+            self.credit(pool, node, cut)
 
     @precondition(lambda self: self.pools)
     @rule(pick=picks, count=st.integers(0, N_NODES + 1))
@@ -211,18 +183,15 @@ class PoolMachine(RuleBasedStateMachine):
         batch = pool.plan[:count]
         ids = [node for node, _ in batch]
         contributions = [contribution for _, contribution in batch]
-        reason = None
-        if pool.status == CLOSED:
-            reason = "pool: closed"
-        elif pool.status == RESERVED:
-            reason = "pool: not distributing"
-        elif pool.total == 0:
-            reason = "pool: zero total"
-        if reason:
-            with boa.reverts(reason):
-                self.pool.distribute(*key, ids, contributions, sender=self.results)
+        reasons = {
+            "pool: closed": pool.status == CLOSED,
+            "pool: not distributing": pool.status == RESERVED,
+            "pool: zero total": pool.total == 0,
+        }
+        if not self.attempt(
+            reasons, lambda: self.pool.distribute(*key, ids, contributions, sender=self.results)
+        ):
             return
-        self.pool.distribute(*key, ids, contributions, sender=self.results)
         pool.plan = pool.plan[count:]
         for node, contribution in batch:
             pool.last_node = node
@@ -231,11 +200,14 @@ class PoolMachine(RuleBasedStateMachine):
             exact = Fraction(pool.trainer_amount * contribution, pool.total)
             credit = exact.numerator // exact.denominator
             assert 0 <= exact - credit < 1
-            if node == UNKNOWN_NODE:
-                pool.unpayable += credit
-            else:
-                pool.paid += credit
-                self.pending[self.payout_of[node]] += credit
+            self.credit(pool, node, credit)
+
+    def credit(self, pool: ModelPool, node: int, amount: int) -> None:
+        if node == UNKNOWN_NODE:
+            pool.unpayable += amount
+        else:
+            pool.paid += amount
+            self.pending[self.payout_of[node]] += amount
 
     @precondition(lambda self: any(pool.last_node for pool in self.pools.values()))
     @rule(pick=picks)
@@ -262,12 +234,13 @@ class PoolMachine(RuleBasedStateMachine):
     @rule(pick=picks)
     def close(self, pick: int) -> None:
         key, pool = self.pool_at(pick, DISTRIBUTING)
-        if pool.status == CLOSED:
-            with boa.reverts("pool: closed"):
-                self.pool.close(*key, sender=self.results)
-            return
         returned = pool.amount - pool.paid
-        assert self.pool.close(*key, sender=self.results) == (pool.paid, returned)
+        if not self.attempt(
+            {"pool: closed": pool.status == CLOSED},
+            lambda: self.pool.close(*key, sender=self.results),
+            answer=(pool.paid, returned),
+        ):
+            return
         if pool.status == DISTRIBUTING and pool.total and pool.distributed == pool.total:
             assert 0 <= returned - pool.unpayable < pool.turns
         pool.status = CLOSED
@@ -278,13 +251,13 @@ class PoolMachine(RuleBasedStateMachine):
     @rule(pick=picks)
     def claim(self, pick: int) -> None:
         wallet = list(self.pending)[pick % len(self.pending)]
-        if self.pending[wallet] == 0:
-            with boa.reverts("pool: nothing to claim"):
-                self.pool.claim(sender=wallet)
-            return
-        assert self.pool.claim(sender=wallet) == self.pending[wallet]
-        self.wallets[wallet] += self.pending[wallet]
-        self.pending[wallet] = 0
+        if self.attempt(
+            {"pool: nothing to claim": self.pending[wallet] == 0},
+            lambda: self.pool.claim(sender=wallet),
+            answer=self.pending[wallet],
+        ):
+            self.wallets[wallet] += self.pending[wallet]
+            self.pending[wallet] = 0
 
     @rule(pick=picks, to=picks)
     def set_payout(self, pick: int, to: int) -> None:
@@ -348,16 +321,7 @@ def world() -> World:
 
 def test_pool_machine__random_histories__money_is_conserved(world: World) -> None:
     machine = type("PoolMachineHere", (PoolMachine,), {"world": world})
-    run_state_machine_as_test(
-        machine,
-        settings=settings(
-            max_examples=30,
-            stateful_step_count=50,
-            deadline=None,
-            derandomize=True,
-            suppress_health_check=list(HealthCheck),
-        ),
-    )
+    run(machine, examples=30, steps=50)
 
 
 def test_pool_machine__whatever_was_owed__can_be_paid_out(world: World) -> None:

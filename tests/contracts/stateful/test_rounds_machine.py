@@ -6,35 +6,18 @@ clock alone: no round, report, lock or bond may be stuck."""
 
 from __future__ import annotations
 
-import copy
 from collections import Counter
 from collections.abc import Callable
-from contextlib import ExitStack
 from typing import Any, ClassVar
 
-import boa
 import pytest
 from eth_utils import keccak
-from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import (
-    RuleBasedStateMachine,
-    initialize,
-    invariant,
-    precondition,
-    rule,
-    run_state_machine_as_test,
-)
+from hypothesis.stateful import initialize, invariant, precondition, rule
 
-from tests.contracts.stateful.rounds_model import (
-    APPEALED,
-    CONFIRMED,
-    OPEN,
-    Model,
-    Report,
-    Round,
-)
-from tests.stage.contracts.clock import mine
+from tests.contracts.stateful.machine import Machine, run
+from tests.contracts.stateful.rounds_model import APPEALED, CONFIRMED, OPEN, Model, Report, Round
+from tests.stage.contracts.clock import block, mine, now
 from tests.stage.contracts.rounds import EVIDENCE, Field, make_field
 from tests.stage.contracts.system import (
     ACTIVE,
@@ -58,7 +41,6 @@ from tests.stage.contracts.system import (
     Player,
     System,
     Work,
-    refuses,
 )
 
 LIMIT = 6  # rounds of the job
@@ -67,7 +49,7 @@ Index = st.integers(0, 2)
 Choice = st.integers(0, 2**16)
 
 
-class RoundsMachine(RuleBasedStateMachine):
+class RoundsMachine(Machine):
     field: ClassVar[Field]
     reached: ClassVar[Counter[int]] = Counter()  # successful calls by the phase they led to
 
@@ -75,21 +57,16 @@ class RoundsMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.stack = ExitStack()
-        self.stack.enter_context(boa.env.anchor())
         self.s = self.field.system
         self.jobs, self.rounds, self.results = self.s.jobs, self.s.rounds, self.s.results
         self.reports = self.s.reports
         self.trainers = self.field.trainers
         self.players = [*self.trainers, *self.field.verifiers, *self.field.aggregators]
         self.model = Model(
-            escrow=self.s.pool.escrow(1),
-            owner=str(self.s.coordinator.address),
-            limit=LIMIT,
+            escrow=self.s.pool.escrow(1), owner=str(self.s.coordinator.address), limit=LIMIT
         )
         self.stakes = {p.node_id: self.bonded(p) for p in self.players}
         self.bounties = {p.node_id: self.bounty(p) for p in self.field.verifiers}
-        self.changed = True
 
     def bonded(self, player: Player) -> int:
         return int(self.s.registry.bonded(player.node_id))
@@ -99,28 +76,20 @@ class RoundsMachine(RuleBasedStateMachine):
 
     # One differential step
 
-    def step(self, rules: Callable[[Model], str | None], call: Callable[[], Any]) -> bool:
-        """Does `call` on the chain and `rules` on the model; whether both succeeded."""
-        trial = copy.deepcopy(self.model)
-        trial.now, trial.block = boa.env.timestamp, boa.env.evm.patch.block_number
-        reason = rules(trial)
-        if reason is None:
-            call()
-            self.model = trial
-            self.changed = True
-            self.reached[trial.last.phase] += 1
-            return True
-        with refuses(reason):
-            call()
-        return False
+    def step(self, rules: Callable[[Model], None], call: Callable[[], Any]) -> bool:
+        self.model.now, self.model.block = now(), block()
+        done = super().step(rules, call)
+        if done:
+            self.reached[self.model.last.phase] += 1
+        return done
 
     def work(self, player: Player) -> Work:
         shared = "shared" if player.node_id in self.field.ids[:2] else None
-        return Work.of(f"{player.name} {len(self.model.rounds)}", content=shared)
+        return Work.of(f"{player.name} {self.newest}", content=shared)
 
-    def owned(self, choice: int) -> Report | None:
+    def report_at(self, choice: int) -> Report:
         reports = list(self.model.reports.values())
-        return reports[choice % len(reports)] if reports else None
+        return reports[choice % len(reports)]
 
     def report_id(self, report: Report) -> bytes:
         return bytes(self.reports.report_id_of(1, report.round_id, report.node, report.violation))
@@ -136,18 +105,16 @@ class RoundsMachine(RuleBasedStateMachine):
 
     @rule(offset=st.sampled_from([-1, 0, 1, 1, 2_000]))
     def wait_for_the_deadline(self, offset: int) -> None:
-        ahead = self.model.last.deadline + offset - boa.env.timestamp
-        if ahead > 0:
-            mine(2, ahead)
+        self.wait_until(self.model.last.deadline + offset)
+
+    def wait_until(self, time: int) -> None:
+        if time > now():
+            mine(2, time - now())
 
     @precondition(lambda self: any(r.deadline for r in self.model.reports.values()))
     @rule(choice=Choice, offset=st.sampled_from([0, 1]))
     def wait_for_a_report(self, choice: int, offset: int) -> None:
-        report = self.owned(choice)
-        assert report is not None
-        ahead = report.deadline + offset - boa.env.timestamp
-        if ahead > 0:
-            mine(2, ahead)
+        self.wait_until(self.report_at(choice).deadline + offset)
 
     @rule(rarely=st.integers(0, 5))
     def many_blocks(self, rarely: int) -> None:
@@ -159,36 +126,32 @@ class RoundsMachine(RuleBasedStateMachine):
     @initialize(steps=st.integers(0, 4))
     def start(self, steps: int) -> None:
         for _ in range(steps):
-            self._play_on()
+            self.play_on()
 
     @rule()
     def play_on(self) -> None:
-        self._play_on()
+        r, phase = self.model.last, self.model.last.phase
+        if phase in (COMMIT, REVEAL, AGGREGATE, DISPUTED) and r.deadline < now():
+            assert self._advance()
+            phase = self.model.last.phase
+        if phase == COMMIT:
+            self.some_commit({0, 1, 2})
+        elif phase == REVEAL:
+            self.some_reveal({0, 1, 2}, True)
+        elif phase == AGGREGATE:
+            shares = [self.model.done + 1, 7, 10**18]
+            self.propose(None, False, shares)
+        elif phase == CHALLENGE and not r.attesters and now() <= r.deadline:
+            self.attest({0, 1, 2})
+        elif phase == CHALLENGE:
+            self.finalize(True)
+        elif phase != DISPUTED:
+            self._open()
 
     @rule(steps=st.integers(2, 5))
     def play_on_more(self, steps: int) -> None:
         for _ in range(steps):
-            self._play_on()
-
-    def _play_on(self) -> None:
-        r, phase = self.model.last, self.model.last.phase
-        if phase in (COMMIT, REVEAL, AGGREGATE, DISPUTED) and r.deadline < boa.env.timestamp:
-            assert self._advance()
-            phase = self.model.last.phase
-        if phase == COMMIT:
-            for index in range(3):
-                self._commit(index)
-        elif phase == REVEAL:
-            self._reveal({0, 1, 2}, True)
-        elif phase == AGGREGATE:
-            shares = [self.model.done + 1, 7, 10**18]
-            self._propose(None, False, shares)
-        elif phase == CHALLENGE and not r.attesters and boa.env.timestamp <= r.deadline:
-            self._attest({0, 1, 2})
-        elif phase == CHALLENGE:
-            self._finalize(True)
-        elif phase != DISPUTED:
-            self._open()
+            self.play_on()
 
     # Rounds
 
@@ -221,8 +184,7 @@ class RoundsMachine(RuleBasedStateMachine):
             self.step(lambda m: m.capture(), lambda: self.rounds.capture_seed(1, self.newest))
         elif what == "audit seed":
             self.step(
-                lambda m: m.capture_audit(),
-                lambda: self.results.capture_audit_seed(1, self.newest),
+                lambda m: m.capture_audit(), lambda: self.results.capture_audit_seed(1, self.newest)
             )
         elif what == "advance":
             self._advance()
@@ -238,7 +200,7 @@ class RoundsMachine(RuleBasedStateMachine):
             )
         else:
             for back in (0, 1):
-                self._slash_unrevealed(player.node_id, len(self.model.rounds) - back)
+                self._slash_unrevealed(player.node_id, self.newest - back)
 
     @property
     def newest(self) -> int:
@@ -258,7 +220,7 @@ class RoundsMachine(RuleBasedStateMachine):
     def commit(self, who: int, copied: bool) -> None:
         player = self.trainers[who]
         author = self.trainers[(who + 1) % 3] if copied else player
-        round_id = len(self.model.rounds)
+        round_id = self.newest
         digest = self.s.commitment(1, round_id, author.node_id, author.operator, self.work(author))
         work = None if copied else self.work(player)
         self.step(
@@ -270,23 +232,17 @@ class RoundsMachine(RuleBasedStateMachine):
     @rule(who=st.sets(Index, min_size=1))
     def some_commit(self, who: set[int]) -> None:
         for index in sorted(who):
-            self._commit(index)
-
-    def _commit(self, who: int) -> None:
-        player, round_id = self.trainers[who], len(self.model.rounds)
-        self.step(
-            lambda m: m.commit(player.node_id, self.work(player)),
-            lambda: self.s.commit(1, round_id, player, self.work(player)),
-        )
+            player = self.trainers[index]
+            self.step(
+                lambda m, p=player: m.commit(p.node_id, self.work(p)),
+                lambda p=player: self.s.commit(1, self.newest, p, self.work(p)),
+            )
 
     @precondition(lambda self: self.model.last.phase in (COMMIT, REVEAL))
     @rule(who=st.sets(Index, min_size=1), true=st.sampled_from([True, True, True, False]))
     def some_reveal(self, who: set[int], true: bool) -> None:
-        self._reveal(who, true)
-
-    def _reveal(self, who: set[int], true: bool) -> None:
         for index in sorted(who):
-            player, round_id = self.trainers[index], len(self.model.rounds)
+            player, round_id = self.trainers[index], self.newest
             work = self.work(player) if true else Work.of("something else")
             self.step(
                 lambda m, p=player, w=work: m.reveal(p.node_id, w),
@@ -307,10 +263,7 @@ class RoundsMachine(RuleBasedStateMachine):
         shares=st.lists(st.integers(0, 2**128 - 1), min_size=3, max_size=3),
     )
     def propose(self, who: int | None, every: bool, shares: list[int]) -> None:
-        self._propose(who, every, shares)
-
-    def _propose(self, who: int | None, every: bool, shares: list[int]) -> None:
-        r, round_id = self.model.last, len(self.model.rounds)
+        r, round_id = self.model.last, self.newest
         duty = self.results.aggregator_on_duty(1, round_id)
         player = next(
             (p for p in self.players if p.node_id == duty and who is None),
@@ -329,46 +282,36 @@ class RoundsMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.model.last.phase == CHALLENGE)
     @rule(who=st.sets(Index, min_size=1))
     def attest(self, who: set[int]) -> None:
-        self._attest(who)
-
-    def _attest(self, who: set[int]) -> None:
         for index in sorted(who):
             player = self.field.verifiers[index]
             self.step(
                 lambda m, p=player: m.attest(p.node_id),
-                lambda p=player: self.field.attest(len(self.model.rounds), p),
+                lambda p=player: self.field.attest(self.newest, p),
             )
 
     @precondition(lambda self: self.model.last.phase == CHALLENGE)
     @rule()
     def challenge(self) -> None:
         self.step(
-            lambda m: m.challenge(self.field.challenger),
-            lambda: self.field.challenge(len(self.model.rounds)),
+            lambda m: m.challenge(self.field.challenger), lambda: self.field.challenge(self.newest)
         )
 
     @precondition(lambda self: self.model.last.phase in (CHALLENGE, DISPUTED))
     @rule(upheld=st.booleans())
     def resolve_challenge(self, upheld: bool) -> None:
-        round_id, proposer = len(self.model.rounds), self.model.last.proposer
+        round_id, proposer = self.newest, self.model.last.proposer
         result = self.rounds.round(1, round_id).result_hash
-        if (
-            self.step(
-                lambda m: m.resolve(upheld),
-                lambda: self.results.resolve_challenge(
-                    1, round_id, result, upheld, sender=self.model.owner
-                ),
-            )
-            and upheld
-        ):
+        args = (1, round_id, result, upheld)
+        resolved = self.step(
+            lambda m: m.resolve(upheld),
+            lambda: self.results.resolve_challenge(*args, sender=self.model.owner),
+        )
+        if resolved and upheld:
             self.slashed(proposer)
 
     @precondition(lambda self: self.model.last.phase in (AGGREGATE, CHALLENGE, FINALIZED))
     @rule(right=st.booleans())
     def finalize(self, right: bool) -> None:
-        self._finalize(right)
-
-    def _finalize(self, right: bool) -> None:
         r = self.model.last
         shares = r.shares if right else [*r.shares, 1]
         self.step(
@@ -380,8 +323,7 @@ class RoundsMachine(RuleBasedStateMachine):
     def cancel(self, rarely: int) -> None:
         if rarely == 0 and self.model.rounds:
             self.step(
-                lambda m: m.cancel(),
-                lambda: self.jobs.cancel_job(1, sender=self.field.sponsor),
+                lambda m: m.cancel(), lambda: self.jobs.cancel_job(1, sender=self.field.sponsor)
             )
 
     # Reports
@@ -389,44 +331,35 @@ class RoundsMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.model.last.phase == CHALLENGE)
     @rule(node=Index, violation=st.sampled_from([INVALID, COPIED]))
     def two_report(self, node: int, violation: int) -> None:
-        self._report({0, 1}, node, violation)
+        self.report({0, 1}, node, violation)
 
     @precondition(lambda self: self.model.last.phase == CHALLENGE)
     @rule(alone=Index, together=Index)
     def accuse_wildly(self, alone: int, together: int) -> None:
         """The first verifier is alone with one accusation and has company in the other."""
-        self._report({0}, alone, INVALID)
-        self._report({0, 1}, together, INVALID)
+        self.report({0}, alone, INVALID)
+        self.report({0, 1}, together, INVALID)
 
     @precondition(lambda self: self.model.last.phase == CHALLENGE)
     @rule(who=st.sets(Index, min_size=1), node=Index, violation=st.sampled_from([INVALID, COPIED]))
     def report(self, who: set[int], node: int, violation: int) -> None:
-        self._report(who, node, violation)
-
-    def _report(self, who: set[int], node: int, violation: int) -> None:
         target = self.trainers[node]
         for index in sorted(who):
             player = self.field.verifiers[index]
             self.step(
                 lambda m, p=player: m.report(p.node_id, target.node_id, violation),
-                lambda p=player: self.field.report(len(self.model.rounds), target, violation, p),
+                lambda p=player: self.field.report(self.newest, target, violation, p),
             )
 
     @precondition(lambda self: self.model.reports)
     @rule(choice=Choice)
     def lapse(self, choice: int) -> None:
-        report = self.owned(choice)
-        assert report is not None
-        self.step(
-            lambda m: m.lapse(self.same(m, report)),
-            lambda: self.reports.lapse(self.report_id(report)),
-        )
+        self.end_report(self.report_at(choice), "lapse")
 
     @precondition(lambda self: self.model.reports)
     @rule(choice=Choice)
     def appeal(self, choice: int) -> None:
-        report = self.owned(choice)
-        assert report is not None
+        report = self.report_at(choice)
         owner = next(p.owner for p in self.trainers if p.node_id == report.node)
         self.step(
             lambda m: m.appeal(self.same(m, report), owner),
@@ -436,8 +369,7 @@ class RoundsMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.model.reports)
     @rule(choice=Choice, upheld=st.booleans())
     def resolve_appeal(self, choice: int, upheld: bool) -> None:
-        report = self.owned(choice)
-        assert report is not None
+        report = self.report_at(choice)
         if self.step(
             lambda m: m.resolve_appeal(self.same(m, report), upheld),
             lambda: self.reports.resolve_appeal(
@@ -452,13 +384,17 @@ class RoundsMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.model.reports)
     @rule(choice=Choice)
     def execute(self, choice: int) -> None:
-        report = self.owned(choice)
-        assert report is not None
-        if self.step(
-            lambda m: m.execute(self.same(m, report)),
-            lambda: self.reports.execute(self.report_id(report)),
-        ):
+        self.end_report(self.report_at(choice), "execute")
+
+    def end_report(self, report: Report, way: str) -> bool:
+        function = {"dismiss": "dismiss_unresolved"}.get(way, way)
+        done = self.step(
+            lambda m: getattr(m, way)(self.same(m, report)),
+            lambda: getattr(self.reports, function)(self.report_id(report)),
+        )
+        if done and way == "execute":
             self._executed(report)
+        return done
 
     def _executed(self, report: Report) -> None:
         """The node lost stake; half of that is the first reporter's, if nothing else that it said
@@ -474,12 +410,7 @@ class RoundsMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.model.reports)
     @rule(choice=Choice)
     def dismiss(self, choice: int) -> None:
-        report = self.owned(choice)
-        assert report is not None
-        self.step(
-            lambda m: m.dismiss(self.same(m, report)),
-            lambda: self.reports.dismiss_unresolved(self.report_id(report)),
-        )
+        self.end_report(self.report_at(choice), "dismiss")
 
     # What must hold
 
@@ -501,7 +432,7 @@ class RoundsMachine(RuleBasedStateMachine):
             self._ledger_is_a_chain()
 
     def _round_is_model(self) -> None:
-        m, r, round_id = self.model, self.model.last, len(self.model.rounds)
+        m, r, round_id = self.model, self.model.last, self.newest
         job = self.jobs.job(1)
         assert (job.status, job.cancel_requested) == (m.status, m.cancel_requested)
         assert (job.rounds_opened, job.rounds_done, job.model) == (round_id, m.done, m.model)
@@ -553,12 +484,9 @@ class RoundsMachine(RuleBasedStateMachine):
                 assert stored == (work.sealed() if node in r.revealed else sealed)
             else:
                 assert (stored != bytes(32)) == (node in r.committed)
-            locks = [
-                x
-                for x in self.model.reports.values()
-                if x.node == node and x.status in (CONFIRMED, APPEALED)
-            ]
-            assert self.s.registry.node(node).locks == len(locks)
+            reports = [x for x in self.model.reports.values() if x.node == node]
+            locks = sum(x.status in (CONFIRMED, APPEALED) for x in reports)
+            assert self.s.registry.node(node).locks == locks
 
     def _reports_are_model(self) -> None:
         for report in self.model.reports.values():
@@ -612,9 +540,9 @@ class RoundsMachine(RuleBasedStateMachine):
             r = self.model.last
             if r.phase in (0, FINALIZED, VOID):
                 break
-            mine(2, max(1, r.deadline + 1 - boa.env.timestamp))
+            mine(2, max(1, r.deadline + 1 - now()))
             if r.phase == CHALLENGE:
-                self._finalize(True)
+                self.finalize(True)
             else:
                 assert self._advance()
         assert self.model.last.phase in (0, FINALIZED, VOID)
@@ -639,22 +567,11 @@ class RoundsMachine(RuleBasedStateMachine):
         assert self.s.balances() == self.s.owed()
 
     def _end_reports(self) -> None:
+        ways = {OPEN: "lapse", CONFIRMED: "execute", APPEALED: "dismiss"}
         for report in list(self.model.reports.values()):
-            ending: dict[int, tuple[str, Callable[[bytes], Any]]] = {
-                OPEN: ("lapse", self.reports.lapse),
-                CONFIRMED: ("execute", self.reports.execute),
-                APPEALED: ("dismiss", self.reports.dismiss_unresolved),
-            }
-            if report.status not in ending:
-                continue
-            mine(1, max(1, report.deadline + 1 - boa.env.timestamp))
-            name, call = ending[report.status]
-            assert self.step(
-                lambda m, x=report, n=name: getattr(m, n)(self.same(m, x)),
-                lambda x=report, c=call: c(self.report_id(x)),
-            )
-            if name == "execute":
-                self._executed(report)
+            if report.status in ways:
+                mine(1, max(1, report.deadline + 1 - now()))
+                assert self.end_report(report, ways[report.status])
 
 
 @pytest.fixture
@@ -668,16 +585,7 @@ def field(system: System) -> Field:
 
 def test_rounds_machine(field: Field) -> None:
     RoundsMachine.field = field
-    run_state_machine_as_test(
-        RoundsMachine,
-        settings=settings(
-            max_examples=30,
-            stateful_step_count=40,
-            deadline=None,
-            derandomize=True,
-            suppress_health_check=list(HealthCheck),
-        ),
-    )
+    run(RoundsMachine, examples=30, steps=40)
     assert set(RoundsMachine.reached) == {*range(1, 8)}, "a phase was never reached"
 
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Labels are what the chain can hold; the class of this process is read, not believed.
 
-Whether a pinned process holds `cpu-fp32` is tested in fresh processes, in `test_task_run.py`.
+Whether a pinned process holds `cpu-fp32` is tested in fresh processes, in `test_run.py`.
 """
 
 from __future__ import annotations
