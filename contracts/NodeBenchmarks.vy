@@ -155,7 +155,7 @@ def overrule(node_id: uint256, attempt: uint256, passed: bool, verifier_ids: Dyn
         amount: uint256 = extcall INodeRegistry(registry).slash(
             verifier_id, FALSE_REPORT, vote >> _TIME, empty(address)
         )
-        log INodeBenchmarks.FalseVerdictSlashed(
+        log INodeBenchmarks.BenchmarkVerdictSlashed(
             node_id=node_id, attempt=attempt, verifier_id=verifier_id, amount=amount
         )
     log INodeBenchmarks.VerdictOverruled(node_id=node_id, attempt=attempt, passed=passed)

@@ -360,7 +360,6 @@ def _judge(task_id: uint256, appeal: ITaskAppeals.Appeal, result: bytes32, convi
             part = min(left, task.fee // 2)
             left -= part
             self._credit(self._payout(node_id), part)
-        self._credit(appeal.appellant, _BOND)
     else:
         left += _BOND
     judges: DynArray[uint256, 32] = verdicts._who(task_id, result, True)
@@ -368,7 +367,12 @@ def _judge(task_id: uint256, appeal: ITaskAppeals.Appeal, result: bytes32, convi
         part = min(left, _BOND)
         left -= part
         self._share_out(judges, part)
-    self._credit(appeal.objector if upheld else appeal.appellant, left)
+    back: uint256 = _BOND if overturned else 0
+    if upheld:
+        self._credit(appeal.objector, left)
+    else:
+        back += left
+    self._credit(appeal.appellant, back)
     extcall IRedundantTasks(tasks).end_appeal(task_id, appeal.status, overturned)
 
 

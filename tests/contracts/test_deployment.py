@@ -123,7 +123,11 @@ RESTRICTED = {
         "join": "executors: not the node's",
         "leave": "executors: not the node's",
     },
-    "TaskAppeals": {},
+    "TaskAppeals": {
+        "resolve": NOT_OWNER,
+        "transfer_ownership": NOT_OWNER,
+        "accept_ownership": NOT_NEXT,
+    },
     "DataKeys": {
         "set_key": "keys: not sponsor",
         "set_releaser": "keys: not sponsor",
@@ -131,6 +135,7 @@ RESTRICTED = {
         "release_key": "keys: not releaser",
     },
     "NodeBenchmarks": {
+        "overrule": NOT_OWNER,
         "set_paused": NOT_OWNER,
         "transfer_ownership": NOT_OWNER,
         "accept_ownership": NOT_NEXT,
@@ -198,7 +203,14 @@ OPEN = {
         "advance",
         "finalize",
     },
-    "TaskAppeals": {"withdraw_bond", "appeal", "attest", "lapse"},
+    "TaskAppeals": {
+        "withdraw_bond",
+        "appeal",
+        "attest",
+        "contest",
+        "finalize",
+        "lapse",
+    },
     "NodeBenchmarks": {"capture_benchmark_seed", "capture_check_seed", "submit_verdicts"},
 }
 ALL_RESTRICTED = [(name, function) for name, table in RESTRICTED.items() for function in table]

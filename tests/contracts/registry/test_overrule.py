@@ -46,7 +46,7 @@ def test_attack__false_benchmark__costs_its_verifiers_a_fifth_and_its_score(
     liars = list(first(verifiers, 2))
     benchmarks.overrule(scored, 2, True, liars, sender=COORDINATOR)
     names = [name for name, _ in own_events(benchmarks)]
-    assert names == ["FalseVerdictSlashed"] * 2 + ["VerdictOverruled"]
+    assert names == ["BenchmarkVerdictSlashed"] * 2 + ["VerdictOverruled"]
     assert [registry.bonded(liar) for liar in liars] == [STAKE - STAKE // 5] * 2
     assert registry.bounty(TREASURY) == 2 * STAKE // 5
     assert [registry.offences(liar, FALSE_REPORT) for liar in liars] == [1, 1]

@@ -205,7 +205,8 @@ class TasksModel:
             waiting = sum(t.fee for i, t in self.tasks.items() if not self.is_over(i))
         else:
             bond = self.terms["appeal_bond"]
-            waiting = sum(bond for appeal in self.appeals.values() if appeal.deadline)
+            open_ones = [appeal for appeal in self.appeals.values() if appeal.deadline]
+            waiting = sum(bond * (1 + (appeal.objector != ZERO)) for appeal in open_ones)
         return waiting + sum(self.credits[contract].values())
 
     def pool(self, class_id: int) -> Pool:

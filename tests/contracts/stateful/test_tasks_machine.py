@@ -67,7 +67,7 @@ from tests.stage.contracts.tasks import (
 
 REGISTRY = "registry"
 # The shortest that the windows allow, so that nodes leave with their stake within a history.
-UNBONDING = DAY
+UNBONDING = 36 * 3_600
 WEALTH = 2_000 * ZOO
 # Executors by owner and class: one owner has two nodes, and the second pool is small.
 SEATED = [(0, 0), (0, 0), (1, 0), (2, 0), (3, 0), (4, 0), (5, 0), (6, 1), (6, 1), (7, 1), (8, 1)]
