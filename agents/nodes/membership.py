@@ -78,6 +78,7 @@ class Membership:
             int(Role.TRAINER),
             stake,
             Identity(self._context.wallet).public,
+            b"",
         )
         return f"registered: {settings.register_stake} ZOO"
 

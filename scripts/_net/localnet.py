@@ -26,6 +26,7 @@ from web3 import HTTPProvider, Web3
 from web3.contract import Contract
 
 from agents.jobs.publish import Published, Terms
+from agents.protocol.consent import operator_consent
 from agents.runtime.wallet import create_keystore
 from agents.training.determinism import pinned_environment
 from scripts._net.anvil import MNEMONIC, Anvil, start_anvil
@@ -392,12 +393,23 @@ def _register(net: Localnet) -> None:
                 ROLES[seat.role],
                 seat.stake,
                 b"\0" * 32,
+                _consent(registry, seat),
             ),
         )
     batch.settle()
     for seat in nodes:
         node_id = int(registry.functions.node_of(seat.operator.address).call())
         net.seats[seat.name] = replace(seat, node_id=node_id)
+
+
+def _consent(registry: Any, seat: Seat) -> bytes:
+    """Sign, with the seat's operator key, that it serves a node of the seat's owner."""
+    operator, owner = seat.operator.address, seat.owner.address
+    if operator == owner:
+        return b""
+    nonce = registry.functions.consents_used(operator).call()
+    typed = operator_consent(registry.address, registry.w3.eth.chain_id, operator, owner, nonce)
+    return bytes(seat.operator.sign_typed_data(*typed).signature)
 
 
 def _approve_roles(net: Localnet) -> None:

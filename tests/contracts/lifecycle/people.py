@@ -96,7 +96,9 @@ class World:
         }[role]
         owner, operator = self.person(stake), self.person()
         self.token.approve(self.registry, stake, sender=owner)
-        self.registry.register_node(operator, owner, role, stake, bytes(32), sender=owner)
+        digest = self.registry.consent_digest(operator, owner)
+        consent = raw_signature(operator, digest)
+        self.registry.register_node(operator, owner, role, stake, bytes(32), consent, sender=owner)
         node = Node(self.registry.node_of(operator), owner, operator)
         if role != TRAINER:
             self.committee(

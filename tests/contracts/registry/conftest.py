@@ -35,6 +35,7 @@ from tests.stage.contracts.registry import (
     ZOO,
     Keys,
     account,
+    consent,
     deploy_registry,
     request,
     submit,
@@ -133,6 +134,7 @@ def register(
                 roles,
                 stake,
                 b"\x01" * 32,
+                consent(registry, account(name), owner),
                 sender=owner,
             )
         )
@@ -148,7 +150,15 @@ def node(registry: Any, benchmarks: Any, fund: Callable[[str, int], None]) -> in
     """A TRAINER of 1,000 ZOO with a pending benchmark; its owner has 10,000 ZOO more."""
     fund(NODE_OWNER, STAKE + 10_000 * ZOO)
     node_id = int(
-        registry.register_node(OPERATOR, PAYOUT, TRAINER, STAKE, b"\x01" * 32, sender=NODE_OWNER)
+        registry.register_node(
+            OPERATOR,
+            PAYOUT,
+            TRAINER,
+            STAKE,
+            b"\x01" * 32,
+            consent(registry, account("operator"), NODE_OWNER),
+            sender=NODE_OWNER,
+        )
     )
     request(registry, benchmarks, node_id)
     return node_id

@@ -52,6 +52,13 @@ VERDICT = {
         {"name": "passed", "type": "bool"},
     ]
 }
+CONSENT = {
+    "OperatorConsent": [
+        {"name": "operator", "type": "address"},
+        {"name": "owner", "type": "address"},
+        {"name": "nonce", "type": "uint256"},
+    ]
+}
 
 Call = tuple[Contract, str, tuple[Any, ...]]
 
@@ -193,12 +200,26 @@ class People:
         if payout is None:
             payout = self.person(f"{name} payout")
         args = (operator.address, payout.address, roles, stake, EMPTY)
-        self.chain.send(owner, self.registry, "register_node", *args)
+        consent = self.consent(operator, owner)
+        self.chain.send(owner, self.registry, "register_node", *args, consent)
         node_id = int(self.chain.call(self.registry, "node_of", operator.address))
         node = Node(name, node_id, stake, owner, operator, payout)
         self.nodes[name] = node
         self.start[name] = self.wealth(node)
         return node
+
+    def consent(self, operator: LocalAccount, owner: LocalAccount, nonce: int = -1) -> bytes:
+        """The operator's EIP-712 signature that it serves a node of the owner."""
+        if nonce < 0:
+            nonce = int(self.chain.call(self.registry, "consents_used", operator.address))
+        domain = {
+            "name": "Menagerie NodeRegistry",
+            "version": "1",
+            "chainId": 31_337,
+            "verifyingContract": self.registry.address,
+        }
+        message = {"operator": operator.address, "owner": owner.address, "nonce": nonce}
+        return bytes(operator.sign_message(encode_typed_data(domain, CONSENT, message)).signature)
 
     def benchmark(self, node: Node, units: int = UNITS) -> None:
         """Take a new attempt of the node to a passed score, judged by the first two verifiers."""

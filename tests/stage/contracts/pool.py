@@ -11,6 +11,8 @@ from typing import Any
 
 import boa
 
+from tests.stage.contracts.registry import account, consent
+
 GAS_CAP = 16_777_216  # EIP-7825
 ZOO = 10**18
 DAY = 86_400
@@ -84,10 +86,11 @@ class World:
 
     def add_node(self, payout: str) -> int:
         """Registers a trainer that is paid at `payout`; returns its node id."""
-        operator = str(boa.env.generate_address())
+        key = account(f"operator {self.registry.node_count() + 1}")
+        signed = consent(self.registry, key, self.holder)
         return int(
             self.registry.register_node(
-                operator, payout, TRAINER, STAKE, bytes(32), sender=self.holder
+                key.address, payout, TRAINER, STAKE, bytes(32), signed, sender=self.holder
             )
         )
 

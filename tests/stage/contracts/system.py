@@ -17,7 +17,7 @@ from eth_account.signers.local import LocalAccount
 from eth_utils import keccak, to_canonical_address, to_checksum_address
 
 from tests.stage.contracts.clock import install_block_hashes, mine
-from tests.stage.contracts.registry import account, benchmark_passed, request
+from tests.stage.contracts.registry import account, benchmark_passed, consent, request
 
 GAS_CAP = 16_777_216  # EIP-7825
 ZOO = 10**18
@@ -178,7 +178,9 @@ class System:
         cold = self.person(owner or f"{name} owner", stake)
         key = account(name)
         operator, payout = str(key.address), str(account(f"{name} payout").address)
-        node_id = self.registry.register_node(operator, payout, role, stake, EMPTY, sender=cold)
+        node_id = self.registry.register_node(
+            operator, payout, role, stake, EMPTY, consent(self.registry, key, cold), sender=cold
+        )
         if role != TRAINER:
             self.registry.approve_role(node_id, role, True, sender=self.coordinator.address)
         player = Player(name, node_id, cold, operator, payout, key)
