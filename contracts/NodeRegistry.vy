@@ -736,6 +736,24 @@ def payouts(node_ids: DynArray[uint256, 128]) -> DynArray[address, 128]:
 @view
 @reentrant
 @external
+def payees(node_ids: DynArray[uint256, 128]) -> (DynArray[address, 128], uint256):
+    """
+    @notice As `payouts`, and which of the nodes have a lock: their pay is held back meanwhile.
+    @param node_ids The nodes.
+    @return The addresses, zero for an unknown id; and one bit a node, the first the lowest.
+    """
+    addresses: DynArray[address, 128] = []
+    locked: uint256 = 0
+    for node_id: uint256 in node_ids:
+        if self._nodes[node_id].locks != 0:
+            locked |= 1 << len(addresses)
+        addresses.append(self._nodes[node_id].payout)
+    return addresses, locked
+
+
+@view
+@reentrant
+@external
 def bonded(node_id: uint256) -> uint256:
     """
     @notice What can be slashed: stake and unbonding.

@@ -182,6 +182,10 @@ class Network:
         """The aggregator drawn for a round; 0 in the fallback window and before AGGREGATE."""
         return read(int, self.chain.call(self.results, "aggregator_on_duty", job_id, round_id))
 
+    def is_challenged(self, job_id: int, round_id: int) -> bool:
+        """Whether the newest result of a round was challenged, which it can be once."""
+        return read(bool, self.chain.call(self.results, "is_challenged", job_id, round_id))
+
     def in_round(self, question: str, job_id: int, round_id: int, nodes: Sequence[int]) -> set[int]:
         """Those `nodes` for which a view such as "is_invalid" or "is_flagged" holds."""
         answers = self.chain.call_many(
@@ -247,6 +251,10 @@ class Network:
             else:
                 stakes[node] = max(0, stakes[node] - event.args["amount"])
         return stakes
+
+    def acting_operator(self, node_id: int) -> str:
+        """The operator key of a node that may vote; the zero address of a convict."""
+        return read(str, self.chain.call(self.registry, "acting_operator", node_id))
 
     def encryption_keys_at(self, nodes: Sequence[int], block: int) -> dict[int, bytes]:
         """Encryption key of each of `nodes` after `block`, zero where there is none."""

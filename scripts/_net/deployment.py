@@ -139,6 +139,9 @@ class DeploymentSettings:
     benchmark_window: int = 600
     benchmark_quorum: int = 2
     appeal_bond: int = 100 * ZOO
+    least_challenge_bond: int = 10 * ZOO
+    most_challenge_bond: int = 1_000 * ZOO
+    least_reward: int = ZOO
     random_source: str = ZERO
     tasks: TaskTerms = field(default_factory=TaskTerms)
 
@@ -208,9 +211,22 @@ def constructor_arguments(
             routine,
         ),
         "NodeRegistry": (token, at["NodeBenchmarks"], owner, slashers, parameters),
-        "RewardPool": (token, registry, jobs, results, at["ScoreConsensus"]),
+        "RewardPool": (
+            token,
+            registry,
+            jobs,
+            results,
+            at["ScoreConsensus"],
+            at["ViolationReports"],
+        ),
         "TrainingLedger": (results, at["RewardPool"], owner),
-        "TrainingJobs": (registry, rounds, results, owner),
+        "TrainingJobs": (
+            registry,
+            rounds,
+            results,
+            owner,
+            (settings.least_challenge_bond, settings.most_challenge_bond, settings.least_reward),
+        ),
         "TrainingRounds": (registry, jobs, results, owner, settings.random_source),
         "TrainingResults": (
             token,
@@ -229,6 +245,7 @@ def constructor_arguments(
             jobs,
             rounds,
             results,
+            at["RewardPool"],
             owner,
             settings.appeal_bond,
         ),

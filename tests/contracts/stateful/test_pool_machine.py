@@ -114,9 +114,9 @@ class PoolMachine(RuleBasedStateMachine):
         sender = self.sponsors[funder % 2]
         if job.ended:
             with boa.reverts("pool: job ended"):
-                self.pool.fund(job_id, amount, sender=sender)
+                self.world.fund(job_id, amount, sender)
             return
-        self.pool.fund(job_id, amount, sender=sender)
+        self.world.fund(job_id, amount, sender)
         job.escrow += amount
         self.wallets[sender] -= amount
 
@@ -220,9 +220,9 @@ class PoolMachine(RuleBasedStateMachine):
             reason = "pool: zero total"
         if reason:
             with boa.reverts(reason):
-                self.pool.distribute(*key, ids, contributions, sender=self.results)
+                self.pool.distribute(*key, ids, contributions, 0, sender=self.results)
             return
-        self.pool.distribute(*key, ids, contributions, sender=self.results)
+        self.pool.distribute(*key, ids, contributions, 0, sender=self.results)
         pool.plan = pool.plan[count:]
         for node, contribution in batch:
             pool.last_node = node
@@ -246,7 +246,7 @@ class PoolMachine(RuleBasedStateMachine):
             return
         again = pool.last_node if pick % 2 else 1 + pick % pool.last_node
         with boa.reverts("pool: node order"):
-            self.pool.distribute(*key, [again], [0], sender=self.results)
+            self.pool.distribute(*key, [again], [0], 0, sender=self.results)
 
     @precondition(lambda self: self.pools)
     @rule(pick=picks, excess=st.integers(1, 2**64))
@@ -256,7 +256,7 @@ class PoolMachine(RuleBasedStateMachine):
             return
         left = pool.total - pool.distributed
         with boa.reverts("pool: over-distributed"):
-            self.pool.distribute(*key, [UNKNOWN_NODE + 1], [left + excess], sender=self.results)
+            self.pool.distribute(*key, [UNKNOWN_NODE + 1], [left + excess], 0, sender=self.results)
 
     @precondition(lambda self: self.pools)
     @rule(pick=picks)
@@ -300,7 +300,7 @@ class PoolMachine(RuleBasedStateMachine):
         calls = [
             lambda: self.pool.reserve(job_id, job.rounds + 1, 0, sender=job.sponsor),
             lambda: self.pool.start_distribution(job_id, 1, 0, [], [], sender=job.sponsor),
-            lambda: self.pool.distribute(job_id, 1, [], [], sender=job.sponsor),
+            lambda: self.pool.distribute(job_id, 1, [], [], 0, sender=job.sponsor),
             lambda: self.pool.close(job_id, 1, sender=job.sponsor),
         ]
         with boa.reverts("pool: not results"):

@@ -310,8 +310,13 @@ class People:
         job = int(self.chain.call(self.jobs, "job_count"))
         self.sponsored.setdefault(sponsor.address, []).append(job)
         if funds:
-            self.chain.send(sponsor, self.pool, "fund", job, funds)
+            self.fund(sponsor, job, funds)
         return job
+
+    def fund(self, funder: LocalAccount, job: int, amount: int) -> None:
+        """Pay into a job's escrow, as one who has read whose it is and for what."""
+        sponsor, spec = self.chain.call(self.jobs, "origin_of", job)
+        self.chain.send(funder, self.pool, "fund", job, sponsor, spec, amount)
 
     def open(self) -> dict[str, Any]:
         """Open the next round, with its seed known; the fields of RoundOpened."""
