@@ -4,7 +4,13 @@
 Hypothesis' own limit is 200 ms of wall time for an example.
 """
 
+import gc
+
 from hypothesis import settings
 
 settings.register_profile("no deadline", deadline=None)
 settings.load_profile("no deadline")
+
+# Compiled contracts are millions of objects that live as long as the tests. Python would look
+# through them again after every few thousand new ones: an eighth of the time of a contract test.
+gc.set_threshold(200_000, 20, 50)

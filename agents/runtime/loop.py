@@ -118,11 +118,12 @@ class Loop:
 
     def _report(self, kind: str, error: Exception, where: str | None = None) -> None:
         self._metrics.error(kind, str(error))
-        trouble = f"{kind} {error}"
+        why = str(error) or type(error).__name__
+        trouble = f"{kind} {why}"
         # The chain client already says once that the node is down, and when it is back.
         if trouble != self._trouble and not isinstance(error, RpcDown):
             write = self._log.error if where else self._log.warning
-            write(kind, why=str(error) or type(error).__name__, traceback=where)
+            write(kind, why=why, traceback=where)
         self._trouble = trouble
         # A new head means that the node is back, or that the contract may now agree.
         self._head_helps = isinstance(error, (RpcDown, Reverted))

@@ -82,9 +82,7 @@ def test_a_trainer_finds_the_secret_of_its_round(opened: Any, name: str, commitm
 
 
 @pytest.mark.parametrize(("name", "commitment"), recorded("validator"))
-def test_a_validator_finds_the_vector_of_its_round(
-    opened: Any, name: str, commitment: bytes
-) -> None:
+def test_a_validator_finds_its_rounds_vector(opened: Any, name: str, commitment: bytes) -> None:
     validator = Validator.__new__(Validator)
     context, network = opened("validator", commitment)
     validator._context, validator._consensus = context, Consensus(network)
@@ -102,9 +100,7 @@ def test_a_validator_finds_the_vector_of_its_round(
 
 
 @pytest.mark.parametrize(("name", "commitment"), recorded("executor"))
-def test_an_executor_finds_the_secret_of_its_task(
-    opened: Any, name: str, commitment: bytes
-) -> None:
+def test_an_executor_finds_its_tasks_secret(opened: Any, name: str, commitment: bytes) -> None:
     executor = Executor.__new__(Executor)
     executor.context, network = opened("executor", commitment)
     context = executor.context

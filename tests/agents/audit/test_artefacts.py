@@ -35,7 +35,6 @@ def flipped(data: bytes, place: int) -> bytes:
 
 @pytest.mark.parametrize("kind", ARTEFACTS)
 def test_the_audit_names_an_artefact_with_a_flipped_byte(finished: FinishedJob, kind: str) -> None:
-    """A store that doesn't verify gives the artefact with one bit changed."""
     cid = finished.artefact(kind)
     data = finished.store.get(cid, _WHOLE)
     for place in _PLACES:
@@ -46,9 +45,7 @@ def test_the_audit_names_an_artefact_with_a_flipped_byte(finished: FinishedJob, 
 
 
 @pytest.mark.parametrize("kind", ARTEFACTS)
-def test_the_audit_names_an_artefact_that_another_replaced(
-    finished: FinishedJob, kind: str
-) -> None:
+def test_the_audit_names_a_replaced_artefact(finished: FinishedJob, kind: str) -> None:
     """What the store gives is a valid artefact of the job, but not the one that was asked for."""
     cid = finished.artefact(kind)
     other = finished.outcomes[JOB, 5]
@@ -74,7 +71,6 @@ def test_the_audit_names_an_artefact_that_another_replaced(
 
 @pytest.mark.parametrize("kind", ARTEFACTS)
 def test_the_audit_names_a_missing_artefact(finished: FinishedJob, kind: str) -> None:
-    """The store doesn't have it."""
     cid = finished.artefact(kind)
     audit = finished.audited(LyingStore(finished.store, cid, None))
     assert_named(finished, audit, kind, cid, "is missing from the store")
@@ -96,7 +92,6 @@ def test_a_lost_payload_is_the_only_thing_not_known(finished: FinishedJob) -> No
 
 
 def test_no_artefact_with_any_byte_changed_is_taken_for_it(finished: FinishedJob) -> None:
-    """Every byte of every artefact, one by one: never taken for the artefact."""
     for kind in ARTEFACTS:
         cid = finished.artefact(kind)
         data = finished.store.get(cid, _WHOLE)
@@ -111,7 +106,6 @@ def test_no_artefact_with_any_byte_changed_is_taken_for_it(finished: FinishedJob
 
 
 def test_longer_shorter_and_absent_artefacts_are_refused(finished: FinishedJob) -> None:
-    """Bytes more or fewer are refused by the bound or by the CID."""
     cid = finished.artefact("report")
     data = finished.store.get(cid, _WHOLE)
     for wrong, error in ((data + b" ", TooLarge), (data[:-1], CorruptContent), (None, NotFound)):

@@ -17,91 +17,120 @@ from agents.runtime.contracts import abi_type
 from tests.stage.chain.finished_job import JOB, FinishedJob
 from tests.stage.chain.lying_sources import Lie, changed, kinds_of, relogged
 
-# By event, of round 3 where there is one: the fields changed, and how the difference is named.
-EVENTS: dict[str, tuple[tuple[str, ...], str]] = {
-    "JobCreated": (("sponsor", "terms.spec", "terms.rounds", "terms.challenge_bond"), "JobCreated"),
-    "RoundOpened": (
-        ("prev_model", "seed_block", "last weights", "verifiers shortened", "last stakes"),
-        "RoundOpened",
-    ),
-    "SeedCaptured": (("target_block", "seed"), "seed"),
-    "PhaseChanged": (("phase", "deadline"), "PhaseChanged"),
-    "Committed": (("round_id", "node_id", "commitment"), "node"),
-    "Revealed": (("node_id", "input_root", "content", "trace_root", "proof"), "node"),
-    "DuplicateContent": (("content", "first_node", "second_node"), "DuplicateContent"),
-    "ResultProposed": (
-        ("proposer", "model", "update", "report", "result_hash", "last contributions"),
-        "ResultProposed",
-    ),
-    "Attested": (("verifier_id", "result_hash", "weight"), ""),
-    "ViolationReported": (("node_id", "verifier_id", "violation", "weight", "evidence"), ""),
-    "ReportConfirmed": (("report_id", "node_id", "appeal_deadline"), ""),
-    "NodeInvalidated": (("node_id", "round_id"), "node"),
-    "RoundFinalized": (("model", "total_contribution"), "RoundFinalized"),
-    "RoundRecorded": (
-        (
-            *("index", "prev_model", "new_model", "contributors_root", "scores_root", "report"),
-            *("reward", "timestamp", "head"),
+# By job and event, of round 3 or the last one before it: the fields changed, and what the finding
+# names.
+EVENTS: dict[str, dict[str, tuple[tuple[str, ...], str]]] = {
+    "finished": {
+        "JobCreated": (
+            ("sponsor", "terms.spec", "terms.rounds", "terms.challenge_bond"),
+            "JobCreated",
         ),
-        "RoundRecorded",
-    ),
-    "PoolReserved": (("amount",), "PoolReserved"),
-    "CutCredited": (("node_id", "payout", "amount"), "node"),
-    "RewardsDistributed": (
-        ("last nodes", "last payouts", "last amounts", "nodes shortened", "amounts lengthened"),
-        "",
-    ),
-    "PoolClosed": (("paid", "returned"), "PoolClosed"),
-    "RoundSettled": (("paid", "returned"), "RoundSettled"),
-    "RoundVoided": (("round_id", "reason"), "RoundVoided"),
-    "UnrevealedSlashed": (("node_id", "amount"), "node"),
-    "ReportExecuted": (("node_id", "amount"), "node"),
-    "NodeSlashed": (
-        (
-            *("node_id", "violation", "amount", "reporter", "reporter_share", "treasury_share"),
-            *("suspended_until", "strikes", "banned"),
+        "RoundOpened": (
+            ("prev_model", "seed_block", "last weights", "verifiers shortened", "last stakes"),
+            "RoundOpened",
         ),
-        "node",
-    ),
-    "PenaltyChanged": (("new_penalty.bps", "new_penalty.suspension", "old_penalty.bps"), ""),
-    "NodeRegistered": (("owner", "operator", "payout", "stake"), "node"),
-    "StakeAdded": (("amount", "stake"), ""),
-    "BenchmarkSubmitted": (("units", "elapsed"), "node"),
-    "BenchmarkSettled": (("passed", "score"), "node"),
-    "JobFunded": (("amount", "escrow"), ""),
-    "RewardClaimed": (("account", "amount"), "RewardClaimed"),
-    "EscrowRefunded": (("sponsor", "amount"), "EscrowRefunded"),
-    "JobEnded": (("status",), "JobEnded"),
+        "SeedCaptured": (("target_block", "seed"), "seed"),
+        "PhaseChanged": (("phase", "deadline"), "PhaseChanged"),
+        "Committed": (("round_id", "node_id", "commitment"), "node"),
+        "Revealed": (("node_id", "input_root", "content", "trace_root", "proof"), "node"),
+        "DuplicateContent": (("content", "first_node", "second_node"), "DuplicateContent"),
+        "ResultProposed": (
+            ("proposer", "model", "update", "report", "result_hash", "last contributions"),
+            "ResultProposed",
+        ),
+        "Attested": (("verifier_id", "result_hash", "weight"), ""),
+        "ViolationReported": (("node_id", "verifier_id", "violation", "weight", "evidence"), ""),
+        "ReportConfirmed": (("report_id", "node_id", "appeal_deadline"), ""),
+        "NodeInvalidated": (("node_id", "round_id"), "node"),
+        "RoundFinalized": (("model", "total_contribution"), "RoundFinalized"),
+        "RoundRecorded": (
+            (
+                *("index", "prev_model", "new_model", "contributors_root", "scores_root"),
+                *("report", "reward", "timestamp", "head"),
+            ),
+            "RoundRecorded",
+        ),
+        "PoolReserved": (("amount",), "PoolReserved"),
+        "CutCredited": (("node_id", "payout", "amount"), "node"),
+        "RewardsDistributed": (
+            ("last nodes", "last payouts", "last amounts", "nodes shortened", "amounts lengthened"),
+            "",
+        ),
+        "PoolClosed": (("paid", "returned"), "PoolClosed"),
+        "RoundSettled": (("paid", "returned"), "RoundSettled"),
+        "RoundVoided": (("round_id", "reason"), "RoundVoided"),
+        "UnrevealedSlashed": (("node_id", "amount"), "node"),
+        "ReportExecuted": (("node_id", "amount"), "node"),
+        "NodeSlashed": (
+            (
+                *("node_id", "violation", "amount", "reporter", "reporter_share"),
+                *("treasury_share", "suspended_until", "strikes", "banned"),
+            ),
+            "node",
+        ),
+        "PenaltyChanged": (("new_penalty.bps", "new_penalty.suspension", "old_penalty.bps"), ""),
+        "NodeRegistered": (("owner", "operator", "payout", "stake"), "node"),
+        "StakeAdded": (("amount", "stake"), ""),
+        "BenchmarkSubmitted": (("units", "elapsed"), "node"),
+        "BenchmarkSettled": (("passed", "score"), "node"),
+        "JobFunded": (("amount", "escrow"), ""),
+        "RewardClaimed": (("account", "amount"), "RewardClaimed"),
+        "EscrowRefunded": (("sponsor", "amount"), "EscrowRefunded"),
+        "JobEnded": (("status",), "JobEnded"),
+    },
+    "scored": {
+        "JobAdopted": (("commit_s", "reveal_s"), ""),
+        "SamplesPosted": (("node_id", "digest"), "node"),
+        "ScoringOpened": (("commit_deadline",), "ScoringOpened"),
+        "ScoresCommitted": (("verifier_id", "commitment"), "verifier"),
+        "ScoreRevealStarted": (("deadline",), "ScoreRevealStarted"),
+        "ScoresRevealed": (
+            ("verifier_id", "last scores", "scores shortened", "scores lengthened", "record"),
+            "verifier",
+        ),
+        "ScoringClosed": (
+            (
+                *("last nodes", "last consensus", "consensus lengthened", "scored"),
+                *("last verifiers", "last agreements", "last trusts", "trusts shortened"),
+            ),
+            "",
+        ),
+        "CutCredited": (("amount",), "node"),
+        "RewardsDistributed": (("last amounts", "nodes shortened"), ""),
+    },
 }
-# Events that are missed when the node leaves one out.
-DROPPED = [name for name in EVENTS if name != "JobCreated"]
-# By view: fields whose lie must be found.
-VIEWS: dict[str, tuple[str, ...]] = {
-    "job": ("sponsor", "terms.spec", "terms.genesis_model", "rounds_done", "model", "status"),
-    "round": (
-        *("phase", "opened_block", "opened_at", "n_eligible", "n_committed", "n_revealed"),
-        *("n_invalid", "seed_block", "seed", "audit_block", "audit_seed", "prev_model"),
-        *("snapshot_hash", "verifier_stake", "attested_stake", "proposer", "result_hash"),
-        *("model", "update", "report", "contributions_hash", "challenger", "settled"),
-    ),
-    "entry": (
-        *("round_id", "prev_model", "new_model", "contributors_root", "scores_root", "report"),
-        *("head", "timestamp", "reward"),
-    ),
-    "pool": ("amount", "trainer_amount", "total_contribution", "distributed", "paid", "status"),
-    "commitment_of": ("",),
-    "is_revealed": ("",),
-    "is_invalid": ("",),
-    "is_flagged": ("",),
-    "verifier_weight": ("",),
-    "escrow": ("",),
-    "pending": ("",),
-    "bounty": ("",),
-    "total_pending": ("",),
-    "total_reserved": ("",),
-    "node": ("owner", "operator", "payout", "stake", "strikes", "suspended_until", "banned"),
-    "penalty": ("bps", "escalation_bps", "reporter_bps"),
-    "parameters": ("treasury",),
+# By job and view: fields whose lie must be found.
+VIEWS: dict[str, dict[str, tuple[str, ...]]] = {
+    "finished": {
+        "job": ("sponsor", "terms.spec", "terms.genesis_model", "rounds_done", "model", "status"),
+        "round": (
+            *("phase", "opened_block", "opened_at", "n_eligible", "n_committed", "n_revealed"),
+            *("n_invalid", "seed_block", "seed", "audit_block", "audit_seed", "prev_model"),
+            *("snapshot_hash", "verifier_stake", "attested_stake", "proposer", "result_hash"),
+            *("model", "update", "report", "contributions_hash", "challenger", "settled"),
+        ),
+        "entry": (
+            *("round_id", "prev_model", "new_model", "contributors_root", "scores_root"),
+            *("report", "head", "timestamp", "reward"),
+        ),
+        "pool": ("amount", "trainer_amount", "total_contribution", "distributed", "paid", "status"),
+        **dict.fromkeys(("commitment_of", "is_revealed", "is_invalid", "is_flagged"), ("",)),
+        **dict.fromkeys(("verifier_weight", "escrow", "pending", "bounty"), ("",)),
+        **dict.fromkeys(("total_pending", "total_reserved"), ("",)),
+        "node": ("owner", "operator", "payout", "stake", "strikes", "suspended_until", "banned"),
+        "penalty": ("bps", "escalation_bps", "reporter_bps"),
+        "parameters": ("treasury",),
+    },
+    "scored": {
+        "scoring": (
+            *("phase", "commit_deadline", "reveal_deadline", "committed", "revealed"),
+            *("total", "scored"),
+        ),
+        "shares": ("last ", " shortened"),
+        **dict.fromkeys(("adopted", "last_scored", "trust_of", "record_of"), ("",)),
+        **dict.fromkeys(("score_commitment_of", "samples_of"), ("",)),
+        "pool": ("by_scores", "total_contribution", "distributed", "trainer_amount"),
+    },
 }
 
 
@@ -146,68 +175,82 @@ def in_place_of(log: Any, other: Any) -> Any:
     return lie
 
 
-def assert_named(finished: FinishedJob, event: str, field: str, named: str) -> None:
-    """An audit names one changed field of an event, by its round and by these words."""
-    log, kind, args = target(finished, event)
+@pytest.fixture
+def played(request: pytest.FixtureRequest, job: str) -> FinishedJob:
+    found: FinishedJob = request.getfixturevalue(job)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("job", "event", "field"),
+    [
+        (job, event, field)
+        for job in EVENTS
+        for event in EVENTS[job]
+        for field in EVENTS[job][event][0]
+    ],
+)
+def test_a_changed_field_of_an_event_is_named(
+    played: FinishedJob, job: str, event: str, field: str
+) -> None:
+    """By its round and by event, node or verifier."""
+    log, kind, args = target(played, event)
     top = field.removeprefix("last ").split(" ")[0].split(".")[0]
     item = next(i for i in kind.abi["inputs"] if i["name"] == top)
     lies = dict(changed(item, args[top]))
     lie = in_place_of(log, relogged(kind, log, {**args, top: lies[field]}))
-    found = finished.audited(lie=lie).differences
+    found = played.audited(lie=lie).differences
     places = {args.get("round_id", 0), 0} if "round_id" in args else set(range(6))
+    named = EVENTS[job][event][1]
     assert any(named in str(d) and d.round_id in places for d in found), (
         f"the audit should name {named!r} in a round of {places}, and says {list(map(str, found))}"
     )
 
 
-def assert_missed(finished: FinishedJob, event: str) -> None:
-    """An audit misses an event that the RPC node keeps to itself."""
-    log, _, _ = target(finished, event)
-    audit = finished.audited(lie=in_place_of(log, None))
+@pytest.mark.parametrize(
+    ("job", "event"),
+    [(job, event) for job in EVENTS for event in EVENTS[job] if event != "JobCreated"],
+)
+def test_an_event_left_out_is_missed(played: FinishedJob, event: str) -> None:
+    log, _, _ = target(played, event)
+    audit = played.audited(lie=in_place_of(log, None))
     assert not audit.holds, f"the audit should miss {event}, and finds that all holds"
 
 
-def assert_found(finished: FinishedJob, view: str, field: str) -> None:
-    """An audit finds that one answer about the contracts' state is changed in one field."""
-    done, lie = in_an_answer(finished, view, field)
-    audit = finished.audited(lie=lie)
+@pytest.mark.parametrize(
+    ("job", "view", "field"),
+    [
+        (job, view, field)
+        for job in VIEWS
+        for view, fields in VIEWS[job].items()
+        for field in fields
+    ],
+)
+def test_a_changed_field_of_an_answer_is_found(played: FinishedJob, view: str, field: str) -> None:
+    done, lie = in_an_answer(played, view, field)
+    audit = played.audited(lie=lie)
     assert done, f"the audit should ask for {view}"
     assert not audit.holds, f"the audit should find {field!r} of {view} changed"
 
 
-@pytest.mark.parametrize(
-    ("event", "field"),
-    [(event, field) for event, (fields, _) in EVENTS.items() for field in fields],
-)
-def test_a_changed_field_of_an_event_is_named(
-    finished: FinishedJob, event: str, field: str
-) -> None:
-    """One field differs; the difference is named by its round and by event or node."""
-    assert_named(finished, event, field, EVENTS[event][1])
+def in_the_transaction(event: Any, word: int) -> Lie:
+    """A lie about the transaction of an event: one word of what it was called with."""
 
+    def lie(method: str, params: list[Any], result: Any) -> Any:
+        if method != "eth_getTransactionByHash" or params[0] != "0x" + event.tx_hash.hex():
+            return result
+        data = bytearray.fromhex(result["input"][2:])
+        data[4 + word * 32] ^= 1
+        return {**result, "input": "0x" + data.hex()}
 
-@pytest.mark.parametrize("event", DROPPED)
-def test_an_event_left_out_is_missed(finished: FinishedJob, event: str) -> None:
-    """The node keeps one event to itself."""
-    assert_missed(finished, event)
-
-
-@pytest.mark.parametrize(
-    ("view", "field"), [(view, field) for view, fields in VIEWS.items() for field in fields]
-)
-def test_a_changed_field_of_an_answer_is_found(
-    finished: FinishedJob, view: str, field: str
-) -> None:
-    """One answer about the contracts' state differs in one field."""
-    assert_found(finished, view, field)
+    return lie
 
 
 def in_an_answer(finished: FinishedJob, view: str, field: str) -> tuple[list[str], Lie]:
     """A lie about one field of the first answer of a view, and the calls it was told in."""
-    contracts = finished.network.deployment.contracts.values()
     functions = {
         function.selector: function
-        for contract in contracts
+        for contract in finished.network.deployment.contracts.values()
         for (name, _), function in contract._functions.items()
         if name == view
     }
@@ -216,8 +259,7 @@ def in_an_answer(finished: FinishedJob, view: str, field: str) -> tuple[list[str
     def lie(method: str, params: list[Any], result: Any) -> Any:
         if method != "eth_call":
             return result
-        data = bytes.fromhex(params[0]["data"][2:])
-        function = functions.get(data[:4])
+        function = functions.get(bytes.fromhex(params[0]["data"][2:])[:4])
         if function is None or done not in ([], [params[0]["data"]]):
             return result
         [output] = function.abi["outputs"]
@@ -230,26 +272,10 @@ def in_an_answer(finished: FinishedJob, view: str, field: str) -> tuple[list[str
 
 
 def test_another_salt_of_a_reveal_opens_no_commitment(finished: FinishedJob) -> None:
-    """Another salt in the transaction opens no commitment; the node is named."""
-    hashes = [
-        e.tx_hash.hex()
-        for e in finished.network.chain.events(
-            finished.network.rounds,
-            "Revealed",
-            0,
-            finished.network.chain.head().number,
-            {"round_id": 1},
-        )
-    ]
-
-    def lie(method: str, params: list[Any], result: Any) -> Any:
-        if method != "eth_getTransactionByHash" or params[0] != "0x" + hashes[0]:
-            return result
-        data = bytearray.fromhex(result["input"][2:])
-        data[4 + 6 * 32] ^= 1
-        return {**result, "input": "0x" + data.hex()}
-
-    audit = finished.audited(lie=lie)
+    network = finished.network
+    head = network.chain.head().number
+    first = next(iter(network.chain.events(network.rounds, "Revealed", 0, head, {"round_id": 1})))
+    audit = finished.audited(lie=in_the_transaction(first, 6))
     assert [(d.round_id, d.subject) for d in audit.differences] == [
         (1, f"node {finished.node('ann')}")
     ]

@@ -29,10 +29,7 @@ def run(finished: FinishedJob, *arguments: str) -> subprocess.CompletedProcess[s
     )
 
 
-def test_the_command_exits_with_0_only_if_everything_holds(
-    finished: FinishedJob, tmp_path: Path
-) -> None:
-    """0 only if everything holds."""
+def test_exit_status__is_0_only_if_everything_holds(finished: FinishedJob, tmp_path: Path) -> None:
     good = run(finished, "--job", str(JOB), "--no-receipts")
     assert good.returncode == 0, good.stderr
     assert "✓ Everything holds" in good.stdout
@@ -47,7 +44,6 @@ def test_the_command_exits_with_0_only_if_everything_holds(
 
 
 def test_refusals_are_sentences(finished: FinishedJob) -> None:
-    """No traceback for a job that isn't there."""
     refused = run(finished, "--job", "99")
     assert refused.returncode == 1
     assert "There is no job 99" in refused.stderr

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A job paid by consensus: a true history holds, and whatever is altered in it is found and named.
 
-Receipts are not looked at here, as in `test_chain.py`.
+Receipts are not looked at here, as in `test_chain.py`, which alters its events and answers.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from agents.audit.sources.findings import Audit, Difference
 from agents.gauntlet.record import ScoreRecord
 from agents.gauntlet.replay import digest_of_record
 from agents.storage.embedded import EmbeddedStore
-from tests.agents.audit.test_chain import assert_found, assert_missed, assert_named
+from tests.agents.audit.test_chain import in_the_transaction
 from tests.agents.audit.test_honest import stranger
 from tests.stage.chain.finished_job import JOB
 from tests.stage.chain.finished_scored_job import ROUNDS, FinishedScoredJob
@@ -28,43 +28,8 @@ from tests.stage.chain.lying_sources import LyingStore
 from tests.stage.chain.people import TRAINERS
 
 _WHOLE = 1 << 20
+LOSSES = ("assigned", "random", "expected")
 LOST = "lost the secret it had promised, and chose its draw anew."
-
-# By event, of round 3 or the last one before it: the fields changed, and what the finding names.
-EVENTS: dict[str, tuple[tuple[str, ...], str]] = {
-    "JobAdopted": (("commit_s", "reveal_s"), ""),
-    "SamplesPosted": (("node_id", "digest"), "node"),
-    "ScoringOpened": (("commit_deadline",), "ScoringOpened"),
-    "ScoresCommitted": (("verifier_id", "commitment"), "verifier"),
-    "ScoreRevealStarted": (("deadline",), "ScoreRevealStarted"),
-    "ScoresRevealed": (
-        ("verifier_id", "last scores", "scores shortened", "scores lengthened", "record"),
-        "verifier",
-    ),
-    "ScoringClosed": (
-        (
-            *("last nodes", "last consensus", "consensus lengthened", "scored"),
-            *("last verifiers", "last agreements", "last trusts", "trusts shortened"),
-        ),
-        "",
-    ),
-    "CutCredited": (("amount",), "node"),
-    "RewardsDistributed": (("last amounts", "nodes shortened"), ""),
-}
-VIEWS: dict[str, tuple[str, ...]] = {
-    "adopted": ("",),
-    "scoring": (
-        *("phase", "commit_deadline", "reveal_deadline", "committed", "revealed"),
-        *("total", "scored"),
-    ),
-    "shares": ("last ", " shortened"),
-    "last_scored": ("",),
-    "trust_of": ("",),
-    "record_of": ("",),
-    "score_commitment_of": ("",),
-    "samples_of": ("",),
-    "pool": ("by_scores", "total_contribution", "distributed", "trainer_amount"),
-}
 
 
 @pytest.mark.parametrize("deep", [False, True])
@@ -107,46 +72,9 @@ def events(scored: FinishedScoredJob, name: str) -> list[Any]:
 # -- the chain ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("event", "field"),
-    [(event, field) for event, (fields, _) in EVENTS.items() for field in fields],
-)
-def test_a_changed_field_of_an_event_is_named(
-    scored: FinishedScoredJob, event: str, field: str
-) -> None:
-    """One field differs; the difference is named by its round and by event, node or verifier."""
-    assert_named(scored, event, field, EVENTS[event][1])
-
-
-@pytest.mark.parametrize("event", EVENTS)
-def test_an_event_left_out_is_missed(scored: FinishedScoredJob, event: str) -> None:
-    """The node keeps one event to itself."""
-    assert_missed(scored, event)
-
-
-@pytest.mark.parametrize(
-    ("view", "field"), [(view, field) for view, fields in VIEWS.items() for field in fields]
-)
-def test_a_changed_field_of_an_answer_is_found(
-    scored: FinishedScoredJob, view: str, field: str
-) -> None:
-    """One answer about the contracts' state differs in one field."""
-    assert_found(scored, view, field)
-
-
 def test_another_salt_of_scores_opens_no_commitment(scored: FinishedScoredJob) -> None:
-    """Another salt in the transaction opens no commitment; the verifier is named."""
     [first, *_] = events(scored, "ScoresRevealed")
-
-    def lie(method: str, params: list[Any], result: Any) -> Any:
-        if method != "eth_getTransactionByHash" or params[0] != "0x" + first.tx_hash.hex():
-            return result
-        data = bytearray.fromhex(result["input"][2:])
-        data[4 + 5 * 32] ^= 1
-        return {**result, "input": "0x" + data.hex()}
-
-    audit = scored.audited(lie=lie)
-    [found] = audit.differences
+    [found] = scored.audited(lie=in_the_transaction(first, 5)).differences
     assert (found.round_id, found.subject) == (1, f"verifier {first.args['verifier_id']}")
     assert "its commitment to scores is" in found.sentence
 
@@ -269,15 +197,10 @@ RECORDS: dict[str, tuple[int, Callable[[FinishedScoredJob], Callable[..., Any]],
     "sigma": (1, lambda _: rated(1, sigma=-10), "sigma of node"),
     "mu": (1, lambda _: rated(2, mu=10), "mu of node"),
     "unseen": (2, lambda _: rated(3, unseen=1), "unseen of node"),
-    "a rating fewer": (
-        1,
-        lambda _: lambda r: r.model_copy(update={"ratings": r.ratings[1:]}),
-        "are rated",
-    ),
+    "a rating fewer": (1, lambda _: lambda r: said(ratings=r.ratings[1:])(r), "are rated"),
     "score": (1, lambda p: line_of("bob", p, score=5), "the scores in its record"),
     "match": (
-        1,
-        lambda p: line_of("bob", p, evaluated=False, assigned=None, random=None, expected=None),
+        *(1, lambda p: line_of("bob", p, evaluated=False, **dict.fromkeys(LOSSES))),
         "took part in the match",
     ),
     "previous": (2, lambda _: said(previous="ab" * 32), "the record that its record follows"),
@@ -288,8 +211,7 @@ RECORDS: dict[str, tuple[int, Callable[[FinishedScoredJob], Callable[..., Any]],
     "round": (1, lambda _: said(round=9), "job, round and verifier"),
     "verifier": (1, lambda _: said(verifier=99), "job, round and verifier"),
     "a lie about a failure": (
-        2,
-        lambda p: line_of("eve", p, failure="", usable=True),
+        *(2, lambda p: line_of("eve", p, failure="", usable=True)),
         "its record calls the payload usable",
     ),
     "SyncScore": (2, lambda p: line_of("bob", p, sync=5), "its SyncScore is 0.005"),
@@ -302,7 +224,6 @@ RECORDS: dict[str, tuple[int, Callable[[FinishedScoredJob], Callable[..., Any]],
 def test_the_verifier_of_a_changed_record_is_named(
     scored: FinishedScoredJob, what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One thing in a record differs from what it must be; the verifier is named."""
     round_id, change, words = RECORDS[what]
     audit, verifier = audited_with(scored, tmp_path, monkeypatch, round_id, change(scored))
     found = [d for d in audit.differences if d.check == "ratings"]
@@ -315,7 +236,7 @@ def test_a_node_that_is_wrongly_called_unusable_is_remarked(
 ) -> None:
     """Its payload may have been missing then, which nobody can tell now."""
     change = line_of("bob", scored, failure="not revealed in time", evaluated=False)
-    whole = line_of("bob", scored, assigned=None, random=None, expected=None, usable=False)
+    whole = line_of("bob", scored, usable=False, **dict.fromkeys(LOSSES))
     audit, verifier = audited_with(
         scored, tmp_path, monkeypatch, 1, lambda record: whole(change(record))
     )
@@ -336,7 +257,7 @@ def test_fresh_ratings_are_remarked(
     assert any("replay gives" in d.sentence for d in audit.differences)
 
 
-@pytest.mark.parametrize("name", ["assigned", "random", "expected"])
+@pytest.mark.parametrize("name", LOSSES)
 def test_only_deep_sees_an_invented_loss(
     scored: FinishedScoredJob, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -359,17 +280,22 @@ def losses(audit: Audit) -> list[Difference]:
 # -- what the consensus decides -------------------------------------------------------------------
 
 
-def test_merged_are_the_top_of_the_last_scored_round(
-    scored: FinishedScoredJob, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """With another standing the merge of some later round is another one."""
+def replayed_with(monkeypatch: pytest.MonkeyPatch, change: Callable[[Scored], Scored]) -> None:
+    """Audits take something else for what the scores of a round come to."""
     truly = Scores.replay
 
     def replay(self: Scores, part: Any, opened: Opened) -> Scored | None:
         found = truly(self, part, opened)
-        return None if found is None else replace(found, standing={})
+        return None if found is None else change(found)
 
     monkeypatch.setattr(Scores, "replay", replay)
+
+
+def test_merged_are_the_top_of_the_last_scored_round(
+    scored: FinishedScoredJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With another standing the merge of some later round is another one."""
+    replayed_with(monkeypatch, lambda found: replace(found, standing={}))
     audit = scored.audited()
     wrong = [d for d in audit.differences if "merged in the report" in d.sentence]
     assert wrong and all(d.check == "merge" and d.round_id > 1 for d in wrong)
@@ -379,19 +305,13 @@ def test_payouts_follow_the_consensus(
     scored: FinishedScoredJob, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another consensus, or another trust, is another pay in every scored round."""
-    truly = Scores.replay
 
-    def replay(self: Scores, part: Any, opened: Opened) -> Scored | None:
-        found = truly(self, part, opened)
-        if found is None:
-            return None
-        doubled = {node: share + 1_000 for node, share in found.consensus.items()}
-        return replace(found, consensus=doubled)
+    def doubled(found: Scored) -> Scored:
+        return replace(found, consensus={n: share + 1_000 for n, share in found.consensus.items()})
 
-    monkeypatch.setattr(Scores, "replay", replay)
+    replayed_with(monkeypatch, doubled)
     scored_in = {e.args["round_id"] for e in events(scored, "ScoringClosed") if e.args["scored"]}
-    audit = scored.audited()
-    wrong = {d.round_id for d in audit.differences if d.check == "payouts"}
+    wrong = {d.round_id for d in scored.audited().differences if d.check == "payouts"}
     assert wrong == scored_in
 
 

@@ -13,6 +13,7 @@ import pytest
 from agents.audit.chain.evidence import Replayed, check_evidence
 from agents.audit.sources.artefacts import Artefacts
 from agents.audit.sources.findings import Part
+from agents.storage.canonical import dumps
 from agents.storage.cid import digest_of
 from agents.training.trace import Trace
 from agents.verify.bisection import Evidence
@@ -45,8 +46,7 @@ def audited(
     tiny: HonestRound, fields: dict[str, Any], replayed: Replayed | None, confirmed: bool = True
 ) -> tuple[list[str], list[str]]:
     """What the audit says against the evidence of one report, and what it only remarks."""
-    raw = json.dumps(fields, sort_keys=True, separators=(",", ":")).encode()
-    digest = digest_of(tiny.store.put_bytes(raw))
+    digest = digest_of(tiny.store.put_bytes(dumps(fields)))
     args = {"report_id": b"id", "verifier_id": 9, "node_id": CHEAT, "evidence": digest}
     events = {
         "ViolationReported": [SimpleNamespace(args=args)],
@@ -69,9 +69,7 @@ def altered(fields: dict[str, Any], **changes: Any) -> dict[str, Any]:
     return {**fields, "bisection": replace(evidence, **changes).to_bytes().hex()}
 
 
-def test_the_step_that_an_honest_verifier_names_holds(
-    tiny: HonestRound, reported: Reported
-) -> None:
+def test_the_step_an_honest_verifier_names_holds(tiny: HonestRound, reported: Reported) -> None:
     assert audited(tiny, *reported) == ([], [])
 
 
@@ -99,9 +97,7 @@ def test_a_false_step_of_a_report_that_convinced_nobody_is_only_remarked(
     assert "doesn't hold" in remark
 
 
-def test_a_step_is_left_alone_where_hashes_say_nothing_about_it(
-    tiny: HonestRound, reported: Reported
-) -> None:
+def test_a_step_that_no_hash_speaks_of_is_left_alone(tiny: HonestRound, reported: Reported) -> None:
     """Nothing was replayed, or the verifier computes in another class than the accused."""
     fields, replayed = reported
     false = altered(fields, expected=b"\7" * 32)
@@ -110,9 +106,7 @@ def test_a_step_is_left_alone_where_hashes_say_nothing_about_it(
 
 
 @pytest.mark.parametrize("named", ["zz", "00", 7])
-def test_a_step_that_can_not_be_read_is_said(
-    tiny: HonestRound, reported: Reported, named: object
-) -> None:
+def test_an_unreadable_step_is_said(tiny: HonestRound, reported: Reported, named: object) -> None:
     fields, replayed = reported
     (found,), _ = audited(tiny, {**fields, "bisection": named}, replayed)
     assert "it can't be used" in found

@@ -55,8 +55,7 @@ def test_a_digest_of_another_kind_in_the_terms_leaves_the_chain_audited(
             return result
         [output] = function.abi["outputs"]
         [values] = decode([abi_type(output)], bytes.fromhex(result[2:]))
-        names = [part["name"] for part in output["components"]]
-        at = names.index("terms")
+        at = [part["name"] for part in output["components"]].index("terms")
         inner = [part["name"] for part in output["components"][at]["components"]].index(field)
         terms = (*values[at][:inner], wrong, *values[at][inner + 1 :])
         values = (*values[:at], terms, *values[at + 1 :])

@@ -27,18 +27,11 @@ def stranger(finished: FinishedJob) -> Network:
 
 @pytest.mark.parametrize("deep", [False, True])
 def test_true_history_holds(finished: FinishedJob, deep: bool) -> None:
-    """No difference, no remark, and every check was made somewhere."""
     audit = audit_job(stranger(finished), finished.store, JOB, deep=deep)
     assert [str(d) for d in audit.differences] == []
     assert audit.holds
     assert [part.remarks for part in audit.parts] == [[]] * (ROUNDS + 2)
-    assert [part.status for part in audit.rounds] == [
-        "finalized",
-        "finalized",
-        "finalized",
-        "void",
-        "finalized",
-    ]
+    assert [part.status for part in audit.rounds] == [*["finalized"] * 3, "void", "finalized"]
     made = {name for part in audit.parts for name in part.counts}
     expected = {
         *("logs", "job", "opening", "seeds", "assignments", "commitments", "artefacts", "merge"),
@@ -59,7 +52,6 @@ def test_slashes_belong_to_their_rounds(finished: FinishedJob) -> None:
 
 
 def test_one_round_is_audited_in_full_and_the_others_followed(finished: FinishedJob) -> None:
-    """`round_id` audits that round in full and follows the others."""
     audit = audit_job(stranger(finished), finished.store, JOB, round_id=3)
     assert audit.holds, [str(d) for d in audit.differences]
     assert [part.round_id for part in audit.rounds] == [3]
@@ -93,7 +85,6 @@ def test_every_slash_of_a_contested_round_is_by_rule(finished: FinishedJob, deep
 
 
 def test_json_and_table_say_the_same(finished: FinishedJob) -> None:
-    """The JSON says what the table says."""
     audit = audit_job(stranger(finished), finished.store, UNPUNISHED, deep=True)
     told = json.loads(json.dumps(audit.to_json()))
     assert (told["version"], told["job"], told["holds"]) == (1, UNPUNISHED, False)
@@ -111,7 +102,6 @@ def test_json_and_table_say_the_same(finished: FinishedJob) -> None:
 
 
 def test_an_absent_job_or_round_is_refused_with_a_sentence(finished: FinishedJob) -> None:
-    """Both are refused with a sentence."""
     with pytest.raises(AgentError, match="There is no job 9"):
         audit_job(stranger(finished), finished.store, 9)
     with pytest.raises(AgentError, match="has no round 8; it has 5"):

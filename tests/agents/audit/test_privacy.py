@@ -118,7 +118,6 @@ def test_each_node_is_charged_for_the_rounds_it_committed_in(finished: FinishedJ
 
 
 def test_the_first_commitment_beyond_the_budget_is_named(finished: FinishedJob) -> None:
-    """The first commitment that the budget doesn't allow is named, with node and figures."""
     _, parts = charged(finished, noise_multiplier=4.0, max_epsilon=1.9)
     over = {part.round_id: [d.subject for d in part.differences] for part in parts}
     assert over[1] == [] and over[4] == []
@@ -129,7 +128,6 @@ def test_the_first_commitment_beyond_the_budget_is_named(finished: FinishedJob) 
 
 
 def test_a_job_without_privacy_charges_nobody(finished: FinishedJob) -> None:
-    """A job that promises nothing has no such check."""
     network = lying_network(finished.provider, finished.network.deployment)
     record = Record(network, JOB)
     part = Part(1)
@@ -141,7 +139,6 @@ def test_a_job_without_privacy_charges_nobody(finished: FinishedJob) -> None:
 
 
 def test_the_command_shows_the_figures_of_the_audit(finished: FinishedJob, tmp_path: Path) -> None:
-    """The same figures as the audit's, with the rounds that each node committed in."""
     network = lying_network(finished.provider, finished.network.deployment)
     options = {"noise_multiplier": 4.0, "max_epsilon": 1.9}
     fields = {"privacy": "gaussian", "privacy_options": options, "merge": "mean"}
@@ -155,8 +152,7 @@ def test_the_command_shows_the_figures_of_the_audit(finished: FinishedJob, tmp_p
     assert (ann["rounds"], eve["rounds"]) == (4, 3)
     assert ann["problems"] and "beyond its budget" in ann["problems"][0]
     out = StringIO()
-    console = Console(width=240, file=out)
-    console.print(privacy(network, store, JOB))
+    Console(width=240, file=out).print(privacy(network, store, JOB))
     shown = out.getvalue()
     assert f"Privacy spent in job {JOB}" in shown and "of 1.9" in shown
     assert ann["problems"][0] in " ".join(shown.split())
@@ -199,14 +195,12 @@ def test_nodes_are_charged_by_the_examples_their_proofs_state(
 def test_without_proofs_a_commitment_beyond_the_budget_is_a_remark(
     finished: FinishedJob, tmp_path: Path
 ) -> None:
-    """Without any proof to read, a commitment beyond the budget is a remark, not an accusation."""
     options = {"noise_multiplier": 1.0, "max_epsilon": 1.0}
     store = layered(finished, tmp_path, **{**EXAMPLES, "privacy_options": options})
     network = lying_network(finished.provider, finished.network.deployment)
     record = Record(network, JOB)
     record.events["Revealed"] = []
     charges, part = Charges(Models(network, store).job(JOB), record, store), Part(1)
-    models = Models(network, store)
-    charges.replay(part, Plans(network, models).past(JOB, 1))
+    charges.replay(part, Plans(network, Models(network, store)).past(JOB, 1))
     assert part.holds and len(part.remarks) == 4
     assert "can't be known" in part.remarks[0]

@@ -27,7 +27,6 @@ _FREE = [
 def test_an_altered_log_is_named_with_its_field(
     finished: FinishedJob, event: str, field: str
 ) -> None:
-    """The log, its field, what the node said and what the block holds are named."""
     log, kind, args = target(finished, event)
     top = field.removeprefix("last ")
     item = next(i for i in kind.abi["inputs"] if i["name"] == top)
@@ -40,7 +39,6 @@ def test_an_altered_log_is_named_with_its_field(
 
 
 def test_a_log_left_out_and_a_log_made_up_are_found(finished: FinishedJob) -> None:
-    """Both are found in a block that the audit looks at."""
     log, _, _ = target(finished, "RoundFinalized")
     gone = finished.audited(lie=in_place_of(log, None), receipts=True)
     assert any("left out by the RPC node" in d.sentence for d in gone.differences)
@@ -70,7 +68,6 @@ def test_receipts_that_fit_the_lie_do_not_fit_the_header(finished: FinishedJob) 
 
 
 def test_a_header_that_fits_the_lie_does_not_fit_its_hash(finished: FinishedJob) -> None:
-    """A time altered in a header is not what its hash commits to."""
     block = target(finished, "JobFunded")[0]["blockNumber"]
 
     def lie(method: str, params: list[Any], result: Any) -> Any:
@@ -106,11 +103,14 @@ def test_trie_roots_are_those_of_ethereums_tests() -> None:
     assert trie_root({}) == keccak(b"\x80")
 
 
-def test_odd_headers_and_receipts_are_refused() -> None:
-    """A ValueError, whatever is missing or malformed."""
+ODD = [{"logs": [], "status": "x", "cumulativeGasUsed": 1, "logsBloom": None}]
+
+
+@pytest.mark.parametrize(
+    ("read", "given"),
+    [(header_hash, {}), (receipts_root, [{"logs": []}]), (receipts_root, ODD)],
+    ids=["header without fields", "receipt without fields", "receipt of odd fields"],
+)
+def test_odd_headers_and_receipts_are_refused(read: Any, given: Any) -> None:
     with pytest.raises(ValueError):
-        header_hash({})
-    with pytest.raises(ValueError):
-        receipts_root([{"logs": []}])
-    with pytest.raises(ValueError):
-        receipts_root([{"logs": [], "status": "x", "cumulativeGasUsed": 1, "logsBloom": None}])
+        read(given)

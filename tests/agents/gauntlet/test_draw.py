@@ -48,10 +48,9 @@ def test_the_unseen_come_up_in_proportion_to_their_wait() -> None:
     """Weights 1, 3 and 8 of 12, over 3,000 draws: within four standard deviations."""
     unseen = {1: 0, 2: 2, 3: 7}
     found = Counter(draw(seed, "good", unseen, unseen, 1)[0] for seed in seeds(3000))
-    for node, weight in ((1, 1), (2, 3), (3, 8)):
-        share = weight / 12
-        spread = (3000 * share * (1 - share)) ** 0.5
-        assert abs(found[node] - 3000 * share) < 4 * spread
+    for node, wait in unseen.items():
+        share = (1 + wait) / 12
+        assert abs(found[node] - 3000 * share) < 4 * (3000 * share * (1 - share)) ** 0.5
 
 
 def test_a_newcomer_weighs_as_much_as_somebody_unseen_for_a_while() -> None:
@@ -61,22 +60,18 @@ def test_a_newcomer_weighs_as_much_as_somebody_unseen_for_a_while() -> None:
         )
 
 
-@pytest.mark.parametrize("change", ["secret", "audit seed", "purpose"])
-def test_everything_in_the_seed_changes_the_draw(change: str) -> None:
+OTHER = hashlib.sha256(b"other").digest()
+
+
+@pytest.mark.parametrize(
+    ("secret", "audit_seed", "purpose"),
+    [(OTHER, SEED, "good"), (SEED, OTHER, "good"), (SEED, SEED, "last")],
+    ids=["secret", "audit seed", "purpose"],
+)
+def test_everything_in_the_seed_changes_the_draw(
+    secret: bytes, audit_seed: bytes, purpose: str
+) -> None:
     """Neither half of the seed is enough to foresee it."""
-    nodes = list(range(1, 60))
-
-    def drawn(secret: bytes, audit_seed: bytes, purpose: str) -> list[int]:
-        return draw(round_seed(secret, audit_seed), purpose, {}, nodes, 10)
-
-    other = hashlib.sha256(b"other").digest()
-    base = drawn(SEED, SEED, "good")
-    assert drawn(SEED, SEED, "good") == base
-    assert (
-        base
-        != {
-            "secret": drawn(other, SEED, "good"),
-            "audit seed": drawn(SEED, other, "good"),
-            "purpose": drawn(SEED, SEED, "last"),
-        }[change]
-    )
+    base, again = (draw(round_seed(SEED, SEED), "good", {}, range(1, 60), 10) for _ in range(2))
+    assert base == again
+    assert base != draw(round_seed(secret, audit_seed), purpose, {}, range(1, 60), 10)

@@ -11,12 +11,7 @@ import pytest
 import torch
 
 from agents.gauntlet.loss_score import to_nano
-from agents.gauntlet.primary_evaluation import (
-    Yardstick,
-    brought_to,
-    median_norm,
-    unassigned_rows,
-)
+from agents.gauntlet.primary_evaluation import Yardstick, brought_to, median_norm, unassigned_rows
 from agents.storage.embedded import EmbeddedStore
 from agents.training.assignment import Assignment, Manifest
 from agents.training.evaluate import validation_loss
@@ -108,15 +103,13 @@ def test_the_draw_is_the_seeds(signs: FreeRun) -> None:
 
 
 def test_assigned_batches_are_the_nodes_own(signs: FreeRun) -> None:
-    plan = signs.plan()
+    plan, data = signs.plan(), signs.job.data
     few = replace(signs.yardstick(plan, {}), options=replace(signs.options, eval_batches=2))
     seen = set()
     for node in HONEST:
         assignment = plan.manifest.of(node)
         assert assignment is not None
-        own = [
-            signs.job.data.batch(i) for first, last in assignment.ranges for i in range(first, last)
-        ]
+        own = [data.batch(i) for first, last in assignment.ranges for i in range(first, last)]
         drawn = few.assigned(node)
         assert len(drawn) == 2
         assert all(any(torch.equal(batch, mine) for mine in own) for batch in drawn)
@@ -178,7 +171,6 @@ def test_honest_updates_lower_the_loss_and_reversed_ones_raise_it(either: Round)
 
 @pytest.mark.parametrize("factor", [1e-6, 0.5, 3.0, 1e6])
 def test_a_longer_or_shorter_payload_scores_the_same(either: Round, factor: float) -> None:
-    """Neither a longer nor a shorter payload scores otherwise."""
     yardstick, sent = either
     plain = yardstick.measure({1: sent[1]})[1]
     longer = yardstick.measure({1: scaled(sent[1], factor)})[1]
@@ -196,11 +188,8 @@ def test_alone_nothing_is_expected(either: Round) -> None:
 def test_copies_expect_what_they_are(either: Round) -> None:
     """A copier among two has no lead over its victim on its own batches: the sign is 0."""
     yardstick, sent = either
-    found = yardstick.measure({1: sent[1], 2: sent[1]})
-    for measured in found.values():
-        assert measured.assigned is not None
-        assert measured.random is not None
-        assert measured.expected is not None
+    for measured in yardstick.measure({1: sent[1], 2: sent[1]}).values():
+        assert None not in (measured.assigned, measured.random, measured.expected)
         assert abs(measured.assigned - measured.expected - measured.random) <= 2
 
 

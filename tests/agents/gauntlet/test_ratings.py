@@ -115,16 +115,10 @@ def test_mu_by_hand():
 
 
 def test_the_sign_is_of_the_difference_and_zero_for_equals():
-    assert [indicator(seen(1, a, r)) for a, r in [(2, 1), (1, 2), (1, 1), (-1, -2), (0, -0.0)]] == [
-        1,
-        -1,
-        0,
-        1,
-        0,
-    ]
+    for assigned, random, sign in [(2, 1, 1), (1, 2, -1), (1, 1, 0), (-1, -2, 1), (0, -0.0, 0)]:
+        assert indicator(seen(1, assigned, random)) == sign
     for unusable in (None, math.nan, math.inf, -math.inf):
-        assert indicator(seen(1, unusable, 1.0)) == -1
-        assert indicator(seen(1, 1.0, unusable)) == -1
+        assert indicator(seen(1, unusable, 1.0)) == indicator(seen(1, 1.0, unusable)) == -1
 
 
 def test_order_of_algorithm_1_penalty_before_indicator():
@@ -162,19 +156,13 @@ def test_a_spike_is_worth_no_more_than_a_win():
     """Production, issue 133: one loss spike harvested for a huge score."""
     others = [seen(2, 0.02, 0.01), seen(3, 0.015, 0.009)]
     spike = rate({}, [seen(1, 1e6, 1e5), *others], [], RULE)
-    win = rate({}, [seen(1, 0.03, 0.0101), *others], [], RULE)
-    assert spike == win
+    assert spike == rate({}, [seen(1, 0.03, 0.0101), *others], [], RULE)
 
 
 def test_missing_and_ruined_share_the_last_rank():
-    evaluations = [
-        seen(1, 0.1, 0.1),
-        seen(2, None, None),
-        seen(3, 1, -1e300),
-        seen(4, math.nan, math.nan),
-        seen(5, 1.0, -math.inf),
-        seen(6, math.inf, math.inf),
-    ]
+    nan, inf = math.nan, math.inf
+    scores = [(0.1, 0.1), (None, None), (1, -1e300), (nan, nan), (1.0, -inf), (inf, inf)]
+    evaluations = [seen(node, *pair) for node, pair in enumerate(scores, start=1)]
     assert ranks(evaluations) == [0, 2, 1, 2, 2, 2]
     after = rate({}, evaluations, [], RULE)
     assert len({(after[n].skill, after[n].sigma, after[n].mu) for n in (2, 4, 5, 6)}) == 1
@@ -237,8 +225,10 @@ RATINGS = st.builds(
 )
 ROUNDS = st.integers(1, 6).flatmap(
     lambda n: st.tuples(
-        st.lists(RATINGS, min_size=n, max_size=n),
-        st.lists(st.tuples(SCORES, SCORES), min_size=n, max_size=n),
+        st.lists(RATINGS, min_size=n, max_size=n).map(lambda states: dict(enumerate(states))),
+        st.lists(st.tuples(SCORES, SCORES), min_size=n, max_size=n).map(
+            lambda pairs: [seen(node, *pair) for node, pair in enumerate(pairs)]
+        ),
         st.sets(st.integers(0, n - 1)),
         st.permutations(range(n)),
     )
@@ -248,23 +238,18 @@ ROUNDS = st.integers(1, 6).flatmap(
 @settings(max_examples=80, deadline=None)
 @given(ROUNDS)
 def test_the_order_of_evaluations_does_not_matter(case):
-    states, scores, failed, order = case
-    ratings = dict(enumerate(states))
-    evaluations = [seen(node, *pair) for node, pair in enumerate(scores)]
+    ratings, evaluations, failed, order = case
+    turned = dict(reversed(ratings.items()))
+    shuffled = [evaluations[k] for k in order]
     straight = rate(ratings, evaluations, failed, RULE)
-    turned = rate(
-        dict(reversed(ratings.items())), [evaluations[k] for k in order], sorted(failed), RULE
-    )
-    assert straight == turned
+    assert straight == rate(turned, shuffled, sorted(failed), RULE)
 
 
 @settings(max_examples=80, deadline=None)
 @given(ROUNDS, st.integers(0, 5))
 def test_a_failure_never_raises_anything(case, pick):
-    states, scores, failed, _ = case
-    node = pick % len(states)
-    ratings = dict(enumerate(states))
-    evaluations = [seen(other, *pair) for other, pair in enumerate(scores)]
+    ratings, evaluations, failed, _ = case
+    node = pick % len(ratings)
     plain = rate(ratings, evaluations, failed - {node}, RULE)[node]
     punished = rate(ratings, evaluations, failed | {node}, RULE)[node]
     assert punished.mu <= plain.mu and punished.mu <= ratings[node].mu
@@ -278,23 +263,20 @@ def test_a_failure_never_raises_anything(case, pick):
 @settings(max_examples=80, deadline=None)
 @given(ROUNDS, st.integers(0, 5), st.floats(0, 1))
 def test_a_better_score_never_ranks_lower(case, pick, more):
-    states, scores, failed, _ = case
-    node = pick % len(states)
-    ratings = dict(enumerate(states))
-    evaluations = [seen(other, *pair) for other, pair in enumerate(scores)]
+    ratings, evaluations, failed, _ = case
+    node = pick % len(ratings)
     plain = rate(ratings, evaluations, failed, RULE)[node]
-    now = evaluations[node]
-    if now.scored is None:
-        evaluations[node] = seen(node, 0.0, more)
-    else:
-        evaluations[node] = seen(node, now.scored[0] + more, now.scored[1] + more)
-    better = rate(ratings, evaluations, failed, RULE)[node]
-    assert ranks(evaluations)[node] <= sum(
-        (-math.inf if e.scored is None else e.scored[1])
-        > (-math.inf if now.scored is None else now.scored[1])
-        for e in evaluations
-        if e.node != node
+    now = evaluations[node].scored
+    evaluations[node] = seen(
+        node, *((0.0, more) if now is None else (now[0] + more, now[1] + more))
     )
+    better = rate(ratings, evaluations, failed, RULE)[node]
+
+    def worth(scored):
+        return -math.inf if scored is None else scored[1]
+
+    others = [e for e in evaluations if e.node != node]
+    assert ranks(evaluations)[node] <= sum(worth(e.scored) > worth(now) for e in others)
     assert better.skill >= plain.skill - 1
 
 
@@ -302,9 +284,7 @@ def test_a_better_score_never_ranks_lower(case, pick, more):
 @given(ROUNDS, st.sampled_from([0.25, 0.5, 2.0, 1024.0]))
 def test_scaling_all_losses_changes_nothing(case, factor):
     """Powers of two, so that scaling is exact."""
-    states, scores, failed, _ = case
-    ratings = dict(enumerate(states))
-    plain = [seen(node, *pair) for node, pair in enumerate(scores)]
+    ratings, plain, failed, _ = case
     scaled = [
         seen(e.node, *(None if s is None else s * factor for s in (e.assigned, e.random)))
         for e in plain
@@ -317,9 +297,7 @@ def test_scaling_all_losses_changes_nothing(case, factor):
 @settings(max_examples=60, deadline=None)
 @given(ROUNDS)
 def test_a_replay_from_the_published_integers_gives_the_same_integers(case):
-    states, scores, failed, _ = case
-    evaluations = [seen(node, *pair) for node, pair in enumerate(scores)]
-    first = rate(dict(enumerate(states)), evaluations, failed, RULE)
-    published = {node: (r.skill, r.sigma, r.mu) for node, r in enumerate(states)}
-    replayed = rate({n: Rating(*t) for n, t in published.items()}, evaluations, failed, RULE)
-    assert first == replayed
+    ratings, evaluations, failed, _ = case
+    published = {node: (r.skill, r.sigma, r.mu) for node, r in ratings.items()}
+    again = {node: Rating(*numbers) for node, numbers in published.items()}
+    assert rate(ratings, evaluations, failed, RULE) == rate(again, evaluations, failed, RULE)

@@ -32,22 +32,15 @@ def test_it_reads_back_what_was_written() -> None:
 def test_the_largest_record_fits() -> None:
     """128 nodes, all with the longest of everything, and 512 ratings."""
     nodes = tuple(range(10**18, 10**18 + MAX_NODES))
-    failures = dict.fromkeys(nodes, "x" * 160)
-    record = honest_record(None, 1, LOSSES, failures, nodes)
-    line = record.scores[0].model_copy(
-        update={"usable": True, "evaluated": True, "sync": 10**12}
-        | dict.fromkeys(("assigned", "random", "expected"), -(2 * 10**15))
-    )
-    rating = record.ratings[0].model_copy(
-        update={"skill": -500_000_000, "sigma": 500_000_000, "mu": -1_000_000, "unseen": 1_000}
-    )
-    many = [rating.model_copy(update={"node": 10**18 + n}) for n in range(512)]
-    full = record.model_copy(
-        update={
-            "scores": [line.model_copy(update={"node": node}) for node in nodes],
-            "ratings": many,
-        }
-    )
+    record = honest_record(None, 1, LOSSES, dict.fromkeys(nodes, "x" * 160), nodes)
+    losses = dict.fromkeys(("assigned", "random", "expected"), -(2 * 10**15))
+    longest = {"usable": True, "evaluated": True, "sync": 10**12, **losses}
+    widest = {"skill": -500_000_000, "sigma": 500_000_000, "mu": -1_000_000, "unseen": 1_000}
+    lines = [record.scores[0].model_copy(update={**longest, "node": node}) for node in nodes]
+    ratings = [
+        record.ratings[0].model_copy(update={**widest, "node": 10**18 + n}) for n in range(512)
+    ]
+    full = record.model_copy(update={"scores": lines, "ratings": ratings})
     assert len(full.to_bytes()) < MAX_RECORD_BYTES
     assert ScoreRecord.from_bytes(full.to_bytes()) == full
 
@@ -97,16 +90,8 @@ def test_losses_are_stated_together_and_of_the_evaluated(field: str) -> None:
 @pytest.mark.parametrize(
     "raw",
     [
-        b"",
-        b"[]",
-        b"null",
-        b'{"version":1}',
-        b"\xff\xfe",
-        RAW + b" ",
-        RAW.replace(b'{"', b'{ "', 1),
-        b"[" * 100_000,
-        b"x" * (MAX_RECORD_BYTES + 1),
-        b'{"a":NaN}',
+        *(b"", b"[]", b"null", b'{"version":1}', b"\xff\xfe", b'{"a":NaN}', b"[" * 100_000),
+        *(RAW + b" ", RAW.replace(b'{"', b'{ "', 1), b"x" * (MAX_RECORD_BYTES + 1)),
     ],
 )
 def test_garbage_is_an_error_with_a_sentence(raw: bytes) -> None:

@@ -7,18 +7,10 @@ from typing import Any
 
 import pytest
 
+from agents.gauntlet import replay
 from agents.gauntlet.draw import NEW
 from agents.gauntlet.ratings import FRESH
 from agents.gauntlet.record import MAX_RATED, NodeRating, ScoreRecord
-from agents.gauntlet.replay import (
-    FORGOTTEN_AFTER,
-    digest_of_record,
-    drawn,
-    follow,
-    promise_of,
-    replay,
-    scores_of,
-)
 from agents.mechanisms.score.gauntlet import Gauntlet
 from agents.storage.cid import cid_of_bytes, digest_of
 from tests.stage.memory.score_records import (
@@ -46,13 +38,13 @@ def line_at(record: ScoreRecord, index: int, **changes: Any) -> ScoreRecord:
 
 def test_a_chain_of_records_replays() -> None:
     for previous, record in zip([None, *CHAIN], CHAIN, strict=False):
-        assert replay(record, previous, OPTIONS) == []
-        assert replay(ScoreRecord.from_bytes(record.to_bytes()), previous, OPTIONS) == []
+        assert replay.replay(record, previous, OPTIONS) == []
+        assert replay.replay(ScoreRecord.from_bytes(record.to_bytes()), previous, OPTIONS) == []
 
 
 def test_the_digest_is_that_of_the_cid_on_chain() -> None:
     raw = CHAIN[0].to_bytes()
-    assert digest_of_record(raw) == digest_of(cid_of_bytes(raw))
+    assert replay.digest_of_record(raw) == digest_of(cid_of_bytes(raw))
 
 
 def test_the_first_ratings_by_hand() -> None:
@@ -83,7 +75,7 @@ def test_what_was_expected_on_the_batches_is_taken_off() -> None:
 
 def test_the_draw_is_the_seeds_and_favours_the_unseen() -> None:
     record = CHAIN[2]
-    again = drawn(secret_of(3), seed_of(3), CHAIN[1], NODES, [], OPTIONS)
+    again = replay.drawn(secret_of(3), seed_of(3), CHAIN[1], NODES, [], OPTIONS)
     assert {line.node for line in record.scores if line.evaluated} == set(again[0])
     waits = {line.node: line.unseen for line in CHAIN[-1].ratings}
     assert set(waits) == set(NODES)
@@ -96,7 +88,7 @@ def test_who_is_missing_ranks_last_and_has_no_share() -> None:
     assert strong
     failures = dict.fromkeys(strong, "not committed in time")
     record = honest_record(first, 2, LOSSES, failures)
-    assert replay(record, first, OPTIONS) == []
+    assert replay.replay(record, first, OPTIONS) == []
     by_node = {line.node: line for line in record.scores}
     for node in strong:
         assert by_node[node].score == 0
@@ -111,10 +103,9 @@ def test_who_is_missing_ranks_last_and_has_no_share() -> None:
 def test_a_crowd_of_absent_nodes_does_not_swell_the_match() -> None:
     nodes = tuple(range(1, 60))
     failures = dict.fromkeys(nodes[4:], "not committed in time")
-    losses = dict.fromkeys(nodes, (1, 1, 0))
-    record = honest_record(None, 1, losses, failures, nodes)
+    record = honest_record(None, 1, dict.fromkeys(nodes, (1, 1, 0)), failures, nodes)
     assert sum(line.evaluated for line in record.scores) == 2 * OPTIONS.evaluated
-    assert replay(record, None, OPTIONS) == []
+    assert replay.replay(record, None, OPTIONS) == []
 
 
 def test_only_who_passed_in_this_round_has_a_share() -> None:
@@ -123,7 +114,7 @@ def test_only_who_passed_in_this_round_has_a_share() -> None:
     index, line = max(enumerate(record.scores), key=lambda pair: pair[1].score)
     assert line.score > 0
     failed = line_at(record, index, failure="no sync sample posted").scores
-    scores = scores_of(failed, record.ratings, OPTIONS)
+    scores = replay.scores_of(failed, record.ratings, OPTIONS)
     assert scores[index] == 0
     assert sum(scores) <= 65_535
 
@@ -132,7 +123,7 @@ def test_a_rating_outlasts_an_absence_but_not_any() -> None:
     record = CHAIN[-1]
     away = NODES[0]
     rest = tuple(node for node in NODES if node != away)
-    for number in range(7, 7 + FORGOTTEN_AFTER + 3):
+    for number in range(7, 7 + replay.FORGOTTEN_AFTER + 3):
         before = record
         # The draws of these rounds are of other nodes, so no loss of `away` is needed.
         record = honest_record(before, number, LOSSES, nodes=rest)
@@ -141,8 +132,7 @@ def test_a_rating_outlasts_an_absence_but_not_any() -> None:
             assert rated(record)[away].skill == rated(CHAIN[-1])[away].skill
             assert rated(record)[away].unseen == rated(before)[away].unseen + 1
     assert away not in rated(record)
-    back = honest_record(record, 200, LOSSES)
-    assert rated(back)[away].unseen in (0, NEW + 1)
+    assert rated(honest_record(record, 200, LOSSES))[away].unseen in (0, NEW + 1)
 
 
 def test_there_is_room_for_so_many_ratings_and_those_who_are_here_come_first() -> None:
@@ -151,7 +141,7 @@ def test_there_is_room_for_so_many_ratings_and_those_who_are_here_come_first() -
         for n in range(1000, 1000 + MAX_RATED)
     ]
     full = CHAIN[0].model_copy(update={"ratings": crowd})
-    after = follow(full, CHAIN[1].scores, OPTIONS)
+    after = replay.follow(full, CHAIN[1].scores, OPTIONS)
     assert len(after) == MAX_RATED
     assert set(NODES) <= {line.node for line in after}
     dropped = {line.node for line in crowd} - {line.node for line in after}
@@ -172,7 +162,7 @@ def test_there_is_room_for_so_many_ratings_and_those_who_are_here_come_first() -
 )
 def test_a_broken_chain_is_seen(changes: dict[str, Any], says: str) -> None:
     lie = CHAIN[2].model_copy(update=changes)
-    assert any(says in sentence for sentence in replay(lie, CHAIN[1], OPTIONS))
+    assert any(says in sentence for sentence in replay.replay(lie, CHAIN[1], OPTIONS))
 
 
 def test_a_chosen_secret_is_seen_unless_it_is_declared() -> None:
@@ -180,12 +170,12 @@ def test_a_chosen_secret_is_seen_unless_it_is_declared() -> None:
     lie = CHAIN[2].model_copy(update={"secret": "11" * 32})
     declared = lie.model_copy(update={"renewed": True})
     promised = "the secret is not the one that the record before it promised"
-    assert promised in replay(lie, CHAIN[1], OPTIONS)
-    assert promised not in replay(declared, CHAIN[1], OPTIONS)
+    assert promised in replay.replay(lie, CHAIN[1], OPTIONS)
+    assert promised not in replay.replay(declared, CHAIN[1], OPTIONS)
 
 
 def test_promises_are_hashes_of_the_next_secret() -> None:
-    assert CHAIN[0].promise == promise_of(bytes.fromhex(CHAIN[1].secret))
+    assert CHAIN[0].promise == replay.promise_of(bytes.fromhex(CHAIN[1].secret))
 
 
 @pytest.mark.parametrize("field", ["skill", "sigma", "mu", "unseen"])
@@ -193,7 +183,7 @@ def test_a_rating_that_does_not_follow_is_seen(field: str) -> None:
     ratings = list(CHAIN[3].ratings)
     ratings[1] = ratings[1].model_copy(update={field: getattr(ratings[1], field) + 3})
     lie = CHAIN[3].model_copy(update={"ratings": ratings})
-    assert any(sentence.startswith(field) for sentence in replay(lie, CHAIN[2], OPTIONS))
+    assert any(sentence.startswith(field) for sentence in replay.replay(lie, CHAIN[2], OPTIONS))
 
 
 def test_a_score_that_does_not_follow_is_seen() -> None:
@@ -201,23 +191,23 @@ def test_a_score_that_does_not_follow_is_seen() -> None:
     worst = min(range(len(NODES)), key=lambda i: CHAIN[4].scores[i].score)
     moved = CHAIN[4].scores[index].score // 2
     lie = line_at(line_at(CHAIN[4], index, score=moved), worst, score=moved)
-    said = replay(lie, CHAIN[3], OPTIONS)
+    said = replay.replay(lie, CHAIN[3], OPTIONS)
     assert len([sentence for sentence in said if "score of node" in sentence]) == 2
 
 
 def test_a_favourite_left_out_of_the_match_or_out_of_the_ratings_is_seen() -> None:
     index = next(i for i, line in enumerate(CHAIN[4].scores) if line.evaluated)
     hidden = line_at(CHAIN[4], index, evaluated=False, assigned=None, random=None, expected=None)
-    assert any("took part" in sentence for sentence in replay(hidden, CHAIN[3], OPTIONS))
+    assert any("took part" in sentence for sentence in replay.replay(hidden, CHAIN[3], OPTIONS))
     shorter = CHAIN[4].model_copy(update={"ratings": list(CHAIN[4].ratings)[1:]})
-    assert any("rat" in sentence for sentence in replay(shorter, CHAIN[3], OPTIONS))
+    assert any("rat" in sentence for sentence in replay.replay(shorter, CHAIN[3], OPTIONS))
 
 
 def test_other_options_give_another_record() -> None:
     """Options are the job's, not the validator's."""
-    assert replay(CHAIN[3], CHAIN[2], Gauntlet(evaluated=3, gamma=0.9)) != []
+    assert replay.replay(CHAIN[3], CHAIN[2], Gauntlet(evaluated=3, gamma=0.9)) != []
 
 
 def test_a_first_record_names_none_and_a_later_one_needs_its_own() -> None:
-    assert replay(CHAIN[1], None, OPTIONS)
-    assert replay(CHAIN[2], CHAIN[0], OPTIONS)
+    assert replay.replay(CHAIN[1], None, OPTIONS)
+    assert replay.replay(CHAIN[2], CHAIN[0], OPTIONS)

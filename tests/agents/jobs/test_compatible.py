@@ -92,9 +92,7 @@ def test_these_combinations_are_accepted(tiny: HonestRound, changes: dict[str, A
     assert context(tiny, **changes).spec.codec == changes.get("codec", "dense")
 
 
-def test_a_blinded_merge_that_the_sponsor_accepts_is_a_warning_with_the_figure(
-    tiny: HonestRound,
-) -> None:
+def test_an_accepted_blinded_merge_is_a_warning_with_the_figure(tiny: HonestRound) -> None:
     (warning,) = context(tiny, merge="multi_krum", **ACCEPTED).warnings
     assert "weakens the robust merge" in warning and "chance is 25 %" in warning
     assert context(tiny).warnings == []
@@ -125,17 +123,13 @@ def test_semantics_range_follows_the_jobs_noise(tiny: HonestRound) -> None:
         ),
     ],
 )
-def test_weak_combinations_are_warned_of(
-    tiny: HonestRound, changes: dict[str, Any], words: str
-) -> None:
+def test_weak_choices_are_warned_of(tiny: HonestRound, changes: dict[str, Any], words: str) -> None:
     (warning,) = context(tiny, **changes).warnings
     assert words in warning
     assert context(tiny, **{**changes, "merge": "mean"}).warnings == []
 
 
-def test_nodes_with_seeds_of_their_own_encode_differently_and_are_read_rightly(
-    tiny: HonestRound,
-) -> None:
+def test_nodes_with_their_own_seeds_encode_differently(tiny: HonestRound) -> None:
     job = context(tiny, codec="semantic", codec_options={"own_seed": True}, merge="mean")
     seeds = [tiny.plan.codec_seed(job.codec, node) for node in (3, 5)]
     shared = [tiny.plan.codec_seed(tiny.job.codec, node) for node in (3, 5)]
@@ -163,9 +157,7 @@ def test_only_free_jobs_leave_training_to_the_nodes(tiny: HonestRound) -> None:
 
 
 @pytest.mark.parametrize("field", ["mode", "verify"])
-def test_a_spec_with_a_way_that_is_not_here_is_refused_by_name(
-    tiny: HonestRound, field: str
-) -> None:
+def test_a_spec_with_an_unknown_way_is_refused_by_name(tiny: HonestRound, field: str) -> None:
     with pytest.raises(SpecError, match=f"no mechanism for {field}: 'telepathy'; install it"):
         context(tiny, **{field: "telepathy"})
 

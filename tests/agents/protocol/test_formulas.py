@@ -49,9 +49,7 @@ def test_no_split_pays_more_than_the_pool(
 
 
 @pytest.mark.parametrize(("fee", "shares"), [(0, (0, 0)), (1, (0, 1)), (10, (5, 5)), (11, (5, 6))])
-def test_fee_shares__the_one_that_opened_gets_an_odd_unit(
-    fee: int, shares: tuple[int, int]
-) -> None:
+def test_fee_shares__who_opened_gets_an_odd_unit(fee: int, shares: tuple[int, int]) -> None:
     assert formulas.fee_shares(fee) == shares
 
 

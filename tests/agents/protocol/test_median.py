@@ -189,8 +189,7 @@ def test_trust__by_hand() -> None:
 
 @given(old=st.integers(0, BPS), newest=st.integers(0, BPS))
 def test_trust__moves_towards_the_newest_agreement(old: int, newest: int) -> None:
-    trust = next_trust(old, newest)
-    assert min(old, newest) - 1 < trust <= max(old, newest)
+    assert min(old, newest) - 1 < next_trust(old, newest) <= max(old, newest)
 
 
 def test_trust__of_a_persistent_outlier__dies_out() -> None:

@@ -51,8 +51,7 @@ def test_third_strike__of_whatever_kind__takes_everything_and_bans(kind: Violati
 def test_a_row_that_was_never_filled__takes_nothing_but_counts() -> None:
     node = Offender()
     assert node.offend(12, DEFAULTS) == NO_ROW
-    table = {12: Row(100, 50, 0, False, False, 0)}
-    assert node.offend(12, table).bps == 150
+    assert node.offend(12, {12: Row(100, 50, 0, False, False, 0)}).bps == 150
 
 
 def test_slash_amount__is_rounded_up_and_spares_what_came_later() -> None:

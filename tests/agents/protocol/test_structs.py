@@ -9,43 +9,31 @@ from typing import Any, get_args, get_type_hints
 
 import pytest
 
+from agents.protocol import structs
 from agents.protocol.numbers import JobStatus, Phase
 from agents.protocol.scores import Scoring
 from agents.protocol.slashing import Row
-from agents.protocol.structs import (
-    NO_ROUND,
-    Benchmark,
-    Job,
-    KeyRelease,
-    KeyRequest,
-    LedgerEntry,
-    Node,
-    Operation,
-    Report,
-    Round,
-    read,
-)
 from agents.runtime.errors import ConfigError
 from agents.tasks.contract import Appeal, Seat, Task, TaskTerms
 from scripts._net.compiled import compile_contracts
 
 # The struct, the view that answers it, and its fields that nothing reads or no answer holds.
 STRUCTS = [
-    (Job, "job", set()),
-    (Round, "round", set()),
-    (LedgerEntry, "entry", set()),
-    (Node, "node", set()),
-    (Benchmark, "benchmark", set()),
-    (Report, "report_of", set()),
+    (structs.Job, "job", set()),
+    (structs.Round, "round", set()),
+    (structs.LedgerEntry, "entry", set()),
+    (structs.Node, "node", set()),
+    (structs.Benchmark, "benchmark", set()),
+    (structs.Report, "report_of", set()),
     (Row, "penalty", set()),
     (Scoring, "scoring", {"missing_stake"}),
-    (KeyRequest, "request_of", set()),
-    (KeyRelease, "released", set()),
+    (structs.KeyRequest, "request_of", set()),
+    (structs.KeyRelease, "released", set()),
     (Task, "task", {"task_id"}),
     (TaskTerms, "terms", set()),
     (Seat, "executor", set()),
     (Appeal, "appeal_of", set()),
-    (Operation, "operation", set()),
+    (structs.Operation, "operation", set()),
 ]
 KINDS = {"uint256": int, "bytes32": bytes, "bytes": bytes, "address": str, "bool": bool}
 
@@ -73,23 +61,23 @@ def whole(**changed: Any) -> Any:
 
 
 def test_read__a_struct__is_typed_all_the_way_down():
-    found = read(Outer, whole())
+    found = structs.read(Outer, whole())
     assert found == Outer(3, Inner(b"\1" * 32), Phase.REVEAL, (4, 5))
     assert isinstance(found.phase, Phase)
 
 
 def test_read__a_struct_of_two_answers__takes_each_field_from_the_first_that_has_it():
     one, two = answer(count=1, phase=7), answer(count=9, inner=answer(digest=b"x"), nodes=[])
-    assert read(Outer, one, two) == Outer(1, Inner(b"x"), Phase.VOID, ())
+    assert structs.read(Outer, one, two) == Outer(1, Inner(b"x"), Phase.VOID, ())
 
 
 def test_read__a_field_that_no_answer_holds__is_given():
     rest = answer(inner=answer(digest=b""), phase=0, nodes=[])
-    assert read(Outer, rest, count=8).count == 8
+    assert structs.read(Outer, rest, count=8).count == 8
 
 
 def test_read__an_answer_with_more_fields__is_taken_for_what_it_holds():
-    assert read(Inner, answer(digest=b"x", extra=1)) == Inner(b"x")
+    assert structs.read(Inner, answer(digest=b"x", extra=1)) == Inner(b"x")
 
 
 @pytest.mark.parametrize(
@@ -104,24 +92,22 @@ def test_read__an_answer_with_more_fields__is_taken_for_what_it_holds():
         ({"nodes": ["a"]}, "Outer.nodes is 'a', which is no int"),
     ],
 )
-def test_read__an_answer_of_another_contract__is_refused_by_name(
-    changed: dict[str, Any], words: str
-):
+def test_read__another_contracts_answer__is_refused_by_name(changed: dict[str, Any], words: str):
     with pytest.raises(ConfigError, match=words):
-        read(Outer, whole(**changed))
+        structs.read(Outer, whole(**changed))
 
 
 def test_read__a_plain_answer__is_checked():
-    assert read(int, 5) == 5
-    assert read(JobStatus, 1) is JobStatus.ACTIVE
+    assert structs.read(int, 5) == 5
+    assert structs.read(JobStatus, 1) is JobStatus.ACTIVE
     with pytest.raises(ConfigError, match="is b'', which is no int"):
-        read(int, b"")
+        structs.read(int, b"")
 
 
 def test_no_round__is_what_the_contract_answers_for_a_round_that_is_not():
-    assert NO_ROUND.phase == Phase.NONE
+    assert structs.NO_ROUND.phase == Phase.NONE
     zeros = (0, False, bytes(32), "0x" + "00" * 20)
-    assert all(value in zeros for value in vars(NO_ROUND).values())
+    assert all(value in zeros for value in vars(structs.NO_ROUND).values())
 
 
 @pytest.fixture(scope="module")

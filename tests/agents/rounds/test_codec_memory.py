@@ -49,32 +49,23 @@ def same(one: State | None, other: State | None) -> bool:
 class Run:
     """Rounds of one job, played honestly, with each node's memory kept as a trainer keeps it."""
 
-    def __init__(self, tiny: HonestRound, left_out: int | None = None) -> None:
+    def __init__(self, tiny: HonestRound) -> None:
+        """One round is final, in which everyone was accepted."""
         self.tiny, self.facts = tiny, ChainFacts(tiny.published)
         self.facts.open(1, SEED)
-        self.kept: dict[int, State | None] = dict.fromkeys(NODES)
-        self.plan, self.before = tiny.plan, tiny.before
-        self.advance(1, tiny, left_out)
-
-    def advance(self, number: int, tiny: HonestRound, left_out: int | None) -> None:
-        """Finalize a round in which everyone but `left_out` was accepted."""
-        chosen = [node for node in NODES if node != left_out]
-        outcome = tiny.compute([tiny.submit(node) for node in chosen])
-        self.facts.record(number, outcome, tiny.store)
-        seed = self.plan.manifest.seed
-        for node in chosen:
-            work = tiny.works[node]
-            decoded = tiny.job.codec.decode(work.payload, tiny.job.shapes, seed)
-            self.kept[node] = tiny.job.codec.remember(work.gradient, self.kept[node], decoded)
-        carry, cursor = next_carry(self.plan.manifest, chosen)
+        outcome = tiny.compute(tiny.honest())
+        self.facts.record(1, outcome, tiny.store)
+        self.kept: dict[int, State | None] = {}
+        for node, work in tiny.works.items():
+            decoded = tiny.job.codec.decode(work.payload, tiny.job.shapes, tiny.plan.manifest.seed)
+            self.kept[node] = tiny.job.codec.remember(work.gradient, None, decoded)
         self.before = outcome.state
-        self.carry, self.cursor = carry, cursor
+        self.carry, self.cursor = next_carry(tiny.plan.manifest, NODES)
 
     def next(self, seed: bytes, step: int, number: int) -> Plan:
         self.facts.open(number, seed)
         manifest = assign(seed, NODES, WEIGHTS, self.tiny.job.spec, self.carry, self.cursor)
-        self.plan = Plan(manifest, step, self.carry, self.cursor)
-        return self.plan
+        return Plan(manifest, step, self.carry, self.cursor)
 
     def memories(self) -> Memories:
         models = Models(self.facts, self.tiny.store)
@@ -100,7 +91,7 @@ def test_a_verifier_finds_the_memory_that_the_trainer_kept(run: Run) -> None:
         assert same(found, run.kept[node])
 
 
-def test_a_round_without_the_node_leaves_its_memory_alone(tiny: HonestRound, run: Run) -> None:
+def test_a_round_without_the_node_leaves_its_memory_alone(run: Run) -> None:
     plan = run.next(SECOND, 1, 2)
     run.facts.invalid.add((1, 5))
     assert run.memories().before(1, plan, 5) is None
@@ -108,8 +99,7 @@ def test_a_round_without_the_node_leaves_its_memory_alone(tiny: HonestRound, run
 
 
 def test_memory_is_empty_again_after_memory_rounds(run: Run) -> None:
-    plan = replace(run.next(SECOND, 1, 2), step=2)
-    assert run.memories().before(1, plan, 5) is None
+    assert run.memories().before(1, replace(run.next(SECOND, 1, 2), step=2), 5) is None
 
 
 def test_a_trainers_own_copy_is_used_instead_of_its_work(run: Run) -> None:
@@ -154,21 +144,18 @@ def test_an_artefact_that_is_gone_is_an_error_not_another_memory(run: Run, tmp_p
         memories.before(1, plan, 5)
 
 
-def test_own_data_is_never_replaced_by_public_data(tmp_path: Path) -> None:
-    """A node that lost its copy starts empty: it can't redo noise, and nobody else has its data."""
-    local = make_honest_round(
-        EmbeddedStore(tmp_path), **{**SPARSE, "access": "local", "verify": "screening"}
-    )
-    run = Run(local)
-    plan = run.next(SECOND, 1, 2)
-    assert run.memories().before(1, plan, 5, lambda *place: None) is None
-    assert same(run.memories().before(1, plan, 5, lambda *place: run.kept[5]), run.kept[5])
-    assert run.kept[5] is not None
-
-
-def test_a_free_nodes_memory_is_its_own_affair(tmp_path: Path) -> None:
-    """Nobody redoes its work, and it doesn't either: without a copy it starts with nothing."""
-    changes = {"score": "gauntlet", "verify": "gauntlet", "merge": "norm_clip"}
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"access": "local", "verify": "screening"},
+        {"score": "gauntlet", "verify": "gauntlet", "merge": "norm_clip"},
+    ],
+    ids=["own data", "free"],
+)
+def test_a_node_whose_work_nobody_redoes_starts_empty_without_its_copy(
+    tmp_path: Path, changes: dict[str, str]
+) -> None:
+    """It can't redo noise itself, nobody else has its data, and a free node's work is its own."""
     run = Run(make_honest_round(EmbeddedStore(tmp_path), **{**SPARSE, **changes}))
     plan = run.next(SECOND, 1, 2)
     assert run.memories().before(1, plan, 5, lambda *place: None) is None

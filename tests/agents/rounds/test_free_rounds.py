@@ -22,7 +22,7 @@ from agents.rounds.report import RoundReport
 from agents.rounds.submissions import Submission
 from agents.storage.embedded import EmbeddedStore
 from agents.training.assignment import input_root, size
-from agents.training.state import State, apply_outer, model_hash
+from agents.training.state import apply_outer, model_hash
 from agents.verify.judging import Judge
 from agents.verify.spot_checks import malformed
 from tests.agents.verify.test_copies import JOBS
@@ -38,6 +38,7 @@ from tests.stage.memory.honest_round import (
     proposal_of,
     scaled,
 )
+from tests.stage.memory.payloads import same_bits
 
 EQUAL = 1_000_000
 
@@ -66,10 +67,6 @@ def with_cheats(tiny: HonestRound, *nodes: int, factor: float) -> list[Submissio
     ]
 
 
-def same(one: State, other: State) -> bool:
-    return all(torch.equal(one[name], other[name]) for name in one)
-
-
 def test_before_any_scores_everyone_is_merged(free: HonestRound) -> None:
     outcome = result(free, free.honest())
     assert outcome.report.accepted() == outcome.report.merged() == set(NODES)
@@ -78,9 +75,7 @@ def test_before_any_scores_everyone_is_merged(free: HonestRound) -> None:
     assert RoundReport.from_bytes(outcome.report.to_bytes()) == outcome.report
 
 
-def test_only_those_whom_the_last_scores_chose_are_merged_and_all_are_scored(
-    free: HonestRound,
-) -> None:
+def test_whom_the_last_scores_chose_are_merged_and_all_are_scored(free: HonestRound) -> None:
     outcome = result(free, free.honest(), {3: 40_000, 8: 20_000, 77: 5_535})
     assert outcome.report.merged() == {3, 8}
     assert outcome.report.accepted() == set(NODES)
@@ -88,7 +83,7 @@ def test_only_those_whom_the_last_scores_chose_are_merged_and_all_are_scored(
         NODES, EQUAL
     )
     gradients = {s.reveal.node: s.gradient for s in free.honest()}
-    assert same(outcome.merged, free.job.merge([gradients[3], gradients[8]], None))
+    assert same_bits(outcome.merged, free.job.merge([gradients[3], gradients[8]], None))
     reasons = {line.node: line.reason for line in outcome.report.nodes}
     assert reasons[3] == reasons[8] == ""
     assert "not among the best" in reasons[5] and "not among the best" in reasons[9]
@@ -151,9 +146,9 @@ def test_the_outer_rate_follows_its_schedule(tmp_path: Any) -> None:
     tiny = gauntlet_round(tmp_path, "demo", rounds=5)
     late = replace(tiny, plan=replace(tiny.plan, step=4))
     first, last = result(tiny, tiny.honest()), result(late, tiny.honest())
-    assert same(first.merged, last.merged)
-    assert same(first.state, apply_outer(tiny.before, first.merged, 0.002))
-    assert same(last.state, apply_outer(tiny.before, first.merged, 0.002 * (1.0 - 0.9 * 1.0)))
+    assert same_bits(first.merged, last.merged)
+    assert same_bits(first.state, apply_outer(tiny.before, first.merged, 0.002))
+    assert same_bits(last.state, apply_outer(tiny.before, first.merged, 0.002 * (1.0 - 0.9 * 1.0)))
     assert first.model != last.model
 
 
@@ -206,10 +201,8 @@ def test_a_result_by_other_scores_is_wrong(free: HonestRound) -> None:
 def test_batches_that_were_not_merged_are_handed_out_again(free: HonestRound) -> None:
     facts = ChainFacts(free.published)
     facts.open(1, SEED)
-    outcome = result(free, free.honest(), {3: 7})
-    facts.record(1, outcome, free.store)
-    models = Models(facts, free.store)
-    plan = Plans(facts, models).of(facts.open(2, b"\x22" * 32))
+    facts.record(1, result(free, free.honest(), {3: 7}), free.store)
+    plan = Plans(facts, Models(facts, free.store)).of(facts.open(2, b"\x22" * 32))
     left = [r for a in free.plan.manifest.assignments if a.node != 3 for r in a.ranges]
     assert size(plan.carry_in) == size(left) < free.job.spec.batches_per_round
     assert plan.cursor_in == free.plan.manifest.cursor

@@ -42,218 +42,193 @@ ROUNDS = 4  # checkpoints after rounds 3 and 4
 def history(tmp_path_factory: pytest.TempPathFactory) -> tuple[HonestRound, list[Outcome]]:
     """Four finalized rounds."""
     tiny = make_honest_round(EmbeddedStore(tmp_path_factory.mktemp("models") / "store"))
-    facts = ChainFacts(tiny.published)
-    outcomes = []
-    state = tiny.before
+    outcomes: list[Outcome] = []
     for number in range(1, ROUNDS + 1):
+        state = outcomes[-1].state if outcomes else tiny.before
         manifest = assign(keccak(text=f"seed {number}"), NODES, (1,) * 4, tiny.job.spec)
         plan = Plan(manifest, number - 1, (), 0)
-        outcome = compute(tiny.job, JOB, number, plan, state, tiny.honest(), DEVICE)
-        facts.record(number, outcome, tiny.store)
-        outcomes.append(outcome)
-        state = outcome.state
+        outcomes.append(compute(tiny.job, JOB, number, plan, state, tiny.honest(), DEVICE))
     return tiny, outcomes
 
 
+class Run:
+    """The same history in a store of this test's own, and what those who read it were told."""
+
+    def __init__(self, tiny: HonestRound, outcomes: list[Outcome], store: EmbeddedStore) -> None:
+        self.facts, self.outcomes, self.store = ChainFacts(tiny.published), outcomes, store
+        self.told: list[CaughtUp] = []
+        for cid in (tiny.published.spec_cid, tiny.published.checkpoint_cid):
+            store.put_bytes(tiny.store.get(cid, 1 << 24))
+        for number, outcome in enumerate(outcomes, start=1):
+            self.facts.record(number, outcome, store)
+        self.hashes = [outcome.model for outcome in outcomes]
+        self.updates = [outcome.report.update for outcome in outcomes]
+
+    def models(self, store: EmbeddedStore | None = None) -> Models:
+        """A reader that has nothing in memory."""
+        return Models(self.facts, store or self.store, tell=self.told.append)
+
+    def current(self) -> bytes:
+        return model_hash(self.models().current(JOB))
+
+    def file(self, cid: str) -> Path:
+        """Where an artefact lies on disk."""
+        [path] = (self.store.root / "objects").glob(f"*/{parse_cid(cid).digest.hex()}.*")
+        path.chmod(0o600)
+        return path
+
+    def damage(self, cid: str) -> None:
+        """Flip one bit of an artefact on disk."""
+        raw = bytearray(self.file(cid).read_bytes())
+        raw[len(raw) // 2] ^= 1
+        self.file(cid).write_bytes(raw)
+
+    def forge(self, index: int, **changes: object) -> None:
+        """Put another report behind the ledger's entry `index`."""
+        entry = self.facts.entries[index]
+        report = self.models().report(entry.report).model_copy(update=changes)
+        digest = digest_of(self.store.put_bytes(report.to_bytes()))
+        self.facts.entries[index] = SimpleNamespace(**{**vars(entry), "report": digest})
+
+
 @pytest.fixture
-def run(
-    history: tuple[HonestRound, list[Outcome]], tmp_path: Path
-) -> tuple[ChainFacts, EmbeddedStore, list[Outcome]]:
-    """The same history in a store of this test's own."""
-    tiny, outcomes = history
-    store = EmbeddedStore(tmp_path / "store")
-    for cid in (tiny.published.spec_cid, tiny.published.checkpoint_cid):
-        store.put_bytes(tiny.store.get(cid, 1 << 24))
-    facts = ChainFacts(tiny.published)
-    for number, outcome in enumerate(outcomes, start=1):
-        facts.record(number, outcome, store)
-    return facts, store, outcomes
+def run(history: tuple[HonestRound, list[Outcome]], tmp_path: Path) -> Run:
+    return Run(*history, EmbeddedStore(tmp_path / "store"))
 
 
-def lose(store: EmbeddedStore, cid: str) -> None:
-    """Delete an artefact."""
-    for path in (store.root / "objects").glob(f"*/{parse_cid(cid).digest.hex()}.*"):
-        path.unlink()
-
-
-def test_every_recorded_model_is_rebuilt_exactly(run: tuple) -> None:
-    facts, store, outcomes = run
-    for outcome in outcomes:
-        state = Models(facts, store).at(JOB, outcome.model)
+def test_every_recorded_model_is_rebuilt_exactly(run: Run) -> None:
+    for outcome in run.outcomes:
+        state = run.models().at(JOB, outcome.model)
         assert all(torch.equal(state[name], outcome.state[name]) for name in state)
 
 
-def test_the_genesis_model_is_the_checkpoint_of_the_terms(run: tuple) -> None:
-    facts, store, _ = run
-    state = Models(facts, store).at(JOB, facts.published.model)
-    assert model_hash(state) == facts.published.model
+def test_the_genesis_model_is_the_checkpoint_of_the_terms(run: Run) -> None:
+    genesis = run.facts.published.model
+    assert model_hash(run.models().at(JOB, genesis)) == genesis
 
 
-def test_current_is_the_last_recorded_model(run: tuple) -> None:
-    facts, store, outcomes = run
-    assert model_hash(Models(facts, store).current(JOB)) == outcomes[-1].model
+def test_current_is_the_last_recorded_model(run: Run) -> None:
+    assert run.current() == run.hashes[-1]
 
 
-def test_a_late_joiner_starts_at_the_newest_checkpoint(run: tuple) -> None:
+def test_a_late_joiner_starts_at_the_newest_checkpoint(run: Run) -> None:
     """Rounds 1 to 3 are not needed any more once round 4's checkpoint is there."""
-    facts, store, outcomes = run
-    for outcome in outcomes[:3]:
-        lose(store, outcome.report.update)
-    lose(store, facts.published.checkpoint_cid)
-    assert model_hash(Models(facts, store).current(JOB)) == outcomes[-1].model
+    for cid in {*run.updates[:3], run.facts.published.checkpoint_cid}:
+        run.file(cid).unlink()
+    assert run.current() == run.hashes[-1]
 
 
-def test_a_lost_checkpoint_is_made_up_for_by_updates(run: tuple) -> None:
-    facts, store, outcomes = run
-    for outcome in outcomes:
-        if outcome.report.checkpoint:
-            lose(store, outcome.report.checkpoint)
-    assert model_hash(Models(facts, store).current(JOB)) == outcomes[-1].model
+def test_a_lost_checkpoint_is_made_up_for_by_updates(run: Run) -> None:
+    for cid in {outcome.report.checkpoint for outcome in run.outcomes} - {None}:
+        run.file(cid).unlink()
+    assert run.current() == run.hashes[-1]
 
 
-def test_a_lost_update_is_an_error_that_names_it(run: tuple) -> None:
-    facts, store, outcomes = run
-    lose(store, outcomes[1].report.update)
-    with pytest.raises(StoreError, match=outcomes[1].report.update):
-        Models(facts, store).at(JOB, outcomes[1].model)
+@pytest.mark.parametrize("how", ["lost", "damaged"])
+def test_an_update_that_is_not_there_as_it_was_is_named(run: Run, how: str) -> None:
+    if how == "lost":
+        run.file(run.updates[1]).unlink()
+    else:
+        run.damage(run.updates[1])
+    with pytest.raises(StoreError, match=run.updates[1]):
+        run.models().at(JOB, run.hashes[1])
 
 
-def forge(facts: ChainFacts, store: EmbeddedStore, index: int, **changes: object) -> None:
-    """Put another report behind the ledger's entry `index`."""
-    models = Models(facts, store)
-    entry = facts.entries[index]
-    report = models.report(entry.report).model_copy(update=changes)
-    digest = digest_of(store.put_bytes(report.to_bytes()))
-    facts.entries[index] = SimpleNamespace(**{**vars(entry), "report": digest})
-
-
-def test_a_wrong_update_is_detected(run: tuple) -> None:
-    facts, store, outcomes = run
-    other = store.put_bytes(pack_update({n: t + 1 for n, t in outcomes[0].merged.items()}))
-    forge(facts, store, 0, update=other)
+def test_a_wrong_update_is_detected(run: Run) -> None:
+    merged = {name: tensor + 1 for name, tensor in run.outcomes[0].merged.items()}
+    run.forge(0, update=run.store.put_bytes(pack_update(merged)))
     with pytest.raises(CorruptContent, match="the chain records"):
-        Models(facts, store).at(JOB, outcomes[0].model)
+        run.models().at(JOB, run.hashes[0])
 
 
-def test_a_wrong_checkpoint_is_never_returned(run: tuple) -> None:
+def test_a_wrong_checkpoint_is_never_returned(run: Run) -> None:
     """It is skipped: the updates lead to the model that the chain records."""
-    facts, store, outcomes = run
-    wrong = store.put_bytes(save_state({n: t + 1 for n, t in outcomes[2].state.items()}))
-    forge(facts, store, 2, checkpoint=wrong)
-    assert model_hash(Models(facts, store).at(JOB, outcomes[2].model)) == outcomes[2].model
+    wrong = save_state({name: tensor + 1 for name, tensor in run.outcomes[2].state.items()})
+    run.forge(2, checkpoint=run.store.put_bytes(wrong))
+    assert model_hash(run.models().at(JOB, run.hashes[2])) == run.hashes[2]
 
 
-def test_a_wrong_genesis_checkpoint_is_detected(run: tuple) -> None:
-    facts, store, outcomes = run
-    facts.published = replace(
-        facts.published, checkpoint_cid=store.put_bytes(save_state(outcomes[0].state))
-    )
+def test_a_wrong_genesis_checkpoint_is_detected(run: Run) -> None:
+    wrong = run.store.put_bytes(save_state(run.outcomes[0].state))
+    run.facts.published = replace(run.facts.published, checkpoint_cid=wrong)
     with pytest.raises(CorruptContent):
-        Models(facts, store).at(JOB, facts.published.model)
+        run.models().at(JOB, run.facts.published.model)
 
 
-def test_a_malformed_update_is_an_error(run: tuple) -> None:
-    facts, store, outcomes = run
-    forge(facts, store, 0, update=store.put_bytes(b"not a state"))
+def test_a_malformed_update_is_an_error(run: Run) -> None:
+    run.forge(0, update=run.store.put_bytes(b"not a state"))
     with pytest.raises(PayloadError):
-        Models(facts, store).at(JOB, outcomes[0].model)
+        run.models().at(JOB, run.hashes[0])
 
 
-def test_a_hash_outside_of_the_ledger_has_no_model(run: tuple) -> None:
-    facts, store, _ = run
+def test_a_hash_outside_of_the_ledger_has_no_model(run: Run) -> None:
     with pytest.raises(CorruptContent, match="the chain has moved"):
-        Models(facts, store).at(JOB, b"\5" * 32)
+        run.models().at(JOB, b"\5" * 32)
 
 
-def test_a_model_in_memory_needs_no_store(run: tuple, tmp_path: Path) -> None:
-    facts, _, outcomes = run
-    models = Models(facts, EmbeddedStore(tmp_path / "empty"))
-    assert models.keep(outcomes[1].state) == outcomes[1].model
-    assert models.at(JOB, outcomes[1].model) is outcomes[1].state
+def test_a_model_in_memory_needs_no_store(run: Run, tmp_path: Path) -> None:
+    models, state = run.models(EmbeddedStore(tmp_path / "empty")), run.outcomes[1].state
+    assert models.keep(state) == run.hashes[1]
+    assert models.at(JOB, run.hashes[1]) is state
 
 
-def test_a_round_that_changed_nothing_is_replayed(run: tuple) -> None:
+def test_a_round_that_changed_nothing_is_replayed(run: Run) -> None:
     """Two rounds with one model hash: nobody's payload could be read in the first."""
-    facts, store, outcomes = run
-    zeros = {n: torch.zeros_like(t) for n, t in outcomes[0].merged.items()}
-    idle = replace(
-        outcomes[0],
-        state=outcomes[-1].state,
-        update=pack_update(zeros),
-        checkpoint=None,
-        report=outcomes[-1].report.model_copy(
-            update={
-                "prev_model": outcomes[-1].report.model,
-                "update": store.put_bytes(pack_update(zeros)),
-                "checkpoint": None,
-            }
-        ),
-    )
-    facts.record(ROUNDS + 1, idle, store)
-    assert model_hash(Models(facts, store).current(JOB)) == outcomes[-1].model
+    first, last = run.outcomes[0], run.outcomes[-1]
+    zeros = pack_update({name: torch.zeros_like(t) for name, t in first.merged.items()})
+    same = {"prev_model": last.report.model, "update": run.store.put_bytes(zeros)}
+    report = last.report.model_copy(update={**same, "checkpoint": None})
+    idle = replace(first, state=last.state, update=zeros, checkpoint=None, report=report)
+    run.facts.record(ROUNDS + 1, idle, run.store)
+    assert run.current() == run.hashes[-1]
 
 
 # -- desynchronised ---------------------------------------------------------------------------
 
 
-def heard(facts: ChainFacts, store: EmbeddedStore) -> tuple[Models, list[CaughtUp]]:
-    told: list[CaughtUp] = []
-    return Models(facts, store, tell=told.append), told
-
-
-def test_a_copy_that_changed_in_memory_is_found_out_and_replaced(run: tuple) -> None:
+def test_a_copy_that_changed_in_memory_is_found_out_and_replaced(run: Run) -> None:
     """One bit of the kept model flips; the next use of it gets the chain's model and says so."""
-    facts, store, outcomes = run
-    models, told = heard(facts, store)
-    wanted = outcomes[-1].model
+    models, wanted = run.models(), run.hashes[-1]
     kept = models.at(JOB, wanted)
-    name = next(iter(kept))
-    kept[name].view(torch.int32).view(-1)[0] ^= 1
+    next(iter(kept.values())).view(torch.int32).view(-1)[0] ^= 1
     assert model_hash(kept) != wanted
     assert model_hash(models.at(JOB, wanted)) == wanted
-    assert [found.damaged for found in told] == [(wanted,)]
+    assert [found.damaged for found in run.told] == [(wanted,)]
     assert models.at(JOB, wanted) is models.at(JOB, wanted)  # and it is kept again
-    assert len(told) == 1
+    assert len(run.told) == 1
 
 
-def test_nothing_is_built_upon_a_copy_that_changed(run: tuple) -> None:
+def test_nothing_is_built_upon_a_copy_that_changed(run: Run) -> None:
     """Round 2's model is asked for while the kept model of round 1 is damaged."""
-    facts, store, outcomes = run
-    models, told = heard(facts, store)
-    for tensor in models.at(JOB, outcomes[0].model).values():
+    models = run.models()
+    for tensor in models.at(JOB, run.hashes[0]).values():
         tensor += 1
-    assert model_hash(models.at(JOB, outcomes[1].model)) == outcomes[1].model
-    assert [(found.start, found.replayed, found.damaged) for found in told] == [
-        (0, 2, (outcomes[0].model,))
-    ]
+    assert model_hash(models.at(JOB, run.hashes[1])) == run.hashes[1]
+    assert [(f.start, f.replayed, f.damaged) for f in run.told] == [(0, 2, (run.hashes[0],))]
 
 
-def test_a_copy_that_changed_and_can_not_be_rebuilt_is_an_error(run: tuple) -> None:
+def test_a_copy_that_changed_and_can_not_be_rebuilt_is_an_error(run: Run) -> None:
     """It isn't used in want of a better one; once the store is whole again the node goes on."""
-    facts, store, outcomes = run
-    models, told = heard(facts, store)
-    kept = models.at(JOB, outcomes[0].model)
-    next(iter(kept.values())).add_(1)
-    lose(store, outcomes[0].report.update)
+    models, wanted = run.models(), run.hashes[0]
+    next(iter(models.at(JOB, wanted).values())).add_(1)
+    run.file(run.updates[0]).unlink()
     for _ in range(2):
-        with pytest.raises(StoreError, match=outcomes[0].report.update):
-            models.at(JOB, outcomes[0].model)
-    assert told == []
-    store.put_bytes(outcomes[0].update)
-    assert model_hash(models.at(JOB, outcomes[0].model)) == outcomes[0].model
-    assert [found.damaged for found in told] == [(outcomes[0].model,)]
+        with pytest.raises(StoreError, match=run.updates[0]):
+            models.at(JOB, wanted)
+    assert run.told == []
+    run.store.put_bytes(run.outcomes[0].update)
+    assert model_hash(models.at(JOB, wanted)) == wanted
+    assert [found.damaged for found in run.told] == [(wanted,)]
 
 
-def test_only_what_is_more_than_a_rounds_step_is_told(run: tuple) -> None:
+def test_only_what_is_more_than_a_rounds_step_is_told(run: Run) -> None:
     """A node that follows along applies one update a round; one that was away, several."""
-    facts, store, outcomes = run
-    models, told = heard(facts, store)
-    models.at(JOB, outcomes[0].model)
-    models.at(JOB, outcomes[1].model)
-    assert told == []
-    late, told = heard(facts, store)
-    late.at(JOB, outcomes[1].model)
-    assert told == [CaughtUp(JOB, outcomes[1].model, 0, 2, ())]
+    models = run.models()
+    models.at(JOB, run.hashes[0])
+    models.at(JOB, run.hashes[1])
+    assert run.told == []
+    run.models().at(JOB, run.hashes[1])
+    assert run.told == [CaughtUp(JOB, run.hashes[1], 0, 2, ())]
 
 
 def test_updates_follow_the_outer_rate_of_their_round(
@@ -307,26 +282,8 @@ def test_a_trainers_damaged_memory_counts_as_lost(tmp_path: Path, tiny: HonestRo
     assert '"event":"resynced"' in (tmp_path / "log").read_text().replace(" ", "")
 
 
-def damage(store: EmbeddedStore, cid: str) -> None:
-    """Flip one bit of an artefact on disk."""
-    [path] = (store.root / "objects").glob(f"*/{parse_cid(cid).digest.hex()}.*")
-    raw = bytearray(path.read_bytes())
-    raw[len(raw) // 2] ^= 1
-    path.chmod(0o600)
-    path.write_bytes(raw)
-
-
-def test_a_checkpoint_damaged_on_disk_is_skipped(run: tuple) -> None:
-    facts, store, outcomes = run
-    damage(store, outcomes[3].report.checkpoint)
-    models, told = heard(facts, store)
-    assert model_hash(models.current(JOB)) == outcomes[3].model
+def test_a_checkpoint_damaged_on_disk_is_skipped(run: Run) -> None:
+    run.damage(run.outcomes[3].report.checkpoint)
+    assert run.current() == run.hashes[3]
     # Round 3's checkpoint and one update: an ordinary step, which is not worth telling.
-    assert told == []
-
-
-def test_an_update_damaged_on_disk_is_named(run: tuple) -> None:
-    facts, store, outcomes = run
-    damage(store, outcomes[1].report.update)
-    with pytest.raises(StoreError, match=outcomes[1].report.update):
-        Models(facts, store).at(JOB, outcomes[1].model)
+    assert run.told == []

@@ -84,8 +84,7 @@ def test_the_result_has_the_same_bytes_a_second_time(tiny: HonestRound, outcome:
 def test_a_checkpoint_is_due_every_third_round_and_in_the_last(
     tiny: HonestRound, step: int, due: bool
 ) -> None:
-    plan = Plan(tiny.plan.manifest, step, (), 0)
-    outcome = tiny.compute(tiny.honest(), plan)
+    outcome = tiny.compute(tiny.honest(), Plan(tiny.plan.manifest, step, (), 0))
     assert (outcome.checkpoint is not None) is due
     if due:
         state = load_state(outcome.checkpoint, tiny.job.shapes)

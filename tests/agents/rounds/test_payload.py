@@ -129,8 +129,7 @@ def test_payloads_in_other_wire_dtypes_are_checked_too(dtype, bits, good):
 
 
 def test_size_is_bounded_before_anything_is_parsed():
-    limit = max_payload_bytes(CODEC, SHAPES)
-    assert limit == len(GOOD)
+    assert max_payload_bytes(CODEC, SHAPES) == len(GOOD)
     with pytest.raises(PayloadError, match="has 161 bytes; at most 160 are allowed"):
         read_payload(GOOD + b"\0", CODEC, SHAPES)
 

@@ -96,37 +96,37 @@ def test_what_is_published_is_what_the_report_names(
     assert tiny.store.get(cid_of_bytes(report), 1 << 20) == report
 
 
-def test_a_reveal_that_comes_again_in_the_next_round_is_decoded_again(tmp_path: Path) -> None:
-    """Or those who were there in the first round and those who were not would disagree."""
-    store = EmbeddedStore(tmp_path)
-    tiny = make_honest_round(
-        store, codec="semantic", codec_options={"dimension": 256}, merge="mean"
-    )
+@pytest.fixture
+def seeded(tmp_path: Path) -> tuple[HonestRound, ChainFacts]:
+    """A job whose payloads say something else under another seed."""
+    options = {"codec": "semantic", "codec_options": {"dimension": 256}, "merge": "mean"}
+    tiny = make_honest_round(EmbeddedStore(tmp_path), **options)
     facts = ChainFacts(tiny.published)
-    models = Models(facts, store)
-
-    def fresh() -> RoundReader:
-        return RoundReader(facts, store, DEVICE, models=models)
-
     facts.revealed = {node: tiny.reveal(node) for node in NODES}
-    veteran = fresh()
+    return tiny, facts
+
+
+def test_a_reveal_that_comes_again_in_the_next_round_is_decoded_again(
+    seeded: tuple[HonestRound, ChainFacts],
+) -> None:
+    """Or those who were there in the first round and those who were not would disagree."""
+    tiny, facts = seeded
+    models = Models(facts, tiny.store)
+    veteran, newcomer = (RoundReader(facts, tiny.store, DEVICE, models=models) for _ in range(2))
     first = veteran.submissions(facts.open(1, SEED))
     view = facts.open(2, b"\x22" * 32)
-    again, newcomers = veteran.submissions(view), fresh().submissions(view)
+    again, newcomers = veteran.submissions(view), newcomer.submissions(view)
     for old, new, other in zip(again, newcomers, first, strict=True):
         assert old.gradient is not None and new.gradient is not None and other.gradient is not None
         assert model_hash(old.gradient) == model_hash(new.gradient) != model_hash(other.gradient)
 
 
-def test_a_task_under_another_manifest_is_decoded_again(tmp_path: Path) -> None:
+def test_another_manifest_has_a_payload_decoded_again(
+    seeded: tuple[HonestRound, ChainFacts],
+) -> None:
     """A reorg may change the seed and with it what the same bytes say."""
-    store = EmbeddedStore(tmp_path)
-    tiny = make_honest_round(
-        store, codec="semantic", codec_options={"dimension": 256}, merge="mean"
-    )
-    facts = ChainFacts(tiny.published)
-    reader = RoundReader(facts, store, DEVICE)
-    facts.revealed = {node: tiny.reveal(node) for node in NODES}
+    tiny, facts = seeded
+    reader = RoundReader(facts, tiny.store, DEVICE)
     first = reader.submissions(facts.open(1, SEED))
     view = facts.open(1, b"\x22" * 32)
     manifest = assign(b"\x22" * 32, NODES, WEIGHTS, tiny.job.spec)
@@ -176,9 +176,7 @@ def test_a_verifiers_inputs_hold_every_sign_of_the_round(
     assert (inputs.audit_seed, inputs.flagged, inputs.patient) == (DRAW, {3, 5}, False)
 
 
-def test_the_committees_inputs_are_the_same_without_any_sign(
-    signed: tuple[RoundReader, Any],
-) -> None:
+def test_the_committees_inputs_are_the_same_unsigned(signed: tuple[RoundReader, Any]) -> None:
     reader, view = signed
     submissions = reader.submissions(view)
     drawn = reader.inputs(view, submissions, reader.outcome(view, submissions))
@@ -189,9 +187,7 @@ def test_the_committees_inputs_are_the_same_without_any_sign(
     assert (asked.job, asked.plan, asked.submissions) == (drawn.job, drawn.plan, drawn.submissions)
 
 
-def test_there_are_no_inputs_for_a_draw_before_the_audit_seed(
-    signed: tuple[RoundReader, Any],
-) -> None:
+def test_no_inputs_for_a_draw_before_the_audit_seed(signed: tuple[RoundReader, Any]) -> None:
     """Or a verifier would attest without having looked at anybody."""
     reader, view = signed
     submissions = reader.submissions(view)

@@ -26,6 +26,7 @@ from tests.stage.memory.honest_round import (
     make_honest_round,
     proposal_of,
 )
+from tests.stage.memory.payloads import same_bits as same
 
 AGGREGATE = {
     "privacy": "aggregate",
@@ -53,10 +54,6 @@ def merged(job: JobContext) -> State:
     }
 
 
-def same(one: State, other: State) -> bool:
-    return all(torch.equal(one[name], other[name]) for name in other)
-
-
 def test_noise_is_drawn_once_and_survives_a_restart(job: JobContext, tmp_path: Path) -> None:
     first, _ = draw(job, tmp_path, "noised-1-7-a")(merged(job), 4)
     again, _ = draw(job, tmp_path, "noised-1-7-a")(merged(job), 4)
@@ -81,15 +78,16 @@ def test_honest_noise_is_accepted_by_those_who_did_not_draw_it(tiny: HonestRound
     ("cheat", "words"),
     [
         (lambda clean, noised: clean, "noise is missing"),
-        (lambda clean, noised: {n: t * 1.2 for n, t in noised.items()}, "not merge and noise"),
-        (lambda clean, noised: {n: t + 0.03 for n, t in noised.items()}, "not merge and noise"),
-        (lambda clean, noised: {n: t * 0.5 for n, t in noised.items()}, "noise is missing"),
+        (lambda clean, noised: noised * 1.2, "not merge and noise"),
+        (lambda clean, noised: noised + 0.03, "not merge and noise"),
+        (lambda clean, noised: noised * 0.5, "noise is missing"),
     ],
 )
 def test_an_aggregator_cannot_publish_something_else(tiny: HonestRound, cheat, words: str) -> None:
     clean = merged(tiny.job)
     noised, _ = draw(tiny.job, None, "")(clean, 4)
-    assert words in verdict(tiny, cheat(clean, noised), clean)
+    published_ = {name: cheat(clean[name], noised[name]) for name in clean}
+    assert words in verdict(tiny, published_, clean)
 
 
 def test_an_update_that_is_gone_or_broken_is_a_sentence(tiny: HonestRound) -> None:
@@ -124,15 +122,11 @@ def test_a_verifier_agrees_with_a_noised_result_and_not_with_a_forged_one(
     assert disagreements(mine, proposal_of(theirs), theirs.report) == []
     assert {line.quality_ppm for line in theirs.report.nodes} == {1_000_000}
     forged = pack_update({name: tensor + 0.05 for name, tensor in theirs.merged.items()})
-    report = replace_update(theirs.report, tiny.store.put_bytes(forged))
+    report = theirs.report.model_copy(update={"update": tiny.store.put_bytes(forged)})
     mine = compute(*arguments, release=published(job, tiny.store, report.update))
     wrong = disagreements(mine, replace(proposal_of(theirs), model=mine.model), report)
     (sentence,) = wrong  # no hash and no loss that follow from the merge without noise
     assert "not merge and noise" in sentence
-
-
-def replace_update(report, cid: str):
-    return report.model_copy(update={"update": cid})
 
 
 def test_noise_of_old_rounds_is_removed(job: JobContext, tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -42,21 +43,16 @@ def test_a_payload_that_nobody_stored_is_unavailable_not_bad(own_store: HonestRo
     assert found.gradient is None and found.unavailable
 
 
-def test_a_corrupt_copy_is_unavailable_not_bad(own_store: HonestRound) -> None:
+@pytest.mark.parametrize(
+    "damage", [lambda raw: b"x" + raw[1:], lambda raw: raw[:-1]], ids=["corrupt", "truncated"]
+)
+def test_a_damaged_copy_is_unavailable_not_bad(own_store: HonestRound, damage: Any) -> None:
     reveal = own_store.reveal(3)
     path = object_file(own_store.store, reveal.content)
     path.chmod(0o644)
-    path.write_bytes(b"x" + path.read_bytes()[1:])
+    path.write_bytes(damage(path.read_bytes()))
     found = fetch(reveal, own_store.job, own_store.store)
     assert found.gradient is None and found.unavailable  # the bytes are not the node's
-
-
-def test_a_truncated_copy_is_unavailable_not_bad(own_store: HonestRound) -> None:
-    reveal = own_store.reveal(3)
-    path = object_file(own_store.store, reveal.content)
-    path.chmod(0o644)
-    path.write_bytes(path.read_bytes()[:-1])
-    assert fetch(reveal, own_store.job, own_store.store).unavailable
 
 
 def test_a_store_that_is_down_is_nobodys_fault(own_store: HonestRound) -> None:

@@ -67,17 +67,16 @@ def test_a_sample_gives_the_values_under_the_root(seed: bytes, per_tensor: int) 
     assert read.tolist() == expected
 
 
-def test_values_of_another_model_are_not_under_the_root() -> None:
-    honest, stale = state(), state(0.5)
-    with pytest.raises(PayloadError, match="not under the node's root"):
-        read_samples(open_samples(honest, SEED, 2), sync_root(stale), SHAPES, SEED, 2)
-
-
-def test_a_sample_for_another_seed_is_refused() -> None:
-    mine = state()
-    other = keccak(text="another")
-    with pytest.raises(PayloadError):
-        read_samples(open_samples(mine, other, 2), sync_root(mine), SHAPES, SEED, 2)
+@pytest.mark.parametrize(
+    ("committed", "seed", "words"),
+    [(state(0.5), SEED, "not under the node's root"), (state(), keccak(text="another"), None)],
+    ids=["another model", "another seed"],
+)
+def test_a_sample_of_another_model_or_seed_is_refused(
+    committed: dict[str, torch.Tensor], seed: bytes, words: str | None
+) -> None:
+    with pytest.raises(PayloadError, match=words):
+        read_samples(open_samples(state(), seed, 2), sync_root(committed), SHAPES, SEED, 2)
 
 
 def test_one_changed_value_is_noticed() -> None:

@@ -58,7 +58,7 @@ def test_any_update_comes_back_to_the_bit(numbers: dict[str, list[float]]) -> No
 
 @settings(max_examples=200, deadline=None)
 @given(_TENSORS, st.data())
-def test_every_other_file_is_refused_or_another_update(
+def test_another_file_is_refused_or_another_update(
     numbers: list[float], data: st.DataObject
 ) -> None:
     """One bit flipped, one byte more or fewer: never the same update under a second digest."""

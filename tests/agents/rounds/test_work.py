@@ -27,11 +27,7 @@ from tests.stage.chain.finished_job import SPEC
 from tests.stage.memory.honest_round import DEVICE, JOB, NODES, ROUND, SEED
 
 TEXT = [b"line %d of a private corpus, cubed %d\n" % (i, i**3) for i in range(200)]
-GAUSSIAN = {
-    "privacy": "gaussian",
-    "privacy_options": {"noise_multiplier": 4.0},
-    "merge": "mean",
-}
+GAUSSIAN = {"privacy": "gaussian", "privacy_options": {"noise_multiplier": 4.0}, "merge": "mean"}
 EXAMPLES = {"privacy": "dp_sgd", "access": "local", "verify": "screening", "merge": "mean"}
 
 

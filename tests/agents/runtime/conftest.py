@@ -120,15 +120,8 @@ class Anvil:
 
     def start(self, *more: str) -> None:
         command = [
-            find_anvil(),
-            "--port",
-            str(self.port),
-            "--silent",
-            "--enable-tx-gas-limit",
-            "--max-persisted-states",
-            "0",
-            *self._options,
-            *more,
+            *(find_anvil(), "--port", str(self.port), "--silent", "--enable-tx-gas-limit"),
+            *("--max-persisted-states", "0", *self._options, *more),
         ]
         self.process = subprocess.Popen(
             command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
@@ -194,6 +187,24 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     )
     abi, bytecode = done.stdout.strip().split("\n")
     return {"abi": json.loads(abi), "bytecode": bytecode}
+
+
+def eventually(check: Callable[[], Any], timeout: float = 60) -> None:
+    """Waits until it holds."""
+    deadline = time.monotonic() + timeout
+    while not check():
+        assert time.monotonic() < deadline, "did not happen in time"
+        time.sleep(0.02)
+
+
+# What the tests sign.
+DOMAIN = {
+    "name": "Menagerie",
+    "version": "1",
+    "chainId": 31337,
+    "verifyingContract": "0x" + "11" * 20,
+}
+TYPES = {"Approval": [{"name": "op", "type": "bytes32"}]}
 
 
 def deploy(anvil: Anvil, compiled: dict[str, Any]) -> Contract:

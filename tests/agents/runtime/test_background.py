@@ -101,8 +101,7 @@ def test_a_failure_is_reported_once_and_tried_again_later(
         held.work.want(job)
         assert held.work.running == frozenset(), "still paused"
         now[0] += 0.2
-    good = {"good": held.job("good", 1), **job}
-    held.work.want(good)
+    held.work.want({"good": held.job("good", 1), **job})
     held.wait_begun()
     held.finish("good")
     assert held.work.take() == ("good", 1), "the pause of one holds up no other"

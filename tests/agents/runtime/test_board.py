@@ -17,15 +17,9 @@ from eth_account import Account
 from agents.runtime.board import _HALF_ORDER, SignatureBoard, collect, fetch
 from agents.runtime.errors import ConfigError
 from agents.runtime.wallet import Wallet, recover_typed
+from tests.agents.runtime.conftest import DOMAIN, TYPES
 
 OP = b"\x0f" * 32
-DOMAIN = {
-    "name": "Menagerie Coordinator",
-    "version": "1",
-    "chainId": 31337,
-    "verifyingContract": "0x" + "11" * 20,
-}
-TYPES = {"Approval": [{"name": "op", "type": "bytes32"}]}
 ORDER = 2 * _HALF_ORDER + 1
 
 
@@ -107,18 +101,9 @@ def high_s(signature):
 @pytest.mark.parametrize(
     "body",
     [
-        b"",
-        b"{",
-        b"[]",
-        b"null",
-        b'{"signatures": 3}',
-        b'{"signatures": [1]}',
-        b'{"signatures": {"signature": "0x00"}}',
-        b'{"signatures": [{"signature": 5}]}',
-        b'{"signatures": [{"signature": "0xzz"}]}',
-        b'{"signatures": [{"signature": "0x00"}]}',
-        b"[" * 10_000,
-        b"\xff\xfe",
+        *(b"", b"{", b"[]", b"null", b"[" * 10_000, b"\xff\xfe"),
+        *(b'{"signatures": %s}' % rest for rest in (b"3", b"[1]", b'{"signature": "0x00"}')),
+        *(b'{"signatures": [{"signature": %s}]}' % s for s in (b"5", b'"0xzz"', b'"0x00"')),
     ],
 )
 def test_malformed_boards_give_nothing(serve, body):

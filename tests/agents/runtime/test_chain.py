@@ -44,46 +44,27 @@ def test_reverts_carry_the_contracts_reason(chain, tiny):
     assert caught.value.reason == NO_REASON
 
 
-REASON = (
-    "08c379a0"
-    + (32).to_bytes(32, "big").hex()
-    + (9).to_bytes(32, "big").hex()
-    + b"pool: low".hex().ljust(64, "0")
-)
+WORDS = ((32).to_bytes(32, "big") + (9).to_bytes(32, "big")).hex()
+REASON = "08c379a0" + WORDS + b"pool: low".hex().ljust(64, "0")
+
+
+REVERTED = "execution reverted"
 
 
 @pytest.mark.parametrize(
-    ("error", "reason"),
+    ("code", "message", "data", "reason"),
     [
-        ({"code": 3, "message": "execution reverted", "data": "0x" + REASON}, "pool: low"),
-        (
-            {"code": -32015, "message": "VM execution error.", "data": "Reverted 0x" + REASON},
-            "pool: low",
-        ),
-        (
-            {"code": -32000, "message": "execution reverted", "data": {"data": "0x" + REASON}},
-            "pool: low",
-        ),
-        ({"code": -32000, "message": "execution reverted: pool: low"}, "pool: low"),
-        (
-            {"code": -32000, "message": "VM Exception while processing transaction: reverted"},
-            NO_REASON,
-        ),
-        (
-            {
-                "code": 3,
-                "message": "execution reverted",
-                "data": "0x4e487b71" + (17).to_bytes(32, "big").hex(),
-            },
-            "panic 0x11",
-        ),
-        (
-            {"code": 3, "message": "execution reverted", "data": "0x08c379a0ff"},
-            "undecodable revert data 0x08c379a0ff",
-        ),
+        (3, REVERTED, "0x" + REASON, "pool: low"),
+        (-32015, "VM execution error.", "Reverted 0x" + REASON, "pool: low"),
+        (-32000, REVERTED, {"data": "0x" + REASON}, "pool: low"),
+        (-32000, "execution reverted: pool: low", None, "pool: low"),
+        (-32000, "VM Exception while processing transaction: reverted", None, NO_REASON),
+        (3, REVERTED, "0x4e487b71" + (17).to_bytes(32, "big").hex(), "panic 0x11"),
+        (3, REVERTED, "0x08c379a0ff", "undecodable revert data 0x08c379a0ff"),
     ],
 )
-def test_reasons_are_read_in_the_shapes_of_other_nodes(chain, error, reason):
+def test_reasons_are_read_in_the_shapes_of_other_nodes(chain, code, message, data, reason):
+    error = {"code": code, "message": message} | ({} if data is None else {"data": data})
     with pytest.raises(Reverted) as caught:
         chain._result("eth_call", {"jsonrpc": "2.0", "id": 1, "error": error})
     assert caught.value.reason == reason

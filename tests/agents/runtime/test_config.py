@@ -45,33 +45,40 @@ def test_a_yaml_file_is_read_like_a_toml_file(tmp_path):
     assert load_settings(write(tmp_path, "", "empty.yml")).job_id == 1
 
 
+KNOWN = r"agent\.toml.*Known settings: rpc_url, ws_url,"
+
+
 @pytest.mark.parametrize(
-    ("text", "name"),
+    ("text", "words"),
     [
-        ('rpc_ulr = "x"', "rpc_ulr"),
-        ("[trainer]\nthread = 1", "trainer.thread"),
-        ("[trainr]\nregister_stake = 1", "trainr.register_stake"),
-        ('passphrase = "x"', "passphrase"),
+        ('rpc_ulr = "x"', rf"Unknown setting 'rpc_ulr' in .*{KNOWN}"),
+        ("[trainer]\nthread = 1", rf"Unknown setting 'trainer\.thread' in .*{KNOWN}"),
+        ("[trainr]\nregister_stake = 1", rf"setting 'trainr\.register_stake' in .*{KNOWN}"),
+        ('passphrase = "x"', rf"Unknown setting 'passphrase' in .*{KNOWN}"),
+        ('rpc_ulr = "x"', "Did you mean 'rpc_url'"),
+        ("[redundant]\njoint = false\n", r"executor\.joint.*mean 'executor\.join'"),
     ],
 )
-def test_unknown_names_in_a_file_are_refused(tmp_path, text, name):
-    with pytest.raises(ConfigError) as caught:
+def test_unknown_names_in_a_file_are_refused(tmp_path, text, words):
+    with pytest.raises(ConfigError, match=f"(?s){words}"):
         load_settings(write(tmp_path, text))
-    assert f"Unknown setting {name!r} in " in str(caught.value)
-    assert "agent.toml" in str(caught.value)
-    assert "Known settings: rpc_url, ws_url," in str(caught.value)
 
 
-def test_a_near_miss_is_suggested(tmp_path):
-    with pytest.raises(ConfigError, match="Did you mean 'rpc_url'"):
-        load_settings(write(tmp_path, 'rpc_ulr = "x"'))
-
-
-def test_unknown_names_elsewhere_are_refused(monkeypatch):
+def test_an_unknown_flag_is_refused():
     with pytest.raises(ConfigError, match="'speed' in the command line"):
         load_settings(flags={"speed": 1})
-    monkeypatch.setenv("MENAGERIE_JOBID", "1")
-    with pytest.raises(ConfigError, match=r"'jobid' in \$MENAGERIE_JOBID.*mean 'job_id'"):
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("MENAGERIE_JOBID", r"'jobid' in \$MENAGERIE_JOBID.*mean 'job_id'"),
+        ("MENAGERIE_REDUNDANT__JOINT", "MENAGERIE_REDUNDANT__JOINT"),
+    ],
+)
+def test_an_unknown_variable_is_refused(monkeypatch, name, words):
+    monkeypatch.setenv(name, "1")
+    with pytest.raises(ConfigError, match=words):
         load_settings()
 
 
@@ -132,11 +139,7 @@ def test_a_section_is_read_under_its_former_name(tmp_path, monkeypatch):
     assert load_settings(old).executor.appeal is True
     monkeypatch.setenv("MENAGERIE_REDUNDANT", '{"with_training": true}')
     settings = load_settings(old, {"redundant.join": "true"})
-    assert settings.executor.model_dump() == {
-        "join": True,
-        "with_training": True,
-        "appeal": True,
-    }
+    assert settings.executor.model_dump() == {"join": True, "with_training": True, "appeal": True}
 
 
 def test_given_under_both_names_the_new_one_counts(tmp_path, monkeypatch):
@@ -146,11 +149,3 @@ def test_given_under_both_names_the_new_one_counts(tmp_path, monkeypatch):
     monkeypatch.setenv("MENAGERIE_REDUNDANT__JOIN", "true")
     monkeypatch.setenv("MENAGERIE_EXECUTOR__JOIN", "false")
     assert load_settings().executor.join is False
-
-
-def test_a_mistake_under_a_former_name_is_told(tmp_path, monkeypatch):
-    with pytest.raises(ConfigError, match=r"executor\.joint.*mean 'executor\.join'"):
-        load_settings(write(tmp_path, "[redundant]\njoint = false\n"))
-    monkeypatch.setenv("MENAGERIE_REDUNDANT__JOINT", "1")
-    with pytest.raises(ConfigError, match=r"MENAGERIE_REDUNDANT__JOINT"):
-        load_settings()

@@ -8,10 +8,10 @@ import time
 import pytest
 
 from agents.runtime.chain import ChainClient, Head
-from agents.runtime.contracts import Contract
 from agents.runtime.errors import RpcDown
 from agents.runtime.event_cursor import EventCursor
 from agents.runtime.feed import HeadFeed, websocket_url
+from tests.agents.runtime.conftest import deploy, eventually
 
 
 @pytest.fixture
@@ -40,13 +40,6 @@ def until(feed, number, timeout=60):
     raise AssertionError(f"block {number} did not arrive; saw {heads}")
 
 
-def connected(feed, timeout=60):
-    deadline = time.monotonic() + timeout
-    while not feed.connected:
-        assert time.monotonic() < deadline, "no WebSocket"
-        time.sleep(0.02)
-
-
 def test_the_socket_url_is_derived():
     assert websocket_url("http://127.0.0.1:8545") == "ws://127.0.0.1:8545"
     assert websocket_url("https://node.example/key") == "wss://node.example/key"
@@ -57,7 +50,7 @@ def test_heads_arrive_by_socket_and_by_polling(follow, anvil, url):
     feed = follow(ws_url=url)
     until(feed, 0)
     if url is None:
-        connected(feed)
+        eventually(lambda: feed.connected)
     began = time.monotonic()
     anvil.mine()
     (head,) = until(feed, 1)
@@ -69,13 +62,11 @@ def test_heads_arrive_by_socket_and_by_polling(follow, anvil, url):
 
 def test_only_the_newest_head_waits(follow, anvil):
     feed = follow()
-    connected(feed)
+    eventually(lambda: feed.connected)
     until(feed, 0)
     for _ in range(10):
         anvil.mine()
-    deadline = time.monotonic() + 5
-    while feed.latest.number < 10 and time.monotonic() < deadline:
-        time.sleep(0.02)
+    eventually(lambda: feed.latest.number == 10)
     assert feed.wait(1).number == 10
     assert feed.wait(0.1) is None
 
@@ -84,7 +75,7 @@ def test_only_the_newest_head_waits(follow, anvil):
 def test_a_reorg_is_seen_although_nothing_announces_it(follow, anvil, lines, url):
     feed = follow(ws_url=url)
     if url is None:
-        connected(feed)
+        eventually(lambda: feed.connected)
     anvil.mine(6)
     assert not any(head.reorged for head in until(feed, 6))
     anvil.rpc("anvil_reorg", 3, [])
@@ -120,17 +111,14 @@ def test_skipped_blocks_are_no_reorg(follow, anvil):
 def test_a_node_that_restarts_is_found_again(start_anvil, follow, lines, tmp_path):
     anvil = start_anvil("--state", str(tmp_path / "state.json"))
     feed = follow(ChainClient(anvil.url, lines.log, pause_s=0.02))
-    connected(feed)
+    eventually(lambda: feed.connected)
     anvil.mine()
     until(feed, 1)
     anvil.stop()
-    deadline = time.monotonic() + 5
-    while feed.connected:
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    eventually(lambda: not feed.connected)
     time.sleep(0.5)
     anvil.start()
-    connected(feed)
+    eventually(lambda: feed.connected)
     anvil.mine()
     until(feed, 2)
     assert len(lines.events("rpc_down")) == 1
@@ -184,9 +172,7 @@ def test_backfill_rewinds_over_a_reorg(chain, anvil, tiny):
 
 def test_backfill_stays_put_while_the_node_is_down(start_anvil, compiled, lines, tmp_path):
     anvil = start_anvil("--state", str(tmp_path / "state.json"))
-    deployer = anvil.rpc("eth_accounts")[9]
-    tx = anvil.rpc("eth_sendTransaction", {"from": deployer, "data": compiled["bytecode"]})
-    tiny = Contract("Tiny", anvil.receipt(tx)["contractAddress"], compiled["abi"])
+    tiny = deploy(anvil, compiled)
     cursor = EventCursor(ChainClient(anvil.url, lines.log, pause_s=0.02), tiny, ["Pinged"], 0)
     ping(anvil, tiny)
     assert numbers(cursor.poll()) == [1]

@@ -138,8 +138,7 @@ def test_truncation_gives_an_earlier_state(tmp_path, pairs, data):
     raw = path.read_bytes()
     path.write_bytes(raw[: data.draw(st.integers(0, len(raw)))])
     kept = path.read_bytes().count(b"\n")
-    found = contents(path)
-    assert found in (states[kept], states[min(kept + 1, len(pairs))])
+    assert contents(path) in (states[kept], states[min(kept + 1, len(pairs))])
 
 
 @settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck))
@@ -258,53 +257,47 @@ def test_write_atomic_replaces_whole_or_not_at_all(tmp_path, monkeypatch):
     assert path.read_bytes() == b"old" and [p.name for p in tmp_path.iterdir()] == ["payload"]
 
 
+FORMER, PRESENT = "redundant-0x1.journal", "executor-0x1.journal"
+
+
 def test_a_journal_under_a_former_name_is_taken_over(tmp_path):
-    former = tmp_path / "redundant-0x1.journal"
-    with Journal(former) as old:
-        old.put("task-1-2-ab", {"salt": "1"})
-        old.put("task-2-2-ab", {"salt": "old"})
-    with Journal(tmp_path / "executor-0x1.journal") as journal:
+    former = tmp_path / FORMER
+    fill(former, [("task-1-2-ab", {"salt": "1"}), ("task-2-2-ab", {"salt": "old"})])
+    with Journal(tmp_path / PRESENT) as journal:
         journal.put("task-2-2-ab", {"salt": "new"})
         assert journal.adopt(former)
         assert not former.exists()
         assert not journal.adopt(former)
-    with Journal(tmp_path / "executor-0x1.journal") as journal:
-        assert journal.get("task-1-2-ab") == {"salt": "1"}
-        assert journal.get("task-2-2-ab") == {"salt": "new"}
+    found = {"task-1-2-ab": {"salt": "1"}, "task-2-2-ab": {"salt": "new"}}
+    assert contents(tmp_path / PRESENT) == found
 
 
 def test_a_former_journal_that_is_in_use_or_damaged_is_left_as_it_is(tmp_path):
-    former = tmp_path / "redundant-0x1.journal"
-    with Journal(former) as old, Journal(tmp_path / "executor-0x1.journal") as journal:
-        old.put("task-1-2-ab", {"salt": "1"})
-        with pytest.raises(JournalError, match="in use by process"):
+    former = tmp_path / FORMER
+    with Journal(tmp_path / PRESENT) as journal:
+        with Journal(former) as old:
+            old.put("task-1-2-ab", {"salt": "1"})
+            with pytest.raises(JournalError, match="in use by process"):
+                journal.adopt(former)
+            assert journal.keys() == []
+        former.write_bytes(former.read_bytes().replace(b"salt", b"sale") + b"\n")
+        with pytest.raises(JournalError, match=r"Line 1 of the journal .* is damaged"):
             journal.adopt(former)
-        assert journal.keys() == []
-    former.write_bytes(former.read_bytes().replace(b"salt", b"sale") + b"\n")
-    with (
-        Journal(tmp_path / "executor-0x1.journal") as journal,
-        pytest.raises(JournalError, match=r"Line 1 of the journal .* is damaged"),
-    ):
-        journal.adopt(former)
     assert former.exists()
 
 
 def test_a_crash_while_a_journal_is_taken_over_loses_nothing(tmp_path, monkeypatch):
-    former = tmp_path / "redundant-0x1.journal"
-    with Journal(former) as old:
-        old.put("task-1-2-ab", {"salt": "1"})
-        old.put("task-2-2-ab", {"salt": "2"})
+    former = tmp_path / FORMER
+    fill(former, [("task-1-2-ab", {"salt": "1"}), ("task-2-2-ab", {"salt": "2"})])
 
     def dies(path):
         raise KeyboardInterrupt
 
-    path = tmp_path / "executor-0x1.journal"
-    with Journal(path) as journal:
-        monkeypatch.setattr("agents.runtime.journal.Path.unlink", dies)
+    with Journal(tmp_path / PRESENT) as journal, monkeypatch.context() as patch:
+        patch.setattr("agents.runtime.journal.Path.unlink", dies)
         with pytest.raises(KeyboardInterrupt):
             journal.adopt(former)
-        monkeypatch.undo()
-    with Journal(path) as journal:
+    with Journal(tmp_path / PRESENT) as journal:
         assert journal.adopt(former)
         assert journal.keys() == ["task-1-2-ab", "task-2-2-ab"]
     assert not former.exists()

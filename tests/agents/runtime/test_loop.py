@@ -19,6 +19,7 @@ from agents.runtime.feed import HeadFeed
 from agents.runtime.loop import Loop, is_due, jitter
 from agents.runtime.metrics import Metrics
 from agents.runtime.wallet import create_keystore
+from tests.agents.runtime.conftest import eventually
 
 ROOT = Path(__file__).parents[3]
 
@@ -62,26 +63,17 @@ def run_loop(chain, lines, monkeypatch):
 
 def test_what_was_done_is_logged_and_counted(run_loop, lines):
     _, metrics = run_loop("commit round 3", None, "reveal round 3", "commit round 4")
-    assert [line["what"] for line in lines.events("did")] == [
-        "commit round 3",
-        "reveal round 3",
-        "commit round 4",
-    ]
+    said = [line["what"] for line in lines.events("did")]
+    assert said == ["commit round 3", "reveal round 3", "commit round 4"]
     value = metrics.registry.get_sample_value
     assert value("menagerie_actions_total", {"action": "commit"}) == 2
 
 
 def test_nothing_expected_or_unexpected_ends_the_loop(run_loop, lines):
-    troubles = [
-        Reverted("rounds: closed"),
-        RpcDown("down"),
-        TxRefused("poor"),
-        KeyError("bug"),
-        RecursionError("deep"),
-        MemoryError(),
-        UnicodeDecodeError("utf-8", b"", 0, 1, "x"),
-        ZeroDivisionError(),
-    ]
+    undecodable = UnicodeDecodeError("utf-8", b"", 0, 1, "x")
+    expected = [Reverted("rounds: closed"), RpcDown("down"), TxRefused("poor")]
+    bugs = [KeyError("bug"), RecursionError("deep"), undecodable, MemoryError()]
+    troubles = [*expected, *bugs, ZeroDivisionError()]
     agent, metrics = run_loop(*troubles, "commit")
     assert agent.script == [] and lines.events("did")
     assert lines.events("reverted")[0]["why"] == "The call reverted: rounds: closed."
@@ -92,12 +84,8 @@ def test_nothing_expected_or_unexpected_ends_the_loop(run_loop, lines):
 
 
 def test_an_outage_of_the_store_is_said_once_and_backed_off(run_loop, lines):
-    agent, _ = run_loop(
-        *[StoreDown("The store is unreachable.")] * 5,
-        "commit",
-        StoreDown("The store is unreachable."),
-        patient=(StoreDown,),
-    )
+    down = StoreDown("The store is unreachable.")
+    agent, _ = run_loop(*[down] * 5, "commit", down, patient=(StoreDown,))
     assert len(lines.events("StoreDown")) == 2
     assert len(lines.events("recovered")) == 1
     gaps = [b - a for a, b in zip(agent.times, agent.times[1:], strict=False)]
@@ -203,11 +191,11 @@ def launch(agent_dir, **environment):
     )
 
 
-def wait_for(check, timeout=60):
-    deadline = time.monotonic() + timeout
-    while not check():
-        assert time.monotonic() < deadline, "did not happen in time"
-        time.sleep(0.05)
+def end(agent, number=signal.SIGTERM, status=0):
+    """Stops an agent's process, which says nothing."""
+    agent.send_signal(number)
+    assert agent.wait(timeout=60) == status and agent.stderr.read() == ""
+    agent.stderr.close()
 
 
 def logged(agent_dir, event):
@@ -219,10 +207,8 @@ def logged(agent_dir, event):
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_an_agent_process_works_and_stops_cleanly(agent_dir, chain, tiny, number):
     agent = launch(agent_dir)
-    wait_for(lambda: chain.call(tiny, "n") == 5)
-    agent.send_signal(number)
-    assert agent.wait(timeout=60) == 0 and agent.stderr.read() == ""
-    agent.stderr.close()
+    eventually(lambda: chain.call(tiny, "n") == 5)
+    end(agent, number)
     assert logged(agent_dir, "ready") and logged(agent_dir, "stopped")
     assert "hunter22" not in (agent_dir / "log").read_text()
 
@@ -234,35 +220,29 @@ def test_a_crash_between_two_effects_is_caught_up(agent_dir, chain, tiny, point)
     agent.stderr.close()
     assert chain.call(tiny, "n") == (1 if point == "sent" else 0)
     agent = launch(agent_dir)
-    wait_for(lambda: chain.call(tiny, "n") == 5)
-    agent.terminate()
-    assert agent.wait(timeout=60) == 0
-    agent.stderr.close()
+    eventually(lambda: chain.call(tiny, "n") == 5)
+    end(agent)
     assert chain.call(tiny, "n") == 5
 
 
 def test_a_second_agent_on_the_same_data_refuses(agent_dir, chain, tiny):
     agent = launch(agent_dir)
-    wait_for(lambda: logged(agent_dir, "ready"))
+    eventually(lambda: logged(agent_dir, "ready"))
     second = launch(agent_dir)
     assert second.wait(timeout=60) == 2
     said = second.stderr.read()
     assert f"in use by process {agent.pid}" in said and said.count("\n") == 1
     second.stderr.close()
-    agent.terminate()
-    assert agent.wait(timeout=60) == 0
-    agent.stderr.close()
+    end(agent)
 
 
 def test_an_agent_waits_for_a_node_that_is_not_there_yet(start_anvil, agent_dir, anvil):
     anvil.stop()
     agent = launch(agent_dir)
-    wait_for(lambda: logged(agent_dir, "rpc_down"))
+    eventually(lambda: logged(agent_dir, "rpc_down"))
     time.sleep(1.5)
     assert agent.poll() is None and len(logged(agent_dir, "rpc_down")) == 1
-    agent.terminate()
-    assert agent.wait(timeout=60) == 0
-    agent.stderr.close()
+    end(agent)
 
 
 def test_the_runtime_is_light():

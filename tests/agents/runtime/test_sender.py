@@ -11,11 +11,13 @@ from eth_account import Account
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agents.runtime.chain import ChainClient
 from agents.runtime.errors import Reverted, Stopped, TxRefused
 from agents.runtime.metrics import Metrics
 from agents.runtime.sender import Sender
 from agents.runtime.transaction import GAS_CAP, Refusal, bumped, refusal_of
 from agents.runtime.wallet import Wallet
+from tests.agents.runtime.conftest import KEYS, deploy, eventually
 
 
 def nonce(anvil, address, block="latest"):
@@ -45,21 +47,29 @@ class Background:
         return self.result
 
 
-def eventually(check, timeout=60):
-    deadline = time.monotonic() + timeout
-    while not check():
-        assert time.monotonic() < deadline, "did not happen in time"
-        time.sleep(0.02)
-
-
 def pooled(anvil, address):
-    pool = anvil.rpc("txpool_content")
-    found = {}
-    for part in ("pending", "queued"):
-        for owner, entries in pool[part].items():
-            if owner.lower() == address.lower():
-                found.update({int(number): tx for number, tx in entries.items()})
-    return found
+    """The transactions that wait, by nonce."""
+    parts = anvil.rpc("txpool_content")
+    return {
+        int(number): tx
+        for part in ("pending", "queued")
+        for owner, entries in parts[part].items()
+        if owner.lower() == address.lower()
+        for number, tx in entries.items()
+    }
+
+
+def waiting(sender, anvil, tiny):
+    """A send that waits for its block."""
+    anvil.rpc("evm_setAutomine", False)
+    run = Background(lambda: sender.send(tiny, "ping"))
+    eventually(lambda: pooled(anvil, sender.address))
+    return run
+
+
+def mine_at(anvil, base_fee):
+    anvil.rpc("anvil_setNextBlockBaseFeePerGas", hex(base_fee))
+    anvil.mine()
 
 
 def test_send_returns_a_checked_receipt(sender, chain, tiny):
@@ -80,9 +90,7 @@ def test_preflight_gives_the_reason_without_spending(sender, anvil, tiny):
 
 def test_a_mined_revert_gives_the_reason_too(lines, wallet, chain, anvil, tiny):
     """Two keys pass the preflight for a once-only call; the chain refuses the second."""
-    other = Wallet(
-        Account.from_key("0x59c6995e998f97a5a0044966f0945389dc9e86dae88c7a8412f4603b6b78690d")
-    )
+    other = Wallet(Account.from_key(KEYS[1]))
     anvil.rpc("evm_setAutomine", False)
     runs = []
     for key in (wallet, other):
@@ -131,13 +139,10 @@ def test_two_senders_of_one_key_both_get_through(chain, anvil, tiny, wallet, lin
 
 
 def test_stuck_transactions_are_replaced_with_at_least_a_tenth_more(sender, anvil, tiny, lines):
-    anvil.rpc("evm_setAutomine", False)
-    run = Background(lambda: sender.send(tiny, "ping"))
-    eventually(lambda: pooled(anvil, sender.address))
+    run = waiting(sender, anvil, tiny)
     first_nonce, first = next(iter(pooled(anvil, sender.address).items()))
     for _ in range(3):  # blocks too dear for it
-        anvil.rpc("anvil_setNextBlockBaseFeePerGas", hex(10**12))
-        anvil.mine()
+        mine_at(anvil, 10**12)
     # anvil drops what cannot pay the base fee; other nodes would keep it
     eventually(
         lambda: pooled(anvil, sender.address).get(first_nonce, first)["hash"] != first["hash"]
@@ -146,35 +151,27 @@ def test_stuck_transactions_are_replaced_with_at_least_a_tenth_more(sender, anvi
     for field in ("maxFeePerGas", "maxPriorityFeePerGas"):
         assert int(second[field], 16) * 10 >= int(first[field], 16) * 11
     assert second["nonce"] == first["nonce"]
-    anvil.rpc("anvil_setNextBlockBaseFeePerGas", hex(10**9))
-    anvil.mine()
+    mine_at(anvil, 10**9)
     assert run.join().tx_hash == second["hash"]
     assert len(lines.events("tx_replaced")) == 1
 
 
 def test_a_replacement_stops_at_the_fee_limit(chain, wallet, anvil, tiny, lines):
     sender = Sender(chain, wallet, 31337, lines.log, poll_s=0.03, max_fee_wei=4 * 10**9)
-    anvil.rpc("evm_setAutomine", False)
-    run = Background(lambda: sender.send(tiny, "ping"))
-    eventually(lambda: pooled(anvil, sender.address))
-    anvil.rpc("anvil_setNextBlockBaseFeePerGas", hex(10**12))
-    anvil.mine()
+    run = waiting(sender, anvil, tiny)
+    mine_at(anvil, 10**12)
     with pytest.raises(TxRefused, match=r"refused as .* base fee .* the limit is 4000000000"):
         run.join()
     with pytest.raises(TxRefused, match="above the limit of 4000000000"):
         sender.send(tiny, "ping")
-    anvil.rpc("anvil_setNextBlockBaseFeePerGas", hex(10**9))
-    anvil.mine()
-    run = Background(lambda: sender.send(tiny, "ping"))
-    eventually(lambda: pooled(anvil, sender.address))
+    mine_at(anvil, 10**9)
+    run = waiting(sender, anvil, tiny)
     anvil.mine()
     assert run.join().status == 1
 
 
 def test_a_transaction_dropped_from_the_pool_is_sent_again(sender, anvil, tiny, lines):
-    anvil.rpc("evm_setAutomine", False)
-    run = Background(lambda: sender.send(tiny, "ping"))
-    eventually(lambda: pooled(anvil, sender.address))
+    run = waiting(sender, anvil, tiny)
     anvil.rpc("anvil_dropAllTransactions")
     eventually(lambda: pooled(anvil, sender.address))
     anvil.mine()
@@ -243,30 +240,19 @@ def test_leftovers_that_stay_are_replaced(chain, wallet, anvil, tiny, lines):
     run = Background(lambda: sender.send(tiny, "ping", "new"))
     for _ in range(3):
         eventually(lambda: lines.events("tx_leftover"))
-        anvil.rpc("anvil_setNextBlockBaseFeePerGas", hex(10**12))
-        anvil.mine()
+        mine_at(anvil, 10**12)
         time.sleep(0.1)
     eventually(lambda: all(tx["hash"] != old for tx in pooled(anvil, wallet.address).values()))
-    anvil.rpc("anvil_setNextBlockBaseFeePerGas", hex(10**9))
-    anvil.mine()
+    mine_at(anvil, 10**9)
     (event,) = run.join().events(tiny, "Pinged")
     assert event.args["note"] == "new" and chain.call(tiny, "n") == 1
 
 
 def test_a_send_survives_the_nodes_restart(start_anvil, compiled, lines, wallet, tmp_path):
-    from agents.runtime.chain import ChainClient
-    from agents.runtime.contracts import Contract
-
     anvil = start_anvil("--state", str(tmp_path / "state.json"))
-    deployer = anvil.rpc("eth_accounts")[9]
-    tx = anvil.rpc("eth_sendTransaction", {"from": deployer, "data": compiled["bytecode"]})
-    address = anvil.receipt(tx)["contractAddress"]
-    tiny = Contract("Tiny", address, compiled["abi"])
+    tiny = deploy(anvil, compiled)
     chain = ChainClient(anvil.url, lines.log, pause_s=0.02)
-    sender = Sender(chain, wallet, 31337, lines.log, poll_s=0.03)
-    anvil.rpc("evm_setAutomine", False)
-    run = Background(lambda: sender.send(tiny, "ping"))
-    eventually(lambda: pooled(anvil, wallet.address))
+    run = waiting(Sender(chain, wallet, 31337, lines.log, poll_s=0.03), anvil, tiny)
     anvil.stop()  # the pool is lost with it
     eventually(lambda: lines.events("rpc_down"))
     time.sleep(0.3)
@@ -290,19 +276,11 @@ def test_refusals_are_sentences(chain, lines, tiny, sender):
     poor = Sender(chain, Wallet(Account.create()), 31337, lines.log, poll_s=0.03)
     with pytest.raises(TxRefused, match=r"cannot pay for Tiny\.ping: it has 0\.000000 ETH"):
         poor.send(tiny, "ping")
-    metrics = Metrics("test")
-    sender._metrics = metrics
+    sender._metrics = Metrics("test")
     with pytest.raises(TxRefused, match=r"more than the 16777216 gas .* smaller batches"):
         sender.send(tiny, "burn", 1_000_000)
-    assert (
-        sum(
-            s.value
-            for m in metrics.transactions.collect()
-            for s in m.samples
-            if s.name.endswith("_total")
-        )
-        == 1
-    )
+    samples = [s for metric in sender._metrics.transactions.collect() for s in metric.samples]
+    assert sum(s.value for s in samples if s.name.endswith("_total")) == 1
 
 
 def test_gas_is_never_above_the_transaction_cap(sender, chain, tiny):

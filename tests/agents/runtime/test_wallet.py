@@ -18,22 +18,15 @@ from agents.runtime.wallet import (
     read_passphrase,
     recover_typed,
 )
+from tests.agents.runtime.conftest import DOMAIN, TYPES
 
 PASSPHRASE = "correct horse battery"
-DOMAIN = {
-    "name": "Menagerie",
-    "version": "1",
-    "chainId": 31337,
-    "verifyingContract": "0x" + "11" * 20,
-}
-TYPES = {"Approval": [{"name": "op", "type": "bytes32"}]}
 
 
 @pytest.fixture
 def keystore(tmp_path):
     path = tmp_path / "keys" / "node.json"
-    address = create_keystore(path, PASSPHRASE, key=b"\x07" * 32, iterations=8)
-    return path, address
+    return path, create_keystore(path, PASSPHRASE, key=b"\x07" * 32, iterations=8)
 
 
 def test_a_keystore_opens_with_its_passphrase(keystore):
@@ -59,13 +52,8 @@ def test_an_ape_account_is_found_by_alias(keystore, tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     "content",
     [
-        "",
-        "[]",
-        "{}",
-        '{"crypto": 1}',
-        '{"crypto": {}}',
+        *("", "[]", "{}", '{"crypto": 1}', '{"crypto": {}}', "\x00\xff"),
         '{"version": 3, "crypto": {"kdf": "md5"}}',
-        "\x00\xff",
     ],
 )
 def test_a_file_that_is_no_keystore_is_named(tmp_path, content):

@@ -17,7 +17,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from agents.storage.cid import CidBuilder, Profile, format_cid
+from agents.storage.cid import CidBuilder, Profile, digest_of, format_cid
 from agents.storage.content_store import ContentStore
 from agents.storage.embedded import EmbeddedStore
 from agents.storage.ipfs import IpfsStore
@@ -98,8 +98,8 @@ class _Handler(BaseHTTPRequestHandler):
         elif call == "cat" and cid in self.server.files:
             start, count = int(options.get("offset", 0)), int(options.get("length", 1 << 60))
             self._reply(self.server.files[cid][start : start + count], fault=fault)
-        elif call == "block/get" and _digest(cid) in self.server.blocks:
-            self._reply(self.server.blocks[_digest(cid)], fault=fault)
+        elif call == "block/get" and digest_of(cid).hex() in self.server.blocks:
+            self._reply(self.server.blocks[digest_of(cid).hex()], fault=fault)
         elif call == "pin/add" and cid in self.server.files:
             self.server.pins.add(cid)
             self._json({"Pins": [cid]})
@@ -158,12 +158,6 @@ def _file_part(body: bytes) -> bytes:
     boundary = body[: body.index(b"\r\n")]
     start = body.index(b"\r\n\r\n") + 4
     return body[start : body.rindex(b"\r\n" + boundary)]
-
-
-def _digest(cid: str) -> str:
-    from agents.storage.cid import digest_of
-
-    return digest_of(cid).hex()
 
 
 @pytest.fixture

@@ -117,7 +117,6 @@ def test_depth_has_a_limit() -> None:
 
 def test_size_has_a_limit() -> None:
     assert loads(dumps("x" * 98, max_bytes=100), max_bytes=100) == "x" * 98
-    with pytest.raises(CanonicalError, match="101 bytes; the limit is 100"):
-        dumps("x" * 99, max_bytes=100)
-    with pytest.raises(CanonicalError, match="101 bytes; the limit is 100"):
-        loads(dumps("x" * 99), max_bytes=100)
+    for call, value in ((dumps, "x" * 99), (loads, dumps("x" * 99))):
+        with pytest.raises(CanonicalError, match="101 bytes; the limit is 100"):
+            call(value, max_bytes=100)

@@ -9,9 +9,9 @@ import os
 import shutil
 import socket
 import subprocess
-import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -106,11 +106,10 @@ def test_a_passing_fault_is_overcome(
 
 @pytest.mark.parametrize("fault", ["hang-up", "garbage", "empty", "status:503"])
 def test_an_upload_starts_over(kubo: Any, ipfs: IpfsStore, tmp_path: Path, fault: str) -> None:
-    kubo.faults.append(fault)
-    assert ipfs.put_bytes(LARGE) == cid_of_bytes(LARGE)
     (tmp_path / "in").write_bytes(LARGE)
-    kubo.faults.append(fault)
-    assert ipfs.put_file(tmp_path / "in") == cid_of_bytes(LARGE)
+    for put, source in ((ipfs.put_bytes, LARGE), (ipfs.put_file, tmp_path / "in")):
+        kubo.faults.append(fault)
+        assert put(source) == cid_of_bytes(LARGE)
 
 
 def _uses(store: IpfsStore, cid: str, out: Path) -> list[Callable[[], object]]:
@@ -275,75 +274,66 @@ def test_an_outage_and_its_end_are_logged_once(
     assert "trying again" in caplog.records[0].getMessage()
 
 
-def test_a_daemon_that_is_down_is_unavailable(tmp_path: Path) -> None:
-    with socket.socket() as reserved:
-        reserved.bind(("127.0.0.1", 0))
-        port = reserved.getsockname()[1]
-        store = IpfsStore(f"/ip4/127.0.0.1/tcp/{port}", attempts=2, backoff_s=0.001)
-        for use in _uses(store, cid_of_bytes(SMALL), tmp_path / "out"):
-            with pytest.raises(StoreUnavailable, match=f"tcp/{port}"):
-                use()
+@pytest.fixture
+def store_at() -> Iterator[Callable[..., IpfsStore]]:
+    """Opens stores on a port that give up soon."""
+    stores = []
+
+    def begin(port: int, **options: Any) -> IpfsStore:
+        address = f"/ip4/127.0.0.1/tcp/{port}"
+        stores.append(IpfsStore(address, attempts=2, backoff_s=0.001, **options))
+        return stores[-1]
+
+    yield begin
+    for store in stores:
         store.close()
 
 
-def test_a_daemon_that_stalls_is_unavailable(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_daemon_that_is_down_is_unavailable(store_at: Any, tmp_path: Path) -> None:
+    with socket.socket() as reserved:
+        reserved.bind(("127.0.0.1", 0))
+        port = reserved.getsockname()[1]
+        for use in _uses(store_at(port), cid_of_bytes(SMALL), tmp_path / "out"):
+            with pytest.raises(StoreUnavailable, match=f"tcp/{port}"):
+                use()
+
+
+def test_a_daemon_that_stalls_is_unavailable(
+    store_at: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("agents.storage.ipfs._CONNECT_S", 0.05)
     with socket.create_server(("127.0.0.1", 0)) as silent:
-        store = IpfsStore(
-            f"/ip4/127.0.0.1/tcp/{silent.getsockname()[1]}",
-            timeout_s=0.05,
-            attempts=2,
-            backoff_s=0.001,
-        )
+        store = store_at(silent.getsockname()[1], timeout_s=0.05)
         started = time.monotonic()
         with pytest.raises(StoreUnavailable, match="did not answer in time"):
             store.get(cid_of_bytes(SMALL), LIMIT)
         assert time.monotonic() - started < 5
-        store.close()
 
 
-def test_credentials_are_sent_and_never_shown(kubo: Any) -> None:
-    port = kubo.server_address[1]
-    store = open_store(f"http://me:secret@127.0.0.1:{port}")
-    seen: list[str] = []
+def test_credentials_are_sent_and_never_shown(kubo: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = open_store(f"http://me:secret@127.0.0.1:{kubo.server_address[1]}")
+    seen: set[str] = set()
     handler = kubo.RequestHandlerClass
-    original = handler.do_POST
-
-    def do_post(self: Any) -> None:
-        seen.append(self.headers["Authorization"])
-        original(self)
-
-    handler.do_POST = do_post
-    try:
+    answer = handler.do_POST
+    monkeypatch.setattr(
+        handler, "do_POST", lambda h: (seen.add(h.headers["Authorization"]), answer(h))
+    )
+    store.put_bytes(SMALL)
+    kubo.faults.append("status:401")
+    with pytest.raises(StoreUnavailable, match="credentials") as caught:
         store.put_bytes(SMALL)
-        kubo.faults.append("status:401")
-        with pytest.raises(StoreUnavailable, match="credentials") as caught:
-            store.put_bytes(SMALL)
-    finally:
-        handler.do_POST = original
-        store.close()
-    assert set(seen) == {"Basic bWU6c2VjcmV0"}
+    store.close()
+    assert seen == {"Basic bWU6c2VjcmV0"}
     assert "secret" not in str(caught.value)
 
 
 def test_threads_may_share_a_store(ipfs: IpfsStore) -> None:
-    wrong: list[object] = []
-
-    def work(number: int) -> None:
+    def works(number: int) -> bool:
         data = bytes([number]) * (300_000 * number)
-        for _ in range(4):
-            try:
-                if ipfs.get(ipfs.put_bytes(data), LIMIT) != data:
-                    wrong.append(number)
-            except StoreError as error:
-                wrong.append(error)
+        return all(ipfs.get(ipfs.put_bytes(data), LIMIT) == data for _ in range(4))
 
-    threads = [threading.Thread(target=work, args=(n,)) for n in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert wrong == []
+    with ThreadPoolExecutor(6) as pool:
+        assert all(pool.map(works, range(6)))
 
 
 @pytest.fixture(scope="module")

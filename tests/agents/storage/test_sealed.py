@@ -6,9 +6,12 @@ from __future__ import annotations
 import io
 import random
 import tracemalloc
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
@@ -20,13 +23,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agents.storage.embedded import EmbeddedStore
-from agents.storage.envelope import (
-    ENVELOPE_BYTES,
-    EnvelopeError,
-    Purpose,
-    open_key,
-    seal_key,
-)
+from agents.storage.envelope import ENVELOPE_BYTES, EnvelopeError, Purpose, open_key, seal_key
 from agents.storage.errors import CorruptContent, NotFound, TooLarge
 from agents.storage.sealed import (
     HEADER_BYTES,
@@ -107,52 +104,37 @@ def test_the_format_is_the_documented_one() -> None:
 
 def test_the_same_bytes_are_sealed_differently_each_time() -> None:
     boxes = [sealed(b"the same") for _ in range(50)]
-    drawn = {box[45:84] for box in boxes}
-    assert len(drawn) == len({box[84:] for box in boxes}) == 50
+    assert len({box[45:84] for box in boxes}) == len({box[84:] for box in boxes}) == 50
 
 
-def test_memory_does_not_grow_with_the_shard() -> None:
-    class Zeros(io.RawIOBase):
-        """64 MiB of zeros, answered in odd parts as a pipe would."""
-
-        left = 64 * 2**20
-
-        def read(self, size: int = -1) -> bytes:
-            part = bytes(min(size, self.left, 50_000))
-            self.left -= len(part)
-            return part
-
-    class Counter(io.RawIOBase):
-        size = 0
-
-        def write(self, data: bytes) -> int:  # type: ignore[override]
-            self.size += len(data)
-            return len(data)
-
+@contextmanager
+def little_memory() -> Iterator[None]:
+    """What is done in it needs less memory than eight segments."""
     tracemalloc.start()
     try:
-        target = Counter()
-        seal(Zeros(), target, KEY, 0)  # type: ignore[arg-type]
-        peak = tracemalloc.get_traced_memory()[1]
+        yield
+        assert tracemalloc.get_traced_memory()[1] < 8 * SEGMENT_BYTES
     finally:
         tracemalloc.stop()
-    assert target.size == sealed_size(64 * 2**20)
-    assert peak < 8 * SEGMENT_BYTES
 
 
-def test_opening_needs_little_memory_too(tmp_path: Path) -> None:
+def test_sealing_and_opening_need_little_memory_however_large_the_shard(tmp_path: Path) -> None:
     plain, box = tmp_path / "plain", tmp_path / "box"
     plain.write_bytes(bytes(32 * 2**20))
-    with plain.open("rb") as source, box.open("wb") as target:
-        seal(source, target, KEY, 1)
-    tracemalloc.start()
-    try:
-        with box.open("rb") as source, plain.open("wb") as target:
-            assert unseal(source, target, KEY, 1) == 32 * 2**20
-        peak = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
-    assert peak < 8 * SEGMENT_BYTES
+    with plain.open("rb") as source, box.open("wb") as target, little_memory():
+        assert seal(source, target, KEY, 1) == sealed_size(32 * 2**20)
+    with box.open("rb") as source, plain.open("wb") as target, little_memory():
+        assert unseal(source, target, KEY, 1) == 32 * 2**20
+
+
+def test_a_source_that_answers_in_odd_parts_is_sealed_whole() -> None:
+    class Pipe(io.BytesIO):
+        def read(self, size: int | None = -1) -> bytes:
+            return super().read(min(size, 50_000) if size and size > 0 else 50_000)
+
+    plain, target = content(7 * SEGMENT_BYTES // 2), io.BytesIO()
+    seal(Pipe(plain), target, KEY, 0)
+    assert opened(target.getvalue()) == plain
 
 
 # -- damage ------------------------------------------------------------------------------------
@@ -190,60 +172,49 @@ def test_any_truncation_is_found(size: int) -> None:
         opened(long_shard()[:size], 7)
 
 
-@pytest.mark.parametrize("kept", range(4))
-def test_a_cut_between_segments_is_found(kept: int) -> None:
-    with pytest.raises(SealError, match="cut off"):
-        opened(long_shard()[: HEADER_BYTES + kept * BOX], 7)
-
-
-@pytest.mark.parametrize("size", SIZES)
-def test_bytes_behind_the_end_are_found(size: int) -> None:
-    with pytest.raises(SealError, match=r"authenticate|behind its last segment"):
-        opened(sealed(content(size)) + b"x")
-
-
-def test_a_whole_segment_behind_the_end_is_found() -> None:
-    box = sealed(content(2 * SEGMENT_BYTES))
-    with pytest.raises(SealError, match="bytes behind its last segment, 1"):
-        opened(box + segments(box)[0])
-
-
-@pytest.mark.parametrize("order", [(1, 0, 2, 3), (0, 2, 1, 3), (0, 0, 2, 3), (1, 2, 3), (0, 1, 3)])
-def test_segments_in_another_order_are_found(order: tuple[int, ...]) -> None:
+def reordered(*order: int) -> bytes:
+    """Shard 7 with these of its segments."""
     parts = segments(long_shard())
-    wrong = next(place for place, part in enumerate(order) if place != part)
-    with pytest.raises(SealError, match=f"segment {wrong}"):
-        opened(long_shard()[:HEADER_BYTES] + b"".join(parts[i] for i in order), 7)
+    return long_shard()[:HEADER_BYTES] + b"".join(parts[i] for i in order)
 
 
-def test_a_segment_of_another_shard_is_found() -> None:
-    mine, other = sealed(content(BOX), 7), sealed(content(BOX), 7)
-    with pytest.raises(SealError, match="segment 0"):
-        opened(mine[:HEADER_BYTES] + segments(other)[0] + segments(mine)[1], 7)
+TWO, FOUR, SECRET = sealed(content(2 * SEGMENT_BYTES)), sealed(b"four", 4), sealed(b"secret")
+MINE, FOREIGN = sealed(content(BOX), 7), sealed(content(BOX), 7)
+ORDERS = {(1, 0, 2, 3): 0, (0, 2, 1, 3): 1, (0, 0, 2, 3): 1, (1, 2, 3): 0, (0, 1, 3): 2}
+
+# What is opened, in which place, with which key, and what is said of it.
+DAMAGED: dict[str, tuple[bytes, int, bytes, str]] = {
+    **{f"cut to {n} segments": (reordered(*range(n)), 7, KEY, "cut off") for n in range(4)},
+    **{
+        f"{size} bytes and one": (sealed(content(size)) + b"x", 0, KEY, "authenticate|its last seg")
+        for size in SIZES
+    },
+    "a segment behind the end": (
+        TWO + segments(TWO)[0],
+        0,
+        KEY,
+        "bytes behind its last segment, 1",
+    ),
+    **{f"{o}": (reordered(*o), 7, KEY, f"segment {wrong}") for o, wrong in ORDERS.items()},
+    "a segment of another shard": (
+        MINE[:HEADER_BYTES] + segments(FOREIGN)[0] + segments(MINE)[1],
+        *(7, KEY, "segment 0"),
+    ),
+    "another place": (FOUR, 5, KEY, "Sealed shard 4 stands in the place of shard 5"),
+    "a rewritten place": (FOUR[:41] + (5).to_bytes(4, "big") + FOUR[45:], 5, KEY, "segment 0"),
+    "another key": (
+        *(SECRET, 0, OTHER),
+        f"names key {key_id_of(KEY).hex()}.*{key_id_of(OTHER)[:4].hex()}",
+    ),
+    "a rewritten key id": (SECRET[:9] + key_id_of(OTHER) + SECRET[41:], 0, OTHER, "segment 0"),
+}
 
 
-def test_a_shard_in_anothers_place_is_found() -> None:
-    with pytest.raises(SealError, match="Sealed shard 4 stands in the place of shard 5"):
-        opened(sealed(b"four", 4), 5)
-
-
-def test_a_rewritten_place_is_found() -> None:
-    box = sealed(b"four", 4)
-    with pytest.raises(SealError, match="segment 0"):
-        opened(box[:41] + (5).to_bytes(4, "big") + box[45:], 5)
-
-
-def test_the_wrong_key_is_named() -> None:
-    with pytest.raises(
-        SealError, match=f"names key {key_id_of(KEY).hex()}.*{key_id_of(OTHER)[:4].hex()}"
-    ):
-        opened(sealed(b"secret"), key=OTHER)
-
-
-def test_a_rewritten_key_id_is_found() -> None:
-    box = sealed(b"secret")
-    with pytest.raises(SealError, match="segment 0"):
-        opened(box[:9] + key_id_of(OTHER) + box[41:], key=OTHER)
+@pytest.mark.parametrize("what", DAMAGED)
+def test_a_damaged_or_moved_shard_is_refused(what: str) -> None:
+    box, place, key, words = DAMAGED[what]
+    with pytest.raises(SealError, match=words):
+        opened(box, place, key)
 
 
 def test_nothing_of_a_damaged_segment_is_written() -> None:
@@ -338,21 +309,20 @@ def test_an_envelope_opens_for_its_node() -> None:
 
 
 @pytest.mark.parametrize(
-    "change",
-    [{"chain_id": 1}, {"contract": "0x" + "ac" * 20}, {"job_id": 4}, {"node_id": 8}],
-    ids=lambda change: next(iter(change)),
+    ("field", "value"),
+    [
+        *[("chain_id", 1), ("contract", "0x" + "ac" * 20), ("job_id", 4), ("node_id", 8)],
+        ("key_id", key_id_of(OTHER)),
+    ],
 )
-def test_an_envelope_opens_for_its_purpose_only(change: dict[str, object]) -> None:
+def test_an_envelope_opens_for_its_purpose_only(field: str, value: Any) -> None:
     with pytest.raises(EnvelopeError, match="another encryption key, job, node, key or contract"):
-        open_key(seal_key(KEY, PUBLIC, PURPOSE), NODE, replace(PURPOSE, **change))  # type: ignore[arg-type]
+        open_key(seal_key(KEY, PUBLIC, PURPOSE), NODE, replace(PURPOSE, **{field: value}))
 
 
-def test_another_key_id_or_node_key_does_not_open_it() -> None:
-    envelope = seal_key(KEY, PUBLIC, PURPOSE)
+def test_an_envelope_opens_with_its_nodes_key_only() -> None:
     with pytest.raises(EnvelopeError, match="does not open"):
-        open_key(envelope, NODE, replace(PURPOSE, key_id=key_id_of(OTHER)))
-    with pytest.raises(EnvelopeError, match="does not open"):
-        open_key(envelope, X25519PrivateKey.generate(), PURPOSE)
+        open_key(seal_key(KEY, PUBLIC, PURPOSE), X25519PrivateKey.generate(), PURPOSE)
 
 
 @pytest.mark.parametrize("at", range(ENVELOPE_BYTES))
@@ -369,6 +339,16 @@ def test_other_lengths_are_refused(size: int) -> None:
         open_key((seal_key(KEY, PUBLIC, PURPOSE) + bytes(200))[:size], NODE, PURPOSE)
 
 
+@pytest.mark.parametrize(
+    ("key", "public", "words"),
+    [(OTHER, PUBLIC, "is not the key"), (KEY, PUBLIC[:31], "no X25519 public key")],
+    ids=["key of another name", "short public key"],
+)
+def test_a_key_is_sent_under_its_own_name_only(key: bytes, public: bytes, words: str) -> None:
+    with pytest.raises(EnvelopeError, match=words):
+        seal_key(key, public, PURPOSE)
+
+
 @pytest.mark.parametrize("point", LOW_ORDER, ids=lambda point: point.hex()[:8])
 def test_points_of_small_order_are_refused_on_both_sides(point: bytes) -> None:
     with pytest.raises(EnvelopeError, match="no X25519 public key"):
@@ -376,13 +356,6 @@ def test_points_of_small_order_are_refused_on_both_sides(point: bytes) -> None:
     envelope = seal_key(KEY, PUBLIC, PURPOSE)
     with pytest.raises(EnvelopeError, match="does not open"):
         open_key(envelope[:1] + point + envelope[33:], NODE, PURPOSE)
-
-
-def test_a_key_is_sent_under_its_own_name_only() -> None:
-    with pytest.raises(EnvelopeError, match="is not the key"):
-        seal_key(OTHER, PUBLIC, PURPOSE)
-    with pytest.raises(EnvelopeError, match="no X25519 public key"):
-        seal_key(KEY, PUBLIC[:31], PURPOSE)
 
 
 def test_a_sponsor_cannot_send_another_key_than_it_announced() -> None:

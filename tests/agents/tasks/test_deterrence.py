@@ -11,13 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.tasks.deterrence import (
-    SHARES,
-    Parameters,
-    deterrence,
-    least_penalty,
-    loss_expected,
-)
+from agents.tasks.deterrence import SHARES, Parameters, deterrence, least_penalty, loss_expected
 from agents.tasks.economics import pair_advantage
 
 ZOO = 10**18
@@ -126,11 +120,7 @@ def test_pairs_covered__the_last_number_whose_losses_are_larger():
     assert all(lost(tasks) > 0 for tasks in range(1, pairs))
 
 
-@given(
-    st.integers(1, 1000),
-    st.integers(1, 10_000),
-    st.fractions(0, 1, max_denominator=100),
-)
+@given(st.integers(1, 1000), st.integers(1, 10_000), st.fractions(0, 1, max_denominator=100))
 def test_pairs_covered__none_just_where_one_is_not_deterred(stake, bps, rate):
     given_ = replace(
         GIVEN, stake=stake * ZOO, collusion_bps=bps, audit_rate=rate, reporter_bps=0, fee=4 * ZOO

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,6 +16,19 @@ from tests.stage.memory.tiny_specs import tiny_model
 
 TINY_MODEL = tiny_model(16, 24, 16, layers=2)
 TINY_OPTIMIZER = {"batch_size": 4, "seq_len": 16}
+
+
+def word_tokenizer(words: int) -> bytes:
+    """A tokenizer.json that splits at spaces and knows w0, w1, ..."""
+    vocabulary = {f"w{i}": i for i in range(words)} | {"[UNK]": words}
+    fields = {
+        "version": "1.0",
+        **dict.fromkeys(("truncation", "padding", "normalizer", "post_processor", "decoder")),
+        "added_tokens": [],
+        "pre_tokenizer": {"type": "WhitespaceSplit"},
+        "model": {"type": "WordLevel", "vocab": vocabulary, "unk_token": "[UNK]"},
+    }
+    return json.dumps(fields).encode()
 
 
 @pytest.fixture

@@ -12,18 +12,7 @@ from eth_utils import keccak
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.training.assignment import (
-    apportion,
-    assign,
-    input_root,
-    next_carry,
-    node_seed,
-    normalise,
-    size,
-    task_id,
-    unassigned,
-    work_order,
-)
+from agents.training import assignment
 from agents.training.spec import Hyperparameters, JobSpec
 
 DATA = "b" + "a" * 58
@@ -52,7 +41,7 @@ def situations(draw: st.DrawFn) -> tuple[list[int], list[int], int, list[tuple[i
 @given(situations(), st.randoms(use_true_random=False))
 def test_every_batch_exactly_once_whatever_the_order(situation, shuffler: random.Random) -> None:
     nodes, weights, batches, carry, cursor = situation
-    manifest = assign(SEED, nodes, weights, spec_of(batches), carry, cursor)
+    manifest = assignment.assign(SEED, nodes, weights, spec_of(batches), carry, cursor)
     given_out = [i for a in manifest.assignments for i in numbers(a.ranges)]
     assert len(given_out) == batches
     expected = [*numbers(tuple(carry)), *range(cursor, cursor + batches)][:batches]
@@ -62,7 +51,7 @@ def test_every_batch_exactly_once_whatever_the_order(situation, shuffler: random
     )
     pairs = list(zip(nodes, weights, strict=True))
     shuffler.shuffle(pairs)
-    again = assign(SEED, [n for n, _ in pairs], [w for _, w in pairs], spec_of(batches),
+    again = assignment.assign(SEED, [n for n, _ in pairs], [w for _, w in pairs], spec_of(batches),
                    carry, cursor)  # fmt: skip
     assert again == manifest
     assert again.hash() == manifest.hash()
@@ -70,7 +59,7 @@ def test_every_batch_exactly_once_whatever_the_order(situation, shuffler: random
 
 @given(st.integers(1, 500), st.lists(st.integers(0, 10**30), min_size=1, max_size=20))
 def test_apportion_is_within_one_of_the_exact_share(total: int, weights: list[int]) -> None:
-    counts = apportion(total, weights)
+    counts = assignment.apportion(total, weights)
     assert sum(counts) == total
     if sum(weights) == 0:
         assert max(counts) - min(counts) <= 1
@@ -98,17 +87,23 @@ def test_apportion_is_within_one_of_the_exact_share(total: int, weights: list[in
     ],
 )
 def test_apportion_by_hand(total: int, weights: list[int], counts: list[int]) -> None:
-    assert apportion(total, weights) == counts
+    assert assignment.apportion(total, weights) == counts
 
 
 def test_assignment_by_hand() -> None:
-    manifest = assign(SEED, [7, 2], [100, 300], spec_of(8), carry=[[3, 5], [9, 10]], cursor=20)
+    manifest = assignment.assign(
+        SEED, [7, 2], [100, 300], spec_of(8), carry=[[3, 5], [9, 10]], cursor=20
+    )
     # The pool is 3,4,9 then 20..24; node 2 has three quarters of it and comes first.
     assert manifest.of(2).ranges == ((3, 5), (9, 10), (20, 23))
     assert manifest.of(7).ranges == ((23, 25),)
     assert manifest.of(3) is None
     assert (manifest.carry, manifest.cursor) == ((), 25)
-    assert manifest.of(7).rng_seed == keccak(SEED + (7).to_bytes(32, "big")) == node_seed(SEED, 7)
+    assert (
+        manifest.of(7).rng_seed
+        == keccak(SEED + (7).to_bytes(32, "big"))
+        == assignment.node_seed(SEED, 7)
+    )
 
 
 @pytest.mark.parametrize(("nodes", "batches", "each"), [(5, 8, 1), (4, 8, 2), (6, 4, 1)])
@@ -117,34 +112,34 @@ def test_where_nodes_are_compared_all_get_equally_many(nodes: int, batches: int,
     free = {"score": "gauntlet", "verify": "gauntlet", "codec": "demo", "merge": "demo_sign"}
     spec = JobSpec.from_dict({"data": DATA, "batches_per_round": batches, **free})
     ids = range(1, nodes + 1)
-    first = assign(SEED, ids, [7, *[0] * (nodes - 1)], spec)
+    first = assignment.assign(SEED, ids, [7, *[0] * (nodes - 1)], spec)
     assert [a.batches for a in first.assignments] == [each] * nodes
     assert (first.carry, first.cursor) == ((), each * nodes)
-    carry, cursor = next_carry(first, [1])
-    second = assign(SEED, ids, [1] * nodes, spec, carry, cursor)
+    carry, cursor = assignment.next_carry(first, [1])
+    second = assignment.assign(SEED, ids, [1] * nodes, spec, carry, cursor)
     assert [a.batches for a in second.assignments] == [each] * nodes
     assert second.cursor == cursor + each, "what was missed goes first; only the rest is new"
 
 
 def test_long_carry_stays_carried() -> None:
-    manifest = assign(SEED, [1, 2], [1, 1], spec_of(4), carry=[(0, 10)], cursor=10)
+    manifest = assignment.assign(SEED, [1, 2], [1, 1], spec_of(4), carry=[(0, 10)], cursor=10)
     assert [a.ranges for a in manifest.assignments] == [((0, 2),), ((2, 4),)]
     assert (manifest.carry, manifest.cursor) == (((4, 10),), 10)
-    assert next_carry(manifest, accepted=[1]) == (((2, 10),), 10)
+    assert assignment.next_carry(manifest, accepted=[1]) == (((2, 10),), 10)
 
 
 @given(situations(), st.data())
 def test_nothing_is_lost_between_rounds(situation, data: st.DataObject) -> None:
     nodes, weights, batches, carry, cursor = situation
-    manifest = assign(SEED, nodes, weights, spec_of(batches), carry, cursor)
+    manifest = assignment.assign(SEED, nodes, weights, spec_of(batches), carry, cursor)
     accepted = data.draw(st.sets(st.sampled_from(nodes)))
-    missed, new_cursor = next_carry(manifest, accepted)
+    missed, new_cursor = assignment.next_carry(manifest, accepted)
     done = [i for a in manifest.assignments if a.node in accepted for i in numbers(a.ranges)]
     assert sorted([*done, *numbers(missed)]) == sorted(
         [*numbers(tuple(carry)), *range(cursor, new_cursor)]
     )
-    assert size(missed) <= max(size(tuple(carry)), batches)
-    assign(SEED, nodes, weights, spec_of(batches), missed, new_cursor)
+    assert assignment.size(missed) <= max(assignment.size(tuple(carry)), batches)
+    assignment.assign(SEED, nodes, weights, spec_of(batches), missed, new_cursor)
 
 
 @pytest.mark.parametrize(
@@ -165,69 +160,68 @@ def test_bad_input_is_refused(change: dict[str, object], message: str) -> None:
     fields = {"seed": SEED, "nodes": [1, 2], "weights": [1, 1], "spec": spec_of(4), "carry": [],
               "cursor": 10}  # fmt: skip
     with pytest.raises(ValueError, match=message):
-        assign(**(fields | change))
+        assignment.assign(**(fields | change))
 
 
 def test_normalise_joins_neighbours() -> None:
-    assert normalise([(5, 6), (0, 2), (2, 4)]) == ((0, 4), (5, 6))
+    assert assignment.normalise([(5, 6), (0, 2), (2, 4)]) == ((0, 4), (5, 6))
 
 
 def test_task_holds_the_nodes_share() -> None:
     spec = spec_of(6)
-    manifest = assign(SEED, [1, 2], [1, 1], spec, cursor=30)
-    task = work_order(manifest, 2, spec, 5, 3, bytes(32))
+    manifest = assignment.assign(SEED, [1, 2], [1, 1], spec, cursor=30)
+    task = assignment.work_order(manifest, 2, spec, 5, 3, bytes(32))
     assert task.batches() == [33, 34, 35]
     assert task.steps == 3
     assert task.hyperparameters == Hyperparameters.of(spec, 3)
     assert (task.job_id, task.epoch) == (5, 3)
     assert task.task_id == keccak(b"".join(n.to_bytes(32, "big") for n in (5, 3, 2)))
     with pytest.raises(ValueError, match="node 9 is not in"):
-        work_order(manifest, 9, spec, 5, 3, bytes(32))
+        assignment.work_order(manifest, 9, spec, 5, 3, bytes(32))
 
 
 def test_input_root_binds_every_part() -> None:
-    manifest = assign(SEED, [1, 2], [1, 1], spec_of(6))
+    manifest = assignment.assign(SEED, [1, 2], [1, 1], spec_of(6))
     mine = manifest.of(1)
     body = encode(
         ["bytes32", "bytes32", "bytes32", "uint256", "uint256[2][]", "bytes32"],
         [SEED, b"\1" * 32, manifest.hash(), 1, [[0, 3]], mine.rng_seed],
     )
-    root = input_root(manifest, 1, b"\1" * 32)
+    root = assignment.input_root(manifest, 1, b"\1" * 32)
     assert root == keccak(body)
-    other_seed = assign(bytes(32), [1, 2], [1, 1], spec_of(6))
-    other_weight = assign(SEED, [1, 2], [1, 2], spec_of(6))
+    other_seed = assignment.assign(bytes(32), [1, 2], [1, 1], spec_of(6))
+    other_weight = assignment.assign(SEED, [1, 2], [1, 2], spec_of(6))
     others = {
-        input_root(manifest, 2, b"\1" * 32),
-        input_root(manifest, 1, b"\2" * 32),
-        input_root(other_seed, 1, b"\1" * 32),
-        input_root(other_weight, 1, b"\1" * 32),
+        assignment.input_root(manifest, 2, b"\1" * 32),
+        assignment.input_root(manifest, 1, b"\2" * 32),
+        assignment.input_root(other_seed, 1, b"\1" * 32),
+        assignment.input_root(other_weight, 1, b"\1" * 32),
     }
     assert len(others | {root}) == 5
 
 
 def test_task_ids_differ() -> None:
-    assert len({task_id(j, r, n) for j in (1, 2) for r in (1, 2) for n in (1, 2)}) == 8
+    assert len({assignment.task_id(j, r, n) for j in (1, 2) for r in (1, 2) for n in (1, 2)}) == 8
 
 
 @given(situations(), st.integers(0, 60))
 def test_extra_batches_are_nobodys_and_differ_between_nodes(situation, wanted: int) -> None:
     nodes, weights, batches, carry, cursor = situation
-    manifest = assign(SEED, nodes, weights, spec_of(batches), carry, cursor)
+    manifest = assignment.assign(SEED, nodes, weights, spec_of(batches), carry, cursor)
     count = min(wanted, batches)
-    extra = [i for node in nodes for i in numbers(unassigned(manifest, node, count))]
+    extra = [i for node in nodes for i in numbers(assignment.unassigned(manifest, node, count))]
     assert len(extra) == len(set(extra)) == count * len(nodes)
-    handed_out = {i for a in manifest.assignments for i in numbers(a.ranges)}
-    assert not handed_out & set(extra)
+    assert not {i for a in manifest.assignments for i in numbers(a.ranges)} & set(extra)
     assert not set(numbers(manifest.carry)) & set(extra)
 
 
 def test_extra_batches_by_hand() -> None:
-    manifest = assign(SEED, [7, 2], [100, 300], spec_of(8), cursor=20)
-    assert unassigned(manifest, 2, 3) == ((28, 31),)
-    assert unassigned(manifest, 7, 8) == ((36, 44),)
-    assert unassigned(manifest, 7, 0) == ()
+    manifest = assignment.assign(SEED, [7, 2], [100, 300], spec_of(8), cursor=20)
+    assert assignment.unassigned(manifest, 2, 3) == ((28, 31),)
+    assert assignment.unassigned(manifest, 7, 8) == ((36, 44),)
+    assert assignment.unassigned(manifest, 7, 0) == ()
     for count in (-1, 9):
         with pytest.raises(ValueError, match="from 0 to 8 may be taken"):
-            unassigned(manifest, 7, count)
+            assignment.unassigned(manifest, 7, count)
     with pytest.raises(ValueError, match="node 3 is not"):
-        unassigned(manifest, 3, 1)
+        assignment.unassigned(manifest, 3, 1)

@@ -8,6 +8,7 @@ import json
 import math
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,6 +22,7 @@ from agents.training.data import Dataset, DataSource, pack
 from agents.training.documents import DataError, read_documents, stdlib_corpus
 from agents.training.rng import derive_key, permutation
 from agents.training.spec import JobSpec
+from tests.agents.training.conftest import word_tokenizer
 
 SpecBuilder = Callable[..., JobSpec]
 
@@ -77,18 +79,19 @@ def test_validation_is_the_end_of_the_text(store: EmbeddedStore, tiny_spec: Spec
     assert sum(len(b) for b in everything) == data.val_sequences
 
 
-def test_wrong_shards_never_become_data(store: EmbeddedStore, tiny_spec: SpecBuilder) -> None:
+@pytest.mark.parametrize(
+    ("tokens", "error", "message"),
+    [(5000, DataError, "has 4096 bytes, the manifest says 5000"), (4000, StoreError, None)],
+)
+def test_a_shard_of_another_size_never_becomes_data(
+    store: EmbeddedStore, tiny_spec: SpecBuilder, tokens: int, error: Any, message: str | None
+) -> None:
     spec = tiny_spec()
     dataset = Dataset.from_bytes(store.get(spec.data, 10**6))
-    short = dataset.shards[0].model_copy(update={"tokens": 5000})
-    lying = dataset.model_copy(update={"shards": (short, *dataset.shards[1:])})
+    wrong = dataset.shards[0].model_copy(update={"tokens": tokens})
+    lying = dataset.model_copy(update={"shards": (wrong, *dataset.shards[1:])})
     changed = spec.model_copy(update={"data": store.put_bytes(lying.to_bytes())})
-    with pytest.raises(DataError, match="has 4096 bytes, the manifest says 5000"):
-        DataSource(store, changed)._shard(0)
-    long = dataset.shards[0].model_copy(update={"tokens": 4000})
-    lying = dataset.model_copy(update={"shards": (long, *dataset.shards[1:])})
-    changed = spec.model_copy(update={"data": store.put_bytes(lying.to_bytes())})
-    with pytest.raises(StoreError):
+    with pytest.raises(error, match=message):
         DataSource(store, changed)._shard(0)
 
 
@@ -197,16 +200,6 @@ def test_the_running_library_gives_real_text() -> None:
     documents = list(stdlib_corpus(200_000))
     assert 190_000 < sum(map(len, documents)) <= 200_000
     assert sum(b"def " in d for d in documents) > len(documents) // 2
-
-
-def word_tokenizer(words: int) -> bytes:
-    """A tokenizer.json that splits at spaces and knows w0, w1, ..."""
-    vocabulary = {f"w{i}": i for i in range(words)} | {"[UNK]": words}
-    model = {"type": "WordLevel", "vocab": vocabulary, "unk_token": "[UNK]"}
-    fields = {"version": "1.0", "truncation": None, "padding": None, "added_tokens": [],
-              "normalizer": None, "pre_tokenizer": {"type": "WhitespaceSplit"},
-              "post_processor": None, "decoder": None, "model": model}  # fmt: skip
-    return json.dumps(fields).encode()
 
 
 def test_a_tokenizer_file_is_used_or_refused(store: EmbeddedStore) -> None:

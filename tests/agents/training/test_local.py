@@ -86,9 +86,7 @@ def test_trace_and_pseudo_gradient(tiny_spec: SpecBuilder) -> None:
 
 
 @pytest.mark.parametrize("steps", [1, 3])
-def test_the_mean_gradient_is_that_of_all_batches_at_once(
-    tiny_spec: SpecBuilder, steps: int
-) -> None:
+def test_the_mean_gradient_is_that_of_one_large_batch(tiny_spec: SpecBuilder, steps: int) -> None:
     spec = tiny_spec(optimizer={"inner": "gradient", "batch_size": 4, "seq_len": 16})
     net, state, batches = start(spec, steps)
     before = model_hash(state)
@@ -112,9 +110,7 @@ def test_the_mean_gradient_is_that_of_all_batches_at_once(
     assert again.hashes == result.hashes
 
 
-def test_a_mean_gradient_of_nothing_is_zero_and_a_broken_one_an_error(
-    tiny_spec: SpecBuilder,
-) -> None:
+def test_a_mean_gradient_of_nothing_is_zero_a_broken_one_an_error(tiny_spec: SpecBuilder) -> None:
     spec = tiny_spec(optimizer={"inner": "gradient", "batch_size": 4, "seq_len": 16})
     net, state, batches = start(spec, 1)
     nothing = train_local(net, state, [], Hyperparameters.of(spec, 0), SEED)

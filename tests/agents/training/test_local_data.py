@@ -20,6 +20,7 @@ from agents.training.documents import DataError
 from agents.training.local_data import LocalData
 from agents.training.rng import derive_key, permutation
 from agents.training.spec import JobSpec
+from tests.agents.training.conftest import word_tokenizer
 
 SpecBuilder = Callable[..., JobSpec]
 SALT = bytes(range(32))
@@ -62,11 +63,8 @@ def test_sequences_by_definition(tmp_path: Path, load: Callable[..., LocalData])
         assert np.array_equal(batch.numpy(), rows[order[index % per_epoch * 4 :][:4]])
 
 
-def test_a_commitment_binds_the_data_and_a_salt(
-    tmp_path: Path, load: Callable[..., LocalData]
-) -> None:
-    first = write(tmp_path / "one", {"a.txt": "x" * 100, "b.txt": "y" * 100})
-    data = load(first)
+def test_a_commitment_binds_data_and_salt(tmp_path: Path, load: Callable[..., LocalData]) -> None:
+    data = load(write(tmp_path / "one", {"a.txt": "x" * 100, "b.txt": "y" * 100}))
     inner = hashlib.sha256(b"menagerie/local-data/v1")
     for text in (b"x" * 100, b"y" * 100):
         inner.update(len(text).to_bytes(8, "big") + text)
@@ -105,9 +103,7 @@ def test_a_missing_folder_is_named(tmp_path: Path, load: Callable[..., LocalData
         load(tmp_path / "gone")
 
 
-def test_texts_are_joined_by_the_datasets_separator(
-    store: EmbeddedStore, tiny_spec: SpecBuilder
-) -> None:
+def test_the_datasets_separator_joins_texts(store: EmbeddedStore, tiny_spec: SpecBuilder) -> None:
     data = pack([b"a" * 1000], store, separator=9)
     encoded = DataSource(store, tiny_spec(data=data)).encode([b"xy", b"", b"z"])
     assert encoded.tolist() == [120, 121, 9, 9, 122, 9]
@@ -129,16 +125,9 @@ def test_tokens_beyond_the_manifest_are_refused(
 @pytest.mark.skipif(
     importlib.util.find_spec("tokenizers") is None, reason="the extra 'hf' is not installed"
 )
-def test_texts_are_encoded_by_the_datasets_tokenizer(
-    store: EmbeddedStore, tiny_spec: SpecBuilder
-) -> None:
-    vocabulary = {f"w{i}": i for i in range(40)} | {"[UNK]": 40}
-    model = {"type": "WordLevel", "vocab": vocabulary, "unk_token": "[UNK]"}
-    fields = {"version": "1.0", "truncation": None, "padding": None, "added_tokens": [],
-              "normalizer": None, "pre_tokenizer": {"type": "WhitespaceSplit"},
-              "post_processor": None, "decoder": None, "model": model}  # fmt: skip
+def test_the_datasets_tokenizer_encodes_texts(store: EmbeddedStore, tiny_spec: SpecBuilder) -> None:
     words = b" ".join(b"w%d" % (i % 40) for i in range(500))
-    data = pack([words], store, tokenizer=json.dumps(fields).encode(), separator=3)
+    data = pack([words], store, tokenizer=word_tokenizer(40), separator=3)
     public = DataSource(store, tiny_spec(data=data))
     assert public.encode([b"w5 w39 what"]).tolist() == [5, 39, 40, 3]
     public.dataset = public.dataset.model_copy(update={"vocab_size": 40})

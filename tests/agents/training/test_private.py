@@ -26,28 +26,14 @@ from agents.training.flat import FlatModel
 from agents.training.local import AdamW, train_local
 from agents.training.local_data import LocalData
 from agents.training.model import build_model, init_state, next_token_loss
-from agents.training.private import (
-    clipped_sum,
-    example_gradients,
-    poisson_sample,
-    run_private_task,
-)
+from agents.training.private import clipped_sum, example_gradients, poisson_sample, run_private_task
 from agents.training.spec import Hyperparameters, JobSpec
 from agents.training.state import PayloadError, model_hash
+from tests.stage.memory.seeded_noise import Seeded
 
 pytest.importorskip("opacus", reason="the extra 'privacy' is not installed")
 
 SpecBuilder = Callable[..., JobSpec]
-
-
-class Words:
-    """Reproducible words, for tests only."""
-
-    def __init__(self, seed: int) -> None:
-        self._source = np.random.default_rng(seed)
-
-    def words(self, count: int) -> np.ndarray:
-        return self._source.integers(0, 2**64, count, dtype=np.uint64)
 
 
 def alone(model: nn.Module, sequence: Tensor) -> Tensor:
@@ -75,8 +61,7 @@ def task_for(spec: JobSpec, state: dict[str, Tensor], steps: int) -> WorkOrder:
 
 @pytest.mark.parametrize("tied", [True, False])
 def test_example_gradients_are_those_of_single_passes(tiny_spec: SpecBuilder, tied: bool) -> None:
-    spec = tiny_spec()
-    model_spec = spec.model.model_copy(update={"tie_embeddings": tied})
+    model_spec = tiny_spec().model.model_copy(update={"tie_embeddings": tied})
     net, batch = FlatModel(model_spec), torch.randint(0, 256, (5, 17))
     state = init_state(model_spec)
     noise = torch.Generator().manual_seed(1)
@@ -130,7 +115,7 @@ def test_clipped_sum_by_hand() -> None:
 
 
 def test_a_poisson_sample_draws_each_example_at_the_rate() -> None:
-    rng = Words(3)
+    rng = Seeded(3)
     sizes = [len(poisson_sample(400, 0.1, rng)) for _ in range(600)]
     # Binomial(400, 0.1): mean 40, variance 36; five standard errors each.
     assert abs(np.mean(sizes) - 40) < 5 * math.sqrt(36 / 600)
@@ -151,12 +136,12 @@ def test_steps_by_definition(local: LocalData, tiny_spec: SpecBuilder) -> None:
     seen: list[tuple[int, float]] = []
     result = run_private_task(
         FlatModel(spec.model), task, state, local, mechanism, lambda i, x: seen.append((i, x)),
-        rng=Words(11),
+        rng=Seeded(11),
     )  # fmt: skip
 
     from agents.mechanisms.privacy.parts.noise import noised
 
-    rng, net, model = Words(11), FlatModel(spec.model), build_model(spec.model)
+    rng, net, model = Seeded(11), FlatModel(spec.model), build_model(spec.model)
     net.load(state)
     optimizer = AdamW(net, task.hyperparameters)
     for loss in result.losses:
@@ -189,7 +174,7 @@ def test_the_charge_is_what_was_run(local: LocalData, tiny_spec: SpecBuilder) ->
     ):
         task = task_for(spec, state, 3)
         result = run_private_task(
-            FlatModel(spec.model), task, state, local, mechanism, rng=Words(1)
+            FlatModel(spec.model), task, state, local, mechanism, rng=Seeded(1)
         )
         assert result.sampling_rate == rate
         charge = mechanism.charge(steps=task.steps, batch=local.batch_size, examples=local.examples)
@@ -220,7 +205,7 @@ def test_noise_of_the_right_size_reaches_the_optimizer(
 def test_an_empty_lot_is_noise_only(local: LocalData, tiny_spec: SpecBuilder) -> None:
     spec, state = tiny_spec(), init_state(tiny_spec().model)
 
-    class Never(Words):
+    class Never(Seeded):
         def words(self, count: int) -> np.ndarray:
             drawn = super().words(count)
             return drawn | np.uint64(2**63) if count == local.examples else drawn
@@ -262,5 +247,5 @@ def test_with_enough_examples_it_learns(local: LocalData, tiny_spec: SpecBuilder
     spec = tiny_spec(optimizer={"lr": 0.02, "batch_size": 4, "seq_len": 16})
     state, mechanism = init_state(spec.model), DpSgd(lot=128, noise_multiplier=0.6)
     task = task_for(spec, state, 16)
-    result = run_private_task(FlatModel(spec.model), task, state, local, mechanism, rng=Words(5))
+    result = run_private_task(FlatModel(spec.model), task, state, local, mechanism, rng=Seeded(5))
     assert result.losses[0] > 5.3 > 4.3 > result.losses[-1]

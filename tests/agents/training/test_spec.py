@@ -76,8 +76,7 @@ def test_arbitrary_bytes_raise_only_spec_errors(raw: bytes) -> None:
 
 
 @pytest.mark.parametrize(
-    "raw",
-    [b"[]", b'{"data": 1}', b'{"data":NaN}', b"[" * 5000, b" " * (MAX_SPEC_BYTES + 1)],
+    "raw", [b"[]", b'{"data": 1}', b'{"data":NaN}', b"[" * 5000, b" " * (MAX_SPEC_BYTES + 1)]
 )
 def test_bytes_that_are_no_spec_are_refused(raw: bytes) -> None:
     with pytest.raises(SpecError):

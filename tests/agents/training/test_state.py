@@ -64,6 +64,13 @@ def test_file_round_trip_keeps_every_bit(values: list[float]) -> None:
     assert len(raw) <= file_bound(shapes)
 
 
+B, A = entry(0, 8, [2]), entry(8, 20, [1, 3])  # a good file's header
+
+
+def both(b: dict[str, object], a: dict[str, object], data: bytes | int) -> bytes:
+    return pack_file({"b": b, "a.w": a}, bytes(data) if isinstance(data, int) else data)
+
+
 @pytest.mark.parametrize(
     ("raw", "message"),
     [
@@ -80,37 +87,13 @@ def test_file_round_trip_keeps_every_bit(values: list[float]) -> None:
         (pack_file({"b": 1}, b""), "missing ['a.w']"),
         (pack_file({"b": 1, "a.w": 1, "c": 1}, b""), "unexpected ['c']"),
         (pack_file({"b": 1, "a.w": 1}, b""), "exactly dtype"),
-        (
-            pack_file({"b": entry(0, 4, [2], "F16"), "a.w": entry(4, 16, [1, 3])}, bytes(16)),
-            "expected F32",
-        ),
-        (
-            pack_file({"b": entry(0, 8, [2]), "a.w": entry(8, 20, [3, 1])}, bytes(20)),
-            "expected [1, 3]",
-        ),
-        (
-            pack_file({"b": entry(0, 8, [2]), "a.w": entry(8, 21, [1, 3])}, bytes(21)),
-            "must span 12",
-        ),
-        (
-            pack_file({"b": entry(0, 8, [2]), "a.w": entry(4, 16, [1, 3])}, bytes(16)),
-            "starts at byte 4, expected 8",
-        ),
-        (
-            pack_file({"b": entry(0, 8, [2]), "a.w": entry(9, 21, [1, 3])}, bytes(21)),
-            "expected 8",
-        ),
-        (
-            pack_file({"b": entry(0, 8, [True]), "a.w": entry(8, 20, [1, 3])}, bytes(20)),
-            "has shape",
-        ),
-        (
-            pack_file(
-                {"b": entry(0, 8, [2]), "a.w": entry(8, 20, [1, 3])},
-                bytes(16) + struct.pack("<f", float("nan")),
-            ),
-            "NaN or infinity",
-        ),
+        (both(entry(0, 4, [2], "F16"), entry(4, 16, [1, 3]), 16), "expected F32"),
+        (both(B, entry(8, 20, [3, 1]), 20), "expected [1, 3]"),
+        (both(B, entry(8, 21, [1, 3]), 21), "must span 12"),
+        (both(B, entry(4, 16, [1, 3]), 16), "starts at byte 4, expected 8"),
+        (both(B, entry(9, 21, [1, 3]), 21), "expected 8"),
+        (both(entry(0, 8, [True]), A, 20), "has shape"),
+        (both(B, A, bytes(16) + struct.pack("<f", float("nan"))), "NaN or infinity"),
         (bytes(file_bound(SHAPES) + 1), "at most"),
     ],
 )

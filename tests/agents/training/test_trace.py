@@ -12,11 +12,7 @@ from hypothesis import strategies as st
 
 from agents.rounds.proof import ProofOfComputation
 from agents.training.state import PayloadError
-from agents.training.trace import (
-    Trace,
-    leaf,
-    max_trace_bytes,
-)
+from agents.training.trace import Trace, leaf, max_trace_bytes
 
 HASHES = tuple(keccak(bytes([i])) for i in range(5))
 
@@ -34,8 +30,7 @@ def test_trace_root_binds_the_node() -> None:
 def test_trace_round_trip() -> None:
     trace = Trace(3, HASHES)
     assert Trace.from_bytes(trace.to_bytes(), 3, 3) == trace
-    big = Trace(2**255, HASHES)
-    assert len(big.to_bytes()) <= max_trace_bytes(3)
+    assert len(Trace(2**255, HASHES).to_bytes()) <= max_trace_bytes(3)
 
 
 @pytest.mark.parametrize(
@@ -78,8 +73,7 @@ PROOF = ProofOfComputation(
 
 
 def test_proof_round_trip() -> None:
-    raw = PROOF.to_bytes()
-    assert ProofOfComputation.from_bytes(raw) == PROOF
+    assert ProofOfComputation.from_bytes(PROOF.to_bytes()) == PROOF
 
 
 @pytest.mark.parametrize(

@@ -10,12 +10,7 @@ from hypothesis import strategies as st
 
 from agents.training.state import PayloadError
 from agents.training.trace import Trace
-from agents.verify.bisection import (
-    Evidence,
-    find_evidence,
-    first_wrong_step,
-    verify_evidence,
-)
+from agents.verify.bisection import Evidence, find_evidence, first_wrong_step, verify_evidence
 
 
 def chain(length: int, wrong_from: int | None = None) -> tuple[bytes, ...]:

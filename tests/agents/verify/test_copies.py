@@ -86,8 +86,7 @@ def test_a_rescaled_copy_is_found_and_its_victim_is_not_blamed(
 
 def test_identical_bytes_are_asked_where_they_come_from(free: HonestRound) -> None:
     """Also where the copier has the lower id, and whatever came first."""
-    copy = free.submit(3, free.works[8].gradient)
-    submissions = with_others(free, copy)
+    submissions = with_others(free, free.submit(3, free.works[8].gradient))
     assert suspects(free.inputs(submissions, flagged=(3, 8)), free.store) == {
         3: ["identical content"],
         8: ["identical content"],
@@ -129,8 +128,7 @@ def more_than_assigned(tiny: HonestRound, node: int) -> State:
 
 
 def test_who_trains_on_twice_the_data_is_no_suspect(free: HonestRound) -> None:
-    double = free.submit(5, more_than_assigned(free, 5))
-    submissions = with_others(free, double)
+    submissions = with_others(free, free.submit(5, more_than_assigned(free, 5)))
     assert findings(free, submissions) == {}
     finding = reexecute(free.inputs(submissions), 5, DEVICE, free.store)
     assert finding.violation is None and "No other payload" in finding.reason

@@ -28,7 +28,7 @@ from tests.stage.memory.honest_round import (
 LATE = 5
 
 
-class Office:
+class LateRound:
     """One aggregator and one verifier around a store of their own; node 5 publishes late."""
 
     def __init__(self, tiny: HonestRound, facts: ChainFacts, folder: Path) -> None:
@@ -65,74 +65,73 @@ class Office:
 
 
 @pytest.fixture
-def office(tiny: HonestRound, facts: ChainFacts, tmp_path: Path) -> Office:
-    return Office(tiny, facts, tmp_path / "store")
+def late_round(tiny: HonestRound, facts: ChainFacts, tmp_path: Path) -> LateRound:
+    return LateRound(tiny, facts, tmp_path / "store")
 
 
-def test_an_honest_result_is_right(office: Office) -> None:
-    office.publish_late()
-    office.propose()
-    assert office.judge(office.reader()) == []
+def test_an_honest_result_is_right(late_round: LateRound) -> None:
+    late_round.publish_late()
+    late_round.propose()
+    assert late_round.judge(late_round.reader()) == []
 
 
-def test_while_a_payload_is_missing_there_is_no_verdict_and_then_there_is(office: Office) -> None:
-    office.propose()
-    assert office.judge(office.reader(), patient=True) is None
-    assert office.judge(office.reader(), patient=False) == []
+def test_there_is_no_verdict_while_a_payload_is_missing(late_round: LateRound) -> None:
+    late_round.propose()
+    assert late_round.judge(late_round.reader(), patient=True) is None
+    assert late_round.judge(late_round.reader(), patient=False) == []
 
 
-def test_publishing_after_the_proposal_does_not_make_it_wrong(office: Office) -> None:
+def test_publishing_after_the_proposal_does_not_make_it_wrong(late_round: LateRound) -> None:
     """Else a trainer could have an honest aggregator slashed, and earn the reporter's share."""
-    verifier = office.reader()
-    assert any(s.unavailable for s in verifier.submissions(office.view))
-    office.propose()
-    office.publish_late()
-    assert office.judge(verifier) == []
-    assert office.judge(office.reader()) == []  # a committee member, who was not there
+    verifier = late_round.reader()
+    assert any(s.unavailable for s in verifier.submissions(late_round.view))
+    late_round.propose()
+    late_round.publish_late()
+    assert late_round.judge(verifier) == []
+    assert late_round.judge(late_round.reader()) == []  # a committee member, who was not there
 
 
-def test_who_had_the_payload_in_time_does_not_attest_its_omission(office: Office) -> None:
-    office.propose()  # claims that the payload is unavailable
-    office.publish_late()
-    verifier = office.reader()
-    verifier.submissions(office.view)  # AGGREGATE is still on: it is there in time
-    assert office.judge(verifier) is None
+def test_who_had_the_payload_in_time_does_not_attest_its_omission(late_round: LateRound) -> None:
+    late_round.propose()  # claims that the payload is unavailable
+    late_round.publish_late()
+    verifier = late_round.reader()
+    verifier.submissions(late_round.view)  # AGGREGATE is still on: it is there in time
+    assert late_round.judge(verifier) is None
 
 
-def test_a_claim_of_unavailability_excuses_nothing_else(office: Office) -> None:
-    office.propose()
-    office.publish_late()
-    proposed = office.facts.proposed
-    office.facts.proposed = replace(proposed, contributions=(1,) * len(proposed.nodes))
-    assert office.judge(office.reader())
+def test_a_claim_of_unavailability_excuses_nothing_else(late_round: LateRound) -> None:
+    late_round.propose()
+    late_round.publish_late()
+    proposed = late_round.facts.proposed
+    late_round.facts.proposed = replace(proposed, contributions=(1,) * len(proposed.nodes))
+    assert late_round.judge(late_round.reader())
 
 
-def test_a_refusal_under_another_pretext_is_wrong(office: Office) -> None:
-    office.propose()
-    office.publish_late()
-    models = Models(office.facts, office.store)
-    report = models.report(office.facts.proposed.report)
+def test_a_refusal_under_another_pretext_is_wrong(late_round: LateRound) -> None:
+    late_round.propose()
+    late_round.publish_late()
+    report = Models(late_round.facts, late_round.store).report(late_round.facts.proposed.report)
     lines: list[Any] = [
         line.model_copy(update={"reason": "bad payload: so I say"}) if line.node == LATE else line
         for line in report.nodes
     ]
     forged = report.model_copy(update={"nodes": lines}).to_bytes()
 
-    digest = digest_of(office.store.put_bytes(forged))
-    office.facts.proposed = replace(office.facts.proposed, report=digest)
-    assert office.judge(office.reader())
+    digest = digest_of(late_round.store.put_bytes(forged))
+    late_round.facts.proposed = replace(late_round.facts.proposed, report=digest)
+    assert late_round.judge(late_round.reader())
 
 
-def test_a_report_that_cannot_be_had_counts_against_its_author_in_the_end(office: Office) -> None:
-    office.publish_late()
-    office.propose()
-    office.facts.proposed = replace(office.facts.proposed, report=b"\7" * 32)
-    assert office.judge(office.reader(), patient=True) is None
-    assert office.judge(office.reader(), patient=False)
+def test_a_lost_report_counts_against_its_author_in_the_end(late_round: LateRound) -> None:
+    late_round.publish_late()
+    late_round.propose()
+    late_round.facts.proposed = replace(late_round.facts.proposed, report=b"\7" * 32)
+    assert late_round.judge(late_round.reader(), patient=True) is None
+    assert late_round.judge(late_round.reader(), patient=False)
 
 
-def test_nodes_found_invalid_since_the_proposal_change_nothing(office: Office) -> None:
-    office.publish_late()
-    office.propose()
-    office.facts.invalid = {(1, 3)}
-    assert office.judge(office.reader()) == []
+def test_nodes_found_invalid_since_the_proposal_change_nothing(late_round: LateRound) -> None:
+    late_round.publish_late()
+    late_round.propose()
+    late_round.facts.invalid = {(1, 3)}
+    assert late_round.judge(late_round.reader()) == []

@@ -82,8 +82,6 @@ def test_a_time_that_does_not_fit_only_raises_doubt():
 
 def test_unchanged_step_raises_doubt():
     stuck = Trace(4, (HASHES[0], HASHES[0], *HASHES[2:]))
-    expected = replace(EXPECTED, trace_root=stuck.root())
-    (found,) = problems(
-        STATED.model_copy(update={"trace_root": stuck.root().hex()}), stuck, expected
-    )
+    stated = STATED.model_copy(update={"trace_root": stuck.root().hex()})
+    (found,) = problems(stated, stuck, replace(EXPECTED, trace_root=stuck.root()))
     assert not found.contradiction and "left the model unchanged" in found.reason

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from eth_abi import decode, encode
-from eth_utils import keccak
+from eth_utils import keccak, to_checksum_address
 
 from agents.protocol.numbers import Phase, ReportStatus, Role
 from agents.verify.rulings import appeal_rulings, challenge_ruling, role_rulings, salt_of
@@ -60,15 +60,9 @@ class Facts:
         return self.found[report_id]
 
 
-def checksummed(address: str) -> str:
-    from eth_utils import to_checksum_address
-
-    return str(to_checksum_address(address))
-
-
 def node(owner: str = OWNER, roles: int = 6, approved: int = 0, banned: bool = False) -> Any:
     return SimpleNamespace(
-        owner=checksummed(owner), roles=roles, approved_roles=approved, banned=banned
+        owner=to_checksum_address(owner), roles=roles, approved_roles=approved, banned=banned
     )
 
 
@@ -88,15 +82,9 @@ def test_salts_are_a_function_of_the_case_alone() -> None:
 
 def test_no_two_cases_share_a_salt() -> None:
     cases: list[tuple[Any, ...]] = [
-        ("role", 1, 23),
-        ("role", 12, 3),
-        ("role", 1, 2, 3),
-        ("role", 123),
-        ("challenge", 1, 23),
-        ("challenge", 1, 2, RESULT, 100),
-        ("challenge", 1, 2, RESULT, 101),
-        ("appeal", IDS[0]),
-        ("appeal", IDS[1]),
+        *[("role", 1, 23), ("role", 12, 3), ("role", 1, 2, 3), ("role", 123)],
+        *[("challenge", 1, 23), *(("challenge", 1, 2, RESULT, end) for end in (100, 101))],
+        *(("appeal", report_id) for report_id in IDS),
     ]
     assert len({salt_of(*case) for case in cases}) == len(cases)
 
@@ -117,12 +105,7 @@ def test_each_requested_role_of_a_trusted_owner_is_one_operation() -> None:
 
 @pytest.mark.parametrize(
     "other",
-    [
-        node(owner=STRANGER),
-        node(banned=True),
-        node(approved=6),
-        node(roles=int(Role.TRAINER)),
-    ],
+    [node(owner=STRANGER), node(banned=True), node(approved=6), node(roles=int(Role.TRAINER))],
 )
 def test_nothing_is_approved_for_strangers_the_banned_and_the_approved(other: Any) -> None:
     assert list(role_rulings(Facts({4: other}), [OWNER.lower()])) == []

@@ -88,12 +88,8 @@ def test_duplicates_name_each_other():
     nodes = honest()
     nodes[9] = {name: tensor.clone() for name, tensor in nodes[2].items()}
     nodes[11] = nodes[2]
-    flags = flags_of(nodes)
-    assert flags == [
-        Flag(2, DUPLICATE, (9, 11), 1.0),
-        Flag(9, DUPLICATE, (2, 11), 1.0),
-        Flag(11, DUPLICATE, (2, 9), 1.0),
-    ]
+    others = {2: (9, 11), 9: (2, 11), 11: (2, 9)}
+    assert flags_of(nodes) == [Flag(node, DUPLICATE, alike, 1.0) for node, alike in others.items()]
 
 
 @pytest.mark.parametrize("copy", [lambda p: scaled(p, 1.01), lambda p: mixed(p, 0.1)])
@@ -114,8 +110,7 @@ def test_stated_limit_of_near_copies():
 def test_odd_norms_are_flagged(factor):
     nodes = honest()
     nodes[9] = scaled(mixed(nodes[1], 1.0), factor)
-    kinds = {flag.kind for flag in flags_of(nodes) if flag.node_id == 9}
-    assert NORM in kinds
+    assert NORM in {flag.kind for flag in flags_of(nodes) if flag.node_id == 9}
     assert {flag.node_id for flag in flags_of(nodes)} == {9}
 
 
@@ -123,10 +118,7 @@ def test_noise_and_opposition_are_flagged_by_direction():
     nodes = honest()
     nodes[8] = mixed(scaled(nodes[1], 0.0), 1.4)
     nodes[9] = scaled(nodes[2], -1.0)
-    assert [(flag.node_id, flag.kind) for flag in flags_of(nodes)] == [
-        (8, DIRECTION),
-        (9, DIRECTION),
-    ]
+    assert [(f.node_id, f.kind) for f in flags_of(nodes)] == [(8, DIRECTION), (9, DIRECTION)]
 
 
 def test_limits_are_honoured():
@@ -137,8 +129,7 @@ def test_limits_are_honoured():
 def test_flags_do_not_depend_on_insertion_order():
     nodes = honest()
     nodes[9] = mixed(nodes[2], 0.05)
-    turned = dict(sorted(nodes.items(), reverse=True))
-    assert flags_of(nodes) == flags_of(turned)
+    assert flags_of(nodes) == flags_of(dict(sorted(nodes.items(), reverse=True)))
 
 
 def test_fingerprint_estimates_the_cosine():

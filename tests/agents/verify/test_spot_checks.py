@@ -167,9 +167,7 @@ def test_flagged_duplicates_are_both_looked_at(tiny: HonestRound) -> None:
 @pytest.mark.parametrize(
     ("kind", "reason"),
     [
-        ("perturbed copy", "NEAR_COPY"),
-        ("zeros", "NORM"),
-        ("noise", "NORM"),
+        *[("perturbed copy", "NEAR_COPY"), ("zeros", "NORM"), ("noise", "NORM")],
         ("sign flipped", "DIRECTION"),
     ],
 )
@@ -181,21 +179,15 @@ def test_public_screening_points_at_cheats(tiny: HonestRound, kind: str, reason:
 
 
 @pytest.mark.parametrize(
-    "claims",
+    ("field", "value"),
     [
-        {"compute_time_ms": 10**7},
-        {"steps": 1},
-        {"task": "00" * 32},
-        {"gradient_hash": "00" * 32},
-        {"trace_root": "00" * 32},
+        *[("compute_time_ms", 10**7), ("steps", 1)],
+        *((digest, "00" * 32) for digest in ("task", "gradient_hash", "trace_root")),
     ],
 )
-def test_a_proof_that_does_not_add_up_is_looked_at(
-    tiny: HonestRound, claims: dict[str, Any]
-) -> None:
-    odd = fetch(tiny.reveal(8, **claims), tiny.job, tiny.store)
-    due = suspects(tiny.inputs(with_cheat(tiny, 8, odd)), tiny.store)
-    assert list(due) == [8]
+def test_a_proof_that_contradicts_is_looked_at(tiny: HonestRound, field: str, value: Any) -> None:
+    odd = fetch(tiny.reveal(8, **{field: value}), tiny.job, tiny.store)
+    assert list(suspects(tiny.inputs(with_cheat(tiny, 8, odd)), tiny.store)) == [8]
 
 
 def test_a_missing_proof_is_looked_at(tiny: HonestRound) -> None:
@@ -220,9 +212,7 @@ def test_evidence_of_the_same_case_has_the_same_bytes(tiny: HonestRound) -> None
     assert judge(tiny, 5, cheat).evidence == judge(tiny, 5, cheat).evidence
 
 
-def test_a_node_without_batches_is_right_when_it_reveals_nothing_but_zeros(
-    tiny: HonestRound,
-) -> None:
+def test_a_node_without_batches_is_right_to_reveal_zeros(tiny: HonestRound) -> None:
     """More nodes than batches: some get none, and their honest payload is all zeros."""
     from agents.rounds.plan import Plan
     from agents.training.assignment import assign

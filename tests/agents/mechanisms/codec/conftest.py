@@ -30,5 +30,4 @@ def demo_shapes() -> dict[str, tuple[int, ...]]:
 @pytest.fixture(params=LOSSY)
 def lossy(request):
     """Each codec that loses something."""
-    name = request.param.partition(" ")[0]
-    return codecs.get(name)(**LOSSY[request.param])
+    return codecs.get(request.param.partition(" ")[0])(**LOSSY[request.param])

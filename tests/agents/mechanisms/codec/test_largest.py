@@ -34,8 +34,7 @@ KINDS = {
 )
 def test_is_the_definition(kind, seed, size, data):
     count = data.draw(st.integers(1, min(size, 200)))
-    rng = np.random.default_rng(seed)
-    rows = KINDS[kind](rng, (4, size)).astype(np.float32)
+    rows = KINDS[kind](np.random.default_rng(seed), (4, size)).astype(np.float32)
     found = largest(torch.from_numpy(rows), count)
     assert found.dtype == np.int64
     assert found.tolist() == [by_definition(row, count) for row in rows]

@@ -18,11 +18,7 @@ def rows(*values: list[float]) -> np.ndarray:
 def test_two_levels_by_hand():
     levels, upper = two_levels(rows([8, 1, 10, 2], [5, 5, 5, 5], [0, 0, 0, 3]))
     assert levels.tolist() == [[1.5, 9], [5, 5], [0, 3]]
-    assert upper.tolist() == [
-        [True, False, True, False],
-        [False] * 4,
-        [False, False, False, True],
-    ]
+    assert upper.tolist() == [[True, False, True, False], [False] * 4, [False, False, False, True]]
     levels, upper = two_levels(rows([7]))
     assert (levels.tolist(), upper.tolist()) == ([[7, 7]], [[False]])
 

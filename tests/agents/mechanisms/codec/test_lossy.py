@@ -129,17 +129,19 @@ def test_a_strangers_bytes_are_refused_or_finite(lossy, data):
         assert all(torch.isfinite(t).all() and t.abs().max() < 2.0**64 for t in got.values())
 
 
-@pytest.mark.parametrize("change", ["short", "long", "empty", "header"])
+CONTAINERS = {
+    "short": lambda good: good[:-1],
+    "long": lambda good: good + b"\0",
+    "empty": lambda good: b"",
+    "header": lambda good: good.replace(b"U8", b"I8", 1),
+}
+
+
+@pytest.mark.parametrize("change", CONTAINERS)
 def test_another_container_is_refused(lossy, change):
     good = lossy.encode(gradient(SMALL), None, SEED)
-    bad = {
-        "short": good[:-1],
-        "long": good + b"\0",
-        "empty": b"",
-        "header": good.replace(b"U8", b"I8", 1),
-    }[change]
     with pytest.raises(PayloadError):
-        read_payload(bad, lossy, SMALL, SEED)
+        read_payload(CONTAINERS[change](good), lossy, SMALL, SEED)
 
 
 def test_figures_are_those_of_the_payload():
@@ -150,7 +152,49 @@ def test_figures_are_those_of_the_payload():
     assert figures.ratio == 4 * 7800 / figures.wire_bytes
     assert figures.cosine == cosine(sent, codec.decode(figures.payload, SMALL, SEED))
     assert min(figures.encode_s, figures.decode_s) > 0
-    dense = measure(codecs.get("dense")(), sent, None, SEED, SMALL)
-    assert dense.cosine == pytest.approx(1.0)
+    assert measure(codecs.get("dense")(), sent, None, SEED, SMALL).cosine == pytest.approx(1.0)
     assert cosine({"a": torch.zeros(3)}, {"a": torch.ones(3)}) == 0.0
     assert cosine({"a": torch.ones(3)}, {"a": -torch.ones(3)}) == pytest.approx(-1.0)
+
+
+@pytest.mark.parametrize("name", ["demo", "polytope", "sparse"])
+def test_numbers_too_large_are_refused(name):
+    with pytest.raises(ValueError, match="far too large"):
+        codecs.get(name)().encode({"a": torch.full((5,), 1e30)}, None, SEED)
+
+
+FEEDBACK = {"error_feedback": True, "memory_rounds": 5}
+WRONG_OPTIONS = {
+    "demo": [
+        *({"chunk": 3}, {"chunk": 129}, {"per_chunk": 0}, {"chunk": 8, "per_chunk": 65}),
+        *({"value_bits": 9}, {"value_bits": True}, {"decay": 1.5}, {"memory_rounds": 0}),
+    ],
+    "polytope": [{"cell": 12}, {"cell": True}, {"cell": 1}, {"gain": 0}],
+    "semantic": [
+        *({"dimension": 0}, {"dimension": 2.0}, {"dimension": True}, {"ratio": -1}, {"clip": 0}),
+        *({"clip": float("nan")}, {"bits": 9}, {"width": 0.1}, {"noise_std": -0.1}),
+        *({"decoder": "median"}, {"error_feedback": 1}, {"memory_rounds": 3}, FEEDBACK),
+        {"error_feedback": True, "decoder": "shrunk"},
+        {**FEEDBACK, "decoder": "shrunk", "noise_std": 0.1},
+    ],
+    "sparse": [
+        *({"per_chunk": 0}, {"per_chunk": 5000}, {"block": 48}, {"value_bits": 3}, {"gain": 9}),
+        *({"decay": 1.5}, {"memory_rounds": 0}),
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [(name, wrong) for name, rows in WRONG_OPTIONS.items() for wrong in rows],
+    ids=str,
+)
+def test_options_out_of_range_are_refused(name, options):
+    with pytest.raises(ValueError, match=r"must be|error_feedback needs"):
+        codecs.get(name)(**options)
+
+
+@pytest.mark.parametrize("name", WRONG_OPTIONS)
+def test_strange_options_are_refused(name):
+    with pytest.raises(TypeError):
+        codecs.get(name)(strange=1)

@@ -10,11 +10,7 @@ from hypothesis import strategies as st
 
 from agents.mechanisms.codec.parts.container import ContainerError
 from agents.mechanisms.codec.parts.places import place_code
-
-
-def packed(text: str) -> bytes:
-    text += "0" * (-len(text) % 8)
-    return bytes(int(text[at : at + 8][::-1], 2) for at in range(0, len(text), 8))
+from tests.agents.mechanisms.codec.by_hand import low_first, packed
 
 
 def test_bits_of_common_settings():
@@ -29,8 +25,8 @@ def test_four_of_4096_by_hand():
     assert (code.low, code.width) == (9, 4 + 7)
     # 7, 9 and 100 lie in the first 512, 4000 in the eighth: three ones, seven steps, a one.
     raw = code.pack(np.array([[7, 9, 100, 4000]]))
-    low = "".join(format(place % 512, "09b")[::-1] for place in (7, 9, 100, 4000))
-    assert raw == packed("11100000001") + packed(low)
+    low = (low_first(place % 512, 9) for place in (7, 9, 100, 4000))
+    assert raw == packed("11100000001") + packed(*low)
     assert code.unpack(raw, 1).tolist() == [[7, 9, 100, 4000]]
 
 
@@ -76,16 +72,18 @@ def test_a_row_cannot_lend_ones_to_another():
         code.unpack(np.packbits(bits, bitorder="little").tobytes(), 2)
 
 
-def test_other_spellings_are_refused():
+@pytest.mark.parametrize(
+    ("places", "spare", "message"),
+    [
+        ([7, 7, 100, 3999], 0, "don't ascend"),
+        ([9, 7, 100, 3999], 0, "don't ascend"),
+        ([7, 9, 100, 4000], 0, "number 4000 of only 4000"),
+        ([7, 9, 100, 3999], 0x80, "spare bits"),
+    ],
+)
+def test_other_spellings_are_refused(places, spare, message):
     code = place_code(4000, 4)
-    for bad, message in [
-        ([7, 7, 100, 3999], "don't ascend"),
-        ([9, 7, 100, 3999], "don't ascend"),
-        ([7, 9, 100, 4000], "number 4000 of only 4000"),
-    ]:
-        with pytest.raises(ContainerError, match=message):
-            code.unpack(code.pack(np.array([bad])), 1)
-    spare = bytearray(code.pack(np.array([[7, 9, 100, 3999]])))
-    spare[1] |= 0x80
-    with pytest.raises(ContainerError, match="spare bits"):
-        code.unpack(bytes(spare), 1)
+    raw = bytearray(code.pack(np.array([places])))
+    raw[1] |= spare
+    with pytest.raises(ContainerError, match=message):
+        code.unpack(bytes(raw), 1)

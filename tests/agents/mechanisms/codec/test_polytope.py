@@ -67,27 +67,19 @@ def test_cosine_is_that_of_sixteen_gaussian_numbers():
 def test_zeros_have_one_encoding():
     data = codec().encode({"a": torch.zeros(5)}, None, SEED)
     assert data == body(0.0, 0)
-    got = codec().decode(data, SHAPES, SEED)["a"]
-    assert got.tolist() == [0.0] * 5
-    with pytest.raises(ContainerError, match="scale is 0"):
-        codec().decode(body(0.0, 1), SHAPES, SEED)
+    assert codec().decode(data, SHAPES, SEED)["a"].tolist() == [0.0] * 5
 
 
-def test_an_index_past_the_end_is_refused():
-    with pytest.raises(ContainerError, match="number 5 of only 5"):
-        codec(cell=4).decode(body(1.0, 0b001000), SHAPES, SEED)
+@pytest.mark.parametrize(
+    ("options", "data", "message"),
+    [({}, body(0.0, 1), "scale is 0"), ({"cell": 4}, body(1.0, 0b001000), "number 5 of only 5")],
+    ids=["index without a scale", "index past the end"],
+)
+def test_other_spellings_are_refused(options, data, message):
+    with pytest.raises(ContainerError, match=message):
+        codec(**options).decode(data, SHAPES, SEED)
 
 
-def test_numbers_too_large_are_refused():
-    with pytest.raises(ValueError, match="far too large"):
-        codec().encode({"a": torch.full((5,), 1e30)}, None, SEED)
+def test_the_largest_scale_that_is_accepted_is_finite():
     largest = codec(cell=2).decode(body(2.0**40, 0), SHAPES, SEED)["a"]
     assert float(largest.abs().max()) < 2.0**64
-
-
-@pytest.mark.parametrize("options", [{"cell": 12}, {"cell": True}, {"cell": 1}, {"gain": 0}])
-def test_options_out_of_range_are_refused(options):
-    with pytest.raises(ValueError, match="must be"):
-        codec(**options)
-    with pytest.raises(TypeError):
-        codec(strange=1)

@@ -63,8 +63,7 @@ def test_five_numbers_by_hand():
 
 def test_rounding_is_right_on_average():
     sent, shapes = gradient({"a": (40,)}), {"a": (40,)}
-    size = norm(flatten(sent, ""))
-    made = codec(dimension=40, clip=2 * size, bits=2)
+    made = codec(dimension=40, clip=2 * norm(flatten(sent, "")), bits=2)
     errors = []
     for seed in SEEDS:
         measured = made.measured(made.encode(sent, None, seed), shapes, seed)
@@ -95,19 +94,14 @@ def test_shrunk_decoder_has_the_least_squares_gain():
     plain = torch.randn(4000, generator=generator)
     plain *= clip / plain.norm()
     noised = {"a": plain + noise * torch.randn(4000, generator=generator)}
-    made = {
-        decoder: codec(dimension=4000, clip=clip, noise_std=noise, decoder=decoder)
-        for decoder in ("transpose", "shrunk")
-    }
-    got = {
-        name: one.decode(one.encode(noised, None, SEED), shapes, SEED)["a"].double()
-        for name, one in made.items()
-    }
-    y, x = got["transpose"], plain.double()
-    best = float(x @ y / (y @ y))
-    shrunk = float(got["shrunk"][0] / y[0])
-    assert shrunk == pytest.approx(best, abs=0.02)
-    assert (got["shrunk"] - x).norm() < (y - x).norm()
+
+    def decoded(decoder: str) -> torch.Tensor:
+        made = codec(dimension=4000, clip=clip, noise_std=noise, decoder=decoder)
+        return made.decode(made.encode(noised, None, SEED), shapes, SEED)["a"].double()
+
+    y, shrunk, x = decoded("transpose"), decoded("shrunk"), plain.double()
+    assert float(shrunk[0] / y[0]) == pytest.approx(float(x @ y / (y @ y)), abs=0.02)
+    assert (shrunk - x).norm() < (y - x).norm()
 
 
 def test_long_updates_are_clipped_and_the_range_does_not_depend_on_them():
@@ -139,30 +133,3 @@ def test_dimension_and_ratio():
     assert made.rows(100_000) == (made.wire_size(shapes) - 72) * 2
     with pytest.raises(ValueError, match="100 times shorter"):
         made.rows(1000)
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"dimension": 0},
-        {"dimension": 2.0},
-        {"dimension": True},
-        {"ratio": -1},
-        {"clip": 0},
-        {"clip": float("nan")},
-        {"bits": 9},
-        {"width": 0.1},
-        {"noise_std": -0.1},
-        {"decoder": "median"},
-        {"error_feedback": 1},
-        {"memory_rounds": 3},
-        {"error_feedback": True, "decoder": "shrunk"},
-        {"error_feedback": True, "memory_rounds": 5},
-        {"error_feedback": True, "memory_rounds": 5, "decoder": "shrunk", "noise_std": 0.1},
-    ],
-)
-def test_options_out_of_range_are_refused(options):
-    with pytest.raises(ValueError, match=r"must be|error_feedback needs"):
-        codec(**options)
-    with pytest.raises(TypeError):
-        codec(strange=1)

@@ -143,38 +143,14 @@ def test_whatever_byte_is_altered_is_refused_or_says_something_else(options):
 def test_memory_decays():
     made = codec(per_chunk=1024, gain=1.0, decay=0.5)
     sent = {"a": torch.tensor([4.0, 1.0, 2.0, 4.0])}
-    decoded = made.decode(made.encode(sent, None, SEED), {"a": (4,)}, SEED)
-    assert decoded["a"].tolist() == [4, 0, 0, 0]
-    memory = made.remember(sent, None, decoded)
+
+    def said(memory):
+        return made.decode(made.encode(sent, memory, SEED), {"a": (4,)}, SEED)
+
+    assert said(None)["a"].tolist() == [4, 0, 0, 0]
+    memory = made.remember(sent, None, said(None))
     assert memory["a"].tolist() == [0, 0.5, 1, 2]
     # The next round sends the sum's largest.
-    assert made.decode(made.encode(sent, memory, SEED), {"a": (4,)}, SEED)["a"].tolist() == [
-        0,
-        0,
-        0,
-        6,
-    ]
+    assert said(memory)["a"].tolist() == [0, 0, 0, 6]
     assert codec(decay=0).has_memory is False
-    assert codec(decay=0).remember(sent, None, decoded) is None
-
-
-def test_numbers_too_large_are_refused():
-    with pytest.raises(ValueError, match="far too large"):
-        codec().encode({"a": torch.full((5,), 1e30)}, None, SEED)
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"per_chunk": 0},
-        {"per_chunk": 5000},
-        {"block": 48},
-        {"value_bits": 3},
-        {"gain": 9},
-        {"decay": 1.5},
-        {"memory_rounds": 0},
-    ],
-)
-def test_options_out_of_range_are_refused(options):
-    with pytest.raises(ValueError, match="must be"):
-        codec(**options)
+    assert codec(decay=0).remember(sent, None, said(None)) is None

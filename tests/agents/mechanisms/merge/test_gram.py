@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from agents.mechanisms.merge.multi_krum import select
 from agents.mechanisms.merge.parts import gram as module
 from agents.mechanisms.merge.parts.gram import WIDTH, gram, middle
+from tests.agents.mechanisms.conftest import two_threads
 from tests.stage.memory.payloads import (
     cluster,
     exact_products,
@@ -66,17 +67,11 @@ def test_rounded_rows_are_multiplied_without_error():
 def test_threads_and_the_split_into_tensors_change_nothing(spread):
     payloads = cluster(9, 3 * WIDTH + 11, spread)
     alone = gram(payloads)
-    joined = [{"x": torch.cat([entry["b"], entry["w"]])} for entry in payloads]
-    torch.set_num_threads(2)
-    try:
+    with two_threads():
         assert gram(payloads) == alone
-    finally:
-        torch.set_num_threads(1)
-    assert gram(joined) == alone
-    pieces = [
-        {str(index): part for index, part in enumerate(entry["x"].split(5000))} for entry in joined
-    ]
-    assert gram(pieces) == alone
+    joined = [torch.cat([entry["b"], entry["w"]]) for entry in payloads]
+    assert gram([{"x": row} for row in joined]) == alone
+    assert gram([{str(i): p for i, p in enumerate(row.split(5000))} for row in joined]) == alone
 
 
 def test_the_order_of_columns_changes_nothing():

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The robust rules: hand values, independent references, symmetries, breakdown, refusals."""
 
-import itertools
 import math
 
 import numpy as np
@@ -185,14 +184,13 @@ def test_byzfl_agrees():
     except peer_byzfl.NoPeer as error:
         pytest.skip(str(error))
     stack = torch.randn(11, 200, generator=torch.Generator().manual_seed(5))
-    payloads = [{"a": row} for row in stack]
-    pairs = [
-        (rule("trimmed_mean"), aggregators.TrMean(3), 1e-6),
-        (rule("median"), aggregators.Median(), 1e-6),
-        (rule("geometric_median"), aggregators.GeometricMedian(nu=1e-6, T=100), 1e-3),
-    ]
-    for own, other, tolerance in pairs:
-        assert torch.allclose(own(payloads)["a"], other(stack), atol=tolerance)
+    for name, other, tolerance in [
+        ("trimmed_mean", aggregators.TrMean(3), 1e-6),
+        ("median", aggregators.Median(), 1e-6),
+        ("geometric_median", aggregators.GeometricMedian(nu=1e-6, T=100), 1e-3),
+    ]:
+        merged = rule(name)([{"a": row} for row in stack])["a"]
+        assert torch.allclose(merged, other(stack), atol=tolerance), name
 
 
 # Symmetries
@@ -231,44 +229,6 @@ def test_equal_payloads_come_back_bit_for_bit(name, count):
     one["b"][:] = torch.tensor([1e-30, -1e18, 2.0**-149, 0.1, 1 / 3, -7.0, 0.0])
     assert same_bits(rule(name)([one] * count), one)
     assert same_bits(rule(name)([one] * count, list(range(1, count + 1))), one)
-
-
-@pytest.mark.parametrize("name", ROBUST)
-def test_zero_has_one_sign_and_inputs_stay(name):
-    rows = [payload(-0.0, -1.0), payload(0.0, 1.0), payload(-0.0, 0.0)]
-    before = [entry["a"].clone() for entry in rows]
-    got = rule(name)(rows)["a"]
-    assert math.copysign(1, got[0].item()) == 1
-    assert all(
-        torch.equal(old.view(torch.int32), entry["a"].view(torch.int32))
-        for old, entry in zip(before, rows, strict=True)
-    )
-
-
-@pytest.mark.parametrize("name", ROBUST)
-def test_shapes_and_empty_tensors(name):
-    entries = [
-        {"s": torch.tensor(float(i)), "e": torch.zeros(0, 3), "m": torch.full((2, 3), float(i)).t()}
-        for i in range(5)
-    ]
-    got = rule(name)(entries)
-    assert {key: tuple(tensor.shape) for key, tensor in got.items()} == {
-        "s": (),
-        "e": (0, 3),
-        "m": (3, 2),
-    }
-    assert all(tensor.dtype == torch.float32 for tensor in got.values())
-
-
-@pytest.mark.parametrize("name", ROBUST)
-def test_thread_count_changes_no_bit(name):
-    payloads = cluster(7, 150_000, 0.1, seed=10)
-    alone = rule(name)(payloads)
-    torch.set_num_threads(2)
-    try:
-        assert same_bits(alone, rule(name)(payloads))
-    finally:
-        torch.set_num_threads(1)
 
 
 # Breakdown
@@ -353,21 +313,19 @@ def test_stakes_of_zero_and_wrong_stakes():
 # Refusals
 
 
-@pytest.mark.parametrize(
-    ("count", "fine"), [(0, False), (1, False), (2, False), (3, True), (4, False), (5, True)]
-)
-def test_multi_krum_needs_enough_nodes(count, fine):
-    rows = [payload(float(value)) for value in range(count)]
-    if fine:
-        rule("multi_krum")(rows)
-    else:
-        with pytest.raises(MergeRefused, match="which does not hold"):
-            rule("multi_krum")(rows)
+@pytest.mark.parametrize("count", [3, 5])
+def test_multi_krum_merges_where_enough_nodes_are_there(count):
+    rule("multi_krum")([payload(float(value)) for value in range(count)])
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 4])
+def test_multi_krum_needs_enough_nodes(count):
+    with pytest.raises(MergeRefused, match="which does not hold"):
+        rule("multi_krum")([payload(float(value)) for value in range(count)])
 
 
 def test_f_is_floored_in_decimal():
-    krum = rule("multi_krum", byzantine_fraction=0.29)
-    assert krum.tolerated(100) == 29
+    assert rule("multi_krum", byzantine_fraction=0.29).tolerated(100) == 29
     assert [rule("multi_krum").tolerated(n) for n in (3, 5, 7, 10, 20, 32)] == [0, 1, 2, 3, 6, 9]
 
 
@@ -378,57 +336,40 @@ def test_others_need_three(name, count):
         rule(name)([payload(1.0)] * count)
 
 
-@pytest.mark.parametrize("name", [*ROBUST, "median", "mean"])
-def test_nan_is_refused(name):
-    for place, value in itertools.product(range(5), [math.nan]):
-        rows = [payload(float(index), 1.0) for index in range(5)]
-        rows[place]["a"][0] = value
-        with pytest.raises(ValueError, match="not finite"):
-            rule(name)(rows)
-
-
 @pytest.mark.parametrize("name", SELECTING)
 def test_infinity_is_refused(name):
     with pytest.raises(ValueError, match="not finite"):
         rule(name)([payload(1.0), payload(2.0), payload(math.inf)])
 
 
-@pytest.mark.parametrize("name", ROBUST)
-def test_mixed_payloads_are_refused(name):
-    good = [payload(1.0)] * 4
-    for bad in ({"b": torch.zeros(1)}, payload(1.0, 2.0), {"a": torch.zeros(1).double()}):
-        with pytest.raises(ValueError, match="ayload 4"):
-            rule(name)([*good, bad])
+WRONG_OPTIONS = {
+    "multi_krum": [
+        *({"byzantine_fraction": value} for value in (0.5, True, math.nan)),
+        *({"stake_cap": 0.5}, {"clip": 1}, {"mixing": "yes"}),
+    ],
+    "trimmed_mean": [{"byzantine_fraction": -0.1}],
+    "geometric_median": [{"iterations": 0}, {"iterations": 5.0}, {"smoothing": 0.1}],
+    "centred_clipping": [{"anchor": "last"}, {"anchor": 0}, {"radius": 0}, {"iterations": True}],
+}
 
 
 @pytest.mark.parametrize(
     ("name", "options"),
-    [
-        ("multi_krum", {"byzantine_fraction": 0.5}),
-        ("multi_krum", {"byzantine_fraction": True}),
-        ("multi_krum", {"byzantine_fraction": math.nan}),
-        ("multi_krum", {"stake_cap": 0.5}),
-        ("multi_krum", {"clip": 1}),
-        ("multi_krum", {"mixing": "yes"}),
-        ("trimmed_mean", {"byzantine_fraction": -0.1}),
-        ("geometric_median", {"iterations": 0}),
-        ("geometric_median", {"iterations": 5.0}),
-        ("geometric_median", {"smoothing": 0.1}),
-        ("centred_clipping", {"anchor": "last"}),
-        ("centred_clipping", {"anchor": 0}),
-        ("centred_clipping", {"radius": 0}),
-        ("centred_clipping", {"iterations": True}),
-    ],
+    [(name, wrong) for name, rows in WRONG_OPTIONS.items() for wrong in rows],
+    ids=str,
 )
 def test_wrong_options_are_refused(name, options):
     with pytest.raises(ValueError, match=f"{next(iter(options))} of {name} must"):
         rule(name, **options)
 
 
-def test_strange_options_are_refused_and_ints_are_numbers():
-    for name in ROBUST:
-        with pytest.raises(TypeError):
-            rule(name, unheard_of=1)
+@pytest.mark.parametrize("name", ROBUST)
+def test_strange_options_are_refused(name):
+    with pytest.raises(TypeError):
+        rule(name, unheard_of=1)
+
+
+def test_whole_numbers_are_taken_as_options():
     assert rule("multi_krum", stake_cap=3, byzantine_fraction=0).tolerated(10) == 0
 
 

@@ -128,8 +128,7 @@ def test_clip_equals_float64():
     norms = (rows * rows).sum(axis=1) ** 0.5
     middle = sorted(norms)[3]
     wanted = (rows * [[min(1, middle / norm)] for norm in norms]).mean(axis=0)
-    got = matrix([merge("norm_clip", nodes)])[0]
-    assert abs(got - wanted).max() < 1e-6
+    assert abs(matrix([merge("norm_clip", nodes)])[0] - wanted).max() < 1e-6
 
 
 def test_sign_equals_float64_where_the_sum_is_not_nearly_zero():

@@ -158,11 +158,7 @@ def test_zip400_renyi_figure_is_valid_but_loose():
 # The account's own invariants.
 
 charges = st.builds(
-    Charge,
-    st.just("node"),
-    st.floats(0.3, 50.0),
-    st.just(1.0),
-    st.integers(1, 500),
+    Charge, st.just("node"), st.floats(0.3, 50.0), st.just(1.0), st.integers(1, 500)
 )
 sampled = st.builds(
     Charge,
@@ -254,22 +250,16 @@ def test_units_do_not_mix():
 
 
 @pytest.mark.parametrize(
-    "fields",
+    ("name", "value"),
     [
-        {"unit": "none"},
-        {"noise_multiplier": 0.0},
-        {"noise_multiplier": math.nan},
-        {"noise_multiplier": True},
-        {"probability": 0.0},
-        {"probability": 1.5},
-        {"steps": 0},
-        {"steps": 1.0},
-        {"steps": True},
+        *[("unit", "none"), ("probability", 0.0), ("probability", 1.5)],
+        *(("noise_multiplier", wrong) for wrong in (0.0, math.nan, True)),
+        *(("steps", wrong) for wrong in (0, 1.0, True)),
     ],
 )
-def test_charges_out_of_range_are_refused(fields):
+def test_charges_out_of_range_are_refused(name, value):
     with pytest.raises(ValueError):
-        Charge(**{"unit": "node", "noise_multiplier": 1.0, **fields})
+        Charge(**{"unit": "node", "noise_multiplier": 1.0, name: value})
 
 
 GOOD = {
@@ -288,34 +278,20 @@ def test_a_written_account_is_read():
 
 
 @pytest.mark.parametrize(
-    "change",
+    ("name", "value"),
     [
-        {"version": 2},
-        {"version": True},
-        {"max_epsilon": "8"},
-        {"max_epsilon": math.inf},
-        {"delta": 0.0},
-        {"delta": 0.5},
-        {"unit": None},
-        {"unit": "people"},
-        {"unit": 3},
-        {"spent": []},
-        {"spent": None},
-        {"spent": [[1.0, 1.0]]},
-        {"spent": [[1.0, 1.0, -1]]},
-        {"spent": [[1.0, 1.0, 1.5]]},
-        {"spent": [[1.0, 1.0, True]]},
-        {"spent": [[math.nan, 1.0, 1]]},
-        {"spent": [["1", 1.0, 1]]},
-        {"spent": [[2.0, 1.0, 1], [1.0, 1.0, 1]]},
-        {"spent": [[1.0, 1.0, 1], [1.0, 1.0, 1]]},
-        {"spent": [[1.0 + i, 1.0, 1] for i in range(257)]},
-        {"more": 1},
+        *[("version", 2), ("version", True), ("max_epsilon", "8"), ("max_epsilon", math.inf)],
+        *[("delta", 0.0), ("delta", 0.5), ("unit", None), ("unit", "people"), ("unit", 3)],
+        *[("more", 1), ("spent", []), ("spent", None), ("spent", [[1.0, 1.0]])],
+        *(("spent", [[1.0, 1.0, steps]]) for steps in (-1, 1.5, True)),
+        *(("spent", [[noise, 1.0, 1]]) for noise in (math.nan, "1")),
+        *(("spent", [[noise, 1.0, 1], [1.0, 1.0, 1]]) for noise in (2.0, 1.0)),
+        ("spent", [[1.0 + i, 1.0, 1] for i in range(257)]),
     ],
 )
-def test_a_corrupted_account_is_refused(change):
+def test_a_corrupted_account_is_refused(name, value):
     with pytest.raises(ValueError):
-        Accountant.from_dict({**GOOD, **change})
+        Accountant.from_dict({**GOOD, name: value})
 
 
 @pytest.mark.parametrize("value", [None, [], "x", {}, {"version": 1}])

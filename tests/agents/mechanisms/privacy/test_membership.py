@@ -27,8 +27,7 @@ def test_neighbours_are_the_worst_case_after_clipping():
 
 
 def test_claim_holds_and_the_test_comes_near_it():
-    found = node_bound(EPSILON, 1.0)
-    assert 0.6 * EPSILON < found < EPSILON
+    assert 0.6 * EPSILON < node_bound(EPSILON, 1.0) < EPSILON
 
 
 def test_noise_off_is_caught():

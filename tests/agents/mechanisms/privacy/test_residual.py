@@ -58,8 +58,7 @@ def test_stochastic_rounding_is_allowed_for():
 
 @pytest.mark.parametrize("k", [500, 5000])
 def test_missing_noise_and_wrong_noise_are_caught(k):
-    rng = np.random.default_rng(2)
-    vector, draw = expected(k, 1.0), rng.standard_normal(k)
+    vector, draw = expected(k, 1.0), np.random.default_rng(2).standard_normal(k)
     cases = {
         "zeros": np.zeros(k),
         "the update without noise": vector,

@@ -16,6 +16,7 @@ from agents.mechanisms import score as score_rules
 from agents.mechanisms.score import Evidence
 from agents.mechanisms.score.parts.peers import UNIT
 from agents.mechanisms.score.shares import PPM
+from tests.agents.mechanisms.conftest import two_threads
 
 SCORE = score_rules.get("alignment")()
 GAIN = 20_000
@@ -60,9 +61,8 @@ def test_honest_nodes_get_the_sum_of_their_parts():
 def test_contribution_is_batches_times_quality():
     rows = nodes(3)
     found = SCORE([{"a": row} for row in rows], [4, 0, 9], evidence(rows))
-    assert found.contributions == tuple(
-        b * q for b, q in zip([4, 0, 9], found.quality_ppm, strict=True)
-    )
+    first, second, third = found.quality_ppm
+    assert found.contributions == (4 * first, 0 * second, 9 * third)
 
 
 def test_noise_gets_nothing():
@@ -283,11 +283,8 @@ def test_inside_the_band_all_norms_earn_the_same(factor):
 def test_threads_and_splitting_change_nothing():
     rows = nodes(5, width=150_000)
     found = quality(rows)
-    try:
-        torch.set_num_threads(2)
+    with two_threads():
         assert quality(rows) == found
-    finally:
-        torch.set_num_threads(1)
     split = [{"x": row[:77].reshape(7, 11), "y": row[77:]} for row in rows]
     assert list(SCORE(split, [5] * 5, evidence(rows)).quality_ppm) == found
 
@@ -311,23 +308,23 @@ def test_options_change_the_rule():
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
+    ("name", "value", "words"),
     [
-        ({"weight_alignment": 0.6}, "three weights of alignment must add up to 1"),
-        ({"weight_alignment": -0.1}, "weight_alignment of alignment must lie from 0 to 1"),
-        ({"gate": 0}, "gate of alignment must lie from 0.001 to 1"),
-        ({"gate": float("nan")}, "gate of alignment must lie from"),
-        ({"chance": 0.95}, "chance of alignment must lie from 0 to 0.9"),
-        ({"band_low": True}, "band_low of alignment must be a number, not True"),
-        ({"band_high": "2"}, "band_high of alignment must be a number, not '2'"),
-        ({"copy_cosine": 0.5}, "copy_cosine of alignment must lie from 0.9 to 1"),
-        ({"least_gain_ppm": 0}, "least_gain_ppm of alignment must lie from 1 to"),
-        ({"least_gain_ppm": 1.5}, "least_gain_ppm of alignment must be an integer"),
+        ("weight_alignment", 0.6, "three weights of alignment must add up to 1"),
+        ("weight_alignment", -0.1, "weight_alignment of alignment must lie from 0 to 1"),
+        ("gate", 0, "gate of alignment must lie from 0.001 to 1"),
+        ("gate", float("nan"), "gate of alignment must lie from"),
+        ("chance", 0.95, "chance of alignment must lie from 0 to 0.9"),
+        ("band_low", True, "band_low of alignment must be a number, not True"),
+        ("band_high", "2", "band_high of alignment must be a number, not '2'"),
+        ("copy_cosine", 0.5, "copy_cosine of alignment must lie from 0.9 to 1"),
+        ("least_gain_ppm", 0, "least_gain_ppm of alignment must lie from 1 to"),
+        ("least_gain_ppm", 1.5, "least_gain_ppm of alignment must be an integer"),
     ],
 )
-def test_bad_options_are_refused(options, message):
-    with pytest.raises(ValueError, match=message):
-        score_rules.get("alignment")(**options)
+def test_bad_options_are_refused(name, value, words):
+    with pytest.raises(ValueError, match=words):
+        score_rules.get("alignment")(**{name: value})
 
 
 def test_unknown_options_are_refused():

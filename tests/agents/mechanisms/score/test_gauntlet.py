@@ -24,39 +24,37 @@ def test_a_proposal_says_only_who_is_payable():
     assert scores == Scores((1_000_000,) * 3, (1_000_000,) * 3)
 
 
-def test_mixed_input_is_refused():
-    with pytest.raises(ValueError, match="do not match"):
-        Gauntlet()([payload(1)], [1, 2])
-    with pytest.raises(ValueError, match="negative"):
-        Gauntlet()([payload(1)], [-1])
-    with pytest.raises(ValueError, match="no payload"):
-        Gauntlet()([], [])
+@pytest.mark.parametrize(
+    ("payloads", "batches", "words"),
+    [
+        ([payload(1)], [1, 2], "do not match"),
+        ([payload(1)], [-1], "negative"),
+        ([], [], "no payload"),
+    ],
+)
+def test_mixed_input_is_refused(payloads, batches, words):
+    with pytest.raises(ValueError, match=words):
+        Gauntlet()(payloads, batches)
 
 
 @pytest.mark.parametrize(
-    "options",
+    ("name", "value"),
     [
-        {"gamma": 1.0},
-        {"gamma": "0.9"},
-        {"step_share": 0},
-        {"evaluated": 1},
-        {"evaluated": 2.0},
-        {"top": 0},
-        {"power": 0.5},
-        {"sync_limit": math.inf},
-        {"fast_penalty": 1.5},
-        {"norm_ratio": 0.5},
-        {"overlap": 0},
-        {"overlap_margin": 0},
-        {"eval_batches": True},
-        {"samples": 0},
-        {"skill_beta": 0},
-        {"skill_tau": math.nan},
+        *[
+            ("gamma", 1.0),
+            ("gamma", "0.9"),
+            ("step_share", 0),
+            ("evaluated", 1),
+            ("evaluated", 2.0),
+        ],
+        *[("top", 0), ("power", 0.5), ("sync_limit", math.inf), ("fast_penalty", 1.5)],
+        *[("norm_ratio", 0.5), ("overlap", 0), ("overlap_margin", 0), ("eval_batches", True)],
+        *[("samples", 0), ("skill_beta", 0), ("skill_tau", math.nan)],
     ],
 )
-def test_options_out_of_range_are_refused(options):
-    with pytest.raises(ValueError, match=f"{next(iter(options))} of gauntlet must"):
-        Gauntlet(**options)
+def test_options_out_of_range_are_refused(name, value):
+    with pytest.raises(ValueError, match=f"{name} of gauntlet must"):
+        Gauntlet(**{name: value})
 
 
 def test_select_by_hand():
@@ -89,8 +87,7 @@ def test_select_for_any_standing(nodes, standing, top, random):
             assert max(standing[node] for node in left) <= min(standing[n] for n in chosen)
     else:
         assert set(chosen) == set(nodes)
-    shuffled = random.sample(nodes, len(nodes))
-    assert rule.select(shuffled, standing) == chosen
+    assert rule.select(random.sample(nodes, len(nodes)), standing) == chosen
 
 
 def test_plausible_norms_by_hand():

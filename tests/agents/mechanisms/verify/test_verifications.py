@@ -31,6 +31,9 @@ EASY = Companions(
 )
 
 
+NOISED: Any = {"privacy": "gaussian", "privacy_unit": "node", "privacy_place": "node"}
+
+
 def answers(name: str) -> dict[str, Any]:
     chosen = verify.get(name)()
     return {question: getattr(chosen, question) for question in QUESTIONS}
@@ -48,12 +51,11 @@ def test_the_folder_has_the_name_of_the_field() -> None:
 
 
 def test_an_unknown_name_is_refused_with_the_names_that_exist() -> None:
-    sentence = (
-        "There is no way of verifying 'belief'; choose one of: gauntlet, reexecution, screening."
-    )
-    with pytest.raises(UnknownMechanism) as caught:
+    names = "gauntlet, reexecution, screening"
+    with pytest.raises(
+        UnknownMechanism, match=f"way of verifying 'belief'; choose one of: {names}"
+    ):
         verify.get("belief")
-    assert str(caught.value) == sentence
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -113,20 +115,10 @@ def test_what_goes_with_everything_meets_no_objection(name: str) -> None:
             {"has_memory": True, "privacy": "aggregate", "privacy_place": "aggregate"},
             'sealed payloads of privacy "aggregate"',
         ),
+        ("reexecution", NOISED, "cannot be checked under the noise"),
         (
             "reexecution",
-            {"privacy": "gaussian", "privacy_unit": "node", "privacy_place": "node"},
-            "cannot be checked under the noise",
-        ),
-        (
-            "reexecution",
-            {
-                "privacy": "gaussian",
-                "privacy_unit": "node",
-                "privacy_place": "node",
-                "linear": True,
-                "has_memory": True,
-            },
+            {**NOISED, "linear": True, "has_memory": True},
             "cannot be checked under the noise",
         ),
         ("gauntlet", {"access": "encrypted"}, 'needs access "public", not "encrypted"'),
@@ -140,8 +132,7 @@ def test_what_cannot_work_meets_one_objection(name: str, changes: Any, said: str
 
 
 def test_noise_under_a_linear_codec_without_memory_can_be_checked() -> None:
-    noised = {"privacy": "gaussian", "privacy_unit": "node", "privacy_place": "node"}
-    assert verify.get("reexecution")().objections(replace(EASY, **noised, linear=True)) == []
+    assert verify.get("reexecution")().objections(replace(EASY, **NOISED, linear=True)) == []
 
 
 def test_screening_objects_to_nothing() -> None:

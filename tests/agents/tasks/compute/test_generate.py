@@ -97,17 +97,16 @@ def test_only_a_byte_level_model_has_text(inputs: TaskInputs) -> None:
     assert text_of([72, 105, 0xC3], 256) == "Hi�"
 
 
+def with_prompt_of(inputs: TaskInputs, length: int) -> bytes:
+    prompts = inputs.store.put_bytes(Prompts.of_texts(["x" * length]).to_bytes())
+    return perform(inputs.generate(prompts=prompts), inputs.store)
+
+
 def test_prompts_fill_the_models_positions_and_no_more(inputs: TaskInputs) -> None:
-    for length, reason in ((10, None), (11, "bad_prompts")):
-        prompts = inputs.store.put_bytes(Prompts.of_texts(["x" * length]).to_bytes())
-        spec = inputs.generate(prompts=prompts)
-        try:
-            found = perform(spec, inputs.store)
-        except TaskError as error:
-            assert error.reason == reason
-        else:
-            assert reason is None
-            assert len(outputs(found)) == 1
+    assert len(outputs(with_prompt_of(inputs, 10))) == 1
+    with pytest.raises(TaskError) as caught:
+        with_prompt_of(inputs, 11)
+    assert caught.value.reason == "bad_prompts"
 
 
 @pytest.mark.parametrize(

@@ -44,12 +44,8 @@ def launch(
     plain = {k: v for k, v in os.environ.items() if k not in PINNED_ENVIRONMENT}
     return subprocess.Popen(
         [
-            sys.executable,
-            "-m",
-            "tests.agents.tasks.compute.worker",
-            str(folder / "store"),
-            str(file),
-            how,
+            *(sys.executable, "-m", "tests.agents.tasks.compute.worker"),
+            *(str(folder / "store"), str(file), how),
         ],
         env=plain | {"PYTHONPATH": str(ROOT)} | environment,
         cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
