@@ -361,8 +361,8 @@ def distribute(
         payout: address = payouts[index]
         amount: uint256 = 0
         if payout != empty(address):
-            amount = pool.trainer_amount * contribution // pool.total_contribution
-        if amount != 0 and locked >> index & 1 != 0:
+            amount = unsafe_div(pool.trainer_amount * contribution, pool.total_contribution)
+        if locked != 0 and amount != 0 and locked >> index & 1 != 0:
             kept += amount
             if aside >> index & 1 != 0:
                 self._aside[job_id][round_id][node_id] = amount

@@ -315,10 +315,11 @@ def finalize(
         self._contributions_hash(nodes, contributions) == contributions_hash
     ), "results: wrong contributions"
 
-    # What a node that was found invalid would get is not spread over the others.
+    # What a node that was found invalid would get is not spread over the others. Each is below
+    # 2**128.
     total: uint256 = 0
     for contribution: uint256 in contributions:
-        total += contribution
+        total = unsafe_add(total, contribution)
     clock = self._enter(job_id, round_id, clock, FINALIZED, 0)
     model: bytes32 = self._proposals[key].model
     log ITrainingResults.RoundFinalized(

@@ -272,7 +272,8 @@ def resolve_appeal(report_id: bytes32, upheld: bool):
     """
     @notice Owner only, until the appeal's deadline. Upheld: the stake is unlocked, the bond goes
             back, the node gets its share of the round, and every reporter is slashed for
-            FALSE_REPORT with the reporter's share to the node's payout. Rejected: the node is slashed and the treasury gets the bond.
+            FALSE_REPORT with the reporter's share to the node's payout. Rejected: the node is
+            slashed and the treasury gets the bond.
     @dev Reverts: "ownable: caller is not the owner", "reports: not appealed", "reports: too late".
     @param report_id The report.
     @param upheld Whether the appellant is right.

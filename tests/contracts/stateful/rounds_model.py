@@ -3,7 +3,8 @@
 ViolationReports for one job, which has one state whoever stores it: each method answers None and
 changes the model, or gives the reason why the call must revert.
 
-The machine works on a copy, so that a refused call changes nothing here either."""
+The machine works on a copy, so that a refused call changes nothing here either. No history of it
+lasts so long that a round can't be settled within the unbonding period any more."""
 
 from __future__ import annotations
 
@@ -63,6 +64,7 @@ class Round:
     revealed: list[int] = field(default_factory=list)
     flagged: set[int] = field(default_factory=set)
     invalid: set[int] = field(default_factory=set)
+    convicted: set[int] = field(default_factory=set)  # also those that were cleared again
     penalized: set[int] = field(default_factory=set)
     barred: set[int] = field(default_factory=set)
     open_reports: int = 0
@@ -73,6 +75,12 @@ class Round:
     model: bytes = b""
     attesters: list[int] = field(default_factory=list)
     challenger: str = ""
+    challenged: bool = False
+    left: int = 0  # of the challenge window when the result was challenged
+
+    @property
+    def confirmed(self) -> bool:
+        return len(self.attesters) >= 2 and 3 * self.attested >= 2 * self.verifier_stake
 
     @property
     def attested(self) -> int:
@@ -104,6 +112,8 @@ class Model:
     absent: set[int] = field(default_factory=set)
     rejoined: dict[int, int] = field(default_factory=dict)
     pending: dict[int, int] = field(default_factory=dict)  # by node
+    held: dict[int, int] = field(default_factory=dict)  # by node, until it has no lock
+    aside: dict[tuple[int, int], int] = field(default_factory=dict)  # by round and node
     round_bonds: dict[str, int] = field(default_factory=dict)
     report_bonds: dict[str, int] = field(default_factory=dict)
 
@@ -145,9 +155,18 @@ class Model:
             self._enter(AGGREGATE, "aggregate_s")
         else:
             if r.phase == DISPUTED:
-                self._credit(self.round_bonds, r.challenger, BOND)
+                self._credit(self.round_bonds, self.owner, BOND)
+                r.challenger = ""
+                if r.confirmed:
+                    self._resume(r.deadline)
+                    return True
             self._void()
         return True
+
+    def _resume(self, since: int) -> None:
+        """The challenge failed: what was left of the window, half of one at least."""
+        self.last.phase = CHALLENGE
+        self.last.deadline = since + max(self.last.left, TERMS["challenge_s"] // 2)
 
     def _leave_commit(self) -> None:
         if self.last.committed:
@@ -307,19 +326,21 @@ class Model:
         if not all(r.payable(n) for n in nodes):
             return "results: node not payable"
         r.proposer, r.nodes, r.shares, r.model = node, nodes, shares, model
-        r.attesters = []
+        r.attesters, r.challenged = [], False
         self._enter(CHALLENGE, "challenge_s")
         return None
 
     def _in_challenge(self) -> str | None:
-        if self.last.phase != CHALLENGE:
+        if self.last.phase not in (CHALLENGE, DISPUTED):
             return "results: not in challenge"
         return "results: too late" if self.now > self.last.deadline else None
 
-    def attest(self, verifier: int) -> str | None:
+    def attest(self, verifier: int, acts: bool) -> str | None:
         refused = self._in_challenge()
         if refused:
             return refused
+        if not acts:
+            return "results: not operator"
         if verifier not in self.last.weights:
             return "results: not a verifier"
         if verifier in self.last.attesters:
@@ -331,7 +352,10 @@ class Model:
         refused = self._in_challenge()
         if refused:
             return refused
-        self.last.challenger = account
+        if self.last.challenged:
+            return "results: already challenged"
+        self.last.challenger, self.last.challenged = account, True
+        self.last.left = self.last.deadline - self.now
         self._enter(DISPUTED, "dispute_s")
         return None
 
@@ -348,15 +372,31 @@ class Model:
             r.proposer, r.attesters, r.fallback = 0, [], True
             self._enter(AGGREGATE, "aggregate_s")
         else:
-            self._enter(CHALLENGE, "challenge_s")
+            self._resume(self.now)
         return None
 
     def can_finalize(self) -> bool:
         r = self.last
         if r.phase != CHALLENGE:
             return False
-        quorum = r.open_reports == 0 and 3 * r.attested >= 2 * r.verifier_stake
-        return quorum or self.now > r.deadline
+        return (r.open_reports == 0 and r.confirmed) or self.now > r.deadline
+
+    def _locked(self, node: int) -> bool:
+        return any(
+            x.node == node and x.status in (CONFIRMED, APPEALED) for x in self.reports.values()
+        )
+
+    def _settle_share(self, report: Report, guilty: bool) -> None:
+        """A report on a node has ended."""
+        node, round_ = report.node, self.round(report.round_id)
+        amount = self.aside.pop((report.round_id, node), 0)
+        if guilty:
+            self.escrow += amount
+        else:
+            round_.invalid.discard(node)
+            self.pending[node] = self.pending.get(node, 0) + amount
+        if not self._locked(node):
+            self.pending[node] = self.pending.get(node, 0) + self.held.pop(node, 0)
 
     def finalize(self, right: bool) -> str | None:
         if not self.can_finalize():
@@ -373,18 +413,28 @@ class Model:
         fee = REWARD * TERMS["aggregator_bps"] // 10_000
         paid[r.proposer] += fee
         pot = REWARD - cuts - fee
-        valid = {n: s for n, s in zip(r.nodes, r.shares, strict=True) if n not in r.invalid}
-        total = sum(valid.values())
-        for node, share in valid.items():
-            paid[node] += pot * share // total if total else 0
+        total, round_id = sum(r.shares), len(self.rounds)
+        spent = 0
+        for node, share in zip(r.nodes, r.shares, strict=True):
+            amount = pot * share // total if total else 0
+            if node not in r.invalid:
+                paid[node] += amount
+            elif any(self.reports[k].status in (CONFIRMED, APPEALED) for k in self._of(node)):
+                self.aside[round_id, node] = amount
+                spent += amount
         for node, amount in paid.items():
-            self.pending[node] = self.pending.get(node, 0) + amount
-        self.escrow += REWARD - sum(paid.values())
+            book = self.held if self._locked(node) else self.pending
+            book[node] = book.get(node, 0) + amount
+        self.escrow += REWARD - sum(paid.values()) - spent
         r.phase, r.deadline = FINALIZED, 0
         self.model = r.model
         self.done += 1
         self._end_if_due()
         return None
+
+    def _of(self, node: int) -> list[tuple[int, int, int]]:
+        """The reports on a node in the newest round."""
+        return [k for k in self.reports if k[:2] == (len(self.rounds), node)]
 
     def mark_absent(self, node: int) -> str | None:
         if node in self.absent:
@@ -406,7 +456,7 @@ class Model:
 
     # Calls on ViolationReports
 
-    def report(self, verifier: int, node: int, violation: int) -> str | None:
+    def report(self, verifier: int, node: int, violation: int, acts: bool) -> str | None:
         r, round_id = self.last, len(self.rounds)
         if self._in_challenge():
             return "reports: not in challenge"
@@ -414,31 +464,40 @@ class Model:
             return "reports: not revealed"
         if violation == COPIED and node not in r.flagged:
             return "reports: not a duplicate"
-        if node in r.invalid:
-            return "reports: already confirmed"
+        if not acts:
+            return "reports: not operator"
         if verifier not in r.weights:
             return "reports: not a verifier"
+        if any(self.reports[k].status > OPEN for k in self._of(node)):
+            return "reports: already confirmed"
         key = (round_id, node, violation)
         if key in self.reports and verifier in self.reports[key].reporters:
             return "reports: already reported"
         if key not in self.reports:
             self.reports[key] = Report(node, violation, round_id)
-            r.open_reports += 1
         report = self.reports[key]
+        before = self._has_a_third(report)
         report.reporters.append(verifier)
-        if 3 * sum(r.weights[v] for v in report.reporters) >= 2 * r.verifier_stake:
+        r.open_reports += self._has_a_third(report) and not before
+        weight = sum(r.weights[v] for v in report.reporters)
+        if 3 * weight >= 2 * r.verifier_stake and len(report.reporters) >= 2:
             report.status, report.deadline = CONFIRMED, self.now + TERMS["appeal_s"]
             r.open_reports -= 1
             r.invalid.add(node)
+            r.convicted.add(node)
             other = self.reports.get((round_id, node, 5 - violation))
             if other and other.status == OPEN:
                 other.status = LAPSED
-                r.open_reports -= 1
+                r.open_reports -= self._has_a_third(other)
         return None
+
+    def _has_a_third(self, report: Report) -> bool:
+        r = self.round(report.round_id)
+        return 3 * sum(r.weights[v] for v in report.reporters) >= r.verifier_stake
 
     def earns_bounty(self, report: Report) -> bool:
         """Whether the first reporter is paid: all nodes it reported in the round are guilty."""
-        first, guilty = report.reporters[0], self.round(report.round_id).invalid
+        first, guilty = report.reporters[0], self.round(report.round_id).convicted
         claims = [r for r in self.reports.values() if r.round_id == report.round_id]
         return all(r.node in guilty for r in claims if first in r.reporters)
 
@@ -467,6 +526,7 @@ class Model:
         winner = report.appellant if upheld else self.owner
         self._credit(self.report_bonds, winner, APPEAL_BOND)
         report.status = DISMISSED if upheld else EXECUTED
+        self._settle_share(report, guilty=not upheld)
         return None
 
     def execute(self, report: Report) -> str | None:
@@ -475,6 +535,7 @@ class Model:
         if self.now <= report.deadline:
             return "reports: appeal window open"
         report.status = EXECUTED
+        self._settle_share(report, guilty=True)
         return None
 
     def dismiss(self, report: Report) -> str | None:
@@ -484,4 +545,5 @@ class Model:
             return "reports: appeal pending"
         self._credit(self.report_bonds, report.appellant, APPEAL_BOND)
         report.status = DISMISSED
+        self._settle_share(report, guilty=False)
         return None

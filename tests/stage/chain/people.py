@@ -520,12 +520,13 @@ class People:
                 (self.pool, "total_escrow", ()),
                 (self.pool, "total_reserved", ()),
                 (self.pool, "total_pending", ()),
+                (self.pool, "total_held", ()),
                 (self.results, "bonds_held", ()),
                 (self.reports, "bonds_held", ()),
             ]
         )
-        stake, bounties, escrow, reserved, pending, bonds, appeals = map(int, read)
-        owed = [stake + bounties, escrow + reserved + pending, bonds, appeals]
+        stake, bounties, escrow, reserved, pending, kept, bonds, appeals = map(int, read)
+        owed = [stake + bounties, escrow + reserved + pending + kept, bonds, appeals]
         owed = [amount + self.donated for amount in owed]
         assert held == owed, "registry, pool, rounds and reports should hold what they owe"
         bonded = [(self.registry, "bonded", (node,)) for node in range(1, nodes + 1)]

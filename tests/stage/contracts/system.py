@@ -33,6 +33,7 @@ NONE, COMMIT, REVEAL, AGGREGATE, CHALLENGE, DISPUTED, FINALIZED, VOID = range(8)
 ACTIVE, COMPLETED, CANCELLED = 1, 2, 3
 
 STAKE = 1_000 * ZOO
+VOICE = 200 * ZOO  # what a verifier weighs at most: twice the minimum stake
 REWARD = 100 * ZOO
 BOND = 10 * ZOO
 APPEAL_BOND = 7 * ZOO
