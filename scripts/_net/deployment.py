@@ -422,6 +422,7 @@ def _state_problems(w3: Web3, deployed: Deployed, settings: DeploymentSettings) 
     ]
     arguments = constructor_arguments(settings, at, deployed.artefacts)
     expected.append(("NodeRegistry", "parameters", (), arguments["NodeRegistry"][4]))
+    expected.append(("TrainingJobs", "bounds", (), arguments["TrainingJobs"][4]))
     expected.append(("RedundantTasks", "terms", (), settings.tasks.encode()))
     expected.append(("RedundantTasks", "classes", (), settings.tasks.class_names()))
     for target, selector in arguments["Coordinator"][5]:

@@ -13,6 +13,7 @@ from tests.stage.contracts.clock import mine
 from tests.stage.contracts.rounds import Field, make_field
 from tests.stage.contracts.system import (
     COMMIT,
+    DAY,
     INVALID,
     REWARD,
     STAKE,
@@ -214,10 +215,12 @@ def test_open_round__weight_falls_with_missed_and_invalid_rounds(
     for player in (steady, bad):
         field.system.reveal(1, round_id, player, field.work(player, round_id))
     field.propose(round_id, nodes=[steady.node_id], contributions=[1])
-    field.report(round_id, bad, INVALID, *field.verifiers[:2])
-    # Slashed later, after the appeal window: the weight falls at once.
+    report = field.report(round_id, bad, INVALID, *field.verifiers[:2])
     field.attest(round_id)
     results.finalize(1, 1, [steady.node_id], [1])
+    mine(1, TERMS["appeal_s"] + 1)
+    field.system.reports.execute(report)
+    mine(1, 7 * DAY)  # that it is suspended for
     rounds.open_round(1)
     opened = dict(events_of(rounds))["RoundOpened"]
     assert dict(zip(opened["nodes"], opened["weights"], strict=True)) == {

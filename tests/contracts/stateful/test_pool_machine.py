@@ -66,6 +66,9 @@ class PoolMachine(RuleBasedStateMachine):
         self.jobs: dict[int, ModelJob] = {}
         self.pools: dict[tuple[int, int], ModelPool] = {}
         self.donated = 0
+        self.locks: set[int] = set()  # nodes with a lock
+        self.held: dict[int, int] = {}  # by node
+        self.aside: dict[tuple[int, int, int], int] = {}  # by job, round and node
 
     def teardown(self) -> None:
         self.anchor.__exit__(None, None, None)
@@ -202,11 +205,11 @@ class PoolMachine(RuleBasedStateMachine):
                 pool.unpayable += cut
             else:
                 pool.paid += cut
-                self.pending[self.payout_of[node]] += cut
+                self.credit(node, cut)
 
     @precondition(lambda self: self.pools)
-    @rule(pick=picks, count=st.integers(0, N_NODES + 1))
-    def distribute(self, pick: int, count: int) -> None:
+    @rule(pick=picks, count=st.integers(0, N_NODES + 1), bits=st.just(0) | st.integers(0, 255))
+    def distribute(self, pick: int, count: int, bits: int = 0) -> None:
         key, pool = self.pool_at(pick, DISTRIBUTING)
         batch = pool.plan[:count]
         ids = [node for node, _ in batch]
@@ -220,11 +223,11 @@ class PoolMachine(RuleBasedStateMachine):
             reason = "pool: zero total"
         if reason:
             with boa.reverts(reason):
-                self.pool.distribute(*key, ids, contributions, 0, sender=self.results)
+                self.pool.distribute(*key, ids, contributions, bits, sender=self.results)
             return
-        self.pool.distribute(*key, ids, contributions, 0, sender=self.results)
+        self.pool.distribute(*key, ids, contributions, bits, sender=self.results)
         pool.plan = pool.plan[count:]
-        for node, contribution in batch:
+        for place, (node, contribution) in enumerate(batch):
             pool.last_node = node
             pool.distributed += contribution
             pool.turns += 1
@@ -235,7 +238,10 @@ class PoolMachine(RuleBasedStateMachine):
                 pool.unpayable += credit
             else:
                 pool.paid += credit
-                self.pending[self.payout_of[node]] += credit
+                if bits >> place & 1:
+                    self.aside[(*key, node)] = credit
+                else:
+                    self.credit(node, credit)
 
     @precondition(lambda self: any(pool.last_node for pool in self.pools.values()))
     @rule(pick=picks)
@@ -272,6 +278,49 @@ class PoolMachine(RuleBasedStateMachine):
             assert 0 <= returned - pool.unpayable < pool.turns
         pool.status = CLOSED
         self.jobs[key[0]].escrow += returned
+
+    # Who stands accused
+
+    def credit(self, node: int, amount: int) -> None:
+        if node in self.locks:
+            self.held[node] = self.held.get(node, 0) + amount
+        else:
+            self.pending[self.payout_of[node]] += amount
+
+    @rule(pick=picks)
+    def lock_or_unlock(self, pick: int) -> None:
+        node = list(self.payout_of)[pick % N_NODES]
+        if node in self.locks:
+            self.world.registry.unlock(node, sender=self.results)
+        else:
+            self.world.registry.lock(node, sender=self.results)
+        self.locks ^= {node}
+
+    @rule(pick=picks)
+    def release(self, pick: int) -> None:
+        node = list(self.payout_of)[pick % N_NODES]
+        if not self.held.get(node):
+            with boa.reverts("pool: nothing held"):
+                self.pool.release(node)
+        elif node in self.locks:
+            with boa.reverts("pool: node locked"):
+                self.pool.release(node)
+        else:
+            assert self.pool.release(node) == self.held[node]
+            self.pending[self.payout_of[node]] += self.held.pop(node)
+
+    @precondition(lambda self: self.aside)
+    @rule(pick=picks, guilty=st.booleans())
+    def settle_share(self, pick: int, guilty: bool) -> None:
+        job_id, round_id, node = list(self.aside)[pick % len(self.aside)]
+        amount = self.aside.pop((job_id, round_id, node))
+        self.pool.settle_share(job_id, round_id, node, guilty, sender=self.world.reports)
+        if guilty:
+            self.jobs[job_id].escrow += amount
+        else:
+            self.pending[self.payout_of[node]] += amount
+        if node not in self.locks:
+            self.pending[self.payout_of[node]] += self.held.pop(node, 0)
 
     # Receivers
 
@@ -337,8 +386,12 @@ class PoolMachine(RuleBasedStateMachine):
         assert self.pool.total_escrow() == escrow
         assert self.pool.total_reserved() == reserved
         assert self.pool.total_pending() == owed
+        kept = sum(self.held.values()) + sum(self.aside.values())
+        assert self.pool.total_held() == kept
+        for node in self.payout_of:
+            assert self.pool.held(node) == self.held.get(node, 0)
         held = self.world.token.balanceOf(self.pool.address)
-        assert held == escrow + reserved + owed + self.donated
+        assert held == escrow + reserved + owed + kept + self.donated
 
 
 @pytest.fixture(scope="module")
