@@ -136,6 +136,8 @@ _addition_count: HashMap[uint256, uint256]
 
 _slashers: DynArray[address, 8]
 _locks: HashMap[uint256, HashMap[address, uint256]]
+# Which of 256 nodes have a lock, the first in the lowest bit: payments read it for many at once.
+_locked: HashMap[uint256, uint256]
 
 _bounties: HashMap[address, uint256]
 _total_bounties: uint256
@@ -743,6 +745,29 @@ def payouts(node_ids: DynArray[uint256, 128]) -> DynArray[address, 128]:
 @view
 @reentrant
 @external
+def payees(node_ids: DynArray[uint256, 128]) -> (DynArray[address, 128], uint256):
+    """
+    @notice As `payouts`, and which of the nodes have a lock: their pay is held back meanwhile.
+    @param node_ids The nodes.
+    @return The addresses, zero for an unknown id; and one bit a node, the first the lowest.
+    """
+    addresses: DynArray[address, 128] = []
+    locked: uint256 = 0
+    at: uint256 = max_value(uint256)
+    word: uint256 = 0
+    for node_id: uint256 in node_ids:
+        if node_id >> 8 != at:
+            at = node_id >> 8
+            word = self._locked[at]
+        if word != 0 and word >> (node_id & 255) & 1 != 0:
+            locked |= 1 << len(addresses)
+        addresses.append(self._nodes[node_id].payout)
+    return addresses, locked
+
+
+@view
+@reentrant
+@external
 def bonded(node_id: uint256) -> uint256:
     """
     @notice What can be slashed: stake and unbonding.
@@ -1232,8 +1257,11 @@ def _update_lists(node_id: uint256):
             locks in line with the listed slashers.
     """
     locks: uint256 = self._lock_count(node_id)
-    if locks != self._nodes[node_id].locks:
+    before: uint256 = self._nodes[node_id].locks
+    if locks != before:
         self._nodes[node_id].locks = locks
+        if locks == 0 or before == 0:
+            self._locked[node_id >> 8] ^= 1 << (node_id & 255)
     listed: uint256 = 0
     if locks == 0 and self._nodes[node_id].unlock_at == 0 and not self._nodes[node_id].banned:
         listed = self._nodes[node_id].roles & self._nodes[node_id].approved_roles

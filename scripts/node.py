@@ -108,7 +108,7 @@ def register(
         raise click.ClickException(f"{', '.join(roles)} needs a stake of {zoo(needed)}.")
     signed = _consent(contracts, operator, account.address, consent)
     allow(contracts, account, registry, amount)
-    registry.register_node(
+    receipt = registry.register_node(
         operator,
         payout or account.address,
         _roles(roles),
@@ -117,7 +117,8 @@ def register(
         signed,
         sender=account,
     )
-    click.echo(f"Node {registry.node_of(operator)} is registered with {zoo(amount)}.")
+    node_id = receipt.decode_logs([registry.NodeRegistered])[0].node_id
+    click.echo(f"Node {node_id} is registered with {zoo(amount)}.")
     if _roles(roles) & ~ROLES["trainer"]:
         click.echo("Verifiers and aggregators work once the committee has approved the role.")
 

@@ -144,6 +144,9 @@ class DeploymentSettings:
     benchmark_window: int = 600
     benchmark_quorum: int = 2
     appeal_bond: int = 100 * ZOO
+    least_challenge_bond: int = 10 * ZOO
+    most_challenge_bond: int = 1_000 * ZOO
+    least_reward: int = ZOO
     random_source: str = ZERO
     tasks: TaskTerms = field(default_factory=TaskTerms)
 
@@ -213,9 +216,22 @@ def constructor_arguments(
             routine,
         ),
         "NodeRegistry": (token, at["NodeBenchmarks"], owner, slashers, parameters),
-        "RewardPool": (token, registry, jobs, results, at["ScoreConsensus"]),
+        "RewardPool": (
+            token,
+            registry,
+            jobs,
+            results,
+            at["ScoreConsensus"],
+            at["ViolationReports"],
+        ),
         "TrainingLedger": (results, at["RewardPool"], owner),
-        "TrainingJobs": (registry, rounds, results, owner),
+        "TrainingJobs": (
+            registry,
+            rounds,
+            results,
+            owner,
+            (settings.least_challenge_bond, settings.most_challenge_bond, settings.least_reward),
+        ),
         "TrainingRounds": (registry, jobs, results, owner, settings.random_source),
         "TrainingResults": (
             token,
@@ -234,6 +250,7 @@ def constructor_arguments(
             jobs,
             rounds,
             results,
+            at["RewardPool"],
             owner,
             settings.appeal_bond,
         ),
@@ -410,6 +427,7 @@ def _state_problems(w3: Web3, deployed: Deployed, settings: DeploymentSettings) 
     ]
     arguments = constructor_arguments(settings, at, deployed.artefacts)
     expected.append(("NodeRegistry", "parameters", (), arguments["NodeRegistry"][4]))
+    expected.append(("TrainingJobs", "bounds", (), arguments["TrainingJobs"][4]))
     expected.append(("RedundantTasks", "terms", (), settings.tasks.encode()))
     expected.append(("RedundantTasks", "classes", (), settings.tasks.class_names()))
     for target, selector in arguments["Coordinator"][5]:

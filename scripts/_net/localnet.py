@@ -24,6 +24,7 @@ from eth_account import Account
 from eth_account.signers.local import LocalAccount
 from web3 import HTTPProvider, Web3
 from web3.contract import Contract
+from web3.logs import DISCARD
 
 from agents.jobs.publish import Published, Terms
 from agents.protocol.consent import operator_consent
@@ -187,15 +188,18 @@ class Localnet:
         batch = self.batch()
         token = self.contract("ZooToken")
         batch.add(self.faucet, token.functions.transfer(self.sponsor.address, amount))
-        batch.add(self.sponsor, jobs.functions.create_job(terms.encode(published)))
-        batch.settle()
-        job_id = int(jobs.functions.job_count().call())
+        encoded = terms.encode(published)
+        batch.add(self.sponsor, jobs.functions.create_job(encoded))
+        mined = batch.settle()[-1]
+        job_id = int(jobs.events.JobCreated().process_receipt(mined, DISCARD)[0]["args"]["job_id"])
         if published.by_consensus:
             scores = self.contract("ScoreConsensus")
             batch.add(self.sponsor, scores.functions.adopt(job_id, *terms.score_windows))
             batch.settle()
         batch.add(self.sponsor, token.functions.approve(pool.address, amount))
-        batch.add(self.sponsor, pool.functions.fund(job_id, amount))
+        batch.add(
+            self.sponsor, pool.functions.fund(job_id, self.sponsor.address, encoded[0], amount)
+        )
         batch.settle()
         return job_id
 
@@ -400,10 +404,10 @@ def _register(net: Localnet) -> None:
                 _consent(registry, seat),
             ),
         )
-    batch.settle()
-    for seat in nodes:
-        node_id = int(registry.functions.node_of(seat.operator.address).call())
-        net.seats[seat.name] = replace(seat, node_id=node_id)
+    receipts = batch.settle()[1::2]  # of the second of each seat's two calls
+    for seat, mined in zip(nodes, receipts, strict=True):
+        (event,) = registry.events.NodeRegistered().process_receipt(mined, DISCARD)
+        net.seats[seat.name] = replace(seat, node_id=int(event["args"]["node_id"]))
 
 
 def _consent(registry: Any, seat: Seat) -> bytes:

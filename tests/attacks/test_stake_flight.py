@@ -38,7 +38,7 @@ def test_15_exit_between_work_and_verdict__slash_reaches_the_unbonding_stake(
     people.chain.refuse("registry: closed", *withdraw)
     assert people.bonded(eve) == 0
     assert people.gain(eve) == -FIFTH
-    people.assert_whole({ann: share(1, 1)})
+    people.assert_whole({ann: share(1, 2)})
 
 
 def test_15_exit_between_report_and_execution__changes_nothing(
@@ -51,7 +51,7 @@ def test_15_exit_between_report_and_execution__changes_nothing(
     people.chain.warp(people.settings.unbonding_period)
     people.chain.send(eve.owner, people.registry, "withdraw", eve.node_id)
     assert people.gain(eve) == -FIFTH
-    people.assert_whole({ann: share(1, 1)})
+    people.assert_whole({ann: share(1, 2)})
 
 
 def test_15_exit_first__no_seat_in_the_round(people: People, ann: Node, eve: Node) -> None:
@@ -86,7 +86,7 @@ def test_15_stake_added_after_the_offence__neither_dilutes_nor_hides_it(
     people.chain.refuse("registry: too many additions", *add)
     people.execute(report)
     assert people.gain(eve) == -FIFTH
-    people.assert_whole({ann: share(1, 1)})
+    people.assert_whole({ann: share(1, 2)})
 
 
 def test_15_new_operator_and_payout__the_slash_still_finds_the_node(
@@ -107,7 +107,7 @@ def test_15_new_operator_and_payout__the_slash_still_finds_the_node(
     people.chain.send(eve.owner, people.registry, "set_active", eve.node_id, False)
     people.execute(report)
     assert people.gain(eve, fresh) == -FIFTH
-    people.assert_whole({ann: share(1, 1)})
+    people.assert_whole({ann: share(1, 2)})
 
 
 def test_15_slashed_node_registers_again__starts_without_benchmark_and_has_lost_its_stake(

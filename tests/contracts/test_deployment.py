@@ -75,10 +75,12 @@ RESTRICTED = {
         "start_distribution": "pool: not results",
         "distribute": "pool: not results",
         "close": "pool: not results",
+        "settle_share": "pool: not reports",
     },
     "TrainingLedger": {"record_round": "ledger: not results"},
     "TrainingJobs": {
         "set_paused": NOT_OWNER,
+        "set_bounds": NOT_OWNER,
         "transfer_ownership": NOT_OWNER,
         "accept_ownership": NOT_NEXT,
         "begin_round": "jobs: not rounds",
@@ -99,6 +101,7 @@ RESTRICTED = {
         "report_opened": "results: not reports",
         "report_closed": "results: not reports",
         "invalidate": "results: not reports",
+        "clear": "results: not reports",
     },
     "ViolationReports": {
         "resolve_appeal": NOT_OWNER,
@@ -159,7 +162,7 @@ OPEN = {
         "set_encryption_key",
         "claim_bounty",
     },
-    "RewardPool": {"fund", "claim", "refund"},
+    "RewardPool": {"fund", "claim", "refund", "release"},
     "TrainingLedger": {"attest_model"},
     "TrainingJobs": {"create_job", "cancel_job"},
     "TrainingRounds": {

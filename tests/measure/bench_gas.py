@@ -109,7 +109,10 @@ class Bench:
         amount = 20 * _TERMS.reward_per_round
         self.send(self.net.faucet, token.functions.transfer(self.net.sponsor.address, amount))
         self.send(self.net.sponsor, token.functions.approve(pool.address, amount))
-        self.send(self.net.sponsor, pool.functions.fund(job_id, amount))
+        self.send(
+            self.net.sponsor,
+            pool.functions.fund(job_id, self.net.sponsor.address, digests[0], amount),
+        )
         return job_id
 
     # -- a round -----------------------------------------------------------------------------------

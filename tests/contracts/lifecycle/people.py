@@ -126,7 +126,7 @@ class People:
         job_id = self.jobs.job_count()
         amount = funded_rounds * REWARD
         self.token.approve(self.pool, amount, sender=self.sponsor)
-        self.pool.fund(job_id, amount, sender=self.sponsor)
+        self.pool.fund(job_id, self.sponsor, terms[0], amount, sender=self.sponsor)
         return job_id
 
     def commit(self, job_id: int, round_id: int, node: Node) -> Any:

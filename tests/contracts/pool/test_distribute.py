@@ -22,7 +22,7 @@ def distributing(pool: Any, job: int, reserved: int, results: str, nodes: list[i
 def test_distribute__one_batch__splits_and_rounds_down(
     pool: Any, job: int, distributing: int, results: str, nodes: list[int], payouts: list[str]
 ) -> None:
-    pool.distribute(job, distributing, nodes, [1, 0, 6], sender=results)
+    pool.distribute(job, distributing, nodes, [1, 0, 6], 0, sender=results)
     shares = [9 * ZOO // 7, 0, 9 * ZOO * 6 // 7]
     assert logged(pool) == [
         (
@@ -57,7 +57,7 @@ def test_distribute__batches__pay_what_one_batch_would(
     pool: Any, job: int, distributing: int, results: str, nodes: list[int], payouts: list[str]
 ) -> None:
     for node, contribution in zip(nodes, [1, 2, 4], strict=True):
-        pool.distribute(job, distributing, [node], [contribution], sender=results)
+        pool.distribute(job, distributing, [node], [contribution], 0, sender=results)
     expected = [ZOO + 9 * ZOO // 7, 9 * ZOO * 2 // 7, 9 * ZOO * 4 // 7]
     assert [pool.pending(payout) for payout in payouts] == expected
 
@@ -67,7 +67,7 @@ def test_distribute__shared_payout__adds_up(
 ) -> None:
     pair = [world.add_node(payouts[0]) for _ in range(2)]
     pool.start_distribution(job, reserved, 2, [], [], sender=results)
-    pool.distribute(job, reserved, pair, [1, 1], sender=results)
+    pool.distribute(job, reserved, pair, [1, 1], 0, sender=results)
     assert pool.pending(payouts[0]) == 10 * ZOO
 
 
@@ -76,14 +76,14 @@ def test_distribute__payout_changed_before__is_followed(
 ) -> None:
     new = str(boa.env.generate_address("new payout"))
     world.registry.set_payout(nodes[1], new, sender=world.holder)
-    pool.distribute(job, distributing, nodes[1:2], [7], sender=results)
+    pool.distribute(job, distributing, nodes[1:2], [7], 0, sender=results)
     assert pool.pending(new) == 9 * ZOO
 
 
 def test_distribute__unknown_node__its_share_goes_back(
     pool: Any, job: int, distributing: int, results: str, nodes: list[int]
 ) -> None:
-    pool.distribute(job, distributing, [nodes[2], 999], [3, 4], sender=results)
+    pool.distribute(job, distributing, [nodes[2], 999], [3, 4], 0, sender=results)
     assert logged(pool)[0][1]["amounts"] == [9 * ZOO * 3 // 7, 0]
     paid, returned = pool.close(job, distributing, sender=results)
     assert paid == ZOO + 9 * ZOO * 3 // 7
@@ -94,7 +94,7 @@ def test_distribute__empty_batch__changes_nothing(
     pool: Any, job: int, distributing: int, results: str
 ) -> None:
     before = pool.pool(job, distributing)
-    pool.distribute(job, distributing, [], [], sender=results)
+    pool.distribute(job, distributing, [], [], 0, sender=results)
     assert pool.pool(job, distributing) == before
 
 
@@ -103,23 +103,23 @@ def test_distribute__ids_not_ascending__reverts(
     pool: Any, job: int, distributing: int, results: str, nodes: list[int], order: list[int]
 ) -> None:
     with boa.reverts("pool: node order"):
-        pool.distribute(job, distributing, [nodes[i] for i in order], [1, 1], sender=results)
+        pool.distribute(job, distributing, [nodes[i] for i in order], [1, 1], 0, sender=results)
 
 
 def test_distribute__node_zero__reverts(
     pool: Any, job: int, distributing: int, results: str
 ) -> None:
     with boa.reverts("pool: node order"):
-        pool.distribute(job, distributing, [0], [1], sender=results)
+        pool.distribute(job, distributing, [0], [1], 0, sender=results)
 
 
 def test_distribute__node_of_an_earlier_batch__reverts(
     pool: Any, job: int, distributing: int, results: str, nodes: list[int]
 ) -> None:
-    pool.distribute(job, distributing, nodes[:2], [1, 0], sender=results)
+    pool.distribute(job, distributing, nodes[:2], [1, 0], 0, sender=results)
     for again in nodes[:2]:
         with boa.reverts("pool: node order"):
-            pool.distribute(job, distributing, [again], [1], sender=results)
+            pool.distribute(job, distributing, [again], [1], 0, sender=results)
 
 
 @pytest.mark.parametrize("contributions", [[8, 0], [7, 1], [1, 2**256 - 1]])
@@ -132,16 +132,16 @@ def test_distribute__more_than_the_total__reverts(
     contributions: list[int],
 ) -> None:
     with boa.reverts("pool: over-distributed"):
-        pool.distribute(job, distributing, nodes[:2], contributions, sender=results)
+        pool.distribute(job, distributing, nodes[:2], contributions, 0, sender=results)
 
 
 def test_distribute__more_than_the_total_over_batches__reverts(
     pool: Any, job: int, distributing: int, results: str, nodes: list[int]
 ) -> None:
-    pool.distribute(job, distributing, nodes[:1], [5], sender=results)
+    pool.distribute(job, distributing, nodes[:1], [5], 0, sender=results)
     with boa.reverts("pool: over-distributed"):
-        pool.distribute(job, distributing, nodes[1:2], [3], sender=results)
-    pool.distribute(job, distributing, nodes[1:2], [2], sender=results)
+        pool.distribute(job, distributing, nodes[1:2], [3], 0, sender=results)
+    pool.distribute(job, distributing, nodes[1:2], [2], 0, sender=results)
 
 
 def test_distribute__length_mismatch__reverts(
@@ -149,7 +149,7 @@ def test_distribute__length_mismatch__reverts(
 ) -> None:
     for contributions in ([], [1], [1, 1, 1]):
         with boa.reverts("pool: length mismatch"):
-            pool.distribute(job, distributing, nodes[:2], contributions, sender=results)
+            pool.distribute(job, distributing, nodes[:2], contributions, 0, sender=results)
 
 
 def test_distribute__zero_total__reverts(
@@ -157,7 +157,7 @@ def test_distribute__zero_total__reverts(
 ) -> None:
     pool.start_distribution(job, reserved, 0, [], [], sender=results)
     with boa.reverts("pool: zero total"):
-        pool.distribute(job, reserved, nodes, [0, 0, 0], sender=results)
+        pool.distribute(job, reserved, nodes, [0, 0, 0], 0, sender=results)
     assert pool.close(job, reserved, sender=results) == (0, 10 * ZOO)
 
 
@@ -166,7 +166,7 @@ def test_distribute__not_started__reverts(
 ) -> None:
     for round_id in (reserved, reserved + 1):
         with boa.reverts("pool: not distributing"):
-            pool.distribute(job, round_id, nodes, [1, 1, 1], sender=results)
+            pool.distribute(job, round_id, nodes, [1, 1, 1], 0, sender=results)
 
 
 def test_distribute__closed__reverts(
@@ -174,7 +174,7 @@ def test_distribute__closed__reverts(
 ) -> None:
     pool.close(job, distributing, sender=results)
     with boa.reverts("pool: closed"):
-        pool.distribute(job, distributing, nodes, [1, 1, 1], sender=results)
+        pool.distribute(job, distributing, nodes, [1, 1, 1], 0, sender=results)
 
 
 def test_distribute__full_batch__fits_under_the_gas_cap(
@@ -183,5 +183,5 @@ def test_distribute__full_batch__fits_under_the_gas_cap(
     """128 nodes, each with a payout that was never credited: the dearest batch there is."""
     fresh = [world.add_node(str(boa.env.generate_address())) for _ in range(128)]
     pool.start_distribution(job, reserved, 128, [], [], sender=results)
-    pool.distribute(job, reserved, fresh, [1] * 128, sender=results)
+    pool.distribute(job, reserved, fresh, [1] * 128, 0, sender=results)
     assert pool.total_pending() == 128 * (10 * ZOO // 128)

@@ -71,6 +71,6 @@ def test_settlement__anyone_but_results__reverts(
     with boa.reverts("pool: not results"):
         pool.start_distribution(job, reserved, 1, nodes[:1], [1], sender=sender)
     with boa.reverts("pool: not results"):
-        pool.distribute(job, reserved, nodes[:1], [1], sender=sender)
+        pool.distribute(job, reserved, nodes[:1], [1], 0, sender=sender)
     with boa.reverts("pool: not results"):
         pool.close(job, reserved, sender=sender)

@@ -313,8 +313,13 @@ class People:
         job = int(self.chain.call(self.jobs, "job_count"))
         self.sponsored.setdefault(sponsor.address, []).append(job)
         if funds:
-            self.chain.send(sponsor, self.pool, "fund", job, funds)
+            self.fund(sponsor, job, funds)
         return job
+
+    def fund(self, funder: LocalAccount, job: int, amount: int) -> None:
+        """Pay into a job's escrow, as one who has read whose it is and for what."""
+        sponsor, spec = self.chain.call(self.jobs, "origin_of", job)
+        self.chain.send(funder, self.pool, "fund", job, sponsor, spec, amount)
 
     def open(self) -> dict[str, Any]:
         """Open the next round, with its seed known; the fields of RoundOpened."""
@@ -543,12 +548,13 @@ class People:
                 (self.pool, "total_escrow", ()),
                 (self.pool, "total_reserved", ()),
                 (self.pool, "total_pending", ()),
+                (self.pool, "total_held", ()),
                 (self.results, "bonds_held", ()),
                 (self.reports, "bonds_held", ()),
             ]
         )
-        stake, bounties, escrow, reserved, pending, bonds, appeals = map(int, read)
-        owed = [stake + bounties, escrow + reserved + pending, bonds, appeals]
+        stake, bounties, escrow, reserved, pending, kept, bonds, appeals = map(int, read)
+        owed = [stake + bounties, escrow + reserved + pending + kept, bonds, appeals]
         owed = [amount + self.donated for amount in owed]
         assert held == owed, "registry, pool, rounds and reports should hold what they owe"
         bonded = [(self.registry, "bonded", (node,)) for node in range(1, nodes + 1)]

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 
 from eth_utils import keccak
 
-from tests.stage.contracts.clock import mine
 from tests.stage.contracts.system import (
     AGGREGATOR,
     REWARD,
@@ -160,6 +159,6 @@ def make_field(system: System, trainers: int = 3, **terms: int) -> Field:
     sponsor = system.person("sponsor", 100 * REWARD)
     challenger = system.person("challenger", STAKE)
     stranger = system.person("stranger", STAKE)
-    mine()
+    system.mature()
     job_id = system.job(sponsor, **terms)
     return Field(system, sponsor, challenger, stranger, team, verifiers, aggregators, job_id)

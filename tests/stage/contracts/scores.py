@@ -230,11 +230,11 @@ def make_panel(
     sponsor = system.person("sponsor", 1_000 * REWARD)
     challenger = system.person("challenger", STAKE)
     stranger = system.person("stranger", STAKE)
-    mine()
+    system.mature()
     job_id = int(system.jobs.create_job(terms_tuple(**terms), sender=sponsor))
     if adopt:
         system.scores.adopt(job_id, COMMIT_S, REVEAL_S, sender=sponsor)
-    system.pool.fund(job_id, funded * REWARD, sender=sponsor)
+    system.fund(job_id, funded * REWARD, sponsor)
     field = Field(system, sponsor, challenger, stranger, team, verifiers, aggregators, job_id)
     by_id = {p.node_id: stake for p, stake in zip(verifiers, stakes, strict=True)}
     return Panel(field, by_id)

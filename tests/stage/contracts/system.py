@@ -33,6 +33,7 @@ NONE, COMMIT, REVEAL, AGGREGATE, CHALLENGE, DISPUTED, FINALIZED, VOID = range(8)
 ACTIVE, COMPLETED, CANCELLED = 1, 2, 3
 
 STAKE = 1_000 * ZOO
+VOICE = 200 * ZOO  # what a verifier weighs at most: twice the minimum stake
 REWARD = 100 * ZOO
 BOND = 10 * ZOO
 APPEAL_BOND = 7 * ZOO
@@ -58,6 +59,9 @@ TERMS: dict[str, Any] = {
     "dispute_s": 800,
     "challenge_bond": BOND,
 }
+
+# Least and most challenge bond, least reward of a round.
+BOUNDS = (BOND, 1_000 * ZOO, ZOO)
 
 TASK_TERMS: dict[str, int] = {
     "task_stake": 100 * ZOO,
@@ -207,8 +211,17 @@ class System:
         """A new job with money in its escrow."""
         job_id = int(self.jobs.create_job(terms_tuple(**changes), sender=sponsor))
         if escrow:
-            self.pool.fund(job_id, escrow, sender=sponsor)
+            self.fund(job_id, escrow, sponsor)
         return job_id
+
+    def fund(self, job_id: int, amount: int, funder: str) -> None:
+        """Money for a job, as one who has read whose it is and for what."""
+        sponsor, spec = self.jobs.origin_of(job_id)
+        self.pool.fund(job_id, sponsor, spec, amount, sender=funder)
+
+    def mature(self) -> None:
+        """Waits until the stakes of all who have joined have a voice."""
+        mine(1, self.registry.maturity() + 1)
 
     def open(self, job_id: int) -> int:
         """Opens a round, keeps its nodes and weights, and mines past its seed block."""
@@ -291,6 +304,7 @@ class System:
             + self.pool.total_escrow()
             + self.pool.total_reserved()
             + self.pool.total_pending()
+            + self.pool.total_held()
             + self.results.bonds_held()
             + self.reports.bonds_held()
             + self.tasks.bonds_held()
@@ -394,21 +408,23 @@ def deploy(codes: Codes, **parameters: int) -> System:
         ),
         _create(
             codes.pool,
-            "(address,address,address,address,address)",
+            "(address,address,address,address,address,address)",
             token_at,
             registry_at,
             jobs_at,
             results_at,
             scores_at,
+            reports_at,
         ),
         _create(codes.ledger, "(address,address,address)", results_at, pool_at, owner),
         _create(
             codes.jobs,
-            "(address,address,address,address)",
+            "(address,address,address,address,(uint256,uint256,uint256))",
             registry_at,
             rounds_at,
             results_at,
             owner,
+            BOUNDS,
         ),
         _create(
             codes.rounds,
@@ -434,12 +450,13 @@ def deploy(codes: Codes, **parameters: int) -> System:
         ),
         _create(
             codes.reports,
-            "(address,address,address,address,address,address,uint256)",
+            "(address,address,address,address,address,address,address,uint256)",
             token_at,
             registry_at,
             jobs_at,
             rounds_at,
             results_at,
+            pool_at,
             owner,
             APPEAL_BOND,
         ),
