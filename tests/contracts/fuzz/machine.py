@@ -7,8 +7,10 @@ search needs a million of them. Both give the same answers; `test_fuzz.py` compa
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 import boa
@@ -69,24 +71,63 @@ def _from_word(kind: str, word: bytes) -> Any:
     return word if kind == "bytes32" else "0x" + word[12:].hex()
 
 
+@cache
+def _parts(kind: str) -> tuple[str, ...]:
+    """The types in a tuple's type."""
+    parts, depth, start = [], 0, 1
+    for place, letter in enumerate(kind):
+        depth += (letter == "(") - (letter == ")")
+        if (depth == 1 and letter == ",") or (depth == 0 and place > 0):
+            parts.append(kind[start:place])
+            start = place + 1
+    return tuple(parts)
+
+
+@cache
+def _head(kind: str) -> int:
+    """Bytes that a type takes where it stands; 0 for a dynamic one, which stands elsewhere."""
+    if kind in WORDS or re.fullmatch(r"bytes\d+", kind):
+        return 32
+    if kind.startswith("(") and kind.endswith(")"):
+        sizes = [_head(part) for part in _parts(kind)]
+        return sum(sizes) if all(sizes) else 0
+    if kind.endswith("]") and not kind.endswith("[]"):
+        raise ValueError(kind)
+    return 0
+
+
+def _several(kinds: Sequence[str], data: bytes, base: int) -> tuple[Any, ...]:
+    """Values that stand one behind another from `base` on."""
+    values, at = [], base
+    for kind in kinds:
+        size = _head(kind)
+        where = at if size else base + int.from_bytes(data[at : at + 32], "big")
+        values.append(_value(kind, data, where))
+        at += size or 32
+    return tuple(values)
+
+
+def _value(kind: str, data: bytes, at: int) -> Any:
+    """The value of a type at a place."""
+    if kind in WORDS:
+        return _from_word(kind, data[at : at + 32])
+    if kind.startswith("(") and kind.endswith(")"):
+        return _several(_parts(kind), data, at)
+    if kind.startswith("bytes") and _head(kind):
+        return data[at : at + int(kind[5:])]
+    count = int.from_bytes(data[at : at + 32], "big")
+    if kind.endswith("[]"):
+        return _several([kind[:-2]] * count, data, at + 32)
+    content = data[at + 32 : at + 32 + count]
+    return content.decode() if kind == "string" else content
+
+
 def _decoded_as(types: Sequence[str], data: bytes) -> tuple[Any, ...]:
-    """The values of some bytes; tuples of words are the bulk of what is read."""
-    kinds: list[str] = []
-    for kind in types:
-        kinds += kind[1:-1].split(",") if kind.startswith("(") and kind[-1] == ")" else [kind]
-    if any(kind not in WORDS for kind in kinds):
+    """The values of some bytes, as eth_abi gives them, in a tenth of its time."""
+    try:
+        return _several(types, data, 0)
+    except ValueError:
         return tuple(decode(types, data))
-    values = [_from_word(k, data[32 * i : 32 * i + 32]) for i, k in enumerate(kinds)]
-    if len(kinds) == len(types):
-        return tuple(values)
-    rest, made = iter(values), []
-    for kind in types:
-        inner = kind.count(",") + 1
-        if kind.startswith("("):
-            made.append(tuple(next(rest) for _ in range(inner)))
-        else:
-            made.append(next(rest))
-    return tuple(made)
 
 
 @dataclass(frozen=True)
@@ -309,4 +350,4 @@ def _reason(text: str) -> str:
     data = bytes.fromhex(text.split(mark)[1].split()[0].rstrip("},"))
     if data[:4] != ERROR_SELECTOR:
         return "no reason given"
-    return str(decode(["string"], data[4:])[0])
+    return str(_decoded_as(("string",), data[4:])[0])
