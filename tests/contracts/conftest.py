@@ -27,6 +27,17 @@ def own_traces() -> None:
     boa.env.sstore_trace.clear()
 
 
+@pytest.fixture
+def deployer() -> str:
+    return str(boa.env.eoa)
+
+
+@pytest.fixture
+def owner(system: System) -> str:
+    """The Coordinator, which owns the contracts."""
+    return str(system.coordinator.address)
+
+
 @pytest.fixture(scope="session")
 def codes() -> Codes:
     return Codes.compile()

@@ -47,6 +47,8 @@ NOT_MEMBER = "coordinator: not a member"
 NOT_SELF = "coordinator: not self"
 NOT_SLASHER = "registry: not a slasher"
 UNKNOWN_NODE = "benchmarks: unknown node"
+OWNED = {"transfer_ownership": NOT_OWNER, "accept_ownership": NOT_NEXT}
+PAUSED = {"set_paused": NOT_OWNER, **OWNED}
 RESTRICTED = {
     "ZooToken": {},
     "Coordinator": {
@@ -66,71 +68,46 @@ RESTRICTED = {
         "set_slasher": NOT_OWNER,
         "set_parameters": NOT_OWNER,
         "set_penalty": NOT_OWNER,
-        "set_paused": NOT_OWNER,
-        "transfer_ownership": NOT_OWNER,
-        "accept_ownership": NOT_NEXT,
+        **PAUSED,
     },
     "RewardPool": {
-        "reserve": "pool: not results",
-        "start_distribution": "pool: not results",
-        "distribute": "pool: not results",
-        "close": "pool: not results",
+        **dict.fromkeys(
+            ("reserve", "start_distribution", "distribute", "close"), "pool: not results"
+        ),
         "settle_share": "pool: not reports",
     },
     "TrainingLedger": {"record_round": "ledger: not results"},
     "TrainingJobs": {
-        "set_paused": NOT_OWNER,
+        **PAUSED,
         "set_bounds": NOT_OWNER,
-        "transfer_ownership": NOT_OWNER,
-        "accept_ownership": NOT_NEXT,
         "begin_round": "jobs: not rounds",
         "end_round": "jobs: not results",
     },
-    "TrainingRounds": {
-        "set_paused": NOT_OWNER,
-        "transfer_ownership": NOT_OWNER,
-        "accept_ownership": NOT_NEXT,
-    },
+    "TrainingRounds": PAUSED,
     "TrainingResults": {
         "resolve_challenge": NOT_OWNER,
-        "transfer_ownership": NOT_OWNER,
-        "accept_ownership": NOT_NEXT,
-        "open": "results: not rounds",
-        "begin": "results: not rounds",
-        "void": "results: not rounds",
-        "report_opened": "results: not reports",
-        "report_closed": "results: not reports",
-        "invalidate": "results: not reports",
-        "clear": "results: not reports",
+        **OWNED,
+        **dict.fromkeys(("open", "begin", "void"), "results: not rounds"),
+        **dict.fromkeys(
+            ("report_opened", "report_closed", "invalidate", "clear"), "results: not reports"
+        ),
     },
-    "ViolationReports": {
-        "resolve_appeal": NOT_OWNER,
-        "transfer_ownership": NOT_OWNER,
-        "accept_ownership": NOT_NEXT,
-    },
+    "ViolationReports": {"resolve_appeal": NOT_OWNER, **OWNED},
     "ScoreConsensus": {
-        "set_paused": NOT_OWNER,
-        "transfer_ownership": NOT_OWNER,
-        "accept_ownership": NOT_NEXT,
+        **PAUSED,
         "adopt": "scores: not sponsor",
         "post_samples": "scores: not adopted",
         "commit_scores": "scores: not adopted",
     },
     "RedundantTasks": {
-        "set_paused": NOT_OWNER,
+        **PAUSED,
         "add_class": NOT_OWNER,
-        "transfer_ownership": NOT_OWNER,
-        "accept_ownership": NOT_NEXT,
         "begin_appeal": "tasks: not appeals",
         "end_appeal": "tasks: not appeals",
         "join": "executors: not the node's",
         "leave": "executors: not the node's",
     },
-    "TaskAppeals": {
-        "resolve": NOT_OWNER,
-        "transfer_ownership": NOT_OWNER,
-        "accept_ownership": NOT_NEXT,
-    },
+    "TaskAppeals": {"resolve": NOT_OWNER, **OWNED},
     "DataKeys": {
         "set_key": "keys: not sponsor",
         "set_releaser": "keys: not sponsor",
@@ -139,9 +116,7 @@ RESTRICTED = {
     },
     "NodeBenchmarks": {
         "overrule": NOT_OWNER,
-        "set_paused": NOT_OWNER,
-        "transfer_ownership": NOT_OWNER,
-        "accept_ownership": NOT_NEXT,
+        **PAUSED,
         "request_benchmark": UNKNOWN_NODE,
         "submit_benchmark": UNKNOWN_NODE,
     },
@@ -237,8 +212,7 @@ def chain(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chain]:
         w3 = Web3(HTTPProvider(anvil.url))
         deployer = key(0)
         settings = DeploymentSettings(
-            members=tuple(sorted(key(i).address for i in range(1, 6))),
-            holder=key(9).address,
+            members=tuple(sorted(key(i).address for i in range(1, 6))), holder=key(9).address
         )
         deployed = deploy(w3, deployer.address, sender_of(w3, deployer), settings)
         yield Chain(w3, deployer, settings, deployed)
@@ -302,6 +276,7 @@ def test_owner_is_the_coordinator_wherever_there_is_one(chain: Chain) -> None:
         "ViolationReports",
         "ScoreConsensus",
         "RedundantTasks",
+        "TaskAppeals",
         "NodeBenchmarks",
     ]
 

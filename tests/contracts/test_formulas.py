@@ -69,8 +69,8 @@ def test_score_commitment(system: System) -> None:
 
 
 def test_task_tag_and_commitment(system: System) -> None:
-    world = make_tasks(system)
-    tasks, player, result = world.tasks, world.nodes[0], keccak(text="result")
+    stage = make_tasks(system)
+    tasks, player, result = stage.tasks, stage.nodes[0], keccak(text="result")
     tag = formulas.task_tag(chain_id(), tasks.address, 7, result)
     assert tag == tasks.tag_of(7, result)
     mine = formulas.task_commitment(
@@ -180,12 +180,10 @@ def test_weight__of_nodes_that_were_silent(field: Field) -> None:
             good = accepted if place < 2 else 0
             wanted = formulas.weight(score, accepted, good)
             assert weights[nodes.index(player.node_id)] == wanted
-        for player in field.trainers[:2]:
-            field.system.commit(1, round_id, player, field.work(player, round_id))
+        field.commit_all(round_id, *field.trainers[:2])
         field.system.wait_out(1, round_id)
         field.system.advance(1, round_id)
-        for player in field.trainers[:2]:
-            field.system.reveal(1, round_id, player, field.work(player, round_id))
+        field.reveal_all(round_id, *field.trainers[:2])
         ids = field.ids[:2]
         field.propose(round_id, nodes=ids, contributions=[1, 1])
         field.attest(round_id)
@@ -215,14 +213,14 @@ def test_split__pays_what_the_pool_pays(field: Field) -> None:
 
 
 def test_fee_shares(system: System) -> None:
-    world = make_tasks(system)
+    stage = make_tasks(system)
     right = keccak(text="right")
-    task_id = world.started()
-    fee = world.state(task_id).fee
-    runners = world.runners(task_id)
-    world.commit_all(task_id, {0: right, 1: right})
-    world.reveal_all(task_id, {0: right, 1: right})
-    paid = [world.tasks.bond_credit(player.payout) for player in runners]
+    task_id = stage.started()
+    fee = stage.state(task_id).fee
+    runners = stage.runners(task_id)
+    stage.commit_all(task_id, {0: right, 1: right})
+    stage.reveal_all(task_id, {0: right, 1: right})
+    paid = [stage.tasks.bond_credit(player.payout) for player in runners]
     assert sorted(paid) == sorted(formulas.fee_shares(fee))
 
 

@@ -31,11 +31,6 @@ def gas_cap() -> None:
     boa.env.evm.patch.gas_limit = GAS_CAP
 
 
-@pytest.fixture
-def deployer() -> str:
-    return str(boa.env.eoa)
-
-
 @pytest.fixture(scope="session")
 def target_blueprint() -> Any:
     return boa.loads_partial(TARGET_SOURCE)
@@ -54,12 +49,7 @@ def target(target_blueprint: Any) -> Any:
 @pytest.fixture
 def coordinator(coordinator_blueprint: Any, target: Any) -> Any:
     return coordinator_blueprint.deploy(
-        MEMBERS,
-        3,
-        ROUTINE_DELAY,
-        GOVERNANCE_DELAY,
-        GRACE,
-        [(target.address, ROUTINE_SELECTOR)],
+        MEMBERS, 3, ROUTINE_DELAY, GOVERNANCE_DELAY, GRACE, [(target.address, ROUTINE_SELECTOR)]
     )
 
 

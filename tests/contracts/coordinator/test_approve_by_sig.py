@@ -9,16 +9,8 @@ import boa
 import pytest
 from eth_utils import keccak
 
-from tests.stage.contracts.committee import (
-    ACCOUNTS,
-    PROPOSED,
-    QUEUED,
-    ROUTINE_DELAY,
-    STRANGER,
-    make_accounts,
-    sign,
-    typed_approval,
-)
+from tests.stage.contracts import committee
+from tests.stage.contracts.committee import ACCOUNTS, STRANGER, make_accounts, sign, typed_approval
 from tests.stage.contracts.events import event, logged
 
 CURVE_ORDER = 0xFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFEBAAEDCE6AF48A03BBFD25E8CD0364141
@@ -30,7 +22,7 @@ def test_approve_by_sig__quorum_from_a_stranger__queues(coordinator: Any, op_id:
     assert logged(coordinator) == [
         event("OperationApproved", op_id=op_id, member=ACCOUNTS[1].address, approvals=2),
         event("OperationApproved", op_id=op_id, member=ACCOUNTS[2].address, approvals=3),
-        event("OperationQueued", op_id=op_id, eta=boa.env.timestamp + ROUTINE_DELAY),
+        event("OperationQueued", op_id=op_id, eta=boa.env.timestamp + committee.ROUTINE_DELAY),
     ]
 
 
@@ -52,7 +44,7 @@ def test_approve_by_sig__front_run_in_part__still_succeeds(coordinator: Any, op_
     coordinator.approve_by_sig(op_id, signatures[:1], sender=STRANGER)
     coordinator.approve_by_sig(op_id, signatures)
     assert coordinator.approvals(op_id) == 3
-    assert coordinator.state(op_id) == QUEUED
+    assert coordinator.state(op_id) == committee.QUEUED
     coordinator.approve_by_sig(op_id, signatures, sender=STRANGER)
     assert logged(coordinator) == []
 
@@ -112,7 +104,7 @@ def test_approve_by_sig__made_for_something_else__reverts(
     for signature in foreign:
         with boa.reverts("coordinator: not a member"):
             coordinator.approve_by_sig(op_id, [signature])
-    assert coordinator.state(op_id) == PROPOSED
+    assert coordinator.state(op_id) == committee.PROPOSED
 
 
 def test_approve_by_sig__chain_forked_after_signing__reverts(
@@ -127,7 +119,7 @@ def test_approve_by_sig__chain_forked_after_signing__reverts(
 
 def test_approve_by_sig__no_longer_open__reverts(coordinator: Any, queued: bytes) -> None:
     signature = sign(ACCOUNTS[4], queued, coordinator)
-    boa.env.time_travel(seconds=ROUTINE_DELAY)
+    boa.env.time_travel(seconds=committee.ROUTINE_DELAY)
     coordinator.execute(queued)
     with boa.reverts("coordinator: executed"):
         coordinator.approve_by_sig(queued, [signature])

@@ -8,19 +8,8 @@ from typing import Any
 import boa
 import pytest
 
-from tests.stage.contracts.committee import (
-    ACCOUNTS,
-    GOVERNANCE_DELAY,
-    GRACE,
-    MEMBERS,
-    PROPOSED,
-    QUEUED,
-    ROUTINE_DELAY,
-    SALT,
-    STRANGER,
-    pass_operation,
-    sign,
-)
+from tests.stage.contracts import committee
+from tests.stage.contracts.committee import ACCOUNTS, MEMBERS, SALT, STRANGER, pass_operation, sign
 from tests.stage.contracts.events import event, logged
 
 SUPPLY = 1_000
@@ -50,9 +39,9 @@ def test_attack__no_signatures_at_all__moves_nothing(coordinator: Any, zoo: Any)
                     coordinator.approve_by_sig(unknown, [], sender=sender)
                 with boa.reverts("coordinator: unknown operation"):
                     coordinator.execute(unknown, sender=sender)
-        boa.env.time_travel(seconds=GOVERNANCE_DELAY + GRACE)
+        boa.env.time_travel(seconds=committee.GOVERNANCE_DELAY + committee.GRACE)
     assert coordinator.approvals(op_id) == 1
-    assert coordinator.state(op_id) == PROPOSED
+    assert coordinator.state(op_id) == committee.PROPOSED
     assert zoo.balanceOf(coordinator.address) == SUPPLY
     assert zoo.balanceOf(STRANGER) == 0
 
@@ -76,7 +65,7 @@ def test_attack__minority_signs_many_times__moves_nothing(coordinator: Any, zoo:
     signatures = [sign(account, op_id, coordinator) for account in ACCOUNTS[:2]]
     for batch in (signatures, signatures[:1], signatures[1:]):
         coordinator.approve_by_sig(op_id, batch, sender=STRANGER)
-    boa.env.time_travel(seconds=GOVERNANCE_DELAY)
+    boa.env.time_travel(seconds=committee.GOVERNANCE_DELAY)
     assert coordinator.approvals(op_id) == 2
     with boa.reverts("coordinator: not queued"):
         coordinator.execute(op_id)
@@ -99,14 +88,14 @@ def test_attack__approvals_of_removed_members__no_longer_count(
         coordinator.approve(queued, sender=MEMBERS[0])
 
     coordinator.approve(queued, sender=STRANGER)
-    eta = boa.env.timestamp + ROUTINE_DELAY
+    eta = boa.env.timestamp + committee.ROUTINE_DELAY
     assert logged(coordinator) == [
         event("OperationApproved", op_id=queued, member=STRANGER, approvals=3),
         event("OperationQueued", op_id=queued, eta=eta),
     ]
     with boa.reverts("coordinator: too early"):
         coordinator.execute(queued)
-    boa.env.time_travel(seconds=ROUTINE_DELAY)
+    boa.env.time_travel(seconds=committee.ROUTINE_DELAY)
     coordinator.execute(queued)
     assert target.stored() == 7
 
@@ -119,23 +108,23 @@ def test_attack__raised_threshold__stops_what_the_old_one_queued(
     with boa.reverts("coordinator: approvals"):
         coordinator.execute(queued)
     coordinator.approve(queued, sender=MEMBERS[3])
-    assert coordinator.operation(queued).eta == boa.env.timestamp + ROUTINE_DELAY
+    assert coordinator.operation(queued).eta == boa.env.timestamp + committee.ROUTINE_DELAY
 
 
 def test_lowered_threshold__lets_anyone_start_the_delay(coordinator: Any, op_id: bytes) -> None:
     coordinator.approve(op_id, sender=MEMBERS[1])
     change = coordinator.set_members.prepare_calldata(MEMBERS[:3], 2)
     pass_operation(coordinator, MEMBERS, coordinator.address, change)
-    assert coordinator.state(op_id) == PROPOSED
+    assert coordinator.state(op_id) == committee.PROPOSED
     coordinator.approve_by_sig(op_id, [], sender=STRANGER)
-    assert coordinator.state(op_id) == QUEUED
-    assert coordinator.operation(op_id).eta == boa.env.timestamp + ROUTINE_DELAY
+    assert coordinator.state(op_id) == committee.QUEUED
+    assert coordinator.operation(op_id).eta == boa.env.timestamp + committee.ROUTINE_DELAY
 
 
 def test_attack__member_restarts_nobodys_delay(coordinator: Any, queued: bytes) -> None:
     """While the quorum holds, neither late approvals nor empty relays move the eta."""
     eta = coordinator.operation(queued).eta
-    boa.env.time_travel(seconds=ROUTINE_DELAY - 1)
+    boa.env.time_travel(seconds=committee.ROUTINE_DELAY - 1)
     coordinator.approve(queued, sender=MEMBERS[3])
     coordinator.approve_by_sig(queued, [], sender=STRANGER)
     assert coordinator.operation(queued).eta == eta

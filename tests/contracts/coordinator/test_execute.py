@@ -58,11 +58,7 @@ def test_execute__operation_that_has_ended__reverts(
     end(coordinator, queued, ended)
     assert (
         coordinator.state(queued)
-        == {
-            "executed": EXECUTED,
-            "cancelled": CANCELLED,
-            "expired": EXPIRED,
-        }[ended]
+        == {"executed": EXECUTED, "cancelled": CANCELLED, "expired": EXPIRED}[ended]
     )
     with boa.reverts(f"coordinator: {ended}"):
         coordinator.execute(queued)
@@ -73,11 +69,6 @@ def test_execute__below_quorum__reverts(coordinator: Any, op_id: bytes) -> None:
     boa.env.time_travel(seconds=GOVERNANCE_DELAY)
     with boa.reverts("coordinator: not queued"):
         coordinator.execute(op_id)
-
-
-def test_execute__unknown_operation__reverts(coordinator: Any) -> None:
-    with boa.reverts("coordinator: unknown operation"):
-        coordinator.execute(bytes(32))
 
 
 def test_execute__target_without_code__reverts(coordinator: Any) -> None:

@@ -23,24 +23,6 @@ from tests.stage.contracts.events import event, logged
 ZERO = "0x" + "00" * 20
 
 
-@pytest.mark.parametrize("caller", ["member", "deployer", "stranger", "target"])
-def test_settings__anyone_but_itself__reverts(
-    coordinator: Any, deployer: str, target: Any, caller: str
-) -> None:
-    sender = {
-        "member": MEMBERS[0],
-        "deployer": deployer,
-        "stranger": STRANGER,
-        "target": str(target.address),
-    }[caller]
-    with boa.reverts("coordinator: not self"):
-        coordinator.set_members([sender], 1, sender=sender)
-    with boa.reverts("coordinator: not self"):
-        coordinator.set_delays(0, 0, sender=sender)
-    with boa.reverts("coordinator: not self"):
-        coordinator.set_delay_class(target.address, ROUTINE_SELECTOR, 0, sender=sender)
-
-
 def test_set_members__by_operation__replaces_the_committee(coordinator: Any) -> None:
     new = [STRANGER, MEMBERS[0], MEMBERS[4]]
     data = coordinator.set_members.prepare_calldata(new, 2)
@@ -138,9 +120,7 @@ def test_set_delay_class__unknown_class__reverts(coordinator: Any, target: Any) 
         pass_operation(coordinator, MEMBERS, coordinator.address, data)
 
 
-def test_set_delay_class__own_functions__stay_governance(
-    coordinator: Any, coordinator_blueprint: Any
-) -> None:
+def test_set_delay_class__own_functions__stay_governance(coordinator: Any) -> None:
     data = coordinator.set_delay_class.prepare_calldata(coordinator.address, bytes(4), 1)
     with boa.reverts("coordinator: own calls"):
         pass_operation(coordinator, MEMBERS, coordinator.address, data)

@@ -36,9 +36,6 @@ def test_unknown_job__has_no_releaser(keys: Any) -> None:
     assert keys.releaser_of(99) == ZERO
 
 
-# set_key
-
-
 def test_set_key__sponsor__is_kept_and_logged(stage: KeyStage, keys: Any) -> None:
     keys.set_key(JOB, NEXT_KEY, sender=stage.sponsor)
     fields = {"job_id": JOB, "old_key_id": KEY, "new_key_id": NEXT_KEY}
@@ -73,9 +70,6 @@ def test_set_key__empty__reverts(stage: KeyStage, keys: Any) -> None:
 def test_set_key__same__reverts(stage: KeyStage, keys: Any) -> None:
     with boa.reverts("keys: key unchanged"):
         keys.set_key(JOB, KEY, sender=stage.sponsor)
-
-
-# set_releaser
 
 
 def test_set_releaser__sponsor__is_kept_and_logged(stage: KeyStage, keys: Any) -> None:

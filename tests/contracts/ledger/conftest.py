@@ -20,11 +20,6 @@ def ledger_code(codes: Codes) -> Any:
 
 
 @pytest.fixture
-def deployer() -> str:
-    return str(boa.env.eoa)
-
-
-@pytest.fixture
 def attester() -> str:
     return str(boa.env.generate_address("attester"))
 

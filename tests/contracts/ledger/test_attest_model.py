@@ -10,7 +10,7 @@ import pytest
 from eth_utils import keccak
 
 from tests.stage.contracts.clock import wait
-from tests.stage.contracts.events import logged
+from tests.stage.contracts.events import event, logged
 from tests.stage.contracts.system import System
 
 JOB = 1
@@ -28,15 +28,13 @@ def recorded(ledger: Any, results: str) -> Any:
 def test_attest_model__recorded_model__is_kept_and_logged(recorded: Any, attester: str) -> None:
     recorded.attest_model(JOB, MODEL, CHECKPOINT, STATEMENT, sender=attester)
     assert logged(recorded) == [
-        (
+        event(
             "ModelAttested",
-            {
-                "job_id": JOB,
-                "model": MODEL,
-                "attester": attester,
-                "checkpoint": CHECKPOINT,
-                "statement": STATEMENT,
-            },
+            job_id=JOB,
+            model=MODEL,
+            attester=attester,
+            checkpoint=CHECKPOINT,
+            statement=STATEMENT,
         )
     ]
     assert recorded.attested_checkpoint(JOB, MODEL, attester) == CHECKPOINT
@@ -87,7 +85,7 @@ def test_attest_model__vote_of_the_committee__is_the_coordinators_word(
 
 
 def test_attest_model__hash_recorded_again__attestation_stays(
-    recorded: Any, results: str, attester: str, coordinator: str
+    recorded: Any, results: str, coordinator: str
 ) -> None:
     """A hash names weights: what was stated about them holds wherever they turn up again."""
     recorded.attest_model(JOB, MODEL, CHECKPOINT, STATEMENT, sender=coordinator)

@@ -13,7 +13,7 @@ from eth_abi import encode
 from eth_utils import keccak
 
 from tests.stage.contracts.clock import wait
-from tests.stage.contracts.events import logged
+from tests.stage.contracts.events import event, logged
 from tests.stage.contracts.system import EMPTY, ZERO, Codes, System
 
 JOB = 1
@@ -70,21 +70,19 @@ def test_record_round__history_of_three__is_chained_and_readable(
         head = _head(head, JOB, round_id, index, index + 1, reward)
         contributors_root, scores_root, report = _roots(round_id)
         assert logged(ledger) == [
-            (
+            event(
                 "RoundRecorded",
-                {
-                    "job_id": JOB,
-                    "round_id": round_id,
-                    "index": index,
-                    "prev_model": _model(index),
-                    "new_model": _model(index + 1),
-                    "contributors_root": contributors_root,
-                    "scores_root": scores_root,
-                    "report": report,
-                    "reward": reward,
-                    "timestamp": boa.env.timestamp,
-                    "head": head,
-                },
+                job_id=JOB,
+                round_id=round_id,
+                index=index,
+                prev_model=_model(index),
+                new_model=_model(index + 1),
+                contributors_root=contributors_root,
+                scores_root=scores_root,
+                report=report,
+                reward=reward,
+                timestamp=boa.env.timestamp,
+                head=head,
             )
         ]
         assert tuple(ledger.entry(JOB, index)) == (

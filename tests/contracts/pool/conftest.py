@@ -41,11 +41,6 @@ def results(world: World) -> str:
 
 
 @pytest.fixture
-def deployer() -> str:
-    return str(boa.env.eoa)
-
-
-@pytest.fixture
 def stranger(world: World) -> str:
     return world.rich("stranger")
 

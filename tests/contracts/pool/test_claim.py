@@ -9,7 +9,7 @@ import boa
 import pytest
 
 from tests.contracts.pool.test_fund import FALSE_TOKEN
-from tests.stage.contracts.events import logged
+from tests.stage.contracts.events import event, logged
 from tests.stage.contracts.pool import ZOO, Codes, World, make_world
 
 # A "token" that pays nothing and asks the pool again, as its own payee.
@@ -51,8 +51,8 @@ def test_claim__payout__gets_its_own_and_no_more(
 ) -> None:
     assert pool.claim(sender=payouts[0]) == 4 * ZOO
     assert logged(pool) == [
-        ("RewardClaimed", {"account": payouts[0], "amount": 4 * ZOO}),
-        ("Transfer", {"sender": pool.address, "receiver": payouts[0], "value": 4 * ZOO}),
+        event("RewardClaimed", account=payouts[0], amount=4 * ZOO),
+        event("Transfer", sender=pool.address, receiver=payouts[0], value=4 * ZOO),
     ]
     assert world.token.balanceOf(payouts[0]) == 4 * ZOO
     assert [pool.pending(payout) for payout in payouts] == [0, 6 * ZOO, 0]
@@ -130,8 +130,8 @@ def test_refund__ended_job__pays_the_sponsor(
     world.end_job(job, sponsor)
     assert pool.refund(job, sender=sponsor) == 100 * ZOO
     assert logged(pool) == [
-        ("EscrowRefunded", {"job_id": job, "sponsor": sponsor, "amount": 100 * ZOO}),
-        ("Transfer", {"sender": pool.address, "receiver": sponsor, "value": 100 * ZOO}),
+        event("EscrowRefunded", job_id=job, sponsor=sponsor, amount=100 * ZOO),
+        event("Transfer", sender=pool.address, receiver=sponsor, value=100 * ZOO),
     ]
     assert world.token.balanceOf(sponsor) == before + 100 * ZOO
     assert pool.escrow(job) == pool.total_escrow() == 0
@@ -172,16 +172,6 @@ def test_refund__anyone_but_the_sponsor__reverts(
     }[role]
     with boa.reverts("pool: not sponsor"):
         pool.refund(job, sender=sender)
-
-
-def test_refund__unknown_job__reverts(pool: Any, sponsor: str) -> None:
-    with boa.reverts("pool: not sponsor"):
-        pool.refund(9, sender=sponsor)
-
-
-def test_refund__running_job__reverts(pool: Any, job: int, sponsor: str) -> None:
-    with boa.reverts("pool: job not ended"):
-        pool.refund(job, sender=sponsor)
 
 
 def test_books__donation__belongs_to_nobody(

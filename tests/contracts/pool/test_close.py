@@ -5,19 +5,14 @@ from __future__ import annotations
 
 from typing import Any
 
-import boa
-
-from tests.stage.contracts.events import logged
+from tests.stage.contracts.events import event, logged
 from tests.stage.contracts.pool import ZOO
 
 
 def test_close__void_round__returns_all(pool: Any, job: int, reserved: int, results: str) -> None:
     assert pool.close(job, reserved, sender=results) == (0, 10 * ZOO)
     assert logged(pool) == [
-        (
-            "PoolClosed",
-            {"job_id": job, "round_id": reserved, "paid": 0, "returned": 10 * ZOO},
-        )
+        event("PoolClosed", job_id=job, round_id=reserved, paid=0, returned=10 * ZOO)
     ]
     assert pool.pool(job, reserved).status == 3
     assert pool.escrow(job) == pool.total_escrow() == 100 * ZOO
@@ -34,14 +29,3 @@ def test_close__after_distribution__returns_the_dust(
     assert pool.escrow(job) == 100 * ZOO - paid
     assert pool.total_reserved() == 0
     assert pool.total_pending() == paid
-
-
-def test_close__never_reserved__reverts(pool: Any, job: int, results: str) -> None:
-    with boa.reverts("pool: not reserved"):
-        pool.close(job, 1, sender=results)
-
-
-def test_close__twice__reverts(pool: Any, job: int, reserved: int, results: str) -> None:
-    pool.close(job, reserved, sender=results)
-    with boa.reverts("pool: closed"):
-        pool.close(job, reserved, sender=results)

@@ -8,7 +8,7 @@ from typing import Any
 import boa
 import pytest
 
-from tests.stage.contracts.events import logged
+from tests.stage.contracts.events import event, logged
 from tests.stage.contracts.pool import ZERO, ZOO, Codes, World, make_world
 
 FALSE_TOKEN = """
@@ -47,8 +47,8 @@ def test_fund__sponsor_and_stranger__add_up(
     world.fund(job, 5, sponsor)
     world.fund(job, 7, stranger)
     assert logged(pool) == [
-        ("JobFunded", {"job_id": job, "funder": stranger, "amount": 7, "escrow": 12}),
-        ("Transfer", {"sender": stranger, "receiver": pool.address, "value": 7}),
+        event("JobFunded", job_id=job, funder=stranger, amount=7, escrow=12),
+        event("Transfer", sender=stranger, receiver=pool.address, value=7),
     ]
     assert pool.escrow(job) == pool.total_escrow() == 12
     assert world.token.balanceOf(pool.address) == 12
@@ -59,24 +59,6 @@ def test_fund__jobs__keep_apart(world: World, pool: Any, job: int, sponsor: str)
     world.fund(other, 3, sponsor)
     assert (pool.escrow(job), pool.escrow(other)) == (100 * ZOO, 3)
     assert pool.total_escrow() == 100 * ZOO + 3
-
-
-def test_fund__nothing__reverts(world: World, job: int, sponsor: str) -> None:
-    with boa.reverts("pool: zero amount"):
-        world.fund(job, 0, sponsor)
-
-
-@pytest.mark.parametrize("job_id", [0, 2, 2**256 - 1])
-def test_fund__unknown_job__reverts(world: World, job: int, sponsor: str, job_id: int) -> None:
-    assert job == 1
-    with boa.reverts("pool: unknown job"):
-        world.fund(job_id, 1, sponsor)
-
-
-def test_fund__ended_job__reverts(world: World, pool: Any, job: int, sponsor: str) -> None:
-    world.end_job(job, sponsor)
-    with boa.reverts("pool: job ended"):
-        world.fund(job, 1, sponsor)
 
 
 def test_fund__without_allowance__reverts(world: World, pool: Any, job: int, sponsor: str) -> None:

@@ -5,10 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import boa
-import pytest
-
-from tests.stage.contracts.events import logged
+from tests.stage.contracts.events import event, logged
 from tests.stage.contracts.pool import ZOO
 
 
@@ -18,15 +15,8 @@ def test_start_distribution__cuts__are_credited_to_payouts(
     cuts = [2 * ZOO, ZOO]
     pool.start_distribution(job, reserved, 77, nodes[:2], cuts, sender=results)
     assert logged(pool) == [
-        (
-            "CutCredited",
-            {
-                "job_id": job,
-                "node_id": node,
-                "payout": payout,
-                "round_id": reserved,
-                "amount": amount,
-            },
+        event(
+            "CutCredited", job_id=job, node_id=node, payout=payout, round_id=reserved, amount=amount
         )
         for node, payout, amount in zip(nodes[:2], payouts[:2], cuts, strict=True)
     ]
@@ -69,41 +59,3 @@ def test_start_distribution__cuts_take_all__is_allowed(
 ) -> None:
     pool.start_distribution(job, reserved, 0, nodes[:1], [10 * ZOO], sender=results)
     assert pool.pool(job, reserved).trainer_amount == 0
-
-
-@pytest.mark.parametrize("cuts", [[10 * ZOO, 1], [10 * ZOO + 1, 0], [1, 2**256 - 1]])
-def test_start_distribution__cuts_above_the_pool__reverts(
-    pool: Any, job: int, reserved: int, results: str, nodes: list[int], cuts: list[int]
-) -> None:
-    with boa.reverts("pool: cuts too high"):
-        pool.start_distribution(job, reserved, 1, nodes[:2], cuts, sender=results)
-    assert pool.total_pending() == 0
-
-
-def test_start_distribution__length_mismatch__reverts(
-    pool: Any, job: int, reserved: int, results: str, nodes: list[int]
-) -> None:
-    for cuts in ([], [1], [1, 1, 1]):
-        with boa.reverts("pool: length mismatch"):
-            pool.start_distribution(job, reserved, 1, nodes[:2], cuts, sender=results)
-
-
-def test_start_distribution__never_reserved__reverts(pool: Any, job: int, results: str) -> None:
-    with boa.reverts("pool: not reserved"):
-        pool.start_distribution(job, 1, 1, [], [], sender=results)
-
-
-def test_start_distribution__twice__reverts(
-    pool: Any, job: int, reserved: int, results: str, nodes: list[int]
-) -> None:
-    pool.start_distribution(job, reserved, 1, nodes[:1], [1], sender=results)
-    with boa.reverts("pool: already distributing"):
-        pool.start_distribution(job, reserved, 1, nodes[:1], [1], sender=results)
-
-
-def test_start_distribution__closed__reverts(
-    pool: Any, job: int, reserved: int, results: str
-) -> None:
-    pool.close(job, reserved, sender=results)
-    with boa.reverts("pool: closed"):
-        pool.start_distribution(job, reserved, 1, [], [], sender=results)

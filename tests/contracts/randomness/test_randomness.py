@@ -135,7 +135,7 @@ def test_source__published_too_soon__still_waits_for_the_block(sourced: Any, sou
         sourced.capture(KEY)
 
 
-def test_source__silent__is_waited_for_and_not_redrawn(sourced: Any, source: Any) -> None:
+def test_source__silent__is_waited_for_and_not_redrawn(sourced: Any) -> None:
     target = sourced.request(KEY)
     mine(1 + LIFETIME)
     with boa.reverts("randomness: too early"):
@@ -150,7 +150,7 @@ def test_source__answers_late__is_still_used(sourced: Any, source: Any) -> None:
     assert sourced.capture(KEY) == expected_seed(b"\x77" * 32, KEY, sourced)
 
 
-def test_source__silent_for_a_lifetime__rearms(sourced: Any, source: Any) -> None:
+def test_source__silent_for_a_lifetime__rearms(sourced: Any) -> None:
     sourced.request(KEY)
     mine(2 + LIFETIME)
     assert sourced.capture(KEY) == EMPTY

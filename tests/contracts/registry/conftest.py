@@ -4,12 +4,10 @@ approved verifiers."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import boa
 import pytest
-from eth_account.signers.local import LocalAccount
 
 from tests.stage.contracts.clock import install_block_hashes, mine, wait
 from tests.stage.contracts.registry import (
@@ -33,7 +31,9 @@ from tests.stage.contracts.registry import (
     VERIFIER_STAKE,
     WINDOW,
     ZOO,
+    Fund,
     Keys,
+    Register,
     account,
     consent,
     deploy_registry,
@@ -66,21 +66,8 @@ def chain() -> None:
 
 
 @pytest.fixture
-def deployer() -> str:
-    return str(boa.env.eoa)
-
-
-@pytest.fixture
 def parameters() -> tuple[Any, ...]:
-    return (
-        UNBONDING,
-        TRAINER_STAKE,
-        VERIFIER_STAKE,
-        AGGREGATOR_STAKE,
-        WINDOW,
-        QUORUM,
-        TREASURY,
-    )
+    return (UNBONDING, TRAINER_STAKE, VERIFIER_STAKE, AGGREGATOR_STAKE, WINDOW, QUORUM, TREASURY)
 
 
 @pytest.fixture
@@ -107,7 +94,7 @@ def benchmarks(contracts: tuple[Any, Any]) -> Any:
 
 
 @pytest.fixture
-def fund(token: Any, registry: Any) -> Callable[[str, int], None]:
+def fund(token: Any, registry: Any) -> Fund:
     """Gives somebody ZOO and lets the registry take it."""
 
     def give(owner: str, amount: int) -> None:
@@ -118,9 +105,7 @@ def fund(token: Any, registry: Any) -> Callable[[str, int], None]:
 
 
 @pytest.fixture
-def register(
-    registry: Any, benchmarks: Any, fund: Callable[[str, int], None]
-) -> Callable[..., int]:
+def register(registry: Any, benchmarks: Any, fund: Fund) -> Register:
     """Registers a funded node whose owner, operator and payout are named after it. A TRAINER also
     requests its benchmark."""
 
@@ -146,7 +131,7 @@ def register(
 
 
 @pytest.fixture
-def node(registry: Any, benchmarks: Any, fund: Callable[[str, int], None]) -> int:
+def node(registry: Any, benchmarks: Any, fund: Fund) -> int:
     """A TRAINER of 1,000 ZOO with a pending benchmark; its owner has 10,000 ZOO more."""
     fund(NODE_OWNER, STAKE + 10_000 * ZOO)
     node_id = int(
@@ -165,7 +150,7 @@ def node(registry: Any, benchmarks: Any, fund: Callable[[str, int], None]) -> in
 
 
 @pytest.fixture
-def verifiers(registry: Any, register: Callable[..., int]) -> dict[int, LocalAccount]:
+def verifiers(registry: Any, register: Register) -> Keys:
     """Node id to operator key of three approved verifiers."""
     keys = {}
     for name in ("ada", "bea", "cyd"):

@@ -7,12 +7,7 @@ from typing import Any
 
 import boa
 
-from tests.stage.contracts.registry import (
-    NODE_OWNER,
-    STAKE,
-    ZOO,
-    own_events,
-)
+from tests.stage.contracts.registry import NODE_OWNER, STAKE, ZOO, own_events
 
 
 def test_add_stake__adds_and_tells(registry: Any, token: Any, node: int) -> None:

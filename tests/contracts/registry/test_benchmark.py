@@ -3,12 +3,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import boa
 import pytest
-from eth_account.signers.local import LocalAccount
 
 from tests.stage.contracts.clock import block, mine, now, wait
 from tests.stage.contracts.events import event
@@ -23,6 +21,8 @@ from tests.stage.contracts.registry import (
     UNITS,
     VERIFIER,
     WINDOW,
+    Keys,
+    Register,
     address_of,
     benchmark_passed,
     draw_key,
@@ -36,9 +36,6 @@ def seeded(registry: Any, node: int) -> int:
     """A node whose pending attempt can be answered."""
     mine(2)
     return node
-
-
-# request_benchmark
 
 
 @pytest.mark.parametrize("who", ["node_owner", "operator"])
@@ -68,7 +65,7 @@ def test_request__unjudged_answer_after_the_window__forgets_it(
 
 
 def test_request__settled__is_allowed_at_once(
-    registry: Any, benchmarks: Any, node: int, verifiers: dict[int, LocalAccount]
+    registry: Any, benchmarks: Any, node: int, verifiers: Keys
 ) -> None:
     benchmark_passed(registry, benchmarks, node, verifiers)
     benchmarks.request_benchmark(node, sender=OPERATOR)
@@ -76,7 +73,7 @@ def test_request__settled__is_allowed_at_once(
     assert registry.node(node).benchmark_score > 0
 
 
-def test_request__not_a_trainer__reverts(benchmarks: Any, register: Callable[..., int]) -> None:
+def test_request__not_a_trainer__reverts(benchmarks: Any, register: Register) -> None:
     node_id = register("watcher", VERIFIER)
     with boa.reverts("benchmarks: not a trainer"):
         benchmarks.request_benchmark(node_id, sender=address_of("watcher"))
@@ -100,9 +97,7 @@ def test_capture_seed__expired__rearms(benchmarks: Any, node: int) -> None:
     assert benchmarks.benchmark(node).seed_block == block() + 1
 
 
-def test_seeds__differ_by_node_and_attempt(
-    benchmarks: Any, node: int, register: Callable[..., int]
-) -> None:
+def test_seeds__differ_by_node_and_attempt(benchmarks: Any, node: int, register: Register) -> None:
     other = register("other")
     mine(2)
     seeds = [benchmarks.capture_benchmark_seed(n) for n in (node, other)]
@@ -111,9 +106,6 @@ def test_seeds__differ_by_node_and_attempt(
     mine(2)
     seeds.append(benchmarks.capture_benchmark_seed(node))
     assert len(set(seeds)) == 3
-
-
-# submit_benchmark
 
 
 @pytest.mark.parametrize("who", ["node_owner", "operator"])
@@ -155,7 +147,7 @@ def test_submit__seed_expired__reverts_until_captured_anew(benchmarks: Any, node
     benchmarks.submit_benchmark(node, UNITS, ROOT, ARTEFACT, sender=OPERATOR)
 
 
-def test_submit__never_requested__reverts(benchmarks: Any, register: Callable[..., int]) -> None:
+def test_submit__never_requested__reverts(benchmarks: Any, register: Register) -> None:
     register("watcher", VERIFIER)
     with boa.reverts("benchmarks: no benchmark pending"):
         benchmarks.submit_benchmark(1, UNITS, ROOT, ARTEFACT, sender=address_of("watcher"))

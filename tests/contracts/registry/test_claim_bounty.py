@@ -8,24 +8,16 @@ from typing import Any
 import boa
 import pytest
 
+from tests.stage.contracts import registry as stage
 from tests.stage.contracts.clock import now
 from tests.stage.contracts.events import event
-from tests.stage.contracts.registry import (
-    COORDINATOR,
-    COPIED,
-    PAUSE_REGISTER,
-    REPORTER,
-    SLASHER,
-    STAKE,
-    address_of,
-    own_events,
-)
+from tests.stage.contracts.registry import COORDINATOR, COPIED, REPORTER, address_of, own_events
 
 
 @pytest.fixture
 def credited(registry: Any, node: int) -> int:
-    registry.slash(node, COPIED, now(), REPORTER, sender=SLASHER)
-    return STAKE // 4
+    registry.slash(node, COPIED, now(), REPORTER, sender=stage.SLASHER)
+    return stage.STAKE // 4
 
 
 @pytest.mark.parametrize("who", ["reporter", "treasury"])
@@ -48,5 +40,5 @@ def test_claim_bounty__without_credit__reverts(registry: Any, credited: int, who
 
 
 def test_claim_bounty__everything_paused__still_works(registry: Any, credited: int) -> None:
-    registry.set_paused(PAUSE_REGISTER, sender=COORDINATOR)
+    registry.set_paused(stage.PAUSE_REGISTER, sender=COORDINATOR)
     assert registry.claim_bounty(sender=REPORTER) == credited

@@ -3,101 +3,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import boa
 import pytest
 
+from tests.stage.contracts import registry as stage
 from tests.stage.contracts.clock import now
 from tests.stage.contracts.events import event
-from tests.stage.contracts.registry import (
-    ABORT,
-    AGGREGATOR,
-    COORDINATOR,
-    DAY,
-    DEFAULT_ROWS,
-    NO_REVEAL,
-    REDUNDANCY_MISMATCH,
-    REPEATED,
-    SECOND_SLASHER,
-    SLASHER,
-    STRANGER,
-    TREASURY,
-    VERIFIER,
-    ZERO,
-    ZOO,
-    address_of,
-    own_events,
-)
+from tests.stage.contracts.registry import COORDINATOR, STRANGER, Register, address_of, own_events
 
-OTHERS = [
-    "node_owner",
-    "operator",
-    "payout",
-    "slasher",
-    "second_slasher",
-    "treasury",
-    "stranger",
-    "deployer",
-]
 ROW = (1, 2, 3, True, True, 4)
+# What only the coordinator may do, with its arguments; `set_parameters` takes those of now.
+SETTINGS: dict[str, tuple[Any, ...]] = {
+    "approve_role": (1, stage.VERIFIER, True),
+    "set_slasher": (STRANGER, True),
+    "set_parameters": (),
+    "set_penalty": (stage.NO_REVEAL, ROW),
+    "set_paused": (1,),
+    "transfer_ownership": (STRANGER,),
+}
+OTHERS = ("node_owner", "operator", "payout", "slasher", "second_slasher", "treasury", "stranger")
 
 
-@pytest.mark.parametrize("who", OTHERS)
-@pytest.mark.parametrize(
-    "function",
-    [
-        "approve_role",
-        "set_slasher",
-        "set_parameters",
-        "set_penalty",
-        "set_paused",
-        "transfer_ownership",
-    ],
-)
+@pytest.mark.parametrize("who", [*OTHERS, "deployer"])
+@pytest.mark.parametrize("function", SETTINGS)
 def test_settings__not_the_coordinator__reverts(
     registry: Any, node: int, parameters: tuple[Any, ...], deployer: str, who: str, function: str
 ) -> None:
-    arguments: dict[str, tuple[Any, ...]] = {
-        "approve_role": (node, VERIFIER, True),
-        "set_slasher": (address_of("stranger"), True),
-        "set_parameters": (parameters,),
-        "set_penalty": (NO_REVEAL, ROW),
-        "set_paused": (1,),
-        "transfer_ownership": (address_of("stranger"),),
-    }
     sender = deployer if who == "deployer" else address_of(who)
     with boa.reverts("ownable: caller is not the owner"):
-        getattr(registry, function)(*arguments[function], sender=sender)
+        getattr(registry, function)(*(SETTINGS[function] or (parameters,)), sender=sender)
 
 
-# Ownership
-
-
-def test_ownership__moves_in_two_steps(registry: Any) -> None:
-    registry.transfer_ownership(STRANGER, sender=COORDINATOR)
-    assert registry.owner() == COORDINATOR
-    assert registry.pending_owner() == STRANGER
-    with boa.reverts("ownable_2step: caller is not the new owner"):
-        registry.accept_ownership(sender=TREASURY)
-    registry.accept_ownership(sender=STRANGER)
-    assert registry.owner() == STRANGER
-    assert registry.pending_owner() == ZERO
-
-
-def test_ownership__cannot_be_renounced(registry: Any) -> None:
-    assert not hasattr(registry, "renounce_ownership")
-
-
-# approve_role
-
-
-@pytest.mark.parametrize("role", [VERIFIER, AGGREGATOR])
-def test_approve_role__admits_and_revokes(
-    registry: Any, register: Callable[..., int], role: int
-) -> None:
-    node_id = register("candidate", VERIFIER | AGGREGATOR)
+@pytest.mark.parametrize("role", [stage.VERIFIER, stage.AGGREGATOR])
+def test_approve_role__admits_and_revokes(registry: Any, register: Register, role: int) -> None:
+    node_id = register("candidate", stage.VERIFIER | stage.AGGREGATOR)
     for approved in (True, True, False):
         registry.approve_role(node_id, role, approved, sender=COORDINATOR)
         fields = {"node_id": node_id, "role": role, "approved": approved}
@@ -109,33 +50,30 @@ def test_approve_role__admits_and_revokes(
 
 @pytest.mark.parametrize("state", ["exiting", "banned"])
 def test_approve_role__of_a_leaving_node__does_not_list_it(
-    registry: Any, register: Callable[..., int], state: str
+    registry: Any, register: Register, state: str
 ) -> None:
-    node_id = register("candidate", VERIFIER)
+    node_id = register("candidate", stage.VERIFIER)
     if state == "exiting":
         registry.begin_exit(node_id, sender=address_of("candidate owner"))
     else:
-        registry.slash(node_id, REPEATED, now(), ZERO, sender=SLASHER)
-    registry.approve_role(node_id, VERIFIER, True, sender=COORDINATOR)
-    assert registry.role_count(VERIFIER) == 0
-    assert not registry.is_eligible(node_id, VERIFIER)
-
-
-# set_slasher
+        registry.slash(node_id, stage.REPEATED, now(), stage.ZERO, sender=stage.SLASHER)
+    registry.approve_role(node_id, stage.VERIFIER, True, sender=COORDINATOR)
+    assert registry.role_count(stage.VERIFIER) == 0
+    assert not registry.is_eligible(node_id, stage.VERIFIER)
 
 
 def test_set_slasher__lists_and_delists(registry: Any) -> None:
     registry.set_slasher(STRANGER, True, sender=COORDINATOR)
     assert own_events(registry) == [event("SlasherChanged", slasher=STRANGER, allowed=True)]
-    registry.set_slasher(SLASHER, False, sender=COORDINATOR)
-    assert own_events(registry) == [event("SlasherChanged", slasher=SLASHER, allowed=False)]
-    listed = [registry.is_slasher(a) for a in (SLASHER, SECOND_SLASHER, STRANGER)]
+    registry.set_slasher(stage.SLASHER, False, sender=COORDINATOR)
+    assert own_events(registry) == [event("SlasherChanged", slasher=stage.SLASHER, allowed=False)]
+    listed = [registry.is_slasher(a) for a in (stage.SLASHER, stage.SECOND_SLASHER, STRANGER)]
     assert listed == [False, True, True]
 
 
 def test_set_slasher__delisting_the_last_in_the_list(registry: Any) -> None:
-    registry.set_slasher(SECOND_SLASHER, False, sender=COORDINATOR)
-    assert [registry.is_slasher(a) for a in (SLASHER, SECOND_SLASHER)] == [True, False]
+    registry.set_slasher(stage.SECOND_SLASHER, False, sender=COORDINATOR)
+    assert [registry.is_slasher(a) for a in (stage.SLASHER, stage.SECOND_SLASHER)] == [True, False]
 
 
 def test_set_slasher__ninth__reverts(registry: Any) -> None:
@@ -145,11 +83,8 @@ def test_set_slasher__ninth__reverts(registry: Any) -> None:
         registry.set_slasher(address_of("extra 7"), True, sender=COORDINATOR)
 
 
-# set_parameters
-
-
 def test_set_parameters__tells_old_and_new(registry: Any, parameters: tuple[Any, ...]) -> None:
-    new = (1, ZOO, ZOO, ZOO, 1, 16, address_of("heir"))
+    new = (1, stage.ZOO, stage.ZOO, stage.ZOO, 1, 16, address_of("heir"))
     registry.set_parameters(new, sender=COORDINATOR)
     ((name, fields),) = own_events(registry)
     assert name == "ParametersChanged"
@@ -162,15 +97,15 @@ def test_set_parameters__tells_old_and_new(registry: Any, parameters: tuple[Any,
     ("place", "wrong", "reason"),
     [
         (0, 0, "registry: bad unbonding period"),
-        (0, 365 * DAY + 1, "registry: bad unbonding period"),
-        (1, ZOO - 1, "registry: bad minimum stake"),
-        (2, ZOO - 1, "registry: bad minimum stake"),
-        (3, ZOO - 1, "registry: bad minimum stake"),
+        (0, 365 * stage.DAY + 1, "registry: bad unbonding period"),
+        (1, stage.ZOO - 1, "registry: bad minimum stake"),
+        (2, stage.ZOO - 1, "registry: bad minimum stake"),
+        (3, stage.ZOO - 1, "registry: bad minimum stake"),
         (4, 0, "registry: bad benchmark window"),
-        (4, 7 * DAY + 1, "registry: bad benchmark window"),
+        (4, 7 * stage.DAY + 1, "registry: bad benchmark window"),
         (5, 0, "registry: bad quorum"),
         (5, 17, "registry: bad quorum"),
-        (6, ZERO, "registry: zero address"),
+        (6, stage.ZERO, "registry: zero address"),
     ],
 )
 def test_set_parameters__out_of_bounds__reverts(
@@ -182,27 +117,24 @@ def test_set_parameters__out_of_bounds__reverts(
 
 
 def test_set_parameters__higher_minimum__makes_poor_nodes_ineligible(
-    registry: Any, register: Callable[..., int], parameters: tuple[Any, ...]
+    registry: Any, register: Register, parameters: tuple[Any, ...]
 ) -> None:
-    node_id = register("candidate", VERIFIER, 500 * ZOO)
-    registry.approve_role(node_id, VERIFIER, True, sender=COORDINATOR)
-    assert registry.is_eligible(node_id, VERIFIER)
-    changed = (*parameters[:2], 500 * ZOO + 1, *parameters[3:])
+    node_id = register("candidate", stage.VERIFIER, 500 * stage.ZOO)
+    registry.approve_role(node_id, stage.VERIFIER, True, sender=COORDINATOR)
+    assert registry.is_eligible(node_id, stage.VERIFIER)
+    changed = (*parameters[:2], 500 * stage.ZOO + 1, *parameters[3:])
     registry.set_parameters(changed, sender=COORDINATOR)
-    assert not registry.is_eligible(node_id, VERIFIER)
-
-
-# set_penalty
+    assert not registry.is_eligible(node_id, stage.VERIFIER)
 
 
 def test_set_penalty__tells_old_and_new(registry: Any) -> None:
-    registry.set_penalty(NO_REVEAL, ROW, sender=COORDINATOR)
+    registry.set_penalty(stage.NO_REVEAL, ROW, sender=COORDINATOR)
     ((name, fields),) = own_events(registry)
     assert name == "PenaltyChanged"
-    assert fields["violation"] == NO_REVEAL
-    assert tuple(fields["old_penalty"]) == DEFAULT_ROWS[NO_REVEAL]
+    assert fields["violation"] == stage.NO_REVEAL
+    assert tuple(fields["old_penalty"]) == stage.DEFAULT_ROWS[stage.NO_REVEAL]
     assert tuple(fields["new_penalty"]) == ROW
-    assert tuple(registry.penalty(NO_REVEAL)) == ROW
+    assert tuple(registry.penalty(stage.NO_REVEAL)) == ROW
 
 
 @pytest.mark.parametrize("violation", [0, 17])
@@ -216,7 +148,7 @@ def test_set_penalty__unknown_violation__reverts(registry: Any, violation: int) 
     [
         ((10_001, 0, 0, False, False, 0), "penalties: bps too large"),
         ((0, 10_001, 0, False, False, 0), "penalties: escalation too large"),
-        ((0, 0, 3_650 * DAY + 1, False, False, 0), "penalties: suspension too long"),
+        ((0, 0, 3_650 * stage.DAY + 1, False, False, 0), "penalties: suspension too long"),
         ((0, 0, 0, False, False, 5_001), "penalties: reporter share too large"),
     ],
 )
@@ -224,11 +156,11 @@ def test_set_penalty__out_of_bounds__reverts(
     registry: Any, row: tuple[Any, ...], reason: str
 ) -> None:
     with boa.reverts(reason):
-        registry.set_penalty(NO_REVEAL, row, sender=COORDINATOR)
+        registry.set_penalty(stage.NO_REVEAL, row, sender=COORDINATOR)
 
 
 def test_set_penalty__at_the_bounds__is_allowed(registry: Any) -> None:
-    row = (10_000, 10_000, 3_650 * DAY, True, True, 5_000)
+    row = (10_000, 10_000, 3_650 * stage.DAY, True, True, 5_000)
     registry.set_penalty(16, row, sender=COORDINATOR)
     assert tuple(registry.penalty(16)) == row
 
@@ -239,34 +171,28 @@ def test_set_penalty__silence_below_a_lost_comparison__reverts(
     registry: Any, which: str, better: int
 ) -> None:
     """Whoever sees that it will lose would stay silent."""
-    low = [2_000, 100, 7 * DAY, False, False, 0]
+    low = [2_000, 100, 7 * stage.DAY, False, False, 0]
     high = list(low)
     high[better] = True if better > 2 else low[better] + 1
     # Level first: silence is raised before loss, since neither may ever be the other way round.
     level = high if which == "silence lowered" else low
-    registry.set_penalty(ABORT, (10_000, 10_000, 30 * DAY, True, True, 0), sender=COORDINATOR)
-    registry.set_penalty(REDUNDANCY_MISMATCH, tuple(level), sender=COORDINATOR)
-    registry.set_penalty(ABORT, tuple(level), sender=COORDINATOR)
-    row, change = (ABORT, low) if which == "silence lowered" else (REDUNDANCY_MISMATCH, high)
+    registry.set_penalty(
+        stage.ABORT, (10_000, 10_000, 30 * stage.DAY, True, True, 0), sender=COORDINATOR
+    )
+    registry.set_penalty(stage.REDUNDANCY_MISMATCH, tuple(level), sender=COORDINATOR)
+    registry.set_penalty(stage.ABORT, tuple(level), sender=COORDINATOR)
+    row, change = (
+        (stage.ABORT, low) if which == "silence lowered" else (stage.REDUNDANCY_MISMATCH, high)
+    )
     with boa.reverts("penalties: abort below mismatch"):
         registry.set_penalty(row, tuple(change), sender=COORDINATOR)
     assert tuple(registry.penalty(row)) == tuple(level)
     # The reporter's share is no part of what the node pays.
-    registry.set_penalty(REDUNDANCY_MISMATCH, (*level[:5], 5_000), sender=COORDINATOR)
+    registry.set_penalty(stage.REDUNDANCY_MISMATCH, (*level[:5], 5_000), sender=COORDINATOR)
 
 
 def test_set_penalty__silence_may_cost_more(registry: Any) -> None:
-    row = (3_000, 0, 8 * DAY, True, False, 0)
-    registry.set_penalty(ABORT, row, sender=COORDINATOR)
-    assert tuple(registry.penalty(ABORT)) == row
-    registry.set_penalty(REDUNDANCY_MISMATCH, (0, 0, 0, False, False, 0), sender=COORDINATOR)
-
-
-# set_paused
-
-
-def test_set_paused__tells_old_and_new(registry: Any) -> None:
-    for old, new in ((0, 1), (1, 1), (1, 0)):
-        registry.set_paused(new, sender=COORDINATOR)
-        assert own_events(registry) == [event("PauseChanged", old_bits=old, new_bits=new)]
-        assert registry.paused() == new
+    row = (3_000, 0, 8 * stage.DAY, True, False, 0)
+    registry.set_penalty(stage.ABORT, row, sender=COORDINATOR)
+    assert tuple(registry.penalty(stage.ABORT)) == row
+    registry.set_penalty(stage.REDUNDANCY_MISMATCH, (0, 0, 0, False, False, 0), sender=COORDINATOR)

@@ -4,27 +4,14 @@ verifier, under its operator's key."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import boa
 import pytest
 
+from tests.stage.contracts import registry as stage
 from tests.stage.contracts.clock import mine, now, wait
 from tests.stage.contracts.registry import (
-    ARTEFACT,
-    COORDINATOR,
-    INVALID,
-    NODE_OWNER,
-    OPERATOR,
-    PAUSE_BENCHMARK,
-    ROOT,
-    SLASHER,
-    UNITS,
-    VERIFIER,
-    WINDOW,
-    ZERO,
-    Keys,
     account,
     address_of,
     consent,
@@ -39,7 +26,7 @@ CURVE_ORDER = 0xFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFEBAAEDCE6AF48A03BBFD25E8CD0364141
 
 
 def test_verdict__twice_by_one_verifier__reverts(
-    benchmarks: Any, answered: int, verifiers: Keys
+    benchmarks: Any, answered: int, verifiers: stage.Keys
 ) -> None:
     give(benchmarks, answered, first(verifiers))
     with boa.reverts("benchmarks: verdict already given"):
@@ -47,7 +34,7 @@ def test_verdict__twice_by_one_verifier__reverts(
 
 
 def test_verdict__both_ways_by_one_verifier__reverts(
-    benchmarks: Any, answered: int, verifiers: Keys
+    benchmarks: Any, answered: int, verifiers: stage.Keys
 ) -> None:
     give(benchmarks, answered, first(verifiers))
     with boa.reverts("benchmarks: verdict already given"):
@@ -55,7 +42,7 @@ def test_verdict__both_ways_by_one_verifier__reverts(
 
 
 def test_verdict__twice_in_one_batch__reverts(
-    benchmarks: Any, answered: int, verifiers: Keys
+    benchmarks: Any, answered: int, verifiers: stage.Keys
 ) -> None:
     ((verifier, key),) = first(verifiers).items()
     signature = sign_verdict(benchmarks, key, answered, True)
@@ -64,7 +51,7 @@ def test_verdict__twice_in_one_batch__reverts(
 
 
 def test_verdict__malleated_or_compact_copy__reverts(
-    benchmarks: Any, answered: int, verifiers: Keys
+    benchmarks: Any, answered: int, verifiers: stage.Keys
 ) -> None:
     """Another form of a known signature is no second verdict."""
     ((verifier, key),) = first(verifiers).items()
@@ -81,14 +68,14 @@ def test_verdict__malleated_or_compact_copy__reverts(
 
 @pytest.mark.parametrize("signature", [b"", b"\x01" * 64 + b"\x05", bytes(65)])
 def test_verdict__garbage__never_counts(
-    benchmarks: Any, answered: int, verifiers: Keys, signature: bytes
+    benchmarks: Any, answered: int, verifiers: stage.Keys, signature: bytes
 ) -> None:
     with boa.reverts():
         benchmarks.submit_verdicts(answered, True, list(first(verifiers)), [signature])
 
 
 def test_verdict__closed_verifier_with_zero_operator__reverts(
-    registry: Any, benchmarks: Any, answered: int, verifiers: Keys
+    registry: Any, benchmarks: Any, answered: int, verifiers: stage.Keys
 ) -> None:
     """A closed node's operator is zero, which is also what a failed recovery could give."""
     (verifier,) = first(verifiers)
@@ -106,19 +93,19 @@ def test_verdict__closed_verifier_with_zero_operator__reverts(
     [
         {"node_id": 77},
         {"attempt": 1},
-        {"root": ARTEFACT},
-        {"units": UNITS + 1},
-        {"check_seed": ROOT},
+        {"root": stage.ARTEFACT},
+        {"units": stage.UNITS + 1},
+        {"check_seed": stage.ROOT},
         {"passed": False},
         {"chainId": 5},
-        {"verifyingContract": ZERO},
+        {"verifyingContract": stage.ZERO},
         {"name": "Other"},
         {"version": "2"},
     ],
     ids=lambda changes: next(iter(changes)),
 )
 def test_verdict__about_anything_else__reverts(
-    benchmarks: Any, answered: int, verifiers: Keys, changes: dict[str, Any]
+    benchmarks: Any, answered: int, verifiers: stage.Keys, changes: dict[str, Any]
 ) -> None:
     ((verifier, key),) = first(verifiers).items()
     signature = sign_verdict(benchmarks, key, answered, True, **changes)
@@ -127,7 +114,7 @@ def test_verdict__about_anything_else__reverts(
 
 
 def test_verdict__signed_by_another_verifier__reverts(
-    benchmarks: Any, answered: int, verifiers: Keys
+    benchmarks: Any, answered: int, verifiers: stage.Keys
 ) -> None:
     one, two = list(verifiers)[:2]
     with boa.reverts("benchmarks: bad signature"):
@@ -137,7 +124,7 @@ def test_verdict__signed_by_another_verifier__reverts(
 
 
 def test_verdict__signed_by_the_verifiers_owner__reverts(
-    benchmarks: Any, answered: int, verifiers: Keys
+    benchmarks: Any, answered: int, verifiers: stage.Keys
 ) -> None:
     signature = sign_verdict(benchmarks, account("ada owner"), answered, True)
     with boa.reverts("benchmarks: bad signature"):
@@ -145,7 +132,7 @@ def test_verdict__signed_by_the_verifiers_owner__reverts(
 
 
 def test_verdict__by_a_replaced_operator__reverts(
-    registry: Any, benchmarks: Any, answered: int, verifiers: Keys
+    registry: Any, benchmarks: Any, answered: int, verifiers: stage.Keys
 ) -> None:
     ((verifier, key),) = first(verifiers).items()
     signature = sign_verdict(benchmarks, key, answered, True)
@@ -161,20 +148,20 @@ def test_verdict__by_an_ineligible_verifier__reverts(
     registry: Any,
     benchmarks: Any,
     answered: int,
-    verifiers: Keys,
-    register: Callable[..., int],
+    verifiers: stage.Keys,
+    register: stage.Register,
     why: str,
 ) -> None:
     ((verifier, key),) = first(verifiers).items()
     if why == "unapproved":
-        verifier, key = register("uma", VERIFIER), account("uma")
+        verifier, key = register("uma", stage.VERIFIER), account("uma")
     elif why == "revoked":
-        registry.approve_role(verifier, VERIFIER, False, sender=COORDINATOR)
+        registry.approve_role(verifier, stage.VERIFIER, False, sender=stage.COORDINATOR)
     elif why == "young":
-        verifier, key = register("uma", VERIFIER), account("uma")
-        registry.approve_role(verifier, VERIFIER, True, sender=COORDINATOR)
+        verifier, key = register("uma", stage.VERIFIER), account("uma")
+        registry.approve_role(verifier, stage.VERIFIER, True, sender=stage.COORDINATOR)
     elif why == "suspended":
-        registry.slash(verifier, INVALID, now(), ZERO, sender=SLASHER)
+        registry.slash(verifier, stage.INVALID, now(), stage.ZERO, sender=stage.SLASHER)
     else:
         verifier = 99
     reason = "bad signature" if why == "suspended" else "not a verifier"
@@ -185,12 +172,12 @@ def test_verdict__by_an_ineligible_verifier__reverts(
 
 
 def test_verdict__by_a_verifier_of_the_same_owner__reverts(
-    registry: Any, benchmarks: Any, answered: int, register: Callable[..., int]
+    registry: Any, benchmarks: Any, answered: int, register: stage.Register
 ) -> None:
     """A node cannot vouch for itself through a second node."""
-    twin = register("twin", VERIFIER, owner=NODE_OWNER)
-    registry.approve_role(twin, VERIFIER, True, sender=COORDINATOR)
-    wait(WINDOW + 1)
+    twin = register("twin", stage.VERIFIER, owner=stage.NODE_OWNER)
+    registry.approve_role(twin, stage.VERIFIER, True, sender=stage.COORDINATOR)
+    wait(stage.WINDOW + 1)
     request(registry, benchmarks, answered)
     submit(registry, benchmarks, answered)
     signature = sign_verdict(benchmarks, account("twin"), answered, True)
@@ -199,14 +186,20 @@ def test_verdict__by_a_verifier_of_the_same_owner__reverts(
 
 
 def test_verdict__by_the_node_itself__reverts(
-    registry: Any, benchmarks: Any, fund: Callable[[str, int], None]
+    registry: Any, benchmarks: Any, fund: stage.Fund
 ) -> None:
-    fund(NODE_OWNER, 10**21)
-    signed = consent(registry, account("both"), NODE_OWNER)
+    fund(stage.NODE_OWNER, 10**21)
+    signed = consent(registry, account("both"), stage.NODE_OWNER)
     both = registry.register_node(
-        address_of("both"), ZERO[:-1] + "1", 3, 10**21, ROOT, signed, sender=NODE_OWNER
+        address_of("both"),
+        stage.ZERO[:-1] + "1",
+        3,
+        10**21,
+        stage.ROOT,
+        signed,
+        sender=stage.NODE_OWNER,
     )
-    registry.approve_role(both, VERIFIER, True, sender=COORDINATOR)
+    registry.approve_role(both, stage.VERIFIER, True, sender=stage.COORDINATOR)
     wait(registry.maturity())
     request(registry, benchmarks, both)
     submit(registry, benchmarks, both)
@@ -218,32 +211,34 @@ def test_verdict__by_the_node_itself__reverts(
 
 @pytest.mark.parametrize(("ids", "signatures"), [(0, 0), (1, 0), (0, 1), (2, 1)])
 def test_verdicts__lists_do_not_match__reverts(
-    benchmarks: Any, answered: int, verifiers: Keys, ids: int, signatures: int
+    benchmarks: Any, answered: int, verifiers: stage.Keys, ids: int, signatures: int
 ) -> None:
     one = sign_verdict(benchmarks, next(iter(verifiers.values())), answered, True)
     with boa.reverts("benchmarks: bad verdicts"):
         benchmarks.submit_verdicts(answered, True, list(verifiers)[:ids], [one] * signatures)
 
 
-def test_verdicts__nothing_submitted__reverts(benchmarks: Any, node: int, verifiers: Keys) -> None:
+def test_verdicts__nothing_submitted__reverts(
+    benchmarks: Any, node: int, verifiers: stage.Keys
+) -> None:
     with boa.reverts("benchmarks: no benchmark submitted"):
         benchmarks.submit_verdicts(node, True, list(first(verifiers)), [bytes(65)])
 
 
-def test_verdicts__settled__reverts(benchmarks: Any, answered: int, verifiers: Keys) -> None:
+def test_verdicts__settled__reverts(benchmarks: Any, answered: int, verifiers: stage.Keys) -> None:
     give(benchmarks, answered, first(verifiers, 2))
     with boa.reverts("benchmarks: benchmark settled"):
         give(benchmarks, answered, first(verifiers, 1, skip=2))
 
 
 def test_verdicts__of_an_earlier_attempt__do_not_carry_over(
-    registry: Any, benchmarks: Any, answered: int, verifiers: Keys
+    registry: Any, benchmarks: Any, answered: int, verifiers: stage.Keys
 ) -> None:
     give(benchmarks, answered, first(verifiers))
     ((verifier, key),) = first(verifiers, 1, skip=1).items()
     old = sign_verdict(benchmarks, key, answered, True)
-    wait(WINDOW + 1)
-    benchmarks.request_benchmark(answered, sender=OPERATOR)
+    wait(stage.WINDOW + 1)
+    benchmarks.request_benchmark(answered, sender=stage.OPERATOR)
     submit(registry, benchmarks, answered)
     assert benchmarks.benchmark(answered).passes == 0
     with boa.reverts("benchmarks: bad signature"):
@@ -252,10 +247,12 @@ def test_verdicts__of_an_earlier_attempt__do_not_carry_over(
 
 
 def test_verdicts__capture_the_check_seed_themselves(
-    benchmarks: Any, node: int, verifiers: Keys
+    benchmarks: Any, node: int, verifiers: stage.Keys
 ) -> None:
     mine(2)
-    benchmarks.submit_benchmark(node, UNITS, ROOT, ARTEFACT, sender=OPERATOR)
+    benchmarks.submit_benchmark(
+        node, stage.UNITS, stage.ROOT, stage.ARTEFACT, sender=stage.OPERATOR
+    )
     mine(2)
     seed_free = benchmarks.verdict_digest(node, True)
     ((verifier, key),) = first(verifiers).items()
@@ -264,15 +261,19 @@ def test_verdicts__capture_the_check_seed_themselves(
     assert benchmarks.benchmark(node).check_seed != bytes(32)
 
 
-def test_verdicts__check_seed_expired__reverts(benchmarks: Any, node: int, verifiers: Keys) -> None:
+def test_verdicts__check_seed_expired__reverts(
+    benchmarks: Any, node: int, verifiers: stage.Keys
+) -> None:
     mine(2)
-    benchmarks.submit_benchmark(node, UNITS, ROOT, ARTEFACT, sender=OPERATOR)
+    benchmarks.submit_benchmark(
+        node, stage.UNITS, stage.ROOT, stage.ARTEFACT, sender=stage.OPERATOR
+    )
     mine(258)
     with boa.reverts("benchmarks: seed expired"):
         benchmarks.submit_verdicts(node, True, list(first(verifiers)), [bytes(65)])
 
 
-def test_verdicts__paused__reverts(benchmarks: Any, answered: int, verifiers: Keys) -> None:
-    benchmarks.set_paused(PAUSE_BENCHMARK, sender=COORDINATOR)
+def test_verdicts__paused__reverts(benchmarks: Any, answered: int, verifiers: stage.Keys) -> None:
+    benchmarks.set_paused(stage.PAUSE_BENCHMARK, sender=stage.COORDINATOR)
     with boa.reverts("pausing: paused"):
         give(benchmarks, answered, first(verifiers))

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import boa
@@ -26,6 +25,8 @@ from tests.stage.contracts.registry import (
     VERIFIER_STAKE,
     ZERO,
     ZOO,
+    Fund,
+    Register,
     account,
     address_of,
     consent,
@@ -41,7 +42,7 @@ def agreed(registry: Any, owner: str = NODE_OWNER) -> bytes:
 
 
 @pytest.fixture
-def funded(fund: Callable[[str, int], None]) -> str:
+def funded(fund: Fund) -> str:
     fund(NODE_OWNER, 10_000 * ZOO)
     return NODE_OWNER
 
@@ -60,7 +61,7 @@ def test_register_node__records_takes_and_tells(registry: Any, token: Any, funde
             roles=TRAINER,
             stake=STAKE,
             encryption_key=KEY,
-        ),
+        )
     ]
     assert node_id == 1
     assert tuple(registry.node(1)) == (
@@ -90,7 +91,7 @@ def test_register_node__records_takes_and_tells(registry: Any, token: Any, funde
     assert registry.role_nodes(TRAINER, 0, 128) == []  # not measured yet
 
 
-def test_register_node__ids_count_up(registry: Any, register: Callable[..., int]) -> None:
+def test_register_node__ids_count_up(registry: Any, register: Register) -> None:
     assert [register(name) for name in ("one", "two", "three")] == [1, 2, 3]
     assert registry.node_count() == 3
 
@@ -146,7 +147,7 @@ def test_register_node__trainer__requests_its_benchmark_itself(
 
 @pytest.mark.parametrize("role", [VERIFIER, AGGREGATOR])
 def test_register_node__gated_role__waits_for_approval(
-    registry: Any, benchmarks: Any, register: Callable[..., int], role: int
+    registry: Any, benchmarks: Any, register: Register, role: int
 ) -> None:
     """A stranger cannot enter or crowd the list of verifiers by paying for it."""
     node_id = register("hopeful", role)
@@ -159,9 +160,7 @@ def test_register_node__gated_role__waits_for_approval(
 # The operator's consent
 
 
-def test_attack__squatting_anothers_operator_key__is_refused(
-    registry: Any, fund: Callable[[str, int], None]
-) -> None:
+def test_attack__squatting_anothers_operator_key__is_refused(registry: Any, fund: Fund) -> None:
     """A thief registered a node with a newcomer's operator address, so that the newcomer could not.
     It bonded a node for it; now no signature but the operator's own names it."""
     fund(STRANGER, STAKE)

@@ -7,14 +7,12 @@ another one, and a score that comes when the node is in another state than when 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import boa
 import pytest
 
 from tests.stage.contracts.clock import mine, now, wait
-from tests.stage.contracts.events import event
 from tests.stage.contracts.registry import (
     COORDINATOR,
     EMPTY,
@@ -332,55 +330,9 @@ def test_quorum_raised_meanwhile__needs_the_new_one(
 # NodeBenchmarks' own switch
 
 
-def test_benchmarks_set_paused__tells_old_and_new(benchmarks: Any) -> None:
-    for old, new in ((0, PAUSE_BENCHMARK), (PAUSE_BENCHMARK, 0)):
-        benchmarks.set_paused(new, sender=COORDINATOR)
-        assert own_events(benchmarks) == [event("PauseChanged", old_bits=old, new_bits=new)]
-        assert benchmarks.paused() == new
-
-
-@pytest.mark.parametrize("bits", [2, 3, 2**255])
-def test_benchmarks_set_paused__unknown_bit__reverts(benchmarks: Any, bits: int) -> None:
-    with boa.reverts("pausing: unknown bit"):
-        benchmarks.set_paused(bits, sender=COORDINATOR)
-
-
-@pytest.mark.parametrize("who", ["node_owner", "operator", "slasher", "stranger"])
-def test_benchmarks_set_paused__not_the_owner__reverts(benchmarks: Any, who: str) -> None:
-    with boa.reverts("ownable: caller is not the owner"):
-        benchmarks.set_paused(0, sender=address_of(who))
-
-
 def test_benchmarks_paused__scores_and_places_stay(
     registry: Any, benchmarks: Any, answered: int, verifiers: Keys
 ) -> None:
     give(benchmarks, answered, first(verifiers, 2))
     benchmarks.set_paused(PAUSE_BENCHMARK, sender=COORDINATOR)
     assert registry.eligible_nodes(TRAINER, 0, 128) == ([answered], [SCORE])
-
-
-def test_benchmarks_ownership__is_handed_over_in_two_steps(benchmarks: Any) -> None:
-    benchmarks.transfer_ownership(STRANGER, sender=COORDINATOR)
-    assert (benchmarks.owner(), benchmarks.pending_owner()) == (COORDINATOR, STRANGER)
-    benchmarks.accept_ownership(sender=STRANGER)
-    assert benchmarks.owner() == STRANGER
-
-
-@pytest.fixture
-def listed_again(
-    registry: Any, benchmarks: Any, register: Callable[..., int], verifiers: Keys
-) -> int:
-    node_id = register("worker")
-    submit(registry, benchmarks, node_id)
-    give(benchmarks, node_id, first(verifiers, 2))
-    return node_id
-
-
-def test_one_attempt__scores_once(
-    benchmarks: Any, registry: Any, listed_again: int, verifiers: Keys
-) -> None:
-    """A settled attempt takes no further verdict, so its score can't be set again."""
-    before = registry.node(listed_again).benchmark_score
-    with boa.reverts("benchmarks: benchmark settled"):
-        give(benchmarks, listed_again, first(verifiers, 1, skip=2))
-    assert registry.node(listed_again).benchmark_score == before

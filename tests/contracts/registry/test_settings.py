@@ -3,26 +3,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import boa
 import pytest
 
+from tests.stage.contracts import registry as stage
 from tests.stage.contracts.clock import wait
 from tests.stage.contracts.registry import (
     AGGREGATOR,
-    COORDINATOR,
-    NODE_OWNER,
-    OPERATOR,
-    PAUSE_BENCHMARK,
-    PAYOUT,
-    STRANGER,
     TRAINER,
-    UNBONDING,
     VERIFIER,
-    WINDOW,
-    ZOO,
     account,
     address_of,
     consent,
@@ -37,81 +28,72 @@ def fresh() -> str:
 
 @pytest.fixture
 def closed(registry: Any, node: int) -> int:
-    registry.begin_exit(node, sender=NODE_OWNER)
-    wait(UNBONDING)
-    registry.withdraw(node, sender=NODE_OWNER)
+    registry.begin_exit(node, sender=stage.NODE_OWNER)
+    wait(stage.UNBONDING)
+    registry.withdraw(node, sender=stage.NODE_OWNER)
     return node
 
 
-# set_operator
-
-
 def test_set_operator__moves_the_key(registry: Any, node: int, fresh: str) -> None:
-    signed = consent(registry, account("fresh"), NODE_OWNER)
-    registry.set_operator(node, fresh, signed, sender=NODE_OWNER)
-    fields = {"node_id": node, "old_operator": OPERATOR, "new_operator": fresh}
+    signed = consent(registry, account("fresh"), stage.NODE_OWNER)
+    registry.set_operator(node, fresh, signed, sender=stage.NODE_OWNER)
+    fields = {"node_id": node, "old_operator": stage.OPERATOR, "new_operator": fresh}
     assert own_events(registry) == [("OperatorChanged", fields)]
     assert registry.operator_of(node) == fresh
     assert registry.node_of(fresh) == node
-    assert registry.node_of(OPERATOR) == 0
+    assert registry.node_of(stage.OPERATOR) == 0
 
 
 def test_set_operator__of_another_node__reverts(
-    registry: Any, node: int, register: Callable[..., int]
+    registry: Any, node: int, register: stage.Register
 ) -> None:
     """No node can take over another's operator."""
     register("victim")
     with boa.reverts("registry: operator in use"):
-        registry.set_operator(node, address_of("victim"), b"", sender=NODE_OWNER)
-
-
-# set_payout
+        registry.set_operator(node, address_of("victim"), b"", sender=stage.NODE_OWNER)
 
 
 def test_set_payout__replaces(registry: Any, node: int, fresh: str) -> None:
-    registry.set_payout(node, fresh, sender=NODE_OWNER)
-    fields = {"node_id": node, "old_payout": PAYOUT, "new_payout": fresh}
+    registry.set_payout(node, fresh, sender=stage.NODE_OWNER)
+    fields = {"node_id": node, "old_payout": stage.PAYOUT, "new_payout": fresh}
     assert own_events(registry) == [("PayoutChanged", fields)]
     assert registry.payouts([node]) == [fresh]
 
 
 def test_set_payout__closed__still_works(registry: Any, closed: int, fresh: str) -> None:
-    registry.set_payout(closed, fresh, sender=NODE_OWNER)
+    registry.set_payout(closed, fresh, sender=stage.NODE_OWNER)
     assert registry.payouts([closed]) == [fresh]
 
 
-# set_roles
-
-
 def test_set_roles__replaces_and_updates_the_lists(registry: Any, node: int) -> None:
-    registry.set_roles(node, VERIFIER | AGGREGATOR, sender=NODE_OWNER)
+    registry.set_roles(node, VERIFIER | AGGREGATOR, sender=stage.NODE_OWNER)
     fields = {"node_id": node, "old_roles": TRAINER, "new_roles": VERIFIER | AGGREGATOR}
     assert own_events(registry) == [("RolesChanged", fields)]
-    registry.approve_role(node, VERIFIER, True, sender=COORDINATOR)
+    registry.approve_role(node, VERIFIER, True, sender=stage.COORDINATOR)
     assert registry.role_nodes(VERIFIER, 0, 9) == [node]
     assert registry.role_count(AGGREGATOR) == 0
 
 
 def test_set_roles__dropping_and_adding__needs_a_fresh_approval(registry: Any, node: int) -> None:
-    registry.set_roles(node, TRAINER | VERIFIER, sender=NODE_OWNER)
-    registry.approve_role(node, VERIFIER, True, sender=COORDINATOR)
+    registry.set_roles(node, TRAINER | VERIFIER, sender=stage.NODE_OWNER)
+    registry.approve_role(node, VERIFIER, True, sender=stage.COORDINATOR)
     assert registry.is_eligible(node, VERIFIER)
-    registry.set_roles(node, TRAINER, sender=NODE_OWNER)
+    registry.set_roles(node, TRAINER, sender=stage.NODE_OWNER)
     assert registry.node(node).approved_roles == 0
-    registry.set_roles(node, TRAINER | VERIFIER, sender=NODE_OWNER)
+    registry.set_roles(node, TRAINER | VERIFIER, sender=stage.NODE_OWNER)
     assert not registry.is_eligible(node, VERIFIER)
     assert registry.role_count(VERIFIER) == 0
 
 
 def test_set_roles__keeping_a_role__keeps_its_approval(registry: Any, node: int) -> None:
-    registry.set_roles(node, TRAINER | VERIFIER, sender=NODE_OWNER)
-    registry.approve_role(node, VERIFIER, True, sender=COORDINATOR)
-    registry.set_roles(node, VERIFIER, sender=NODE_OWNER)
+    registry.set_roles(node, TRAINER | VERIFIER, sender=stage.NODE_OWNER)
+    registry.approve_role(node, VERIFIER, True, sender=stage.COORDINATOR)
+    registry.set_roles(node, VERIFIER, sender=stage.NODE_OWNER)
     assert registry.is_eligible(node, VERIFIER)
 
 
 def test_set_roles__adding_trainer__may_request_a_benchmark(
-    registry: Any, benchmarks: Any, register: Callable[..., int]
+    registry: Any, benchmarks: Any, register: stage.Register
 ) -> None:
     node_id = register("late", VERIFIER)
     registry.set_roles(node_id, VERIFIER | TRAINER, sender=address_of("late owner"))
@@ -124,22 +106,19 @@ def test_set_roles__adding_trainer__may_request_a_benchmark(
 def test_set_roles__no_request_possible__adds_the_role(
     registry: Any, benchmarks: Any, node: int, reason: str
 ) -> None:
-    registry.set_roles(node, VERIFIER, sender=NODE_OWNER)
+    registry.set_roles(node, VERIFIER, sender=stage.NODE_OWNER)
     if reason == "paused":
-        wait(WINDOW + 1)
-        benchmarks.set_paused(PAUSE_BENCHMARK, sender=COORDINATOR)
-    registry.set_roles(node, TRAINER, sender=NODE_OWNER)
+        wait(stage.WINDOW + 1)
+        benchmarks.set_paused(stage.PAUSE_BENCHMARK, sender=stage.COORDINATOR)
+    registry.set_roles(node, TRAINER, sender=stage.NODE_OWNER)
     assert benchmarks.benchmark(node).attempt == 1
     assert registry.node(node).roles == TRAINER
 
 
-def test_set_roles__stake_too_low__reverts(registry: Any, register: Callable[..., int]) -> None:
-    node_id = register("small", TRAINER, 100 * ZOO)
+def test_set_roles__stake_too_low__reverts(registry: Any, register: stage.Register) -> None:
+    node_id = register("small", TRAINER, 100 * stage.ZOO)
     with boa.reverts("registry: stake too low"):
         registry.set_roles(node_id, VERIFIER, sender=address_of("small owner"))
-
-
-# set_active
 
 
 @pytest.mark.parametrize("who", ["node_owner", "operator"])
@@ -149,9 +128,6 @@ def test_set_active__by_owner_or_operator__switches(registry: Any, node: int, wh
         fields = {"node_id": node, "active": active}
         assert own_events(registry) == [("ActiveChanged", fields)]
         assert registry.node(node).active == active
-
-
-# set_encryption_key
 
 
 @pytest.mark.parametrize("who", ["node_owner", "operator"])
@@ -167,11 +143,5 @@ def test_set_encryption_key__owner_or_operator__replaces_it(
 
 
 def test_set_encryption_key__zero__is_none(registry: Any, node: int) -> None:
-    registry.set_encryption_key(node, bytes(32), sender=OPERATOR)
+    registry.set_encryption_key(node, bytes(32), sender=stage.OPERATOR)
     assert registry.encryption_key_of(node) == bytes(32)
-
-
-def test_set_encryption_key__unknown_node__reverts(registry: Any) -> None:
-    with boa.reverts("registry: unknown node"):
-        registry.set_encryption_key(9, b"\x02" * 32, sender=STRANGER)
-    assert registry.encryption_key_of(9) == bytes(32)

@@ -3,25 +3,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from tests.stage.contracts import registry as stage
 from tests.stage.contracts.clock import now, wait
-from tests.stage.contracts.registry import (
-    ABORT,
-    COORDINATOR,
-    DAY,
-    NO_REVEAL,
-    NODE_OWNER,
-    REPEATED,
-    SLASHER,
-    STAKE,
-    UNBONDING,
-    ZERO,
-    ZOO,
-)
+from tests.stage.contracts.registry import COORDINATOR, DAY, NODE_OWNER, SLASHER, STAKE, ZERO, ZOO
 
 FOREVER = 2**256 - 1
 
@@ -64,7 +52,7 @@ def test_at_risk__slashed__only_what_is_left(registry: Any, node: int) -> None:
     before = now()
     wait(1)
     registry.add_stake(node, 100 * ZOO, sender=NODE_OWNER)
-    registry.slash(node, NO_REVEAL, now(), ZERO, sender=SLASHER)
+    registry.slash(node, stage.NO_REVEAL, now(), ZERO, sender=SLASHER)
     left = (STAKE + 100 * ZOO) * 95 // 100
     assert registry.stake_at_risk(node, now(), FOREVER) == left
     assert registry.stake_at_risk(node, before, FOREVER) == left - 100 * ZOO
@@ -76,15 +64,15 @@ def test_at_risk__slashed_below_the_additions__nothing_and_no_revert(
     before = now()
     wait(1)
     registry.add_stake(node, 9_000 * ZOO, sender=NODE_OWNER)
-    registry.set_penalty(NO_REVEAL, (9_999, 0, 0, False, False, 0), sender=COORDINATOR)
-    registry.slash(node, NO_REVEAL, now(), ZERO, sender=SLASHER)
+    registry.set_penalty(stage.NO_REVEAL, (9_999, 0, 0, False, False, 0), sender=COORDINATOR)
+    registry.slash(node, stage.NO_REVEAL, now(), ZERO, sender=SLASHER)
     assert registry.stake_at_risk(node, now(), FOREVER) == ZOO
     assert registry.stake_at_risk(node, before, FOREVER) == 0
 
 
 def test_at_risk__suspended__nothing_until_it_is_over(registry: Any, node: int) -> None:
     """By when it counts from: a suspension that ended before then is past."""
-    registry.slash(node, ABORT, now(), ZERO, sender=SLASHER)
+    registry.slash(node, stage.ABORT, now(), ZERO, sender=SLASHER)
     over = now() + 7 * DAY
     for since, expected in ((now(), 0), (over - 1, 0), (over, STAKE * 8 // 10)):
         assert registry.stake_at_risk(node, since, FOREVER) == expected
@@ -93,23 +81,23 @@ def test_at_risk__suspended__nothing_until_it_is_over(registry: Any, node: int) 
 
 
 def test_at_risk__banned__nothing(registry: Any, node: int) -> None:
-    registry.set_penalty(REPEATED, (0, 0, 0, False, True, 0), sender=COORDINATOR)
-    registry.slash(node, REPEATED, now(), ZERO, sender=SLASHER)
+    registry.set_penalty(stage.REPEATED, (0, 0, 0, False, True, 0), sender=COORDINATOR)
+    registry.slash(node, stage.REPEATED, now(), ZERO, sender=SLASHER)
     assert registry.bonded(node) == STAKE
     assert registry.stake_at_risk(node, now(), now()) == 0
 
 
 def test_at_risk__exiting__until_it_may_be_withdrawn(registry: Any, node: int) -> None:
     registry.begin_exit(node, sender=NODE_OWNER)
-    unlock_at = now() + UNBONDING
+    unlock_at = now() + stage.UNBONDING
     for until, expected in ((now(), STAKE), (unlock_at, STAKE), (unlock_at + 1, 0), (FOREVER, 0)):
         assert registry.stake_at_risk(node, now(), until) == expected
-    wait(UNBONDING)
+    wait(stage.UNBONDING)
     registry.withdraw(node, sender=NODE_OWNER)
     assert registry.stake_at_risk(node, now(), now()) == 0
 
 
-def test_at_risk__roles_and_rest_do_not_matter(registry: Any, register: Callable[..., int]) -> None:
+def test_at_risk__roles_and_rest_do_not_matter(registry: Any, register: stage.Register) -> None:
     """Neither approval nor a benchmark is needed to run tasks."""
     node_id = register("worker")
     registry.set_active(node_id, False, sender=registry.operator_of(node_id))

@@ -7,24 +7,11 @@ from typing import Any
 
 import boa
 
+from tests.stage.contracts import registry as stage
 from tests.stage.contracts.clock import mine, wait
-from tests.stage.contracts.registry import (
-    ARTEFACT,
-    OPERATOR,
-    ROOT,
-    SECONDS,
-    TRAINER,
-    UNITS,
-    WINDOW,
-    Keys,
-    first,
-    give,
-    own_events,
-    sign_verdict,
-    submit,
-)
+from tests.stage.contracts.registry import Keys, first, give, own_events, sign_verdict, submit
 
-SCORE = UNITS * 1_000_000 // SECONDS
+SCORE = stage.UNITS * 1_000_000 // stage.SECONDS
 
 
 def test_digest__is_what_wallets_sign(benchmarks: Any, answered: int, verifiers: Keys) -> None:
@@ -38,7 +25,9 @@ def test_digest__is_what_wallets_sign(benchmarks: Any, answered: int, verifiers:
 
 def test_digest__before_and_after_the_capture__is_the_same(benchmarks: Any, node: int) -> None:
     mine(2)
-    benchmarks.submit_benchmark(node, UNITS, ROOT, ARTEFACT, sender=OPERATOR)
+    benchmarks.submit_benchmark(
+        node, stage.UNITS, stage.ROOT, stage.ARTEFACT, sender=stage.OPERATOR
+    )
     with boa.reverts("benchmarks: check seed not ready"):
         benchmarks.verdict_digest(node, True)
     mine(2)
@@ -62,7 +51,7 @@ def test_verdict__below_the_quorum__only_counts(
     attempt = benchmarks.benchmark(answered)
     assert (attempt.passes, attempt.fails, attempt.settled) == (1, 0, False)
     assert registry.node(answered).benchmark_score == 0
-    assert not registry.is_eligible(answered, TRAINER)
+    assert not registry.is_eligible(answered, stage.TRAINER)
 
 
 def test_verdicts__quorum_of_passes__scores(
@@ -76,7 +65,7 @@ def test_verdicts__quorum_of_passes__scores(
     attempt = benchmarks.benchmark(answered)
     assert (attempt.passes, attempt.fails, attempt.settled) == (2, 0, True)
     assert registry.node(answered).benchmark_score == SCORE
-    assert registry.is_eligible(answered, TRAINER)
+    assert registry.is_eligible(answered, stage.TRAINER)
 
 
 def test_verdicts__relayed_one_by_one__settle_too(
@@ -96,7 +85,7 @@ def test_verdicts__quorum_of_fails__rejects(
     assert own_events(benchmarks)[-1] == ("BenchmarkSettled", fields)
     attempt = benchmarks.benchmark(answered)
     assert (attempt.passes, attempt.fails, attempt.settled) == (1, 2, True)
-    assert not registry.is_eligible(answered, TRAINER)
+    assert not registry.is_eligible(answered, stage.TRAINER)
 
 
 def test_verdicts__behind_the_deciding_one__are_ignored(
@@ -111,8 +100,8 @@ def test_failed_repetition__keeps_the_passed_score(
 ) -> None:
     """Measuring again is no risk: colluding verifiers cannot take a score away."""
     give(benchmarks, answered, first(verifiers, 2))
-    benchmarks.request_benchmark(answered, sender=OPERATOR)
-    assert registry.is_eligible(answered, TRAINER)
+    benchmarks.request_benchmark(answered, sender=stage.OPERATOR)
+    assert registry.is_eligible(answered, stage.TRAINER)
     submit(registry, benchmarks, answered, units=1)
     give(benchmarks, answered, first(verifiers, 2), passed=False)
     fields = {"node_id": answered, "attempt": 3, "passed": False, "score": SCORE}
@@ -124,8 +113,8 @@ def test_passed_repetition__replaces_the_score(
     registry: Any, benchmarks: Any, answered: int, verifiers: Keys
 ) -> None:
     give(benchmarks, answered, first(verifiers, 2))
-    benchmarks.request_benchmark(answered, sender=OPERATOR)
-    submit(registry, benchmarks, answered, units=UNITS // 2, seconds=SECONDS)
+    benchmarks.request_benchmark(answered, sender=stage.OPERATOR)
+    submit(registry, benchmarks, answered, units=stage.UNITS // 2, seconds=stage.SECONDS)
     give(benchmarks, answered, first(verifiers, 2))
     assert registry.node(answered).benchmark_score == SCORE // 2
 
@@ -133,18 +122,18 @@ def test_passed_repetition__replaces_the_score(
 def test_same_second_answer__divides_by_one(
     registry: Any, benchmarks: Any, node: int, verifiers: Keys
 ) -> None:
-    wait(WINDOW + 1)
-    benchmarks.request_benchmark(node, sender=OPERATOR)
+    wait(stage.WINDOW + 1)
+    benchmarks.request_benchmark(node, sender=stage.OPERATOR)
     submit(registry, benchmarks, node, seconds=0)
     give(benchmarks, node, first(verifiers, 2))
-    assert registry.node(node).benchmark_score == UNITS * 1_000_000
+    assert registry.node(node).benchmark_score == stage.UNITS * 1_000_000
 
 
 def test_slowest_answer__still_scores(
     registry: Any, benchmarks: Any, node: int, verifiers: Keys
 ) -> None:
-    wait(WINDOW + 1)
-    benchmarks.request_benchmark(node, sender=OPERATOR)
-    submit(registry, benchmarks, node, units=1, seconds=WINDOW)
+    wait(stage.WINDOW + 1)
+    benchmarks.request_benchmark(node, sender=stage.OPERATOR)
+    submit(registry, benchmarks, node, units=1, seconds=stage.WINDOW)
     give(benchmarks, node, first(verifiers, 2))
-    assert registry.node(node).benchmark_score == 1_000_000 // WINDOW
+    assert registry.node(node).benchmark_score == 1_000_000 // stage.WINDOW

@@ -8,20 +8,13 @@ from typing import Any
 import boa
 import pytest
 
+from tests.stage.contracts import registry as stage
 from tests.stage.contracts.clock import now, wait
 from tests.stage.contracts.registry import (
-    COORDINATOR,
-    COPIED,
-    EMPTY,
     NODE_OWNER,
     OPERATOR,
     PAYOUT,
-    REPORTER,
-    SLASHER,
     STAKE,
-    STRANGER,
-    TRAINER,
-    UNBONDING,
     ZOO,
     account,
     address_of,
@@ -55,16 +48,22 @@ def refuser() -> Any:
 def bare_registry(registry_code: Any, refuser: Any, parameters: tuple[Any, ...]) -> Any:
     """A registry on that token, with one node, whose token refuses from now on."""
     benchmarks = address_of("benchmarks contract")
-    registry = registry_code.deploy(refuser.address, benchmarks, COORDINATOR, [SLASHER], parameters)
+    registry = registry_code.deploy(
+        refuser.address, benchmarks, stage.COORDINATOR, [stage.SLASHER], parameters
+    )
     signed = consent(registry, account("operator"), NODE_OWNER)
-    registry.register_node(OPERATOR, PAYOUT, TRAINER, STAKE, EMPTY, signed, sender=NODE_OWNER)
+    registry.register_node(
+        OPERATOR, PAYOUT, stage.TRAINER, STAKE, stage.EMPTY, signed, sender=NODE_OWNER
+    )
     return registry
 
 
 def test_refused__register_node__reverts(bare_registry: Any, refuser: Any) -> None:
     refuser.set_refuses(True)
     with boa.reverts("registry: transfer failed"):
-        bare_registry.register_node(STRANGER, PAYOUT, TRAINER, STAKE, EMPTY, b"", sender=STRANGER)
+        bare_registry.register_node(
+            stage.STRANGER, PAYOUT, stage.TRAINER, STAKE, stage.EMPTY, b"", sender=stage.STRANGER
+        )
     assert bare_registry.node_count() == 1
 
 
@@ -77,7 +76,7 @@ def test_refused__add_stake__reverts(bare_registry: Any, refuser: Any) -> None:
 
 def test_refused__withdraw__reverts_and_can_be_repeated(bare_registry: Any, refuser: Any) -> None:
     bare_registry.begin_exit(1, sender=NODE_OWNER)
-    wait(UNBONDING)
+    wait(stage.UNBONDING)
     refuser.set_refuses(True)
     with boa.reverts("registry: transfer failed"):
         bare_registry.withdraw(1, sender=NODE_OWNER)
@@ -88,8 +87,8 @@ def test_refused__withdraw__reverts_and_can_be_repeated(bare_registry: Any, refu
 def test_refused__claim_bounty__reverts_and_keeps_the_credit(
     bare_registry: Any, refuser: Any
 ) -> None:
-    bare_registry.slash(1, COPIED, now(), REPORTER, sender=SLASHER)
+    bare_registry.slash(1, stage.COPIED, now(), stage.REPORTER, sender=stage.SLASHER)
     refuser.set_refuses(True)
     with boa.reverts("registry: transfer failed"):
-        bare_registry.claim_bounty(sender=REPORTER)
-    assert bare_registry.bounty(REPORTER) == STAKE // 4
+        bare_registry.claim_bounty(sender=stage.REPORTER)
+    assert bare_registry.bounty(stage.REPORTER) == STAKE // 4

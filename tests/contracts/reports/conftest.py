@@ -36,9 +36,3 @@ def challenge(field: Field) -> Field:
 @pytest.fixture
 def reports(system: System) -> Any:
     return system.reports
-
-
-@pytest.fixture
-def owner(system: System) -> str:
-    """The Coordinator, which owns the contracts."""
-    return str(system.coordinator.address)

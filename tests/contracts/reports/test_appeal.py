@@ -10,18 +10,10 @@ import boa
 import pytest
 from eth_utils import keccak
 
+from tests.stage.contracts import system as stage
+from tests.stage.contracts.events import event
 from tests.stage.contracts.rounds import Field
-from tests.stage.contracts.system import (
-    APPEAL_BOND,
-    COPIED,
-    FALSE_REPORT,
-    INVALID,
-    STAKE,
-    ZERO,
-    Codes,
-    events_of,
-    refuses,
-)
+from tests.stage.contracts.system import APPEAL_BOND, STAKE, ZERO, Codes, events_of, refuses
 
 CONFIRMED, APPEALED, EXECUTED, DISMISSED = 2, 3, 4, 5
 STATEMENT = keccak(text="statement")
@@ -30,7 +22,7 @@ STATEMENT = keccak(text="statement")
 @pytest.fixture
 def report_id(challenge: Field) -> bytes:
     """INVALID of trainer 0, confirmed by verifiers 0 and 1."""
-    return challenge.report(1, challenge.trainers[0], INVALID, *challenge.verifiers[:2])
+    return challenge.report(1, challenge.trainers[0], stage.INVALID, *challenge.verifiers[:2])
 
 
 @pytest.fixture
@@ -47,9 +39,6 @@ def locks(field: Field) -> int:
     return int(field.system.registry.node(field.trainers[0].node_id).locks)
 
 
-# execute
-
-
 def test_execute__after_the_appeal_window(challenge: Field, reports: Any, report_id: bytes) -> None:
     node, first = challenge.trainers[0], challenge.verifiers[0]
     boa.env.evm.patch.timestamp = reports.report_of(report_id).deadline
@@ -59,7 +48,7 @@ def test_execute__after_the_appeal_window(challenge: Field, reports: Any, report
     amount = reports.execute(report_id, sender=challenge.stranger)
     assert amount == STAKE * 20 // 100
     assert events_of(reports) == [
-        ("ReportExecuted", {"report_id": report_id, "node_id": node.node_id, "amount": amount})
+        event("ReportExecuted", report_id=report_id, node_id=node.node_id, amount=amount)
     ]
     assert reports.report_of(report_id).status == EXECUTED
     registry = challenge.system.registry
@@ -71,7 +60,7 @@ def test_execute__after_the_appeal_window(challenge: Field, reports: Any, report
 
 
 def test_execute__copied_costs_half(challenge: Field, reports: Any) -> None:
-    copied = challenge.report(1, challenge.trainers[1], COPIED, *challenge.verifiers[:2])
+    copied = challenge.report(1, challenge.trainers[1], stage.COPIED, *challenge.verifiers[:2])
     pass_deadline(reports, copied)
     assert reports.execute(copied) == STAKE // 2
 
@@ -91,7 +80,7 @@ def test_execute__of_a_node_that_left__is_still_slashed(
 
 
 def test_execute__open_or_unknown__reverts(challenge: Field, reports: Any) -> None:
-    still_open = challenge.report(1, challenge.trainers[0], INVALID, challenge.verifiers[0])
+    still_open = challenge.report(1, challenge.trainers[0], stage.INVALID, challenge.verifiers[0])
     for some_id in (still_open, bytes(32)):
         with refuses("reports: not confirmed"):
             reports.execute(some_id)
@@ -107,9 +96,6 @@ def test_execute__does_not_depend_on_the_rounds_result(
     assert reports.execute(report_id) > 0
 
 
-# appeal
-
-
 @pytest.mark.parametrize("who", ["owner", "operator"])
 def test_appeal__by_the_node(challenge: Field, reports: Any, report_id: bytes, who: str) -> None:
     node = challenge.trainers[0]
@@ -120,23 +106,21 @@ def test_appeal__by_the_node(challenge: Field, reports: Any, report_id: bytes, w
     reports.appeal(report_id, STATEMENT, sender=sender)
     deadline = boa.env.timestamp + 800
     assert events_of(reports) == [
-        (
+        event(
             "ReportAppealed",
-            {
-                "report_id": report_id,
-                "node_id": node.node_id,
-                "appellant": sender,
-                "statement": STATEMENT,
-                "bond": APPEAL_BOND,
-                "deadline": deadline,
-            },
+            report_id=report_id,
+            node_id=node.node_id,
+            appellant=sender,
+            statement=STATEMENT,
+            bond=APPEAL_BOND,
+            deadline=deadline,
         ),
-        ("BondTaken", {"account": sender, "amount": APPEAL_BOND}),
+        event("BondTaken", account=sender, amount=APPEAL_BOND),
     ]
     report = reports.report_of(report_id)
     assert (report.status, report.deadline) == (APPEALED, deadline)
     assert (report.appellant, report.bond) == (sender, APPEAL_BOND)
-    assert reports.bonds_held() == APPEAL_BOND
+    assert reports.bonds_held() == reports.appeal_bond() == APPEAL_BOND
     assert locks(challenge) == 1
     with refuses("reports: not confirmed"):
         reports.execute(report_id)
@@ -168,9 +152,6 @@ def test_appeal__cannot_pay__reverts(challenge: Field, reports: Any, report_id: 
     assert reports.report_of(report_id).status == CONFIRMED
 
 
-# resolve_appeal
-
-
 def test_resolve_appeal__upheld__reporters_pay_the_node(
     challenge: Field, reports: Any, appealed: bytes, owner: str
 ) -> None:
@@ -182,14 +163,11 @@ def test_resolve_appeal__upheld__reporters_pay_the_node(
     slashed = STAKE * 20 // 100
     framers = challenge.verifiers[:2]
     assert events_of(reports) == [
-        ("AppealResolved", {"report_id": appealed, "node_id": node.node_id, "upheld": True}),
-        ("ReportDismissed", {"report_id": appealed, "node_id": node.node_id}),
-        ("BondCredited", {"account": node.owner, "amount": APPEAL_BOND}),
+        event("AppealResolved", report_id=appealed, node_id=node.node_id, upheld=True),
+        event("ReportDismissed", report_id=appealed, node_id=node.node_id),
+        event("BondCredited", account=node.owner, amount=APPEAL_BOND),
         *(
-            (
-                "FalseReportSlashed",
-                {"report_id": appealed, "verifier_id": p.node_id, "amount": slashed},
-            )
+            event("FalseReportSlashed", report_id=appealed, verifier_id=p.node_id, amount=slashed)
             for p in framers
         ),
     ]
@@ -198,7 +176,7 @@ def test_resolve_appeal__upheld__reporters_pay_the_node(
     assert registry.bounty(node.payout) == 2 * (slashed // 2)
     for player in framers:
         assert registry.bonded(player.node_id) == STAKE - slashed
-        assert registry.offences(player.node_id, FALSE_REPORT) == 1
+        assert registry.offences(player.node_id, stage.FALSE_REPORT) == 1
     assert registry.bonded(challenge.verifiers[2].node_id) == STAKE
     assert reports.withdraw_bond(sender=node.owner) == APPEAL_BOND
     assert reports.report_of(appealed).status == DISMISSED
@@ -211,12 +189,9 @@ def test_resolve_appeal__rejected__slashes_and_forfeits(
     reports.resolve_appeal(appealed, False, sender=owner)
     slashed = STAKE * 20 // 100
     assert events_of(reports) == [
-        ("AppealResolved", {"report_id": appealed, "node_id": node.node_id, "upheld": False}),
-        ("BondCredited", {"account": owner, "amount": APPEAL_BOND}),
-        (
-            "ReportExecuted",
-            {"report_id": appealed, "node_id": node.node_id, "amount": slashed},
-        ),
+        event("AppealResolved", report_id=appealed, node_id=node.node_id, upheld=False),
+        event("BondCredited", account=owner, amount=APPEAL_BOND),
+        event("ReportExecuted", report_id=appealed, node_id=node.node_id, amount=slashed),
     ]
     assert locks(challenge) == 0
     assert challenge.system.registry.bonded(node.node_id) == STAKE - slashed
@@ -253,9 +228,6 @@ def test_resolve_appeal__not_appealed_or_late__reverts(
         reports.resolve_appeal(report_id, True, sender=owner)
 
 
-# dismiss_unresolved
-
-
 def test_dismiss_unresolved__nobody_is_slashed(
     challenge: Field, reports: Any, appealed: bytes
 ) -> None:
@@ -266,8 +238,8 @@ def test_dismiss_unresolved__nobody_is_slashed(
     pass_deadline(reports, appealed)
     reports.dismiss_unresolved(appealed, sender=challenge.stranger)
     assert events_of(reports) == [
-        ("ReportDismissed", {"report_id": appealed, "node_id": node.node_id}),
-        ("BondCredited", {"account": node.owner, "amount": APPEAL_BOND}),
+        event("ReportDismissed", report_id=appealed, node_id=node.node_id),
+        event("BondCredited", account=node.owner, amount=APPEAL_BOND),
     ]
     registry = challenge.system.registry
     assert locks(challenge) == 0
@@ -298,15 +270,3 @@ def test_constructor__bad_values__reverts(codes: Codes) -> None:
     for bond in (0, 2**128):
         with refuses("reports: bad bond"):
             codes.reports.deploy(*[some] * 7, bond)
-
-
-def test_ownership__two_steps(field: Field, reports: Any, owner: str) -> None:
-    with refuses("ownable: caller is not the owner"):
-        reports.transfer_ownership(field.stranger, sender=field.stranger)
-    reports.transfer_ownership(field.sponsor, sender=owner)
-    with refuses("ownable_2step: caller is not the new owner"):
-        reports.accept_ownership(sender=field.stranger)
-    reports.accept_ownership(sender=field.sponsor)
-    assert reports.owner() == field.sponsor
-    assert not hasattr(reports, "renounce_ownership")
-    assert reports.appeal_bond() == APPEAL_BOND

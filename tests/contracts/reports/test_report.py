@@ -9,6 +9,7 @@ import boa
 from eth_abi import encode
 from eth_utils import keccak
 
+from tests.stage.contracts.events import event, of_round
 from tests.stage.contracts.rounds import EVIDENCE, Field
 from tests.stage.contracts.system import (
     COPIED,
@@ -67,22 +68,17 @@ def test_report__quorum_confirms(challenge: Field, reports: Any) -> None:
     )
     deadline = boa.env.timestamp + 700
     assert events_of(reports) == [
-        (
+        of_round(
             "ViolationReported",
-            {
-                "report_id": report_id,
-                "node_id": bad.node_id,
-                "verifier_id": second.node_id,
-                "job_id": 1,
-                "round_id": 1,
-                "violation": INVALID,
-                "evidence": EVIDENCE,
-                "weight": VOICE,
-            },
+            report_id=report_id,
+            node_id=bad.node_id,
+            verifier_id=second.node_id,
+            violation=INVALID,
+            evidence=EVIDENCE,
+            weight=VOICE,
         ),
-        (
-            "ReportConfirmed",
-            {"report_id": report_id, "node_id": bad.node_id, "appeal_deadline": deadline},
+        event(
+            "ReportConfirmed", report_id=report_id, node_id=bad.node_id, appeal_deadline=deadline
         ),
     ]
     report = reports.report_of(report_id)
@@ -108,7 +104,7 @@ def test_report__confirmation_closes_the_other_kind(challenge: Field, reports: A
     first, second = challenge.verifiers[:2]
     challenge.report(1, bad, COPIED, first)
     reports.report(1, 1, second.node_id, bad.node_id, COPIED, EVIDENCE, sender=second.operator)
-    lapsed = ("ReportLapsed", {"report_id": other, "node_id": bad.node_id})
+    lapsed = event("ReportLapsed", report_id=other, node_id=bad.node_id)
     assert lapsed in events_of(reports)
     assert reports.report_of(other).status == LAPSED
     assert challenge.system.rounds.round(1, 1).open_reports == 0
@@ -121,7 +117,7 @@ def test_report__unknown_violation__reverts(challenge: Field) -> None:
             challenge.report(1, challenge.trainers[0], violation, challenge.verifiers[0])
 
 
-def test_report__outside_challenge__reverts(field: Field, reports: Any) -> None:
+def test_report__outside_challenge__reverts(field: Field) -> None:
     verifier, node = field.verifiers[0], field.trainers[0]
     with refuses("reports: not in challenge"):
         field.report(1, node, INVALID, verifier)
@@ -191,14 +187,10 @@ def test_report__twice__reverts(challenge: Field) -> None:
 
 def test_report__stake_added_later_does_not_help(challenge: Field, reports: Any) -> None:
     rich = challenge.verifiers[0]
-    challenge.system.token.transfer(rich.owner, 99 * STAKE, sender=challenge.system.holder)
-    challenge.system.registry.add_stake(rich.node_id, 99 * STAKE, sender=rich.owner)
+    challenge.system.add_stake(rich, 99 * STAKE)
     report_id = challenge.report(1, challenge.trainers[0], INVALID, rich)
     assert reports.report_of(report_id).status == OPEN
     assert reports.report_of(report_id).weight == VOICE
-
-
-# lapse
 
 
 def test_lapse__after_the_round(challenge: Field, reports: Any) -> None:
@@ -211,9 +203,7 @@ def test_lapse__after_the_round(challenge: Field, reports: Any) -> None:
         reports.lapse(report_id)
     challenge.finalize()
     reports.lapse(report_id, sender=challenge.stranger)
-    assert events_of(reports) == [
-        ("ReportLapsed", {"report_id": report_id, "node_id": node.node_id})
-    ]
+    assert events_of(reports) == [event("ReportLapsed", report_id=report_id, node_id=node.node_id)]
     assert reports.report_of(report_id).status == LAPSED
     assert challenge.system.registry.bonded(node.node_id) == STAKE
     with refuses("reports: not open"):

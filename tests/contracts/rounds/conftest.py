@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One job among its people, see `round_world`."""
+"""One job among its people, see `tests.stage.contracts.rounds`."""
 
 from __future__ import annotations
 
@@ -35,9 +35,3 @@ def rounds(system: System) -> Any:
 @pytest.fixture
 def results(system: System) -> Any:
     return system.results
-
-
-@pytest.fixture
-def owner(system: System) -> str:
-    """The Coordinator, which owns the contracts."""
-    return str(system.coordinator.address)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.stage.contracts.clock import mine
+from tests.stage.contracts.events import event
 from tests.stage.contracts.rounds import Field, make_field
 from tests.stage.contracts.system import Player, System, events_of, refuses
 
@@ -36,9 +37,7 @@ def test_mark_absent__after_three(field: Field, rounds: Any) -> None:
             rounds.mark_absent(1, gone.node_id)
         run(field, field.trainers[:2])
     rounds.mark_absent(1, gone.node_id, sender=field.stranger)
-    assert events_of(rounds) == [
-        ("NodeAbsent", {"job_id": 1, "node_id": gone.node_id, "absent": True})
-    ]
+    assert events_of(rounds) == [event("NodeAbsent", job_id=1, node_id=gone.node_id, absent=True)]
     assert rounds.is_absent(1, gone.node_id)
     assert not rounds.is_absent(1, field.ids[0])
     with refuses("rounds: already absent"):
@@ -51,8 +50,7 @@ def test_mark_absent__after_three(field: Field, rounds: Any) -> None:
 def test_mark_absent__a_void_round_does_not_count(field: Field, rounds: Any) -> None:
     for _ in range(3):
         round_id = field.to_commit()
-        field.system.wait_out(1, round_id)
-        rounds.advance(1, round_id)
+        field.system.time_out(1, round_id)
     with refuses("rounds: not absent"):
         rounds.mark_absent(1, field.ids[0])
 
@@ -83,9 +81,7 @@ def test_rejoin__the_operator_and_absences_start_again(field: Field, rounds: Any
         with refuses("rounds: not operator"):
             rounds.rejoin(1, gone.node_id, sender=sender)
     rounds.rejoin(1, gone.node_id, sender=gone.operator)
-    assert events_of(rounds) == [
-        ("NodeAbsent", {"job_id": 1, "node_id": gone.node_id, "absent": False})
-    ]
+    assert events_of(rounds) == [event("NodeAbsent", job_id=1, node_id=gone.node_id, absent=False)]
     with refuses("rounds: not absent"):
         rounds.rejoin(1, gone.node_id, sender=gone.operator)
     with refuses("rounds: not absent"):

@@ -8,35 +8,21 @@ from typing import Any
 import boa
 import pytest
 
+from tests.stage.contracts import system as stage
 from tests.stage.contracts.clock import mine
+from tests.stage.contracts.events import event, of_round
 from tests.stage.contracts.rounds import Field
-from tests.stage.contracts.system import (
-    AGGREGATE,
-    BOND,
-    CHALLENGE,
-    REVEAL,
-    REWARD,
-    STAKE,
-    TERMS,
-    UNBONDING,
-    VOID,
-    System,
-    events_of,
-    refuses,
-)
+from tests.stage.contracts.system import BOND, REWARD, STAKE, System, events_of, refuses
 
 
 def moved(phase: int, window: int) -> tuple[str, dict[str, int]]:
-    return (
-        "PhaseChanged",
-        {"job_id": 1, "round_id": 1, "phase": phase, "deadline": boa.env.timestamp + window},
-    )
+    return of_round("PhaseChanged", phase=phase, deadline=boa.env.timestamp + window)
 
 
 def voided(reason: str) -> list[tuple[str, dict[str, Any]]]:
     return [
-        ("PhaseChanged", {"job_id": 1, "round_id": 1, "phase": VOID, "deadline": 0}),
-        ("RoundVoided", {"job_id": 1, "round_id": 1, "reason": reason}),
+        of_round("PhaseChanged", phase=stage.VOID, deadline=0),
+        of_round("RoundVoided", reason=reason),
     ]
 
 
@@ -86,7 +72,7 @@ def test_advance__commit_with_some__reveal(field: Field, rounds: Any) -> None:
     field.system.commit(1, 1, field.trainers[0], field.work(field.trainers[0]))
     field.system.wait_out(1, 1)
     rounds.advance(1, 1, sender=field.stranger)
-    assert events_of(rounds) == [moved(REVEAL, 500)]
+    assert events_of(rounds) == [moved(stage.REVEAL, 500)]
 
 
 def test_advance__commit_with_none__void_and_money_back(
@@ -107,7 +93,7 @@ def test_advance__reveal_with_some__aggregate(field: Field, rounds: Any, results
     field.system.reveal(1, 1, field.trainers[0], field.work(field.trainers[0]))
     field.system.wait_out(1, 1)
     rounds.advance(1, 1)
-    assert events_of(rounds, results)[-1] == moved(AGGREGATE, 400)
+    assert events_of(rounds, results)[-1] == moved(stage.AGGREGATE, 400)
     assert events_of(rounds) == []
     duty = field.aggregators[int.from_bytes(rounds.round(1, 1).seed, "big") % 2]
     assert results.aggregator_on_duty(1, 1) == duty.node_id
@@ -125,7 +111,7 @@ def test_advance__no_result__fallback_then_void(field: Field, results: Any) -> N
     assert results.aggregator_on_duty(1, 1) != 0
     field.system.wait_out(1, 1)
     results.advance(1, 1)
-    assert events_of(results) == [moved(AGGREGATE, 400)]
+    assert events_of(results) == [moved(stage.AGGREGATE, 400)]
     assert results.aggregator_on_duty(1, 1) == 0
     field.system.wait_out(1, 1)
     results.advance(1, 1)
@@ -138,7 +124,7 @@ def test_advance__dispute_not_decided__void_and_bond_to_the_treasury(
     field.to_disputed()
     field.system.wait_out(1, 1)
     results.advance(1, 1)
-    bond = [("BondCredited", {"account": owner, "amount": BOND})]
+    bond = [event("BondCredited", account=owner, amount=BOND)]
     assert events_of(results) == bond + voided("dispute not resolved")
     assert field.system.pool.escrow(1) == 10 * REWARD
     assert results.bond_credit(field.challenger) == 0
@@ -153,9 +139,10 @@ def test_advance__dispute_not_decided__attested_by_two_thirds__the_result_stands
     deadline = rounds.round(1, 1).deadline
     field.system.wait_out(1, 1)
     results.advance(1, 1)
-    left = {"job_id": 1, "round_id": 1, "phase": CHALLENGE, "deadline": deadline + 300}
-    bond = ("BondCredited", {"account": owner, "amount": BOND})
-    assert events_of(results) == [bond, ("PhaseChanged", left)]
+    assert events_of(results) == [
+        event("BondCredited", account=owner, amount=BOND),
+        of_round("PhaseChanged", phase=stage.CHALLENGE, deadline=deadline + 300),
+    ]
     field.finalize()
 
 
@@ -165,15 +152,11 @@ def test_advance__much_too_late__void(field: Field, rounds: Any, results: Any, w
     getattr(field, way)()
     if way != "to_aggregate":
         field.system.reveal(1, 1, field.trainers[0], field.work(field.trainers[0]))
-    mine(1, UNBONDING - sum(TERMS[w] for w in ("challenge_s", "appeal_s")) - 2 * 800)
+    mine(1, stage.UNBONDING - sum(stage.TERMS[w] for w in ("challenge_s", "appeal_s")) - 2 * 800)
     field.system.advance(1, 1)
-    assert events_of(rounds if way != "to_aggregate" else results, results) == voided(
-        "no time left"
-    )
+    called = rounds if way != "to_aggregate" else results
+    assert events_of(called, results) == voided("no time left")
     assert field.system.pool.escrow(1) == 10 * REWARD
-
-
-# slash_unrevealed
 
 
 def withheld(field: Field) -> None:
@@ -186,12 +169,7 @@ def test_slash_unrevealed__pays_the_caller_a_bounty(field: Field, rounds: Any) -
     bad = field.trainers[2]
     amount = rounds.slash_unrevealed(1, 1, bad.node_id, sender=field.stranger)
     assert amount == STAKE * 5 // 100
-    assert events_of(rounds) == [
-        (
-            "UnrevealedSlashed",
-            {"job_id": 1, "round_id": 1, "node_id": bad.node_id, "amount": amount},
-        )
-    ]
+    assert events_of(rounds) == [of_round("UnrevealedSlashed", node_id=bad.node_id, amount=amount)]
     registry = field.system.registry
     assert registry.bonded(bad.node_id) == STAKE - amount
     assert registry.bounty(field.stranger) == amount // 10
@@ -234,7 +212,7 @@ def test_slash_unrevealed__ends_an_overdue_reveal_phase(field: Field, rounds: An
     field.system.reveal(1, 1, field.trainers[0], field.work(field.trainers[0]))
     field.system.wait_out(1, 1)
     rounds.slash_unrevealed(1, 1, field.trainers[1].node_id)
-    assert field.system.phase(1, 1) == AGGREGATE
+    assert field.system.phase(1, 1) == stage.AGGREGATE
 
 
 def test_slash_unrevealed__of_a_void_round(field: Field, rounds: Any) -> None:
@@ -243,7 +221,7 @@ def test_slash_unrevealed__of_a_void_round(field: Field, rounds: Any) -> None:
     field.system.wait_out(1, 1)
     for player in field.trainers:
         assert rounds.slash_unrevealed(1, 1, player.node_id) == STAKE * 5 // 100
-    assert field.system.phase(1, 1) == VOID
+    assert field.system.phase(1, 1) == stage.VOID
 
 
 def test_slash_unrevealed__long_after(field: Field, rounds: Any, results: Any) -> None:
@@ -259,7 +237,7 @@ def test_books_balance_after_everything_went_wrong(field: Field, system: System)
     system.rounds.slash_unrevealed(1, 1, field.trainers[2].node_id)
     field.propose(1, nodes=[], contributions=[])
     field.challenge(1)
-    assert system.phase(1, 1) != CHALLENGE
+    assert system.phase(1, 1) != stage.CHALLENGE
     system.wait_out(1, 1)
     system.results.advance(1, 1)
     assert system.balances() == system.owed()

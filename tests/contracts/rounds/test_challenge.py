@@ -8,14 +8,13 @@ from typing import Any
 import boa
 import pytest
 
+from tests.stage.contracts import system as stage
 from tests.stage.contracts.clock import mine
+from tests.stage.contracts.events import event, of_round
 from tests.stage.contracts.rounds import EVIDENCE, Field
 from tests.stage.contracts.system import (
-    AGGREGATE,
     BAD_RESULT,
     BOND,
-    CHALLENGE,
-    DISPUTED,
     STAKE,
     VOICE,
     ZERO,
@@ -31,21 +30,11 @@ def result_of(field: Field) -> bytes:
 def test_attest__counts_the_snapshot_weight(field: Field, rounds: Any, results: Any) -> None:
     field.to_challenge()
     first, second, _ = field.verifiers
-    field.system.token.transfer(first.owner, STAKE, sender=field.system.holder)
-    field.system.registry.add_stake(first.node_id, STAKE, sender=first.owner)
+    field.system.add_stake(first, STAKE)
     result = result_of(field)
     results.attest(1, 1, first.node_id, result, sender=first.operator)
     assert events_of(results) == [
-        (
-            "Attested",
-            {
-                "job_id": 1,
-                "round_id": 1,
-                "verifier_id": first.node_id,
-                "result_hash": result,
-                "weight": VOICE,
-            },
-        )
+        of_round("Attested", verifier_id=first.node_id, result_hash=result, weight=VOICE)
     ]
     assert rounds.round(1, 1).attested_stake == VOICE
     assert not results.can_finalize(1, 1)
@@ -53,7 +42,7 @@ def test_attest__counts_the_snapshot_weight(field: Field, rounds: Any, results: 
     assert results.can_finalize(1, 1)
 
 
-def test_attest__twice__reverts(field: Field, results: Any) -> None:
+def test_attest__twice__reverts(field: Field) -> None:
     field.to_challenge()
     field.attest(1, field.verifiers[0])
     with refuses("results: already attested"):
@@ -75,7 +64,7 @@ def test_attest__not_the_operator__reverts(field: Field, results: Any) -> None:
             results.attest(1, 1, target.node_id, result_of(field), sender=sender)
 
 
-def test_attest__not_in_the_snapshot__reverts(field: Field, results: Any) -> None:
+def test_attest__not_in_the_snapshot__reverts(field: Field) -> None:
     field.to_challenge()
     late = field.system.join("late", 2, 50 * STAKE)
     for player in (late, field.trainers[0], field.aggregators[0]):
@@ -83,7 +72,7 @@ def test_attest__not_in_the_snapshot__reverts(field: Field, results: Any) -> Non
             field.attest(1, player)
 
 
-def test_attest__wrong_phase__reverts(field: Field, results: Any) -> None:
+def test_attest__wrong_phase__reverts(field: Field) -> None:
     for way in (field.to_commit, field.to_aggregate, field.to_finalized):
         with boa.env.anchor():
             way()
@@ -104,7 +93,7 @@ def test_attest__while_disputed__counts_until_the_deadline(
         field.attest(1, field.verifiers[1])
 
 
-def test_attest_and_challenge__after_the_deadline__revert(field: Field, results: Any) -> None:
+def test_attest_and_challenge__after_the_deadline__revert(field: Field) -> None:
     field.to_challenge()
     boa.env.evm.patch.timestamp = field.system.rounds.round(1, 1).deadline
     field.attest(1, field.verifiers[0])
@@ -120,33 +109,16 @@ def test_challenge__takes_the_bond(field: Field, rounds: Any, results: Any) -> N
     result = result_of(field)
     results.challenge(1, 1, result, EVIDENCE, sender=field.challenger)
     assert events_of(results) == [
-        (
-            "Challenged",
-            {
-                "job_id": 1,
-                "round_id": 1,
-                "challenger": field.challenger,
-                "evidence": EVIDENCE,
-                "bond": BOND,
-            },
-        ),
-        (
-            "PhaseChanged",
-            {
-                "job_id": 1,
-                "round_id": 1,
-                "phase": DISPUTED,
-                "deadline": boa.env.timestamp + 800,
-            },
-        ),
-        ("BondTaken", {"account": field.challenger, "amount": BOND}),
+        of_round("Challenged", challenger=field.challenger, evidence=EVIDENCE, bond=BOND),
+        of_round("PhaseChanged", phase=stage.DISPUTED, deadline=boa.env.timestamp + 800),
+        event("BondTaken", account=field.challenger, amount=BOND),
     ]
     assert rounds.round(1, 1).challenger == field.challenger
     assert results.bonds_held() == BOND
     assert field.system.token.balanceOf(results.address) == BOND
 
 
-def test_challenge__attested_by_everybody__still_possible(field: Field, results: Any) -> None:
+def test_challenge__attested_by_everybody__still_possible(field: Field) -> None:
     field.to_challenge()
     field.attest(1)
     field.challenge(1)
@@ -170,7 +142,7 @@ def test_challenge__cannot_pay__reverts(field: Field, results: Any) -> None:
     poor = field.system.person("poor")
     with refuses("erc20: transfer amount exceeds balance"):
         results.challenge(1, 1, result_of(field), EVIDENCE, sender=poor)
-    assert field.system.phase(1, 1) == CHALLENGE
+    assert field.system.phase(1, 1) == stage.CHALLENGE
 
 
 def test_resolve_challenge__upheld(field: Field, rounds: Any, owner: str, results: Any) -> None:
@@ -180,17 +152,9 @@ def test_resolve_challenge__upheld(field: Field, rounds: Any, owner: str, result
     field.challenge(1)
     results.resolve_challenge(1, 1, result_of(field), True, sender=owner)
     assert events_of(results) == [
-        ("ChallengeResolved", {"job_id": 1, "round_id": 1, "upheld": True}),
-        (
-            "PhaseChanged",
-            {
-                "job_id": 1,
-                "round_id": 1,
-                "phase": AGGREGATE,
-                "deadline": boa.env.timestamp + 400,
-            },
-        ),
-        ("BondCredited", {"account": field.challenger, "amount": BOND}),
+        of_round("ChallengeResolved", upheld=True),
+        of_round("PhaseChanged", phase=stage.AGGREGATE, deadline=boa.env.timestamp + 400),
+        event("BondCredited", account=field.challenger, amount=BOND),
     ]
     registry = field.system.registry
     slashed = STAKE * 20 // 100
@@ -227,17 +191,9 @@ def test_resolve_challenge__rejected(field: Field, rounds: Any, owner: str, resu
     boa.env.evm.patch.timestamp = rounds.round(1, 1).deadline
     results.resolve_challenge(1, 1, result_of(field), False, sender=owner)
     assert events_of(results) == [
-        ("ChallengeResolved", {"job_id": 1, "round_id": 1, "upheld": False}),
-        (
-            "PhaseChanged",
-            {
-                "job_id": 1,
-                "round_id": 1,
-                "phase": CHALLENGE,
-                "deadline": boa.env.timestamp + 300,
-            },
-        ),
-        ("BondCredited", {"account": owner, "amount": BOND}),
+        of_round("ChallengeResolved", upheld=False),
+        of_round("PhaseChanged", phase=stage.CHALLENGE, deadline=boa.env.timestamp + 300),
+        event("BondCredited", account=owner, amount=BOND),
     ]
     assert rounds.round(1, 1).attested_stake == VOICE
     assert results.bond_credit(field.challenger) == 0
@@ -308,7 +264,7 @@ def test_withdraw_bond__pays_once(field: Field, owner: str, results: Any) -> Non
     field.to_disputed()
     results.resolve_challenge(1, 1, result_of(field), True, sender=owner)
     assert results.withdraw_bond(sender=field.challenger) == BOND
-    assert events_of(results) == [("BondWithdrawn", {"account": field.challenger, "amount": BOND})]
+    assert events_of(results) == [event("BondWithdrawn", account=field.challenger, amount=BOND)]
     assert results.bonds_held() == 0
     with refuses("bonds: nothing to withdraw"):
         results.withdraw_bond(sender=field.challenger)

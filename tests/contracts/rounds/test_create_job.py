@@ -8,6 +8,7 @@ from typing import Any
 import boa
 import pytest
 
+from tests.stage.contracts.events import event
 from tests.stage.contracts.system import (
     ACTIVE,
     BOUNDS,
@@ -38,24 +39,12 @@ def sponsor(system: System) -> str:
     return system.person("sponsor")
 
 
-def test_create_job__numbers_jobs_and_stores_the_terms(
-    system: System, sponsor: str, jobs: Any
-) -> None:
+def test_create_job__numbers_jobs_and_stores_the_terms(sponsor: str, jobs: Any) -> None:
     assert jobs.create_job(terms_tuple(), sender=sponsor) == 1
-    assert events_of(jobs) == [
-        ("JobCreated", {"job_id": 1, "sponsor": sponsor, "terms": terms_tuple()})
-    ]
+    assert events_of(jobs) == [event("JobCreated", job_id=1, sponsor=sponsor, terms=terms_tuple())]
     assert jobs.create_job(terms_tuple(rounds=7), sender=sponsor) == 2
     assert jobs.job_count() == 2
-    assert jobs.job(1) == (
-        sponsor,
-        terms_tuple(),
-        ACTIVE,
-        False,
-        0,
-        0,
-        TERMS["genesis_model"],
-    )
+    assert jobs.job(1) == (sponsor, terms_tuple(), ACTIVE, False, 0, 0, TERMS["genesis_model"])
     assert jobs.sponsor_of(2) == sponsor
     assert jobs.sponsor_of(3) == ZERO
     assert not jobs.job_ended(1)

@@ -10,6 +10,7 @@ import pytest
 from eth_abi import encode
 from eth_utils import keccak
 
+from tests.stage.contracts.events import event, of_round
 from tests.stage.contracts.rounds import MODEL, REPORT, Field, make_field
 from tests.stage.contracts.system import (
     COMPLETED,
@@ -39,15 +40,9 @@ def test_finalize__early_with_two_thirds(
     shares = [TRAINERS * c // 6 for c in (1, 2, 3)]
     paid = sum(shares) + VERIFIER_CUT // 2 * 2 + AGGREGATOR_CUT
     assert events_of(results) == [
-        ("PhaseChanged", {"job_id": 1, "round_id": 1, "phase": FINALIZED, "deadline": 0}),
-        (
-            "RoundFinalized",
-            {"job_id": 1, "round_id": 1, "model": MODEL, "total_contribution": 6},
-        ),
-        (
-            "RoundSettled",
-            {"job_id": 1, "round_id": 1, "paid": paid, "returned": REWARD - paid},
-        ),
+        of_round("PhaseChanged", phase=FINALIZED, deadline=0),
+        of_round("RoundFinalized", model=MODEL, total_contribution=6),
+        of_round("RoundSettled", paid=paid, returned=REWARD - paid),
     ]
     for player, share in zip(field.trainers, shares, strict=True):
         assert pool.pending(player.payout) == share
@@ -57,11 +52,7 @@ def test_finalize__early_with_two_thirds(
         cut = AGGREGATOR_CUT if player.node_id == proposer else 0
         assert pool.pending(player.payout) == cut
     entry = field.system.ledger.entry(1, 0)
-    assert (entry.round_id, entry.prev_model, entry.new_model) == (
-        1,
-        TERMS["genesis_model"],
-        MODEL,
-    )
+    assert (entry.round_id, entry.prev_model, entry.new_model) == (1, TERMS["genesis_model"], MODEL)
     assert entry.contributors_root == keccak(encode(["uint256[]"], [field.ids]))
     assert entry.scores_root == contributions_hash(field.ids, [1, 2, 3])
     assert entry.report == REPORT
@@ -165,6 +156,7 @@ def test_finalize__pays_what_the_rule_says(
     field.attest(1, *field.verifiers[:2])
     results.finalize(1, 1, field.ids, shares)
     total = sum(shares)
+    assert rounds.round(1, 1).n_invalid == len(bad)
     assert dict(events_of(results))["RoundFinalized"]["total_contribution"] == total
     pay = [TRAINERS * share // total if total else 0 for share in shares]
     pool = field.system.pool
@@ -242,12 +234,12 @@ def test_finalize__rounds_chain_models(field: Field, rounds: Any, jobs: Any) -> 
     assert jobs.job(1).model == other
 
 
-def test_finalize__last_round_completes_the_job(system: System, rounds: Any, jobs: Any) -> None:
+def test_finalize__last_round_completes_the_job(system: System, jobs: Any) -> None:
     field = make_field(system, rounds=2)
     field.to_finalized()
     assert not jobs.job_ended(1)
     field.to_finalized()
-    assert ("JobEnded", {"job_id": 1, "status": COMPLETED}) in events_of(system.results, jobs)
+    assert event("JobEnded", job_id=1, status=COMPLETED) in events_of(system.results, jobs)
     system.pool.refund(1, sender=field.sponsor)
     for player in system.players.values():
         if system.pool.pending(player.payout):
@@ -292,7 +284,6 @@ def test_settle__nothing_finalized__reverts(field: Field, rounds: Any, results: 
     with refuses("results: nothing to settle"):
         results.settle(1, 1, [], [])
     field.to_commit()
-    field.system.wait_out(1, 1)
-    rounds.advance(1, 1)
+    field.system.time_out(1, 1)
     with refuses("results: nothing to settle"):
         results.settle(1, 1, [], [])

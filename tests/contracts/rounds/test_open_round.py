@@ -9,19 +9,16 @@ import boa
 from eth_abi import encode
 from eth_utils import keccak
 
+from tests.stage.contracts import system as stage
 from tests.stage.contracts.clock import mine
+from tests.stage.contracts.events import event, of_round
 from tests.stage.contracts.rounds import Field, make_field
 from tests.stage.contracts.system import (
     COMMIT,
-    DAY,
-    INVALID,
     REWARD,
     STAKE,
     TERMS,
-    TRAINER,
     VOICE,
-    ZERO,
-    ZOO,
     System,
     events_of,
     refuses,
@@ -42,25 +39,18 @@ def test_open_round__event_snapshot_and_state(
     assert all(weight > 1_000 for weight in weights)
     key = keccak(encode(["uint256", "uint256"], [1, 1]))
     assert events_of(rounds) == [
-        ("SeedRequested", {"key": key, "target_block": block + 1}),
-        (
+        event("SeedRequested", key=key, target_block=block + 1),
+        of_round(
             "RoundOpened",
-            {
-                "job_id": 1,
-                "round_id": 1,
-                "prev_model": TERMS["genesis_model"],
-                "seed_block": block + 1,
-                "nodes": field.ids,
-                "weights": weights,
-                "verifiers": verifiers,
-                "stakes": [VOICE] * 3,
-                "aggregators": [p.node_id for p in field.aggregators],
-            },
+            prev_model=TERMS["genesis_model"],
+            seed_block=block + 1,
+            nodes=field.ids,
+            weights=weights,
+            verifiers=verifiers,
+            stakes=[VOICE] * 3,
+            aggregators=[p.node_id for p in field.aggregators],
         ),
-        (
-            "PhaseChanged",
-            {"job_id": 1, "round_id": 1, "phase": COMMIT, "deadline": time + 600},
-        ),
+        of_round("PhaseChanged", phase=COMMIT, deadline=time + 600),
     ]
     assert rounds.round(1, 1) == (
         COMMIT,
@@ -86,7 +76,7 @@ def test_open_round__event_snapshot_and_state(
         bytes(32),
         bytes(32),
         bytes(32),
-        ZERO,
+        stage.ZERO,
         False,
     )
     for player in field.trainers:
@@ -100,7 +90,7 @@ def test_open_round__event_snapshot_and_state(
     assert results.aggregator_on_duty(1, 1) == 0  # before the reveals are over
 
 
-def test_open_round__another_is_open__reverts(field: Field, rounds: Any, jobs: Any) -> None:
+def test_open_round__another_is_open__reverts(field: Field, rounds: Any) -> None:
     field.to_commit()
     with refuses("jobs: round open"):
         rounds.open_round(1)
@@ -120,7 +110,7 @@ def test_open_round__overdue_round_without_commits__opens_the_next_once_advanced
 
 
 def test_open_round__finalized_not_settled__reverts(
-    system: System, rounds: Any, jobs: Any, results: Any
+    system: System, rounds: Any, results: Any
 ) -> None:
     field = make_field(system, trainers=66)
     field.to_finalized()
@@ -131,14 +121,14 @@ def test_open_round__finalized_not_settled__reverts(
     assert rounds.open_round(1) == 2
 
 
-def test_open_round__job_completed__reverts(system: System, rounds: Any, jobs: Any) -> None:
+def test_open_round__job_completed__reverts(system: System, rounds: Any) -> None:
     field = make_field(system, rounds=1)
     field.to_finalized()
     with refuses("jobs: job not active"):
         rounds.open_round(1)
 
 
-def test_open_round__unknown_job__reverts(system: System, rounds: Any, jobs: Any) -> None:
+def test_open_round__unknown_job__reverts(rounds: Any) -> None:
     with refuses("jobs: job not active"):
         rounds.open_round(9)
 
@@ -186,8 +176,7 @@ def test_open_round__stake_added_later_does_not_count(
 ) -> None:
     late = field.verifiers[0]
     field.to_commit()
-    field.system.token.transfer(late.owner, 9 * STAKE, sender=field.system.holder)
-    field.system.registry.add_stake(late.node_id, 9 * STAKE, sender=late.owner)
+    field.system.add_stake(late, 9 * STAKE)
     newcomer = field.system.join("newcomer", 2, 50 * STAKE)
     assert results.verifier_weight(1, 1, late.node_id) == VOICE
     assert results.verifier_weight(1, 1, newcomer.node_id) == 0
@@ -200,8 +189,7 @@ def test_open_round__more_trainers_than_seats__take_turns(system: System, rounds
     for _ in range(3):
         round_id = rounds.open_round(1)
         seen.append([i for i in field.ids if rounds.is_expected(1, round_id, i)])
-        system.wait_out(1, round_id)
-        rounds.advance(1, round_id)
+        system.time_out(1, round_id)
     first = field.ids[0]
     assert seen == [[first, first + 1], [first + 2, first + 3], [first, first + 4]]
 
@@ -215,12 +203,12 @@ def test_open_round__weight_falls_with_missed_and_invalid_rounds(
     for player in (steady, bad):
         field.system.reveal(1, round_id, player, field.work(player, round_id))
     field.propose(round_id, nodes=[steady.node_id], contributions=[1])
-    report = field.report(round_id, bad, INVALID, *field.verifiers[:2])
+    report = field.report(round_id, bad, stage.INVALID, *field.verifiers[:2])
     field.attest(round_id)
     results.finalize(1, 1, [steady.node_id], [1])
     mine(1, TERMS["appeal_s"] + 1)
     field.system.reports.execute(report)
-    mine(1, 7 * DAY)  # that it is suspended for
+    mine(1, 7 * stage.DAY)  # that it is suspended for
     rounds.open_round(1)
     opened = dict(events_of(rounds))["RoundOpened"]
     assert dict(zip(opened["nodes"], opened["weights"], strict=True)) == {
@@ -242,24 +230,21 @@ def test_open_round__only_the_last_eight_rounds_count(system: System, rounds: An
         if count == 0:  # the only round in which everybody works
             mine_and_run(field, round_id)
         else:
-            system.wait_out(1, round_id)
-            rounds.advance(1, round_id)
+            system.time_out(1, round_id)
     reliability = [10_000 * 2 // (2 + missed) for missed in range(8)] + [10_000 // 9]
     assert weights[1:] == [full[0] * r // 10_000 for r in reliability]
 
 
 def mine_and_run(field: Field, round_id: int) -> None:
     mine(2)
-    for player in field.trainers:
-        field.system.commit(1, round_id, player, field.work(player, round_id))
-    for player in field.trainers:
-        field.system.reveal(1, round_id, player, field.work(player, round_id))
+    field.commit_all(round_id, *field.trainers)
+    field.reveal_all(round_id, *field.trainers)
     field.propose(round_id)
     field.attest(round_id)
     field.finalize()
 
 
 def test_open_round__trainers_without_benchmark_stay_out(field: Field, rounds: Any) -> None:
-    raw = field.system.join("raw", TRAINER, 100 * ZOO)
+    raw = field.system.join("raw", stage.TRAINER, 100 * stage.ZOO)
     field.to_commit()
     assert not rounds.is_expected(1, 1, raw.node_id)

@@ -10,18 +10,10 @@ import pytest
 from eth_abi import encode
 from eth_utils import keccak
 
+from tests.stage.contracts import system as stage
+from tests.stage.contracts.events import of_round
 from tests.stage.contracts.rounds import MODEL, REPORT, UPDATE, Field
-from tests.stage.contracts.system import (
-    AGGREGATE,
-    AGGREGATOR,
-    CHALLENGE,
-    EMPTY,
-    INVALID,
-    Player,
-    contributions_hash,
-    events_of,
-    refuses,
-)
+from tests.stage.contracts.system import EMPTY, Player, contributions_hash, events_of, refuses
 
 
 def duty(field: Field) -> Player:
@@ -41,54 +33,37 @@ def expected_hash(attempt: int, nodes: list[int], contributions: list[int]) -> b
     )
 
 
-def test_propose_result__event_and_state(field: Field, rounds: Any) -> None:
+def test_propose_result__event_and_state(field: Field, rounds: Any, results: Any) -> None:
     field.to_aggregate()
     player = duty(field)
-    field.propose(1)
-    result = expected_hash(1, field.ids, [1, 2, 3])
+    shares = [5, 0, 7]
+    results.propose_result(
+        1, 1, player.node_id, MODEL, UPDATE, REPORT, field.ids, shares, sender=player.operator
+    )
+    result = expected_hash(1, field.ids, shares)
+    assert events_of(results) == [
+        of_round(
+            "ResultProposed",
+            proposer=player.node_id,
+            model=MODEL,
+            update=UPDATE,
+            report=REPORT,
+            result_hash=result,
+            nodes=field.ids,
+            contributions=shares,
+        ),
+        of_round("PhaseChanged", phase=stage.CHALLENGE, deadline=boa.env.timestamp + 300),
+    ]
     state = rounds.round(1, 1)
-    assert state.phase == CHALLENGE
+    assert state.phase == stage.CHALLENGE
     assert state.deadline == boa.env.timestamp + 300
     assert (state.proposer, state.result_hash) == (player.node_id, result)
     assert (state.model, state.update, state.report) == (MODEL, UPDATE, REPORT)
-    assert state.contributions_hash == contributions_hash(field.ids, [1, 2, 3])
+    assert state.contributions_hash == contributions_hash(field.ids, shares)
     assert (state.attested_stake, state.settled) == (0, False)
 
 
-def test_propose_result__events(field: Field, rounds: Any, results: Any) -> None:
-    field.to_aggregate()
-    player = duty(field)
-    results.propose_result(
-        1, 1, player.node_id, MODEL, UPDATE, REPORT, field.ids, [5, 0, 7], sender=player.operator
-    )
-    assert events_of(results) == [
-        (
-            "ResultProposed",
-            {
-                "job_id": 1,
-                "round_id": 1,
-                "proposer": player.node_id,
-                "model": MODEL,
-                "update": UPDATE,
-                "report": REPORT,
-                "result_hash": expected_hash(1, field.ids, [5, 0, 7]),
-                "nodes": field.ids,
-                "contributions": [5, 0, 7],
-            },
-        ),
-        (
-            "PhaseChanged",
-            {
-                "job_id": 1,
-                "round_id": 1,
-                "phase": CHALLENGE,
-                "deadline": boa.env.timestamp + 300,
-            },
-        ),
-    ]
-
-
-def test_propose_result__not_on_duty__reverts(field: Field, results: Any) -> None:
+def test_propose_result__not_on_duty__reverts(field: Field) -> None:
     field.to_aggregate()
     for player in (off_duty(field), field.trainers[0], field.verifiers[0]):
         with refuses("results: not on duty"):
@@ -104,12 +79,12 @@ def test_propose_result__fallback__any_node_of_the_snapshot(field: Field, group:
     field.to_aggregate()
     field.system.wait_out(1, 1)
     field.propose(1, getattr(field, group)[-1])
-    assert field.system.phase(1, 1) == CHALLENGE
+    assert field.system.phase(1, 1) == stage.CHALLENGE
 
 
-def test_propose_result__fallback__others__reverts(field: Field, results: Any) -> None:
+def test_propose_result__fallback__others__reverts(field: Field) -> None:
     field.to_aggregate()
-    late = field.system.join("late", AGGREGATOR)
+    late = field.system.join("late", stage.AGGREGATOR)
     field.system.wait_out(1, 1)
     with refuses("results: not in snapshot"):
         field.propose(1, late)
@@ -127,7 +102,7 @@ def test_propose_result__not_the_operator__reverts(field: Field, results: Any) -
         results.propose_result(1, 1, 0, MODEL, UPDATE, REPORT, [], [], sender=field.stranger)
 
 
-def test_propose_result__wrong_phase__reverts(field: Field, results: Any) -> None:
+def test_propose_result__wrong_phase__reverts(field: Field) -> None:
     player = field.aggregators[0]
     for way in (field.to_commit, field.to_reveal, field.to_challenge, field.to_disputed):
         with boa.env.anchor():
@@ -136,12 +111,9 @@ def test_propose_result__wrong_phase__reverts(field: Field, results: Any) -> Non
                 field.propose(1, player)
 
 
-def test_propose_result__after_the_fallback_window__reverts(
-    field: Field, rounds: Any, results: Any
-) -> None:
+def test_propose_result__after_the_fallback_window__reverts(field: Field, results: Any) -> None:
     field.to_aggregate()
-    field.system.wait_out(1, 1)
-    results.advance(1, 1)
+    field.system.time_out(1, 1)
     field.system.wait_out(1, 1)
     with refuses("results: not in aggregate"):
         field.propose(1, field.aggregators[0])
@@ -173,22 +145,16 @@ def test_propose_result__empty_artefact__reverts(field: Field, results: Any) -> 
             results.propose_result(1, 1, player.node_id, *digests, [], [], sender=player.operator)
 
 
-def test_propose_result__nobody_contributed__is_possible(field: Field) -> None:
-    field.to_aggregate()
-    field.propose(1, nodes=[], contributions=[])
-    assert field.system.phase(1, 1) == CHALLENGE
-
-
 def test_propose_result__after_an_upheld_challenge(field: Field, owner: str, results: Any) -> None:
     """The proposer is barred, invalid nodes stay out, another attempt has another hash."""
     field.to_aggregate()
     player, other = duty(field), off_duty(field)
     first = field.propose(1)
     bad = field.trainers[2]
-    field.report(1, bad, INVALID, *field.verifiers[:2])
+    field.report(1, bad, stage.INVALID, *field.verifiers[:2])
     field.challenge(1)
     results.resolve_challenge(1, 1, first, True, sender=owner)
-    assert field.system.phase(1, 1) == AGGREGATE
+    assert field.system.phase(1, 1) == stage.AGGREGATE
     with refuses("results: barred"):
         field.propose(1, player, field.ids[:2], [1, 2])
     with refuses("results: node not payable"):

@@ -11,6 +11,7 @@ import pytest
 from eth_utils import keccak
 
 from tests.stage.contracts.clock import mine
+from tests.stage.contracts.events import of_round
 from tests.stage.contracts.rounds import Field
 from tests.stage.contracts.system import AGGREGATE, EMPTY, REVEAL, Work, events_of, refuses
 
@@ -21,17 +22,13 @@ def test_reveal__event_and_state(field: Field, rounds: Any) -> None:
     work = field.work(player)
     field.system.reveal(1, 1, player, work)
     assert events_of(rounds) == [
-        (
+        of_round(
             "Revealed",
-            {
-                "job_id": 1,
-                "round_id": 1,
-                "node_id": player.node_id,
-                "input_root": work.input_root,
-                "content": work.content,
-                "trace_root": work.trace_root,
-                "proof": keccak(text="proof"),
-            },
+            node_id=player.node_id,
+            input_root=work.input_root,
+            content=work.content,
+            trace_root=work.trace_root,
+            proof=keccak(text="proof"),
         )
     ]
     assert rounds.round(1, 1).n_revealed == 1
@@ -46,9 +43,8 @@ def test_reveal__last_committed_opens_aggregate(field: Field, rounds: Any, resul
     for player in field.trainers[:2]:
         assert field.system.phase(1, 1) == REVEAL
         field.system.reveal(1, 1, player, field.work(player))
-    assert events_of(rounds, results)[-1] == (
-        "PhaseChanged",
-        {"job_id": 1, "round_id": 1, "phase": AGGREGATE, "deadline": boa.env.timestamp + 400},
+    assert events_of(rounds, results)[-1] == of_round(
+        "PhaseChanged", phase=AGGREGATE, deadline=boa.env.timestamp + 400
     )
 
 
@@ -74,7 +70,7 @@ def test_reveal__empty_artefact__reverts(field: Field) -> None:
                 field.system.reveal(1, 1, player, work)
 
 
-def test_reveal__of_another_node__reverts(field: Field, rounds: Any) -> None:
+def test_reveal__of_another_node__reverts(field: Field) -> None:
     field.to_reveal()
     owner, thief = field.trainers[:2]
     with refuses("rounds: bad opening"):
@@ -158,15 +154,11 @@ def test_reveal__equal_content__flags_both_and_slashes_nobody(field: Field, roun
     assert not rounds.is_flagged(1, 1, first.node_id)
     for later in (second, third):
         field.system.reveal(1, 1, later, works[later.name])
-        assert (
+        assert of_round(
             "DuplicateContent",
-            {
-                "job_id": 1,
-                "round_id": 1,
-                "content": works[first.name].content,
-                "first_node": first.node_id,
-                "second_node": later.node_id,
-            },
+            content=works[first.name].content,
+            first_node=first.node_id,
+            second_node=later.node_id,
         ) in events_of(rounds)
         assert rounds.is_flagged(1, 1, first.node_id)
         assert rounds.is_flagged(1, 1, later.node_id)

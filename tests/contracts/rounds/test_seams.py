@@ -130,8 +130,7 @@ def test_open__again__reverts(field: Field, rounds: Any, results: Any, way: str)
 
 def test_open__void_round__reverts(field: Field, rounds: Any, results: Any) -> None:
     field.to_commit()
-    field.system.wait_out(1, 1)
-    rounds.advance(1, 1)
+    field.system.time_out(1, 1)
     with refuses("results: already open"):
         results.open(1, ROUND_TERMS, [1], [1], [1], sender=rounds.address)
 
@@ -145,8 +144,7 @@ def test_begin_and_void__after_the_handover__revert(
     """A second `begin` would draw the audit again, a late `void` would take back a result."""
     if way == "void":
         field.to_commit()
-        field.system.wait_out(1, 1)
-        rounds.advance(1, 1)
+        field.system.time_out(1, 1)
     else:
         getattr(field, way)()
     before = field.system.phase(1, 1)
@@ -175,28 +173,29 @@ def test_results__while_rounds_has_the_round__nobody_can_act(
     open nothing, however long one waits."""
     getattr(field, way)()
     verifier, aggregator = field.verifiers[0], field.aggregators[0]
-    reports = field.system.reports.address
+
+    def decide() -> None:
+        results.resolve_challenge(1, 1, EMPTY, True, sender=owner)
+
+    def invalidate() -> None:
+        results.invalidate(1, 1, field.ids[0], sender=field.system.reports.address)
+
     for _ in range(2):
         assert (results.phase(1, 1), results.aggregator_on_duty(1, 1)) == (NONE, 0)
         assert not results.can_finalize(1, 1)
-        with refuses("results: nothing to advance"):
-            results.advance(1, 1)
-        with refuses("randomness: not requested"):
-            results.capture_audit_seed(1, 1)
-        with refuses("results: not in aggregate"):
-            field.propose(1, aggregator)
-        with refuses("results: not in challenge"):
-            results.attest(1, 1, verifier.node_id, EMPTY, sender=verifier.operator)
-        with refuses("results: not in challenge"):
-            results.challenge(1, 1, EMPTY, EMPTY, sender=field.challenger)
-        with refuses("results: not disputed"):
-            results.resolve_challenge(1, 1, EMPTY, True, sender=owner)
-        with refuses("results: not finalizable"):
-            results.finalize(1, 1, [], [])
-        with refuses("results: nothing to settle"):
-            results.settle(1, 1, [], [])
-        with refuses("results: not in challenge"):
-            results.invalidate(1, 1, field.ids[0], sender=reports)
+        for reason, call in (
+            ("results: nothing to advance", lambda: results.advance(1, 1)),
+            ("randomness: not requested", lambda: results.capture_audit_seed(1, 1)),
+            ("results: not in aggregate", lambda: field.propose(1, aggregator)),
+            ("results: not in challenge", lambda: field.attest(1, verifier)),
+            ("results: not in challenge", lambda: field.challenge(1)),
+            ("results: not disputed", decide),
+            ("results: not finalizable", lambda: results.finalize(1, 1, [], [])),
+            ("results: nothing to settle", lambda: results.settle(1, 1, [], [])),
+            ("results: not in challenge", invalidate),
+        ):
+            with refuses(reason):
+                call()
         assert not results.is_challenged(1, 1)
         mine(2, 30 * 86_400)
 
@@ -229,11 +228,9 @@ def test_phase__of_every_stage__is_that_of_the_contract_that_has_the_round(
     assert told() == (NONE, NONE, NONE, 0)
     field.to_commit()
     assert told() == (COMMIT, NONE, NONE, boa.env.timestamp - 2 * mined() + TERMS["commit_s"])
-    for player in field.trainers:
-        field.system.commit(1, 1, player, field.work(player))
+    field.commit_all(1, *field.trainers)
     assert told() == (REVEAL, NONE, NONE, boa.env.timestamp + TERMS["reveal_s"])
-    for player in field.trainers:
-        field.system.reveal(1, 1, player, field.work(player))
+    field.reveal_all(1, *field.trainers)
     assert told() == (AGGREGATE, AGGREGATE, AGGREGATE, boa.env.timestamp + TERMS["aggregate_s"])
     field.propose(1)
     assert told() == (CHALLENGE, CHALLENGE, CHALLENGE, boa.env.timestamp + TERMS["challenge_s"])
@@ -301,8 +298,7 @@ def test_slash_unrevealed__after_the_job_was_cancelled_and_refunded(
     """Attack: who committed to nothing hopes that the end of the job saves its stake."""
     field.to_reveal()
     jobs.cancel_job(1, sender=field.sponsor)
-    field.system.wait_out(1, 1)
-    rounds.advance(1, 1)
+    field.system.time_out(1, 1)
     field.system.pool.refund(1, sender=field.sponsor)
     for node_id in field.ids:
         assert rounds.slash_unrevealed(1, 1, node_id) > 0

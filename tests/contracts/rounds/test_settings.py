@@ -8,6 +8,7 @@ from typing import Any
 import boa
 import pytest
 
+from tests.stage.contracts.events import of_round
 from tests.stage.contracts.rounds import Field
 from tests.stage.contracts.system import BOUNDS, ZERO, Codes, System, events_of, refuses
 
@@ -20,7 +21,7 @@ PARTS = {
 
 
 @pytest.mark.parametrize("name", PARTS)
-def test_constructor__zero_address__reverts(codes: Codes, system: System, name: str) -> None:
+def test_constructor__zero_address__reverts(codes: Codes, name: str) -> None:
     some = str(boa.env.eoa)
     count = len(PARTS[name]) + 1
     source: list[Any] = [BOUNDS] if name == "jobs" else [ZERO]
@@ -51,31 +52,6 @@ def test_constructor__deployer_has_no_right(system: System, owner: str, name: st
     for call in calls:
         with refuses("ownable: caller is not the owner"):
             call()
-
-
-@pytest.mark.parametrize("name", ["jobs", "rounds"])
-def test_set_paused__owner_only_and_known_bits(field: Field, owner: str, name: str) -> None:
-    contract = getattr(field.system, name)
-    contract.set_paused(1, sender=owner)
-    assert events_of(contract) == [("PauseChanged", {"old_bits": 0, "new_bits": 1})]
-    assert contract.paused() == 1
-    with refuses("pausing: unknown bit"):
-        contract.set_paused(2, sender=owner)
-    for sender in (field.sponsor, field.stranger, field.verifiers[0].operator):
-        with refuses("ownable: caller is not the owner"):
-            contract.set_paused(0, sender=sender)
-
-
-@pytest.mark.parametrize("name", PARTS)
-def test_ownership__two_steps_no_renounce(field: Field, owner: str, name: str) -> None:
-    contract = getattr(field.system, name)
-    contract.transfer_ownership(field.sponsor, sender=owner)
-    assert contract.pending_owner() == field.sponsor
-    with refuses("ownable_2step: caller is not the new owner"):
-        contract.accept_ownership(sender=field.stranger)
-    contract.accept_ownership(sender=field.sponsor)
-    assert contract.owner() == field.sponsor
-    assert not hasattr(contract, "renounce_ownership")
 
 
 @pytest.mark.parametrize("name", ["report_opened", "report_closed", "invalidate"])
@@ -128,9 +104,7 @@ def test_invalidate__once_and_only_revealed_nodes(field: Field, results: Any) ->
     field.propose(1, nodes=field.ids[:2], contributions=[1, 1])
     reports = field.system.reports.address
     results.invalidate(1, 1, field.ids[0], sender=reports)
-    assert events_of(results) == [
-        ("NodeInvalidated", {"job_id": 1, "round_id": 1, "node_id": field.ids[0]})
-    ]
+    assert events_of(results) == [of_round("NodeInvalidated", node_id=field.ids[0])]
     assert results.is_invalid(1, 1, field.ids[0])
     for node_id in (field.ids[0], field.ids[2], field.verifiers[0].node_id):
         with refuses("results: node not payable"):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An adopted job with three verifiers of equal stake, see `scores_world`."""
+"""An adopted job with three verifiers of equal stake, see `tests.stage.contracts.scores`."""
 
 from __future__ import annotations
 
@@ -25,9 +25,3 @@ def panel(made: Panel, system: System) -> Panel:
 @pytest.fixture
 def scores(system: System) -> Any:
     return system.scores
-
-
-@pytest.fixture
-def owner(system: System) -> str:
-    """The Coordinator, which owns the contracts."""
-    return str(system.coordinator.address)

@@ -8,6 +8,7 @@ from typing import Any
 import boa
 import pytest
 
+from tests.stage.contracts.events import event
 from tests.stage.contracts.scores import COMMIT_S, REVEAL_S, Panel, make_panel
 from tests.stage.contracts.system import REWARD, UNBONDING, ZERO, Codes, System, events_of, refuses
 
@@ -42,7 +43,7 @@ def test_adopt__keeps_the_windows(panel: Panel, scores: Any, other_job: int) -> 
     assert scores.windows_of(other_job) == (0, 0)
     scores.adopt(other_job, LEAST, 86_400, sender=panel.field.sponsor)
     assert events_of(scores) == [
-        ("JobAdopted", {"job_id": other_job, "commit_s": LEAST, "reveal_s": 86_400})
+        event("JobAdopted", job_id=other_job, commit_s=LEAST, reveal_s=86_400)
     ]
     assert scores.adopted(other_job)
     assert scores.windows_of(other_job) == (LEAST, 86_400)
@@ -104,29 +105,6 @@ def test_adopt__paused__reverts(panel: Panel, scores: Any, other_job: int, owner
     scores.adopt(other_job, COMMIT_S, REVEAL_S, sender=panel.field.sponsor)
 
 
-def test_set_paused__owner_only_and_known_bits(panel: Panel, scores: Any, owner: str) -> None:
-    with refuses("ownable: caller is not the owner"):
-        scores.set_paused(0, sender=panel.field.stranger)
-    for unknown in (4, 7, 2**255):
-        with refuses("pausing: unknown bit"):
-            scores.set_paused(unknown, sender=owner)
-    scores.set_paused(ADOPT | OPEN, sender=owner)
-    assert events_of(scores) == [("PauseChanged", {"old_bits": 0, "new_bits": 3})]
-    assert scores.paused() == 3
-
-
-def test_pausing__stops_no_scoring_that_is_open(panel: Panel, scores: Any, owner: str) -> None:
-    round_id = panel.field.to_aggregate()
-    panel.commit(round_id, panel.verifiers[0], [3, 2, 1])
-    scores.set_paused(ADOPT | OPEN, sender=owner)
-    for player in panel.verifiers[1:]:
-        panel.commit(round_id, player, [3, 2, 1])
-    for player in panel.verifiers:
-        panel.reveal(round_id, player, [3, 2, 1])
-    panel.close(round_id, [3, 2, 1])
-    panel.finish(round_id)
-
-
 def test_pausing_the_opening__rounds_are_paid_by_results_and_verifiers_keep_cuts(
     panel: Panel, scores: Any, owner: str
 ) -> None:
@@ -140,18 +118,6 @@ def test_pausing_the_opening__rounds_are_paid_by_results_and_verifiers_keep_cuts
     paid = [pool.pending(p.payout) for p in panel.field.trainers]
     assert paid == [rest // 4, rest // 2, rest // 4]
     assert [pool.pending(p.payout) for p in panel.verifiers] == [REWARD // 10 // 3] * 3
-
-
-def test_ownership__two_steps(panel: Panel, scores: Any, owner: str) -> None:
-    heir = panel.field.stranger
-    with refuses("ownable: caller is not the owner"):
-        scores.transfer_ownership(heir, sender=heir)
-    scores.transfer_ownership(heir, sender=owner)
-    assert scores.owner() == owner
-    with refuses("ownable_2step: caller is not the new owner"):
-        scores.accept_ownership(sender=owner)
-    scores.accept_ownership(sender=heir)
-    assert scores.owner() == heir
 
 
 def test_job_that_is_not_adopted__has_no_scoring(system: System) -> None:

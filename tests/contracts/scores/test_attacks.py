@@ -46,9 +46,7 @@ def test_minority_of_stake__when_alone__cannot_score_at_all(panel: Panel) -> Non
     assert panel.scores.settlement(1, round_id) == (True, False, 0)
 
 
-def test_minority_of_stake__thins_out_the_others_where_honest_scores_differ(
-    system: System,
-) -> None:
+def test_minority_of_stake__thins_out_the_others_where_honest_scores_differ(system: System) -> None:
     """The friend's consensus is what honest verifiers gave it, with or without the lie. But nobody
     else has half of the stake any more, except for the least that all honest ones agree on."""
     panel = make_panel(system, stakes=[3 * STAKE, 3_500 * 10**18, 3_500 * 10**18])
@@ -79,8 +77,7 @@ def test_copied_commitment__cannot_be_opened(panel: Panel) -> None:
 
 def test_opening_of_another__is_refused_from_any_other_sender(panel: Panel) -> None:
     round_id = panel.field.to_aggregate()
-    for player in panel.verifiers:
-        panel.commit(round_id, player, HONEST)
+    panel.commit_all(round_id, HONEST)
     for sender in (panel.verifiers[1].operator, panel.verifiers[0].owner, panel.field.stranger):
         with refuses("scores: bad opening"):
             panel.reveal(round_id, panel.verifiers[0], HONEST, sender=sender)
@@ -136,8 +133,7 @@ def test_uncommitted_verifier__cannot_reveal(panel: Panel) -> None:
 def test_commit_after_the_first_reveal__is_too_late(panel: Panel) -> None:
     """Nobody can see a vector and still commit."""
     round_id = panel.field.to_aggregate()
-    for player in panel.verifiers[:2]:
-        panel.commit(round_id, player, HONEST)
+    panel.commit_all(round_id, HONEST, *panel.verifiers[:2])
     with refuses("scores: not in reveal"):
         panel.reveal(round_id, panel.verifiers[0], HONEST)
     panel.past_commits(round_id)
@@ -167,10 +163,8 @@ def test_rushed_proposal__cannot_be_finalized_while_scores_are_open(panel: Panel
     assert panel.system.results.can_finalize(1, 1)
     with refuses("scores: open"):
         panel.system.results.finalize(1, 1, panel.field.ids, [1, 1, 10**9])
-    for player in panel.verifiers[1:]:
-        panel.commit(round_id, player, HONEST)
-    for player in panel.verifiers:
-        panel.reveal(round_id, player, HONEST)
+    panel.commit_all(round_id, HONEST, *panel.verifiers[1:])
+    panel.reveal_all(round_id, HONEST)
     panel.close(round_id, HONEST)
     panel.system.results.finalize(1, 1, panel.field.ids, [1, 1, 10**9])
     paid = [panel.system.pool.pending(p.payout) for p in panel.field.trainers]
@@ -218,15 +212,12 @@ def test_closed_scoring__cannot_be_opened_again(panel: Panel) -> None:
 def test_void_round__is_never_scored_afterwards(panel: Panel) -> None:
     """Closing late would change, under everybody's feet, who stands best for the next round."""
     round_id = panel.field.to_aggregate()
-    for player in panel.verifiers:
-        panel.commit(round_id, player, LIE)
-    for player in panel.verifiers:
-        panel.reveal(round_id, player, LIE)
+    panel.commit_all(round_id, LIE)
+    panel.reveal_all(round_id, LIE)
     assert panel.state(round_id).closable
     snapshot = panel.snapshot(round_id)
     for _ in range(2):
-        panel.system.wait_out(1, round_id)
-        panel.system.results.advance(1, 1)
+        panel.system.time_out(1, round_id)
     assert panel.system.phase(1, round_id) == VOID
     with refuses("scores: round not running"):
         panel.scores.close_scoring(1, round_id, *snapshot, LIE)
@@ -259,10 +250,8 @@ def test_close__not_the_snapshot__is_refused(panel: Panel) -> None:
     """With nodes in another order the consensus would pay the wrong ones."""
     round_id = panel.field.to_aggregate()
     rows = [HONEST] * 3
-    for player in panel.verifiers:
-        panel.commit(round_id, player, HONEST)
-    for player in panel.verifiers:
-        panel.reveal(round_id, player, HONEST)
+    panel.commit_all(round_id, HONEST)
+    panel.reveal_all(round_id, HONEST)
     nodes, weights = panel.snapshot(round_id)
     for changed in (
         (nodes[::-1], weights),
@@ -290,13 +279,6 @@ def test_next_to_nothing_for_everybody__is_no_agreement(panel: Panel) -> None:
     assert consensus == HONEST
     assert panel.scores.trust_of(1, panel.verifiers[0].node_id) == BPS
     assert panel.scores.trust_of(1, panel.verifiers[2].node_id) == 0
-
-
-def test_sponsor_cannot_pay_its_friends_by_a_contribution(panel: Panel) -> None:
-    """Whatever a result says, in a scored round the shares are the consensus."""
-    round_id = panel.to_scored(HONEST, HONEST, HONEST)
-    panel.finish(round_id, contributions=[1, 1, 2**127])
-    assert panel.system.pool.pending(panel.field.trainers[2].payout) == 0
 
 
 def test_node_left_out_of_the_result__its_share_goes_back(panel: Panel) -> None:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from agents.protocol.median import agreement, next_trust, stake_median
 from tests.stage.contracts.clock import mine
+from tests.stage.contracts.events import event
 from tests.stage.contracts.scores import (
     BPS,
     COMMIT_S,
@@ -37,18 +38,16 @@ def test_close__fixes_the_consensus_and_tells_all(panel: Panel, scores: Any) -> 
     # Of sums 600, 600, 250 and a consensus of 500: 500, 400 and 250 of it are shared.
     agreements = [BPS * 500 // 600, BPS * 400 // 600, BPS * 250 // 500]
     assert events_of(scores) == [
-        (
+        event(
             "ScoringClosed",
-            {
-                "job_id": 1,
-                "round_id": round_id,
-                "nodes": panel.field.ids,
-                "consensus": consensus,
-                "scored": True,
-                "verifiers": [p.node_id for p in panel.verifiers],
-                "agreements": agreements,
-                "trusts": agreements,
-            },
+            job_id=1,
+            round_id=round_id,
+            nodes=panel.field.ids,
+            consensus=consensus,
+            scored=True,
+            verifiers=[p.node_id for p in panel.verifiers],
+            agreements=agreements,
+            trusts=agreements,
         )
     ]
     state = panel.state(round_id)
@@ -71,8 +70,7 @@ def test_close__never_opened__reverts(panel: Panel) -> None:
 
 def test_close__somebody_is_waited_for__reverts(panel: Panel) -> None:
     round_id = panel.field.to_aggregate()
-    for player in panel.verifiers[:2]:
-        panel.commit(round_id, player, ROW)
+    panel.commit_all(round_id, ROW, *panel.verifiers[:2])
     with refuses("scores: not over"):
         panel.close(round_id, ROW)
     mine(1, COMMIT_S)

@@ -8,6 +8,7 @@ from typing import Any
 import boa
 
 from tests.stage.contracts.clock import mine
+from tests.stage.contracts.events import event
 from tests.stage.contracts.scores import (
     COMMIT_S,
     NO_SCORES,
@@ -51,8 +52,8 @@ def test_first_commitment__opens_the_scoring(panel: Panel, scores: Any) -> None:
     deadline = boa.env.timestamp + COMMIT_S
     where = {"job_id": 1, "round_id": round_id}
     assert events_of(scores) == [
-        ("ScoringOpened", {**where, "commit_deadline": deadline}),
-        ("ScoresCommitted", {**where, "verifier_id": player.node_id, "commitment": digest}),
+        event("ScoringOpened", **where, commit_deadline=deadline),
+        event("ScoresCommitted", **where, verifier_id=player.node_id, commitment=digest),
     ]
     assert tuple(panel.state(round_id)) == (
         SCORE_COMMIT,
@@ -71,15 +72,13 @@ def test_first_commitment__opens_the_scoring(panel: Panel, scores: Any) -> None:
 
 def test_last_commitment_of_the_snapshot__starts_the_reveal(panel: Panel, scores: Any) -> None:
     round_id = panel.field.to_aggregate()
-    for player in panel.verifiers[:2]:
-        panel.commit(round_id, player, ROW)
+    panel.commit_all(round_id, ROW, *panel.verifiers[:2])
     commit_deadline = panel.state(round_id).commit_deadline
     mine(1, 50)
     panel.commit(round_id, panel.verifiers[2], ROW)
     deadline = boa.env.timestamp + REVEAL_S
-    assert events_of(scores)[-1] == (
-        "ScoreRevealStarted",
-        {"job_id": 1, "round_id": round_id, "deadline": deadline},
+    assert events_of(scores)[-1] == event(
+        "ScoreRevealStarted", job_id=1, round_id=round_id, deadline=deadline
     )
     assert deadline < commit_deadline + REVEAL_S
     assert tuple(panel.state(round_id)) == (
@@ -152,8 +151,7 @@ def test_commit__verifier_that_came_after_the_opening__reverts(panel: Panel) -> 
 def test_commit__stake_added_later__does_not_count(panel: Panel) -> None:
     round_id = panel.field.to_aggregate()
     player = panel.verifiers[0]
-    panel.system.token.transfer(player.owner, 9 * STAKE, sender=panel.system.holder)
-    panel.system.registry.add_stake(player.node_id, 9 * STAKE, sender=player.owner)
+    panel.system.add_stake(player, 9 * STAKE)
     assert panel.score(round_id, [[0, 0, 9], [9, 0, 0], [9, 0, 0]]) == [9, 0, 0]
 
 
@@ -163,8 +161,7 @@ def test_commit__round_not_running__reverts(panel: Panel) -> None:
     for place in (round_id, 0, round_id + 1, 2**255):
         with refuses("scores: round not running"):
             panel.commit(place, player, ROW)
-    for trainer in panel.field.trainers:
-        panel.system.commit(1, round_id, trainer, panel.field.work(trainer, round_id))
+    panel.field.commit_all(round_id, *panel.field.trainers)
     with refuses("scores: round not running"):
         panel.commit(round_id, player, ROW)
 

@@ -6,29 +6,14 @@ from __future__ import annotations
 
 import boa
 
+from tests.stage.contracts import system as stage
 from tests.stage.contracts.clock import mine
 from tests.stage.contracts.registry import account, consent
-from tests.stage.contracts.scores import (
-    BPS,
-    SCORE_CLOSED,
-    SCORE_REVEAL,
-    Panel,
-    make_panel,
-)
-from tests.stage.contracts.system import (
-    AGGREGATE,
-    CANCELLED,
-    COMPLETED,
-    DAY,
-    FINALIZED,
-    REWARD,
-    VOID,
-    System,
-    refuses,
-)
+from tests.stage.contracts.scores import BPS, SCORE_CLOSED, SCORE_REVEAL, Panel, make_panel
+from tests.stage.contracts.system import AGGREGATE, DAY, FINALIZED, REWARD, VOID, System, refuses
 
 HONEST = [30_000, 20_000, 15_535]
-OPEN_BIT = 2
+ADOPT, OPEN = 1, 2
 VERIFIER_CUT = REWARD * 1_000 // BPS
 
 
@@ -56,8 +41,7 @@ def test_scoring_opened_at_the_end_of_a_dispute__outlives_it(panel: Panel) -> No
     round_id = panel.field.to_disputed()
     rounds = panel.system.rounds
     mine(1, rounds.round(1, round_id).deadline - boa.env.timestamp)
-    for player in panel.verifiers[:2]:
-        panel.commit(round_id, player, HONEST)
+    panel.commit_all(round_id, HONEST, *panel.verifiers[:2])
     resolve(panel, round_id, upheld=True)
     assert panel.system.phase(1, round_id) == AGGREGATE
     panel.field.propose(round_id, panel.field.trainers[0])
@@ -65,8 +49,7 @@ def test_scoring_opened_at_the_end_of_a_dispute__outlives_it(panel: Panel) -> No
     with refuses("scores: open"):
         panel.field.finalize()
     panel.past_commits(round_id)
-    for player in panel.verifiers[:2]:
-        panel.reveal(round_id, player, HONEST)
+    panel.reveal_all(round_id, HONEST, *panel.verifiers[:2])
     panel.close(round_id, HONEST)
     panel.field.finalize()
     assert panel.system.pool.pool(1, round_id).by_scores
@@ -78,8 +61,7 @@ def test_unresolved_dispute__ends_a_round_with_open_scores(panel: Panel) -> None
     goes on to its next round and to its end."""
     round_id = panel.field.to_disputed()
     panel.commit(round_id, panel.verifiers[0], HONEST)
-    panel.system.wait_out(1, round_id)
-    panel.system.results.advance(1, 1)
+    panel.system.time_out(1, round_id)
     assert panel.system.phase(1, round_id) == VOID
     run_out(panel, round_id)
     with refuses("scores: round not running"):
@@ -87,7 +69,7 @@ def test_unresolved_dispute__ends_a_round_with_open_scores(panel: Panel) -> None
     assert panel.state(round_id).phase == SCORE_REVEAL
     for _ in range(3):
         panel.finish(panel.to_scored())
-    assert panel.system.jobs.job(1).status == COMPLETED
+    assert panel.system.jobs.job(1).status == stage.COMPLETED
     check_money(panel)
 
 
@@ -103,7 +85,7 @@ def test_job_cancelled_with_open_scores__ends_after_the_round(panel: Panel) -> N
     run_out(panel, round_id)
     panel.close(round_id, [0, 0, 0])
     panel.field.finalize()
-    assert panel.system.jobs.job(1).status == CANCELLED
+    assert panel.system.jobs.job(1).status == stage.CANCELLED
     panel.system.pool.refund(1, sender=panel.field.sponsor)
     assert panel.system.pool.escrow(1) == 0
     check_money(panel)
@@ -131,8 +113,7 @@ def test_operator_replaced_between_commitment_and_reveal__the_old_key_opens_it(
     panel: Panel,
 ) -> None:
     round_id = panel.field.to_aggregate()
-    for player in panel.verifiers:
-        panel.commit(round_id, player, HONEST)
+    panel.commit_all(round_id, HONEST)
     first = panel.verifiers[0]
     key = account("newer operator")
     newer = str(key.address)
@@ -142,21 +123,19 @@ def test_operator_replaced_between_commitment_and_reveal__the_old_key_opens_it(
         panel.reveal(round_id, first, HONEST, sender=newer)
     with refuses("scores: already committed"):
         panel.scores.commit_scores(1, round_id, first.node_id, b"\x01" * 32, sender=newer)
-    for player in panel.verifiers:
-        panel.reveal(round_id, player, HONEST)
+    panel.reveal_all(round_id, HONEST)
     panel.close(round_id, HONEST)
     panel.finish(round_id, *panel.verifiers[1:])
     check_money(panel)
 
 
-def test_opening_paused_in_an_open_scoring__it_runs_to_its_end(panel: Panel, owner: str) -> None:
+def test_all_paused_in_an_open_scoring__it_runs_to_its_end(panel: Panel, owner: str) -> None:
     round_id = panel.field.to_aggregate()
     panel.commit(round_id, panel.verifiers[0], HONEST)
-    panel.scores.set_paused(OPEN_BIT, sender=owner)
+    panel.scores.set_paused(ADOPT | OPEN, sender=owner)
     panel.commit(round_id, panel.verifiers[1], HONEST)
     panel.past_commits(round_id)
-    for player in panel.verifiers[:2]:
-        panel.reveal(round_id, player, HONEST)
+    panel.reveal_all(round_id, HONEST, *panel.verifiers[:2])
     panel.close(round_id, HONEST)
     assert panel.state(round_id).phase == SCORE_CLOSED
     panel.finish(round_id)
@@ -219,9 +198,7 @@ def test_snapshot_that_wraps__each_score_stays_with_its_node(system: System) -> 
 
 def panel_score(panel: Panel, round_id: int, row: list[int]) -> list[int]:
     """All verifiers give the same row."""
-    for player in panel.verifiers:
-        panel.commit(round_id, player, row)
-    for player in panel.verifiers:
-        panel.reveal(round_id, player, row)
+    panel.commit_all(round_id, row)
+    panel.reveal_all(round_id, row)
     panel.close(round_id, row)
     return list(panel.scores.shares(1, round_id, panel.snapshot(round_id)[0]))

@@ -130,22 +130,11 @@ def test_node_that_scored_zero__is_listed_and_paid_nothing(panel: Panel) -> None
     check_money(panel)
 
 
-def test_void_round_with_open_scoring__the_pool_goes_back(panel: Panel) -> None:
-    round_id = panel.field.to_aggregate()
-    panel.commit(round_id, panel.verifiers[0], LIE)
-    for _ in range(2):
-        panel.system.wait_out(1, round_id)
-        panel.system.results.advance(1, 1)
-    assert panel.system.pool.escrow(1) == 10 * REWARD
-    check_money(panel)
-
-
 def test_scoring_closed_before_the_round_is_void__pays_nobody_but_stands(panel: Panel) -> None:
     """Who stands best was measured, whether or not a result came of it."""
     round_id = panel.to_scored(HONEST, HONEST, HONEST)
     for _ in range(2):
-        panel.system.wait_out(1, round_id)
-        panel.system.results.advance(1, 1)
+        panel.system.time_out(1, round_id)
     assert panel.system.pool.total_pending() == 0
     assert panel.scores.last_scored(1) == round_id
     check_money(panel)
@@ -172,8 +161,7 @@ def test_upheld_challenge__the_scores_stay_for_the_next_proposal(panel: Panel) -
 def test_verifier_that_proposes__its_proposers_cut_is_not_scaled(panel: Panel) -> None:
     """Trust is about scores; the first cut is for the merge."""
     round_id = panel.to_scored(HONEST, HONEST, LIE)
-    panel.system.wait_out(1, round_id)
-    panel.system.results.advance(1, 1)
+    panel.system.time_out(1, round_id)
     liar = panel.verifiers[2]
     panel.field.propose(round_id, player=liar)
     panel.field.attest(round_id)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tests.stage.contracts.events import event
 from tests.stage.contracts.scores import SAMPLES, Panel
 from tests.stage.contracts.system import EMPTY, events_of, refuses
 
@@ -22,10 +23,7 @@ def test_post_samples__is_kept_and_told(panel: Panel, scores: Any) -> None:
     assert scores.samples_of(1, round_id, node) == EMPTY
     post(panel, round_id)
     assert events_of(scores) == [
-        (
-            "SamplesPosted",
-            {"job_id": 1, "round_id": round_id, "node_id": node, "digest": SAMPLES},
-        )
+        event("SamplesPosted", job_id=1, round_id=round_id, node_id=node, digest=SAMPLES)
     ]
     assert scores.samples_of(1, round_id, node) == SAMPLES
     assert scores.samples_of(1, round_id, panel.field.ids[1]) == EMPTY
@@ -80,8 +78,7 @@ def test_post_samples__only_while_the_round_can_be_scored(panel: Panel) -> None:
     for other in (round_id - 1, round_id + 1):
         with refuses("scores: round not running"):
             post(panel, other)
-    for player in panel.field.trainers:
-        panel.system.reveal(1, round_id, player, panel.field.work(player, round_id))
+    panel.field.reveal_all(round_id, *panel.field.trainers)
     post(panel, round_id)
     panel.field.propose(round_id)
     post(panel, round_id, place=1)
@@ -97,8 +94,7 @@ def test_post_samples__finalized__reverts(panel: Panel) -> None:
 
 def test_post_samples__until_everybody_committed(panel: Panel) -> None:
     round_id = panel.field.to_aggregate()
-    for player in panel.verifiers[:2]:
-        panel.commit(round_id, player, ROW)
+    panel.commit_all(round_id, ROW, *panel.verifiers[:2])
     post(panel, round_id)
     panel.commit(round_id, panel.verifiers[2], ROW)
     with refuses("scores: too late"):

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.stage.contracts.clock import mine
+from tests.stage.contracts.events import event
 from tests.stage.contracts.registry import account, consent
 from tests.stage.contracts.scores import (
     BPS,
@@ -30,8 +31,7 @@ def committed(panel: Panel, row: Sequence[int] = ROW) -> int:
     """A round in which verifier 0 committed to `row` and others to something, so that all may
     reveal."""
     round_id = panel.field.to_aggregate()
-    for player in panel.verifiers:
-        panel.commit(round_id, player, row)
+    panel.commit_all(round_id, row)
     return round_id
 
 
@@ -41,15 +41,13 @@ def test_reveal__is_told_and_counted(panel: Panel, scores: Any) -> None:
     assert scores.record_of(1, round_id, player.node_id) == EMPTY
     panel.reveal(round_id, player, ROW)
     assert events_of(scores) == [
-        (
+        event(
             "ScoresRevealed",
-            {
-                "job_id": 1,
-                "round_id": round_id,
-                "verifier_id": player.node_id,
-                "scores": ROW,
-                "record": RECORD,
-            },
+            job_id=1,
+            round_id=round_id,
+            verifier_id=player.node_id,
+            scores=ROW,
+            record=RECORD,
         )
     ]
     assert scores.record_of(1, round_id, player.node_id) == RECORD
@@ -82,8 +80,7 @@ def test_reveal__at_the_deadline_and_after(panel: Panel) -> None:
 
 def test_reveal__deadline_counts_from_the_commit_deadline(panel: Panel) -> None:
     round_id = panel.field.to_aggregate()
-    for player in panel.verifiers[:2]:
-        panel.commit(round_id, player, ROW)
+    panel.commit_all(round_id, ROW, *panel.verifiers[:2])
     mine(1, COMMIT_S + REVEAL_S)
     panel.reveal(round_id, panel.verifiers[0], ROW)
     mine(1, 1)

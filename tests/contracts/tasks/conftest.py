@@ -30,9 +30,3 @@ def tasks(system: System) -> Any:
 @pytest.fixture
 def appeals(system: System) -> Any:
     return system.appeals
-
-
-@pytest.fixture
-def owner(system: System) -> str:
-    """The Coordinator, which owns the contracts."""
-    return str(system.coordinator.address)

@@ -8,62 +8,30 @@ from typing import Any
 
 import pytest
 
+from tests.stage.contracts import tasks as task
 from tests.stage.contracts.clock import mine, now
 from tests.stage.contracts.events import event
-from tests.stage.contracts.system import (
-    EMPTY,
-    STAKE,
-    VERIFIER,
-    ZERO,
-    System,
-    events_of,
-    refuses,
-)
-from tests.stage.contracts.tasks import (
-    AGREED,
-    APPEAL_S,
-    APPEALED,
-    BOND,
-    CLOSED,
-    DECIDED,
-    FEE,
-    HALF,
-    NO_COMMIT,
-    OTHER,
-    REST,
-    RIGHT,
-    UNDECIDED,
-    VERDICT_S,
-    VOICE,
-    WRONG,
-    Answer,
-    TaskStage,
-    make_tasks,
-)
+from tests.stage.contracts.system import EMPTY, STAKE, VERIFIER, ZERO, System, events_of, refuses
+from tests.stage.contracts.tasks import BOND, OTHER, RIGHT, WRONG, Answer, TaskStage, make_tasks
 
 # Answers that lead to each status with an appeal window.
 COURSES: dict[int, tuple[Answer, ...]] = {
-    AGREED: (RIGHT, RIGHT),
-    DECIDED: (RIGHT, WRONG, RIGHT),
-    UNDECIDED: (RIGHT, WRONG, OTHER),
+    task.AGREED: (RIGHT, RIGHT),
+    task.DECIDED: (RIGHT, WRONG, RIGHT),
+    task.UNDECIDED: (RIGHT, WRONG, OTHER),
 }
 STATUSES = list(COURSES)
 
 
-# appeal
-
-
 @pytest.mark.parametrize("status", STATUSES)
-def test_appeal__takes_the_bond_and_a_snapshot(
-    stage: TaskStage, tasks: Any, appeals: Any, status: int
-) -> None:
+def test_appeal__takes_the_bond_and_a_snapshot(stage: TaskStage, appeals: Any, status: int) -> None:
     task_id = stage.play(*COURSES[status])
     assert stage.status(task_id) == status
     decided = now()
-    mine(1, APPEAL_S)
+    mine(1, task.APPEAL_S)
     moved, events = stage.effects(appeals, lambda: appeals.appeal(task_id, sender=stage.appellant))
     assert moved == {("wallet", "appellant"): -BOND, ("open", "appeals"): BOND}
-    deadline = now() + VERDICT_S
+    deadline = now() + task.VERDICT_S
     ids = [p.node_id for p in stage.verifiers]
     assert events == [
         event(
@@ -73,7 +41,7 @@ def test_appeal__takes_the_bond_and_a_snapshot(
             "VerdictRequested",
             task_id=task_id,
             verifiers=ids,
-            weights=[VOICE] * 3,
+            weights=[task.VOICE] * 3,
         ),
         event("BondTaken", account=stage.appellant, amount=BOND),
     ]
@@ -86,24 +54,24 @@ def test_appeal__takes_the_bond_and_a_snapshot(
         "overturned": False,
         "objector": ZERO,
     }
-    assert appeals.attested_weight(task_id, RIGHT) == (0, 3 * VOICE)
+    assert appeals.attested_weight(task_id, RIGHT) == (0, 3 * task.VOICE)
     state = stage.state(task_id)
-    assert (state.status, state.time) == (APPEALED, deadline)
+    assert (state.status, state.time) == (task.APPEALED, deadline)
 
 
 def test_appeal__is_told_by_the_tasks_too(stage: TaskStage, tasks: Any, appeals: Any) -> None:
-    task_id = stage.play(*COURSES[DECIDED])
+    task_id = stage.play(*COURSES[task.DECIDED])
     appeals.appeal(task_id, sender=stage.appellant)
     begun = [e for e in appeals.get_logs() if e.address == tasks.address]
     assert [(type(e).__name__, e.task_id, e.status) for e in begun] == [
-        ("AppealBegun", task_id, DECIDED)
+        ("AppealBegun", task_id, task.DECIDED)
     ]
 
 
 @pytest.mark.parametrize("status", STATUSES)
 def test_appeal__after_the_window__reverts(stage: TaskStage, status: int) -> None:
     task_id = stage.play(*COURSES[status])
-    mine(1, APPEAL_S + 1)
+    mine(1, task.APPEAL_S + 1)
     with refuses("tasks: too late"):
         stage.appeal(task_id)
 
@@ -111,25 +79,25 @@ def test_appeal__after_the_window__reverts(stage: TaskStage, status: int) -> Non
 def test_appeal__nothing_to_appeal__reverts(stage: TaskStage) -> None:
     """While executors are at work, when it is over, and where nobody showed any result."""
     drawing, running = stage.create(), stage.started()
-    closed = stage.play(*COURSES[DECIDED])
+    closed = stage.play(*COURSES[task.DECIDED])
     stage.finalize(closed)
     for task_id in (0, drawing, running, closed, 99):
         with refuses("tasks: nothing to appeal"):
             stage.appeal(task_id)
 
 
-@pytest.mark.parametrize("second", [NO_COMMIT, RIGHT])
+@pytest.mark.parametrize("second", [task.NO_COMMIT, RIGHT])
 def test_appeal__nobody_revealed__reverts(stage: TaskStage, second: Answer) -> None:
     """Nor of one who committed and never had a partner to reveal with."""
-    task_id = stage.play(NO_COMMIT, second, *[NO_COMMIT] * 3)
-    assert stage.status(task_id) == UNDECIDED
+    task_id = stage.play(task.NO_COMMIT, second, *[task.NO_COMMIT] * 3)
+    assert stage.status(task_id) == task.UNDECIDED
     with refuses("tasks: nothing to appeal"):
         stage.appeal(task_id)
 
 
 @pytest.mark.parametrize("how", ["open", "judged", "lapsed"])
 def test_appeal__a_second_time__reverts(stage: TaskStage, how: str) -> None:
-    task_id = stage.play(*COURSES[AGREED])
+    task_id = stage.play(*COURSES[task.AGREED])
     stage.appeal(task_id)
     if how == "judged":
         stage.judge(task_id, RIGHT)
@@ -142,26 +110,26 @@ def test_appeal__a_second_time__reverts(stage: TaskStage, how: str) -> None:
 
 def test_appeal__without_verifiers__reverts(system: System) -> None:
     stage = make_tasks(system, stakes=())
-    task_id = stage.play(*COURSES[DECIDED])
+    task_id = stage.play(*COURSES[task.DECIDED])
     with refuses("verdicts: too few verifiers"):
         stage.appeal(task_id)
     stage.finalize(task_id)
-    assert stage.status(task_id) == CLOSED
+    assert stage.status(task_id) == task.CLOSED
 
 
 def test_appeal__without_the_bond__reverts(stage: TaskStage) -> None:
-    task_id = stage.play(*COURSES[AGREED])
+    task_id = stage.play(*COURSES[task.AGREED])
     poor = stage.system.person("poor", BOND - 1)
     with refuses("erc20: transfer amount exceeds balance"):
         stage.appeal(task_id, sender=poor)
-    assert stage.status(task_id) == AGREED
+    assert stage.status(task_id) == task.AGREED
     assert stage.appeals.appeal_of(task_id).deadline == 0
 
 
 def test_appeal__stops_finalize(stage: TaskStage, tasks: Any) -> None:
-    task_id = stage.play(*COURSES[DECIDED])
+    task_id = stage.play(*COURSES[task.DECIDED])
     stage.appeal(task_id)
-    mine(1, 10 * VERDICT_S)
+    mine(1, 10 * task.VERDICT_S)
     with refuses("tasks: not decided"):
         tasks.finalize(task_id)
     with refuses("tasks: not running"):
@@ -171,11 +139,11 @@ def test_appeal__stops_finalize(stage: TaskStage, tasks: Any) -> None:
 def test_appeal__of_32_verifiers_at_most(system: System, appeals: Any) -> None:
     stage = make_tasks(system, stakes=(STAKE,) * 34)
     ids = [p.node_id for p in stage.verifiers]
-    task_id = stage.play(*COURSES[AGREED])
+    task_id = stage.play(*COURSES[task.AGREED])
     stage.appeal(task_id)
     asked, weights = stage.snapshots[task_id]
     assert asked == ids[:32]
-    assert appeals.attested_weight(task_id, RIGHT) == (0, sum(weights)) == (0, 32 * VOICE)
+    assert appeals.attested_weight(task_id, RIGHT) == (0, sum(weights)) == (0, 32 * task.VOICE)
 
 
 def test_appeal__approved_verifiers_are_asked__whether_they_rest_or_not(stage: TaskStage) -> None:
@@ -183,13 +151,10 @@ def test_appeal__approved_verifiers_are_asked__whether_they_rest_or_not(stage: T
     first, second, third = stage.verifiers
     stage.registry.set_active(first.node_id, False, sender=first.operator)
     stage.registry.approve_role(second.node_id, VERIFIER, False, sender=stage.owner)
-    task_id = stage.play(*COURSES[AGREED])
+    task_id = stage.play(*COURSES[task.AGREED])
     stage.appeal(task_id)
     asked, weights = stage.snapshots[task_id]
-    assert (sorted(asked), weights) == ([first.node_id, third.node_id], [VOICE] * 2)
-
-
-# lapse
+    assert (sorted(asked), weights) == ([first.node_id, third.node_id], [task.VOICE] * 2)
 
 
 @pytest.mark.parametrize("status", STATUSES)
@@ -211,19 +176,19 @@ def test_lapse__bond_back_and_nobody_slashed(
 
     moved, events = stage.effects(appeals, lapse)
     expected = {("open", "appeals"): -BOND, ("appeals", "appellant"): BOND}
-    if status == DECIDED:
+    if status == task.DECIDED:
         expected |= {
-            ("open", "tasks"): -FEE,
-            ("tasks", runners[0].name): HALF,
-            ("tasks", runners[2].name): REST,
+            ("open", "tasks"): -task.FEE,
+            ("tasks", runners[0].name): task.HALF,
+            ("tasks", runners[2].name): task.REST,
         }
     assert moved == expected
     assert events == [
         event("AppealLapsed", task_id=task_id),
         event("BondCredited", account=stage.appellant, amount=BOND),
     ]
-    assert closed == ["TaskClosed"] + ["BondCredited"] * (2 if status == DECIDED else 0)
-    assert stage.status(task_id) == CLOSED
+    assert closed == ["TaskClosed"] + ["BondCredited"] * (2 if status == task.DECIDED else 0)
+    assert stage.status(task_id) == task.CLOSED
     assert appeals.appeal_of(task_id).deadline == 0
     assert [stage.open_lanes(p) for p in stage.nodes] == [0] * 5
     before = stage.system.token.balanceOf(stage.appellant)
@@ -232,9 +197,9 @@ def test_lapse__bond_back_and_nobody_slashed(
 
 
 def test_lapse__before_the_deadline__reverts(stage: TaskStage, appeals: Any) -> None:
-    task_id = stage.play(*COURSES[AGREED])
+    task_id = stage.play(*COURSES[task.AGREED])
     stage.appeal(task_id)
-    mine(1, VERDICT_S)
+    mine(1, task.VERDICT_S)
     with refuses("appeals: verdict pending"):
         appeals.lapse(task_id)
     mine(1, 1)
@@ -242,7 +207,7 @@ def test_lapse__before_the_deadline__reverts(stage: TaskStage, appeals: Any) -> 
 
 
 def test_lapse__no_open_appeal__reverts(stage: TaskStage, appeals: Any) -> None:
-    never, judged, lapsed = (stage.play(*COURSES[AGREED]) for _ in range(3))
+    never, judged, lapsed = (stage.play(*COURSES[task.AGREED]) for _ in range(3))
     for task_id in (judged, lapsed):
         stage.appeal(task_id)
     stage.judge(judged, RIGHT)
@@ -260,34 +225,34 @@ def test_lapse__no_open_appeal__reverts(stage: TaskStage, appeals: Any) -> None:
 def test_begin_and_end__by_anyone_else__reverts(stage: TaskStage, tasks: Any, who: str) -> None:
     """Nobody holds up a payment, or takes back a fee, without the bond and the verdict."""
     sender = getattr(stage, who)
-    task_id = stage.play(*COURSES[DECIDED])
+    task_id = stage.play(*COURSES[task.DECIDED])
     with refuses("tasks: not appeals"):
         tasks.begin_appeal(task_id, sender=sender)
     stage.appeal(task_id)
     for overturned in (False, True):
         with refuses("tasks: not appeals"):
-            tasks.end_appeal(task_id, DECIDED, overturned, sender=sender)
+            tasks.end_appeal(task_id, task.DECIDED, overturned, sender=sender)
 
 
 def test_end__of_a_task_that_is_not_appealed__reverts(
     stage: TaskStage, tasks: Any, appeals: Any
 ) -> None:
-    agreed, closed = stage.play(*COURSES[AGREED]), stage.play(*COURSES[DECIDED])
+    agreed, closed = stage.play(*COURSES[task.AGREED]), stage.play(*COURSES[task.DECIDED])
     stage.finalize(closed)
     for task_id in (0, agreed, closed, 99):
         with refuses("tasks: not appealed"):
-            tasks.end_appeal(task_id, AGREED, True, sender=appeals.address)
+            tasks.end_appeal(task_id, task.AGREED, True, sender=appeals.address)
 
 
 def test_begin__answers_what_the_task_was(stage: TaskStage, tasks: Any, appeals: Any) -> None:
     began = now()
-    task_id = stage.play(*COURSES[UNDECIDED])
+    task_id = stage.play(*COURSES[task.UNDECIDED])
     decided = now()
     mine(1, 60)
     status, at, created = tasks.begin_appeal(task_id, sender=appeals.address)
-    assert (status, at) == (UNDECIDED, decided)
+    assert (status, at) == (task.UNDECIDED, decided)
     assert began - 8 < created <= began
-    assert events_of(tasks) == [event("AppealBegun", task_id=task_id, status=UNDECIDED)]
+    assert events_of(tasks) == [event("AppealBegun", task_id=task_id, status=task.UNDECIDED)]
 
 
 def test_unknown_appeal__is_all_zero(appeals: Any) -> None:

@@ -9,27 +9,11 @@ from typing import Any
 import pytest
 from eth_utils import keccak
 
+from tests.stage.contracts import tasks as task
 from tests.stage.contracts.clock import mine
 from tests.stage.contracts.events import event
-from tests.stage.contracts.system import (
-    EMPTY,
-    STAKE,
-    UNLIMITED,
-    VERIFIER,
-    System,
-    refuses,
-)
-from tests.stage.contracts.tasks import (
-    APPEALED,
-    CPU,
-    OTHER,
-    RIGHT,
-    VERDICT_S,
-    VOICE,
-    WRONG,
-    TaskStage,
-    make_tasks,
-)
+from tests.stage.contracts.system import EMPTY, STAKE, UNLIMITED, VERIFIER, System, refuses
+from tests.stage.contracts.tasks import APPEALED, OTHER, RIGHT, WRONG, TaskStage, make_tasks
 
 UNAVAILABLE = keccak(text="menagerie.RedundantTasks.unavailable.v1")
 
@@ -63,15 +47,15 @@ def test_attest__is_told_and_counted(stage: TaskStage, appeals: Any, task_id: in
             task_id=task_id,
             verifier_id=verifier.node_id,
             result=WRONG,
-            weight=VOICE,
+            weight=task.VOICE,
         )
     ]
     assert [appeals.has_attested(task_id, at) for at in range(3)] == [
         at == place for at in range(3)
     ]
     assert appeals.attesters(task_id, WRONG) == [verifier.node_id]
-    assert appeals.attested_weight(task_id, WRONG) == (VOICE, 3 * VOICE)
-    assert appeals.attested_weight(task_id, RIGHT) == (0, 3 * VOICE)
+    assert appeals.attested_weight(task_id, WRONG) == (task.VOICE, 3 * task.VOICE)
+    assert appeals.attested_weight(task_id, RIGHT) == (0, 3 * task.VOICE)
     for beyond in (3, 31, 32, 256, 2**256 - 1):
         assert not appeals.has_attested(task_id, beyond)
 
@@ -97,7 +81,7 @@ def test_attest__two_thirds_of_the_snapshots_stake(
 ) -> None:
     """Exactly two thirds are enough, of two owners, none of whom weighs more than two minimum
     stakes."""
-    stage = make_tasks(system, stakes=[stake * VOICE // 2 for stake in stakes])
+    stage = make_tasks(system, stakes=[stake * task.VOICE // 2 for stake in stakes])
     task_id = appealed(stage)
     for voter in votes:
         assert stage.appeals.appeal_of(task_id).result == EMPTY
@@ -107,7 +91,7 @@ def test_attest__two_thirds_of_the_snapshots_stake(
 
 
 def test_attest__one_unit_short_of_two_thirds__is_no_verdict(system: System) -> None:
-    unit = VOICE // 2
+    unit = task.VOICE // 2
     stage = make_tasks(system, stakes=(unit, unit, unit + 1))
     task_id = appealed(stage)
     for verifier in stage.verifiers:
@@ -126,17 +110,16 @@ def test_attest__later_stake_and_slashes_change_no_weight(
     stage: TaskStage, appeals: Any, task_id: int
 ) -> None:
     first = stage.verifiers[0]
-    stage.system.person(f"{first.name} owner", 100 * STAKE)
-    stage.registry.add_stake(first.node_id, 100 * STAKE, sender=first.owner)
+    stage.system.add_stake(first, 100 * STAKE)
     late = stage.system.join("late verifier", VERIFIER, 100 * STAKE)
     stage.attest(task_id, first, WRONG)
-    assert appeals.attested_weight(task_id, WRONG) == (VOICE, 3 * VOICE)
+    assert appeals.attested_weight(task_id, WRONG) == (task.VOICE, 3 * task.VOICE)
     assert stage.status(task_id) == APPEALED
     assert late.node_id not in stage.snapshots[task_id][0]
 
 
 def test_attest__at_the_deadline_and_after(stage: TaskStage, task_id: int) -> None:
-    mine(1, VERDICT_S)
+    mine(1, task.VERDICT_S)
     stage.attest(task_id, stage.verifiers[0], RIGHT)
     mine(1, 1)
     with refuses("appeals: too late"):
@@ -223,7 +206,7 @@ def test_attest__on_the_own_task__reverts(system: System, lane: int) -> None:
     stage.appeal(task_id)
     with refuses("appeals: own task"):
         stage.attest(task_id, judge, RIGHT)
-    assert system.appeals.attested_weight(task_id, RIGHT) == (0, 6 * VOICE)
+    assert system.appeals.attested_weight(task_id, RIGHT) == (0, 6 * task.VOICE)
 
 
 def test_attest__verifier_who_executes_other_tasks__may_judge_this_one(system: System) -> None:
@@ -236,7 +219,7 @@ def test_attest__verifier_who_executes_other_tasks__may_judge_this_one(system: S
     task_id = stage.play(RIGHT, RIGHT)
     idle = next(p for p in stage.nodes if p not in stage.runners(task_id))
     judge = judges[idle.node_id]
-    system.tasks.join(judge.node_id, CPU, sender=judge.owner)
+    system.tasks.join(judge.node_id, task.CPU, sender=judge.owner)
     stage.appeal(task_id)
     stage.attest(task_id, judge, RIGHT)
     assert system.appeals.attesters(task_id, RIGHT) == [judge.node_id]

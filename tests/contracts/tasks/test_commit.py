@@ -7,22 +7,12 @@ from typing import Any
 
 import pytest
 
+from tests.stage.contracts import tasks as task
 from tests.stage.contracts.clock import mine, now
 from tests.stage.contracts.events import event
 from tests.stage.contracts.registry import account, consent
 from tests.stage.contracts.system import EMPTY, events_of, refuses
-from tests.stage.contracts.tasks import (
-    LANE_COMMITTED,
-    LANE_RUNNING,
-    NO_COMMIT,
-    REVEAL_S,
-    REVEALING,
-    RIGHT,
-    RUN_S,
-    RUNNING,
-    WRONG,
-    TaskStage,
-)
+from tests.stage.contracts.tasks import LANE_COMMITTED, LANE_RUNNING, RIGHT, WRONG, TaskStage
 
 COMMITMENT = b"\xc0" * 32
 
@@ -44,7 +34,7 @@ def test_commit__is_kept_and_told(stage: TaskStage, tasks: Any) -> None:
         )
     ]
     state = stage.state(task_id)
-    assert (state.status, state.states) == (RUNNING, [LANE_RUNNING, LANE_COMMITTED])
+    assert (state.status, state.states) == (task.RUNNING, [LANE_RUNNING, LANE_COMMITTED])
     assert state.answers == [EMPTY, COMMITMENT]
 
 
@@ -56,10 +46,10 @@ def test_commit__of_the_last__opens_the_reveals(
     runners = stage.runners(task_id)
     for lane in order:
         tasks.commit(task_id, lane, COMMITMENT, sender=runners[lane].operator)
-    deadline = now() + REVEAL_S
+    deadline = now() + task.REVEAL_S
     assert events_of(tasks)[1:] == [event("RevealOpened", task_id=task_id, deadline=deadline)]
     state = stage.state(task_id)
-    assert (state.status, state.time) == (REVEALING, deadline)
+    assert (state.status, state.time) == (task.REVEALING, deadline)
     assert state.states == [LANE_COMMITTED] * 2
 
 
@@ -70,7 +60,7 @@ def test_commit__captures_the_draw(stage: TaskStage, tasks: Any) -> None:
     operator = stage.player(expected[1]).operator
     mine(50)
     tasks.commit(task_id, 1, COMMITMENT, sender=operator)
-    deadline = now() + RUN_S
+    deadline = now() + task.RUN_S
     assert events_of(tasks) == [
         *(
             event("ExecutorDrawn", task_id=task_id, node_id=node_id, lane=lane, deadline=deadline)
@@ -95,17 +85,17 @@ def test_commit__before_the_draw__reverts(stage: TaskStage, tasks: Any, blocks: 
 def test_commit__of_a_third__leads_to_revealing(stage: TaskStage, tasks: Any) -> None:
     """One committed in time, its partner did not: only the newcomer is waited for."""
     task_id = stage.started()
-    stage.step(task_id, (RIGHT, NO_COMMIT))
+    stage.step(task_id, (RIGHT, task.NO_COMMIT))
     mine(2)
     third = stage.player(tasks.expected(task_id)[0])
     tasks.commit(task_id, 2, COMMITMENT, sender=third.operator)
-    assert stage.status(task_id) == REVEALING
+    assert stage.status(task_id) == task.REVEALING
     assert stage.state(task_id).states[0] == stage.state(task_id).states[2] == LANE_COMMITTED
 
 
-def test_commit__at_the_deadline_and_after(stage: TaskStage, tasks: Any) -> None:
+def test_commit__at_the_deadline_and_after(stage: TaskStage) -> None:
     task_id = stage.started()
-    mine(1, RUN_S)
+    mine(1, task.RUN_S)
     stage.commit(task_id, 0, RIGHT)
     mine(1, 1)
     with refuses("tasks: too late"):
@@ -128,7 +118,7 @@ def test_commit__no_such_lane__reverts(stage: TaskStage, tasks: Any, lane: int) 
         tasks.commit(task_id, lane, COMMITMENT, sender=stage.runners(task_id)[0].operator)
 
 
-def test_commit__again__reverts(stage: TaskStage, tasks: Any) -> None:
+def test_commit__again__reverts(stage: TaskStage) -> None:
     """Who could replace its commitment would copy the other's result after an early leak."""
     task_id = stage.started()
     stage.commit(task_id, 0, RIGHT)

@@ -10,14 +10,7 @@ import pytest
 from tests.stage.contracts.clock import block, mine
 from tests.stage.contracts.events import event
 from tests.stage.contracts.system import ZOO, System, events_of
-from tests.stage.contracts.tasks import (
-    COOLDOWN,
-    CPU,
-    LIFETIME,
-    TaskStage,
-    lot,
-    make_tasks,
-)
+from tests.stage.contracts.tasks import COOLDOWN, CPU, LIFETIME, TaskStage, lot, make_tasks
 
 Seats = list[tuple[int, str] | None]
 

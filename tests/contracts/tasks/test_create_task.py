@@ -9,25 +9,8 @@ import pytest
 
 from tests.stage.contracts.clock import block, mine, now
 from tests.stage.contracts.events import event
-from tests.stage.contracts.system import (
-    EMPTY,
-    TASK_TERMS,
-    TRAINER,
-    ZERO,
-    ZOO,
-    System,
-    refuses,
-)
-from tests.stage.contracts.tasks import (
-    CPU,
-    CUDA,
-    DRAWING,
-    FEE,
-    RUN_S,
-    SPEC,
-    TaskStage,
-    make_tasks,
-)
+from tests.stage.contracts.system import EMPTY, TASK_TERMS, TRAINER, ZERO, ZOO, System, refuses
+from tests.stage.contracts.tasks import CPU, CUDA, DRAWING, FEE, RUN_S, SPEC, TaskStage, make_tasks
 
 MAX_RUN_S, MAX_FEE = TASK_TERMS["max_run_s"], TASK_TERMS["max_fee"]
 LEAST = TASK_TERMS["fee_per_s"] * RUN_S

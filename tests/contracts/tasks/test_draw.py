@@ -10,30 +10,12 @@ import boa
 import pytest
 
 from tests.contracts.tasks.test_settings import create
+from tests.stage.contracts import tasks as task
 from tests.stage.contracts.clock import block, mine, now
 from tests.stage.contracts.events import event
 from tests.stage.contracts.sources import RANDOM_SOURCE
 from tests.stage.contracts.system import EMPTY, Codes, System, events_of, refuses
-from tests.stage.contracts.tasks import (
-    APPEAL_S,
-    BOUNTY,
-    DRAWING,
-    FEE,
-    HALF,
-    LANE_RUNNING,
-    LIFETIME,
-    MAX_REDRAWS,
-    NO_COMMIT,
-    REST,
-    RIGHT,
-    RUN_S,
-    RUNNING,
-    UNDECIDED,
-    WRONG,
-    TaskStage,
-    lot,
-    make_tasks,
-)
+from tests.stage.contracts.tasks import BOUNTY, LIFETIME, RIGHT, WRONG, TaskStage, lot, make_tasks
 
 
 def drawn(stage: TaskStage, task_id: int, barred: tuple[str, ...] = (), wanted: int = 2) -> Any:
@@ -49,14 +31,14 @@ def test_draw__takes_two_by_lot_and_starts_their_time(stage: TaskStage, tasks: A
     assert tasks.expected(task_id) == expected
     moved, events = stage.effects(tasks, lambda: tasks.draw(task_id, sender=stage.stranger))
     assert moved == {}
-    deadline = now() + RUN_S
+    deadline = now() + task.RUN_S
     assert events == [
         event("ExecutorDrawn", task_id=task_id, node_id=node_id, lane=lane, deadline=deadline)
         for lane, node_id in enumerate(expected)
     ]
     state = stage.state(task_id)
-    assert (state.status, state.time, state.wanted) == (RUNNING, deadline, 0)
-    assert (state.nodes, state.states) == (expected, [LANE_RUNNING] * 2)
+    assert (state.status, state.time, state.wanted) == (task.RUNNING, deadline, 0)
+    assert (state.nodes, state.states) == (expected, [task.LANE_RUNNING] * 2)
     assert state.answers == [EMPTY] * 2
     assert [stage.open_lanes(p) for p in stage.nodes] == [
         int(p.node_id in expected) for p in stage.nodes
@@ -122,7 +104,7 @@ def test_draw__nobody_came_for_256_blocks__is_pinned_to_a_fresh_block(
     assert moved == {}
     assert events == [event("DrawRequested", task_id=task_id, wanted=2, seed_block=block() + 2)]
     state = stage.state(task_id)
-    assert (state.status, state.redraws, state.nodes) == (DRAWING, 1, [])
+    assert (state.status, state.redraws, state.nodes) == (task.DRAWING, 1, [])
     assert (state.time, state.seed_block) == (now(), block() + 2)
     mine(2)
     with refuses("tasks: too early"):
@@ -145,7 +127,7 @@ def test_draw__commit_does_not_draw_again(stage: TaskStage, tasks: Any) -> None:
 
 def test_draw__lost_eight_times__then_the_fee_goes_back(stage: TaskStage, tasks: Any) -> None:
     task_id = stage.create()
-    for redraws in range(1, MAX_REDRAWS + 1):
+    for redraws in range(1, task.MAX_REDRAWS + 1):
         stage.to_draw(task_id, late=LIFETIME)
         tasks.draw(task_id)
         state = stage.state(task_id)
@@ -153,36 +135,40 @@ def test_draw__lost_eight_times__then_the_fee_goes_back(stage: TaskStage, tasks:
     stage.to_draw(task_id, late=LIFETIME)
     moved, events = stage.effects(tasks, lambda: tasks.draw(task_id, sender=stage.stranger))
     assert moved == {
-        ("open", "tasks"): -FEE,
-        ("tasks", "creator"): FEE - BOUNTY,
+        ("open", "tasks"): -task.FEE,
+        ("tasks", "creator"): task.FEE - BOUNTY,
         ("tasks", "stranger"): BOUNTY,
     }
     assert events == [
         event(
             "TaskUndecided",
             task_id=task_id,
-            refund=FEE - BOUNTY,
+            refund=task.FEE - BOUNTY,
             bounty=BOUNTY,
             closer=stage.stranger,
-            appeal_deadline=now() + APPEAL_S,
+            appeal_deadline=now() + task.APPEAL_S,
         ),
-        event("BondCredited", account=stage.creator, amount=FEE - BOUNTY),
+        event("BondCredited", account=stage.creator, amount=task.FEE - BOUNTY),
         event("BondCredited", account=stage.stranger, amount=BOUNTY),
     ]
-    assert stage.status(task_id) == UNDECIDED
+    assert stage.status(task_id) == task.UNDECIDED
     with refuses("tasks: not drawing"):
         tasks.draw(task_id)
 
 
 def test_draw__the_eighth_request_still_draws(stage: TaskStage, tasks: Any) -> None:
     task_id = stage.create()
-    for _ in range(MAX_REDRAWS):
+    for _ in range(task.MAX_REDRAWS):
         stage.to_draw(task_id, late=LIFETIME)
         tasks.draw(task_id)
     with stage.moves() as moved:
         stage.play(RIGHT, RIGHT, task_id=task_id)
     a, b = stage.runners(task_id)
-    assert moved == {("open", "tasks"): -FEE, ("tasks", a.name): HALF, ("tasks", b.name): REST}
+    assert moved == {
+        ("open", "tasks"): -task.FEE,
+        ("tasks", a.name): task.HALF,
+        ("tasks", b.name): task.REST,
+    }
 
 
 # Too few
@@ -236,18 +222,18 @@ def test_draw__too_few_for_a_third__counts_on_with_the_lost_ones(
     stage.commit(task_id, 2, WRONG)
     stage.reveal_all(task_id, {0: RIGHT, 2: WRONG})
     assert stage.state(task_id).wanted == 1
-    for redraws in range(3, MAX_REDRAWS + 1):
+    for redraws in range(3, task.MAX_REDRAWS + 1):
         stage.to_draw(task_id)
         tasks.draw(task_id)
-        assert (stage.status(task_id), stage.state(task_id).redraws) == (DRAWING, redraws)
+        assert (stage.status(task_id), stage.state(task_id).redraws) == (task.DRAWING, redraws)
         assert stage.state(task_id).seed_block == block() + 2**redraws
     stage.to_draw(task_id)
     with stage.moves() as moved:
         tasks.draw(task_id, sender=stage.stranger)
-    assert stage.status(task_id) == UNDECIDED
+    assert stage.status(task_id) == task.UNDECIDED
     assert moved == {
-        ("open", "tasks"): -FEE,
-        ("tasks", "creator"): FEE - BOUNTY,
+        ("open", "tasks"): -task.FEE,
+        ("tasks", "creator"): task.FEE - BOUNTY,
         ("tasks", "stranger"): BOUNTY,
     }
     assert [stage.open_lanes(p) for p in stage.nodes] == [0] * 3
@@ -265,7 +251,7 @@ def test_draw__of_a_third__has_a_fresh_seed(stage: TaskStage, tasks: Any) -> Non
     mine(5)
     stage.reveal(task_id, 1, WRONG)
     state = stage.state(task_id)
-    assert (state.status, state.wanted) == (DRAWING, 1)
+    assert (state.status, state.wanted) == (task.DRAWING, 1)
     assert state.seed_block == block() + 1 > first + 5
     with refuses("tasks: too early"):
         tasks.draw(task_id)
@@ -279,7 +265,7 @@ def test_draw__of_a_third__has_a_fresh_seed(stage: TaskStage, tasks: Any) -> Non
 
 def test_draw__after_an_abort__excludes_who_aborted(stage: TaskStage, tasks: Any) -> None:
     task_id = stage.started()
-    stage.step(task_id, (RIGHT, NO_COMMIT))
+    stage.step(task_id, (RIGHT, task.NO_COMMIT))
     mine(2)
     owners = tuple(p.owner for p in stage.runners(task_id))
     assert tasks.expected(task_id) == drawn(stage, task_id, owners, 1)

@@ -33,12 +33,7 @@ from tests.measure.studies.task_deterrence import (
 )
 from tests.stage.contracts.clock import mine, now
 from tests.stage.contracts.system import STAKE, ZERO, ZOO, Codes, System
-from tests.stage.contracts.tasks import (
-    AGREED,
-    RIGHT,
-    WRONG,
-    make_tasks,
-)
+from tests.stage.contracts.tasks import AGREED, RIGHT, WRONG, make_tasks
 from tests.stage.contracts.tasks import COLLUSION as COLLUSION_ROW
 from tests.stage.contracts.tasks import REDUNDANCY_MISMATCH as MISMATCH_ROW
 

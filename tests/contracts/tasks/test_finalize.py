@@ -8,27 +8,11 @@ from typing import Any
 
 import pytest
 
+from tests.stage.contracts import tasks as task
 from tests.stage.contracts.clock import mine, now
 from tests.stage.contracts.events import event
 from tests.stage.contracts.system import STAKE, refuses
-from tests.stage.contracts.tasks import (
-    APPEAL_S,
-    CLOSED,
-    DECIDED,
-    FEE,
-    HALF,
-    LANE_AGREED,
-    LANE_OPENED,
-    LANE_REVEALED,
-    NO_COMMIT,
-    OTHER,
-    REDUNDANCY_MISMATCH,
-    REST,
-    RIGHT,
-    WRONG,
-    TaskStage,
-    slashed,
-)
+from tests.stage.contracts.tasks import APPEAL_S, NO_COMMIT, OTHER, RIGHT, WRONG, TaskStage, slashed
 
 SLASH = slashed(2_000)
 
@@ -44,30 +28,30 @@ def test_finalize__pays_two_and_slashes_one(stage: TaskStage, tasks: Any, loser:
     mine(1, APPEAL_S + 1)
     moved, events = stage.effects(tasks, lambda: tasks.finalize(task_id, sender=stage.stranger))
     assert moved == {
-        ("open", "tasks"): -FEE,
-        ("tasks", winner.name): HALF,
-        ("tasks", runners[2].name): REST,
+        ("open", "tasks"): -task.FEE,
+        ("tasks", winner.name): task.HALF,
+        ("tasks", runners[2].name): task.REST,
         ("stake", odd.name): -SLASH,
         ("bounty", "treasury"): SLASH,
     }
     assert events == [
         event("TaskClosed", task_id=task_id),
-        event("BondCredited", account=runners[2].payout, amount=REST),
-        event("BondCredited", account=winner.payout, amount=HALF),
+        event("BondCredited", account=runners[2].payout, amount=task.REST),
+        event("BondCredited", account=winner.payout, amount=task.HALF),
         event(
             "ExecutorSlashed",
             task_id=task_id,
             node_id=odd.node_id,
-            violation=REDUNDANCY_MISMATCH,
+            violation=task.REDUNDANCY_MISMATCH,
             amount=SLASH,
         ),
     ]
     state = stage.state(task_id)
-    assert (state.status, state.time) == (CLOSED, 0)
-    assert sorted(state.states) == [LANE_REVEALED, LANE_AGREED, LANE_OPENED]
+    assert (state.status, state.time) == (task.CLOSED, 0)
+    assert sorted(state.states) == [task.LANE_REVEALED, task.LANE_AGREED, task.LANE_OPENED]
     assert tasks.result_of(task_id) == RIGHT
     assert [stage.open_lanes(p) for p in stage.nodes] == [0] * 5
-    assert stage.registry.offences(odd.node_id, REDUNDANCY_MISMATCH) == 1
+    assert stage.registry.offences(odd.node_id, task.REDUNDANCY_MISMATCH) == 1
     assert stage.registry.node(odd.node_id).suspended_until > decided
 
 
@@ -100,14 +84,11 @@ def test_finalize__in_another_status__reverts(stage: TaskStage, tasks: Any) -> N
             tasks.finalize(task_id)
 
 
-def test_finalize__stake_added_after_the_decision__is_not_at_risk(
-    stage: TaskStage,
-) -> None:
+def test_finalize__stake_added_after_the_decision__is_not_at_risk(stage: TaskStage) -> None:
     task_id = stage.play(RIGHT, WRONG, RIGHT)
     odd = stage.runners(task_id)[1]
     mine(1, 1)
-    stage.system.person(f"{odd.name} owner", STAKE)
-    stage.registry.add_stake(odd.node_id, STAKE, sender=odd.owner)
+    stage.system.add_stake(odd, STAKE)
     with stage.moves() as moved:
         stage.finalize(task_id)
     assert moved["stake", odd.name] == -SLASH
@@ -116,7 +97,7 @@ def test_finalize__stake_added_after_the_decision__is_not_at_risk(
 def test_finalize__after_years__still_pays(stage: TaskStage) -> None:
     """Nobody has to hurry to be paid, and a creator who is gone changes nothing."""
     task_id = stage.play(RIGHT, WRONG, RIGHT)
-    assert stage.status(task_id) == DECIDED
+    assert stage.status(task_id) == task.DECIDED
     odd = stage.runners(task_id)[1]
     stage.registry.begin_exit(odd.node_id, sender=odd.owner)
     mine(10_000_000, 4 * 365 * 86_400)
@@ -124,4 +105,4 @@ def test_finalize__after_years__still_pays(stage: TaskStage) -> None:
     with stage.moves() as moved:
         stage.finalize(task_id)
     assert ("stake", odd.name) not in moved
-    assert moved["open", "tasks"] == -FEE
+    assert moved["open", "tasks"] == -task.FEE

@@ -13,20 +13,11 @@ import boa
 import pytest
 from scipy.stats import chisquare
 
+from tests.stage.contracts import tasks as task
 from tests.stage.contracts.clock import mine
 from tests.stage.contracts.registry import account, consent
 from tests.stage.contracts.system import NO_REVEAL, TRAINER, UNBONDING, ZERO, ZOO, Player, System
-from tests.stage.contracts.tasks import (
-    COOLDOWN,
-    CPU,
-    DRAWING,
-    FEE,
-    MAX_OPEN,
-    RIGHT,
-    TaskStage,
-    lot,
-    make_tasks,
-)
+from tests.stage.contracts.tasks import COOLDOWN, CPU, MAX_OPEN, RIGHT, TaskStage, lot, make_tasks
 
 FUNDS = 10_000 * ZOO
 
@@ -102,7 +93,7 @@ def test_lot__never_two_of_one_owner(system: System, tasks: Any) -> None:
     assert seen > 30
 
 
-def test_lot__third_is_of_another_owner_too(system: System, tasks: Any) -> None:
+def test_lot__third_is_of_another_owner_too(system: System) -> None:
     """Else two keys of one person would decide against the third."""
     stage = make_tasks(system, nodes=3)
     for i in range(3, 6):
@@ -143,7 +134,7 @@ def test_lot__hands_full__is_passed_over_until_a_lane_closes(system: System, tas
         expected = tasks.expected(task_id)
         assert not full & set(expected)
         tasks.draw(task_id)
-        if stage.state(task_id).status == DRAWING:
+        if stage.state(task_id).status == task.DRAWING:
             break
         ids.append(task_id)
     # Only one is left with a free hand.
@@ -201,8 +192,7 @@ def exits_and_is_evicted(stage: TaskStage) -> None:
 
 def tops_up(stage: TaskStage) -> None:
     for player in stage.nodes:
-        stage.system.person(f"{player.name} owner", FUNDS)
-        stage.registry.add_stake(player.node_id, 500 * ZOO, sender=player.owner)
+        stage.system.add_stake(player, 500 * ZOO)
 
 
 def rests(stage: TaskStage) -> None:
@@ -288,7 +278,7 @@ def test_expected__stake_that_could_leave_too_soon__is_no_stake(
 
 def test_expected__slashed_after_the_request__is_passed_over(stage: TaskStage, tasks: Any) -> None:
     """The one way out of a draw costs what silence costs."""
-    ids = [stage.create(fee=FEE) for _ in range(10)]
+    ids = [stage.create(fee=task.FEE) for _ in range(10)]
     mine(2)
     gone = stage.nodes[4]
     slash(stage, gone, 8)

@@ -48,14 +48,9 @@ def slash(system: System, player: Player, violation: int) -> None:
     )
 
 
-# join
-
-
 @pytest.mark.parametrize("who", ["owner", "operator"])
 @pytest.mark.parametrize("class_id", [CPU, CUDA])
-def test_join__takes_a_seat(
-    system: System, tasks: Any, fresh: Player, who: str, class_id: int
-) -> None:
+def test_join__takes_a_seat(tasks: Any, fresh: Player, who: str, class_id: int) -> None:
     assert executor(tasks, fresh) == (False, 0, 0, 0, 0)
     tasks.join(fresh.node_id, class_id, sender=getattr(fresh, who))
     assert events_of(tasks) == [
@@ -149,9 +144,6 @@ def test_join__closed_node__reverts(system: System, tasks: Any, fresh: Player) -
         tasks.join(fresh.node_id, CPU, sender=fresh.owner)
 
 
-# leave
-
-
 @pytest.mark.parametrize("who", ["owner", "operator"])
 def test_leave__empties_the_seat(tasks: Any, fresh: Player, who: str) -> None:
     tasks.join(fresh.node_id, CUDA, sender=fresh.owner)
@@ -203,9 +195,6 @@ def test_leave__comes_back_only_after_the_cooldown(
     mine()
     tasks.join(fresh.node_id, class_id, sender=fresh.owner)
     assert executor(tasks, fresh) == (True, class_id, 0, 0, 0)
-
-
-# evict
 
 
 def test_evict__by_anyone_when_the_stake_is_too_little(stage: TaskStage, tasks: Any) -> None:

@@ -11,36 +11,12 @@ import pytest
 from eth_utils import keccak
 
 from tests.contracts.tasks.test_settings import create
+from tests.stage.contracts import tasks as task
 from tests.stage.contracts.clock import block, mine, now
 from tests.stage.contracts.events import event
 from tests.stage.contracts.registry import account, consent
 from tests.stage.contracts.system import EMPTY, STAKE, Codes, System, events_of, refuses
-from tests.stage.contracts.tasks import (
-    AGREED,
-    APPEAL_S,
-    DECIDED,
-    DRAWING,
-    FEE,
-    HALF,
-    LANE_AGREED,
-    LANE_COMMITTED,
-    LANE_OPENED,
-    LANE_REVEALED,
-    NO_COMMIT,
-    NO_REVEAL,
-    OTHER,
-    REST,
-    REVEAL_S,
-    REVEALING,
-    RIGHT,
-    RUNNING,
-    UNDECIDED,
-    WRONG,
-    Player,
-    TaskStage,
-    make_tasks,
-    slashed,
-)
+from tests.stage.contracts.tasks import OTHER, RIGHT, WRONG, Player, TaskStage, make_tasks, slashed
 
 
 def revealing(stage: TaskStage, first: bytes = RIGHT, second: bytes = RIGHT, **terms: Any) -> int:
@@ -85,7 +61,10 @@ def test_reveal__of_the_first__shows_a_tag_and_no_result(stage: TaskStage, tasks
     assert moved == {}
     assert events == [told(stage, task_id, 0, RIGHT)]
     state = stage.state(task_id)
-    assert (state.status, state.states) == (REVEALING, [LANE_REVEALED, LANE_COMMITTED])
+    assert (state.status, state.states) == (
+        task.REVEALING,
+        [task.LANE_REVEALED, task.LANE_COMMITTED],
+    )
     assert state.answers[0] == tag
     assert tasks.result_of(task_id) == EMPTY
 
@@ -101,10 +80,10 @@ def test_reveal__of_the_same_by_both__is_agreement_and_pays(
     moved, events = stage.effects(
         tasks, lambda: send(stage, task_id, second, stage.tag(task_id, RIGHT), RIGHT)
     )
-    deadline = now() + APPEAL_S
+    deadline = now() + task.APPEAL_S
     # The one who showed the result has the odd unit.
-    pay = {first: HALF, second: REST}
-    assert moved == {("open", "tasks"): -FEE} | {
+    pay = {first: task.HALF, second: task.REST}
+    assert moved == {("open", "tasks"): -task.FEE} | {
         ("tasks", runners[lane].name): amount for lane, amount in pay.items()
     }
     assert events == [
@@ -123,8 +102,10 @@ def test_reveal__of_the_same_by_both__is_agreement_and_pays(
         ),
     ]
     state = stage.state(task_id)
-    assert (state.status, state.time) == (AGREED, deadline)
-    assert state.states == [LANE_AGREED if lane == first else LANE_OPENED for lane in (0, 1)]
+    assert (state.status, state.time) == (task.AGREED, deadline)
+    assert state.states == [
+        task.LANE_AGREED if lane == first else task.LANE_OPENED for lane in (0, 1)
+    ]
     assert state.answers[first] == stage.tag(task_id, RIGHT)
     assert state.answers[second] == tasks.result_of(task_id) == RIGHT
     assert [stage.open_lanes(p) for p in runners] == [0, 0]
@@ -137,11 +118,11 @@ def test_reveal__pay_goes_where_the_node_says(stage: TaskStage, tasks: Any) -> N
     stage.registry.set_payout(player.node_id, stage.appellant, sender=player.owner)
     with stage.moves() as moved:
         stage.reveal_all(task_id, {0: RIGHT, 1: RIGHT})
-    assert moved["tasks", "appellant"] == HALF
+    assert moved["tasks", "appellant"] == task.HALF
     before = stage.system.token.balanceOf(stage.appellant)
-    assert tasks.withdraw_bond(sender=stage.appellant) == HALF
-    assert events_of(tasks) == [event("BondWithdrawn", account=stage.appellant, amount=HALF)]
-    assert stage.system.token.balanceOf(stage.appellant) == before + HALF
+    assert tasks.withdraw_bond(sender=stage.appellant) == task.HALF
+    assert events_of(tasks) == [event("BondWithdrawn", account=stage.appellant, amount=task.HALF)]
+    assert stage.system.token.balanceOf(stage.appellant) == before + task.HALF
     for person in (stage.appellant, player.payout):
         with refuses("bonds: nothing to withdraw"):
             tasks.withdraw_bond(sender=person)
@@ -157,8 +138,8 @@ def test_reveal__of_two_different__asks_for_a_third(stage: TaskStage, tasks: Any
         event("DrawRequested", task_id=task_id, wanted=1, seed_block=block() + 1),
     ]
     state = stage.state(task_id)
-    assert (state.status, state.wanted, state.redraws) == (DRAWING, 1, 0)
-    assert state.states == [LANE_REVEALED] * 2
+    assert (state.status, state.wanted, state.redraws) == (task.DRAWING, 1, 0)
+    assert state.states == [task.LANE_REVEALED] * 2
     assert [stage.open_lanes(p) for p in stage.runners(task_id)] == [1, 1]
 
 
@@ -176,7 +157,7 @@ def test_reveal__of_a_third_like_one__decides_but_pays_nobody_yet(
         tasks, lambda: send(stage, task_id, 2, stage.tag(task_id, result), result)
     )
     assert moved == {}
-    deadline = now() + APPEAL_S
+    deadline = now() + task.APPEAL_S
     assert events == [
         told(stage, task_id, 2, result),
         event(
@@ -189,10 +170,10 @@ def test_reveal__of_a_third_like_one__decides_but_pays_nobody_yet(
         ),
     ]
     state = stage.state(task_id)
-    assert (state.status, state.time) == (DECIDED, deadline)
-    assert state.states[agreeing] == LANE_AGREED
-    assert state.states[1 - agreeing] == LANE_REVEALED
-    assert state.states[2] == LANE_OPENED
+    assert (state.status, state.time) == (task.DECIDED, deadline)
+    assert state.states[agreeing] == task.LANE_AGREED
+    assert state.states[1 - agreeing] == task.LANE_REVEALED
+    assert state.states[2] == task.LANE_OPENED
     assert tasks.result_of(task_id) == result
     assert [stage.open_lanes(p) for p in stage.runners(task_id)] == [1, 1, 1]
 
@@ -204,34 +185,28 @@ def test_reveal__of_three_different__returns_the_fee(stage: TaskStage, tasks: An
     stage.draw(task_id)
     stage.commit(task_id, 2, OTHER)
     moved, events = stage.effects(tasks, lambda: send(stage, task_id, 2, stage.tag(task_id, OTHER)))
-    assert moved == {("open", "tasks"): -FEE, ("tasks", "creator"): FEE}
-    deadline = now() + APPEAL_S
+    assert moved == {("open", "tasks"): -task.FEE, ("tasks", "creator"): task.FEE}
+    deadline = now() + task.APPEAL_S
     assert events == [
         told(stage, task_id, 2, OTHER),
         event(
             "TaskUndecided",
             task_id=task_id,
-            refund=FEE,
+            refund=task.FEE,
             bounty=0,
             closer="0x" + "00" * 20,
             appeal_deadline=deadline,
         ),
-        event("BondCredited", account=stage.creator, amount=FEE),
+        event("BondCredited", account=stage.creator, amount=task.FEE),
     ]
     state = stage.state(task_id)
-    assert (state.status, state.time, state.states) == (UNDECIDED, deadline, [LANE_REVEALED] * 3)
+    assert (state.status, state.time, state.states) == (
+        task.UNDECIDED,
+        deadline,
+        [task.LANE_REVEALED] * 3,
+    )
     assert [stage.open_lanes(p) for p in stage.runners(task_id)] == [0, 0, 0]
     assert tasks.result_of(task_id) == EMPTY
-
-
-def test_reveal__after_an_abort__two_of_the_same_are_uncontested(stage: TaskStage) -> None:
-    """Who stayed silent did not dissent: the two are paid at once."""
-    with stage.moves() as moved:
-        task_id = stage.play(RIGHT, NO_REVEAL, RIGHT)
-    runners = stage.runners(task_id)
-    assert stage.status(task_id) == AGREED
-    assert moved["tasks", runners[0].name] == HALF
-    assert moved["tasks", runners[2].name] == REST
 
 
 def test_reveal__fee_of_one_unit(codes: Codes, system: System) -> None:
@@ -249,11 +224,11 @@ def test_reveal__fee_of_one_unit(codes: Codes, system: System) -> None:
 # Refused
 
 
-def test_reveal__when_not_revealing__reverts(stage: TaskStage, tasks: Any) -> None:
+def test_reveal__when_not_revealing__reverts(stage: TaskStage) -> None:
     drawing, running = stage.create(), stage.started()
     stage.commit(running, 0, RIGHT)
     agreed, undecided = stage.play(RIGHT, RIGHT), stage.play(RIGHT, WRONG, OTHER)
-    assert stage.status(running) == RUNNING
+    assert stage.status(running) == task.RUNNING
     for task_id in (0, drawing, running, agreed, undecided, 99):
         with refuses("tasks: not revealing"):
             send(stage, task_id, 0, EMPTY, salt=EMPTY, sender=stage.stranger)
@@ -261,7 +236,7 @@ def test_reveal__when_not_revealing__reverts(stage: TaskStage, tasks: Any) -> No
 
 def test_reveal__at_the_deadline_and_after(stage: TaskStage) -> None:
     task_id = revealing(stage)
-    mine(1, REVEAL_S)
+    mine(1, task.REVEAL_S)
     stage.reveal(task_id, 0, RIGHT)
     mine(1, 1)
     with refuses("tasks: too late"):
@@ -284,9 +259,9 @@ def test_reveal__twice__reverts(stage: TaskStage) -> None:
 
 def test_reveal__lane_that_aborted__reverts(stage: TaskStage) -> None:
     task_id = stage.started()
-    for answers in ((RIGHT, NO_COMMIT), (), (RIGHT, NO_COMMIT, RIGHT)):
+    for answers in ((RIGHT, task.NO_COMMIT), (), (RIGHT, task.NO_COMMIT, RIGHT)):
         stage.step(task_id, answers)
-    assert stage.status(task_id) == REVEALING
+    assert stage.status(task_id) == task.REVEALING
     with refuses("tasks: not expected"):
         stage.reveal(task_id, 1, RIGHT)
 

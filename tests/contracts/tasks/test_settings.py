@@ -43,9 +43,6 @@ def create(codes: Codes, system: System, **changes: Any) -> Any:
     return codes.tasks.deploy(*given.values())
 
 
-# Deployment
-
-
 def test_init__says_what_was_fixed(system: System, tasks: Any, appeals: Any) -> None:
     assert tasks.terms()._asdict() == TASK_TERMS
     assert tasks.classes() == CLASSES
@@ -150,9 +147,6 @@ def test_init__appeals_without_an_address__reverts(
         codes.appeals.deploy(*given)
 
 
-# Classes
-
-
 def test_add_class__opens_a_pool(stage: TaskStage, tasks: Any, owner: str) -> None:
     name = b"cuda:sm_100".ljust(32, b"\0")
     tasks.add_class(name, sender=owner)
@@ -192,22 +186,6 @@ def test_settings__not_the_coordinator__reverts(stage: TaskStage, tasks: Any, wh
     ):
         with refuses("ownable: caller is not the owner"):
             call()
-
-
-def test_ownership__moves_in_two_steps(stage: TaskStage, tasks: Any, owner: str) -> None:
-    tasks.transfer_ownership(stage.creator, sender=owner)
-    assert (tasks.owner(), tasks.pending_owner()) == (owner, stage.creator)
-    with refuses("ownable_2step: caller is not the new owner"):
-        tasks.accept_ownership(sender=stage.stranger)
-    tasks.accept_ownership(sender=stage.creator)
-    assert (tasks.owner(), tasks.pending_owner()) == (stage.creator, ZERO)
-    assert not hasattr(tasks, "renounce_ownership")
-
-
-@pytest.mark.parametrize("bits", [2, 3, 2**255])
-def test_pause__unknown_bit__reverts(tasks: Any, owner: str, bits: int) -> None:
-    with refuses("pausing: unknown bit"):
-        tasks.set_paused(bits, sender=owner)
 
 
 def test_pause__stops_new_tasks_and_nothing_else(stage: TaskStage, tasks: Any, owner: str) -> None:

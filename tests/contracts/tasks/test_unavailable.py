@@ -8,17 +8,7 @@ from eth_utils import keccak
 
 from tests.stage.contracts.events import event
 from tests.stage.contracts.system import events_of, refuses
-from tests.stage.contracts.tasks import (
-    CLOSED,
-    DECIDED,
-    FEE,
-    HALF,
-    REST,
-    RIGHT,
-    WRONG,
-    TaskStage,
-    slashed,
-)
+from tests.stage.contracts.tasks import CLOSED, DECIDED, FEE, HALF, REST, RIGHT, TaskStage, slashed
 
 UNAVAILABLE = keccak(text="menagerie.RedundantTasks.unavailable.v1")
 
@@ -66,10 +56,3 @@ def test_alone_it_is_a_result_like_another(stage: TaskStage) -> None:
     assert changes[("stake", liar.name)] == -slashed(2_000)
     assert changes[("tasks", first.name)] == HALF
     assert changes[("tasks", third.name)] == REST
-
-
-def test_verifiers_cannot_say_so(stage: TaskStage) -> None:
-    task_id = stage.play(RIGHT, WRONG, RIGHT)
-    stage.appeal(task_id)
-    with refuses("appeals: no result"):
-        stage.attest(task_id, stage.verifiers[0], UNAVAILABLE)

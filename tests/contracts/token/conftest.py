@@ -24,11 +24,6 @@ def zoo_blueprint() -> Any:
 
 
 @pytest.fixture
-def deployer() -> str:
-    return str(boa.env.eoa)
-
-
-@pytest.fixture
 def treasury() -> str:
     return str(boa.env.generate_address("treasury"))
 

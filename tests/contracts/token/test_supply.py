@@ -10,7 +10,7 @@ import pytest
 from eth.exceptions import Revert
 from eth_utils import keccak
 
-from tests.stage.contracts.events import logged
+from tests.stage.contracts.events import event, logged
 
 ZERO = "0x" + "00" * 20
 SUPPLY = 10**27
@@ -38,11 +38,11 @@ def test_constructor__whole_supply__goes_to_the_holder(
     zoo: Any, treasury: str, deployer: str
 ) -> None:
     assert logged(zoo) == [
-        ("OwnershipTransferred", {"previous_owner": ZERO, "new_owner": deployer}),
-        ("RoleMinterChanged", {"minter": deployer, "status": True}),
-        ("RoleMinterChanged", {"minter": deployer, "status": False}),
-        ("OwnershipTransferred", {"previous_owner": deployer, "new_owner": ZERO}),
-        ("Transfer", {"sender": ZERO, "receiver": treasury, "value": SUPPLY}),
+        event("OwnershipTransferred", previous_owner=ZERO, new_owner=deployer),
+        event("RoleMinterChanged", minter=deployer, status=True),
+        event("RoleMinterChanged", minter=deployer, status=False),
+        event("OwnershipTransferred", previous_owner=deployer, new_owner=ZERO),
+        event("Transfer", sender=ZERO, receiver=treasury, value=SUPPLY),
     ]
     assert zoo.totalSupply() == zoo.balanceOf(treasury) == SUPPLY
     assert zoo.balanceOf(deployer) == 0
@@ -88,7 +88,7 @@ def test_abi__raw_call_of_a_privileged_function__reverts(
 
 def test_burn__own_units__shrinks_the_supply(zoo: Any, treasury: str) -> None:
     zoo.burn(10, sender=treasury)
-    assert logged(zoo) == [("Transfer", {"sender": treasury, "receiver": ZERO, "value": 10})]
+    assert logged(zoo) == [event("Transfer", sender=treasury, receiver=ZERO, value=10)]
     assert zoo.totalSupply() == zoo.balanceOf(treasury) == SUPPLY - 10
 
 

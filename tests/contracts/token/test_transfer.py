@@ -10,7 +10,7 @@ import pytest
 from eth_account import Account
 from eth_account.messages import encode_typed_data
 
-from tests.stage.contracts.events import logged
+from tests.stage.contracts.events import event, logged
 
 ZERO = "0x" + "00" * 20
 SUPPLY = 10**27
@@ -47,7 +47,7 @@ def _signed_permit(zoo: Any, spender: str, amount: int, deadline: int, **changes
 
 def test_transfer__moves_units_and_keeps_the_supply(zoo: Any, treasury: str, holder: str) -> None:
     assert zoo.transfer(holder, 5, sender=treasury)
-    assert logged(zoo) == [("Transfer", {"sender": treasury, "receiver": holder, "value": 5})]
+    assert logged(zoo) == [event("Transfer", sender=treasury, receiver=holder, value=5)]
     assert zoo.balanceOf(holder) == 5
     assert zoo.balanceOf(treasury) == SUPPLY - 5
     zoo.transfer(holder, 2, sender=holder)
@@ -67,7 +67,7 @@ def test_transfer_from__allowance__is_used_up(
     zoo: Any, treasury: str, holder: str, spender: str
 ) -> None:
     zoo.approve(spender, 4, sender=treasury)
-    assert logged(zoo) == [("Approval", {"owner": treasury, "spender": spender, "value": 4})]
+    assert logged(zoo) == [event("Approval", owner=treasury, spender=spender, value=4)]
     zoo.transferFrom(treasury, holder, 3, sender=spender)
     assert zoo.allowance(treasury, spender) == 1
     with boa.reverts("erc20: insufficient allowance"):
@@ -78,7 +78,7 @@ def test_permit__signed_by_the_owner__sets_the_allowance_once(zoo: Any, spender:
     deadline = boa.env.timestamp + 10
     v, r, s = _signed_permit(zoo, spender, 9, deadline)
     zoo.permit(OWNER.address, spender, 9, deadline, v, r, s)
-    assert logged(zoo) == [("Approval", {"owner": OWNER.address, "spender": spender, "value": 9})]
+    assert logged(zoo) == [event("Approval", owner=OWNER.address, spender=spender, value=9)]
     assert zoo.allowance(OWNER.address, spender) == 9
     assert zoo.nonces(OWNER.address) == 1
     with boa.reverts("erc20: invalid signature"):

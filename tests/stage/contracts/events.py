@@ -13,6 +13,11 @@ def event(name: str, /, **fields: Any) -> Event:
     return name, fields
 
 
+def of_round(name: str, /, **fields: Any) -> Event:
+    """An expected event of the first round of job 1."""
+    return event(name, job_id=1, round_id=1, **fields)
+
+
 def logged(contract: Any) -> list[Event]:
     """(event name, {field: value}) of every event the last call of `contract` emitted, in order,
     those of the contracts it called included. The emitting address is left out."""

@@ -4,6 +4,7 @@ signatures made without the contract's help."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import boa
@@ -52,6 +53,8 @@ UNITS = 6_000
 SECONDS = 24  # between request and answer
 
 Keys = dict[int, LocalAccount]  # verifier node id to operator key
+Register = Callable[..., int]  # what the fixture `register` is
+Fund = Callable[[str, int], None]  # what the fixture `fund` is
 
 
 SEED_DOMAIN = keccak(text="Menagerie NodeRegistry benchmark seed")
@@ -93,12 +96,7 @@ def account(name: str) -> LocalAccount:
 
 
 def sign_verdict(
-    benchmarks: Any,
-    signer: LocalAccount,
-    node_id: int,
-    passed: bool,
-    /,
-    **changes: Any,
+    benchmarks: Any, signer: LocalAccount, node_id: int, passed: bool, /, **changes: Any
 ) -> bytes:
     """An EIP-712 BenchmarkVerdict signature; `changes` replaces message or domain fields."""
     attempt = benchmarks.benchmark(node_id)

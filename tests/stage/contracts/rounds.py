@@ -46,27 +46,31 @@ class Field:
     def work(self, player: Player, round_id: int = 1) -> Work:
         return Work.of(f"{player.name} {round_id}")
 
+    def commit_all(self, round_id: int, *players: Player) -> None:
+        for player in players:
+            self.system.commit(self.job_id, round_id, player, self.work(player, round_id))
+
+    def reveal_all(self, round_id: int, *players: Player) -> None:
+        for player in players:
+            self.system.reveal(self.job_id, round_id, player, self.work(player, round_id))
+
     def to_commit(self) -> int:
         return self.system.open(self.job_id)
 
     def to_reveal(self, committers: Sequence[Player] | None = None) -> int:
         """A round in REVEAL; fewer committers than trainers wait for the deadline."""
         round_id = self.to_commit()
-        for player in self.trainers if committers is None else committers:
-            self.system.commit(self.job_id, round_id, player, self.work(player, round_id))
+        self.commit_all(round_id, *(self.trainers if committers is None else committers))
         if self.system.phase(self.job_id, round_id) == 1:
-            self.system.wait_out(self.job_id, round_id)
-            self.system.advance(self.job_id, round_id)
+            self.system.time_out(self.job_id, round_id)
         return round_id
 
     def to_aggregate(self, revealers: Sequence[Player] | None = None) -> int:
         """A round in AGGREGATE; fewer revealers than trainers wait for the deadline."""
         round_id = self.to_reveal()
-        for player in self.trainers if revealers is None else revealers:
-            self.system.reveal(self.job_id, round_id, player, self.work(player, round_id))
+        self.reveal_all(round_id, *(self.trainers if revealers is None else revealers))
         if self.system.phase(self.job_id, round_id) == 2:
-            self.system.wait_out(self.job_id, round_id)
-            self.system.advance(self.job_id, round_id)
+            self.system.time_out(self.job_id, round_id)
         return round_id
 
     def propose(
@@ -148,17 +152,26 @@ class Field:
         )
 
 
-def make_field(system: System, trainers: int = 3, **terms: int) -> Field:
-    """Everybody registered, benchmarked and funded; the job is job 1 of a fresh system."""
-    verifiers = [system.join(f"verifier {i}", VERIFIER) for i in range(3)]
-    aggregators = [system.join(f"aggregator {i}", AGGREGATOR) for i in range(2)]
+def make_people(
+    system: System, trainers: int, stakes: Sequence[int], aggregators: Sequence[str], money: int
+) -> Field:
+    """Everybody registered and benchmarked, verifiers of these stakes, and a sponsor with `money`;
+    there is no job yet."""
+    verifiers = [system.join(f"verifier {i}", VERIFIER, stake) for i, stake in enumerate(stakes)]
+    merging = [system.join(name, AGGREGATOR) for name in aggregators]
     team = []
     for i in range(trainers):
         team.append(system.join(f"trainer {i}", TRAINER))
         system.benchmark(team[i], verifiers[0])
-    sponsor = system.person("sponsor", 100 * REWARD)
-    challenger = system.person("challenger", STAKE)
-    stranger = system.person("stranger", STAKE)
+    sponsor = system.person("sponsor", money)
+    others = [system.person(name, STAKE) for name in ("challenger", "stranger")]
     system.mature()
-    job_id = system.job(sponsor, **terms)
-    return Field(system, sponsor, challenger, stranger, team, verifiers, aggregators, job_id)
+    return Field(system, sponsor, *others, team, verifiers, merging, 0)
+
+
+def make_field(system: System, trainers: int = 3, **terms: int) -> Field:
+    """Three verifiers, two aggregators and a funded job, job 1 of a fresh system."""
+    names = [f"aggregator {i}" for i in range(2)]
+    field = make_people(system, trainers, [STAKE] * 3, names, 100 * REWARD)
+    field.job_id = system.job(field.sponsor, **terms)
+    return field

@@ -15,13 +15,10 @@ from eth_abi import encode
 from eth_utils import keccak
 
 from tests.stage.contracts.clock import mine
-from tests.stage.contracts.rounds import Field
+from tests.stage.contracts.rounds import Field, make_people
 from tests.stage.contracts.system import (
-    AGGREGATOR,
     REWARD,
     STAKE,
-    TRAINER,
-    VERIFIER,
     Player,
     System,
     terms_tuple,
@@ -116,6 +113,15 @@ class Panel:
     def commit(self, round_id: int, player: Player, scores: Sequence[int]) -> None:
         self.send_commitment(round_id, player, self.digest(round_id, player, scores))
 
+    def commit_all(self, round_id: int, row: Sequence[int], *players: Player) -> None:
+        """The same row by these verifiers, by all unless told."""
+        for player in players or self.verifiers:
+            self.commit(round_id, player, row)
+
+    def reveal_all(self, round_id: int, row: Sequence[int], *players: Player) -> None:
+        for player in players or self.verifiers:
+            self.reveal(round_id, player, row)
+
     def send_commitment(self, round_id: int, player: Player, commitment: bytes) -> None:
         self.scores.commit_scores(
             self.job_id, round_id, player.node_id, commitment, sender=player.operator
@@ -169,10 +175,7 @@ class Panel:
         )
 
     def score(
-        self,
-        round_id: int,
-        rows: Sequence[Sequence[int] | None],
-        silent: Sequence[int] = (),
+        self, round_id: int, rows: Sequence[Sequence[int] | None], silent: Sequence[int] = ()
     ) -> list[int]:
         """A whole scoring: row i by verifier i, None for one that does not commit, places in
         `silent` for those that don't reveal. Returns the consensus."""
@@ -221,20 +224,10 @@ def make_panel(
     **terms: int,
 ) -> Panel:
     """Everybody registered; the job is created, adopted, then funded, as the scripts do it."""
-    verifiers = [system.join(f"verifier {i}", VERIFIER, stake) for i, stake in enumerate(stakes)]
-    aggregators = [system.join("aggregator", AGGREGATOR)]
-    team = []
-    for i in range(trainers):
-        team.append(system.join(f"trainer {i}", TRAINER))
-        system.benchmark(team[i], verifiers[0])
-    sponsor = system.person("sponsor", 1_000 * REWARD)
-    challenger = system.person("challenger", STAKE)
-    stranger = system.person("stranger", STAKE)
-    system.mature()
-    job_id = int(system.jobs.create_job(terms_tuple(**terms), sender=sponsor))
+    field = make_people(system, trainers, stakes, ["aggregator"], 1_000 * REWARD)
+    field.job_id = int(system.jobs.create_job(terms_tuple(**terms), sender=field.sponsor))
     if adopt:
-        system.scores.adopt(job_id, COMMIT_S, REVEAL_S, sender=sponsor)
-    system.fund(job_id, funded * REWARD, sponsor)
-    field = Field(system, sponsor, challenger, stranger, team, verifiers, aggregators, job_id)
-    by_id = {p.node_id: stake for p, stake in zip(verifiers, stakes, strict=True)}
+        system.scores.adopt(field.job_id, COMMIT_S, REVEAL_S, sender=field.sponsor)
+    system.fund(field.job_id, funded * REWARD, field.sponsor)
+    by_id = {p.node_id: stake for p, stake in zip(field.verifiers, stakes, strict=True)}
     return Panel(field, by_id)

@@ -15,6 +15,8 @@ import boa
 from eth_abi import decode, encode
 from eth_account.signers.local import LocalAccount
 from eth_utils import keccak, to_canonical_address, to_checksum_address
+from eth_utils.abi import collapse_if_tuple
+from vyper.compiler.output import build_abi_output
 
 from tests.stage.contracts.clock import install_block_hashes, mine
 from tests.stage.contracts.registry import account, benchmark_passed, consent, request
@@ -146,8 +148,8 @@ class Work:
 
 
 @dataclass
-class System:
-    """Every contract, and short forms of the calls that tests make over and over."""
+class Contracts:
+    """One thing for every contract, in the order of their deployment."""
 
     token: Any
     coordinator: Any
@@ -163,6 +165,12 @@ class System:
     tasks: Any
     appeals: Any
     benchmarks: Any
+
+
+@dataclass
+class System(Contracts):
+    """Every contract, and short forms of the calls that tests make over and over."""
+
     holder: str
     players: dict[str, Player] = field(default_factory=dict)
     snapshots: dict[tuple[int, int], tuple[list[int], list[int]]] = field(default_factory=dict)
@@ -191,6 +199,11 @@ class System:
         player = Player(name, node_id, cold, operator, payout, key)
         self.players[name] = player
         return player
+
+    def add_stake(self, player: Player, amount: int) -> None:
+        """By its owner, who is given the tokens first."""
+        self.token.transfer(player.owner, amount, sender=self.holder)
+        self.registry.add_stake(player.node_id, amount, sender=player.owner)
 
     def benchmark(self, player: Player, verifier: Player) -> None:
         """A passed score, by the verdicts of all whose stake is old enough (`verifier` is one)."""
@@ -284,6 +297,11 @@ class System:
         deadline = self.rounds.round(job_id, round_id).deadline
         mine(1, max(1, deadline + 1 - boa.env.timestamp))
 
+    def time_out(self, job_id: int, round_id: int) -> None:
+        """Lets the phase pass by, and moves the round on."""
+        self.wait_out(job_id, round_id)
+        self.advance(job_id, round_id)
+
     def on_duty(self, job_id: int, round_id: int) -> Player:
         node_id = self.results.aggregator_on_duty(job_id, round_id)
         return next(p for p in self.players.values() if p.node_id == node_id)
@@ -312,42 +330,15 @@ class System:
         )
 
 
-@dataclass(frozen=True)
-class Codes:
+class Codes(Contracts):
     """Compiled contracts, made once for all tests."""
-
-    token: Any
-    coordinator: Any
-    registry: Any
-    pool: Any
-    ledger: Any
-    jobs: Any
-    rounds: Any
-    results: Any
-    reports: Any
-    keys: Any
-    scores: Any
-    tasks: Any
-    appeals: Any
-    benchmarks: Any
 
     @staticmethod
     def compile() -> Codes:
         names = (
-            "ZooToken",
-            "Coordinator",
-            "NodeRegistry",
-            "RewardPool",
-            "TrainingLedger",
-            "TrainingJobs",
-            "TrainingRounds",
-            "TrainingResults",
-            "ViolationReports",
-            "DataKeys",
-            "ScoreConsensus",
-            "RedundantTasks",
-            "TaskAppeals",
-            "NodeBenchmarks",
+            *("ZooToken", "Coordinator", "NodeRegistry", "RewardPool", "TrainingLedger"),
+            *("TrainingJobs", "TrainingRounds", "TrainingResults", "ViolationReports"),
+            *("DataKeys", "ScoreConsensus", "RedundantTasks", "TaskAppeals", "NodeBenchmarks"),
         )
         return Codes(*(boa.load_partial(f"contracts/{name}.vy") for name in names))
 
@@ -384,132 +375,43 @@ def deploy(codes: Codes, **parameters: int) -> System:
         "benchmark_quorum": 1,
     } | parameters
     members = [str(account(f"member {i}").address) for i in range(5)]
-    contracts = (
-        _create(codes.token, "(address,uint256)", holder, SUPPLY),
-        _create(
-            codes.coordinator,
-            "(address[],uint256,uint256,uint256,uint256,(address,bytes4)[])",
-            members,
-            3,
-            60,
-            3_600,
-            DAY,
-            [],
-        ),
-        _create(
-            codes.registry,
-            "(address,address,address,address[],"
-            "(uint256,uint256,uint256,uint256,uint256,uint256,address))",
-            token_at,
-            benchmarks_at,
-            owner,
-            [rounds_at, results_at, reports_at, tasks_at, appeals_at, benchmarks_at],
-            (*settings.values(), owner),
-        ),
-        _create(
-            codes.pool,
-            "(address,address,address,address,address,address)",
-            token_at,
-            registry_at,
-            jobs_at,
-            results_at,
-            scores_at,
-            reports_at,
-        ),
-        _create(codes.ledger, "(address,address,address)", results_at, pool_at, owner),
-        _create(
-            codes.jobs,
-            "(address,address,address,address,(uint256,uint256,uint256))",
-            registry_at,
-            rounds_at,
-            results_at,
-            owner,
-            BOUNDS,
-        ),
-        _create(
-            codes.rounds,
-            "(address,address,address,address,address)",
-            registry_at,
-            jobs_at,
-            results_at,
-            owner,
-            ZERO,
-        ),
-        _create(
-            codes.results,
-            "(address,address,address,address,address,address,address,address,address)",
-            token_at,
-            registry_at,
-            pool_at,
-            ledger_at,
-            reports_at,
-            jobs_at,
-            rounds_at,
-            owner,
-            ZERO,
-        ),
-        _create(
-            codes.reports,
-            "(address,address,address,address,address,address,address,uint256)",
-            token_at,
-            registry_at,
-            jobs_at,
-            rounds_at,
-            results_at,
-            pool_at,
-            owner,
-            APPEAL_BOND,
-        ),
-        _create(codes.keys, "(address,address)", registry_at, jobs_at),
-        _create(
-            codes.scores,
-            "(address,address,address,address,address)",
-            registry_at,
-            jobs_at,
-            rounds_at,
-            results_at,
-            owner,
-        ),
-        _create(
-            codes.tasks,
-            "(address,address,address,address,"
-            "(uint256,uint256,uint256,uint256,uint256,uint256,uint256,uint256,uint256,uint256),"
-            "bytes32[],address)",
-            token_at,
-            registry_at,
-            appeals_at,
-            owner,
-            tuple(TASK_TERMS.values()),
-            [b"cpu-fp32".ljust(32, b"\0"), b"cuda:sm_90".ljust(32, b"\0")],
-            ZERO,
-        ),
-        _create(
-            codes.appeals,
-            "(address,address,address,address)",
-            token_at,
-            registry_at,
-            tasks_at,
-            owner,
-        ),
-        _create(codes.benchmarks, "(address,address,address)", registry_at, owner, ZERO),
-    )
+    slashers = [rounds_at, results_at, reports_at, tasks_at, appeals_at, benchmarks_at]
+    classes = [name.ljust(32, b"\0") for name in (b"cpu-fp32", b"cuda:sm_90")]
+    task_terms = tuple(TASK_TERMS.values())
+    round_parts = (reports_at, jobs_at, rounds_at)
+    report_parts = (registry_at, jobs_at, rounds_at, results_at, pool_at)
+    arguments: dict[str, tuple[Any, ...]] = {
+        "token": (holder, SUPPLY),
+        "coordinator": (members, 3, 60, 3_600, DAY, []),
+        "registry": (token_at, benchmarks_at, owner, slashers, (*settings.values(), owner)),
+        "pool": (token_at, registry_at, jobs_at, results_at, scores_at, reports_at),
+        "ledger": (results_at, pool_at, owner),
+        "jobs": (registry_at, rounds_at, results_at, owner, BOUNDS),
+        "rounds": (registry_at, jobs_at, results_at, owner, ZERO),
+        "results": (token_at, registry_at, pool_at, ledger_at, *round_parts, owner, ZERO),
+        "reports": (token_at, *report_parts, owner, APPEAL_BOND),
+        "keys": (registry_at, jobs_at),
+        "scores": (registry_at, jobs_at, rounds_at, results_at, owner),
+        "tasks": (token_at, registry_at, appeals_at, owner, task_terms, classes, ZERO),
+        "appeals": (token_at, registry_at, tasks_at, owner),
+        "benchmarks": (registry_at, owner, ZERO),
+    }
+    contracts = [_create(getattr(codes, name), *given) for name, given in arguments.items()]
     assert [str(c.address) for c in contracts] == at
     return System(*contracts, holder=holder)
 
 
-def _create(code: Any, types: str, *arguments: Any) -> Any:
+def _create(code: Any, *arguments: Any) -> Any:
     """Deploys a contract. Boa's own `deploy` makes a source map of each constructor it runs, which
     takes ten times as long as all of this."""
+    (constructor,) = (
+        item for item in build_abi_output(code.compiler_data) if item["type"] == "constructor"
+    )
+    types = [collapse_if_tuple(part) for part in constructor["inputs"]]
     address, _ = boa.env.deploy_code(
-        bytecode=code.compiler_data.bytecode + encode([types], [arguments])[_head(types) :]
+        bytecode=code.compiler_data.bytecode + encode(types, arguments)
     )
     with warnings.catch_warnings():
         # Boa compares with a compilation of its own, without the settings that a pragma made.
         warnings.simplefilter("ignore", UserWarning)
         return code.at(address)
-
-
-def _head(types: str) -> int:
-    """Bytes to leave out so that a tuple's encoding becomes that of an argument list: a dynamic
-    tuple starts with the offset of its own body."""
-    return 32 if "[]" in types else 0

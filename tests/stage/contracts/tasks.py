@@ -393,10 +393,7 @@ class TaskStage:
 
 
 def make_tasks(
-    system: System,
-    nodes: int = 5,
-    stakes: Sequence[int] = (STAKE,) * 3,
-    stake: int = STAKE,
+    system: System, nodes: int = 5, stakes: Sequence[int] = (STAKE,) * 3, stake: int = STAKE
 ) -> TaskStage:
     """`nodes` executors of equal stake with different owners in the CPU class, from before this
     block on, and verifiers of these stakes."""

@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What RewardPool refuses, one row a call: the reason, the call, and what happens before it. Every
+row begins with job 1, which has 100 ZOO in escrow, and the nodes 1, 2 and 3."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import boa
+import pytest
+
+from tests.stage.contracts.pool import ZOO, World
+
+HUGE = 2**256 - 1
+Step = Callable[[World], Any]
+
+
+def by_results(function: str, *arguments: Any, job: int = 1, round_id: int = 1) -> Step:
+    """A call of settlement, by TrainingResults."""
+
+    def send(world: World) -> None:
+        getattr(world.pool, function)(job, round_id, *arguments, sender=world.results)
+
+    send.__name__ = f"{function}{arguments}"
+    return send
+
+
+def by_sponsor(function: str, *arguments: Any) -> Step:
+    def send(world: World) -> None:
+        sponsor = world.jobs.sponsor_of(1)
+        getattr(world.pool, function)(*arguments, sender=sponsor)
+
+    send.__name__ = f"{function}{arguments}"
+    return send
+
+
+def fund(job: int, amount: int) -> Step:
+    """By the sponsor of job 1, who names whose the job is and for what."""
+
+    def send(world: World) -> None:
+        world.fund(job, amount, world.jobs.sponsor_of(1))
+
+    send.__name__ = f"fund{job, amount}"
+    return send
+
+
+def another_job(world: World) -> None:
+    world.add_job(world.rich("another sponsor"))
+
+
+def end_job(world: World) -> None:
+    world.end_job(1, world.jobs.sponsor_of(1))
+
+
+def distribute(nodes: list[int], contributions: list[int], round_id: int = 1) -> Step:
+    return by_results("distribute", nodes, contributions, 0, round_id=round_id)
+
+
+def start(nodes: list[int], cuts: list[int]) -> Step:
+    return by_results("start_distribution", 7, nodes, cuts)
+
+
+RESERVED = by_results("reserve", 10 * ZOO)
+# 9 ZOO to distribute, for a total contribution of 7.
+STARTED = (RESERVED, start([1], [ZOO]))
+CLOSED = by_results("close")
+
+REFUSED: list[tuple[Any, ...]] = [
+    ("zero amount", fund(1, 0)),
+    *(("unknown job", fund(job, 1)) for job in (0, 2, HUGE)),
+    ("job ended", fund(1, 1), end_job),
+    ("not sponsor", by_sponsor("refund", 9)),
+    ("job not ended", by_sponsor("refund", 1)),
+    ("already reserved", by_results("reserve", 1), RESERVED),
+    ("already reserved", by_results("reserve", 1), RESERVED, CLOSED),
+    ("escrow too low", by_results("reserve", 1, job=2), another_job),
+    ("not reserved", start([], [])),
+    ("already distributing", start([1], [1]), *STARTED),
+    ("closed", start([], []), RESERVED, CLOSED),
+    *(
+        ("cuts too high", start([1, 2], cuts), RESERVED)
+        for cuts in ([10 * ZOO, 1], [10 * ZOO + 1, 0], [1, HUGE])
+    ),
+    *(("length mismatch", start([1, 2], cuts), RESERVED) for cuts in ([], [1], [1, 1, 1])),
+    ("not distributing", distribute([1, 2, 3], [1, 1, 1]), RESERVED),
+    ("not distributing", distribute([1, 2, 3], [1, 1, 1], round_id=2), RESERVED),
+    ("closed", distribute([1, 2, 3], [1, 1, 1]), *STARTED, CLOSED),
+    # A node is paid once, also over several batches.
+    *(("node order", distribute(nodes, [1, 1]), *STARTED) for nodes in ([1, 1], [2, 1], [3, 2])),
+    ("node order", distribute([0], [1]), *STARTED),
+    *(
+        ("node order", distribute([again], [1]), *STARTED, distribute([1, 2], [1, 0]))
+        for again in (1, 2)
+    ),
+    *(
+        ("over-distributed", distribute([1, 2], contributions), *STARTED)
+        for contributions in ([8, 0], [7, 1], [1, HUGE])
+    ),
+    *(
+        ("length mismatch", distribute([1, 2], contributions), *STARTED)
+        for contributions in ([], [1], [1, 1, 1])
+    ),
+    ("not reserved", CLOSED),
+    ("closed", CLOSED, RESERVED, CLOSED),
+]
+
+
+@pytest.mark.parametrize("row", REFUSED, ids=[f"{row[1].__name__}: {row[0]}" for row in REFUSED])
+def test_call__is_refused_with_its_reason(
+    world: World, job: int, nodes: list[int], row: tuple[Any, ...]
+) -> None:
+    """The steps before succeed; the call reverts and nobody is owed more by it."""
+    assert (job, nodes) == (1, [1, 2, 3])
+    reason, refused, *before = row
+    for step in before:
+        step(world)
+    pending = world.pool.total_pending()
+    with boa.reverts(f"pool: {reason}"):
+        refused(world)
+    assert world.pool.total_pending() == pending
