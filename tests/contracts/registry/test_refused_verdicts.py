@@ -12,6 +12,7 @@ import pytest
 from tests.stage.contracts import registry as stage
 from tests.stage.contracts.clock import mine, now, wait
 from tests.stage.contracts.registry import (
+    Keys,
     account,
     address_of,
     consent,
@@ -26,7 +27,7 @@ CURVE_ORDER = 0xFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFEBAAEDCE6AF48A03BBFD25E8CD0364141
 
 
 def test_verdict__twice_by_one_verifier__reverts(
-    benchmarks: Any, answered: int, verifiers: stage.Keys
+    benchmarks: Any, answered: int, verifiers: Keys
 ) -> None:
     give(benchmarks, answered, first(verifiers))
     with boa.reverts("benchmarks: verdict already given"):
@@ -34,7 +35,7 @@ def test_verdict__twice_by_one_verifier__reverts(
 
 
 def test_verdict__both_ways_by_one_verifier__reverts(
-    benchmarks: Any, answered: int, verifiers: stage.Keys
+    benchmarks: Any, answered: int, verifiers: Keys
 ) -> None:
     give(benchmarks, answered, first(verifiers))
     with boa.reverts("benchmarks: verdict already given"):
@@ -42,7 +43,7 @@ def test_verdict__both_ways_by_one_verifier__reverts(
 
 
 def test_verdict__twice_in_one_batch__reverts(
-    benchmarks: Any, answered: int, verifiers: stage.Keys
+    benchmarks: Any, answered: int, verifiers: Keys
 ) -> None:
     ((verifier, key),) = first(verifiers).items()
     signature = sign_verdict(benchmarks, key, answered, True)
@@ -51,7 +52,7 @@ def test_verdict__twice_in_one_batch__reverts(
 
 
 def test_verdict__malleated_or_compact_copy__reverts(
-    benchmarks: Any, answered: int, verifiers: stage.Keys
+    benchmarks: Any, answered: int, verifiers: Keys
 ) -> None:
     """Another form of a known signature is no second verdict."""
     ((verifier, key),) = first(verifiers).items()
@@ -68,14 +69,14 @@ def test_verdict__malleated_or_compact_copy__reverts(
 
 @pytest.mark.parametrize("signature", [b"", b"\x01" * 64 + b"\x05", bytes(65)])
 def test_verdict__garbage__never_counts(
-    benchmarks: Any, answered: int, verifiers: stage.Keys, signature: bytes
+    benchmarks: Any, answered: int, verifiers: Keys, signature: bytes
 ) -> None:
     with boa.reverts():
         benchmarks.submit_verdicts(answered, True, list(first(verifiers)), [signature])
 
 
 def test_verdict__closed_verifier_with_zero_operator__reverts(
-    registry: Any, benchmarks: Any, answered: int, verifiers: stage.Keys
+    registry: Any, benchmarks: Any, answered: int, verifiers: Keys
 ) -> None:
     """A closed node's operator is zero, which is also what a failed recovery could give."""
     (verifier,) = first(verifiers)
@@ -105,7 +106,7 @@ def test_verdict__closed_verifier_with_zero_operator__reverts(
     ids=lambda changes: next(iter(changes)),
 )
 def test_verdict__about_anything_else__reverts(
-    benchmarks: Any, answered: int, verifiers: stage.Keys, changes: dict[str, Any]
+    benchmarks: Any, answered: int, verifiers: Keys, changes: dict[str, Any]
 ) -> None:
     ((verifier, key),) = first(verifiers).items()
     signature = sign_verdict(benchmarks, key, answered, True, **changes)
@@ -114,7 +115,7 @@ def test_verdict__about_anything_else__reverts(
 
 
 def test_verdict__signed_by_another_verifier__reverts(
-    benchmarks: Any, answered: int, verifiers: stage.Keys
+    benchmarks: Any, answered: int, verifiers: Keys
 ) -> None:
     one, two = list(verifiers)[:2]
     with boa.reverts("benchmarks: bad signature"):
@@ -124,7 +125,7 @@ def test_verdict__signed_by_another_verifier__reverts(
 
 
 def test_verdict__signed_by_the_verifiers_owner__reverts(
-    benchmarks: Any, answered: int, verifiers: stage.Keys
+    benchmarks: Any, answered: int, verifiers: Keys
 ) -> None:
     signature = sign_verdict(benchmarks, account("ada owner"), answered, True)
     with boa.reverts("benchmarks: bad signature"):
@@ -132,7 +133,7 @@ def test_verdict__signed_by_the_verifiers_owner__reverts(
 
 
 def test_verdict__by_a_replaced_operator__reverts(
-    registry: Any, benchmarks: Any, answered: int, verifiers: stage.Keys
+    registry: Any, benchmarks: Any, answered: int, verifiers: Keys
 ) -> None:
     ((verifier, key),) = first(verifiers).items()
     signature = sign_verdict(benchmarks, key, answered, True)
@@ -148,7 +149,7 @@ def test_verdict__by_an_ineligible_verifier__reverts(
     registry: Any,
     benchmarks: Any,
     answered: int,
-    verifiers: stage.Keys,
+    verifiers: Keys,
     register: stage.Register,
     why: str,
 ) -> None:
@@ -211,28 +212,26 @@ def test_verdict__by_the_node_itself__reverts(
 
 @pytest.mark.parametrize(("ids", "signatures"), [(0, 0), (1, 0), (0, 1), (2, 1)])
 def test_verdicts__lists_do_not_match__reverts(
-    benchmarks: Any, answered: int, verifiers: stage.Keys, ids: int, signatures: int
+    benchmarks: Any, answered: int, verifiers: Keys, ids: int, signatures: int
 ) -> None:
     one = sign_verdict(benchmarks, next(iter(verifiers.values())), answered, True)
     with boa.reverts("benchmarks: bad verdicts"):
         benchmarks.submit_verdicts(answered, True, list(verifiers)[:ids], [one] * signatures)
 
 
-def test_verdicts__nothing_submitted__reverts(
-    benchmarks: Any, node: int, verifiers: stage.Keys
-) -> None:
+def test_verdicts__nothing_submitted__reverts(benchmarks: Any, node: int, verifiers: Keys) -> None:
     with boa.reverts("benchmarks: no benchmark submitted"):
         benchmarks.submit_verdicts(node, True, list(first(verifiers)), [bytes(65)])
 
 
-def test_verdicts__settled__reverts(benchmarks: Any, answered: int, verifiers: stage.Keys) -> None:
+def test_verdicts__settled__reverts(benchmarks: Any, answered: int, verifiers: Keys) -> None:
     give(benchmarks, answered, first(verifiers, 2))
     with boa.reverts("benchmarks: benchmark settled"):
         give(benchmarks, answered, first(verifiers, 1, skip=2))
 
 
 def test_verdicts__of_an_earlier_attempt__do_not_carry_over(
-    registry: Any, benchmarks: Any, answered: int, verifiers: stage.Keys
+    registry: Any, benchmarks: Any, answered: int, verifiers: Keys
 ) -> None:
     give(benchmarks, answered, first(verifiers))
     ((verifier, key),) = first(verifiers, 1, skip=1).items()
@@ -247,7 +246,7 @@ def test_verdicts__of_an_earlier_attempt__do_not_carry_over(
 
 
 def test_verdicts__capture_the_check_seed_themselves(
-    benchmarks: Any, node: int, verifiers: stage.Keys
+    benchmarks: Any, node: int, verifiers: Keys
 ) -> None:
     mine(2)
     benchmarks.submit_benchmark(
@@ -261,9 +260,7 @@ def test_verdicts__capture_the_check_seed_themselves(
     assert benchmarks.benchmark(node).check_seed != bytes(32)
 
 
-def test_verdicts__check_seed_expired__reverts(
-    benchmarks: Any, node: int, verifiers: stage.Keys
-) -> None:
+def test_verdicts__check_seed_expired__reverts(benchmarks: Any, node: int, verifiers: Keys) -> None:
     mine(2)
     benchmarks.submit_benchmark(
         node, stage.UNITS, stage.ROOT, stage.ARTEFACT, sender=stage.OPERATOR
@@ -273,7 +270,7 @@ def test_verdicts__check_seed_expired__reverts(
         benchmarks.submit_verdicts(node, True, list(first(verifiers)), [bytes(65)])
 
 
-def test_verdicts__paused__reverts(benchmarks: Any, answered: int, verifiers: stage.Keys) -> None:
+def test_verdicts__paused__reverts(benchmarks: Any, answered: int, verifiers: Keys) -> None:
     benchmarks.set_paused(stage.PAUSE_BENCHMARK, sender=stage.COORDINATOR)
     with boa.reverts("pausing: paused"):
         give(benchmarks, answered, first(verifiers))
