@@ -54,7 +54,7 @@ class PublishedWork:
 def plan_of(tiny: TinyJob, people: People) -> Plan:
     """The plan of the round that is open, from the chain's snapshot and its own seed."""
     opened = people.open()
-    people.chain.send(people.faucet, people.rounds, "capture_seed", people.job, people.round)
+    people.chain.send(people.faucet, people.rounds, "capture_seed", *people.place)
     return tiny.plan_of(bytes(people.state.seed), opened["nodes"], opened["weights"])
 
 
@@ -96,7 +96,6 @@ def inputs_of(
 
 
 def finding_of(tiny: TinyJob, inputs: RoundInputs, node: Node) -> Finding:
-    """What re-execution finds."""
     return reexecute(inputs, node.node_id, DEVICE, tiny.store)
 
 

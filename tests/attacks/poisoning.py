@@ -123,7 +123,6 @@ def noise(honest: Sequence[Update], own: Sequence[Update], seed: int = 0) -> lis
 
 
 def zero(honest: Sequence[Update], own: Sequence[Update]) -> list[Update]:
-    """Nothing was done."""
     return [{name: torch.zeros_like(tensor) for name, tensor in update.items()} for update in own]
 
 

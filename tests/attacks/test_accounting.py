@@ -11,10 +11,8 @@ from agents.jobs.publish import ZOO
 from tests.stage.chain.chain import key_of
 from tests.stage.chain.people import (
     AGGREGATOR,
-    COMMIT,
     EMPTY,
     EVIDENCE,
-    REVEAL,
     STAKES,
     TERMS,
     TRAINER,
@@ -55,8 +53,8 @@ def test_20_round_paid_again_or_with_other_numbers__reverts(
     people.train(ann, eve)
     arrays = people.offer({ann: 1, eve: 1})
     people.attest("vic", "vera")
-    finalize = (eve.operator, people.results, "finalize", people.job, people.round)
-    settle = (eve.operator, people.results, "settle", people.job, people.round)
+    finalize = (eve.operator, people.results, "finalize", *people.place)
+    settle = (eve.operator, people.results, "settle", *people.place)
     for wrong in ([[eve.node_id], [1]], [arrays[0], [1, 2]], [arrays[0], []], [[], []]):
         people.chain.refuse("results: wrong contributions", *finalize, *wrong)
     people.chain.send(*finalize, *arrays)
@@ -69,14 +67,14 @@ def test_20_privileged_calls_by_a_stranger__revert(people: People, ann: Node, ev
     """Attack 20: eve calls the functions that move other people's money directly."""
     people.train(ann, eve)
     nodes, amounts = [eve.node_id], [10**30]
-    job, number, me = people.job, people.round, eve.operator
+    job, number, me = *people.place, eve.operator
     pool, registry = people.pool, people.registry
     jobs, results = people.jobs, people.results
     terms = (number + 1, b"\1" * 32, 1, 1, 1, 1, 1, 1, 10**30)
     calls = [
         ("pool: not results", pool, "reserve", (job, 99, 1)),
         ("pool: not results", pool, "start_distribution", (job, number, 1, nodes, amounts)),
-        ("pool: not results", pool, "distribute", (job, number, nodes, amounts)),
+        ("pool: not results", pool, "distribute", (job, number, nodes, amounts, 0)),
         ("pool: not results", pool, "close", (job, number)),
         ("pool: not sponsor", pool, "refund", (job,)),
         ("registry: not a slasher", registry, "slash", (ann.node_id, 2, 0, me.address)),
@@ -108,15 +106,8 @@ def test_20_self_slash_through_own_addresses__farms_no_bounty(
     none, through a stranger's key it is a tenth of what she loses."""
     for paid, teller in ((0, eve.operator), (SILENCE // 10, people.person("stranger"))):
         before = people.wealth(eve, teller)
-        people.open()
-        for node in (ann, eve):
-            people.commit(node)
-        people.pass_phase(COMMIT)
-        people.reveal(ann)
-        people.pass_phase(REVEAL)
-        people.chain.send(
-            teller, people.rounds, "slash_unrevealed", people.job, people.round, eve.node_id
-        )
+        people.train(ann, silent=[eve])
+        people.chain.send(teller, people.rounds, "slash_unrevealed", *people.place, eve.node_id)
         people.finish({ann: 1})
         loss = before - people.wealth(eve, teller)
         if paid == 0:
@@ -160,25 +151,17 @@ def test_20_aggregator_pays_its_accomplice__is_slashed_barred_and_replaced(
 
 def upheld_challenge(people: People, challenger) -> None:
     """A challenge that the committee finds right."""
-    result = bytes(people.state.result_hash)
-    people.chain.send(
-        challenger, people.results, "challenge", people.job, people.round, result, EVIDENCE
-    )
-    people.decide(
-        (people.results, "resolve_challenge", (people.job, people.round, result, True)),
-        salt=result,
-    )
+    result = people.challenge(challenger)
+    people.resolve(result, True, salt=result)
     people.chain.send(challenger, people.results, "withdraw_bond")
 
 
 def fallback(people: People, barred: Node, pay: dict[Node, int]) -> None:
     """The barred aggregator may not come back; another completes the round."""
-    args = (people.job, people.round, barred.node_id, EVIDENCE, EVIDENCE, EVIDENCE, [], [])
+    args = (*people.place, barred.node_id, EVIDENCE, EVIDENCE, EVIDENCE, [], [])
     people.chain.refuse("results: barred", barred.operator, people.results, "propose_result", *args)
-    other = next(n for n in (people.nodes["abe"], people.nodes["ada"]) if n != barred)
-    arrays = people.offer(pay, by=other)
-    people.attest("vic", "vera")
-    people.finalize(arrays)
+    other = people.other_aggregator(barred)
+    people.confirm(people.offer(pay, by=other))
     assert people.gain(other) == AGGREGATOR_CUT
 
 

@@ -19,9 +19,7 @@ BOUNTY = SILENCE // 10
 def slash_silent(people: People, node: Node, name: str = "watcher") -> None:
     """An outsider makes the node pay for its silence."""
     watcher = people.person(name)
-    people.chain.send(
-        watcher, people.rounds, "slash_unrevealed", people.job, people.round, node.node_id
-    )
+    people.chain.send(watcher, people.rounds, "slash_unrevealed", *people.place, node.node_id)
     assert people.gain(watcher) > 0
 
 
@@ -35,7 +33,7 @@ def test_1_copied_commitment__cannot_be_opened_and_costs_the_copier(
     people.commit(ann)
     people.commit(bob)
     people.pass_phase(COMMIT)
-    opening = (people.job, people.round, eve.node_id, *people.opening(ann)[3:])
+    opening = (*people.place, eve.node_id, *people.opening(ann)[3:])
     people.chain.refuse("rounds: bad opening", eve.operator, people.rounds, "reveal", *opening)
     for thief in (eve.operator, eve.owner):
         people.chain.refuse(
@@ -56,7 +54,7 @@ def test_1_commitment_in_the_victims_name__reverts(people: People, ann: Node, ev
     """Attack 1: eve commits for ann, so that ann has to answer for it."""
     people.open()
     stolen = people.commitment(ann, CommittedWork.of("ann"))
-    args = (people.job, people.round, ann.node_id, stolen)
+    args = (*people.place, ann.node_id, stolen)
     people.chain.refuse("rounds: not operator", eve.operator, people.rounds, "commit", *args)
     assert people.gain(eve) == 0
     people.assert_whole({ann: 0})
@@ -106,7 +104,7 @@ def test_2_second_or_late_commitment__reverts(people: People, ann: Node, eve: No
     people.commit(ann)
     people.commit(eve)
     digest = people.commitment(eve, CommittedWork.of("something better"))
-    args = (people.job, people.round, eve.node_id, digest)
+    args = (*people.place, eve.node_id, digest)
     people.chain.refuse("rounds: already committed", eve.operator, people.rounds, "commit", *args)
     people.pass_phase(COMMIT)
     people.chain.refuse("rounds: not in commit", eve.operator, people.rounds, "commit", *args)
@@ -128,7 +126,7 @@ def test_2_commitment_after_the_deadline_before_anyone_moved_on__reverts(
     people.open()
     people.commit(ann)
     people.wait_until(int(people.state.deadline))
-    args = (people.job, people.round, eve.node_id, people.commitment(eve, CommittedWork.of("eve")))
+    args = (*people.place, eve.node_id, people.commitment(eve, CommittedWork.of("eve")))
     people.chain.refuse("rounds: too late", eve.operator, people.rounds, "commit", *args)
     assert people.gain(eve) == 0
 
@@ -150,16 +148,14 @@ def test_6_bad_work_withheld__is_worse_than_not_taking_part(
         paid = people.wealth(ann)
         people.open()
         for node in (ann, bob, eve):
-            if people.chain.call(
-                people.rounds, "is_expected", people.job, people.round, node.node_id
-            ):
+            if people.chain.call(people.rounds, "is_expected", *people.place, node.node_id):
                 people.commit(node)
         people.pass_phase(COMMIT)
         assert bytes(people.state.audit_seed) == bytes(32) and people.state.audit_block == 0
         people.reveal(ann)
         people.reveal(bob)
         people.pass_phase(REVEAL)
-        args = (people.job, people.round, eve.node_id)
+        args = (*people.place, eve.node_id)
         people.chain.send(accomplice, people.rounds, "slash_unrevealed", *args)
         people.chain.refuse(
             "rounds: already slashed", accomplice, people.rounds, "slash_unrevealed", *args

@@ -67,8 +67,7 @@ def offer(
 def judged(people: People, cheat: Node, violation: int, arrays: tuple) -> None:
     """Two of three verifiers report the cheat, attest the result; the report is carried out."""
     report = people.report(cheat, violation, "vic", "vera")
-    people.attest("vic", "vera")
-    people.finalize(arrays)
+    people.confirm(arrays)
     people.execute(report)
 
 
@@ -102,7 +101,7 @@ def test_3_colluders_share_a_gradient__copier_loses_half_and_the_pair_loses(
     assert copy.committed.content == partner.committed.content
     hand_in(people, works)
     for node, flagged in ((ann, False), (bob, True), (cat, False), (eve, True)):
-        asked = (people.job, people.round, node.node_id)
+        asked = (*people.place, node.node_id)
         assert people.chain.call(people.rounds, "is_flagged", *asked) is flagged
 
     inputs = inputs_of(tiny, plan, works, flagged=(bob, eve))
@@ -158,8 +157,7 @@ def test_4_accomplice_verifier_accuses_the_victim__alone_it_changes_nothing(
         people.faucet,
         people.results,
         "finalize",
-        people.job,
-        people.round,
+        *people.place,
         *arrays,
     )
     people.wait_until(int(people.state.deadline))
@@ -243,8 +241,7 @@ def judge_fake(
         vic.operator,
         people.reports,
         "report",
-        people.job,
-        people.round,
+        *people.place,
         vic.node_id,
         eve.node_id,
         COPIED,
@@ -278,6 +275,5 @@ def test_19_control_honest_work__is_never_a_violation_in_any_class(
 
     hand_in(people, works)
     arrays, paid = offer(people, works, outcome_of(tiny, plan, works))
-    people.attest("vic", "vera")
-    people.finalize(arrays)
+    people.confirm(arrays)
     people.assert_whole(shares(paid, works))

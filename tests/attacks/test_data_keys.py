@@ -81,7 +81,6 @@ class Agent:
     job: Sealed
 
     def step(self) -> str | None:
-        """One step of its loop."""
         return self.duty.step(self.job.job_id, self.node.node_id)
 
     def ask(self) -> None:
@@ -91,12 +90,10 @@ class Agent:
 
     @property
     def key(self) -> bytes | None:
-        """The key it holds."""
         return self.duty.key(self.job.job_id, self.node.node_id)
 
     @property
     def purpose(self) -> Purpose:
-        """What envelopes for it are made for."""
         keys = self.context.deployment["DataKeys"].address
         return Purpose(CHAIN_ID, keys, self.job.job_id, self.node.node_id, key_id_of(KEY))
 

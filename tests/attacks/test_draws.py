@@ -25,17 +25,17 @@ FORGOTTEN = 257  # blocks after which the chain no longer knows a hash
 def test_13_node_registered_after_the_draw__is_not_in_the_round(people: People, ann: Node) -> None:
     """Attack 13: a node is made to fit a seed that is known already."""
     people.open()
-    people.chain.send(people.faucet, people.rounds, "capture_seed", people.job, people.round)
+    people.chain.send(people.faucet, people.rounds, "capture_seed", *people.place)
     late = people.enlist("late")
     people.benchmark(late)
     assert people.chain.call(people.registry, "is_eligible", late.node_id, TRAINER)
-    args = (people.job, people.round, late.node_id, b"\1" * 32)
+    args = (*people.place, late.node_id, b"\1" * 32)
     # The benchmark took a minute; the round waits ten.
     people.chain.refuse("rounds: not expected", late.operator, people.rounds, "commit", *args)
     people.commit(ann)
     people.pass_phase(COMMIT)
     people.reveal(ann)
-    propose = (people.job, people.round, late.node_id, *[b"\1" * 32] * 3, [], [])
+    propose = (*people.place, late.node_id, *[b"\1" * 32] * 3, [], [])
     people.pass_phase(REVEAL)
     people.chain.refuse(
         "results: not on duty", late.operator, people.results, "propose_result", *propose
@@ -55,7 +55,7 @@ def test_13_stake_added_after_the_draw__does_not_vote(people: People, ann: Node,
     report = people.report(bob, INVALID, "vito")
     assert people.chain.call(people.reports, "report_of", report).status == 1
     people.attest("vito")
-    finalize = (people.faucet, people.results, "finalize", people.job, people.round, *arrays)
+    finalize = (people.faucet, people.results, "finalize", *people.place, *arrays)
     people.chain.refuse("results: not finalizable", *finalize)
     people.wait_until(int(people.state.deadline))
     people.finalize(arrays)
@@ -67,7 +67,7 @@ def test_13_seed_taken_early_or_twice__reverts(people: People, ann: Node, eve: N
     """Attack 13: eve wants the seed before it is due, or another one after she has seen it."""
     receipt = people.chain.send(eve.operator, people.rounds, "open_round", people.job)
     people.round = int(people.chain.event(receipt, people.rounds, "RoundOpened")["round_id"])
-    capture = (eve.operator, people.rounds, "capture_seed", people.job, people.round)
+    capture = (eve.operator, people.rounds, "capture_seed", *people.place)
     people.chain.refuse("randomness: too early", *capture)
     people.chain.send(*capture)
     seed = bytes(people.state.seed)
@@ -90,9 +90,9 @@ def test_14_seed_nobody_captured__is_drawn_anew_in_a_future_block_only(
     old = int(people.state.seed_block)
     people.chain.mine(FORGOTTEN)
     digest = people.commitment(eve, CommittedWork.of("eve"))
-    commit = (eve.operator, people.rounds, "commit", people.job, people.round, eve.node_id, digest)
+    commit = (eve.operator, people.rounds, "commit", *people.place, eve.node_id, digest)
     people.chain.refuse("rounds: seed expired", *commit)
-    people.chain.send(eve.operator, people.rounds, "capture_seed", people.job, people.round)
+    people.chain.send(eve.operator, people.rounds, "capture_seed", *people.place)
     latest = int(people.chain.rpc("eth_blockNumber"), 16)
     assert int(people.state.seed_block) == latest + 1 > old
     assert bytes(people.state.seed) == EMPTY
@@ -122,10 +122,5 @@ def test_14_last_revealer_picks_its_moment__the_audit_is_drawn_after_it(
     assert int(people.state.audit_block) == int(receipt["blockNumber"], 16) + 1
     assert bytes(people.state.audit_seed) == EMPTY
     people.chain.refuse(
-        "randomness: too early",
-        eve.operator,
-        people.results,
-        "capture_audit_seed",
-        people.job,
-        people.round,
+        "randomness: too early", eve.operator, people.results, "capture_audit_seed", *people.place
     )

@@ -129,9 +129,7 @@ def test_with_noise_nothing_is_read(
     assert results[0] < 4 * random_f1(texts)
 
 
-def test_the_projection_alone_hides_the_order_only(
-    corpus: tuple[Guess, list[list[int]]],
-) -> None:
+def test_the_projection_alone_hides_the_order_only(corpus: tuple[Guess, list[list[int]]]) -> None:
     """Compression is no protection: the order is lost, but the bytes show far above chance."""
     guess, texts = corpus
     results = np.array([attack(truth, semantic) for truth in texts]).mean(0)

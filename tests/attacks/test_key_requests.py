@@ -13,7 +13,7 @@ from eth_account.signers.local import LocalAccount
 from eth_utils import keccak
 
 from agents.jobs.publish import ZOO
-from tests.stage.chain.people import EMPTY, INVALID, TERMS, TRAINER, Node, People, share
+from tests.stage.chain.people import EMPTY, TERMS, TRAINER, Node, People, share
 from tests.stage.memory.honest_round import TinyJob
 
 KEY, NEXT_KEY = keccak(text="data key"), keccak(text="next data key")
@@ -26,11 +26,11 @@ def public_key(node: Node, number: int = 0) -> bytes:
 
 
 @pytest.fixture
-def sealed(people: People, ann: Node, eve: Node) -> People:
+def people(people: People) -> People:
     """The job's key is announced; ann and eve have public keys."""
     people.chain.send(people.sponsor, people.keys, "set_key", people.job, KEY)
-    for node in (ann, eve):
-        change_key(people, node, 0)
+    for name in ("ann", "eve"):
+        change_key(people, people.nodes[name], 0)
     return people
 
 
@@ -73,9 +73,8 @@ def released(people: People, node: Node, job: int = 0) -> bytes:
 # Asking for what one is not owed
 
 
-def test_squatting__nobody_asks_in_anothers_name(sealed: People, ann: Node, eve: Node) -> None:
+def test_squatting__nobody_asks_in_anothers_name(people: People, ann: Node, eve: Node) -> None:
     """Eve asks for ann, with each of her keys, so that ann's request is spent on a key of eve's."""
-    people = sealed
     ask = (people.keys, "request_key", people.job, ann.node_id)
     for key in (eve.owner, eve.operator, ann.owner, people.sponsor):
         people.chain.refuse("keys: not operator", key, *ask)
@@ -89,9 +88,8 @@ def test_squatting__nobody_asks_in_anothers_name(sealed: People, ann: Node, eve:
     assert released(people, eve) == EMPTY
 
 
-def test_idle_registration__has_no_key_to_get(sealed: People) -> None:
+def test_idle_registration__has_no_key_to_get(people: People) -> None:
     """Registering and staking is open to all; a benchmark that verifiers passed is not."""
-    people = sealed
     dan = people.enlist("dan")
     change_key(people, dan, 0)
     ask = (dan.operator, people.keys, "request_key", people.job, dan.node_id)
@@ -101,9 +99,8 @@ def test_idle_registration__has_no_key_to_get(sealed: People) -> None:
     request(people, dan)
 
 
-def test_hit_and_run__stake_that_unbonds_is_not_locked(sealed: People, eve: Node) -> None:
+def test_hit_and_run__stake_that_unbonds_is_not_locked(people: People, eve: Node) -> None:
     """Eve asks, starts her exit, and waits for the key with her stake on its way out."""
-    people = sealed
     request(people, eve)
     people.chain.send(eve.owner, people.registry, "begin_exit", eve.node_id)
     refused(people, "keys: node not eligible", people.sponsor, *answer(eve, people.job))
@@ -111,18 +108,12 @@ def test_hit_and_run__stake_that_unbonds_is_not_locked(sealed: People, eve: Node
 
 
 def test_suspended_cheat__gets_nothing_until_time_and_stake_are_made_up(
-    sealed: People, ann: Node, eve: Node
+    people: People, ann: Node, eve: Node
 ) -> None:
     """Eve asks in time and is found to have cheated: her request waits until her suspension is over
     and her stake is whole again."""
-    people = sealed
     request(people, eve)
-    people.train(ann, eve)
-    arrays = people.offer({ann: 1})
-    found = people.report(eve, INVALID, "vic", "vera")
-    people.attest("vic", "vera")
-    people.finalize(arrays)
-    people.execute(found)
+    people.execute(people.convict(eve, ann))
     assert not people.chain.call(people.registry, "is_eligible", eve.node_id, TRAINER)
     assert not people.chain.call(people.keys, "is_open", people.job, eve.node_id)
     refused(people, "keys: node not eligible", people.sponsor, *answer(eve, people.job))
@@ -140,11 +131,10 @@ def test_suspended_cheat__gets_nothing_until_time_and_stake_are_made_up(
 
 
 def test_stale_key__a_node_that_lost_its_secret_is_not_answered_under_it(
-    sealed: People, ann: Node
+    people: People, ann: Node
 ) -> None:
     """Eve has ann's old secret. Ann changes her key while the sponsor's answer is in the mempool:
     the answer reverts, and an answer under the new key that nobody asked for does too."""
-    people = sealed
     request(people, ann)
     change_key(people, ann, 1)
     for number in (0, 1):
@@ -158,11 +148,10 @@ def test_stale_key__a_node_that_lost_its_secret_is_not_answered_under_it(
 
 
 def test_swapped_data_key__does_not_pass_for_the_one_that_was_asked_for(
-    sealed: People, ann: Node
+    people: People, ann: Node
 ) -> None:
     """A sponsor announces another key between question and answer, so that the record would show
     ann with a key that she never asked for (and with it data that she never agreed to work on)."""
-    people = sealed
     request(people, ann)
     people.chain.send(people.sponsor, people.keys, "set_key", people.job, NEXT_KEY)
     for_next = answer(ann, people.job, NEXT_KEY)
@@ -180,11 +169,11 @@ def test_swapped_data_key__does_not_pass_for_the_one_that_was_asked_for(
 
 
 def test_replay__a_request_or_release_of_one_job_is_none_in_another(
-    sealed: People, tiny: TinyJob, ann: Node
+    people: People, tiny: TinyJob, ann: Node
 ) -> None:
     """Mallory opens a job of the same key identifier and answers ann's request there, and as a
     sponsor, a releaser, in the other job."""
-    people, real = sealed, sealed.job
+    real = people.job
     mallory = people.person("mallory", 10 * ZOO)
     fake = people.create_job(mallory, TERMS.encode(tiny.published), 0)
     people.chain.send(mallory, people.keys, "set_key", fake, KEY)
@@ -198,11 +187,10 @@ def test_replay__a_request_or_release_of_one_job_is_none_in_another(
 
 
 def test_releaser__hands_nothing_on_and_ends_when_the_sponsor_says_so(
-    sealed: People, ann: Node, eve: Node
+    people: People, ann: Node, eve: Node
 ) -> None:
     """The hot key is stolen: it can answer open requests, until the sponsor names another, and
     nothing else: not announce a key, not name a releaser, not answer whom nobody let ask."""
-    people = sealed
     hot = people.person("hot key")
     people.chain.send(people.sponsor, people.keys, "set_releaser", people.job, hot.address)
     for name, value in (("set_key", NEXT_KEY), ("set_releaser", eve.operator.address)):
@@ -218,12 +206,11 @@ def test_releaser__hands_nothing_on_and_ends_when_the_sponsor_says_so(
 
 
 def test_griefing__a_node_that_asks_again_and_again_pays_more_than_who_answers(
-    sealed: People, ann: Node, eve: Node
+    people: People, ann: Node, eve: Node
 ) -> None:
     """Eve wants the sponsor to spend gas. The same question twice reverts; a new one takes a new
     public key each time, two transactions of hers to one of the sponsor's. All that waits is one
     open request of hers, and ann is served as ever."""
-    people = sealed
     asked = answered = 0
     for number in range(4):
         asked += change_key(people, eve, number + 1) + request(people, eve)

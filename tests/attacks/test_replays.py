@@ -11,7 +11,7 @@ from eth_utils import keccak
 
 from agents.jobs.publish import ZOO
 from tests.stage.chain.chain import key_of
-from tests.stage.chain.people import EVIDENCE, Call, Node, People, share
+from tests.stage.chain.people import Call, Node, People, share
 
 SPARE_SALT = keccak(text="second")
 
@@ -154,24 +154,19 @@ def test_decision_on_one_result__cannot_be_used_on_the_next(
     people.train(ann, bob)
     duty = people.on_duty
     people.offer({ann: 1}, label="nonsense")
-    first = bytes(people.state.result_hash)
-    challenge = (crank, people.results, "challenge", people.job, people.round)
-    people.chain.send(*challenge, first, EVIDENCE)
-    call = (people.results, "resolve_challenge", (people.job, people.round, first, True))
+    first = people.challenge(crank)
+    call = (people.results, "resolve_challenge", (*people.place, first, True))
     kept = people.propose(call, SPARE_SALT)
     for member in (1, 2):
         people.chain.send(people.members[member], people.coordinator, "approve", kept)
     people.decide(call)
 
-    other = next(n for n in (people.nodes["abe"], people.nodes["ada"]) if n != duty)
+    other = people.other_aggregator(duty)
     arrays = people.offer({ann: 1, bob: 1}, by=other, label="nonsense")
-    second = bytes(people.state.result_hash)
+    second = people.challenge(crank)
     assert second != first
-    people.chain.send(*challenge, second, EVIDENCE)
     people.chain.refuse("results: wrong result", crank, people.coordinator, "execute", kept)
-    args = (people.job, people.round, second, False)
-    people.decide((people.results, "resolve_challenge", args))
-    people.attest("vic", "vera")
-    people.finalize(arrays)
+    people.resolve(second, False)
+    people.confirm(arrays)
     assert people.bonded(other) == other.stake
     people.assert_whole({ann: share(1, 2), bob: share(1, 2)})

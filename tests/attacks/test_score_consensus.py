@@ -31,6 +31,8 @@ VERIFIERS = ("vic", "vera", "vito")
 TRUTH = {"ann": 30_000, "bob": 20_000, "cat": 15_535, "eve": 0}
 LIE = {"ann": 0, "bob": 0, "cat": 0, "eve": SCALE}
 EQUAL = 1_000_000
+# A round's pay without the aggregator's cut.
+REST = TERMS.reward_per_round - TERMS.reward_per_round * TERMS.aggregator_bps // BPS
 
 
 class DirectSender:
@@ -64,7 +66,7 @@ class AdoptedJob:
     @property
     def snapshot(self) -> Snapshot:
         opened = int(self.people.state.opened_block)
-        return self.network.snapshot(self.people.job, self.people.round, opened)
+        return self.network.snapshot(*self.people.place, opened)
 
     def row(self, scores: Mapping[str, int]) -> list[int]:
         """Scores by name in the order of the snapshot."""
@@ -74,22 +76,16 @@ class AdoptedJob:
     def digest(self, name: str, scores: Mapping[str, int]) -> bytes:
         node = self.node(name)
         return self.consensus.digest(
-            self.people.job,
-            self.people.round,
-            node.node_id,
-            node.operator.address,
-            self.row(scores),
-            RECORD,
-            SALT,
+            *self.people.place, node.node_id, node.operator.address, self.row(scores), RECORD, SALT
         )
 
     def commit(self, name: str, digest: bytes) -> None:
         node, people = self.node(name), self.people
-        place = (people.job, people.round, node.node_id)
-        people.chain.send(node.operator, people.scores, "commit_scores", *place, digest)
+        call = (people.scores, "commit_scores", *people.place, node.node_id, digest)
+        people.chain.send(node.operator, *call)
 
     def opening(self, name: str, scores: Mapping[str, int]) -> tuple[Any, ...]:
-        place = (self.people.job, self.people.round, self.node(name).node_id)
+        place = (*self.people.place, self.node(name).node_id)
         return (*place, self.row(scores), RECORD, SALT)
 
     def reveal(self, name: str, scores: Mapping[str, int]) -> None:
@@ -111,7 +107,7 @@ class AdoptedJob:
 
     @property
     def scoring(self) -> Scoring:
-        return self.consensus.scoring(self.people.job, self.people.round)
+        return self.consensus.scoring(*self.people.place)
 
     def upkeep(self) -> str | None:
         """What somebody without patience does next."""
@@ -129,8 +125,7 @@ class AdoptedJob:
 
     def pay(self, attesters: int = 3) -> dict[str, int]:
         """What the truth pays, when every attester has its whole cut."""
-        rest = TERMS.reward_per_round - TERMS.reward_per_round * TERMS.aggregator_bps // BPS
-        rest -= attesters * verifier_cut(attesters)
+        rest = REST - attesters * verifier_cut(attesters)
         return {name: rest * score // SCALE for name, score in TRUTH.items()}
 
 
@@ -207,9 +202,7 @@ def test_standing__of_an_old_round__is_what_it_was_then(adopted: AdoptedJob) -> 
         if scores is not None:
             adopted.score(dict.fromkeys(VERIFIERS, scores))
             assert adopted.upkeep() == "close_scoring"
-        arrays = adopted.offer()
-        people.attest(*VERIFIERS)
-        people.finalize(arrays)
+        people.confirm(adopted.offer(), *VERIFIERS)
         got = scores and {adopted.node(n).node_id: score for n, score in scores.items() if score}
         wanted.append(got if got is not None else wanted[-1])
         assert consensus.standing(people.job, people.round + 1) == wanted[-1]
@@ -245,7 +238,7 @@ def test_upkeep__closes_before_it_lets_a_round_go_void(adopted: AdoptedJob) -> N
     adopted.train()
     adopted.score(dict.fromkeys(VERIFIERS, TRUTH))
     people.wait_until(int(people.state.deadline))
-    people.chain.send(people.faucet, people.results, "advance", people.job, people.round)
+    people.chain.send(people.faucet, people.results, "advance", *people.place)
     people.wait_until(int(people.state.deadline))
     assert adopted.upkeep() == "close_scoring"
     assert adopted.upkeep() == "advance"
@@ -260,17 +253,14 @@ def test_lying_verifier__its_friend_gains_nothing_and_it_loses_its_cut(adopted: 
         adopted.train()
         adopted.score({"vic": TRUTH, "vera": TRUTH, "vito": LIE})
         assert adopted.upkeep() == "close_scoring"
-        arrays = adopted.offer()
-        people.attest(*VERIFIERS)
-        people.finalize(arrays)
+        people.confirm(adopted.offer(), *VERIFIERS)
     eve, vito = adopted.node("eve"), adopted.node("vito")
     assert people.gain(eve) == people.gain(vito) == 0
     assert people.gain(adopted.node("vic")) == 2 * verifier_cut(3)
     paid = adopted.pay()
     # What vito lost went to those that the truth pays.
     for name in ("ann", "bob", "cat"):
-        rest = TERMS.reward_per_round - TERMS.reward_per_round * TERMS.aggregator_bps // BPS
-        rest -= 2 * verifier_cut(3)
+        rest = REST - 2 * verifier_cut(3)
         assert people.gain(adopted.node(name)) == 2 * (rest * TRUTH[name] // SCALE) > 2 * paid[name]
 
 
@@ -289,9 +279,7 @@ def test_copied_commitment__wins_nothing(adopted: AdoptedJob) -> None:
     people.chain.refuse("scores: bad opening", vito, people.scores, "reveal_scores", *opening)
     people.wait_until(adopted.scoring.reveal_deadline)
     assert adopted.upkeep() == "close_scoring"
-    arrays = adopted.offer()
-    people.attest(*VERIFIERS)
-    people.finalize(arrays)
+    people.confirm(adopted.offer(), *VERIFIERS)
     assert people.gain(adopted.node("vito")) == 0
 
 
@@ -302,8 +290,7 @@ def test_proposer_that_favours_a_friend__moves_no_money(adopted: AdoptedJob) -> 
     assert adopted.upkeep() == "close_scoring"
     pay = {adopted.node(name): 1 for name in TRUTH} | {adopted.node("eve"): 2**127}
     arrays = people.offer(pay)
-    people.attest(*VERIFIERS)
-    people.finalize(arrays)
+    people.confirm(arrays, *VERIFIERS)
     assert {name: people.gain(adopted.node(name)) for name in TRUTH} == adopted.pay()
 
 
@@ -315,13 +302,7 @@ def test_last_second_scoring__holds_the_round_for_two_windows_only(adopted: Adop
     people.attest("vic", "vera", "vito")
     adopted.commit("vito", adopted.digest("vito", LIE))
     people.chain.refuse(
-        "scores: open",
-        people.faucet,
-        people.results,
-        "finalize",
-        people.job,
-        people.round,
-        *arrays,
+        "scores: open", people.faucet, people.results, "finalize", *people.place, *arrays
     )
     opened = people.chain.now
     people.wait_until(adopted.scoring.reveal_deadline)
@@ -330,6 +311,5 @@ def test_last_second_scoring__holds_the_round_for_two_windows_only(adopted: Adop
     assert adopted.upkeep() == "finalize"
     assert people.gain(adopted.node("vito")) == 0
     # Nobody scored: everybody that was accepted is paid alike, the verifiers nothing.
-    rest = TERMS.reward_per_round - TERMS.reward_per_round * TERMS.aggregator_bps // BPS
-    assert people.gain(adopted.node("eve")) == rest // 4
-    assert trainer_pool() < rest
+    assert people.gain(adopted.node("eve")) == REST // 4
+    assert trainer_pool() < REST

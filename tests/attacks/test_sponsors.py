@@ -16,7 +16,6 @@ from agents.jobs.publish import ZOO
 from tests.stage.chain.people import (
     AGGREGATE,
     CHALLENGE,
-    EVIDENCE,
     FINALIZED,
     REVEAL,
     TERMS,
@@ -80,12 +79,7 @@ def test_sponsor_challenges_right_results__loses_its_bonds_and_pays_all_the_same
     people.train(ann, bob)
     arrays = people.offer({ann: 1, bob: 1})
     people.attest("vic", "vera")
-    result = bytes(people.state.result_hash)
-    people.chain.send(
-        mallory, people.results, "challenge", people.job, people.round, result, EVIDENCE
-    )
-    args = (people.job, people.round, result, False)
-    people.decide((people.results, "resolve_challenge", args))
+    people.resolve(people.challenge(mallory), False)
     people.finalize(arrays)
     assert people.gain(mallory) == -TERMS.challenge_bond - TERMS.reward_per_round
     people.assert_whole({ann: share(1, 2), bob: share(1, 2)})
@@ -110,12 +104,9 @@ def test_sponsor_with_the_shortest_dispute_window__still_pays(
     mallory = trap(people, tiny, dispute_s=2 * people.settings.routine_delay)
     people.train(ann, bob)
     arrays = people.offer({ann: 1, bob: 1})
-    result = bytes(people.state.result_hash)
-    people.chain.send(
-        mallory, people.results, "challenge", people.job, people.round, result, EVIDENCE
-    )
+    result = people.challenge(mallory)
     people.chain.warp(people.settings.routine_delay - 60)  # the members take almost a day to look
-    people.decide((people.results, "resolve_challenge", (people.job, people.round, result, False)))
+    people.resolve(result, False)
     assert people.phase == CHALLENGE
     people.wait_until(int(people.state.deadline))
     people.finalize(arrays)
@@ -154,7 +145,7 @@ def test_sponsor_with_the_shortest_reveal_window__farms_no_bounties(
         people.reveal(node)
     assert people.phase == AGGREGATE
     for node in honest:
-        args = (people.job, people.round, node.node_id)
+        args = (*people.place, node.node_id)
         people.chain.refuse("rounds: revealed", mallory, people.rounds, "slash_unrevealed", *args)
     assert people.gain(mallory) == -TERMS.reward_per_round  # set aside for the round
     people.assert_whole(dict.fromkeys(honest, 0))

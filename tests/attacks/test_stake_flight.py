@@ -10,26 +10,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from agents.jobs.publish import ZOO
-from tests.stage.chain.people import (
-    INVALID,
-    TERMS,
-    TRAINER,
-    Node,
-    People,
-    share,
-)
+from tests.stage.chain.people import INVALID, TERMS, TRAINER, Node, People, share
 
 FIFTH = 20 * ZOO
-
-
-def bad_round(people: People, eve: Node, *honest: Node) -> bytes:
-    """A finalized round in which eve's work was found invalid; her report, not executed yet."""
-    people.train(*honest, eve)
-    arrays = people.offer(dict.fromkeys((*honest, eve), 1))
-    report = people.report(eve, INVALID, "vic", "vera")
-    people.attest("vic", "vera")
-    people.finalize(arrays)
-    return report
 
 
 def test_15_exit_between_work_and_verdict__slash_reaches_the_unbonding_stake(
@@ -45,8 +28,7 @@ def test_15_exit_between_work_and_verdict__slash_reaches_the_unbonding_stake(
         people.reveal(node)
     arrays = people.offer({ann: 1, eve: 1})
     report = people.report(eve, INVALID, "vic", "vera")
-    people.attest("vic", "vera")
-    people.finalize(arrays)
+    people.confirm(arrays)
     withdraw = (eve.owner, people.registry, "withdraw", eve.node_id)
     people.chain.refuse("registry: still unbonding", *withdraw)
     people.chain.warp(people.settings.unbonding_period)
@@ -63,7 +45,7 @@ def test_15_exit_between_report_and_execution__changes_nothing(
     people: People, ann: Node, eve: Node
 ) -> None:
     """Attack 15: eve exits when she sees the confirmed report."""
-    report = bad_round(people, eve, ann)
+    report = people.convict(eve, ann)
     people.chain.send(eve.owner, people.registry, "begin_exit", eve.node_id)
     people.execute(report)
     people.chain.warp(people.settings.unbonding_period)
@@ -77,7 +59,7 @@ def test_15_exit_first__no_seat_in_the_round(people: People, ann: Node, eve: Nod
     people.chain.send(eve.owner, people.registry, "begin_exit", eve.node_id)
     opened = people.open()
     assert eve.node_id not in opened["nodes"]
-    args = (people.job, people.round, eve.node_id, b"\1" * 32)
+    args = (*people.place, eve.node_id, b"\1" * 32)
     people.chain.refuse("rounds: not expected", eve.operator, people.rounds, "commit", *args)
     assert people.gain(eve) == 0
 
@@ -97,11 +79,7 @@ def test_15_stake_added_after_the_offence__neither_dilutes_nor_hides_it(
 ) -> None:
     """Attack 15: eve floods the ring of remembered additions between offence and slash. What the
     ring forgets counts as if it had been there all along: the flood only costs her."""
-    people.train(ann, eve)
-    arrays = people.offer({ann: 1, eve: 1})
-    report = people.report(eve, INVALID, "vic", "vera")
-    people.attest("vic", "vera")
-    people.finalize(arrays)
+    report = people.convict(eve, ann)
     forgotten = 4
     for _ in range(16 + forgotten):
         people.chain.send(eve.owner, people.registry, "add_stake", eve.node_id, ZOO)
@@ -114,7 +92,7 @@ def test_15_new_operator_and_payout__the_slash_still_finds_the_node(
     people: People, ann: Node, eve: Node
 ) -> None:
     """Attack 15: eve changes every address she can between work and verdict."""
-    report = bad_round(people, eve, ann)
+    report = people.convict(eve, ann)
     fresh = people.person("fresh")
     people.chain.send(eve.owner, people.registry, "set_operator", eve.node_id, fresh.address)
     people.chain.send(eve.owner, people.registry, "set_payout", eve.node_id, fresh.address)
@@ -129,7 +107,7 @@ def test_15_slashed_node_registers_again__starts_without_benchmark_and_has_lost_
 ) -> None:
     """Attack 15: eve throws the marked node away and takes a new one. She waits out the unbonding
     period, and needs a new stake and a new benchmark before anything is earned."""
-    report = bad_round(people, eve, ann)
+    report = people.convict(eve, ann)
     people.execute(report)
     again = people.enlist("again")
     assert not people.chain.call(people.registry, "is_eligible", again.node_id, TRAINER)

@@ -17,7 +17,6 @@ from tests.stage.chain.people import (
     DISPUTED,
     EVIDENCE,
     FINALIZED,
-    REVEAL,
     STAKES,
     TERMS,
     VOID,
@@ -29,19 +28,6 @@ from tests.stage.memory.honest_round import TinyJob, noise
 
 BOND = TERMS.challenge_bond
 AGGREGATOR_CUT = TERMS.reward_per_round * TERMS.aggregator_bps // 10_000
-
-
-def challenge(people: People, account) -> bytes:
-    result = bytes(people.state.result_hash)
-    people.chain.send(
-        account, people.results, "challenge", people.job, people.round, result, EVIDENCE
-    )
-    return result
-
-
-def reject(people: People, result: bytes, salt: bytes) -> None:
-    args = (people.job, people.round, result, False)
-    people.decide((people.results, "resolve_challenge", args), salt=salt)
 
 
 def test_7_abort_unless_the_draw_suits__earns_nothing_and_loses_weight_and_seat(
@@ -80,14 +66,9 @@ def test_7_two_sybils_abort_after_committing__each_time_costs_both_more(
     losses = []
     for _ in range(3):
         before = people.wealth(*sybils)
-        people.open()
-        for node in (ann, *sybils):
-            people.commit(node)
-        people.pass_phase(COMMIT)
-        people.reveal(ann)
-        people.pass_phase(REVEAL)
+        people.train(ann, silent=sybils)
         for sybil in sybils:
-            args = (people.job, people.round, sybil.node_id)
+            args = (*people.place, sybil.node_id)
             people.chain.send(ann.operator, people.rounds, "slash_unrevealed", *args)
         people.finish({ann: 1})
         losses.append(before - people.wealth(*sybils))
@@ -103,14 +84,13 @@ def test_16_aggregator_on_duty_is_silent__another_node_takes_its_cut(
     """Attack 16: the aggregator whose turn it is never proposes, nor does the other one."""
     people.train(ann, bob)
     idle = people.on_duty
-    early = (people.job, people.round, ann.node_id, EVIDENCE, EVIDENCE, EVIDENCE, [], [])
+    early = (*people.place, ann.node_id, EVIDENCE, EVIDENCE, EVIDENCE, [], [])
     people.chain.refuse(
         "results: not on duty", ann.operator, people.results, "propose_result", *early
     )
     people.pass_phase(AGGREGATE)
     arrays = people.offer({ann: 1, bob: 1}, by=ann)
-    people.attest("vic", "vera")
-    people.finalize(arrays)
+    people.confirm(arrays)
     assert people.gain(idle) == 0
     people.assert_whole({ann: share(1, 2) + AGGREGATOR_CUT, bob: share(1, 2)})
 
@@ -122,7 +102,7 @@ def test_16_nobody_in_the_network_finalizes__a_passer_by_does(
     people.train(ann, bob)
     arrays = people.offer({ann: 3, bob: 1})
     passer_by = people.person("passer-by")
-    finalize = (passer_by, people.results, "finalize", people.job, people.round, *arrays)
+    finalize = (passer_by, people.results, "finalize", *people.place, *arrays)
     people.chain.refuse("results: not finalizable", *finalize)
     people.wait_until(int(people.state.deadline))
     people.chain.send(*finalize)
@@ -139,10 +119,10 @@ def test_16_frivolous_challenge__costs_its_bond_and_only_delays_once(
     people.train(ann, bob)
     arrays = people.offer({ann: 1, bob: 1})
     people.attest("vic", "vera")
-    result = challenge(people, crank)
-    again = (crank, people.results, "challenge", people.job, people.round, result, EVIDENCE)
+    result = people.challenge(crank)
+    again = (crank, people.results, "challenge", *people.place, result, EVIDENCE)
     people.chain.refuse("results: already challenged", *again)
-    reject(people, result, salt=EVIDENCE)
+    people.resolve(result, False, salt=EVIDENCE)
     assert people.phase == CHALLENGE
     people.chain.refuse("results: already challenged", *again)
     assert people.gain(crank) == -BOND
@@ -159,7 +139,7 @@ def test_16_committee_is_silent__round_is_void_and_everybody_keeps_what_it_had(
     crank = people.person("crank", 1_000 * ZOO)
     people.train(ann, bob)
     people.offer({ann: 1, bob: 1})
-    challenge(people, crank)
+    people.challenge(crank)
     people.pass_phase(DISPUTED)
     assert people.phase == VOID
     assert (people.gain(crank), people.gain(people.sponsor)) == (-BOND, 0)
@@ -206,14 +186,10 @@ def test_18_result_whose_report_is_withheld__costs_the_aggregator_a_fifth(
     people.train(ann, bob)
     duty = people.on_duty
     people.offer({ann: 1, bob: 1}, label="withheld")
-    result = challenge(people, watcher)
-    people.decide(
-        (people.results, "resolve_challenge", (people.job, people.round, result, True)), salt=result
-    )
-    other = next(n for n in (people.nodes["abe"], people.nodes["ada"]) if n != duty)
-    arrays = people.offer({ann: 1, bob: 1}, by=other)
-    people.attest("vic", "vera")
-    people.finalize(arrays)
+    result = people.challenge(watcher)
+    people.resolve(result, True, salt=result)
+    other = people.other_aggregator(duty)
+    people.confirm(people.offer({ann: 1, bob: 1}, by=other))
     fifth = STAKES[AGGREGATOR] // 5
     assert people.gain(duty) == -fifth
     assert people.gain(watcher) == fifth // 2

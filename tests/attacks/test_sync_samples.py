@@ -34,7 +34,6 @@ class Stale(Trainer):
     """Starts from other parameters than the round's, and shows those."""
 
     def starting_state(self, view: View) -> State:
-        """Not the round's model."""
         return {name: t + 0.25 for name, t in super().starting_state(view).items()}
 
 
@@ -159,14 +158,9 @@ def test_a_forged_sample_is_not_under_the_root(sampled: SampledJob, ann: Node, b
     sampled.reveal((honest, ann), (stale, bob))
     assert sampled.show(honest, ann) is not None
     people, opened = sampled.people, int(sampled.view(honest).round.opened_block)
-    samples = Consensus(honest.network).samples(people.job, people.round, opened)
+    samples = Consensus(honest.network).samples(*people.place, opened)
     stale.context.sender.send(
-        stale.network.scores,
-        "post_samples",
-        people.job,
-        people.round,
-        bob.node_id,
-        samples[ann.node_id],
+        stale.network.scores, "post_samples", *people.place, bob.node_id, samples[ann.node_id]
     )
     with pytest.raises(PayloadError, match="not under the node's root"):
         sampled.read(stale, bob)

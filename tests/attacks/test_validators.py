@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from agents.gauntlet.record import MAX_RECORD_BYTES, ScoreRecord
+from agents.gauntlet.record import MAX_RECORD_BYTES, NodeScore, ScoreRecord
 from agents.gauntlet.replay import replay
 from agents.mechanisms.score.gauntlet import Gauntlet
 from agents.protocol.median import stake_median
@@ -64,6 +64,27 @@ class ScoredJob(ValidatedJob):
         self.reveal(*((self.trainers[name], self.node(name)) for name in TRAINERS))
         for name in shown or TRAINERS:
             assert self.show(self.trainers[name], self.node(name)) is not None
+
+    def began(self, *shown: str) -> Verifier:
+        """A round up to AGGREGATE, and vic's verifier."""
+        self.play(*shown)
+        return self.verifier("vic")
+
+    def committed(self) -> Verifier:
+        """The same, once vic has committed."""
+        verifier = self.began()
+        assert self.step(verifier, "vic") == "scored: round 1, committed"
+        return verifier
+
+    def line(self, verifier: Verifier, name: str) -> NodeScore:
+        """What vic's newest record says of a node."""
+        node = self.node(name).node_id
+        return next(x for x in self.record(verifier, "vic").scores if x.node == node)
+
+    def commit_anything(self, name: str) -> None:
+        """A verifier opens the scoring at once, with a commitment to nothing."""
+        liar, place = self.verifier(name), (self.people.job, 1, self.node(name).node_id)
+        liar.context.sender.send(liar.network.scores, "commit_scores", *place, b"\7" * 32)
 
     def step(self, verifier: Verifier, name: str) -> str | None:
         return verifier.validator.step(self.view(verifier), self.node(name).node_id)
@@ -169,15 +190,13 @@ def test_a_node_that_is_no_verifier_of_the_round_has_no_part_in_it(scored: Score
 
 
 def test_a_missing_sample_is_waited_for_but_not_for_ever(scored: ScoredJob) -> None:
-    scored.play("ann", "bob")
-    verifier = scored.verifier("vic")
+    verifier = scored.began("ann", "bob")
     assert scored.step(verifier, "vic") is None
     scored.people.chain.warp(TERMS.aggregate_s // 2 + 2)
     scored.score(verifier, "vic", 1)
-    lines = {line.node: line for line in scored.record(verifier, "vic").scores}
-    mute = lines[scored.node("cat").node_id]
+    mute = scored.line(verifier, "cat")
     assert (mute.failure, mute.score, mute.usable) == ("no sync sample posted", 0, True)
-    assert lines[scored.node("ann").node_id].failure == ""
+    assert scored.line(verifier, "ann").failure == ""
 
 
 def test_a_mute_node_delays_one_round_but_not_the_next(scored: ScoredJob) -> None:
@@ -194,8 +213,7 @@ def test_a_mute_node_delays_one_round_but_not_the_next(scored: ScoredJob) -> Non
 
 
 def test_a_sample_that_comes_meanwhile_counts(scored: ScoredJob) -> None:
-    scored.play("ann", "bob")
-    verifier = scored.verifier("vic")
+    verifier = scored.began("ann", "bob")
     assert scored.step(verifier, "vic") is None
     assert scored.show(scored.trainers["cat"], scored.node("cat")) is not None
     assert scored.step(verifier, "vic") == "scored: round 1, committed"
@@ -203,8 +221,7 @@ def test_a_sample_that_comes_meanwhile_counts(scored: ScoredJob) -> None:
 
 def test_a_sample_that_is_posted_but_not_in_the_store_yet_is_waited_for(scored: ScoredJob) -> None:
     """Content may take longer from node to node than a transaction, and nobody's fault it is."""
-    scored.play()
-    verifier = scored.verifier("vic")
+    verifier = scored.began()
     opened = int(scored.view(verifier).round.opened_block)
     posted = Consensus(verifier.network).samples(scored.people.job, 1, opened)
     digest = posted[scored.node("cat").node_id]
@@ -214,48 +231,29 @@ def test_a_sample_that_is_posted_but_not_in_the_store_yet_is_waited_for(scored: 
     assert scored.step(verifier, "vic") is None
     scored.store.put_bytes(raw)
     scored.score(verifier, "vic", 1)
-    lines = {line.node: line for line in scored.record(verifier, "vic").scores}
-    assert lines[scored.node("cat").node_id].failure == ""
+    assert scored.line(verifier, "cat").failure == ""
 
 
 def test_who_opens_the_scoring_at_once_hurries_nobody(scored: ScoredJob) -> None:
     """A liar that commits before anyone could show a sample would else make honest validators
     fail honest nodes."""
-    scored.play("ann", "bob")
-    honest, liar = scored.verifier("vic"), scored.verifier("vera")
-    network = liar.network
-    liar.context.sender.send(
-        network.scores,
-        "commit_scores",
-        scored.people.job,
-        1,
-        scored.node("vera").node_id,
-        b"\7" * 32,
-    )
+    honest = scored.began("ann", "bob")
+    scored.commit_anything("vera")
     assert scored.step(honest, "vic") is None
     assert scored.show(scored.trainers["cat"], scored.node("cat")) is not None
     assert scored.step(honest, "vic") == "scored: round 1, committed"
 
 
 def test_before_half_of_the_commit_window_is_left_it_stops_waiting(scored: ScoredJob) -> None:
-    scored.play("ann", "bob")
-    verifier, liar = scored.verifier("vic"), scored.verifier("vera")
-    liar.context.sender.send(
-        liar.network.scores,
-        "commit_scores",
-        scored.people.job,
-        1,
-        scored.node("vera").node_id,
-        b"\7" * 32,
-    )
+    verifier = scored.began("ann", "bob")
+    scored.commit_anything("vera")
     left = Consensus(verifier.network).scoring(scored.people.job, 1).commit_deadline
     scored.people.wait_until(left - TERMS.score_commit_s // 2 + 1)
     assert scored.step(verifier, "vic") == "scored: round 1, committed"
 
 
 def test_an_attestation_is_held_back_for_a_quarter_of_the_window(scored: ScoredJob) -> None:
-    scored.play("ann", "bob")
-    verifier = scored.verifier("vic")
+    verifier = scored.began("ann", "bob")
     assert not scored.holds(verifier, "vic"), "there is nothing to attest in AGGREGATE"
     scored.people.offer({scored.node(name): 1 for name in TRAINERS})
     assert scored.people.phase == CHALLENGE
@@ -268,8 +266,7 @@ def test_an_attestation_is_held_back_for_a_quarter_of_the_window(scored: ScoredJ
 
 
 def test_nothing_is_opened_when_the_phase_is_over(scored: ScoredJob) -> None:
-    scored.play()
-    verifier = scored.verifier("vic")
+    verifier = scored.began()
     scored.people.wait_until(int(scored.view(verifier).round.deadline))
     assert scored.step(verifier, "vic") is None
 
@@ -278,8 +275,7 @@ def test_a_refusal_by_the_contract_keeps_nobody_from_attesting(scored: ScoredJob
     """Scoring is paused: the verifier says so once and goes on."""
     people = scored.people
     people.decide((people.scores, "set_paused", (PAUSE_OPEN,)))
-    scored.play()
-    verifier = scored.verifier("vic")
+    verifier = scored.began()
     for _ in range(3):
         assert scored.step(verifier, "vic") is None
     assert scored.warned("vic", "cannot_score") == 1
@@ -292,8 +288,7 @@ def test_a_refusal_by_the_contract_keeps_nobody_from_attesting(scored: ScoredJob
 def test_killed_between_journal_and_commitment_it_commits_to_the_same(
     scored: ScoredJob, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    scored.play()
-    verifier = scored.verifier("vic")
+    verifier = scored.began()
 
     def stopped(*_: object) -> None:
         raise Stopped("the agent ends here")
@@ -323,9 +318,7 @@ def test_killed_between_commitment_and_reveal_it_reveals(scored: ScoredJob) -> N
 
 def test_the_record_is_secret_until_the_reveal(scored: ScoredJob) -> None:
     """It holds the secret of the draw, and the scores that others must not copy."""
-    scored.play()
-    verifier = scored.verifier("vic")
-    assert scored.step(verifier, "vic") == "scored: round 1, committed"
+    verifier = scored.committed()
     (name,) = verifier.context.journal.keys("scores-")
     digest = bytes.fromhex(verifier.context.journal.get(name)["record"])
     with pytest.raises(Exception, match="not"):
@@ -341,9 +334,7 @@ def test_the_record_is_secret_until_the_reveal(scored: ScoredJob) -> None:
 
 
 def test_a_record_that_has_changed_on_disk_keeps_no_vector_back(scored: ScoredJob) -> None:
-    scored.play()
-    verifier = scored.verifier("vic")
-    assert scored.step(verifier, "vic") == "scored: round 1, committed"
+    verifier = scored.committed()
     (path,) = verifier.context.artefacts.glob("scores-*.record")
     path.write_bytes(path.read_bytes()[:-1])
     scored.people.chain.warp(TERMS.score_commit_s + 1)
@@ -352,9 +343,7 @@ def test_a_record_that_has_changed_on_disk_keeps_no_vector_back(scored: ScoredJo
 
 
 def test_without_its_journal_it_can_only_say_so(scored: ScoredJob) -> None:
-    scored.play()
-    verifier = scored.verifier("vic")
-    assert scored.step(verifier, "vic") == "scored: round 1, committed"
+    scored.committed()
     scored.forget(scored.node("vic"))
     again = scored.verifier("vic")
     scored.people.chain.warp(TERMS.score_commit_s + 1)
@@ -374,8 +363,7 @@ def test_ratings_go_on_from_the_last_revealed_record(scored: ScoredJob) -> None:
     scored.void()
     scored.play()  # a round that vic misses
     scored.void()
-    scored.play()
-    again = scored.verifier("vic")
+    again = scored.began()
     scored.score(again, "vic", 3)
     third = scored.record(again, "vic")
     assert (third.position, third.round, third.renewed) == (1, 3, False)
@@ -388,8 +376,7 @@ def test_with_a_new_journal_ratings_go_on_and_the_new_secret_is_declared(scored:
     first = scored.finish(verifier)
     scored.forget(scored.node("vic"))
     scored.void()
-    scored.play()
-    again = scored.verifier("vic")
+    again = scored.began()
     scored.score(again, "vic", 2)
     second = scored.record(again, "vic")
     assert second.renewed
@@ -407,8 +394,7 @@ def test_a_record_that_nobody_has_any_more_means_fresh_ratings(scored: ScoredJob
     for path in copies:
         path.unlink()
     scored.void()
-    scored.play()
-    again = scored.verifier("vic")
+    again = scored.began()
     scored.score(again, "vic", 2)
     assert scored.warned("vic", "ratings_lost") == 1
     fresh = scored.record(again, "vic")

@@ -34,16 +34,6 @@ def appeal(people: People, node: Node, report: bytes) -> None:
     people.chain.send(node.owner, people.reports, "appeal", report, EVIDENCE)
 
 
-def framed(people: People, victim: Node, *others: Node) -> bytes:
-    """A finalized round in which vic and vera had the victim's honest work declared invalid."""
-    people.train(victim, *others)
-    arrays = people.offer(dict.fromkeys((victim, *others), 1))
-    report = people.report(victim, INVALID, "vic", "vera")
-    people.attest("vic", "vera")
-    people.finalize(arrays)
-    return report
-
-
 def test_8_split_stake__weighs_what_the_whole_weighed(people: People) -> None:
     """Attack 8: one verifier's stake under two names has no more votes than under one; under
     the minimum it has none at all."""
@@ -79,7 +69,7 @@ def test_8_own_verifier__may_not_judge_its_owners_work_or_benchmark(
 
     people.train(ann, bob, eve)
     people.offer({ann: 1, bob: 1, eve: 1})
-    args = (people.job, people.round, own.node_id, eve.node_id, INVALID, EVIDENCE)
+    args = (*people.place, own.node_id, eve.node_id, INVALID, EVIDENCE)
     people.chain.refuse("reports: own node", own.operator, people.reports, "report", *args)
     assert people.wealth(eve, own) - before == 0
 
@@ -113,16 +103,15 @@ def test_8_verifier_attests_its_own_result__alone_it_decides_nothing(
     people.attest("vic")
     state = people.state
     assert 0 < 3 * int(state.attested_stake) < 2 * int(state.verifier_stake)
-    finalize = (eve.operator, people.results, "finalize", people.job, people.round, *arrays)
+    finalize = (eve.operator, people.results, "finalize", *people.place, *arrays)
     people.chain.refuse("results: not finalizable", *finalize)
-    again = (people.job, people.round, vic.node_id, bytes(state.result_hash))
+    again = (*people.place, vic.node_id, bytes(state.result_hash))
     people.chain.refuse("results: already attested", vic.operator, people.results, "attest", *again)
 
     challenger = people.person("challenger", TERMS.challenge_bond)
-    dispute = (people.job, people.round, bytes(state.result_hash), EVIDENCE)
-    people.chain.send(challenger, people.results, "challenge", *dispute)
+    result = people.challenge(challenger)
     people.chain.refuse("results: not finalizable", *finalize)
-    people.decide((people.results, "resolve_challenge", (*dispute[:3], True)))
+    people.resolve(result, True)
     right = people.offer({ann: 1, eve: 1}, by=people.nodes["abe"])
     people.attest("vera", "vito")
     people.finalize(right)
@@ -139,7 +128,7 @@ def test_9_quorum_frames_an_honest_node__appeal_costs_the_framers_more_than_they
     Bob keeps his stake, gets his share of the round and half of both slashes. Nobody else ever got
     anything of his share.
     """
-    report = framed(people, bob, ann, cat, eve)
+    report = people.convict(bob, ann, cat, eve)
     vic, vera = people.nodes["vic"], people.nodes["vera"]
     appeal(people, bob, report)
     people.decide((people.reports, "resolve_appeal", (report, True)))
@@ -164,7 +153,7 @@ def test_9_framers_flee__their_stake_is_slashed_while_it_unbonds(
     people: People, ann: Node, bob: Node, cat: Node
 ) -> None:
     """Attack 9 with 15: the framers begin their exit the moment the report is confirmed."""
-    report = framed(people, bob, ann, cat)
+    report = people.convict(bob, ann, cat)
     vic, vera = people.nodes["vic"], people.nodes["vera"]
     for judge in (vic, vera):
         people.chain.send(judge.owner, people.registry, "begin_exit", judge.node_id)
@@ -199,7 +188,7 @@ def test_9_guilty_node_appeals__loses_the_bond_on_top(
 ) -> None:
     """Appeals as a weapon: eve's work was bad, and she appeals to win time and hurt the
     reporters."""
-    report = framed(people, eve, ann, bob)
+    report = people.convict(eve, ann, bob)
     people.chain.refuse(
         "reports: not the node", ann.owner, people.reports, "appeal", report, EVIDENCE
     )
@@ -225,7 +214,7 @@ def test_9_appeal_nobody_decides__slashes_nobody_and_gives_the_bond_back(
     people: People, ann: Node, bob: Node
 ) -> None:
     """A silent committee: the accused and the accusers keep what they have."""
-    report = framed(people, bob, ann)
+    report = people.convict(bob, ann)
     appeal(people, bob, report)
     deadline = int(people.chain.call(people.reports, "report_of", report).deadline)
     people.wait_until(deadline)
@@ -250,8 +239,7 @@ def test_9_reporter_is_the_cheats_second_node__pays_more_than_the_bounty(
     people.train(ann, eve)
     arrays = people.offer({ann: 1, eve: 1})
     report = people.report(eve, INVALID, "vito", "vic")
-    people.attest("vic", "vera")
-    people.finalize(arrays)
+    people.confirm(arrays)
     people.execute(report)
     assert people.gain(eve, people.nodes["vito"]) == -FIFTH + FIFTH // 2
     people.assert_whole({ann: share(1, 2)})

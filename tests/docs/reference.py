@@ -144,7 +144,6 @@ class Reader:
 
 
 def contracts_page() -> str:
-    """docs/contracts.md."""
     reader = Reader()
     lines = [
         "# Contracts, function by function",
@@ -187,7 +186,6 @@ def _entry(reader: Reader, place: str, function: Function) -> list[str]:
 
 
 def settings_page() -> str:
-    """docs/settings.md."""
     lines = [
         "# Settings of an agent",
         "",
@@ -209,7 +207,6 @@ PAGES = {"contracts.md": contracts_page, "settings.md": settings_page}
 
 
 def main() -> None:
-    """Rewrite the pages."""
     for name, page in PAGES.items():
         (ROOT / "docs" / name).write_text(page(), encoding="utf-8")
 

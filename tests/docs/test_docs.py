@@ -74,7 +74,6 @@ def _stale(text: str, files: list[str]) -> list[str]:
 
 @pytest.fixture(scope="module")
 def files() -> list[str]:
-    """All source files, from the root."""
     tops = [ROOT / top for top in _TOPS.split("|")]
     return [str(path.relative_to(ROOT)) for top in tops for path in top.rglob("*.*")]
 

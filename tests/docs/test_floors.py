@@ -136,7 +136,6 @@ class House:
 
     @classmethod
     def read(cls, root: Path) -> House:
-        """The house as it stands on disk."""
         files = [file for room in ("agents", "scripts") for file in root.glob(f"{room}/**/*.py")]
         return cls({file.relative_to(root).as_posix(): file.read_text("utf-8") for file in files})
 
@@ -146,7 +145,6 @@ class House:
 
     @cached_property
     def imports(self) -> dict[str, tuple[Import, ...]]:
-        """The imports of every file."""
         return {path: imports_of(path, text) for path, text in sorted(self.sources.items())}
 
     def file_of(self, one: Import) -> str | None:
@@ -279,32 +277,22 @@ def brings_torch(one: Import) -> bool:
 
 @pytest.fixture(scope="module")
 def house() -> House:
-    """The house as it stands."""
     return House.read(ROOT)
 
 
-def test_every_file_has_its_place_and_imports_what_exists(house: House) -> None:
-    assert house.unplaced() == []
+RULES = {
+    "every file has its place and imports what exists": House.unplaced,
+    "no import runs upwards or sideways": House.upward,
+    "the folders of a room keep their order": House.inside,
+    "no part imports the face of its folder": House.faces,
+    "no circle of files or folders": House.circles,
+    "runtime, protocol and storage do without torch": House.torch,
+}
 
 
-def test_no_import_runs_upwards_or_sideways(house: House) -> None:
-    assert house.upward() == []
-
-
-def test_the_folders_of_a_room_keep_their_order(house: House) -> None:
-    assert house.inside() == []
-
-
-def test_no_part_imports_the_face_of_its_folder(house: House) -> None:
-    assert house.faces() == []
-
-
-def test_no_circle_of_files_or_folders(house: House) -> None:
-    assert house.circles() == []
-
-
-def test_runtime_protocol_and_storage_do_without_torch(house: House) -> None:
-    assert house.torch() == []
+@pytest.mark.parametrize("rule", RULES)
+def test_the_house_keeps_each_rule(house: House, rule: str) -> None:
+    assert RULES[rule](house) == []
 
 
 def test_every_room_of_the_table_exists() -> None:

@@ -92,7 +92,6 @@ def pytest_runtest_makereport(
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Print the durations."""
     terminalreporter.section("end to end: seconds")
     for seconds, name in _DURATIONS:
         if seconds >= 0.5:

@@ -45,12 +45,7 @@ class DoublingReader(RoundReader):
             }
         )
         return replace(
-            honest,
-            state=state,
-            merged=merged,
-            update=update,
-            checkpoint=checkpoint,
-            report=report,
+            honest, state=state, merged=merged, update=update, checkpoint=checkpoint, report=report
         )
 
 

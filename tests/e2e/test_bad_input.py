@@ -35,7 +35,6 @@ class BareChain:
     anvil: Anvil
 
     def config(self, name: str, **changes: object) -> Path:
-        """A settings file."""
         values = {
             "rpc_url": self.anvil.url,
             "chain_id": 31_337,

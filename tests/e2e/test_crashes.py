@@ -15,7 +15,7 @@ import pytest
 from agents.protocol.numbers import Phase, Violation
 from scripts._net.localnet import LocalnetSettings
 from scripts._report.verdict import check_cheats
-from tests.e2e.conftest import AGENTS
+from tests.e2e.conftest import AGENT_ROLES, AGENTS
 from tests.stage.network import TERMS, LocalNetwork
 
 TRAINER_POINTS = (
@@ -26,8 +26,18 @@ TRAINER_POINTS = (
     "trainer-before-reveal",
     "trainer-after-reveal",
 )
-AGGREGATOR_POINTS = ("aggregator-before-propose", "aggregator-after-propose")
-VERIFIER_POINTS = ("verifier-auditing", "verifier-before-attest", "verifier-after-attest")
+# Who dies, and at which points. Two verifiers of three are needed for the quorum, so at least one
+# of them gets there.
+DYING = {
+    ("trainer-1",): TRAINER_POINTS,
+    ("trainer-1", "trainer-2", "trainer-3"): TRAINER_POINTS,
+    ("aggregator-1", "aggregator-2"): ("aggregator-before-propose", "aggregator-after-propose"),
+    ("verifier-1", "verifier-2"): (
+        "verifier-auditing",
+        "verifier-before-attest",
+        "verifier-after-attest",
+    ),
+}
 KILLED_IN = (Phase.COMMIT, Phase.REVEAL, Phase.AGGREGATE, Phase.CHALLENGE)
 
 
@@ -59,28 +69,13 @@ def test_every_role_dies_once_in_one_round(local: LocalNetwork) -> None:
 
 
 @pytest.mark.chaos
-@pytest.mark.parametrize("point", TRAINER_POINTS)
-def test_a_trainer_dies_at(local: LocalNetwork, point: str) -> None:
-    _survives(local, {point: ("trainer-1",)})
-
-
-@pytest.mark.chaos
-@pytest.mark.parametrize("point", TRAINER_POINTS)
-def test_all_trainers_die_at(local: LocalNetwork, point: str) -> None:
-    _survives(local, {point: tuple(local.names("trainer"))})
-
-
-@pytest.mark.chaos
-@pytest.mark.parametrize("point", AGGREGATOR_POINTS)
-def test_the_aggregator_dies_at(local: LocalNetwork, point: str) -> None:
-    _survives(local, {point: tuple(local.names("aggregator"))})
-
-
-@pytest.mark.chaos
-@pytest.mark.parametrize("point", VERIFIER_POINTS)
-def test_two_verifiers_die_at(local: LocalNetwork, point: str) -> None:
-    """Two of three are needed for the quorum, so at least one of them gets there."""
-    _survives(local, {point: ("verifier-1", "verifier-2")})
+@pytest.mark.parametrize(
+    ("names", "point"),
+    [(names, point) for names, points in DYING.items() for point in points],
+    ids=lambda part: part if isinstance(part, str) else "+".join(part),
+)
+def test_all_of_these_die_at(local: LocalNetwork, names: tuple[str, ...], point: str) -> None:
+    _survives(local, {point: names})
 
 
 def _kill_in(local: LocalNetwork, plan: dict[Phase, tuple[str, ...]]) -> None:
@@ -110,15 +105,9 @@ def test_killed_from_outside_in_every_phase(local: LocalNetwork) -> None:
 
 @pytest.mark.chaos
 @pytest.mark.parametrize("phase", KILLED_IN)
-@pytest.mark.parametrize("role", ["trainer", "aggregator", "verifier"])
-def test_a_whole_role_is_killed_in(local: LocalNetwork, role: str, phase: Phase) -> None:
-    _kill_in(local, {phase: tuple(local.names(role))})
-
-
-@pytest.mark.chaos
-@pytest.mark.parametrize("phase", KILLED_IN)
-def test_everybody_is_killed_in(local: LocalNetwork, phase: Phase) -> None:
-    _kill_in(local, {phase: tuple(local.names("trainer", "aggregator", "verifier"))})
+@pytest.mark.parametrize("roles", [*([role] for role in AGENT_ROLES), AGENT_ROLES], ids="+".join)
+def test_whole_roles_are_killed_in(local: LocalNetwork, roles: list[str], phase: Phase) -> None:
+    _kill_in(local, {phase: tuple(local.names(*roles))})
 
 
 @pytest.mark.chaos

@@ -19,8 +19,6 @@ KEY = new_key()
 
 
 def sponsor_of(local: LocalNetwork) -> Callable[[Contract, str, tuple[Any, ...]], Any]:
-    """Sends as the sponsor."""
-
     def send(contract: Contract, function: str, args: tuple[Any, ...]) -> Any:
         batch = local.net.batch()
         batch.add(local.net.sponsor, local.net.contract(contract.name).functions[function](*args))

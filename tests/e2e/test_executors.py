@@ -88,7 +88,6 @@ class TaskNetwork:
         return task
 
     def slashes(self) -> list[int]:
-        """Nodes that were ever slashed."""
         chain, registry = self.local.network.chain, self.local.network.registry
         events = chain.events(registry, "NodeSlashed", 0, chain.head().number)
         return [int(event.args["node_id"]) for event in events]

@@ -63,12 +63,7 @@ def test_updates_that_only_aggregators_and_verifiers_read(local: LocalNetwork) -
     """The noised update is final, attested by those who could read what it was made of; nobody
     else can read a payload, and the update is longer than anything a node may send."""
     job = job_of(
-        local,
-        1,
-        merge="mean",
-        score="batches",
-        privacy="aggregate",
-        privacy_options=NOISE,
+        local, 1, merge="mean", score="batches", privacy="aggregate", privacy_options=NOISE
     )
     history = local.finish(job)
     local.assert_whole(job)

@@ -66,7 +66,6 @@ def chain_rows(wanted: set[str], say: Callable[[str], None]) -> Iterator[Row]:
 @click.command()
 @click.option("--only", multiple=True, type=click.Choice(GROUPS), help="Repeatable. Default: all.")
 def main(only: tuple[str, ...]) -> None:
-    """Measure and print one table."""
     console = Console(width=None if Console().is_terminal else 140)
     wanted = set(only or GROUPS)
 

@@ -100,7 +100,6 @@ class Bench:
             self.send(verifier.operator, verdict)
 
     def create_job(self, max_nodes: int) -> int:
-        """A funded job for this many trainers a round."""
         pool, jobs = self.contract("RewardPool"), self.contract("TrainingJobs")
         token = self.contract("ZooToken")
         terms = replace(_TERMS, max_nodes=max_nodes)
@@ -188,7 +187,6 @@ class Bench:
         return self.send(seat.operator, call)
 
     def claim(self, seat: Seat) -> int:
-        """The seat's owner claims."""
         return self.send(seat.owner, self.contract("RewardPool").functions.claim())
 
     def register(self) -> int:
@@ -216,7 +214,6 @@ def build(supervisor: Supervisor, directory: Path) -> Bench:
 
 
 def bench(bench: Bench) -> list[Row]:
-    """The table's gas rows."""
     half = TRAINERS // 2
     register = [bench.register() for _ in range(2)][-1]
     large, small = bench.create_job(TRAINERS), bench.create_job(half)

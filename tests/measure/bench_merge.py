@@ -38,7 +38,6 @@ Call = Callable[[], object]
 
 
 def seconds(call: Call) -> float:
-    """Wall time of one call."""
     start = time.perf_counter()
     call()
     return time.perf_counter() - start

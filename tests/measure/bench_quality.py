@@ -94,7 +94,6 @@ def rows(say: Callable[[str], None] = lambda _: None, full: bool = False) -> Ite
 
 
 def main() -> None:
-    """Command line."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--full", action="store_true", help="first run what is not recorded")
     torch.set_num_threads(1)

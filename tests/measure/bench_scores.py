@@ -39,7 +39,6 @@ class Gas:
 
 
 def rows(directory: Path, say: Callable[[str], None]) -> list[Row]:
-    """The table's rows, from a network of each size."""
     found = []
     for nodes, verifiers in SIZES:
         say(f"two rounds of {nodes} nodes, scored by {verifiers} verifiers")
@@ -106,8 +105,7 @@ def _round(bench: Bench, job_id: int) -> Gas:
     ]
     reveals = [
         bench.send(
-            seat.operator,
-            scores.reveal_scores(job_id, number, seat.node_id, row, _WORD, _WORD),
+            seat.operator, scores.reveal_scores(job_id, number, seat.node_id, row, _WORD, _WORD)
         )
         for seat in verifiers
     ]

@@ -96,7 +96,6 @@ class Pool:
         ]
 
     def create(self) -> tuple[int, int]:
-        """A new task, and its gas."""
         spec = bytes(keccak(text="spec"))
         gas = self.bench.send(self.net.sponsor, self.tasks.create_task(_CPU, spec, _FEE, _RUN_S))
         return int(self.tasks.task_count().call()), gas
@@ -187,8 +186,7 @@ class Pool:
         for place, node_id in enumerate(nodes[:2]):
             verifier = next(s for s in self.net.of_role("verifier") if s.node_id == node_id)
             gas[f"attest {place + 1}"] = self.bench.send(
-                verifier.operator,
-                appeals.functions.attest(task_id, place, nodes, weights, _RIGHT),
+                verifier.operator, appeals.functions.attest(task_id, place, nodes, weights, _RIGHT)
             )
         self.bench.mine(5 * _WEEK)
         return gas
@@ -291,7 +289,6 @@ def draw_gas(pools: Sequence[int] = POOLS, draws: int = DRAWS) -> dict[int, list
 
 
 def draw_rows(say: Callable[[str], None]) -> list[Row]:
-    """Rows of a draw by pool size."""
     say(f"{POOLS[-1]:,} nodes join a pool, about two minutes")
     rows = []
     for size, series in draw_gas().items():
@@ -303,7 +300,6 @@ def draw_rows(say: Callable[[str], None]) -> list[Row]:
 
 
 def rows(directory: Path, say: Callable[[str], None]) -> list[Row]:
-    """The table's rows."""
     say(f"redundant tasks among {POOL} executors")
     return [*task_rows(directory), *draw_rows(say)]
 

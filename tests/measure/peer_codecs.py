@@ -38,7 +38,6 @@ class DemoPeer:
         return places, torch.gather(flat, -1, places), shape
 
     def decode(self, payload: tuple[Tensor, Tensor, tuple[int, ...]]) -> Tensor:
-        """The fp32 matrix."""
         places, values, shape = payload
         flat = torch.zeros(shape[0], shape[1], SIDE * SIDE)
         flat.scatter_reduce_(-1, places, values, reduce="mean", include_self=False)
@@ -48,7 +47,6 @@ class DemoPeer:
 
     @staticmethod
     def nbytes(payload: tuple[Tensor, Tensor, tuple[int, ...]]) -> int:
-        """Bytes as coded."""
         return payload[0].nbytes + payload[1].nbytes
 
 
@@ -78,7 +76,6 @@ class SparsePeer:
         return places, codes, means, (down, across)
 
     def decode(self, payload: tuple[Tensor, Tensor, Tensor, tuple[int, int]]) -> Tensor:
-        """The fp32 matrix."""
         places, codes, means, (down, across) = payload
         flat = torch.zeros(down, across, SIDE * SIDE)
         flat.scatter_reduce_(-1, places, means[codes.long()], reduce="mean", include_self=False)
@@ -87,7 +84,6 @@ class SparsePeer:
 
     @staticmethod
     def nbytes(payload: tuple[Tensor, Tensor, Tensor, tuple[int, int]]) -> int:
-        """Bytes as coded."""
         return payload[0].nbytes + payload[1].nbytes + payload[2].nbytes
 
 

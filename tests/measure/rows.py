@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One line of the table that `make bench` prints."""
+"""Lines of the tables that `make bench` and the studies print."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+
+from rich.table import Table
 
 
 @dataclass(frozen=True)
@@ -22,3 +25,15 @@ def gas_row(figure: str, gas: int, goal: int | None = None, peer: str = "") -> R
     if goal is None:
         return Row(figure, f"{gas:,} gas", peer=peer)
     return Row(figure, f"{gas:,} gas", f"<= {goal:,}", gas <= goal, peer)
+
+
+def text_table(
+    title: str, columns: Sequence[str], rows: Iterable[Sequence[str]] = (), left: int = 1
+) -> Table:
+    """The first `left` columns are words, the others figures."""
+    table = Table(title=title)
+    for place, name in enumerate(columns):
+        table.add_column(name, justify="left" if place < left else "right")
+    for row in rows:
+        table.add_row(*row)
+    return table

@@ -35,6 +35,7 @@ with terminate_as_exit(), Supervisor(Path(sys.argv[1])) as supervisor:
     supervisor.start("family", [sys.executable, "-c", {FAMILY!r}])
     time.sleep(60)
 """
+SLEEP = [sys.executable, "-c", "import time; time.sleep(60)"]
 TELLER = """
 import json, os, sys, time
 print(json.dumps({
@@ -142,8 +143,8 @@ def test_signals_to_the_supervisor_leave_no_process(tmp_path: Path, number: sign
 def test_fallen_names_only_what_nobody_stopped(tmp_path: Path) -> None:
     with Supervisor(tmp_path) as supervisor:
         supervisor.start("short", [sys.executable, "-c", "raise SystemExit(3)"])
-        supervisor.start("long", [sys.executable, "-c", "import time; time.sleep(60)"])
-        supervisor.start("killed", [sys.executable, "-c", "import time; time.sleep(60)"])
+        supervisor.start("long", SLEEP)
+        supervisor.start("killed", SLEEP)
         supervisor["killed"].kill()
         assert supervisor["short"].wait(10)
         assert [(p.name, p.returncode) for p in supervisor.fallen()] == [("short", 3)]
@@ -158,17 +159,15 @@ def test_start__ends_before_ready__shows_its_last_lines(tmp_path: Path) -> None:
 
 
 def test_start__not_ready_in_time__raises(tmp_path: Path) -> None:
-    command = [sys.executable, "-c", "import time; time.sleep(60)"]
     with Supervisor(tmp_path) as supervisor, pytest.raises(ProcessError, match="not ready after"):
-        supervisor.start("slow", command, ready=lambda: False, timeout_s=0.1)
+        supervisor.start("slow", SLEEP, ready=lambda: False, timeout_s=0.1)
 
 
 def test_start__name_runs_already__raises(tmp_path: Path) -> None:
-    command = [sys.executable, "-c", "import time; time.sleep(60)"]
     with Supervisor(tmp_path) as supervisor:
-        supervisor.start("one", command)
+        supervisor.start("one", SLEEP)
         with pytest.raises(ProcessError, match="runs already"):
-            supervisor.start("one", command)
+            supervisor.start("one", SLEEP)
 
 
 def test_start__no_such_program__raises(tmp_path: Path) -> None:

@@ -24,13 +24,7 @@ from scripts._shared.economics import parameters
 NAMES = {1: "executor-1", 2: "executor-2", 3: "executor-3 (forger)"}
 PAYLOAD = dumps({"kind": "evaluate", "spec": "00", "loss": (2.25).hex(), "tokens": 64})
 ROW = {
-    "scenario": {
-        "strategy": "pair",
-        "dishonest": 3,
-        "nodes": 10,
-        "fee": ZOO,
-        "rate": "1/4",
-    },
+    "scenario": {"strategy": "pair", "dishonest": 3, "nodes": 10, "fee": ZOO, "rate": "1/4"},
     "tasks": 2_000,
     "success": {"exact": 0.1, "seen": 0.11, "interval": [0.09, 0.12], "inside": True},
     "profit": {"exact": -2.0, "seen": -1.9, "interval": [-2.1, -1.7], "inside": True},

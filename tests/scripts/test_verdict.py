@@ -34,8 +34,7 @@ def test_first_offence__costs_the_row(violation, share):
 
 def test_silence__escalates_by_five_percent():
     told = history(
-        slash(Violation.NO_REVEAL, 0, 100 * ZOO),
-        slash(Violation.NO_REVEAL, 0, 95 * ZOO),
+        slash(Violation.NO_REVEAL, 0, 100 * ZOO), slash(Violation.NO_REVEAL, 0, 95 * ZOO)
     )
     assert expected_slashes(told) == {1: [5 * ZOO, 95 * ZOO // 10]}
 

@@ -72,7 +72,6 @@ class LocalNetwork:
 
     @classmethod
     def of(cls, net: Localnet) -> LocalNetwork:
-        """The handle of a network that was just built."""
         log = open_log("test", path=net.directory / "test.log")
         chain = ChainClient(net.anvil.url, log)
         network = Network(chain, load_deployment(net.deployment_file))
@@ -81,7 +80,6 @@ class LocalNetwork:
     # -- processes -----------------------------------------------------------------------------
 
     def names(self, *roles: str) -> list[str]:
-        """Names of the seats of these roles."""
         return [seat.name for role in roles for seat in self.net.of_role(role)]
 
     def start(
@@ -204,7 +202,6 @@ class LocalNetwork:
         self.until(there, f"round {number} of job {job} is in {phase.name}")
 
     def until_reached(self, job: int, phase: Phase, number: int = 1) -> None:
-        """Wait until a round is in `phase`, or past it."""
         self.until(
             lambda: self.phase(job, number) >= phase,
             f"round {number} of job {job} has reached {phase.name}",
@@ -223,15 +220,12 @@ class LocalNetwork:
     # -- looking -------------------------------------------------------------------------------
 
     def round(self, job: int, number: int = 1) -> Any:
-        """The Round struct."""
         return self.network.round(job, number)
 
     def phase(self, job: int, number: int = 1) -> Phase:
-        """The phase a round is in."""
         return Phase(self.round(job, number).phase)
 
     def node_id(self, name: str) -> int:
-        """A seat's node."""
         return self.net.seats[name].node_id
 
     def history(self, job: int) -> History:
@@ -337,7 +331,6 @@ class LocalNetwork:
     # -- when a test fails ---------------------------------------------------------------------
 
     def tails(self, lines: int = 12) -> str:
-        """The last lines of every process's log."""
         parts = [self.describe()]
         for process in self.net.supervisor:
             state = "running" if process.running else f"ended with {process.returncode}"

@@ -11,16 +11,7 @@ import pytest
 from eth_utils import keccak
 
 from agents.jobs.publish import ZOO
-from tests.stage.chain.tasks import (
-    DECIDED,
-    EMPTY,
-    FAKE,
-    FIFTH,
-    HALF,
-    RIGHT,
-    SPEC,
-    Tasks,
-)
+from tests.stage.chain.tasks import DECIDED, EMPTY, FAKE, FIFTH, HALF, RIGHT, SPEC, Tasks
 
 TIP = 3 * 10**9
 
@@ -50,9 +41,7 @@ def test_commitment_copied_from_the_mempool__cannot_be_opened(tasks: Tasks) -> N
     tasks.advance(task)
     winners = tasks.honest(task)
     assert victim in winners
-    assert people.gain(cheat) == -FIFTH
-    people.assert_whole(dict.fromkeys(winners, HALF))
-    tasks.settle([cheat], winners)
+    tasks.settle([cheat], winners, gain=-FIFTH, each=HALF)
 
 
 def test_reveal_copied_from_the_mempool__is_good_for_its_sender_only(tasks: Tasks) -> None:
@@ -66,11 +55,8 @@ def test_reveal_copied_from_the_mempool__is_good_for_its_sender_only(tasks: Task
         chain.refuse("tasks: bad opening", cheat.operator, people.tasks, "reveal", *opening)
     tasks.reveal(task, victim)
     tasks.reveal(task, cheat, FAKE)
-    (third,) = tasks.draw(task)
-    tasks.answer(task, {third: RIGHT})
-    tasks.finalize(task)
-    assert people.gain(cheat) == -FIFTH
-    tasks.settle([cheat], [victim, third])
+    third = tasks.break_tie(task)
+    tasks.settle([cheat], [victim, third], gain=-FIFTH)
 
 
 def test_result_copied_after_the_first_reveal__comes_too_late_for_the_second(tasks: Tasks) -> None:
@@ -92,9 +78,7 @@ def test_result_copied_after_the_first_reveal__comes_too_late_for_the_second(tas
     tasks.answer(task, {third: RIGHT})
     assert tasks.status(task) == DECIDED
     tasks.finalize(task)
-    assert people.gain(lazy) == -FIFTH
-    people.assert_whole({honest: HALF, third: HALF})
-    tasks.settle([lazy], [honest, third])
+    tasks.settle([lazy], [honest, third], gain=-FIFTH, each=HALF)
 
 
 @pytest.mark.parametrize("lane", [0, 1])
@@ -111,12 +95,9 @@ def test_tag_copied_by_the_third_executor__has_no_result_to_show(tasks: Tasks, l
         opening = (task, 2, tag, guess, tasks.salt(task, lazy))
         chain.refuse("tasks: show the result", lazy.operator, people.tasks, "reveal", *opening)
     tasks.advance(task)
-    (fourth,) = tasks.draw(task)
-    tasks.answer(task, {fourth: RIGHT})
-    tasks.finalize(task)
+    fourth = tasks.break_tie(task)
     assert people.gain(lazy) == people.gain(cheat) == -FIFTH
-    people.assert_whole({honest: HALF, fourth: HALF})
-    tasks.settle([lazy], [honest, fourth])
+    tasks.settle([lazy], [honest, fourth], each=HALF)
 
 
 @pytest.mark.parametrize("part", ["task", "spec", "chain", "tasks", "node", "operator"])
@@ -141,9 +122,7 @@ def test_commitment_replayed_from_elsewhere__cannot_be_opened(tasks: Tasks, part
     chain.refuse("tasks: bad opening", cheat.operator, people.tasks, "reveal", *opening)
     tasks.advance(task)
     winners = tasks.honest(task)
-    assert people.gain(cheat) == -FIFTH
-    people.assert_whole(dict.fromkeys(winners, HALF))
-    tasks.settle([cheat], winners)
+    tasks.settle([cheat], winners, gain=-FIFTH, each=HALF)
 
 
 def test_opening_replayed_in_a_second_task_of_the_same_spec__is_refused(tasks: Tasks) -> None:
@@ -167,9 +146,7 @@ def test_opening_replayed_in_a_second_task_of_the_same_spec__is_refused(tasks: T
     chain.send(
         cheat.operator, people.tasks, "reveal", again, 1, old, shown, tasks.salt(again, cheat)
     )
-    (third,) = tasks.draw(again)
-    tasks.answer(again, {third: RIGHT})
-    tasks.finalize(again)
+    third = tasks.break_tie(again)
     assert people.gain(cheat) == HALF - FIFTH
     assert people.gain(honest) == 2 * HALF
     assert tasks.profit(cheat) < HALF - 19 * ZOO

@@ -7,6 +7,8 @@ and no two executors of a task have one owner, nor the creator's.
 
 from __future__ import annotations
 
+import pytest
+
 from tests.stage.chain.people import Node
 from tests.stage.chain.tasks import (
     AGREED,
@@ -51,8 +53,7 @@ def test_creator_grinds_for_two_sybils_and_a_victim__learns_the_draw_when_it_has
         chain.refuse("tasks: not over", grinder, people.tasks, "advance", task)
         paid += tasks.honest(task)
     assert len(paid) == 8
-    assert people.gain(grinder) == -4 * FEE
-    tasks.settle([grinder], list(set(paid)))
+    tasks.settle([grinder], list(set(paid)), gain=-4 * FEE)
 
 
 def test_task_ids_of_one_block__have_draws_of_their_own(tasks: Tasks) -> None:
@@ -72,8 +73,7 @@ def test_task_ids_of_one_block__have_draws_of_their_own(tasks: Tasks) -> None:
     orders = [tuple(tasks.places(task, len(tasks.executors), 8)) for task in fresh]
     assert len(set(orders)) == 8
     paid = [node for task in fresh for node in tasks.honest(task)]
-    assert people.gain(grinder) == -8 * FEE
-    tasks.settle([grinder], list(set(paid)))
+    tasks.settle([grinder], list(set(paid)), gain=-8 * FEE)
 
 
 def test_creator_owns_seats__its_nodes_are_never_drawn(tasks: Tasks) -> None:
@@ -91,16 +91,13 @@ def test_creator_owns_seats__its_nodes_are_never_drawn(tasks: Tasks) -> None:
     )
     winners = tasks.honest(task)
     assert own not in winners
-    people.assert_whole(dict.fromkeys(winners, HALF))
-    assert people.gain(own) == -FEE
-    tasks.settle([own], winners)
+    tasks.settle([own], winners, gain=-FEE, each=HALF)
 
 
 def test_one_owner_with_three_seats__never_meets_itself(tasks: Tasks) -> None:
     """Eve runs three nodes under one owner key, a third of the pool. The seed names two of them
     first: one is taken. She fakes; the tie-break's seed names another one of hers: not taken."""
-    people = tasks.people
-    eve = people.nodes["eve"]
+    eve = tasks.people.nodes["eve"]
     mine = [eve, *(tasks.enlist(name, owner=eve.owner) for name in ("eve two", "eve three"))]
     for node in mine:
         tasks.join(node)
@@ -124,9 +121,7 @@ def test_one_owner_with_three_seats__never_meets_itself(tasks: Tasks) -> None:
     assert third not in mine
     tasks.answer(task, {third: RIGHT})
     tasks.finalize(task)
-    people.assert_whole({honest: HALF, third: HALF})
-    assert tasks.gain(*mine) == -FIFTH
-    tasks.settle(mine, [honest, third])
+    tasks.settle(mine, [honest, third], gain=-FIFTH, each=HALF)
 
 
 def test_class_whose_seats_one_owner_holds__gives_no_agreement(tasks: Tasks) -> None:
@@ -147,8 +142,7 @@ def test_class_whose_seats_one_owner_holds__gives_no_agreement(tasks: Tasks) -> 
         chain.send(people.faucet, people.tasks, "draw", task)
     assert tasks.status(task) == UNDECIDED
     assert people.gain(tasks.creator) == -BOUNTY
-    assert tasks.gain(*mine) == 0
-    tasks.settle(mine)
+    tasks.settle(mine, gain=0)
 
 
 def test_seat_taken_after_the_request__is_not_in_the_draw(tasks: Tasks) -> None:
@@ -182,41 +176,28 @@ def test_seat_taken_after_the_request__is_not_in_the_draw(tasks: Tasks) -> None:
     tasks.settle([eve, late], winners)
 
 
-def test_leaving_when_the_seed_is_known__does_not_leave_the_task(tasks: Tasks) -> None:
-    """A cheat that sees itself drawn beside an honest node gives its seat up before anybody
-    captures the draw. It is drawn all the same, and answers for its silence."""
+@pytest.mark.parametrize("left", ["its seat", "the registry"])
+def test_leaving_when_the_seed_is_known__does_not_leave_the_task(tasks: Tasks, left: str) -> None:
+    """A cheat that sees itself drawn beside an honest node gives its seat up, or leaves the
+    registry, before anybody captures the draw. It is drawn all the same, and answers for its
+    silence: the stake that unbonds stays longer than any task lasts."""
     people, chain = tasks.people, tasks.chain
     task = tasks.create()
     chain.mine(2)
     cheat, honest = tasks.expected(task)
-    tasks.leave(cheat)
-    chain.refuse("executors: just left", cheat.operator, people.tasks, "join", cheat.node_id, 0)
+    if left == "its seat":
+        tasks.leave(cheat)
+        chain.refuse("executors: just left", cheat.operator, people.tasks, "join", cheat.node_id, 0)
+    else:
+        chain.send(cheat.owner, people.registry, "begin_exit", cheat.node_id)
     assert tasks.draw(task) == [cheat, honest]
     tasks.commit(task, honest)
     tasks.advance(task)
     winners = tasks.honest(task)
-    assert people.gain(cheat) == -FIFTH
-    people.assert_whole(dict.fromkeys(winners, HALF))
-    tasks.settle([cheat], winners)
-
-
-def test_exit_when_the_seed_is_known__does_not_leave_the_task(tasks: Tasks) -> None:
-    """The same by leaving the registry. The stake that unbonds stays longer than any task lasts, so
-    the node is drawn and slashed."""
-    people, chain = tasks.people, tasks.chain
-    task = tasks.create()
-    chain.mine(2)
-    cheat, honest = tasks.expected(task)
-    chain.send(cheat.owner, people.registry, "begin_exit", cheat.node_id)
-    assert tasks.draw(task) == [cheat, honest]
-    tasks.commit(task, honest)
-    tasks.advance(task)
-    winners = tasks.honest(task)
-    chain.warp(people.settings.unbonding_period)
-    chain.send(cheat.owner, people.registry, "withdraw", cheat.node_id)
-    assert people.gain(cheat) == -FIFTH
-    people.assert_whole(dict.fromkeys(winners, HALF))
-    tasks.settle([cheat], winners)
+    if left == "the registry":
+        chain.warp(people.settings.unbonding_period)
+        chain.send(cheat.owner, people.registry, "withdraw", cheat.node_id)
+    tasks.settle([cheat], winners, gain=-FIFTH, each=HALF)
 
 
 def test_stake_added_when_the_seed_is_known__comes_too_late(tasks: Tasks) -> None:
@@ -235,14 +216,13 @@ def test_stake_added_when_the_seed_is_known__comes_too_late(tasks: Tasks) -> Non
     assert people.bonded(eve) == eve.stake
     winners = tasks.honest(task)
     assert eve not in tasks.nodes(task)
-    assert people.gain(eve) == -FIFTH
-    tasks.settle([eve], winners)
+    tasks.settle([eve], winners, gain=-FIFTH)
 
 
 def test_draw_that_only_the_cheat_saw__stays_for_256_blocks(tasks: Tasks) -> None:
     """The cheat dislikes a draw and doesn't capture it, hoping for another. As long as one other
     party captures it within 256 blocks it stands; a redraw takes the silence of everybody."""
-    people, chain = tasks.people, tasks.chain
+    chain = tasks.chain
     task = tasks.create()
     chain.mine(2)
     drawn = tasks.expected(task)
@@ -252,8 +232,7 @@ def test_draw_that_only_the_cheat_saw__stays_for_256_blocks(tasks: Tasks) -> Non
     tasks.commit(task, drawn[1])
     tasks.advance(task)
     winners = tasks.honest(task)
-    assert people.gain(cheat) == -FIFTH
-    tasks.settle([cheat], winners)
+    tasks.settle([cheat], winners, gain=-FIFTH)
 
 
 def test_draw_that_everybody_let_lapse__is_pinned_to_a_block_to_come(tasks: Tasks) -> None:
@@ -291,11 +270,8 @@ def test_last_revealer_picks_its_moment__the_tie_break_is_drawn_after_it(tasks: 
     assert int(tasks.state(task).seed_block) == latest + 1 > before
     assert tasks.expected(task) == []
     chain.refuse("tasks: too early", cheat.operator, people.tasks, "draw", task)
-    (third,) = tasks.draw(task)
-    tasks.answer(task, {third: RIGHT})
-    tasks.finalize(task)
-    assert people.gain(cheat) == -FIFTH
-    tasks.settle([cheat], [honest, third])
+    third = tasks.break_tie(task)
+    tasks.settle([cheat], [honest, third], gain=-FIFTH)
 
 
 def test_order_of_the_captures__chooses_between_two_tasks_at_most(tasks: Tasks) -> None:
@@ -312,8 +288,7 @@ def test_order_of_the_captures__chooses_between_two_tasks_at_most(tasks: Tasks) 
         tasks.draw(task)
         busy.append(task)
     beside_honest = tasks.wait_for(
-        tasks.create,
-        lambda new: cheat in tasks.expected(new) and friend not in tasks.expected(new),
+        tasks.create, lambda new: cheat in tasks.expected(new) and friend not in tasks.expected(new)
     )
     with_friend = tasks.wait_for(
         tasks.create, lambda new: {cheat, friend} == set(tasks.expected(new))
@@ -419,5 +394,4 @@ def test_seats_spammed__cost_the_spammer_and_not_the_draw(tasks: Tasks) -> None:
     assert tasks.size() == size
     chain.refuse("executors: just left", spam[0].operator, people.tasks, "join", spam[0].node_id, 0)
     winners = tasks.honest(task)
-    assert tasks.gain(eve, *spam) == 0
-    tasks.settle([eve, *spam], winners)
+    tasks.settle([eve, *spam], winners, gain=0)

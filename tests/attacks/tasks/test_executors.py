@@ -11,6 +11,7 @@ import itertools
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -91,6 +92,35 @@ def _others(executors: Executors, *nodes: Node) -> list[Node]:
     return [node for node in executors.tasks.executors if node not in nodes]
 
 
+def _running(executors: Executors) -> tuple[int, Node, Node]:
+    """A new task, and the two whom its draw will take, who run."""
+    task_id, first, second = _requested(executors)
+    executors.start(first, second)
+    return task_id, first, second
+
+
+def _everybody(
+    executors: Executors, one: type[Executor], others: type[Executor], **options: Any
+) -> tuple[int, Node, Node]:
+    """A new task, and the two whom its draw will take. The first is of one kind (started with
+    `options`), the whole rest of the pool of another."""
+    task_id, first, second = _requested(executors)
+    executors.start_one(first, one, **options)
+    executors.start(second, *_others(executors, first, second), kind=others)
+    return task_id, first, second
+
+
+def _all_recheck(executors: Executors) -> None:
+    for name in ("vic", "vera", "vito"):
+        executors.recheck(name)
+
+
+def _published(executors: Executors, task_id: int) -> None:
+    executors.drive(
+        lambda: _has(executors, executors.task(task_id).result or b""), "the result is published"
+    )
+
+
 # -- an honest task --------------------------------------------------------------------------------
 
 
@@ -125,15 +155,12 @@ def test_a_refusal_is_a_result(executors: Executors) -> None:
     pair = executors.drawn(task_id)
     executors.start(*pair)
     executors.until(task_id, AGREED)
-    executors.drive(
-        lambda: _has(executors, executors.task(task_id).result or b""), "the refusal is published"
-    )
+    _published(executors, task_id)
     assert b"refused" in executors.store.get_digest(executors.task(task_id).result or b"", 1_000)
 
 
 def test_the_first_commitment_captures_the_draw(executors: Executors) -> None:
-    task_id, first, second = _requested(executors)
-    executors.start(first, second)
+    task_id, first, second = _running(executors)
     executors.until(task_id, AGREED)
     lanes = {(first.name, 0), (second.name, 1)}
     committed = {(name, f"committed: task {task_id}, lane {lane}") for name, lane in lanes}
@@ -171,46 +198,39 @@ def test_a_payload_is_nowhere_before_two_agree(executors: Executors) -> None:
 
 
 def test_a_liar_is_outvoted_and_slashed(executors: Executors) -> None:
-    task_id, first, second = _requested(executors)
-    executors.start_one(first, Loner)
-    executors.start(second, *_others(executors, first, second))
+    task_id, first, second = _everybody(executors, Loner, Executor)
     executors.until(task_id, DECIDED)
     executors.drive(lambda: executors.said(first, "was_wrong") == 1, "the liar finds itself wrong")
     executors.pass_deadline(task_id)
     executors.until(task_id, CLOSED)
-    assert executors.tasks.people.gain(first) == -FIFTH
-    assert executors.tasks.people.gain(second) == FEE // 2
+    assert executors.gain(first) == -FIFTH
+    assert executors.gain(second) == FEE // 2
     assert not any(did.startswith("appealed") for _, did in executors.done)
 
 
 def test_the_silent_one_is_slashed_and_replaced(executors: Executors) -> None:
-    task_id, first, second = _requested(executors)
-    executors.start_one(first, Silent)
-    executors.start(second, *_others(executors, first, second))
+    task_id, first, second = _everybody(executors, Silent, Executor)
     executors.drive(
         lambda: executors.state(task_id, second) == LaneState.REVEALED, "the other reveals"
     )
     executors.pass_deadline(task_id)
     executors.until(task_id, AGREED)
     assert executors.state(task_id, first) == LaneState.ABORTED
-    assert executors.tasks.people.gain(first) == -FIFTH
-    assert executors.tasks.people.gain(second) == FEE // 2
+    assert executors.gain(first) == -FIFTH
+    assert executors.gain(second) == FEE // 2
 
 
 def test_a_framed_node_appeals_and_is_made_whole(executors: Executors) -> None:
     """All the others collude. Verifiers who run the task again take their stake."""
-    task_id, victim, second = _requested(executors)
-    executors.start_one(victim)
-    executors.start(second, *_others(executors, victim, second), kind=Liar)
-    for name in ("vic", "vera", "vito"):
-        executors.recheck(name)
+    task_id, victim, _ = _everybody(executors, Executor, Liar)
+    _all_recheck(executors)
     executors.until(task_id, DECIDED)
     executors.until(task_id, CLOSED)
     appeal, right = executors.reader.appeal(task_id), _right(executors, task_id)
     assert (bytes(appeal.result), appeal.overturned) == (right, True)
     liars = [executors.tasks.node(n) for n in executors.task(task_id).nodes if n != victim.node_id]
-    assert [executors.tasks.people.gain(liar) for liar in liars] == [-HELD, -HELD]
-    assert executors.tasks.people.gain(victim) > FEE // 2
+    assert [executors.gain(liar) for liar in liars] == [-HELD, -HELD]
+    assert executors.gain(victim) > FEE // 2
     executors.drive(lambda: _has(executors, right), "the victim publishes what was right")
     # The bond comes back into the wallet that paid it.
     executors.drive(
@@ -219,28 +239,23 @@ def test_a_framed_node_appeals_and_is_made_whole(executors: Executors) -> None:
 
 
 def test_without_appeals_the_framed_node_pays(executors: Executors) -> None:
-    task_id, victim, second = _requested(executors)
-    executors.start_one(victim, executor={"appeal": False})
-    executors.start(second, *_others(executors, victim, second), kind=Liar)
+    task_id, victim, _ = _everybody(executors, Executor, Liar, executor={"appeal": False})
     executors.until(task_id, DECIDED)
     for _ in range(5):
         executors.step(victim.name)
     executors.pass_deadline(task_id)
     executors.until(task_id, CLOSED)
-    assert executors.tasks.people.gain(victim) == -FIFTH
+    assert executors.gain(victim) == -FIFTH
 
 
 def test_three_answers_are_sorted_out_by_an_appeal(executors: Executors) -> None:
-    task_id, honest, second = _requested(executors)
-    executors.start_one(honest)
-    executors.start(second, *_others(executors, honest, second), kind=Loner)
-    for name in ("vic", "vera", "vito"):
-        executors.recheck(name)
+    task_id, honest, _ = _everybody(executors, Executor, Loner)
+    _all_recheck(executors)
     executors.until(task_id, UNDECIDED)
     executors.until(task_id, CLOSED)
-    assert executors.tasks.people.gain(honest) > FEE // 2
+    assert executors.gain(honest) > FEE // 2
     wrong = [executors.tasks.node(n) for n in executors.task(task_id).nodes if n != honest.node_id]
-    assert [executors.tasks.people.gain(node) for node in wrong] == [-FIFTH, -FIFTH]
+    assert [executors.gain(node) for node in wrong] == [-FIFTH, -FIFTH]
 
 
 # -- verifiers -------------------------------------------------------------------------------------
@@ -258,13 +273,12 @@ def test_a_verifier_that_samples_overturns_two_liars(executors: Executors) -> No
     executors.recheck("vera")
     executors.until(task_id, CLOSED)
     assert bytes(executors.reader.appeal(task_id).result) == _right(executors, task_id)
-    assert [executors.tasks.people.gain(node) for node in (first, second)] == [FEE // 2 - HELD] * 2
-    assert executors.tasks.people.gain(executors.tasks.creator) == 0
+    assert [executors.gain(node) for node in (first, second)] == [FEE // 2 - HELD] * 2
+    assert executors.gain(executors.tasks.creator) == 0
 
 
 def test_a_verifier_that_samples_leaves_the_right_alone(executors: Executors) -> None:
-    task_id, first, second = _requested(executors)
-    executors.start(first, second)
+    task_id, *_ = _running(executors)
     executors.until(task_id, AGREED)
     vic = executors.tasks.people.nodes["vic"]
     executors.recheck("vic", rate=1.0)
@@ -275,9 +289,7 @@ def test_a_verifier_that_samples_leaves_the_right_alone(executors: Executors) ->
 
 
 def test_a_restarted_verifier_still_attests_once(executors: Executors) -> None:
-    task_id, victim, second = _requested(executors)
-    executors.start_one(victim)
-    executors.start(second, *_others(executors, victim, second), kind=Liar)
+    task_id, *_ = _everybody(executors, Executor, Liar)
     executors.until(task_id, APPEALED)
     executors.recheck("vic")
     executors.drive(lambda: ("vic", f"attested: task {task_id}") in executors.done, "vic attests")
@@ -289,9 +301,7 @@ def test_a_restarted_verifier_still_attests_once(executors: Executors) -> None:
 
 
 def test_an_appeal_without_a_verdict_lapses(executors: Executors) -> None:
-    task_id, victim, second = _requested(executors)
-    executors.start_one(victim)
-    executors.start(second, *_others(executors, victim, second), kind=Liar)
+    task_id, *_ = _everybody(executors, Executor, Liar)
     executors.until(task_id, APPEALED)
     executors.pass_deadline(task_id)
     executors.until(task_id, CLOSED)
@@ -303,8 +313,7 @@ def test_an_appeal_without_a_verdict_lapses(executors: Executors) -> None:
 
 def test_it_reveals_while_it_computes(executors: Executors) -> None:
     """A second task keeps the process busy; the first is opened meanwhile."""
-    task_id, first, second = _requested(executors)
-    executors.start(first, second)
+    task_id, first, _ = _running(executors)
     executors.until(task_id, REVEALING)
     agent = executors.agents[first.name]
     assert isinstance(agent, Executor)
@@ -382,7 +391,7 @@ def test_an_input_that_nobody_has_costs_nobody_anything(executors: Executors) ->
     executors.tasks.people.wait_until(task.time - task.run_s // 4)
     executors.until(task_id, CLOSED)
     assert executors.task(task_id).result == UNAVAILABLE
-    assert [executors.tasks.people.gain(p) for p in (*pair, executors.tasks.creator)] == [0, 0, 0]
+    assert [executors.gain(p) for p in (*pair, executors.tasks.creator)] == [0, 0, 0]
     assert executors.pass_blocks(5, *(node.name for node in pair)) == [], (
         "there is nothing to publish"
     )
@@ -448,8 +457,7 @@ def test_an_executor_killed_at_any_point_reveals_after_its_restart(
     executors: Executors, monkeypatch: pytest.MonkeyPatch, point: str
 ) -> None:
     """Restarted, it goes on with the secret that it had, and nobody is slashed."""
-    task_id, first, second = _requested(executors)
-    executors.start(first, second)
+    task_id, first, second = _running(executors)
     died: list[str] = []
 
     def dies(name: str) -> None:
@@ -461,13 +469,10 @@ def test_an_executor_killed_at_any_point_reveals_after_its_restart(
     monkeypatch.setattr(commitments_module, "crashpoint", dies)
     with pytest.raises(Stopped):
         executors.drive(lambda: False, "it dies")
-    journals = {
-        node.name: dict.fromkeys(executors.agents[node.name].context.journal.keys("task-"))
-        for node in (first, second)
-    }
+    journals = {}
     for node in (first, second):
         journal = executors.agents[node.name].context.journal
-        journals[node.name] = {name: journal.get(name) for name in journals[node.name]}
+        journals[node.name] = {name: journal.get(name) for name in journal.keys("task-")}
     executors.start(first, second)
     executors.until(task_id, AGREED)
     assert died == [point]
@@ -477,9 +482,7 @@ def test_an_executor_killed_at_any_point_reveals_after_its_restart(
         for name, value in journals[node.name].items():
             assert journal.get(name) == value, "a secret is written once"
         assert len(journal.keys("task-")) == 1
-    executors.drive(
-        lambda: _has(executors, executors.task(task_id).result or b""), "it is published"
-    )
+    _published(executors, task_id)
 
 
 def test_killed_under_its_former_name_it_reveals_under_the_new_one(
@@ -510,8 +513,7 @@ def test_killed_under_its_former_name_it_reveals_under_the_new_one(
 
 
 def test_a_lost_journal_is_said_once(executors: Executors) -> None:
-    task_id, first, second = _requested(executors)
-    executors.start(first, second)
+    task_id, first, _ = _running(executors)
     executors.until(task_id, REVEALING)
     journal = executors.agents[first.name].context.journal
     for name in journal.keys("task-"):

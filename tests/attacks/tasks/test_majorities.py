@@ -137,13 +137,12 @@ def test_cheats_appeal_their_own_fake__lose_half_of_it_to_the_treasury(
     assert people.gain(friend) == HELD - FEE - BOND
     assert people.gain(tasks.creator) == 0
     gang = [first, second, friend, *([tasks.creator] if creator_too else [])]
-    assert tasks.gain(*gang) == FEE - 2 * HELD + HELD - FEE - BOND
-    tasks.settle(gang, [people.nodes["vic"], people.nodes["vera"]])
+    tasks.settle(
+        gang, [people.nodes["vic"], people.nodes["vera"]], gain=FEE - 2 * HELD + HELD - FEE - BOND
+    )
 
 
-def test_creator_and_two_frame_a_third__the_victim_appeals_and_is_made_whole(
-    tasks: Tasks,
-) -> None:
+def test_creator_and_two_frame_a_third__the_victim_appeals_and_is_made_whole(tasks: Tasks) -> None:
     """Two of three executors return the same fake in a task of their own friend's, so that the
     honest one is slashed. It appeals; the verifiers' result is its own. It keeps its stake, gets
     what it had earned and most of what the two lose. Rests on: honest verifiers with two thirds
@@ -222,9 +221,7 @@ def test_cheat_that_was_outvoted_appeals__loses_the_bond_on_top(tasks: Tasks) ->
     tasks.settle([cheat], [*two, people.nodes["vic"], people.nodes["vera"]])
 
 
-def test_cheat_that_was_outvoted_appeals_while_verifiers_sleep__wins_nothing(
-    tasks: Tasks,
-) -> None:
+def test_cheat_that_was_outvoted_appeals_while_verifiers_sleep__wins_nothing(tasks: Tasks) -> None:
     """The same where no verifier answers: the cheat has its bond back and is not slashed, so this
     rests on verifiers being awake. It still wins nothing, and the honest two are paid."""
     people, chain = tasks.people, tasks.chain
@@ -234,9 +231,7 @@ def test_cheat_that_was_outvoted_appeals_while_verifiers_sleep__wins_nothing(
     chain.refuse("appeals: verdict pending", *lapse)
     people.wait_until(int(chain.call(people.appeals, "appeal_of", task).deadline))
     chain.send(*lapse)
-    assert people.gain(cheat) == 0
-    people.assert_whole(dict.fromkeys(two, HALF))
-    tasks.settle([cheat], two)
+    tasks.settle([cheat], two, gain=0, each=HALF)
 
 
 def test_garbage_by_the_third_saves_a_friend__until_the_honest_one_appeals(tasks: Tasks) -> None:
@@ -244,7 +239,6 @@ def test_garbage_by_the_third_saves_a_friend__until_the_honest_one_appeals(tasks
     fake right without being caught, so it reveals something else again. Three different results:
     nobody is slashed, and the honest one is not paid. It appeals, and both pay. If nobody objects
     the two have won nothing: the fee is the creator's again."""
-    people = tasks.people
     task, honest, cheat, friend = tasks.played(RIGHT, FAKE, OTHER_FAKE)
     assert tasks.status(task) == UNDECIDED
     assert tasks.gain(cheat, friend) == 0
@@ -254,7 +248,7 @@ def test_garbage_by_the_third_saves_a_friend__until_the_honest_one_appeals(tasks
     tasks.appeal(task, honest.owner)
     tasks.judge(task)
     assert tasks.gain(cheat, friend) == -2 * FIFTH
-    assert people.gain(honest) == HALF + FIFTH - HALF - BOND
+    assert tasks.people.gain(honest) == HALF + FIFTH - HALF - BOND
     tasks.settle([cheat, friend], [honest])
 
 

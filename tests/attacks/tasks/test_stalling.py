@@ -54,25 +54,18 @@ def test_last_to_reveal_keeps_silent__pays_as_if_it_had_lost(tasks: Tasks) -> No
     assert tasks.status(task) == DRAWING
     winners = tasks.honest(task)
     assert honest in winners
-    assert people.gain(cheat) == -FIFTH
-    people.assert_whole(dict.fromkeys(winners, HALF))
-    tasks.settle([cheat], winners)
+    tasks.settle([cheat], winners, gain=-FIFTH, each=HALF)
 
 
 def test_third_to_reveal_keeps_silent__saves_nobody(tasks: Tasks) -> None:
     """The tie-breaker is the cheat's friend: the right result would slash the cheat, so it stays
     silent. It pays as much itself, and the next one decides."""
-    people = tasks.people
     task, honest, cheat = tasks.played(RIGHT, FAKE)
     (friend,) = tasks.draw(task)
     tasks.commit(task, friend)
     tasks.advance(task)
-    (fourth,) = tasks.draw(task)
-    tasks.answer(task, {fourth: RIGHT})
-    tasks.finalize(task)
-    assert tasks.gain(cheat, friend) == -2 * FIFTH
-    people.assert_whole({honest: HALF, fourth: HALF})
-    tasks.settle([cheat, friend], [honest, fourth])
+    fourth = tasks.break_tie(task)
+    tasks.settle([cheat, friend], [honest, fourth], gain=-2 * FIFTH, each=HALF)
 
 
 def test_abort_made_cheaper_than_losing__is_refused_to_the_governance(tasks: Tasks) -> None:
@@ -104,9 +97,7 @@ def test_abort_made_cheaper_than_losing__is_refused_to_the_governance(tasks: Tas
     tasks.settle([eve])
 
 
-def test_creator_is_never_seen_again__anyone_finalizes_and_the_nodes_are_paid(
-    tasks: Tasks,
-) -> None:
+def test_creator_is_never_seen_again__anyone_finalizes_and_the_nodes_are_paid(tasks: Tasks) -> None:
     """A creator that would rather not pay does nothing more, or tries whatever there is to try. Two
     who agree are paid at once; a decided task is ended by a stranger; and the money is there."""
     people, chain, creator = tasks.people, tasks.chain, tasks.creator
@@ -125,8 +116,9 @@ def test_creator_is_never_seen_again__anyone_finalizes_and_the_nodes_are_paid(
     chain.refuse("tasks: appeal window open", creator, people.tasks, "finalize", decided)
     tasks.finalize(decided)
     chain.refuse("tasks: not decided", creator, people.tasks, "finalize", decided)
-    assert people.gain(creator) == -2 * FEE
-    tasks.settle([creator], [node for node in {first, second, *two} if node != cheat])
+    tasks.settle(
+        [creator], [node for node in {first, second, *two} if node != cheat], gain=-2 * FEE
+    )
 
 
 @pytest.mark.parametrize("run_s", [0, 1, 59])
@@ -142,15 +134,12 @@ def test_creator_gives_no_time_to_run__is_refused(tasks: Tasks, run_s: int) -> N
 def test_creator_gives_the_least_time__executors_still_make_it(tasks: Tasks) -> None:
     """The same with the minute that is allowed, for the least fee: whoever sees the draw answers,
     if only by the refusal that the task deserves, and is paid."""
-    people = tasks.people
-    fee = 60 * people.settings.tasks.fee_per_s
+    fee = 60 * tasks.people.settings.tasks.fee_per_s
     task = tasks.create(fee=fee, run_s=60)
     winners = tasks.draw(task)
     tasks.chain.warp(20)
     tasks.answer(task, dict.fromkeys(winners, RIGHT))
-    assert people.gain(tasks.creator) == -fee
-    people.assert_whole(dict.fromkeys(winners, fee // 2))
-    tasks.settle([tasks.creator], winners)
+    tasks.settle([tasks.creator], winners, gain=-fee, each=fee // 2)
 
 
 def test_creator_names_inputs_that_nobody_has__buys_nothing_and_hurts_nobody(tasks: Tasks) -> None:
@@ -164,23 +153,19 @@ def test_creator_names_inputs_that_nobody_has__buys_nothing_and_hurts_nobody(tas
     appeal = (creator, people.appeals, "appeal", task)
     tasks.chain.refuse("tasks: nothing to appeal", *appeal)
     people.assert_whole({first: 0, second: 0})
-    assert people.gain(creator) == 0
-    tasks.settle([creator])
+    tasks.settle([creator], gain=0)
 
 
 def test_cheat_says_that_inputs_cannot_be_had__earns_nothing_and_loses_alone(tasks: Tasks) -> None:
     """The lazy answer: it takes no work. Among friends it pays nobody; beside somebody who has the
     result it loses the comparison like any other."""
-    people = tasks.people
     pair, one, two = tasks.started()
     tasks.answer(pair, {one: UNAVAILABLE, two: UNAVAILABLE})
     assert tasks.gain(one, two) == 0
 
     task, honest, cheat, third = tasks.played(RIGHT, UNAVAILABLE, RIGHT)
     tasks.finalize(task)
-    assert people.gain(cheat) == -FIFTH
-    people.assert_whole({honest: HALF, third: HALF})
-    tasks.settle([cheat], [honest, third])
+    tasks.settle([cheat], [honest, third], gain=-FIFTH, each=HALF)
 
 
 def test_two_say_so_against_a_result__end_the_task_and_win_nothing(tasks: Tasks) -> None:
@@ -188,12 +173,10 @@ def test_two_say_so_against_a_result__end_the_task_and_win_nothing(tasks: Tasks)
     has the result. The task ends as if they were right: nobody can know what could be had then.
     The honest executor is not paid, which is what this attack can do; it is not slashed, the fee
     is the creator's again, and the two have worked and won nothing."""
-    people = tasks.people
     task, honest, first, second = tasks.played(RIGHT, UNAVAILABLE, UNAVAILABLE)
     assert tasks.status(task) == CLOSED
-    people.assert_whole({honest: 0})
-    assert tasks.gain(tasks.creator, first, second) == 0
-    tasks.settle([tasks.creator, first, second])
+    tasks.people.assert_whole({honest: 0})
+    tasks.settle([tasks.creator, first, second], gain=0)
 
 
 def test_inputs_served_to_the_framers_only__an_appeal_finds_no_verdict_and_no_slash(
@@ -213,8 +196,7 @@ def test_inputs_served_to_the_framers_only__an_appeal_finds_no_verdict_and_no_sl
     people.wait_until(int(chain.call(people.appeals, "appeal_of", task).deadline))
     chain.send(people.faucet, people.appeals, "lapse", task)
     people.assert_whole({victim: 0})
-    assert tasks.gain(tasks.creator, first, second) == 0
-    tasks.settle([tasks.creator, first, second])
+    tasks.settle([tasks.creator, first, second], gain=0)
 
 
 def test_receiver_that_always_reverts__blocks_nobody(tasks: Tasks) -> None:
@@ -248,8 +230,7 @@ def test_framers_whose_receiver_reverts__are_slashed_all_the_same(tasks: Tasks) 
     tasks.judge(task)
     chain.send(victim.owner, people.appeals, "withdraw_bond")
     chain.send(victim.payout, people.appeals, "withdraw_bond")
-    assert tasks.gain(first, second) == -2 * HELD
-    tasks.settle([first, second], [victim])
+    tasks.settle([first, second], [victim], gain=-2 * HELD)
 
 
 @pytest.mark.parametrize("trap", ["TaskAppeals", "RedundantTasks"])
@@ -291,9 +272,7 @@ def test_exit_after_the_fake__the_slash_reaches_the_unbonding_stake(tasks: Tasks
     chain.warp(people.settings.unbonding_period)
     chain.send(*withdraw)
     assert people.bonded(cheat) == 0
-    assert people.gain(cheat) == -FIFTH
-    people.assert_whole({honest: HALF, third: HALF})
-    tasks.settle([cheat], [honest, third])
+    tasks.settle([cheat], [honest, third], gain=-FIFTH, each=HALF)
 
 
 def test_every_step_as_late_as_can_be__is_still_before_the_stake_leaves(tasks: Tasks) -> None:
@@ -324,8 +303,7 @@ def test_every_step_as_late_as_can_be__is_still_before_the_stake_leaves(tasks: T
     people.wait_until(int(chain.call(people.appeals, "appeal_of", task).deadline) - SPARE_S)
     tasks.judge(task)
     assert chain.now - began < people.settings.unbonding_period // 2
-    assert tasks.gain(first, second, *silent) == -2 * HELD - 2 * FIFTH
-    tasks.settle([first, second, *silent], [victim])
+    tasks.settle([first, second, *silent], [victim], gain=-2 * HELD - 2 * FIFTH)
 
 
 def test_stake_on_its_way_out__is_not_drawn(tasks: Tasks) -> None:
@@ -344,9 +322,7 @@ def test_stake_on_its_way_out__is_not_drawn(tasks: Tasks) -> None:
     chain.mine(300)
     join = (cheat.operator, people.tasks, "join", cheat.node_id, 0)
     chain.refuse("executors: too little stake", *join)
-    assert people.gain(cheat) == 0
-    people.assert_whole(dict.fromkeys(winners, HALF))
-    tasks.settle([cheat], winners)
+    tasks.settle([cheat], winners, gain=0, each=HALF)
 
 
 def test_key_changed_between_commitment_and_slash__the_slash_finds_the_node(tasks: Tasks) -> None:
@@ -359,9 +335,7 @@ def test_key_changed_between_commitment_and_slash__the_slash_finds_the_node(task
     chain.send(cheat.owner, people.registry, "set_payout", cheat.node_id, fresh.address)
     chain.send(cheat.owner, people.registry, "set_active", cheat.node_id, False)
     tasks.finalize(task)
-    assert tasks.gain(cheat, fresh) == -FIFTH
-    people.assert_whole(dict.fromkeys(two, HALF))
-    tasks.settle([cheat, fresh], two)
+    tasks.settle([cheat, fresh], two, gain=-FIFTH, each=HALF)
 
 
 def test_stake_added_after_the_fake__neither_dilutes_nor_hides_it(tasks: Tasks) -> None:
@@ -372,9 +346,7 @@ def test_stake_added_after_the_fake__neither_dilutes_nor_hides_it(tasks: Tasks) 
     for _ in range(3):
         chain.send(cheat.owner, people.registry, "add_stake", cheat.node_id, ZOO)
     tasks.finalize(task)
-    assert people.gain(cheat) == -FIFTH
-    people.assert_whole(dict.fromkeys(two, HALF))
-    tasks.settle([cheat], two)
+    tasks.settle([cheat], two, gain=-FIFTH, each=HALF)
 
 
 def test_leaving_all_at_once__costs_a_fifth_each_and_the_seat(tasks: Tasks) -> None:
@@ -398,8 +370,11 @@ def test_leaving_all_at_once__costs_a_fifth_each_and_the_seat(tasks: Tasks) -> N
     assert (state.strikes, state.banned) == (MAX_OPEN, False)
     assert people.bonded(cheat) * 25 == cheat.stake * 16
     tasks.chain.send(people.faucet, people.tasks, "evict", cheat.node_id)
-    assert people.gain(cheat) == people.bonded(cheat) - cheat.stake
-    tasks.settle([cheat], sorted(paid, key=lambda node: node.node_id))
+    tasks.settle(
+        [cheat],
+        sorted(paid, key=lambda node: node.node_id),
+        gain=people.bonded(cheat) - cheat.stake,
+    )
 
 
 def test_paused_creation__holds_up_no_money(tasks: Tasks) -> None:
@@ -418,5 +393,4 @@ def test_paused_creation__holds_up_no_money(tasks: Tasks) -> None:
     for node in two:
         chain.send(node.payout, people.tasks, "withdraw_bond")
         tasks.leave(node)
-    people.assert_whole(dict.fromkeys(two, HALF))
-    tasks.settle([cheat, bought], two)
+    tasks.settle([cheat, bought], two, each=HALF)

@@ -43,11 +43,10 @@ class Node:
 
 
 def digest(label: str) -> bytes:
-    """Return 32 bytes that stand for an artefact."""
     return keccak(text=label)
 
 
-class World:
+class People:
     """Everybody, and short forms of what they do."""
 
     def __init__(self, system: dict[str, Any], accounts: Any) -> None:
@@ -89,11 +88,8 @@ class World:
     def join(self, role: int) -> Node:
         """Register a node with the least stake of its role; the committee approves it."""
         parameters = self.registry.parameters()
-        stake = {
-            TRAINER: parameters.trainer_stake,
-            VERIFIER: parameters.verifier_stake,
-            AGGREGATOR: parameters.aggregator_stake,
-        }[role]
+        name = {TRAINER: "trainer", VERIFIER: "verifier", AGGREGATOR: "aggregator"}[role]
+        stake = getattr(parameters, f"{name}_stake")
         owner, operator = self.person(stake), self.person()
         self.token.approve(self.registry, stake, sender=owner)
         digest = self.registry.consent_digest(operator, owner)
@@ -125,7 +121,6 @@ class World:
         )
 
     def create_job(self, funded_rounds: int, **changes: Any) -> int:
-        """Create and fund a job."""
         terms = tuple({**TERMS, **changes}.values())
         self.jobs.create_job(terms, sender=self.sponsor)
         job_id = self.jobs.job_count()

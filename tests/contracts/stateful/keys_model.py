@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""DataKeys in Python. A method returns the reason the contract refuses with, or None after having
-changed the model. Beside the contract's state it keeps what no contract could: every release ever
+"""DataKeys in Python. A method changes the model, or raises `Refused` with the reason the contract
+refuses with. Beside the contract's state it keeps what no contract could: every release ever
 made, with the facts of the moment, for the machine to look back on."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+
+from tests.contracts.stateful.machine import need
 
 EMPTY = bytes(32)
 ZERO = "0x" + "00" * 20
@@ -53,68 +55,53 @@ class KeysModel:
         named = self.named.get(job, ZERO)
         return self.sponsors.get(job, ZERO) if named == ZERO else named
 
-    def set_key(self, sender: str, job: int, key_id: bytes) -> str | None:
-        if sender != self.sponsors.get(job):
-            return "keys: not sponsor"
-        if key_id == EMPTY:
-            return "keys: empty key"
-        if key_id == self.keys.get(job):
-            return "keys: key unchanged"
+    def set_key(self, sender: str, job: int, key_id: bytes) -> None:
+        need(sender == self.sponsors.get(job), "keys: not sponsor")
+        need(key_id != EMPTY, "keys: empty key")
+        need(key_id != self.keys.get(job), "keys: key unchanged")
         self.keys[job] = key_id
-        return None
 
-    def set_releaser(self, sender: str, job: int, account: str) -> str | None:
-        if sender != self.sponsors.get(job):
-            return "keys: not sponsor"
+    def set_releaser(self, sender: str, job: int, account: str) -> None:
+        need(sender == self.sponsors.get(job), "keys: not sponsor")
         self.named[job] = account
-        return None
 
-    def request(self, sender: str, job: int, node_id: int) -> str | None:
+    def request(self, sender: str, job: int, node_id: int) -> None:
         node = self.nodes[node_id]
-        if sender != node.operator:
-            return "keys: not operator"
-        if job not in self.keys:
-            return "keys: no key"
-        if not node.role:
-            return "keys: node not eligible"
-        if node.public_key == EMPTY:
-            return "keys: no encryption key"
+        need(sender == node.operator, "keys: not operator")
+        need(job in self.keys, "keys: no key")
+        need(bool(node.role), "keys: node not eligible")
+        need(node.public_key != EMPTY, "keys: no encryption key")
         wanted = (self.keys[job], node.public_key)
-        if self.requests.get((job, node_id), (0, EMPTY, EMPTY, 0))[1:3] == wanted:
-            return "keys: already requested"
+        asked = self.requests.get((job, node_id), (0, EMPTY, EMPTY, 0))[1:3]
+        need(asked != wanted, "keys: already requested")
         self.requests[job, node_id] = (node.role, *wanted, self.now)
-        return None
 
     def release(
         self, sender: str, job: int, node_id: int, key_id: bytes, public_key: bytes, envelope: bytes
-    ) -> str | None:
+    ) -> None:
         place, node = (job, node_id), self.nodes[node_id]
-        if sender != self.releaser(job):
-            return "keys: not releaser"
-        if not envelope:
-            return "keys: empty envelope"
-        if place not in self.requests:
-            return "keys: no request"
-        if key_id != self.keys[job]:
-            return "keys: not the current key"
-        if key_id != self.requests[place][1]:
-            return "keys: request is for another key"
-        if not public_key == self.requests[place][2] == node.public_key:
-            return "keys: stale encryption key"
-        if self.released.get(place, (EMPTY, EMPTY, 0))[:2] == (key_id, public_key):
-            return "keys: already released"
-        if not node.role:
-            return "keys: node not eligible"
+        need(sender == self.releaser(job), "keys: not releaser")
+        need(bool(envelope), "keys: empty envelope")
+        need(place in self.requests, "keys: no request")
+        need(key_id == self.keys[job], "keys: not the current key")
+        need(key_id == self.requests[place][1], "keys: request is for another key")
+        need(public_key == self.requests[place][2] == node.public_key, "keys: stale encryption key")
+        need(self._answer(place) != (key_id, public_key), "keys: already released")
+        need(bool(node.role), "keys: node not eligible")
         self.released[place] = (key_id, public_key, self.now)
         self.record.append(Released(place, key_id, public_key, sender, node.role))
-        return None
+
+    def _answer(self, place: Place) -> tuple[bytes, bytes]:
+        """The identifier of the key that was released last, and the key it was sealed to."""
+        key_id, public_key, _ = self.released.get(place, (EMPTY, EMPTY, 0))
+        return key_id, public_key
 
     def is_open(self, place: Place) -> bool:
         """By its definition: the releaser could answer with the keys of the request."""
         if place not in self.requests:
             return False
         _, key_id, public_key, _ = self.requests[place]
-        answered = self.released.get(place, (EMPTY, EMPTY, 0))[:2] == (key_id, public_key)
+        answered = self._answer(place) == (key_id, public_key)
         node = self.nodes[place[1]]
         current = (self.keys[place[0]], node.public_key) == (key_id, public_key)
         return current and not answered and bool(node.role)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The ledger in Python: lists of entries. A method returns the reason the contract refuses with, or
-None after having changed the model; lineage is found by a search, not by stored places."""
+"""The ledger in Python: lists of entries. A method changes the model, or raises `Refused` with the
+reason the contract refuses with; lineage is found by a search, not by stored places."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 
 from eth_abi import encode
 from eth_utils import keccak
+
+from tests.contracts.stateful.machine import need
 
 EMPTY = bytes(32)
 MOST = 64
@@ -51,38 +53,29 @@ class LedgerModel:
 
     def record(
         self, sender: str, job: int, round_id: int, models: tuple[bytes, bytes], roots: list[bytes]
-    ) -> str | None:
+    ) -> None:
         """`models` are the previous and the new one; `roots` contributors, scores, report."""
-        if sender != self.results:
-            return "ledger: not results"
-        if EMPTY in models:
-            return "ledger: empty model"
+        need(sender == self.results, "ledger: not results")
+        need(EMPTY not in models, "ledger: empty model")
         past = self.history(job)
-        if past and past[-1].new_model != models[0]:
-            return "ledger: broken chain"
-        if past and past[-1].round_id >= round_id:
-            return "ledger: round order"
+        need(not past or past[-1].new_model == models[0], "ledger: broken chain")
+        need(not past or past[-1].round_id < round_id, "ledger: round order")
         reward = self.rewards.get((job, round_id), 0)
         kinds = ["bytes32", "uint256", "uint256"] + ["bytes32"] * 5 + ["uint256"] * 2
         values = [self.head(job), job, round_id, *models, *roots, reward, self.now]
         head = keccak(encode(kinds, values))
         past.append(Entry(round_id, *models, *roots, head, self.now, reward, len(past)))
-        return None
 
     def models(self, job: int) -> set[bytes]:
         return {entry.new_model for entry in self.history(job)}
 
     def attest(
         self, sender: str, job: int, model: bytes, checkpoint: bytes, statement: bytes
-    ) -> str | None:
-        if model not in self.models(job):
-            return "ledger: unknown model"
-        if checkpoint == EMPTY:
-            return "ledger: empty checkpoint"
-        if (job, model, sender) in self.attested:
-            return "ledger: already attested"
+    ) -> None:
+        need(model in self.models(job), "ledger: unknown model")
+        need(checkpoint != EMPTY, "ledger: empty checkpoint")
+        need((job, model, sender) not in self.attested, "ledger: already attested")
         self.attested[job, model, sender] = (checkpoint, statement, self.now)
-        return None
 
     def lineage(self, job: int, model: bytes) -> list[Entry]:
         """Every entry up to the last that ended with the model, newest first; empty if none did."""

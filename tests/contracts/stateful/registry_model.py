@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 
+from tests.contracts.stateful.machine import Refused, need
+
 TRAINER, VERIFIER, AGGREGATOR = ROLES = 1, 2, 4
 REPEATED = 4
 REDUNDANCY_MISMATCH, ABORT = 7, 8
@@ -20,16 +22,6 @@ RING = 16
 LIFETIME = 256
 
 Row = tuple[int, int, int, bool, bool, int]  # as IPenalties.Penalty
-
-
-class Refused(Exception):
-    """The contract must revert with this reason."""
-
-
-def need(condition: bool, reason: str) -> None:
-    """Raises Refused(reason) unless the condition holds."""
-    if not condition:
-        raise Refused(reason)
 
 
 @dataclass

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A second, plain statement of the rules of ScoreConsensus, and of what the reward pool makes of
-them, for one job whose rounds start in AGGREGATE: each method answers None and changes the model,
-or gives the reason why the call must revert.
+them, for one job whose rounds start in AGGREGATE: each method changes the model, or raises
+`Refused` with the reason why the call must revert.
 
 Scores are kept as they were revealed, by verifier; nothing is packed, and medians are searched."""
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from tests.contracts.stateful.machine import need
 from tests.stage.contracts.scores import (
     BPS,
     COMMIT_S,
@@ -20,15 +21,7 @@ from tests.stage.contracts.scores import (
     SCORE_REVEAL,
     median,
 )
-from tests.stage.contracts.system import (
-    AGGREGATE,
-    CHALLENGE,
-    FINALIZED,
-    NONE,
-    REWARD,
-    TERMS,
-    VOID,
-)
+from tests.stage.contracts.system import AGGREGATE, CHALLENGE, FINALIZED, NONE, REWARD, TERMS, VOID
 
 OPEN_BIT = 2
 Row = tuple[int, ...]
@@ -107,53 +100,40 @@ class JobModel:
 
     # Rounds, as far as they matter here
 
-    def open(self, nodes: list[int]) -> str | None:
-        if self.last.phase not in (NONE, FINALIZED, VOID):
-            return "jobs: round open"
-        if self.escrow < REWARD:
-            return "pool: escrow too low"
+    def open(self, nodes: list[int]) -> None:
+        need(self.last.phase in (NONE, FINALIZED, VOID), "jobs: round open")
+        need(self.escrow >= REWARD, "pool: escrow too low")
         self.escrow -= REWARD
         self.rounds.append(Round(nodes=nodes))
         self._enter(AGGREGATE, "aggregate_s")
-        return None
 
     def _enter(self, phase: int, window: str) -> None:
         self.last.phase, self.last.deadline = phase, self.now + TERMS[window]
 
-    def advance(self) -> str | None:
+    def advance(self) -> None:
         r = self.last
-        if r.phase != AGGREGATE or self.now <= r.deadline:
-            return "results: nothing to advance"
+        need(r.phase == AGGREGATE and self.now > r.deadline, "results: nothing to advance")
         if r.fallback:
             r.phase, r.deadline = VOID, 0
             self.escrow += REWARD
         else:
             r.fallback = True
             self._enter(AGGREGATE, "aggregate_s")
-        return None
 
-    def propose(self, node: int, listed: list[int], contributions: list[int]) -> str | None:
+    def propose(self, node: int, listed: list[int], contributions: list[int]) -> None:
         r = self.last
-        if r.phase == AGGREGATE and self.now > r.deadline and r.fallback:
-            return "results: not in aggregate"
-        if r.phase != AGGREGATE:
-            return "results: not in aggregate"
-        if self.now > r.deadline:
-            r.fallback = True
+        late = self.now > r.deadline
+        need(r.phase == AGGREGATE and not (late and r.fallback), "results: not in aggregate")
+        r.fallback |= late
         r.proposer, r.listed, r.contributions = node, listed, contributions
         self._enter(CHALLENGE, "challenge_s")
-        return None
 
-    def attest(self, verifier: int) -> str | None:
+    def attest(self, verifier: int) -> None:
         r = self.last
-        if r.phase != CHALLENGE:
-            return "results: not in challenge"
-        if self.now > r.deadline:
-            return "results: too late"
-        if verifier in r.attesters:
-            return "results: already attested"
+        need(r.phase == CHALLENGE, "results: not in challenge")
+        need(self.now <= r.deadline, "results: too late")
+        need(verifier not in r.attesters, "results: already attested")
         r.attesters.append(verifier)
-        return None
 
     def can_finalize(self) -> bool:
         r = self.last
@@ -178,66 +158,44 @@ class JobModel:
             return False
         return self.now > s.reveal_deadline or len(s.rows) == len(s.commitments)
 
-    def adopt(self) -> str | None:
-        if self.adopted:
-            return "scores: already adopted"
-        if self.rounds:
-            return "scores: round opened"
+    def adopt(self) -> None:
+        need(not self.adopted, "scores: already adopted")
+        need(not self.rounds, "scores: round opened")
         self.adopted = True
-        return None
 
-    def post_samples(self, node: int, digest: bytes) -> str | None:
-        if not self.adopted:
-            return "scores: not adopted"
-        if not self.running:
-            return "scores: round not running"
-        if self.phase(self.last.scoring) in (SCORE_REVEAL, SCORE_CLOSED):
-            return "scores: too late"
-        if node in self.last.samples:
-            return "scores: already posted"
+    def post_samples(self, node: int, digest: bytes) -> None:
+        need(self.adopted, "scores: not adopted")
+        need(self.running, "scores: round not running")
+        need(self.phase(self.last.scoring) not in (SCORE_REVEAL, SCORE_CLOSED), "scores: too late")
+        need(node not in self.last.samples, "scores: already posted")
         self.last.samples[node] = digest
-        return None
 
-    def commit(self, verifier: int, row: Row) -> str | None:
-        if not self.adopted:
-            return "scores: not adopted"
-        if not self.running:
-            return "scores: round not running"
+    def commit(self, verifier: int, row: Row) -> None:
+        need(self.adopted, "scores: not adopted")
+        need(self.running, "scores: round not running")
         s = self.last.scoring
-        if verifier in s.commitments:
-            return "scores: already committed"
+        need(verifier not in s.commitments, "scores: already committed")
         if not s.commitments:
-            if self.book.paused:
-                return "pausing: paused"
-            if self.now > self.last.deadline:
-                return "scores: too late"
+            need(not self.book.paused, "pausing: paused")
+            need(self.now <= self.last.deadline, "scores: too late")
             s.commit_deadline = self.now + COMMIT_S
             s.reveal_deadline = s.commit_deadline + REVEAL_S
-        elif self.phase(s) != SCORE_COMMIT:
-            return "scores: too late"
+        else:
+            need(self.phase(s) == SCORE_COMMIT, "scores: too late")
         s.commitments[verifier] = row
         if set(s.commitments) == set(self.stakes):
             s.reveal_deadline = self.now + REVEAL_S
-        return None
 
-    def reveal(self, verifier: int, row: Row) -> str | None:
+    def reveal(self, verifier: int, row: Row) -> None:
         s = self.last.scoring
-        if self.phase(s) != SCORE_REVEAL:
-            return "scores: not in reveal"
-        if self.now > s.reveal_deadline:
-            return "scores: too late"
-        if verifier in s.rows:
-            return "scores: already revealed"
-        if s.commitments.get(verifier) != row:
-            return "scores: bad opening"
-        if len(row) != len(self.last.nodes):
-            return "scores: wrong length"
-        if any(score > SCALE for score in row):
-            return "scores: score too high"
-        if sum(row) > SCALE:
-            return "scores: sum too high"
+        need(self.phase(s) == SCORE_REVEAL, "scores: not in reveal")
+        need(self.now <= s.reveal_deadline, "scores: too late")
+        need(verifier not in s.rows, "scores: already revealed")
+        need(s.commitments.get(verifier) == row, "scores: bad opening")
+        need(len(row) == len(self.last.nodes), "scores: wrong length")
+        need(max(row, default=0) <= SCALE, "scores: score too high")
+        need(sum(row) <= SCALE, "scores: sum too high")
         s.rows[verifier] = row
-        return None
 
     def right_consensus(self) -> list[int]:
         rows = self.last.scoring.rows
@@ -245,25 +203,19 @@ class JobModel:
             return [0] * len(self.last.nodes)
         return median(list(rows.values()), [self.stakes[v] for v in rows], self.stake)
 
-    def close(self, consensus: list[int]) -> str | None:
+    def close(self, consensus: list[int]) -> None:
         s = self.last.scoring
-        if not s.commitments:
-            return "scores: not open"
-        if s.closed:
-            return "scores: closed"
-        if not self.over(s):
-            return "scores: not over"
-        if not self.running:
-            return "scores: round not running"
-        if consensus != self.right_consensus():
-            return "scores: not the median"
+        need(bool(s.commitments), "scores: not open")
+        need(not s.closed, "scores: closed")
+        need(self.over(s), "scores: not over")
+        need(self.running, "scores: round not running")
+        need(consensus == self.right_consensus(), "scores: not the median")
         s.closed, s.consensus = True, consensus
         if sum(consensus):
             self.last_scored = len(self.rounds)
             for verifier in s.commitments:
                 self._judge(verifier)
         s.best = max((self.trusts.get(v, 0) for v in s.rows), default=0)
-        return None
 
     def _judge(self, verifier: int) -> None:
         s, agreement = self.last.scoring, 0
@@ -286,12 +238,10 @@ class JobModel:
             return BPS
         return BPS * self.trusts[verifier] // s.best
 
-    def finalize(self) -> str | None:
-        if not self.can_finalize():
-            return "results: not finalizable"
+    def finalize(self) -> None:
+        need(self.can_finalize(), "results: not finalizable")
         r = self.last
-        if r.scoring.commitments and not r.scoring.closed:
-            return "scores: open"
+        need(not r.scoring.commitments or r.scoring.closed, "scores: open")
         r.phase, r.deadline = FINALIZED, 0
         cuts = [(r.proposer, REWARD * TERMS["aggregator_bps"] // BPS)]
         attested = sum(self.stakes[v] for v in r.attesters)
@@ -312,4 +262,3 @@ class JobModel:
             self.book.credit(node, units)
         self.escrow += REWARD - paid
         self.paid += paid
-        return None

@@ -13,17 +13,11 @@ from dataclasses import dataclass, field
 from eth_abi import encode
 from eth_utils import keccak
 
-from tests.contracts.stateful.registry_model import ABORT as ABORT_ROW
-from tests.contracts.stateful.registry_model import (
-    EMPTY,
-    REDUNDANCY_MISMATCH,
-    VERIFIER,
-    ZERO,
-    RegistryModel,
-    need,
-)
+from tests.contracts.stateful.machine import need
+from tests.contracts.stateful.registry_model import EMPTY, VERIFIER, ZERO, RegistryModel
 from tests.stage.contracts.clock import hash_of
 from tests.stage.contracts.tasks import (
+    ABORT,
     AGREED,
     APPEALED,
     CLOSED,
@@ -43,6 +37,7 @@ from tests.stage.contracts.tasks import (
     MAX_OPEN,
     MAX_REDRAWS,
     NONE,
+    REDUNDANCY_MISMATCH,
     REVEALING,
     RUNNING,
     TAG_DOMAIN,
@@ -418,7 +413,7 @@ class TasksModel:
             lane.state = LANE_ABORTED
         self._proceed(task_id, sender)
         for lane in late:
-            self._slash(TASKS, lane.node, ABORT_ROW, deadline, ZERO)
+            self._slash(TASKS, lane.node, ABORT, deadline, ZERO)
 
     def finalize(self, _sender: str, task_id: int) -> None:
         t = self.task(task_id)

@@ -9,17 +9,10 @@ from typing import Any
 
 import boa
 import pytest
-from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import (
-    RuleBasedStateMachine,
-    initialize,
-    invariant,
-    precondition,
-    rule,
-    run_state_machine_as_test,
-)
+from hypothesis.stateful import initialize, invariant, precondition, rule
 
+from tests.contracts.stateful.machine import Machine, run
 from tests.stage.contracts.committee import (
     CANCELLED,
     EXECUTED,
@@ -58,20 +51,15 @@ class ModelOperation:
     compared_last: bool = False
 
 
-class CoordinatorMachine(RuleBasedStateMachine):
+class CoordinatorMachine(Machine):
     codes: tuple[Any, Any]  # coordinator, target
 
     def __init__(self) -> None:
         super().__init__()
-        self.anchor = boa.env.anchor()
-        self.anchor.__enter__()
         boa.env.evm.patch.gas_limit = GAS_CAP
         self.operations: dict[bytes, ModelOperation] = {}
         self.stored = 0
         self.steps = self.salt = 0
-
-    def teardown(self) -> None:
-        self.anchor.__exit__(None, None, None)
 
     @initialize(size=st.integers(1, 5), surplus=st.integers(0, 2))
     def set_up(self, size: int, surplus: int) -> None:
@@ -109,12 +97,17 @@ class CoordinatorMachine(RuleBasedStateMachine):
             return PROPOSED
         return EXPIRED if boa.env.timestamp >= operation.eta + GRACE else QUEUED
 
-    def closed_reason(self, operation: ModelOperation) -> str | None:
+    def closed(self, operation: ModelOperation) -> dict[str, bool]:
+        """The reasons why nothing can be done with an operation any more."""
+        state = self.state(operation)
         return {
-            EXECUTED: "coordinator: executed",
-            CANCELLED: "coordinator: cancelled",
-            EXPIRED: "coordinator: expired",
-        }.get(self.state(operation))
+            "coordinator: executed": state == EXECUTED,
+            "coordinator: cancelled": state == CANCELLED,
+            "coordinator: expired": state == EXPIRED,
+        }
+
+    def is_open(self, operation: ModelOperation) -> bool:
+        return self.state(operation) in (PROPOSED, QUEUED)
 
     def approve_in_model(self, operation: ModelOperation, approvers: list[str]) -> None:
         had_quorum = self.approvals(operation) >= self.threshold
@@ -128,12 +121,12 @@ class CoordinatorMachine(RuleBasedStateMachine):
     def operation_at(self, pick: int) -> tuple[bytes, ModelOperation]:
         """Any operation one time in eight, else one that is still open, if there is one."""
         every = list(self.operations.items())
-        still_open = [item for item in every if not self.closed_reason(item[1])]
+        still_open = [item for item in every if self.is_open(item[1])]
         chosen = still_open if still_open and pick % 8 else every
         return chosen[pick % len(chosen)]
 
     def n_open(self) -> int:
-        return sum(not self.closed_reason(operation) for operation in self.operations.values())
+        return sum(map(self.is_open, self.operations.values()))
 
     # Proposals
 
@@ -141,14 +134,16 @@ class CoordinatorMachine(RuleBasedStateMachine):
         sender = self.people[who]
         self.salt += 1
         salt = self.salt.to_bytes(32, "big")
-        if sender not in self.members:
-            with boa.reverts("coordinator: not a member"):
+        made: list[Any] = []
+        if self.attempt(
+            {"coordinator: not a member": sender not in self.members},
+            lambda: made.append(
                 self.coordinator.propose(target.address, data, salt, sender=sender)
-            return
-        op_id = bytes(self.coordinator.propose(target.address, data, salt, sender=sender))
-        operation = ModelOperation(str(target.address), data, routine, effect)
-        self.operations[op_id] = operation
-        self.approve_in_model(operation, [sender])
+            ),
+        ):
+            operation = ModelOperation(str(target.address), data, routine, effect)
+            self.operations[bytes(made[0])] = operation
+            self.approve_in_model(operation, [sender])
 
     @precondition(lambda self: self.n_open() < MAX_OPEN)
     @rule(who=person, amount=st.integers(0, 1_000))
@@ -214,24 +209,20 @@ class CoordinatorMachine(RuleBasedStateMachine):
     def approve(self, pick: int, who: int) -> None:
         op_id, operation = self.operation_at(pick)
         sender = self.people[who]
-        reason = self.closed_reason(operation)
-        if sender not in self.members:
-            reason = "coordinator: not a member"
-        elif not reason and sender in operation.approved:
-            reason = "coordinator: already approved"
-        if reason:
-            with boa.reverts(reason):
-                self.coordinator.approve(op_id, sender=sender)
-            return
-        self.coordinator.approve(op_id, sender=sender)
-        self.approve_in_model(operation, [sender])
+        reasons = {
+            "coordinator: not a member": sender not in self.members,
+            **self.closed(operation),
+            "coordinator: already approved": sender in operation.approved,
+        }
+        if self.attempt(reasons, lambda: self.coordinator.approve(op_id, sender=sender)):
+            self.approve_in_model(operation, [sender])
 
     @precondition(lambda self: self.operations)
     @rule(pick=picks)
     def everybody_approves(self, pick: int) -> None:
         op_id, operation = self.operation_at(pick)
         for member in self.members:
-            if member not in operation.approved and not self.closed_reason(operation):
+            if member not in operation.approved and self.is_open(operation):
                 self.coordinator.approve(op_id, sender=member)
                 self.approve_in_model(operation, [member])
 
@@ -258,38 +249,33 @@ class CoordinatorMachine(RuleBasedStateMachine):
         order = signers[::-1] if backwards else signers
         signatures = [sign(self.keys[i], op_id, self.coordinator) for i in order]
         names = [self.people[i] for i in order]
-        reason = self.closed_reason(operation)
-        if not reason and order:
-            if names[0] not in self.members:
-                reason = "coordinator: not a member"
-            elif backwards and len(order) > 1:
-                reason = "coordinator: signer order"
-            elif not set(names) <= set(self.members):
-                reason = "coordinator: not a member"
-        if reason:
-            with boa.reverts(reason):
-                self.coordinator.approve_by_sig(op_id, signatures, sender=self.people[relayer])
-            return
-        self.coordinator.approve_by_sig(op_id, signatures, sender=self.people[relayer])
-        self.approve_in_model(operation, names)
+        disordered = backwards and len(order) > 1
+        # Signers are looked at one after another: behind the first, the order counts first.
+        known = {*names[:1]} if disordered else {*names}
+        reasons = {
+            **self.closed(operation),
+            "coordinator: not a member": not known <= set(self.members),
+            "coordinator: signer order": disordered,
+        }
+        if self.attempt(
+            reasons,
+            lambda: self.coordinator.approve_by_sig(op_id, signatures, sender=self.people[relayer]),
+        ):
+            self.approve_in_model(operation, names)
 
     @precondition(lambda self: self.operations)
     @rule(pick=picks, who=person)
     def cancel(self, pick: int, who: int) -> None:
         op_id, operation = self.operation_at(pick)
         sender = self.people[who]
-        reason = self.closed_reason(operation)
-        if sender not in self.members:
-            reason = "coordinator: not a member"
-        elif not reason and sender in operation.voted:
-            reason = "coordinator: already voted"
-        if reason:
-            with boa.reverts(reason):
-                self.coordinator.cancel(op_id, sender=sender)
-            return
-        self.coordinator.cancel(op_id, sender=sender)
-        operation.voted.add(sender)
-        operation.cancelled = self.votes(operation) > len(self.members) - self.threshold
+        reasons = {
+            "coordinator: not a member": sender not in self.members,
+            **self.closed(operation),
+            "coordinator: already voted": sender in operation.voted,
+        }
+        if self.attempt(reasons, lambda: self.coordinator.cancel(op_id, sender=sender)):
+            operation.voted.add(sender)
+            operation.cancelled = self.votes(operation) > len(self.members) - self.threshold
 
     @rule(seconds=st.sampled_from([1, 5, ROUTINE, GOVERNANCE, GRACE]))
     def wait(self, seconds: int) -> None:
@@ -300,27 +286,20 @@ class CoordinatorMachine(RuleBasedStateMachine):
     def execute(self, pick: int, who: int) -> None:
         op_id, operation = self.operation_at(pick)
         sender = self.people[who]
-        reason = self.closed_reason(operation)
-        if not reason:
-            if operation.eta == 0:
-                reason = "coordinator: not queued"
-            elif boa.env.timestamp < operation.eta:
-                reason = "coordinator: too early"
-            elif self.approvals(operation) < self.threshold:
-                reason = "coordinator: approvals"
-            elif isinstance(operation.effect, str):
-                reason = operation.effect
-        if reason:
-            with boa.reverts(reason):
-                self.coordinator.execute(op_id, sender=sender)
-            return
         approvers = [m for m in self.members if self.coordinator.has_approved(op_id, m)]
-        assert 2 * len(approvers) > len(self.members)
-        assert len(approvers) >= self.threshold
-        assert boa.env.timestamp >= operation.quorum_at + operation.delay
-        self.coordinator.execute(op_id, sender=sender)
-        operation.executed = True
-        operation.effect()
+        reasons = {
+            **self.closed(operation),
+            "coordinator: not queued": operation.eta == 0,
+            "coordinator: too early": boa.env.timestamp < operation.eta,
+            "coordinator: approvals": self.approvals(operation) < self.threshold,
+            str(operation.effect): isinstance(operation.effect, str),
+        }
+        if self.attempt(reasons, lambda: self.coordinator.execute(op_id, sender=sender)):
+            assert 2 * len(approvers) > len(self.members)
+            assert len(approvers) >= self.threshold
+            assert boa.env.timestamp >= operation.quorum_at + operation.delay
+            operation.executed = True
+            operation.effect()
 
     @precondition(lambda self: self.operations)
     @rule(pick=picks, who=person)
@@ -367,13 +346,4 @@ def test_coordinator_machine__random_histories__quorum_and_delay_hold(
     codes: tuple[Any, Any],
 ) -> None:
     machine = type("CoordinatorMachineHere", (CoordinatorMachine,), {"codes": codes})
-    run_state_machine_as_test(
-        machine,
-        settings=settings(
-            max_examples=20,
-            stateful_step_count=50,
-            deadline=None,
-            derandomize=True,
-            suppress_health_check=list(HealthCheck),
-        ),
-    )
+    run(machine, examples=20, steps=50)

@@ -12,10 +12,10 @@ from typing import Any
 import boa
 from eth_abi import encode
 from eth_utils import keccak
-from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from hypothesis.stateful import initialize, invariant, rule
 
+from tests.contracts.stateful.machine import Machine, Refused, limits
 from tests.contracts.stateful.registry_model import (
     EMPTY,
     ROLES,
@@ -24,7 +24,6 @@ from tests.contracts.stateful.registry_model import (
     Attempt,
     Draw,
     ModelNode,
-    Refused,
     RegistryModel,
     Settings,
 )
@@ -113,12 +112,10 @@ def as_parameters(s: Settings) -> tuple[Any, ...]:
     return (s.unbonding, *(s.stakes[r] for r in ROLES), s.window, s.quorum, s.treasury)
 
 
-class RegistryMachine(RuleBasedStateMachine):
+class RegistryMachine(Machine):
     def __init__(self) -> None:
         super().__init__()
         token_code, registry_code, benchmarks_code = codes()
-        self.anchor = boa.env.anchor()
-        self.anchor.__enter__()
         boa.env.evm.patch.gas_limit = GAS_CAP
         install_block_hashes()
         mine(1_000)
@@ -139,7 +136,7 @@ class RegistryMachine(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         self.check(range(1, len(self.model.nodes) + 1), ROLES, PEOPLE)
-        self.anchor.__exit__(None, None, None)
+        super().teardown()
 
     @initialize(seed=seeds)
     def first_nodes(self, seed: int) -> None:
@@ -172,15 +169,12 @@ class RegistryMachine(RuleBasedStateMachine):
         contract = self.benchmarks if function in MEASURING else self.registry
         call = getattr(contract, "set_paused" if function == "pause_benchmarks" else function)
         given = chain or arguments
+        reasons, answer = {}, None
         try:
-            expected = getattr(self.model, function)(sender, *arguments)
+            answer = getattr(self.model, function)(sender, *arguments)
         except Refused as refusal:
-            with boa.reverts(str(refusal)):
-                call(*given, sender=sender)
-            return
-        got = call(*given, sender=sender)
-        if expected is not None:
-            assert got == expected
+            reasons[str(refusal)] = True
+        self.attempt(reasons, lambda: call(*given, sender=sender), answer)
 
     def node(self, r: Random) -> int:
         """Mostly a known node, often one with a score, sometimes the next unknown one."""
@@ -288,11 +282,8 @@ class RegistryMachine(RuleBasedStateMachine):
 
     def do_submit_verdicts(self, r: Random) -> None:
         mine(r.choice([0, 2, 2]))
-        waiting = [
-            i
-            for i, n in self.model.nodes.items()
-            if n.attempt.submitted_at and not n.attempt.settled
-        ]
+        attempts = {i: n.attempt for i, n in self.model.nodes.items()}
+        waiting = [i for i, a in attempts.items() if a.submitted_at and not a.settled]
         node_id = r.choice(waiting) if waiting else self.node(r)
         passed = r.random() < 0.7
         listed = self.model.lists[2] or [0]
@@ -514,10 +505,5 @@ class RegistryMachine(RuleBasedStateMachine):
             assert tuple(registry.penalty(violation)) == model.rows[violation]
 
 
-RegistryMachine.TestCase.settings = settings(
-    max_examples=18,
-    stateful_step_count=60,
-    deadline=None,
-    suppress_health_check=list(HealthCheck),
-)
+RegistryMachine.TestCase.settings = limits(examples=18, steps=60, derandomize=False)
 TestRegistryMachine = RegistryMachine.TestCase

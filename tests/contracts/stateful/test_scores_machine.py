@@ -6,35 +6,19 @@ permissionless calls and the clock alone: no scoring keeps a round from its end.
 
 from __future__ import annotations
 
-import copy
 from collections import Counter
 from collections.abc import Callable
-from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any, ClassVar
 
-import boa
 from eth_utils import keccak
-from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import (
-    RuleBasedStateMachine,
-    initialize,
-    invariant,
-    precondition,
-    rule,
-    run_state_machine_as_test,
-)
+from hypothesis.stateful import initialize, invariant, precondition, rule
 
+from tests.contracts.stateful.machine import Machine, run
 from tests.contracts.stateful.scores_model import OPEN_BIT, Book, JobModel
-from tests.stage.contracts.clock import mine
-from tests.stage.contracts.scores import (
-    COMMIT_S,
-    REVEAL_S,
-    SCALE,
-    Panel,
-    make_panel,
-)
+from tests.stage.contracts.clock import mine, now
+from tests.stage.contracts.scores import COMMIT_S, REVEAL_S, SCALE, Panel, make_panel
 from tests.stage.contracts.system import (
     AGGREGATE,
     CHALLENGE,
@@ -78,15 +62,12 @@ REASONS = {
 }
 
 
-class ScoresMachine(RuleBasedStateMachine):
+class ScoresMachine(Machine):
     panel: ClassVar[Panel]
     ended: ClassVar[Counter[str]] = Counter()  # how finalized rounds were paid
-    refused: ClassVar[Counter[str]] = Counter()
 
     def __init__(self) -> None:
         super().__init__()
-        self.stack = ExitStack()
-        self.stack.enter_context(boa.env.anchor())
         self.s = self.panel.system
         self.scores, self.rounds, self.pool = self.s.scores, self.s.rounds, self.s.pool
         self.results = self.s.results
@@ -97,36 +78,23 @@ class ScoresMachine(RuleBasedStateMachine):
         self.verifiers = self.panel.verifiers
         self.trainers = self.panel.field.trainers
         book = Book()
-        self.models = [
+        self.model = [
             JobModel(book, self.panel.stakes, FUNDED * REWARD, adopted=job == 0) for job in (0, 1)
         ]
-        self.changed = True
 
     def unscored(self) -> bool:
         """Whether a scenario may start: nobody has committed in job 1's newest round."""
-        return not self.models[0].last.scoring.commitments or not self.models[0].running
+        return not self.model[0].last.scoring.commitments or not self.model[0].running
 
     # One differential step
 
-    def step(
-        self, job: int, rules: Callable[[JobModel], str | None], call: Callable[[], Any]
-    ) -> bool:
-        """Does `call` on the chain and `rules` on the model of a job; whether both succeeded."""
-        trial = copy.deepcopy(self.models)
-        trial[job].now = boa.env.timestamp
-        reason = rules(trial[job])
-        if reason is None:
-            call()
-            self.models = trial
-            self.changed = True
-            return True
-        self.refused[reason] += 1
-        with refuses(reason):
-            call()
-        return False
+    def step_of(self, job: int, rules: Callable[[JobModel], None], call: Callable[[], Any]) -> bool:
+        """A step of one of the two jobs."""
+        self.model[job].now = now()
+        return self.step(lambda models: rules(models[job]), call)
 
     def number(self, job: int) -> int:
-        return len(self.models[job].rounds)
+        return len(self.model[job].rounds)
 
     # Time
 
@@ -136,34 +104,31 @@ class ScoresMachine(RuleBasedStateMachine):
 
     @rule(job=Job, what=st.sampled_from(["commit", "reveal", "round"]), after=st.integers(0, 1))
     def wait_for(self, job: int, what: str, after: int) -> None:
-        r = self.models[job].last
+        r = self.model[job].last
         deadline = {
             "commit": r.scoring.commit_deadline,
             "reveal": r.scoring.reveal_deadline,
             "round": r.deadline,
         }[what]
-        if deadline + after > boa.env.timestamp:
-            mine(1, deadline + after - boa.env.timestamp)
+        if deadline + after > now():
+            mine(1, deadline + after - now())
 
     # Rounds
 
     @initialize()
     def start(self) -> None:
-        self._to_aggregate(0)
-        self._to_aggregate(1)
+        self.to_aggregate(0)
+        self.to_aggregate(1)
 
     @rule(job=Job)
     def to_aggregate(self, job: int) -> None:
-        self._to_aggregate(job)
-
-    def _to_aggregate(self, job: int) -> None:
         """Opens a round and lets every trainer commit and reveal."""
-        model, field = self.models[job], self.panels[job].field
+        model, field = self.model[job], self.panels[job].field
         if model.last.phase in (NONE, FINALIZED, VOID) and model.escrow >= REWARD:
             round_id = field.to_aggregate()
             nodes = self.s.snapshots[job + 1, round_id][0]
-            model.now = boa.env.timestamp
-            assert model.open(nodes) is None
+            model.now = now()
+            model.open(nodes)
             self.changed = True
         else:
             reason = "pool: escrow too low"
@@ -174,10 +139,7 @@ class ScoresMachine(RuleBasedStateMachine):
 
     @rule(job=Job)
     def advance(self, job: int) -> None:
-        self._advance(job)
-
-    def _advance(self, job: int) -> None:
-        self.step(
+        self.step_of(
             job, lambda m: m.advance(), lambda: self.results.advance(job + 1, self.number(job))
         )
 
@@ -187,15 +149,13 @@ class ScoresMachine(RuleBasedStateMachine):
         some=st.sets(Index, min_size=1),
     )
     def propose(self, job: int, contributions: list[int], some: set[int]) -> None:
-        if self.models[job].last.phase == AGGREGATE:
-            self._propose(job, contributions, some)
-
-    def _propose(self, job: int, contributions: list[int], some: set[int]) -> None:
-        model = self.models[job]
+        model = self.model[job]
+        if model.last.phase != AGGREGATE:
+            return
         listed = [self.trainers[i].node_id for i in sorted(some)]
         given = contributions[: len(listed)]
         aggregator = self.panel.field.aggregators[0]
-        self.step(
+        self.step_of(
             job,
             lambda m: m.propose(aggregator.node_id, listed, given),
             lambda: self.panels[job].field.propose(
@@ -205,13 +165,10 @@ class ScoresMachine(RuleBasedStateMachine):
 
     @rule(job=Job, who=st.sets(Index, min_size=1))
     def attest(self, job: int, who: set[int]) -> None:
-        self._attest(job, who)
-
-    def _attest(self, job: int, who: set[int]) -> None:
-        if self.models[job].last.phase == CHALLENGE:
+        if self.model[job].last.phase == CHALLENGE:
             for index in sorted(who):
                 player = self.verifiers[index]
-                self.step(
+                self.step_of(
                     job,
                     lambda m, p=player: m.attest(p.node_id),
                     lambda p=player: self.panels[job].field.attest(self.number(job), p),
@@ -219,13 +176,10 @@ class ScoresMachine(RuleBasedStateMachine):
 
     @rule(job=Job, index=Index)
     def invalidate(self, job: int, index: int) -> None:
-        self._invalidate(job, index)
-
-    def _invalidate(self, job: int, index: int) -> None:
         """Two verifiers report a node together, which confirms the report."""
-        model, node = self.models[job], self.trainers[index]
+        model, node = self.model[job], self.trainers[index]
         r = model.last
-        fresh = r.phase == CHALLENGE and boa.env.timestamp <= r.deadline
+        fresh = r.phase == CHALLENGE and now() <= r.deadline
         if fresh and node.node_id not in r.invalid:
             field = self.panels[job].field
             for player in self.verifiers[1:]:
@@ -236,11 +190,8 @@ class ScoresMachine(RuleBasedStateMachine):
 
     @rule(job=Job)
     def finalize(self, job: int) -> None:
-        self._finalize(job)
-
-    def _finalize(self, job: int) -> None:
-        r = self.models[job].last
-        if r.phase == CHALLENGE and self.step(
+        r = self.model[job].last
+        if r.phase == CHALLENGE and self.step_of(
             job,
             lambda m: m.finalize(),
             lambda: self.results.finalize(job + 1, self.number(job), r.listed, r.contributions),
@@ -253,13 +204,13 @@ class ScoresMachine(RuleBasedStateMachine):
     @rule(bits=st.sampled_from([0, 0, 0, OPEN_BIT, 1]))
     def pause(self, bits: int) -> None:
         self.scores.set_paused(bits, sender=self.s.coordinator.address)
-        self.models[0].book.paused = bool(bits & OPEN_BIT)
+        self.model[0].book.paused = bool(bits & OPEN_BIT)
 
     @rule(job=Job)
     def adopt(self, job: int) -> None:
         if self.scores.paused() & 1:
             return
-        self.step(
+        self.step_of(
             job,
             lambda m: m.adopt(),
             lambda: self.scores.adopt(job + 1, COMMIT_S, REVEAL_S, sender=self.panel.field.sponsor),
@@ -270,7 +221,7 @@ class ScoresMachine(RuleBasedStateMachine):
         if digest == bytes(32):
             return
         player = self.trainers[index]
-        self.step(
+        self.step_of(
             job,
             lambda m: m.post_samples(player.node_id, digest),
             lambda: self.scores.post_samples(
@@ -280,16 +231,18 @@ class ScoresMachine(RuleBasedStateMachine):
 
     @rule(job=st.sampled_from([0, 0, 0, 1]), index=Index, row=Row)
     def commit(self, job: int, index: int, row: list[int]) -> None:
-        self._commit(job, index, row)
+        player = self.verifiers[index]
+        self.step_of(
+            job,
+            lambda m: m.commit(player.node_id, tuple(row)),
+            lambda: self.panels[job].commit(self.number(job), player, row),
+        )
 
     @precondition(unscored)
     @rule(rows=st.lists(Row, min_size=3, max_size=3))
     def everybody_commits(self, rows: list[list[int]]) -> None:
-        self._all_commit(rows)
-
-    def _all_commit(self, rows: list[list[int]]) -> None:
         for index, row in enumerate(rows):
-            self._commit(0, index, row)
+            self.commit(0, index, row)
 
     @precondition(unscored)
     @rule(
@@ -309,75 +262,59 @@ class ScoresMachine(RuleBasedStateMachine):
     ) -> None:
         """Everybody commits, one may stay silent, somebody tries another consensus, a node may be
         found invalid, and the round is paid."""
-        self._to_aggregate(0)
-        self._all_commit(rows)
-        self._reveal({0, 1, 2} - silent, None)
+        self.to_aggregate(0)
+        self.everybody_commits(rows)
+        self.reveal({0, 1, 2} - silent, None)
         if silent:
             mine(1, REVEAL_S + 1)
-        self._close(0, change, 1)
-        self._close(0)
-        if self.models[0].last.phase == AGGREGATE:
-            self._propose(0, contributions, {0, 1, 2})
+        self.close(0, change, 1)
+        self.close(0)
+        self.propose(0, contributions, {0, 1, 2})
         for index in bad:
-            self._invalidate(0, index)
-        self._attest(0, {0, 1, 2})
-        self._finalize(0)
+            self.invalidate(0, index)
+        self.attest(0, {0, 1, 2})
+        self.finalize(0)
 
     @precondition(unscored)
     @rule(index=Index, row=Row)
     def rush(self, index: int, row: list[int]) -> None:
         """A result is proposed, confirmed and to be finalized while somebody scores."""
-        self._to_aggregate(0)
-        self._commit(0, index, row)
-        if self.models[0].last.phase == AGGREGATE:
-            self._propose(0, [1, 2, 3], {0, 1, 2})
-        self._attest(0, {0, 1, 2})
-        self._finalize(0)
+        self.to_aggregate(0)
+        self.commit(0, index, row)
+        self.propose(0, [1, 2, 3], {0, 1, 2})
+        self.attest(0, {0, 1, 2})
+        self.finalize(0)
 
     @precondition(unscored)
     @rule(rows=st.lists(Row, min_size=3, max_size=3), other=Row, who=st.sets(Index, min_size=1))
     def commit_and_say_something_else(
         self, rows: list[list[int]], other: list[int], who: set[int]
     ) -> None:
-        self._to_aggregate(0)
-        self._all_commit(rows)
-        self._reveal(who, other)
-
-    def _commit(self, job: int, index: int, row: list[int]) -> None:
-        player = self.verifiers[index]
-        self.step(
-            job,
-            lambda m: m.commit(player.node_id, tuple(row)),
-            lambda: self.panels[job].commit(self.number(job), player, row),
-        )
+        self.to_aggregate(0)
+        self.everybody_commits(rows)
+        self.reveal(who, other)
 
     @rule(who=st.sets(Index, min_size=1), other=st.one_of(st.none(), st.none(), Row))
     def reveal(self, who: set[int], other: list[int] | None) -> None:
-        self._reveal(who, other)
-
-    def _reveal(self, who: set[int], other: list[int] | None) -> None:
         """What was committed, or another vector."""
         for index in sorted(who):
             player = self.verifiers[index]
-            known = self.models[0].last.scoring.commitments.get(player.node_id, (1, 1, 1))
+            known = self.model[0].last.scoring.commitments.get(player.node_id, (1, 1, 1))
             row = tuple(other) if other is not None else known
-            self.step(
+            self.step_of(
                 0,
                 lambda m, p=player, r=row: m.reveal(p.node_id, r),
                 lambda p=player, r=row: self.panels[0].reveal(self.number(0), p, r),
             )
 
     @rule(job=st.sampled_from([0, 0, 0, 1]), change=st.sampled_from([0, 0, 0, 1, -1]), at=Index)
-    def close(self, job: int, change: int, at: int) -> None:
-        self._close(job, change, at)
-
-    def _close(self, job: int, change: int = 0, at: int = 0) -> None:
-        model = self.models[job]
+    def close(self, job: int, change: int = 0, at: int = 0) -> None:
+        model = self.model[job]
         if not model.rounds:
             return
         consensus = model.right_consensus()
         consensus[at] = max(0, consensus[at] + change)
-        self.step(
+        self.step_of(
             job,
             lambda m: m.close(consensus),
             lambda: self.panels[job].close(len(model.rounds), consensus),
@@ -386,11 +323,10 @@ class ScoresMachine(RuleBasedStateMachine):
     @rule(contributions=st.lists(st.integers(0, 2**100), min_size=3, max_size=3))
     def ordinary_round(self, contributions: list[int]) -> None:
         """The other job goes on."""
-        self._to_aggregate(1)
-        if self.models[1].last.phase == AGGREGATE:
-            self._propose(1, contributions, {0, 1, 2})
-        self._attest(1, {0, 1, 2})
-        self._finalize(1)
+        self.to_aggregate(1)
+        self.propose(1, contributions, {0, 1, 2})
+        self.attest(1, {0, 1, 2})
+        self.finalize(1)
 
     # What must hold
 
@@ -403,8 +339,8 @@ class ScoresMachine(RuleBasedStateMachine):
             self._money_is_model()
 
     def _scores_are_model(self, job: int) -> None:
-        model, r, number = self.models[job], self.models[job].last, self.number(job)
-        model.now = boa.env.timestamp
+        model, r, number = self.model[job], self.model[job].last, self.number(job)
+        model.now = now()
         s = r.scoring
         assert self.scores.adopted(job + 1) == model.adopted
         assert self.s.phase(job + 1, number) == r.phase
@@ -433,14 +369,14 @@ class ScoresMachine(RuleBasedStateMachine):
             assert kept == r.samples.get(player.node_id, bytes(32))
 
     def _money_is_model(self) -> None:
-        book = self.models[0].book
+        book = self.model[0].book
         players = [*self.verifiers, *self.trainers, *self.panel.field.aggregators]
         # Both models write in one book.
-        assert self.models[1].book is book
+        assert self.model[1].book is book
         for player in players:
             assert self.pool.pending(player.payout) == book.pending.get(player.node_id, 0)
         funded = 0
-        for job, model in enumerate(self.models):
+        for job, model in enumerate(self.model):
             assert self.pool.escrow(job + 1) == model.escrow
             held = REWARD if model.running else 0
             assert model.escrow + held + model.paid == FUNDED * REWARD
@@ -466,19 +402,19 @@ class ScoresMachine(RuleBasedStateMachine):
 
     def _drive_to_the_end(self, job: int) -> None:
         """Anybody and time alone end the scoring and the round."""
-        model = self.models[job]
+        model = self.model[job]
         if model.running and model.last.scoring.commitments and not model.last.scoring.closed:
-            last = max(model.last.scoring.reveal_deadline, boa.env.timestamp)
-            mine(1, last + 1 - boa.env.timestamp)
-            self._close(job)
-            assert self.models[job].last.scoring.closed
+            last = max(model.last.scoring.reveal_deadline, now())
+            mine(1, last + 1 - now())
+            self.close(job)
+            assert self.model[job].last.scoring.closed
         for _ in range(2):
-            r = self.models[job].last
-            mine(1, max(1, r.deadline + 1 - boa.env.timestamp))
+            r = self.model[job].last
+            mine(1, max(1, r.deadline + 1 - now()))
             if r.phase == AGGREGATE:
-                self._advance(job)
-        self._finalize(job)
-        assert self.models[job].last.phase in (NONE, FINALIZED, VOID)
+                self.advance(job)
+        self.finalize(job)
+        assert self.model[job].last.phase in (NONE, FINALIZED, VOID)
 
 
 def test_scores_machine(system: System) -> None:
@@ -486,16 +422,7 @@ def test_scores_machine(system: System) -> None:
     other = system.job(panel.field.sponsor, escrow=FUNDED * REWARD, rounds=100)
     assert (panel.job_id, other) == (1, 2)
     ScoresMachine.panel = panel
-    run_state_machine_as_test(
-        ScoresMachine,
-        settings=settings(
-            max_examples=30,
-            stateful_step_count=40,
-            deadline=None,
-            derandomize=True,
-            suppress_health_check=list(HealthCheck),
-        ),
-    )
+    run(ScoresMachine, examples=30, steps=40)
     assert set(ScoresMachine.ended) == {"scored", "unscored", "ordinary"}
     # Each reason has a unit test of its own; histories differ with the modules that are loaded,
     # since hypothesis takes numbers from their source, and may miss a few.

@@ -21,7 +21,8 @@ from typing import Any, ClassVar
 import boa
 from eth_utils import keccak
 
-from tests.contracts.stateful.registry_model import Refused, RegistryModel, Settings
+from tests.contracts.stateful.machine import Refused
+from tests.contracts.stateful.registry_model import RegistryModel, Settings
 from tests.contracts.stateful.tasks_model import APPEALS, TASKS, UNAVAILABLE, Task, TasksModel
 from tests.stage.contracts.clock import block, mine, now
 from tests.stage.contracts.registry import DEFAULT_ROWS, account
@@ -204,6 +205,11 @@ class Stage:
     people: list[str]
 
 
+def keys_of(i: int) -> list[str]:
+    """The hot key and the payout address of the i-th node."""
+    return [str(account(f"{kind} {i}").address) for kind in ("operator", "payout")]
+
+
 def make_stage(codes: Codes) -> Stage:
     """Nodes of `SEATED` in their pools, the verifiers, and money for everybody."""
     s = deploy(codes, unbonding_period=UNBONDING)
@@ -230,11 +236,10 @@ def make_stage(codes: Codes) -> Stage:
     for owner in owners:
         registry.wallets[owner] += WEALTH
     for i in range(MOST_NODES):
-        people += [str(account(f"{kind} {i}").address) for kind in ("operator", "payout")]
+        people += keys_of(i)
 
     def enter(owner: str, role: int, stake: int) -> int:
-        i = len(registry.nodes)
-        operator, payout = (str(account(f"{kind} {i}").address) for kind in ("operator", "payout"))
+        operator, payout = keys_of(len(registry.nodes))
         s.registry.register_node(operator, payout, role, stake, EMPTY, sender=owner)
         return registry.register_node(owner, operator, payout, role, stake)
 
@@ -263,11 +268,7 @@ class TasksMachine:
         self.seed = seed
         self.s = self.stage.system
         self.model = copy.deepcopy(self.stage.model)
-        self.contracts = {
-            TASKS: self.s.tasks,
-            APPEALS: self.s.appeals,
-            REGISTRY: self.s.registry,
-        }
+        self.contracts = {TASKS: self.s.tasks, APPEALS: self.s.appeals, REGISTRY: self.s.registry}
         self.coordinator = str(self.s.coordinator.address)
         self.stranger = self.s.person("stranger")
         self.total = self.s.balances() + self.wealth()
@@ -745,9 +746,7 @@ class TasksMachine:
             self.do(REGISTRY, "withdraw", registry.nodes[node].owner, node)
         elif which == "register" and len(registry.nodes) < MOST_NODES:
             i = len(registry.nodes)
-            operator, payout = (
-                str(account(f"{kind} {i}").address) for kind in ("operator", "payout")
-            )
+            operator, payout = keys_of(i)
             owner, stake = n.owner, r.choice([100, 150]) * ZOO
             if registry.wallets[owner] >= stake and registry.node_of(operator) == 0:
                 settings = operator, payout, TRAINER, stake
@@ -804,15 +803,7 @@ class TasksMachine:
             self.do(REGISTRY, "claim_bounty", self.coordinator)
 
     def withdraw(self, where: str, sender: str) -> None:
-        self.model.at(now(), block())
-        try:
-            expected = self.model.withdraw_bond(sender, where)
-        except Refused as refusal:
-            self.refused[str(refusal)] += 1
-            with refuses(str(refusal)):
-                self.contracts[where].withdraw_bond(sender=sender)
-            return
-        assert self.contracts[where].withdraw_bond(sender=sender) == expected
+        self.do(where, "withdraw_bond", sender, rules=(where,))
 
     def do_time(self, r: Random) -> None:
         mine(r.choice([1, 2, 20, LIFETIME + 5]), r.choice([0, 12, 600, 3_600, DAY // 2, 8 * DAY]))

@@ -50,7 +50,6 @@ def changed(method: Method, given: argparse.Namespace) -> Method:
 
 
 def main() -> None:
-    """Command line."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--method", action="append", choices=list(METHODS), help="default: all")
     parser.add_argument("--seed", action="append", type=int, help="default: 0, 1 and 2")

@@ -80,7 +80,6 @@ class Task:
         return _windows(shard, torch.randint(shard.numel() - SEQ, (BATCH,), generator=draw))
 
     def loss(self, state: State) -> float:
-        """Validation loss, nats a byte."""
         return validation_loss(self.net, state, self.held_out)
 
 

@@ -45,7 +45,6 @@ def corrected(measured: Measured) -> bool:
 
 
 def main() -> None:
-    """Print the table."""
     torch.set_num_threads(1)
     print(f"{'job':<22}{'batches':>8}{'honest':>16}{'copiers':>16}   (plain, corrected)")
     for title, changes in JOBS.items():

@@ -40,6 +40,7 @@ from agents.training.model import init_state
 from agents.training.spec import Hyperparameters, JobSpec, demo_spec
 from agents.training.state import State, apply_outer, load_state, save_state
 from tests.measure.codec_figures import CodecFigures, cosine, measure
+from tests.measure.rows import text_table
 
 BUILD = Path(__file__).resolve().parents[3] / ".build" / "studies"
 STEPS = 12
@@ -53,7 +54,6 @@ class Setting:
     text: str
 
     def build(self) -> Any:
-        """The codec."""
         name, _, rest = self.text.partition(":")
         pairs = (pair.partition("=") for pair in rest.split(",") if pair)
         return codecs.get(name)(**{key: _value(text) for key, _, text in pairs})
@@ -110,7 +110,6 @@ class DemoJob:
         return found
 
     def loss(self, state: State) -> float:
-        """Validation loss, nats a byte."""
         return validation_loss(self.net, state, self.held_out)
 
     def run(
@@ -159,7 +158,6 @@ def mean(updates: Sequence[Mapping[str, Tensor]]) -> State:
 
 
 def study(options: argparse.Namespace, console: Console) -> None:
-    """Run everything and print the table."""
     runs: dict[str, list[Run]] = {}
     for seed in range(options.seeds):
         first = options.late_rounds if options.phase == "late" else 0
@@ -185,10 +183,8 @@ def table(options: argparse.Namespace, runs: Mapping[str, Sequence[Run]]) -> Tab
         f"{options.phase}: {options.rounds} rounds, {options.workers} nodes, {options.seeds} "
         f"seeds, merged by {options.merge}"
     )
-    shown = Table(title=title)
     columns = ("codec", "bytes", "ratio", "loss", "to dense", "worst seed", "goal", "cosine")
-    for name in (*columns, "merged", "encode", "decode"):
-        shown.add_column(name, justify="left" if name == "codec" else "right")
+    shown = text_table(title, (*columns, "merged", "encode", "decode"))
     dense = [run.losses[-1] for run in runs["dense"]]
     for text, found in runs.items():
         losses = [run.losses[-1] for run in found]
@@ -213,7 +209,6 @@ def table(options: argparse.Namespace, runs: Mapping[str, Sequence[Run]]) -> Tab
 
 
 def main() -> None:
-    """Command line."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--phase", choices=("early", "late"), default="early")
     parser.add_argument("--codec", action="append", help="name or name:option=value,...; repeats")

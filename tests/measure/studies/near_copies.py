@@ -25,7 +25,6 @@ from itertools import permutations
 import numpy as np
 import torch
 from rich.console import Console
-from rich.table import Table
 
 from agents.mechanisms import merge as merge_rules
 from agents.mechanisms.codec.parts.support import Support
@@ -36,6 +35,7 @@ from agents.training.spec import Hyperparameters
 from agents.training.state import State, apply_outer
 from agents.verify.overlap import corrected, overlap
 from agents.verify.provenance import Origin, Provenance, provenance
+from tests.measure.rows import text_table
 from tests.measure.studies.codecs import BUILD, STEPS, DemoJob, Setting
 
 NODES = 8
@@ -117,7 +117,6 @@ class EightNodes:
         self.number += 1
 
     def support(self, payload: bytes) -> Support:
-        """What a payload sends."""
         found: Support = self.codec.support(payload, self.demo.shapes, NONE)
         return found
 
@@ -202,42 +201,27 @@ def judge(
     return provenance(node, [other], shown, eight.redone, Gauntlet().overlap_margin)
 
 
-def honest_table(job: Job, rows: list[list[str]]) -> Table:
-    """What honest nodes look like."""
-    shown = Table(title=f"{job}: honest payloads")
-    for name in (
-        "round",
-        "loss",
-        "overlap, median",
-        "most",
-        "corrected, most",
-        "lean to own, least",
-        "median",
-        "twice the data",
-        "3 x rate",
-        "own / unclear / copied, of all pairs",
-    ):
-        shown.add_column(name, justify="right")
-    for row in rows:
-        shown.add_row(*row)
-    return shown
-
-
-def copier_table(job: Job, rows: list[list[str]]) -> Table:
-    """What copiers look like."""
-    shown = Table(
-        title=f"{job}: copiers flagged, of those COPIED; "
-        "last column: what noise leaves of the payload's effect on the loss"
-    )
-    for name in ("round", *(copy.name for copy in COPIES), "gain left, noise 0.5 / 1 / 2"):
-        shown.add_column(name, justify="right")
-    for row in rows:
-        shown.add_row(*row)
-    return shown
+HONEST = (
+    "round",
+    "loss",
+    "overlap, median",
+    "most",
+    "corrected, most",
+    "lean to own, least",
+    "median",
+    "twice the data",
+    "3 x rate",
+    "own / unclear / copied, of all pairs",
+)
+COPIED = ("round", *(copy.name for copy in COPIES), "gain left, noise 0.5 / 1 / 2")
+FLAGGED = (
+    "copiers flagged, of those COPIED; "
+    "last column: what noise leaves of the payload's effect on the loss"
+)
 
 
 def honest_row(eight: EightNodes, controls: int) -> list[str]:
-    """One round of `honest_table`."""
+    """One round of what honest nodes look like."""
     nodes = range(NODES)
     table = [[overlap(eight.revealed[a], eight.revealed[b]) for b in nodes] for a in nodes]
     found = {
@@ -261,7 +245,7 @@ def honest_row(eight: EightNodes, controls: int) -> list[str]:
 
 
 def copier_row(eight: EightNodes, controls: int) -> list[str]:
-    """One round of `copier_table`."""
+    """One round of what copiers look like."""
     limit = Gauntlet().overlap
     row = [str(eight.number - 1)]
     for copy in COPIES:
@@ -282,7 +266,6 @@ def copier_row(eight: EightNodes, controls: int) -> list[str]:
 
 
 def main() -> None:
-    """Command line."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--seed", type=int, default=0)
@@ -302,8 +285,8 @@ def main() -> None:
             if eight.number - 1 in SHOWN:
                 honest.append(honest_row(eight, given.controls))
                 copiers.append(copier_row(eight, given.controls))
-        console.print(honest_table(job, honest))
-        console.print(copier_table(job, copiers))
+        console.print(text_table(f"{job}: honest payloads", HONEST, honest, left=0))
+        console.print(text_table(f"{job}: {FLAGGED}", COPIED, copiers, left=0))
 
 
 if __name__ == "__main__":

@@ -44,7 +44,6 @@ from agents.training.determinism import pin_environment, pin_torch
 pin_environment(portable=True)  # as the agents do; before torch is loaded
 
 from rich.console import Console  # noqa: E402
-from rich.table import Table  # noqa: E402
 
 from agents.mechanisms import merge as merge_rules  # noqa: E402
 from agents.mechanisms.merge.multi_krum import MultiKrum  # noqa: E402
@@ -64,6 +63,7 @@ from agents.training.replay import run_task  # noqa: E402
 from agents.training.spec import JobSpec, demo_spec  # noqa: E402
 from agents.training.state import State, apply_outer, model_hash  # noqa: E402
 from tests.measure.codec_figures import cosine  # noqa: E402
+from tests.measure.rows import text_table  # noqa: E402
 
 PLOT = Path(__file__).resolve().parents[3] / ".build" / "studies" / "privacy.png"
 NODES, ROUNDS, DELTA = 10, 10, 1e-6
@@ -109,7 +109,6 @@ class PrivateNodes:
         self.examples = min(data.examples for data in self.data)
 
     def tasks(self, round_number: int, state: State) -> list[WorkOrder]:
-        """One task per node."""
         seed = round_number.to_bytes(32, "big")
         manifest = assign(seed, range(1, NODES + 1), [1] * NODES, self.spec)
         model = model_hash(state)
@@ -117,7 +116,6 @@ class PrivateNodes:
                 for i in range(NODES)]  # fmt: skip
 
     def loss(self, state: State) -> float:
-        """Validation loss in nats per byte."""
         return validation_loss(self.net, state, self.validation)
 
 
@@ -219,11 +217,10 @@ def mechanisms(arguments: argparse.Namespace) -> Iterator[Any]:
 
 
 def show(outcomes: Sequence[Outcome], console: Console) -> None:
-    """The table."""
-    table = Table(title=f"{NODES} nodes, {ROUNDS} rounds; loss in nats per byte")
-    for name in ("unit", "setting", "epsilon", "before", "1 round", "last", "last/before",
-                 "last/1 round", "poisoned", "cosine", "s/round"):  # fmt: skip
-        table.add_column(name, justify="left" if name in ("unit", "setting") else "right")
+    columns = ("unit", "setting", "epsilon", "before", "1 round", "last", "last/before")
+    more = ("last/1 round", "poisoned", "cosine", "s/round")
+    title = f"{NODES} nodes, {ROUNDS} rounds; loss in nats per byte"
+    table = text_table(title, (*columns, *more), left=2)
     for o in outcomes:
         first, second, last = o.losses[0], o.losses[1], o.losses[-1]
         table.add_row(o.unit, o.setting, f"{o.epsilon:.3g}", f"{first:.3f}", f"{second:.3f}",
@@ -262,7 +259,6 @@ def plot(outcomes: Sequence[Outcome]) -> None:
 
 
 def main() -> None:
-    """Run the study."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--unit", choices=("both", "node", "example"), default="both")
     parser.add_argument("--noise", type=float, action="append", help="multiplier of dp_sgd")

@@ -136,7 +136,6 @@ def speed() -> None:
 
 
 def main() -> None:
-    """Print all."""
     torch.set_num_threads(1)
     table(1.0)
     table(0.01)

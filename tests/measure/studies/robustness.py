@@ -76,11 +76,7 @@ def qualities(attack: str, alike: bool) -> list[float]:
 
 
 def converge(
-    attack: str | None,
-    codec: str,
-    rule: str = "multi_krum",
-    rounds: int = 4,
-    **options: Any,
+    attack: str | None, codec: str, rule: str = "multi_krum", rounds: int = 4, **options: Any
 ) -> tuple[float, float]:
     """Validation loss before and after rounds of nodes with the same text, 3 of 10 malicious.
 

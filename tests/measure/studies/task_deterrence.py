@@ -36,16 +36,9 @@ from typing import Any, NamedTuple
 
 import boa
 from rich.console import Console
-from rich.table import Table
 
-from agents.tasks.economics import (
-    Amount,
-    Draw,
-    drawn,
-    expectation,
-    pair_gain,
-    penalty_needed,
-)
+from agents.tasks.economics import Amount, Draw, drawn, expectation, pair_gain, penalty_needed
+from tests.measure.rows import text_table
 from tests.stage.contracts.clock import mine
 from tests.stage.contracts.system import EMPTY, ZOO, Codes, deploy
 from tests.stage.contracts.tasks import (
@@ -150,7 +143,6 @@ def watched_expectation(
 
 
 def expected(scenario: Scenario) -> Expected:
-    """Exact figures of a scenario."""
     draw, fee = scenario.draw, scenario.fee
     agreed_honest = draw.none + draw.one / 3  # both of the first two are
     if scenario.strategy == "fake":
@@ -196,50 +188,48 @@ def world_of(scenario: Scenario, codes: Codes) -> TaskStage:
     return make_tasks(deploy(codes), nodes=scenario.nodes, stake=STAKE)
 
 
-def play(world: TaskStage, scenario: Scenario, tasks: int, seed: int) -> Iterator[Seen]:
+def play(stage: TaskStage, scenario: Scenario, tasks: int, seed: int) -> Iterator[Seen]:
     """Take so many tasks through the contracts, one after the other."""
     dice = random.Random(seed)
-    cheats = {player.node_id for player in world.nodes[: scenario.dishonest]}
+    cheats = {player.node_id for player in stage.nodes[: scenario.dishonest]}
     mine(dice.randrange(10**9), 12)  # block hashes are a function of the block number here
-    before = _bonded(world)
+    before = _bonded(stage)
     for _ in range(tasks):
         mine(scenario.blocks)
         audited = dice.random() < float(Fraction(scenario.rate))
         with boa.env.anchor():
-            yield _one(world, scenario, cheats, audited, before)
+            yield _one(stage, scenario, cheats, audited, before)
 
 
 def _one(
-    world: TaskStage, scenario: Scenario, cheats: set[int], audited: bool, before: dict[int, int]
+    stage: TaskStage, scenario: Scenario, cheats: set[int], audited: bool, before: dict[int, int]
 ) -> Seen:
-    task_id = world.create(fee=scenario.fee)
-    state = world.state(task_id)
+    task_id = stage.create(fee=scenario.fee)
+    state = stage.state(task_id)
     while state.status < AGREED:
-        _stage(world, scenario, cheats, task_id, state)
-        state = world.state(task_id)
-    fake = world.tasks.result_of(task_id) == WRONG
+        _step(stage, scenario, cheats, task_id, state)
+        state = stage.state(task_id)
+    fake = stage.tasks.result_of(task_id) == WRONG
     framed = fake and state.status == DECIDED
     if (scenario.strategy == "watched" and framed) or (audited and fake):
-        world.appeal(task_id)
-        world.judge(task_id, RIGHT)
+        stage.appeal(task_id)
+        stage.judge(task_id, RIGHT)
         fake = False
     elif state.status == DECIDED:
-        world.finalize(task_id)
+        stage.finalize(task_id)
     else:
         assert state.status in (AGREED, UNDECIDED)
-    after = _bonded(world)
+    after = _bonded(stage)
     gains = {node_id: after[node_id] - before[node_id] for node_id in before}
     profit = sum(gain for node_id, gain in gains.items() if node_id in cheats)
     return Seen(fake, profit, sum(gains.values()) - profit, len(state.nodes))
 
 
-def _stage(
-    world: TaskStage, scenario: Scenario, cheats: set[int], task_id: int, state: Any
-) -> None:
+def _step(stage: TaskStage, scenario: Scenario, cheats: set[int], task_id: int, state: Any) -> None:
     """Take a task through the stage it is in."""
     if state.status == DRAWING:
         mine(2)
-        world.tasks.draw(task_id, sender=world.stranger)
+        stage.tasks.draw(task_id, sender=stage.stranger)
         return
     both = cheats.issuperset(state.nodes[:2])
     shown: set[bytes] = set()
@@ -252,29 +242,29 @@ def _stage(
             elif scenario.strategy == "leave":
                 silent = silent or at == LANE_RUNNING
                 continue
-        player = world.player(node_id)
-        tag, salt = world.tag(task_id, result), world.salt(task_id, lane)
+        player = stage.player(node_id)
+        tag, salt = stage.tag(task_id, result), stage.salt(task_id, lane)
         if state.status == RUNNING and at == LANE_RUNNING:
-            digest = world.digest(task_id, player, tag, salt)
-            world.tasks.commit(task_id, lane, digest, sender=player.operator)
+            digest = stage.digest(task_id, player, tag, salt)
+            stage.tasks.commit(task_id, lane, digest, sender=player.operator)
         elif state.status != RUNNING and at == LANE_COMMITTED:
             known = tag in shown or tag in state.answers
             opened = result if known else EMPTY
-            world.tasks.reveal(task_id, lane, tag, opened, salt, sender=player.operator)
+            stage.tasks.reveal(task_id, lane, tag, opened, salt, sender=player.operator)
             shown.add(tag)
     if silent:
-        world.wait_out(task_id)
-        world.tasks.advance(task_id, sender=world.stranger)
+        stage.wait_out(task_id)
+        stage.tasks.advance(task_id, sender=stage.stranger)
 
 
-def _bonded(world: TaskStage) -> dict[int, int]:
+def _bonded(stage: TaskStage) -> dict[int, int]:
     """What every executor has: stake, and what it may claim or withdraw."""
     return {
-        player.node_id: world.registry.bonded(player.node_id)
-        + world.tasks.bond_credit(player.payout)
-        + world.appeals.bond_credit(player.payout)
-        + world.registry.bounty(player.payout)
-        for player in world.nodes
+        player.node_id: stage.registry.bonded(player.node_id)
+        + stage.tasks.bond_credit(player.payout)
+        + stage.appeals.bond_credit(player.payout)
+        + stage.registry.bounty(player.payout)
+        for player in stage.nodes
     }
 
 
@@ -285,11 +275,8 @@ def wilson(successes: int, count: int, z: float = Z_95) -> tuple[float, float]:
     """Wilson's score interval of a rate (JASA 22, 1927)."""
     rate, square = successes / count, z * z
     centre = (rate + square / (2 * count)) / (1 + square / count)
-    half = (
-        z
-        * math.sqrt(rate * (1 - rate) / count + square / (4 * count * count))
-        / (1 + square / count)
-    )
+    spread = math.sqrt(rate * (1 - rate) / count + square / (4 * count * count))
+    half = z * spread / (1 + square / count)
     return centre - half, centre + half
 
 
@@ -333,17 +320,9 @@ def compared(scenario: Scenario, seen: list[Seen], seed: int) -> dict[str, Any]:
 
 
 def show(rows: list[dict[str, Any]]) -> None:
-    """Print the table."""
-    table = Table(title="Cheats at redundant tasks: exact, and seen on the contracts (95 %)")
-    for head in (
-        "strategy",
-        "fee",
-        "tasks",
-        "fake stands",
-        "cheat, ZOO a task",
-        "honest, ZOO a task",
-    ):
-        table.add_column(head, justify="left" if head == "strategy" else "right")
+    title = "Cheats at redundant tasks: exact, and seen on the contracts (95 %)"
+    money = ("cheat, ZOO a task", "honest, ZOO a task")
+    table = text_table(title, ("strategy", "fee", "tasks", "fake stands", *money))
     for row in rows:
         scenario = row["scenario"]
         rate = f", audits {float(scenario['rate']):.0%}" if scenario["strategy"] == "pair" else ""
@@ -381,7 +360,6 @@ def record(rows: list[dict[str, Any]]) -> None:
 
 
 def main() -> None:
-    """Command line."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--tasks", type=int, default=LEAST_RECORDED, help="per row")
     parser.add_argument(

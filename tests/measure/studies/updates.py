@@ -37,6 +37,7 @@ from agents.training.local import train_local
 from agents.training.model import init_state
 from agents.training.spec import Hyperparameters, demo_spec
 from agents.training.state import State, apply_outer
+from tests.measure.rows import text_table
 from tests.measure.studies.codecs import BUILD
 
 NODES = 6
@@ -93,7 +94,6 @@ def entropies(signs: Signs, before: Signs | None) -> tuple[float, float, float, 
 
 
 def train(name: str, rounds: int, seed: int) -> Figures:
-    """One job."""
     codec_name, options, merge_name, optimizer = JOBS[name]
     store = open_store(str(BUILD / "store"))
     cid = BUILD / "corpus.cid"
@@ -141,11 +141,10 @@ def train(name: str, rounds: int, seed: int) -> Figures:
 
 def show(rows: Mapping[str, Sequence[Figures]], rounds: int) -> Table:
     """Means over rounds and seeds."""
-    table = Table(title=f"published updates, {NODES} nodes, {rounds} rounds")
     columns = ("job", "loss", "fp32 bytes", "bytes", "bits/parameter", "least", "most", "zeros")
     more = ("H tensor", "H row", "H neighbour", "H round before")
-    for name in (*columns, *more):
-        table.add_column(name, justify="left" if name == "job" else "right")
+    title = f"published updates, {NODES} nodes, {rounds} rounds"
+    table = text_table(title, (*columns, *more))
     for name, runs in rows.items():
         count = runs[0].parameters
         sizes = [size for run in runs for size in run.sizes]
@@ -166,7 +165,6 @@ def show(rows: Mapping[str, Sequence[Figures]], rounds: int) -> Table:
 
 
 def main() -> None:
-    """Command line."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--job", action="append", choices=list(JOBS), help="repeats; default all")
     parser.add_argument("--rounds", type=int, default=60)

@@ -64,7 +64,6 @@ class Chain:
     # Reading
 
     def call(self, contract: Contract, function: str, *args: Any) -> Any:
-        """What a view answers now."""
         return self.calls([(contract, function, args)])[0]
 
     def calls(self, queries: Sequence[Query]) -> list[Any]:
@@ -82,7 +81,6 @@ class Chain:
 
     @property
     def now(self) -> int:
-        """Timestamp of the latest block."""
         return int(self.rpc("eth_getBlockByNumber", "latest", False)["timestamp"], 16)
 
     # Writing
@@ -143,7 +141,6 @@ class Chain:
         return str(tx_hash)
 
     def receipt(self, tx_hash: str) -> dict[str, Any]:
-        """Wait until a transaction is mined."""
         end = time.monotonic() + _RECEIPT_WAIT_S
         while time.monotonic() < end:
             found = self.rpc("eth_getTransactionReceipt", tx_hash)
@@ -181,11 +178,9 @@ class Chain:
         self.rpc("evm_mine")
 
     def mine(self, blocks: int = 1) -> None:
-        """Mine empty blocks."""
         self.rpc("anvil_mine", hex(blocks))
 
     def snapshot(self) -> str:
-        """Remember the state of the chain."""
         return str(self.rpc("evm_snapshot"))
 
     def revert(self, snapshot: str) -> None:

@@ -34,7 +34,7 @@ from agents.tasks.process import TaskProcess
 from agents.tasks.recheck import Recheck
 from agents.tasks.runner import TaskRunner
 from tests.stage.chain.agents import RunningAgents
-from tests.stage.chain.people import Node
+from tests.stage.chain.people import Node, Party
 from tests.stage.chain.tasks import FEE, RUN_S, Tasks
 from tests.stage.memory.task_inputs import TaskInputs
 
@@ -98,11 +98,7 @@ class Executors(RunningAgents):
     # -- agents --------------------------------------------------------------------------------
 
     def start_one(
-        self,
-        node: Node,
-        kind: type[Executor] = Executor,
-        role: str = "executor",
-        **options: Any,
+        self, node: Node, kind: type[Executor] = Executor, role: str = "executor", **options: Any
     ) -> Executor:
         """Start, or restart, a node's executor."""
         context = self._begin(node, role, **options)
@@ -165,10 +161,12 @@ class Executors(RunningAgents):
     def state(self, task_id: int, node: Node) -> LaneState:
         return self.task(task_id).state_of(node.node_id)
 
+    def gain(self, *parties: Party) -> int:
+        return self.tasks.people.gain(*parties)
+
     # -- time ----------------------------------------------------------------------------------
 
     def step(self, name: str) -> str | None:
-        """One step of one agent."""
         agent = self.agents[name]
         did = agent.step(agent.context.chain.head())
         if did is not None:
@@ -184,7 +182,6 @@ class Executors(RunningAgents):
         return [what for what in did if what is not None]
 
     def drive(self, until: Callable[[], bool], what: str = "") -> None:
-        """Step everybody in turn until `until` holds."""
         end = time.monotonic() + _PATIENCE_S
         while not until():
             assert time.monotonic() < end, f"not reached: {what}\n{self.tails()}"

@@ -114,7 +114,6 @@ class FinishedJob:
         return audit_job(network, store or self.store, job, **{"receipts": False, **options})
 
     def node(self, name: str) -> int:
-        """A node's id."""
         return self.people.nodes[name].node_id
 
     def artefact(self, kind: str) -> str:
@@ -148,7 +147,6 @@ class FinishedJob:
     # -- making it -----------------------------------------------------------------------------
 
     def play(self) -> None:
-        """All rounds."""
         self.round_(TRAINERS)
         self.round_(TRAINERS, noisy=("eve",))
         self._convict("eve")
@@ -204,18 +202,14 @@ class FinishedJob:
         people.pass_phase(REVEAL)
         liar = people.on_duty
         people.offer({people.nodes["ann"]: 1}, by=liar)
-        result = bytes(people.state.result_hash)
-        place = (people.job, people.round)
-        case = {"version": 1, "job": place[0], "round": place[1], "wrong": ["everything"]}
+        job, number = people.place
+        case = {"version": 1, "job": job, "round": number, "wrong": ["everything"]}
         evidence = self.store.put_bytes(dumps(case))
-        cat = people.nodes["cat"].operator
-        people.chain.send(cat, people.results, "challenge", *place, result, digest_of(evidence))
-        people.decide((people.results, "resolve_challenge", (*place, result, True)))
-        other = next(people.nodes[n] for n in ("abe", "ada") if people.nodes[n] != liar)
-        arrays = self._propose(plan, other)
+        result = people.challenge(people.nodes["cat"].operator, digest_of(evidence))
+        people.resolve(result, True)
+        arrays = self._propose(plan, people.other_aggregator(liar))
         report = self._report("bob", INVALID, "vic", "vera")
-        people.attest("vic", "vera")
-        people.finalize(arrays)
+        people.confirm(arrays)
         bob = people.nodes["bob"].owner
         people.chain.send(bob, people.reports, "appeal", report, keccak(text="I did it"))
         people.decide((people.reports, "resolve_appeal", (report, True)))
@@ -247,38 +241,26 @@ class FinishedJob:
                 people.reveal(people.nodes[name], works[name])
         people.pass_phase(REVEAL)
         for name in silent:
-            node = people.nodes[name].node_id
-            call = (people.job, people.round, node)
-            people.chain.send(
-                people.nodes["cat"].operator, people.rounds, "slash_unrevealed", *call
-            )
+            call = (people.rounds, "slash_unrevealed", *people.place, people.nodes[name].node_id)
+            people.chain.send(people.nodes["cat"].operator, *call)
         arrays = self._propose(plan)
         for name in () if blind else noisy:
             self.reports.append(self._report(name, INVALID, "vic", "vera"))
         for name in copies:
             self.reports.append(self._report(name, COPIED, "vera", "vito"))
-        people.attest("vic", "vera")
-        people.finalize(arrays)
+        people.confirm(arrays)
 
     def _report(self, name: str, violation: int, *verifiers: str) -> bytes:
         """Verifiers report a node, with evidence in the store; the report's id."""
         people = self.people
-        accused = (people.job, people.round, people.nodes[name].node_id)
+        accused = (*people.place, people.nodes[name].node_id)
+        job, number, node = accused
+        case = {"version": 1, "job": job, "round": number, "node": node, "violation": violation}
         for verifier in verifiers:
             judge = people.nodes[verifier]
-            evidence = self.store.put_bytes(
-                dumps(
-                    {
-                        "version": 1,
-                        **dict(zip(("job", "round", "node"), accused, strict=True)),
-                        "violation": violation,
-                        "by": judge.node_id,
-                    }
-                )
-            )
+            evidence = self.store.put_bytes(dumps(case | {"by": judge.node_id}))
             self.evidence.append(evidence)
-            job, round_, node = accused
-            call = (job, round_, judge.node_id, node, violation, digest_of(evidence))
+            call = (job, number, judge.node_id, node, violation, digest_of(evidence))
             people.chain.send(judge.operator, people.reports, "report", *call)
         return bytes(people.chain.call(people.reports, "report_id_of", *accused, violation))
 
@@ -291,9 +273,7 @@ class FinishedJob:
         plans = Plans(self.network, models)
         people = self.people
         if not people.state.seed.strip(b"\0"):
-            people.chain.send(
-                people.faucet, people.rounds, "capture_seed", people.job, people.round
-            )
+            people.chain.send(people.faucet, people.rounds, "capture_seed", *people.place)
         plan = plans.of(observe(self.network, people.job, self.network.chain.head()))
         assert plan is not None
         return plan
@@ -334,8 +314,7 @@ class FinishedJob:
             by.operator,
             people.results,
             "propose_result",
-            people.job,
-            people.round,
+            *people.place,
             by.node_id,
             outcome.model,
             digest_of(outcome.report.update),
@@ -349,12 +328,12 @@ class FinishedJob:
         people = self.people
         models = Models(self.network, self.store)
         job, state = models.job(people.job), people.state
-        found = self.network.reveals(people.job, people.round, int(state.opened_block))
+        found = self.network.reveals(*people.place, int(state.opened_block))
         reveals: list[Reveal] = list(found.values())
         submissions = [fetch(r, job, self.store, plan.manifest.seed) for r in reveals]
         stakes = self.network.stakes_at([r.node for r in reveals], int(state.opened_block))
         before = models.at(people.job, bytes(state.prev_model))
-        place = (people.job, people.round, plan, before, submissions, DEVICE, stakes)
+        place = (*people.place, plan, before, submissions, DEVICE, stakes)
         return compute(job, *place, standing=standing)
 
 

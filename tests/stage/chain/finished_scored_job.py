@@ -68,11 +68,9 @@ class DirectSender:
     node: Node
 
     def send(self, contract: Contract, function: str, *args: Any) -> None:
-        """One transaction."""
         self.scored.people.chain.send(self.node.operator, contract, function, *args)
 
     def ensure(self, done: Any, contract: Contract, function: str, *args: Any) -> None:
-        """One transaction, unless it has been sent."""
         if not done():
             self.send(contract, function, *args)
 
@@ -86,7 +84,6 @@ class FinishedScoredJob(FinishedJob):
     started: dict[tuple[int, str], State] = field(default_factory=dict)
 
     def play(self) -> None:
-        """All rounds."""
         people = self.people
         scores = (people.scores, "adopt", people.job, *TERMS.score_windows)
         people.chain.send(people.sponsor, *scores)
@@ -122,8 +119,7 @@ class FinishedScoredJob(FinishedJob):
         people.pass_phase(REVEAL)
         people.chain.mine()
         if people.round % 2:  # in the others the audit seed is never captured
-            place = (people.job, people.round)
-            people.chain.send(people.faucet, people.results, "capture_audit_seed", *place)
+            people.chain.send(people.faucet, people.results, "capture_audit_seed", *people.place)
         for name in TRAINERS:
             if name != unproven:
                 self._prove(name)
@@ -142,11 +138,9 @@ class FinishedScoredJob(FinishedJob):
             Upkeep(self.network, DirectSender(self, people.nodes["abe"]), 0.0, 0.0)._close_scoring(  # type: ignore[arg-type]
                 observe(self.network, people.job, self.network.chain.head())
             )
-        people.attest(*VERIFIERS)
-        people.finalize(arrays)
+        people.confirm(arrays, *VERIFIERS)
 
     def _duty(self, name: str) -> str:
-        """The next step of a validator."""
         if name not in self.duties:
             self.duties[name] = self._validator(name)
         view = observe(self.network, self.people.job, self.network.chain.head())
@@ -171,11 +165,11 @@ class FinishedScoredJob(FinishedJob):
     def _prove(self, name: str) -> None:
         """Post a trainer's sync sample."""
         people, node = self.people, self.people.nodes[name]
-        seed = self.network.seed(people.job, people.round, people.state, audit=True)
+        seed = self.network.seed(*people.place, people.state, audit=True)
         assert seed is not None
         sample = open_samples(self.started[people.round, name], seed, 2)
         digest = digest_of(self.store.put_bytes(sample))
-        place = (people.job, people.round, node.node_id)
+        place = (*people.place, node.node_id)
         people.chain.send(node.operator, people.scores, "post_samples", *place, digest)
 
     def _work(self, plan: Plan, node: Node, noisy: bool) -> CommittedWork:
@@ -192,7 +186,7 @@ class FinishedScoredJob(FinishedJob):
         return self._published(work, node)
 
     def _outcome(self, plan: Plan, standing: Any = None) -> Outcome:
-        chosen = Consensus(self.network).standing(self.people.job, self.people.round)
+        chosen = Consensus(self.network).standing(*self.people.place)
         return super()._outcome(plan, chosen)
 
 

@@ -29,14 +29,12 @@ class RecordedProvider:
         self._known: dict[str, Any] = {}
 
     def make_request(self, method: Any, params: Any) -> Any:
-        """One request."""
         key = f"{method} {params}"
         if key not in self._known:
             self._known[key] = self._inner.make_request(method, params)
         return self._known[key]
 
     def make_batch_request(self, batch: Any) -> Any:
-        """Several."""
         return [self.make_request(method, params) for method, params in batch]
 
 
@@ -48,11 +46,9 @@ class LyingProvider:
         self._lie = lie
 
     def make_request(self, method: Any, params: Any) -> Any:
-        """One request."""
         return self._changed(method, params, self._inner.make_request(method, params))
 
     def make_batch_request(self, batch: Any) -> Any:
-        """Several."""
         answers = self._inner.make_batch_request(batch)
         pairs = zip(batch, answers, strict=True)
         return [self._changed(method, params, answer) for (method, params), answer in pairs]
@@ -64,7 +60,6 @@ class LyingProvider:
 
 
 def truth(method: str, params: list[Any], result: Any) -> Any:
-    """No lie at all."""
     return result
 
 
@@ -145,7 +140,6 @@ class LyingStore:
         return getattr(self._store, name)
 
     def get(self, cid: str, max_bytes: int) -> bytes:
-        """What it likes."""
         if cid != self._cid:
             return self._store.get(cid, max_bytes)
         self.asked = True
@@ -154,5 +148,4 @@ class LyingStore:
         return self._data
 
     def get_digest(self, digest: bytes, max_bytes: int) -> bytes:
-        """What it likes."""
         return self.get(self._store.resolve(digest), max_bytes)

@@ -178,7 +178,6 @@ class People:
         return account
 
     def give(self, account: LocalAccount, zoo: int) -> None:
-        """Pay from the faucet."""
         self.chain.send(self.faucet, self.token, "transfer", account.address, zoo)
 
     def enlist(
@@ -304,8 +303,12 @@ class People:
 
     # A round
 
+    @property
+    def place(self) -> tuple[int, int]:
+        """The job and the round that arguments begin with."""
+        return self.job, self.round
+
     def create_job(self, sponsor: LocalAccount, terms: tuple[Any, ...], funds: int) -> int:
-        """Create and fund a job; its id."""
         self.chain.send(sponsor, self.jobs, "create_job", terms)
         job = int(self.chain.call(self.jobs, "job_count"))
         self.sponsored.setdefault(sponsor.address, []).append(job)
@@ -346,28 +349,33 @@ class People:
     ) -> None:
         """Commit to work (to the node's own by default)."""
         digest = digest or self.commitment(node, work or CommittedWork.of(node.name))
-        self.chain.send(
-            node.operator, self.rounds, "commit", self.job, self.round, node.node_id, digest
-        )
+        self.chain.send(node.operator, self.rounds, "commit", *self.place, node.node_id, digest)
 
     def opening(self, node: Node, work: CommittedWork | None = None) -> tuple[Any, ...]:
-        """The arguments of `reveal`."""
         work = work or CommittedWork.of(node.name)
-        return (self.job, self.round, node.node_id, *work.parts(), work.proof)
+        return (*self.place, node.node_id, *work.parts(), work.proof)
 
     def reveal(self, node: Node, work: CommittedWork | None = None) -> dict[str, Any]:
         """Open the commitment; the receipt."""
         return self.chain.send(node.operator, self.rounds, "reveal", *self.opening(node, work))
 
-    def train(self, *nodes: Node, works: Mapping[str, CommittedWork] | None = None) -> None:
-        """Open a round in which these nodes, and no other, commit and reveal."""
+    def train(
+        self,
+        *nodes: Node,
+        works: Mapping[str, CommittedWork] | None = None,
+        silent: Sequence[Node] = (),
+    ) -> None:
+        """Open a round in which these nodes, and no other, commit and reveal; the `silent` ones
+        only commit."""
         works = works or {}
         self.open()
-        for node in nodes:
+        for node in (*nodes, *silent):
             self.commit(node, works.get(node.name))
         self.pass_phase(COMMIT)
         for node in nodes:
             self.reveal(node, works.get(node.name))
+        if silent:
+            self.pass_phase(REVEAL)
         assert self.phase == AGGREGATE
 
     def pass_phase(self, phase: int) -> None:
@@ -375,7 +383,7 @@ class People:
         if self.phase == phase:
             self.wait_until(int(self.state.deadline))
             has_it = self.rounds if phase in (COMMIT, REVEAL) else self.results
-            self.chain.send(self.faucet, has_it, "advance", self.job, self.round)
+            self.chain.send(self.faucet, has_it, "advance", *self.place)
 
     def wait_until(self, deadline: int) -> None:
         """Let a deadline pass, if it has not."""
@@ -404,17 +412,15 @@ class People:
 
     @property
     def on_duty(self) -> Node:
-        """The aggregator whose turn it is."""
-        duty = self.chain.call(self.results, "aggregator_on_duty", self.job, self.round)
+        duty = self.chain.call(self.results, "aggregator_on_duty", *self.place)
         return next(node for node in self.nodes.values() if node.node_id == duty)
 
     def attest(self, *verifiers: str) -> None:
-        """Verifiers confirm the proposed result."""
         result = bytes(self.state.result_hash)
         for name in verifiers:
             node = self.nodes[name]
             self.chain.send(
-                node.operator, self.results, "attest", self.job, self.round, node.node_id, result
+                node.operator, self.results, "attest", *self.place, node.node_id, result
             )
 
     def report(self, node: Node, violation: int, *verifiers: str) -> bytes:
@@ -433,9 +439,7 @@ class People:
                 EVIDENCE,
             )
         return bytes(
-            self.chain.call(
-                self.reports, "report_id_of", self.job, self.round, node.node_id, violation
-            )
+            self.chain.call(self.reports, "report_id_of", *self.place, node.node_id, violation)
         )
 
     def execute(self, report: bytes) -> None:
@@ -445,22 +449,46 @@ class People:
 
     def finalize(self, arrays: tuple[list[int], list[int]]) -> None:
         """Make the result final; pays."""
-        self.chain.send(self.faucet, self.results, "finalize", self.job, self.round, *arrays)
+        self.chain.send(self.faucet, self.results, "finalize", *self.place, *arrays)
 
-    def finish(self, pay: Mapping[Node, int], *verifiers: str) -> None:
-        """Propose, attest (two verifiers by default) and finalize."""
-        arrays = self.offer(pay)
+    def challenge(self, account: LocalAccount, evidence: bytes = EVIDENCE) -> bytes:
+        """Somebody disputes the proposed result; its hash."""
+        result = bytes(self.state.result_hash)
+        self.chain.send(account, self.results, "challenge", *self.place, result, evidence)
+        return result
+
+    def resolve(self, result: bytes, upheld: bool, salt: bytes = EMPTY) -> None:
+        """The committee rules on a challenge."""
+        self.decide((self.results, "resolve_challenge", (*self.place, result, upheld)), salt=salt)
+
+    def other_aggregator(self, node: Node) -> Node:
+        """The one of the two that is not this one."""
+        return next(self.nodes[name] for name in AGGREGATORS if self.nodes[name] != node)
+
+    def confirm(self, arrays: tuple[list[int], list[int]], *verifiers: str) -> None:
+        """Verifiers (two by default) attest the proposed result, and it is made final."""
         self.attest(*(verifiers or ("vic", "vera")))
         self.finalize(arrays)
 
+    def finish(self, pay: Mapping[Node, int], *verifiers: str) -> None:
+        """Propose, attest (two verifiers by default) and finalize."""
+        self.confirm(self.offer(pay), *verifiers)
+
+    def convict(self, node: Node, *others: Node) -> bytes:
+        """A finalized round in which two verifiers have the node's work declared invalid, and pay
+        the others; the report, not executed yet."""
+        self.train(node, *others)
+        arrays = self.offer(dict.fromkeys((node, *others), 1))
+        report = self.report(node, INVALID, "vic", "vera")
+        self.confirm(arrays)
+        return report
+
     @property
     def state(self) -> Any:
-        """The round as stored."""
-        return self.chain.call(self.rounds, "round", self.job, self.round)
+        return self.chain.call(self.rounds, "round", *self.place)
 
     @property
     def phase(self) -> int:
-        """The round's phase."""
         return int(self.state.phase)
 
     # Money
@@ -535,10 +563,7 @@ class People:
 
 
 def found(
-    url: str,
-    trainers: Sequence[str],
-    write_to: Path | None = None,
-    tasks: TaskTerms | None = None,
+    url: str, trainers: Sequence[str], write_to: Path | None = None, tasks: TaskTerms | None = None
 ) -> People:
     """Deploy the whole system on an empty chain and enlist its people.
 
@@ -553,9 +578,7 @@ def found(
     )
     members = sorted((key_of(f"member {i}") for i in range(5)), key=lambda m: int(m.address, 16))
     settings = DeploymentSettings(
-        members=tuple(m.address for m in members),
-        holder=faucet.address,
-        tasks=tasks or TaskTerms(),
+        members=tuple(m.address for m in members), holder=faucet.address, tasks=tasks or TaskTerms()
     )
     w3 = Web3(HTTPProvider(url))
     deployed = deploy(w3, deployer.address, sender_of(w3, deployer), settings)

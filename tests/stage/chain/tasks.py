@@ -87,7 +87,6 @@ class Tasks:
         return self.people.chain
 
     def state(self, task: int) -> Any:
-        """The task as stored."""
         return self.chain.call(self.people.tasks, "task", task)
 
     def status(self, task: int) -> int:
@@ -119,7 +118,6 @@ class Tasks:
         return [int.from_bytes(name, "big") % size for name in names]
 
     def seat(self, node: Node) -> int:
-        """The node's place in the pool."""
         return int(self.chain.call(self.people.tasks, "executor", node.node_id).seat)
 
     def size(self) -> int:
@@ -155,7 +153,6 @@ class Tasks:
     def create(
         self, creator: LocalAccount | None = None, fee: int = FEE, run_s: int = RUN_S
     ) -> int:
-        """Create a task; its id."""
         self.chain.send(
             creator or self.creator, self.people.tasks, "create_task", 0, SPEC, fee, run_s
         )
@@ -292,6 +289,13 @@ class Tasks:
         self.people.wait_until(int(self.state(task).time))
         self.chain.send(self.people.faucet, self.people.tasks, "finalize", task)
 
+    def break_tie(self, task: int) -> Node:
+        """The next executor that is drawn gives the right result, and the task is ended."""
+        (node,) = self.draw(task)
+        self.answer(task, {node: RIGHT})
+        self.finalize(task)
+        return node
+
     # An appeal
 
     def appeal(self, task: int, account: LocalAccount) -> None:
@@ -301,7 +305,6 @@ class Tasks:
         self.appeals[task] = list(asked["verifiers"]), list(asked["weights"])
 
     def attestation(self, task: int, verifier: Node, result: bytes) -> tuple[Any, ...]:
-        """The arguments of `attest`."""
         verifiers, weights = self.appeals[task]
         return (task, verifiers.index(verifier.node_id), verifiers, weights, result)
 
@@ -322,8 +325,23 @@ class Tasks:
         """The same less gas."""
         return self._won(parties, gas=True)
 
-    def settle(self, attackers: Sequence[Party], honest: Sequence[Party] = ()) -> None:
-        """Print who won what; the attackers lost together, and each honest party won."""
+    def settle(
+        self,
+        attackers: Sequence[Party],
+        honest: Sequence[Any] = (),
+        gain: int | None = None,
+        each: int | None = None,
+    ) -> None:
+        """Print who won what; the attackers lost together, and each honest party won.
+
+        `gain`: exactly what the attackers won together; `each`: exactly what each honest node was
+        paid, whose stake is whole. In units of ZOO, gas aside.
+        """
+        if gain is not None:
+            won = self.gain(*attackers)
+            assert won == gain, f"the attackers should have won {gain}, and won {won}"
+        if each is not None:
+            self.people.assert_whole(dict.fromkeys(honest, each))
         loss = self.profit(*attackers)
         line = f"\nattacker's profit {loss / ZOO:+.5f} ZOO"
         if honest:

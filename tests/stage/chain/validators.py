@@ -67,7 +67,6 @@ class ValidatedJob(RunningAgents):
         return kind(context, EmbeddedStore(self.folder / "store"))
 
     def view(self, agent: Trainer | Verifier) -> View:
-        """What an agent sees of the job."""
         return observe(agent.network, self.people.job, agent.context.chain.head())
 
     def reveal(self, *parties: tuple[Trainer, Node]) -> None:
@@ -85,5 +84,4 @@ class ValidatedJob(RunningAgents):
         self.people.chain.mine()
 
     def show(self, trainer: Trainer, node: Node) -> str | None:
-        """The trainer posts its sync sample."""
         return trainer.show(self.view(trainer), node.node_id)

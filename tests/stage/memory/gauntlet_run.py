@@ -89,7 +89,6 @@ class FreeRun:
         return tuple(sorted((*self.honest, *self.cheats)))
 
     def plan(self) -> Plan:
-        """Of the round that comes next."""
         seed = hashlib.sha256(b"round %d" % self.number).digest()
         weights = (10,) * len(self.nodes)
         manifest = assign(seed, self.nodes, weights, self.job.spec, self.carry, self.cursor)
@@ -177,7 +176,6 @@ class FreeRun:
         self.number += 1
 
     def mu(self) -> dict[int, float]:
-        """By node."""
         assert self.record is not None
         return {line.node: line.mu / 1e6 for line in self.record.ratings}
 
@@ -187,7 +185,6 @@ class FreeRun:
         return {line.node: line.skill / 1e6 for line in self.record.ratings}
 
     def vector(self) -> dict[int, int]:
-        """By node: the newest score."""
         assert self.record is not None
         return {line.node: line.score for line in self.record.scores}
 
@@ -202,5 +199,4 @@ def noise(number: int, updates: Mapping[int, State]) -> State:
 
 
 def copy_of(victim: int) -> Cheat:
-    """Sends what the victim sends."""
     return lambda number, updates: {name: t.clone() for name, t in updates[victim].items()}

@@ -97,7 +97,6 @@ class TinyJob:
         return Plan(assign(seed, nodes, weights, self.job.spec), 0, (), 0)
 
     def outcome_of(self, plan: Plan, submissions: Sequence[Submission]) -> Outcome:
-        """The round's result."""
         return compute(self.job, JOB, ROUND, plan, self.before, submissions, DEVICE)
 
     def inputs_of(
@@ -145,11 +144,9 @@ class HonestRound(TinyJob):
         return fetch(self.reveal(node, payload), self.job, self.store, seed)
 
     def honest(self) -> list[Submission]:
-        """Everybody's own work."""
         return [self.submit(node) for node in NODES]
 
     def compute(self, submissions: Sequence[Submission], plan: Plan | None = None) -> Outcome:
-        """The round's result."""
         return self.outcome_of(plan or self.plan, submissions)
 
     def inputs(
@@ -319,7 +316,6 @@ def proposal_of(outcome: Outcome) -> Proposal:
 
 
 def scaled(state: State, factor: float) -> State:
-    """Every number times `factor`."""
     return {name: tensor * factor for name, tensor in state.items()}
 
 

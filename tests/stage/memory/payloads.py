@@ -13,7 +13,6 @@ Payload = dict[str, torch.Tensor]
 
 
 def payload(*values: float) -> Payload:
-    """One tensor `a`."""
     return {"a": torch.tensor(values, dtype=torch.float32)}
 
 

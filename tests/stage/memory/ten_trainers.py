@@ -42,7 +42,6 @@ class TenTrainers:
     validation: tuple[Tensor, ...]
 
     def genesis(self) -> State:
-        """The state before round 0."""
         return init_state(self.spec.model)
 
     def train(
@@ -67,7 +66,6 @@ class TenTrainers:
         return [self.train(node, state, round_number, steps) for node in nodes]
 
     def step(self, state: State, merged: Mapping[str, Tensor]) -> State:
-        """The state after the outer step."""
         return apply_outer(state, merged, self.spec.optimizer.outer_lr)
 
     def loss(self, state: State) -> float:

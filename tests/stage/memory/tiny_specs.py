@@ -27,10 +27,4 @@ def tiny_model(d_model: int, d_ff: int, length: int, layers: int = 1) -> dict[st
 
 def signed_steps(batch: int, length: int, rate: float, **more: Any) -> dict[str, Any]:
     """An optimizer of plain gradients, whose outer steps of `rate` are signs."""
-    return {
-        "batch_size": batch,
-        "seq_len": length,
-        "inner": "gradient",
-        "outer_lr": rate,
-        **more,
-    }
+    return {"batch_size": batch, "seq_len": length, "inner": "gradient", "outer_lr": rate, **more}
