@@ -122,7 +122,7 @@ def test_16_frivolous_challenge__costs_its_bond_and_only_delays_once(
     result = people.challenge(crank)
     again = (crank, people.results, "challenge", *people.place, result, EVIDENCE)
     people.chain.refuse("results: already challenged", *again)
-    people.resolve(result, False)
+    people.resolve(result, False, salt=EVIDENCE)
     assert people.phase == CHALLENGE
     people.chain.refuse("results: already challenged", *again)
     assert people.gain(crank) == -BOND

@@ -228,7 +228,8 @@ class Search:
             for cause in sorted(played.verdict.causes - set(self.findings)):
                 if played.verdict.is_finding and cause not in self.findings:
                     say(f"{cause}: found at action {self.actions}, play {self.plays}")
-                    short = shrunk(self.stage, played, cause)
+                    known_one = cause in expected
+                    short = played if known_one else shrunk(self.stage, played, cause)
                     for also in sorted(short.verdict.causes - set(self.findings)):
                         self.findings[also] = Finding(also, short, self.actions)
                     say(self.findings[cause].words())
