@@ -45,7 +45,7 @@ bench: setup ## Gas, hashing, codecs, merging, privacy and start-up figures
 	@python -m tests.measure $(ARGS)
 
 .PHONY: lint
-lint: setup ## ruff, mypy, mamushi, contract conventions, contract sizes
+lint: setup ## ruff, mypy, mamushi, contract conventions, static analysis, contract sizes
 	@.ci/lint
 
 .PHONY: format

@@ -4,6 +4,7 @@
     a role asked for by a trusted owner   approve it
     a challenged result                   recompute the round, uphold or reject
     an appealed report                    re-execute the node's task, uphold or reject
+    a contested verdict on a task         run the task, name its result
 
 One process per member. For each case all honest members derive the same operation. One proposes
 it, each serves its EIP-712 signature on its board, and whoever has collected enough relays them;
@@ -27,7 +28,14 @@ from agents.runtime.faults import crashpoint
 from agents.runtime.loop import jitter
 from agents.runtime.wallet import recover_typed
 from agents.storage.content_store import ContentStore, open_store
-from agents.verify.rulings import Ruling, appeal_rulings, challenge_ruling, role_rulings
+from agents.tasks.dispute import TaskDisputes
+from agents.verify.rulings import (
+    Ruling,
+    appeal_rulings,
+    challenge_ruling,
+    role_rulings,
+    task_rulings,
+)
 
 if TYPE_CHECKING:
     from agents.verify.judging import Judge
@@ -50,6 +58,7 @@ class Coordinator:
         self.board = SignatureBoard(
             context.wallet.address, settings.board_host, settings.board_port, context.log
         )
+        self.disputes = TaskDisputes(self.network, context, context.settings.device)
         self._since: dict[bytes, float] = {}
 
     @cached_property
@@ -73,6 +82,7 @@ class Coordinator:
 
     def _rulings(self, head: Head) -> Iterator[Ruling]:
         yield from role_rulings(self.network, self.context.settings.coordinator.trusted_owners)
+        yield from task_rulings(self.network, self.disputes.step(head), self.disputes.result)
         job_id = self.context.settings.job_id or self.network.current_job()
         if not job_id or job_id > self.network.job_count():
             return

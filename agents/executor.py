@@ -5,7 +5,8 @@
     REVEALING   open the commitment: before anything else
     RUNNING     run the task, journal the secret, commit; if an input can't be had, to that
     DRAWING     the same already, where the node will be drawn: the commitment captures the draw
-    AGREED ...  publish what was found, if it was right; object, if it was not and should have been
+    AGREED ...  publish what was found, if it was right; appeal, if the outcome says otherwise
+    APPEALED    object to a verdict that condemns what running the task again gives
     any time    permissionless duties; last of all the seat in the pool
 
 Silence costs as much as a wrong result, so a reveal must not wait for anything slow. Tasks are
@@ -346,22 +347,39 @@ class Executor:
         self.context.log.info("published", task=task.task_id, cid=cid)
 
     def _lost(self, head: Head) -> Iterator[Task]:
-        """Own tasks whose outcome is against this node, and may be wrong."""
+        """Own tasks whose outcome, or a verdict on it, is against this node, and may be wrong."""
         if not self.context.settings.executor.appeal:
             return
         for task in self._own.values():
+            if self._is_condemned(task, head):
+                yield task
             if task.status not in _OVER or head.timestamp > task.time:
                 continue
             rivals = task.status == TaskStatus.DECIDED or len(task.revealed()) > 1
             if rivals and task.state_of(self.node_id) == LaneState.REVEALED:
                 yield task
 
+    def _is_condemned(self, task: Task, head: Head) -> bool:
+        """Whether a verdict that may still be contested says that this node was wrong."""
+        revealed = (LaneState.REVEALED, LaneState.AGREED, LaneState.OPENED)
+        if task.status != TaskStatus.APPEALED or task.state_of(self.node_id) not in revealed:
+            return False
+        appeal, secret = self.tasks.appeal(task.task_id), self.secret(task)
+        if secret is None or not appeal.standing or head.timestamp > appeal.deadline:
+            return False
+        return appeal.result != secret.result
+
     def _object(self, head: Head) -> str | None:
         """Appeal where the node lost, running the task again gives the same as before, and a
-        verdict for that would change the outcome."""
+        verdict for that would change the outcome; likewise object to a verdict against it."""
         for task in list(self._lost(head)):
             again = self._confirmed.get(_CONFIRM + self._name(task))
             if again is None:
+                continue
+            if task.status == TaskStatus.APPEALED:
+                did = self._contest(task, again)
+                if did is not None:
+                    return did
                 continue
             if self.tasks.tag(task.task_id, again) not in task.revealed():
                 self._say("was_wrong", task, "running it again gave another result")
@@ -370,6 +388,13 @@ class Executor:
                 if did is not None:
                     return did
         return None
+
+    def _contest(self, task: Task, again: bytes) -> str | None:
+        secret = self.secret(task)
+        if secret is None or secret.result != again:
+            self._say("was_wrong", task, "running it again gave another result")
+            return None
+        return self.appeals.contest(task, "running it again gave the same as before")
 
     def _forget(self, head: Head) -> None:
         """Drop what no reorg can bring back into use."""

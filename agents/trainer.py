@@ -66,6 +66,7 @@ class Trainer:
         self.models, self.plans = self.reader.models, self.reader.plans
         self._looked_ahead = (0, 0)  # the last job and round after which the budget was looked at
         self._lost_in = 0  # the round in which a lost secret was reported
+        self._refused_in = (0, 0)  # the last job and round in which the job's terms were refused
         self._shown_in = (0, 0)  # the last job and round whose sync sample needs no more thought
         self.consensus = Consensus(self.network)
         self.commitments = Commitments(context.journal, context.artefacts, "trainer")
@@ -107,6 +108,12 @@ class Trainer:
             return self._rejoin(view, node)
         if self._commitment(view, node) != ZERO_DIGEST:
             return self._look_ahead(view, node)
+        broken = self.network.bounds().broken_by(view.job.terms)
+        if broken is not None:
+            if self._refused_in != (view.job_id, view.round_id):
+                self._refused_in = (view.job_id, view.round_id)
+                self.context.log.warning("job_refused", job=view.job_id, why=broken)
+            return None
         plan = None if view.overdue else self.plans.of(view)
         if plan is None:
             return None

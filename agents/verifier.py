@@ -6,7 +6,7 @@ AGGREGATE   of a job scored by Gauntlet: evaluate nodes and commit scores, later
             (`agents.gauntlet.validator`); propose, if every aggregator has failed to
 CHALLENGE   the same duty first; then recompute merge and scores; re-execute the drawn and the
             suspicious nodes; report each violation with evidence; then attest the result, or
-            challenge it
+            challenge it. In DISPUTED the same, but a result is challenged once
 any phase   permissionless duties, after the aggregators
 any time    of redundant tasks: run a sample again, and every one that is appealed, and attest
             (`agents.tasks.recheck`)
@@ -81,7 +81,8 @@ class Verifier:
             did = self.validator.step(view, node)
             if did:
                 return did
-        if node and view.phase == Phase.CHALLENGE and node in view.snapshot.verifiers:
+        judging = view.phase in (Phase.CHALLENGE, Phase.DISPUTED)
+        if node and judging and node in view.snapshot.verifiers:
             if not self.validator.holds(view, node):
                 did = self.verify(view, node)
         elif node:
@@ -119,6 +120,8 @@ class Verifier:
         """Spot-check, report, then attest or challenge."""
         if view.overdue or node in self.network.attesters(view.job_id, view.round_id, view.round):
             return None
+        if self.network.acting_operator(node) != self.context.wallet.address:
+            return None  # suspended or banned: it has no say
         audit_seed = self.network.seed(view.job_id, view.round_id, view.round, audit=True)
         if audit_seed is None:
             return None
@@ -224,6 +227,8 @@ class Verifier:
         if wrong is None:
             return None
         result_hash = view.round.result_hash
+        if wrong and self.network.is_challenged(view.job_id, view.round_id):
+            return None  # the committee has the case, or has had it
         if wrong:
             return self._challenge(view, result_hash, wrong)
         results = self.network.results
@@ -260,8 +265,9 @@ class Verifier:
         return f"challenged: round {view.round_id}: {wrong[0]}"
 
     def _elapsed(self, view: View) -> float:
-        """Share of the challenge window that has passed."""
-        window = view.job.terms.challenge_s
+        """Share of the phase's window that has passed."""
+        terms = view.job.terms
+        window = terms.dispute_s if view.phase == Phase.DISPUTED else terms.challenge_s
         return 1 - max(0, view.round.deadline - view.now) / window
 
     def _say_missing(self, view: View, submissions: list[Submission]) -> None:

@@ -9,19 +9,23 @@
         for an attempt and gets a seed that did not exist before. It computes for a while, and
         answers with a root over what it computed. A second seed then draws the parts that
         verifiers compute again. When enough of them agree that the answer is right, the node's
-        score in the NodeRegistry is its work per second.
+        score in the NodeRegistry is its work per second, until it expires there.
 
         Rules this contract holds:
         - A node answers an attempt once, after its seed and within the window. What is checked is
           drawn after the answer is fixed.
         - A verdict is an EIP-712 signature over the attempt, its answer and the check seed, so it
           counts once, and for nothing else. No verifier judges a node of its own owner.
-        - Only a quorum of verdicts that the work is right changes a score. A score stands until
-          the next attempt passes.
+        - Only a quorum of verdicts that the work is right raises a score: as many owners as the
+          registry asks for, with more than half of the weight of all its voters as they were before
+          the answer (the node's own owner aside), at rest or not. So a false score takes half of
+          the weight and that many owners whom the Coordinator approved.
+        - A score stands until the next attempt passes, or it expires in the registry. The
+          Coordinator overrules a false verdict: the score is reset and who gave it is slashed.
         - This contract holds no money and calls no contract but the NodeRegistry and, if there is
           one, the source of randomness.
 @custom:kill The owner (the Coordinator) can pause requests, answers and verdicts with
-             `set_paused`. Scores then stay as they are, and trainers keep their places.
+             `set_paused`. Scores then stay until they expire, and trainers keep their places.
 """
 
 from interfaces import INodeBenchmarks
@@ -56,14 +60,24 @@ exports: (
 )
 
 
-# Roles of the registry.
+# Role of the registry.
 TRAINER: constant(uint256) = 1
-VERIFIER: constant(uint256) = 2
+
+# Violation of the registry.
+FALSE_REPORT: constant(uint256) = 6
+
+# What a verifier said of an attempt, below the time at which it did.
+PASSED: constant(uint256) = 1
+FAILED: constant(uint256) = 2
+OVERRULED: constant(uint256) = 3
+_TIME: constant(uint256) = 2
 
 # Pause bits.
 PAUSE_BENCHMARK: constant(uint256) = 1
 
 MAX_VERDICTS: constant(uint256) = 16
+# Voices that the registry gives at most.
+MAX_VOICES: constant(uint256) = 32
 MAX_UNITS: constant(uint256) = 1_000_000
 # Scores are units per million seconds.
 SCORE_SCALE: constant(uint256) = 1_000_000
@@ -79,7 +93,7 @@ VERDICT_TYPE_HASH: constant(bytes32) = keccak256(
 registry: public(immutable(address))
 
 _benchmarks: HashMap[uint256, INodeBenchmarks.Benchmark]
-_voted: HashMap[uint256, HashMap[uint256, HashMap[uint256, bool]]]
+_voted: HashMap[uint256, HashMap[uint256, HashMap[uint256, uint256]]]
 
 
 @deploy
@@ -116,6 +130,37 @@ def set_paused(bits: uint256):
     """
     ownable._check_owner()
     pausing._set_paused(bits, PAUSE_BENCHMARK)
+
+
+@external
+def overrule(node_id: uint256, attempt: uint256, passed: bool, verifier_ids: DynArray[uint256, 16]):
+    """
+    @notice Owner only: finds that a verdict on an attempt was false. The verifiers named, who gave
+            it, are slashed for FALSE_REPORT (all of it to the treasury). A false pass resets the
+            node's score, so that it must measure again.
+    @dev Reverts: "ownable: caller is not the owner", "benchmarks: not its verdict" (also twice for
+         the same verdict).
+    @param node_id The node that was measured.
+    @param attempt The number of its attempt.
+    @param passed The verdict that was false.
+    @param verifier_ids Verifiers who gave it.
+    """
+    ownable._check_owner()
+    for verifier_id: uint256 in verifier_ids:
+        vote: uint256 = self._voted[node_id][attempt][verifier_id]
+        self._require(
+            vote & OVERRULED == (PASSED if passed else FAILED), "benchmarks: not its verdict"
+        )
+        self._voted[node_id][attempt][verifier_id] = vote | OVERRULED
+        amount: uint256 = extcall INodeRegistry(registry).slash(
+            verifier_id, FALSE_REPORT, vote >> _TIME, empty(address)
+        )
+        log INodeBenchmarks.BenchmarkVerdictSlashed(
+            node_id=node_id, attempt=attempt, verifier_id=verifier_id, amount=amount
+        )
+    log INodeBenchmarks.VerdictOverruled(node_id=node_id, attempt=attempt, passed=passed)
+    if passed:
+        extcall INodeRegistry(registry).set_score(node_id, 0)
 
 
 # Trainers
@@ -228,9 +273,11 @@ def submit_verdicts(
 ):
     """
     @notice Anyone: relays verdicts that verifiers signed (EIP-712 `BenchmarkVerdict`, by the
-            verifier's operator key). As many equal verdicts as the registry's `benchmark_quorum`
-            settle the attempt; verdicts behind the deciding one are ignored. An attempt that passed
-            sets the node's score in the registry. Captures the check seed when that was not done.
+            verifier's operator key), of the registry's voters as they were before the answer. As
+            many equal verdicts as the registry's `benchmark_quorum`, with more than half of the
+            weight, settle the attempt; verdicts behind the deciding one are ignored. An attempt
+            that passed sets the node's score in the registry. Captures the check seed when that was
+            not done.
     @dev Reverts: "pausing: paused", "benchmarks: no benchmark submitted", "benchmarks: benchmark
          settled", "benchmarks: bad verdicts", "benchmarks: seed expired" (capture it again first),
          "benchmarks: not a verifier", "benchmarks: own benchmark", "benchmarks: verdict already
@@ -257,30 +304,42 @@ def submit_verdicts(
     parameters: INodeRegistry.Parameters = staticcall INodeRegistry(registry).parameters()
     quorum: uint256 = parameters.benchmark_quorum
     owner: address = staticcall INodeRegistry(registry).owner_of(node_id)
-
+    kind: uint256 = PASSED if passed else FAILED
+    voters: DynArray[uint256, 128] = []
+    weights: DynArray[uint256, 128] = []
+    voters, weights = self._voters(node_id)
+    total: uint256 = 0
+    weight: uint256 = 0
+    for i: uint256 in range(len(voters), bound=MAX_VOICES):
+        if staticcall INodeRegistry(registry).owner_of(voters[i]) != owner:
+            total += weights[i]
+        if self._voted[node_id][attempt][voters[i]] & OVERRULED == kind:
+            weight += weights[i]
     for i: uint256 in range(len(verifier_ids), bound=MAX_VERDICTS):
-        if votes >= quorum:
+        if votes >= quorum and 2 * weight > total:
             break
         verifier_id: uint256 = verifier_ids[i]
-        self._require(
-            staticcall INodeRegistry(registry).is_eligible(verifier_id, VERIFIER),
-            "benchmarks: not a verifier",
-        )
+        part: uint256 = 0
+        for j: uint256 in range(len(voters), bound=MAX_VOICES):
+            if voters[j] == verifier_id:
+                part = weights[j]
+        self._require(part != 0, "benchmarks: not a verifier")
         self._require(
             staticcall INodeRegistry(registry).owner_of(verifier_id) != owner,
             "benchmarks: own benchmark",
         )
         self._require(
-            not self._voted[node_id][attempt][verifier_id],
+            self._voted[node_id][attempt][verifier_id] == 0,
             "benchmarks: verdict already given",
         )
         signer: address = ecdsa._recover_sig(digest, signatures[i])
         self._require(
-            signer == staticcall INodeRegistry(registry).operator_of(verifier_id),
+            signer == staticcall INodeRegistry(registry).acting_operator(verifier_id),
             "benchmarks: bad signature",
         )
-        self._voted[node_id][attempt][verifier_id] = True
+        self._voted[node_id][attempt][verifier_id] = block.timestamp << _TIME | kind
         votes += 1
+        weight += part
         log INodeBenchmarks.BenchmarkVerdictGiven(
             node_id=node_id, attempt=attempt, verifier_id=verifier_id, passed=passed
         )
@@ -289,7 +348,7 @@ def submit_verdicts(
         self._benchmarks[node_id].passes = votes
     else:
         self._benchmarks[node_id].fails = votes
-    if votes >= quorum:
+    if votes >= quorum and 2 * weight > total:
         self._settle(node_id, passed)
 
 
@@ -382,6 +441,18 @@ def _is_pending(node_id: uint256) -> bool:
 
 
 # Internal: seeds and verdicts
+
+
+@internal
+@view
+def _voters(node_id: uint256) -> (DynArray[uint256, 128], DynArray[uint256, 128]):
+    """
+    @notice Who judges the node's attempt: verifiers whose stake was old enough when it answered,
+            which is before it asked where the window is shorter than the maturity.
+    """
+    answered: uint256 = self._benchmarks[node_id].submitted_at
+    maturity: uint256 = staticcall INodeRegistry(registry).maturity()
+    return staticcall INodeRegistry(registry).voters(answered - min(answered, maturity))
 
 
 @internal

@@ -14,20 +14,21 @@
         - Only a listed slasher lowers a node's stake; the stake leaves by `withdraw`, to the owner,
           after the unbonding period, and is slashable until then.
         - Only NodeBenchmarks changes a node's score. This contract calls nobody but the token.
-        - One operator address serves one node. The owner key is cold (stake, settings); the
-          operator key is hot (the agent holds it). Both may be the same address, which gives up
-          that safety.
+        - One operator address serves one node, and only with its own signature: nobody can occupy
+          another's. The owner key is cold (stake, settings); the operator key is hot (the agent
+          holds it). Both may be the same address, which gives up that safety.
         - A node is eligible for a role when it asked for it, was approved where approval is needed
-          (VERIFIER, AGGREGATOR), is active, not suspended, not banned, not exiting, has the role's
-          minimum stake, and, as a TRAINER, has passed a benchmark.
-        - A role's list holds the nodes that asked for the role, do not exit and are not banned; as
-          VERIFIER or AGGREGATOR only approved ones, as TRAINER only active ones with a passed
-          benchmark and the minimum stake. Rounds look at so many places only, and registering is
-          open to all: registrations that do no work take no place.
+          (VERIFIER, AGGREGATOR), is active, not suspended, not banned, not exiting, not locked, has
+          the role's minimum stake, and, as a TRAINER, has passed a benchmark.
+        - A role's list holds the nodes that asked for the role, do not exit, are not banned and
+          have no lock; as VERIFIER or AGGREGATOR only approved ones, as TRAINER only active ones
+          with a passed benchmark and the minimum stake. Rounds look at so many places only, and
+          registering is open to all: registrations that do no work take no place.
+        - Who votes on work (`voters`) is fixed by what was bonded before the work existed. A
+          verifier that rests, sleeps or is suspended stays in the denominator, an owner has one
+          voice, and no voice weighs more than twice the minimum stake: so no timing, no addition,
+          no loan of a block and no rich owner alone makes a majority.
         - Settlement is never blocked: `slash`, `lock` and `unlock` accept a node with nothing left.
-
-        Naming somebody else's operator address takes a bonded node and gains nothing; its victim
-        uses another hot key.
 @custom:kill The owner (the Coordinator) can pause `register_node` with `set_paused`, and delist
              every slasher. `begin_exit`, `withdraw` and `claim_bounty` have no switch: every owner
              can always leave with its stake.
@@ -45,9 +46,12 @@ implements: IPenalties
 
 from snekmate.auth import ownable
 from snekmate.auth import ownable_2step
+from snekmate.utils import ecdsa
+from snekmate.utils import eip712_domain_separator as eip712
 
 initializes: ownable
 initializes: ownable_2step[ownable := ownable]
+initializes: eip712
 
 from contracts.modules import pausing
 from contracts.modules import penalties
@@ -60,6 +64,7 @@ exports: (
     ownable_2step.pending_owner,
     ownable_2step.transfer_ownership,
     ownable_2step.accept_ownership,
+    eip712.eip712Domain,
     pausing.paused,
     penalties.penalty,
     penalties.offences,
@@ -85,6 +90,24 @@ MAX_SLASHERS: constant(uint256) = 8
 MAX_LIST: constant(uint256) = 128
 MAX_QUORUM: constant(uint256) = 16
 
+# Voices in a vote at most, and the most that one weighs, in minimum stakes of a verifier.
+MAX_VOICES: constant(uint256) = 32
+VOICE_CAP: constant(uint256) = 2
+# Unbonding periods that a benchmark's score is good for.
+SCORE_PERIODS: constant(uint256) = 4
+# A score, then when it was given.
+_SCORED_AT: constant(uint256) = 128
+_SCORE_MASK: constant(uint256) = 2**128 - 1
+# The part of the unbonding period that stake must have been bonded before it votes.
+MATURITY_PART: constant(uint256) = 1_000
+
+CONSENT_TYPE_HASH: constant(bytes32) = keccak256(
+    "OperatorConsent(address operator,address owner,uint256 nonce)"
+)
+# An operator's word: its node, then how many consents it has used.
+_NONCE: constant(uint256) = 128
+_NODE_MASK: constant(uint256) = 2**128 - 1
+
 MAX_UNBONDING: constant(uint256) = 365 * 86_400
 # Below 1e6 seconds, so that one unit within the window still scores at least 1.
 MAX_WINDOW: constant(uint256) = 7 * 86_400
@@ -100,7 +123,7 @@ struct Addition:
 
 _nodes: HashMap[uint256, INodeRegistry.Node]
 _node_count: uint256
-_node_of: HashMap[address, uint256]
+_operators: HashMap[address, uint256]
 
 # Per role the enumerable nodes, and per role and node its place in that list plus one.
 _list: HashMap[uint256, HashMap[uint256, uint256]]
@@ -113,6 +136,8 @@ _addition_count: HashMap[uint256, uint256]
 
 _slashers: DynArray[address, 8]
 _locks: HashMap[uint256, HashMap[address, uint256]]
+# Which of 256 nodes have a lock, the first in the lowest bit: payments read it for many at once.
+_locked: HashMap[uint256, uint256]
 
 _bounties: HashMap[address, uint256]
 _total_bounties: uint256
@@ -142,6 +167,7 @@ def __init__(
     ownable.__init__()
     ownable_2step.__init__()
     ownable._transfer_ownership(owner_)
+    eip712.__init__("Menagerie NodeRegistry", "1")
     pausing.__init__()
     penalties.__init__()
     benchmarks = benchmarks_
@@ -161,28 +187,31 @@ def register_node(
     roles: uint256,
     stake: uint256,
     encryption_key: bytes32,
+    consent: Bytes[65],
 ) -> uint256:
     """
     @notice Anyone: registers a node owned by the caller and takes its stake (an allowance is
             needed). A TRAINER works once it has passed a benchmark, which its owner or operator
             requests from NodeBenchmarks. VERIFIER and AGGREGATOR wait for `approve_role`.
     @dev Reverts: "pausing: paused", "registry: zero address", "registry: operator in use",
-         "registry: bad roles", "registry: stake too low".
+         "registry: no consent", "registry: bad roles", "registry: stake too low", and snekmate's
+         "ecdsa: ..." for malformed signatures.
     @param operator The hot key of the agent; unused so far.
     @param payout Where rewards are credited.
     @param roles Bits: TRAINER 1, VERIFIER 2, AGGREGATOR 4.
     @param stake At least the least minimum among the roles; each role needs its own to be eligible.
     @param encryption_key Public key for encrypted shards, or zero.
+    @param consent The operator's signature of `consent_digest(operator, caller)`; empty when the
+           caller is the operator.
     @return uint256 The new node's id: 1, 2, 3, ...
     """
     pausing._check_not_paused(PAUSE_REGISTER_NODE)
-    self._check_new_operator(operator)
+    node_id: uint256 = self._node_count + 1
+    self._engage(operator, node_id, consent)
     self._check_address(payout)
     self._check_roles(roles, stake)
 
-    node_id: uint256 = self._node_count + 1
     self._node_count = node_id
-    self._node_of[operator] = node_id
     self._nodes[node_id].owner = msg.sender
     self._nodes[node_id].operator = operator
     self._nodes[node_id].payout = payout
@@ -210,9 +239,10 @@ def register_node(
 def add_stake(node_id: uint256, amount: uint256):
     """
     @notice A node's owner: adds stake (an allowance is needed). An addition is not at risk for
-            offences before it, as long as it is among the node's last 16 additions.
+            offences before it. The last 16 are remembered; a 17th within an unbonding period is
+            refused, so that no young addition is forgotten and taken for old stake.
     @dev Reverts: "registry: unknown node", "registry: not the owner", "registry: exiting",
-         "registry: banned", "registry: addition too small".
+         "registry: banned", "registry: addition too small", "registry: too many additions".
     @param node_id The node.
     @param amount At least one ZOO.
     """
@@ -220,6 +250,11 @@ def add_stake(node_id: uint256, amount: uint256):
     self._check_staying(node_id)
     self._require(amount >= ZOO, "registry: addition too small")
     count: uint256 = self._addition_count[node_id]
+    forgotten: uint256 = self._additions[node_id][count % RING].time
+    self._require(
+        forgotten == 0 or block.timestamp >= forgotten + self._parameters.unbonding_period,
+        "registry: too many additions",
+    )
     self._additions[node_id][count % RING] = Addition(amount=amount, time=block.timestamp)
     self._addition_count[node_id] = count + 1
     stake: uint256 = self._nodes[node_id].stake + amount
@@ -266,7 +301,7 @@ def withdraw(node_id: uint256):
     self._require(self._lock_count(node_id) == 0, "registry: stake locked")
     amount: uint256 = self._nodes[node_id].unbonding
     self._nodes[node_id].unbonding = 0
-    self._node_of[self._nodes[node_id].operator] = 0
+    self._dismiss(self._nodes[node_id].operator)
     self._nodes[node_id].operator = empty(address)
     self._total_stake -= amount
     log INodeRegistry.StakeWithdrawn(node_id=node_id, owner=msg.sender, amount=amount)
@@ -274,20 +309,22 @@ def withdraw(node_id: uint256):
 
 
 @external
-def set_operator(node_id: uint256, operator: address):
+def set_operator(node_id: uint256, operator: address, consent: Bytes[65]):
     """
     @notice A node's owner: replaces the hot key; the old address is free again.
     @dev Reverts: "registry: unknown node", "registry: not the owner", "registry: closed",
-         "registry: zero address", "registry: operator in use".
+         "registry: zero address", "registry: operator in use", "registry: no consent", and
+         snekmate's "ecdsa: ..." for malformed signatures.
     @param node_id The node.
     @param operator The new key; unused so far.
+    @param consent The new operator's signature of `consent_digest(operator, caller)`; empty when
+           the caller is the operator.
     """
     self._check_owner_of(node_id)
     self._check_open(node_id)
-    self._check_new_operator(operator)
     old: address = self._nodes[node_id].operator
-    self._node_of[old] = 0
-    self._node_of[operator] = node_id
+    self._engage(operator, node_id, consent)
+    self._dismiss(old)
     self._nodes[node_id].operator = operator
     log INodeRegistry.OperatorChanged(node_id=node_id, old_operator=old, new_operator=operator)
 
@@ -381,15 +418,16 @@ def claim_bounty() -> uint256:
 def set_score(node_id: uint256, score: uint256):
     """
     @notice NodeBenchmarks only: replaces the node's verified score, which decides over its place in
-            the list of trainers and weighs it there. NodeBenchmarks logs `BenchmarkSettled`. A node
-            that exits or is banned meanwhile takes the score and no place.
+            the list of trainers and weighs it there, for four unbonding periods. NodeBenchmarks
+            logs `BenchmarkSettled`, or `VerdictOverruled` for a score of 0. A node that exits or is
+            banned meanwhile takes the score and no place.
     @dev Reverts: "registry: not benchmarks", "registry: unknown node".
     @param node_id The node.
-    @param score Units per million seconds.
+    @param score Units per million seconds; 0 for none.
     """
     self._require(msg.sender == benchmarks, "registry: not benchmarks")
     self._check_known(node_id)
-    self._nodes[node_id].benchmark_score = score
+    self._nodes[node_id].benchmark_score = (block.timestamp << _SCORED_AT | min(score, _SCORE_MASK))
     self._update_lists(node_id)
 
 
@@ -403,7 +441,7 @@ def slash(
     """
     @notice Listed slashers: applies the row of `violation`. Takes ceil(base * bps / 10,000), where
             the base is the bonded amount (stake and unbonding) less what was added after the
-            offence (additions forgotten by the ring of 16 count as bonded then). Takes from the
+            offence (additions older than an unbonding period may be forgotten). Takes from the
             stake first, then from the unbonding part. The third strike applies REPEATED instead. A
             node with nothing left is still recorded and never reverts.
     @dev Reverts: "registry: not a slasher", "registry: unknown node",
@@ -412,8 +450,9 @@ def slash(
     @param violation The violation's id.
     @param offence_time When it happened, in seconds.
     @param reporter Who gets the reporter's share; nobody when empty or when it is the node's own
-           owner, operator or payout, unless it is the calling slasher. What is not the reporter's
-           goes to the treasury.
+           owner or operator, unless it is the calling slasher. The payout does not count as its
+           own: it may be set to anybody's address, which would deny a reporter its share. What is
+           not the reporter's goes to the treasury.
     @return uint256 The amount taken.
     """
     self._check_slasher()
@@ -461,29 +500,33 @@ def slash(
 @external
 def lock(node_id: uint256):
     """
-    @notice Listed slashers: holds back the node's withdrawal while a report is open.
+    @notice Listed slashers: holds back the node's withdrawal and takes it off all role lists, so
+            that it gets no new work while a finding against it is open.
     @dev Reverts: "registry: not a slasher", "registry: unknown node".
     @param node_id The node.
     """
     self._check_slasher()
     self._check_known(node_id)
     self._locks[node_id][msg.sender] += 1
-    log INodeRegistry.StakeLocked(node_id=node_id, locks=self._lock_count(node_id))
+    self._update_lists(node_id)
+    log INodeRegistry.StakeLocked(node_id=node_id, locks=self._nodes[node_id].locks)
 
 
 @external
 def unlock(node_id: uint256):
     """
-    @notice A slasher: releases one of its own locks. One slasher cannot release another's.
-            The locks of a slasher that the owner delisted stop counting at once, so none can hold
-            stake forever.
+    @notice A slasher: releases one of its own locks. One slasher cannot release another's. With
+            the last one the node is back on its lists, at their end. The locks of a slasher that
+            the owner delisted stop counting at once, so none can hold stake forever; the lists
+            follow with the next change of the node's record (`set_active` is enough).
     @dev Reverts: "registry: no lock".
     @param node_id The node.
     """
     count: uint256 = self._locks[node_id][msg.sender]
     self._require(count != 0, "registry: no lock")
     self._locks[node_id][msg.sender] = count - 1
-    log INodeRegistry.StakeUnlocked(node_id=node_id, locks=self._lock_count(node_id))
+    self._update_lists(node_id)
+    log INodeRegistry.StakeUnlocked(node_id=node_id, locks=self._nodes[node_id].locks)
 
 
 # Owner
@@ -579,6 +622,7 @@ def node(node_id: uint256) -> INodeRegistry.Node:
     """
     record: INodeRegistry.Node = self._nodes[node_id]
     record.locks = self._lock_count(node_id)
+    record.benchmark_score = self._score(node_id)
     return record
 
 
@@ -602,7 +646,34 @@ def node_of(operator: address) -> uint256:
     @param operator The hot key.
     @return uint256 The node, or 0.
     """
-    return self._node_of[operator]
+    return self._node_of(operator)
+
+
+@view
+@reentrant
+@external
+def consent_digest(operator: address, owner: address) -> bytes32:
+    """
+    @notice What an operator signs to serve a node of an owner: EIP-712
+            OperatorConsent(address operator,address owner,uint256 nonce), where nonce is how often
+            it has been engaged so far, so that a consent serves once.
+    @param operator The hot key.
+    @param owner The cold key that registers the node or changes its operator.
+    @return bytes32 The digest.
+    """
+    return self._consent_digest(operator, owner)
+
+
+@view
+@reentrant
+@external
+def consents_used(operator: address) -> uint256:
+    """
+    @notice The nonce of an operator's next consent.
+    @param operator The hot key.
+    @return uint256 How often it has been engaged.
+    """
+    return self._operators[operator] >> _NONCE
 
 
 @view
@@ -614,6 +685,21 @@ def operator_of(node_id: uint256) -> address:
     @param node_id The node.
     @return address The operator, or zero when unknown or closed.
     """
+    return self._nodes[node_id].operator
+
+
+@view
+@reentrant
+@external
+def acting_operator(node_id: uint256) -> address:
+    """
+    @notice The key that votes for a node.
+    @param node_id The node.
+    @return address The operator, or zero when the node is banned or suspended, unknown or closed:
+            who was convicted has no say, whatever a snapshot of before gives it.
+    """
+    if self._nodes[node_id].banned or block.timestamp < self._nodes[node_id].suspended_until:
+        return empty(address)
     return self._nodes[node_id].operator
 
 
@@ -659,6 +745,29 @@ def payouts(node_ids: DynArray[uint256, 128]) -> DynArray[address, 128]:
 @view
 @reentrant
 @external
+def payees(node_ids: DynArray[uint256, 128]) -> (DynArray[address, 128], uint256):
+    """
+    @notice As `payouts`, and which of the nodes have a lock: their pay is held back meanwhile.
+    @param node_ids The nodes.
+    @return The addresses, zero for an unknown id; and one bit a node, the first the lowest.
+    """
+    addresses: DynArray[address, 128] = []
+    locked: uint256 = 0
+    at: uint256 = max_value(uint256)
+    word: uint256 = 0
+    for node_id: uint256 in node_ids:
+        if node_id >> 8 != at:
+            at = node_id >> 8
+            word = self._locked[at]
+        if word != 0 and word >> (node_id & 255) & 1 != 0:
+            locked |= 1 << len(addresses)
+        addresses.append(self._nodes[node_id].payout)
+    return addresses, locked
+
+
+@view
+@reentrant
+@external
 def bonded(node_id: uint256) -> uint256:
     """
     @notice What can be slashed: stake and unbonding.
@@ -675,13 +784,14 @@ def stake_at_risk(node_id: uint256, since: uint256, until: uint256) -> uint256:
     """
     @notice What was bonded at `since` already and can be slashed at least until `until`.
     @param node_id The node.
-    @param since Later additions do not count (among the last 16).
+    @param since Later additions do not count.
     @param until Stake that may be withdrawn earlier does not count.
-    @return uint256 The amount; 0 when the node is banned or was suspended beyond `since`.
+    @return uint256 The amount; 0 when the node is banned, locked, or was suspended beyond `since`.
     """
     unlock_at: uint256 = self._nodes[node_id].unlock_at
     if (
         self._nodes[node_id].banned
+        or self._nodes[node_id].locks != 0
         or self._nodes[node_id].suspended_until > since
         or (unlock_at != 0 and unlock_at < until)
     ):
@@ -701,6 +811,22 @@ def is_eligible(node_id: uint256, role: uint256) -> bool:
     @return bool False for unknown nodes and roles too.
     """
     return self._is_eligible(node_id, role)
+
+
+@view
+@reentrant
+@external
+def score_until(node_id: uint256) -> uint256:
+    """
+    @notice When a trainer's score expires: four unbonding periods after it was given. Until then a
+            new attempt may replace it.
+    @param node_id The node.
+    @return uint256 The time, or 0 when it never had one.
+    """
+    scored_at: uint256 = self._nodes[node_id].benchmark_score >> _SCORED_AT
+    if scored_at == 0:
+        return 0
+    return scored_at + SCORE_PERIODS * self._parameters.unbonding_period
 
 
 @view
@@ -763,10 +889,58 @@ def eligible_nodes(
         if self._can_work(node_id, role):
             ids.append(node_id)
             if role == TRAINER:
-                weights.append(self._nodes[node_id].benchmark_score)
+                weights.append(self._score(node_id))
             else:
                 weights.append(self._nodes[node_id].stake)
     return ids, weights
+
+
+@view
+@reentrant
+@external
+def voters(before: uint256) -> (DynArray[uint256, 128], DynArray[uint256, 128]):
+    """
+    @notice Who votes on work that did not exist before `before`, and with what weight. Every
+            verifier of the list has its voice, also one that rests or is suspended: its silence
+            counts against whoever asks. One voice per owner, of its first node in the list. A voice
+            weighs what its node had bonded at `before`, at most twice the minimum stake; without
+            the minimum there is none. At most 32 voices, the first of the list.
+    @dev Callers ask for `block.timestamp - maturity()` or earlier.
+    @param before Stake that was bonded later does not count.
+    @return DynArray The node ids, and as many weights.
+    """
+    ids: DynArray[uint256, 128] = []
+    weights: DynArray[uint256, 128] = []
+    owners: DynArray[address, MAX_VOICES] = []
+    least: uint256 = self._parameters.verifier_stake
+    for i: uint256 in range(min(self._list_size[VERIFIER], MAX_LIST), bound=MAX_LIST):
+        node_id: uint256 = self._list[VERIFIER][i]
+        if self._nodes[node_id].registered_at > before:
+            continue
+        stake: uint256 = self._nodes[node_id].stake
+        # Earlier slashes may have eaten into the additions.
+        stake -= min(stake, self._added_since(node_id, before))
+        owner: address = self._nodes[node_id].owner
+        if stake < least or owner in owners:
+            continue
+        ids.append(node_id)
+        weights.append(min(stake, VOICE_CAP * least))
+        owners.append(owner)
+        if len(owners) == MAX_VOICES:
+            break
+    return ids, weights
+
+
+@view
+@reentrant
+@external
+def maturity() -> uint256:
+    """
+    @notice How long stake must have been bonded before a work exists to vote on it.
+    @return uint256 A thousandth of the unbonding period (20 minutes of 14 days), in seconds, and a
+            second at least.
+    """
+    return max(self._parameters.unbonding_period // MATURITY_PART, 1)
 
 
 @view
@@ -846,13 +1020,6 @@ def _check_address(account: address):
 
 
 @internal
-@view
-def _check_new_operator(operator: address):
-    self._check_address(operator)
-    self._require(self._node_of[operator] == 0, "registry: operator in use")
-
-
-@internal
 @pure
 def _check_limit(limit: uint256):
     self._require(limit <= MAX_LIST, "registry: limit too large")
@@ -919,6 +1086,47 @@ def _check_roles(roles: uint256, stake: uint256):
     self._require(stake >= least, "registry: stake too low")
 
 
+# Internal: operators
+
+
+@internal
+@view
+def _node_of(operator: address) -> uint256:
+    return self._operators[operator] & _NODE_MASK
+
+
+@internal
+@view
+def _consent_digest(operator: address, owner: address) -> bytes32:
+    return eip712._hash_typed_data_v4(
+        keccak256(
+            abi_encode(CONSENT_TYPE_HASH, operator, owner, self._operators[operator] >> _NONCE)
+        )
+    )
+
+
+@internal
+def _engage(operator: address, node_id: uint256, consent: Bytes[65]):
+    """
+    @notice Lets an operator that is free and agrees serve a node of the caller.
+    """
+    self._check_address(operator)
+    self._require(self._node_of(operator) == 0, "registry: operator in use")
+    if operator != msg.sender:
+        signer: address = ecdsa._recover_sig(self._consent_digest(operator, msg.sender), consent)
+        self._require(signer == operator, "registry: no consent")
+    nonce: uint256 = (self._operators[operator] >> _NONCE) + 1
+    self._operators[operator] = nonce << _NONCE | node_id
+
+
+@internal
+def _dismiss(operator: address):
+    """
+    @notice Frees an operator. Its consents so far stay used.
+    """
+    self._operators[operator] &= ~_NODE_MASK
+
+
 # Internal: stake
 
 
@@ -980,11 +1188,7 @@ def _credit(account: address, amount: uint256):
 @internal
 @view
 def _is_own_address(node_id: uint256, account: address) -> bool:
-    return (
-        account == self._nodes[node_id].owner
-        or account == self._nodes[node_id].operator
-        or account == self._nodes[node_id].payout
-    )
+    return account == self._nodes[node_id].owner or account == self._nodes[node_id].operator
 
 
 @internal
@@ -1000,6 +1204,17 @@ def _lock_count(node_id: uint256) -> uint256:
 
 
 # Internal: roles
+
+
+@internal
+@view
+def _score(node_id: uint256) -> uint256:
+    """
+    @notice The node's score, 0 once it has expired.
+    """
+    word: uint256 = self._nodes[node_id].benchmark_score
+    until: uint256 = (word >> _SCORED_AT) + SCORE_PERIODS * self._parameters.unbonding_period
+    return word & _SCORE_MASK if block.timestamp < until else 0
 
 
 @internal
@@ -1023,10 +1238,10 @@ def _is_eligible(node_id: uint256, role: uint256) -> bool:
 def _can_work(node_id: uint256, role: uint256) -> bool:
     """
     @notice Whether a node that has a place in the role's list is eligible now. A place means:
-            requested, approved if needed, not exiting, not banned. A trainer's stake is asked
-            again: the minimum may have been raised since it got its place.
+            requested, approved if needed, not exiting, not banned, not locked. A trainer's stake is
+            asked again: the minimum may have been raised since it got its place.
     """
-    if role == TRAINER and self._nodes[node_id].benchmark_score == 0:
+    if role == TRAINER and self._score(node_id) == 0:
         return False
     return (
         self._nodes[node_id].active
@@ -1038,17 +1253,24 @@ def _can_work(node_id: uint256, role: uint256) -> bool:
 @internal
 def _update_lists(node_id: uint256):
     """
-    @notice Brings the node's places in the three lists in line with its record.
+    @notice Brings the node's places in the three lists in line with its record, and its number of
+            locks in line with the listed slashers.
     """
+    locks: uint256 = self._lock_count(node_id)
+    before: uint256 = self._nodes[node_id].locks
+    if locks != before:
+        self._nodes[node_id].locks = locks
+        if locks == 0 or before == 0:
+            self._locked[node_id >> 8] ^= 1 << (node_id & 255)
     listed: uint256 = 0
-    if self._nodes[node_id].unlock_at == 0 and not self._nodes[node_id].banned:
+    if locks == 0 and self._nodes[node_id].unlock_at == 0 and not self._nodes[node_id].banned:
         listed = self._nodes[node_id].roles & self._nodes[node_id].approved_roles
         # A trainer has its place while it could be eligible: a round looks at so many places only,
         # and registering is open to all.
         if (
             self._nodes[node_id].roles & TRAINER != 0
             and self._nodes[node_id].active
-            and self._nodes[node_id].benchmark_score != 0
+            and self._score(node_id) != 0
             and self._nodes[node_id].stake >= self._parameters.trainer_stake
         ):
             listed |= TRAINER

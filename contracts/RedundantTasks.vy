@@ -123,8 +123,13 @@ TAG_DOMAIN: constant(bytes32) = keccak256("menagerie.RedundantTasks.tag.v1")
 
 # An order's word: the creator's address, then these.
 _FEE: constant(uint256) = 160
+_BORN: constant(uint256) = 232
 _CLASS: constant(uint256) = 248
-_FEE_MASK: constant(uint256) = 2**88 - 1
+_FEE_MASK: constant(uint256) = 2**72 - 1
+# When the task was created, in steps of 8 seconds, as far as it is told apart within six days.
+_BORN_STEP: constant(uint256) = 8
+_BORN_MASK: constant(uint256) = 2**16 - 1
+MAX_AGE: constant(uint256) = 6 * 86_400
 
 registry: public(immutable(address))
 appeals: public(immutable(address))
@@ -149,8 +154,9 @@ def __init__(
     random_source_: address,
 ):
     """
-    @notice Fixes the terms. A stake that is drawn must stay slashable until the task is over, so
-            the windows together are at most half of the registry's unbonding period.
+    @notice Fixes the terms. A stake that is drawn must stay slashable until the last word on the
+            task, so the windows together (those of an appeal and of an objection to its verdict
+            too) are at most half of the registry's unbonding period.
     @dev Reverts: "tasks: zero address", "tasks: bad terms", "tasks: windows too long", "bonds: zero
          address" and the reverts of `add_class`.
     @param token_ ZOO.
@@ -170,18 +176,19 @@ def __init__(
         and terms_.appeal_bond <= _FEE_MASK
         and terms_.max_run_s >= MIN_RUN_S
         and terms_.max_run_s <= MAX_RUN_S
-        and min(terms_.reveal_s, min(terms_.appeal_s, terms_.verdict_s)) != 0
-        and max(terms_.reveal_s, max(terms_.appeal_s, terms_.verdict_s)) <= MAX_WINDOW
+        and min(terms_.reveal_s, min(terms_.appeal_s, min(terms_.verdict_s, terms_.dispute_s))) != 0
+        and max(terms_.reveal_s, max(terms_.appeal_s, max(terms_.verdict_s, terms_.dispute_s)))
+        <= MAX_WINDOW
         and terms_.fee_per_s <= _FEE_MASK
         and terms_.fee_per_s * terms_.max_run_s <= terms_.max_fee
     ), "tasks: bad terms"
-    horizon: uint256 = (
-        (task_word.LANES - 1) * (terms_.max_run_s + terms_.reveal_s)
-        + terms_.appeal_s
-        + terms_.verdict_s
-    )
+    course: uint256 = (task_word.LANES - 1) * (terms_.max_run_s + terms_.reveal_s)
+    # An appeal: the window to make it, the vote, the window to object to it, and the committee.
+    horizon: uint256 = course + 2 * terms_.appeal_s + terms_.verdict_s + terms_.dispute_s
     parameters: INodeRegistry.Parameters = staticcall INodeRegistry(registry_).parameters()
-    assert 2 * horizon <= parameters.unbonding_period, "tasks: windows too long"
+    assert (
+        2 * horizon <= parameters.unbonding_period and course <= MAX_AGE
+    ), "tasks: windows too long"
     bonds.__init__(token_)
     executors.__init__(registry_, terms_.task_stake, horizon)
     pausing.__init__()
@@ -250,7 +257,12 @@ def create_task(class_id: uint256, spec: bytes32, fee: uint256, run_s: uint256) 
     target: uint256 = block.number + 1
     self.task_count = task_id
     self._specs[task_id] = spec
-    self._orders[task_id] = convert(msg.sender, uint256) | fee << _FEE | class_id << _CLASS
+    self._orders[task_id] = (
+        convert(msg.sender, uint256)
+        | fee << _FEE
+        | (block.timestamp // _BORN_STEP & _BORN_MASK) << _BORN
+        | class_id << _CLASS
+    )
     self._words[task_id] = task_word._request(
         task_word._with_run_s(0, run_s), DRAWING, block.timestamp, target, size
     )
@@ -431,13 +443,14 @@ def finalize(task_id: uint256):
 
 
 @external
-def begin_appeal(task_id: uint256) -> (uint256, uint256):
+def begin_appeal(task_id: uint256) -> (uint256, uint256, uint256):
     """
     @notice TaskAppeals only, in the appeal window of a task with at least one revealed result: from
             now on nothing is paid or slashed until `end_appeal`.
     @dev Reverts: "tasks: not appeals", "tasks: nothing to appeal", "tasks: too late".
     @param task_id The task.
-    @return The task's status until now, and when it was decided.
+    @return The task's status until now, when it was decided, and a time no later than its creation,
+            nor more than 8 seconds earlier: exact unless nobody drew for days.
     """
     self._check_appeals()
     word: uint256 = self._words[task_id]
@@ -451,7 +464,11 @@ def begin_appeal(task_id: uint256) -> (uint256, uint256):
     assert block.timestamp <= deadline, "tasks: too late"
     self._words[task_id] = task_word._enter(word, APPEALED, block.timestamp + _TERMS.verdict_s)
     log IRedundantTasks.AppealBegun(task_id=task_id, status=status)
-    return status, deadline - _TERMS.appeal_s
+    decided: uint256 = deadline - _TERMS.appeal_s
+    steps: uint256 = decided // _BORN_STEP
+    born: uint256 = self._orders[task_id] >> _BORN & _BORN_MASK
+    age: uint256 = unsafe_sub(steps, born) & _BORN_MASK
+    return status, decided, (steps - age) * _BORN_STEP
 
 
 @external

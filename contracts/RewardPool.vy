@@ -9,8 +9,11 @@
         left of it goes back to the escrow. Payment is pulled: no receiver can block another.
         A job that adopted ScoreConsensus pays its trainers by the validators' consensus, whatever
         the round's result says of their shares, and its verifiers by their trust.
+        Nobody is paid while it stands accused. The share of a node in a round in which a report on
+        it is confirmed is set aside until the report ends: it becomes the node's, or the escrow's
+        again. What the node earns elsewhere meanwhile is held until its stake is unlocked.
         Donations aside, at all times:
-        token.balanceOf(self) == total_escrow + total_reserved + total_pending.
+        token.balanceOf(self) == total_escrow + total_reserved + total_pending + total_held.
 @custom:kill There is no owner and no pause. Pausing new rounds in TrainingRounds stops new
              reservations; claims, settlements and refunds always stay open.
 """
@@ -32,18 +35,25 @@ BPS: constant(uint256) = 10_000
 
 
 # What is paid with, who says where a node is paid, who knows the jobs, the only contract that may
-# move a pool, and who says what the nodes of an adopted job are worth.
+# move a pool, who says what the nodes of an adopted job are worth, and who ends what a report has
+# begun.
 token: public(immutable(address))
 registry: public(immutable(address))
 jobs: public(immutable(address))
 results: public(immutable(address))
 scores: public(immutable(address))
+reports: public(immutable(address))
 
 escrow: public(HashMap[uint256, uint256])
 pending: public(HashMap[address, uint256])
 total_escrow: public(uint256)
 total_reserved: public(uint256)
 total_pending: public(uint256)
+total_held: public(uint256)
+# By node, what it earned while it had a lock.
+held: public(HashMap[uint256, uint256])
+# By job, round and node, the share that a confirmed report keeps from it.
+_aside: HashMap[uint256, HashMap[uint256, HashMap[uint256, uint256]]]
 _pools: HashMap[uint256, HashMap[uint256, IRewardPool.Pool]]
 
 
@@ -54,6 +64,7 @@ def __init__(
     jobs_: address,
     results_: address,
     scores_: address,
+    reports_: address,
 ):
     """
     @notice Fixes the contracts the pool works with. There is no owner.
@@ -63,27 +74,38 @@ def __init__(
     @param jobs_ TrainingJobs, read for the sponsor and the end of a job.
     @param results_ TrainingResults, the only caller of the settlement functions.
     @param scores_ The ScoreConsensus contract, read for the shares and cuts of adopted jobs.
+    @param reports_ ViolationReports, the only caller of `settle_share`.
     """
-    for account: address in [token_, registry_, jobs_, results_, scores_]:
+    for account: address in [token_, registry_, jobs_, results_, scores_, reports_]:
         assert account != empty(address), "pool: zero address"
     token = token_
     registry = registry_
     jobs = jobs_
     results = results_
     scores = scores_
+    reports = reports_
 
 
 @external
-def fund(job_id: uint256, amount: uint256):
+def fund(job_id: uint256, sponsor: address, spec: bytes32, amount: uint256):
     """
-    @notice Anyone: adds to the escrow of an active job. Only the sponsor can get it back.
+    @notice Anyone: adds to the escrow of an active job. Only the sponsor can get it back. The
+            caller says whose job it means and for what: an id alone may be another job's, by a
+            mistake or after a reorganisation of the chain, and its sponsor would take the money.
     @dev The caller must have approved this contract for `amount`. Reverts: "pool: zero amount",
-         "pool: unknown job", "pool: job ended", "pool: transfer failed", and the token's own.
+         "pool: unknown job", "pool: another job", "pool: job ended", "pool: transfer failed", and
+         the token's own.
     @param job_id The job.
+    @param sponsor Its sponsor.
+    @param spec The digest of its spec.
     @param amount The units added.
     """
     assert amount != 0, "pool: zero amount"
-    assert staticcall ITrainingJobs(jobs).sponsor_of(job_id) != empty(address), "pool: unknown job"
+    job_sponsor: address = empty(address)
+    job_spec: bytes32 = empty(bytes32)
+    job_sponsor, job_spec = staticcall ITrainingJobs(jobs).origin_of(job_id)
+    assert job_sponsor != empty(address), "pool: unknown job"
+    assert job_sponsor == sponsor and job_spec == spec, "pool: another job"
     assert not staticcall ITrainingJobs(jobs).job_ended(job_id), "pool: job ended"
 
     escrow: uint256 = self.escrow[job_id] + amount
@@ -133,6 +155,58 @@ def refund(job_id: uint256) -> uint256:
 
 
 @external
+def release(node_id: uint256) -> uint256:
+    """
+    @notice Anyone, once a node has no lock: credits what was held for it to its payout address.
+    @dev Reverts: "pool: nothing held", "pool: node locked".
+    @param node_id The node.
+    @return uint256 The units credited.
+    """
+    amount: uint256 = self.held[node_id]
+    assert amount != 0, "pool: nothing held"
+    payouts: DynArray[address, 128] = []
+    locked: uint256 = 0
+    payouts, locked = staticcall INodeRegistry(registry).payees([node_id])
+    assert locked == 0, "pool: node locked"
+    self._release(node_id, payouts[0])
+    return amount
+
+
+@external
+def settle_share(job_id: uint256, round_id: uint256, node_id: uint256, guilty: bool):
+    """
+    @notice ViolationReports only, when a report on a node has ended: the share that was set aside
+            for the node in that round returns to the job's escrow when it is guilty, else it is
+            credited to its payout address. What was held of other rounds is released, unless
+            another lock is left. Does nothing where nothing was kept.
+    @dev Reverts: "pool: not reports".
+    @param job_id The job.
+    @param round_id The round.
+    @param node_id The node.
+    @param guilty Whether the node was found guilty.
+    """
+    assert msg.sender == reports, "pool: not reports"
+    amount: uint256 = self._aside[job_id][round_id][node_id]
+    payouts: DynArray[address, 128] = []
+    locked: uint256 = 0
+    payouts, locked = staticcall INodeRegistry(registry).payees([node_id])
+    if amount != 0:
+        self._aside[job_id][round_id][node_id] = 0
+        self.total_held -= amount
+        if guilty:
+            self.escrow[job_id] += amount
+            self.total_escrow += amount
+        else:
+            self.pending[payouts[0]] += amount
+            self.total_pending += amount
+        log IRewardPool.ShareSettled(
+            job_id=job_id, round_id=round_id, node_id=node_id, guilty=guilty, amount=amount
+        )
+    if locked == 0 and self.held[node_id] != 0:
+        self._release(node_id, payouts[0])
+
+
+@external
 def reserve(job_id: uint256, round_id: uint256, amount: uint256):
     """
     @notice Sets a round's pool aside from its job's escrow. TrainingResults only, once per round.
@@ -166,7 +240,8 @@ def start_distribution(
     @notice Credits the fixed cuts of a finalized round and fixes what is left for its trainers.
             TrainingResults only, once per round.
     @dev A node may appear in several cuts. The cut of a node without payout address stays in the
-         pool. A zero total is a round that pays no trainer: `distribute` then always reverts.
+         pool, that of a node with a lock is held. A zero total is a round that pays no trainer:
+         `distribute` then always reverts.
          In an adopted job every cut but the first is scaled by `cut_factors` of the verifier, what
          that leaves goes to the trainers, and if the round is scored the total of the consensus
          replaces `total_contribution`.
@@ -199,7 +274,10 @@ def start_distribution(
 
     remaining: uint256 = self._pools[job_id][round_id].amount
     paid: uint256 = 0
-    payouts: DynArray[address, 128] = staticcall INodeRegistry(registry).payouts(cut_nodes)
+    kept: uint256 = 0
+    payouts: DynArray[address, 128] = []
+    locked: uint256 = 0
+    payouts, locked = staticcall INodeRegistry(registry).payees(cut_nodes)
     index: uint256 = 0
     for node_id: uint256 in cut_nodes:
         payout: address = payouts[index]
@@ -208,7 +286,10 @@ def start_distribution(
         if adopted and index != 0:
             amount = amount * factors[index] // BPS
         remaining = unsafe_sub(remaining, amount)
-        if amount != 0 and payout != empty(address):
+        if amount != 0 and locked >> index & 1 != 0:
+            kept += amount
+            self._hold(job_id, round_id, node_id, amount)
+        elif amount != 0 and payout != empty(address):
             self.pending[payout] += amount
             paid += amount
             log IRewardPool.CutCredited(
@@ -223,8 +304,8 @@ def start_distribution(
     self._pools[job_id][round_id].status = DISTRIBUTING
     self._pools[job_id][round_id].trainer_amount = remaining
     self._pools[job_id][round_id].total_contribution = total
-    self._pools[job_id][round_id].paid = paid
-    self._credit(paid)
+    self._pools[job_id][round_id].paid = paid + kept
+    self._credit(paid, kept)
 
 
 @external
@@ -233,11 +314,13 @@ def distribute(
     round_id: uint256,
     nodes: DynArray[uint256, 128],
     contributions: DynArray[uint256, 128],
+    aside: uint256,
 ):
     """
     @notice Credits one batch of trainers with trainer_amount * contribution // total, rounded
             down; a round may take several batches. In a round that is paid by scores the consensus
-            stands for the contributions. TrainingResults only.
+            stands for the contributions. The share of a node on whom a confirmed report is not at
+            its end is set aside, that of any other node with a lock is held. TrainingResults only.
     @dev Node ids ascend strictly, also from batch to batch, so no node is paid twice. The share
          of a node without payout address stays in the pool, and in a round paid by scores that of
          a node that is brought in no batch. Reverts: "pool: not results",
@@ -247,6 +330,7 @@ def distribute(
     @param round_id The round.
     @param nodes The node ids of the batch.
     @param contributions The contribution of each; zero credits nothing.
+    @param aside One bit a node, the first the lowest: whether its share is set aside.
     """
     self._check_results()
     pool: IRewardPool.Pool = self._pools[job_id][round_id]
@@ -258,7 +342,11 @@ def distribute(
     last_node: uint256 = pool.last_node
     remaining: uint256 = pool.total_contribution - pool.distributed
     paid: uint256 = 0
-    payouts: DynArray[address, 128] = staticcall INodeRegistry(registry).payouts(nodes)
+    kept: uint256 = 0
+    payouts: DynArray[address, 128] = []
+    locked: uint256 = 0
+    payouts, locked = staticcall INodeRegistry(registry).payees(nodes)
+    locked |= aside
     shares: DynArray[uint256, 128] = contributions
     if pool.by_scores:
         shares = staticcall IScoreConsensus(scores).shares(job_id, round_id, nodes)
@@ -273,8 +361,18 @@ def distribute(
         payout: address = payouts[index]
         amount: uint256 = 0
         if payout != empty(address):
-            amount = pool.trainer_amount * contribution // pool.total_contribution
-        if amount != 0:
+            amount = unsafe_div(pool.trainer_amount * contribution, pool.total_contribution)
+        if locked != 0 and amount != 0 and locked >> index & 1 != 0:
+            kept += amount
+            if aside >> index & 1 != 0:
+                self._aside[job_id][round_id][node_id] = amount
+                log IRewardPool.ShareSetAside(
+                    job_id=job_id, round_id=round_id, node_id=node_id, amount=amount
+                )
+            else:
+                self._hold(job_id, round_id, node_id, amount)
+            amount = 0
+        elif amount != 0:
             # No sum of credits exceeds the token's supply.
             self.pending[payout] = unsafe_add(self.pending[payout], amount)
             paid = unsafe_add(paid, amount)
@@ -283,8 +381,8 @@ def distribute(
 
     self._pools[job_id][round_id].last_node = last_node
     self._pools[job_id][round_id].distributed = pool.total_contribution - remaining
-    self._pools[job_id][round_id].paid = pool.paid + paid
-    self._credit(paid)
+    self._pools[job_id][round_id].paid = pool.paid + paid + kept
+    self._credit(paid, kept)
     log IRewardPool.RewardsDistributed(
         job_id=job_id, round_id=round_id, nodes=nodes, payouts=payouts, amounts=amounts
     )
@@ -298,7 +396,7 @@ def close(job_id: uint256, round_id: uint256) -> (uint256, uint256):
     @dev Reverts: "pool: not results", "pool: not reserved", "pool: closed".
     @param job_id The job.
     @param round_id The round.
-    @return The units credited to nodes, and the units returned to the escrow.
+    @return The units credited to nodes or kept for them, and the units returned to the escrow.
     """
     self._check_results()
     status: uint256 = self._pools[job_id][round_id].status
@@ -327,6 +425,19 @@ def pool(job_id: uint256, round_id: uint256) -> IRewardPool.Pool:
     return self._pools[job_id][round_id]
 
 
+@view
+@external
+def set_aside(job_id: uint256, round_id: uint256, node_id: uint256) -> uint256:
+    """
+    @notice The share of a node in a round that waits for the end of a confirmed report.
+    @param job_id The job.
+    @param round_id The round.
+    @param node_id The node.
+    @return uint256 The units.
+    """
+    return self._aside[job_id][round_id][node_id]
+
+
 @internal
 @view
 def _check_results():
@@ -337,10 +448,35 @@ def _check_results():
 
 
 @internal
-def _credit(amount: uint256):
+def _credit(paid: uint256, kept: uint256):
     """
-    @notice Moves credited units from the reserved to the pending total, once per batch.
-    @param amount The units credited.
+    @notice Moves units from the reserved to the pending and the held total, once per batch.
+    @param paid The units credited.
+    @param kept The units held or set aside.
     """
-    self.total_reserved -= amount
+    self.total_reserved -= paid + kept
+    self.total_pending += paid
+    if kept != 0:
+        self.total_held += kept
+
+
+@internal
+def _hold(job_id: uint256, round_id: uint256, node_id: uint256, amount: uint256):
+    """
+    @notice Keeps a node's pay until it has no lock. `_credit` counts it.
+    """
+    self.held[node_id] += amount
+    log IRewardPool.PayHeld(job_id=job_id, node_id=node_id, round_id=round_id, amount=amount)
+
+
+@internal
+def _release(node_id: uint256, payout: address):
+    """
+    @notice Credits everything that was held for a node.
+    """
+    amount: uint256 = self.held[node_id]
+    self.held[node_id] = 0
+    self.total_held -= amount
+    self.pending[payout] += amount
     self.total_pending += amount
+    log IRewardPool.PayReleased(node_id=node_id, payout=payout, amount=amount)

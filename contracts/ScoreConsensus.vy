@@ -69,7 +69,6 @@ DISPUTED: constant(uint256) = 5
 SCALE: constant(uint256) = 65_535
 BPS: constant(uint256) = 10_000
 MAX_NODES: constant(uint256) = 128
-MAX_VERIFIERS: constant(uint256) = 32
 # A window is longer than this part of the unbonding period, as those of a round are.
 WINDOWS_PER_UNBONDING: constant(uint256) = 20_000
 MAX_WINDOW: constant(uint256) = 86_400

@@ -70,20 +70,28 @@ rounds: public(immutable(address))
 results: public(immutable(address))
 
 job_count: public(uint256)
+_bounds: ITrainingJobs.Bounds
 _jobs: HashMap[uint256, ITrainingJobs.Job]
 # Rounds of a job that are over: finalized and paid, or void.
 _rounds_over: HashMap[uint256, uint256]
 
 
 @deploy
-def __init__(registry_: address, rounds_: address, results_: address, owner_: address):
+def __init__(
+    registry_: address,
+    rounds_: address,
+    results_: address,
+    owner_: address,
+    bounds_: ITrainingJobs.Bounds,
+):
     """
     @notice Fixes the other contracts, by predicted addresses where they do not exist yet.
-    @dev Reverts: "jobs: zero address".
+    @dev Reverts: "jobs: zero address" and those of `set_bounds`.
     @param registry_ NodeRegistry.
     @param rounds_ TrainingRounds, which alone begins rounds.
     @param results_ TrainingResults, which alone ends rounds.
     @param owner_ The Coordinator.
+    @param bounds_ What terms may hold at first.
     """
     for account: address in [registry_, rounds_, results_, owner_]:
         assert account != empty(address), "jobs: zero address"
@@ -94,6 +102,7 @@ def __init__(registry_: address, rounds_: address, results_: address, owner_: ad
     registry = registry_
     rounds = rounds_
     results = results_
+    self._set_bounds(bounds_)
 
 
 # Owner
@@ -110,6 +119,19 @@ def set_paused(bits: uint256):
     pausing._set_paused(bits, PAUSE_CREATE_JOB)
 
 
+@external
+def set_bounds(bounds: ITrainingJobs.Bounds):
+    """
+    @notice Owner only: replaces what the terms of new jobs may hold. The terms of a job that exists
+            never change; agents leave a job that the bounds of the day would refuse.
+    @dev Reverts: "ownable: caller is not the owner", "jobs: bad bounds" (a bound is 0 or 2**128 and
+         more, or the least bond is above the most).
+    @param bounds Least and most challenge bond, and the least reward of a round.
+    """
+    ownable._check_owner()
+    self._set_bounds(bounds)
+
+
 # Sponsors
 
 
@@ -118,11 +140,12 @@ def create_job(terms: ITrainingJobs.JobTerms) -> uint256:
     """
     @notice Anyone: creates a job, whose sponsor is the caller. Fund it in the RewardPool.
     @dev Reverts: "pausing: paused", "jobs: empty artefact", "jobs: bad round count",
-         "jobs: bad amount", "jobs: cuts too high", "jobs: bad node count", "jobs: bad window" (not
-         above 1/20,000 of the unbonding period, or above 30 days: a node needs time to reveal or to
-         appeal), "jobs: windows exceed unbonding" (a node could leave with its stake before its
-         work is judged), "jobs: dispute window too short" (less than two of the Coordinator's
-         routine delays). A sum that overflows reverts without a reason.
+         "jobs: bad amount", "jobs: reward too low", "jobs: bad bond" (outside of `bounds`), "jobs:
+         cuts too high", "jobs: bad node count", "jobs: bad window" (not above 1/20,000 of the
+         unbonding period, or above 30 days: a node needs time to reveal or to appeal), "jobs:
+         windows exceed unbonding" (a node could leave with its stake before its work is judged),
+         "jobs: dispute window too short" (less than two of the Coordinator's routine delays). A sum
+         that overflows reverts without a reason.
     @param terms The job's terms, which never change.
     @return uint256 The job id.
     """
@@ -133,32 +156,29 @@ def create_job(terms: ITrainingJobs.JobTerms) -> uint256:
         and terms.genesis_checkpoint != empty(bytes32)
     ), "jobs: empty artefact"
     assert terms.rounds != 0 and terms.rounds <= MAX_ROUNDS, "jobs: bad round count"
+    assert terms.reward_per_round < MAX_AMOUNT, "jobs: bad amount"
+    assert terms.reward_per_round >= self._bounds.least_reward, "jobs: reward too low"
     assert (
-        terms.reward_per_round < MAX_AMOUNT
-        and terms.challenge_bond != 0
-        and terms.challenge_bond < MAX_AMOUNT
-    ), "jobs: bad amount"
+        terms.challenge_bond >= self._bounds.least_bond
+        and terms.challenge_bond <= self._bounds.most_bond
+    ), "jobs: bad bond"
     assert terms.verifier_bps + terms.aggregator_bps <= MAX_CUTS, "jobs: cuts too high"
     assert terms.max_nodes != 0 and terms.max_nodes <= MAX_NODES, "jobs: bad node count"
-    parameters: INodeRegistry.Parameters = staticcall INodeRegistry(registry).parameters()
-    unbonding: uint256 = parameters.unbonding_period
-    # The fallback window, and the second decision of the owner (on an appeal), count too.
-    total: uint256 = 0
+    unbonding: uint256 = self._unbonding()
     for window: uint256 in [
         terms.commit_s,
         terms.reveal_s,
         terms.aggregate_s,
-        terms.aggregate_s,
         terms.challenge_s,
         terms.dispute_s,
         terms.appeal_s,
-        terms.dispute_s,
     ]:
         assert (
             window > unbonding // WINDOWS_PER_UNBONDING and window <= MAX_WINDOW
         ), "jobs: bad window"
-        total += window
-    assert total <= unbonding, "jobs: windows exceed unbonding"
+    assert self._round_s(terms) + self._decision_s(terms) <= unbonding, (
+        "jobs: windows exceed unbonding"
+    )
     # A decision needs the owner's delay; in less, every challenge and appeal would win by default.
     if ownable.owner.is_contract:
         routine: uint256 = 0
@@ -205,8 +225,11 @@ def cancel_job(job_id: uint256):
 def begin_round(job_id: uint256) -> ITrainingJobs.RoundTerms:
     """
     @notice TrainingRounds only: opens the next round of an active job, whose number and terms it
-            is told. This is the one place that says how many rounds of a job may be open.
-    @dev Reverts: "jobs: not rounds", "jobs: round open", "jobs: job not active".
+            is told. This is the one place that says how many rounds of a job may be open. The round
+            is told too by when its result must be settled: whoever leaves now can't withdraw its
+            stake before a report that was confirmed at the last moment is decided.
+    @dev Reverts: "jobs: not rounds", "jobs: round open", "jobs: job not active", "jobs: windows
+         exceed unbonding" (the owner has shortened the unbonding period since).
     @param job_id The job.
     @return ITrainingJobs.RoundTerms What the round needs to open.
     """
@@ -215,16 +238,21 @@ def begin_round(job_id: uint256) -> ITrainingJobs.RoundTerms:
     assert opened - self._rounds_over[job_id] < MAX_OPEN_ROUNDS, "jobs: round open"
     assert self._jobs[job_id].status == ACTIVE, "jobs: job not active"
     self._jobs[job_id].rounds_opened = opened + 1
+    terms: ITrainingJobs.JobTerms = self._jobs[job_id].terms
+    unbonding: uint256 = self._unbonding()
+    decision: uint256 = self._decision_s(terms)
+    assert self._round_s(terms) + decision <= unbonding, "jobs: windows exceed unbonding"
     return ITrainingJobs.RoundTerms(
         round_id=opened + 1,
         model=self._jobs[job_id].model,
-        max_nodes=self._jobs[job_id].terms.max_nodes,
-        commit_s=self._jobs[job_id].terms.commit_s,
-        reveal_s=self._jobs[job_id].terms.reveal_s,
-        aggregate_s=self._jobs[job_id].terms.aggregate_s,
-        challenge_s=self._jobs[job_id].terms.challenge_s,
-        dispute_s=self._jobs[job_id].terms.dispute_s,
-        reward=self._jobs[job_id].terms.reward_per_round,
+        max_nodes=terms.max_nodes,
+        commit_s=terms.commit_s,
+        reveal_s=terms.reveal_s,
+        aggregate_s=terms.aggregate_s,
+        challenge_s=terms.challenge_s,
+        dispute_s=terms.dispute_s,
+        reward=terms.reward_per_round,
+        settle_by=block.timestamp + unbonding - decision,
     )
 
 
@@ -293,6 +321,30 @@ def sponsor_of(job_id: uint256) -> address:
 @view
 @reentrant
 @external
+def origin_of(job_id: uint256) -> (address, bytes32):
+    """
+    @notice What tells a job from every other one that might have its id after a reorganisation: who
+            created it, and for what.
+    @param job_id The job.
+    @return The sponsor and the digest of the spec; empty when there is no such job.
+    """
+    return self._jobs[job_id].sponsor, self._jobs[job_id].terms.spec
+
+
+@view
+@reentrant
+@external
+def bounds() -> ITrainingJobs.Bounds:
+    """
+    @notice What the terms of a new job may hold.
+    @return ITrainingJobs.Bounds Least and most challenge bond, and the least reward of a round.
+    """
+    return self._bounds
+
+
+@view
+@reentrant
+@external
 def rounds_opened(job_id: uint256) -> uint256:
     """
     @notice How many rounds of a job were ever opened, which is the id of its newest round.
@@ -342,6 +394,63 @@ def challenge_bond(job_id: uint256) -> uint256:
     @return uint256 The amount.
     """
     return self._jobs[job_id].terms.challenge_bond
+
+
+# Internal: bounds
+
+
+@internal
+def _set_bounds(bounds: ITrainingJobs.Bounds):
+    """
+    @notice See `set_bounds`.
+    """
+    assert (
+        bounds.least_bond != 0
+        and bounds.least_bond <= bounds.most_bond
+        and bounds.most_bond < MAX_AMOUNT
+        and bounds.least_reward != 0
+        and bounds.least_reward < MAX_AMOUNT
+    ), "jobs: bad bounds"
+    log ITrainingJobs.BoundsChanged(old_bounds=self._bounds, new_bounds=bounds)
+    self._bounds = bounds
+
+
+@internal
+@view
+def _unbonding() -> uint256:
+    """
+    @notice For how long a stake stays slashable once its owner leaves.
+    """
+    parameters: INodeRegistry.Parameters = staticcall INodeRegistry(registry).parameters()
+    return parameters.unbonding_period
+
+
+@internal
+@pure
+def _round_s(terms: ITrainingJobs.JobTerms) -> uint256:
+    """
+    @notice The longest a round takes up to the end of its first result: with the fallback window, a
+            challenge, and the half window that a result has at least after a challenge was
+            rejected.
+    """
+    return (
+        terms.commit_s
+        + terms.reveal_s
+        + 2 * terms.aggregate_s
+        + terms.challenge_s
+        + terms.challenge_s // 2
+        + terms.dispute_s
+    )
+
+
+@internal
+@pure
+def _decision_s(terms: ITrainingJobs.JobTerms) -> uint256:
+    """
+    @notice The longest that a confirmed report waits for its end: an appeal at the last moment, and
+            the owner's decision on it.
+    """
+    return terms.appeal_s + terms.dispute_s
 
 
 # Internal: end

@@ -16,6 +16,11 @@
         the reveals are over (`begin`), or has it ended when nobody worked (`void`). Until then the
         phase is 0 here, and nobody else can act on the round.
 
+        A result may be challenged once. Meanwhile everything else goes on: verifiers attest and
+        report. A challenge that nobody decides in time falls to the verifiers: with their two
+        thirds the result stands, else the round is void. A round that can't be settled within its
+        `settle_by` is void, so the stakes of those in it are slashable until its end.
+
         Rules this contract holds: a round finalizes once; only work revealed in the round and not
         found invalid is paid; the weight of a verifier is its stake when the round opened; every
         end of a round closes its pool once and ends it once in TrainingJobs.
@@ -30,6 +35,7 @@ from interfaces import ITrainingJobs
 from interfaces import ITrainingLedger
 from interfaces import ITrainingResults
 from interfaces import ITrainingRounds
+from interfaces import IViolationReports
 
 implements: IBonds
 implements: ITrainingResults
@@ -76,6 +82,8 @@ REVEALED: constant(uint256) = 2
 MAX_VERIFIERS: constant(uint256) = 32
 MAX_AMOUNT: constant(uint256) = 2**128
 BPS: constant(uint256) = 10_000
+# Verifiers, each of another owner, that a result needs before its window has passed.
+MIN_VOICES: constant(uint256) = 2
 # Nodes paid in one transaction.
 BATCH: constant(uint256) = 64
 # Rounds that count towards a node's reliability.
@@ -200,6 +208,7 @@ def open(
         terms.aggregate_s << round_clock.AGGREGATE_S
         | terms.challenge_s << round_clock.CHALLENGE_S
         | terms.dispute_s << round_clock.DISPUTE_S
+        | terms.settle_by << round_clock.SETTLE_BY
     )
     extcall IRewardPool(pool).reserve(job_id, terms.round_id, terms.reward)
 
@@ -209,13 +218,17 @@ def begin(job_id: uint256, round_id: uint256, seed: bytes32):
     """
     @notice TrainingRounds only, when the reveals of a round are over: opens AGGREGATE, draws the
             aggregator on duty by the round's seed, and pins the audit seed to the next block.
-            Nobody can reveal selectively on a seed that is pinned only now.
+            Nobody can reveal selectively on a seed that is pinned only now. A round that was moved
+            on so late that no result can be settled any more is void.
     @dev Reverts: "results: not rounds", "results: not waiting" (not open, or begun already).
     @param job_id The job.
     @param round_id The round.
     @param seed The round's seed.
     """
     clock: uint256 = self._check_waiting(job_id, round_id)
+    if not self._fits(clock, 2):
+        self._void(job_id, round_id, clock, "no time left")
+        return
     key: bytes32 = self._key(job_id, round_id)
     duty: uint256 = convert(seed, uint256) % len(self._aggregators[key])
     randomness._request(self._audit_key(key))
@@ -283,9 +296,11 @@ def finalize(
 ):
     """
     @notice Anyone: makes the proposed result final when verifiers with two thirds of the snapshot's
-            stake confirmed it and no report is open, or when the challenge window passed. Records
-            it in the ledger, credits the cuts and the first 64 nodes. Nodes found invalid in this
-            round are not paid and do not dilute the others.
+            weight, at least two, confirmed it and no report with a third of it is open, or when the
+            challenge window passed. Records
+            it in the ledger, credits the cuts and the first 64 nodes. The share of a node that was
+            found invalid in this round is paid to nobody else: it is set aside until the report on
+            the node has its end, or goes back to the escrow when it has had it.
     @dev Reverts: "results: not finalizable", "results: wrong contributions".
     @param job_id The job.
     @param round_id The round.
@@ -300,14 +315,11 @@ def finalize(
         self._contributions_hash(nodes, contributions) == contributions_hash
     ), "results: wrong contributions"
 
-    # Proposed nodes have revealed; unless a report was confirmed, all of them are paid.
-    all_valid: bool = round_clock._count(clock, round_clock.INVALID) == 0
+    # What a node that was found invalid would get is not spread over the others. Each is below
+    # 2**128.
     total: uint256 = 0
-    index: uint256 = 0
-    for node: uint256 in nodes:
-        if all_valid or not node_marks._has(key, INVALIDATED, node):
-            total += contributions[index]
-        index += 1
+    for contribution: uint256 in contributions:
+        total = unsafe_add(total, contribution)
     clock = self._enter(job_id, round_id, clock, FINALIZED, 0)
     model: bytes32 = self._proposals[key].model
     log ITrainingResults.RoundFinalized(
@@ -429,7 +441,7 @@ def propose_result(
         previous = node
         index = unsafe_add(index, 1)
 
-    clock += 1 << round_clock.ATTEMPT
+    clock = (clock & ~round_clock.CHALLENGED) + (1 << round_clock.ATTEMPT)
     contributions_hash: bytes32 = self._contributions_hash(nodes, contributions)
     result_hash: bytes32 = keccak256(
         abi_encode(
@@ -476,8 +488,9 @@ def propose_result(
 @external
 def attest(job_id: uint256, round_id: uint256, verifier_id: uint256, result_hash: bytes32):
     """
-    @notice The operator of a verifier of the snapshot confirms the proposed result, once. The
-            verifier's weight is its stake when the round opened.
+    @notice The operator of a verifier of the snapshot confirms the proposed result, once, also
+            while it is disputed. The verifier's weight is that of the snapshot; one that is
+            suspended or banned has no say.
     @dev Reverts: "results: not in challenge", "results: too late", "results: wrong result",
          "results: not operator", "results: not a verifier", "results: already attested".
     @param job_id The job.
@@ -487,8 +500,10 @@ def attest(job_id: uint256, round_id: uint256, verifier_id: uint256, result_hash
     """
     key: bytes32 = self._key(job_id, round_id)
     clock: uint256 = self._check_in_challenge(key)
-    assert result_hash == self._proposals[key].result_hash, "results: wrong result"
-    self._check_operator(verifier_id)
+    self._check_result(key, result_hash)
+    assert (
+        staticcall INodeRegistry(registry).acting_operator(verifier_id) == msg.sender
+    ), "results: not operator"
     word: uint256 = self._verifiers[key][verifier_id]
     weight: uint256 = word & _WEIGHT_MASK
     assert weight != 0, "results: not a verifier"
@@ -510,8 +525,10 @@ def attest(job_id: uint256, round_id: uint256, verifier_id: uint256, result_hash
 @external
 def challenge(job_id: uint256, round_id: uint256, result_hash: bytes32, evidence: bytes32):
     """
-    @notice Anyone, with the job's bond: disputes the proposed result before the owner.
-    @dev Reverts: "results: not in challenge", "results: too late", "results: wrong result".
+    @notice Anyone, with the job's bond: disputes the proposed result before the owner, once: the
+            owner looks at the result, whoever challenges it.
+    @dev Reverts: "results: not in challenge", "results: too late", "results: already challenged",
+         "results: wrong result".
     @param job_id The job.
     @param round_id The round.
     @param result_hash The result it attacks.
@@ -519,14 +536,21 @@ def challenge(job_id: uint256, round_id: uint256, result_hash: bytes32, evidence
     """
     key: bytes32 = self._key(job_id, round_id)
     clock: uint256 = self._check_in_challenge(key)
-    assert result_hash == self._proposals[key].result_hash, "results: wrong result"
+    assert clock & round_clock.CHALLENGED == 0, "results: already challenged"
+    self._check_result(key, result_hash)
     bond: uint256 = staticcall ITrainingJobs(jobs).challenge_bond(job_id)
     self._challengers[key] = msg.sender
     log ITrainingResults.Challenged(
         job_id=job_id, round_id=round_id, challenger=msg.sender, evidence=evidence, bond=bond
     )
+    left: uint256 = round_clock._deadline(clock) - block.timestamp
+    clock &= ~(round_clock._WINDOW_MASK << round_clock.LEFT_S)
     self._enter(
-        job_id, round_id, clock, DISPUTED, round_clock._window(clock, round_clock.DISPUTE_S)
+        job_id,
+        round_id,
+        clock | round_clock.CHALLENGED | left << round_clock.LEFT_S,
+        DISPUTED,
+        round_clock._window(clock, round_clock.DISPUTE_S),
     )
     bonds._take(msg.sender, bond)
 
@@ -538,8 +562,9 @@ def challenge(job_id: uint256, round_id: uint256, result_hash: bytes32, evidence
 def resolve_challenge(job_id: uint256, round_id: uint256, result_hash: bytes32, upheld: bool):
     """
     @notice Owner only, until the dispute deadline. Upheld: the proposer is slashed and barred from
-            this round, the bond goes back and any other node of the snapshot may propose.
-            Rejected: the treasury gets the bond and the challenge window starts again.
+            this round, the bond goes back and any other node of the snapshot may propose, if there
+            is time for another result. Rejected: the treasury gets the bond, and what was left of
+            the challenge window goes on, or half a window if that is more.
     @dev Reverts: "ownable: caller is not the owner", "results: not disputed", "results: too late",
          "results: wrong result".
     @param job_id The job.
@@ -552,7 +577,7 @@ def resolve_challenge(job_id: uint256, round_id: uint256, result_hash: bytes32, 
     clock: uint256 = self._clocks[key]
     assert round_clock._phase(clock) == DISPUTED, "results: not disputed"
     self._check_in_time(clock)
-    assert result_hash == self._proposals[key].result_hash, "results: wrong result"
+    self._check_result(key, result_hash)
     bond: uint256 = staticcall ITrainingJobs(jobs).challenge_bond(job_id)
     challenger: address = self._challengers[key]
     self._challengers[key] = empty(address)
@@ -561,13 +586,7 @@ def resolve_challenge(job_id: uint256, round_id: uint256, result_hash: bytes32, 
         proposer: uint256 = self._proposals[key].proposer
         node_marks._mark(key, BARRED, proposer)
         self._proposals[key] = empty(Proposal)
-        self._enter(
-            job_id,
-            round_id,
-            clock | round_clock.FALLBACK,
-            AGGREGATE,
-            round_clock._window(clock, round_clock.AGGREGATE_S),
-        )
+        self._aggregate_again(job_id, round_id, clock)
         bonds._credit(challenger, bond)
         extcall INodeRegistry(registry).slash(
             proposer,
@@ -576,15 +595,8 @@ def resolve_challenge(job_id: uint256, round_id: uint256, result_hash: bytes32, 
             challenger,
         )
     else:
-        self._enter(
-            job_id,
-            round_id,
-            clock,
-            CHALLENGE,
-            round_clock._window(clock, round_clock.CHALLENGE_S),
-        )
-        parameters: INodeRegistry.Parameters = staticcall INodeRegistry(registry).parameters()
-        bonds._credit(parameters.treasury, bond)
+        self._resume(job_id, round_id, clock, block.timestamp)
+        self._forfeit(bond)
 
 
 # ViolationReports only
@@ -593,7 +605,8 @@ def resolve_challenge(job_id: uint256, round_id: uint256, result_hash: bytes32, 
 @external
 def report_opened(job_id: uint256, round_id: uint256):
     """
-    @notice ViolationReports only, in CHALLENGE: a report was opened; early finalization waits.
+    @notice ViolationReports only, in CHALLENGE or DISPUTED: a report has a third of the weight, so
+            that early finalization waits for it.
     @dev Reverts: "results: not reports", "results: not in challenge", "results: too late".
     @param job_id The job.
     @param round_id The round.
@@ -605,7 +618,7 @@ def report_opened(job_id: uint256, round_id: uint256):
 @external
 def report_closed(job_id: uint256, round_id: uint256):
     """
-    @notice ViolationReports only, in CHALLENGE: a report was decided.
+    @notice ViolationReports only, in CHALLENGE or DISPUTED: a report with a third was decided.
     @dev Reverts: "results: not reports", "results: not in challenge", "results: too late",
          "results: no open report".
     @param job_id The job.
@@ -619,7 +632,8 @@ def report_closed(job_id: uint256, round_id: uint256):
 @external
 def invalidate(job_id: uint256, round_id: uint256, node_id: uint256):
     """
-    @notice ViolationReports only, in CHALLENGE: the node's work in this round is not paid.
+    @notice ViolationReports only, in CHALLENGE or DISPUTED: the node's work in this round is not
+            paid.
     @dev Reverts: "results: not reports", "results: not in challenge", "results: too late",
          "results: node not payable" (not revealed, or invalid already).
     @param job_id The job.
@@ -634,6 +648,23 @@ def invalidate(job_id: uint256, round_id: uint256, node_id: uint256):
     self._clocks[key] += 1 << round_clock.INVALID
     self.last_invalid[job_id] = max(self.last_invalid[job_id], round_id)
     log ITrainingResults.NodeInvalidated(job_id=job_id, round_id=round_id, node_id=node_id)
+
+
+@external
+def clear(job_id: uint256, round_id: uint256, node_id: uint256):
+    """
+    @notice ViolationReports only, when the appeal of an invalidated node was upheld or not decided:
+            the node's work counts again, and is paid if the round is not settled yet.
+    @dev Reverts: "results: not reports".
+    @param job_id The job.
+    @param round_id The round.
+    @param node_id The node.
+    """
+    assert msg.sender == reports, "results: not reports"
+    key: bytes32 = self._key(job_id, round_id)
+    node_marks._unmark(key, INVALIDATED, node_id)
+    self._clocks[key] -= 1 << round_clock.INVALID
+    log ITrainingResults.NodeCleared(job_id=job_id, round_id=round_id, node_id=node_id)
 
 
 # Views
@@ -686,6 +717,19 @@ def phase(job_id: uint256, round_id: uint256) -> uint256:
     @return uint256 The phase.
     """
     return round_clock._phase(self._clocks[self._key(job_id, round_id)])
+
+
+@view
+@reentrant
+@external
+def is_challenged(job_id: uint256, round_id: uint256) -> bool:
+    """
+    @notice Whether the newest result of a round was challenged, which it can be once.
+    @param job_id The job.
+    @param round_id The round.
+    @return bool Whether it was, also when that has been decided.
+    """
+    return self._clocks[self._key(job_id, round_id)] & round_clock.CHALLENGED != 0
 
 
 @view
@@ -789,18 +833,52 @@ def _tick(job_id: uint256, round_id: uint256) -> uint256:
     if phase == AGGREGATE:
         if clock & round_clock.FALLBACK != 0:
             return self._void(job_id, round_id, clock, "no result")
-        return self._enter(
-            job_id,
-            round_id,
-            clock | round_clock.FALLBACK,
-            AGGREGATE,
-            round_clock._window(clock, round_clock.AGGREGATE_S),
-        )
+        return self._aggregate_again(job_id, round_id, clock)
     if phase == DISPUTED:
-        bond: uint256 = staticcall ITrainingJobs(jobs).challenge_bond(job_id)
-        bonds._credit(self._challengers[key], bond)
+        # Who asked gets nothing of a decision that was not made.
+        self._challengers[key] = empty(address)
+        self._forfeit(staticcall ITrainingJobs(jobs).challenge_bond(job_id))
+        if self._is_confirmed(key):
+            return self._resume(job_id, round_id, clock, round_clock._deadline(clock))
         return self._void(job_id, round_id, clock, "dispute not resolved")
     return clock
+
+
+@internal
+def _aggregate_again(job_id: uint256, round_id: uint256, clock: uint256) -> uint256:
+    """
+    @notice Lets any node of the snapshot propose, if a result can be settled in time.
+    """
+    if not self._fits(clock, 1):
+        return self._void(job_id, round_id, clock, "no time left")
+    return self._enter(
+        job_id,
+        round_id,
+        clock | round_clock.FALLBACK,
+        AGGREGATE,
+        round_clock._window(clock, round_clock.AGGREGATE_S),
+    )
+
+
+@internal
+def _resume(job_id: uint256, round_id: uint256, clock: uint256, since: uint256) -> uint256:
+    """
+    @notice The challenge failed: CHALLENGE goes on for what was left of it, at least half a window.
+    """
+    window: uint256 = max(
+        round_clock._window(clock, round_clock.LEFT_S),
+        round_clock._window(clock, round_clock.CHALLENGE_S) // 2,
+    )
+    return self._enter_until(job_id, round_id, clock, CHALLENGE, since + window)
+
+
+@internal
+def _forfeit(bond: uint256):
+    """
+    @notice The treasury gets a challenger's bond.
+    """
+    parameters: INodeRegistry.Parameters = staticcall INodeRegistry(registry).parameters()
+    bonds._credit(parameters.treasury, bond)
 
 
 @internal
@@ -813,6 +891,16 @@ def _enter(
     deadline: uint256 = 0
     if window != 0:
         deadline = block.timestamp + window
+    return self._enter_until(job_id, round_id, clock, phase, deadline)
+
+
+@internal
+def _enter_until(
+    job_id: uint256, round_id: uint256, clock: uint256, phase: uint256, deadline: uint256
+) -> uint256:
+    """
+    @notice Stores the clock in a phase that lasts until `deadline`, or for good when that is 0.
+    """
     entered: uint256 = round_clock._enter(clock, phase, deadline)
     self._clocks[self._key(job_id, round_id)] = entered
     log ITrainingResults.PhaseChanged(
@@ -867,8 +955,8 @@ def _settle(
     contributions: DynArray[uint256, 128],
 ):
     """
-    @notice Credits the next batch of valid nodes; after the last one closes the pool and
-            ends the round in its job.
+    @notice Credits the next batch of nodes, or sets aside for them; after the last one closes the
+            pool and ends the round in its job.
     """
     key: bytes32 = self._key(job_id, round_id)
     first: uint256 = self._settled_nodes[key]
@@ -876,19 +964,23 @@ def _settle(
     all_valid: bool = round_clock._count(clock, round_clock.INVALID) == 0
     batch: DynArray[uint256, 128] = []
     amounts: DynArray[uint256, 128] = []
+    aside: uint256 = 0
     for index: uint256 in range(first, last, bound=BATCH):
-        if contributions[index] != 0 and (
-            all_valid or not node_marks._has(key, INVALIDATED, nodes[index])
-        ):
-            batch.append(nodes[index])
-            amounts.append(contributions[index])
+        if contributions[index] == 0:
+            continue
+        if not all_valid and node_marks._has(key, INVALIDATED, nodes[index]):
+            if not staticcall IViolationReports(reports).is_pending(job_id, round_id, nodes[index]):
+                continue
+            aside |= 1 << len(batch)
+        batch.append(nodes[index])
+        amounts.append(contributions[index])
     self._settled_nodes[key] = last
     done: bool = last == len(nodes)
     if done:
         self._clocks[key] = clock | round_clock.SETTLED
         extcall ITrainingJobs(jobs).end_round(job_id, self._proposals[key].model)
     if len(batch) != 0:
-        extcall IRewardPool(pool).distribute(job_id, round_id, batch, amounts)
+        extcall IRewardPool(pool).distribute(job_id, round_id, batch, amounts, aside)
     if done:
         paid: uint256 = 0
         returned: uint256 = 0
@@ -911,9 +1003,37 @@ def _can_finalize(key: bytes32, clock: uint256) -> bool:
         return False
     if block.timestamp > round_clock._deadline(clock):
         return True
-    attested: uint256 = self._attestations[self._proposals[key].result_hash] & _WEIGHT_MASK
+    return round_clock._open_reports(clock) == 0 and self._is_confirmed(key)
+
+
+@internal
+@view
+def _is_confirmed(key: bytes32) -> bool:
+    """
+    @notice Whether two verifiers or more, with two thirds of the weight, attested the result.
+    """
+    attestations: uint256 = self._attestations[self._proposals[key].result_hash]
     return (
-        round_clock._open_reports(clock) == 0 and 3 * attested >= 2 * self._verifier_stakes[key]
+        attestations >> _ATTESTERS >= MIN_VOICES
+        and 3 * (attestations & _WEIGHT_MASK) >= 2 * self._verifier_stakes[key]
+    )
+
+
+@internal
+@view
+def _fits(clock: uint256, windows: uint256) -> bool:
+    """
+    @notice Whether a result that may take `windows` aggregate windows to come, and then be
+            challenged at the last moment, is settled in time.
+    """
+    challenge_s: uint256 = round_clock._window(clock, round_clock.CHALLENGE_S)
+    return (
+        block.timestamp
+        + windows * round_clock._window(clock, round_clock.AGGREGATE_S)
+        + challenge_s
+        + challenge_s // 2
+        + round_clock._window(clock, round_clock.DISPUTE_S)
+        <= round_clock._settle_by(clock)
     )
 
 
@@ -963,20 +1083,31 @@ def _check_operator(node_id: uint256):
 @view
 def _check_in_challenge(key: bytes32) -> uint256:
     """
-    @notice Stops an action outside of CHALLENGE or after its deadline.
+    @notice Stops an action while there is no result to judge, or after the phase's deadline. A
+            dispute stops nobody.
     @return uint256 The round's clock.
     """
     clock: uint256 = self._clocks[key]
-    assert round_clock._phase(clock) == CHALLENGE, "results: not in challenge"
+    phase: uint256 = round_clock._phase(clock)
+    assert phase == CHALLENGE or phase == DISPUTED, "results: not in challenge"
     self._check_in_time(clock)
     return clock
 
 
 @internal
 @view
+def _check_result(key: bytes32, result_hash: bytes32):
+    """
+    @notice Stops an action that is meant for another result than the proposed one.
+    """
+    assert result_hash == self._proposals[key].result_hash, "results: wrong result"
+
+
+@internal
+@view
 def _check_reports(job_id: uint256, round_id: uint256) -> bytes32:
     """
-    @notice Stops everybody but ViolationReports, and it outside of CHALLENGE.
+    @notice Stops everybody but ViolationReports, and it while there is no result to judge.
     @return bytes32 The round's key.
     """
     assert msg.sender == reports, "results: not reports"

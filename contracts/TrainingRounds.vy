@@ -65,7 +65,6 @@ FINALIZED: constant(uint256) = 6
 
 # Roles and violations of the registry.
 TRAINER: constant(uint256) = 1
-VERIFIER: constant(uint256) = 2
 AGGREGATOR: constant(uint256) = 4
 NO_REVEAL: constant(uint256) = 1
 
@@ -78,7 +77,6 @@ ABSENT: constant(uint256) = 7  # of a job, under the key of its round 0
 
 COMMIT_DOMAIN: constant(bytes32) = keccak256("menagerie.TrainingRounds.commit.v1")
 
-MAX_VERIFIERS: constant(uint256) = 32
 MAX_AGGREGATORS: constant(uint256) = 16
 BPS: constant(uint256) = 10_000
 # Rounds that count towards a node's reliability.
@@ -159,9 +157,11 @@ def set_paused(bits: uint256):
 @external
 def open_round(job_id: uint256) -> uint256:
     """
-    @notice Anyone: opens the next round of an active job. Takes the snapshot of trainers, verifiers
-            and aggregators eligible in this block, has the round's pool set aside and pins the
-            round's seed to the next block. Stake or nodes added later do not count.
+    @notice Anyone: opens the next round of an active job. Takes the snapshot of trainers and
+            aggregators eligible in this block, has the round's pool set aside and pins the round's
+            seed to the next block. Verifiers are those of the registry's `voters`, resting or not,
+            with the stake that was bonded already when nobody could know of this round. Stake or
+            nodes added later do not count.
     @dev A trainer's weight is its benchmark score times its reliability: 1e4 * (1 + accepted) //
          (1 + expected) over the job's last 8 rounds, // 1e4, at least 1. When there are more
          trainers than seats the snapshot starts max_nodes further in every round.
@@ -180,7 +180,8 @@ def open_round(job_id: uint256) -> uint256:
     nodes, weights = self._snapshot_trainers(job_id, round_id, key, terms.max_nodes)
     verifiers: DynArray[uint256, 128] = []
     stakes: DynArray[uint256, 128] = []
-    verifiers, stakes = self._eligible(VERIFIER, 0, MAX_VERIFIERS)
+    maturity: uint256 = staticcall INodeRegistry(registry).maturity()
+    verifiers, stakes = staticcall INodeRegistry(registry).voters(block.timestamp - maturity)
     aggregators: DynArray[uint256, 128] = []
     ignored: DynArray[uint256, 128] = []
     aggregators, ignored = self._eligible(AGGREGATOR, 0, MAX_AGGREGATORS)

@@ -9,13 +9,15 @@
         It is slashed only after a window in which its owner or operator may appeal to the owner of
         this contract (the Coordinator). An appeal that is upheld slashes the reporters instead; one
         that nobody decides in time slashes nobody. Every path from a confirmation ends in one
-        unlock.
+        unlock, and says what becomes of the share that the node would have got in the round: the
+        escrow gets it back when the node was slashed, the node gets it when it was not.
 @custom:kill Nothing can be paused. Without the Coordinator every appeal ends dismissed, and without
              verifiers no report is ever confirmed.
 """
 
 from interfaces import IBonds
 from interfaces import INodeRegistry
+from interfaces import IRewardPool
 from interfaces import ITrainingJobs
 from interfaces import ITrainingResults
 from interfaces import ITrainingRounds
@@ -58,15 +60,18 @@ FALSE_REPORT: constant(uint256) = 6
 
 # Phases of a round.
 CHALLENGE: constant(uint256) = 4
+DISPUTED: constant(uint256) = 5
 FINALIZED: constant(uint256) = 6
 
-MAX_REPORTERS: constant(uint256) = 32
 MAX_BOND: constant(uint256) = 2**128
+# Verifiers, each of another owner, that a confirmation needs.
+MIN_VOICES: constant(uint256) = 2
 
 registry: public(immutable(address))
 jobs: public(immutable(address))
 rounds: public(immutable(address))
 results: public(immutable(address))
+pool: public(immutable(address))
 appeal_bond: public(immutable(uint256))
 
 _reports: HashMap[bytes32, IViolationReports.Report]
@@ -82,6 +87,7 @@ def __init__(
     jobs_: address,
     rounds_: address,
     results_: address,
+    pool_: address,
     owner_: address,
     appeal_bond_: uint256,
 ):
@@ -93,10 +99,11 @@ def __init__(
     @param jobs_ TrainingJobs.
     @param rounds_ TrainingRounds.
     @param results_ TrainingResults.
+    @param pool_ RewardPool.
     @param owner_ The Coordinator.
     @param appeal_bond_ The bond of an appeal, not zero.
     """
-    for account: address in [registry_, jobs_, rounds_, results_, owner_]:
+    for account: address in [registry_, jobs_, rounds_, results_, pool_, owner_]:
         assert account != empty(address), "reports: zero address"
     assert appeal_bond_ != 0 and appeal_bond_ < MAX_BOND, "reports: bad bond"
     bonds.__init__(token_)
@@ -107,6 +114,7 @@ def __init__(
     jobs = jobs_
     rounds = rounds_
     results = results_
+    pool = pool_
     appeal_bond = appeal_bond_
 
 
@@ -121,9 +129,11 @@ def report(
 ) -> bytes32:
     """
     @notice The operator of a verifier of the round's snapshot reports a node that revealed, in
-            CHALLENGE, once. COPIED needs content equal to another node's. The report that reaches
-            two thirds of the snapshot's verifier stake confirms the violation: the node is invalid
-            for the round, its stake is locked and its appeal window starts. Only one violation of a
+            CHALLENGE or DISPUTED, once, unless it is suspended or banned itself. COPIED needs
+            content equal to another node's. From a third of the snapshot's weight on a report keeps
+            the round from being final early. With two thirds, of two verifiers at least, it
+            confirms the violation: the node is invalid for the round, its stake is locked and its
+            appeal window starts. Only one violation of a
             node can be confirmed in a round; an open report of the other kind then lapses. The
             first reporter earns the bounty, unless it reported another node in the round without a
             confirmation: reporting everybody blindly must not pay.
@@ -141,7 +151,7 @@ def report(
     assert violation == INVALID or violation == COPIED, "reports: unknown violation"
     round: ITrainingRounds.Round = staticcall ITrainingRounds(rounds).round(job_id, round_id)
     assert (
-        round.phase == CHALLENGE and block.timestamp <= round.deadline
+        (round.phase == CHALLENGE or round.phase == DISPUTED) and block.timestamp <= round.deadline
     ), "reports: not in challenge"
     assert staticcall ITrainingRounds(rounds).is_revealed(
         job_id, round_id, node_id
@@ -150,11 +160,8 @@ def report(
         assert staticcall ITrainingRounds(rounds).is_flagged(
             job_id, round_id, node_id
         ), "reports: not a duplicate"
-    assert not staticcall ITrainingResults(results).is_invalid(
-        job_id, round_id, node_id
-    ), "reports: already confirmed"
     assert (
-        staticcall INodeRegistry(registry).operator_of(verifier_id) == msg.sender
+        staticcall INodeRegistry(registry).acting_operator(verifier_id) == msg.sender
     ), "reports: not operator"
     weight: uint256 = staticcall ITrainingResults(results).verifier_weight(
         job_id, round_id, verifier_id
@@ -164,6 +171,11 @@ def report(
         registry
     ).owner_of(node_id), "reports: own node"
     report_id: bytes32 = self._report_id(job_id, round_id, node_id, violation)
+    other: bytes32 = self._report_id(job_id, round_id, node_id, INVALID + COPIED - violation)
+    # Whatever became of a confirmed report: who had a verdict is not judged twice.
+    assert (
+        self._reports[report_id].status <= OPEN and self._reports[other].status <= OPEN
+    ), "reports: already confirmed"
     assert verifier_id not in self._reporters[report_id], "reports: already reported"
 
     first: bool = self._reports[report_id].status == 0
@@ -182,7 +194,8 @@ def report(
             appellant=empty(address),
             bond=0,
         )
-    total: uint256 = self._reports[report_id].weight + weight
+    before: uint256 = self._reports[report_id].weight
+    total: uint256 = before + weight
     self._reports[report_id].weight = total
     self._reporters[report_id].append(verifier_id)
     self._unconfirmed[self._round_key(job_id, round_id)][verifier_id] += 1
@@ -196,10 +209,10 @@ def report(
         evidence=evidence,
         weight=weight,
     )
-    if first:
+    if 3 * before < round.verifier_stake and 3 * total >= round.verifier_stake:
         extcall ITrainingResults(results).report_opened(job_id, round_id)
-    if 3 * total >= 2 * round.verifier_stake:
-        self._confirm(report_id)
+    if 3 * total >= 2 * round.verifier_stake and len(self._reporters[report_id]) >= MIN_VOICES:
+        self._confirm(report_id, round.verifier_stake)
     return report_id
 
 
@@ -257,8 +270,9 @@ def appeal(report_id: bytes32, statement: bytes32):
 def resolve_appeal(report_id: bytes32, upheld: bool):
     """
     @notice Owner only, until the appeal's deadline. Upheld: the stake is unlocked, the bond goes
-            back, and every reporter is slashed for FALSE_REPORT with the reporter's share to the
-            node's payout. Rejected: the node is slashed and the treasury gets the bond.
+            back, the node gets its share of the round, and every reporter is slashed for
+            FALSE_REPORT with the reporter's share to the node's payout. Rejected: the node is
+            slashed and the treasury gets the bond.
     @dev Reverts: "ownable: caller is not the owner", "reports: not appealed", "reports: too late".
     @param report_id The report.
     @param upheld Whether the appellant is right.
@@ -304,7 +318,7 @@ def execute(report_id: bytes32) -> uint256:
 def dismiss_unresolved(report_id: bytes32):
     """
     @notice Anyone, when an appeal was not decided in time: the stake is unlocked, the bond goes
-            back and nobody is slashed.
+            back, the node gets its share of the round and nobody is slashed.
     @dev Reverts: "reports: not appealed", "reports: appeal pending".
     @param report_id The report.
     """
@@ -343,6 +357,25 @@ def report_of(report_id: bytes32) -> IViolationReports.Report:
 
 @view
 @external
+def is_pending(job_id: uint256, round_id: uint256, node_id: uint256) -> bool:
+    """
+    @notice Whether a confirmed report on a node in a round has not come to its end.
+    @param job_id The job.
+    @param round_id The round.
+    @param node_id The node.
+    @return bool Whether one is CONFIRMED or APPEALED.
+    """
+    for violation: uint256 in [INVALID, COPIED]:
+        status: uint256 = self._reports[
+            self._report_id(job_id, round_id, node_id, violation)
+        ].status
+        if status == CONFIRMED or status == APPEALED:
+            return True
+    return False
+
+
+@view
+@external
 def reporters(report_id: bytes32) -> DynArray[uint256, 32]:
     """
     @notice The verifiers behind a report, in order.
@@ -365,9 +398,11 @@ def has_reported(report_id: bytes32, verifier_id: uint256) -> bool:
 
 
 @internal
-def _confirm(report_id: bytes32):
+def _confirm(report_id: bytes32, stake: uint256):
     """
     @notice Quorum: closes the report in the round, invalidates the node there, locks its stake.
+    @param report_id The report.
+    @param stake The weight of all verifiers of the round.
     """
     report: IViolationReports.Report = self._reports[report_id]
     deadline: uint256 = block.timestamp + self._terms(report.job_id).appeal_s
@@ -384,7 +419,8 @@ def _confirm(report_id: bytes32):
     if self._reports[other].status == OPEN:
         self._vindicate(other, report)
         self._lapse(other)
-        extcall ITrainingResults(results).report_closed(report.job_id, report.round_id)
+        if 3 * self._reports[other].weight >= stake:
+            extcall ITrainingResults(results).report_closed(report.job_id, report.round_id)
     extcall ITrainingResults(results).invalidate(report.job_id, report.round_id, report.node_id)
     extcall INodeRegistry(registry).lock(report.node_id)
 
@@ -434,6 +470,7 @@ def _execute(report_id: bytes32, report: IViolationReports.Report) -> uint256:
         report.node_id, report.violation, report.offence_time, reporter
     )
     log IViolationReports.ReportExecuted(report_id=report_id, node_id=report.node_id, amount=amount)
+    extcall IRewardPool(pool).settle_share(report.job_id, report.round_id, report.node_id, True)
     return amount
 
 
@@ -447,6 +484,8 @@ def _dismiss(report_id: bytes32, report: IViolationReports.Report):
     log IViolationReports.ReportDismissed(report_id=report_id, node_id=report.node_id)
     bonds._credit(report.appellant, report.bond)
     extcall INodeRegistry(registry).unlock(report.node_id)
+    extcall ITrainingResults(results).clear(report.job_id, report.round_id, report.node_id)
+    extcall IRewardPool(pool).settle_share(report.job_id, report.round_id, report.node_id, False)
 
 
 @internal

@@ -125,12 +125,14 @@ def create(account: Any, deployment: Path | None, store: str | None, **given: An
     rounds = published.spec.rounds if given["fund_rounds"] is None else given["fund_rounds"]
     amount = rounds * terms.reward_per_round
     allow(contracts, account, contracts.RewardPool, amount)
-    receipt = contracts.TrainingJobs.create_job(terms.encode(published), sender=account)
-    job_id = receipt.return_value or contracts.TrainingJobs.job_count()
+    encoded = terms.encode(published)
+    receipt = contracts.TrainingJobs.create_job(encoded, sender=account)
+    # From the mined event: a count may be that of somebody else's job by now.
+    job_id = receipt.decode_logs([contracts.TrainingJobs.JobCreated])[0].job_id
     if published.by_consensus:
         contracts.ScoreConsensus.adopt(job_id, *terms.score_windows, sender=account)
     if amount:
-        contracts.RewardPool.fund(job_id, amount, sender=account)
+        contracts.RewardPool.fund(job_id, account.address, encoded[0], amount, sender=account)
     click.echo(f"Job {job_id}: {published.spec.rounds} rounds, {zoo(amount)} in escrow.")
     if key is not None:
         contracts.DataKeys.set_key(job_id, key_id_of(key), sender=account)
@@ -145,10 +147,20 @@ def create(account: Any, deployment: Path | None, store: str | None, **given: An
 @deployment_option
 @explained
 def fund(account: Any, job_id: int, amount: int, deployment: Path | None) -> None:
-    """Pay AMOUNT of ZOO into the escrow of JOB_ID."""
+    """Pay AMOUNT of ZOO into the escrow of JOB_ID, of which only its sponsor gets any back.
+
+    The payment holds for the job of that id, sponsor and spec alone, as shown before it is made.
+    """
+    from agents.storage.cid import cid_from_digest
+
     contracts = Contracts(deployment)
+    sponsor, spec = contracts.TrainingJobs.origin_of(job_id)
+    if not any(spec):
+        raise click.ClickException(f"There is no job {job_id}.")
+    whose = "you" if sponsor == account.address else sponsor
+    click.echo(f"Job {job_id} is sponsored by {whose}; its spec is {cid_from_digest(spec)}.")
     allow(contracts, account, contracts.RewardPool, amount)
-    contracts.RewardPool.fund(job_id, amount, sender=account)
+    contracts.RewardPool.fund(job_id, sponsor, spec, amount, sender=account)
     click.echo(f"Job {job_id} has {zoo(contracts.RewardPool.escrow(job_id))} in escrow.")
 
 

@@ -2,6 +2,9 @@
 """A node's life, from its owner's cold wallet: register, stake, settings, exit.
 
 ape run node register --network ... --account my-owner --operator 0x.. --role trainer
+
+Nobody is made an operator without its key's consent: the command signs it with an account of this
+machine, or takes what `ape run node consent` printed on another.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ from typing import Any
 import click
 from ape.cli import ConnectedProviderCommand, account_option, network_option
 
+from agents.protocol.consent import operator_consent
 from scripts._shared.operator import (
     ADDRESS,
     ZOO_AMOUNT,
@@ -30,6 +34,47 @@ def cli() -> None:
     """A node's life, from its owner's cold wallet."""
 
 
+consent_option = click.option(
+    "--consent",
+    help="The operator's signature, printed by `node consent` where its key is; not needed where "
+    "this machine has the key.",
+)
+
+
+def _sign_consent(contracts: Contracts, operator: Any, owner: str) -> bytes:
+    """Have an operator's account sign that it serves a node of `owner`."""
+    from eth_account.messages import encode_typed_data
+
+    registry = contracts.NodeRegistry
+    nonce = registry.consents_used(operator.address)
+    typed = operator_consent(
+        registry.address, contracts.chain_id, operator.address, owner, int(nonce)
+    )
+    signature = operator.sign_message(encode_typed_data(*typed))
+    if signature is None:
+        raise click.ClickException("The consent was not signed.")
+    return bytes(signature.encode_rsv())
+
+
+def _consent(contracts: Contracts, operator: str, owner: str, given: str | None) -> bytes:
+    """Return the operator's consent: empty where it is the owner, the one given, or a new one."""
+    from ape import accounts
+
+    if operator == owner:
+        return b""
+    if given is not None:
+        try:
+            return bytes.fromhex(given.removeprefix("0x"))
+        except ValueError as error:
+            raise click.ClickException("--consent is no hexadecimal number.") from error
+    if operator not in accounts:
+        raise click.ClickException(
+            f"{operator} must agree. Where its key is, run `ape run node consent --account ... "
+            f"--owner {owner}`, and give what it prints with --consent."
+        )
+    return _sign_consent(contracts, accounts[operator], owner)
+
+
 def _roles(names: tuple[str, ...]) -> int:
     return sum(ROLES[name] for name in set(names))
 
@@ -38,6 +83,7 @@ def _roles(names: tuple[str, ...]) -> int:
 @network_option()
 @account_option()
 @click.option("--operator", type=ADDRESS, required=True, help="The agent's hot key.")
+@consent_option
 @click.option("--payout", type=ADDRESS, help="Where rewards go (default: the owner).")
 @click.option("--role", "roles", type=click.Choice(list(ROLES)), multiple=True, required=True)
 @click.option("--stake", type=ZOO_AMOUNT, help="In ZOO (default: the least the roles need).")
@@ -46,6 +92,7 @@ def _roles(names: tuple[str, ...]) -> int:
 def register(
     account: Any,
     operator: str,
+    consent: str | None,
     payout: str | None,
     roles: tuple[str, ...],
     stake: int | None,
@@ -59,18 +106,33 @@ def register(
     amount = needed if stake is None else stake
     if amount < needed:
         raise click.ClickException(f"{', '.join(roles)} needs a stake of {zoo(needed)}.")
+    signed = _consent(contracts, operator, account.address, consent)
     allow(contracts, account, registry, amount)
-    registry.register_node(
+    receipt = registry.register_node(
         operator,
         payout or account.address,
         _roles(roles),
         amount,
         b"\0" * 32,
+        signed,
         sender=account,
     )
-    click.echo(f"Node {registry.node_of(operator)} is registered with {zoo(amount)}.")
+    node_id = receipt.decode_logs([registry.NodeRegistered])[0].node_id
+    click.echo(f"Node {node_id} is registered with {zoo(amount)}.")
     if _roles(roles) & ~ROLES["trainer"]:
         click.echo("Verifiers and aggregators work once the committee has approved the role.")
+
+
+@cli.command("consent", cls=ConnectedProviderCommand)
+@network_option()
+@account_option()
+@click.option("--owner", type=ADDRESS, required=True, help="The cold wallet that owns the node.")
+@deployment_option
+@explained
+def give_consent(account: Any, owner: str, deployment: Path | None) -> None:
+    """Sign that the operator key ACCOUNT serves a node of --owner, and print the signature."""
+    contracts = Contracts(deployment)
+    click.echo("0x" + _sign_consent(contracts, account, owner).hex())
 
 
 @cli.command("add-stake", cls=ConnectedProviderCommand)
@@ -121,6 +183,7 @@ def withdraw(account: Any, node_id: int, deployment: Path | None) -> None:
 @account_option()
 @click.argument("node_id", type=int)
 @click.option("--operator", type=ADDRESS, help="New hot key.")
+@consent_option
 @click.option("--payout", type=ADDRESS, help="New payout address.")
 @click.option("--role", "roles", type=click.Choice(list(ROLES)), multiple=True, help="New roles.")
 @click.option("--active/--paused", default=None, help="Take part in new rounds, or not.")
@@ -130,22 +193,26 @@ def change(
     account: Any,
     node_id: int,
     operator: str | None,
+    consent: str | None,
     payout: str | None,
     roles: tuple[str, ...],
     active: bool | None,
     deployment: Path | None,
 ) -> None:
     """Change settings of NODE_ID."""
-    registry = Contracts(deployment).NodeRegistry
+    contracts = Contracts(deployment)
+    registry = contracts.NodeRegistry
     wanted = [
-        (registry.set_operator, operator),
         (registry.set_payout, payout),
         (registry.set_roles, _roles(roles) or None),
         (registry.set_active, active),
     ]
     chosen = [(function, value) for function, value in wanted if value is not None]
-    if not chosen:
+    if not chosen and operator is None:
         raise click.UsageError("Name at least one of --operator, --payout, --role, --active.")
+    if operator is not None:
+        signed = _consent(contracts, operator, account.address, consent)
+        registry.set_operator(node_id, operator, signed, sender=account)
     for function, value in chosen:
         function(node_id, value, sender=account)
     click.echo(f"Node {node_id} is changed.")

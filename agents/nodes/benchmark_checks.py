@@ -61,7 +61,12 @@ class BenchmarkChecks:
         network, benchmarks = self._network, self._network.benchmarks
         chain, registry = self._context.chain, network.registry
         owners = (chain.call(registry, "owner_of", n) for n in (verifier, node))
-        if len(set(owners)) == 1 or self._has_voted(verifier, node, attempt):
+        own = len(set(owners)) == 1
+        if (
+            own
+            or not self._may_judge(verifier, attempt)
+            or self._has_voted(verifier, node, attempt)
+        ):
             self._done.add((node, attempt.attempt))
             return None
         check_seed = network.early(benchmarks, "capture_check_seed", node)
@@ -111,6 +116,10 @@ class BenchmarkChecks:
             count=self._context.settings.verifier.benchmark_checks,
             device=self._device,
         )
+
+    def _may_judge(self, verifier: int, attempt: Benchmark) -> bool:
+        """Whether this verifier's stake is older than the answer."""
+        return verifier in self._network.voters(attempt.submitted_at)
 
     def _has_voted(self, verifier: int, node: int, attempt: Benchmark) -> bool:
         events = self._context.chain.events(

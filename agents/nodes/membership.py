@@ -78,6 +78,7 @@ class Membership:
             int(Role.TRAINER),
             stake,
             Identity(self._context.wallet).public,
+            b"",
         )
         return f"registered: {settings.register_stake} ZOO"
 
@@ -88,17 +89,29 @@ class Membership:
         if not node.roles & Role.TRAINER or node.banned or node.unlock_at:
             return None
         attempt = self._network.benchmark(self.node_id)
-        window = self._context.chain.call(self._network.registry, "parameters").benchmark_window
+        parameters = self._context.chain.call(self._network.registry, "parameters")
+        window = parameters.benchmark_window
         answered = attempt.submitted_at != 0
         stale = head.timestamp > attempt.requested_at + window
-        if node.benchmark_score and (attempt.settled or not attempt.attempt):
+        # Verifiers may take as long again; an answer that too few judged is given up then.
+        given_up = answered and head.timestamp > attempt.requested_at + 2 * window
+        idle = attempt.settled or not attempt.attempt
+        lasting = node.benchmark_score and not self._expires(head, parameters.unbonding_period)
+        if idle and lasting:
             return None
         if attempt.attempt and not answered and not stale:
             return self._answer()
-        if attempt.attempt == 0 or attempt.settled or (not answered and stale):
+        due = attempt.attempt == 0 or attempt.settled or given_up or (not answered and stale)
+        # Whoever asks before enough verifiers may judge has worked in vain.
+        if due and len(self._network.voters(head.timestamp)) >= parameters.benchmark_quorum:
             self._context.sender.send(self._network.benchmarks, "request_benchmark", self.node_id)
             return "requested: a benchmark"
         return None
+
+    def _expires(self, head: Head, period: int) -> bool:
+        """Whether the score expires within an unbonding period: time to measure again."""
+        until = self._context.chain.call(self._network.registry, "score_until", self.node_id)
+        return bool(head.timestamp + period > until)
 
     def _answer(self) -> str | None:
         """Do the work of the attempt and submit it."""

@@ -15,6 +15,7 @@ from agents.protocol.numbers import ZERO_DIGEST, JobStatus, Phase, Violation
 from agents.protocol.slashing import Row
 from agents.protocol.structs import (
     Benchmark,
+    Bounds,
     Job,
     LedgerEntry,
     Node,
@@ -79,6 +80,10 @@ class Network:
         """A job; its status is NONE if there is no such job."""
         return read(Job, self.chain.call(self.jobs, "job", job_id))
 
+    def bounds(self) -> Bounds:
+        """What the terms of a new job may hold today."""
+        return read(Bounds, self.chain.call(self.jobs, "bounds"))
+
     def round(self, job_id: int, round_id: int) -> Round:
         """A round, whichever contract has it now; its phase is NONE if there is no such round."""
         return read(Round, self.chain.call(self.rounds, "round", job_id, round_id))
@@ -98,7 +103,8 @@ class Network:
         return self._job
 
     def _is_live(self, job_id: int) -> bool:
-        """Whether a job has a round running, or is active and can pay for the next."""
+        """Whether a job has a round running, or is active, can pay for the next and lies within the
+        bounds."""
         job = self.job(job_id)
         if job.rounds_opened:
             round_ = self.round(job_id, job.rounds_opened)
@@ -108,7 +114,8 @@ class Network:
             if round_.phase and not over:
                 return True
         escrow = read(int, self.chain.call(self.pool, "escrow", job_id))
-        return job.status == JobStatus.ACTIVE and escrow >= job.terms.reward_per_round
+        pays = job.status == JobStatus.ACTIVE and escrow >= job.terms.reward_per_round
+        return pays and self.bounds().broken_by(job.terms) is None
 
     def snapshot(self, job_id: int, round_id: int, opened_block: int) -> Snapshot:
         """The round's snapshot, from its RoundOpened event. Raises ChainMoved if it is gone."""
@@ -182,6 +189,10 @@ class Network:
         """The aggregator drawn for a round; 0 in the fallback window and before AGGREGATE."""
         return read(int, self.chain.call(self.results, "aggregator_on_duty", job_id, round_id))
 
+    def is_challenged(self, job_id: int, round_id: int) -> bool:
+        """Whether the newest result of a round was challenged, which it can be once."""
+        return read(bool, self.chain.call(self.results, "is_challenged", job_id, round_id))
+
     def in_round(self, question: str, job_id: int, round_id: int, nodes: Sequence[int]) -> set[int]:
         """Those `nodes` for which a view such as "is_invalid" or "is_flagged" holds."""
         answers = self.chain.call_many(
@@ -248,6 +259,10 @@ class Network:
                 stakes[node] = max(0, stakes[node] - event.args["amount"])
         return stakes
 
+    def acting_operator(self, node_id: int) -> str:
+        """The operator key of a node that may vote; the zero address of a convict."""
+        return read(str, self.chain.call(self.registry, "acting_operator", node_id))
+
     def encryption_keys_at(self, nodes: Sequence[int], block: int) -> dict[int, bytes]:
         """Encryption key of each of `nodes` after `block`, zero where there is none."""
         keys = dict.fromkeys(nodes, ZERO_DIGEST)
@@ -306,6 +321,12 @@ class Network:
         waiting = {n: a for n, a in attempts.items() if a.submitted_at and not a.settled}
         self._judged.update(attempts.keys() - waiting.keys())
         return waiting
+
+    def voters(self, created_at: int) -> list[int]:
+        """The verifiers who vote on a work that exists since `created_at`, chain seconds."""
+        maturity = read(int, self.chain.call(self.registry, "maturity"))
+        ids, _ = self.chain.call(self.registry, "voters", max(0, created_at - maturity))
+        return list(ids)
 
     def benchmark(self, node_id: int) -> Benchmark:
         """A node's newest attempt; all zero if it asked for none."""

@@ -27,6 +27,9 @@ SCALE = 65_535
 HISTORY = 8
 """Rounds that count towards a trainer's reliability (TrainingRounds)."""
 
+MIN_VOICES = 2
+"""Verifiers that confirm a report, or a result before its window has passed, at least."""
+
 RING = 16
 """Stake additions that NodeRegistry remembers of a node."""
 

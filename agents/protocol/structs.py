@@ -122,6 +122,34 @@ class Terms:
 
 
 @dataclass(frozen=True)
+class Bounds:
+    """What the network allows in the terms of new jobs, in 1e-18 ZOO.
+
+    A job that is older keeps its terms. In one whose bond is too high nobody can challenge, in one
+    whose bond is too low anybody can stop a round, and one that pays too little keeps agents busy
+    for nothing: agents don't work there.
+    """
+
+    least_bond: int
+    most_bond: int
+    least_reward: int
+
+    def broken_by(self, terms: Terms) -> str | None:
+        """What of a job's terms lies outside of the bounds, as a sentence; None if nothing does."""
+        if not self.least_bond <= terms.challenge_bond <= self.most_bond:
+            return (
+                f"a challenge takes a bond of {terms.challenge_bond}, the network allows "
+                f"{self.least_bond} to {self.most_bond}"
+            )
+        if terms.reward_per_round < self.least_reward:
+            return (
+                f"a round pays {terms.reward_per_round}, the network asks for "
+                f"{self.least_reward} at least"
+            )
+        return None
+
+
+@dataclass(frozen=True)
 class Job:
     """A job. `rounds_opened`: id of the newest round, ids start at 1. `rounds_done`: finalized.
 

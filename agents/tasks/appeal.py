@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files an appeal against a task's outcome, with a bond from the operator's wallet.
+"""Files an appeal against a task's outcome, or an objection to verifiers' verdict on it, with a
+bond from the operator's wallet.
 
-An agent appeals only if it has run the task itself, found the outcome wrong, and verifiers can
-still overturn it. Otherwise it would lose the bond.
+An agent appeals or objects only if it has run the task itself, found the outcome or the verdict
+wrong, and it can still be overturned. Otherwise it would lose the bond.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 from agents.protocol.network import Network
 from agents.protocol.numbers import TaskStatus
@@ -31,33 +34,42 @@ class TaskAppeals:
         self._network = network
         self._tasks = tasks
         self._context = context
-        self._said: set[int] = set()
+        self._said: set[tuple[int, str]] = set()
 
     def file(self, task: Task, why: str) -> str | None:
         """Appeal; returns what was done, None if it cannot be (said once)."""
+        done = self._bonded(
+            task,
+            "appeal",
+            lambda: self._tasks.task(task.task_id).status == TaskStatus.APPEALED,
+        )
+        return f"appealed: task {task.task_id}: {why}" if done else None
+
+    def contest(self, task: Task, why: str) -> str | None:
+        """Object to the verdict on an appealed task; returns as `file` does."""
+        done = self._bonded(task, "contest", lambda: not self._tasks.appeal(task.task_id).standing)
+        return f"contested: the verdict on task {task.task_id}: {why}" if done else None
+
+    def _bonded(self, task: Task, function: str, done: Callable[[], bool]) -> bool:
+        """Send what needs the bond; whether it was done."""
         bond = self._tasks.terms().appeal_bond
         chain, sender = self._context.chain, self._context.sender
         token, appeals = self._network.token, self._network.appeals
         address = self._context.wallet.address
         if chain.call(token, "balanceOf", address) < bond:
-            self._say(task, f"{address} lacks the bond of {bond / 10**18:g} ZOO")
-            return None
+            self._say(task, function, f"{address} lacks the bond of {bond / 10**18:g} ZOO")
+            return False
         try:
             if chain.call(token, "allowance", address, appeals.address) < bond:
                 sender.send(token, "approve", appeals.address, bond)
             crashpoint("appellant-before-appeal")
-            sender.ensure(
-                lambda: self._tasks.task(task.task_id).status == TaskStatus.APPEALED,
-                appeals,
-                "appeal",
-                task.task_id,
-            )
+            sender.ensure(done, appeals, function, task.task_id)
         except Reverted as error:
-            self._say(task, error.reason)
-            return None
-        return f"appealed: task {task.task_id}: {why}"
+            self._say(task, function, error.reason)
+            return False
+        return True
 
-    def _say(self, task: Task, why: str) -> None:
-        if task.task_id not in self._said:
-            self._said.add(task.task_id)
-            self._context.log.error("cannot_appeal", task=task.task_id, why=why)
+    def _say(self, task: Task, function: str, why: str) -> None:
+        if (task.task_id, function) not in self._said:
+            self._said.add((task.task_id, function))
+            self._context.log.error(f"cannot_{function}", task=task.task_id, why=why)

@@ -18,7 +18,7 @@ from eth_utils.crypto import keccak
 
 from agents.protocol import formulas
 from agents.protocol.network import ChainMoved, Network
-from agents.protocol.numbers import LaneState, TaskStatus
+from agents.protocol.numbers import ZERO_DIGEST, LaneState, TaskStatus
 from agents.protocol.structs import read
 from agents.tasks.compute.classes import class_label
 
@@ -37,6 +37,7 @@ class TaskTerms:
         max_run_s, reveal_s, appeal_s, verdict_s: windows, in seconds.
         appeal_bond: what an appeal costs if it fails.
         bounty: to whoever closes a task without agreement, out of the fee.
+        dispute_s: what the committee has to decide on an objection to a verdict.
     """
 
     task_stake: int
@@ -48,6 +49,7 @@ class TaskTerms:
     verdict_s: int
     appeal_bond: int
     bounty: int
+    dispute_s: int
 
 
 @dataclass(frozen=True)
@@ -66,7 +68,8 @@ class Seat:
 class Appeal:
     """The appeal against a task. `status`: of the task before. `deadline`: 0 once it is over.
 
-    `result`: what verifiers found, zero without a verdict.
+    `result`: the verdict, then the last word; zero without one. `objector`: who contested the
+    verdict, zero when nobody did.
     """
 
     appellant: str
@@ -75,6 +78,22 @@ class Appeal:
     deadline: int
     result: bytes
     overturned: bool
+    objector: str
+
+    @property
+    def voting(self) -> bool:
+        """Whether verifiers are still asked."""
+        return self.deadline != 0 and self.result == ZERO_DIGEST
+
+    @property
+    def contested(self) -> bool:
+        """Whether the committee is asked."""
+        return self.deadline != 0 and int(self.objector, 16) != 0
+
+    @property
+    def standing(self) -> bool:
+        """Whether there is a verdict that nobody has contested and nobody carried out."""
+        return self.deadline != 0 and not self.voting and not self.contested
 
 
 @dataclass(frozen=True)
@@ -249,6 +268,11 @@ class Tasks:
     def appeal(self, task_id: int) -> Appeal:
         """The appeal against a task; all zero when there was none."""
         return read(Appeal, self._chain.call(self._network.appeals, "appeal_of", task_id))
+
+    def contested(self, first: int, last: int) -> set[int]:
+        """Ids of the tasks on which a verdict was contested in a range of blocks."""
+        events = self._chain.events(self._network.appeals, "VerdictContested", first, last)
+        return {event.args["task_id"] for event in events}
 
     def has_attested(self, task_id: int, place: int) -> bool:
         """Whether the verifier at a place of the snapshot has spoken."""

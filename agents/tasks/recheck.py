@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What verifiers do for redundant tasks: they run some of them again.
 
-APPEALED    every verifier of the appeal's snapshot runs the task and attests what it found
+APPEALED    every verifier of the appeal's snapshot runs the task and attests what it found, and
+            objects to a verdict for another result
 decided     a sample, drawn in private by each verifier, is run again; a wrong outcome is appealed
 
 A verifier attests only what it has computed itself. It does not vote if its machine computes in
@@ -61,7 +62,8 @@ class Recheck:
         runs = {self._name(task): task for task in self._wanted() if self._can(task)}
         if runs or self.runner.running:
             self.runner.want({name: t for name, t in runs.items() if name not in self._results})
-        return self._attest(node_id) or self._check() or self._upkeep.step(seen, head)
+        did = self._attest(node_id) or self._check() or self._object(head)
+        return did or self._upkeep.step(seen, head)
 
     def _note(self, task: Task, node_id: int) -> None:
         """Sort a task that was just read: asked about, drawn for the sample, or neither."""
@@ -92,11 +94,9 @@ class Recheck:
         for number, task in list(self._sample.items()):
             if head.timestamp > task.time:
                 del self._sample[number]
-        for number, (task, _, _) in list(self._asked.items()):
-            if head.timestamp > task.time:
-                del self._asked[number]
         self._others = {n: until for n, until in self._others.items() if head.timestamp <= until}
-        kept = {self._name(task) for task in self._wanted()}
+        kept = {self._name(task) for task in self._sample.values()}
+        kept |= {self._name(task) for task, _, _ in self._asked.values()}
         self._results = {name: found for name, found in self._results.items() if name in kept}
 
     def _wanted(self) -> Iterator[Task]:
@@ -120,6 +120,8 @@ class Recheck:
             result = self._results.get(self._name(task))
             if result is None or self.tasks.has_attested(number, place):
                 continue
+            if not self.tasks.appeal(number).voting:
+                continue
             crashpoint("auditor-before-attest")
             try:
                 self._context.sender.ensure(
@@ -137,6 +139,20 @@ class Recheck:
                 continue
             crashpoint("auditor-after-attest")
             return f"attested: task {number}"
+        return None
+
+    def _object(self, head: Head) -> str | None:
+        """Object to a verdict for another result than the one that was found here."""
+        for number, (task, _, _) in self._asked.items():
+            result = self._results.get(self._name(task))
+            if result is None:
+                continue
+            appeal = self.tasks.appeal(number)
+            if not appeal.standing or appeal.result == result or head.timestamp > appeal.deadline:
+                continue
+            did = self._appeals.contest(task, f"it gives {result.hex()}")
+            if did is not None:
+                return did
         return None
 
     def _check(self) -> str | None:

@@ -100,8 +100,12 @@ class TaskUpkeep:
                 yield name, number, self._call(tasks, "advance", number)
             elif task.status == TaskStatus.DECIDED and late:
                 yield f"finalize: task {number}", number, self._call(tasks, "finalize", number)
-            elif task.status == TaskStatus.APPEALED and late:
-                yield f"lapse: task {number}", number, self._call(appeals, "lapse", number)
+            elif task.status == TaskStatus.APPEALED:
+                appeal = self._tasks.appeal(number)
+                if appeal.deadline and head.timestamp > appeal.deadline:
+                    end = "finalize" if appeal.standing else "lapse"
+                    name = f"{end}: appeal of task {number}, until {appeal.deadline}"
+                    yield name, number, self._call(appeals, end, number)
 
     def _seats(self, head: Head, class_id: int | None) -> Duties:
         """Seats whose holders lack the stake, of which a few are looked at at each head, by turns;

@@ -8,7 +8,7 @@ yet, because an artefact is missing, gives no operation.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from eth_utils.address import to_checksum_address
@@ -72,6 +72,22 @@ def challenge_ruling(
     salt = salt_of("challenge", view.job_id, view.round_id, result, view.round.deadline)
     why = wrong[0] if wrong else "the result is right"
     return Ruling(network.results.address, data, salt, f"challenge upheld={upheld}: {why}")
+
+
+def task_rulings(
+    network: Network, contested: Iterable[tuple[int, int]], result_of: Callable[[int], bytes | None]
+) -> Iterator[Ruling]:
+    """Decisions on objections to verdicts on redundant tasks, given as (task, deadline).
+
+    `result_of(task)` runs the task: its result, None while there is none.
+    """
+    for task_id, deadline in contested:
+        result = result_of(task_id)
+        if result is None:
+            continue
+        data = network.appeals.function("resolve", 2).encode((task_id, result))
+        salt = salt_of("task", task_id, deadline)
+        yield Ruling(network.appeals.address, data, salt, f"task {task_id} gives {result.hex()}")
 
 
 def appeal_rulings(

@@ -14,6 +14,7 @@
         0-7       8      phase                                          both
         8-47      40     deadline of the phase, seconds (0 for none)    both
         48-87     40     opened_at, seconds                             TrainingRounds
+        48-87     40     settle_by, seconds                             TrainingResults
         88-95     8      eligible trainers                              TrainingRounds
         96-103    8      committed                                      TrainingRounds
         104-111   8      revealed                                       TrainingRounds
@@ -21,9 +22,11 @@
         120-135   16     open reports                                   TrainingResults
         136-143   8      attempt (results proposed)                     TrainingResults
         144       1      round seed captured                            TrainingRounds
+        145       1      this result was challenged                     TrainingResults
         146       1      fallback: the duty window is over              TrainingResults
         147       1      settled                                        TrainingResults
         148-169   22     reveal window, seconds                         TrainingRounds
+        148-169   22     challenge window left when it was challenged   TrainingResults
         170-191   22     aggregate window                               TrainingResults
         192-213   22     challenge window                               TrainingResults
         214-235   22     dispute window                                 TrainingResults
@@ -41,15 +44,18 @@ OPEN_REPORTS: constant(uint256) = 120
 ATTEMPT: constant(uint256) = 136
 
 SEED_CAPTURED: constant(uint256) = 1 << 144
+CHALLENGED: constant(uint256) = 1 << 145
 FALLBACK: constant(uint256) = 1 << 146
 SETTLED: constant(uint256) = 1 << 147
 
 REVEAL_S: constant(uint256) = 148
+LEFT_S: constant(uint256) = 148
 AGGREGATE_S: constant(uint256) = 170
 CHALLENGE_S: constant(uint256) = 192
 DISPUTE_S: constant(uint256) = 214
 
 OPENED_AT: constant(uint256) = 48
+SETTLE_BY: constant(uint256) = 48
 DUTY: constant(uint256) = 236
 
 _DEADLINE: constant(uint256) = 8
@@ -91,6 +97,15 @@ def _opened_at(clock: uint256) -> uint256:
     @notice When the round opened.
     """
     return clock >> OPENED_AT & _TIME_MASK
+
+
+@internal
+@pure
+def _settle_by(clock: uint256) -> uint256:
+    """
+    @notice By when the result must be settled.
+    """
+    return clock >> SETTLE_BY & _TIME_MASK
 
 
 @internal

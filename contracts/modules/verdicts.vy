@@ -5,21 +5,26 @@
 @title Verdicts
 @custom:contract-name verdicts
 @license AGPL-3.0-only
-@notice Verifiers who run a task again and say what its result is. Asking takes a snapshot of up to
-        32 eligible verifiers with their stakes; later stake counts for nothing. Once verifiers with
-        two thirds of that stake name the same result, it is the verdict.
+@notice Verifiers who run a task again and say what its result is. Asking takes a snapshot of the
+        registry's voters as they were before the task existed; who rests or sleeps stays in it, and
+        stake that came later counts for nothing. Once two owners at least, with two thirds of that
+        weight, name the same result, it is the verdict.
 
-        Assumption: verifiers with more than a third of the snapshot's stake are honest and awake,
-        or there is no verdict; with two thirds dishonest, a false one. Verifiers are approved by
-        the Coordinator.
+        Assumption: a false verdict takes two thirds of all voters' weight, where no owner has more
+        than twice the minimum stake, so two thirds of the owners at equal stake, and never fewer
+        than two whom the Coordinator approved. More than a third silent or dishonest: no verdict.
 @dev `_open` is called once per id, by the importer. The importer closes the vote by not asking.
 """
 
 from interfaces import INodeRegistry
 from interfaces import IVerdicts
 
-VERIFIER: constant(uint256) = 2
 MAX_VERIFIERS: constant(uint256) = 32
+# Owners that must name a result.
+MIN_VOICES: constant(uint256) = 2
+# A voice: the place of its result among those that were named, then its verifier.
+_RESULT_MASK: constant(uint256) = 255
+_VERIFIER: constant(uint256) = 8
 
 _REGISTRY: immutable(address)
 
@@ -28,7 +33,8 @@ _totals: HashMap[uint256, uint256]
 # One bit per place of the snapshot.
 _attested: HashMap[uint256, uint256]
 _weights: HashMap[uint256, HashMap[bytes32, uint256]]
-_attesters: HashMap[uint256, HashMap[bytes32, DynArray[uint256, MAX_VERIFIERS]]]
+_results: HashMap[uint256, DynArray[bytes32, MAX_VERIFIERS]]
+_voices: HashMap[uint256, DynArray[uint256, MAX_VERIFIERS]]
 
 
 @deploy
@@ -49,17 +55,17 @@ def attesters(task_id: uint256, result: bytes32) -> DynArray[uint256, MAX_VERIFI
     @param result The result.
     @return DynArray Their node ids.
     """
-    return self._attesters[task_id][result]
+    return self._who(task_id, result, True)
 
 
 @view
 @external
 def attested_weight(task_id: uint256, result: bytes32) -> (uint256, uint256):
     """
-    @notice The stake behind a result.
+    @notice The weight behind a result.
     @param task_id The task.
     @param result The result.
-    @return The stake that named it, and the stake of the whole snapshot.
+    @return The weight that named it, and that of the whole snapshot.
     """
     return self._weights[task_id][result], self._totals[task_id]
 
@@ -77,19 +83,20 @@ def has_attested(task_id: uint256, place: uint256) -> bool:
 
 
 @internal
-def _open(task_id: uint256):
+def _open(task_id: uint256, created_at: uint256):
     """
-    @notice Takes the snapshot. Where there are more than 32 verifiers the task's id says from which
-            place on they are taken.
-    @dev Reverts: "verdicts: no verifiers".
+    @notice Takes the snapshot.
+    @dev Reverts: "verdicts: too few verifiers".
     @param task_id The task.
+    @param created_at No later than the task's creation.
     """
     verifiers: DynArray[uint256, 128] = []
     weights: DynArray[uint256, 128] = []
-    verifiers, weights = staticcall INodeRegistry(_REGISTRY).eligible_nodes(
-        VERIFIER, task_id, MAX_VERIFIERS
+    maturity: uint256 = staticcall INodeRegistry(_REGISTRY).maturity()
+    verifiers, weights = staticcall INodeRegistry(_REGISTRY).voters(
+        created_at - min(created_at, maturity)
     )
-    assert len(verifiers) != 0, "verdicts: no verifiers"
+    assert len(verifiers) >= MIN_VOICES, "verdicts: too few verifiers"
     total: uint256 = 0
     for weight: uint256 in weights:
         total += weight
@@ -107,7 +114,8 @@ def _attest(
     result: bytes32,
 ) -> bool:
     """
-    @notice Counts what the caller, a verifier's operator, found.
+    @notice Counts what the caller, a verifier's operator, found; a banned or suspended verifier has
+            no say any more.
     @dev Reverts: "verdicts: empty result", "verdicts: wrong snapshot", "verdicts: not a verifier",
          "verdicts: not operator", "verdicts: has attested".
     @param task_id The task.
@@ -115,7 +123,7 @@ def _attest(
     @param verifiers The node ids of VerdictRequested.
     @param weights The weights of VerdictRequested.
     @param result The result.
-    @return bool Whether this result has two thirds of the stake now.
+    @return bool Whether this result has two owners and two thirds of the weight now.
     """
     assert result != empty(bytes32), "verdicts: empty result"
     assert (
@@ -124,15 +132,39 @@ def _attest(
     assert place < len(verifiers), "verdicts: not a verifier"
     verifier_id: uint256 = verifiers[place]
     assert (
-        staticcall INodeRegistry(_REGISTRY).operator_of(verifier_id) == msg.sender
+        staticcall INodeRegistry(_REGISTRY).acting_operator(verifier_id) == msg.sender
     ), "verdicts: not operator"
     attested: uint256 = self._attested[task_id]
     assert attested >> place & 1 == 0, "verdicts: has attested"
     self._attested[task_id] = attested | 1 << place
     weight: uint256 = self._weights[task_id][result] + weights[place]
     self._weights[task_id][result] = weight
-    self._attesters[task_id][result].append(verifier_id)
+    place_of: uint256 = 0
+    results: DynArray[bytes32, MAX_VERIFIERS] = self._results[task_id]
+    for other: bytes32 in results:
+        if other == result:
+            break
+        place_of += 1
+    if place_of == len(results):
+        self._results[task_id].append(result)
+    self._voices[task_id].append(verifier_id << _VERIFIER | place_of)
     log IVerdicts.ResultAttested(
         task_id=task_id, verifier_id=verifier_id, result=result, weight=weights[place]
     )
-    return 3 * weight >= 2 * self._totals[task_id]
+    return (
+        3 * weight >= 2 * self._totals[task_id]
+        and len(self._who(task_id, result, True)) >= MIN_VOICES
+    )
+
+
+@internal
+@view
+def _who(task_id: uint256, result: bytes32, named: bool) -> DynArray[uint256, MAX_VERIFIERS]:
+    """
+    @notice The verifiers who named a result, or those who named another, in order.
+    """
+    found: DynArray[uint256, MAX_VERIFIERS] = []
+    for voice: uint256 in self._voices[task_id]:
+        if (self._results[task_id][voice & _RESULT_MASK] == result) == named:
+            found.append(voice >> _VERIFIER)
+    return found

@@ -51,15 +51,18 @@ SLASHERS = (
     "ViolationReports",
     "RedundantTasks",
     "TaskAppeals",
+    "NodeBenchmarks",
 )
 # Calls that wait the routine delay only: those a running network needs, and the emergency brake.
 ROUTINE_CALLS = (
+    ("NodeBenchmarks", "overrule"),
     ("NodeBenchmarks", "set_paused"),
     ("NodeRegistry", "approve_role"),
     ("NodeRegistry", "set_paused"),
     ("RedundantTasks", "add_class"),
     ("RedundantTasks", "set_paused"),
     ("ScoreConsensus", "set_paused"),
+    ("TaskAppeals", "resolve"),
     ("TrainingLedger", "attest_model"),
     ("TrainingJobs", "set_paused"),
     ("TrainingResults", "resolve_challenge"),
@@ -97,6 +100,7 @@ class TaskTerms:
     verdict_s: int = 12 * 3_600
     appeal_bond: int = 5 * ZOO
     bounty: int = ZOO // 100
+    dispute_s: int = 3 * DAY
     classes: tuple[str, ...] = ("cpu-fp32",)
 
     def encode(self) -> tuple[int, ...]:
@@ -111,6 +115,7 @@ class TaskTerms:
             self.verdict_s,
             self.appeal_bond,
             self.bounty,
+            self.dispute_s,
         )
 
     def class_names(self) -> list[bytes]:
@@ -139,6 +144,9 @@ class DeploymentSettings:
     benchmark_window: int = 600
     benchmark_quorum: int = 2
     appeal_bond: int = 100 * ZOO
+    least_challenge_bond: int = 10 * ZOO
+    most_challenge_bond: int = 1_000 * ZOO
+    least_reward: int = ZOO
     random_source: str = ZERO
     tasks: TaskTerms = field(default_factory=TaskTerms)
 
@@ -208,9 +216,22 @@ def constructor_arguments(
             routine,
         ),
         "NodeRegistry": (token, at["NodeBenchmarks"], owner, slashers, parameters),
-        "RewardPool": (token, registry, jobs, results, at["ScoreConsensus"]),
+        "RewardPool": (
+            token,
+            registry,
+            jobs,
+            results,
+            at["ScoreConsensus"],
+            at["ViolationReports"],
+        ),
         "TrainingLedger": (results, at["RewardPool"], owner),
-        "TrainingJobs": (registry, rounds, results, owner),
+        "TrainingJobs": (
+            registry,
+            rounds,
+            results,
+            owner,
+            (settings.least_challenge_bond, settings.most_challenge_bond, settings.least_reward),
+        ),
         "TrainingRounds": (registry, jobs, results, owner, settings.random_source),
         "TrainingResults": (
             token,
@@ -229,6 +250,7 @@ def constructor_arguments(
             jobs,
             rounds,
             results,
+            at["RewardPool"],
             owner,
             settings.appeal_bond,
         ),
@@ -243,7 +265,7 @@ def constructor_arguments(
             settings.tasks.class_names(),
             settings.random_source,
         ),
-        "TaskAppeals": (token, registry, at["RedundantTasks"]),
+        "TaskAppeals": (token, registry, at["RedundantTasks"], owner),
         "NodeBenchmarks": (registry, owner, settings.random_source),
     }
 
@@ -405,6 +427,7 @@ def _state_problems(w3: Web3, deployed: Deployed, settings: DeploymentSettings) 
     ]
     arguments = constructor_arguments(settings, at, deployed.artefacts)
     expected.append(("NodeRegistry", "parameters", (), arguments["NodeRegistry"][4]))
+    expected.append(("TrainingJobs", "bounds", (), arguments["TrainingJobs"][4]))
     expected.append(("RedundantTasks", "terms", (), settings.tasks.encode()))
     expected.append(("RedundantTasks", "classes", (), settings.tasks.class_names()))
     for target, selector in arguments["Coordinator"][5]:

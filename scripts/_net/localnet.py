@@ -24,8 +24,10 @@ from eth_account import Account
 from eth_account.signers.local import LocalAccount
 from web3 import HTTPProvider, Web3
 from web3.contract import Contract
+from web3.logs import DISCARD
 
 from agents.jobs.publish import Published, Terms
+from agents.protocol.consent import operator_consent
 from agents.runtime.wallet import create_keystore
 from agents.training.determinism import pinned_environment
 from scripts._net.anvil import MNEMONIC, Anvil, start_anvil
@@ -49,6 +51,7 @@ _SCRYPT_N = 1_024
 _OPERATOR_ETHER = 10**19
 _OWNER_ETHER = 10**18
 _SPARE_ZOO = 1_000 * ZOO
+_CREATION_STEP_S = 8  # to which a task knows its creation
 
 
 @dataclass(frozen=True)
@@ -76,7 +79,9 @@ class LocalnetSettings:
     appeal_bond: int = 10 * ZOO
     # Windows that fit into this network's short unbonding period.
     tasks: TaskTerms = field(
-        default_factory=lambda: TaskTerms(max_run_s=120, reveal_s=60, appeal_s=20, verdict_s=60)
+        default_factory=lambda: TaskTerms(
+            max_run_s=120, reveal_s=60, appeal_s=20, verdict_s=60, dispute_s=120
+        )
     )
     supply: int = 1_000_000_000 * ZOO
     approve_roles: bool = True  # else the members' agents do, as a first deed
@@ -183,15 +188,18 @@ class Localnet:
         batch = self.batch()
         token = self.contract("ZooToken")
         batch.add(self.faucet, token.functions.transfer(self.sponsor.address, amount))
-        batch.add(self.sponsor, jobs.functions.create_job(terms.encode(published)))
-        batch.settle()
-        job_id = int(jobs.functions.job_count().call())
+        encoded = terms.encode(published)
+        batch.add(self.sponsor, jobs.functions.create_job(encoded))
+        mined = batch.settle()[-1]
+        job_id = int(jobs.events.JobCreated().process_receipt(mined, DISCARD)[0]["args"]["job_id"])
         if published.by_consensus:
             scores = self.contract("ScoreConsensus")
             batch.add(self.sponsor, scores.functions.adopt(job_id, *terms.score_windows))
             batch.settle()
         batch.add(self.sponsor, token.functions.approve(pool.address, amount))
-        batch.add(self.sponsor, pool.functions.fund(job_id, amount))
+        batch.add(
+            self.sponsor, pool.functions.fund(job_id, self.sponsor.address, encoded[0], amount)
+        )
         batch.settle()
         return job_id
 
@@ -272,6 +280,7 @@ def build_localnet(
         quorum = f"{settings.threshold} of {settings.members} members"
         progress(f"approving verifiers and aggregators, {quorum}")
         _approve_roles(net)
+        _mature(net)
     return net
 
 
@@ -392,12 +401,30 @@ def _register(net: Localnet) -> None:
                 ROLES[seat.role],
                 seat.stake,
                 b"\0" * 32,
+                _consent(registry, seat),
             ),
         )
-    batch.settle()
-    for seat in nodes:
-        node_id = int(registry.functions.node_of(seat.operator.address).call())
-        net.seats[seat.name] = replace(seat, node_id=node_id)
+    receipts = batch.settle()[1::2]  # of the second of each seat's two calls
+    for seat, mined in zip(nodes, receipts, strict=True):
+        (event,) = registry.events.NodeRegistered().process_receipt(mined, DISCARD)
+        net.seats[seat.name] = replace(seat, node_id=int(event["args"]["node_id"]))
+
+
+def _consent(registry: Any, seat: Seat) -> bytes:
+    """Sign, with the seat's operator key, that it serves a node of the seat's owner."""
+    operator, owner = seat.operator.address, seat.owner.address
+    if operator == owner:
+        return b""
+    nonce = registry.functions.consents_used(operator).call()
+    typed = operator_consent(registry.address, registry.w3.eth.chain_id, operator, owner, nonce)
+    return bytes(seat.operator.sign_typed_data(*typed).signature)
+
+
+def _mature(net: Localnet) -> None:
+    """Move the chain's clock on until the verifiers' stakes are old enough to vote."""
+    maturity = net.contract("NodeRegistry").functions.maturity().call()
+    net.anvil.rpc("evm_increaseTime", int(maturity) + _CREATION_STEP_S)
+    net.anvil.rpc("evm_mine")
 
 
 def _approve_roles(net: Localnet) -> None:

@@ -297,6 +297,13 @@ class History:
     def _on_CutCredited(self, args: dict[str, Any], time: int) -> None:
         self._credit(args["node_id"], args["amount"], time)
 
+    def _on_PayReleased(self, args: dict[str, Any], time: int) -> None:
+        self._credit(args["node_id"], args["amount"], time)
+
+    def _on_ShareSettled(self, args: dict[str, Any], time: int) -> None:
+        if not args["guilty"]:
+            self._credit(args["node_id"], args["amount"], time)
+
     def _credit(self, node_id: int, amount: int, time: int) -> None:
         node = self.nodes[node_id]
         node.earned += amount

@@ -197,6 +197,10 @@ class TaskHistory(History):
         by = self.label(args["verifier_id"])
         self._say(time, f"{self._title(story)}: {by} ran it again")
 
+    def _on_VerdictContested(self, args: dict[str, Any], time: int) -> None:
+        by = self._names.get(args["objector"], args["objector"])
+        self._say(time, f"{self._title(self._story(args))}: {by} objects to the verdict", "bad")
+
     def _on_TaskJudged(self, args: dict[str, Any], time: int) -> None:
         story = self._story(args)
         story.verdict, story.overturned = args["result"], args["overturned"]

@@ -87,7 +87,7 @@ def check_books(network: Network, history: History, holders: list[str]) -> list[
     """Every token is where the contracts say; what was funded was paid or is still in escrow."""
     pool = sum(
         _figure(network, "RewardPool", name)
-        for name in ("total_escrow", "total_reserved", "total_pending")
+        for name in ("total_escrow", "total_reserved", "total_pending", "total_held")
     )
     earned = sum(node.earned for node in history.nodes.values())
     paid_out = sum(history.claimed.values())
@@ -106,7 +106,7 @@ def check_holdings(network: Network, holders: list[str]) -> list[Check]:
     """Every contract holds what it owes, and nobody else but `holders` holds anything."""
     owed = {
         "NodeRegistry": ("total_stake", "total_bounties"),
-        "RewardPool": ("total_escrow", "total_reserved", "total_pending"),
+        "RewardPool": ("total_escrow", "total_reserved", "total_pending", "total_held"),
         "TrainingResults": ("bonds_held",),
         "ViolationReports": ("bonds_held",),
         "RedundantTasks": ("bonds_held",),

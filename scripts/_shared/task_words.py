@@ -98,13 +98,28 @@ def _sentence(task: Task, appeal: Any, now: int, expected: Iterable[int], label:
         tail = "" if over else f" Anyone may appeal for another {left}."
         return f"No two results are equal: the creator has the fee back, less a bounty.{tail}"
     if status == TaskStatus.APPEALED:
+        return _appealed(appeal, now)
+    if task.result == UNAVAILABLE:
+        return f"Over: {agreed} found that the inputs can't be had. The creator has the fee back."
+    return _closed(appeal, agreed)
+
+
+def _appealed(appeal: Any, now: int) -> str:
+    left = timedelta(seconds=max(0, appeal.deadline - now))
+    if appeal.result == bytes(32):
         return (
             f"{appeal.appellant} appealed. Verifiers run the task again and give a verdict within "
             f"{left}; nothing is paid or slashed until then."
         )
-    if task.result == UNAVAILABLE:
-        return f"Over: {agreed} found that the inputs can't be had. The creator has the fee back."
-    return _closed(appeal, agreed)
+    if int(appeal.objector, 16) == 0:
+        return (
+            f"Verifiers gave a verdict. Unless somebody objects within {left}, it is carried out; "
+            "nothing is paid or slashed until then."
+        )
+    return (
+        f"{appeal.objector} objects to the verifiers' verdict. The committee names the result "
+        f"within {left}; nothing is paid or slashed until then."
+    )
 
 
 def _drawing(task: Task, expected: list[int], label: Label) -> str:

@@ -72,9 +72,8 @@ def judged(people: People, cheat: Node, violation: int, arrays: tuple) -> None:
 
 
 def shares(pay: dict[int, int], works: Sequence[PublishedWork], *cheats: Node) -> dict[Node, int]:
-    """What the honest nodes get: the cheats' contributions leave the total."""
-    bad = {node.node_id for node in cheats}
-    total = sum(amount for node, amount in pay.items() if node not in bad)
+    """What the honest nodes get: what the cheats would have got is spread over nobody."""
+    total = sum(pay.values())
     return {
         work.node: share(pay.get(work.node.node_id, 0), total)
         for work in works
@@ -165,7 +164,7 @@ def test_4_accomplice_verifier_accuses_the_victim__alone_it_changes_nothing(
     people.finalize(arrays)
     people.chain.send(people.faucet, people.reports, "lapse", framing)
     people.execute(true_report)
-    people.assert_whole({ann: share(1, 2), bob: share(1, 2)})
+    people.assert_whole({ann: share(1, 3), bob: share(1, 3)})
     assert people.gain(eve) == -HALF
     assert people.gain(people.nodes["vito"], eve) < 0
 

@@ -364,7 +364,10 @@ def test_a_new_operator_key_asks_again(
     old = agent(ann)
     sponsor = served(hold, old)
     fresh = people.person("ann operator 2", 10**18)
-    people.chain.send(ann.owner, people.registry, "set_operator", ann.node_id, fresh.address)
+    signed = people.consent(fresh, ann.owner)
+    people.chain.send(
+        ann.owner, people.registry, "set_operator", ann.node_id, fresh.address, signed
+    )
     new = agent(replace(ann, operator=fresh))
     assert new.key is None
     new.ask()

@@ -89,7 +89,7 @@ def test_sponsor_whose_dispute_window_no_committee_can_meet__is_refused(
     people: People, tiny: TinyJob
 ) -> None:
     """In a window shorter than the committee's delay every challenge would win by default: the
-    round void, the bond back, the trainers unpaid. Both decisions, on the challenge and after it
+    round void, the trainers unpaid. Both decisions, on the challenge and after it
     on an appeal, must fit."""
     reason = "jobs: dispute window too short"
     for seconds in (3_600, people.settings.routine_delay, 2 * people.settings.routine_delay - 1):

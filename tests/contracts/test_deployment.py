@@ -70,12 +70,16 @@ RESTRICTED = {
         "set_penalty": NOT_OWNER,
         **PAUSED,
     },
-    "RewardPool": dict.fromkeys(
-        ("reserve", "start_distribution", "distribute", "close"), "pool: not results"
-    ),
+    "RewardPool": {
+        **dict.fromkeys(
+            ("reserve", "start_distribution", "distribute", "close"), "pool: not results"
+        ),
+        "settle_share": "pool: not reports",
+    },
     "TrainingLedger": {"record_round": "ledger: not results"},
     "TrainingJobs": {
         **PAUSED,
+        "set_bounds": NOT_OWNER,
         "begin_round": "jobs: not rounds",
         "end_round": "jobs: not results",
     },
@@ -84,7 +88,9 @@ RESTRICTED = {
         "resolve_challenge": NOT_OWNER,
         **OWNED,
         **dict.fromkeys(("open", "begin", "void"), "results: not rounds"),
-        **dict.fromkeys(("report_opened", "report_closed", "invalidate"), "results: not reports"),
+        **dict.fromkeys(
+            ("report_opened", "report_closed", "invalidate", "clear"), "results: not reports"
+        ),
     },
     "ViolationReports": {"resolve_appeal": NOT_OWNER, **OWNED},
     "ScoreConsensus": {
@@ -101,7 +107,7 @@ RESTRICTED = {
         "join": "executors: not the node's",
         "leave": "executors: not the node's",
     },
-    "TaskAppeals": {},
+    "TaskAppeals": {"resolve": NOT_OWNER, **OWNED},
     "DataKeys": {
         "set_key": "keys: not sponsor",
         "set_releaser": "keys: not sponsor",
@@ -109,6 +115,7 @@ RESTRICTED = {
         "release_key": "keys: not releaser",
     },
     "NodeBenchmarks": {
+        "overrule": NOT_OWNER,
         **PAUSED,
         "request_benchmark": UNKNOWN_NODE,
         "submit_benchmark": UNKNOWN_NODE,
@@ -130,7 +137,7 @@ OPEN = {
         "set_encryption_key",
         "claim_bounty",
     },
-    "RewardPool": {"fund", "claim", "refund"},
+    "RewardPool": {"fund", "claim", "refund", "release"},
     "TrainingLedger": {"attest_model"},
     "TrainingJobs": {"create_job", "cancel_job"},
     "TrainingRounds": {
@@ -174,7 +181,14 @@ OPEN = {
         "advance",
         "finalize",
     },
-    "TaskAppeals": {"withdraw_bond", "appeal", "attest", "lapse"},
+    "TaskAppeals": {
+        "withdraw_bond",
+        "appeal",
+        "attest",
+        "contest",
+        "finalize",
+        "lapse",
+    },
     "NodeBenchmarks": {"capture_benchmark_seed", "capture_check_seed", "submit_verdicts"},
 }
 ALL_RESTRICTED = [(name, function) for name, table in RESTRICTED.items() for function in table]
@@ -262,6 +276,7 @@ def test_owner_is_the_coordinator_wherever_there_is_one(chain: Chain) -> None:
         "ViolationReports",
         "ScoreConsensus",
         "RedundantTasks",
+        "TaskAppeals",
         "NodeBenchmarks",
     ]
 

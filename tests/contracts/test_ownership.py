@@ -10,7 +10,10 @@ from tests.stage.contracts.events import event
 from tests.stage.contracts.registry import address_of
 from tests.stage.contracts.system import ZERO, System, events_of, refuses
 
-OWNED = ("registry", "jobs", "rounds", "results", "reports", "scores", "tasks", "benchmarks")
+OWNED = (
+    *("registry", "jobs", "rounds", "results", "reports"),
+    *("scores", "tasks", "appeals", "benchmarks"),
+)
 # The bits that each knows.
 PAUSES = {"registry": 1, "jobs": 1, "rounds": 1, "scores": 3, "tasks": 1, "benchmarks": 1}
 UNKNOWN_BITS = [

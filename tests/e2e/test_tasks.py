@@ -30,7 +30,12 @@ from tests.stage.network import LocalNetwork
 TASKS = 6
 RUN_S = 600
 TERMS = TaskTerms(
-    fee_per_s=ZOO // 10_000, max_run_s=RUN_S, reveal_s=600, appeal_s=300, verdict_s=300
+    fee_per_s=ZOO // 10_000,
+    max_run_s=RUN_S,
+    reveal_s=600,
+    appeal_s=300,
+    verdict_s=300,
+    dispute_s=300,
 )
 FORGER = "executor-5"
 HONEST = tuple(f"executor-{number}" for number in range(1, 5))

@@ -21,6 +21,7 @@ from eth_utils import keccak
 from web3.contract.contract import ContractFunction
 
 from agents.jobs.publish import Terms
+from agents.protocol.consent import operator_consent
 from scripts._net.local_keys import Batch
 from scripts._net.localnet import Localnet, LocalnetSettings, Seat, build_localnet
 from scripts._net.processes import Supervisor
@@ -108,7 +109,10 @@ class Bench:
         amount = 20 * _TERMS.reward_per_round
         self.send(self.net.faucet, token.functions.transfer(self.net.sponsor.address, amount))
         self.send(self.net.sponsor, token.functions.approve(pool.address, amount))
-        self.send(self.net.sponsor, pool.functions.fund(job_id, amount))
+        self.send(
+            self.net.sponsor,
+            pool.functions.fund(job_id, self.net.sponsor.address, digests[0], amount),
+        )
         return job_id
 
     # -- a round -----------------------------------------------------------------------------------
@@ -192,8 +196,12 @@ class Bench:
         owner = self.net.sponsor
         self.send(self.net.faucet, token.functions.transfer(owner.address, stake))
         self.send(owner, token.functions.approve(registry.address, stake))
-        operator = Account.create().address
-        call = registry.functions.register_node(operator, owner.address, 1, stake, _word("key"))
+        key = Account.create()
+        chain = self.net.settings.chain_id
+        typed = operator_consent(registry.address, chain, key.address, owner.address, 0)
+        consent = bytes(key.sign_typed_data(*typed).signature)
+        args = (key.address, owner.address, 1, stake, _word("key"), consent)
+        call = registry.functions.register_node(*args)
         return self.send(owner, call)
 
 

@@ -32,6 +32,7 @@ from scripts._net.processes import Supervisor
 from tests.measure.bench_gas import Bench, settings
 from tests.measure.rows import Row, gas_row
 from tests.stage.contracts.clock import mine
+from tests.stage.contracts.registry import account, consent
 from tests.stage.contracts.system import EMPTY, TRAINER, UNLIMITED, ZOO, Codes, System, deploy
 
 POOL = 10
@@ -83,11 +84,11 @@ class Pool:
     def prepare(self) -> list[int]:
         """Seats everybody and gives the allowances; the gas of each `join`."""
         token = self.bench.contract("ZooToken").functions
-        for account, name in (
+        for payer, name in (
             (self.net.sponsor, "RedundantTasks"),
             (self.net.faucet, "TaskAppeals"),
         ):
-            self.bench.send(account, token.approve(self.bench.contract(name).address, UNLIMITED))
+            self.bench.send(payer, token.approve(self.bench.contract(name).address, UNLIMITED))
         self.bench.send(self.net.faucet, token.transfer(self.net.sponsor.address, 10_000 * ZOO))
         return [
             self.bench.send(seat.operator, self.tasks.join(seat.node_id, _CPU))
@@ -305,13 +306,16 @@ def rows(directory: Path, say: Callable[[str], None]) -> list[Row]:
 
 def _enter(system: System, number: int) -> None:
     """A node of its own owner registers and takes a seat."""
-    owner, operator = (
-        to_checksum_address(keccak(text=f"{who} {number}")[12:]) for who in ("owner", "operator")
-    )
+    owner = to_checksum_address(keccak(text=f"owner {number}")[12:])
+    key = account(f"operator {number}")
+    operator = key.address
     stake = TERMS.task_stake
     system.token.transfer(owner, stake, sender=system.holder)
     system.token.approve(system.registry.address, stake, sender=owner)
-    node_id = system.registry.register_node(operator, owner, TRAINER, stake, EMPTY, sender=owner)
+    signed = consent(system.registry, key, owner)
+    node_id = system.registry.register_node(
+        operator, owner, TRAINER, stake, EMPTY, signed, sender=owner
+    )
     system.tasks.join(node_id, _CPU, sender=operator)
 
 

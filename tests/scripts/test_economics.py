@@ -13,6 +13,7 @@ from click.testing import CliRunner
 from eth_account import Account
 from web3 import HTTPProvider, Web3
 
+from agents.protocol.consent import operator_consent
 from agents.protocol.numbers import MAX_OPEN, Violation
 from agents.protocol.slashing import Row
 from agents.runtime.config import VerifierSettings
@@ -153,8 +154,10 @@ def test_live__numbers_are_read_from_the_chain(tmp_path: Path):
         batch = Batch(w3, lambda: anvil.rpc("evm_mine"))
         batch.add(holder, token.functions.approve(registry.address, 5 * stake))
         for node_id, key in enumerate(keys[:5], 1):
-            call = registry.functions.register_node(key.address, key.address, 1, stake, bytes(32))
-            batch.add(holder, call)
+            typed = operator_consent(registry.address, 31_337, key.address, holder.address, 0)
+            consent = bytes(key.sign_typed_data(*typed).signature)
+            args = (key.address, key.address, 1, stake, bytes(32), consent)
+            batch.add(holder, registry.functions.register_node(*args))
             batch.add(key, tasks.functions.join(node_id, 0))
         batch.add(keys[0], tasks.functions.leave(1))
         batch.settle()

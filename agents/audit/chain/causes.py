@@ -52,6 +52,7 @@ def causes(record: Record, registry: Payouts) -> Iterator[Cause]:
     yield from _of_challenges(record)
     yield from _of_reports(record, registry)
     yield from _of_tasks(record, registry)
+    yield from _of_benchmarks(record)
 
 
 def _opened_at(record: Record, job_id: int, round_id: int, event: Event) -> int:
@@ -156,11 +157,11 @@ def _of_tasks(record: Record, registry: Payouts) -> Iterator[Cause]:
     tags: dict[int, dict[int, bytes]] = defaultdict(dict)
     agreed: dict[int, set[int]] = defaultdict(set)
     decided: dict[int, int] = defaultdict(int)
-    overturned: dict[bytes, bool] = {
-        event.tx_hash: event.args["overturned"] for event in record.all("TaskJudged")
-    }
+    paid = {event.tx_hash for event in record.all("TaskJudged") if event.args["overturned"]}
+    paid |= {event.tx_hash for event in record.all("ObjectionResolved") if event.args["upheld"]}
     names = ("ExecutorDrawn", "ResultCommitted", "RevealOpened", "ResultRevealed", "TaskAgreed")
-    for event in record.all(*names, "TaskUndecided", "ExecutorAborted", "ExecutorSlashed"):
+    ends = ("TaskUndecided", "ExecutorAborted", "ExecutorSlashed", "FalseVerdictSlashed")
+    for event in record.all(*names, *ends):
         args = event.args
         task, node = args["task_id"], args.get("node_id", 0)
         if event.name == "ExecutorDrawn":
@@ -188,8 +189,7 @@ def _of_tasks(record: Record, registry: Payouts) -> Iterator[Cause]:
             kind = int(Violation.ABORT)
             yield Cause(event, 0, 0, node, kind, NOBODY, args["slashed"], deadline[task])
         elif event.name == "ExecutorSlashed":
-            right = overturned.get(event.tx_hash, False)
-            who = appeals if event.address == appeals and right else NOBODY
+            who = appeals if event.address == appeals and event.tx_hash in paid else NOBODY
             if node not in tags[task]:
                 registry.odd.append(
                     f"ExecutorSlashed: node {node} revealed nothing in task {task}."
@@ -197,3 +197,21 @@ def _of_tasks(record: Record, registry: Payouts) -> Iterator[Cause]:
             framed = node in agreed[task]
             kind = int(Violation.COLLUSION if framed else Violation.REDUNDANCY_MISMATCH)
             yield Cause(event, 0, 0, node, kind, who, args["amount"], decided[task])
+        elif event.name == "FalseVerdictSlashed":
+            who = appeals if event.tx_hash in paid else NOBODY
+            kind, liar = int(Violation.FALSE_REPORT), args["verifier_id"]
+            yield Cause(event, 0, 0, liar, kind, who, args["amount"], decided[task])
+
+
+def _of_benchmarks(record: Record) -> Iterator[Cause]:
+    """Verifiers whose verdict on a benchmark the committee found false."""
+    given: dict[tuple[int, int, int], int] = {}
+    for event in record.all("BenchmarkVerdictGiven", "BenchmarkVerdictSlashed"):
+        args = event.args
+        vote = args["node_id"], args["attempt"], args["verifier_id"]
+        if event.name == "BenchmarkVerdictGiven":
+            given[vote] = record.time(event)
+            continue
+        kind = int(Violation.FALSE_REPORT)
+        offence = given.get(vote, record.time(event))
+        yield Cause(event, 0, 0, vote[2], kind, NOBODY, args["amount"], offence)

@@ -2,7 +2,9 @@
 """Who was paid what, and that every unit of the escrow is somewhere.
 
 Rule: a round's pool is split by TrainingResults and RewardPool: cuts of the attesters by stake and
-of the proposer, the rest by contribution, every division rounded down, dust back to the escrow. In
+of the proposer, the rest by contribution, every division rounded down, dust back to the escrow. The
+share of a node whose report is confirmed is set aside until the report ends, or stays in the escrow
+when it has ended in a slash; what any other node with a lock earns is held until it has none. In
 a job that adopted ScoreConsensus the rest is split by consensus and cuts are scaled by trust. The
 events, the pool as stored and the sums over all events must agree to the last unit.
 """
@@ -12,14 +14,16 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import astuple
 
+from agents.audit.chain.opening import guilty_at
 from agents.audit.chain.scores import Scored
 from agents.audit.chain.stakes import StakeBook
 from agents.audit.chain.votes import Tally
 from agents.audit.sources.findings import Part
-from agents.audit.sources.record import Record
+from agents.audit.sources.record import Record, place
 from agents.protocol import formulas
 from agents.protocol.numbers import NOBODY, Phase
 from agents.protocol.slashing import NO_ROW
+from agents.runtime.contracts import Event
 
 _CLOSED = 3
 _BATCH = 64
@@ -55,7 +59,7 @@ def check_payouts(
         _check_closed(record, part, 0, reward)
         return
     pairs = zip(standing.proposal.nodes, standing.proposal.contributions, strict=False)
-    paid = {node: share for node, share in pairs if node not in standing.invalid}
+    paid = dict(pairs)
     split = formulas.split(
         reward,
         terms.verifier_bps,
@@ -72,12 +76,17 @@ def check_payouts(
         total = event.args["total_contribution"]
         part.same("payouts", "RoundFinalized", "total_contribution", total, sum(paid.values()))
     credited = 0
-    wanted = []
+    wanted: list[tuple[int, str, int]] = []
+    holding: list[tuple[int, int]] = []
+    setting: list[tuple[int, int]] = []
     if cuts or split.cuts:
         at = (record.of("RoundFinalized", number) or record.of("RoundOpened", number))[0]
         for node, amount in split.cuts:
             payout = registry.payout(node, at)
-            if amount and payout != NOBODY:
+            if amount and is_locked(record, node, at):
+                holding.append((node, amount))
+                credited += amount
+            elif amount and payout != NOBODY:
                 wanted.append((node, payout, amount))
                 credited += amount
     found = [(e.args["node_id"], e.args["payout"], e.args["amount"]) for e in cuts]
@@ -86,10 +95,17 @@ def check_payouts(
         other = wanted[index] if index < len(wanted) else None
         who = f"node {(other or one or (0,))[0]}"
         part.same("payouts", who, f"cut {index} (node, payout, amount)", one, other)
-    nodes = [node for node, share in paid.items() if share]
+    nodes: list[int] = []
+    queue = [node for node, share in paid.items() if share]
     seen: list[int] = []
     for event in batches:
         args = event.args
+        invalid, convicts = guilty_at(record, number, event), executed_at(record, number, event)
+        last_of_batch = max(args["nodes"], default=0)
+        while queue and (queue[0] <= last_of_batch or event is batches[-1]):
+            node = queue.pop(0)
+            if node not in invalid or node not in convicts:
+                nodes.append(node)
         seen += list(args["nodes"])
         part.hold(
             "payouts",
@@ -102,12 +118,21 @@ def check_payouts(
         ):
             where = registry.payout(node, event)
             due = split.shares.get(node, 0) if where != NOBODY else 0
+            credited += due
+            if due and node in invalid:
+                setting.append((node, due))
+                due = 0
+            elif due and is_locked(record, node, event):
+                holding.append((node, due))
+                due = 0
             part.same("payouts", f"node {node}", "where it was paid", payout, where)
             part.same("payouts", f"node {node}", "its pay", amount, due)
-            credited += due
     part.same("payouts", "RewardsDistributed", "the nodes paid", seen, nodes)
+    for name, amounts in (("PayHeld", holding), ("ShareSetAside", setting)):
+        kept = [(e.args["node_id"], e.args["amount"]) for e in record.of(name, number)]
+        part.same("payouts", name, "(node, amount)", kept, amounts)
     part.same("payouts", "RewardPool", "trainer_amount", pool.trainer_amount, split.trainer_amount)
-    total, brought = split.total, sum(split.parts.values())
+    total, brought = split.total, sum(split.parts.get(node, 0) for node in nodes)
     part.same("payouts", "RewardPool", "total_contribution", pool.total_contribution, total)
     part.same("payouts", "RewardPool", "distributed", pool.distributed, brought)
     last = nodes[-1] if nodes else 0
@@ -119,6 +144,25 @@ def check_payouts(
     part.figures["paid"] = str(credited)
 
 
+def is_locked(record: Record, node: int, at: Event) -> bool:
+    """Whether a node's stake was locked when an event happened."""
+    locks = 0
+    for event in record.all("StakeLocked", "StakeUnlocked"):
+        if event.args["node_id"] == node and place(event) < place(at):
+            locks = event.args["locks"]
+    return locks != 0
+
+
+def executed_at(record: Record, round_id: int, at: Event) -> set[int]:
+    """Nodes that were slashed by a report of a round when an event happened."""
+    mine = {e.args["report_id"] for e in record.of("ViolationReported", round_id)}
+    return {
+        event.args["node_id"]
+        for event in record.all("ReportExecuted")
+        if event.args["report_id"] in mine and place(event) < place(at)
+    }
+
+
 def _why_void(record: Record, round_id: int) -> str:
     """The reason that TrainingRounds or TrainingResults gives for a void round."""
     state = record.current[round_id]
@@ -126,8 +170,15 @@ def _why_void(record: Record, round_id: int) -> str:
         return "no commits"
     if not state.n_revealed:
         return "no reveals"
-    phases = [e.args["phase"] for e in record.of("PhaseChanged", round_id)]
-    return "dispute not resolved" if phases[-2:-1] == [Phase.DISPUTED] else "no result"
+    events = record.of("PhaseChanged", round_id)
+    before = events[-2] if len(events) > 1 else None
+    if before is None or before.args["phase"] == Phase.REVEAL:
+        return "no time left"
+    late = record.time(events[-1]) > before.args["deadline"]
+    if before.args["phase"] == Phase.DISPUTED:
+        return "dispute not resolved" if late else "no time left"
+    windows = sum(e.args["phase"] == Phase.AGGREGATE for e in events)
+    return "no result" if windows > 1 else "no time left"
 
 
 def _check_closed(record: Record, part: Part, paid: int, returned: int) -> None:
@@ -143,9 +194,31 @@ def check_balances(record: Record, part: Part, registry: StakeBook) -> None:
     escrow: dict[int, int] = defaultdict(int)
     pending: dict[str, int] = defaultdict(int)
     reserved = 0
+    held: dict[int, int] = defaultdict(int)
+    aside: dict[tuple[int, int, int], int] = defaultdict(int)
     names = ("JobFunded", "PoolReserved", "PoolClosed", "EscrowRefunded", "RewardClaimed")
-    for event in record.all(*names, "CutCredited", "RewardsDistributed"):
+    holdings = ("PayHeld", "PayReleased", "ShareSetAside", "ShareSettled")
+    for event in record.all(*names, *holdings, "CutCredited", "RewardsDistributed"):
         args = event.args
+        if event.name in holdings:
+            node, amount = args["node_id"], args["amount"]
+            if event.name == "PayHeld":
+                held[node] += amount
+                reserved -= amount
+            elif event.name == "ShareSetAside":
+                aside[args["job_id"], args["round_id"], node] += amount
+                reserved -= amount
+            elif event.name == "PayReleased":
+                part.same("balances", "PayReleased", f"node {node}", amount, held.pop(node, 0))
+                pending[args["payout"]] += amount
+            else:
+                share = aside.pop((args["job_id"], args["round_id"], node), 0)
+                part.same("balances", "ShareSettled", f"node {node}", amount, share)
+                if args["guilty"]:
+                    escrow[args["job_id"]] += amount
+                else:
+                    pending[registry.payout(node, event)] += amount
+            continue
         if event.name == "JobFunded":
             escrow[args["job_id"]] += args["amount"]
             what = f"escrow of job {args['job_id']}"
@@ -187,6 +260,7 @@ def check_balances(record: Record, part: Part, registry: StakeBook) -> None:
         "total_escrow": sum(escrow.values()),
         "total_reserved": reserved,
         "total_pending": sum(pending.values()),
+        "total_held": sum(held.values()) + sum(aside.values()),
     }
     for name, wanted in sums.items():
         part.same("balances", "RewardPool", name, record.totals[name], wanted)

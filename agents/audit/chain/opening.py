@@ -96,12 +96,25 @@ def _check_weights(record: Record, part: Part, opened: Opened) -> None:
     past = range(max(1, part.round_id - HISTORY), part.round_id)
     expected = {n: set(e.args["nodes"]) for n in past for e in record.of("RoundOpened", n)}
     revealed = {n: {e.args["node_id"] for e in record.of("Revealed", n)} for n in past}
-    invalid = {n: {e.args["node_id"] for e in record.of("NodeInvalidated", n)} for n in past}
+    invalid = {n: guilty_at(record, n, opened.event) for n in past}
     for node, weight in zip(opened.nodes, opened.weights, strict=False):
         due = [n for n in past if node in expected.get(n, ())]
         good = [n for n in due if node in revealed[n] and node not in invalid[n]]
         wanted = formulas.weight(scores.get(node, 0), len(due), len(good))
         part.same("opening", f"node {node}", "its weight", weight, wanted)
+
+
+def guilty_at(record: Record, round_id: int, at: Event) -> set[int]:
+    """Nodes whose work in a round was invalid when an event happened: found so, not cleared."""
+    changes = [*record.of("NodeInvalidated", round_id), *record.of("NodeCleared", round_id)]
+    found: set[int] = set()
+    for event in sorted(changes, key=place):
+        if place(event) < place(at):
+            if event.name == "NodeInvalidated":
+                found.add(event.args["node_id"])
+            else:
+                found.discard(event.args["node_id"])
+    return found
 
 
 def _check_pool(record: Record, part: Part) -> None:
@@ -113,7 +126,10 @@ def _check_pool(record: Record, part: Part) -> None:
 
 
 def _check_phases(record: Record, part: Part, opened: Opened) -> None:
-    """The phases follow each other, each with the whole window that the terms give it."""
+    """The phases follow each other, each with the whole window that the terms give it.
+
+    A challenge that failed leaves its result what was left of the window, half of one at least.
+    """
     terms = record.job.terms
     windows = {
         Phase.COMMIT: terms.commit_s,
@@ -130,7 +146,7 @@ def _check_phases(record: Record, part: Part, opened: Opened) -> None:
         Phase.CHALLENGE: {Phase.DISPUTED, Phase.FINALIZED},
         Phase.DISPUTED: {Phase.AGGREGATE, Phase.CHALLENGE, Phase.VOID},
     }
-    phase = Phase.NONE
+    phase, deadline, left = Phase.NONE, 0, 0
     for event in record.of("PhaseChanged", part.round_id):
         entered = event.args["phase"]
         known = entered in Phase._value2member_map_
@@ -141,11 +157,16 @@ def _check_phases(record: Record, part: Part, opened: Opened) -> None:
             f"the round goes from {phase.name} to phase {entered}, which the protocol never does.",
         ):
             return
-        phase = Phase(entered)
-        window = int(windows.get(phase, 0))
-        wanted = record.time(event) + window if window else 0
+        before, phase = phase, Phase(entered)
+        window, since = int(windows.get(phase, 0)), record.time(event)
+        if phase == Phase.DISPUTED:
+            left = deadline - since
+        elif (before, phase) == (Phase.DISPUTED, Phase.CHALLENGE):
+            window, since = max(left, window // 2), min(since, deadline)
+        deadline = event.args["deadline"]
+        wanted = since + window if window else 0
         what = f"the deadline of {phase.name}"
-        part.same("opening", "PhaseChanged", what, event.args["deadline"], wanted)
+        part.same("opening", "PhaseChanged", what, deadline, wanted)
     part.same(
         "opening", "PhaseChanged", "the last phase", int(phase), record.current[part.round_id].phase
     )
@@ -154,14 +175,8 @@ def _check_phases(record: Record, part: Part, opened: Opened) -> None:
 def _check_rest(record: Record, part: Part) -> None:
     """What is left of a round's state once it is over."""
     state = record.current[part.round_id]
-    challenger = NOBODY
-    for event in sorted(
-        [*record.of("Challenged", part.round_id), *record.of("ChallengeResolved", part.round_id)],
-        key=place,
-    ):
-        challenger = event.args.get("challenger", NOBODY)
     part.same("opening", "TrainingResults", "deadline", state.deadline, 0)
-    part.same("opening", "TrainingResults", "challenger", state.challenger, challenger)
+    part.same("opening", "TrainingResults", "challenger", state.challenger, NOBODY)
     for event in record.of("Challenged", part.round_id):
         bond = record.job.terms.challenge_bond
         part.same("opening", "Challenged", "bond", event.args["bond"], bond)

@@ -188,7 +188,7 @@ class StakeBook:
         added = sum(amount for when, amount in node.additions if when > offence)
         amount = slash_amount(node.stake + node.unbonding, added, row.bps)
         reporter = args["reporter"] if cause is None else self._reporter(cause)
-        own = (node.owner, self.operator(node_id, event), self.payout(node_id, event))
+        own = (node.owner, self.operator(node_id, event))
         share = reporter_share(amount, row.reporter_bps)
         if reporter == NOBODY or reporter in own:
             share = 0

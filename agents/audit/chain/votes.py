@@ -1,20 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 """Who proposed the round's result, who stood behind it, and what the ledger made of it.
 
-Rule: a result is final when verifiers with two thirds of the snapshot's stake attested it and no
-report was open, or when its challenge window passed; only the aggregator on duty, or in the second
-window any node of the snapshot, may have proposed it.
+Rule: a result is final when two verifiers or more, with two thirds of the snapshot's weight,
+attested it and no report with a third was open, or when its challenge window passed; only the
+aggregator on duty, or in the second window any node of the snapshot, may have proposed it.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass
 
 from agents.audit.chain.opening import Opened
 from agents.audit.sources.findings import Part
 from agents.audit.sources.record import Record, place
 from agents.protocol import formulas
-from agents.protocol.numbers import ZERO_DIGEST, Phase, Violation
+from agents.protocol.numbers import MIN_VOICES, ZERO_DIGEST, Phase, Violation
 from agents.protocol.structs import Proposal
 from agents.runtime.contracts import Event
 
@@ -23,7 +24,7 @@ from agents.runtime.contracts import Event
 class Tally:
     """The result that stands.
 
-    `attesters`: weight by verifier in order of attestation. `invalid`: not paid in the round.
+    `attesters`: weight by verifier in order of attestation. `invalid`: found so in the round.
     `cleared`: those of them whose appeal the committee upheld.
     """
 
@@ -76,7 +77,7 @@ def check_votes(record: Record, part: Part, opened: Opened, seed: bytes | None) 
     )
     attesters = _check_attested(record, part, opened, found)
     if state.phase == Phase.FINALIZED:
-        _check_final(record, part, opened, standing, sum(attesters.values()))
+        _check_final(record, part, opened, standing, attesters)
     mine = {e.args["report_id"] for e in record.of("ViolationReported", number)}
     cleared = frozenset(
         e.args["node_id"]
@@ -150,7 +151,15 @@ def _check_attested(record: Record, part: Part, opened: Opened, result: bytes) -
 def _check_invalid(record: Record, part: Part, opened: Opened) -> frozenset[int]:
     """Nodes found invalid: each by a confirmed report with two thirds of the verifiers' stake."""
     number, state = part.round_id, record.current[part.round_id]
-    invalid = [e.args["node_id"] for e in record.of("NodeInvalidated", number)]
+    found = [e.args["node_id"] for e in record.of("NodeInvalidated", number)]
+    cleared = [e.args["node_id"] for e in record.of("NodeCleared", number)]
+    part.hold(
+        "votes",
+        len(set(cleared)) == len(cleared) and set(cleared) <= set(found),
+        "NodeCleared",
+        "it is of a node that was not found invalid, or twice of the same.",
+    )
+    invalid = [node for node in found if node not in cleared]
     part.same("votes", "NodeInvalidated", "their number", len(invalid), state.n_invalid)
     marks = record.flags("is_invalid", number, opened.nodes)
     for node, mark in marks.items():
@@ -173,7 +182,7 @@ def _check_invalid(record: Record, part: Part, opened: Opened) -> frozenset[int]
         confirmed.append(node)
         who = f"node {node}"
         part.same("votes", who, "who ReportConfirmed is about", event.args["node_id"], node)
-        weight = 0
+        weight = voices = 0
         for report in reports:
             verifier = report.args["verifier_id"]
             stake = opened.verifiers.get(verifier, 0)
@@ -186,11 +195,13 @@ def _check_invalid(record: Record, part: Part, opened: Opened) -> frozenset[int]
             )
             if place(report) < place(event):
                 weight += stake
+                voices += 1
         part.hold(
             "votes",
-            3 * weight >= 2 * total,
+            3 * weight >= 2 * total and voices >= MIN_VOICES,
             who,
-            f"its report was confirmed with {weight} of {total} stake, less than two thirds.",
+            f"its report was confirmed with {weight} of {total} stake by {voices}, less than two "
+            "thirds or than two verifiers.",
         )
         deadline = record.time(event) + record.job.terms.appeal_s
         part.same("votes", who, "its appeal deadline", event.args["appeal_deadline"], deadline)
@@ -198,12 +209,12 @@ def _check_invalid(record: Record, part: Part, opened: Opened) -> frozenset[int]
             same = [e.args["second_node"] for e in record.of("DuplicateContent", number)]
             same += [e.args["first_node"] for e in record.of("DuplicateContent", number)]
             part.hold("votes", node in same, who, "it was found COPIED with a content of its own.")
-    part.same("votes", "NodeInvalidated", "the nodes", sorted(invalid), sorted(confirmed))
-    return frozenset(invalid)
+    part.same("votes", "NodeInvalidated", "the nodes", sorted(found), sorted(confirmed))
+    return frozenset(found)
 
 
 def _check_final(
-    record: Record, part: Part, opened: Opened, standing: Event, attested: int
+    record: Record, part: Part, opened: Opened, standing: Event, attesters: dict[int, int]
 ) -> None:
     final = record.of("RoundFinalized", part.round_id)
     if not part.same("votes", "RoundFinalized", "their number", len(final), 1):
@@ -214,35 +225,38 @@ def _check_final(
         for e in record.of("PhaseChanged", part.round_id)
         if e.args["phase"] == Phase.CHALLENGE and place(e) < place(event)
     ]
-    total = sum(opened.verifiers.values())
-    still = _open_reports(record, part.round_id, event)
-    early = 3 * attested >= 2 * total and not still
+    total, attested = sum(opened.verifiers.values()), sum(attesters.values())
+    still = _open_reports(record, part.round_id, event, total)
+    early = 3 * attested >= 2 * total and len(attesters) >= MIN_VOICES and not still
     late = bool(windows) and record.time(event) > windows[-1]
     part.hold(
         "votes",
         early or late,
         "RoundFinalized",
-        f"{attested} of {total} stake attested it, less than two thirds or with a report open, "
-        "and its challenge window had not passed.",
+        f"{len(attesters)} with {attested} of {total} stake attested it, less than two thirds or "
+        "than two, or with a report open, and its challenge window had not passed.",
     )
     said = record.current[part.round_id].open_reports
     part.same("votes", "TrainingResults", "the number of open reports", said, still)
     part.same("votes", "RoundFinalized", "model", event.args["model"], standing.args["model"])
 
 
-def _open_reports(record: Record, round_id: int, at: Event) -> int:
-    """How many reports of a round were open when an event happened."""
-    still: dict[bytes, tuple[int, int]] = {}
+def _open_reports(record: Record, round_id: int, at: Event, total: int) -> int:
+    """How many reports with a third of the weight were open when an event happened."""
+    weights: dict[bytes, int] = defaultdict(int)
+    still: dict[bytes, int] = {}
     confirmed: set[int] = set()
     for event in record.of("ViolationReported", round_id):
         if place(event) < place(at):
             args = event.args
-            still[args["report_id"]] = (args["node_id"], args["violation"])
+            weights[args["report_id"]] += args["weight"]
+            if 3 * weights[args["report_id"]] >= total:
+                still[args["report_id"]] = args["node_id"]
     for event in record.all("ReportConfirmed"):
         key = event.args["report_id"]
         if key in still and place(event) < place(at):
-            confirmed.add(still[key][0])
-    return sum(node not in confirmed for node, _ in still.values())
+            confirmed.add(still[key])
+    return sum(node not in confirmed for node in still.values())
 
 
 def check_ledger(record: Record, part: Part, opened: Opened, standing: Tally) -> None:

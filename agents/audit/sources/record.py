@@ -108,7 +108,7 @@ class Record:
         self.escrow = self._number("escrow", network.pool, job_id)
         self.totals = {
             name: self._number(name, network.pool)
-            for name in ("total_escrow", "total_reserved", "total_pending")
+            for name in ("total_escrow", "total_reserved", "total_pending", "total_held")
         }
         ids = [(number,) for number in range(1, self._number("node_count", network.registry) + 1)]
         nodes = self._many(network.registry, "node", ids)
@@ -159,13 +159,16 @@ class Record:
     def payees(self) -> dict[str, int]:
         """Everything credited by the pool so far, of any job, by address."""
         found: dict[str, int] = {}
-        for event in self.all("CutCredited", "RewardsDistributed"):
+        for event in self.all("CutCredited", "PayReleased", "RewardsDistributed", "ShareSettled"):
             args = event.args
-            pairs = (
-                [(args["payout"], args["amount"])]
-                if event.name == "CutCredited"
-                else zip(args["payouts"], args["amounts"], strict=False)
-            )
+            if event.name == "ShareSettled":
+                # Its payout is the one that the registry names, now or then.
+                node = self.nodes.get(args["node_id"])
+                pairs = [] if args["guilty"] or node is None else [(node.payout, args["amount"])]
+            elif event.name == "RewardsDistributed":
+                pairs = list(zip(args["payouts"], args["amounts"], strict=False))
+            else:
+                pairs = [(args["payout"], args["amount"])]
             for account, amount in pairs:
                 found[account] = found.get(account, 0) + amount
         return found

@@ -13,7 +13,13 @@ from eth_abi import decode, encode
 from eth_utils import keccak, to_checksum_address
 
 from agents.protocol.numbers import Phase, ReportStatus, Role
-from agents.verify.rulings import appeal_rulings, challenge_ruling, role_rulings, salt_of
+from agents.verify.rulings import (
+    appeal_rulings,
+    challenge_ruling,
+    role_rulings,
+    salt_of,
+    task_rulings,
+)
 
 OWNER = "0x" + "Aa" * 20
 STRANGER = "0x" + "bB" * 20
@@ -46,6 +52,7 @@ class Facts:
     registry: Target = Target("0x" + "11" * 20)
     results: Target = Target("0x" + "22" * 20)
     reports: Target = Target("0x" + "33" * 20)
+    appeals: Target = Target("0x" + "44" * 20)
 
     def nodes_of(self, owners: list[str]) -> list[int]:
         return sorted(self.nodes)
@@ -184,3 +191,12 @@ def test_an_appeal_that_cannot_be_judged_holds_up_no_other() -> None:
     verdicts = {6: None, 7: True}
     (ruling,) = appeal_rulings(facts, view(Phase.COMMIT), 0, lambda r, n: verdicts[n])
     assert ruling.salt == salt_of("appeal", IDS[1])
+
+
+def test_contested_task__ruled_by_its_result__once_a_member_has_run_it() -> None:
+    facts = Facts()
+    found = {7: RESULT, 8: None}
+    (ruling,) = task_rulings(facts, [(7, 100), (8, 100)], found.get)  # type: ignore[arg-type]
+    assert ruling.target == facts.appeals.address
+    assert ruling.data == keccak(text="resolve")[:4] + encode(["uint256", "bytes32"], [7, RESULT])
+    assert ruling.salt == salt_of("task", 7, 100)

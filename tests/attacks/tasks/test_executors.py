@@ -21,6 +21,7 @@ import agents.tasks.runner as runner_module
 import agents.tasks.watch as watch_module
 from agents.executor import Executor
 from agents.protocol.formulas import UNAVAILABLE
+from agents.protocol.network import Network
 from agents.protocol.numbers import LaneState, TaskStatus
 from agents.runtime.errors import Stopped
 from agents.storage.cid import cid_of_bytes, digest_of
@@ -28,11 +29,12 @@ from agents.storage.embedded import EmbeddedStore
 from agents.storage.errors import NotFound
 from agents.tasks.compute.classes import CPU
 from agents.tasks.compute.make import publish
+from agents.tasks.dispute import TaskDisputes
 from agents.tasks.process import TaskProcess
 from tests.stage.chain.agents import PASSPHRASE
 from tests.stage.chain.executors import Executors, Liar, Loner, Silent, fake
-from tests.stage.chain.people import Node
-from tests.stage.chain.tasks import FEE, FIFTH, HELD, Tasks
+from tests.stage.chain.people import STAKES, VERIFIER, Node
+from tests.stage.chain.tasks import BOND, FAKE, FEE, FIFTH, HELD, Tasks
 from tests.stage.memory.task_inputs import TaskInputs
 
 AGREED, DECIDED, UNDECIDED = TaskStatus.AGREED, TaskStatus.DECIDED, TaskStatus.UNDECIDED
@@ -305,7 +307,50 @@ def test_an_appeal_without_a_verdict_lapses(executors: Executors) -> None:
     executors.until(task_id, APPEALED)
     executors.pass_deadline(task_id)
     executors.until(task_id, CLOSED)
-    assert any(did == f"lapse: task {task_id}" for _, did in executors.done)
+    name = f"lapse: appeal of task {task_id}, until "
+    assert any(did.startswith(name) for _, did in executors.done)
+
+
+def test_a_false_verdict_is_contested_and_the_committee_names_the_result(
+    executors: Executors,
+) -> None:
+    """Two of three verifiers condemn two honest executors. One that ran the task objects; a member
+    of the committee runs it too, and what it found is the last word. The liars lose a fifth each,
+    of which the objector has half."""
+    people, tasks = executors.tasks.people, executors.tasks
+    task_id, first, second = _requested(executors)
+    executors.start(first, second)
+    executors.until(task_id, AGREED)
+    liars = [people.nodes[name] for name in ("vic", "vera")]
+    bystander = people.person("bystander", 10 * BOND)
+    tasks.watch(bystander, *liars)
+    tasks.appeal(task_id, bystander)
+    for liar in liars:
+        tasks.attest(task_id, liar, FAKE)
+    executors.drive(lambda: executors.reader.appeal(task_id).contested, "the verdict is contested")
+    assert [people.gain(node) for node in (first, second)].count(FEE // 2) == 1, "one has bonded"
+
+    context = executors._begin(people.nodes["vito"], "verifier")
+    disputes = TaskDisputes(Network(context.chain, context.deployment), context, "cpu")
+    executors._share(disputes.runner)
+    (case,) = disputes.step(context.chain.head())
+    assert case == (task_id, executors.reader.appeal(task_id).deadline)
+
+    def found() -> bool:
+        assert disputes.step(context.chain.head()) == [case]
+        return disputes.result(task_id) is not None
+
+    executors.drive(found, "a member of the committee has run the task")
+    result = disputes.result(task_id)
+    assert result == _right(executors, task_id)
+    people.decide((people.appeals, "resolve", (task_id, result)))
+    executors.until(task_id, CLOSED)
+    assert disputes.step(context.chain.head()) == []
+    lie = STAKES[VERIFIER] // 5
+    assert [people.gain(liar) for liar in liars] == [-lie, -lie]
+    gains = sorted(people.gain(node) for node in (first, second))
+    assert gains == [FEE // 2, FEE // 2 + lie + BOND]
+    assert people.gain(bystander) == -BOND
 
 
 # -- waiting ---------------------------------------------------------------------------------------

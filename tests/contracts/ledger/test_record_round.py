@@ -131,11 +131,16 @@ def test_record_round__largest_figures__are_kept_apart(
     job_id = system.job(sponsor, escrow=0)
     token = codes.token.deploy(sponsor, 2**200)
     pool = codes.pool.deploy(
-        token.address, system.registry.address, system.jobs.address, results, system.scores.address
+        token.address,
+        system.registry.address,
+        system.jobs.address,
+        results,
+        system.scores.address,
+        system.reports.address,
     )
     ledger = codes.ledger.deploy(results, pool.address, system.coordinator.address)
     token.approve(pool.address, 2**200, sender=sponsor)
-    pool.fund(job_id, 2**200, sender=sponsor)
+    pool.fund(job_id, *system.jobs.origin_of(job_id), 2**200, sender=sponsor)
     last = ROUND_LIMIT - 1
     pool.reserve(job_id, last, REWARD_LIMIT - 1, sender=results)
     _record(ledger, results, last, 0, 1, job=job_id)

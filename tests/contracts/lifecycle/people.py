@@ -92,7 +92,9 @@ class People:
         stake = getattr(parameters, f"{name}_stake")
         owner, operator = self.person(stake), self.person()
         self.token.approve(self.registry, stake, sender=owner)
-        self.registry.register_node(operator, owner, role, stake, bytes(32), sender=owner)
+        digest = self.registry.consent_digest(operator, owner)
+        consent = raw_signature(operator, digest)
+        self.registry.register_node(operator, owner, role, stake, bytes(32), consent, sender=owner)
         node = Node(self.registry.node_of(operator), owner, operator)
         if role != TRAINER:
             self.committee(
@@ -124,7 +126,7 @@ class People:
         job_id = self.jobs.job_count()
         amount = funded_rounds * REWARD
         self.token.approve(self.pool, amount, sender=self.sponsor)
-        self.pool.fund(job_id, amount, sender=self.sponsor)
+        self.pool.fund(job_id, self.sponsor, terms[0], amount, sender=self.sponsor)
         return job_id
 
     def commit(self, job_id: int, round_id: int, node: Node) -> Any:

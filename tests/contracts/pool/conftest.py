@@ -54,7 +54,7 @@ def sponsor(world: World) -> str:
 def job(world: World, sponsor: str) -> int:
     """An active job with 100 ZOO in escrow."""
     job_id = world.add_job(sponsor)
-    world.pool.fund(job_id, ESCROW, sender=sponsor)
+    world.fund(job_id, ESCROW, sponsor)
     return job_id
 
 

@@ -41,7 +41,7 @@ def transferFrom(owner: address, to: address, amount: uint256) -> bool:
 def credited(pool: Any, job: int, reserved: int, results: str, nodes: list[int]) -> int:
     """Node 1 is owed 4 ZOO, node 2 is owed 6."""
     pool.start_distribution(job, reserved, 10, [], [], sender=results)
-    pool.distribute(job, reserved, nodes[:2], [4, 6], sender=results)
+    pool.distribute(job, reserved, nodes[:2], [4, 6], 0, sender=results)
     pool.close(job, reserved, sender=results)
     return reserved
 
@@ -93,7 +93,7 @@ def test_claim__reentered_by_the_token__reverts(codes: Codes) -> None:
     job = world.add_job(sponsor)
     node = world.add_node(str(greedy.address))
     results = world.results
-    world.pool.fund(job, 100, sender=sponsor)
+    world.fund(job, 100, sponsor)
     world.pool.reserve(job, 1, 100, sender=results)
     world.pool.start_distribution(job, 1, 0, [node], [100], sender=results)
     with boa.reverts():
@@ -112,7 +112,7 @@ def test_claim_and_refund__token_says_no__revert_and_keep_the_debt(codes: Codes)
     payout = str(boa.env.generate_address())
     node = world.add_node(payout)
     results = world.results
-    world.pool.fund(job, 100, sender=sponsor)
+    world.fund(job, 100, sponsor)
     world.pool.reserve(job, 1, 60, sender=results)
     world.pool.start_distribution(job, 1, 0, [node], [60], sender=results)
     with boa.reverts("pool: transfer failed"):
@@ -151,7 +151,7 @@ def test_refund__leaves_an_open_pool_alone_and_comes_again(
 def test_refund__others_escrow__stays(world: World, pool: Any, job: int, sponsor: str) -> None:
     other_sponsor = world.rich("other sponsor")
     other = world.add_job(other_sponsor)
-    pool.fund(other, 5, sender=other_sponsor)
+    world.fund(other, 5, other_sponsor)
     world.end_job(job, sponsor)
     pool.refund(job, sender=sponsor)
     assert pool.escrow(other) == pool.total_escrow() == 5
@@ -162,7 +162,7 @@ def test_refund__anyone_but_the_sponsor__reverts(
     world: World, pool: Any, job: int, sponsor: str, stranger: str, role: str
 ) -> None:
     """Whoever funded the job too: only its sponsor gets the escrow."""
-    pool.fund(job, 1, sender=stranger)
+    world.fund(job, 1, stranger)
     world.end_job(job, sponsor)
     sender = {
         "stranger": stranger,

@@ -22,7 +22,7 @@ def distributing(pool: Any, job: int, reserved: int, results: str, nodes: list[i
 def test_distribute__one_batch__splits_and_rounds_down(
     pool: Any, job: int, distributing: int, results: str, nodes: list[int], payouts: list[str]
 ) -> None:
-    pool.distribute(job, distributing, nodes, [1, 0, 6], sender=results)
+    pool.distribute(job, distributing, nodes, [1, 0, 6], 0, sender=results)
     shares = [9 * ZOO // 7, 0, 9 * ZOO * 6 // 7]
     assert logged(pool) == [
         event(
@@ -55,7 +55,7 @@ def test_distribute__batches__pay_what_one_batch_would(
     pool: Any, job: int, distributing: int, results: str, nodes: list[int], payouts: list[str]
 ) -> None:
     for node, contribution in zip(nodes, [1, 2, 4], strict=True):
-        pool.distribute(job, distributing, [node], [contribution], sender=results)
+        pool.distribute(job, distributing, [node], [contribution], 0, sender=results)
     expected = [ZOO + 9 * ZOO // 7, 9 * ZOO * 2 // 7, 9 * ZOO * 4 // 7]
     assert [pool.pending(payout) for payout in payouts] == expected
 
@@ -65,7 +65,7 @@ def test_distribute__shared_payout__adds_up(
 ) -> None:
     pair = [world.add_node(payouts[0]) for _ in range(2)]
     pool.start_distribution(job, reserved, 2, [], [], sender=results)
-    pool.distribute(job, reserved, pair, [1, 1], sender=results)
+    pool.distribute(job, reserved, pair, [1, 1], 0, sender=results)
     assert pool.pending(payouts[0]) == 10 * ZOO
 
 
@@ -74,14 +74,14 @@ def test_distribute__payout_changed_before__is_followed(
 ) -> None:
     new = str(boa.env.generate_address("new payout"))
     world.registry.set_payout(nodes[1], new, sender=world.holder)
-    pool.distribute(job, distributing, nodes[1:2], [7], sender=results)
+    pool.distribute(job, distributing, nodes[1:2], [7], 0, sender=results)
     assert pool.pending(new) == 9 * ZOO
 
 
 def test_distribute__unknown_node__its_share_goes_back(
     pool: Any, job: int, distributing: int, results: str, nodes: list[int]
 ) -> None:
-    pool.distribute(job, distributing, [nodes[2], 999], [3, 4], sender=results)
+    pool.distribute(job, distributing, [nodes[2], 999], [3, 4], 0, sender=results)
     assert logged(pool)[0][1]["amounts"] == [9 * ZOO * 3 // 7, 0]
     paid, returned = pool.close(job, distributing, sender=results)
     assert paid == ZOO + 9 * ZOO * 3 // 7
@@ -92,17 +92,17 @@ def test_distribute__empty_batch__changes_nothing(
     pool: Any, job: int, distributing: int, results: str
 ) -> None:
     before = pool.pool(job, distributing)
-    pool.distribute(job, distributing, [], [], sender=results)
+    pool.distribute(job, distributing, [], [], 0, sender=results)
     assert pool.pool(job, distributing) == before
 
 
 def test_distribute__more_than_the_total_over_batches__reverts(
     pool: Any, job: int, distributing: int, results: str, nodes: list[int]
 ) -> None:
-    pool.distribute(job, distributing, nodes[:1], [5], sender=results)
+    pool.distribute(job, distributing, nodes[:1], [5], 0, sender=results)
     with boa.reverts("pool: over-distributed"):
-        pool.distribute(job, distributing, nodes[1:2], [3], sender=results)
-    pool.distribute(job, distributing, nodes[1:2], [2], sender=results)
+        pool.distribute(job, distributing, nodes[1:2], [3], 0, sender=results)
+    pool.distribute(job, distributing, nodes[1:2], [2], 0, sender=results)
 
 
 def test_distribute__zero_total__reverts(
@@ -110,7 +110,7 @@ def test_distribute__zero_total__reverts(
 ) -> None:
     pool.start_distribution(job, reserved, 0, [], [], sender=results)
     with boa.reverts("pool: zero total"):
-        pool.distribute(job, reserved, nodes, [0, 0, 0], sender=results)
+        pool.distribute(job, reserved, nodes, [0, 0, 0], 0, sender=results)
     assert pool.close(job, reserved, sender=results) == (0, 10 * ZOO)
 
 
@@ -120,5 +120,5 @@ def test_distribute__full_batch__fits_under_the_gas_cap(
     """128 nodes, each with a payout that was never credited: the dearest batch there is."""
     fresh = [world.add_node(str(boa.env.generate_address())) for _ in range(128)]
     pool.start_distribution(job, reserved, 128, [], [], sender=results)
-    pool.distribute(job, reserved, fresh, [1] * 128, sender=results)
+    pool.distribute(job, reserved, fresh, [1] * 128, 0, sender=results)
     assert pool.total_pending() == 128 * (10 * ZOO // 128)

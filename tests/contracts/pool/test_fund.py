@@ -23,9 +23,9 @@ def transferFrom(owner: address, to: address, amount: uint256) -> bool:
 """
 
 
-@pytest.mark.parametrize("zero", range(5))
+@pytest.mark.parametrize("zero", range(6))
 def test_constructor__zero_address__reverts(codes: Codes, stranger: str, zero: int) -> None:
-    addresses = [stranger] * 5
+    addresses = [stranger] * 6
     addresses[zero] = ZERO
     with boa.reverts("pool: zero address"):
         codes.pool.deploy(*addresses)
@@ -37,14 +37,15 @@ def test_constructor__parts__are_public(world: World) -> None:
     assert world.pool.jobs() == world.jobs.address
     assert world.pool.results() == world.results
     assert world.pool.scores() == world.scores.address
+    assert world.pool.reports() == world.reports
 
 
 def test_fund__sponsor_and_stranger__add_up(
     world: World, pool: Any, sponsor: str, stranger: str
 ) -> None:
     job = world.add_job(sponsor)
-    pool.fund(job, 5, sender=sponsor)
-    pool.fund(job, 7, sender=stranger)
+    world.fund(job, 5, sponsor)
+    world.fund(job, 7, stranger)
     assert logged(pool) == [
         event("JobFunded", job_id=job, funder=stranger, amount=7, escrow=12),
         event("Transfer", sender=stranger, receiver=pool.address, value=7),
@@ -55,7 +56,7 @@ def test_fund__sponsor_and_stranger__add_up(
 
 def test_fund__jobs__keep_apart(world: World, pool: Any, job: int, sponsor: str) -> None:
     other = world.add_job(sponsor)
-    pool.fund(other, 3, sender=sponsor)
+    world.fund(other, 3, sponsor)
     assert (pool.escrow(job), pool.escrow(other)) == (100 * ZOO, 3)
     assert pool.total_escrow() == 100 * ZOO + 3
 
@@ -63,7 +64,7 @@ def test_fund__jobs__keep_apart(world: World, pool: Any, job: int, sponsor: str)
 def test_fund__without_allowance__reverts(world: World, pool: Any, job: int, sponsor: str) -> None:
     world.token.approve(pool.address, 4, sender=sponsor)
     with boa.reverts("erc20: insufficient allowance"):
-        pool.fund(job, 5, sender=sponsor)
+        world.fund(job, 5, sponsor)
     assert pool.escrow(job) == 100 * ZOO
 
 
@@ -72,4 +73,4 @@ def test_fund__token_says_no__reverts(codes: Codes) -> None:
     sponsor = world.rich("sponsor")
     job = world.add_job(sponsor)
     with boa.reverts("pool: transfer failed"):
-        world.pool.fund(job, 5, sender=sponsor)
+        world.fund(job, 5, sponsor)

@@ -35,6 +35,16 @@ def by_sponsor(function: str, *arguments: Any) -> Step:
     return send
 
 
+def fund(job: int, amount: int) -> Step:
+    """By the sponsor of job 1, who names whose the job is and for what."""
+
+    def send(world: World) -> None:
+        world.fund(job, amount, world.jobs.sponsor_of(1))
+
+    send.__name__ = f"fund{job, amount}"
+    return send
+
+
 def another_job(world: World) -> None:
     world.add_job(world.rich("another sponsor"))
 
@@ -44,7 +54,7 @@ def end_job(world: World) -> None:
 
 
 def distribute(nodes: list[int], contributions: list[int], round_id: int = 1) -> Step:
-    return by_results("distribute", nodes, contributions, round_id=round_id)
+    return by_results("distribute", nodes, contributions, 0, round_id=round_id)
 
 
 def start(nodes: list[int], cuts: list[int]) -> Step:
@@ -57,9 +67,9 @@ STARTED = (RESERVED, start([1], [ZOO]))
 CLOSED = by_results("close")
 
 REFUSED: list[tuple[Any, ...]] = [
-    ("zero amount", by_sponsor("fund", 1, 0)),
-    *(("unknown job", by_sponsor("fund", job, 1)) for job in (0, 2, HUGE)),
-    ("job ended", by_sponsor("fund", 1, 1), end_job),
+    ("zero amount", fund(1, 0)),
+    *(("unknown job", fund(job, 1)) for job in (0, 2, HUGE)),
+    ("job ended", fund(1, 1), end_job),
     ("not sponsor", by_sponsor("refund", 9)),
     ("job not ended", by_sponsor("refund", 1)),
     ("already reserved", by_results("reserve", 1), RESERVED),

@@ -35,6 +35,7 @@ from tests.stage.contracts.registry import (
     Keys,
     Register,
     account,
+    consent,
     deploy_registry,
     request,
     submit,
@@ -118,6 +119,7 @@ def register(registry: Any, benchmarks: Any, fund: Fund) -> Register:
                 roles,
                 stake,
                 b"\x01" * 32,
+                consent(registry, account(name), owner),
                 sender=owner,
             )
         )
@@ -133,7 +135,15 @@ def node(registry: Any, benchmarks: Any, fund: Fund) -> int:
     """A TRAINER of 1,000 ZOO with a pending benchmark; its owner has 10,000 ZOO more."""
     fund(NODE_OWNER, STAKE + 10_000 * ZOO)
     node_id = int(
-        registry.register_node(OPERATOR, PAYOUT, TRAINER, STAKE, b"\x01" * 32, sender=NODE_OWNER)
+        registry.register_node(
+            OPERATOR,
+            PAYOUT,
+            TRAINER,
+            STAKE,
+            b"\x01" * 32,
+            consent(registry, account("operator"), NODE_OWNER),
+            sender=NODE_OWNER,
+        )
     )
     request(registry, benchmarks, node_id)
     return node_id
@@ -147,6 +157,7 @@ def verifiers(registry: Any, register: Register) -> Keys:
         node_id = register(name, VERIFIER)
         registry.approve_role(node_id, VERIFIER, True, sender=COORDINATOR)
         keys[node_id] = account(name)
+    wait(registry.maturity())
     return keys
 
 

@@ -16,6 +16,7 @@ from tests.stage.contracts.registry import (
     account,
     address_of,
     benchmark_passed,
+    consent,
     first,
     give,
     sign_verdict,
@@ -86,9 +87,10 @@ def test_self_certified_benchmark__never_settles(
     registry: Any, benchmarks: Any, register: stage.Register, verifiers: stage.Keys
 ) -> None:
     """With a quorum of two, one verifier of one's own and one bribed are not enough."""
-    cheat = register("cheat")
     own = register("own verifier", stage.VERIFIER, owner=address_of("cheat owner"))
     registry.approve_role(own, stage.VERIFIER, True, sender=stage.COORDINATOR)
+    wait(registry.maturity())
+    cheat = register("cheat")
     submit(registry, benchmarks, cheat, units=1_000_000)
     give(benchmarks, cheat, first(verifiers))
     with boa.reverts("benchmarks: own benchmark"):
@@ -137,11 +139,12 @@ def test_fresh_identity_after_a_ban__starts_from_nothing(
     )
     with boa.reverts("registry: operator in use"):
         registry.register_node(
-            operator, payout, stage.TRAINER, stage.STAKE, stage.EMPTY, sender=stage.NODE_OWNER
+            operator, payout, stage.TRAINER, stage.STAKE, stage.EMPTY, b"", sender=stage.NODE_OWNER
         )
     leave(node)
+    signed = consent(registry, account("operator"), stage.NODE_OWNER)
     again = registry.register_node(
-        operator, payout, stage.TRAINER, stage.STAKE, stage.EMPTY, sender=stage.NODE_OWNER
+        operator, payout, stage.TRAINER, stage.STAKE, stage.EMPTY, signed, sender=stage.NODE_OWNER
     )
     assert not registry.is_eligible(again, stage.TRAINER)
     assert registry.node(again).benchmark_score == 0

@@ -10,7 +10,14 @@ import pytest
 
 from tests.stage.contracts import registry as stage
 from tests.stage.contracts.clock import now, wait
-from tests.stage.contracts.registry import UNBONDING, address_of, benchmark_passed, own_events
+from tests.stage.contracts.registry import (
+    UNBONDING,
+    account,
+    address_of,
+    benchmark_passed,
+    consent,
+    own_events,
+)
 
 
 @pytest.fixture
@@ -61,12 +68,14 @@ def test_withdraw__pays_the_owner_and_closes(registry: Any, token: Any, exiting:
 def test_withdraw__frees_the_operator(registry: Any, exiting: int) -> None:
     wait(UNBONDING)
     registry.withdraw(exiting, sender=stage.NODE_OWNER)
+    signed = consent(registry, account("operator"), stage.NODE_OWNER)
     again = registry.register_node(
         stage.OPERATOR,
         stage.PAYOUT,
         stage.TRAINER,
         stage.STAKE,
         stage.EMPTY,
+        signed,
         sender=stage.NODE_OWNER,
     )
     assert again != exiting

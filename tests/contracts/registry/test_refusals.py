@@ -52,12 +52,12 @@ def governor(function: str, *arguments: Any) -> Step:
 
 
 def register(
-    operator: str = FRESH,
+    operator: str = stage.NODE_OWNER,
     payout: str = stage.PAYOUT,
     roles: int = TRAINER,
     who: str = "node_owner",
 ) -> Step:
-    return by(who, "registry.register_node", operator, payout, roles, stage.STAKE, EMPTY)
+    return by(who, "registry.register_node", operator, payout, roles, stage.STAKE, EMPTY, b"")
 
 
 def slash(
@@ -91,7 +91,7 @@ NEXT_WINDOW, SEEDED = later(stage.WINDOW + 1), later(24, blocks=2)
 OWNERS_CALLS: dict[str, tuple[Any, ...]] = {
     "add_stake": (stage.ZOO,),  # otherwise anyone could flush the ring that protects additions
     "begin_exit": (),
-    "set_operator": (FRESH,),
+    "set_operator": (FRESH, b""),
     "set_payout": (FRESH,),  # a stolen hot key cannot redirect rewards
     "set_roles": (VERIFIER,),
 }
@@ -101,6 +101,7 @@ REFUSED: list[tuple[Any, ...]] = [
     ("registry: operator in use", register(operator=stage.OPERATOR)),
     ("registry: operator in use", register(operator=stage.OPERATOR, who="stranger")),
     ("registry: zero address", register(operator=ZERO)),
+    ("registry: no consent", register(operator=FRESH)),
     ("registry: zero address", register(payout=ZERO)),
     *(("registry: bad roles", register(roles=roles)) for roles in (0, 8, 9, 2**255)),
     ("pausing: paused", register(), governor("set_paused", stage.PAUSE_REGISTER)),
@@ -113,6 +114,7 @@ REFUSED: list[tuple[Any, ...]] = [
     *(("registry: unknown node", owner(name, UNKNOWN, *r)) for name, r in OWNERS_CALLS.items()),
     # Stake.
     ("registry: addition too small", owner("add_stake", NODE, stage.ZOO - 1)),
+    ("registry: too many additions", *[owner("add_stake", NODE, stage.ZOO)] * 17),
     ("registry: exiting", owner("add_stake", NODE, stage.ZOO), EXITING),
     ("registry: banned", owner("add_stake", NODE, stage.ZOO), BANNED),
     ("registry: exiting", EXITING, EXITING),
@@ -130,8 +132,9 @@ REFUSED: list[tuple[Any, ...]] = [
     ),
     # Settings of a node. A node without stake must not occupy an address, and an exiting one must
     # not come back into the lists.
-    ("registry: zero address", owner("set_operator", NODE, ZERO)),
-    ("registry: closed", owner("set_operator", NODE, FRESH), *CLOSED),
+    ("registry: zero address", owner("set_operator", NODE, ZERO, b"")),
+    ("registry: no consent", owner("set_operator", NODE, FRESH, b"")),
+    ("registry: closed", owner("set_operator", NODE, FRESH, b""), *CLOSED),
     ("registry: zero address", owner("set_payout", NODE, ZERO)),
     *(("registry: bad roles", owner("set_roles", NODE, roles)) for roles in (0, 8, 15)),
     ("registry: exiting", owner("set_roles", NODE, TRAINER | VERIFIER), EXITING),

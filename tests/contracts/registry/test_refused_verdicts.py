@@ -15,6 +15,7 @@ from tests.stage.contracts.registry import (
     Keys,
     account,
     address_of,
+    consent,
     first,
     give,
     request,
@@ -136,12 +137,14 @@ def test_verdict__by_a_replaced_operator__reverts(
 ) -> None:
     ((verifier, key),) = first(verifiers).items()
     signature = sign_verdict(benchmarks, key, answered, True)
-    registry.set_operator(verifier, address_of("new key"), sender=registry.owner_of(verifier))
+    cold = registry.owner_of(verifier)
+    signed = consent(registry, account("new key"), cold)
+    registry.set_operator(verifier, address_of("new key"), signed, sender=cold)
     with boa.reverts("benchmarks: bad signature"):
         benchmarks.submit_verdicts(answered, True, [verifier], [signature])
 
 
-@pytest.mark.parametrize("why", ["unapproved", "revoked", "resting", "suspended", "unknown"])
+@pytest.mark.parametrize("why", ["unapproved", "revoked", "young", "suspended", "unknown"])
 def test_verdict__by_an_ineligible_verifier__reverts(
     registry: Any,
     benchmarks: Any,
@@ -155,13 +158,15 @@ def test_verdict__by_an_ineligible_verifier__reverts(
         verifier, key = register("uma", stage.VERIFIER), account("uma")
     elif why == "revoked":
         registry.approve_role(verifier, stage.VERIFIER, False, sender=stage.COORDINATOR)
-    elif why == "resting":
-        registry.set_active(verifier, False, sender=key.address)
+    elif why == "young":
+        verifier, key = register("uma", stage.VERIFIER), account("uma")
+        registry.approve_role(verifier, stage.VERIFIER, True, sender=stage.COORDINATOR)
     elif why == "suspended":
         registry.slash(verifier, stage.INVALID, now(), stage.ZERO, sender=stage.SLASHER)
     else:
         verifier = 99
-    with boa.reverts("benchmarks: not a verifier"):
+    reason = "bad signature" if why == "suspended" else "not a verifier"
+    with boa.reverts(f"benchmarks: {reason}"):
         benchmarks.submit_verdicts(
             answered, True, [verifier], [sign_verdict(benchmarks, key, answered, True)]
         )
@@ -173,6 +178,9 @@ def test_verdict__by_a_verifier_of_the_same_owner__reverts(
     """A node cannot vouch for itself through a second node."""
     twin = register("twin", stage.VERIFIER, owner=stage.NODE_OWNER)
     registry.approve_role(twin, stage.VERIFIER, True, sender=stage.COORDINATOR)
+    wait(stage.WINDOW + 1)
+    request(registry, benchmarks, answered)
+    submit(registry, benchmarks, answered)
     signature = sign_verdict(benchmarks, account("twin"), answered, True)
     with boa.reverts("benchmarks: own benchmark"):
         benchmarks.submit_verdicts(answered, True, [twin], [signature])
@@ -182,10 +190,18 @@ def test_verdict__by_the_node_itself__reverts(
     registry: Any, benchmarks: Any, fund: stage.Fund
 ) -> None:
     fund(stage.NODE_OWNER, 10**21)
+    signed = consent(registry, account("both"), stage.NODE_OWNER)
     both = registry.register_node(
-        address_of("both"), stage.ZERO[:-1] + "1", 3, 10**21, stage.ROOT, sender=stage.NODE_OWNER
+        address_of("both"),
+        stage.ZERO[:-1] + "1",
+        3,
+        10**21,
+        stage.ROOT,
+        signed,
+        sender=stage.NODE_OWNER,
     )
     registry.approve_role(both, stage.VERIFIER, True, sender=stage.COORDINATOR)
+    wait(registry.maturity())
     request(registry, benchmarks, both)
     submit(registry, benchmarks, both)
     with boa.reverts("benchmarks: own benchmark"):

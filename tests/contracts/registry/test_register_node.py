@@ -27,11 +27,18 @@ from tests.stage.contracts.registry import (
     ZOO,
     Fund,
     Register,
+    account,
     address_of,
+    consent,
     own_events,
 )
 
 KEY = b"\x01" * 32
+
+
+def agreed(registry: Any, owner: str = NODE_OWNER) -> bytes:
+    """The consent of the operator to a node of `owner`."""
+    return consent(registry, account("operator"), owner)
 
 
 @pytest.fixture
@@ -41,7 +48,9 @@ def funded(fund: Fund) -> str:
 
 
 def test_register_node__records_takes_and_tells(registry: Any, token: Any, funded: str) -> None:
-    node_id = registry.register_node(OPERATOR, PAYOUT, TRAINER, STAKE, KEY, sender=funded)
+    node_id = registry.register_node(
+        OPERATOR, PAYOUT, TRAINER, STAKE, KEY, agreed(registry), sender=funded
+    )
     assert own_events(registry) == [
         event(
             "NodeRegistered",
@@ -88,12 +97,15 @@ def test_register_node__ids_count_up(registry: Any, register: Register) -> None:
 
 
 def test_register_node__owner_may_be_the_operator(registry: Any, funded: str) -> None:
-    assert registry.register_node(funded, PAYOUT, TRAINER, STAKE, EMPTY, sender=funded) == 1
+    assert registry.register_node(funded, PAYOUT, TRAINER, STAKE, EMPTY, b"", sender=funded) == 1
 
 
 def test_register_node__one_owner_many_nodes(registry: Any, funded: str) -> None:
     for name in ("a", "b"):
-        registry.register_node(address_of(name), PAYOUT, TRAINER, STAKE, EMPTY, sender=funded)
+        signed = consent(registry, account(name), funded)
+        registry.register_node(
+            address_of(name), PAYOUT, TRAINER, STAKE, EMPTY, signed, sender=funded
+        )
     assert registry.owner_of(1) == registry.owner_of(2) == funded
 
 
@@ -110,14 +122,16 @@ def test_register_node__one_owner_many_nodes(registry: Any, funded: str) -> None
 def test_register_node__stake_below_the_least_minimum__reverts(
     registry: Any, funded: str, roles: int, least: int
 ) -> None:
+    rest = EMPTY, agreed(registry)
     with boa.reverts("registry: stake too low"):
-        registry.register_node(OPERATOR, PAYOUT, roles, least - 1, EMPTY, sender=funded)
-    assert registry.register_node(OPERATOR, PAYOUT, roles, least, EMPTY, sender=funded) == 1
+        registry.register_node(OPERATOR, PAYOUT, roles, least - 1, *rest, sender=funded)
+    assert registry.register_node(OPERATOR, PAYOUT, roles, least, *rest, sender=funded) == 1
 
 
 def test_register_node__without_the_tokens__reverts(registry: Any) -> None:
+    signed = agreed(registry, STRANGER)
     with boa.reverts():
-        registry.register_node(OPERATOR, PAYOUT, TRAINER, STAKE, EMPTY, sender=STRANGER)
+        registry.register_node(OPERATOR, PAYOUT, TRAINER, STAKE, EMPTY, signed, sender=STRANGER)
     assert registry.node_count() == 0
 
 
@@ -125,7 +139,7 @@ def test_register_node__trainer__requests_its_benchmark_itself(
     registry: Any, benchmarks: Any, funded: str
 ) -> None:
     """Its window begins when its operator is ready to work, not when its owner registers it."""
-    registry.register_node(OPERATOR, PAYOUT, TRAINER, STAKE, EMPTY, sender=funded)
+    registry.register_node(OPERATOR, PAYOUT, TRAINER, STAKE, EMPTY, agreed(registry), sender=funded)
     assert benchmarks.benchmark(1).attempt == 0
     benchmarks.request_benchmark(1, sender=OPERATOR)
     assert benchmarks.benchmark(1).attempt == 1
@@ -141,3 +155,47 @@ def test_register_node__gated_role__waits_for_approval(
     assert not registry.is_eligible(node_id, role)
     assert registry.role_count(role) == 0
     assert benchmarks.benchmark(node_id).attempt == 0
+
+
+# The operator's consent
+
+
+def test_attack__squatting_anothers_operator_key__is_refused(registry: Any, fund: Fund) -> None:
+    """A thief registered a node with a newcomer's operator address, so that the newcomer could not.
+    It bonded a node for it; now no signature but the operator's own names it."""
+    fund(STRANGER, STAKE)
+    thief = account("stranger")
+    for signed in (b"", consent(registry, thief, STRANGER)):
+        with boa.reverts("registry: no consent"):
+            registry.register_node(OPERATOR, PAYOUT, TRAINER, STAKE, EMPTY, signed, sender=STRANGER)
+    assert registry.node_of(OPERATOR) == 0
+
+
+def test_consent__names_owner_contract_chain_and_use(registry: Any, funded: str) -> None:
+    """What was signed for another owner, contract, chain or engagement is nothing here."""
+    key = account("operator")
+    elsewhere = {"verifyingContract": STRANGER}, {"chainId": 2}, {"name": "other"}
+    wrong = [consent(registry, key, STRANGER), consent(registry, key, funded, 1)]
+    wrong += [consent(registry, key, funded, **change) for change in elsewhere]
+    for signed in wrong:
+        with boa.reverts("registry: no consent"):
+            registry.register_node(OPERATOR, PAYOUT, TRAINER, STAKE, EMPTY, signed, sender=funded)
+
+
+def test_consent__used_once__does_not_serve_again(registry: Any, funded: str) -> None:
+    """An owner must not take back, with an old signature, an operator that has left it."""
+    signed = agreed(registry)
+    registry.register_node(OPERATOR, PAYOUT, TRAINER, STAKE, EMPTY, signed, sender=funded)
+    registry.set_operator(1, funded, b"", sender=funded)
+    assert registry.node_of(OPERATOR) == 0
+    assert registry.consents_used(OPERATOR) == 1
+    with boa.reverts("registry: no consent"):
+        registry.set_operator(1, OPERATOR, signed, sender=funded)
+    registry.set_operator(1, OPERATOR, agreed(registry), sender=funded)
+    assert registry.node_of(OPERATOR) == 1
+
+
+def test_consent_digest__is_what_wallets_sign(registry: Any) -> None:
+    key = account("operator")
+    digest = registry.consent_digest(OPERATOR, NODE_OWNER)
+    assert bytes(key.unsafe_sign_hash(digest).signature) == agreed(registry)

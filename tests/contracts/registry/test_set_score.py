@@ -35,6 +35,7 @@ from tests.stage.contracts.registry import (
     Keys,
     account,
     address_of,
+    consent,
     deploy_registry,
     first,
     give,
@@ -107,7 +108,7 @@ def direct(registry_code: Any, token: Any, parameters: tuple[Any, ...]) -> Any:
     registry = registry_code.deploy(token.address, bench, COORDINATOR, [SLASHER], parameters)
     token.approve(registry.address, STAKE, sender=HOLDER)
     node = (address_of("operator"), HOLDER, TRAINER, STAKE, EMPTY)
-    registry.register_node(*node, sender=HOLDER)
+    registry.register_node(*node, consent(registry, account("operator"), HOLDER), sender=HOLDER)
     return registry
 
 
@@ -183,14 +184,20 @@ def ringing(
         registry_code, benchmarks_code, token, COORDINATOR, [SLASHER], parameters
     )
     owner, payout = address_of("node_owner"), address_of("payout")
-    registry.register_node(address_of("operator"), payout, TRAINER, STAKE, EMPTY, sender=owner)
+    signed = consent(registry, account("operator"), owner)
+    registry.register_node(
+        address_of("operator"), payout, TRAINER, STAKE, EMPTY, signed, sender=owner
+    )
     keys = {}
     for name in ("ada", "bea"):
+        cold = address_of(f"{name} owner")
+        signed = consent(registry, account(name), cold)
         node_id = registry.register_node(
-            address_of(name), payout, VERIFIER, STAKE, EMPTY, sender=address_of(f"{name} owner")
+            address_of(name), payout, VERIFIER, STAKE, EMPTY, signed, sender=cold
         )
         registry.approve_role(node_id, VERIFIER, True, sender=COORDINATOR)
         keys[node_id] = account(name)
+    wait(registry.maturity())
     request(registry, benchmarks, 1)
     submit(registry, benchmarks, 1)
     give(benchmarks, 1, first(keys))
@@ -231,7 +238,6 @@ def test_request_in_the_middle_of_a_payment__sees_the_finished_record(
     token, registry, benchmarks, keys = ringing
     give(benchmarks, 1, keys)
     registry.set_payout(1, token.address, sender=address_of("node_owner"))
-    registry.set_operator(1, token.address, sender=address_of("node_owner"))
     registry.begin_exit(1, sender=address_of("node_owner"))
     wait(UNBONDING)
     token.arm(benchmarks.address, benchmarks.request_benchmark.prepare_calldata(1))
@@ -251,7 +257,8 @@ def test_source_that_calls_back__changes_nothing(
     )
     source.point(registry.address)
     token.approve(registry.address, STAKE, sender=HOLDER)
-    registry.register_node(OPERATOR, HOLDER, TRAINER, STAKE, EMPTY, sender=HOLDER)
+    signed = consent(registry, account("operator"), HOLDER)
+    registry.register_node(OPERATOR, HOLDER, TRAINER, STAKE, EMPTY, signed, sender=HOLDER)
     benchmarks.request_benchmark(1, sender=OPERATOR)
     mine(2)
     with boa.reverts():
@@ -297,7 +304,10 @@ def test_score_of_a_closed_node__does_not_pass_to_its_operators_next_node(
     registry.begin_exit(node, sender=NODE_OWNER)
     mine(1, UNBONDING)
     registry.withdraw(node, sender=NODE_OWNER)
-    again = registry.register_node(OPERATOR, PAYOUT, TRAINER, STAKE, EMPTY, sender=NODE_OWNER)
+    signed = consent(registry, account("operator"), NODE_OWNER)
+    again = registry.register_node(
+        OPERATOR, PAYOUT, TRAINER, STAKE, EMPTY, signed, sender=NODE_OWNER
+    )
     give(benchmarks, node, first(verifiers, 2))
     assert registry.node(again).benchmark_score == 0
     assert not registry.is_eligible(again, TRAINER)

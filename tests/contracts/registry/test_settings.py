@@ -10,7 +10,15 @@ import pytest
 
 from tests.stage.contracts import registry as stage
 from tests.stage.contracts.clock import wait
-from tests.stage.contracts.registry import AGGREGATOR, TRAINER, VERIFIER, address_of, own_events
+from tests.stage.contracts.registry import (
+    AGGREGATOR,
+    TRAINER,
+    VERIFIER,
+    account,
+    address_of,
+    consent,
+    own_events,
+)
 
 
 @pytest.fixture
@@ -27,7 +35,8 @@ def closed(registry: Any, node: int) -> int:
 
 
 def test_set_operator__moves_the_key(registry: Any, node: int, fresh: str) -> None:
-    registry.set_operator(node, fresh, sender=stage.NODE_OWNER)
+    signed = consent(registry, account("fresh"), stage.NODE_OWNER)
+    registry.set_operator(node, fresh, signed, sender=stage.NODE_OWNER)
     fields = {"node_id": node, "old_operator": stage.OPERATOR, "new_operator": fresh}
     assert own_events(registry) == [("OperatorChanged", fields)]
     assert registry.operator_of(node) == fresh
@@ -41,7 +50,7 @@ def test_set_operator__of_another_node__reverts(
     """No node can take over another's operator."""
     register("victim")
     with boa.reverts("registry: operator in use"):
-        registry.set_operator(node, address_of("victim"), sender=stage.NODE_OWNER)
+        registry.set_operator(node, address_of("victim"), b"", sender=stage.NODE_OWNER)
 
 
 def test_set_payout__replaces(registry: Any, node: int, fresh: str) -> None:

@@ -10,7 +10,16 @@ import pytest
 
 from tests.stage.contracts import registry as stage
 from tests.stage.contracts.clock import now, wait
-from tests.stage.contracts.registry import NODE_OWNER, OPERATOR, PAYOUT, STAKE, ZOO, address_of
+from tests.stage.contracts.registry import (
+    NODE_OWNER,
+    OPERATOR,
+    PAYOUT,
+    STAKE,
+    ZOO,
+    account,
+    address_of,
+    consent,
+)
 
 REFUSER = """
 # pragma version ~=0.4.3
@@ -42,7 +51,10 @@ def bare_registry(registry_code: Any, refuser: Any, parameters: tuple[Any, ...])
     registry = registry_code.deploy(
         refuser.address, benchmarks, stage.COORDINATOR, [stage.SLASHER], parameters
     )
-    registry.register_node(OPERATOR, PAYOUT, stage.TRAINER, STAKE, stage.EMPTY, sender=NODE_OWNER)
+    signed = consent(registry, account("operator"), NODE_OWNER)
+    registry.register_node(
+        OPERATOR, PAYOUT, stage.TRAINER, STAKE, stage.EMPTY, signed, sender=NODE_OWNER
+    )
     return registry
 
 
@@ -50,7 +62,7 @@ def test_refused__register_node__reverts(bare_registry: Any, refuser: Any) -> No
     refuser.set_refuses(True)
     with boa.reverts("registry: transfer failed"):
         bare_registry.register_node(
-            stage.STRANGER, PAYOUT, stage.TRAINER, STAKE, stage.EMPTY, sender=stage.STRANGER
+            stage.STRANGER, PAYOUT, stage.TRAINER, STAKE, stage.EMPTY, b"", sender=stage.STRANGER
         )
     assert bare_registry.node_count() == 1
 

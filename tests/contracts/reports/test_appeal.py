@@ -261,12 +261,12 @@ def test_dismiss_unresolved__not_appealed__reverts(reports: Any, report_id: byte
 
 def test_constructor__bad_values__reverts(codes: Codes) -> None:
     some = str(boa.env.eoa)
-    for index in range(6):
-        arguments: list[Any] = [some] * 6
+    for index in range(7):
+        arguments: list[Any] = [some] * 7
         arguments[index] = ZERO
         module = "bonds" if index == 0 else "reports"
         with refuses(f"{module}: zero address"):
             codes.reports.deploy(*arguments, 1)
     for bond in (0, 2**128):
         with refuses("reports: bad bond"):
-            codes.reports.deploy(*[some] * 6, bond)
+            codes.reports.deploy(*[some] * 7, bond)

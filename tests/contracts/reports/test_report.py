@@ -18,6 +18,7 @@ from tests.stage.contracts.system import (
     NO_REVEAL,
     STAKE,
     VERIFIER,
+    VOICE,
     ZERO,
     events_of,
     refuses,
@@ -41,7 +42,7 @@ def test_report__first_opens(challenge: Field, reports: Any) -> None:
         1,
         bad.node_id,
         INVALID,
-        STAKE,
+        VOICE,
         opened_at,
         0,
         verifier.node_id,
@@ -74,14 +75,14 @@ def test_report__quorum_confirms(challenge: Field, reports: Any) -> None:
             verifier_id=second.node_id,
             violation=INVALID,
             evidence=EVIDENCE,
-            weight=STAKE,
+            weight=VOICE,
         ),
         event(
             "ReportConfirmed", report_id=report_id, node_id=bad.node_id, appeal_deadline=deadline
         ),
     ]
     report = reports.report_of(report_id)
-    assert (report.status, report.weight, report.deadline) == (CONFIRMED, 2 * STAKE, deadline)
+    assert (report.status, report.weight, report.deadline) == (CONFIRMED, 2 * VOICE, deadline)
     assert report.first_reporter == first.node_id
     rounds = challenge.system.rounds
     assert challenge.system.results.is_invalid(1, 1, bad.node_id)
@@ -120,7 +121,7 @@ def test_report__outside_challenge__reverts(field: Field) -> None:
     verifier, node = field.verifiers[0], field.trainers[0]
     with refuses("reports: not in challenge"):
         field.report(1, node, INVALID, verifier)
-    for way in (field.to_commit, field.to_aggregate, field.to_disputed, field.to_finalized):
+    for way in (field.to_commit, field.to_aggregate, field.to_finalized):
         with boa.env.anchor():
             way()
             with refuses("reports: not in challenge"):
@@ -171,6 +172,7 @@ def test_report__own_node__reverts(field: Field) -> None:
     """A verifier judges no node of its own owner: one owner can't farm bounties on itself."""
     system = field.system
     cousin = system.join("cousin", VERIFIER, owner="trainer 0 owner")
+    system.mature()
     field.to_challenge()
     with refuses("reports: own node"):
         field.report(1, field.trainers[0], INVALID, cousin)
@@ -188,7 +190,7 @@ def test_report__stake_added_later_does_not_help(challenge: Field, reports: Any)
     challenge.system.add_stake(rich, 99 * STAKE)
     report_id = challenge.report(1, challenge.trainers[0], INVALID, rich)
     assert reports.report_of(report_id).status == OPEN
-    assert reports.report_of(report_id).weight == STAKE
+    assert reports.report_of(report_id).weight == VOICE
 
 
 def test_lapse__after_the_round(challenge: Field, reports: Any) -> None:

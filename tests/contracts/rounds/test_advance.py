@@ -9,6 +9,7 @@ import boa
 import pytest
 
 from tests.stage.contracts import system as stage
+from tests.stage.contracts.clock import mine
 from tests.stage.contracts.events import event, of_round
 from tests.stage.contracts.rounds import Field
 from tests.stage.contracts.system import BOND, REWARD, STAKE, System, events_of, refuses
@@ -117,15 +118,45 @@ def test_advance__no_result__fallback_then_void(field: Field, results: Any) -> N
     assert events_of(results) == voided("no result")
 
 
-def test_advance__dispute_not_decided__void_and_bond_back(field: Field, results: Any) -> None:
+def test_advance__dispute_not_decided__void_and_bond_to_the_treasury(
+    field: Field, owner: str, results: Any
+) -> None:
     field.to_disputed()
     field.system.wait_out(1, 1)
     results.advance(1, 1)
-    bond = [event("BondCredited", account=field.challenger, amount=BOND)]
+    bond = [event("BondCredited", account=owner, amount=BOND)]
     assert events_of(results) == bond + voided("dispute not resolved")
     assert field.system.pool.escrow(1) == 10 * REWARD
-    results.withdraw_bond(sender=field.challenger)
-    assert field.system.token.balanceOf(field.challenger) == STAKE
+    assert results.bond_credit(field.challenger) == 0
+    assert field.system.token.balanceOf(field.challenger) == STAKE - BOND
+
+
+def test_advance__dispute_not_decided__attested_by_two_thirds__the_result_stands(
+    field: Field, rounds: Any, owner: str, results: Any
+) -> None:
+    field.to_disputed()
+    field.attest(1, *field.verifiers[:2])
+    deadline = rounds.round(1, 1).deadline
+    field.system.wait_out(1, 1)
+    results.advance(1, 1)
+    assert events_of(results) == [
+        event("BondCredited", account=owner, amount=BOND),
+        of_round("PhaseChanged", phase=stage.CHALLENGE, deadline=deadline + 300),
+    ]
+    field.finalize()
+
+
+@pytest.mark.parametrize("way", ["to_reveal", "to_aggregate"])
+def test_advance__much_too_late__void(field: Field, rounds: Any, results: Any, way: str) -> None:
+    """Nobody moved the round on for so long that its stakes may be gone before it is settled."""
+    getattr(field, way)()
+    if way != "to_aggregate":
+        field.system.reveal(1, 1, field.trainers[0], field.work(field.trainers[0]))
+    mine(1, stage.UNBONDING - sum(stage.TERMS[w] for w in ("challenge_s", "appeal_s")) - 2 * 800)
+    field.system.advance(1, 1)
+    called = rounds if way != "to_aggregate" else results
+    assert events_of(called, results) == voided("no time left")
+    assert field.system.pool.escrow(1) == 10 * REWARD
 
 
 def withheld(field: Field) -> None:

@@ -6,11 +6,21 @@ from __future__ import annotations
 from typing import Any
 
 import boa
+import pytest
 
 from tests.stage.contracts import system as stage
+from tests.stage.contracts.clock import mine
 from tests.stage.contracts.events import event, of_round
 from tests.stage.contracts.rounds import EVIDENCE, Field
-from tests.stage.contracts.system import BAD_RESULT, BOND, STAKE, ZERO, events_of, refuses
+from tests.stage.contracts.system import (
+    BAD_RESULT,
+    BOND,
+    STAKE,
+    VOICE,
+    ZERO,
+    events_of,
+    refuses,
+)
 
 
 def result_of(field: Field) -> bytes:
@@ -24,9 +34,9 @@ def test_attest__counts_the_snapshot_weight(field: Field, rounds: Any, results: 
     result = result_of(field)
     results.attest(1, 1, first.node_id, result, sender=first.operator)
     assert events_of(results) == [
-        of_round("Attested", verifier_id=first.node_id, result_hash=result, weight=STAKE)
+        of_round("Attested", verifier_id=first.node_id, result_hash=result, weight=VOICE)
     ]
-    assert rounds.round(1, 1).attested_stake == STAKE
+    assert rounds.round(1, 1).attested_stake == VOICE
     assert not results.can_finalize(1, 1)
     field.attest(1, second)
     assert results.can_finalize(1, 1)
@@ -63,11 +73,24 @@ def test_attest__not_in_the_snapshot__reverts(field: Field) -> None:
 
 
 def test_attest__wrong_phase__reverts(field: Field) -> None:
-    for way in (field.to_commit, field.to_aggregate, field.to_disputed, field.to_finalized):
+    for way in (field.to_commit, field.to_aggregate, field.to_finalized):
         with boa.env.anchor():
             way()
             with refuses("results: not in challenge"):
                 field.attest(1, field.verifiers[0])
+
+
+def test_attest__while_disputed__counts_until_the_deadline(
+    field: Field, rounds: Any, results: Any
+) -> None:
+    field.to_disputed()
+    boa.env.evm.patch.timestamp = rounds.round(1, 1).deadline
+    field.attest(1, field.verifiers[0])
+    assert rounds.round(1, 1).attested_stake == VOICE
+    assert not results.can_finalize(1, 1)
+    boa.env.evm.patch.timestamp += 1
+    with refuses("results: too late"):
+        field.attest(1, field.verifiers[1])
 
 
 def test_attest_and_challenge__after_the_deadline__revert(field: Field) -> None:
@@ -107,8 +130,10 @@ def test_challenge__wrong_result_or_phase__reverts(field: Field, results: Any) -
     field.to_challenge()
     with refuses("results: wrong result"):
         results.challenge(1, 1, EVIDENCE, EVIDENCE, sender=field.challenger)
+    assert not results.is_challenged(1, 1)
     field.challenge(1)
-    with refuses("results: not in challenge"):
+    assert results.is_challenged(1, 1)
+    with refuses("results: already challenged"):
         field.challenge(1)
 
 
@@ -170,12 +195,36 @@ def test_resolve_challenge__rejected(field: Field, rounds: Any, owner: str, resu
         of_round("PhaseChanged", phase=stage.CHALLENGE, deadline=boa.env.timestamp + 300),
         event("BondCredited", account=owner, amount=BOND),
     ]
-    assert rounds.round(1, 1).attested_stake == STAKE
+    assert rounds.round(1, 1).attested_stake == VOICE
     assert results.bond_credit(field.challenger) == 0
     with refuses("bonds: nothing to withdraw"):
         results.withdraw_bond(sender=field.challenger)
     assert results.bond_credit(owner) == BOND
-    field.challenge(1)  # a new bond, a new dispute
+    with refuses("results: already challenged"):
+        field.challenge(1)
+    assert results.bonds_held() == BOND
+
+
+@pytest.mark.parametrize(("waited", "window"), [(0, 300), (100, 200), (151, 150), (300, 150)])
+def test_resolve_challenge__rejected__what_was_left_of_the_window_goes_on(
+    field: Field, rounds: Any, owner: str, results: Any, waited: int, window: int
+) -> None:
+    field.to_challenge()
+    mine(1, waited)
+    field.challenge(1)
+    mine(1, 400)
+    results.resolve_challenge(1, 1, result_of(field), False, sender=owner)
+    assert rounds.round(1, 1).deadline == boa.env.timestamp + window
+
+
+def test_resolve_challenge__upheld__the_next_result_may_be_challenged(
+    field: Field, owner: str, results: Any
+) -> None:
+    field.to_disputed()
+    results.resolve_challenge(1, 1, result_of(field), True, sender=owner)
+    field.propose(1, field.trainers[0])
+    assert not results.is_challenged(1, 1)
+    field.challenge(1)
     assert results.bonds_held() == 2 * BOND
 
 
@@ -211,9 +260,9 @@ def test_resolve_challenge__not_disputed_late_or_wrong__reverts(
         results.resolve_challenge(1, 1, result_of(field), True, sender=owner)
 
 
-def test_withdraw_bond__pays_once(field: Field, results: Any) -> None:
+def test_withdraw_bond__pays_once(field: Field, owner: str, results: Any) -> None:
     field.to_disputed()
-    field.system.time_out(1, 1)
+    results.resolve_challenge(1, 1, result_of(field), True, sender=owner)
     assert results.withdraw_bond(sender=field.challenger) == BOND
     assert events_of(results) == [event("BondWithdrawn", account=field.challenger, amount=BOND)]
     assert results.bonds_held() == 0

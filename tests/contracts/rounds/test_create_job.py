@@ -11,10 +11,12 @@ import pytest
 from tests.stage.contracts.events import event
 from tests.stage.contracts.system import (
     ACTIVE,
+    BOUNDS,
     EMPTY,
     TERMS,
     UNBONDING,
     ZERO,
+    ZOO,
     Codes,
     System,
     deploy,
@@ -29,7 +31,7 @@ TOO_SHORT = 60
 # Twice the Coordinator's routine delay of 60 s.
 DECISION = 120
 # Everything a node may have to stay for besides the commit window.
-OTHER_WINDOWS = 500 + 2 * 400 + 300 + 700 + 2 * 800
+OTHER_WINDOWS = 500 + 2 * 400 + 300 + 150 + 700 + 2 * 800
 
 
 @pytest.fixture
@@ -58,8 +60,10 @@ def test_create_job__numbers_jobs_and_stores_the_terms(sponsor: str, jobs: Any) 
         ({"rounds": 0}, "bad round count"),
         ({"rounds": 100_001}, "bad round count"),
         ({"reward_per_round": 2**128}, "bad amount"),
-        ({"challenge_bond": 0}, "bad amount"),
-        ({"challenge_bond": 2**128}, "bad amount"),
+        ({"reward_per_round": ZOO - 1}, "reward too low"),
+        ({"challenge_bond": 0}, "bad bond"),
+        ({"challenge_bond": BOUNDS[0] - 1}, "bad bond"),
+        ({"challenge_bond": BOUNDS[1] + 1}, "bad bond"),
         ({"verifier_bps": 4_501}, "cuts too high"),
         ({"aggregator_bps": 4_001}, "cuts too high"),
         ({"verifier_bps": 5_001, "aggregator_bps": 0}, "cuts too high"),
@@ -86,8 +90,8 @@ def test_create_job__bad_terms__reverts(
     "changes",
     [
         {"rounds": 100_000},
-        {"reward_per_round": 2**128 - 1, "challenge_bond": 2**128 - 1},
-        {"reward_per_round": 0},
+        {"reward_per_round": 2**128 - 1, "challenge_bond": BOUNDS[1]},
+        {"reward_per_round": ZOO, "challenge_bond": BOUNDS[0]},
         {"verifier_bps": 5_000, "aggregator_bps": 0},
         {"verifier_bps": 0, "aggregator_bps": 5_000},
         {"max_nodes": 1},

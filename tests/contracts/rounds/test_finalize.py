@@ -126,26 +126,44 @@ def test_finalize__open_report_blocks_the_early_way_only(
     assert field.system.pool.pending(field.trainers[0].payout) == TRAINERS // 6
 
 
+def test_finalize__share_of_an_invalid_node_is_set_aside_not_spread(
+    field: Field, rounds: Any
+) -> None:
+    field.to_challenge()
+    bad = field.trainers[2]
+    field.report(1, bad, INVALID, *field.verifiers[:2])
+    field.attest(1)
+    field.finalize()
+    pool = field.system.pool
+    assert pool.pending(bad.payout) == 0
+    pot = TRAINERS + VERIFIER_CUT - VERIFIER_CUT // 3 * 3  # with the dust of the verifiers' cut
+    assert [pool.pending(p.payout) for p in field.trainers[:2]] == [pot // 6, pot * 2 // 6]
+    assert pool.set_aside(1, 1, bad.node_id) == pool.total_held() == pot // 2
+    assert rounds.round(1, 1).n_invalid == 1
+
+
 @pytest.mark.parametrize("shares", [[1, 2, 3], [0, 7, 10**18], [5, 0, 0], [0, 0, 0]])
 @pytest.mark.parametrize("bad", [(), (0,), (2,), (0, 1), (0, 1, 2)])
 def test_finalize__pays_what_the_rule_says(
     field: Field, rounds: Any, bad: tuple[int, ...], shares: list[int], results: Any
 ) -> None:
-    """With invalid nodes and without: the pool in proportion to the valid contributions, rounded
-    down; what is left goes back to the escrow."""
+    """With invalid nodes and without: the pool in proportion to the contributions, rounded down.
+    The share of the invalid is set aside; what is left goes back to the escrow."""
     field.to_aggregate()
     field.propose(1, contributions=shares)
     for index in bad:
         field.report(1, field.trainers[index], INVALID, *field.verifiers[:2])
     field.attest(1, *field.verifiers[:2])
     results.finalize(1, 1, field.ids, shares)
-    valid = [0 if index in bad else share for index, share in enumerate(shares)]
-    total = sum(valid)
+    total = sum(shares)
     assert rounds.round(1, 1).n_invalid == len(bad)
     assert dict(events_of(results))["RoundFinalized"]["total_contribution"] == total
-    pay = [TRAINERS * share // total if total else 0 for share in valid]
+    pay = [TRAINERS * share // total if total else 0 for share in shares]
     pool = field.system.pool
-    assert [pool.pending(p.payout) for p in field.trainers] == pay
+    kept = [amount if index in bad else 0 for index, amount in enumerate(pay)]
+    assert [pool.set_aside(1, 1, node) for node in field.ids] == kept
+    credited = [amount - held for amount, held in zip(pay, kept, strict=True)]
+    assert [pool.pending(p.payout) for p in field.trainers] == credited
     paid = sum(pay) + VERIFIER_CUT + AGGREGATOR_CUT
     settled = dict(events_of(results))["RoundSettled"]
     assert (settled["paid"], settled["returned"]) == (paid, REWARD - paid)
@@ -153,7 +171,7 @@ def test_finalize__pays_what_the_rule_says(
 
 
 def test_settle__invalid_nodes_in_both_batches(system: System, rounds: Any, results: Any) -> None:
-    """The second batch leaves out the invalid like the first, and nobody is diluted."""
+    """The second batch sets aside for the invalid like the first."""
     field = make_field(system, trainers=67, rounds=1)
     field.to_challenge()
     bad = {3, 65}
@@ -163,25 +181,27 @@ def test_settle__invalid_nodes_in_both_batches(system: System, rounds: Any, resu
     field.finalize()
     assert not rounds.round(1, 1).settled
     results.settle(1, 1, field.ids, field.shares)
-    valid = [0 if index in bad else share for index, share in enumerate(field.shares)]
-    for player, share in zip(field.trainers, valid, strict=True):
-        assert system.pool.pending(player.payout) == TRAINERS * share // sum(valid)
+    for index, (player, share) in enumerate(zip(field.trainers, field.shares, strict=True)):
+        pay = TRAINERS * share // sum(field.shares)
+        kept = pay if index in bad else 0
+        assert system.pool.set_aside(1, 1, player.node_id) == kept
+        assert system.pool.pending(player.payout) == pay - kept
     assert rounds.round(1, 1).settled
     assert system.balances() == system.owed()
 
 
 def test_finalize__nobody_left_to_pay(field: Field, rounds: Any, results: Any) -> None:
-    """Only cuts are paid; the rest goes back to the escrow."""
+    """Only cuts are paid; the rest is set aside until the report has its end."""
     field.to_aggregate()
     field.propose(1, nodes=field.ids[:1], contributions=[9])
     field.report(1, field.trainers[0], INVALID, *field.verifiers[:2])
     field.attest(1)
     results.finalize(1, 1, field.ids[:1], [9])
     settled = dict(events_of(results))["RoundSettled"]
-    paid = VERIFIER_CUT // 3 * 3 + AGGREGATOR_CUT
-    assert settled == {"job_id": 1, "round_id": 1, "paid": paid, "returned": REWARD - paid}
+    assert settled == {"job_id": 1, "round_id": 1, "paid": REWARD, "returned": 0}
     assert rounds.round(1, 1).settled
-    assert field.system.pool.escrow(1) == 10 * REWARD - paid
+    cuts = VERIFIER_CUT // 3 * 3 + AGGREGATOR_CUT
+    assert field.system.pool.total_held() == REWARD - cuts
 
 
 def test_finalize__empty_result(field: Field, rounds: Any, results: Any) -> None:

@@ -13,7 +13,16 @@ from tests.stage.contracts import system as stage
 from tests.stage.contracts.clock import mine
 from tests.stage.contracts.events import event, of_round
 from tests.stage.contracts.rounds import Field, make_field
-from tests.stage.contracts.system import COMMIT, REWARD, STAKE, TERMS, System, events_of, refuses
+from tests.stage.contracts.system import (
+    COMMIT,
+    REWARD,
+    STAKE,
+    TERMS,
+    VOICE,
+    System,
+    events_of,
+    refuses,
+)
 
 
 def scores(field: Field) -> list[int]:
@@ -38,7 +47,7 @@ def test_open_round__event_snapshot_and_state(
             nodes=field.ids,
             weights=weights,
             verifiers=verifiers,
-            stakes=[STAKE] * 3,
+            stakes=[VOICE] * 3,
             aggregators=[p.node_id for p in field.aggregators],
         ),
         of_round("PhaseChanged", phase=COMMIT, deadline=time + 600),
@@ -59,7 +68,7 @@ def test_open_round__event_snapshot_and_state(
         bytes(32),
         TERMS["genesis_model"],
         keccak(encode(["uint256[]", "uint256[]"], [field.ids, weights])),
-        3 * STAKE,
+        3 * VOICE,
         0,
         0,
         bytes(32),
@@ -75,7 +84,7 @@ def test_open_round__event_snapshot_and_state(
         assert results.verifier_weight(1, 1, player.node_id) == 0
     for player in field.verifiers:
         assert not rounds.is_expected(1, 1, player.node_id)
-        assert results.verifier_weight(1, 1, player.node_id) == STAKE
+        assert results.verifier_weight(1, 1, player.node_id) == VOICE
     assert field.system.pool.total_reserved() == REWARD
     assert jobs.job(1).rounds_opened == 1
     assert results.aggregator_on_duty(1, 1) == 0  # before the reveals are over
@@ -131,12 +140,24 @@ def test_open_round__escrow_too_low__reverts(field: Field, rounds: Any) -> None:
 
 
 def test_open_round__role_missing__reverts(field: Field, rounds: Any) -> None:
+    """Trainers and aggregators that rest, and verifiers that have left."""
+    registry = field.system.registry
     for team in (field.trainers, field.verifiers, field.aggregators):
         with boa.env.anchor():
             for player in team:
-                field.system.registry.set_active(player.node_id, False, sender=player.owner)
+                if team is field.verifiers:
+                    registry.begin_exit(player.node_id, sender=player.owner)
+                else:
+                    registry.set_active(player.node_id, False, sender=player.owner)
             with refuses("rounds: too few nodes"):
                 rounds.open_round(1)
+
+
+def test_open_round__verifiers_at_rest__are_in_the_snapshot(field: Field, results: Any) -> None:
+    for player in field.verifiers:
+        field.system.registry.set_active(player.node_id, False, sender=player.owner)
+    field.to_commit()
+    assert results.result(1, 1).verifier_stake == 3 * VOICE
 
 
 def test_open_round__paused__reverts_and_running_rounds_go_on(
@@ -157,9 +178,9 @@ def test_open_round__stake_added_later_does_not_count(
     field.to_commit()
     field.system.add_stake(late, 9 * STAKE)
     newcomer = field.system.join("newcomer", 2, 50 * STAKE)
-    assert results.verifier_weight(1, 1, late.node_id) == STAKE
+    assert results.verifier_weight(1, 1, late.node_id) == VOICE
     assert results.verifier_weight(1, 1, newcomer.node_id) == 0
-    assert rounds.round(1, 1).verifier_stake == 3 * STAKE
+    assert rounds.round(1, 1).verifier_stake == 3 * VOICE
 
 
 def test_open_round__more_trainers_than_seats__take_turns(system: System, rounds: Any) -> None:
@@ -182,10 +203,12 @@ def test_open_round__weight_falls_with_missed_and_invalid_rounds(
     for player in (steady, bad):
         field.system.reveal(1, round_id, player, field.work(player, round_id))
     field.propose(round_id, nodes=[steady.node_id], contributions=[1])
-    field.report(round_id, bad, stage.INVALID, *field.verifiers[:2])
-    # Slashed later, after the appeal window: the weight falls at once.
+    report = field.report(round_id, bad, stage.INVALID, *field.verifiers[:2])
     field.attest(round_id)
     results.finalize(1, 1, [steady.node_id], [1])
+    mine(1, TERMS["appeal_s"] + 1)
+    field.system.reports.execute(report)
+    mine(1, 7 * stage.DAY)  # that it is suspended for
     rounds.open_round(1)
     opened = dict(events_of(rounds))["RoundOpened"]
     assert dict(zip(opened["nodes"], opened["weights"], strict=True)) == {

@@ -36,7 +36,7 @@ from tests.stage.contracts.system import (
 )
 
 WORD = b"\x01" * 32
-ROUND_TERMS = (1, WORD, 128, 600, 500, 400, 300, 800, REWARD)
+ROUND_TERMS = (1, WORD, 128, 600, 500, 400, 300, 800, REWARD, 2**40 - 1)
 
 
 def everybody(field: Field, *, but: Any) -> list[str]:
@@ -196,6 +196,7 @@ def test_results__while_rounds_has_the_round__nobody_can_act(
         ):
             with refuses(reason):
                 call()
+        assert not results.is_challenged(1, 1)
         mine(2, 30 * 86_400)
 
 
@@ -285,7 +286,7 @@ def test_cancelled__round_open__escrow_is_refunded_once_and_nothing_is_left(
     with refuses("pool: nothing to refund"):
         system.pool.refund(1, sender=field.sponsor)
     if way == "to_disputed":
-        assert system.results.withdraw_bond(sender=field.challenger) == BOND
+        assert system.results.bond_credit(system.coordinator.address) == BOND
     assert system.balances() == system.owed()
     with refuses("jobs: job not active"):
         system.rounds.open_round(1)
@@ -321,6 +322,7 @@ struct RoundTerms:
     challenge_s: uint256
     dispute_s: uint256
     reward: uint256
+    settle_by: uint256
 
 target: address
 data: Bytes[2048]
@@ -348,7 +350,7 @@ def begin_round(job_id: uint256) -> RoundTerms:
     self._strike()
     return RoundTerms(
         round_id=1, model=keccak256("model"), max_nodes=128, commit_s=600, reveal_s=500,
-        aggregate_s=400, challenge_s=300, dispute_s=800, reward=0,
+        aggregate_s=400, challenge_s=300, dispute_s=800, reward=0, settle_by=2**40 - 1,
     )
 
 @external
@@ -391,7 +393,7 @@ def start_distribution(
 @external
 def distribute(
     job_id: uint256, round_id: uint256, nodes: DynArray[uint256, 128],
-    contributions: DynArray[uint256, 128],
+    contributions: DynArray[uint256, 128], aside: uint256,
 ):
     self._strike()
 
@@ -630,4 +632,4 @@ def test_undecided_dispute__reentered_by_jobs_and_pool__credits_the_bond_once(
     alone.advance(1, 1)
     assert intruder.strikes() == 2
     assert_locked_out(intruder)
-    assert alone.bond_credit(field.challenger) == alone.bonds_held() == 1
+    assert alone.bond_credit(field.system.coordinator.address) == alone.bonds_held() == 1

@@ -10,7 +10,7 @@ import pytest
 
 from tests.stage.contracts.events import of_round
 from tests.stage.contracts.rounds import Field
-from tests.stage.contracts.system import ZERO, Codes, System, events_of, refuses
+from tests.stage.contracts.system import BOUNDS, ZERO, Codes, System, events_of, refuses
 
 # What each constructor takes, by the public name of the part; owner and random source follow.
 PARTS = {
@@ -24,7 +24,7 @@ PARTS = {
 def test_constructor__zero_address__reverts(codes: Codes, name: str) -> None:
     some = str(boa.env.eoa)
     count = len(PARTS[name]) + 1
-    source = [] if name == "jobs" else [ZERO]
+    source: list[Any] = [BOUNDS] if name == "jobs" else [ZERO]
     for index in range(count):
         arguments = [some] * count
         arguments[index] = ZERO
@@ -77,7 +77,7 @@ def test_reports_only__anyone_else__reverts(
 def test_reports_only__outside_challenge__reverts(field: Field, results: Any, name: str) -> None:
     reports = field.system.reports.address
     arguments = (1, 1, field.ids[0]) if name == "invalidate" else (1, 1)
-    for way in (field.to_commit, field.to_aggregate, field.to_disputed, field.to_finalized):
+    for way in (field.to_commit, field.to_aggregate, field.to_finalized):
         with boa.env.anchor():
             way()
             with refuses("results: not in challenge"):

@@ -82,7 +82,7 @@ def test_adopt__after_the_first_round_opened__reverts(
     panel: Panel, scores: Any, other_job: int
 ) -> None:
     """Nodes that came for one way of being paid are not given another."""
-    panel.system.pool.fund(other_job, REWARD, sender=panel.field.stranger)
+    panel.system.fund(other_job, REWARD, panel.field.stranger)
     panel.system.rounds.open_round(other_job, sender=panel.field.stranger)
     with refuses("scores: round opened"):
         scores.adopt(other_job, COMMIT_S, REVEAL_S, sender=panel.field.sponsor)

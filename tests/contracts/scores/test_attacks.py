@@ -19,7 +19,7 @@ from tests.stage.contracts.scores import (
     Panel,
     make_panel,
 )
-from tests.stage.contracts.system import REWARD, STAKE, VOID, System, refuses
+from tests.stage.contracts.system import REWARD, VOID, ZOO, System, refuses
 
 HONEST = [30_000, 20_000, 0]  # trainer 2 is the liar's friend and worth nothing
 LIE = [0, 0, SCALE]
@@ -29,7 +29,7 @@ LIE = [0, 0, SCALE]
 def test_minority_of_stake__raises_nobody(system: System, honest_present: int) -> None:
     """A liar with 30 % of the stake; honest verifiers of 35 % each, one of them maybe away. What is
     away counts against everybody, never for the liar."""
-    panel = make_panel(system, stakes=[3 * STAKE, 3_500 * 10**18, 3_500 * 10**18])
+    panel = make_panel(system, stakes=[150 * ZOO, 175 * ZOO, 175 * ZOO])
     round_id = panel.field.to_aggregate()
     rows = [LIE, HONEST, HONEST if honest_present == 2 else None]
     consensus = panel.score(round_id, rows)
@@ -49,7 +49,7 @@ def test_minority_of_stake__when_alone__cannot_score_at_all(panel: Panel) -> Non
 def test_minority_of_stake__thins_out_the_others_where_honest_scores_differ(system: System) -> None:
     """The friend's consensus is what honest verifiers gave it, with or without the lie. But nobody
     else has half of the stake any more, except for the least that all honest ones agree on."""
-    panel = make_panel(system, stakes=[3 * STAKE, 3_500 * 10**18, 3_500 * 10**18])
+    panel = make_panel(system, stakes=[150 * ZOO, 175 * ZOO, 175 * ZOO])
     round_id = panel.field.to_aggregate()
     rows = [[40_000, 15_000, 5_000], [15_000, 40_000, 5_000]]
     with boa.env.anchor():
@@ -267,7 +267,7 @@ def test_close__not_the_snapshot__is_refused(panel: Panel) -> None:
     for length in (0, 2, 4):
         with refuses("scores: length mismatch"):
             panel.close(round_id, [0] * length)
-    assert panel.consensus(dict(zip(panel.stakes, rows, strict=True))) == HONEST
+    assert panel.consensus(dict(zip(panel.weights, rows, strict=True))) == HONEST
     panel.close(round_id, HONEST)
 
 

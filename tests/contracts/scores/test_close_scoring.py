@@ -24,10 +24,9 @@ from tests.stage.contracts.scores import (
     make_panel,
     median,
 )
-from tests.stage.contracts.system import STAKE, System, events_of, refuses
+from tests.stage.contracts.system import STAKE, VOICE, System, events_of, refuses
 
 ROW = [300, 200, 100]
-ZOO = 10**18
 
 
 def test_close__fixes_the_consensus_and_tells_all(panel: Panel, scores: Any) -> None:
@@ -92,7 +91,7 @@ def test_close__somebody_is_waited_for__reverts(panel: Panel) -> None:
 
 def test_close__half_of_the_stake_is_enough(system: System) -> None:
     """2 * stake >= total, with exact halves: the greater of the two middle values."""
-    panel = make_panel(system, stakes=[STAKE, STAKE, 2 * STAKE])
+    panel = make_panel(system, stakes=[VOICE // 2, VOICE // 2, VOICE])
     round_id = panel.field.to_aggregate()
     assert panel.score(round_id, [[10, 10, 10], [20, 9, 10], [0, 30, 11]]) == [10, 30, 11]
 
@@ -224,7 +223,7 @@ def test_close__any_rows_and_stakes__takes_the_models_consensus_and_no_other(
     with boa.env.anchor():
         count = data.draw(st.integers(1, 4), label="verifiers")
         stakes = data.draw(
-            st.lists(st.integers(100 * ZOO, 900 * ZOO), min_size=count, max_size=count)
+            st.lists(st.integers(VOICE // 2, 2 * VOICE), min_size=count, max_size=count)
         )
         panel = make_panel(system, stakes=stakes, trainers=2)
         score = st.one_of(st.integers(0, 4), st.integers(0, SCALE // 2))
@@ -237,9 +236,10 @@ def test_close__any_rows_and_stakes__takes_the_models_consensus_and_no_other(
         consensus = panel.score(round_id, rows, silent)
         spoke = [i for i in range(count) if rows[i] is not None and i not in silent]
         seen = [rows[i] or [] for i in spoke]
-        held = [stakes[i] for i in spoke]
-        expected = stake_median(seen, held, sum(stakes), nodes=2)
-        assert consensus == expected == (median(seen, held, sum(stakes)) or [0, 0])
+        weights = [min(stake, VOICE) for stake in stakes]
+        held = [weights[i] for i in spoke]
+        expected = stake_median(seen, held, sum(weights), nodes=2)
+        assert consensus == expected == (median(seen, held, sum(weights)) or [0, 0])
         for i, player in enumerate(panel.verifiers):
             given_row = rows[i]
             if given_row is None or not sum(expected):

@@ -19,7 +19,7 @@ from tests.stage.contracts.scores import (
     SCORE_REVEAL,
     Panel,
 )
-from tests.stage.contracts.system import EMPTY, STAKE, VERIFIER, events_of, refuses
+from tests.stage.contracts.system import EMPTY, STAKE, VERIFIER, VOICE, events_of, refuses
 
 ROW = [3, 2, 1]
 WORD = b"\x01" * 32
@@ -61,7 +61,7 @@ def test_first_commitment__opens_the_scoring(panel: Panel, scores: Any) -> None:
         deadline + REVEAL_S,
         1,
         0,
-        2 * STAKE,
+        2 * VOICE,
         0,
         False,
         False,

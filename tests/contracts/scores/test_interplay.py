@@ -8,7 +8,7 @@ import boa
 
 from tests.stage.contracts import system as stage
 from tests.stage.contracts.clock import mine
-from tests.stage.contracts.registry import account
+from tests.stage.contracts.registry import account, consent
 from tests.stage.contracts.scores import BPS, SCORE_CLOSED, SCORE_REVEAL, Panel, make_panel
 from tests.stage.contracts.system import AGGREGATE, DAY, FINALIZED, REWARD, VOID, System, refuses
 
@@ -115,8 +115,10 @@ def test_operator_replaced_between_commitment_and_reveal__the_old_key_opens_it(
     round_id = panel.field.to_aggregate()
     panel.commit_all(round_id, HONEST)
     first = panel.verifiers[0]
-    newer = str(account("newer operator").address)
-    panel.system.registry.set_operator(first.node_id, newer, sender=first.owner)
+    key = account("newer operator")
+    newer = str(key.address)
+    signed = consent(panel.system.registry, key, first.owner)
+    panel.system.registry.set_operator(first.node_id, newer, signed, sender=first.owner)
     with refuses("scores: bad opening"):
         panel.reveal(round_id, first, HONEST, sender=newer)
     with refuses("scores: already committed"):

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from tests.stage.contracts.events import logged
 from tests.stage.contracts.scores import BPS, SCALE, Panel, make_panel
-from tests.stage.contracts.system import INVALID, REWARD, STAKE, System
+from tests.stage.contracts.system import INVALID, REWARD, ZOO, System
 
 HONEST = [30_000, 20_000, 15_535]
 LIE = [0, 0, SCALE]
@@ -29,12 +29,12 @@ def proposer_paid(panel: Panel) -> int:
 
 
 def check_money(panel: Panel) -> None:
-    """Every unit that was funded is credited or in escrow, and the contracts hold what they owe."""
+    """What was funded is credited, set aside or in escrow, and the contracts hold what they owe."""
     pool = panel.system.pool
     credited = sum(trainers_paid(panel)) + sum(verifiers_paid(panel)) + proposer_paid(panel)
     assert credited == pool.total_pending()
     assert pool.total_reserved() == 0
-    assert pool.escrow(1) + credited == 10 * REWARD
+    assert pool.escrow(1) + pool.total_held() + credited == 10 * REWARD
     assert panel.system.owed() == panel.system.balances()
 
 
@@ -111,7 +111,7 @@ def test_round_that_nobody_scored__verifiers_get_nothing(panel: Panel) -> None:
     check_money(panel)
 
 
-def test_node_invalidated_after_the_scoring__its_share_stays_in_escrow(panel: Panel) -> None:
+def test_node_invalidated_after_the_scoring__its_share_is_set_aside(panel: Panel) -> None:
     """The others are paid what they would have been: a share of the whole consensus."""
     round_id = panel.to_scored(HONEST, HONEST, HONEST)
     panel.field.propose(round_id)
@@ -119,7 +119,10 @@ def test_node_invalidated_after_the_scoring__its_share_stays_in_escrow(panel: Pa
     panel.field.attest(round_id)
     panel.system.results.finalize(1, 1, panel.field.ids, panel.field.shares)
     amount = REWARD - PROPOSER_CUT - 3 * (VERIFIER_CUT // 3)
-    assert trainers_paid(panel) == [0, *split(HONEST, amount)[1:]]
+    bad, *others = split(HONEST, amount)
+    assert trainers_paid(panel) == [0, *others]
+    pool = panel.system.pool
+    assert pool.set_aside(1, 1, panel.field.ids[0]) == pool.total_held() == bad
     check_money(panel)
 
 
@@ -199,7 +202,7 @@ def test_ordinary_job_beside_it__is_paid_by_its_result(system: System) -> None:
 def test_lone_liar_of_30_percent__its_friend_gains_nothing(system: System) -> None:
     """Three rounds of lying: the friend's pay is what honest verifiers give it, and the liar, that
     agrees with nobody, has no cut."""
-    panel = make_panel(system, stakes=[30 * STAKE // 10, 35 * STAKE // 10, 35 * STAKE // 10])
+    panel = make_panel(system, stakes=[150 * ZOO, 175 * ZOO, 175 * ZOO])
     honest = [40_000, 25_535, 0]
     earned = []
     for _ in range(3):

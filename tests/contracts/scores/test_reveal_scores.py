@@ -10,6 +10,7 @@ import pytest
 
 from tests.stage.contracts.clock import mine
 from tests.stage.contracts.events import event
+from tests.stage.contracts.registry import account, consent
 from tests.stage.contracts.scores import (
     BPS,
     COMMIT_S,
@@ -120,6 +121,19 @@ def test_reveal__twice__reverts(panel: Panel) -> None:
     panel.reveal(round_id, panel.verifiers[0], ROW)
     with refuses("scores: already revealed"):
         panel.reveal(round_id, panel.verifiers[0], ROW)
+
+
+def test_reveal__operator_changed__the_old_key_reveals(panel: Panel) -> None:
+    """The commitment binds its sender; changing keys in between helps and hinders nobody."""
+    round_id = committed(panel)
+    player = panel.verifiers[0]
+    key = account("new operator")
+    new = str(key.address)
+    signed = consent(panel.system.registry, key, player.owner)
+    panel.system.registry.set_operator(player.node_id, new, signed, sender=player.owner)
+    with refuses("scores: bad opening"):
+        panel.reveal(round_id, player, ROW, sender=new)
+    panel.reveal(round_id, player, ROW)
 
 
 @pytest.mark.parametrize("trainers", [15, 16, 17, 33])

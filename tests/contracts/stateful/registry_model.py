@@ -19,6 +19,7 @@ ZOO = 10**18
 ZERO = "0x" + "00" * 20
 EMPTY = bytes(32)
 RING = 16
+MAX_VOICES, VOICE_CAP, SCORE_PERIODS = 32, 2, 4
 LIFETIME = 256
 
 Row = tuple[int, int, int, bool, bool, int]  # as IPenalties.Penalty
@@ -45,7 +46,7 @@ class Attempt:
     settled: bool = False
     seed: Draw = field(default_factory=Draw)
     check: Draw = field(default_factory=Draw)
-    voted: set[int] = field(default_factory=set)
+    voted: dict[int, bool] = field(default_factory=dict)  # verifier to its verdict
 
 
 @dataclass
@@ -63,7 +64,9 @@ class ModelNode:
     banned: bool = False
     active: bool = True
     strikes: int = 0
-    score: int = 0
+    score: int = 0  # as it was given; it expires
+    scored_at: int = 0
+    locked: int = 0  # locks at the last change of the record
     locks: Counter[str] = field(default_factory=Counter)
     offences: Counter[int] = field(default_factory=Counter)
     additions: list[tuple[int, int]] = field(default_factory=list)  # (amount, time)
@@ -106,13 +109,40 @@ class RegistryModel:
     def locks(self, node_id: int) -> int:
         return sum(self.nodes[node_id].locks[s] for s in self.slashers)
 
+    def score(self, node_id: int) -> int:
+        """The benchmark score, 0 once it has expired."""
+        n = self.nodes[node_id]
+        return n.score if self.now < n.scored_at + SCORE_PERIODS * self.settings.unbonding else 0
+
+    def maturity(self) -> int:
+        return max(self.settings.unbonding // 1_000, 1)
+
+    def voters(self, before: int) -> tuple[list[int], list[int]]:
+        """Verifiers at rest or not, one an owner, by the stake that each had at `before`."""
+        least = self.settings.stakes[VERIFIER]
+        found: dict[int, int] = {}
+        owners: set[str] = set()
+        for node_id in self.lists[VERIFIER]:
+            n = self.nodes[node_id]
+            old = max(n.stake - n.added_since(before), 0)
+            if n.registered_at <= before and old >= least and n.owner not in owners:
+                owners.add(n.owner)
+                found[node_id] = min(old, VOICE_CAP * least)
+        ids = list(found)[:MAX_VOICES]
+        return ids, [found[i] for i in ids]
+
+    def acting(self, node_id: int) -> str:
+        """The key that votes for a node."""
+        n = self.nodes[node_id]
+        return ZERO if n.banned or self.now < n.suspended_until else n.operator
+
     def bonded(self, node_id: int) -> int:
         return self.nodes[node_id].stake + self.nodes[node_id].unbonding
 
     def stake_at_risk(self, node_id: int, since: int, until: int) -> int:
         n = self.nodes.get(node_id)
         leaves = n is not None and 0 < n.unlock_at < until
-        if n is None or n.banned or n.suspended_until > since or leaves:
+        if n is None or n.banned or n.locked or n.suspended_until > since or leaves:
             return 0
         return max(self.bonded(node_id) - n.added_since(since), 0)
 
@@ -127,10 +157,11 @@ class RegistryModel:
         n = self.nodes[node_id]
         return (
             bool(n.roles & role)
-            # A lowered minimum counts for a trainer from the node's next change on.
-            and (role != TRAINER or node_id in self.lists[TRAINER])
+            # A lowered minimum counts for a trainer from the node's next change on, and so do the
+            # locks of a slasher that was delisted.
+            and node_id in self.lists[role]
             and (role == TRAINER or bool(n.approved & role))
-            and (role != TRAINER or n.score > 0)
+            and (role != TRAINER or self.score(node_id) > 0)
             and n.active
             and not n.banned
             and n.unlock_at == 0
@@ -144,8 +175,7 @@ class RegistryModel:
             return [], []
         at = start % len(entries)
         ids = [i for i in (entries[at:] + entries[:at])[:limit] if self.is_eligible(i, role)]
-        nodes = [self.nodes[i] for i in ids]
-        return ids, [n.score if role == TRAINER else n.stake for n in nodes]
+        return ids, [self.score(i) if role == TRAINER else self.nodes[i].stake for i in ids]
 
     # Node life
 
@@ -165,6 +195,9 @@ class RegistryModel:
         n = self._owned(sender, node_id)
         self._need_staying(n)
         need(amount >= ZOO, "registry: addition too small")
+        forgotten = n.additions[-RING][1] if len(n.additions) >= RING else None
+        free = forgotten is None or self.now >= forgotten + self.settings.unbonding
+        need(free, "registry: too many additions")
         n.stake += amount
         n.additions.append((amount, self.now))
         self._pay_in(sender, amount)
@@ -256,31 +289,37 @@ class RegistryModel:
         captured = a.check.captured
         self._capture_now(a.check)
         votes = a.passes if passed else a.fails
+        ids, weights = self.voters(a.submitted_at - self.maturity())
+        voices = dict(zip(ids, weights, strict=True))
+        owner = self.nodes[node_id].owner
+        total = sum(w for v, w in voices.items() if self.nodes[v].owner != owner)
+        weight = sum(w for v, w in voices.items() if a.voted.get(v) is passed)
         voted: set[int] = set()
         try:
             for verifier, signer in zip(verifiers, signers, strict=True):
-                if votes >= self.settings.quorum:
+                if votes >= self.settings.quorum and 2 * weight > total:
                     break
-                need(self.is_eligible(verifier, VERIFIER), "benchmarks: not a verifier")
-                own = self.nodes[verifier].owner == self.nodes[node_id].owner
-                need(not own, "benchmarks: own benchmark")
-                need(verifier not in a.voted | voted, "benchmarks: verdict already given")
-                need(signer == self.nodes[verifier].operator, "benchmarks: bad signature")
+                need(verifier in voices, "benchmarks: not a verifier")
+                need(self.nodes[verifier].owner != owner, "benchmarks: own benchmark")
+                need(verifier not in a.voted.keys() | voted, "benchmarks: verdict already given")
+                need(signer == self.acting(verifier), "benchmarks: bad signature")
                 voted.add(verifier)
                 votes += 1
+                weight += voices[verifier]
         except Refused:
             a.check.captured = captured
             raise
-        a.voted |= voted
+        a.voted |= dict.fromkeys(voted, passed)
         if passed:
             a.passes = votes
         else:
             a.fails = votes
-        if votes >= self.settings.quorum:
+        if votes >= self.settings.quorum and 2 * weight > total:
             a.settled = True
             if passed:
                 elapsed = max(a.submitted_at - a.requested_at, 1)
                 self.nodes[node_id].score = a.units * 10**6 // elapsed
+                self.nodes[node_id].scored_at = self.now
                 self._relist(node_id)
 
     # Slashers
@@ -304,7 +343,7 @@ class RegistryModel:
         n.stake -= from_stake
         n.unbonding -= amount - from_stake
         share = amount * reporter_bps // 10_000
-        if reporter != sender and reporter in (ZERO, n.owner, n.operator, n.payout):
+        if reporter != sender and reporter in (ZERO, n.owner, n.operator):
             share = 0
         self.bounties[reporter] += share
         self.bounties[self.settings.treasury] += amount - share
@@ -318,10 +357,12 @@ class RegistryModel:
         need(sender in self.slashers, "registry: not a slasher")
         need(node_id in self.nodes, "registry: unknown node")
         self.nodes[node_id].locks[sender] += 1
+        self._relist(node_id)
 
     def unlock(self, sender: str, node_id: int) -> None:
         need(node_id in self.nodes and self.nodes[node_id].locks[sender] > 0, "registry: no lock")
         self.nodes[node_id].locks[sender] -= 1
+        self._relist(node_id)
 
     # Coordinator
 
@@ -417,12 +458,14 @@ class RegistryModel:
 
     def _relist(self, node_id: int) -> None:
         n = self.nodes[node_id]
+        n.locked = self.locks(node_id)
+        free = n.locked == 0 and n.unlock_at == 0 and not n.banned
         for role in ROLES:
             entries = self.lists[role]
-            belongs = bool(n.roles & role) and n.unlock_at == 0 and not n.banned
+            belongs = bool(n.roles & role) and free
             if role == TRAINER:
                 bonded = n.stake >= self.settings.stakes[role]
-                belongs = belongs and n.active and n.score > 0 and bonded
+                belongs = belongs and n.active and self.score(node_id) > 0 and bonded
             else:
                 belongs = belongs and bool(n.approved & role)
             if belongs and node_id not in entries:

@@ -3,7 +3,8 @@
 ViolationReports for one job, which has one state whoever stores it: each method changes the model,
 or raises `Refused` with the reason why the call must revert.
 
-The machine works on a copy, so that a refused call changes nothing here either."""
+The machine works on a copy, so that a refused call changes nothing here either. No history of it
+lasts so long that a round can't be settled within the unbonding period any more."""
 
 from __future__ import annotations
 
@@ -64,6 +65,7 @@ class Round:
     revealed: list[int] = field(default_factory=list)
     flagged: set[int] = field(default_factory=set)
     invalid: set[int] = field(default_factory=set)
+    convicted: set[int] = field(default_factory=set)  # also those that were cleared again
     penalized: set[int] = field(default_factory=set)
     barred: set[int] = field(default_factory=set)
     open_reports: int = 0
@@ -74,6 +76,12 @@ class Round:
     model: bytes = b""
     attesters: list[int] = field(default_factory=list)
     challenger: str = ""
+    challenged: bool = False
+    left: int = 0  # of the challenge window when the result was challenged
+
+    @property
+    def confirmed(self) -> bool:
+        return len(self.attesters) >= 2 and 3 * self.attested >= 2 * self.verifier_stake
 
     @property
     def attested(self) -> int:
@@ -105,6 +113,8 @@ class Model:
     absent: set[int] = field(default_factory=set)
     rejoined: dict[int, int] = field(default_factory=dict)
     pending: dict[int, int] = field(default_factory=dict)  # by node
+    held: dict[int, int] = field(default_factory=dict)  # by node, until it has no lock
+    aside: dict[tuple[int, int], int] = field(default_factory=dict)  # by round and node
     round_bonds: dict[str, int] = field(default_factory=dict)
     report_bonds: dict[str, int] = field(default_factory=dict)
 
@@ -146,9 +156,18 @@ class Model:
             self._enter(AGGREGATE, "aggregate_s")
         else:
             if r.phase == DISPUTED:
-                self._credit(self.round_bonds, r.challenger, BOND)
+                self._credit(self.round_bonds, self.owner, BOND)
+                r.challenger = ""
+                if r.confirmed:
+                    self._resume(r.deadline)
+                    return True
             self._void()
         return True
+
+    def _resume(self, since: int) -> None:
+        """The challenge failed: what was left of the window, half of one at least."""
+        self.last.phase = CHALLENGE
+        self.last.deadline = since + max(self.last.left, TERMS["challenge_s"] // 2)
 
     def _leave_commit(self) -> None:
         if self.last.committed:
@@ -271,22 +290,25 @@ class Model:
             need(node == duty, "results: not on duty")
         need(all(map(r.payable, nodes)), "results: node not payable")
         r.proposer, r.nodes, r.shares, r.model = node, nodes, shares, model
-        r.attesters = []
+        r.attesters, r.challenged = [], False
         self._enter(CHALLENGE, "challenge_s")
 
     def _in_challenge(self) -> None:
-        need(self.last.phase == CHALLENGE, "results: not in challenge")
+        need(self.last.phase in (CHALLENGE, DISPUTED), "results: not in challenge")
         need(self.now <= self.last.deadline, "results: too late")
 
-    def attest(self, verifier: int) -> None:
+    def attest(self, verifier: int, acts: bool) -> None:
         self._in_challenge()
+        need(acts, "results: not operator")
         need(verifier in self.last.weights, "results: not a verifier")
         need(verifier not in self.last.attesters, "results: already attested")
         self.last.attesters.append(verifier)
 
     def challenge(self, account: str) -> None:
         self._in_challenge()
-        self.last.challenger = account
+        need(not self.last.challenged, "results: already challenged")
+        self.last.challenger, self.last.challenged = account, True
+        self.last.left = self.last.deadline - self.now
         self._enter(DISPUTED, "dispute_s")
 
     def resolve(self, upheld: bool) -> None:
@@ -300,14 +322,30 @@ class Model:
             r.proposer, r.attesters, r.fallback = 0, [], True
             self._enter(AGGREGATE, "aggregate_s")
         else:
-            self._enter(CHALLENGE, "challenge_s")
+            self._resume(self.now)
 
     def can_finalize(self) -> bool:
         r = self.last
         if r.phase != CHALLENGE:
             return False
-        quorum = r.open_reports == 0 and 3 * r.attested >= 2 * r.verifier_stake
-        return quorum or self.now > r.deadline
+        return (r.open_reports == 0 and r.confirmed) or self.now > r.deadline
+
+    def _locked(self, node: int) -> bool:
+        return any(
+            x.node == node and x.status in (CONFIRMED, APPEALED) for x in self.reports.values()
+        )
+
+    def _settle_share(self, report: Report, guilty: bool) -> None:
+        """A report on a node has ended."""
+        node, round_ = report.node, self.round(report.round_id)
+        amount = self.aside.pop((report.round_id, node), 0)
+        if guilty:
+            self.escrow += amount
+        else:
+            round_.invalid.discard(node)
+            self.pending[node] = self.pending.get(node, 0) + amount
+        if not self._locked(node):
+            self.pending[node] = self.pending.get(node, 0) + self.held.pop(node, 0)
 
     def finalize(self, right: bool) -> None:
         need(self.can_finalize(), "results: not finalizable")
@@ -322,17 +360,27 @@ class Model:
         fee = REWARD * TERMS["aggregator_bps"] // 10_000
         paid[r.proposer] += fee
         pot = REWARD - cuts - fee
-        valid = {n: s for n, s in zip(r.nodes, r.shares, strict=True) if n not in r.invalid}
-        total = sum(valid.values())
-        for node, share in valid.items():
-            paid[node] += pot * share // total if total else 0
+        total, round_id = sum(r.shares), len(self.rounds)
+        spent = 0
+        for node, share in zip(r.nodes, r.shares, strict=True):
+            amount = pot * share // total if total else 0
+            if node not in r.invalid:
+                paid[node] += amount
+            elif any(self.reports[k].status in (CONFIRMED, APPEALED) for k in self._of(node)):
+                self.aside[round_id, node] = amount
+                spent += amount
         for node, amount in paid.items():
-            self.pending[node] = self.pending.get(node, 0) + amount
-        self.escrow += REWARD - sum(paid.values())
+            book = self.held if self._locked(node) else self.pending
+            book[node] = book.get(node, 0) + amount
+        self.escrow += REWARD - sum(paid.values()) - spent
         r.phase, r.deadline = FINALIZED, 0
         self.model = r.model
         self.done += 1
         self._end_if_due()
+
+    def _of(self, node: int) -> list[tuple[int, int, int]]:
+        """The reports on a node in the newest round."""
+        return [k for k in self.reports if k[:2] == (len(self.rounds), node)]
 
     def mark_absent(self, node: int) -> None:
         need(node not in self.absent, "rounds: already absent")
@@ -350,32 +398,41 @@ class Model:
 
     # Calls on ViolationReports
 
-    def report(self, verifier: int, node: int, violation: int) -> None:
+    def report(self, verifier: int, node: int, violation: int, acts: bool) -> None:
         r, round_id = self.last, len(self.rounds)
-        running = r.phase == CHALLENGE and self.now <= r.deadline
+        running = r.phase in (CHALLENGE, DISPUTED) and self.now <= r.deadline
         need(running, "reports: not in challenge")
         need(node in r.revealed, "reports: not revealed")
         need(violation != COPIED or node in r.flagged, "reports: not a duplicate")
-        need(node not in r.invalid, "reports: already confirmed")
+        need(acts, "reports: not operator")
         need(verifier in r.weights, "reports: not a verifier")
+        decided = any(self.reports[k].status > OPEN for k in self._of(node))
+        need(not decided, "reports: already confirmed")
         key = (round_id, node, violation)
         report = self.reports.get(key) or Report(node, violation, round_id)
         need(verifier not in report.reporters, "reports: already reported")
-        r.open_reports += key not in self.reports
         self.reports[key] = report
+        before = self._has_a_third(report)
         report.reporters.append(verifier)
-        if 3 * sum(r.weights[v] for v in report.reporters) >= 2 * r.verifier_stake:
+        r.open_reports += self._has_a_third(report) and not before
+        weight = sum(r.weights[v] for v in report.reporters)
+        if 3 * weight >= 2 * r.verifier_stake and len(report.reporters) >= 2:
             report.status, report.deadline = CONFIRMED, self.now + TERMS["appeal_s"]
             r.open_reports -= 1
             r.invalid.add(node)
+            r.convicted.add(node)
             other = self.reports.get((round_id, node, 5 - violation))
             if other and other.status == OPEN:
                 other.status = LAPSED
-                r.open_reports -= 1
+                r.open_reports -= self._has_a_third(other)
+
+    def _has_a_third(self, report: Report) -> bool:
+        r = self.round(report.round_id)
+        return 3 * sum(r.weights[v] for v in report.reporters) >= r.verifier_stake
 
     def earns_bounty(self, report: Report) -> bool:
         """Whether the first reporter is paid: all nodes it reported in the round are guilty."""
-        first, guilty = report.reporters[0], self.round(report.round_id).invalid
+        first, guilty = report.reporters[0], self.round(report.round_id).convicted
         claims = [r for r in self.reports.values() if r.round_id == report.round_id]
         return all(r.node in guilty for r in claims if first in r.reporters)
 
@@ -396,14 +453,17 @@ class Model:
         winner = report.appellant if upheld else self.owner
         self._credit(self.report_bonds, winner, APPEAL_BOND)
         report.status = DISMISSED if upheld else EXECUTED
+        self._settle_share(report, guilty=not upheld)
 
     def execute(self, report: Report) -> None:
         need(report.status == CONFIRMED, "reports: not confirmed")
         need(self.now > report.deadline, "reports: appeal window open")
         report.status = EXECUTED
+        self._settle_share(report, guilty=True)
 
     def dismiss(self, report: Report) -> None:
         need(report.status == APPEALED, "reports: not appealed")
         need(self.now > report.deadline, "reports: appeal pending")
         self._credit(self.report_bonds, report.appellant, APPEAL_BOND)
         report.status = DISMISSED
+        self._settle_share(report, guilty=False)

@@ -14,7 +14,7 @@ from eth_abi import encode
 from eth_utils import keccak
 
 from tests.contracts.stateful.machine import need
-from tests.contracts.stateful.registry_model import EMPTY, VERIFIER, ZERO, RegistryModel
+from tests.contracts.stateful.registry_model import EMPTY, ZERO, RegistryModel
 from tests.stage.contracts.clock import hash_of
 from tests.stage.contracts.tasks import (
     ABORT,
@@ -45,8 +45,10 @@ from tests.stage.contracts.tasks import (
     lot,
 )
 
+MIN_VOICES = 2
 TASKS, APPEALS = "tasks", "appeals"  # the two contracts that owe money
-MIN_POOL, MAX_REVEALS, MAX_VERIFIERS = 3, 3, 32
+FALSE_REPORT = 6
+MIN_POOL, MAX_REVEALS = 3, 3
 CREATE_BIT = 1
 MIN_RUN_S = 60
 FOREVER = 2**256 - 1
@@ -82,6 +84,7 @@ class Task:
     spec: bytes
     fee: int
     run_s: int
+    created_at: int = 0
     status: int = DRAWING
     time: int = 0
     seed_block: int = 0
@@ -117,6 +120,7 @@ class Appeal:
     result: bytes = EMPTY
     overturned: bool = False
     votes: dict[int, bytes] = field(default_factory=dict)  # by place, in order
+    objector: str = ZERO
 
     def weight(self, result: bytes) -> int:
         return sum(self.weights[place] for place, vote in self.votes.items() if vote == result)
@@ -159,7 +163,7 @@ class TasksModel:
         """Seconds from a draw to the end of everything that may follow from it."""
         t = self.terms
         stage = t["max_run_s"] + t["reveal_s"]
-        return (MAX_LANES - 1) * stage + t["appeal_s"] + t["verdict_s"]
+        return (MAX_LANES - 1) * stage + 2 * t["appeal_s"] + t["verdict_s"] + t["dispute_s"]
 
     # Definitions
 
@@ -201,7 +205,8 @@ class TasksModel:
             waiting = sum(t.fee for i, t in self.tasks.items() if not self.is_over(i))
         else:
             bond = self.terms["appeal_bond"]
-            waiting = sum(bond for appeal in self.appeals.values() if appeal.deadline)
+            open_ones = [appeal for appeal in self.appeals.values() if appeal.deadline]
+            waiting = sum(bond * (1 + (appeal.objector != ZERO)) for appeal in open_ones)
         return waiting + sum(self.credits[contract].values())
 
     def pool(self, class_id: int) -> Pool:
@@ -337,7 +342,7 @@ class TasksModel:
         need(self.registry.node_of(sender) == 0, "tasks: operator")
         need(len(self.pool(class_id).seats) >= MIN_POOL, "tasks: too few executors")
         task_id = len(self.tasks) + 1
-        self.tasks[task_id] = Task(sender, class_id, spec, fee, run_s)
+        self.tasks[task_id] = Task(sender, class_id, spec, fee, run_s, self.now)
         self._request(task_id)
         self.registry.wallets[sender] -= fee
         return task_id
@@ -476,8 +481,9 @@ class TasksModel:
         )
         need(outcome, "tasks: nothing to appeal")
         need(self.now <= t.time, "tasks: too late")
-        verifiers, weights = self.registry.eligible(VERIFIER, task_id, MAX_VERIFIERS)
-        need(bool(verifiers), "verdicts: no verifiers")
+        born = t.created_at // 8 * 8
+        verifiers, weights = self.registry.voters(born - self.registry.maturity())
+        need(len(verifiers) >= MIN_VOICES, "verdicts: too few verifiers")
         until = self.now + self.terms["verdict_s"]
         decided_at = t.time - self.terms["appeal_s"]
         self.appeals[task_id] = Appeal(sender, t.status, decided_at, until, verifiers, weights)
@@ -496,6 +502,7 @@ class TasksModel:
         appeal = self.appeals.get(task_id)
         need(appeal is not None and appeal.deadline != 0, "appeals: not open")
         assert appeal is not None
+        need(appeal.result == EMPTY, "appeals: verdict given")
         need(self.now <= appeal.deadline, "appeals: too late")
         need(result != UNAVAILABLE, "appeals: no result")
         need(result != EMPTY, "verdicts: empty result")
@@ -503,26 +510,66 @@ class TasksModel:
         need(same, "verdicts: wrong snapshot")
         need(place < len(verifiers), "verdicts: not a verifier")
         verifier = verifiers[place]
-        need(sender == self.registry.nodes[verifier].operator, "verdicts: not operator")
+        need(sender == self.registry.acting(verifier), "verdicts: not operator")
         need(place not in appeal.votes, "verdicts: has attested")
         t = self.tasks[task_id]
         parties = {self._owner(lane.node) for lane in t.lanes}
         need(self._owner(verifier) not in parties, "appeals: own task")
         appeal.votes[place] = result
-        if 3 * appeal.weight(result) >= 2 * sum(weights):
-            self._judge(task_id, result)
+        enough = len(appeal.voters(result)) >= MIN_VOICES
+        if enough and 3 * appeal.weight(result) >= 2 * sum(weights):
+            appeal.result, appeal.deadline = result, self.now + self.terms["appeal_s"]
+
+    def _standing(self, task_id: int) -> Appeal:
+        appeal = self.appeals.get(task_id)
+        given = appeal is not None and appeal.deadline != 0 and appeal.result != EMPTY
+        need(given, "appeals: no verdict")
+        assert appeal is not None
+        need(appeal.objector == ZERO, "appeals: already contested")
+        return appeal
+
+    def contest(self, sender: str, task_id: int) -> None:
+        appeal = self._standing(task_id)
+        need(self.now <= appeal.deadline, "appeals: too late")
+        appeal.objector, appeal.deadline = sender, self.now + self.terms["dispute_s"]
+        self.registry.wallets[sender] -= self.terms["appeal_bond"]
+
+    def finalize_appeal(self, _sender: str, task_id: int) -> None:
+        """`finalize` of TaskAppeals."""
+        appeal = self._standing(task_id)
+        need(self.now > appeal.deadline, "appeals: objection window open")
+        self._judge(task_id, appeal.result)
+
+    def resolve(self, sender: str, task_id: int, result: bytes) -> None:
+        need(sender == self.registry.coordinator, "ownable: caller is not the owner")
+        appeal = self.appeals.get(task_id)
+        asked = appeal is not None and appeal.deadline != 0 and appeal.objector != ZERO
+        need(asked, "appeals: not contested")
+        assert appeal is not None
+        need(self.now <= appeal.deadline, "appeals: too late")
+        need(result not in (EMPTY, UNAVAILABLE), "appeals: no result")
+        wrong = result != appeal.result
+        whose = appeal.objector if wrong else self.registry.settings.treasury
+        self.credits[APPEALS][whose] += self.terms["appeal_bond"]
+        self._judge(task_id, result)
 
     def lapse(self, _sender: str, task_id: int) -> None:
         appeal = self.appeals.get(task_id)
         need(appeal is not None and appeal.deadline != 0, "appeals: not open")
         assert appeal is not None
         need(self.now > appeal.deadline, "appeals: verdict pending")
+        if appeal.result != EMPTY:
+            need(appeal.objector != ZERO, "appeals: verdict given")
+            self.credits[APPEALS][appeal.objector] += self.terms["appeal_bond"]
+            self._judge(task_id, appeal.result, convict=False)
+            return
         appeal.deadline = 0
         self.credits[APPEALS][appeal.appellant] += self.terms["appeal_bond"]
         self._end(task_id, False)
 
-    def _judge(self, task_id: int, result: bytes) -> None:
+    def _judge(self, task_id: int, result: bytes, convict: bool = True) -> None:
         t, appeal = self.tasks[task_id], self.appeals[task_id]
+        upheld = result != appeal.result
         tag = self.tag(task_id, result)
         judged = [lane for lane in t.lanes if lane.state != LANE_ABORTED]
         right = [x for x in judged if x.answer == (result if x.state == LANE_OPENED else tag)]
@@ -531,29 +578,38 @@ class TasksModel:
         overturned = bool(colluded) or (appeal.status == UNDECIDED and bool(wrong))
         appeal.result, appeal.overturned, appeal.deadline = result, overturned, 0
         own = self.addresses[APPEALS]
-        for lane in wrong:
-            row = COLLUSION if lane in colluded else REDUNDANCY_MISMATCH
-            reporter = own if overturned else ZERO
-            self._slash(APPEALS, lane.node, row, appeal.decided_at, reporter)
+        reporter = own if overturned or upheld else ZERO
+        left = 0
+        if convict:
+            for lane in wrong:
+                row = COLLUSION if lane in colluded else REDUNDANCY_MISMATCH
+                self._slash(APPEALS, lane.node, row, appeal.decided_at, reporter)
+            if appeal.objector != ZERO:
+                for place, said in appeal.votes.items():
+                    if said != result:
+                        liar = appeal.verifiers[place]
+                        self._slash(APPEALS, liar, FALSE_REPORT, appeal.decided_at, reporter)
+            left = self.registry.claim_bounty(own) if self.registry.bounties[own] else 0
 
         credits, bond = self.credits[APPEALS], self.terms["appeal_bond"]
         voters = appeal.voters(result)
         if overturned:
-            left = self.registry.claim_bounty(own) if self.registry.bounties[own] else 0
             # Who is paid out of it, in order.
-            claims = [(t.creator, t.fee)] if appeal.status == AGREED else []
+            claims = [(t.creator, t.fee)] if convict and appeal.status == AGREED else []
             claims += [(self._payout(lane.node), t.fee // 2) for lane in right]
             for account, claim in claims:
                 paid = min(claim, left)
                 credits[account] += paid
                 left -= paid
-            shared = min(bond, left)
-            credits[appeal.appellant] += bond + left - shared
+            credits[appeal.appellant] += bond
         else:
-            shared = bond
+            left += bond
+        shared = min(bond, left) if voters else 0
         for verifier in voters:
             credits[self._payout(verifier)] += shared // len(voters)
-        credits[self._payout(voters[0])] += shared % len(voters)
+        if voters:
+            credits[self._payout(voters[0])] += shared % len(voters)
+        credits[appeal.objector if upheld else appeal.appellant] += left - shared
         self._end(task_id, overturned)
 
     def _end(self, task_id: int, overturned: bool) -> None:

@@ -57,6 +57,9 @@ class PoolMachine(Machine):
         self.jobs: dict[int, ModelJob] = {}
         self.pools: dict[tuple[int, int], ModelPool] = {}
         self.donated = 0
+        self.locks: set[int] = set()  # nodes with a lock
+        self.held: dict[int, int] = {}  # by node
+        self.aside: dict[tuple[int, int, int], int] = {}  # by job, round and node
 
     @initialize()
     def set_up(self) -> None:
@@ -101,7 +104,7 @@ class PoolMachine(Machine):
         job_id, job = self.job_at(pick)
         sender = self.sponsors[funder % 2]
         if self.attempt(
-            {"pool: job ended": job.ended}, lambda: self.pool.fund(job_id, amount, sender=sender)
+            {"pool: job ended": job.ended}, lambda: self.world.fund(job_id, amount, sender)
         ):
             job.escrow += amount
             self.wallets[sender] -= amount
@@ -174,11 +177,15 @@ class PoolMachine(Machine):
         pool.plan = plan
         pool.trainer_amount = pool.amount - sum(cuts)
         for node, cut in zip(cut_nodes, cuts, strict=True):
-            self.credit(pool, node, cut)
+            if node == UNKNOWN_NODE:
+                pool.unpayable += cut
+            else:
+                pool.paid += cut
+                self.credit(node, cut)
 
     @precondition(lambda self: self.pools)
-    @rule(pick=picks, count=st.integers(0, N_NODES + 1))
-    def distribute(self, pick: int, count: int) -> None:
+    @rule(pick=picks, count=st.integers(0, N_NODES + 1), bits=st.just(0) | st.integers(0, 255))
+    def distribute(self, pick: int, count: int, bits: int = 0) -> None:
         key, pool = self.pool_at(pick, DISTRIBUTING)
         batch = pool.plan[:count]
         ids = [node for node, _ in batch]
@@ -189,25 +196,26 @@ class PoolMachine(Machine):
             "pool: zero total": pool.total == 0,
         }
         if not self.attempt(
-            reasons, lambda: self.pool.distribute(*key, ids, contributions, sender=self.results)
+            reasons,
+            lambda: self.pool.distribute(*key, ids, contributions, bits, sender=self.results),
         ):
             return
         pool.plan = pool.plan[count:]
-        for node, contribution in batch:
+        for place, (node, contribution) in enumerate(batch):
             pool.last_node = node
             pool.distributed += contribution
             pool.turns += 1
             exact = Fraction(pool.trainer_amount * contribution, pool.total)
             credit = exact.numerator // exact.denominator
             assert 0 <= exact - credit < 1
-            self.credit(pool, node, credit)
-
-    def credit(self, pool: ModelPool, node: int, amount: int) -> None:
-        if node == UNKNOWN_NODE:
-            pool.unpayable += amount
-        else:
-            pool.paid += amount
-            self.pending[self.payout_of[node]] += amount
+            if node == UNKNOWN_NODE:
+                pool.unpayable += credit
+            else:
+                pool.paid += credit
+                if bits >> place & 1:
+                    self.aside[(*key, node)] = credit
+                else:
+                    self.credit(node, credit)
 
     @precondition(lambda self: any(pool.last_node for pool in self.pools.values()))
     @rule(pick=picks)
@@ -218,7 +226,7 @@ class PoolMachine(Machine):
             return
         again = pool.last_node if pick % 2 else 1 + pick % pool.last_node
         with boa.reverts("pool: node order"):
-            self.pool.distribute(*key, [again], [0], sender=self.results)
+            self.pool.distribute(*key, [again], [0], 0, sender=self.results)
 
     @precondition(lambda self: self.pools)
     @rule(pick=picks, excess=st.integers(1, 2**64))
@@ -228,7 +236,7 @@ class PoolMachine(Machine):
             return
         left = pool.total - pool.distributed
         with boa.reverts("pool: over-distributed"):
-            self.pool.distribute(*key, [UNKNOWN_NODE + 1], [left + excess], sender=self.results)
+            self.pool.distribute(*key, [UNKNOWN_NODE + 1], [left + excess], 0, sender=self.results)
 
     @precondition(lambda self: self.pools)
     @rule(pick=picks)
@@ -245,6 +253,49 @@ class PoolMachine(Machine):
             assert 0 <= returned - pool.unpayable < pool.turns
         pool.status = CLOSED
         self.jobs[key[0]].escrow += returned
+
+    # Who stands accused
+
+    def credit(self, node: int, amount: int) -> None:
+        if node in self.locks:
+            self.held[node] = self.held.get(node, 0) + amount
+        else:
+            self.pending[self.payout_of[node]] += amount
+
+    @rule(pick=picks)
+    def lock_or_unlock(self, pick: int) -> None:
+        node = list(self.payout_of)[pick % N_NODES]
+        if node in self.locks:
+            self.world.registry.unlock(node, sender=self.results)
+        else:
+            self.world.registry.lock(node, sender=self.results)
+        self.locks ^= {node}
+
+    @rule(pick=picks)
+    def release(self, pick: int) -> None:
+        node = list(self.payout_of)[pick % N_NODES]
+        if not self.held.get(node):
+            with boa.reverts("pool: nothing held"):
+                self.pool.release(node)
+        elif node in self.locks:
+            with boa.reverts("pool: node locked"):
+                self.pool.release(node)
+        else:
+            assert self.pool.release(node) == self.held[node]
+            self.pending[self.payout_of[node]] += self.held.pop(node)
+
+    @precondition(lambda self: self.aside)
+    @rule(pick=picks, guilty=st.booleans())
+    def settle_share(self, pick: int, guilty: bool) -> None:
+        job_id, round_id, node = list(self.aside)[pick % len(self.aside)]
+        amount = self.aside.pop((job_id, round_id, node))
+        self.pool.settle_share(job_id, round_id, node, guilty, sender=self.world.reports)
+        if guilty:
+            self.jobs[job_id].escrow += amount
+        else:
+            self.pending[self.payout_of[node]] += amount
+        if node not in self.locks:
+            self.pending[self.payout_of[node]] += self.held.pop(node, 0)
 
     # Receivers
 
@@ -273,7 +324,7 @@ class PoolMachine(Machine):
         calls = [
             lambda: self.pool.reserve(job_id, job.rounds + 1, 0, sender=job.sponsor),
             lambda: self.pool.start_distribution(job_id, 1, 0, [], [], sender=job.sponsor),
-            lambda: self.pool.distribute(job_id, 1, [], [], sender=job.sponsor),
+            lambda: self.pool.distribute(job_id, 1, [], [], 0, sender=job.sponsor),
             lambda: self.pool.close(job_id, 1, sender=job.sponsor),
         ]
         with boa.reverts("pool: not results"):
@@ -310,8 +361,12 @@ class PoolMachine(Machine):
         assert self.pool.total_escrow() == escrow
         assert self.pool.total_reserved() == reserved
         assert self.pool.total_pending() == owed
+        kept = sum(self.held.values()) + sum(self.aside.values())
+        assert self.pool.total_held() == kept
+        for node in self.payout_of:
+            assert self.pool.held(node) == self.held.get(node, 0)
         held = self.world.token.balanceOf(self.pool.address)
-        assert held == escrow + reserved + owed + self.donated
+        assert held == escrow + reserved + owed + kept + self.donated
 
 
 @pytest.fixture(scope="module")

@@ -35,6 +35,7 @@ from tests.stage.contracts.registry import (
     GAS_CAP,
     SEED_DOMAIN,
     account,
+    consent,
     deploy_registry,
     draw_key,
 )
@@ -197,8 +198,13 @@ class RegistryMachine(Machine):
 
     # Node life
 
+    def consent(self, operator: str, owner: str) -> bytes:
+        """The operator's signature that it serves a node of the owner."""
+        return b"" if operator == ZERO else consent(self.registry, KEYS[operator], owner)
+
     def register(self, owner: str, *arguments: Any) -> None:
-        self.both("register_node", owner, *arguments, chain=(*arguments, EMPTY))
+        signed = self.consent(arguments[0], owner)
+        self.both("register_node", owner, *arguments, chain=(*arguments, EMPTY, signed))
         self.touched.add(len(self.model.nodes))
 
     def do_register_node(self, r: Random) -> None:
@@ -237,9 +243,10 @@ class RegistryMachine(Machine):
 
     def do_set_operator(self, r: Random) -> None:
         node_id = self.node(r)
-        self.both(
-            "set_operator", self.owner(r, node_id), node_id, r.choice([*OPERATOR_ADDRESSES, ZERO])
-        )
+        sender, operator = self.owner(r, node_id), r.choice([*OPERATOR_ADDRESSES, ZERO])
+        signed = self.consent(operator, sender)
+        chain = node_id, operator, signed
+        self.both("set_operator", sender, node_id, operator, chain=chain)
 
     def do_set_payout(self, r: Random) -> None:
         node_id = self.node(r)
@@ -298,7 +305,8 @@ class RegistryMachine(Machine):
         """Takes a new attempt of a node to a passed score."""
         operators = {i: n.operator for i, n in self.model.nodes.items()}
         self.both("request_benchmark", operators[node_id], node_id)
-        mine(2)
+        # Its verifiers must have been bonded for a while before the answer.
+        mine(2, min(self.model.maturity(), self.model.settings.window))
         self.both("submit_benchmark", operators[node_id], node_id, 777, b"\x01" * 32, b"\x02" * 32)
         mine(2)
         self.relay(node_id, True, verifiers, [operators[v] for v in verifiers])
@@ -429,7 +437,7 @@ class RegistryMachine(Machine):
             n.active,
             n.strikes,
             self.model.locks(node_id),
-            n.score,
+            self.model.score(node_id),
             n.registered_at,
             EMPTY,
         )
@@ -470,6 +478,7 @@ class RegistryMachine(Machine):
         assert registry.owner_of(node_id) == n.owner
         assert registry.operator_of(node_id) == n.operator
         assert registry.bonded(node_id) == model.bonded(node_id)
+        assert registry.acting_operator(node_id) == model.acting(node_id)
         for since, until in ((now() - DAY, now()), (now(), now() + DAY)):
             at_risk = model.stake_at_risk(node_id, since, until)
             assert registry.stake_at_risk(node_id, since, until) == at_risk
@@ -485,6 +494,9 @@ class RegistryMachine(Machine):
         start, limit = (now(), 2) if self.steps % 2 else (0, 128)
         expected = self.model.eligible(role, start, limit)
         assert tuple(self.registry.eligible_nodes(role, start, limit)) == expected
+        if role == 2:
+            for before in (now() - DAY, now()):
+                assert tuple(self.registry.voters(before)) == self.model.voters(before)
 
     def check_person(self, person: str) -> None:
         assert self.registry.node_of(person) == self.model.node_of(person)

@@ -34,7 +34,6 @@ from tests.stage.contracts.system import (
     REVEAL,
     REWARD,
     TRAINER,
-    VERIFIER,
     VOID,
     ZERO,
     ZOO,
@@ -166,7 +165,8 @@ class RoundsMachine(Machine):
             return [i for i in ids if self.s.registry.is_eligible(i, role)]
 
         trainers, aggregators = eligible(TRAINER), eligible(AGGREGATOR)
-        weights = {v: self.s.registry.node(v).stake for v in eligible(VERIFIER)}
+        since = now() - self.s.registry.maturity()
+        weights = dict(zip(*self.s.registry.voters(since), strict=True))
         opened = self.step(
             lambda m: m.open_round(trainers, weights, aggregators),
             lambda: self.rounds.open_round(1),
@@ -279,17 +279,21 @@ class RoundsMachine(Machine):
     def _not_barred(self, r: Round) -> Player:
         return next(p for p in self.players if p.node_id not in r.barred)
 
-    @precondition(lambda self: self.model.last.phase == CHALLENGE)
+    @precondition(lambda self: self.model.last.phase in (CHALLENGE, DISPUTED))
     @rule(who=st.sets(Index, min_size=1))
     def attest(self, who: set[int]) -> None:
         for index in sorted(who):
             player = self.field.verifiers[index]
             self.step(
-                lambda m, p=player: m.attest(p.node_id),
+                lambda m, p=player: m.attest(p.node_id, self.acts(p)),
                 lambda p=player: self.field.attest(self.newest, p),
             )
 
-    @precondition(lambda self: self.model.last.phase == CHALLENGE)
+    def acts(self, player: Player) -> bool:
+        """Whether a verifier has a say: not while it is suspended or banned."""
+        return bool(self.s.registry.acting_operator(player.node_id) == player.operator)
+
+    @precondition(lambda self: self.model.last.phase in (CHALLENGE, DISPUTED))
     @rule()
     def challenge(self) -> None:
         self.step(
@@ -328,7 +332,7 @@ class RoundsMachine(Machine):
 
     # Reports
 
-    @precondition(lambda self: self.model.last.phase == CHALLENGE)
+    @precondition(lambda self: self.model.last.phase in (CHALLENGE, DISPUTED))
     @rule(node=Index, violation=st.sampled_from([INVALID, COPIED]))
     def two_report(self, node: int, violation: int) -> None:
         self.report({0, 1}, node, violation)
@@ -340,14 +344,14 @@ class RoundsMachine(Machine):
         self.report({0}, alone, INVALID)
         self.report({0, 1}, together, INVALID)
 
-    @precondition(lambda self: self.model.last.phase == CHALLENGE)
+    @precondition(lambda self: self.model.last.phase in (CHALLENGE, DISPUTED))
     @rule(who=st.sets(Index, min_size=1), node=Index, violation=st.sampled_from([INVALID, COPIED]))
     def report(self, who: set[int], node: int, violation: int) -> None:
         target = self.trainers[node]
         for index in sorted(who):
             player = self.field.verifiers[index]
             self.step(
-                lambda m, p=player: m.report(p.node_id, target.node_id, violation),
+                lambda m, p=player: m.report(p.node_id, target.node_id, violation, self.acts(p)),
                 lambda p=player: self.field.report(self.newest, target, violation, p),
             )
 
@@ -499,7 +503,11 @@ class RoundsMachine(Machine):
         assert self.s.pool.escrow(1) == m.escrow
         for player in self.players:
             assert self.s.pool.pending(player.payout) == m.pending.get(player.node_id, 0)
+            assert self.s.pool.held(player.node_id) == m.held.get(player.node_id, 0)
             assert self.bonded(player) == self.stakes[player.node_id]
+        for (round_id, node), amount in m.aside.items():
+            assert self.s.pool.set_aside(1, round_id, node) == amount
+        assert self.s.pool.total_held() == sum(m.held.values()) + sum(m.aside.values())
         for player in self.field.verifiers:
             assert self.bounty(player) == self.bounties[player.node_id]
         open_bond = BOND if m.last.phase == DISPUTED else 0
@@ -551,6 +559,7 @@ class RoundsMachine(Machine):
             assert self.bounty(player) == self.bounties[player.node_id]
         for player in self.players:
             assert self.s.registry.node(player.node_id).locks == 0
+        assert self.s.pool.total_held() == 0
         for book, contract in (
             (self.model.round_bonds, self.results),
             (self.model.report_bonds, self.reports),

@@ -25,7 +25,7 @@ from tests.contracts.stateful.machine import Refused
 from tests.contracts.stateful.registry_model import RegistryModel, Settings
 from tests.contracts.stateful.tasks_model import APPEALS, TASKS, UNAVAILABLE, Task, TasksModel
 from tests.stage.contracts.clock import block, mine, now
-from tests.stage.contracts.registry import DEFAULT_ROWS, account
+from tests.stage.contracts.registry import DEFAULT_ROWS, account, consent
 from tests.stage.contracts.system import (
     DAY,
     EMPTY,
@@ -67,7 +67,7 @@ from tests.stage.contracts.tasks import (
 
 REGISTRY = "registry"
 # The shortest that the windows allow, so that nodes leave with their stake within a history.
-UNBONDING = DAY
+UNBONDING = 36 * 3_600
 WEALTH = 2_000 * ZOO
 # Executors by owner and class: one owner has two nodes, and the second pool is small.
 SEATED = [(0, 0), (0, 0), (1, 0), (2, 0), (3, 0), (4, 0), (5, 0), (6, 1), (6, 1), (7, 1), (8, 1)]
@@ -147,7 +147,11 @@ REASONS = {
     "appeals: verdict pending",
     "verdicts: empty result",
     "verdicts: has attested",
-    "verdicts: no verifiers",
+    "appeals: already contested",
+    "appeals: no verdict",
+    "appeals: not contested",
+    "appeals: objection window open",
+    "appeals: verdict given",
     "verdicts: not a verifier",
     "verdicts: not operator",
     "verdicts: wrong snapshot",
@@ -239,8 +243,10 @@ def make_stage(codes: Codes) -> Stage:
         people += keys_of(i)
 
     def enter(owner: str, role: int, stake: int) -> int:
-        operator, payout = keys_of(len(registry.nodes))
-        s.registry.register_node(operator, payout, role, stake, EMPTY, sender=owner)
+        i = len(registry.nodes)
+        operator, payout = keys_of(i)
+        signed = consent(s.registry, account(f"operator {i}"), owner)
+        s.registry.register_node(operator, payout, role, stake, EMPTY, signed, sender=owner)
         return registry.register_node(owner, operator, payout, role, stake)
 
     for i, (at, class_id) in enumerate(SEATED):
@@ -251,7 +257,7 @@ def make_stage(codes: Codes) -> Stage:
         node = enter(owners[at], VERIFIER, stake)
         s.registry.approve_role(node, VERIFIER, True, sender=coordinator)
         registry.approve_role(coordinator, node, VERIFIER, True)
-    mine(2)
+    mine(2, registry.maturity() + 8)
     for person in people:
         registry.wallets[person] = s.token.balanceOf(person)
     return Stage(s, model, creators, people)
@@ -273,6 +279,9 @@ class TasksMachine:
         self.stranger = self.s.person("stranger")
         self.total = self.s.balances() + self.wealth()
         self.donated: Counter[str] = Counter()
+        kinds = {"operator": MOST_NODES, "payout": MOST_NODES, "owner": OWNERS, "creator": CREATORS}
+        names = ["stranger", *(f"{kind} {i}" for kind, n in kinds.items() for i in range(n))]
+        self.keys = {str(account(name).address): account(name) for name in names}
         self.answers: dict[tuple[int, int], Answer] = {}
         self.revealed: set[tuple[int, int]] = set()
         self.characters: dict[int, str] = {}
@@ -316,8 +325,9 @@ class TasksMachine:
         before = copy.copy(self.model.task(given[0])) if given else Task(ZERO, 0, EMPTY, 0, 0)
         if where != REGISTRY:
             self.touched |= set(given[:1]) & set(self.model.tasks)
+        rule = "finalize_appeal" if (where, function) == (APPEALS, "finalize") else function
         try:
-            expected = getattr(model, function)(sender, *(rules or given))
+            expected = getattr(model, rule)(sender, *(rules or given))
         except Refused as refusal:
             self.refused[str(refusal)] += 1
             with refuses(str(refusal)):
@@ -357,8 +367,10 @@ class TasksMachine:
             assert not agreed and appeal.appellant == ZERO, "slashed by outvoting, though appealed"
             self.seen["framed"] += told_the_truth
         elif told_the_truth:
-            weight, total = self.s.appeals.attested_weight(task_id, appeal.result)
-            assert appeal.result != true and 3 * weight >= 2 * total
+            assert appeal.result != true
+            if appeal.objector == ZERO:
+                weight, total = self.s.appeals.attested_weight(task_id, appeal.result)
+                assert 3 * weight >= 2 * total
             self.seen["false verdict"] += 1
 
     def note(self, name: str, event: dict[str, Any]) -> None:
@@ -586,7 +598,25 @@ class TasksMachine:
             if result == UNAVAILABLE and r.random() < 0.7:
                 continue
             self.attest(task_id, self.operator(node), place, result)
-        if t.status == APPEALED and r.random() < 0.5:
+        if t.status == APPEALED and appeal.result != EMPTY:
+            self.go_contest(r, task_id)
+        elif t.status == APPEALED and r.random() < 0.5:
+            self.pass_deadline(appeal.deadline, r.choice([0, 1, 1]))
+            self.do(APPEALS, "lapse", self.anybody(r), task_id)
+
+    def go_contest(self, r: Random, task_id: int) -> None:
+        """A verdict: it is contested or not, the committee decides rightly, wrongly or not."""
+        appeal = self.model.appeals[task_id]
+        if appeal.objector == ZERO and r.random() < 0.5:
+            self.do(APPEALS, "contest", self.with_money(r, self.anybody(r)), task_id)
+        if appeal.objector == ZERO:
+            self.pass_deadline(appeal.deadline, r.choice([0, 1, 1]))
+            self.do(APPEALS, "finalize", self.anybody(r), task_id)
+        elif r.random() < 0.7:
+            result = self.truth(task_id) if r.random() < 0.8 else self.lie(task_id)
+            sender = self.coordinator if r.random() < 0.9 else self.anybody(r)
+            self.do(APPEALS, "resolve", sender, task_id, result)
+        else:
             self.pass_deadline(appeal.deadline, r.choice([0, 1, 1]))
             self.do(APPEALS, "lapse", self.anybody(r), task_id)
 
@@ -627,10 +657,12 @@ class TasksMachine:
         elif which == "create":
             self.stray_create(r)
         elif which == "appeal":
-            if r.random() < 0.5:
-                self.do(APPEALS, "lapse", sender, task_id)
-            else:
-                self.do(APPEALS, "appeal", self.with_money(r, sender), task_id)
+            deed = r.choice(
+                ["lapse", "lapse", "appeal", "appeal", "contest", "finalize", "resolve"]
+            )
+            more = (self.truth(task_id),) if deed == "resolve" else ()
+            payer = sender if deed == "lapse" else self.with_money(r, sender)
+            self.do(APPEALS, deed, payer, task_id, *more)
         elif which == "attest":
             self.stray_attest(r)
         else:
@@ -750,7 +782,9 @@ class TasksMachine:
             owner, stake = n.owner, r.choice([100, 150]) * ZOO
             if registry.wallets[owner] >= stake and registry.node_of(operator) == 0:
                 settings = operator, payout, TRAINER, stake
-                self.do(REGISTRY, "register_node", owner, *settings, EMPTY, rules=settings)
+                signed = consent(self.s.registry, account(f"operator {i}"), owner)
+                given = *settings, EMPTY, signed
+                self.do(REGISTRY, "register_node", owner, *given, rules=settings)
                 self.do(TASKS, "join", owner, i + 1, 0)
         elif which == "slash":
             # Another contract's business.
@@ -767,7 +801,11 @@ class TasksMachine:
         if r.random() < 0.5:
             self.do(REGISTRY, "set_payout", n.owner, node, other)
         elif n.operator != ZERO:
-            self.do(REGISTRY, "set_operator", n.owner, node, other)
+            key = self.keys.get(other)
+            if key is not None:
+                signed = b"" if other == n.owner else consent(self.s.registry, key, n.owner)
+                given = node, other, signed
+                self.do(REGISTRY, "set_operator", n.owner, *given, rules=(node, other))
 
     def do_government(self, r: Random) -> None:
         sender = self.coordinator if r.random() < 0.8 else self.anybody(r)
@@ -866,6 +904,7 @@ class TasksMachine:
             appeal.deadline,
             appeal.result,
             appeal.overturned,
+            appeal.objector,
         )
         for vote in set(appeal.votes.values()):
             weights = appeal.weight(vote), sum(appeal.weights)
@@ -957,11 +996,17 @@ class TasksMachine:
         for _ in range(MAX_REDRAWS + 1 + 3 * MAX_LANES + 1):
             if t.status in (AGREED, UNDECIDED, CLOSED):
                 break
+            call = calls[t.status]
             if t.status == DRAWING:
                 mine(max(0, t.seed_block + 1 - block()))
+            elif t.status == APPEALED:
+                appeal = self.model.appeals[task_id]
+                self.pass_deadline(appeal.deadline)
+                if appeal.result != EMPTY and appeal.objector == ZERO:
+                    call = (APPEALS, "finalize")
             else:
                 self.pass_deadline(t.time)
-            assert self.do(*calls[t.status], self.stranger, task_id)
+            assert self.do(*call, self.stranger, task_id)
         assert t.status in (AGREED, UNDECIDED, CLOSED), "a task that nobody can end"
 
     def everybody_leaves(self) -> None:

@@ -33,7 +33,6 @@ def test_appeal__takes_the_bond_and_a_snapshot(stage: TaskStage, appeals: Any, s
     assert moved == {("wallet", "appellant"): -BOND, ("open", "appeals"): BOND}
     deadline = now() + task.VERDICT_S
     ids = [p.node_id for p in stage.verifiers]
-    start = task_id % 3
     assert events == [
         event(
             "TaskAppealed", task_id=task_id, appellant=stage.appellant, bond=BOND, deadline=deadline
@@ -41,8 +40,8 @@ def test_appeal__takes_the_bond_and_a_snapshot(stage: TaskStage, appeals: Any, s
         event(
             "VerdictRequested",
             task_id=task_id,
-            verifiers=ids[start:] + ids[:start],
-            weights=[STAKE] * 3,
+            verifiers=ids,
+            weights=[task.VOICE] * 3,
         ),
         event("BondTaken", account=stage.appellant, amount=BOND),
     ]
@@ -53,8 +52,9 @@ def test_appeal__takes_the_bond_and_a_snapshot(stage: TaskStage, appeals: Any, s
         "deadline": deadline,
         "result": EMPTY,
         "overturned": False,
+        "objector": ZERO,
     }
-    assert appeals.attested_weight(task_id, RIGHT) == (0, 3 * STAKE)
+    assert appeals.attested_weight(task_id, RIGHT) == (0, 3 * task.VOICE)
     state = stage.state(task_id)
     assert (state.status, state.time) == (task.APPEALED, deadline)
 
@@ -111,7 +111,7 @@ def test_appeal__a_second_time__reverts(stage: TaskStage, how: str) -> None:
 def test_appeal__without_verifiers__reverts(system: System) -> None:
     stage = make_tasks(system, stakes=())
     task_id = stage.play(*COURSES[task.DECIDED])
-    with refuses("verdicts: no verifiers"):
+    with refuses("verdicts: too few verifiers"):
         stage.appeal(task_id)
     stage.finalize(task_id)
     assert stage.status(task_id) == task.CLOSED
@@ -136,26 +136,25 @@ def test_appeal__stops_finalize(stage: TaskStage, tasks: Any) -> None:
         tasks.advance(task_id)
 
 
-def test_appeal__of_32_verifiers_at_most__from_the_tasks_place_on(
-    system: System, appeals: Any
-) -> None:
+def test_appeal__of_32_verifiers_at_most(system: System, appeals: Any) -> None:
     stage = make_tasks(system, stakes=(STAKE,) * 34)
     ids = [p.node_id for p in stage.verifiers]
-    for _ in range(3):
-        task_id = stage.play(*COURSES[task.AGREED])
-        stage.appeal(task_id)
-        asked, weights = stage.snapshots[task_id]
-        assert asked == (ids + ids)[task_id : task_id + 32]
-        assert appeals.attested_weight(task_id, RIGHT) == (0, sum(weights)) == (0, 32 * STAKE)
+    task_id = stage.play(*COURSES[task.AGREED])
+    stage.appeal(task_id)
+    asked, weights = stage.snapshots[task_id]
+    assert asked == ids[:32]
+    assert appeals.attested_weight(task_id, RIGHT) == (0, sum(weights)) == (0, 32 * task.VOICE)
 
 
-def test_appeal__only_eligible_verifiers_are_asked(stage: TaskStage) -> None:
+def test_appeal__approved_verifiers_are_asked__whether_they_rest_or_not(stage: TaskStage) -> None:
+    """Rest takes nobody out of the denominator; what the Coordinator revoked is no voice."""
     first, second, third = stage.verifiers
     stage.registry.set_active(first.node_id, False, sender=first.operator)
     stage.registry.approve_role(second.node_id, VERIFIER, False, sender=stage.owner)
     task_id = stage.play(*COURSES[task.AGREED])
     stage.appeal(task_id)
-    assert stage.snapshots[task_id] == ([third.node_id], [STAKE])
+    asked, weights = stage.snapshots[task_id]
+    assert (sorted(asked), weights) == ([first.node_id, third.node_id], [task.VOICE] * 2)
 
 
 @pytest.mark.parametrize("status", STATUSES)
@@ -212,7 +211,7 @@ def test_lapse__no_open_appeal__reverts(stage: TaskStage, appeals: Any) -> None:
     for task_id in (judged, lapsed):
         stage.appeal(task_id)
     stage.judge(judged, RIGHT)
-    stage.wait_out(lapsed)
+    stage.expire(lapsed)
     appeals.lapse(lapsed)
     for task_id in (0, never, judged, lapsed, 99):
         with refuses("appeals: not open"):
@@ -246,14 +245,17 @@ def test_end__of_a_task_that_is_not_appealed__reverts(
 
 
 def test_begin__answers_what_the_task_was(stage: TaskStage, tasks: Any, appeals: Any) -> None:
+    began = now()
     task_id = stage.play(*COURSES[task.UNDECIDED])
     decided = now()
     mine(1, 60)
-    assert tasks.begin_appeal(task_id, sender=appeals.address) == (task.UNDECIDED, decided)
+    status, at, created = tasks.begin_appeal(task_id, sender=appeals.address)
+    assert (status, at) == (task.UNDECIDED, decided)
+    assert began - 8 < created <= began
     assert events_of(tasks) == [event("AppealBegun", task_id=task_id, status=task.UNDECIDED)]
 
 
 def test_unknown_appeal__is_all_zero(appeals: Any) -> None:
-    assert tuple(appeals.appeal_of(7)) == (ZERO, 0, 0, 0, EMPTY, False)
+    assert tuple(appeals.appeal_of(7)) == (ZERO, 0, 0, 0, EMPTY, False, ZERO)
     assert appeals.attesters(7, RIGHT) == []
     assert appeals.attested_weight(7, RIGHT) == (0, 0)

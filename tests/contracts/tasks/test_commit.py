@@ -10,6 +10,7 @@ import pytest
 from tests.stage.contracts import tasks as task
 from tests.stage.contracts.clock import mine, now
 from tests.stage.contracts.events import event
+from tests.stage.contracts.registry import account, consent
 from tests.stage.contracts.system import EMPTY, events_of, refuses
 from tests.stage.contracts.tasks import LANE_COMMITTED, LANE_RUNNING, RIGHT, WRONG, TaskStage
 
@@ -136,7 +137,8 @@ def test_commit__by_another__reverts(stage: TaskStage, tasks: Any) -> None:
 def test_commit__by_the_operator_of_now(stage: TaskStage, tasks: Any) -> None:
     task_id = stage.started()
     player = stage.runners(task_id)[0]
-    stage.registry.set_operator(player.node_id, stage.stranger, sender=player.owner)
+    signed = consent(stage.registry, account("stranger"), player.owner)
+    stage.registry.set_operator(player.node_id, stage.stranger, signed, sender=player.owner)
     with refuses("tasks: not operator"):
         tasks.commit(task_id, 0, COMMITMENT, sender=player.operator)
     tasks.commit(task_id, 0, COMMITMENT, sender=stage.stranger)

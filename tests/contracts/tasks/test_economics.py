@@ -146,9 +146,11 @@ def test_one_stake_answers_for_every_agreed_fake(system: System):
     runs = Counter(p.node_id for task_id in fakes for p in stage.runners(task_id))
     refunds = []
     for task_id in fakes:
-        before = stage.appeals.bond_credit(stage.creator)
         stage.appeal(task_id)
-        stage.judge(task_id, RIGHT)
+        stage.vote(task_id, RIGHT)
+    for task_id in fakes:
+        before = stage.appeals.bond_credit(stage.creator)
+        stage.carry_out(task_id)
         refunds.append(stage.appeals.bond_credit(stage.creator) - before)
         mine()
     for node in stage.nodes:

@@ -15,6 +15,7 @@ from scipy.stats import chisquare
 
 from tests.stage.contracts import tasks as task
 from tests.stage.contracts.clock import mine
+from tests.stage.contracts.registry import account, consent
 from tests.stage.contracts.system import NO_REVEAL, TRAINER, UNBONDING, ZERO, ZOO, Player, System
 from tests.stage.contracts.tasks import COOLDOWN, CPU, MAX_OPEN, RIGHT, TaskStage, lot, make_tasks
 
@@ -202,7 +203,8 @@ def rests(stage: TaskStage) -> None:
 def changes_keys(stage: TaskStage) -> None:
     for player in stage.nodes:
         fresh = stage.system.person(f"new key of {player.name}")
-        stage.registry.set_operator(player.node_id, fresh, sender=player.owner)
+        signed = consent(stage.registry, account(f"new key of {player.name}"), player.owner)
+        stage.registry.set_operator(player.node_id, fresh, signed, sender=player.owner)
 
 
 DEEDS = [

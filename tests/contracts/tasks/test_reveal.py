@@ -14,6 +14,7 @@ from tests.contracts.tasks.test_settings import create
 from tests.stage.contracts import tasks as task
 from tests.stage.contracts.clock import block, mine, now
 from tests.stage.contracts.events import event
+from tests.stage.contracts.registry import account, consent
 from tests.stage.contracts.system import EMPTY, STAKE, Codes, System, events_of, refuses
 from tests.stage.contracts.tasks import OTHER, RIGHT, WRONG, Player, TaskStage, make_tasks, slashed
 
@@ -122,9 +123,9 @@ def test_reveal__pay_goes_where_the_node_says(stage: TaskStage, tasks: Any) -> N
     assert tasks.withdraw_bond(sender=stage.appellant) == task.HALF
     assert events_of(tasks) == [event("BondWithdrawn", account=stage.appellant, amount=task.HALF)]
     assert stage.system.token.balanceOf(stage.appellant) == before + task.HALF
-    for account in (stage.appellant, player.payout):
+    for person in (stage.appellant, player.payout):
         with refuses("bonds: nothing to withdraw"):
-            tasks.withdraw_bond(sender=account)
+            tasks.withdraw_bond(sender=person)
 
 
 def test_reveal__of_two_different__asks_for_a_third(stage: TaskStage, tasks: Any) -> None:
@@ -288,7 +289,8 @@ def test_reveal__by_another_sender__reverts(stage: TaskStage) -> None:
 def test_reveal__operator_changed__the_old_key_reveals(stage: TaskStage) -> None:
     task_id = revealing(stage)
     player = stage.runners(task_id)[0]
-    stage.registry.set_operator(player.node_id, stage.stranger, sender=player.owner)
+    signed = consent(stage.registry, account("stranger"), player.owner)
+    stage.registry.set_operator(player.node_id, stage.stranger, signed, sender=player.owner)
     with refuses("tasks: bad opening"):
         stage.reveal(task_id, 0, RIGHT, sender=stage.stranger)
     stage.reveal(task_id, 0, RIGHT)

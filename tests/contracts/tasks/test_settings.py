@@ -24,7 +24,7 @@ from tests.stage.contracts.system import (
 from tests.stage.contracts.tasks import CPU, FEE, HALF, REST, RIGHT, TaskStage
 
 CLASSES = [b"cpu-fp32".ljust(32, b"\0"), b"cuda:sm_90".ljust(32, b"\0")]
-MAX_88 = 2**88 - 1
+MAX_72 = 2**72 - 1
 WEEK = 7 * DAY
 
 
@@ -71,26 +71,28 @@ def test_init__zero_address__reverts(codes: Codes, system: System, which: str) -
     "change",
     [
         {"max_fee": 0},
-        {"max_fee": MAX_88 + 1},
+        {"max_fee": MAX_72 + 1},
         {"appeal_bond": 0},
-        {"appeal_bond": MAX_88 + 1},
+        {"appeal_bond": MAX_72 + 1},
         {"max_run_s": 0},
         {"max_run_s": 59},
         {"max_run_s": 2**20},
         {"reveal_s": 0},
         {"appeal_s": 0},
         {"verdict_s": 0},
+        {"dispute_s": 0},
         {"reveal_s": WEEK + 1},
         {"appeal_s": WEEK + 1},
         {"verdict_s": WEEK + 1},
-        {"fee_per_s": MAX_88 + 1},
+        {"dispute_s": WEEK + 1},
+        {"fee_per_s": MAX_72 + 1},
         {"fee_per_s": TASK_TERMS["max_fee"] // TASK_TERMS["max_run_s"] + 1},
     ],
     ids=lambda change: next(f"{name}={value}" for name, value in change.items()),
 )
 def test_init__bad_terms__reverts(codes: Codes, system: System, change: dict[str, int]) -> None:
-    """Without a fee a task of no use; without a bond an appeal for nothing; beyond 88 bits an order
-    would overflow into the class; a run time whose least fee is above the largest."""
+    """Without a fee a task of no use; without a bond an appeal for nothing; beyond 72 bits it
+    would overflow its order; a run time whose least fee is above the largest."""
     with refuses("tasks: bad terms"):
         create(codes, system, **change)
 
@@ -99,25 +101,27 @@ def test_init__terms_at_their_bounds(codes: Codes, system: System) -> None:
     created = create(
         codes,
         system,
-        max_fee=MAX_88,
-        appeal_bond=MAX_88,
+        max_fee=MAX_72,
+        appeal_bond=MAX_72,
         max_run_s=60,
-        fee_per_s=MAX_88 // 60,
+        fee_per_s=MAX_72 // 60,
         reveal_s=1,
         appeal_s=1,
         verdict_s=1,
         bounty=0,
+        dispute_s=1,
     )
-    assert created.terms().max_fee == MAX_88
+    assert created.terms().max_fee == MAX_72
 
 
 def test_init__stake_must_outlast_a_task(codes: Codes, system: System) -> None:
-    """Four further stages and both windows take half of the unbonding period at most."""
-    fixed = {"max_run_s": 3_600, "reveal_s": 600, "verdict_s": DAY}
-    room = UNBONDING // 2 - 4 * (3_600 + 600) - DAY
-    assert create(codes, system, **fixed, appeal_s=room).terms().appeal_s == room
+    """Four further stages, the windows to appeal and to object, the vote and the committee's take
+    half of the unbonding period at most."""
+    fixed = {"max_run_s": 3_600, "reveal_s": 600, "verdict_s": DAY, "appeal_s": 7_200}
+    room = UNBONDING // 2 - 4 * (3_600 + 600) - DAY - 2 * 7_200
+    assert create(codes, system, **fixed, dispute_s=room).terms().dispute_s == room
     with refuses("tasks: windows too long"):
-        create(codes, system, **fixed, appeal_s=room + 1)
+        create(codes, system, **fixed, dispute_s=room + 1)
 
 
 def test_init__no_stake__reverts(codes: Codes, system: System) -> None:
@@ -132,11 +136,12 @@ def test_init__bad_classes__reverts(codes: Codes, system: System) -> None:
         create(codes, system, classes=[CLASSES[0], CLASSES[0]])
 
 
-@pytest.mark.parametrize("which", range(3))
+@pytest.mark.parametrize("which", range(4))
 def test_init__appeals_without_an_address__reverts(
     codes: Codes, system: System, which: int
 ) -> None:
-    given = [system.token.address, system.registry.address, system.tasks.address]
+    owner = system.coordinator.address
+    given = [system.token.address, system.registry.address, system.tasks.address, owner]
     given[which] = ZERO
     with refuses("bonds: zero address" if which == 0 else "appeals: zero address"):
         codes.appeals.deploy(*given)

@@ -193,6 +193,15 @@ class Executors(RunningAgents):
     def until(self, task_id: int, *statuses: TaskStatus) -> None:
         """Drive until a task is in one of these statuses."""
         names = " or ".join(status.name for status in statuses)
+        if TaskStatus.CLOSED in statuses:
+            # A verdict is carried out when nobody has objected to it for a while.
+            self.drive(
+                lambda: self.status(task_id) in statuses or self.reader.appeal(task_id).standing,
+                f"task {task_id} is {names}, or has a verdict",
+            )
+            appeal = self.reader.appeal(task_id)
+            if appeal.standing:
+                self.tasks.people.wait_until(appeal.deadline)
         self.drive(lambda: self.status(task_id) in statuses, f"task {task_id} is {names}")
 
     def pass_deadline(self, task_id: int) -> None:

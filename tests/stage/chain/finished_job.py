@@ -73,6 +73,7 @@ ARTEFACTS = (
     "evidence",
 )
 ROUNDS = 4  # finalized
+_WEEK = 7 * 86_400  # that INVALID suspends for
 _TEXT = [b"line %d of the audited corpus, to the fourth %d\n" % (i, i**4) for i in range(700)]
 SPEC: dict[str, Any] = {
     "model": tiny_model(8, 12, 12),
@@ -148,10 +149,10 @@ class FinishedJob:
     def play(self) -> None:
         self.round_(TRAINERS)
         self.round_(TRAINERS, noisy=("eve",))
+        self._convict("eve")
         self.round_(TRAINERS, silent=("bob",), copies={"eve": "ann"})
         self._void()
-        for report in self.reports:
-            self.people.execute(report)
+        self._execute()
         people, bob = self.people, self.people.nodes["bob"]
         # His stake fell below the minimum.
         people.chain.send(bob.owner, people.registry, "add_stake", bob.node_id, 20 * ZOO)
@@ -162,6 +163,19 @@ class FinishedJob:
         self.round_([name for name in TRAINERS if name != "eve"], noisy=("cat",), blind=True)
         self._new_job()
         self._contest()
+
+    def _execute(self) -> None:
+        for report in self.reports:
+            self.people.execute(report)
+        self.reports.clear()
+
+    def _convict(self, name: str) -> None:
+        """The report on a node is carried out, and the node is back when it has served its time."""
+        people, node = self.people, self.people.nodes[name]
+        self._execute()
+        people.chain.warp(_WEEK + 1)
+        people.give(node.owner, 20 * ZOO)
+        people.chain.send(node.owner, people.registry, "add_stake", node.node_id, 20 * ZOO)
 
     def _new_job(self) -> None:
         """Another job of the same model and data, of one round."""

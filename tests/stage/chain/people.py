@@ -52,6 +52,13 @@ VERDICT = {
         {"name": "passed", "type": "bool"},
     ]
 }
+CONSENT = {
+    "OperatorConsent": [
+        {"name": "operator", "type": "address"},
+        {"name": "owner", "type": "address"},
+        {"name": "nonce", "type": "uint256"},
+    ]
+}
 
 Call = tuple[Contract, str, tuple[Any, ...]]
 
@@ -192,12 +199,26 @@ class People:
         if payout is None:
             payout = self.person(f"{name} payout")
         args = (operator.address, payout.address, roles, stake, EMPTY)
-        self.chain.send(owner, self.registry, "register_node", *args)
+        consent = self.consent(operator, owner)
+        self.chain.send(owner, self.registry, "register_node", *args, consent)
         node_id = int(self.chain.call(self.registry, "node_of", operator.address))
         node = Node(name, node_id, stake, owner, operator, payout)
         self.nodes[name] = node
         self.start[name] = self.wealth(node)
         return node
+
+    def consent(self, operator: LocalAccount, owner: LocalAccount, nonce: int = -1) -> bytes:
+        """The operator's EIP-712 signature that it serves a node of the owner."""
+        if nonce < 0:
+            nonce = int(self.chain.call(self.registry, "consents_used", operator.address))
+        domain = {
+            "name": "Menagerie NodeRegistry",
+            "version": "1",
+            "chainId": 31_337,
+            "verifyingContract": self.registry.address,
+        }
+        message = {"operator": operator.address, "owner": owner.address, "nonce": nonce}
+        return bytes(operator.sign_message(encode_typed_data(domain, CONSENT, message)).signature)
 
     def benchmark(self, node: Node, units: int = UNITS) -> None:
         """Take a new attempt of the node to a passed score, judged by the first two verifiers."""
@@ -292,8 +313,13 @@ class People:
         job = int(self.chain.call(self.jobs, "job_count"))
         self.sponsored.setdefault(sponsor.address, []).append(job)
         if funds:
-            self.chain.send(sponsor, self.pool, "fund", job, funds)
+            self.fund(sponsor, job, funds)
         return job
+
+    def fund(self, funder: LocalAccount, job: int, amount: int) -> None:
+        """Pay into a job's escrow, as one who has read whose it is and for what."""
+        sponsor, spec = self.chain.call(self.jobs, "origin_of", job)
+        self.chain.send(funder, self.pool, "fund", job, sponsor, spec, amount)
 
     def open(self) -> dict[str, Any]:
         """Open the next round, with its seed known; the fields of RoundOpened."""
@@ -522,12 +548,13 @@ class People:
                 (self.pool, "total_escrow", ()),
                 (self.pool, "total_reserved", ()),
                 (self.pool, "total_pending", ()),
+                (self.pool, "total_held", ()),
                 (self.results, "bonds_held", ()),
                 (self.reports, "bonds_held", ()),
             ]
         )
-        stake, bounties, escrow, reserved, pending, bonds, appeals = map(int, read)
-        owed = [stake + bounties, escrow + reserved + pending, bonds, appeals]
+        stake, bounties, escrow, reserved, pending, kept, bonds, appeals = map(int, read)
+        owed = [stake + bounties, escrow + reserved + pending + kept, bonds, appeals]
         owed = [amount + self.donated for amount in owed]
         assert held == owed, "registry, pool, rounds and reports should hold what they owe"
         bonded = [(self.registry, "bonded", (node,)) for node in range(1, nodes + 1)]

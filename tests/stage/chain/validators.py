@@ -46,7 +46,7 @@ class ValidatedJob(RunningAgents):
         people.chain.send(people.sponsor, people.token, "approve", people.pool.address, 2**255)
         amount = rounds * TERMS.reward_per_round
         people.give(people.sponsor, amount)
-        people.chain.send(people.sponsor, people.pool, "fund", people.job, amount)
+        people.fund(people.sponsor, people.job, amount)
 
     def begin(self, node: Node, role: str, **options: Any) -> Context:
         """Starts an agent of a node that works on the job; called again, it restarts it."""

@@ -11,6 +11,8 @@ from typing import Any
 
 import boa
 
+from tests.stage.contracts.registry import account, consent
+
 GAS_CAP = 16_777_216  # EIP-7825
 ZOO = 10**18
 DAY = 86_400
@@ -38,6 +40,7 @@ TERMS = (
     600,
     ZOO,  # challenge bond
 )
+BOUNDS = (ZOO, 1_000 * ZOO, ZOO)  # least and most challenge bond, least reward
 
 
 @dataclass(frozen=True)
@@ -71,6 +74,7 @@ class World:
     results: str
     pool: Any
     scores: Any
+    reports: str
     holder: str
     committee: str
 
@@ -84,15 +88,21 @@ class World:
 
     def add_node(self, payout: str) -> int:
         """Registers a trainer that is paid at `payout`; returns its node id."""
-        operator = str(boa.env.generate_address())
+        key = account(f"operator {self.registry.node_count() + 1}")
+        signed = consent(self.registry, key, self.holder)
         return int(
             self.registry.register_node(
-                operator, payout, TRAINER, STAKE, bytes(32), sender=self.holder
+                key.address, payout, TRAINER, STAKE, bytes(32), signed, sender=self.holder
             )
         )
 
     def add_job(self, sponsor: str) -> int:
         return int(self.jobs.create_job(TERMS, sender=sponsor))
+
+    def fund(self, job_id: int, amount: int, funder: str) -> None:
+        """Money for a job, as one who has read whose it is and for what."""
+        sponsor, spec = self.jobs.origin_of(job_id)
+        self.pool.fund(job_id, sponsor, spec, amount, sender=funder)
 
     def end_job(self, job_id: int, sponsor: str) -> None:
         """Cancels a job that has no open round, which ends it at once."""
@@ -103,7 +113,8 @@ def make_world(codes: Codes, pool_token: Any = None) -> World:
     """Deploys everything; `pool_token` replaces ZOO in the pool alone."""
     holder = str(boa.env.generate_address("holder"))
     committee = str(boa.env.generate_address("committee"))
-    rounds, results = (str(boa.env.generate_address(name)) for name in ("rounds", "results"))
+    names = ("rounds", "results", "reports")
+    rounds, results, reports = (str(boa.env.generate_address(name)) for name in names)
     token = codes.token.deploy(holder, SUPPLY)
     # No node of this world is measured.
     benchmarks = boa.env.generate_address("benchmarks")
@@ -111,11 +122,11 @@ def make_world(codes: Codes, pool_token: Any = None) -> World:
         token.address, benchmarks, committee, [results], (*PARAMETERS, committee)
     )
     paid_in = token if pool_token is None else pool_token
-    jobs = codes.jobs.deploy(registry.address, rounds, results, committee)
+    jobs = codes.jobs.deploy(registry.address, rounds, results, committee, BOUNDS)
     scores = codes.scores.deploy(registry.address, jobs.address, rounds, results, committee)
     pool = codes.pool.deploy(
-        paid_in.address, registry.address, jobs.address, results, scores.address
+        paid_in.address, registry.address, jobs.address, results, scores.address, reports
     )
     for spender in (registry, pool):
         token.approve(spender.address, UNLIMITED, sender=holder)
-    return World(token, registry, jobs, results, pool, scores, holder, committee)
+    return World(token, registry, jobs, results, pool, scores, reports, holder, committee)

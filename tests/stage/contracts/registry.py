@@ -129,6 +129,30 @@ def sign_verdict(
     return bytes(signer.sign_message(encode_typed_data(domain, types, message)).signature)
 
 
+def consent(
+    registry: Any, operator: LocalAccount, owner: str, nonce: int | None = None, **changes: Any
+) -> bytes:
+    """An operator's EIP-712 OperatorConsent signature; `changes` replaces fields of the domain."""
+    if nonce is None:
+        nonce = int(registry.consents_used(operator.address))
+    domain = {
+        "name": "Menagerie NodeRegistry",
+        "version": "1",
+        "chainId": boa.env.evm.patch.chain_id,
+        "verifyingContract": registry.address,
+        **changes,
+    }
+    types = {
+        "OperatorConsent": [
+            {"name": "operator", "type": "address"},
+            {"name": "owner", "type": "address"},
+            {"name": "nonce", "type": "uint256"},
+        ]
+    }
+    message = {"operator": operator.address, "owner": owner, "nonce": nonce}
+    return bytes(operator.sign_message(encode_typed_data(domain, types, message)).signature)
+
+
 def request(registry: Any, benchmarks: Any, node_id: int) -> None:
     """The node's operator asks for an attempt."""
     benchmarks.request_benchmark(node_id, sender=registry.operator_of(node_id))

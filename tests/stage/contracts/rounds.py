@@ -9,7 +9,6 @@ from dataclasses import dataclass
 
 from eth_utils import keccak
 
-from tests.stage.contracts.clock import mine
 from tests.stage.contracts.system import (
     AGGREGATOR,
     REWARD,
@@ -166,7 +165,7 @@ def make_people(
         system.benchmark(team[i], verifiers[0])
     sponsor = system.person("sponsor", money)
     others = [system.person(name, STAKE) for name in ("challenger", "stranger")]
-    mine()
+    system.mature()
     return Field(system, sponsor, *others, team, verifiers, merging, 0)
 
 

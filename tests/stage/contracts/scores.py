@@ -19,6 +19,7 @@ from tests.stage.contracts.rounds import Field, make_people
 from tests.stage.contracts.system import (
     REWARD,
     STAKE,
+    VOICE,
     Player,
     System,
     terms_tuple,
@@ -52,7 +53,7 @@ class Panel:
     """An adopted job among its people."""
 
     field: Field
-    stakes: dict[int, int]
+    weights: dict[int, int]
 
     @property
     def system(self) -> System:
@@ -162,8 +163,8 @@ class Panel:
         """The right consensus of the rows that were revealed, by verifier id."""
         if not rows:
             return [0] * len(self.field.ids)
-        stakes = [self.stakes[verifier] for verifier in rows]
-        return median(list(rows.values()), stakes, sum(self.stakes.values()))
+        weights = [self.weights[verifier] for verifier in rows]
+        return median(list(rows.values()), weights, sum(self.weights.values()))
 
     def close(self, round_id: int, consensus: Sequence[int]) -> None:
         self.scores.close_scoring(
@@ -228,6 +229,7 @@ def make_panel(
     field.job_id = int(system.jobs.create_job(terms_tuple(**terms), sender=field.sponsor))
     if adopt:
         system.scores.adopt(field.job_id, COMMIT_S, REVEAL_S, sender=field.sponsor)
-    system.pool.fund(field.job_id, funded * REWARD, sender=field.sponsor)
-    by_id = {p.node_id: stake for p, stake in zip(field.verifiers, stakes, strict=True)}
+    system.fund(field.job_id, funded * REWARD, field.sponsor)
+    pairs = zip(field.verifiers, stakes, strict=True)
+    by_id = {p.node_id: min(stake, VOICE) for p, stake in pairs}
     return Panel(field, by_id)

@@ -19,7 +19,7 @@ from eth_utils.abi import collapse_if_tuple
 from vyper.compiler.output import build_abi_output
 
 from tests.stage.contracts.clock import install_block_hashes, mine
-from tests.stage.contracts.registry import account, benchmark_passed, request
+from tests.stage.contracts.registry import account, benchmark_passed, consent, request
 
 GAS_CAP = 16_777_216  # EIP-7825
 ZOO = 10**18
@@ -35,6 +35,7 @@ NONE, COMMIT, REVEAL, AGGREGATE, CHALLENGE, DISPUTED, FINALIZED, VOID = range(8)
 ACTIVE, COMPLETED, CANCELLED = 1, 2, 3
 
 STAKE = 1_000 * ZOO
+VOICE = 200 * ZOO  # what a verifier weighs at most: twice the minimum stake
 REWARD = 100 * ZOO
 BOND = 10 * ZOO
 APPEAL_BOND = 7 * ZOO
@@ -61,6 +62,9 @@ TERMS: dict[str, Any] = {
     "challenge_bond": BOND,
 }
 
+# Least and most challenge bond, least reward of a round.
+BOUNDS = (BOND, 1_000 * ZOO, ZOO)
+
 TASK_TERMS: dict[str, int] = {
     "task_stake": 100 * ZOO,
     "max_fee": 10 * ZOO,
@@ -71,6 +75,7 @@ TASK_TERMS: dict[str, int] = {
     "verdict_s": 14_400,
     "appeal_bond": 5 * ZOO,
     "bounty": ZOO // 100,
+    "dispute_s": 18_000,
 }
 
 
@@ -186,7 +191,9 @@ class System(Contracts):
         cold = self.person(owner or f"{name} owner", stake)
         key = account(name)
         operator, payout = str(key.address), str(account(f"{name} payout").address)
-        node_id = self.registry.register_node(operator, payout, role, stake, EMPTY, sender=cold)
+        node_id = self.registry.register_node(
+            operator, payout, role, stake, EMPTY, consent(self.registry, key, cold), sender=cold
+        )
         if role != TRAINER:
             self.registry.approve_role(node_id, role, True, sender=self.coordinator.address)
         player = Player(name, node_id, cold, operator, payout, key)
@@ -199,8 +206,16 @@ class System(Contracts):
         self.registry.add_stake(player.node_id, amount, sender=player.owner)
 
     def benchmark(self, player: Player, verifier: Player) -> None:
+        """A passed score, by the verdicts of all whose stake is old enough (`verifier` is one)."""
+        mine(1, int(self.registry.maturity()))
         request(self.registry, self.benchmarks, player.node_id)
-        keys = {verifier.node_id: verifier.key}
+        ids, _ = self.registry.voters(boa.env.timestamp - self.registry.maturity())
+        keys = {
+            p.node_id: p.key
+            for p in self.players.values()
+            if p.node_id in ids and p.owner != player.owner
+        }
+        assert verifier.node_id in keys
         benchmark_passed(self.registry, self.benchmarks, player.node_id, keys)
 
     # Jobs and rounds
@@ -209,8 +224,17 @@ class System(Contracts):
         """A new job with money in its escrow."""
         job_id = int(self.jobs.create_job(terms_tuple(**changes), sender=sponsor))
         if escrow:
-            self.pool.fund(job_id, escrow, sender=sponsor)
+            self.fund(job_id, escrow, sponsor)
         return job_id
+
+    def fund(self, job_id: int, amount: int, funder: str) -> None:
+        """Money for a job, as one who has read whose it is and for what."""
+        sponsor, spec = self.jobs.origin_of(job_id)
+        self.pool.fund(job_id, sponsor, spec, amount, sender=funder)
+
+    def mature(self) -> None:
+        """Waits until the stakes of all who have joined have a voice."""
+        mine(1, self.registry.maturity() + 1)
 
     def open(self, job_id: int) -> int:
         """Opens a round, keeps its nodes and weights, and mines past its seed block."""
@@ -298,6 +322,7 @@ class System(Contracts):
             + self.pool.total_escrow()
             + self.pool.total_reserved()
             + self.pool.total_pending()
+            + self.pool.total_held()
             + self.results.bonds_held()
             + self.reports.bonds_held()
             + self.tasks.bonds_held()
@@ -350,24 +375,25 @@ def deploy(codes: Codes, **parameters: int) -> System:
         "benchmark_quorum": 1,
     } | parameters
     members = [str(account(f"member {i}").address) for i in range(5)]
-    slashers = [rounds_at, results_at, reports_at, tasks_at, appeals_at]
+    slashers = [rounds_at, results_at, reports_at, tasks_at, appeals_at, benchmarks_at]
     classes = [name.ljust(32, b"\0") for name in (b"cpu-fp32", b"cuda:sm_90")]
     task_terms = tuple(TASK_TERMS.values())
     round_parts = (reports_at, jobs_at, rounds_at)
+    report_parts = (registry_at, jobs_at, rounds_at, results_at, pool_at)
     arguments: dict[str, tuple[Any, ...]] = {
         "token": (holder, SUPPLY),
         "coordinator": (members, 3, 60, 3_600, DAY, []),
         "registry": (token_at, benchmarks_at, owner, slashers, (*settings.values(), owner)),
-        "pool": (token_at, registry_at, jobs_at, results_at, scores_at),
+        "pool": (token_at, registry_at, jobs_at, results_at, scores_at, reports_at),
         "ledger": (results_at, pool_at, owner),
-        "jobs": (registry_at, rounds_at, results_at, owner),
+        "jobs": (registry_at, rounds_at, results_at, owner, BOUNDS),
         "rounds": (registry_at, jobs_at, results_at, owner, ZERO),
         "results": (token_at, registry_at, pool_at, ledger_at, *round_parts, owner, ZERO),
-        "reports": (token_at, registry_at, jobs_at, rounds_at, results_at, owner, APPEAL_BOND),
+        "reports": (token_at, *report_parts, owner, APPEAL_BOND),
         "keys": (registry_at, jobs_at),
         "scores": (registry_at, jobs_at, rounds_at, results_at, owner),
         "tasks": (token_at, registry_at, appeals_at, owner, task_terms, classes, ZERO),
-        "appeals": (token_at, registry_at, tasks_at),
+        "appeals": (token_at, registry_at, tasks_at, owner),
         "benchmarks": (registry_at, owner, ZERO),
     }
     contracts = [_create(getattr(codes, name), *given) for name, given in arguments.items()]

@@ -48,9 +48,13 @@ RUN_S = 600
 FEE = 2 * ZOO + 1
 HALF, REST = FEE // 2, FEE - FEE // 2
 BOUNTY, BOND = TASK_TERMS["bounty"], TASK_TERMS["appeal_bond"]
-REVEAL_S, APPEAL_S, VERDICT_S = (
-    TASK_TERMS[f"{name}_s"] for name in ("reveal", "appeal", "verdict")
+REVEAL_S, APPEAL_S, VERDICT_S, DISPUTE_S = (
+    TASK_TERMS[f"{name}_s"] for name in ("reveal", "appeal", "verdict", "dispute")
 )
+# What a verifier of STAKE weighs: twice the minimum.
+VOICE = 200 * ZOO
+# What an objection to a verdict has.
+OBJECTION_S = APPEAL_S
 FUNDS = 1_000 * ZOO
 
 CPU, CUDA = 0, 1
@@ -318,13 +322,27 @@ class TaskStage:
             sender=sender or verifier.operator,
         )
 
-    def judge(self, task_id: int, result: bytes) -> None:
-        """Verifiers attest in order until the appeal is over."""
+    def vote(self, task_id: int, result: bytes) -> None:
+        """Verifiers attest in order until there is a verdict."""
         for verifier in self.verifiers:
             self.attest(task_id, verifier, result)
-            if self.appeals.appeal_of(task_id).deadline == 0:
+            if self.appeals.appeal_of(task_id).result == result:
                 return
         raise AssertionError("no verdict")
+
+    def expire(self, task_id: int) -> None:
+        """One second past the deadline of the appeal's stage."""
+        mine(1, max(0, self.appeals.appeal_of(task_id).deadline + 1 - boa.env.timestamp))
+
+    def carry_out(self, task_id: int) -> None:
+        """Nobody objects to the verdict, and it is carried out."""
+        self.expire(task_id)
+        self.appeals.finalize(task_id, sender=self.stranger)
+
+    def judge(self, task_id: int, result: bytes) -> None:
+        """Verifiers agree, nobody objects, and the appeal is over."""
+        self.vote(task_id, result)
+        self.carry_out(task_id)
 
     # Money
 
@@ -389,5 +407,6 @@ def make_tasks(
     )
     for i in range(nodes):
         stage.seat(f"node {i}", stake)
-    mine()
+    # From now on the verifiers' stake is old enough to vote on a new task.
+    mine(1, int(system.registry.maturity()) + 8)
     return stage

@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Hostile people who may call anything win nothing, and nobody honest loses by them.
+
+The search itself, what it counts as a loss and how to let it run for long: see README.md."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from tests.contracts.fuzz.books import Books
+from tests.contracts.fuzz.honest import Honest
+from tests.contracts.fuzz.hostile import Hostile, gaps
+from tests.contracts.fuzz.known import KNOWN
+from tests.contracts.fuzz.machine import Machine, copied
+from tests.contracts.fuzz.search import Play, Search, perform
+from tests.contracts.fuzz.world import Person, Stage, World, coalition, peopled, set_stage
+from tests.stage.contracts.clock import mine
+from tests.stage.contracts.system import ZOO, Codes, System
+
+ACTIONS, SEED = 10_000, 1
+
+
+@pytest.fixture(scope="module")
+def on_boa(codes: Codes) -> tuple[System, tuple[Person, ...]]:
+    return peopled(codes)
+
+
+@pytest.fixture(scope="module")
+def stage(on_boa: tuple[System, tuple[Person, ...]]) -> Stage:
+    system, people = on_boa
+    return set_stage(copied(system), people)
+
+
+def test_every_external_function_can_be_called_by_hostile_people(stage: Stage) -> None:
+    """A new function with a parameter that nothing makes fails here: give it a maker."""
+    assert gaps(stage.machine.functions) == []
+    world = World(stage, coalition(stage, Random(1)))
+    search = Search(stage, 1)
+    assert set(search.titles) == {t for t, f in stage.machine.functions.items() if not f.view}
+    assert Hostile(world, Honest(world)).senders()
+
+
+def test_the_machine_answers_as_titanoboa(on_boa: tuple[System, tuple[Person, ...]]) -> None:
+    system, people = on_boa
+    machine = Machine(copied(system))
+    sponsor = next(p for p in people if p.name == "sponsor").owner
+    assert machine.ask("registry.total_stake") == system.registry.total_stake()
+    opened = machine.send(sponsor, "rounds.open_round", (1,))
+    assert opened.answer == (system.rounds.open_round(1),)
+    machine.mine(2, 24)
+    mine(2)
+    mine_, theirs = machine.ask("rounds.round", 1, 1), system.rounds.round(1, 1)
+    assert [mine_[name] for name in mine_] == list(theirs)
+    refused = machine.send(sponsor, "rounds.open_round", (1,))
+    assert (refused.ok, refused.reason) == (False, "jobs: round open")
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_nobody_loses_where_hostile_people_do_nothing(stage: Stage, seed: int) -> None:
+    verdict = perform(stage, Play(seed, ())).verdict
+    assert (verdict.losers, verdict.causes, verdict.is_finding) == ((), frozenset(), False)
+
+
+def test_a_theft_is_seen_on_both_sides(stage: Stage) -> None:
+    point = stage.machine.snapshot()
+    world = World(stage, frozenset({"stranger 0"}))
+    books = Books(world)
+    thief, victim = world.bad[0].owner, world.role("trainer")[0]
+    world.send(victim.owner, "token.transfer", thief, 5 * ZOO)
+    verdict = books.verdict()
+    stage.machine.revert(point)
+    assert (verdict.profit, verdict.losers) == (5 * ZOO, ((victim.name, 5 * ZOO),))
+
+
+@pytest.mark.slow
+def test_no_coalition_profits_and_nobody_honest_loses(stage: Stage) -> None:
+    """Ten thousand actions from a fixed seed. What is known stands in known.py, with its item."""
+    search = Search(stage, SEED)
+    search.run(ACTIONS, print, KNOWN)
+    new = [f.words() for cause, f in search.findings.items() if cause not in KNOWN]
+    assert not new, "\n".join(new)
