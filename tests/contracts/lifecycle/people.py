@@ -100,6 +100,9 @@ class People:
             self.committee(
                 self.registry, self.registry.approve_role.encode_input(node.node_id, role, True)
             )
+            # Its stake has a voice once it is old.
+            ape.chain.pending_timestamp += self.registry.maturity() + 1
+            ape.chain.mine()
         return node
 
     def benchmark(self, node: Node, verifiers: list[Node]) -> None:
