@@ -299,11 +299,11 @@ def test_order_of_the_captures__chooses_between_two_tasks_at_most(tasks: Tasks) 
     winners = tasks.honest(beside_honest)
     assert cheat not in winners
     tasks.answer(with_friend, dict.fromkeys(tasks.nodes(with_friend), FAKE))
+    for task in busy:
+        tasks.honest(task)
     auditor = people.nodes["vito"]
     tasks.appeal(with_friend, auditor.operator)
     tasks.judge(with_friend)
-    for task in busy:
-        tasks.honest(task)
     assert people.bonded(cheat) == cheat.stake - HELD
     paid = [node for node in winners if node != friend]
     tasks.settle([cheat, friend], [*paid, auditor])
