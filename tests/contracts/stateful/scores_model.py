@@ -74,10 +74,10 @@ class Round:
 
 @dataclass
 class JobModel:
-    """One job. `now` is set before each call; `stakes` are those of the verifiers."""
+    """One job. `now` is set before each call; `weights` are those of the verifiers."""
 
     book: Book
-    stakes: dict[int, int]
+    weights: dict[int, int]
     escrow: int
     adopted: bool
     now: int = 0
@@ -92,7 +92,7 @@ class JobModel:
 
     @property
     def stake(self) -> int:
-        return sum(self.stakes.values())
+        return sum(self.weights.values())
 
     @property
     def running(self) -> bool:
@@ -139,7 +139,7 @@ class JobModel:
         r = self.last
         if r.phase != CHALLENGE:
             return False
-        attested = sum(self.stakes[v] for v in r.attesters)
+        attested = sum(self.weights[v] for v in r.attesters)
         return self.now > r.deadline or 3 * attested >= 2 * self.stake
 
     # Scores
@@ -149,7 +149,7 @@ class JobModel:
             return NO_SCORES
         if s.closed:
             return SCORE_CLOSED
-        missing = set(self.stakes) - set(s.commitments)
+        missing = set(self.weights) - set(s.commitments)
         return SCORE_COMMIT if missing and self.now <= s.commit_deadline else SCORE_REVEAL
 
     def over(self, s: Scoring) -> bool:
@@ -183,7 +183,7 @@ class JobModel:
         else:
             need(self.phase(s) == SCORE_COMMIT, "scores: too late")
         s.commitments[verifier] = row
-        if set(s.commitments) == set(self.stakes):
+        if set(s.commitments) == set(self.weights):
             s.reveal_deadline = self.now + REVEAL_S
 
     def reveal(self, verifier: int, row: Row) -> None:
@@ -201,7 +201,7 @@ class JobModel:
         rows = self.last.scoring.rows
         if not rows:
             return [0] * len(self.last.nodes)
-        return median(list(rows.values()), [self.stakes[v] for v in rows], self.stake)
+        return median(list(rows.values()), [self.weights[v] for v in rows], self.stake)
 
     def close(self, consensus: list[int]) -> None:
         s = self.last.scoring
@@ -244,9 +244,9 @@ class JobModel:
         need(not r.scoring.commitments or r.scoring.closed, "scores: open")
         r.phase, r.deadline = FINALIZED, 0
         cuts = [(r.proposer, REWARD * TERMS["aggregator_bps"] // BPS)]
-        attested = sum(self.stakes[v] for v in r.attesters)
+        attested = sum(self.weights[v] for v in r.attesters)
         for verifier in r.attesters:
-            cut = REWARD * TERMS["verifier_bps"] // BPS * self.stakes[verifier] // attested
+            cut = REWARD * TERMS["verifier_bps"] // BPS * self.weights[verifier] // attested
             cuts.append((verifier, cut * self.factor(verifier) // BPS))
         amount = REWARD - sum(cut for _, cut in cuts)
         payable = [n for n in r.listed if n not in r.invalid and r.contribution(n)]

@@ -73,13 +73,13 @@ class ScoresMachine(Machine):
         self.results = self.s.results
         # The same people, once for each job.
         self.panels = [
-            Panel(replace(self.panel.field, job_id=job), self.panel.stakes) for job in (1, 2)
+            Panel(replace(self.panel.field, job_id=job), self.panel.weights) for job in (1, 2)
         ]
         self.verifiers = self.panel.verifiers
         self.trainers = self.panel.field.trainers
         book = Book()
         self.model = [
-            JobModel(book, self.panel.stakes, FUNDED * REWARD, adopted=job == 0) for job in (0, 1)
+            JobModel(book, self.panel.weights, FUNDED * REWARD, adopted=job == 0) for job in (0, 1)
         ]
 
     def unscored(self) -> bool:
@@ -352,7 +352,7 @@ class ScoresMachine(Machine):
             s.reveal_deadline,
             len(s.commitments),
             len(s.rows),
-            model.stake - sum(model.stakes[v] for v in s.commitments) if s.commitments else 0,
+            model.stake - sum(model.weights[v] for v in s.commitments) if s.commitments else 0,
             total,
             bool(total),
             model.over(s),
