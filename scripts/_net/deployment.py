@@ -18,6 +18,7 @@ from typing import Any
 import rlp
 from eth_abi import encode
 from eth_utils import keccak, to_bytes, to_checksum_address
+from eth_utils.abi import function_abi_to_4byte_selector
 from hexbytes import HexBytes
 from web3 import Web3
 from web3.contract import Contract
@@ -68,7 +69,6 @@ ROUTINE_CALLS = (
     ("TrainingResults", "resolve_challenge"),
     ("TrainingRounds", "set_paused"),
     ("ViolationReports", "resolve_appeal"),
-    ("ViolationReports", "set_paused"),
 )
 ZERO = "0x" + "00" * 20
 DAY = 86_400
@@ -189,9 +189,7 @@ def constructor_arguments(
 ) -> dict[str, tuple[Any, ...]]:
     """Return every constructor's arguments; `at` maps contract names to their future addresses."""
     routine = [
-        (at[name], selector)
-        for name, function in ROUTINE_CALLS
-        if (selector := _selector(artefacts[name].abi, function))
+        (at[name], _selector(artefacts[name].abi, function)) for name, function in ROUTINE_CALLS
     ]
     parameters = (
         settings.unbonding_period,
@@ -344,18 +342,11 @@ def refuse_existing(path: Path) -> None:
         )
 
 
-def _selector(abi: list[dict[str, Any]], function: str) -> bytes | None:
-    for item in abi:
-        if item["type"] == "function" and item["name"] == function:
-            return bytes(keccak(text=f"{function}({','.join(map(_type, item['inputs']))})")[:4])
-    return None
-
-
-def _type(item: Mapping[str, Any]) -> str:
-    kind = str(item["type"])
-    if not kind.startswith("tuple"):
-        return kind
-    return f"({','.join(map(_type, item['components']))}){kind[len('tuple') :]}"
+def _selector(abi: list[dict[str, Any]], function: str) -> bytes:
+    """Raises StopIteration when the contract has no such function."""
+    return function_abi_to_4byte_selector(
+        next(item for item in abi if item["type"] == "function" and item["name"] == function)
+    )
 
 
 def _code_problems(w3: Web3, deployed: Deployed, settings: DeploymentSettings) -> Iterator[str]:

@@ -12,6 +12,7 @@ On Linux only: elsewhere libraries may not survive a fork.
 from __future__ import annotations
 
 import ctypes
+import io
 import multiprocessing
 import os
 import runpy
@@ -122,6 +123,7 @@ def _become(arguments: Sequence[str], env: Mapping[str, str], cwd: str, log: str
     os.environ.update(env)
     os.chdir(cwd)
     sys.path.insert(0, cwd)  # as `python -m` does
-    sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
+    assert isinstance(sys.stdout, io.TextIOWrapper)
+    sys.stdout.reconfigure(line_buffering=True)
     sys.argv[:] = arguments
     runpy.run_module(arguments[0], run_name="__main__", alter_sys=True)

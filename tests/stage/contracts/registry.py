@@ -95,17 +95,22 @@ def account(name: str) -> LocalAccount:
     return Account.from_key(key)  # type: ignore[no-any-return]
 
 
+def _domain(contract: Any) -> dict[str, Any]:
+    """The EIP-712 domain that the registry and its benchmarks share but for the address."""
+    return {
+        "name": "Menagerie NodeRegistry",
+        "version": "1",
+        "chainId": boa.env.evm.patch.chain_id,
+        "verifyingContract": contract.address,
+    }
+
+
 def sign_verdict(
     benchmarks: Any, signer: LocalAccount, node_id: int, passed: bool, /, **changes: Any
 ) -> bytes:
     """An EIP-712 BenchmarkVerdict signature; `changes` replaces message or domain fields."""
     attempt = benchmarks.benchmark(node_id)
-    domain = {
-        "name": "Menagerie NodeRegistry",
-        "version": "1",
-        "chainId": boa.env.evm.patch.chain_id,
-        "verifyingContract": benchmarks.address,
-    }
+    domain = _domain(benchmarks)
     message = {
         "node_id": node_id,
         "attempt": attempt.attempt,
@@ -135,13 +140,7 @@ def consent(
     """An operator's EIP-712 OperatorConsent signature; `changes` replaces fields of the domain."""
     if nonce is None:
         nonce = int(registry.consents_used(operator.address))
-    domain = {
-        "name": "Menagerie NodeRegistry",
-        "version": "1",
-        "chainId": boa.env.evm.patch.chain_id,
-        "verifyingContract": registry.address,
-        **changes,
-    }
+    domain = _domain(registry) | changes
     types = {
         "OperatorConsent": [
             {"name": "operator", "type": "address"},
