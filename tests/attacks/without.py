@@ -28,15 +28,22 @@ COPIED = ("agents", "contracts", "interfaces", "scripts", "tests", "pyproject.to
 
 
 @dataclass(frozen=True)
-class Defence:
-    """Lines of a contract, what stands there without the defence, and the tests that need it."""
+class Cut:
+    """Lines of a contract, and what stands there without the defence."""
 
-    item: str
-    name: str
     contract: str
     lines: str
     without: str
+
+
+@dataclass(frozen=True)
+class Defence:
+    """What a defence consists of, and the tests that need it."""
+
+    item: str
+    name: str
     tests: list[str]
+    cuts: list[Cut]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -58,16 +65,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def defences() -> list[Defence]:
-    return [Defence(**entry) for entry in tomllib.loads(DEFENCES.read_text())["defence"]]
+    listed = tomllib.loads(DEFENCES.read_text())["defence"]
+    return [Defence(**entry | {"cuts": [Cut(**cut) for cut in entry["cuts"]]}) for entry in listed]
 
 
 def tried(copy: Path, defence: Defence) -> Iterator[tuple[str, bool]]:
     """Each test of a defence, and whether it fails without it."""
-    path = copy / "contracts" / defence.contract
-    whole = path.read_text()
-    if whole.count(defence.lines) != 1:
-        raise SystemExit(f"{defence.name}: not once in {defence.contract}:\n{defence.lines}")
-    path.write_text(whole.replace(defence.lines, defence.without))
+    whole: dict[Path, str] = {}
+    for cut in defence.cuts:
+        path = copy / "contracts" / cut.contract
+        text = path.read_text()
+        whole.setdefault(path, text)
+        if text.count(cut.lines) != 1:
+            raise SystemExit(f"{defence.name}: not once in {cut.contract}:\n{cut.lines}")
+        path.write_text(text.replace(cut.lines, cut.without))
     command = [sys.executable, "-m", "pytest", "-q", "-rf", "-p", "no:cacheprovider"]
     run = subprocess.run(
         [*command, *defence.tests],
@@ -77,7 +88,8 @@ def tried(copy: Path, defence: Defence) -> Iterator[tuple[str, bool]]:
         text=True,
         check=False,
     )
-    path.write_text(whole)
+    for path, text in whole.items():
+        path.write_text(text)
     for test in defence.tests:
         # An error, of a contract that does not compile for one, is no failure.
         yield test, f"\nFAILED {test}" in run.stdout
