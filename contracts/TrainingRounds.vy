@@ -70,8 +70,8 @@ TRAINER: constant(uint256) = 1
 AGGREGATOR: constant(uint256) = 4
 NO_REVEAL: constant(uint256) = 1
 
-# Marks of a node in a round: the two of modules/round_marks, and those of modules/node_marks, one of
-# which is of a job.
+# Marks of a node in a round: two in modules/round_marks, the others in modules/node_marks, the last
+# of them of a job.
 EXPECTED: constant(uint256) = round_marks.LOW
 REVEALED: constant(uint256) = round_marks.HIGH
 FLAGGED: constant(uint256) = 3  # same content as another node

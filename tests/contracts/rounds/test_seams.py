@@ -478,6 +478,7 @@ def test_open_round__reentered_by_its_neighbours__the_lock_holds(
     [
         ("advance", (1, 1)),
         ("open_round", (1,)),
+        ("seat", (1, 1, [1], [1])),
         ("slash_unrevealed", (1, 1, 1)),
         ("reveal", (1, 1, 1, WORD, WORD, WORD, WORD, WORD)),
         ("capture_seed", (1, 1)),
