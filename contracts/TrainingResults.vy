@@ -41,15 +41,15 @@ implements: IBonds
 implements: ITrainingResults
 
 from contracts.modules import bonds
-from contracts.modules import node_marks
 from contracts.modules import randomness
 from contracts.modules import round_clock
+from contracts.modules import round_marks
 from snekmate.auth import ownable
 from snekmate.auth import ownable_2step
 
 initializes: bonds
-initializes: node_marks
 initializes: randomness
+initializes: round_marks
 initializes: ownable
 initializes: ownable_2step[ownable := ownable]
 
@@ -74,10 +74,9 @@ VOID: constant(uint256) = 7
 # Violations of the registry.
 BAD_RESULT: constant(uint256) = 5
 
-# Marks of a node in a round: those kept here, and those of TrainingRounds that are read.
-INVALIDATED: constant(uint256) = 4
-BARRED: constant(uint256) = 6  # proposed a result that was successfully challenged
-REVEALED: constant(uint256) = 2
+# Marks of a node in a round.
+INVALIDATED: constant(uint256) = round_marks.LOW
+BARRED: constant(uint256) = round_marks.HIGH  # proposed a result that was successfully challenged
 
 MAX_VERIFIERS: constant(uint256) = 32
 MAX_AMOUNT: constant(uint256) = 2**128
@@ -86,8 +85,6 @@ BPS: constant(uint256) = 10_000
 MIN_VOICES: constant(uint256) = 2
 # Nodes paid in one transaction.
 BATCH: constant(uint256) = 64
-# Rounds that count towards a node's reliability.
-HISTORY: constant(uint256) = 8
 
 # A verifier's word: its weight, and above it the number of the attempt that it attested last.
 _ATTESTED: constant(uint256) = 128
@@ -158,8 +155,8 @@ def __init__(
     for account: address in [registry_, pool_, ledger_, reports_, jobs_, rounds_, owner_]:
         assert account != empty(address), "results: zero address"
     bonds.__init__(token_)
-    node_marks.__init__()
     randomness.__init__(random_source_)
+    round_marks.__init__()
     ownable.__init__()
     ownable_2step.__init__()
     ownable._transfer_ownership(owner_)
@@ -420,7 +417,7 @@ def propose_result(
             or node_id in self._aggregators[key]
             or staticcall ITrainingRounds(rounds).is_expected(job_id, round_id, node_id)
         ), "results: not in snapshot"
-        assert not node_marks._has(key, BARRED, node_id), "results: barred"
+        assert not round_marks._has(job_id, round_id, BARRED, node_id), "results: barred"
     assert (
         model != empty(bytes32) and update != empty(bytes32) and report != empty(bytes32)
     ), "results: empty artefact"
@@ -431,12 +428,12 @@ def propose_result(
     index: uint256 = 0
     for node: uint256 in nodes:
         assert node > previous, "results: nodes not ascending"
-        if node >> 8 != at:
-            at = node >> 8
-            accepted = staticcall ITrainingRounds(rounds).marks(
-                job_id, round_id, REVEALED, at
-            ) & ~node_marks._word(key, INVALIDATED, at)
-        assert accepted >> (node & 255) & 1 != 0, "results: node not payable"
+        if node >> 4 != at:
+            at = node >> 4
+            accepted = staticcall ITrainingRounds(rounds).revealed(
+                job_id, round_id, at
+            ) & ~round_marks._lane(job_id, round_id, INVALIDATED, at)
+        assert accepted >> (node & 15) & 1 != 0, "results: node not payable"
         assert contributions[index] < MAX_AMOUNT, "results: bad amount"
         previous = node
         index = unsafe_add(index, 1)
@@ -584,7 +581,7 @@ def resolve_challenge(job_id: uint256, round_id: uint256, result_hash: bytes32, 
     log ITrainingResults.ChallengeResolved(job_id=job_id, round_id=round_id, upheld=upheld)
     if upheld:
         proposer: uint256 = self._proposals[key].proposer
-        node_marks._mark(key, BARRED, proposer)
+        round_marks._mark(job_id, round_id, BARRED, proposer)
         self._proposals[key] = empty(Proposal)
         self._aggregate_again(job_id, round_id, clock)
         bonds._credit(challenger, bond)
@@ -641,10 +638,12 @@ def invalidate(job_id: uint256, round_id: uint256, node_id: uint256):
     @param node_id The node.
     """
     key: bytes32 = self._check_reports(job_id, round_id)
-    assert not node_marks._has(key, INVALIDATED, node_id) and staticcall ITrainingRounds(
-        rounds
-    ).is_revealed(job_id, round_id, node_id), "results: node not payable"
-    node_marks._mark(key, INVALIDATED, node_id)
+    assert not round_marks._has(
+        job_id, round_id, INVALIDATED, node_id
+    ) and staticcall ITrainingRounds(rounds).is_revealed(
+        job_id, round_id, node_id
+    ), "results: node not payable"
+    round_marks._mark(job_id, round_id, INVALIDATED, node_id)
     self._clocks[key] += 1 << round_clock.INVALID
     self.last_invalid[job_id] = max(self.last_invalid[job_id], round_id)
     log ITrainingResults.NodeInvalidated(job_id=job_id, round_id=round_id, node_id=node_id)
@@ -662,7 +661,7 @@ def clear(job_id: uint256, round_id: uint256, node_id: uint256):
     """
     assert msg.sender == reports, "results: not reports"
     key: bytes32 = self._key(job_id, round_id)
-    node_marks._unmark(key, INVALIDATED, node_id)
+    round_marks._unmark(job_id, round_id, INVALIDATED, node_id)
     self._clocks[key] -= 1 << round_clock.INVALID
     log ITrainingResults.NodeCleared(job_id=job_id, round_id=round_id, node_id=node_id)
 
@@ -743,27 +742,22 @@ def is_invalid(job_id: uint256, round_id: uint256, node_id: uint256) -> bool:
     @param node_id The node.
     @return bool Whether it was.
     """
-    return node_marks._has(self._key(job_id, round_id), INVALIDATED, node_id)
+    return round_marks._has(job_id, round_id, INVALIDATED, node_id)
 
 
 @view
 @reentrant
 @external
-def invalid_history(job_id: uint256, round_id: uint256, index: uint256) -> uint256[8]:
+def invalid_history(job_id: uint256, round_id: uint256, index: uint256) -> uint256:
     """
-    @notice Whose work was found invalid in each of the 8 rounds before a round, 256 nodes at once.
-            All zero when `last_invalid` is further back.
+    @notice Whose work was found invalid in the 8 rounds before a round, 16 nodes at once.
     @param job_id The job.
     @param round_id The round after them.
-    @param index The nodes from 256 * index on, the first in the lowest bit.
-    @return uint256[8] Their bits, the newest round first; 0 for rounds before the first.
+    @param index The nodes from 16 * index on, the first in the lowest bit.
+    @return uint256 32 bits a round, each in the lane of its number modulo 8; 0 for rounds before
+                    the first.
     """
-    words: uint256[8] = empty(uint256[8])
-    for place: uint256 in range(HISTORY):
-        if place + 1 >= round_id:
-            break
-        words[place] = node_marks._word(self._key(job_id, round_id - place - 1), INVALIDATED, index)
-    return words
+    return round_marks._history(job_id, round_id, index) & round_marks.LOW_HALVES
 
 
 @view
@@ -968,7 +962,7 @@ def _settle(
     for index: uint256 in range(first, last, bound=BATCH):
         if contributions[index] == 0:
             continue
-        if not all_valid and node_marks._has(key, INVALIDATED, nodes[index]):
+        if not all_valid and round_marks._has(job_id, round_id, INVALIDATED, nodes[index]):
             if not staticcall IViolationReports(reports).is_pending(job_id, round_id, nodes[index]):
                 continue
             aside |= 1 << len(batch)

@@ -36,12 +36,14 @@ from contracts.modules import node_marks
 from contracts.modules import pausing
 from contracts.modules import randomness
 from contracts.modules import round_clock
+from contracts.modules import round_marks
 from snekmate.auth import ownable
 from snekmate.auth import ownable_2step
 
 initializes: node_marks
 initializes: pausing
 initializes: randomness
+initializes: round_marks
 initializes: ownable
 initializes: ownable_2step[ownable := ownable]
 
@@ -68,15 +70,18 @@ TRAINER: constant(uint256) = 1
 AGGREGATOR: constant(uint256) = 4
 NO_REVEAL: constant(uint256) = 1
 
-# Marks of a node in a round, and one in a job.
-EXPECTED: constant(uint256) = 1
-REVEALED: constant(uint256) = 2
+# Marks of a node in a round: two in modules/round_marks, the others in modules/node_marks, the last
+# of them of a job.
+EXPECTED: constant(uint256) = round_marks.LOW
+REVEALED: constant(uint256) = round_marks.HIGH
 FLAGGED: constant(uint256) = 3  # same content as another node
 PENALIZED: constant(uint256) = 5  # slashed for not revealing
 ABSENT: constant(uint256) = 7  # of a job, under the key of its round 0
 
 COMMIT_DOMAIN: constant(bytes32) = keccak256("menagerie.TrainingRounds.commit.v1")
+SEATS_DOMAIN: constant(bytes32) = keccak256("menagerie.TrainingRounds.seats.v1")
 
+MAX_CANDIDATES: constant(uint256) = 128
 MAX_AGGREGATORS: constant(uint256) = 16
 BPS: constant(uint256) = 10_000
 # Rounds that count towards a node's reliability.
@@ -129,6 +134,7 @@ def __init__(
     node_marks.__init__()
     pausing.__init__()
     randomness.__init__(random_source_)
+    round_marks.__init__()
     ownable.__init__()
     ownable_2step.__init__()
     ownable._transfer_ownership(owner_)
@@ -162,9 +168,11 @@ def open_round(job_id: uint256) -> uint256:
             seed to the next block. Verifiers are those of the registry's `voters`, resting or not,
             with the stake that was bonded already when nobody could know of this round. Stake or
             nodes added later do not count.
-    @dev A trainer's weight is its benchmark score times its reliability: 1e4 * (1 + accepted) //
-         (1 + expected) over the job's last 8 rounds, // 1e4, at least 1. When there are more
-         trainers than seats the snapshot starts max_nodes further in every round.
+    @dev When there are more trainers than seats, the snapshot holds up to 128 candidates with their
+         scores, and `seat` draws the trainers from them by the round's seed. Of more than 128
+         trainers, each round looks at the next 128 places of the list.
+         A trainer's weight is its benchmark score times its reliability: 1e4 * (1 + accepted) //
+         (1 + expected) over the job's last 8 rounds, // 1e4, at least 1.
          Reverts: "pausing: paused", "jobs: round open" (also when it is overdue: `advance` it),
          "jobs: job not active", "rounds: too few nodes", "pool: escrow too low".
     @param job_id The job.
@@ -177,7 +185,12 @@ def open_round(job_id: uint256) -> uint256:
 
     nodes: DynArray[uint256, 128] = []
     weights: DynArray[uint256, 128] = []
-    nodes, weights = self._snapshot_trainers(job_id, round_id, key, terms.max_nodes)
+    nodes, weights = self._candidates(job_id, round_id)
+    seats: uint256 = 0
+    if len(nodes) > terms.max_nodes:
+        seats = terms.max_nodes
+    else:
+        weights = self._take_seats(job_id, round_id, nodes, weights)
     verifiers: DynArray[uint256, 128] = []
     stakes: DynArray[uint256, 128] = []
     maturity: uint256 = staticcall INodeRegistry(registry).maturity()
@@ -207,12 +220,65 @@ def open_round(job_id: uint256) -> uint256:
     )
     clock: uint256 = (
         block.timestamp << round_clock.OPENED_AT
-        | len(nodes) << round_clock.ELIGIBLE
+        | (len(nodes) if seats == 0 else 0) << round_clock.ELIGIBLE
         | terms.reveal_s << round_clock.REVEAL_S
+        | seats << round_clock.SEATS
     )
     self._enter(job_id, round_id, clock, COMMIT, terms.commit_s)
     extcall ITrainingResults(results).open(job_id, terms, verifiers, stakes, aggregators)
     return round_id
+
+
+@external
+def seat(
+    job_id: uint256,
+    round_id: uint256,
+    nodes: DynArray[uint256, 128],
+    scores: DynArray[uint256, 128],
+):
+    """
+    @notice Anyone, once the seed of a round with more candidates than seats is known: draws who is
+            seated. Each candidate has the same chance, whatever its place, because the list was
+            fixed before the seed's block. Stores the seed too. Nobody can commit before.
+    @dev A candidate is taken when its number of a chain of hashes, modulo the candidates left, is
+         below the seats left; the first number is keccak256(abi_encode(SEATS_DOMAIN, seed)),
+         SEATS_DOMAIN = keccak256("menagerie.TrainingRounds.seats.v1"). Weights as in `open_round`.
+         Reverts: "rounds: no seats to draw", "rounds: too late", "rounds: wrong candidates",
+         "rounds: seed expired" (call `capture_seed`), "randomness: too early".
+    @param job_id The job.
+    @param round_id The round.
+    @param nodes The node ids of RoundOpened.
+    @param scores The weights of RoundOpened.
+    """
+    key: bytes32 = self._key(job_id, round_id)
+    clock: uint256 = self._clocks[key]
+    seats: uint256 = round_clock._count(clock, round_clock.SEATS)
+    assert seats != 0 and round_clock._phase(clock) == COMMIT, "rounds: no seats to draw"
+    assert block.timestamp <= round_clock._deadline(clock), "rounds: too late"
+    assert (
+        keccak256(abi_encode(nodes, scores)) == self._origins[key].snapshot_hash
+    ), "rounds: wrong candidates"
+    seed: bytes32 = randomness._capture(key)
+    assert seed != empty(bytes32), "rounds: seed expired"
+
+    seated: DynArray[uint256, 128] = []
+    weights: DynArray[uint256, 128] = []
+    number: bytes32 = keccak256(abi_encode(SEATS_DOMAIN, seed))
+    left: uint256 = len(nodes)
+    index: uint256 = 0
+    for node: uint256 in nodes:
+        if convert(number, uint256) % left < seats:
+            seated.append(node)
+            weights.append(scores[index])
+            seats = unsafe_sub(seats, 1)
+        left = unsafe_sub(left, 1)
+        index = unsafe_add(index, 1)
+        number = keccak256(number)
+    weights = self._take_seats(job_id, round_id, seated, weights)
+    self._origins[key].snapshot_hash = keccak256(abi_encode(seated, weights))
+    clock &= ~(255 << round_clock.SEATS)
+    self._clocks[key] = (clock | len(seated) << round_clock.ELIGIBLE | round_clock.SEED_CAPTURED)
+    log ITrainingRounds.RoundSeated(job_id=job_id, round_id=round_id, nodes=seated, weights=weights)
 
 
 @external
@@ -264,7 +330,7 @@ def slash_unrevealed(job_id: uint256, round_id: uint256, node_id: uint256) -> ui
     key: bytes32 = self._key(job_id, round_id)
     assert round_clock._phase(clock) == CLOSED, "rounds: reveal not over"
     assert self._submissions[key][node_id] != empty(bytes32), "rounds: not committed"
-    assert not node_marks._has(key, REVEALED, node_id), "rounds: revealed"
+    assert not round_marks._has(job_id, round_id, REVEALED, node_id), "rounds: revealed"
     assert not node_marks._has(key, PENALIZED, node_id), "rounds: already slashed"
     node_marks._mark(key, PENALIZED, node_id)
     amount: uint256 = extcall INodeRegistry(registry).slash(
@@ -296,7 +362,7 @@ def mark_absent(job_id: uint256, node_id: uint256):
             break
         key: bytes32 = self._key(job_id, round_id)
         if (
-            node_marks._has(key, EXPECTED, node_id)
+            round_marks._has(job_id, round_id, EXPECTED, node_id)
             and staticcall ITrainingResults(results).phase(job_id, round_id) == FINALIZED
         ):
             assert self._submissions[key][node_id] == empty(bytes32), "rounds: not absent"
@@ -333,7 +399,10 @@ def commit(job_id: uint256, round_id: uint256, node_id: uint256, commitment: byt
         block.timestamp <= clock >> round_clock._DEADLINE & round_clock._TIME_MASK
     ), "rounds: too late"
     assert (
-        node_marks._marks[key][EXPECTED << 248 | node_id >> 8] & 1 << (node_id & 255) != 0
+        round_marks._words[job_id][round_id >> 3 << 64 | node_id >> 4]
+        >> ((round_id & 7) << 5 | node_id & 15)
+        & 1
+        != 0
     ), "rounds: not expected"
     assert (
         staticcall INodeRegistry(registry).operator_of(node_id) == msg.sender
@@ -391,7 +460,10 @@ def reveal(
     ), "rounds: bad opening"
 
     self._submissions[key][node_id] = keccak256(abi_encode(content, trace_root))
-    node_marks._mark(key, REVEALED, node_id)
+    # Written out too.
+    round_marks._words[job_id][round_id >> 3 << 64 | node_id >> 4] |= (
+        1 << ((round_id & 7) << 5 | REVEALED | node_id & 15)
+    )
     clock += 1 << round_clock.REVEALED
     log ITrainingRounds.Revealed(
         job_id=job_id,
@@ -539,16 +611,15 @@ def commitment_of(job_id: uint256, round_id: uint256, node_id: uint256) -> bytes
 @view
 @reentrant
 @external
-def marks(job_id: uint256, round_id: uint256, mark: uint256, index: uint256) -> uint256:
+def revealed(job_id: uint256, round_id: uint256, index: uint256) -> uint256:
     """
-    @notice A mark of 256 nodes of a round at once, as other contracts read it.
+    @notice Who of 16 nodes revealed in a round, as other contracts read it.
     @param job_id The job.
-    @param round_id The round; 0 for ABSENT.
-    @param mark EXPECTED = 1, REVEALED = 2, FLAGGED = 3, PENALIZED = 5 or ABSENT = 7.
-    @param index The nodes from 256 * index on, the first in the lowest bit.
+    @param round_id The round.
+    @param index The nodes from 16 * index on, the first in the lowest bit.
     @return uint256 Their bits.
     """
-    return node_marks._word(self._key(job_id, round_id), mark, index)
+    return round_marks._lane(job_id, round_id, REVEALED, index)
 
 
 @view
@@ -562,7 +633,7 @@ def is_expected(job_id: uint256, round_id: uint256, node_id: uint256) -> bool:
     @param node_id The node.
     @return bool Whether it is.
     """
-    return node_marks._has(self._key(job_id, round_id), EXPECTED, node_id)
+    return round_marks._has(job_id, round_id, EXPECTED, node_id)
 
 
 @view
@@ -576,7 +647,7 @@ def is_revealed(job_id: uint256, round_id: uint256, node_id: uint256) -> bool:
     @param node_id The node.
     @return bool Whether it did.
     """
-    return node_marks._has(self._key(job_id, round_id), REVEALED, node_id)
+    return round_marks._has(job_id, round_id, REVEALED, node_id)
 
 
 @view
@@ -708,77 +779,74 @@ def _enter(
 
 
 @internal
-def _snapshot_trainers(
-    job_id: uint256, round_id: uint256, key: bytes32, max_nodes: uint256
+@view
+def _candidates(
+    job_id: uint256, round_id: uint256
 ) -> (DynArray[uint256, 128], DynArray[uint256, 128]):
     """
-    @notice Marks the trainers of a new round as expected. What is known of 256 nodes is read at
-            once, and again only for a node of another 256.
-    @return Their node ids and weights.
+    @notice The eligible trainers that are not absent: all, or those of the round's 128 places.
+    @return Their node ids and scores.
     """
     job_key: bytes32 = self._key(job_id, 0)
     eligible: DynArray[uint256, 128] = []
     scores: DynArray[uint256, 128] = []
-    eligible, scores = self._eligible(TRAINER, (round_id - 1) * max_nodes, max_nodes)
-    last_invalid: uint256 = staticcall ITrainingResults(results).last_invalid(job_id)
-    with_invalid: bool = last_invalid != 0 and last_invalid + HISTORY >= round_id
+    eligible, scores = self._eligible(TRAINER, (round_id - 1) * MAX_CANDIDATES, MAX_CANDIDATES)
     nodes: DynArray[uint256, 128] = []
-    weights: DynArray[uint256, 128] = []
+    present: DynArray[uint256, 128] = []
     at: uint256 = max_value(uint256)
     absent: uint256 = 0
-    marked: uint256 = 0
-    expected: uint256[8] = empty(uint256[8])
-    accepted: uint256[8] = empty(uint256[8])
     index: uint256 = 0
     for node: uint256 in eligible:
         if node >> 8 != at:
-            if marked != 0:
-                node_marks._add(key, EXPECTED, at, marked)
-                marked = 0
             at = node >> 8
             absent = node_marks._word(job_key, ABSENT, at)
-            expected, accepted = self._history(job_id, round_id, at, with_invalid)
-        bit: uint256 = 1 << (node & 255)
-        if absent & bit == 0:
-            marked |= bit
-            chances: uint256 = 1
-            kept: uint256 = 1
-            for past: uint256 in range(HISTORY):
-                if expected[past] & bit != 0:
-                    chances = unsafe_add(chances, 1)
-                    if accepted[past] & bit != 0:
-                        kept = unsafe_add(kept, 1)
+        if absent & 1 << (node & 255) == 0:
             nodes.append(node)
-            weights.append(max(1, scores[index] * (BPS * kept // chances) // BPS))
+            present.append(scores[index])
         index = unsafe_add(index, 1)
-    if marked != 0:
-        node_marks._add(key, EXPECTED, at, marked)
-    return nodes, weights
+    return nodes, present
 
 
 @internal
-@view
-def _history(
-    job_id: uint256, round_id: uint256, index: uint256, with_invalid: bool
-) -> (uint256[8], uint256[8]):
+def _take_seats(
+    job_id: uint256,
+    round_id: uint256,
+    nodes: DynArray[uint256, 128],
+    scores: DynArray[uint256, 128],
+) -> DynArray[uint256, 128]:
     """
-    @notice For each of the 8 rounds before `round_id`, which of 256 nodes it expected, and whose
-            work it accepted: revealed and not found invalid.
+    @notice Marks the trainers of a round as expected. What is known of 16 nodes is read at once,
+            and again only for a node of another 16.
+    @return Their weights.
     """
-    expected: uint256[8] = empty(uint256[8])
-    accepted: uint256[8] = empty(uint256[8])
-    invalid: uint256[8] = empty(uint256[8])
-    if with_invalid:
-        invalid = staticcall ITrainingResults(results).invalid_history(job_id, round_id, index)
-    past: uint256 = round_id
-    for place: uint256 in range(HISTORY):
-        past -= 1
-        if past == 0:
-            break
-        key: bytes32 = self._key(job_id, past)
-        expected[place] = node_marks._word(key, EXPECTED, index)
-        accepted[place] = node_marks._word(key, REVEALED, index) & ~invalid[place]
-    return expected, accepted
+    last_invalid: uint256 = staticcall ITrainingResults(results).last_invalid(job_id)
+    with_invalid: bool = last_invalid != 0 and last_invalid + HISTORY >= round_id
+    weights: DynArray[uint256, 128] = []
+    at: uint256 = max_value(uint256)
+    marked: uint256 = 0
+    expected: uint256 = 0
+    accepted: uint256 = 0
+    index: uint256 = 0
+    for node: uint256 in nodes:
+        if node >> 4 != at:
+            if marked != 0:
+                round_marks._mark_all(job_id, round_id, at, marked)
+                marked = 0
+            at = node >> 4
+            expected = round_marks._history(job_id, round_id, at)
+            accepted = expected >> REVEALED
+            if with_invalid:
+                accepted &= ~staticcall ITrainingResults(results).invalid_history(
+                    job_id, round_id, at
+                )
+        marked |= 1 << (node & 15)
+        chances: uint256 = 1 + round_marks._count(expected, node)
+        kept: uint256 = 1 + round_marks._count(accepted, node)
+        weights.append(max(1, scores[index] * (BPS * kept // chances) // BPS))
+        index = unsafe_add(index, 1)
+    if marked != 0:
+        round_marks._mark_all(job_id, round_id, at, marked)
+    return weights
 
 
 @internal

@@ -21,6 +21,7 @@ from eth_utils.crypto import keccak
 from agents.protocol.numbers import BPS
 
 COMMIT_DOMAIN = keccak(text="menagerie.TrainingRounds.commit.v1")
+SEATS_DOMAIN = keccak(text="menagerie.TrainingRounds.seats.v1")
 SCORE_DOMAIN = keccak(text="menagerie.ScoreConsensus.commit.v1")
 TASK_COMMIT_DOMAIN = keccak(text="menagerie.RedundantTasks.commit.v1")
 TASK_TAG_DOMAIN = keccak(text="menagerie.RedundantTasks.tag.v1")
@@ -137,6 +138,19 @@ def report_id(job_id: int, round_id: int, node_id: int, violation: int) -> bytes
 def snapshot_hash(nodes: Sequence[int], weights: Sequence[int]) -> bytes:
     """keccak256(abi_encode(nodes, weights)), as TrainingRounds keeps it of a snapshot."""
     return _lists_hash(nodes, weights)
+
+
+def seated(
+    round_seed: bytes, nodes: Sequence[int], scores: Sequence[int], seats: int
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """TrainingRounds.seat: which candidates are drawn, and their scores, in the given order."""
+    number = _hash(["bytes32", "bytes32"], [SEATS_DOMAIN, round_seed])
+    drawn: list[tuple[int, int]] = []
+    for index, pair in enumerate(zip(nodes, scores, strict=True)):
+        if int.from_bytes(number, "big") % (len(nodes) - index) < seats - len(drawn):
+            drawn.append(pair)
+        number = keccak(number)
+    return tuple(node for node, _ in drawn), tuple(score for _, score in drawn)
 
 
 def contributions_hash(nodes: Sequence[int], contributions: Sequence[int]) -> bytes:

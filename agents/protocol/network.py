@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from agents.protocol.formulas import snapshot_hash
 from agents.protocol.numbers import ZERO_DIGEST, JobStatus, Phase, Violation
 from agents.protocol.slashing import Row
 from agents.protocol.structs import (
@@ -62,7 +63,7 @@ class Network:
         self.appeals: Contract = deployment["TaskAppeals"]
         self.coordinator: Contract = deployment["Coordinator"]
         self.token: Contract = deployment["ZooToken"]
-        self._snapshots: dict[tuple[int, int, bytes], Snapshot] = {}
+        self._snapshots: dict[tuple[int, int, bytes, bytes], Snapshot] = {}
         self._job = 0
         self._owned: dict[str, EventLog] = {}  # registrations by owner
         self._stakes = EventLog(self._registry_events(_STAKE_EVENTS, deployment.block))
@@ -117,19 +118,47 @@ class Network:
         pays = job.status == JobStatus.ACTIVE and escrow >= job.terms.reward_per_round
         return pays and self.bounds().broken_by(job.terms) is None
 
-    def snapshot(self, job_id: int, round_id: int, opened_block: int) -> Snapshot:
-        """The round's snapshot, from its RoundOpened event. Raises ChainMoved if it is gone."""
-        block_hash = self.chain.block_hash(opened_block)
-        key = (job_id, round_id, block_hash or b"")
+    def snapshot(self, job_id: int, round_id: int, round_: Round) -> Snapshot:
+        """The round's snapshot, from its RoundOpened event, or its trainers from RoundSeated where
+        there were more than seats; without trainers until these are drawn. Raises ChainMoved if an
+        event is gone."""
+        block_hash = self.chain.block_hash(round_.opened_block)
+        key = (job_id, round_id, block_hash or b"", round_.snapshot_hash)
         if key not in self._snapshots:
-            args = self._event("RoundOpened", job_id, round_id, opened_block, opened_block)
+            args = self._opening(job_id, round_id, round_)
+            lists = self._seated(job_id, round_id, round_, args)
             self._snapshots[key] = Snapshot(
-                nodes=tuple(args["nodes"]),
-                weights=tuple(args["weights"]),
+                nodes=tuple(lists["nodes"]),
+                weights=tuple(lists["weights"]),
                 verifiers=dict(zip(args["verifiers"], args["stakes"], strict=True)),
                 aggregators=tuple(args["aggregators"]),
             )
         return self._snapshots[key]
+
+    def candidates(
+        self, job_id: int, round_id: int, round_: Round
+    ) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Node ids and scores that a round's seats are drawn from. Raises ChainMoved."""
+        args = self._opening(job_id, round_id, round_)
+        return tuple(args["nodes"]), tuple(args["weights"])
+
+    def _opening(self, job_id: int, round_id: int, round_: Round) -> dict[str, Any]:
+        block = round_.opened_block
+        return self._event("RoundOpened", job_id, round_id, block, block)
+
+    def _seated(
+        self, job_id: int, round_id: int, round_: Round, opened: dict[str, Any]
+    ) -> dict[str, Any]:
+        """The event that names the round's trainers and their weights."""
+        if round_.n_eligible == 0:
+            return {"nodes": (), "weights": ()}
+        if round_.n_eligible == len(opened["nodes"]):
+            return opened
+        for event in self._events("RoundSeated", job_id, round_id, round_.opened_block):
+            args = event.args
+            if snapshot_hash(args["nodes"], args["weights"]) == round_.snapshot_hash:
+                return args
+        raise ChainMoved(f"RoundSeated of job {job_id} round {round_id} is gone.")
 
     def seed(self, job_id: int, round_id: int, round_: Round, audit: bool = False) -> bytes | None:
         """The round's seed (or audit seed), None while its block has not been mined.

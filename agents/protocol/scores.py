@@ -74,8 +74,8 @@ class Consensus:
         Raises ChainMoved in the middle of a reorg.
         """
         network = self._network
-        opened = network.round(job_id, round_id).opened_block
-        nodes = sorted(network.snapshot(job_id, round_id, opened).nodes)
+        round_ = network.round(job_id, round_id)
+        nodes = sorted(network.snapshot(job_id, round_id, round_).nodes)
         scores = self._call("shares", job_id, round_id, nodes)
         return {node: score for node, score in zip(nodes, scores, strict=True) if score}
 

@@ -174,7 +174,8 @@ class Round:
         opened_block, opened_at: when it was opened: block number, and seconds.
         seed_block, audit_block: blocks that the seeds are taken from.
         prev_model: hash of the model that the round starts from.
-        snapshot_hash: of the node ids and weights in its RoundOpened event.
+        n_eligible: how many trainers it has; 0 while its seats are to be drawn.
+        snapshot_hash: of the node ids and weights in its RoundOpened or RoundSeated event.
         verifier_stake, attested_stake: of all its verifiers, and of those that attested.
         proposer: node id of the aggregator whose result stands, 0 if none does.
         result_hash, model, update, report, contributions_hash: of that result.
@@ -240,7 +241,8 @@ NO_ROUND = Round(
 
 @dataclass(frozen=True)
 class Snapshot:
-    """Who may take part in a round: fixed, with weights, when it was opened."""
+    """Who may take part in a round: fixed, with weights, when it was opened; the trainers when the
+    seats were drawn, where they were more than seats."""
 
     nodes: tuple[int, ...]
     weights: tuple[int, ...]

@@ -21,7 +21,7 @@ class View:
     """What the chain says about a job now.
 
     Before the first round, `round_id` is 0, `round` is `NO_ROUND` (phase NONE) and the snapshot is
-    empty.
+    empty. While the seats of a round are to be drawn its snapshot has no trainers.
     """
 
     job_id: int
@@ -43,6 +43,11 @@ class View:
         return self.job.status == JobStatus.ACTIVE
 
     @property
+    def unseated(self) -> bool:
+        """Whether the round's seats are to be drawn, from more trainers than there are seats."""
+        return self.phase == Phase.COMMIT and self.round.n_eligible == 0
+
+    @property
     def overdue(self) -> bool:
         """Whether the phase's deadline has passed."""
         return self.now > self.round.deadline
@@ -59,5 +64,5 @@ def observe(network: Network, job_id: int, head: Head, round_id: int | None = No
     if round_id == 0:
         return View(job_id, job, 0, NO_ROUND, _EMPTY, head.timestamp, head.number)
     found = network.round(job_id, round_id)
-    snapshot = network.snapshot(job_id, round_id, found.opened_block)
+    snapshot = network.snapshot(job_id, round_id, found)
     return View(job_id, job, round_id, found, snapshot, head.timestamp, head.number)

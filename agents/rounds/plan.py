@@ -69,7 +69,7 @@ class Plans:
         seed = round_.seed
         key = (job_id, round_id, seed)
         if key not in self._plans:
-            snapshot = self._network.snapshot(job_id, round_id, round_.opened_block)
+            snapshot = self._network.snapshot(job_id, round_id, round_)
             self._plans[key] = self._make(job_id, round_id, seed, snapshot)
         return self._plans[key]
 
@@ -95,7 +95,7 @@ class Plans:
         number = entry.round_id
         report = self._models.report(entry.report)
         round_ = self._network.round(job_id, number)
-        snapshot = self._network.snapshot(job_id, number, round_.opened_block)
+        snapshot = self._network.snapshot(job_id, number, round_)
         manifest = assign(
             round_.seed,
             snapshot.nodes,

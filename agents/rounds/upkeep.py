@@ -84,6 +84,9 @@ class Upkeep:
         if view.phase in (Phase.COMMIT, Phase.REVEAL):
             if view.overdue:
                 yield "advance", self._call(rounds, "advance", job, number)
+            elif view.unseated and view.block >= view.round.seed_block:
+                lists = self._network.candidates(job, number, view.round)
+                yield "seat", self._call(rounds, "seat", job, number, *map(list, lists))
         elif view.phase in (Phase.AGGREGATE, Phase.DISPUTED):
             if view.overdue:
                 yield "advance", self._call(results, "advance", job, number)

@@ -5,9 +5,9 @@
 @title Marks of nodes
 @custom:contract-name node_marks
 @license AGPL-3.0-only
-@notice What is true of a node in a round, one bit for each node: whether it was expected, whether
-        it revealed, and so on. 256 nodes share a storage word, so that a round with a hundred nodes
-        reads one word where a mapping would read a hundred.
+@notice What is true of a few nodes in a round, one bit for each node. 256 nodes share a storage
+        word, so that a round with a hundred nodes reads one word where a mapping would read a
+        hundred. What is true of most nodes in every round is in modules/round_marks.
 
         Example: node 300 has its bit in word 1 (300 // 256), at place 44 (300 % 256).
 @dev The importer chooses the numbers of its marks, below 256, and the keys of its rounds.
@@ -36,18 +36,6 @@ def _word(key: bytes32, mark: uint256, index: uint256) -> uint256:
     @return uint256 The word.
     """
     return self._marks[key][mark << 248 | index]
-
-
-@internal
-def _add(key: bytes32, mark: uint256, index: uint256, bits: uint256):
-    """
-    @notice Marks every node whose bit is set.
-    @param key The round.
-    @param mark The mark.
-    @param index The word.
-    @param bits The nodes' bits in it.
-    """
-    self._marks[key][mark << 248 | index] |= bits
 
 
 @internal

@@ -30,6 +30,7 @@
         170-191   22     aggregate window                               TrainingResults
         192-213   22     challenge window                               TrainingResults
         214-235   22     dispute window                                 TrainingResults
+        236-243   8      seats to be drawn; 0 when they are taken       TrainingRounds
         236-243   8      place of the aggregator on duty                TrainingResults
 @dev Pure functions on the packed word. Counters can't overflow: at most 128 trainers, two reports
      for each, and one attempt for each of at most 176 proposers (an attempt follows an upheld
@@ -56,6 +57,7 @@ DISPUTE_S: constant(uint256) = 214
 
 OPENED_AT: constant(uint256) = 48
 SETTLE_BY: constant(uint256) = 48
+SEATS: constant(uint256) = 236
 DUTY: constant(uint256) = 236
 
 _DEADLINE: constant(uint256) = 8

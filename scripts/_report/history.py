@@ -200,6 +200,13 @@ class History:
             self.nodes[node].state = "training"
         self._say(time, f"round {number} opened for {len(args['nodes'])} trainers")
 
+    def _on_RoundSeated(self, args: dict[str, Any], time: int) -> None:
+        number, seated = args["round_id"], set(args["nodes"])
+        for node in set(self.rounds[number].nodes) - seated:
+            self.nodes[node].state = "ready"
+        self.rounds[number].nodes = tuple(args["nodes"])
+        self._say(time, f"{len(seated)} trainers drawn for round {number}")
+
     def _on_PhaseChanged(self, args: dict[str, Any], time: int) -> None:
         round_ = self.rounds[args["round_id"]]
         round_.phase, round_.deadline = Phase(args["phase"]), args["deadline"]

@@ -65,8 +65,8 @@ class AdoptedJob:
 
     @property
     def snapshot(self) -> Snapshot:
-        opened = int(self.people.state.opened_block)
-        return self.network.snapshot(*self.people.place, opened)
+        round_ = self.network.round(*self.people.place)
+        return self.network.snapshot(*self.people.place, round_)
 
     def row(self, scores: Mapping[str, int]) -> list[int]:
         """Scores by name in the order of the snapshot."""

@@ -142,6 +142,7 @@ OPEN = {
     "TrainingJobs": {"create_job", "cancel_job"},
     "TrainingRounds": {
         "open_round",
+        "seat",
         "capture_seed",
         "advance",
         "slash_unrevealed",

@@ -19,7 +19,8 @@ from agents.runtime.contracts import Contract, Event
 
 @dataclass(frozen=True)
 class Opened:
-    """A round as it was opened. `verifiers`: stake by node id."""
+    """A round as it was opened. `verifiers`: stake by node id. `nodes`, `weights`: its trainers, of
+    RoundSeated where there were more than seats; none if their seats were never drawn."""
 
     event: Event
     time: int
@@ -42,7 +43,7 @@ def check_opening(record: Record, part: Part) -> Opened | None:
     ):
         return None
     event, args = events[0], events[0].args
-    nodes, weights = tuple(args["nodes"]), tuple(args["weights"])
+    nodes, weights, seated_by = _check_seats(record, part, event)
     opened = Opened(
         event,
         record.time(event),
@@ -57,29 +58,57 @@ def check_opening(record: Record, part: Part) -> Opened | None:
     part.same("opening", say, "its block", event.block, state.opened_block)
     part.same("opening", say, "its time", opened.time, state.opened_at)
     part.same("opening", say, "the number of nodes", len(nodes), state.n_eligible)
-    part.same("opening", say, "the number of weights", len(weights), len(nodes))
-    part.same(
-        "opening",
-        say,
-        "the hash of nodes and weights",
-        formulas.snapshot_hash(nodes, weights),
-        state.snapshot_hash,
-    )
     stakes = list(args["stakes"])
     part.same("opening", say, "the number of stakes", len(stakes), len(args["verifiers"]))
     part.same("opening", say, "the sum of stakes", sum(stakes), state.verifier_stake)
     kept = record.flags("verifier_weight", number, list(opened.verifiers))
     for verifier, stake in opened.verifiers.items():
         part.same("opening", f"verifier {verifier}", "its stake", stake, kept[verifier])
-    _check_weights(record, part, opened)
+    _check_weights(record, part, opened, seated_by)
     _check_pool(record, part)
     _check_phases(record, part, opened)
     _check_rest(record, part)
     return opened
 
 
-def _check_weights(record: Record, part: Part, opened: Opened) -> None:
-    """Every weight, from the benchmark settled before and the 8 rounds before."""
+def _check_seats(
+    record: Record, part: Part, event: Event
+) -> tuple[tuple[int, ...], tuple[int, ...], Event]:
+    """Trainers and weights of a round, and the event that fixed them: whoever was eligible, or
+    whom the round's seed drew where there were more than seats."""
+    number, state, args = part.round_id, record.current[part.round_id], event.args
+    lists = tuple(args["nodes"]), tuple(args["weights"])
+    part.same("opening", "RoundOpened", "the number of weights", len(lists[1]), len(lists[0]))
+    seats = record.job.terms.max_nodes
+    drawn = record.of("RoundSeated", number)
+    most = 1 if len(lists[0]) > seats else 0
+    said = f"there are {len(drawn)} events of this round, it should be {most} at most."
+    part.hold("opening", len(drawn) <= most, "RoundSeated", said)
+    found = lists
+    if most and drawn:
+        event, args = drawn[0], drawn[0].args
+        found = tuple(args["nodes"]), tuple(args["weights"])
+        wanted, _ = formulas.seated(state.seed, *lists, seats)
+        part.same("opening", "RoundSeated", "who is seated", found[0], wanted)
+        part.same("opening", "RoundSeated", "the number of weights", len(found[1]), len(wanted))
+    say, digest = event.name, formulas.snapshot_hash(*found)
+    part.same("opening", say, "the hash of nodes and weights", digest, state.snapshot_hash)
+    return (*found, event) if drawn or not most else ((), (), event)
+
+
+def trainers(record: Record, number: int) -> set[int]:
+    """Who was expected in a round."""
+    for event in record.of("RoundSeated", number):
+        return set(event.args["nodes"])
+    for event in record.of("RoundOpened", number):
+        if len(event.args["nodes"]) <= record.job.terms.max_nodes:
+            return set(event.args["nodes"])
+    return set()
+
+
+def _check_weights(record: Record, part: Part, opened: Opened, at: Event) -> None:
+    """Every weight, from the benchmark settled before and the 8 rounds before. `at`: the event that
+    fixed them."""
     scores: dict[int, int] = {}
     units: dict[tuple[int, int], tuple[int, int]] = {}  # by node and attempt: units, seconds
     for event in record.all("BenchmarkSubmitted", "BenchmarkSettled"):
@@ -94,9 +123,9 @@ def _check_weights(record: Record, part: Part, opened: Opened) -> None:
             wanted = scores.get(key[0], 0)
             part.same("opening", f"node {key[0]}", what, args["score"], wanted)
     past = range(max(1, part.round_id - HISTORY), part.round_id)
-    expected = {n: set(e.args["nodes"]) for n in past for e in record.of("RoundOpened", n)}
+    expected = {n: trainers(record, n) for n in past}
     revealed = {n: {e.args["node_id"] for e in record.of("Revealed", n)} for n in past}
-    invalid = {n: guilty_at(record, n, opened.event) for n in past}
+    invalid = {n: guilty_at(record, n, at) for n in past}
     for node, weight in zip(opened.nodes, opened.weights, strict=False):
         due = [n for n in past if node in expected.get(n, ())]
         good = [n for n in due if node in revealed[n] and node not in invalid[n]]

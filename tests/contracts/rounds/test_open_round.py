@@ -9,6 +9,7 @@ import boa
 from eth_abi import encode
 from eth_utils import keccak
 
+from agents.protocol import formulas
 from tests.stage.contracts import system as stage
 from tests.stage.contracts.clock import mine
 from tests.stage.contracts.events import event, of_round
@@ -183,15 +184,17 @@ def test_open_round__stake_added_later_does_not_count(
     assert rounds.round(1, 1).verifier_stake == 3 * VOICE
 
 
-def test_open_round__more_trainers_than_seats__take_turns(system: System, rounds: Any) -> None:
+def test_open_round__more_trainers_than_seats__all_are_candidates_and_nobody_is_seated(
+    system: System, rounds: Any
+) -> None:
     field = make_field(system, trainers=5, max_nodes=2)
-    seen = []
-    for _ in range(3):
-        round_id = rounds.open_round(1)
-        seen.append([i for i in field.ids if rounds.is_expected(1, round_id, i)])
-        system.time_out(1, round_id)
-    first = field.ids[0]
-    assert seen == [[first, first + 1], [first + 2, first + 3], [first, first + 4]]
+    rounds.open_round(1)
+    opened = dict(events_of(rounds))["RoundOpened"]
+    assert (opened["nodes"], opened["weights"]) == (field.ids, scores(field))
+    state = rounds.round(1, 1)
+    assert (state.phase, state.n_eligible) == (COMMIT, 0)
+    assert state.snapshot_hash == formulas.snapshot_hash(field.ids, scores(field))
+    assert not any(rounds.is_expected(1, 1, i) for i in field.ids)
 
 
 def test_open_round__weight_falls_with_missed_and_invalid_rounds(

@@ -248,20 +248,22 @@ def mined() -> int:
         return int(boa.env.timestamp - before)
 
 
-def test_marks__are_told_256_nodes_at_once(field: Field, rounds: Any, results: Any) -> None:
+def test_marks__are_told_16_nodes_at_once(field: Field, rounds: Any, results: Any) -> None:
     round_id = field.to_aggregate(field.trainers[:2])
     bits = [1 << node for node in field.ids]
-    assert rounds.marks(1, round_id, 1, 0) == sum(bits)
-    assert rounds.marks(1, round_id, 2, 0) == sum(bits[:2])
-    assert rounds.marks(1, round_id, 2, 1) == rounds.marks(1, 2, 2, 0) == 0
+    assert max(field.ids) < 16
+    assert rounds.revealed(1, round_id, 0) == sum(bits[:2])
+    assert rounds.revealed(1, round_id, 1) == rounds.revealed(1, 2, 0) == 0
     field.propose(round_id, nodes=field.ids[:2], contributions=[1, 1])
     field.report(round_id, field.trainers[0], INVALID, *field.verifiers[:2])
     assert results.last_invalid(1) == 1
-    assert results.invalid_history(1, 1, 0) == [0] * 8
-    assert results.invalid_history(1, 2, 0) == [bits[0]] + [0] * 7
-    assert results.invalid_history(1, 9, 0) == [0] * 7 + [bits[0]]
-    assert results.invalid_history(1, 10, 0) == [0] * 8
-    assert results.invalid_history(1, 2, 1) == results.invalid_history(2, 2, 0) == [0] * 8
+    for later, known in ((1, 0), (2, 1), (8, 1), (9, 1), (10, 0), (17, 0)):
+        assert results.invalid_history(1, later, 0) == known * bits[0] << 32  # round 1, lane 1
+    assert results.invalid_history(1, 2, 1) == results.invalid_history(2, 2, 0) == 0
+    # A number that no node can have names nobody, also not in another round.
+    assert not rounds.is_revealed(1, round_id + 8, field.ids[0])
+    assert not rounds.is_revealed(1, round_id + 8, field.ids[0] - (1 << 68) + 2**256)
+    assert not rounds.is_revealed(1, round_id, field.ids[0] + (1 << 68))
 
 
 # What a cancelled job, a void round and silence leave behind
@@ -476,6 +478,7 @@ def test_open_round__reentered_by_its_neighbours__the_lock_holds(
     [
         ("advance", (1, 1)),
         ("open_round", (1,)),
+        ("seat", (1, 1, [1], [1])),
         ("slash_unrevealed", (1, 1, 1)),
         ("reveal", (1, 1, 1, WORD, WORD, WORD, WORD, WORD)),
         ("capture_seed", (1, 1)),

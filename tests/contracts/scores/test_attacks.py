@@ -20,9 +20,34 @@ from tests.stage.contracts.scores import (
     make_panel,
 )
 from tests.stage.contracts.system import REWARD, VOID, ZOO, System, refuses
+from tests.stage.contracts.wealth import of_address, of_sponsor
 
 HONEST = [30_000, 20_000, 0]  # trainer 2 is the liar's friend and worth nothing
 LIE = [0, 0, SCALE]
+
+
+def test_first_round_opened_by_a_stranger__keeps_the_sponsor_from_adopting__at_a_rounds_price(
+    panel: Panel,
+) -> None:
+    """It took nothing where a round paid nothing. What the stranger pays is the sponsor's."""
+    system, sponsor, mallory = panel.system, panel.field.sponsor, panel.field.stranger
+    with refuses("jobs: reward too low"):
+        system.job(sponsor, escrow=0, reward_per_round=0)
+    job = system.job(sponsor, escrow=0, reward_per_round=ZOO)
+    with refuses("pool: escrow too low"):
+        system.rounds.open_round(job, sender=mallory)
+    before, theirs = of_address(system, mallory), of_sponsor(system, sponsor, job)
+    system.fund(job, ZOO, mallory)
+    system.rounds.open_round(job, sender=mallory)
+    with refuses("scores: round opened"):
+        panel.scores.adopt(job, COMMIT_S, REVEAL_S, sender=sponsor)
+    system.jobs.cancel_job(job, sender=sponsor)
+    system.time_out(job, 1)
+    system.pool.refund(job, sender=sponsor)
+    assert of_address(system, mallory) - before == -ZOO
+    assert of_sponsor(system, sponsor, job) - theirs == ZOO
+    other = system.job(sponsor, escrow=0, reward_per_round=ZOO)
+    panel.scores.adopt(other, COMMIT_S, REVEAL_S, sender=sponsor)
 
 
 @pytest.mark.parametrize("honest_present", [2, 1])

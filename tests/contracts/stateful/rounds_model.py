@@ -8,8 +8,10 @@ lasts so long that a round can't be settled within the unbonding period any more
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from agents.protocol.formulas import seated
 from tests.contracts.stateful.machine import need
 from tests.stage.contracts.system import (
     ACTIVE,
@@ -55,6 +57,7 @@ class Round:
     phase: int = NONE
     deadline: int = 0
     trainers: list[int] = field(default_factory=list)
+    candidates: list[int] = field(default_factory=list)  # until the seats are drawn
     weights: dict[int, int] = field(default_factory=dict)
     aggregators: list[int] = field(default_factory=list)
     seed_block: int = 0
@@ -102,6 +105,7 @@ class Model:
     escrow: int
     owner: str
     limit: int
+    seats: int
     now: int = 0
     block: int = 0
     status: int = ACTIVE
@@ -211,9 +215,11 @@ class Model:
         need(self.status == ACTIVE, "jobs: job not active")
         present = [t for t in trainers if t not in self.absent]
         need(bool(present and weights and aggregators), "rounds: too few nodes")
+        drawn = len(present) > self.seats
         self.rounds.append(
             Round(
-                trainers=present,
+                trainers=[] if drawn else present,
+                candidates=present if drawn else [],
                 weights=weights,
                 aggregators=aggregators,
                 seed_block=self.block + 1,
@@ -221,6 +227,22 @@ class Model:
         )
         self._enter(COMMIT, "commit_s")
         self.escrow -= REWARD
+
+    def seat(self, seed_of: Callable[[int], bytes]) -> None:
+        """`seed_of`: the seed that a block gives."""
+        r = self.last
+        need(bool(r.candidates) and r.phase == COMMIT, "rounds: no seats to draw")
+        need(self.now <= r.deadline, "rounds: too late")
+        self._need_seed()
+        r.trainers = list(seated(seed_of(r.seed_block), r.candidates, r.candidates, self.seats)[0])
+        r.candidates = []
+
+    def _need_seed(self) -> None:
+        r = self.last
+        if not r.seeded:
+            need(self.block > r.seed_block, "randomness: too early")
+            need(self.block - r.seed_block <= SEED_LIFETIME, "rounds: seed expired")
+            r.seeded = True
 
     def capture(self) -> None:
         r = self.last
@@ -245,10 +267,7 @@ class Model:
         need(self.now <= r.deadline, "rounds: too late")
         need(node in r.trainers, "rounds: not expected")
         need(node not in r.committed, "rounds: already committed")
-        if not r.seeded:
-            need(self.block > r.seed_block, "randomness: too early")
-            need(self.block - r.seed_block <= SEED_LIFETIME, "rounds: seed expired")
-            r.seeded = True
+        self._need_seed()
         r.committed[node] = work
         if len(r.committed) == len(r.trainers):
             self._leave_commit()

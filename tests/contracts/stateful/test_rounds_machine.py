@@ -10,14 +10,16 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any, ClassVar
 
+import boa
 import pytest
 from eth_utils import keccak
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, precondition, rule
 
+from agents.protocol.formulas import round_key, seed
 from tests.contracts.stateful.machine import Machine, run
 from tests.contracts.stateful.rounds_model import APPEALED, CONFIRMED, OPEN, Model, Report, Round
-from tests.stage.contracts.clock import block, mine, now
+from tests.stage.contracts.clock import block, hash_of, mine, now
 from tests.stage.contracts.rounds import EVIDENCE, Field, make_field
 from tests.stage.contracts.system import (
     ACTIVE,
@@ -40,6 +42,7 @@ from tests.stage.contracts.system import (
     Player,
     System,
     Work,
+    events_of,
 )
 
 LIMIT = 6  # rounds of the job
@@ -62,8 +65,12 @@ class RoundsMachine(Machine):
         self.trainers = self.field.trainers
         self.players = [*self.trainers, *self.field.verifiers, *self.field.aggregators]
         self.model = Model(
-            escrow=self.s.pool.escrow(1), owner=str(self.s.coordinator.address), limit=LIMIT
+            escrow=self.s.pool.escrow(1),
+            owner=str(self.s.coordinator.address),
+            limit=LIMIT,
+            seats=int(self.jobs.job(1).terms.max_nodes),
         )
+        self.lists: tuple[list[int], list[int]] = [], []
         self.stakes = {p.node_id: self.bonded(p) for p in self.players}
         self.bounties = {p.node_id: self.bounty(p) for p in self.field.verifiers}
 
@@ -133,7 +140,9 @@ class RoundsMachine(Machine):
         if phase in (COMMIT, REVEAL, AGGREGATE, DISPUTED) and r.deadline < now():
             assert self._advance()
             phase = self.model.last.phase
-        if phase == COMMIT:
+        if phase == COMMIT and r.candidates:
+            self._seat()
+        elif phase == COMMIT:
             self.some_commit({0, 1, 2})
         elif phase == REVEAL:
             self.some_reveal({0, 1, 2}, True)
@@ -172,16 +181,32 @@ class RoundsMachine(Machine):
             lambda: self.rounds.open_round(1),
         )
         if opened:
+            event = dict(events_of(self.rounds))["RoundOpened"]
+            self.lists = event["nodes"], event["weights"]
             mine(2)
 
+    def _seat(self) -> bool:
+        key = round_key(1, self.newest)
+
+        def seed_of(target: int) -> bytes:
+            return seed(hash_of(target), key, boa.env.evm.patch.chain_id, self.rounds.address)
+
+        return self.step(
+            lambda m: m.seat(seed_of), lambda: self.rounds.seat(1, self.newest, *self.lists)
+        )
+
     @rule(
-        what=st.sampled_from(["seed", "audit seed", "advance", "absent", "rejoin", "slash"]),
+        what=st.sampled_from(
+            ["seed", "seats", "audit seed", "advance", "absent", "rejoin", "slash"]
+        ),
         who=Index,
     )
     def anybody(self, what: str, who: int) -> None:
         player = self.trainers[who]
         if what == "seed":
             self.step(lambda m: m.capture(), lambda: self.rounds.capture_seed(1, self.newest))
+        elif what == "seats":
+            self._seat()
         elif what == "audit seed":
             self.step(
                 lambda m: m.capture_audit(), lambda: self.results.capture_audit_seed(1, self.newest)
@@ -584,17 +609,21 @@ class RoundsMachine(Machine):
 
 
 @pytest.fixture
-def field(system: System) -> Field:
+def field(system: System, request: pytest.FixtureRequest) -> Field:
     """Everybody can pay several bonds; more rounds of money than of work."""
-    field = make_field(system, rounds=LIMIT)
+    field = make_field(system, rounds=LIMIT, max_nodes=getattr(request, "param", 128))
     for address in (field.challenger, *(p.owner for p in field.trainers)):
         system.token.transfer(address, 1_000 * ZOO, sender=system.holder)
     return field
 
 
-def test_rounds_machine(field: Field) -> None:
+@pytest.mark.parametrize(
+    ("field", "examples"), [(128, 30), (2, 15)], indirect=["field"], ids=["seats for all", "drawn"]
+)
+def test_rounds_machine(field: Field, examples: int) -> None:
     RoundsMachine.field = field
-    run(RoundsMachine, examples=30, steps=40)
+    RoundsMachine.reached.clear()
+    run(RoundsMachine, examples=examples, steps=40)
     assert set(RoundsMachine.reached) == {*range(1, 8)}, "a phase was never reached"
 
 

@@ -237,11 +237,15 @@ class System(Contracts):
         mine(1, self.registry.maturity() + 1)
 
     def open(self, job_id: int) -> int:
-        """Opens a round, keeps its nodes and weights, and mines past its seed block."""
+        """Opens a round, mines past its seed block, has the seats drawn where there are more
+        trainers than seats, and keeps the round's nodes and weights."""
         round_id = int(self.rounds.open_round(job_id))
         (opened,) = (fields for name, fields in events_of(self.rounds) if name == "RoundOpened")
-        self.snapshots[job_id, round_id] = list(opened["nodes"]), list(opened["weights"])
         mine(2)
+        if self.rounds.round(job_id, round_id).n_eligible == 0:
+            self.rounds.seat(job_id, round_id, opened["nodes"], opened["weights"])
+            ((_, opened),) = events_of(self.rounds)[-1:]
+        self.snapshots[job_id, round_id] = list(opened["nodes"]), list(opened["weights"])
         return round_id
 
     def commitment(

@@ -247,7 +247,7 @@ class ChainFacts:
     def seed(self, job_id: int, round_id: int, round_: Any, audit: bool = False) -> bytes | None:
         return round_.seed or None
 
-    def snapshot(self, job_id: int, round_id: int, opened_block: int) -> Snapshot:
+    def snapshot(self, job_id: int, round_id: int, round_: Any) -> Snapshot:
         return self.snapshots[round_id]
 
     def in_round(self, question: str, job_id: int, round_id: int, nodes: Sequence[int]) -> set[int]:
