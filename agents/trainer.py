@@ -361,9 +361,9 @@ class Trainer:
         return read(bytes, found) != ZERO_DIGEST
 
     def _too_late(self, view: View) -> bool:
-        """Whether the validators have committed their scores already."""
-        phase = self.consensus.scoring(view.job_id, view.round_id).phase
-        return phase > ScorePhase.COMMIT
+        """Whether the validators' time to commit their scores is over."""
+        scoring = self.consensus.scoring(view.job_id, view.round_id)
+        return scoring.phase > ScorePhase.COMMIT or view.now > scoring.commit_deadline
 
     # -- small things --------------------------------------------------------------------------
 

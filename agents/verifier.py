@@ -83,8 +83,7 @@ class Verifier:
                 return did
         judging = view.phase in (Phase.CHALLENGE, Phase.DISPUTED)
         if node and judging and node in view.snapshot.verifiers:
-            if not self.validator.holds(view, node):
-                did = self.verify(view, node)
+            did = self.verify(view, node)
         elif node:
             if view.phase == Phase.AGGREGATE and node in view.snapshot.verifiers:
                 self.prepare(view)

@@ -8,7 +8,8 @@
         the pool becomes pending rewards of payout addresses when it is settled, and whatever is
         left of it goes back to the escrow. Payment is pulled: no receiver can block another.
         A job that adopted ScoreConsensus pays its trainers by the validators' consensus, whatever
-        the round's result says of their shares, and its verifiers by their trust.
+        the round's result says of them, also those that it leaves out, and its verifiers by their
+        trust.
         Nobody is paid while it stands accused. The share of a node in a round in which a report on
         it is confirmed is set aside until the report ends: it becomes the node's, or the escrow's
         again. What the node earns elsewhere meanwhile is held until its stake is unlocked.
@@ -232,6 +233,7 @@ def reserve(job_id: uint256, round_id: uint256, amount: uint256):
 def start_distribution(
     job_id: uint256,
     round_id: uint256,
+    nodes: DynArray[uint256, 128],
     total_contribution: uint256,
     cut_nodes: DynArray[uint256, 128],
     cut_amounts: DynArray[uint256, 128],
@@ -242,14 +244,16 @@ def start_distribution(
     @dev A node may appear in several cuts. The cut of a node without payout address stays in the
          pool, that of a node with a lock is held. A zero total is a round that pays no trainer:
          `distribute` then always reverts.
-         In an adopted job every cut but the first is scaled by `cut_factors` of the verifier, what
-         that leaves goes to the trainers, and if the round is scored the total of the consensus
-         replaces `total_contribution`.
+         In an adopted job every cut but the first is scaled by `cut_factors` of the verifier, and
+         what that leaves goes to the trainers. If the round has a consensus, its sum replaces
+         `total_contribution`; else the sum of what the newest consensus gives `nodes`, unless that
+         is zero.
          Reverts: "pool: not results", "pool: not reserved", "pool: already distributing",
          "pool: closed", "pool: length mismatch", "pool: cuts too high", "scores: open".
     @param job_id The job.
     @param round_id The round.
-    @param total_contribution Sum of the contributions that `distribute` will bring.
+    @param nodes The nodes that the result names.
+    @param total_contribution Sum of their contributions.
     @param cut_nodes The nodes paid a cut: the proposer, then verifiers.
     @param cut_amounts The units of each cut.
     """
@@ -261,14 +265,17 @@ def start_distribution(
     assert len(cut_nodes) == len(cut_amounts), "pool: length mismatch"
 
     adopted: bool = False
-    scored: bool = False
+    source: uint256 = 0
     total: uint256 = 0
-    adopted, scored, total = staticcall IScoreConsensus(scores).settlement(job_id, round_id)
+    adopted, source, total = staticcall IScoreConsensus(scores).settlement(job_id, round_id)
     factors: DynArray[uint256, 128] = []
     if adopted:
         factors = staticcall IScoreConsensus(scores).cut_factors(job_id, round_id, cut_nodes)
-    if scored:
-        self._pools[job_id][round_id].by_scores = True
+    if source != 0 and source != round_id:
+        for score: uint256 in staticcall IScoreConsensus(scores).shares(job_id, source, nodes):
+            total += score
+    if total != 0:
+        self._pools[job_id][round_id].scored_round = source
     else:
         total = total_contribution
 
@@ -318,12 +325,11 @@ def distribute(
 ):
     """
     @notice Credits one batch of trainers with trainer_amount * contribution // total, rounded
-            down; a round may take several batches. In a round that is paid by scores the consensus
-            stands for the contributions. The share of a node on whom a confirmed report is not at
-            its end is set aside, that of any other node with a lock is held. TrainingResults only.
+            down; a round may take several batches. The share of a node on whom a confirmed report
+            is not at its end is set aside, that of any other node with a lock is held.
+            TrainingResults only, with what `parts` says.
     @dev Node ids ascend strictly, also from batch to batch, so no node is paid twice. The share
-         of a node without payout address stays in the pool, and in a round paid by scores that of
-         a node that is brought in no batch. Reverts: "pool: not results",
+         of a node without payout address stays in the pool. Reverts: "pool: not results",
          "pool: not distributing", "pool: closed", "pool: length mismatch", "pool: zero total",
          "pool: node order", "pool: over-distributed".
     @param job_id The job.
@@ -347,13 +353,10 @@ def distribute(
     locked: uint256 = 0
     payouts, locked = staticcall INodeRegistry(registry).payees(nodes)
     locked |= aside
-    shares: DynArray[uint256, 128] = contributions
-    if pool.by_scores:
-        shares = staticcall IScoreConsensus(scores).shares(job_id, round_id, nodes)
     amounts: DynArray[uint256, 128] = []
     index: uint256 = 0
     for node_id: uint256 in nodes:
-        contribution: uint256 = shares[index]
+        contribution: uint256 = contributions[index]
         assert node_id > last_node, "pool: node order"
         assert contribution <= remaining, "pool: over-distributed"
         last_node = node_id
@@ -423,6 +426,28 @@ def pool(job_id: uint256, round_id: uint256) -> IRewardPool.Pool:
     @return IRewardPool.Pool The pool; status 0 when it was never reserved.
     """
     return self._pools[job_id][round_id]
+
+
+@view
+@external
+def parts(
+    job_id: uint256, round_id: uint256, nodes: DynArray[uint256, 128]
+) -> (DynArray[uint256, 128], DynArray[uint256, 128]):
+    """
+    @notice Whom scores pay in a round whose distribution has started, and in which parts: all that
+            have a consensus in it; when there is none, those of the result, by the newest one.
+    @param job_id The job.
+    @param round_id The round.
+    @param nodes The nodes that the result names.
+    @return The nodes, ascending, and the part of each; both empty when the result's contributions
+            pay the round.
+    """
+    source: uint256 = self._pools[job_id][round_id].scored_round
+    if source == 0:
+        return [], []
+    if source == round_id:
+        return staticcall IScoreConsensus(scores).consensus_of(job_id, round_id)
+    return nodes, staticcall IScoreConsensus(scores).shares(job_id, source, nodes)
 
 
 @view

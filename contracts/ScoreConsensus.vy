@@ -10,19 +10,24 @@
         of a node is the stake-weighted median of its scores (the clipping of Yuma consensus).
 
         Rules this contract holds:
-        - The consensus of a node is the largest c such that verifiers with at least half of the
-          stake of the *whole* snapshot gave it c or more. A missing vector is zero everywhere, so
-          less than half of the stake can't raise a node above what somebody else gave it.
+        - The consensus of a node that revealed is the largest c such that verifiers with more than
+          half of the weight of the *whole* snapshot, at least two, gave it c or more; that of any
+          other node is 0. A missing vector is zero everywhere, so half of the weight raises nobody
+          above what somebody else gave it, and sets no score alone.
+        - The time to commit is the same for all. It ends by the clock of the round, whoever commits
+          or proposes first, or once the whole snapshot has committed.
         - A vector is committed to before any other can be read. The commitment binds the chain,
           the contract, the job, the round, the verifier and its sender: a copy can't be opened.
         - The contract checks the consensus that is brought to it, so anyone may bring it.
-        - A scoring ends: at most two windows after it opened anyone can close it. A round whose
-          scoring is open can't be finalized, and one that is void can't be scored.
+        - A scoring ends: one reveal window after the time to commit anyone can close it. Until then
+          the round can't be finalized, and one that is void can't be scored.
+        - Whoever has a consensus is paid by it, whether or not the result names it. A round without
+          a consensus is paid by the newest one before it, among those that its result names.
         - A verifier's trust is its agreement with the consensus, averaged over rounds. It scales
           the verifier's cut, relative to the most trusted one that revealed in the round; who
           revealed nothing earns no cut. Whoever commits and stays silent agrees with nothing.
 @custom:kill The owner (the Coordinator) may pause `adopt` and the opening of a scoring. Rounds are
-             then paid by their results, as those of other jobs, and verifiers keep their cuts.
+             then paid without a consensus of their own, and verifiers keep their cuts.
              Commitments to a scoring that is open, reveals and closing can't be paused.
 """
 
@@ -66,7 +71,12 @@ CLOSED: constant(uint256) = 3
 AGGREGATE: constant(uint256) = 3
 DISPUTED: constant(uint256) = 5
 
+# The mark of TrainingRounds of a node that revealed.
+REVEALED: constant(uint256) = 2
+
 SCALE: constant(uint256) = 65_535
+# Verifiers, each of another owner, that a score needs.
+MIN_VOICES: constant(uint256) = 2
 BPS: constant(uint256) = 10_000
 MAX_NODES: constant(uint256) = 128
 # A window is longer than this part of the unbonding period, as those of a round are.
@@ -89,18 +99,28 @@ _CLOSED_BIT: constant(uint256) = 1 << 104
 _BEST_TRUST: constant(uint256) = 112
 _TOTAL: constant(uint256) = 128
 
-_WINDOW_MASK: constant(uint256) = 2**128 - 1
+# A job's word: reveal window (bits 0 to 63), commit window (64), the job's aggregate window (128).
+_COMMIT_S: constant(uint256) = 64
+_AGGREGATE_S: constant(uint256) = 128
+_WINDOW_MASK: constant(uint256) = 2**64 - 1
 
-# 16 scores of 16 bits are in one word.
+# A sum of weights, and above it the number of verifiers behind it.
+_VOICES: constant(uint256) = 128
+_WEIGHT_MASK: constant(uint256) = 2**128 - 1
+
+# 16 scores of 16 bits are in one word, and 8 places of 32 bits.
 _LANES: constant(uint256) = 16
 _WORDS: constant(uint256) = MAX_NODES // _LANES
+_PLACES: constant(uint256) = 8
+_PLACE_BITS: constant(uint256) = 32
+_PLACE_MASK: constant(uint256) = 2**32 - 1
 
 registry: public(immutable(address))
 jobs: public(immutable(address))
 rounds: public(immutable(address))
 results: public(immutable(address))
 
-# By job: commit window | reveal window << 128; 0 when the job isn't adopted.
+# By job, its word; 0 when the job isn't adopted.
 _windows: HashMap[uint256, uint256]
 last_scored: public(HashMap[uint256, uint256])
 # By job and verifier; one more than the trust, so that 0 means none yet.
@@ -115,8 +135,9 @@ _records: HashMap[bytes32, HashMap[uint256, bytes32]]
 _samples: HashMap[bytes32, HashMap[uint256, bytes32]]
 # By verifier and place // 16 in the snapshot.
 _rows: HashMap[bytes32, HashMap[uint256, HashMap[uint256, uint256]]]
-# By node id // 16.
+# By node id // 16; and which of these words are not zero: their places + 1, ascending.
 _consensus: HashMap[bytes32, HashMap[uint256, uint256]]
+_places: HashMap[bytes32, HashMap[uint256, uint256]]
 
 
 @deploy
@@ -165,7 +186,8 @@ def adopt(job_id: uint256, commit_s: uint256, reveal_s: uint256):
          "scores: round opened", "scores: bad window" (not above 1/20,000 of the unbonding period,
          or above a day).
     @param job_id The job.
-    @param commit_s Seconds to commit, from the first commitment of a round on.
+    @param commit_s Seconds to commit after the job's aggregate window, which begins when a round's
+                    reveals are over.
     @param reveal_s Seconds to reveal.
     """
     pausing._check_not_paused(PAUSE_ADOPT)
@@ -177,7 +199,10 @@ def adopt(job_id: uint256, commit_s: uint256, reveal_s: uint256):
     for window: uint256 in [commit_s, reveal_s]:
         assert window > least and window <= MAX_WINDOW, "scores: bad window"
 
-    self._windows[job_id] = commit_s | reveal_s << 128
+    job: ITrainingJobs.Job = staticcall ITrainingJobs(jobs).job(job_id)
+    self._windows[job_id] = (
+        reveal_s | commit_s << _COMMIT_S | job.terms.aggregate_s << _AGGREGATE_S
+    )
     log IScoreConsensus.JobAdopted(job_id=job_id, commit_s=commit_s, reveal_s=reveal_s)
 
 
@@ -185,7 +210,7 @@ def adopt(job_id: uint256, commit_s: uint256, reveal_s: uint256):
 def post_samples(job_id: uint256, round_id: uint256, node_id: uint256, digest: bytes32):
     """
     @notice The operator of a node that revealed names the values of its model that the round's
-            audit seed asks for, once, until the round's scores are committed.
+            audit seed asks for, once, until the time to commit scores is over.
     @dev Reverts: "scores: not adopted", "scores: round not running", "scores: too late",
          "scores: not operator", "scores: not revealed", "scores: empty digest",
          "scores: already posted".
@@ -197,7 +222,9 @@ def post_samples(job_id: uint256, round_id: uint256, node_id: uint256, digest: b
     assert self._windows[job_id] != 0, "scores: not adopted"
     self._check_running(job_id, round_id)
     key: bytes32 = self._key(job_id, round_id)
-    assert self._phase(key, self._scorings[key]) <= COMMIT, "scores: too late"
+    scoring: uint256 = self._scorings[key]
+    assert block.timestamp <= self._commit_deadline(job_id, round_id), "scores: too late"
+    assert scoring == 0 or self._phase(key, scoring) == COMMIT, "scores: too late"
     self._check_operator(node_id)
     assert staticcall ITrainingRounds(rounds).is_revealed(
         job_id, round_id, node_id
@@ -213,9 +240,9 @@ def post_samples(job_id: uint256, round_id: uint256, node_id: uint256, digest: b
 @external
 def commit_scores(job_id: uint256, round_id: uint256, verifier_id: uint256, commitment: bytes32):
     """
-    @notice The operator of a verifier of the snapshot commits to its scores, once. The first one
-            opens the round's scoring, up to the deadline of the round's phase; the last one of the
-            whole snapshot ends the commit window.
+    @notice The operator of a verifier of the snapshot commits to its scores, once, from the end of
+            the round's reveals until the aggregate and the commit window have passed; the last one
+            of the whole snapshot ends that time. The first one opens the round's scoring.
     @dev Reverts: "scores: not adopted", "scores: round not running", "scores: not operator",
          "scores: not a verifier", "scores: empty commitment", "scores: already committed",
          "scores: too late"; the first also: "pausing: paused".
@@ -241,9 +268,9 @@ def commit_scores(job_id: uint256, round_id: uint256, verifier_id: uint256, comm
     if scoring == 0:
         pausing._check_not_paused(PAUSE_OPEN_SCORING)
         round: ITrainingRounds.Round = staticcall ITrainingRounds(rounds).round(job_id, round_id)
-        assert block.timestamp <= round.deadline, "scores: too late"
-        deadline: uint256 = block.timestamp + (windows & _WINDOW_MASK)
-        scoring = deadline | (deadline + (windows >> 128)) << _REVEAL_DEADLINE
+        deadline: uint256 = self._commit_deadline(job_id, round_id)
+        assert block.timestamp <= deadline, "scores: too late"
+        scoring = deadline | (deadline + (windows & _WINDOW_MASK)) << _REVEAL_DEADLINE
         scoring |= round.n_eligible << _NODES
         missing = round.verifier_stake
         log IScoreConsensus.ScoringOpened(
@@ -261,7 +288,7 @@ def commit_scores(job_id: uint256, round_id: uint256, verifier_id: uint256, comm
         job_id=job_id, round_id=round_id, verifier_id=verifier_id, commitment=commitment
     )
     if missing == 0:
-        deadline: uint256 = block.timestamp + (windows >> 128)
+        deadline: uint256 = block.timestamp + (windows & _WINDOW_MASK)
         scoring = scoring & ~(_TIME_MASK << _REVEAL_DEADLINE) | deadline << _REVEAL_DEADLINE
         log IScoreConsensus.ScoreRevealStarted(job_id=job_id, round_id=round_id, deadline=deadline)
     self._scorings[key] = scoring
@@ -334,7 +361,7 @@ def close_scoring(
     """
     @notice Anyone, once all that committed have revealed or the reveal deadline has passed: brings
             the stake-weighted medians, which are checked, and fixes them for the round. When their
-            sum is zero the round is unscored and is paid by its result. Else the trust of every
+            sum is zero the round has no consensus, see `settlement`. Else the trust of every
             verifier that committed moves towards its agreement with the consensus:
             10,000 * sum(min(score, consensus)) // max(sum(score), sum(consensus)), 0 without a
             reveal; trust = (7 * trust + 3 * agreement) // 10, at first the agreement.
@@ -346,8 +373,8 @@ def close_scoring(
     @param round_id The round.
     @param nodes The node ids of RoundOpened.
     @param weights The weights of RoundOpened.
-    @param consensus For each node the largest value that verifiers with at least half of the
-                     snapshot's verifier stake reached.
+    @param consensus For each node that revealed the largest value that verifiers with more than
+                     half of the snapshot's verifier stake, at least two, reached; 0 for the others.
     """
     key: bytes32 = self._key(job_id, round_id)
     scoring: uint256 = self._scorings[key]
@@ -368,7 +395,7 @@ def close_scoring(
     reached: uint256[MAX_NODES] = empty(uint256[MAX_NODES])
     exceeded: uint256[MAX_NODES] = empty(uint256[MAX_NODES])
     for verifier: uint256 in verifiers:
-        weight: uint256 = staticcall ITrainingResults(results).verifier_weight(
+        voice: uint256 = 1 << _VOICES | staticcall ITrainingResults(results).verifier_weight(
             job_id, round_id, verifier
         )
         given: uint256 = 0
@@ -388,9 +415,9 @@ def close_scoring(
                     if score >= value:
                         agreed = unsafe_add(agreed, value)
                         # No sum of weights exceeds the snapshot's verifier stake.
-                        reached[place] = unsafe_add(reached[place], weight)
+                        reached[place] = unsafe_add(reached[place], voice)
                         if score > value:
-                            exceeded[place] = unsafe_add(exceeded[place], weight)
+                            exceeded[place] = unsafe_add(exceeded[place], voice)
                     else:
                         agreed = unsafe_add(agreed, score)
                 word >>= _LANES
@@ -400,10 +427,20 @@ def close_scoring(
             agreement = BPS * agreed // max(given, total)
         agreements.append(agreement)
     place: uint256 = 0
-    for value: uint256 in consensus:
-        assert (value == 0 or 2 * reached[place] >= round.verifier_stake) and 2 * exceeded[
-            place
-        ] < round.verifier_stake, "scores: not the median"
+    at: uint256 = max_value(uint256)
+    revealed: uint256 = 0
+    for node: uint256 in nodes:
+        if node >> 8 != at:
+            at = node >> 8
+            revealed = staticcall ITrainingRounds(rounds).marks(job_id, round_id, REVEALED, at)
+        known: bool = revealed >> (node & 255) & 1 != 0
+        assert (
+            consensus[place] == 0
+            or known
+            and self._is_majority(reached[place], round.verifier_stake)
+        ) and not (
+            known and self._is_majority(exceeded[place], round.verifier_stake)
+        ), "scores: not the median"
         place = unsafe_add(place, 1)
 
     trusts: DynArray[uint256, 32] = []
@@ -458,7 +495,7 @@ def windows_of(job_id: uint256) -> (uint256, uint256):
     @return The commit window and the reveal window; both 0 when the job isn't adopted.
     """
     windows: uint256 = self._windows[job_id]
-    return windows & _WINDOW_MASK, windows >> 128
+    return windows >> _COMMIT_S & _WINDOW_MASK, windows & _WINDOW_MASK
 
 
 @view
@@ -468,14 +505,18 @@ def scoring(job_id: uint256, round_id: uint256) -> IScoreConsensus.Scoring:
     @notice The scoring of a round, as of now.
     @param job_id The job.
     @param round_id The round.
-    @return IScoreConsensus.Scoring The scoring; all zero when nobody has committed.
+    @return IScoreConsensus.Scoring The scoring; all zero but for the commit deadline when nobody has
+            committed, and but for the phase COMMIT while somebody may.
     """
     key: bytes32 = self._key(job_id, round_id)
     scoring: uint256 = self._scorings[key]
     total: uint256 = scoring >> _TOTAL
+    phase: uint256 = self._phase(key, scoring)
+    if self._is_awaited(job_id, round_id, scoring):
+        phase = COMMIT
     return IScoreConsensus.Scoring(
-        phase=self._phase(key, scoring),
-        commit_deadline=scoring & _TIME_MASK,
+        phase=phase,
+        commit_deadline=self._commit_deadline(job_id, round_id),
         reveal_deadline=self._reveal_deadline(scoring),
         committed=self._count(scoring, _COMMITTED),
         revealed=self._count(scoring, _REVEALED),
@@ -488,21 +529,57 @@ def scoring(job_id: uint256, round_id: uint256) -> IScoreConsensus.Scoring:
 
 @view
 @external
-def settlement(job_id: uint256, round_id: uint256) -> (bool, bool, uint256):
+def settlement(job_id: uint256, round_id: uint256) -> (bool, uint256, uint256):
     """
     @notice How a round is to be paid. The RewardPool asks when the round is finalized.
-    @dev Reverts: "scores: open" (while the round's scoring is not closed).
+    @dev Reverts: "scores: open" (while the round's scoring is not closed, and while nobody has
+         committed but still may).
     @param job_id The job.
     @param round_id The round.
-    @return Whether the job is adopted, whether the round is paid by consensus, and the sum of its
-            consensus.
+    @return Whether the job is adopted; the round whose consensus pays, which is this one or the
+            newest with a consensus before it, 0 for none; and the sum of this round's consensus.
     """
     if self._windows[job_id] == 0:
-        return False, False, 0
+        return False, 0, 0
     scoring: uint256 = self._scorings[self._key(job_id, round_id)]
+    assert not self._is_awaited(job_id, round_id, scoring), "scores: open"
     assert scoring == 0 or scoring & _CLOSED_BIT != 0, "scores: open"
-    total: uint256 = scoring >> _TOTAL
-    return True, total != 0, total
+    # No later round is open, so the newest one is this one if it has a consensus.
+    return True, self.last_scored[job_id], scoring >> _TOTAL
+
+
+@view
+@external
+def consensus_of(
+    job_id: uint256, round_id: uint256
+) -> (DynArray[uint256, 128], DynArray[uint256, 128]):
+    """
+    @notice The consensus of a round.
+    @param job_id The job.
+    @param round_id The round.
+    @return The nodes whose score is not zero, ascending, and their scores.
+    """
+    key: bytes32 = self._key(job_id, round_id)
+    nodes: DynArray[uint256, 128] = []
+    scores: DynArray[uint256, 128] = []
+    for index: uint256 in range(MAX_NODES // _PLACES):
+        places: uint256 = self._places[key][index]
+        for _: uint256 in range(_PLACES):
+            if places == 0:
+                return nodes, scores
+            at: uint256 = (places & _PLACE_MASK) - 1
+            word: uint256 = self._consensus[key][at]
+            node_id: uint256 = at * _LANES
+            for _lane: uint256 in range(_LANES):
+                if word == 0:
+                    break
+                if word & SCALE != 0:
+                    nodes.append(node_id)
+                    scores.append(word & SCALE)
+                word >>= _LANES
+                node_id = unsafe_add(node_id, 1)
+            places >>= _PLACE_BITS
+    return nodes, scores
 
 
 @view
@@ -538,8 +615,8 @@ def cut_factors(
     """
     @notice The part of its cut that each of some verifiers earns in a round, before the next one is
             closed. In a scored round its trust relative to the best of those that revealed, all if
-            the best is zero; nothing for one that did not reveal. In an unscored round all for
-            those that revealed and nothing for others, but all for everybody when no scoring was
+            the best is zero; nothing for one that did not reveal. In a round without consensus all
+            for those that revealed and nothing for others, but all for everybody when no scoring was
             opened and opening one is paused, and in a job that isn't adopted.
     @param job_id The job.
     @param round_id The round.
@@ -661,6 +738,43 @@ def _check_operator(node_id: uint256):
 
 @internal
 @view
+def _commit_deadline(job_id: uint256, round_id: uint256) -> uint256:
+    """
+    @notice Until when scores of a round may be committed to, whoever commits first; 0 when its
+            reveals are not over, in a round without reveals, and in a job that isn't adopted.
+    """
+    closed_at: uint256 = staticcall ITrainingRounds(rounds).closed_at(job_id, round_id)
+    windows: uint256 = self._windows[job_id]
+    if closed_at == 0 or windows == 0:
+        return 0
+    return closed_at + (windows >> _AGGREGATE_S) + (windows >> _COMMIT_S & _WINDOW_MASK)
+
+
+@internal
+@view
+def _is_awaited(job_id: uint256, round_id: uint256, scoring: uint256) -> bool:
+    """
+    @notice Whether nobody has committed to scores of an adopted job's round, and somebody may.
+    """
+    return (
+        scoring == 0
+        and not pausing._is_paused(PAUSE_OPEN_SCORING)
+        and block.timestamp <= self._commit_deadline(job_id, round_id)
+    )
+
+
+@internal
+@pure
+def _is_majority(voices: uint256, stake: uint256) -> bool:
+    """
+    @notice Whether two verifiers or more, with more than half of the snapshot's stake, are behind a
+            sum of voices.
+    """
+    return voices >> _VOICES >= MIN_VOICES and 2 * (voices & _WEIGHT_MASK) > stake
+
+
+@internal
+@view
 def _phase(key: bytes32, scoring: uint256) -> uint256:
     """
     @notice The phase of a scoring as of now.
@@ -716,21 +830,50 @@ def _move_trust(job_id: uint256, verifier_id: uint256, agreement: uint256) -> ui
 @internal
 def _store(key: bytes32, nodes: DynArray[uint256, 128], consensus: DynArray[uint256, 128]):
     """
-    @notice Stores the consensus by node id, each word once when the ids ascend.
+    @notice Stores the consensus by node id, each word once when the ids ascend, and the places of
+            the words.
     """
+    places: DynArray[uint256, 128] = []
     at: uint256 = 0
     word: uint256 = 0
     place: uint256 = 0
     for node_id: uint256 in nodes:
-        if node_id // _LANES != at:
-            if word != 0:
-                self._consensus[key][at] |= word
-            at = node_id // _LANES
-            word = 0
-        word |= consensus[place] << (node_id % _LANES << 4)
+        value: uint256 = consensus[place]
         place = unsafe_add(place, 1)
+        if value == 0:
+            continue
+        if word != 0 and node_id // _LANES != at:
+            self._consensus[key][at] |= word
+            word = 0
+        if word == 0:
+            at = node_id // _LANES
+            # Into its place among those before it; a list need not ascend.
+            spot: uint256 = len(places)
+            places.append(at)
+            for _: uint256 in range(MAX_NODES):
+                if spot == 0 or places[spot - 1] <= at:
+                    break
+                places[spot] = places[spot - 1]
+                spot = spot - 1
+            places[spot] = at
+        word |= value << (node_id % _LANES << 4)
     if word != 0:
         self._consensus[key][at] |= word
+
+    at = max_value(uint256)
+    word = 0
+    place = 0
+    for found: uint256 in places:
+        if found == at:
+            continue
+        at = found
+        word |= unsafe_add(found, 1) << (place % _PLACES * _PLACE_BITS)
+        place = unsafe_add(place, 1)
+        if place % _PLACES == 0:
+            self._places[key][place // _PLACES - 1] = word
+            word = 0
+    if word != 0:
+        self._places[key][place // _PLACES] = word
 
 
 @internal

@@ -116,7 +116,7 @@ _challengers: HashMap[bytes32, address]
 _aggregators: HashMap[bytes32, DynArray[uint256, 16]]
 _verifiers: HashMap[bytes32, HashMap[uint256, uint256]]
 _verifier_stakes: HashMap[bytes32, uint256]
-# Nodes of the proposed arrays that settlement has gone through.
+# Nodes of the arrays that are paid that settlement has gone through.
 _settled_nodes: HashMap[bytes32, uint256]
 
 # By result hash: the word of its attestations, and the verifiers behind them in order.
@@ -295,7 +295,8 @@ def finalize(
     @notice Anyone: makes the proposed result final when verifiers with two thirds of the snapshot's
             weight, at least two, confirmed it and no report with a third of it is open, or when the
             challenge window passed. Records
-            it in the ledger, credits the cuts and the first 64 nodes. The share of a node that was
+            it in the ledger, credits the cuts and the first 64 nodes, which are those of the
+            consensus where a job's validators have one. The share of a node that was
             found invalid in this round is paid to nobody else: it is set aside until the report on
             the node has its end, or goes back to the escrow when it has had it.
     @dev Reverts: "results: not finalizable", "results: wrong contributions".
@@ -339,6 +340,7 @@ def finalize(
     self._pay_cuts(
         job_id,
         round_id,
+        nodes,
         total,
         reward * verifier_bps // BPS,
         reward * aggregator_bps // BPS,
@@ -920,7 +922,12 @@ def _void(job_id: uint256, round_id: uint256, clock: uint256, reason: String[32]
 
 @internal
 def _pay_cuts(
-    job_id: uint256, round_id: uint256, total: uint256, verifier_cut: uint256, proposer_cut: uint256
+    job_id: uint256,
+    round_id: uint256,
+    nodes: DynArray[uint256, 128],
+    total: uint256,
+    verifier_cut: uint256,
+    proposer_cut: uint256,
 ):
     """
     @notice Credits the proposer, and the verifiers that attested, by weight; starts the trainers'
@@ -937,7 +944,9 @@ def _pay_cuts(
         weight: uint256 = self._verifiers[key][verifier] & _WEIGHT_MASK
         cut_nodes.append(verifier)
         cut_amounts.append(verifier_cut * weight // attested)
-    extcall IRewardPool(pool).start_distribution(job_id, round_id, total, cut_nodes, cut_amounts)
+    extcall IRewardPool(pool).start_distribution(
+        job_id, round_id, nodes, total, cut_nodes, cut_amounts
+    )
 
 
 @internal
@@ -945,14 +954,21 @@ def _settle(
     job_id: uint256,
     round_id: uint256,
     clock: uint256,
-    nodes: DynArray[uint256, 128],
-    contributions: DynArray[uint256, 128],
+    nodes_: DynArray[uint256, 128],
+    contributions_: DynArray[uint256, 128],
 ):
     """
     @notice Credits the next batch of nodes, or sets aside for them; after the last one closes the
-            pool and ends the round in its job.
+            pool and ends the round in its job. The nodes are those of the result, unless scores
+            pay the round.
     """
     key: bytes32 = self._key(job_id, round_id)
+    nodes: DynArray[uint256, 128] = []
+    contributions: DynArray[uint256, 128] = []
+    nodes, contributions = staticcall IRewardPool(pool).parts(job_id, round_id, nodes_)
+    if len(nodes) == 0:
+        nodes = nodes_
+        contributions = contributions_
     first: uint256 = self._settled_nodes[key]
     last: uint256 = min(first + BATCH, len(nodes))
     all_valid: bool = round_clock._count(clock, round_clock.INVALID) == 0

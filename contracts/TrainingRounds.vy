@@ -597,6 +597,23 @@ def opened_at(job_id: uint256, round_id: uint256) -> uint256:
 @view
 @reentrant
 @external
+def closed_at(job_id: uint256, round_id: uint256) -> uint256:
+    """
+    @notice When the reveals of a round were over and TrainingResults got it.
+    @param job_id The job.
+    @param round_id The round.
+    @return uint256 The time in seconds; 0 before, in a round without reveals, and when there is no
+            such round.
+    """
+    clock: uint256 = self._clocks[self._key(job_id, round_id)]
+    if round_clock._phase(clock) != CLOSED:
+        return 0
+    return round_clock._deadline(clock)
+
+
+@view
+@reentrant
+@external
 def commitment_of(job_id: uint256, round_id: uint256, node_id: uint256) -> bytes32:
     """
     @notice The commitment of a node; after its reveal keccak256(abi_encode(content, trace_root)).
@@ -742,7 +759,8 @@ def _leave_reveal(job_id: uint256, round_id: uint256, clock: uint256) -> uint256
     if round_clock._count(clock, round_clock.REVEALED) == 0:
         return self._void(job_id, round_id, clock, "no reveals")
     key: bytes32 = self._key(job_id, round_id)
-    closed: uint256 = round_clock._enter(clock, CLOSED, 0)
+    # The time of it takes the place of a deadline, which CLOSED has none of.
+    closed: uint256 = round_clock._enter(clock, CLOSED, block.timestamp)
     self._clocks[key] = closed
     extcall ITrainingResults(results).begin(job_id, round_id, randomness._seed(key))
     return closed

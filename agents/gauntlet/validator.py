@@ -14,8 +14,9 @@ evaluates once it knows the audit seed. A validator that never revealed in the j
 last LOOK_BACK rounds, or whose last record can't be had, starts from fresh ratings, and from a
 secret drawn for that round. No other validator's record is ever read.
 
-Payloads and sync samples that are missing are waited for, a share of the window, and no longer; of
-a node that kept them back in this validator's last record, not at all, so that a mute node can't
+Payloads and sync samples that are missing are waited for, half of the aggregate window from the end
+of the reveals on, and no longer: the round's clock decides, not who commits or proposes first. Of a
+node that kept them back in this validator's last record, not at all, so that a mute node can't
 delay one round after the other.
 Nothing that goes wrong here keeps the verifier from attesting.
 """
@@ -73,8 +74,7 @@ from agents.training.state import State
 LOOK_BACK = 64  # rounds
 _ROUNDS_KEPT = 3
 _ROUND_PHASES = (Phase.AGGREGATE, Phase.CHALLENGE, Phase.DISPUTED)
-_WAIT = {Phase.AGGREGATE: 0.5, Phase.CHALLENGE: 0.25}  # of the phase's window
-_WAIT_COMMIT = 0.5  # of the commit window, once somebody has opened it
+_WAIT = 0.5  # of the aggregate window
 _ROOT = "validator-root"
 _RECORD = "record"  # the file of a commitment
 _MILLI = 1_000
@@ -111,25 +111,13 @@ class Validator:
             self._say(view, "cannot_score", str(error))
         return None
 
-    def holds(self, view: View, node: int) -> bool:
-        """Whether to wait with an attestation, which may end the round, for this duty's sake.
-
-        Only while it waits for what other nodes have yet to publish, in a first part of the
-        challenge window: a round that ends before anyone has committed is paid by its result.
-        """
-        if view.phase != Phase.CHALLENGE or not self._concerned(view, node):
-            return False
-        scoring = self._consensus.scoring(view.job_id, view.round_id)
-        open_ = scoring.phase in (ScorePhase.NONE, ScorePhase.COMMIT)
-        return open_ and not self._committed(view, node) and self._patient(view, scoring)
-
     # -- committing ----------------------------------------------------------------------------
 
     def _commit(self, view: View, node: int, scoring: Scoring) -> str | None:
         if self._committed(view, node):
             return None
-        if scoring.phase == ScorePhase.NONE and view.overdue:
-            return None  # too late to open a scoring
+        if view.now > scoring.commit_deadline:
+            return None
         audit_seed = self._network.seed(view.job_id, view.round_id, view.round, audit=True)
         if audit_seed is None:
             return None
@@ -405,17 +393,9 @@ class Validator:
 
     def _patient(self, view: View, scoring: Scoring) -> bool:
         """Whether there is time to wait for what others have yet to publish."""
-        terms = view.job.terms
-        window = {Phase.AGGREGATE: terms.aggregate_s, Phase.CHALLENGE: terms.challenge_s}
-        if view.phase not in window:
-            return False
-        left = view.round.deadline - view.now
-        if left < (1 - _WAIT[view.phase]) * window[view.phase]:
-            return False
-        if scoring.phase == ScorePhase.NONE:
-            return True
         commit_s, _ = self._consensus.windows(view.job_id)
-        return scoring.commit_deadline - view.now > (1 - _WAIT_COMMIT) * commit_s
+        left = scoring.commit_deadline - view.now
+        return left >= commit_s + (1 - _WAIT) * view.job.terms.aggregate_s
 
     def _commitment(self, view: View, node: int) -> bytes:
         return self._consensus.committed(view.job_id, view.round_id, node)

@@ -251,11 +251,11 @@ def split(
 
     Args:
         attesters: weight by verifier, in the order of attestation.
-        contributions: of the nodes that are paid, without the invalid ones.
+        contributions: of the nodes that the result names, and the parts of all that is paid.
         factors: of a job that adopted ScoreConsensus: the part of its cut that each attester
             earns, in 1/10,000.
-        scores: of a scored round: the consensus by node, which stands for the contributions of
-            those that have one. Its sum, over all nodes, is the total.
+        scores: by node, if scores pay the round: its consensus, or, of the nodes that the result
+            names, the newest one before it.
     """
     for_verifiers = reward * verifier_bps // BPS
     attested = sum(attesters.values())
@@ -264,11 +264,9 @@ def split(
         cut = for_verifiers * stake // attested
         cuts.append((node, cut if factors is None else cut * factors[node] // BPS))
     left = reward - sum(amount for _, amount in cuts)
-    parts = {node: part for node, part in contributions.items() if part}
+    paid = contributions if scores is None else dict(sorted(scores.items()))
+    parts = {node: part for node, part in paid.items() if part}
     total = sum(parts.values())
-    if scores is not None:
-        parts = {node: scores.get(node, 0) for node in parts}
-        total = sum(scores.values())
     shares = {node: left * part // total for node, part in parts.items()}
     return Split(tuple(cuts), left, total, parts, shares)
 

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The consensus of several validators on what each node is worth, in the contract's integers.
 
-Rule: a node's consensus is the largest value that validators with at least half of *all* stake
-gave it: the clipping of Yuma consensus (Opentensor, "Yuma Consensus", kappa = 1/2). A validator
-without a vector gave zero to every node. So less than half of the stake, present or not, raises no
-node, and validators with half of it that agree can't be overruled. What is computed here is what
+Rule: a node's consensus is the largest value that validators with more than half of *all* stake, at
+least two, gave it: the clipping of Yuma consensus (Opentensor, "Yuma Consensus", kappa = 1/2). A
+validator without a vector gave zero to every node. So half of the stake, present or not, raises no
+node, and validators with more than half that agree can't be overruled. A node that did not reveal
+has no consensus: who calls this gives it zeros. What is computed here is what
 ScoreConsensus.close_scoring checks. Agents, audit and scripts all use these functions; only the
 stateful tests' model says the same a second time.
 """
@@ -13,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from agents.protocol.numbers import BPS
+from agents.protocol.numbers import BPS, MIN_VOICES
 
 
 def stake_median(
@@ -40,11 +41,12 @@ def stake_median(
 
 
 def _median(scores: Sequence[int], stakes: Sequence[int], total: int) -> int:
-    """The largest value that half of `total` reached, 0 if none is."""
+    """The largest value that more than half of `total` reached, 0 if none is."""
     reached = 0
-    for score, stake in sorted(zip(scores, stakes, strict=True), reverse=True):
+    ranked = sorted(zip(scores, stakes, strict=True), reverse=True)
+    for voices, (score, stake) in enumerate(ranked, 1):
         reached += stake
-        if 2 * reached >= total:
+        if 2 * reached > total and voices >= MIN_VOICES:
             return score
     return 0
 

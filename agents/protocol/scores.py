@@ -22,7 +22,9 @@ from agents.runtime.contracts import Event
 class Scoring:
     """A round's scoring as of the head. `total` and `scored` mean something once it is closed.
 
-    `reveal_deadline` is provisional in COMMIT. `closable`: nobody is waited for any more.
+    NONE: nobody has committed, and nobody can. `commit_deadline` is known from the end of the
+    round's reveals on, `reveal_deadline` is provisional in COMMIT. `closable`: nobody is waited for
+    any more.
     """
 
     phase: ScorePhase

@@ -126,8 +126,12 @@ class Upkeep:
         snapshot, job, number = view.snapshot, view.job_id, view.round_id
         opened = view.round.opened_block
         vectors = self._consensus.vectors(job, number, opened, snapshot)
+        revealed = self._network.in_round("is_revealed", job, number, snapshot.nodes)
         medians = stake_median(
-            [[vector.scores[node] for node in snapshot.nodes] for vector in vectors.values()],
+            [
+                [vector.scores[node] * (node in revealed) for node in snapshot.nodes]
+                for vector in vectors.values()
+            ],
             [snapshot.verifiers[verifier] for verifier in vectors],
             sum(snapshot.verifiers.values()),
             nodes=len(snapshot.nodes),

@@ -72,7 +72,7 @@ def test_20_privileged_calls_by_a_stranger__revert(people: People, ann: Node, ev
     terms = (number + 1, b"\1" * 32, 1, 1, 1, 1, 1, 1, 10**30)
     calls = [
         ("pool: not results", pool, "reserve", (job, 99, 1)),
-        ("pool: not results", pool, "start_distribution", (job, number, 1, nodes, amounts)),
+        ("pool: not results", pool, "start_distribution", (job, number, nodes, 1, nodes, amounts)),
         ("pool: not results", pool, "distribute", (job, number, nodes, amounts, 0)),
         ("pool: not results", pool, "close", (job, number)),
         ("pool: not sponsor", pool, "refund", (job,)),

@@ -5,7 +5,8 @@ Rule: a round's pool is split by TrainingResults and RewardPool: cuts of the att
 of the proposer, the rest by contribution, every division rounded down, dust back to the escrow. The
 share of a node whose report is confirmed is set aside until the report ends, or stays in the escrow
 when it has ended in a slash; what any other node with a lock earns is held until it has none. In
-a job that adopted ScoreConsensus the rest is split by consensus and cuts are scaled by trust. The
+a job that adopted ScoreConsensus the rest is split by consensus, its own or the newest one, among
+all that have one or all that the result names, and cuts are scaled by trust. The
 events, the pool as stored and the sums over all events must agree to the last unit.
 """
 
@@ -60,6 +61,7 @@ def check_payouts(
         return
     pairs = zip(standing.proposal.nodes, standing.proposal.contributions, strict=False)
     paid = dict(pairs)
+    source, scores = (0, None) if scored is None else scored.pays(number, paid)
     split = formulas.split(
         reward,
         terms.verifier_bps,
@@ -68,10 +70,9 @@ def check_payouts(
         standing.attesters,
         paid,
         None if scored is None else {v: scored.factor(v, spared) for v in standing.attesters},
-        (scored.consensus or None) if scored is not None else None,
+        scores,
     )
-    by_scores = scored is not None and bool(scored.consensus)
-    part.same("payouts", "RewardPool", "by_scores", pool.by_scores, by_scores)
+    part.same("payouts", "RewardPool", "scored_round", pool.scored_round, source)
     for event in record.of("RoundFinalized", number):
         total = event.args["total_contribution"]
         part.same("payouts", "RoundFinalized", "total_contribution", total, sum(paid.values()))
@@ -96,7 +97,7 @@ def check_payouts(
         who = f"node {(other or one or (0,))[0]}"
         part.same("payouts", who, f"cut {index} (node, payout, amount)", one, other)
     nodes: list[int] = []
-    queue = [node for node, share in paid.items() if share]
+    queue = list(split.parts)
     seen: list[int] = []
     for event in batches:
         args = event.args

@@ -9,6 +9,7 @@ salts from transactions; the contract's answers are only compared.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from agents.audit.chain.opening import Opened
@@ -17,7 +18,7 @@ from agents.audit.sources.findings import Part
 from agents.audit.sources.record import Record, ScoreOpening, place
 from agents.protocol.formulas import score_commitment
 from agents.protocol.median import agreement, cut_factor, next_trust, stake_median
-from agents.protocol.numbers import BPS, SCALE, ZERO_DIGEST, ScorePhase
+from agents.protocol.numbers import BPS, SCALE, ZERO_DIGEST, Phase, ScorePhase
 from agents.runtime.contracts import Event
 
 _EVENTS = (
@@ -46,6 +47,7 @@ class Scored:
     Attributes:
         standing: consensus by node of the newest round scored before, which chose whose payloads
             were merged; empty before the first.
+        stood: that round, 0 before the first.
         samples: digest of its sync sample by node.
         vectors: by verifier.
         consensus: by node, without zeros; empty in an unscored round.
@@ -54,11 +56,22 @@ class Scored:
     """
 
     standing: dict[int, int]
+    stood: int
     samples: dict[int, bytes]
     vectors: dict[int, Vector]
     consensus: dict[int, int] = field(default_factory=dict)
     opened: bool = False
     trusts: dict[int, int] = field(default_factory=dict)
+
+    def pays(self, round_id: int, named: Collection[int]) -> tuple[int, dict[int, int] | None]:
+        """(the round whose consensus pays, the parts by node); (0, None): contributions do.
+
+        `named`: the nodes of the round's result.
+        """
+        if self.consensus:
+            return round_id, self.consensus
+        parts = {node: self.standing[node] for node in named if node in self.standing}
+        return (self.stood, parts) if parts else (0, None)
 
     def factor(self, verifier: int, spared: bool) -> int:
         """The part of its cut that an attester earned. `spared`: no scoring could be opened."""
@@ -123,7 +136,7 @@ class Scores:
         """Follow the round's scoring; None if the job isn't adopted."""
         if not self.adoptions:
             return None
-        standing, samples = dict(self._standing), self._samples(part)
+        standing, stood, samples = dict(self._standing), self._last_scored, self._samples(part)
         commits = self._commits(part, opened)
         revealing, deadline = self._windows_of(part, opened, commits)
         self._samples_in_time(part, commits, revealing)
@@ -133,7 +146,7 @@ class Scores:
             self._standing = consensus
             self._last_scored = part.round_id
         trusts = {verifier: self._trusts.get(verifier, 0) for verifier in vectors}
-        return Scored(standing, samples, vectors, consensus, bool(commits), trusts)
+        return Scored(standing, stood, samples, vectors, consensus, bool(commits), trusts)
 
     def spared(self, round_id: int) -> bool:
         """Whether opening a scoring was paused when a round was finalized."""
@@ -203,7 +216,7 @@ class Scores:
         if not commits:
             return 0, 0
         events = list(commits.values())
-        commit_by = record.time(events[0]) + self.windows[0]
+        commit_by = self._commit_by(number)
         for event in starts:
             said = event.args["commit_deadline"]
             part.same("scores", "ScoringOpened", "commit_deadline", said, commit_by)
@@ -223,6 +236,15 @@ class Scores:
         what = "commit deadline, reveal deadline and commitments"
         part.same("scores", "ScoreConsensus", what, said, wanted)
         return begin, deadline
+
+    def _commit_by(self, round_id: int) -> int:
+        """Until when scores may be committed to, by the clock of the round."""
+        record = self._record
+        begun = [
+            e for e in record.of("PhaseChanged", round_id) if e.args["phase"] == Phase.AGGREGATE
+        ]
+        window = record.job.terms.aggregate_s + self.windows[0]
+        return record.time(begun[0]) + window if begun else 0
 
     def _reveals(
         self,
@@ -308,6 +330,10 @@ class Scores:
                 "ScoringClosed",
                 "the round was finalized before its scores were closed.",
             )
+            for last in [] if commits or self.spared(number) else final:
+                waited = record.time(last) > self._commit_by(number)
+                sentence = "the round was finalized while scores could still be committed to."
+                part.hold("scores", waited, "RoundFinalized", sentence)
             return {}
         event, args = closings[0], closings[0].args
         part.same("scores", "ScoringClosed", "their number", len(closings), 1)
@@ -319,8 +345,15 @@ class Scores:
             part.hold("scores", early, "ScoringClosed", "it came after the round was finalized.")
         part.same("scores", "ScoringClosed", "nodes", args["nodes"], nodes)
         part.same("scores", "ScoringClosed", "verifiers", args["verifiers"], list(commits))
+        worked = {e.args["node_id"] for e in record.of("Revealed", number)}
         agreed = stake_median(
-            [vector.scores for vector in vectors.values()],
+            [
+                [
+                    score if node in worked else 0
+                    for node, score in zip(nodes, v.scores, strict=True)
+                ]
+                for v in vectors.values()
+            ],
             [opened.verifiers.get(verifier, 0) for verifier in vectors],
             max(1, sum(opened.verifiers.values())),  # an RPC node may claim that there was none
             len(nodes),

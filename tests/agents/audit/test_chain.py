@@ -129,7 +129,7 @@ VIEWS: dict[str, dict[str, tuple[str, ...]]] = {
         "shares": ("last ", " shortened"),
         **dict.fromkeys(("adopted", "last_scored", "trust_of", "record_of"), ("",)),
         **dict.fromkeys(("score_commitment_of", "samples_of"), ("",)),
-        "pool": ("by_scores", "total_contribution", "distributed", "trainer_amount"),
+        "pool": ("scored_round", "total_contribution", "distributed", "trainer_amount"),
     },
 }
 

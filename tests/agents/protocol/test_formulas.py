@@ -12,7 +12,7 @@ from agents.protocol import formulas
 
 
 def test_split_by_scores_by_hand() -> None:
-    """1,000 units: 100 for verifiers, 50 for the proposer; node 7's part is nobody's."""
+    """1,000 units: 100 for verifiers, 50 for the proposer; node 7 is not in the result."""
     plain = formulas.split(1_000, 1_000, 500, 9, {1: 60, 2: 40}, {5: 1, 6: 1})
     assert plain.cuts == ((9, 50), (1, 60), (2, 40))
     assert (plain.trainer_amount, plain.total, plain.shares) == (850, 2, {5: 425, 6: 425})
@@ -24,9 +24,9 @@ def test_split_by_scores_by_hand() -> None:
     assert scored.cuts == ((9, 50), (1, 30), (2, 0))
     assert scored.trainer_amount == 920
     assert scored.total == 40_000
-    assert scored.parts == {5: 0, 6: 30_000}
-    assert scored.shares == {5: 0, 6: 690}
-    assert scored.paid == 770
+    assert scored.parts == {6: 30_000, 7: 10_000}
+    assert scored.shares == {6: 690, 7: 230}
+    assert scored.paid == 1_000
 
 
 @given(

@@ -28,9 +28,12 @@ def drawn_votes(draw: st.DrawFn) -> Votes:
     return rows, stakes, sum(stakes) + draw(st.just(0) | Stakes)
 
 
-def reached(rows: Sequence[Sequence[int]], stakes: Sequence[int], place: int, value: int) -> int:
-    """Stake that gave a node `value` or more."""
-    return sum(s for row, s in zip(rows, stakes, strict=True) if row[place] >= value)
+def majority(
+    rows: Sequence[Sequence[int]], stakes: Sequence[int], total: int, place: int, value: int
+) -> bool:
+    """Whether two validators, with more than half of all stake, gave a node `value` or more."""
+    above = [s for row, s in zip(rows, stakes, strict=True) if row[place] >= value]
+    return len(above) > 1 and 2 * sum(above) > total
 
 
 @pytest.mark.parametrize(
@@ -38,15 +41,15 @@ def reached(rows: Sequence[Sequence[int]], stakes: Sequence[int], place: int, va
     [
         ([1, 2, 3], [1, 1, 1], 3, 2),
         ([3, 1, 2], [1, 1, 1], 3, 2),
-        ([10, 20], [1, 1], 2, 20),  # exactly half reaches the greater one
+        ([10, 20], [1, 1], 2, 10),  # exactly half does not reach the greater one
         ([10, 20], [1, 1], 3, 10),  # a third of the stake is away and counts as zero
-        ([10, 20], [1, 1], 4, 10),
+        ([10, 20], [1, 1], 4, 0),
         ([10, 20], [1, 1], 5, 0),
         ([0, 0, SCALE], [35, 35, 30], 100, 0),
         ([7, 7, SCALE], [35, 35, 30], 100, 7),
-        ([5], [1], 1, 5),
-        ([5], [1], 2, 5),
-        ([5], [1], 3, 0),
+        ([5], [1], 1, 0),  # nobody decides alone
+        ([5, 7], [9, 1], 10, 5),
+        ([9, 7], [9, 1], 10, 7),
     ],
 )
 def test_median__by_hand(column: list[int], stakes: list[int], total: int, expected: int) -> None:
@@ -54,13 +57,14 @@ def test_median__by_hand(column: list[int], stakes: list[int], total: int, expec
 
 
 def test_median__of_several_nodes__by_hand() -> None:
-    """Stakes 40, 30 and 30 of 100: half is reached by any two, or not at all by one."""
+    """Stakes 40, 30 and 30 of 100: more than half is reached by any two, and by nobody alone."""
     rows, stakes = [[100, 0, 9], [50, 7, 0], [80, 7, 0]], [40, 30, 30]
     assert stake_median(rows, stakes, 100) == [80, 7, 0]
     # Whoever is silent counts as zero: 40 of 100 decides nothing.
     assert stake_median(rows[:1], stakes[:1], 100) == [0, 0, 0]
-    # Exactly half is enough.
-    assert stake_median(rows[:1], stakes[:1], 80) == [100, 0, 9]
+    # Nor does one validator by itself, or exactly half.
+    assert stake_median(rows[:1], stakes[:1], 50) == [0, 0, 0]
+    assert stake_median(rows[1:], stakes[1:], 120) == [0, 0, 0]
 
 
 def test_median__no_rows() -> None:
@@ -87,26 +91,26 @@ def test_median__impossible__raises(
 
 
 @given(votes=drawn_votes())
-def test_median__is_the_largest_value_that_half_of_all_stake_reached(votes: Votes) -> None:
+def test_median__is_the_largest_value_that_a_majority_of_all_stake_reached(votes: Votes) -> None:
     rows, stakes, total = votes
     for place, value in enumerate(stake_median(rows, stakes, total)):
-        assert value == 0 or 2 * reached(rows, stakes, place, value) >= total
-        assert 2 * reached(rows, stakes, place, value + 1) < total
+        assert value == 0 or majority(rows, stakes, total, place, value)
+        assert not majority(rows, stakes, total, place, value + 1)
 
 
 @given(votes=drawn_votes(), lie=st.lists(Scores, min_size=4, max_size=4), data=st.data())
-def test_median__less_than_half_of_the_stake_moves_nothing_past_the_others(
+def test_median__half_of_the_stake_moves_nothing_past_the_others(
     votes: Votes, lie: list[int], data: st.DataObject
 ) -> None:
     """A liar joins honest validators that are all present: the consensus stays between their least
-    and their greatest. When some of them are away it may sink, but never rise."""
+    and their greatest. When some of them are away, or it has half, it may sink, but never rise."""
     rows, stakes, total = votes
-    liar = data.draw(st.integers(0, total - 1), label="the liar's stake")
+    liar = data.draw(st.integers(0, total), label="the liar's stake")
     with_lie = stake_median([*rows, lie[: len(rows[0])]], [*stakes, liar], total + liar)
     for place, value in enumerate(with_lie):
         column = [row[place] for row in rows]
         assert value <= max(column)
-        if sum(stakes) == total:
+        if sum(stakes) == total > liar and len(rows) > 1:
             assert value >= min(column)
 
 
@@ -132,8 +136,8 @@ def test_median__order_of_validators_does_not_matter(votes: Votes, data: st.Data
 
 @given(votes=drawn_votes())
 def test_median__rows_that_sum_to_one__sum_to_two_at_most(votes: Votes) -> None:
-    """Half of the stake gave each node its consensus, so the mean row holds half of all of it. The
-    contract keeps the sum in 128 bits and divides pay by it."""
+    """Half of the stake and more gave each node its consensus, so the mean row holds half of all of
+    it. The contract keeps the sum in 128 bits and divides pay by it."""
     rows, stakes, total = votes
     bounded = [[score * SCALE // max(SCALE, sum(row)) for score in row] for row in rows]
     assert sum(stake_median(bounded, stakes, total)) <= 2 * SCALE

@@ -169,7 +169,7 @@ class Tally:
                 self._owe(node, verifier_cut * seen.verifiers[node] // attested)
             self._owe(f["proposer"], aggregator_cut)
             self._sponsor(seen.job, -reward)
-            if pool.by_scores:
+            if pool.scored_round:
                 self.causes.add("paid by scores") if self._odd_scores(seen) else None
         else:
             self.causes.add(self._why_wrong(terms.challenge_bond))

@@ -40,7 +40,7 @@ def transferFrom(owner: address, to: address, amount: uint256) -> bool:
 @pytest.fixture
 def credited(pool: Any, job: int, reserved: int, results: str, nodes: list[int]) -> int:
     """Node 1 is owed 4 ZOO, node 2 is owed 6."""
-    pool.start_distribution(job, reserved, 10, [], [], sender=results)
+    pool.start_distribution(job, reserved, [], 10, [], [], sender=results)
     pool.distribute(job, reserved, nodes[:2], [4, 6], 0, sender=results)
     pool.close(job, reserved, sender=results)
     return reserved
@@ -95,7 +95,7 @@ def test_claim__reentered_by_the_token__reverts(codes: Codes) -> None:
     results = world.results
     world.fund(job, 100, sponsor)
     world.pool.reserve(job, 1, 100, sender=results)
-    world.pool.start_distribution(job, 1, 0, [node], [100], sender=results)
+    world.pool.start_distribution(job, 1, [], 0, [node], [100], sender=results)
     with boa.reverts():
         greedy.claim(world.pool.address)
     assert greedy.calls() == 0
@@ -114,7 +114,7 @@ def test_claim_and_refund__token_says_no__revert_and_keep_the_debt(codes: Codes)
     results = world.results
     world.fund(job, 100, sponsor)
     world.pool.reserve(job, 1, 60, sender=results)
-    world.pool.start_distribution(job, 1, 0, [node], [60], sender=results)
+    world.pool.start_distribution(job, 1, [], 0, [node], [60], sender=results)
     with boa.reverts("pool: transfer failed"):
         world.pool.claim(sender=payout)
     world.end_job(job, sponsor)

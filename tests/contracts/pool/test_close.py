@@ -22,7 +22,7 @@ def test_close__void_round__returns_all(pool: Any, job: int, reserved: int, resu
 def test_close__after_distribution__returns_the_dust(
     pool: Any, job: int, reserved: int, results: str, nodes: list[int]
 ) -> None:
-    pool.start_distribution(job, reserved, 7, [], [], sender=results)
+    pool.start_distribution(job, reserved, [], 7, [], [], sender=results)
     pool.distribute(job, reserved, nodes, [1, 1, 5], 0, sender=results)
     paid = 2 * (10 * ZOO // 7) + 50 * ZOO // 7
     assert pool.close(job, reserved, sender=results) == (paid, 10 * ZOO - paid)

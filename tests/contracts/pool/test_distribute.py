@@ -15,7 +15,7 @@ from tests.stage.contracts.pool import ZOO, World
 @pytest.fixture
 def distributing(pool: Any, job: int, reserved: int, results: str, nodes: list[int]) -> int:
     """10 ZOO, of which 1 is cut, for a total contribution of 7."""
-    pool.start_distribution(job, reserved, 7, nodes[:1], [ZOO], sender=results)
+    pool.start_distribution(job, reserved, [], 7, nodes[:1], [ZOO], sender=results)
     return reserved
 
 
@@ -64,7 +64,7 @@ def test_distribute__shared_payout__adds_up(
     world: World, pool: Any, job: int, reserved: int, results: str, payouts: list[str]
 ) -> None:
     pair = [world.add_node(payouts[0]) for _ in range(2)]
-    pool.start_distribution(job, reserved, 2, [], [], sender=results)
+    pool.start_distribution(job, reserved, [], 2, [], [], sender=results)
     pool.distribute(job, reserved, pair, [1, 1], 0, sender=results)
     assert pool.pending(payouts[0]) == 10 * ZOO
 
@@ -108,7 +108,7 @@ def test_distribute__more_than_the_total_over_batches__reverts(
 def test_distribute__zero_total__reverts(
     pool: Any, job: int, reserved: int, results: str, nodes: list[int]
 ) -> None:
-    pool.start_distribution(job, reserved, 0, [], [], sender=results)
+    pool.start_distribution(job, reserved, [], 0, [], [], sender=results)
     with boa.reverts("pool: zero total"):
         pool.distribute(job, reserved, nodes, [0, 0, 0], 0, sender=results)
     assert pool.close(job, reserved, sender=results) == (0, 10 * ZOO)
@@ -119,6 +119,6 @@ def test_distribute__full_batch__fits_under_the_gas_cap(
 ) -> None:
     """128 nodes, each with a payout that was never credited: the dearest batch there is."""
     fresh = [world.add_node(str(boa.env.generate_address())) for _ in range(128)]
-    pool.start_distribution(job, reserved, 128, [], [], sender=results)
+    pool.start_distribution(job, reserved, [], 128, [], [], sender=results)
     pool.distribute(job, reserved, fresh, [1] * 128, 0, sender=results)
     assert pool.total_pending() == 128 * (10 * ZOO // 128)

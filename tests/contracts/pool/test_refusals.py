@@ -58,7 +58,7 @@ def distribute(nodes: list[int], contributions: list[int], round_id: int = 1) ->
 
 
 def start(nodes: list[int], cuts: list[int]) -> Step:
-    return by_results("start_distribution", 7, nodes, cuts)
+    return by_results("start_distribution", [], 7, nodes, cuts)
 
 
 RESERVED = by_results("reserve", 10 * ZOO)

@@ -43,7 +43,7 @@ def test_settlement__anyone_but_results__reverts(
 ) -> None:
     for function, arguments in (
         (pool.reserve, (2, 1)),
-        (pool.start_distribution, (reserved, 1, nodes[:1], [1])),
+        (pool.start_distribution, (reserved, [], 1, nodes[:1], [1])),
         (pool.distribute, (reserved, nodes[:1], [1], 0)),
         (pool.close, (reserved,)),
     ):

@@ -387,10 +387,17 @@ def record_round(
 
 @external
 def start_distribution(
-    job_id: uint256, round_id: uint256, total: uint256, cut_nodes: DynArray[uint256, 128],
-    cut_amounts: DynArray[uint256, 128],
+    job_id: uint256, round_id: uint256, nodes: DynArray[uint256, 128], total: uint256,
+    cut_nodes: DynArray[uint256, 128], cut_amounts: DynArray[uint256, 128],
 ):
     self._strike()
+
+@view
+@external
+def parts(
+    job_id: uint256, round_id: uint256, nodes: DynArray[uint256, 128]
+) -> (DynArray[uint256, 128], DynArray[uint256, 128]):
+    return [], []
 
 @external
 def distribute(

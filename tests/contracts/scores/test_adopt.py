@@ -128,7 +128,7 @@ def test_job_that_is_not_adopted__has_no_scoring(system: System) -> None:
     player = panel.field.trainers[0]
     with refuses("scores: not adopted"):
         panel.scores.post_samples(1, round_id, player.node_id, b"\x01" * 32, sender=player.operator)
-    assert panel.scores.settlement(1, round_id) == (False, False, 0)
+    assert panel.scores.settlement(1, round_id) == (False, 0, 0)
     assert panel.scores.cut_factors(1, round_id, [1, 2, 99]) == [10_000] * 3
     panel.finish(round_id, contributions=[1, 2, 3])
-    assert not system.pool.pool(1, round_id).by_scores
+    assert system.pool.pool(1, round_id).scored_round == 0

@@ -11,11 +11,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from agents.protocol.median import agreement, next_trust, stake_median
-from tests.stage.contracts.clock import mine
+from tests.stage.contracts.clock import mine, now
 from tests.stage.contracts.events import event
 from tests.stage.contracts.scores import (
     BPS,
-    COMMIT_S,
     REVEAL_S,
     SCALE,
     SCORE_CLOSED,
@@ -24,7 +23,7 @@ from tests.stage.contracts.scores import (
     make_panel,
     median,
 )
-from tests.stage.contracts.system import STAKE, VOICE, System, events_of, refuses
+from tests.stage.contracts.system import VOICE, System, events_of, refuses
 
 ROW = [300, 200, 100]
 
@@ -56,7 +55,8 @@ def test_close__fixes_the_consensus_and_tells_all(panel: Panel, scores: Any) -> 
         True,
         False,
     )
-    assert scores.settlement(1, round_id) == (True, True, 500)
+    assert scores.settlement(1, round_id) == (True, round_id, 500)
+    assert scores.consensus_of(1, round_id) == (panel.field.ids, consensus)
     assert scores.shares(1, round_id, panel.field.ids) == consensus
     assert scores.last_scored(1) == round_id
 
@@ -72,7 +72,7 @@ def test_close__somebody_is_waited_for__reverts(panel: Panel) -> None:
     panel.commit_all(round_id, ROW, *panel.verifiers[:2])
     with refuses("scores: not over"):
         panel.close(round_id, ROW)
-    mine(1, COMMIT_S)
+    mine(1, panel.state(round_id).commit_deadline - now())
     with refuses("scores: not over"):
         panel.close(round_id, ROW)
     mine(1, 1)
@@ -89,23 +89,45 @@ def test_close__somebody_is_waited_for__reverts(panel: Panel) -> None:
     panel.close(round_id, ROW)
 
 
-def test_close__half_of_the_stake_is_enough(system: System) -> None:
-    """2 * stake >= total, with exact halves: the greater of the two middle values."""
+def test_close__half_of_the_stake_is_not_enough(system: System) -> None:
+    """Two verifiers with a quarter each, one with half: where halves differ the lower counts."""
     panel = make_panel(system, stakes=[VOICE // 2, VOICE // 2, VOICE])
     round_id = panel.field.to_aggregate()
-    assert panel.score(round_id, [[10, 10, 10], [20, 9, 10], [0, 30, 11]]) == [10, 30, 11]
+    rows = [[10, 10, 10], [20, 9, 10], [0, 30, 11]]
+    assert panel.score(round_id, rows) == [0, 10, 10]
 
 
-def test_close__sum_of_medians_may_exceed_one(system: System) -> None:
-    """Two verifiers that share nothing: each node has half of the stake. The total is what pay is
-    divided by, so no more than the pool is ever paid."""
-    panel = make_panel(system, stakes=[STAKE, STAKE], trainers=2)
+def test_close__one_verifier_is_not_enough(system: System) -> None:
+    """With two thirds of the weight it needs another's word."""
+    panel = make_panel(system, stakes=[VOICE // 2, VOICE])
     round_id = panel.field.to_aggregate()
-    assert panel.score(round_id, [[SCALE, 0], [0, SCALE]]) == [SCALE, SCALE]
+    assert panel.score(round_id, [[5, 0, 7], [9, 9, 3]]) == [5, 0, 3]
+
+
+def test_close__node_that_did_not_reveal__has_no_consensus(panel: Panel) -> None:
+    """Its share would be paid to nobody: to the sponsor."""
+    first, second, third = panel.field.ids
+    round_id = panel.field.to_aggregate(panel.field.trainers[:2])
+    panel.commit_all(round_id, ROW)
+    panel.reveal_all(round_id, ROW)
+    with refuses("scores: not the median"):
+        panel.close(round_id, ROW)
+    panel.close(round_id, [300, 200, 0])
+    assert panel.scores.consensus_of(1, round_id) == ([first, second], [300, 200])
+    assert panel.scores.shares(1, round_id, [third]) == [0]
+
+
+def test_close__sum_of_medians_may_exceed_one(panel: Panel) -> None:
+    """Any two of three verifiers agree on a node. The total is what pay is divided by, so no more
+    than the pool is ever paid."""
+    half = SCALE // 2
+    round_id = panel.field.to_aggregate()
+    rows = [[half, half, 0], [half, 0, half], [0, half, half]]
+    assert panel.score(round_id, rows) == [half] * 3
     panel.finish(round_id)
-    pool = system.pool
+    pool = panel.system.pool
     assert len({pool.pending(p.payout) for p in panel.field.trainers}) == 1
-    assert system.owed() == system.balances()
+    assert panel.system.owed() == panel.system.balances()
 
 
 @pytest.mark.parametrize(
@@ -123,7 +145,8 @@ def test_close__no_median_above_zero__is_unscored(
     assert panel.score(round_id, rows) == [0, 0, 0]
     state = panel.state(round_id)
     assert (state.phase, state.scored, state.total) == (SCORE_CLOSED, False, 0)
-    assert panel.scores.settlement(1, round_id) == (True, False, 0)
+    assert panel.scores.settlement(1, round_id) == (True, 0, 0)
+    assert panel.scores.consensus_of(1, round_id) == ([], [])
     assert panel.scores.last_scored(1) == 0
     # Nobody is judged by a round without consensus.
     assert [panel.scores.trust_of(1, p.node_id) for p in panel.verifiers] == [0, 0, 0]

@@ -6,11 +6,12 @@ from __future__ import annotations
 from typing import Any
 
 import boa
+import pytest
 
 from tests.stage.contracts.clock import mine
 from tests.stage.contracts.events import event
 from tests.stage.contracts.scores import (
-    COMMIT_S,
+    COMMIT_TIME,
     NO_SCORES,
     RECORD,
     REVEAL_S,
@@ -44,12 +45,12 @@ def test_scores_digest__binds_everything(panel: Panel, scores: Any) -> None:
 
 def test_first_commitment__opens_the_scoring(panel: Panel, scores: Any) -> None:
     round_id = panel.field.to_aggregate()
-    state = panel.state(round_id)
-    assert tuple(state) == (NO_SCORES, 0, 0, 0, 0, 0, 0, False, False)
+    deadline = boa.env.timestamp + COMMIT_TIME
+    assert tuple(panel.state(round_id)) == (SCORE_COMMIT, deadline, 0, 0, 0, 0, 0, False, False)
     player = panel.verifiers[0]
     digest = panel.digest(round_id, player, ROW)
+    mine(1, 7)
     panel.send_commitment(round_id, player, digest)
-    deadline = boa.env.timestamp + COMMIT_S
     where = {"job_id": 1, "round_id": round_id}
     assert events_of(scores) == [
         event("ScoringOpened", **where, commit_deadline=deadline),
@@ -94,16 +95,18 @@ def test_last_commitment_of_the_snapshot__starts_the_reveal(panel: Panel, scores
     )
 
 
-def test_commit__at_the_deadline_and_after(panel: Panel) -> None:
+@pytest.mark.parametrize("first", [0, COMMIT_TIME // 2, COMMIT_TIME])
+def test_commit__time_is_the_same_for_all__whoever_is_first(panel: Panel, first: int) -> None:
     round_id = panel.field.to_aggregate()
-    first, second, third = panel.verifiers
-    panel.commit(round_id, first, ROW)
-    mine(1, COMMIT_S)
-    panel.commit(round_id, second, ROW)
+    begun = boa.env.timestamp
+    mine(1, first)
+    panel.commit(round_id, panel.verifiers[0], ROW)
+    mine(1, begun + COMMIT_TIME - boa.env.timestamp)
+    panel.commit(round_id, panel.verifiers[1], ROW)
     mine(1, 1)
     assert panel.state(round_id).phase == SCORE_REVEAL
     with refuses("scores: too late"):
-        panel.commit(round_id, third, ROW)
+        panel.commit(round_id, panel.verifiers[2], ROW)
 
 
 def test_commit__twice__reverts(panel: Panel) -> None:
@@ -176,17 +179,15 @@ def test_commit__in_every_phase_that_has_payloads(panel: Panel) -> None:
     panel.commit(round_id, third, ROW)
 
 
-def test_commit__after_the_deadline_of_the_phase__opens_nothing(panel: Panel) -> None:
-    """What is late for the round is late for its scores; scorings that are open go on."""
+def test_commit__after_the_time_is_over__opens_nothing(panel: Panel) -> None:
+    """The round goes on, without a scoring."""
     round_id = panel.field.to_aggregate()
-    deadline = panel.system.rounds.round(1, round_id).deadline
-    with boa.env.anchor():
-        mine(1, deadline - boa.env.timestamp)
-        panel.commit(round_id, panel.verifiers[0], ROW)
-        mine(1, 1)
-        panel.commit(round_id, panel.verifiers[1], ROW)
-        panel.past_commits(round_id)
-        panel.reveal(round_id, panel.verifiers[0], ROW)
-    mine(1, deadline + 1 - boa.env.timestamp)
+    panel.past_commits(round_id)
+    assert panel.state(round_id).phase == NO_SCORES
     with refuses("scores: too late"):
         panel.commit(round_id, panel.verifiers[0], ROW)
+
+
+def test_commit__reveals_not_over__no_time_is_known(panel: Panel) -> None:
+    round_id = panel.field.to_reveal()
+    assert tuple(panel.state(round_id)) == (NO_SCORES, 0, 0, 0, 0, 0, 0, False, False)

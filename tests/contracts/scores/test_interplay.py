@@ -4,13 +4,22 @@ exits, pauses, snapshots that wrap. Each time the round ends and all money is so
 
 from __future__ import annotations
 
-import boa
+import pytest
 
 from tests.stage.contracts import system as stage
 from tests.stage.contracts.clock import mine
 from tests.stage.contracts.registry import account, consent
 from tests.stage.contracts.scores import BPS, SCORE_CLOSED, SCORE_REVEAL, Panel, make_panel
-from tests.stage.contracts.system import AGGREGATE, DAY, FINALIZED, REWARD, VOID, System, refuses
+from tests.stage.contracts.system import (
+    AGGREGATE,
+    DAY,
+    FINALIZED,
+    INVALID,
+    REWARD,
+    VOID,
+    System,
+    refuses,
+)
 
 HONEST = [30_000, 20_000, 15_535]
 ADOPT, OPEN = 1, 2
@@ -35,12 +44,10 @@ def check_money(panel: Panel) -> None:
     assert panel.system.owed() == panel.system.balances()
 
 
-def test_scoring_opened_at_the_end_of_a_dispute__outlives_it(panel: Panel) -> None:
+def test_dispute__another_result_is_paid_by_the_same_scores(panel: Panel) -> None:
     """A disputed result is thrown out and another proposed while the scores are still open; the
     scores are closed later, and pay that other result."""
     round_id = panel.field.to_disputed()
-    rounds = panel.system.rounds
-    mine(1, rounds.round(1, round_id).deadline - boa.env.timestamp)
     panel.commit_all(round_id, HONEST, *panel.verifiers[:2])
     resolve(panel, round_id, upheld=True)
     assert panel.system.phase(1, round_id) == AGGREGATE
@@ -52,7 +59,7 @@ def test_scoring_opened_at_the_end_of_a_dispute__outlives_it(panel: Panel) -> No
     panel.reveal_all(round_id, HONEST, *panel.verifiers[:2])
     panel.close(round_id, HONEST)
     panel.field.finalize()
-    assert panel.system.pool.pool(1, round_id).by_scores
+    assert panel.system.pool.pool(1, round_id).scored_round == round_id
     check_money(panel)
 
 
@@ -145,27 +152,32 @@ def test_all_paused_in_an_open_scoring__it_runs_to_its_end(panel: Panel, owner: 
     check_money(panel)
 
 
-def test_nodes_out_of_the_result_alone_have_shares__the_pool_goes_back(panel: Panel) -> None:
-    """Everybody who is listed has a share of zero: nobody is paid, and the round still ends."""
+@pytest.mark.parametrize("named", [0, 2])
+def test_result_that_names_nobody_with_a_share__pays_them_all_the_same(
+    panel: Panel, named: int
+) -> None:
+    """Neither an empty result, nor one of others, brings the sponsor its pool back."""
     round_id = panel.to_scored(*[[65_535, 0, 0]] * 3)
-    ids = panel.field.ids[1:]
-    panel.field.propose(round_id, nodes=ids, contributions=[1, 1])
+    ids = panel.field.ids[1 : 1 + named]
+    panel.field.propose(round_id, nodes=ids, contributions=[1] * named)
     panel.field.attest(round_id)
-    panel.system.results.finalize(1, 1, ids, [1, 1])
+    panel.system.results.finalize(1, 1, ids, [1] * named)
     assert panel.system.rounds.round(1, round_id).settled
-    assert [panel.system.pool.pending(p.payout) for p in panel.field.trainers] == [0, 0, 0]
-    cuts = REWARD // 20 + 3 * (VERIFIER_CUT // 3)
-    assert panel.system.pool.escrow(1) == 10 * REWARD - cuts
+    rest = REWARD - REWARD // 20 - 3 * (VERIFIER_CUT // 3)
+    assert [panel.system.pool.pending(p.payout) for p in panel.field.trainers] == [rest, 0, 0]
     check_money(panel)
 
 
-def test_empty_result_of_a_scored_round__the_pool_goes_back(panel: Panel) -> None:
+def test_node_left_out_and_reported__its_share_is_set_aside(panel: Panel) -> None:
     round_id = panel.to_scored(HONEST, HONEST, HONEST)
-    panel.field.propose(round_id, nodes=[], contributions=[])
+    ids, last = panel.field.ids[:2], panel.field.trainers[2]
+    panel.field.propose(round_id, nodes=ids, contributions=[1, 1])
+    panel.field.report(round_id, last, INVALID, *panel.verifiers[:2])
     panel.field.attest(round_id)
-    panel.system.results.finalize(1, 1, [], [])
-    assert panel.system.rounds.round(1, round_id).settled
-    assert [panel.system.pool.pending(p.payout) for p in panel.field.trainers] == [0, 0, 0]
+    panel.system.results.finalize(1, 1, ids, [1, 1])
+    rest = REWARD - REWARD // 20 - 3 * (VERIFIER_CUT // 3)
+    share = rest * HONEST[2] // sum(HONEST)
+    assert panel.system.pool.set_aside(1, 1, last.node_id) == share
     check_money(panel)
 
 
@@ -185,6 +197,8 @@ def test_snapshot_that_wraps__each_score_stays_with_its_node(system: System) -> 
         assert panel_score(panel, round_id, row) == row
         everybody = sorted(panel.field.ids)
         wanted = [100 + node if node in nodes else 0 for node in everybody]
+        here = sorted(nodes), sorted(row)
+        assert panel.scores.consensus_of(1, round_id) == here
         assert panel.scores.shares(1, round_id, everybody) == wanted
         listed = sorted(nodes)
         panel.field.propose(round_id, nodes=listed, contributions=[1] * 19)

@@ -51,8 +51,8 @@ def test_scored_round__pays_the_consensus_whatever_the_result_says(panel: Panel)
     assert verifiers_paid(panel) == [each] * 3
     assert proposer_paid(panel) == PROPOSER_CUT
     held = panel.system.pool.pool(1, round_id)
-    assert (held.by_scores, held.trainer_amount, held.total_contribution, held.distributed) == (
-        True,
+    assert (held.scored_round, held.trainer_amount, held.total_contribution, held.distributed) == (
+        round_id,
         amount,
         SCALE,
         SCALE,
@@ -98,7 +98,7 @@ def test_unscored_round__pays_by_the_result_and_those_that_revealed(panel: Panel
     each = VERIFIER_CUT // 3
     assert verifiers_paid(panel) == [each, each, 0]
     assert trainers_paid(panel) == split([1, 2, 1], REWARD - PROPOSER_CUT - 2 * each)
-    assert not panel.system.pool.pool(1, round_id).by_scores
+    assert panel.system.pool.pool(1, round_id).scored_round == 0
     check_money(panel)
 
 
@@ -108,6 +108,37 @@ def test_round_that_nobody_scored__verifiers_get_nothing(panel: Panel) -> None:
     panel.finish(round_id, contributions=[1, 1, 2])
     assert verifiers_paid(panel) == [0, 0, 0]
     assert trainers_paid(panel) == split([1, 1, 2], REWARD - PROPOSER_CUT)
+    check_money(panel)
+
+
+def test_round_without_consensus__is_paid_by_the_newest_one(panel: Panel) -> None:
+    """Among those that its result names: who is not there takes nothing from the others."""
+    panel.finish(panel.to_scored(HONEST, HONEST, HONEST))
+    before = trainers_paid(panel)
+    round_id = panel.field.to_aggregate()
+    panel.score(round_id, [[1, 2, 0], LIE, None])
+    ids = panel.field.ids[:2]
+    panel.field.propose(round_id, nodes=ids, contributions=[1, 10**20])
+    panel.field.attest(round_id)
+    panel.system.results.finalize(1, round_id, ids, [1, 10**20])
+    assert panel.system.pool.pool(1, round_id).scored_round == 1
+    amount = REWARD - PROPOSER_CUT - 2 * (VERIFIER_CUT // 3)
+    gained = [after - old for after, old in zip(trainers_paid(panel), before, strict=True)]
+    assert gained == [*split(HONEST[:2], amount), 0]
+    check_money(panel)
+
+
+def test_round_without_consensus__of_newcomers_only__is_paid_by_its_result(panel: Panel) -> None:
+    panel.finish(panel.to_scored(*[[SCALE, 0, 0]] * 3))
+    before = trainers_paid(panel)
+    round_id = panel.field.to_aggregate()
+    panel.past_commits(round_id)
+    ids = panel.field.ids[1:]
+    panel.field.propose(round_id, nodes=ids, contributions=[1, 3])
+    panel.field.attest(round_id)
+    panel.system.results.finalize(1, round_id, ids, [1, 3])
+    gained = [after - old for after, old in zip(trainers_paid(panel), before, strict=True)]
+    assert gained == [0, *split([1, 3], REWARD - PROPOSER_CUT)]
     check_money(panel)
 
 
@@ -175,15 +206,17 @@ def test_verifier_that_proposes__its_proposers_cut_is_not_scaled(panel: Panel) -
 
 
 def test_two_batches__pay_what_one_would(system: System) -> None:
-    """More than 64 nodes are settled in two transactions."""
+    """More than 64 nodes are settled in two transactions, though the result names one only."""
     panel = make_panel(system, trainers=66)
     row = [place + 1 for place in range(66)]
     round_id = panel.to_scored(row, row, row)
-    shares = [1_000_000] * 66
-    panel.finish(round_id, contributions=shares)
+    named = [panel.field.ids[3]], [1]
+    panel.field.propose(round_id, None, *named)
+    panel.field.attest(round_id)
+    system.results.finalize(1, 1, *named)
     assert trainers_paid(panel)[64:] == [0, 0]
     assert system.pool.total_reserved() > 0
-    system.results.settle(1, 1, panel.field.ids, shares)
+    system.results.settle(1, 1, *named)
     amount = REWARD - PROPOSER_CUT - 3 * (VERIFIER_CUT // 3)
     assert trainers_paid(panel) == split(row, amount)
     check_money(panel)

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""post_samples: the operator of a node that revealed, once, until scores are committed."""
+"""post_samples: the operator of a node that revealed, once, as long as scores may be committed."""
 
 from __future__ import annotations
 
 from typing import Any
+
+import boa
 
 from tests.stage.contracts.events import event
 from tests.stage.contracts.scores import SAMPLES, Panel
@@ -87,7 +89,8 @@ def test_post_samples__only_while_the_round_can_be_scored(panel: Panel) -> None:
 
 
 def test_post_samples__finalized__reverts(panel: Panel) -> None:
-    round_id = panel.field.to_finalized()
+    round_id = panel.field.to_aggregate()
+    panel.finish(round_id)
     with refuses("scores: round not running"):
         post(panel, round_id)
 
@@ -103,6 +106,10 @@ def test_post_samples__until_everybody_committed(panel: Panel) -> None:
 
 def test_post_samples__until_the_commit_deadline(panel: Panel) -> None:
     round_id = panel.field.to_aggregate()
+    with boa.env.anchor():
+        panel.past_commits(round_id)
+        with refuses("scores: too late"):
+            post(panel, round_id)
     panel.commit(round_id, panel.verifiers[0], ROW)
     panel.past_commits(round_id)
     with refuses("scores: too late"):

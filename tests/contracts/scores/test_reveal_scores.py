@@ -13,7 +13,7 @@ from tests.stage.contracts.events import event
 from tests.stage.contracts.registry import account, consent
 from tests.stage.contracts.scores import (
     BPS,
-    COMMIT_S,
+    COMMIT_TIME,
     RECORD,
     REVEAL_S,
     SCALE,
@@ -61,7 +61,7 @@ def test_reveal__not_before_the_commit_window_is_over(panel: Panel) -> None:
     with refuses("scores: not in reveal"):
         panel.reveal(round_id, player, ROW)
     panel.commit(round_id, player, ROW)
-    mine(1, COMMIT_S)
+    mine(1, COMMIT_TIME)
     assert panel.state(round_id).phase == SCORE_COMMIT
     with refuses("scores: not in reveal"):
         panel.reveal(round_id, player, ROW)
@@ -81,7 +81,7 @@ def test_reveal__at_the_deadline_and_after(panel: Panel) -> None:
 def test_reveal__deadline_counts_from_the_commit_deadline(panel: Panel) -> None:
     round_id = panel.field.to_aggregate()
     panel.commit_all(round_id, ROW, *panel.verifiers[:2])
-    mine(1, COMMIT_S + REVEAL_S)
+    mine(1, COMMIT_TIME + REVEAL_S)
     panel.reveal(round_id, panel.verifiers[0], ROW)
     mine(1, 1)
     with refuses("scores: too late"):
@@ -146,7 +146,7 @@ def test_reveal__around_a_word_of_storage__every_score_comes_back(
     row[15 % trainers] = 0
     round_id = panel.to_scored(row, row, row)
     assert panel.scores.shares(1, round_id, panel.field.ids) == row
-    assert panel.scores.settlement(1, round_id) == (True, True, sum(row))
+    assert panel.scores.settlement(1, round_id) == (True, round_id, sum(row))
     backwards = panel.field.ids[::-1]
     assert panel.scores.shares(1, round_id, backwards) == row[::-1]
     assert panel.scores.shares(1, round_id, [10**30, 0]) == [0, 0]

@@ -52,6 +52,7 @@ class Scoring:
 @dataclass
 class Round:
     nodes: list[int] = field(default_factory=list)  # in the order of the snapshot
+    begun: int = 0  # when its reveals were over
     phase: int = NONE
     deadline: int = 0
     fallback: bool = False
@@ -85,6 +86,7 @@ class JobModel:
     trusts: dict[int, int] = field(default_factory=dict)
     last_scored: int = 0
     paid: int = 0
+    aside: int = 0
 
     @property
     def last(self) -> Round:
@@ -104,7 +106,7 @@ class JobModel:
         need(self.last.phase in (NONE, FINALIZED, VOID), "jobs: round open")
         need(self.escrow >= REWARD, "pool: escrow too low")
         self.escrow -= REWARD
-        self.rounds.append(Round(nodes=nodes))
+        self.rounds.append(Round(nodes=nodes, begun=self.now))
         self._enter(AGGREGATE, "aggregate_s")
 
     def _enter(self, phase: int, window: str) -> None:
@@ -144,6 +146,15 @@ class JobModel:
 
     # Scores
 
+    def commit_by(self, r: Round) -> int:
+        """The same for all, whoever commits first."""
+        return r.begun + TERMS["aggregate_s"] + COMMIT_S if r.begun and self.adopted else 0
+
+    def awaited(self, r: Round) -> bool:
+        """Nobody has committed, and somebody may."""
+        here = self.adopted and not self.book.paused and not r.scoring.commitments
+        return here and self.now <= self.commit_by(r)
+
     def phase(self, s: Scoring) -> int:
         if not s.commitments:
             return NO_SCORES
@@ -167,6 +178,7 @@ class JobModel:
         need(self.adopted, "scores: not adopted")
         need(self.running, "scores: round not running")
         need(self.phase(self.last.scoring) not in (SCORE_REVEAL, SCORE_CLOSED), "scores: too late")
+        need(self.now <= self.commit_by(self.last), "scores: too late")
         need(node not in self.last.samples, "scores: already posted")
         self.last.samples[node] = digest
 
@@ -177,8 +189,8 @@ class JobModel:
         need(verifier not in s.commitments, "scores: already committed")
         if not s.commitments:
             need(not self.book.paused, "pausing: paused")
-            need(self.now <= self.last.deadline, "scores: too late")
-            s.commit_deadline = self.now + COMMIT_S
+            need(self.now <= self.commit_by(self.last), "scores: too late")
+            s.commit_deadline = self.commit_by(self.last)
             s.reveal_deadline = s.commit_deadline + REVEAL_S
         else:
             need(self.phase(s) == SCORE_COMMIT, "scores: too late")
@@ -242,6 +254,7 @@ class JobModel:
         need(self.can_finalize(), "results: not finalizable")
         r = self.last
         need(not r.scoring.commitments or r.scoring.closed, "scores: open")
+        need(not self.awaited(r), "scores: open")
         r.phase, r.deadline = FINALIZED, 0
         cuts = [(r.proposer, REWARD * TERMS["aggregator_bps"] // BPS)]
         attested = sum(self.weights[v] for v in r.attesters)
@@ -249,16 +262,22 @@ class JobModel:
             cut = REWARD * TERMS["verifier_bps"] // BPS * self.weights[verifier] // attested
             cuts.append((verifier, cut * self.factor(verifier) // BPS))
         amount = REWARD - sum(cut for _, cut in cuts)
-        payable = [n for n in r.listed if n not in r.invalid and r.contribution(n)]
+        parts = {node: r.contribution(node) for node in r.listed}
         if sum(r.scoring.consensus):
-            total = sum(r.scoring.consensus)
-            pay = [(node, amount * r.shares[node] // total) for node in payable]
-        else:
-            total = sum(r.contribution(n) for n in payable)
-            pay = [(node, amount * r.contribution(node) // total) for node in payable]
+            parts = r.shares  # also of those that the result leaves out
+        elif self.last_scored:
+            stood = self.rounds[self.last_scored - 1].shares
+            by_standing = {node: stood.get(node, 0) for node in r.listed}
+            parts = by_standing if sum(by_standing.values()) else parts
+        total = sum(parts.values())
+        shares = {node: amount * part // total for node, part in parts.items() if part}
+        pay = [(node, units) for node, units in shares.items() if node not in r.invalid]
+        # Every report is pending here: nobody executes or appeals one.
+        aside = sum(shares[node] for node in r.invalid & shares.keys())
         paid = sum(units for _, units in (*cuts, *pay))
         assert paid <= REWARD
         for node, units in (*cuts, *pay):
             self.book.credit(node, units)
-        self.escrow += REWARD - paid
+        self.escrow += REWARD - paid - aside
         self.paid += paid
+        self.aside += aside

@@ -162,7 +162,7 @@ class PoolMachine(Machine):
         cuts = [pool.amount * share // 10_000 for share in bps]
         plan = list(zip(ids, contributions, strict=False))
         total = sum(contribution for _, contribution in plan)
-        arguments = (*key, total, cut_nodes, cuts)
+        arguments = (*key, [], total, cut_nodes, cuts)
         reasons = {
             "pool: already distributing": pool.status == DISTRIBUTING,
             "pool: closed": pool.status == CLOSED,
@@ -323,7 +323,7 @@ class PoolMachine(Machine):
         job_id, job = self.job_at(pick)
         calls = [
             lambda: self.pool.reserve(job_id, job.rounds + 1, 0, sender=job.sponsor),
-            lambda: self.pool.start_distribution(job_id, 1, 0, [], [], sender=job.sponsor),
+            lambda: self.pool.start_distribution(job_id, 1, [], 0, [], [], sender=job.sponsor),
             lambda: self.pool.distribute(job_id, 1, [], [], 0, sender=job.sponsor),
             lambda: self.pool.close(job_id, 1, sender=job.sponsor),
         ]

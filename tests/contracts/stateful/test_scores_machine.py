@@ -18,7 +18,14 @@ from hypothesis.stateful import initialize, invariant, precondition, rule
 from tests.contracts.stateful.machine import Machine, run
 from tests.contracts.stateful.scores_model import OPEN_BIT, Book, JobModel
 from tests.stage.contracts.clock import mine, now
-from tests.stage.contracts.scores import COMMIT_S, REVEAL_S, SCALE, Panel, make_panel
+from tests.stage.contracts.scores import (
+    COMMIT_S,
+    REVEAL_S,
+    SCALE,
+    SCORE_COMMIT,
+    Panel,
+    make_panel,
+)
 from tests.stage.contracts.system import (
     AGGREGATE,
     CHALLENGE,
@@ -106,7 +113,7 @@ class ScoresMachine(Machine):
     def wait_for(self, job: int, what: str, after: int) -> None:
         r = self.model[job].last
         deadline = {
-            "commit": r.scoring.commit_deadline,
+            "commit": self.model[job].commit_by(r),
             "reveal": r.scoring.reveal_deadline,
             "round": r.deadline,
         }[what]
@@ -347,8 +354,8 @@ class ScoresMachine(Machine):
         state = self.scores.scoring(job + 1, number)
         total = sum(s.consensus)
         assert tuple(state) == (
-            model.phase(s),
-            s.commit_deadline,
+            SCORE_COMMIT if model.awaited(r) else model.phase(s),
+            model.commit_by(r),
             s.reveal_deadline,
             len(s.commitments),
             len(s.rows),
@@ -379,7 +386,7 @@ class ScoresMachine(Machine):
         for job, model in enumerate(self.model):
             assert self.pool.escrow(job + 1) == model.escrow
             held = REWARD if model.running else 0
-            assert model.escrow + held + model.paid == FUNDED * REWARD
+            assert model.escrow + held + model.paid + model.aside == FUNDED * REWARD
             funded += FUNDED * REWARD
             for round_id in range(1, len(model.rounds) + 1):
                 state = self.pool.pool(job + 1, round_id)
@@ -403,6 +410,8 @@ class ScoresMachine(Machine):
     def _drive_to_the_end(self, job: int) -> None:
         """Anybody and time alone end the scoring and the round."""
         model = self.model[job]
+        if model.awaited(model.last):
+            mine(1, model.commit_by(model.last) + 1 - now())
         if model.running and model.last.scoring.commitments and not model.last.scoring.closed:
             last = max(model.last.scoring.reveal_deadline, now())
             mine(1, last + 1 - now())

@@ -128,8 +128,8 @@ class FinishedScoredJob(FinishedJob):
             people.chain.warp(500)  # as long as a validator waits for it
         for name in sorted(committing):
             assert "committed" in self._duty(name)
-        if committing and len(committing) < len(VERIFIERS):
-            people.chain.warp(TERMS.score_commit_s + 1)
+        if len(committing) < len(VERIFIERS):
+            people.chain.warp(TERMS.aggregate_s + TERMS.score_commit_s + 1)
         for name in sorted(revealing):
             assert "revealed" in self._duty(name)
         if len(revealing) < len(committing):

@@ -19,6 +19,7 @@ from tests.stage.contracts.rounds import Field, make_people
 from tests.stage.contracts.system import (
     REWARD,
     STAKE,
+    TERMS,
     VOICE,
     Player,
     System,
@@ -28,6 +29,8 @@ from tests.stage.contracts.system import (
 SCALE = 65_535
 BPS = 10_000
 COMMIT_S, REVEAL_S = 200, 100
+# Seconds to commit scores, from the end of the reveals on.
+COMMIT_TIME = TERMS["aggregate_s"] + COMMIT_S
 SCORE_DOMAIN = keccak(text="menagerie.ScoreConsensus.commit.v1")
 NO_SCORES, SCORE_COMMIT, SCORE_REVEAL, SCORE_CLOSED = range(4)
 RECORD, SALT = keccak(text="record"), keccak(text="salt")
@@ -35,13 +38,14 @@ SAMPLES = keccak(text="samples")
 
 
 def median(rows: Sequence[Sequence[int]], stakes: Sequence[int], total: int) -> list[int]:
-    """For each place the largest c with 2 * stake(score >= c) >= total, tried among all scores."""
+    """For each place the largest c with 2 * stake(score >= c) > total, by two rows at least, tried
+    among all scores."""
 
     def best(place: int) -> int:
         fit = [0]
         for candidate in {row[place] for row in rows}:
-            reached = sum(s for row, s in zip(rows, stakes, strict=True) if row[place] >= candidate)
-            if 2 * reached >= total:
+            above = [s for row, s in zip(rows, stakes, strict=True) if row[place] >= candidate]
+            if 2 * sum(above) > total and len(above) > 1:
                 fit.append(candidate)
         return max(fit)
 
@@ -206,13 +210,15 @@ class Panel:
         return round_id
 
     def finish(self, round_id: int, *attesters: Player, contributions: Sequence[int] = ()) -> None:
-        """Proposes unless somebody did, attests, finalizes."""
+        """Proposes unless somebody did, attests, finalizes once no score can come any more."""
         shares = list(contributions) or [1_000_000] * len(self.field.ids)
         if self.system.phase(self.job_id, round_id) == 3:
             self.field.propose(round_id, contributions=shares)
         self.field.attest(round_id, *attesters)
         if not self.system.results.can_finalize(self.job_id, round_id):
             self.system.wait_out(self.job_id, round_id)
+        if self.state(round_id).phase == SCORE_COMMIT:
+            self.past_commits(round_id)
         self.system.results.finalize(self.job_id, round_id, self.field.ids, shares)
 
 
