@@ -2,8 +2,8 @@
 """Who won and who lost: what everybody has, what honest work should have earned, and why it did
 not.
 
-A person has what stands in its name anywhere: wallets, stake and what unbonds, rewards, bounties,
-bond credits, and what is left in the escrow of its jobs. What a person was due is counted by the
+A person has what stands in its name anywhere: wallets, stake and what unbonds, rewards, also those
+that are held or set aside, bounties, bond credits, and what is left in the escrow of its jobs. What a person was due is counted by the
 rules of an honest run: for every round that finished, a trainer's share for right work, a
 verifier's cut for confirming a right result, an aggregator's for proposing it; for every task that
 was decided, half the fee for a right result; and a finder's share of what it got slashed. An honest
@@ -87,7 +87,11 @@ class Books:
         for node in self.world.all_nodes:
             if node not in known and ask("registry.owner_of", node) in person.addresses:
                 nodes.append(node)
-        total += sum(ask("registry.bonded", node) for node in nodes)
+        total += sum(ask("registry.bonded", node) + ask("pool.held", node) for node in nodes)
+        for report in self.world.reports.values():
+            f = report.fields
+            if f["node_id"] in nodes:
+                total += ask("pool.set_aside", f["job_id"], f["round_id"], f["node_id"])
         for job, made in self.world.jobs.items():
             if made["sponsor"] in person.addresses:
                 total += ask("pool.escrow", job)
@@ -271,6 +275,7 @@ class Tally:
             challenges = [s for s, e in world.log[:place] if e.name == "Challenged"]
             found = world.by_address.get(challenges[-1]) if challenges else None
         elif violation == 6:
+            # What false verdicts cost is shared out by the appeal, see `_task`.
             done = self._next(place, "FalseReportSlashed")
             if done is not None:
                 report = self.ask("reports.report_of", done.fields["report_id"])

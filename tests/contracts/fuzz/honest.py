@@ -209,8 +209,10 @@ class Honest:
                 yield int(state.deadline)
         for task in self.world.tasks:
             state = self.ask("tasks.task", task)
-            if state.status in (RUNNING, REVEALING, DECIDED, APPEALED):
+            if state.status in (RUNNING, REVEALING, DECIDED):
                 yield int(state.time)
+            elif state.status == APPEALED:
+                yield int(self.ask("appeals.appeal_of", task).deadline)
 
     def _awaits_seed(self) -> bool:
         """Whether a draw or a seed is a block or two away."""
@@ -326,6 +328,7 @@ class Honest:
             if late:
                 yield anybody, "results.advance", seen.key
             else:
+                yield from self._judge(seen, state)
                 args = (job, number, state.result_hash, not world.is_right(seen))
                 yield from self._decide("results.resolve_challenge", args, seen.disputed_at)
 
@@ -346,10 +349,20 @@ class Honest:
         world, key = self.world, seen.key
         assert seen.proposal is not None
         shares = (seen.proposal.fields["nodes"], seen.proposal.fields["contributions"])
-        verifiers = [p for p in world.role("verifier") if p.node in seen.verifiers]
         if late:
             yield world.role("verifier")[0].operator, "results.finalize", (*key, *shares)
             return
+        yield from self._judge(seen, state)
+        if not world.is_right(seen):
+            for p in world.role("verifier"):
+                yield p.operator, "results.challenge", (*key, state.result_hash, EVIDENCE)
+        elif self.ask("results.can_finalize", *key):
+            yield world.role("verifier")[0].operator, "results.finalize", (*key, *shares)
+
+    def _judge(self, seen: Round, state: Struct) -> Iterator[Call]:
+        """Reports and attestations, also while a result is disputed."""
+        world, key = self.world, seen.key
+        verifiers = [p for p in world.role("verifier") if p.node in seen.verifiers]
         right = world.right_nodes(seen)
         for node in seen.revealed:
             if node in right or self.ask("results.is_invalid", *key, node):
@@ -363,11 +376,6 @@ class Honest:
             for p in verifiers:
                 if p.node not in seen.attested.get(state.result_hash, ()):
                     yield p.operator, "results.attest", (*key, p.node, state.result_hash)
-            if self.ask("results.can_finalize", *key):
-                yield world.role("verifier")[0].operator, "results.finalize", (*key, *shares)
-        else:
-            for p in world.role("verifier"):
-                yield p.operator, "results.challenge", (*key, state.result_hash, EVIDENCE)
 
     def row(self, seen: Round) -> list[int]:
         """The scores that an honest verifier gives: as much for each right work."""
@@ -484,14 +492,34 @@ class Honest:
         elif state.status in (AGREED, DECIDED):
             yield from self._decided(task, state, right, late)
         elif state.status == APPEALED:
+            yield from self._appealed(task, state, right)
+
+    def _appealed(self, task: int, state: Struct, right: bytes) -> Iterator[Call]:
+        world = self.world
+        appeal = self.ask("appeals.appeal_of", task)
+        late = world.machine.time > appeal.deadline
+        anybody = world.role("executor")[0].operator
+        verifiers = world.role("verifier")
+        if int(appeal.objector, 16):
             if late:
                 yield anybody, "appeals.lapse", (task,)
             elif right != UNAVAILABLE:
-                nodes, weights = world.verdicts[task]
-                for p in world.role("verifier"):
-                    if p.node in nodes:
-                        place = nodes.index(p.node)
-                        yield p.operator, "appeals.attest", (task, place, nodes, weights, right)
+                yield from self._decide("appeals.resolve", (task, right), appeal.deadline)
+        elif any(appeal.result):
+            if late:
+                yield anybody, "appeals.finalize", (task,)
+            elif appeal.result != right:
+                executors = [world.by_node[n] for n in state.nodes if n in world.by_node]
+                for p in (*verifiers, *(p for p in executors if p in world.good)):
+                    yield p.operator, "appeals.contest", (task,)
+        elif late:
+            yield anybody, "appeals.lapse", (task,)
+        elif right != UNAVAILABLE:
+            nodes, weights = world.verdicts[task]
+            for p in verifiers:
+                if p.node in nodes:
+                    place = nodes.index(p.node)
+                    yield p.operator, "appeals.attest", (task, place, nodes, weights, right)
 
     def _mine(self, state: Struct, lane_state: int) -> Iterator[tuple[int, Person]]:
         for lane, node in enumerate(state.nodes):

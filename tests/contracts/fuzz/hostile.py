@@ -63,6 +63,12 @@ VERDICT_TYPES = {
         )
     ]
 }
+CONSENT_TYPES = {
+    "OperatorConsent": [
+        {"name": name, "type": kind}
+        for name, kind in (("operator", "address"), ("owner", "address"), ("nonce", "uint256"))
+    ]
+}
 APPROVAL_TYPES = {"Approval": [{"name": "op_id", "type": "bytes32"}]}
 
 # Kinds of an action that name no function: time passes, one honest transaction arrives, all that
@@ -173,6 +179,8 @@ class Hostile:
 
     def senders(self) -> list[str]:
         """Hostile addresses that may send a call, the likeliest first."""
+        if "sender" in self.so_far:
+            return [self.so_far["sender"]]
         node = self.so_far.get("verifier_id", self.so_far.get("node_id"))
         others = [self.rng.choice(self.world.bad_addresses) for _ in range(2)]
         own: list[str] = []
@@ -482,6 +490,26 @@ class Hostile:
             for p in (self.ask("registry.operator_of", v) for v in self.so_far["verifier_ids"])
         ]
 
+    def consent(self) -> bytes:
+        """An operator's consent to serve a node of the sender, which is drawn here; empty when the
+        operator is the sender, or somebody honest, who signs nothing."""
+        operator, own = self.so_far["operator"], self.world.bad_addresses
+        sender = self.rng.choice(own)
+        if "node_id" in self.so_far:
+            owner = self.ask("registry.owner_of", self.so_far["node_id"])
+            sender = owner if owner in own else sender
+        self.so_far["sender"] = sender
+        if operator == sender or operator not in own:
+            return b""
+        nonce = self.ask("registry.consents_used", operator)
+        message = {"operator": operator, "owner": sender, "nonce": nonce}
+        return self._signed("Menagerie NodeRegistry", "registry", CONSENT_TYPES, message, operator)
+
+    def origin(self) -> tuple[str, bytes]:
+        """The sponsor and the spec of the job that the call names."""
+        sponsor, spec = self.ask("jobs.origin_of", self.so_far["job_id"])
+        return sponsor, spec
+
     def approvals(self) -> list[bytes]:
         """Approvals signed by hostile members."""
         members = sorted(p.owner for p in self.world.role("member", True))
@@ -565,7 +593,7 @@ MAKERS: dict[str, Callable[[Hostile], Any]] = {
     "reveal_s": _among(61, 100, 600),
     "roles": _among(1, 2, 3, 4, 7, 7, 7),
     "role": _among(1, 2, 4),
-    **dict.fromkeys(("active", "approved", "upheld", "passed", "allowed"), _among(True, False)),
+    **dict.fromkeys(("active", "approved", "upheld", "passed", "allowed", "guilty"), _among(True, False)),
     "overturned": _among(True, False),
     "violation": _among(2, 2, 2, 3, 5),
     "status": _among(4, 5, 6),
@@ -578,6 +606,8 @@ MAKERS: dict[str, Callable[[Hostile], Any]] = {
     "threshold_": _among(1, 2, 3),
     "delay_class_": _among(0, 1),
     "total_contribution": _among(0, 1),
+    "aside": _among(0, 1),
+    "attempt": lambda h: h.ask("benchmarks.benchmark", h.so_far["node_id"]).attempt,
     # Digests
     "spec": _among(*GOOD_SPECS, LOST_SPEC),
     "salt": _const(SALT),
@@ -594,6 +624,8 @@ MAKERS: dict[str, Callable[[Hostile], Any]] = {
     "update": _const(UPDATE),
     "report": _const(REPORT),
     "record": _const(RECORD),
+    "consent": Hostile.consent,
+    "sponsor": lambda h: h.origin()[0],
     "encryption_key": _among(EMPTY, EVIDENCE, RECORD),
     "key_id": _among(EVIDENCE, RECORD),
     "envelope": _const(b"sealed"),
@@ -627,6 +659,7 @@ MAKERS: dict[str, Callable[[Hostile], Any]] = {
     "members_": lambda h: [p.owner for p in h.world.role("member", True)],
     # Structs
     "terms": Hostile.terms,
+    "bounds": _const((1, 2**127, 1)),
     "penalty": _const((10_000, 0, 0, True, True, 5_000)),
     "parameters": lambda h: tuple(h.ask("registry.parameters").values()),
     # Calls by the committee
@@ -646,7 +679,8 @@ SPECIAL: dict[tuple[str, str], Callable[[Hostile], Any]] = {
     ("scores.close_scoring", "weights"): lambda h: h.seen().weights,
     ("coordinator.approve_by_sig", "signatures"): Hostile.approvals,
     ("coordinator.set_delay_class", "target"): Hostile.address,
-    ("results.open", "terms"): _const((1, EVIDENCE, 1, 600, 500, 400, 300, 800, ZOO)),
+    ("results.open", "terms"): _const((1, EVIDENCE, 1, 600, 500, 400, 300, 800, ZOO, DAY)),
+    ("pool.fund", "spec"): lambda h: h.origin()[1],
     ("results.open", "verifiers"): lambda h: [h.own_node()],
 }
 

@@ -21,10 +21,6 @@ from tests.stage.contracts.system import ZOO, Codes, System
 
 ACTIONS, SEED = 10_000, 1
 
-# The search plays the contracts as they were before disputes and appeals were redesigned: nothing
-# makes seven of the new parameters, and its honest people do not carry out verdicts yet.
-pytestmark = pytest.mark.skip(reason="the search does not know the redesigned contracts yet")
-
 
 @pytest.fixture(scope="module")
 def on_boa(codes: Codes) -> tuple[System, tuple[Person, ...]]:

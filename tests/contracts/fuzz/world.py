@@ -40,7 +40,12 @@ LOST_SPEC = keccak(text="a spec whose inputs nobody can have")
 UNAVAILABLE = keccak(text="menagerie.RedundantTasks.unavailable.v1")
 WRONG = keccak(text="a wrong result")
 # What the committee decides within its short delay, as in a deployment.
-ROUTINE = (("results", "resolve_challenge"), ("reports", "resolve_appeal"))
+ROUTINE = (
+    ("results", "resolve_challenge"),
+    ("reports", "resolve_appeal"),
+    ("appeals", "resolve"),
+    ("benchmarks", "overrule"),
+)
 
 # How many of each role the network has, and how many of them may be hostile at once. One verifier
 # in four, two committee members in five and two executors in five are minorities everywhere.
