@@ -3,12 +3,12 @@
 not.
 
 A person has what stands in its name anywhere: wallets, stake and what unbonds, rewards, also those
-that are held or set aside, bounties, bond credits, and what is left in the escrow of its jobs. What a person was due is counted by the
-rules of an honest run: for every round that finished, a trainer's share for right work, a
-verifier's cut for confirming a right result, an aggregator's for proposing it; for every task that
-was decided, half the fee for a right result; and a finder's share of what it got slashed. An honest
-person that has less than before and its due has lost; a coalition that has more than before and its
-due has won."""
+that are held or set aside, bounties, bond credits, and what is left in the escrow of its jobs. What
+a person was due is counted by the rules of an honest run: for every round that finished, a
+trainer's share for right work, a verifier's cut for confirming a right result, an aggregator's for
+proposing it; for every task that was decided, half the fee for a right result; and a finder's share
+of what it got slashed. An honest person that has less than before and its due has lost; a coalition
+that has more than before and its due has won."""
 
 from __future__ import annotations
 
@@ -77,17 +77,21 @@ class Books:
     def wealth(self, person: Person) -> int:
         """Everything that stands in a person's name."""
         ask, total = self.world.ask, 0
+        # What a contract keeps for nobody need not be asked for each.
+        holders = [h for h in HOLDERS if ask(f"{h}.bonds_held")]
         for address in person.addresses:
             total += ask("token.balanceOf", address)
-            total += ask("pool.pending", address)
-            total += ask("registry.bounty", address)
-            total += sum(ask(f"{holder}.bond_credit", address) for holder in HOLDERS)
+            total += ask("pool.pending", address) if ask("pool.total_pending") else 0
+            total += ask("registry.bounty", address) if ask("registry.total_bounties") else 0
+            total += sum(ask(f"{holder}.bond_credit", address) for holder in holders)
         nodes = [person.node] if person.node else []
         known = {p.node for p in self.world.stage.people}
         for node in self.world.all_nodes:
             if node not in known and ask("registry.owner_of", node) in person.addresses:
                 nodes.append(node)
-        total += sum(ask("registry.bonded", node) + ask("pool.held", node) for node in nodes)
+        total += sum(ask("registry.bonded", node) for node in nodes)
+        if ask("pool.total_held"):
+            total += sum(ask("pool.held", node) for node in nodes)
         for report in self.world.reports.values():
             f = report.fields
             if f["node_id"] in nodes:

@@ -40,6 +40,7 @@ from tests.stage.contracts.system import (
 from tests.stage.contracts.tasks import (
     AGREED,
     APPEALED,
+    CLOSED,
     DECIDED,
     DRAWING,
     LANE_COMMITTED,
@@ -157,6 +158,7 @@ class Honest:
         self.closing = False
         self._tried: set[tuple[int, str]] = set()
         self._tasks = 0
+        self._closed: set[int] = set()
         self._queued: dict[bytes, int] = {}
 
     # Playing
@@ -207,8 +209,7 @@ class Honest:
             state = self.ask("reports.report_of", report)
             if state.status in (CONFIRMED, REPORT_APPEALED):
                 yield int(state.deadline)
-        for task in self.world.tasks:
-            state = self.ask("tasks.task", task)
+        for task, state in self._live_tasks():
             if state.status in (RUNNING, REVEALING, DECIDED):
                 yield int(state.time)
             elif state.status == APPEALED:
@@ -220,8 +221,7 @@ class Honest:
             state = self.ask("rounds.round", *seen.key)
             if state.phase == COMMIT and self.world.machine.block <= state.seed_block:
                 return True
-        for task in self.world.tasks:
-            state = self.ask("tasks.task", task)
+        for _, state in self._live_tasks():
             if state.status == DRAWING and self.world.machine.block <= state.seed_block:
                 return True
         return False
@@ -234,11 +234,21 @@ class Honest:
             if self.ask("reports.report_of", report).status in (CONFIRMED, REPORT_APPEALED):
                 return True
         return any(
-            self.ask("tasks.task", task).status in (DRAWING, RUNNING, REVEALING, DECIDED, APPEALED)
-            for task in self.world.tasks
+            state.status in (DRAWING, RUNNING, REVEALING, DECIDED, APPEALED)
+            for _, state in self._live_tasks()
         )
 
     # Wishes
+
+    def _live_tasks(self) -> Iterator[tuple[int, Struct]]:
+        """The tasks that are not closed."""
+        for task in self.world.tasks:
+            if task not in self._closed:
+                state = self.ask("tasks.task", task)
+                if state.status == CLOSED:
+                    self._closed.add(task)
+                else:
+                    yield task, state
 
     def wanted(self) -> Iterator[Call]:
         """What honest people would send now."""
@@ -246,8 +256,8 @@ class Honest:
             yield from self._in_round(seen)
         for report in self.world.reports:
             yield from self._on_report(report)
-        for task in self.world.tasks:
-            yield from self._in_task(task)
+        for task, state in self._live_tasks():
+            yield from self._in_task(task, state)
         if not self.closing:
             yield from self._new_rounds()
             yield from self._new_task()
@@ -279,8 +289,7 @@ class Honest:
             if self._tasks >= TASKS:
                 return
             if any(
-                self.ask("tasks.task", task).status in (DRAWING, RUNNING, REVEALING)
-                for task in self.world.tasks
+                state.status in (DRAWING, RUNNING, REVEALING) for _, state in self._live_tasks()
             ):
                 return
             self._tasks += 1
@@ -465,9 +474,8 @@ class Honest:
 
     # Tasks
 
-    def _in_task(self, task: int) -> Iterator[Call]:
+    def _in_task(self, task: int, state: Struct) -> Iterator[Call]:
         world = self.world
-        state = self.ask("tasks.task", task)
         late = world.machine.time > state.time
         anybody = world.role("executor")[0].operator
         right = right_result(state.spec)

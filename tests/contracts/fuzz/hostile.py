@@ -40,6 +40,7 @@ from tests.contracts.fuzz.world import (
     ROUNDS,
     UNAVAILABLE,
     WRONG,
+    Context,
     Round,
     World,
     right_content,
@@ -102,7 +103,7 @@ class Hostile:
     """The hostile people of a world."""
 
     def __init__(
-        self, world: World, honest: Honest, choose: Callable[[Random], str] | None = None
+        self, world: World, honest: Honest, choose: Callable[[Random, Context], str] | None = None
     ) -> None:
         self.world = world
         self.honest = honest
@@ -114,10 +115,11 @@ class Hostile:
         # What was done, in words.
         self.told: list[str] = []
         titles = sorted(t for t, f in world.machine.functions.items() if not f.view)
-        self.choose = choose or (lambda rng: rng.choice(titles))
+        self.choose = choose or (lambda rng, context: rng.choice(titles))
         # What was done, each action by its name: a play that means the same.
         self.done: list[Action] = []
-        self.tried: dict[str, list[int]] = {}
+        # How often each call was tried, and worked, where.
+        self.tried: dict[tuple[str, Context], list[int]] = {}
         # Functions that are for a contract or the committee.
         self.refused: set[str] = set()
 
@@ -131,8 +133,9 @@ class Hostile:
                 self.done.append(action)
             return outcome
         chance = Random(action.seed)
+        context = self.world.context()
         for _ in range(TRIES):
-            named = Action(self.choose(chance), chance.getrandbits(32))
+            named = Action(self.choose(chance, context), chance.getrandbits(32))
             outcome = self._play(named)
             if outcome is not None and outcome.ok:
                 self.done.append(named)
@@ -140,7 +143,7 @@ class Hostile:
         return None
 
     def _play(self, action: Action) -> Outcome | None:
-        count = self.tried.setdefault(action.kind, [0, 0])
+        count = self.tried.setdefault((action.kind, self.world.context()), [0, 0])
         count[0] += 1
         rng = self.rng = Random(action.seed)
         if action.kind == WAIT:
@@ -593,7 +596,9 @@ MAKERS: dict[str, Callable[[Hostile], Any]] = {
     "reveal_s": _among(61, 100, 600),
     "roles": _among(1, 2, 3, 4, 7, 7, 7),
     "role": _among(1, 2, 4),
-    **dict.fromkeys(("active", "approved", "upheld", "passed", "allowed", "guilty"), _among(True, False)),
+    **dict.fromkeys(
+        ("active", "approved", "upheld", "passed", "allowed", "guilty"), _among(True, False)
+    ),
     "overturned": _among(True, False),
     "violation": _among(2, 2, 2, 3, 5),
     "status": _among(4, 5, 6),

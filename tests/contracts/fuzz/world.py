@@ -8,6 +8,7 @@ work, a task's result when it is the one named by its spec."""
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cache
 from random import Random
 from typing import Any
 
@@ -193,19 +194,25 @@ class Round:
         return self.job, self.number
 
 
+@cache
 def right_content(job: int, round_id: int, node: int) -> bytes:
     """What a trainer that does its work gets."""
     return keccak(text=f"work {job} {round_id} {node}")
 
 
+@cache
 def right_model(job: int, round_id: int) -> bytes:
     """What an aggregator that does its work gets."""
     return keccak(text=f"model {job} {round_id}")
 
 
+@cache
 def right_result(spec: bytes) -> bytes:
     """What an executor that does its work gets."""
     return UNAVAILABLE if spec == LOST_SPEC else keccak(b"result of " + spec)
+
+
+Context = tuple[int, int]
 
 
 class World:
@@ -236,6 +243,12 @@ class World:
         self.events_of_call: tuple[Event, ...] = ()
         self.causes: dict[str, int] = {}
         self.due: dict[str, int] = {}
+
+    def context(self) -> Context:
+        """Where the newest round and task stand: most calls work in few places only."""
+        job = max(self.newest)
+        phase = self.ask("rounds.round", job, self.newest[job]).phase
+        return phase, self.ask("tasks.task", self.tasks[-1]).status if self.tasks else 0
 
     # Sides
 
