@@ -59,7 +59,9 @@ def main() -> int:
     found = sorted({cause for one in record.values() for cause in one["findings"]})
     new = [cause for cause in found if cause not in KNOWN]
     done = sum(one["actions"] for one in record.values())
-    print(f"{done} actions, found: {', '.join(found) or 'nothing'}; new: {', '.join(new) or 'none'}")
+    print(
+        f"{done} actions, found: {', '.join(found) or 'nothing'}; new: {', '.join(new) or 'none'}"
+    )
     return 1 if new else 0
 
 

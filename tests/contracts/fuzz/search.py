@@ -97,9 +97,19 @@ def sizes(event: Event) -> Iterator[str]:
             yield f"{event.name}.{name}~{(value // ZOO).bit_length()}"
 
 
-def perform(
-    stage: Stage, play: Play, choose: Callable[[Random, Context], str] | None = None
-) -> Played:
+Choice = Callable[[Random, Context], str]
+
+
+def wind_up(honest: Honest) -> None:
+    """Lets everything come to its end that was begun."""
+    honest.closing = True
+    for _ in range(WINDING_UP):
+        if not honest.busy():
+            break
+        honest.wait(3_600)
+
+
+def perform(stage: Stage, play: Play, choose: Choice | None = None) -> Played:
     """Plays from the stage's beginning and leaves the stage as it was."""
     point = stage.machine.snapshot()
     try:
@@ -117,11 +127,7 @@ def perform(
                 done |= {f"{kind}:{e.name}" for e in outcome.events}
                 done |= {f"{kind}:{size}" for e in outcome.events for size in sizes(e)}
                 last = kind
-        honest.closing = True
-        for _ in range(WINDING_UP):
-            if not honest.busy():
-                break
-            honest.wait(3_600)
+        wind_up(honest)
         verdict = books.verdict()
         meant = Play(play.seed, tuple(hostile.done))
         return Played(
