@@ -187,6 +187,17 @@ class Honest:
                 due = [at + 1 for at in self.deadlines() if at + 1 > seen]
                 machine.mine(1, max(0, min([end, *due]) - machine.time))
 
+    def until_due(self) -> None:
+        """Time passes to the first second in which honest people may act again: hostile people can
+        be faster in it."""
+        machine = self.world.machine
+        for _ in range(MANY):
+            if not self.turn() and not self._awaits_seed():
+                break
+        due = [at + 1 for at in self.deadlines() if at + 1 > machine.time]
+        if due:
+            machine.mine(1, min(due) - machine.time)
+
     def _send(self, call: Call) -> bool:
         mark = (self.world.machine.time, repr(call))
         if mark in self._tried:

@@ -72,9 +72,9 @@ CONSENT_TYPES = {
 }
 APPROVAL_TYPES = {"Approval": [{"name": "op_id", "type": "bytes32"}]}
 
-# Kinds of an action that name no function: time passes, one honest transaction arrives, all that
-# are wanted arrive.
-WAIT, STEP, TICK = "wait", "step", "tick"
+# Kinds of an action that name no function: time passes, also to the first second in which somebody
+# honest may act again; one honest transaction arrives, all that are wanted arrive.
+WAIT, RUSH, STEP, TICK = "wait", "rush", "step", "tick"
 # A call that works now, whichever it is: some are tried until one does.
 ANY = "any"
 TRIES = 25
@@ -154,6 +154,10 @@ class Hostile:
                 self.world.machine.mine(blocks, 0)
             self.honest.wait(seconds)
             return None
+        if action.kind == RUSH:
+            self.told.append("wait until somebody honest may act")
+            self.honest.until_due()
+            return None
         if action.kind in (STEP, TICK):
             self.told.append("one honest transaction" if action.kind == STEP else "honest turns")
             if action.kind == TICK:
@@ -168,7 +172,7 @@ class Hostile:
         except Nothing:
             return Outcome(False, reason="nothing to name")
         outcome = Outcome(False)
-        for sender in self.senders():
+        for sender in self.senders(function.contract):
             outcome = self.world.send(sender, action.kind, *args)
             if outcome.ok:
                 self.told.append(self.sentence(sender, function, args))
@@ -180,13 +184,18 @@ class Hostile:
                 return outcome
         return outcome
 
-    def senders(self) -> list[str]:
+    def senders(self, contract: str = "") -> list[str]:
         """Hostile addresses that may send a call, the likeliest first."""
         if "sender" in self.so_far:
             return [self.so_far["sender"]]
         node = self.so_far.get("verifier_id", self.so_far.get("node_id"))
         others = [self.rng.choice(self.world.bad_addresses) for _ in range(2)]
         own: list[str] = []
+        sponsor = self.world.jobs.get(self.so_far.get("job_id"), {}).get("sponsor")
+        if sponsor in self.world.bad_addresses:
+            own = [sponsor]
+        elif contract == "coordinator":
+            own = [p.owner for p in self.world.role("member", True)]
         if node is not None and self.world.is_bad(node):
             keys = [self.ask(f"registry.{key}_of", node) for key in ("operator", "owner")]
             own = [key for key in keys if key in self.world.bad_addresses]
@@ -303,7 +312,7 @@ class Hostile:
             return self.any_of(AMOUNTS)
         node = self.so_far.get("node_id", 0)
         owner = self.ask("registry.owner_of", node)
-        return int(self.ask("token.balanceOf", owner)) // ZOO * ZOO
+        return int(self.ask("token.balanceOf", owner)) // ZOO * ZOO or ZOO
 
     def new_operator(self) -> str:
         """Mostly an address that serves no node."""

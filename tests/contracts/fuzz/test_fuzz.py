@@ -16,6 +16,7 @@ from tests.contracts.fuzz.known import KNOWN
 from tests.contracts.fuzz.machine import Machine, copied
 from tests.contracts.fuzz.search import Play, Search, perform, wind_up
 from tests.contracts.fuzz.world import (
+    PLAIN,
     WRONG,
     Person,
     Stage,
@@ -25,7 +26,7 @@ from tests.contracts.fuzz.world import (
     set_stage,
 )
 from tests.stage.contracts.clock import mine
-from tests.stage.contracts.system import CHALLENGE, INVALID, ZOO, Codes, System
+from tests.stage.contracts.system import CHALLENGE, INVALID, REWARD, ZOO, Codes, System
 from tests.stage.contracts.tasks import AGREED
 
 ACTIONS, SEED = 10_000, 1
@@ -56,6 +57,9 @@ def test_the_machine_answers_as_titanoboa(on_boa: tuple[System, tuple[Person, ..
     machine = Machine(copied(system))
     sponsor = next(p for p in people if p.name == "sponsor").owner
     assert machine.ask("registry.total_stake") == system.registry.total_stake()
+    system.fund(PLAIN, REWARD, sponsor)
+    funded = (PLAIN, *system.jobs.origin_of(PLAIN), REWARD)
+    assert machine.send(sponsor, "pool.fund", funded).ok
     opened = machine.send(sponsor, "rounds.open_round", (1,))
     assert opened.answer == (system.rounds.open_round(1),)
     machine.mine(2, 24)
@@ -66,7 +70,7 @@ def test_the_machine_answers_as_titanoboa(on_boa: tuple[System, tuple[Person, ..
     assert (refused.ok, refused.reason) == (False, "jobs: round open")
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(6))
 def test_nobody_loses_where_hostile_people_do_nothing(stage: Stage, seed: int) -> None:
     verdict = perform(stage, Play(seed, ())).verdict
     assert (verdict.losers, verdict.causes, verdict.is_finding) == ((), frozenset(), False)

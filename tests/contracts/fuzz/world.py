@@ -34,6 +34,8 @@ from tests.stage.contracts.system import (
 
 CPU = 0
 ROUNDS = 3
+# The sponsor's jobs: one paid by results and one by scores. A play has money for one of them.
+PLAIN, SCORED = 1, 2
 BUDGET = 10_000 * ZOO
 WALLET = 1_000 * ZOO
 GOOD_SPECS = tuple(keccak(text=f"spec {i}") for i in range(2))
@@ -105,8 +107,8 @@ def make_stage(codes: Codes) -> Stage:
 
 
 def peopled(codes: Codes) -> tuple[System, tuple[Person, ...]]:
-    """The system with its people on titanoboa. The first job is funded; everybody joined long
-    before anything happens."""
+    """The system with its people on titanoboa, and a sponsor's two jobs without money. Everybody
+    joined long before anything happens."""
     system = deploy(codes)
     people: list[Person] = []
     for role, (bit, count, _) in ROLES.items():
@@ -136,7 +138,10 @@ def peopled(codes: Codes) -> tuple[System, tuple[Person, ...]]:
             1,
             sender=system.coordinator.address,
         )
-    system.job(str(account("sponsor").address), rounds=ROUNDS, escrow=ROUNDS * REWARD)
+    sponsor = str(account("sponsor").address)
+    for _ in (PLAIN, SCORED):
+        job = system.job(sponsor, rounds=ROUNDS, escrow=0)
+    system.scores.adopt(job, 300, 300, sender=sponsor)
     mine(200, 40 * DAY)
     return system, tuple(people)
 
@@ -218,7 +223,7 @@ Context = tuple[int, int]
 class World:
     """One play: who is hostile, and everything that was seen."""
 
-    def __init__(self, stage: Stage, hostile: frozenset[str]) -> None:
+    def __init__(self, stage: Stage, hostile: frozenset[str], job: int = PLAIN) -> None:
         self.stage = stage
         self.machine = stage.machine
         self.hostile = hostile
@@ -231,9 +236,10 @@ class World:
         # Nodes that hostile people registered meanwhile, and those they began with.
         self.bad_nodes = [p.node for p in self.bad if p.node]
         self.all_nodes = [p.node for p in stage.people if p.node]
-        self.jobs: dict[int, Struct_] = {1: {"sponsor": stage.roles["sponsor"][0].owner}}
+        sponsor = stage.roles["sponsor"][0].owner
+        self.jobs: dict[int, Struct_] = {n: {"sponsor": sponsor} for n in (PLAIN, SCORED)}
         self.rounds: dict[tuple[int, int], Round] = {}
-        self.newest: dict[int, int] = {1: 0}
+        self.newest: dict[int, int] = dict.fromkeys(self.jobs, 0)
         self.tasks: list[int] = []
         self.reports: dict[bytes, Event] = {}
         self.verdicts: dict[int, tuple[list[int], list[int]]] = {}
@@ -241,8 +247,8 @@ class World:
         self.salts: dict[Any, tuple[Any, ...]] = {}
         self.log: list[tuple[str, Event]] = []
         self.events_of_call: tuple[Event, ...] = ()
-        self.causes: dict[str, int] = {}
-        self.due: dict[str, int] = {}
+        # Whoever sponsors it, there is work to begin with.
+        self.send(sponsor, "pool.fund", job, *self.ask("jobs.origin_of", job), ROUNDS * REWARD)
 
     def context(self) -> Context:
         """Where the newest round and task stand: most calls work in few places only."""
