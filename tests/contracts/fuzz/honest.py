@@ -319,6 +319,9 @@ class Honest:
             if late:
                 yield anybody, "rounds.advance", seen.key
                 return
+            if not state.n_eligible:
+                yield anybody, "rounds.seat", (*seen.key, *seen.candidates)
+                return
             for p in trainers:
                 if p.node not in seen.committed and world.machine.block > state.seed_block:
                     content = right_content(job, number, p.node)

@@ -689,6 +689,8 @@ SPECIAL: dict[tuple[str, str], Callable[[Hostile], Any]] = {
     ("tasks.commit", "commitment"): Hostile.answer,
     ("tasks.reveal", "result"): Hostile.answered,
     ("scores.commit_scores", "commitment"): Hostile.row_commitment,
+    ("rounds.seat", "nodes"): lambda h: h.seen().candidates[0],
+    ("rounds.seat", "scores"): lambda h: h.seen().candidates[1],
     ("scores.close_scoring", "nodes"): lambda h: h.seen().nodes,
     ("scores.close_scoring", "weights"): lambda h: h.seen().weights,
     ("coordinator.approve_by_sig", "signatures"): Hostile.approvals,

@@ -187,6 +187,8 @@ class Round:
     weights: list[int]
     verifiers: dict[int, int]
     aggregators: list[int]
+    # The nodes and weights of the event: more than there are seats, until they are drawn.
+    candidates: tuple[list[int], list[int]]
     committed: dict[int, str] = field(default_factory=dict)
     revealed: dict[int, bytes] = field(default_factory=dict)
     proposal: Event | None = None
@@ -309,9 +311,14 @@ class World:
             list(f["weights"]),
             dict(zip(f["verifiers"], f["stakes"], strict=True)),
             list(f["aggregators"]),
+            (list(f["nodes"]), list(f["weights"])),
         )
         self.rounds[made.key] = made
         self.newest[made.job] = made.number
+
+    def _on_RoundSeated(self, sender: str, event: Event) -> None:
+        seen, f = self._round(event), event.fields
+        seen.nodes, seen.weights = list(f["nodes"]), list(f["weights"])
 
     def _on_Committed(self, sender: str, event: Event) -> None:
         self._round(event).committed[event.fields["node_id"]] = sender
