@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tests.contracts.fuzz.machine import Event
+from tests.contracts.fuzz.machine import Event, Struct
 from tests.contracts.fuzz.world import UNAVAILABLE, Person, Round, World, right_result
 from tests.stage.contracts.tasks import (
     AGREED,
@@ -274,7 +274,9 @@ class Tally:
             done = self._next(place, "ReportExecuted")
             if done is not None:
                 report = self.ask("reports.report_of", done.fields["report_id"])
-                found = world.by_node.get(report.first_reporter)
+                found = world.by_node.get(self._found(report))
+        elif violation == 5 and "results.announce_challenge" in world.machine.functions:
+            found = world.by_address.get(slashed.fields["reporter"])
         elif violation == 5:
             challenges = [s for s, e in world.log[:place] if e.name == "Challenged"]
             found = world.by_address.get(challenges[-1]) if challenges else None
@@ -285,6 +287,12 @@ class Tally:
                 report = self.ask("reports.report_of", done.fields["report_id"])
                 found = world.by_node.get(report.node_id)
         return found if found is not None and found in world.good else None
+
+    def _found(self, report: Struct) -> int:
+        """The verifier that found what a report says."""
+        if "reports.finder_of" not in self.world.machine.functions:
+            return int(report.first_reporter)
+        return int(self.ask("reports.finder_of", report.job_id, report.round_id, report.node_id))
 
     def _next(self, place: int, name: str) -> Event | None:
         for _, event in self.world.log[place : place + 4]:

@@ -58,6 +58,7 @@ OPEN, CONFIRMED, REPORT_APPEALED = 1, 2, 3
 SALT = keccak(text="salt")
 INPUT, TRACE = keccak(text="input"), keccak(text="trace")
 EVIDENCE = keccak(text="evidence")
+ANNOUNCE_DOMAIN = keccak(text="menagerie.announcements.v1")
 UPDATE, REPORT, RECORD = (keccak(text=t) for t in ("update", "report", "record"))
 FEE = 2 * ZOO
 RUN_S = 600
@@ -147,6 +148,31 @@ def scores_digest(
             ],
         )
     )
+
+
+def announcement(
+    world: World, contract: str, seen: Round, what: int, finder: int, evidence: bytes
+) -> bytes:
+    """What a finder announces before it reports or challenges, from its definition."""
+    return keccak(
+        encode(
+            ["bytes32", "uint256", "address"] + ["uint256"] * 4 + ["bytes32"],
+            [
+                ANNOUNCE_DOMAIN,
+                1,
+                world.machine.addresses[contract],
+                *seen.key,
+                what,
+                finder,
+                evidence,
+            ],
+        )
+    )
+
+
+def proof_of(finder: int) -> bytes:
+    """A finder's evidence, which nobody else can guess."""
+    return keccak(text=f"evidence of {finder}")
 
 
 class Honest:
@@ -376,29 +402,55 @@ class Honest:
             yield world.role("verifier")[0].operator, "results.finalize", (*key, *shares)
             return
         yield from self._judge(seen, state)
-        if not world.is_right(seen):
-            for p in world.role("verifier"):
-                yield p.operator, "results.challenge", (*key, state.result_hash, EVIDENCE)
-        elif self.ask("results.can_finalize", *key):
+        if world.is_right(seen) and self.ask("results.can_finalize", *key):
             yield world.role("verifier")[0].operator, "results.finalize", (*key, *shares)
 
+    def _challenge(self, seen: Round, state: Struct) -> Iterator[Call]:
+        """A wrong result is challenged in the block after it was announced; whoever announced it
+        and was slower opens its announcement."""
+        world, result = self.world, state.result_hash
+        for p in world.role("verifier"):
+            finder = int(p.operator, 16)
+            what = int.from_bytes(result, "big")
+            digest = announcement(world, "results", seen, what, finder, proof_of(finder))
+            made = world.announced.get(digest)
+            if made is None and "results.announce_challenge" in world.machine.functions:
+                if state.phase == CHALLENGE:
+                    yield p.operator, "results.announce_challenge", (digest,)
+            elif made != world.machine.block and (made or state.phase == CHALLENGE):
+                args = (*seen.key, result, proof_of(finder))
+                yield p.operator, "results.challenge", args
+
     def _judge(self, seen: Round, state: Struct) -> Iterator[Call]:
-        """Reports and attestations, also while a result is disputed."""
+        """Reports, challenges and attestations, also while a result is disputed."""
         world, key = self.world, seen.key
         verifiers = [p for p in world.role("verifier") if p.node in seen.verifiers]
         right = world.right_nodes(seen)
         for node in seen.revealed:
-            if node in right or self.ask("results.is_invalid", *key, node):
+            if node in right:
                 continue
-            report = self.ask("reports.report_id_of", *key, node, INVALID)
-            said = self.ask("reports.reporters", report)
+            invalid = self.ask("results.is_invalid", *key, node)
+            said = self.ask(
+                "reports.reporters", self.ask("reports.report_id_of", *key, node, INVALID)
+            )
             for p in verifiers:
-                if p.node not in said:
-                    yield p.operator, "reports.report", (*key, p.node, node, INVALID, EVIDENCE)
+                proof = proof_of(p.node)
+                digest = announcement(world, "reports", seen, node, p.node, proof)
+                made = world.announced.get(digest)
+                if invalid:
+                    if made:
+                        late_one = (*key, p.node, node, proof)
+                        yield p.operator, "reports.open_announcement", late_one
+                elif made is None and "reports.announce_report" in world.machine.functions:
+                    yield p.operator, "reports.announce_report", (*key, p.node, digest)
+                elif made != world.machine.block and p.node not in said:
+                    yield p.operator, "reports.report", (*key, p.node, node, INVALID, proof)
         if world.is_right(seen):
             for p in verifiers:
                 if p.node not in seen.attested.get(state.result_hash, ()):
                     yield p.operator, "results.attest", (*key, p.node, state.result_hash)
+        else:
+            yield from self._challenge(seen, state)
 
     def row(self, seen: Round) -> list[int]:
         """The scores that an honest verifier gives: as much for each right work."""

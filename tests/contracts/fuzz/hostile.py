@@ -27,6 +27,7 @@ from tests.contracts.fuzz.honest import (
     TRACE,
     UPDATE,
     Honest,
+    announcement,
     answer_digest,
     scores_digest,
     tag,
@@ -522,6 +523,19 @@ class Hostile:
         sponsor, spec = self.ask("jobs.origin_of", self.so_far["job_id"])
         return sponsor, spec
 
+    def found(self) -> bytes:
+        """An announcement of a node, or of the newest result: a report or challenge opens it."""
+        job = self.so_far.get("job_id") or max(self.world.newest)
+        seen = self.world.rounds.get((job, self.world.newest[job]))
+        if seen is None:
+            raise Nothing
+        if "verifier_id" in self.so_far:
+            node, finder = self.target(), self.so_far["verifier_id"]
+            return announcement(self.world, "reports", seen, node, finder, EVIDENCE)
+        result = int.from_bytes(self.ask("results.result", *seen.key).result_hash, "big")
+        self.so_far["sender"] = sender = self.rng.choice(self.world.bad_addresses)
+        return announcement(self.world, "results", seen, result, int(sender, 16), EVIDENCE)
+
     def approvals(self) -> list[bytes]:
         """Approvals signed by hostile members."""
         members = sorted(p.owner for p in self.world.role("member", True))
@@ -689,6 +703,10 @@ SPECIAL: dict[tuple[str, str], Callable[[Hostile], Any]] = {
     ("tasks.commit", "commitment"): Hostile.answer,
     ("tasks.reveal", "result"): Hostile.answered,
     ("scores.commit_scores", "commitment"): Hostile.row_commitment,
+    ("reports.announce_report", "digest"): Hostile.found,
+    ("reports.open_announcement", "node_id"): Hostile.target,
+    ("results.announce_challenge", "digest"): Hostile.found,
+    ("results.expire_announcement", "digest"): lambda h: h.newest(list(h.world.announced)),
     ("rounds.seat", "nodes"): lambda h: h.seen().candidates[0],
     ("rounds.seat", "scores"): lambda h: h.seen().candidates[1],
     ("scores.close_scoring", "nodes"): lambda h: h.seen().nodes,
