@@ -405,6 +405,11 @@ class Honest:
         if world.is_right(seen) and self.ask("results.can_finalize", *key):
             yield world.role("verifier")[0].operator, "results.finalize", (*key, *shares)
 
+    def _announced(self, contract: str, digest: bytes) -> int | None:
+        """In which block something was announced; 0 once that was opened."""
+        scope = self.world.announced.get(digest)
+        return None if scope is None else int(self.ask(f"{contract}.announced_in", scope, digest))
+
     def _challenge(self, seen: Round, state: Struct) -> Iterator[Call]:
         """A wrong result is challenged in the block after it was announced; whoever announced it
         and was slower opens its announcement."""
@@ -413,7 +418,7 @@ class Honest:
             finder = int(p.operator, 16)
             what = int.from_bytes(result, "big")
             digest = announcement(world, "results", seen, what, finder, proof_of(finder))
-            made = world.announced.get(digest)
+            made = self._announced("results", digest)
             if made is None and "results.announce_challenge" in world.machine.functions:
                 if state.phase == CHALLENGE:
                     yield p.operator, "results.announce_challenge", (digest,)
@@ -436,7 +441,7 @@ class Honest:
             for p in verifiers:
                 proof = proof_of(p.node)
                 digest = announcement(world, "reports", seen, node, p.node, proof)
-                made = world.announced.get(digest)
+                made = self._announced("reports", digest)
                 if invalid:
                     if made:
                         late_one = (*key, p.node, node, proof)

@@ -245,8 +245,8 @@ class World:
         self.tasks: list[int] = []
         self.reports: dict[bytes, Event] = {}
         self.verdicts: dict[int, tuple[list[int], list[int]]] = {}
-        # In which block something was announced by a digest; 0 once it was opened.
-        self.announced: dict[bytes, int] = {}
+        # Announcements: the scope of each digest.
+        self.announced: dict[bytes, bytes] = {}
         self.operations: list[bytes] = []
         self.salts: dict[Any, tuple[Any, ...]] = {}
         self.log: list[tuple[str, Event]] = []
@@ -355,10 +355,7 @@ class World:
         self.reports.setdefault(event.fields["report_id"], event)
 
     def _on_Announced(self, sender: str, event: Event) -> None:
-        self.announced[event.fields["digest"]] = self.machine.block
-
-    def _on_AnnouncementOpened(self, sender: str, event: Event) -> None:
-        self.announced[event.fields["digest"]] = 0
+        self.announced[event.fields["digest"]] = event.fields["scope"]
 
     def _on_OperationProposed(self, sender: str, event: Event) -> None:
         self.operations.append(event.fields["op_id"])
