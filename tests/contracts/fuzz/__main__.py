@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A long search: python -m tests.contracts.fuzz --actions 1000000 --seed 1 --record fuzz.json"""
+"""A long search, seed after seed. The record is written after each seed, and a seed that is in it
+already is not searched again: a search that was stopped goes on where it was.
+
+python -m tests.contracts.fuzz --actions 50000 --seed 1 --seeds 20 --record fuzz.json"""
 
 from __future__ import annotations
 
@@ -7,41 +10,58 @@ import argparse
 import json
 import time
 from pathlib import Path
+from typing import Any
 
 from tests.contracts.fuzz.known import KNOWN
 from tests.contracts.fuzz.search import Search
-from tests.contracts.fuzz.world import make_stage
+from tests.contracts.fuzz.world import Stage, make_stage
 from tests.stage.contracts.system import Codes
+
+
+def searched(stage: Stage, seed: int, actions: int) -> dict[str, Any]:
+    """The record of one seed."""
+    search = Search(stage, seed)
+    print(f"seed {seed}", flush=True)
+    start = time.process_time()
+    search.run(actions, lambda line: print(line, flush=True))
+    took = time.process_time() - start
+    print(f"{search.actions} actions in {search.plays} plays, {search.actions / took:.0f} a second")
+    return {
+        "actions": search.actions,
+        "plays": search.plays,
+        "seconds": round(took),
+        "findings": {
+            cause: {"at": f.at, "words": f.words().splitlines()}
+            for cause, f in sorted(search.findings.items())
+        },
+        "worked": search.counts(),
+    }
 
 
 def main() -> int:
     """Searches, prints what it finds, and writes a record; 1 when it found what is not known."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--actions", type=int, default=10_000)
-    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--actions", type=int, default=10_000, help="of each seed")
+    parser.add_argument("--seed", type=int, default=1, help="the first")
+    parser.add_argument("--seeds", type=int, default=1, help="how many")
     parser.add_argument("--record", type=Path, help="where to write what came of it, as JSON")
     args = parser.parse_args()
-    search = Search(make_stage(Codes.compile()), args.seed)
-    print(f"seed {args.seed}", flush=True)
-    start = time.process_time()
-    search.run(args.actions, lambda line: print(line, flush=True))
-    took = time.process_time() - start
-    new = sorted(set(search.findings) - set(KNOWN))
-    print(f"{search.actions} actions in {search.plays} plays, {search.actions / took:.0f} a second")
-    print(f"{len(search.findings)} findings, new: {', '.join(new) or 'none'}")
-    if args.record:
-        record = {
-            "seed": args.seed,
-            "actions": search.actions,
-            "plays": search.plays,
-            "seconds": round(took),
-            "findings": {
-                cause: {"at": f.at, "words": f.words().splitlines()}
-                for cause, f in sorted(search.findings.items())
-            },
-            "worked": {t: list(n) for t, n in sorted(search.tries.items())},
-        }
-        args.record.write_text(json.dumps(record, indent=1) + "\n")
+    record: dict[str, Any] = {}
+    if args.record and args.record.exists():
+        record = json.loads(args.record.read_text())
+    stage = make_stage(Codes.compile())
+    for seed in range(args.seed, args.seed + args.seeds):
+        if record.get(str(seed), {}).get("actions", 0) >= args.actions:
+            continue
+        record[str(seed)] = searched(stage, seed, args.actions)
+        if args.record:
+            args.record.write_text(json.dumps(record, indent=1) + "\n")
+    found = sorted({cause for one in record.values() for cause in one["findings"]})
+    new = [cause for cause in found if cause not in KNOWN]
+    done = sum(one["actions"] for one in record.values())
+    print(
+        f"{done} actions, found: {', '.join(found) or 'nothing'}; new: {', '.join(new) or 'none'}"
+    )
     return 1 if new else 0
 
 

@@ -2,19 +2,19 @@
 """Who won and who lost: what everybody has, what honest work should have earned, and why it did
 not.
 
-A person has what stands in its name anywhere: wallets, stake and what unbonds, rewards, bounties,
-bond credits, and what is left in the escrow of its jobs. What a person was due is counted by the
-rules of an honest run: for every round that finished, a trainer's share for right work, a
-verifier's cut for confirming a right result, an aggregator's for proposing it; for every task that
-was decided, half the fee for a right result; and a finder's share of what it got slashed. An honest
-person that has less than before and its due has lost; a coalition that has more than before and its
-due has won."""
+A person has what stands in its name anywhere: wallets, stake and what unbonds, rewards, also those
+that are held or set aside, bounties, bond credits, and what is left in the escrow of its jobs. What
+a person was due is counted by the rules of an honest run: for every round that finished, a
+trainer's share for right work, a verifier's cut for confirming a right result, an aggregator's for
+proposing it; for every task that was decided, half the fee for a right result; and a finder's share
+of what it got slashed. An honest person that has less than before and its due has lost; a coalition
+that has more than before and its due has won."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tests.contracts.fuzz.machine import Event
+from tests.contracts.fuzz.machine import Event, Struct
 from tests.contracts.fuzz.world import UNAVAILABLE, Person, Round, World, right_result
 from tests.stage.contracts.tasks import (
     AGREED,
@@ -77,17 +77,25 @@ class Books:
     def wealth(self, person: Person) -> int:
         """Everything that stands in a person's name."""
         ask, total = self.world.ask, 0
+        # What a contract keeps for nobody need not be asked for each.
+        holders = [h for h in HOLDERS if ask(f"{h}.bonds_held")]
         for address in person.addresses:
             total += ask("token.balanceOf", address)
-            total += ask("pool.pending", address)
-            total += ask("registry.bounty", address)
-            total += sum(ask(f"{holder}.bond_credit", address) for holder in HOLDERS)
+            total += ask("pool.pending", address) if ask("pool.total_pending") else 0
+            total += ask("registry.bounty", address) if ask("registry.total_bounties") else 0
+            total += sum(ask(f"{holder}.bond_credit", address) for holder in holders)
         nodes = [person.node] if person.node else []
         known = {p.node for p in self.world.stage.people}
         for node in self.world.all_nodes:
             if node not in known and ask("registry.owner_of", node) in person.addresses:
                 nodes.append(node)
         total += sum(ask("registry.bonded", node) for node in nodes)
+        if ask("pool.total_held"):
+            total += sum(ask("pool.held", node) for node in nodes)
+        for report in self.world.reports.values():
+            f = report.fields
+            if f["node_id"] in nodes:
+                total += ask("pool.set_aside", f["job_id"], f["round_id"], f["node_id"])
         for job, made in self.world.jobs.items():
             if made["sponsor"] in person.addresses:
                 total += ask("pool.escrow", job)
@@ -266,16 +274,25 @@ class Tally:
             done = self._next(place, "ReportExecuted")
             if done is not None:
                 report = self.ask("reports.report_of", done.fields["report_id"])
-                found = world.by_node.get(report.first_reporter)
+                found = world.by_node.get(self._found(report))
+        elif violation == 5 and "results.announce_challenge" in world.machine.functions:
+            found = world.by_address.get(slashed.fields["reporter"])
         elif violation == 5:
             challenges = [s for s, e in world.log[:place] if e.name == "Challenged"]
             found = world.by_address.get(challenges[-1]) if challenges else None
         elif violation == 6:
+            # What false verdicts cost is shared out by the appeal, see `_task`.
             done = self._next(place, "FalseReportSlashed")
             if done is not None:
                 report = self.ask("reports.report_of", done.fields["report_id"])
                 found = world.by_node.get(report.node_id)
         return found if found is not None and found in world.good else None
+
+    def _found(self, report: Struct) -> int:
+        """The verifier that found what a report says."""
+        if "reports.finder_of" not in self.world.machine.functions:
+            return int(report.first_reporter)
+        return int(self.ask("reports.finder_of", report.job_id, report.round_id, report.node_id))
 
     def _next(self, place: int, name: str) -> Event | None:
         for _, event in self.world.log[place : place + 4]:

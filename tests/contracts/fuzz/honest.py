@@ -40,6 +40,7 @@ from tests.stage.contracts.system import (
 from tests.stage.contracts.tasks import (
     AGREED,
     APPEALED,
+    CLOSED,
     DECIDED,
     DRAWING,
     LANE_COMMITTED,
@@ -57,6 +58,7 @@ OPEN, CONFIRMED, REPORT_APPEALED = 1, 2, 3
 SALT = keccak(text="salt")
 INPUT, TRACE = keccak(text="input"), keccak(text="trace")
 EVIDENCE = keccak(text="evidence")
+ANNOUNCE_DOMAIN = keccak(text="menagerie.announcements.v1")
 UPDATE, REPORT, RECORD = (keccak(text=t) for t in ("update", "report", "record"))
 FEE = 2 * ZOO
 RUN_S = 600
@@ -148,6 +150,31 @@ def scores_digest(
     )
 
 
+def announcement(
+    world: World, contract: str, seen: Round, what: int, finder: int, evidence: bytes
+) -> bytes:
+    """What a finder announces before it reports or challenges, from its definition."""
+    return keccak(
+        encode(
+            ["bytes32", "uint256", "address"] + ["uint256"] * 4 + ["bytes32"],
+            [
+                ANNOUNCE_DOMAIN,
+                1,
+                world.machine.addresses[contract],
+                *seen.key,
+                what,
+                finder,
+                evidence,
+            ],
+        )
+    )
+
+
+def proof_of(finder: int) -> bytes:
+    """A finder's evidence, which nobody else can guess."""
+    return keccak(text=f"evidence of {finder}")
+
+
 class Honest:
     """The honest people of a world."""
 
@@ -157,6 +184,7 @@ class Honest:
         self.closing = False
         self._tried: set[tuple[int, str]] = set()
         self._tasks = 0
+        self._closed: set[int] = set()
         self._queued: dict[bytes, int] = {}
 
     # Playing
@@ -185,6 +213,17 @@ class Honest:
                 due = [at + 1 for at in self.deadlines() if at + 1 > seen]
                 machine.mine(1, max(0, min([end, *due]) - machine.time))
 
+    def until_due(self) -> None:
+        """Time passes to the first second in which honest people may act again: hostile people can
+        be faster in it."""
+        machine = self.world.machine
+        for _ in range(MANY):
+            if not self.turn() and not self._awaits_seed():
+                break
+        due = [at + 1 for at in self.deadlines() if at + 1 > machine.time]
+        if due:
+            machine.mine(1, min(due) - machine.time)
+
     def _send(self, call: Call) -> bool:
         mark = (self.world.machine.time, repr(call))
         if mark in self._tried:
@@ -207,10 +246,11 @@ class Honest:
             state = self.ask("reports.report_of", report)
             if state.status in (CONFIRMED, REPORT_APPEALED):
                 yield int(state.deadline)
-        for task in self.world.tasks:
-            state = self.ask("tasks.task", task)
-            if state.status in (RUNNING, REVEALING, DECIDED, APPEALED):
+        for task, state in self._live_tasks():
+            if state.status in (RUNNING, REVEALING, DECIDED):
                 yield int(state.time)
+            elif state.status == APPEALED:
+                yield int(self.ask("appeals.appeal_of", task).deadline)
 
     def _awaits_seed(self) -> bool:
         """Whether a draw or a seed is a block or two away."""
@@ -218,8 +258,7 @@ class Honest:
             state = self.ask("rounds.round", *seen.key)
             if state.phase == COMMIT and self.world.machine.block <= state.seed_block:
                 return True
-        for task in self.world.tasks:
-            state = self.ask("tasks.task", task)
+        for _, state in self._live_tasks():
             if state.status == DRAWING and self.world.machine.block <= state.seed_block:
                 return True
         return False
@@ -232,11 +271,21 @@ class Honest:
             if self.ask("reports.report_of", report).status in (CONFIRMED, REPORT_APPEALED):
                 return True
         return any(
-            self.ask("tasks.task", task).status in (DRAWING, RUNNING, REVEALING, DECIDED, APPEALED)
-            for task in self.world.tasks
+            state.status in (DRAWING, RUNNING, REVEALING, DECIDED, APPEALED)
+            for _, state in self._live_tasks()
         )
 
     # Wishes
+
+    def _live_tasks(self) -> Iterator[tuple[int, Struct]]:
+        """The tasks that are not closed."""
+        for task in self.world.tasks:
+            if task not in self._closed:
+                state = self.ask("tasks.task", task)
+                if state.status == CLOSED:
+                    self._closed.add(task)
+                else:
+                    yield task, state
 
     def wanted(self) -> Iterator[Call]:
         """What honest people would send now."""
@@ -244,8 +293,8 @@ class Honest:
             yield from self._in_round(seen)
         for report in self.world.reports:
             yield from self._on_report(report)
-        for task in self.world.tasks:
-            yield from self._in_task(task)
+        for task, state in self._live_tasks():
+            yield from self._in_task(task, state)
         if not self.closing:
             yield from self._new_rounds()
             yield from self._new_task()
@@ -277,8 +326,7 @@ class Honest:
             if self._tasks >= TASKS:
                 return
             if any(
-                self.ask("tasks.task", task).status in (DRAWING, RUNNING, REVEALING)
-                for task in self.world.tasks
+                state.status in (DRAWING, RUNNING, REVEALING) for _, state in self._live_tasks()
             ):
                 return
             self._tasks += 1
@@ -296,6 +344,9 @@ class Honest:
         if state.phase == COMMIT:
             if late:
                 yield anybody, "rounds.advance", seen.key
+                return
+            if not state.n_eligible:
+                yield anybody, "rounds.seat", (*seen.key, *seen.candidates)
                 return
             for p in trainers:
                 if p.node not in seen.committed and world.machine.block > state.seed_block:
@@ -326,6 +377,7 @@ class Honest:
             if late:
                 yield anybody, "results.advance", seen.key
             else:
+                yield from self._judge(seen, state)
                 args = (job, number, state.result_hash, not world.is_right(seen))
                 yield from self._decide("results.resolve_challenge", args, seen.disputed_at)
 
@@ -346,28 +398,64 @@ class Honest:
         world, key = self.world, seen.key
         assert seen.proposal is not None
         shares = (seen.proposal.fields["nodes"], seen.proposal.fields["contributions"])
-        verifiers = [p for p in world.role("verifier") if p.node in seen.verifiers]
         if late:
             yield world.role("verifier")[0].operator, "results.finalize", (*key, *shares)
             return
+        yield from self._judge(seen, state)
+        if world.is_right(seen) and self.ask("results.can_finalize", *key):
+            yield world.role("verifier")[0].operator, "results.finalize", (*key, *shares)
+
+    def _announced(self, contract: str, digest: bytes) -> int | None:
+        """In which block something was announced; 0 once that was opened."""
+        scope = self.world.announced.get(digest)
+        return None if scope is None else int(self.ask(f"{contract}.announced_in", scope, digest))
+
+    def _challenge(self, seen: Round, state: Struct) -> Iterator[Call]:
+        """A wrong result is challenged in the block after it was announced; whoever announced it
+        and was slower opens its announcement."""
+        world, result = self.world, state.result_hash
+        for p in world.role("verifier"):
+            finder = int(p.operator, 16)
+            what = int.from_bytes(result, "big")
+            digest = announcement(world, "results", seen, what, finder, proof_of(finder))
+            made = self._announced("results", digest)
+            if made is None and "results.announce_challenge" in world.machine.functions:
+                if state.phase == CHALLENGE:
+                    yield p.operator, "results.announce_challenge", (digest,)
+            elif made != world.machine.block and (made or state.phase == CHALLENGE):
+                args = (*seen.key, result, proof_of(finder))
+                yield p.operator, "results.challenge", args
+
+    def _judge(self, seen: Round, state: Struct) -> Iterator[Call]:
+        """Reports, challenges and attestations, also while a result is disputed."""
+        world, key = self.world, seen.key
+        verifiers = [p for p in world.role("verifier") if p.node in seen.verifiers]
         right = world.right_nodes(seen)
         for node in seen.revealed:
-            if node in right or self.ask("results.is_invalid", *key, node):
+            if node in right:
                 continue
-            report = self.ask("reports.report_id_of", *key, node, INVALID)
-            said = self.ask("reports.reporters", report)
+            invalid = self.ask("results.is_invalid", *key, node)
+            said = self.ask(
+                "reports.reporters", self.ask("reports.report_id_of", *key, node, INVALID)
+            )
             for p in verifiers:
-                if p.node not in said:
-                    yield p.operator, "reports.report", (*key, p.node, node, INVALID, EVIDENCE)
+                proof = proof_of(p.node)
+                digest = announcement(world, "reports", seen, node, p.node, proof)
+                made = self._announced("reports", digest)
+                if invalid:
+                    if made:
+                        late_one = (*key, p.node, node, proof)
+                        yield p.operator, "reports.open_announcement", late_one
+                elif made is None and "reports.announce_report" in world.machine.functions:
+                    yield p.operator, "reports.announce_report", (*key, p.node, digest)
+                elif made != world.machine.block and p.node not in said:
+                    yield p.operator, "reports.report", (*key, p.node, node, INVALID, proof)
         if world.is_right(seen):
             for p in verifiers:
                 if p.node not in seen.attested.get(state.result_hash, ()):
                     yield p.operator, "results.attest", (*key, p.node, state.result_hash)
-            if self.ask("results.can_finalize", *key):
-                yield world.role("verifier")[0].operator, "results.finalize", (*key, *shares)
         else:
-            for p in world.role("verifier"):
-                yield p.operator, "results.challenge", (*key, state.result_hash, EVIDENCE)
+            yield from self._challenge(seen, state)
 
     def row(self, seen: Round) -> list[int]:
         """The scores that an honest verifier gives: as much for each right work."""
@@ -457,9 +545,8 @@ class Honest:
 
     # Tasks
 
-    def _in_task(self, task: int) -> Iterator[Call]:
+    def _in_task(self, task: int, state: Struct) -> Iterator[Call]:
         world = self.world
-        state = self.ask("tasks.task", task)
         late = world.machine.time > state.time
         anybody = world.role("executor")[0].operator
         right = right_result(state.spec)
@@ -484,14 +571,34 @@ class Honest:
         elif state.status in (AGREED, DECIDED):
             yield from self._decided(task, state, right, late)
         elif state.status == APPEALED:
+            yield from self._appealed(task, state, right)
+
+    def _appealed(self, task: int, state: Struct, right: bytes) -> Iterator[Call]:
+        world = self.world
+        appeal = self.ask("appeals.appeal_of", task)
+        late = world.machine.time > appeal.deadline
+        anybody = world.role("executor")[0].operator
+        verifiers = world.role("verifier")
+        if int(appeal.objector, 16):
             if late:
                 yield anybody, "appeals.lapse", (task,)
             elif right != UNAVAILABLE:
-                nodes, weights = world.verdicts[task]
-                for p in world.role("verifier"):
-                    if p.node in nodes:
-                        place = nodes.index(p.node)
-                        yield p.operator, "appeals.attest", (task, place, nodes, weights, right)
+                yield from self._decide("appeals.resolve", (task, right), appeal.deadline)
+        elif any(appeal.result):
+            if late:
+                yield anybody, "appeals.finalize", (task,)
+            elif appeal.result != right:
+                executors = [world.by_node[n] for n in state.nodes if n in world.by_node]
+                for p in (*verifiers, *(p for p in executors if p in world.good)):
+                    yield p.operator, "appeals.contest", (task,)
+        elif late:
+            yield anybody, "appeals.lapse", (task,)
+        elif right != UNAVAILABLE:
+            nodes, weights = world.verdicts[task]
+            for p in verifiers:
+                if p.node in nodes:
+                    place = nodes.index(p.node)
+                    yield p.operator, "appeals.attest", (task, place, nodes, weights, right)
 
     def _mine(self, state: Struct, lane_state: int) -> Iterator[tuple[int, Person]]:
         for lane, node in enumerate(state.nodes):

@@ -27,6 +27,7 @@ from tests.contracts.fuzz.honest import (
     TRACE,
     UPDATE,
     Honest,
+    announcement,
     answer_digest,
     scores_digest,
     tag,
@@ -40,6 +41,7 @@ from tests.contracts.fuzz.world import (
     ROUNDS,
     UNAVAILABLE,
     WRONG,
+    Context,
     Round,
     World,
     right_content,
@@ -63,11 +65,17 @@ VERDICT_TYPES = {
         )
     ]
 }
+CONSENT_TYPES = {
+    "OperatorConsent": [
+        {"name": name, "type": kind}
+        for name, kind in (("operator", "address"), ("owner", "address"), ("nonce", "uint256"))
+    ]
+}
 APPROVAL_TYPES = {"Approval": [{"name": "op_id", "type": "bytes32"}]}
 
-# Kinds of an action that name no function: time passes, one honest transaction arrives, all that
-# are wanted arrive.
-WAIT, STEP, TICK = "wait", "step", "tick"
+# Kinds of an action that name no function: time passes, also to the first second in which somebody
+# honest may act again; one honest transaction arrives, all that are wanted arrive.
+WAIT, RUSH, STEP, TICK = "wait", "rush", "step", "tick"
 # A call that works now, whichever it is: some are tried until one does.
 ANY = "any"
 TRIES = 25
@@ -96,7 +104,7 @@ class Hostile:
     """The hostile people of a world."""
 
     def __init__(
-        self, world: World, honest: Honest, choose: Callable[[Random], str] | None = None
+        self, world: World, honest: Honest, choose: Callable[[Random, Context], str] | None = None
     ) -> None:
         self.world = world
         self.honest = honest
@@ -108,10 +116,11 @@ class Hostile:
         # What was done, in words.
         self.told: list[str] = []
         titles = sorted(t for t, f in world.machine.functions.items() if not f.view)
-        self.choose = choose or (lambda rng: rng.choice(titles))
+        self.choose = choose or (lambda rng, context: rng.choice(titles))
         # What was done, each action by its name: a play that means the same.
         self.done: list[Action] = []
-        self.tried: dict[str, list[int]] = {}
+        # How often each call was tried, and worked, where.
+        self.tried: dict[tuple[str, Context], list[int]] = {}
         # Functions that are for a contract or the committee.
         self.refused: set[str] = set()
 
@@ -125,8 +134,9 @@ class Hostile:
                 self.done.append(action)
             return outcome
         chance = Random(action.seed)
+        context = self.world.context()
         for _ in range(TRIES):
-            named = Action(self.choose(chance), chance.getrandbits(32))
+            named = Action(self.choose(chance, context), chance.getrandbits(32))
             outcome = self._play(named)
             if outcome is not None and outcome.ok:
                 self.done.append(named)
@@ -134,7 +144,7 @@ class Hostile:
         return None
 
     def _play(self, action: Action) -> Outcome | None:
-        count = self.tried.setdefault(action.kind, [0, 0])
+        count = self.tried.setdefault((action.kind, self.world.context()), [0, 0])
         count[0] += 1
         rng = self.rng = Random(action.seed)
         if action.kind == WAIT:
@@ -144,6 +154,10 @@ class Hostile:
                 self.honest.turn()
                 self.world.machine.mine(blocks, 0)
             self.honest.wait(seconds)
+            return None
+        if action.kind == RUSH:
+            self.told.append("wait until somebody honest may act")
+            self.honest.until_due()
             return None
         if action.kind in (STEP, TICK):
             self.told.append("one honest transaction" if action.kind == STEP else "honest turns")
@@ -159,7 +173,7 @@ class Hostile:
         except Nothing:
             return Outcome(False, reason="nothing to name")
         outcome = Outcome(False)
-        for sender in self.senders():
+        for sender in self.senders(function.contract):
             outcome = self.world.send(sender, action.kind, *args)
             if outcome.ok:
                 self.told.append(self.sentence(sender, function, args))
@@ -171,11 +185,18 @@ class Hostile:
                 return outcome
         return outcome
 
-    def senders(self) -> list[str]:
+    def senders(self, contract: str = "") -> list[str]:
         """Hostile addresses that may send a call, the likeliest first."""
+        if "sender" in self.so_far:
+            return [self.so_far["sender"]]
         node = self.so_far.get("verifier_id", self.so_far.get("node_id"))
         others = [self.rng.choice(self.world.bad_addresses) for _ in range(2)]
         own: list[str] = []
+        sponsor = self.world.jobs.get(self.so_far.get("job_id"), {}).get("sponsor")
+        if sponsor in self.world.bad_addresses:
+            own = [sponsor]
+        elif contract == "coordinator":
+            own = [p.owner for p in self.world.role("member", True)]
         if node is not None and self.world.is_bad(node):
             keys = [self.ask(f"registry.{key}_of", node) for key in ("operator", "owner")]
             own = [key for key in keys if key in self.world.bad_addresses]
@@ -292,7 +313,7 @@ class Hostile:
             return self.any_of(AMOUNTS)
         node = self.so_far.get("node_id", 0)
         owner = self.ask("registry.owner_of", node)
-        return int(self.ask("token.balanceOf", owner)) // ZOO * ZOO
+        return int(self.ask("token.balanceOf", owner)) // ZOO * ZOO or ZOO
 
     def new_operator(self) -> str:
         """Mostly an address that serves no node."""
@@ -482,6 +503,39 @@ class Hostile:
             for p in (self.ask("registry.operator_of", v) for v in self.so_far["verifier_ids"])
         ]
 
+    def consent(self) -> bytes:
+        """An operator's consent to serve a node of the sender, which is drawn here; empty when the
+        operator is the sender, or somebody honest, who signs nothing."""
+        operator, own = self.so_far["operator"], self.world.bad_addresses
+        sender = self.rng.choice(own)
+        if "node_id" in self.so_far:
+            owner = self.ask("registry.owner_of", self.so_far["node_id"])
+            sender = owner if owner in own else sender
+        self.so_far["sender"] = sender
+        if operator == sender or operator not in own:
+            return b""
+        nonce = self.ask("registry.consents_used", operator)
+        message = {"operator": operator, "owner": sender, "nonce": nonce}
+        return self._signed("Menagerie NodeRegistry", "registry", CONSENT_TYPES, message, operator)
+
+    def origin(self) -> tuple[str, bytes]:
+        """The sponsor and the spec of the job that the call names."""
+        sponsor, spec = self.ask("jobs.origin_of", self.so_far["job_id"])
+        return sponsor, spec
+
+    def found(self) -> bytes:
+        """An announcement of a node, or of the newest result: a report or challenge opens it."""
+        job = self.so_far.get("job_id") or max(self.world.newest)
+        seen = self.world.rounds.get((job, self.world.newest[job]))
+        if seen is None:
+            raise Nothing
+        if "verifier_id" in self.so_far:
+            node, finder = self.target(), self.so_far["verifier_id"]
+            return announcement(self.world, "reports", seen, node, finder, EVIDENCE)
+        result = int.from_bytes(self.ask("results.result", *seen.key).result_hash, "big")
+        self.so_far["sender"] = sender = self.rng.choice(self.world.bad_addresses)
+        return announcement(self.world, "results", seen, result, int(sender, 16), EVIDENCE)
+
     def approvals(self) -> list[bytes]:
         """Approvals signed by hostile members."""
         members = sorted(p.owner for p in self.world.role("member", True))
@@ -565,7 +619,9 @@ MAKERS: dict[str, Callable[[Hostile], Any]] = {
     "reveal_s": _among(61, 100, 600),
     "roles": _among(1, 2, 3, 4, 7, 7, 7),
     "role": _among(1, 2, 4),
-    **dict.fromkeys(("active", "approved", "upheld", "passed", "allowed"), _among(True, False)),
+    **dict.fromkeys(
+        ("active", "approved", "upheld", "passed", "allowed", "guilty"), _among(True, False)
+    ),
     "overturned": _among(True, False),
     "violation": _among(2, 2, 2, 3, 5),
     "status": _among(4, 5, 6),
@@ -578,6 +634,8 @@ MAKERS: dict[str, Callable[[Hostile], Any]] = {
     "threshold_": _among(1, 2, 3),
     "delay_class_": _among(0, 1),
     "total_contribution": _among(0, 1),
+    "aside": _among(0, 1),
+    "attempt": lambda h: h.ask("benchmarks.benchmark", h.so_far["node_id"]).attempt,
     # Digests
     "spec": _among(*GOOD_SPECS, LOST_SPEC),
     "salt": _const(SALT),
@@ -594,6 +652,8 @@ MAKERS: dict[str, Callable[[Hostile], Any]] = {
     "update": _const(UPDATE),
     "report": _const(REPORT),
     "record": _const(RECORD),
+    "consent": Hostile.consent,
+    "sponsor": lambda h: h.origin()[0],
     "encryption_key": _among(EMPTY, EVIDENCE, RECORD),
     "key_id": _among(EVIDENCE, RECORD),
     "envelope": _const(b"sealed"),
@@ -627,6 +687,7 @@ MAKERS: dict[str, Callable[[Hostile], Any]] = {
     "members_": lambda h: [p.owner for p in h.world.role("member", True)],
     # Structs
     "terms": Hostile.terms,
+    "bounds": _const((1, 2**127, 1)),
     "penalty": _const((10_000, 0, 0, True, True, 5_000)),
     "parameters": lambda h: tuple(h.ask("registry.parameters").values()),
     # Calls by the committee
@@ -642,11 +703,18 @@ SPECIAL: dict[tuple[str, str], Callable[[Hostile], Any]] = {
     ("tasks.commit", "commitment"): Hostile.answer,
     ("tasks.reveal", "result"): Hostile.answered,
     ("scores.commit_scores", "commitment"): Hostile.row_commitment,
+    ("reports.announce_report", "digest"): Hostile.found,
+    ("reports.open_announcement", "node_id"): Hostile.target,
+    ("results.announce_challenge", "digest"): Hostile.found,
+    ("results.expire_announcement", "digest"): lambda h: h.newest(list(h.world.announced)),
+    ("rounds.seat", "nodes"): lambda h: h.seen().candidates[0],
+    ("rounds.seat", "scores"): lambda h: h.seen().candidates[1],
     ("scores.close_scoring", "nodes"): lambda h: h.seen().nodes,
     ("scores.close_scoring", "weights"): lambda h: h.seen().weights,
     ("coordinator.approve_by_sig", "signatures"): Hostile.approvals,
     ("coordinator.set_delay_class", "target"): Hostile.address,
-    ("results.open", "terms"): _const((1, EVIDENCE, 1, 600, 500, 400, 300, 800, ZOO)),
+    ("results.open", "terms"): _const((1, EVIDENCE, 1, 600, 500, 400, 300, 800, ZOO, DAY)),
+    ("pool.fund", "spec"): lambda h: h.origin()[1],
     ("results.open", "verifiers"): lambda h: [h.own_node()],
 }
 

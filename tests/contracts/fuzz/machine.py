@@ -40,6 +40,32 @@ CONTRACTS = (
     "benchmarks",
 )
 
+# Views that depend on no clock: their answers hold until the next transaction.
+STORED = {
+    "appeals.appeal_of",
+    "benchmarks.benchmark",
+    "coordinator.has_approved",
+    "coordinator.operation",
+    "coordinator.operation_id",
+    "jobs.job",
+    "jobs.origin_of",
+    "pool.escrow",
+    "registry.operator_of",
+    "registry.owner_of",
+    "reports.announced_in",
+    "reports.report_id_of",
+    "reports.report_of",
+    "reports.reporters",
+    "results.announced_in",
+    "results.is_invalid",
+    "results.result",
+    "rounds.round",
+    "scores.adopted",
+    "tasks.result_of",
+    "tasks.task",
+}
+DECODINGS = 50_000
+
 
 def _type(parameter: dict[str, Any]) -> str:
     """The canonical type of an ABI parameter, tuples written out."""
@@ -234,6 +260,10 @@ class Machine:
         self._evm = pyrevm.EVM(spec_id="CANCUN", gas_limit=2 * GAS_CAP)
         self.addresses = copy.addresses
         self.functions: dict[str, Function] = {}
+        # Answers of views until the next transaction, and until the next block; decoded bytes.
+        self._stored: dict[tuple[Any, ...], Any] = {}
+        self._answers: dict[tuple[Any, ...], Any] = {}
+        self._decodings: dict[tuple[str, bytes], Any] = {}
         self._names = {address.lower(): name for name, address in copy.addresses.items()}
         self._events: dict[tuple[str, bytes], _EventType] = {}
         for name, address in copy.addresses.items():
@@ -269,6 +299,7 @@ class Machine:
     # Time
 
     def _set_clock(self) -> None:
+        self._answers.clear()
         self._evm.set_block_env(
             pyrevm.BlockEnv(number=self.block, timestamp=self.time, gas_limit=2 * GAS_CAP)
         )
@@ -287,6 +318,7 @@ class Machine:
 
     def revert(self, point: tuple[Any, int, int]) -> None:
         """Undoes everything since a point."""
+        self._stored.clear()
         checkpoint, self.block, self.time = point
         self._evm.revert(checkpoint)
         self._set_clock()
@@ -297,17 +329,30 @@ class Machine:
         answer = self._run(sender, function, args, False)
         if isinstance(answer, str):
             return Outcome(False, reason=answer)
+        self._answers.clear()
+        self._stored.clear()
         events = tuple(self._decoded())
         return Outcome(True, _decoded_as(function.answers, answer), events)
 
     def ask(self, title: str, *args: Any) -> Any:
-        """The answer of a view; a struct's parts are attributes."""
+        """The answer of a view; a struct's parts are attributes. Nobody may change it."""
+        call = (title, *(tuple(arg) if isinstance(arg, list) else arg for arg in args))
+        answers = self._stored if title in STORED else self._answers
+        if call not in answers:
+            answers[call] = self._asked(title, args)
+        return answers[call]
+
+    def _asked(self, title: str, args: Sequence[Any]) -> Any:
         function = self.functions[title]
         answer = self._run(NOBODY, function, args, True)
         assert not isinstance(answer, str), f"{title}{args}: {answer}"
-        values = _decoded_as(function.answers, answer)
-        given = [_structured(o, v) for o, v in zip(function.outputs, values, strict=True)]
-        return given[0] if len(given) == 1 else tuple(given)
+        if (title, answer) not in self._decodings:
+            values = _decoded_as(function.answers, answer)
+            given = [_structured(o, v) for o, v in zip(function.outputs, values, strict=True)]
+            if len(self._decodings) >= DECODINGS:
+                self._decodings.clear()
+            self._decodings[title, answer] = given[0] if len(given) == 1 else tuple(given)
+        return self._decodings[title, answer]
 
     def _run(
         self, sender: str, function: Function, args: Sequence[Any], static: bool

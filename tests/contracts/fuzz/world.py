@@ -8,6 +8,7 @@ work, a task's result when it is the one named by its spec."""
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cache
 from random import Random
 from typing import Any
 
@@ -33,6 +34,8 @@ from tests.stage.contracts.system import (
 
 CPU = 0
 ROUNDS = 3
+# The sponsor's jobs: one paid by results and one by scores. A play has money for one of them.
+PLAIN, SCORED = 1, 2
 BUDGET = 10_000 * ZOO
 WALLET = 1_000 * ZOO
 GOOD_SPECS = tuple(keccak(text=f"spec {i}") for i in range(2))
@@ -40,7 +43,12 @@ LOST_SPEC = keccak(text="a spec whose inputs nobody can have")
 UNAVAILABLE = keccak(text="menagerie.RedundantTasks.unavailable.v1")
 WRONG = keccak(text="a wrong result")
 # What the committee decides within its short delay, as in a deployment.
-ROUTINE = (("results", "resolve_challenge"), ("reports", "resolve_appeal"))
+ROUTINE = (
+    ("results", "resolve_challenge"),
+    ("reports", "resolve_appeal"),
+    ("appeals", "resolve"),
+    ("benchmarks", "overrule"),
+)
 
 # How many of each role the network has, and how many of them may be hostile at once. One verifier
 # in four, two committee members in five and two executors in five are minorities everywhere.
@@ -99,8 +107,8 @@ def make_stage(codes: Codes) -> Stage:
 
 
 def peopled(codes: Codes) -> tuple[System, tuple[Person, ...]]:
-    """The system with its people on titanoboa. The first job is funded; everybody joined long
-    before anything happens."""
+    """The system with its people on titanoboa, and a sponsor's two jobs without money. Everybody
+    joined long before anything happens."""
     system = deploy(codes)
     people: list[Person] = []
     for role, (bit, count, _) in ROLES.items():
@@ -130,7 +138,10 @@ def peopled(codes: Codes) -> tuple[System, tuple[Person, ...]]:
             1,
             sender=system.coordinator.address,
         )
-    system.job(str(account("sponsor").address), rounds=ROUNDS, escrow=ROUNDS * REWARD)
+    sponsor = str(account("sponsor").address)
+    for _ in (PLAIN, SCORED):
+        job = system.job(sponsor, rounds=ROUNDS, escrow=0)
+    system.scores.adopt(job, 300, 300, sender=sponsor)
     mine(200, 40 * DAY)
     return system, tuple(people)
 
@@ -176,6 +187,8 @@ class Round:
     weights: list[int]
     verifiers: dict[int, int]
     aggregators: list[int]
+    # The nodes and weights of the event: more than there are seats, until they are drawn.
+    candidates: tuple[list[int], list[int]]
     committed: dict[int, str] = field(default_factory=dict)
     revealed: dict[int, bytes] = field(default_factory=dict)
     proposal: Event | None = None
@@ -188,25 +201,31 @@ class Round:
         return self.job, self.number
 
 
+@cache
 def right_content(job: int, round_id: int, node: int) -> bytes:
     """What a trainer that does its work gets."""
     return keccak(text=f"work {job} {round_id} {node}")
 
 
+@cache
 def right_model(job: int, round_id: int) -> bytes:
     """What an aggregator that does its work gets."""
     return keccak(text=f"model {job} {round_id}")
 
 
+@cache
 def right_result(spec: bytes) -> bytes:
     """What an executor that does its work gets."""
     return UNAVAILABLE if spec == LOST_SPEC else keccak(b"result of " + spec)
 
 
+Context = tuple[int, int]
+
+
 class World:
     """One play: who is hostile, and everything that was seen."""
 
-    def __init__(self, stage: Stage, hostile: frozenset[str]) -> None:
+    def __init__(self, stage: Stage, hostile: frozenset[str], job: int = PLAIN) -> None:
         self.stage = stage
         self.machine = stage.machine
         self.hostile = hostile
@@ -219,18 +238,27 @@ class World:
         # Nodes that hostile people registered meanwhile, and those they began with.
         self.bad_nodes = [p.node for p in self.bad if p.node]
         self.all_nodes = [p.node for p in stage.people if p.node]
-        self.jobs: dict[int, Struct_] = {1: {"sponsor": stage.roles["sponsor"][0].owner}}
+        sponsor = stage.roles["sponsor"][0].owner
+        self.jobs: dict[int, Struct_] = {n: {"sponsor": sponsor} for n in (PLAIN, SCORED)}
         self.rounds: dict[tuple[int, int], Round] = {}
-        self.newest: dict[int, int] = {1: 0}
+        self.newest: dict[int, int] = dict.fromkeys(self.jobs, 0)
         self.tasks: list[int] = []
         self.reports: dict[bytes, Event] = {}
         self.verdicts: dict[int, tuple[list[int], list[int]]] = {}
+        # Announcements: the scope of each digest.
+        self.announced: dict[bytes, bytes] = {}
         self.operations: list[bytes] = []
         self.salts: dict[Any, tuple[Any, ...]] = {}
         self.log: list[tuple[str, Event]] = []
         self.events_of_call: tuple[Event, ...] = ()
-        self.causes: dict[str, int] = {}
-        self.due: dict[str, int] = {}
+        # Whoever sponsors it, there is work to begin with.
+        self.send(sponsor, "pool.fund", job, *self.ask("jobs.origin_of", job), ROUNDS * REWARD)
+
+    def context(self) -> Context:
+        """Where the newest round and task stand: most calls work in few places only."""
+        job = max(self.newest)
+        phase = self.ask("rounds.round", job, self.newest[job]).phase
+        return phase, self.ask("tasks.task", self.tasks[-1]).status if self.tasks else 0
 
     # Sides
 
@@ -285,9 +313,14 @@ class World:
             list(f["weights"]),
             dict(zip(f["verifiers"], f["stakes"], strict=True)),
             list(f["aggregators"]),
+            (list(f["nodes"]), list(f["weights"])),
         )
         self.rounds[made.key] = made
         self.newest[made.job] = made.number
+
+    def _on_RoundSeated(self, sender: str, event: Event) -> None:
+        seen, f = self._round(event), event.fields
+        seen.nodes, seen.weights = list(f["nodes"]), list(f["weights"])
 
     def _on_Committed(self, sender: str, event: Event) -> None:
         self._round(event).committed[event.fields["node_id"]] = sender
@@ -320,6 +353,9 @@ class World:
 
     def _on_ViolationReported(self, sender: str, event: Event) -> None:
         self.reports.setdefault(event.fields["report_id"], event)
+
+    def _on_Announced(self, sender: str, event: Event) -> None:
+        self.announced[event.fields["digest"]] = event.fields["scope"]
 
     def _on_OperationProposed(self, sender: str, event: Event) -> None:
         self.operations.append(event.fields["op_id"])
