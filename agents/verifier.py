@@ -4,9 +4,11 @@
 benchmarks  recompute chunks drawn after the submission, sign the verdict (EIP-712)
 AGGREGATE   of a job scored by Gauntlet: evaluate nodes and commit scores, later reveal them
             (`agents.gauntlet.validator`); propose, if every aggregator has failed to
-CHALLENGE   the same duty first; then recompute merge and scores; re-execute the drawn and the
-            suspicious nodes; report each violation with evidence; then attest the result, or
-            challenge it. In DISPUTED the same, but a result is challenged once
+            meanwhile re-execute the drawn and the suspicious nodes, announce each violation
+            (`agents.verify.announcing`)
+CHALLENGE   the same duty first; then recompute merge and scores; report each violation with
+            evidence; then attest the result, or announce that it is wrong and challenge it. In
+            DISPUTED the same, but a result is challenged once
 any phase   permissionless duties, after the aggregators
 any time    of redundant tasks: run a sample again, and every one that is appealed, and attest
             (`agents.tasks.recheck`)
@@ -30,19 +32,19 @@ from agents.rounds.upkeep import Upkeep
 from agents.runtime.chain import Head
 from agents.runtime.context import Context
 from agents.runtime.faults import crashpoint
-from agents.storage.canonical import dumps
-from agents.storage.cid import digest_of
 from agents.storage.content_store import ContentStore, open_store
 from agents.storage.errors import StoreError, StoreUnavailable
 from agents.tasks.recheck import Recheck
 from agents.training.local import pick_device
 from agents.training.state import PayloadError
+from agents.verify.announcing import Announcements
 from agents.verify.judging import result_errors
 from agents.verify.spot_checks import Finding, malformed, reexecute, suspects
 
 _HEAD_START = 0.5  # of the fallback window, left to aggregators
 _PATIENCE_S = 2.0
 _GIVE_UP = 0.5  # of the challenge window: how long a missing artefact is waited for
+_LAST_PART = 0.9  # of the challenge window: what is found later is said without an announcement
 
 
 class Verifier:
@@ -59,6 +61,7 @@ class Verifier:
         self.validator = Validator(Consensus(self.network), context, self.reader)
         self.benchmarks = BenchmarkChecks(self.network, context, store, self.device)
         self.proposer = Proposer(self.network, self.reader, context.sender, _HEAD_START)
+        self.announcements = Announcements(self.network, context, store)
         self.upkeep = Upkeep(self.network, context.sender, _PATIENCE_S, context.settings.jitter_s)
         rate = context.settings.verifier.task_audit_rate
         self.recheck = Recheck(self.network, context, configured, rate)
@@ -78,40 +81,45 @@ class Verifier:
         if did or (node and not self.access.ready(job_id, node)):
             return did or self.upkeep.step(view)
         if node:
-            did = self.validator.step(view, node)
+            did = self.validator.step(view, node) or self.announcements.open_late(view, node)
             if did:
                 return did
+            self.announcements.forget_before(view)
         judging = view.phase in (Phase.CHALLENGE, Phase.DISPUTED)
         if node and judging and node in view.snapshot.verifiers:
             did = self.verify(view, node)
         elif node:
             if view.phase == Phase.AGGREGATE and node in view.snapshot.verifiers:
-                self.prepare(view)
-            did = self.proposer.step(view, node)
+                did = self.prepare(view, node)
+            did = did or self.proposer.step(view, node)
         return did or self.upkeep.step(view)
 
     # -- AGGREGATE -----------------------------------------------------------------------------
 
-    def prepare(self, view: View) -> None:
-        """Begin the spot checks while the aggregator is still at work; the verdicts are kept.
+    def prepare(self, view: View, node: int) -> str | None:
+        """Begin the spot checks while the aggregator is still at work, and announce what they find;
+        the verdicts are kept.
 
         What is missing may come until the challenge window; nothing else should wait for it.
         """
         audit_seed = self.network.seed(view.job_id, view.round_id, view.round, audit=True)
-        if audit_seed is None:
-            return
+        if audit_seed is None or self.network.acting_operator(node) != self.context.wallet.address:
+            return None
         submissions = self.reader.submissions(view)
         if any(s.unavailable for s in submissions):
-            return
+            return None
         try:
             with self.context.metrics.busy("verify"):
                 outcome = self.reader.outcome(view, submissions)
-                if outcome is not None:
-                    self._spot_check(view, outcome, submissions)
+                if outcome is None:
+                    return None
+                findings = self._spot_check(view, outcome, submissions)
         except StoreUnavailable:
             raise
         except (StoreError, PayloadError) as error:
             self.context.log.debug("cannot_prepare", round=view.round_id, why=str(error))
+            return None
+        return self._announce(view, node, findings or [])
 
     # -- CHALLENGE -----------------------------------------------------------------------------
 
@@ -135,9 +143,14 @@ class Verifier:
             findings = self._spot_check(view, outcome, submissions)
         if findings is None:
             return None
-        for finding in findings:
-            if finding.violation is not None and not self._reported(view, node, finding):
-                return self._report(view, node, finding)
+        due = [
+            finding
+            for finding in findings
+            if finding.violation is not None and not self._reported(view, node, finding)
+        ]
+        if due:
+            did = None if self._is_urgent(view) else self._announce(view, node, due)
+            return did or self._report(view, node, due[0])
         crashpoint("verifier-before-attest")
         return self._judge(view, node)
 
@@ -202,10 +215,25 @@ class Verifier:
             "is_invalid", view.job_id, view.round_id, [finding.node]
         )
 
+    def _announce(self, view: View, node: int, findings: list[Finding]) -> str | None:
+        """Announce the first violation that is not announced yet."""
+        for finding in findings:
+            if finding.violation is not None and self.announcements.announce_node(
+                view, node, finding.node, finding.evidence
+            ):
+                return f"announced: a violation in round {view.round_id}"
+        return None
+
+    def _is_urgent(self, view: View) -> bool:
+        """Whether the round may be over before another block has passed."""
+        may = self.context.chain.call(
+            self.network.results, "can_finalize", view.job_id, view.round_id
+        )
+        return bool(may) or self._elapsed(view) > _LAST_PART
+
     def _report(self, view: View, node: int, finding: Finding) -> str:
         assert finding.violation is not None
-        evidence = self.store.put_bytes(finding.evidence)
-        self.store.pin(evidence)
+        evidence = self.announcements.publish_node(view, finding.node, finding.evidence)
         crashpoint("verifier-before-report")
         self.context.sender.send(
             self.network.reports,
@@ -215,7 +243,7 @@ class Verifier:
             node,
             finding.node,
             int(finding.violation),
-            digest_of(evidence),
+            evidence,
         )
         return f"reported: node {finding.node} for {finding.label} in round {view.round_id}"
 
@@ -225,21 +253,27 @@ class Verifier:
         wrong = result_errors(self.reader, view, patient)
         if wrong is None:
             return None
-        result_hash = view.round.result_hash
-        if wrong and self.network.is_challenged(view.job_id, view.round_id):
+        challenged = self.network.is_challenged(view.job_id, view.round_id)
+        if wrong and challenged and not self.announcements.has_announced_result(view):
             return None  # the committee has the case, or has had it
         if wrong:
-            return self._challenge(view, result_hash, wrong)
+            return self._challenge(view, challenged, wrong)
+        result_hash = view.round.result_hash
         results = self.network.results
         self.context.sender.send(results, "attest", view.job_id, view.round_id, node, result_hash)
         crashpoint("verifier-after-attest")
         return f"attested: round {view.round_id}"
 
-    def _challenge(self, view: View, result_hash: bytes, wrong: list[str]) -> str | None:
-        bond = view.job.terms.challenge_bond
-        token, results, sender = self.network.token, self.network.results, self.context.sender
-        chain, address = self.context.chain, self.context.wallet.address
-        if chain.call(token, "balanceOf", address) < bond:
+    def _challenge(self, view: View, challenged: bool, wrong: list[str]) -> str | None:
+        """Announce that the result is wrong, then challenge it.
+
+        The same call opens the announcement, without a bond, when another was faster.
+        """
+        bond = 0 if challenged else view.job.terms.challenge_bond
+        results, sender = self.network.results, self.context.sender
+        address = self.context.wallet.address
+        balance = self.context.chain.call(self.network.token, "balanceOf", address)
+        if balance < bond:
             self.context.log.error(
                 "cannot_challenge",
                 round=view.round_id,
@@ -247,21 +281,32 @@ class Verifier:
                 wrong=wrong,
             )
             return None
-        if chain.call(token, "allowance", address, results.address) < bond:
-            sender.send(token, "approve", results.address, bond)
-        evidence = dumps(
-            {
-                "version": 1,
-                "job": view.job_id,
-                "round": view.round_id,
-                "result_hash": result_hash.hex(),
-                "wrong": [sentence[:500] for sentence in wrong],
-            }
-        )
-        cid = self.store.put_bytes(evidence)
-        self.store.pin(cid)
-        sender.send(results, "challenge", view.job_id, view.round_id, result_hash, digest_of(cid))
+        evidence = {
+            "version": 1,
+            "job": view.job_id,
+            "round": view.round_id,
+            "result_hash": view.round.result_hash.hex(),
+            "wrong": [sentence[:500] for sentence in wrong],
+        }
+        deposit = self.network.bounds().least_bond
+        if not challenged and balance >= bond + deposit and not self._is_urgent(view):
+            self._approve(bond + deposit)
+            if self.announcements.announce_result(view, deposit, evidence):
+                return f"announced: a wrong result in round {view.round_id}"
+        self._approve(bond)
+        digest = self.announcements.publish_result(view, evidence)
+        args = (view.job_id, view.round_id, view.round.result_hash, digest)
+        sender.send(results, "challenge", *args)
         return f"challenged: round {view.round_id}: {wrong[0]}"
+
+    def _approve(self, amount: int) -> None:
+        """Let TrainingResults take what a challenge costs."""
+        token, results = self.network.token, self.network.results
+        allowance = self.context.chain.call(
+            token, "allowance", self.context.wallet.address, results.address
+        )
+        if allowance < amount:
+            self.context.sender.send(token, "approve", results.address, amount)
 
     def _elapsed(self, view: View) -> float:
         """Share of the phase's window that has passed."""

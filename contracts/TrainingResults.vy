@@ -28,6 +28,7 @@
              TrainingRounds stops new ones.
 """
 
+from interfaces import IAnnouncements
 from interfaces import IBonds
 from interfaces import INodeRegistry
 from interfaces import IRewardPool
@@ -37,9 +38,11 @@ from interfaces import ITrainingResults
 from interfaces import ITrainingRounds
 from interfaces import IViolationReports
 
+implements: IAnnouncements
 implements: IBonds
 implements: ITrainingResults
 
+from contracts.modules import announcements
 from contracts.modules import bonds
 from contracts.modules import randomness
 from contracts.modules import round_clock
@@ -47,6 +50,7 @@ from contracts.modules import round_marks
 from snekmate.auth import ownable
 from snekmate.auth import ownable_2step
 
+initializes: announcements
 initializes: bonds
 initializes: randomness
 initializes: round_marks
@@ -54,6 +58,7 @@ initializes: ownable
 initializes: ownable_2step[ownable := ownable]
 
 exports: (
+    announcements.announced_in,
     bonds.withdraw_bond,
     bonds.bond_credit,
     bonds.bonds_held,
@@ -154,6 +159,7 @@ def __init__(
     """
     for account: address in [registry_, pool_, ledger_, reports_, jobs_, rounds_, owner_]:
         assert account != empty(address), "results: zero address"
+    announcements.__init__()
     bonds.__init__(token_)
     randomness.__init__(random_source_)
     round_marks.__init__()
@@ -397,7 +403,9 @@ def propose_result(
          Reverts: "results: not in aggregate", "results: not operator", "results: not on duty",
          "results: not in snapshot", "results: barred", "results: empty artefact",
          "results: length mismatch", "results: nodes not ascending", "results: node not payable"
-         (not revealed in this round, or invalid), "results: bad amount".
+         (not revealed in this round), "results: bad amount". A node that was found invalid has its
+         part in every result, so that its share is there if it is cleared; `_settle` pays it out or
+         not.
     @param job_id The job.
     @param round_id The round.
     @param node_id The proposing node.
@@ -432,9 +440,7 @@ def propose_result(
         assert node > previous, "results: nodes not ascending"
         if node >> 4 != at:
             at = node >> 4
-            accepted = staticcall ITrainingRounds(rounds).revealed(
-                job_id, round_id, at
-            ) & ~round_marks._lane(job_id, round_id, INVALIDATED, at)
+            accepted = staticcall ITrainingRounds(rounds).revealed(job_id, round_id, at)
         assert accepted >> (node & 15) & 1 != 0, "results: node not payable"
         assert contributions[index] < MAX_AMOUNT, "results: bad amount"
         previous = node
@@ -522,21 +528,71 @@ def attest(job_id: uint256, round_id: uint256, verifier_id: uint256, result_hash
 
 
 @external
+def announce_challenge(digest: bytes32):
+    """
+    @notice Anyone, before it challenges a result, with a deposit of the least bond that
+            TrainingJobs permits: says that it has found one, without saying which. The digest is
+            keccak256(abi_encode(keccak256("menagerie.announcements.v1"), chain id, this contract,
+            job_id, round_id, result_hash, msg.sender, evidence)), with evidence that nobody can
+            guess. The deposit goes back when the announcement is opened, which takes a challenge:
+            announcing every result in case somebody challenges it costs a deposit each time.
+    @dev Reverts: "announcements: already announced", "bonds: transfer failed", and the token's
+         reasons. The scope of the event is the sender.
+    @param digest What `challenge` will open.
+    """
+    bounds: ITrainingJobs.Bounds = staticcall ITrainingJobs(jobs).bounds()
+    announcements._announce(convert(msg.sender, bytes32), digest, bounds.least_bond)
+    bonds._take(msg.sender, bounds.least_bond)
+
+
+@external
+def expire_announcement(account: address, digest: bytes32):
+    """
+    @notice Anyone, when an announcement was not opened within an unbonding period, in which every
+            round ends: the treasury gets its deposit.
+    @dev Reverts: "announcements: not announced", "announcements: too early".
+    @param account Whose announcement.
+    @param digest What was announced.
+    """
+    parameters: INodeRegistry.Parameters = staticcall INodeRegistry(registry).parameters()
+    self._forfeit(
+        announcements._expire(convert(account, bytes32), digest, parameters.unbonding_period)
+    )
+
+
+@external
 def challenge(job_id: uint256, round_id: uint256, result_hash: bytes32, evidence: bytes32):
     """
     @notice Anyone, with the job's bond: disputes the proposed result before the owner, once: the
-            owner looks at the result, whoever challenges it.
+            owner looks at the result, whoever challenges it. If the sender has announced it, its
+            deposit goes back, also when another was faster: then it is one more challenger without
+            a bond. If the challenge is upheld, the bounty belongs to the oldest announcement that
+            was opened, and to the treasury if there is none from before the first challenge.
     @dev Reverts: "results: not in challenge", "results: too late", "results: already challenged",
          "results: wrong result".
     @param job_id The job.
     @param round_id The round.
     @param result_hash The result it attacks.
-    @param evidence Digest of the evidence.
+    @param evidence Digest of the evidence, the one that was announced if one was.
     """
     key: bytes32 = self._key(job_id, round_id)
     clock: uint256 = self._check_in_challenge(key)
-    assert clock & round_clock.CHALLENGED == 0, "results: already challenged"
     self._check_result(key, result_hash)
+    finder: uint256 = convert(msg.sender, uint256)
+    opened: bool = False
+    deposit: uint256 = 0
+    opened, deposit = announcements._open(
+        convert(msg.sender, bytes32),
+        announcements._digest(job_id, round_id, convert(result_hash, uint256), finder, evidence),
+        result_hash,
+        finder,
+    )
+    if opened:
+        bonds._credit(msg.sender, deposit)
+    if clock & round_clock.CHALLENGED != 0:
+        assert opened, "results: already challenged"
+        return
+    announcements._publish(result_hash)
     bond: uint256 = staticcall ITrainingJobs(jobs).challenge_bond(job_id)
     self._challengers[key] = msg.sender
     log ITrainingResults.Challenged(
@@ -560,10 +616,10 @@ def challenge(job_id: uint256, round_id: uint256, result_hash: bytes32, evidence
 @external
 def resolve_challenge(job_id: uint256, round_id: uint256, result_hash: bytes32, upheld: bool):
     """
-    @notice Owner only, until the dispute deadline. Upheld: the proposer is slashed and barred from
-            this round, the bond goes back and any other node of the snapshot may propose, if there
-            is time for another result. Rejected: the treasury gets the bond, and what was left of
-            the challenge window goes on, or half a window if that is more.
+    @notice Owner only, until the dispute deadline. Upheld: the proposer is slashed for the result's
+            finder and barred from this round, the bond goes back and any other node of the snapshot
+            may propose, if there is time for another result. Rejected: the treasury gets the bond,
+            and what was left of the challenge window goes on, or half a window if that is more.
     @dev Reverts: "ownable: caller is not the owner", "results: not disputed", "results: too late",
          "results: wrong result".
     @param job_id The job.
@@ -585,13 +641,13 @@ def resolve_challenge(job_id: uint256, round_id: uint256, result_hash: bytes32, 
         proposer: uint256 = self._proposals[key].proposer
         round_marks._mark(job_id, round_id, BARRED, proposer)
         self._proposals[key] = empty(Proposal)
-        self._aggregate_again(job_id, round_id, clock)
         bonds._credit(challenger, bond)
+        self._aggregate_again(job_id, round_id, clock)
         extcall INodeRegistry(registry).slash(
             proposer,
             BAD_RESULT,
             staticcall ITrainingRounds(rounds).opened_at(job_id, round_id),
-            challenger,
+            convert(announcements._finder(result_hash), address),
         )
     else:
         self._resume(job_id, round_id, clock, block.timestamp)
@@ -871,10 +927,19 @@ def _resume(job_id: uint256, round_id: uint256, clock: uint256, since: uint256) 
 @internal
 def _forfeit(bond: uint256):
     """
-    @notice The treasury gets a challenger's bond.
+    @notice The treasury gets a challenger's bond, or an announcement's deposit.
     """
-    parameters: INodeRegistry.Parameters = staticcall INodeRegistry(registry).parameters()
+    parameters: INodeRegistry.Parameters = self._parameters()
     bonds._credit(parameters.treasury, bond)
+
+
+@internal
+@view
+def _parameters() -> INodeRegistry.Parameters:
+    """
+    @notice The registry's parameters.
+    """
+    return staticcall INodeRegistry(registry).parameters()
 
 
 @internal

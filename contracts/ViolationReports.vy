@@ -11,10 +11,15 @@
         that nobody decides in time slashes nobody. Every path from a confirmation ends in one
         unlock, and says what becomes of the share that the node would have got in the round: the
         escrow gets it back when the node was slashed, the node gets it when it was not.
+
+        The bounty of a slash belongs to the verifier that found the node first, and not to the one
+        whose report came first: a report can be copied while it waits for its block. A finder
+        announces, and reports in a later block (modules/announcements).
 @custom:kill Nothing can be paused. Without the Coordinator every appeal ends dismissed, and without
              verifiers no report is ever confirmed.
 """
 
+from interfaces import IAnnouncements
 from interfaces import IBonds
 from interfaces import INodeRegistry
 from interfaces import IRewardPool
@@ -23,18 +28,22 @@ from interfaces import ITrainingResults
 from interfaces import ITrainingRounds
 from interfaces import IViolationReports
 
+implements: IAnnouncements
 implements: IBonds
 implements: IViolationReports
 
+from contracts.modules import announcements
 from contracts.modules import bonds
 from snekmate.auth import ownable
 from snekmate.auth import ownable_2step
 
+initializes: announcements
 initializes: bonds
 initializes: ownable
 initializes: ownable_2step[ownable := ownable]
 
 exports: (
+    announcements.announced_in,
     bonds.withdraw_bond,
     bonds.bond_credit,
     bonds.bonds_held,
@@ -76,7 +85,8 @@ appeal_bond: public(immutable(uint256))
 
 _reports: HashMap[bytes32, IViolationReports.Report]
 _reporters: HashMap[bytes32, DynArray[uint256, 32]]
-# By round and verifier: its reports that were not confirmed. They cost it its bounties there.
+# By round and verifier: its reports and announcements that were not confirmed. They cost it its
+# bounties there.
 _unconfirmed: HashMap[bytes32, HashMap[uint256, uint256]]
 
 
@@ -106,6 +116,7 @@ def __init__(
     for account: address in [registry_, jobs_, rounds_, results_, pool_, owner_]:
         assert account != empty(address), "reports: zero address"
     assert appeal_bond_ != 0 and appeal_bond_ < MAX_BOND, "reports: bad bond"
+    announcements.__init__()
     bonds.__init__(token_)
     ownable.__init__()
     ownable_2step.__init__()
@@ -116,6 +127,50 @@ def __init__(
     results = results_
     pool = pool_
     appeal_bond = appeal_bond_
+
+
+@external
+def announce_report(job_id: uint256, round_id: uint256, verifier_id: uint256, digest: bytes32):
+    """
+    @notice The operator of a verifier of the round's snapshot, unless it is suspended or banned,
+            before it reports a node: says that it has found one, without saying which. The digest
+            is keccak256(abi_encode(keccak256("menagerie.announcements.v1"), chain id, this
+            contract, job_id, round_id, node_id, verifier_id, evidence)), with evidence that nobody
+            can guess. It counts as an unconfirmed report until a report on that node is confirmed,
+            so announcing everybody blindly costs every bounty of the round.
+    @dev Reverts: "reports: not operator", "reports: not a verifier",
+         "announcements: already announced". The scope of the event is keccak256(abi_encode(job_id,
+         round_id, verifier_id)).
+    @param job_id The job.
+    @param round_id The round.
+    @param verifier_id The verifier's node id.
+    @param digest What `report` will open.
+    """
+    self._check_verifier(job_id, round_id, verifier_id)
+    announcements._announce(self._scope(job_id, round_id, verifier_id), digest, 0)
+    self._unconfirmed[self._round_key(job_id, round_id)][verifier_id] += 1
+
+
+@external
+def open_announcement(
+    job_id: uint256, round_id: uint256, verifier_id: uint256, node_id: uint256, evidence: bytes32
+):
+    """
+    @notice Anyone, while a report on the node is confirmed and has not come to its end: opens an
+            announcement whose verifier was too late with its report. It was right, and earns the
+            bounty if its announcement is the oldest.
+    @dev Reverts: "reports: not confirmed", "reports: own node", "reports: not announced". The
+         subject of the event is keccak256(abi_encode(job_id, round_id, node_id)).
+    @param job_id The job.
+    @param round_id The round.
+    @param verifier_id The verifier's node id.
+    @param node_id The node.
+    @param evidence The evidence that was announced.
+    """
+    assert self._is_pending(job_id, round_id, node_id), "reports: not confirmed"
+    self._check_not_own(verifier_id, node_id)
+    assert self._open(job_id, round_id, verifier_id, node_id, evidence), "reports: not announced"
+    self._unconfirmed[self._round_key(job_id, round_id)][verifier_id] -= 1
 
 
 @external
@@ -133,10 +188,11 @@ def report(
             content equal to another node's. From a third of the snapshot's weight on a report keeps
             the round from being final early. With two thirds, of two verifiers at least, it
             confirms the violation: the node is invalid for the round, its stake is locked and its
-            appeal window starts. Only one violation of a
-            node can be confirmed in a round; an open report of the other kind then lapses. The
-            first reporter earns the bounty, unless it reported another node in the round without a
-            confirmation: reporting everybody blindly must not pay.
+            appeal window starts. Only one violation of a node can be confirmed in a round; an open
+            report of the other kind then lapses. The verifier with the oldest announcement of the
+            node earns the bounty, unless it reported or announced another node in the round
+            without a confirmation: reporting everybody blindly must not pay. A report that opens
+            no announcement earns nothing.
     @dev Reverts: "reports: unknown violation", "reports: not in challenge", "reports: not
          revealed", "reports: not a duplicate", "reports: already confirmed", "reports: not
          operator", "reports: not a verifier", "reports: own node", "reports: already reported".
@@ -145,7 +201,7 @@ def report(
     @param verifier_id The verifier's node id.
     @param node_id The reported node.
     @param violation INVALID = 2 or COPIED = 3.
-    @param evidence Digest of the evidence.
+    @param evidence Digest of the evidence, the one that was announced if one was.
     @return bytes32 The report id.
     """
     assert violation == INVALID or violation == COPIED, "reports: unknown violation"
@@ -160,16 +216,8 @@ def report(
         assert staticcall ITrainingRounds(rounds).is_flagged(
             job_id, round_id, node_id
         ), "reports: not a duplicate"
-    assert (
-        staticcall INodeRegistry(registry).acting_operator(verifier_id) == msg.sender
-    ), "reports: not operator"
-    weight: uint256 = staticcall ITrainingResults(results).verifier_weight(
-        job_id, round_id, verifier_id
-    )
-    assert weight != 0, "reports: not a verifier"
-    assert staticcall INodeRegistry(registry).owner_of(verifier_id) != staticcall INodeRegistry(
-        registry
-    ).owner_of(node_id), "reports: own node"
+    weight: uint256 = self._check_verifier(job_id, round_id, verifier_id)
+    self._check_not_own(verifier_id, node_id)
     report_id: bytes32 = self._report_id(job_id, round_id, node_id, violation)
     other: bytes32 = self._report_id(job_id, round_id, node_id, INVALID + COPIED - violation)
     # Whatever became of a confirmed report: who had a verdict is not judged twice.
@@ -189,7 +237,6 @@ def report(
             weight=0,
             offence_time=round.opened_at,
             deadline=0,
-            first_reporter=verifier_id,
             evidence=evidence,
             appellant=empty(address),
             bond=0,
@@ -198,7 +245,9 @@ def report(
     total: uint256 = before + weight
     self._reports[report_id].weight = total
     self._reporters[report_id].append(verifier_id)
-    self._unconfirmed[self._round_key(job_id, round_id)][verifier_id] += 1
+    if not self._open(job_id, round_id, verifier_id, node_id, evidence):
+        self._unconfirmed[self._round_key(job_id, round_id)][verifier_id] += 1
+    announcements._publish(self._subject(job_id, round_id, node_id))
     log IViolationReports.ViolationReported(
         report_id=report_id,
         node_id=node_id,
@@ -303,7 +352,7 @@ def resolve_appeal(report_id: bytes32, upheld: bool):
 def execute(report_id: bytes32) -> uint256:
     """
     @notice Anyone, when the appeal window passed without an appeal: slashes the node. The payout of
-            the first reporter earns the reporter's share, or the treasury when `report` denies it.
+            the node's finder earns the reporter's share, or the treasury when `report` denies it.
     @dev Reverts: "reports: not confirmed", "reports: appeal window open".
     @param report_id The report.
     @return uint256 The amount slashed.
@@ -365,13 +414,21 @@ def is_pending(job_id: uint256, round_id: uint256, node_id: uint256) -> bool:
     @param node_id The node.
     @return bool Whether one is CONFIRMED or APPEALED.
     """
-    for violation: uint256 in [INVALID, COPIED]:
-        status: uint256 = self._reports[
-            self._report_id(job_id, round_id, node_id, violation)
-        ].status
-        if status == CONFIRMED or status == APPEALED:
-            return True
-    return False
+    return self._is_pending(job_id, round_id, node_id)
+
+
+@view
+@external
+def finder_of(job_id: uint256, round_id: uint256, node_id: uint256) -> uint256:
+    """
+    @notice Which verifier has found a node in a round.
+    @param job_id The job.
+    @param round_id The round.
+    @param node_id The node.
+    @return uint256 The verifier whose announcement is the oldest that was opened; 0 when there is
+            none from before the first report.
+    """
+    return announcements._finder(self._subject(job_id, round_id, node_id))
 
 
 @view
@@ -395,6 +452,68 @@ def has_reported(report_id: bytes32, verifier_id: uint256) -> bool:
     @return bool Whether it is.
     """
     return verifier_id in self._reporters[report_id]
+
+
+@internal
+@view
+def _check_verifier(job_id: uint256, round_id: uint256, verifier_id: uint256) -> uint256:
+    """
+    @notice Stops everybody but the operator of a verifier that has a say in the round.
+    @return uint256 The verifier's weight.
+    """
+    assert (
+        staticcall INodeRegistry(registry).acting_operator(verifier_id) == msg.sender
+    ), "reports: not operator"
+    weight: uint256 = staticcall ITrainingResults(results).verifier_weight(
+        job_id, round_id, verifier_id
+    )
+    assert weight != 0, "reports: not a verifier"
+    return weight
+
+
+@internal
+@view
+def _check_not_own(verifier_id: uint256, node_id: uint256):
+    """
+    @notice Stops a verifier that judges a node of its own owner.
+    """
+    assert staticcall INodeRegistry(registry).owner_of(verifier_id) != staticcall INodeRegistry(
+        registry
+    ).owner_of(node_id), "reports: own node"
+
+
+@internal
+def _open(
+    job_id: uint256, round_id: uint256, verifier_id: uint256, node_id: uint256, evidence: bytes32
+) -> bool:
+    """
+    @notice Opens a verifier's announcement of a node, if there is one.
+    """
+    digest: bytes32 = announcements._digest(job_id, round_id, node_id, verifier_id, evidence)
+    opened: bool = False
+    deposit: uint256 = 0
+    opened, deposit = announcements._open(
+        self._scope(job_id, round_id, verifier_id),
+        digest,
+        self._subject(job_id, round_id, node_id),
+        verifier_id,
+    )
+    return opened
+
+
+@internal
+@view
+def _is_pending(job_id: uint256, round_id: uint256, node_id: uint256) -> bool:
+    """
+    @notice See `is_pending`.
+    """
+    for violation: uint256 in [INVALID, COPIED]:
+        status: uint256 = self._reports[
+            self._report_id(job_id, round_id, node_id, violation)
+        ].status
+        if status == CONFIRMED or status == APPEALED:
+            return True
+    return False
 
 
 @internal
@@ -445,6 +564,24 @@ def _round_key(job_id: uint256, round_id: uint256) -> bytes32:
 
 
 @internal
+@pure
+def _scope(job_id: uint256, round_id: uint256, verifier_id: uint256) -> bytes32:
+    """
+    @notice Whose announcement, and in which round: there it counts as unconfirmed.
+    """
+    return keccak256(abi_encode(job_id, round_id, verifier_id))
+
+
+@internal
+@pure
+def _subject(job_id: uint256, round_id: uint256, node_id: uint256) -> bytes32:
+    """
+    @notice What an announcement is about.
+    """
+    return keccak256(abi_encode(job_id, round_id, node_id))
+
+
+@internal
 def _lapse(report_id: bytes32):
     """
     @notice Ends an open report without consequence.
@@ -463,9 +600,12 @@ def _execute(report_id: bytes32, report: IViolationReports.Report) -> uint256:
     self._reports[report_id].status = EXECUTED
     extcall INodeRegistry(registry).unlock(report.node_id)
     reporter: address = empty(address)
+    finder: uint256 = announcements._finder(
+        self._subject(report.job_id, report.round_id, report.node_id)
+    )
     round_key: bytes32 = self._round_key(report.job_id, report.round_id)
-    if self._unconfirmed[round_key][report.first_reporter] == 0:
-        reporter = self._payout(report.first_reporter)
+    if finder != 0 and self._unconfirmed[round_key][finder] == 0:
+        reporter = self._payout(finder)
     amount: uint256 = extcall INodeRegistry(registry).slash(
         report.node_id, report.violation, report.offence_time, reporter
     )

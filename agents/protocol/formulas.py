@@ -22,6 +22,7 @@ from agents.protocol.numbers import BPS
 
 COMMIT_DOMAIN = keccak(text="menagerie.TrainingRounds.commit.v1")
 SEATS_DOMAIN = keccak(text="menagerie.TrainingRounds.seats.v1")
+ANNOUNCE_DOMAIN = keccak(text="menagerie.announcements.v1")
 SCORE_DOMAIN = keccak(text="menagerie.ScoreConsensus.commit.v1")
 TASK_COMMIT_DOMAIN = keccak(text="menagerie.RedundantTasks.commit.v1")
 TASK_TAG_DOMAIN = keccak(text="menagerie.RedundantTasks.tag.v1")
@@ -84,6 +85,23 @@ def score_commitment(
     return _hash([*kinds, "uint256[]", "bytes32", "bytes32"], [*values, list(scores), record, salt])
 
 
+def announcement(
+    chain_id: int, contract: str, place: tuple[int, int], what: int, finder: int, evidence: bytes
+) -> bytes:
+    """modules/announcements: what a finder announces before it reports or challenges.
+
+    Args:
+        contract: address of ViolationReports or TrainingResults.
+        place: job and round.
+        what: the node's id, or the result's hash as a number.
+        finder: the verifier's id, or the challenger's address as a number.
+        evidence: digest of the evidence, which nobody else can guess.
+    """
+    kinds = ["bytes32", "uint256", "address", *["uint256"] * 4, "bytes32"]
+    values = [ANNOUNCE_DOMAIN, chain_id, contract, *place, what, finder, evidence]
+    return _hash(kinds, values)
+
+
 def task_tag(chain_id: int, contract: str, task_id: int, result: bytes) -> bytes:
     """RedundantTasks.tag_of: what is committed to and revealed instead of a task's result."""
     kinds = ["bytes32", "uint256", "address", "uint256", "bytes32"]
@@ -130,6 +148,12 @@ def seed(value: bytes, key: bytes, chain_id: int, contract: str) -> bytes:
 def report_id(job_id: int, round_id: int, node_id: int, violation: int) -> bytes:
     """ViolationReports._report_id."""
     return _hash(["uint256"] * 4, [job_id, round_id, node_id, violation])
+
+
+def announcement_key(job_id: int, round_id: int, node: int) -> bytes:
+    """ViolationReports._scope of a verifier, whose announcement it is; its _subject of a node, what
+    it is about."""
+    return _hash(["uint256"] * 3, [job_id, round_id, node])
 
 
 # -- results and the ledger --------------------------------------------------------------------

@@ -365,7 +365,6 @@ class Report:
         violation: a row of the slashing table.
         weight: stake of the verifiers behind it, in 1e-18 ZOO.
         deadline: of the current status.
-        first_reporter: the verifier that earns the reporter's share.
         evidence: digest of the first reporter's evidence.
     """
 
@@ -377,7 +376,6 @@ class Report:
     weight: int
     offence_time: int
     deadline: int
-    first_reporter: int
     evidence: bytes
     appellant: str
     bond: int

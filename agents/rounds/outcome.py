@@ -64,7 +64,7 @@ class Outcome:
         """Hash of the new model."""
         return bytes.fromhex(self.report.model)
 
-    def paid(self, invalid: Collection[int]) -> dict[int, int]:
+    def paid(self, invalid: Collection[int] = ()) -> dict[int, int]:
         """Contribution by node, ascending, without the nodes that are `invalid` in the round."""
         return _without(self.nodes, self.contributions, invalid)
 
@@ -306,8 +306,8 @@ def disagreements(
 ) -> list[str]:
     """What is wrong with a proposed result, as sentences; empty if nothing is.
 
-    `report`: the proposal's own, already fetched. `invalid`: nodes found invalid in the round by
-    now; they are not paid, whether or not the proposal names them. Reasons for refusing a payload
+    `report`: the proposal's own, already fetched. `invalid`: nodes whose contribution does not
+    matter. Reasons for refusing a payload
     are free text and not compared.
     """
     if mine.doubt:

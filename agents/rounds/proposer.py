@@ -46,9 +46,8 @@ class Proposer:
         if outcome is None:
             return None
         self._reader.publish(outcome)
-        # After an upheld challenge some nodes may be invalid already; the contract refuses those.
-        invalid = self._network.in_round("is_invalid", view.job_id, view.round_id, outcome.nodes)
-        paid = outcome.paid(invalid)
+        # Also of nodes that were found invalid when a first result stood: they may be cleared.
+        paid = outcome.paid()
         crashpoint("aggregator-before-propose")
         self._sender.send(
             self._network.results,

@@ -46,8 +46,7 @@ def result_errors(reader: RoundReader, view: View, patient: bool) -> list[str] |
     outcome = reader.outcome(view, submissions, report)
     if outcome is None:
         return None
-    invalid = reader.network.in_round("is_invalid", view.job_id, view.round_id, outcome.nodes)
-    wrong = disagreements(outcome, proposal, report, invalid)
+    wrong = disagreements(outcome, proposal, report)
     late = [s for s in submissions if s.gradient is not None and s.reveal.node in report.missing()]
     if not wrong or not late:
         return wrong
@@ -57,7 +56,7 @@ def result_errors(reader: RoundReader, view: View, patient: bool) -> list[str] |
         for s in submissions
     ]
     other = reader.outcome(view, without, report)
-    if other is None or disagreements(other, proposal, report, invalid):
+    if other is None or disagreements(other, proposal, report):
         return wrong
     return None if any(reader.had_in_time(view, s) for s in late) else []
 

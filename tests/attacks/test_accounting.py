@@ -149,7 +149,8 @@ def test_20_aggregator_pays_its_accomplice__is_slashed_barred_and_replaced(
 
 
 def upheld_challenge(people: People, challenger) -> None:
-    """A challenge that the committee finds right."""
+    """An announced challenge that the committee finds right."""
+    people.announce_challenge(challenger)
     result = people.challenge(challenger)
     people.resolve(result, True, salt=result)
     people.chain.send(challenger, people.results, "withdraw_bond")

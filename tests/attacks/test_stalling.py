@@ -186,6 +186,7 @@ def test_18_result_whose_report_is_withheld__costs_the_aggregator_a_fifth(
     people.train(ann, bob)
     duty = people.on_duty
     people.offer({ann: 1, bob: 1}, label="withheld")
+    people.announce_challenge(watcher)
     result = people.challenge(watcher)
     people.resolve(result, True, salt=result)
     other = people.other_aggregator(duty)

@@ -12,7 +12,7 @@ from eth_utils import keccak
 from agents.protocol import formulas
 from agents.protocol.numbers import MAX_VIOLATION, Violation
 from agents.protocol.slashing import DEFAULTS, NO_ROW, Offender, reporter_share, slash_amount
-from tests.stage.contracts.clock import hash_of
+from tests.stage.contracts.clock import block, hash_of
 from tests.stage.contracts.rounds import MODEL, REPORT, UPDATE, Field, make_field
 from tests.stage.contracts.scores import make_panel
 from tests.stage.contracts.system import EMPTY, REWARD, STAKE, TRAINER, System, Work, events_of
@@ -101,6 +101,24 @@ def test_round_key_audit_key_and_seeds(field: Field) -> None:
 def test_report_id(field: Field, violation: Violation) -> None:
     found = field.system.reports.report_id_of(1, 2, 3, violation)
     assert formulas.report_id(1, 2, 3, violation) == found
+
+
+def test_announcement_and_its_scope(field: Field) -> None:
+    """Of a node and of a result, as the contracts open them."""
+    round_id, player, node = field.to_challenge(), field.verifiers[0], field.trainers[0]
+    reports, results = field.system.reports, field.system.results
+    digest = field.announcement(reports, round_id, node.node_id, player.node_id)
+    field.announce(round_id, node, player)
+    scope = formulas.announcement_key(1, round_id, player.node_id)
+    assert reports.announced_in(scope, digest) == block() - 1
+    field.report(round_id, node, Violation.INVALID, player)
+    assert reports.announced_in(scope, digest) == 0
+    assert reports.finder_of(1, round_id, node.node_id) == player.node_id
+    digest = field.announce_challenge(round_id, field.challenger)
+    scope = int(field.challenger, 16).to_bytes(32, "big")
+    assert results.announced_in(scope, digest) == block() - 1
+    field.challenge(round_id)
+    assert results.announced_in(scope, digest) == 0
 
 
 # -- results and the ledger --------------------------------------------------------------------

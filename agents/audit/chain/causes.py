@@ -13,8 +13,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from eth_utils.address import to_checksum_address
+
 from agents.audit.sources.record import Record
-from agents.protocol.formulas import report_id
+from agents.protocol.formulas import announcement_key, report_id
 from agents.protocol.numbers import NOBODY, Violation
 from agents.runtime.contracts import Event
 
@@ -49,7 +51,7 @@ class Payouts(Protocol):
 def causes(record: Record, registry: Payouts) -> Iterator[Cause]:
     """Every event that must come with a slash."""
     yield from _of_silence(record, registry)
-    yield from _of_challenges(record)
+    yield from _of_challenges(record, registry)
     yield from _of_reports(record, registry)
     yield from _of_tasks(record, registry)
     yield from _of_benchmarks(record)
@@ -79,18 +81,62 @@ def _of_silence(record: Record, registry: Payouts) -> Iterator[Cause]:
         yield Cause(event, *place_, int(Violation.NO_REVEAL), None, args["amount"], offence)
 
 
-def _of_challenges(record: Record) -> Iterator[Cause]:
-    proposer: dict[tuple[int, int], int] = {}
-    challenger: dict[tuple[int, int], str] = {}
-    for event in record.all("ResultProposed", "Challenged", "ChallengeResolved"):
+FINDING = ("Announced", "AnnouncementOpened")
+
+
+class Finders:
+    """Who found what first, by the events of one contract with announcements."""
+
+    def __init__(self, registry: Payouts, contract: str) -> None:
+        self._registry, self._contract = registry, contract
+        self._blocks: dict[bytes, set[int]] = defaultdict(set)  # by scope
+        self._found: dict[bytes, tuple[int, int]] = {}  # by subject: block and finder
+
+    def take(self, event: Event) -> int:
+        """Follow an event of `FINDING`: how much its scope's announcements change by; 0 when the
+        other contract logged it."""
         args = event.args
+        if event.address != self._contract:
+            return 0
+        if event.name == "Announced":
+            self._blocks[args["scope"]].add(event.block)
+            return 1
+        block, subject = args["announced_in"], args["subject"]
+        if block not in self._blocks[args["scope"]] or block >= event.block:
+            self._registry.odd.append(
+                f"AnnouncementOpened in block {event.block}: nobody announced it in block {block}."
+            )
+        if subject not in self._found or block < self._found[subject][0]:
+            self._found[subject] = block, args["finder"]
+        return -1
+
+    def publish(self, subject: bytes, event: Event) -> None:
+        """Somebody said in public what was found."""
+        self._found.setdefault(subject, (event.block, 0))
+
+    def of(self, subject: bytes) -> int:
+        """The finder; 0 for nobody."""
+        return self._found.get(subject, (0, 0))[1]
+
+
+def _of_challenges(record: Record, registry: Payouts) -> Iterator[Cause]:
+    proposer: dict[tuple[int, int], int] = {}
+    result: dict[tuple[int, int], bytes] = {}
+    finders = Finders(registry, record.network.results.address)
+    for event in record.all(*FINDING, "ResultProposed", "Challenged", "ChallengeResolved"):
+        args = event.args
+        if event.name in FINDING:
+            finders.take(event)
+            continue
         key = (args["job_id"], args["round_id"])
         if event.name == "ResultProposed":
-            proposer[key] = args["proposer"]
+            proposer[key], result[key] = args["proposer"], args["result_hash"]
         elif event.name == "Challenged":
-            challenger[key] = args["challenger"]
+            finders.publish(result.get(key, b""), event)
         elif args["upheld"]:
-            node, who = proposer.get(key, 0), challenger.get(key, NOBODY)
+            found = finders.of(result.get(key, b""))
+            who = to_checksum_address(found.to_bytes(20, "big")) if found else NOBODY
+            node = proposer.get(key, 0)
             offence = _opened_at(record, *key, event)
             yield Cause(event, *key, node, int(Violation.BAD_RESULT), who, None, offence)
 
@@ -99,23 +145,30 @@ def _of_reports(record: Record, registry: Payouts) -> Iterator[Cause]:
     about: dict[bytes, dict[str, Any]] = {}
     reporters: dict[bytes, list[int]] = defaultdict(list)
     waiting: set[bytes] = set()
-    unconfirmed: dict[tuple[int, int, int], int] = defaultdict(int)
+    unconfirmed: dict[bytes, int] = defaultdict(int)  # by round and verifier
+    finders = Finders(registry, record.network.reports.address)
 
     def vindicate(key: bytes) -> None:
         waiting.discard(key)
+        place_ = about[key]["job_id"], about[key]["round_id"]
         for verifier in reporters[key]:
-            unconfirmed[about[key]["job_id"], about[key]["round_id"], verifier] -= 1
+            unconfirmed[announcement_key(*place_, verifier)] -= 1
 
     names = ("ViolationReported", "ReportConfirmed", "ReportLapsed", "ReportExecuted")
-    for event in record.all(*names, "FalseReportSlashed"):
+    for event in record.all(*FINDING, *names, "FalseReportSlashed"):
         args = event.args
+        if event.name in FINDING:
+            unconfirmed[args["scope"]] += finders.take(event)
+            continue
         key = args["report_id"]
         if event.name == "ViolationReported":
             if key not in about:
                 about[key] = args
                 waiting.add(key)
             reporters[key].append(args["verifier_id"])
-            unconfirmed[args["job_id"], args["round_id"], args["verifier_id"]] += 1
+            place_ = args["job_id"], args["round_id"]
+            unconfirmed[announcement_key(*place_, args["verifier_id"])] += 1
+            finders.publish(announcement_key(*place_, args["node_id"]), event)
             continue
         if key not in about:
             continue
@@ -135,8 +188,8 @@ def _of_reports(record: Record, registry: Payouts) -> Iterator[Cause]:
         elif event.name == "ReportLapsed":
             waiting.discard(key)
         elif event.name == "ReportExecuted":
-            lead = reporters[key][0]
-            right = unconfirmed[job_id, round_id, lead] == 0
+            lead = finders.of(announcement_key(job_id, round_id, first["node_id"]))
+            right = lead and unconfirmed[announcement_key(job_id, round_id, lead)] == 0
             who = registry.payout(lead, event) if right else NOBODY
             node, kind = first["node_id"], first["violation"]
             offence = _opened_at(record, job_id, round_id, event)

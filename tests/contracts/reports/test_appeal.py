@@ -22,7 +22,7 @@ STATEMENT = keccak(text="statement")
 @pytest.fixture
 def report_id(challenge: Field) -> bytes:
     """INVALID of trainer 0, confirmed by verifiers 0 and 1."""
-    return challenge.report(1, challenge.trainers[0], stage.INVALID, *challenge.verifiers[:2])
+    return challenge.find(1, challenge.trainers[0], stage.INVALID, *challenge.verifiers[:2])
 
 
 @pytest.fixture

@@ -45,7 +45,6 @@ def test_report__first_opens(challenge: Field, reports: Any) -> None:
         VOICE,
         opened_at,
         0,
-        verifier.node_id,
         EVIDENCE,
         ZERO,
         0,
@@ -83,7 +82,7 @@ def test_report__quorum_confirms(challenge: Field, reports: Any) -> None:
     ]
     report = reports.report_of(report_id)
     assert (report.status, report.weight, report.deadline) == (CONFIRMED, 2 * VOICE, deadline)
-    assert report.first_reporter == first.node_id
+    assert reports.reporters(report_id)[0] == first.node_id
     rounds = challenge.system.rounds
     assert challenge.system.results.is_invalid(1, 1, bad.node_id)
     assert rounds.round(1, 1).open_reports == 0

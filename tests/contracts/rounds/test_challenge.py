@@ -9,7 +9,7 @@ import boa
 import pytest
 
 from tests.stage.contracts import system as stage
-from tests.stage.contracts.clock import mine
+from tests.stage.contracts.clock import block, mine
 from tests.stage.contracts.events import event, of_round
 from tests.stage.contracts.rounds import EVIDENCE, Field
 from tests.stage.contracts.system import (
@@ -137,6 +137,55 @@ def test_challenge__wrong_result_or_phase__reverts(field: Field, results: Any) -
         field.challenge(1)
 
 
+def test_announce_challenge__takes_a_deposit_and_challenge_gives_it_back(
+    field: Field, results: Any
+) -> None:
+    field.to_challenge()
+    sender, scope = field.challenger, bytes.fromhex(field.challenger[2:].rjust(64, "0"))
+    digest = field.announce_challenge(1, sender)
+    assert events_of(results) == [
+        event("Announced", scope=scope, digest=digest),
+        event("BondTaken", account=sender, amount=BOND),
+    ]
+    announced_in = block() - 1
+    with refuses("announcements: already announced"):
+        results.announce_challenge(digest, sender=sender)
+    field.challenge(1)
+    opened = {"subject": result_of(field), "scope": scope, "finder": int(sender, 16)}
+    assert events_of(results)[:2] == [
+        event("AnnouncementOpened", **opened, announced_in=announced_in),
+        event("BondCredited", account=sender, amount=BOND),
+    ]
+    assert results.bonds_held() == 2 * BOND
+    with refuses("announcements: not announced"):
+        results.expire_announcement(sender, digest)
+
+
+def test_announce_challenge__cannot_pay__reverts(field: Field, results: Any) -> None:
+    poor = field.system.person("poor")
+    with refuses("erc20: transfer amount exceeds balance"):
+        results.announce_challenge(EVIDENCE, sender=poor)
+
+
+def test_challenge__of_another_result_than_announced__opens_nothing(
+    field: Field, owner: str, results: Any
+) -> None:
+    """Neither does a challenge in the block of its announcement: both might have been copied."""
+    field.to_challenge()
+    digest = field.announce_challenge(1, field.challenger, evidence=bytes(32))
+    result, what = result_of(field), int.from_bytes(result_of(field), "big")
+    late = field.announcement(results, 1, what, int(field.stranger, 16))
+    results.announce_challenge(late, sender=field.stranger)
+    results.challenge(1, 1, result, EVIDENCE, sender=field.stranger)
+    with refuses("results: already challenged"):
+        field.challenge(1)
+    results.resolve_challenge(1, 1, result, True, sender=owner)
+    registry = field.system.registry
+    assert registry.bounty(field.challenger) == registry.bounty(field.stranger) == 0
+    with refuses("announcements: too early"):
+        results.expire_announcement(field.challenger, digest)
+
+
 def test_challenge__cannot_pay__reverts(field: Field, results: Any) -> None:
     field.to_challenge()
     poor = field.system.person("poor")
@@ -149,12 +198,13 @@ def test_resolve_challenge__upheld(field: Field, rounds: Any, owner: str, result
     field.to_challenge()
     proposer = rounds.round(1, 1).proposer
     field.attest(1)
+    field.announce_challenge(1, field.challenger)
     field.challenge(1)
     results.resolve_challenge(1, 1, result_of(field), True, sender=owner)
     assert events_of(results) == [
         of_round("ChallengeResolved", upheld=True),
-        of_round("PhaseChanged", phase=stage.AGGREGATE, deadline=boa.env.timestamp + 400),
         event("BondCredited", account=field.challenger, amount=BOND),
+        of_round("PhaseChanged", phase=stage.AGGREGATE, deadline=boa.env.timestamp + 400),
     ]
     registry = field.system.registry
     slashed = STAKE * 20 // 100
@@ -165,7 +215,7 @@ def test_resolve_challenge__upheld(field: Field, rounds: Any, owner: str, result
     assert (state.proposer, state.attested_stake, state.result_hash) == (0, 0, bytes(32))
     assert state.challenger == ZERO
     assert results.aggregator_on_duty(1, 1) == 0
-    assert results.withdraw_bond(sender=field.challenger) == BOND
+    assert results.withdraw_bond(sender=field.challenger) == 2 * BOND  # the deposit too
 
 
 def test_resolve_challenge__upheld__old_attestations_do_not_count(
@@ -275,13 +325,14 @@ def test_self_challenge__loses_money(field: Field, rounds: Any, owner: str, resu
     reporter's share. It gets the share of its own loss, never more."""
     field.to_challenge()
     proposer = rounds.round(1, 1).proposer
+    field.announce_challenge(1, field.challenger)
     field.challenge(1)
     results.resolve_challenge(1, 1, result_of(field), True, sender=owner)
     registry = field.system.registry
     profit = (
         registry.bounty(field.challenger)
         + results.bond_credit(field.challenger)
-        - BOND
+        - 2 * BOND
         - (STAKE - registry.bonded(proposer))
     )
     assert profit == -STAKE * 10 // 100

@@ -587,6 +587,8 @@ RESULTS_CALLS = [
     ("settle", (1, 1, [], [])),
     ("advance", (1, 1)),
     ("challenge", (1, 1, WORD, WORD)),
+    ("announce_challenge", (WORD,)),
+    ("expire_announcement", (ZERO, WORD)),
     ("withdraw_bond", ()),
     ("capture_audit_seed", (1, 1)),
 ]

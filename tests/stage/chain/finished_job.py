@@ -205,6 +205,7 @@ class FinishedJob:
         job, number = people.place
         case = {"version": 1, "job": job, "round": number, "wrong": ["everything"]}
         evidence = self.store.put_bytes(dumps(case))
+        people.announce_challenge(people.nodes["cat"].operator, digest_of(evidence))
         result = people.challenge(people.nodes["cat"].operator, digest_of(evidence))
         people.resolve(result, True)
         arrays = self._propose(plan, people.other_aggregator(liar))
@@ -260,6 +261,9 @@ class FinishedJob:
             judge = people.nodes[verifier]
             evidence = self.store.put_bytes(dumps(case | {"by": judge.node_id}))
             self.evidence.append(evidence)
+            digest = people.announcement(people.reports, node, judge.node_id, digest_of(evidence))
+            call = (job, number, judge.node_id, digest)
+            people.chain.send(judge.operator, people.reports, "announce_report", *call)
             call = (job, number, judge.node_id, node, violation, digest_of(evidence))
             people.chain.send(judge.operator, people.reports, "report", *call)
         return bytes(people.chain.call(people.reports, "report_id_of", *accused, violation))

@@ -20,6 +20,7 @@ from eth_utils import keccak
 from web3 import HTTPProvider, Web3
 
 from agents.jobs.publish import ZOO, Terms
+from agents.protocol import formulas
 from agents.protocol.structs import Reveal
 from agents.runtime.contracts import Contract
 from scripts._net.anvil import CHAIN_ID, MNEMONIC
@@ -424,9 +425,12 @@ class People:
             )
 
     def report(self, node: Node, violation: int, *verifiers: str) -> bytes:
-        """Verifiers report a node; the report's id."""
+        """Verifiers announce and report a node, the first of them found it; the report's id."""
         for name in verifiers:
             judge = self.nodes[name]
+            digest = self.announcement(self.reports, node.node_id, judge.node_id, EVIDENCE)
+            args = (*self.place, judge.node_id, digest)
+            self.chain.send(judge.operator, self.reports, "announce_report", *args)
             self.chain.send(
                 judge.operator,
                 self.reports,
@@ -456,6 +460,17 @@ class People:
         result = bytes(self.state.result_hash)
         self.chain.send(account, self.results, "challenge", *self.place, result, evidence)
         return result
+
+    def announce_challenge(self, account: LocalAccount, evidence: bytes = EVIDENCE) -> None:
+        """Somebody announces that the proposed result is wrong."""
+        what, finder = int.from_bytes(self.state.result_hash, "big"), int(account.address, 16)
+        digest = self.announcement(self.results, what, finder, evidence)
+        self.chain.send(account, self.results, "announce_challenge", digest)
+
+    def announcement(self, contract: Contract, what: int, finder: int, evidence: bytes) -> bytes:
+        """What a finder announces in the newest round."""
+        address = contract.address
+        return formulas.announcement(CHAIN_ID, address, self.place, what, finder, evidence)
 
     def resolve(self, result: bytes, upheld: bool, salt: bytes = EMPTY) -> None:
         """The committee rules on a challenge."""

@@ -6,9 +6,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
+import boa
 from eth_utils import keccak
 
+from agents.protocol import formulas
+from tests.stage.contracts.clock import mine
 from tests.stage.contracts.system import (
     AGGREGATOR,
     REWARD,
@@ -119,6 +123,24 @@ class Field:
             self.job_id, round_id, result, EVIDENCE, sender=self.challenger
         )
 
+    def announcement(
+        self, contract: Any, round_id: int, what: int, finder: int, evidence: bytes = EVIDENCE
+    ) -> bytes:
+        """What ViolationReports or TrainingResults must be told before a report or a challenge."""
+        chain_id = int(boa.env.evm.patch.chain_id)
+        place = (self.job_id, round_id)
+        return formulas.announcement(chain_id, contract.address, place, what, finder, evidence)
+
+    def announce_challenge(self, round_id: int, sender: str, evidence: bytes = EVIDENCE) -> bytes:
+        """Somebody announces that a round has a wrong result, and a block passes; the digest."""
+        results = self.system.results
+        result = self.system.rounds.round(self.job_id, round_id).result_hash
+        what, who = int.from_bytes(result, "big"), int(sender, 16)
+        digest = self.announcement(results, round_id, what, who, evidence)
+        results.announce_challenge(digest, sender=sender)
+        mine(1)
+        return digest
+
     def to_disputed(self) -> int:
         round_id = self.to_challenge()
         self.challenge(round_id)
@@ -147,6 +169,26 @@ class Field:
                 EVIDENCE,
                 sender=player.operator,
             )
+        return self.report_id(round_id, node, violation)
+
+    def announce(
+        self, round_id: int, node: Player, *by: Player, evidence: bytes = EVIDENCE
+    ) -> None:
+        """Verifiers announce that they have found a node, each in a block of its own."""
+        reports = self.system.reports
+        for player in by:
+            digest = self.announcement(reports, round_id, node.node_id, player.node_id, evidence)
+            reports.announce_report(
+                self.job_id, round_id, player.node_id, digest, sender=player.operator
+            )
+            mine(1)
+
+    def find(self, round_id: int, node: Player, violation: int, *by: Player) -> bytes:
+        """Announcements, then reports, by some verifiers; returns the report id."""
+        self.announce(round_id, node, *by)
+        return self.report(round_id, node, violation, *by)
+
+    def report_id(self, round_id: int, node: Player, violation: int) -> bytes:
         return bytes(
             self.system.reports.report_id_of(self.job_id, round_id, node.node_id, violation)
         )

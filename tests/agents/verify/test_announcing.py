@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A verifier's announcements: one evidence from the announcement to the report, whatever dies."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from agents.protocol import formulas
+from agents.protocol.numbers import ReportStatus
+from agents.runtime.journal import Journal
+from agents.storage.canonical import dumps, loads
+from agents.storage.embedded import EmbeddedStore
+from agents.verify import announcing
+from agents.verify.announcing import Announcements
+
+VERIFIER, NODE, DEPOSIT = 5, 9, 10
+WRONG = {"version": 1, "wrong": ["model"]}
+FOUND = dumps({"version": 1, "node": NODE})
+VIEW: Any = SimpleNamespace(job_id=1, round_id=2, round=SimpleNamespace(result_hash=b"\3" * 32))
+
+
+class Chain:
+    """What both contracts say of announcements, and what was sent to them."""
+
+    def __init__(self) -> None:
+        self.announced: set[tuple[bytes, bytes]] = set()
+        self.sent: list[tuple[str, tuple[Any, ...]]] = []
+        self.status = ReportStatus.NONE
+        self.pending = False
+
+    def call(self, contract: Any, function: str, *args: Any) -> Any:
+        return self.pending if function == "is_pending" else int(args in self.announced)
+
+    def send(self, contract: Any, function: str, *args: Any) -> None:
+        self.sent.append((function, args))
+        if function == "announce_report":
+            self.announced.add((formulas.announcement_key(*args[:3]), args[3]))
+        elif function == "announce_challenge":
+            self.announced.add(((7).to_bytes(32, "big"), args[0]))
+
+
+@pytest.fixture
+def chain() -> Chain:
+    return Chain()
+
+
+class Agent:
+    """An agent that can be killed: everything but chain, journal and files is made anew."""
+
+    def __init__(self, folder: Path, chain: Chain) -> None:
+        self.folder, self.chain = folder, chain
+        self.store = EmbeddedStore(folder / "store")
+        (folder / "artefacts").mkdir()
+        self.journal = Journal(folder / "journal")
+
+    def start(self) -> Announcements:
+        self.journal.close()
+        self.journal = Journal(self.folder / "journal")
+        context = SimpleNamespace(
+            journal=self.journal,
+            artefacts=self.folder / "artefacts",
+            chain=self.chain,
+            sender=self.chain,
+            wallet=SimpleNamespace(address="0x" + "00" * 19 + "07"),
+            deployment=SimpleNamespace(chain_id=1),
+            log=SimpleNamespace(info=lambda *_, **__: None),
+        )
+        contract = SimpleNamespace(address="0x" + "11" * 20)
+        network = SimpleNamespace(
+            reports=contract,
+            results=contract,
+            report=lambda _: SimpleNamespace(status=self.chain.status),
+        )
+        return Announcements(cast(Any, network), cast(Any, context), self.store)
+
+    def digest(self, what: int, finder: int, evidence: bytes) -> bytes:
+        return formulas.announcement(1, "0x" + "11" * 20, (1, 2), what, finder, evidence)
+
+
+@pytest.fixture
+def agent(tmp_path: Path, chain: Chain) -> Agent:
+    return Agent(tmp_path, chain)
+
+
+@pytest.mark.parametrize("dies", ["verifier-before-journal", "send", "verifier-announced", ""])
+def test_node__one_evidence_is_announced_and_published_whatever_dies(
+    agent: Agent, chain: Chain, monkeypatch: pytest.MonkeyPatch, dies: str
+) -> None:
+    def die(point: str) -> None:
+        if point == dies:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("agents.runtime.commitments.crashpoint", die)
+        patch.setattr(announcing, "crashpoint", die)
+        if dies == "send":
+            patch.setattr(chain, "send", lambda *_: die("send"))
+        with suppress(KeyboardInterrupt):
+            agent.start().announce_node(VIEW, VERIFIER, NODE, FOUND)
+    again = agent.start().announce_node(VIEW, VERIFIER, NODE, FOUND)
+    assert again == (dies in ("verifier-before-journal", "send"))
+    assert not agent.start().announce_node(VIEW, VERIFIER, NODE, FOUND)
+    evidence = agent.start().publish_node(VIEW, NODE, FOUND)
+    ((name, args),) = chain.sent
+    assert (name, args[3]) == ("announce_report", agent.digest(NODE, VERIFIER, evidence))
+    fields = loads(agent.store.get_digest(evidence, 1 << 20))
+    assert len(fields.pop("salt")) == 64
+    assert dumps(fields) == FOUND
+
+
+def test_node__that_is_reported_already__is_not_announced(agent: Agent, chain: Chain) -> None:
+    chain.status = ReportStatus.OPEN
+    announcements = agent.start()
+    assert not announcements.announce_node(VIEW, VERIFIER, NODE, FOUND)
+    evidence = announcements.publish_node(VIEW, NODE, FOUND)
+    assert agent.store.get_digest(evidence, 1 << 20) == FOUND
+
+
+def test_node__confirmed_by_others__is_opened_late_and_forgotten_in_the_end(
+    agent: Agent, chain: Chain
+) -> None:
+    agent.start().announce_node(VIEW, VERIFIER, NODE, FOUND)
+    assert agent.start().open_late(VIEW, VERIFIER) is None
+    chain.pending = True
+    later: Any = SimpleNamespace(job_id=1, round_id=3)
+    assert agent.start().open_late(later, VERIFIER) is not None
+    name, args = chain.sent[-1]
+    assert (name, args[:4]) == ("open_announcement", (1, 2, VERIFIER, NODE))
+    assert chain.sent[0][1][3] == agent.digest(NODE, VERIFIER, args[4])
+    chain.announced.clear()
+    assert agent.start().open_late(later, VERIFIER) is None
+    assert agent.journal.keys("finding-") != []
+    chain.pending = False
+    agent.start().open_late(later, VERIFIER)
+    assert agent.journal.keys("finding-") == []
+
+
+def test_result__announced_once_and_forgotten_after_its_round(agent: Agent, chain: Chain) -> None:
+    assert not agent.start().has_announced_result(VIEW)
+    assert agent.start().announce_result(VIEW, DEPOSIT, WRONG)
+    assert agent.start().has_announced_result(VIEW)
+    assert not agent.start().announce_result(VIEW, DEPOSIT, WRONG)
+    evidence = agent.start().publish_result(VIEW, WRONG)
+    result = int.from_bytes(b"\3" * 32, "big")
+    assert chain.sent == [("announce_challenge", (agent.digest(result, 7, evidence),))]
+    agent.start().forget_before(cast(Any, SimpleNamespace(job_id=1, round_id=3)))
+    assert agent.journal.keys("challenge-") == []
