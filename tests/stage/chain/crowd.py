@@ -13,18 +13,21 @@ from pathlib import Path
 from typing import Any
 
 from agents.aggregator import Aggregator
+from agents.coordinator import Coordinator
 from agents.runtime.errors import Reverted
 from agents.runtime.loop import Agent
 from agents.storage.embedded import EmbeddedStore
+from agents.storage.errors import StoreError
 from agents.trainer import Trainer
 from agents.verifier import Verifier
 from tests.stage.chain.agents import RunningAgents
-from tests.stage.chain.people import FINALIZED, People
+from tests.stage.chain.people import FINALIZED, Node, People
 
 KINDS: dict[str, Callable[..., Agent]] = {
     "trainer": Trainer,
     "verifier": Verifier,
     "aggregator": Aggregator,
+    "coordinator": Coordinator,
 }
 
 
@@ -38,6 +41,7 @@ class Crowd(RunningAgents):
         self.store = store
         self.agents: dict[str, Agent] = {}
         self.did: list[tuple[str, str]] = []
+        self._half_waited = 0  # for which deadline
 
     def join(self, name: str, role: str, **options: Any) -> Any:
         """Start, or restart, a node's agent; no job is configured."""
@@ -46,13 +50,19 @@ class Crowd(RunningAgents):
         self.agents[name] = KINDS[role](context, self.store)
         return self.agents[name]
 
+    def join_member(self, number: int, **options: Any) -> None:
+        """Start a committee member's agent, as "member 0" and so on."""
+        key, name = self.people.members[number], f"member {number}"
+        self.people.nodes[name] = Node(name, 0, 0, key, key, key)
+        self.join(name, "coordinator", **options)
+
     def step(self, name: str) -> str | None:
         """One step of one agent."""
         context = self.running[name]
         try:
             did = self.agents[name].step(context.chain.head())
-        except Reverted:
-            return None  # another was faster
+        except (Reverted, StoreError):
+            return None  # another was faster, or something is still to be published
         if did is not None:
             self.did.append((name, did))
         return did
@@ -85,5 +95,7 @@ class Crowd(RunningAgents):
                     ends.append(int(state.deadline))
         people.chain.mine()
         if ends and (left := min(ends) - people.chain.now) > 0:
-            # In quarters: some duties wait for a part of a window.
-            people.chain.warp(left // 4 + 1)
+            # In two halves: some duties wait for a part of a window.
+            whole = self._half_waited == min(ends)
+            self._half_waited = min(ends)
+            people.chain.warp(left + 1 if whole else left // 2 + 1)
