@@ -281,12 +281,14 @@ class Trainer:
         return self._rest(view, node)
 
     def _rest(self, view: View, node: int) -> str | None:
-        """Stop by itself: be in no round from the next on."""
+        """Stop by itself: go to another job, or else be in no round from the next on."""
         if not self.network.node(node).active:
             return None
         budget = self.budget(view.job_id)
         spent, left = budget.spent(), budget.remaining()
         self.context.log.warning("privacy_budget_spent", epsilon=spent, left=left, node_id=node)
+        if self.following.leave(view.job_id, f"its privacy budget is spent: epsilon {spent:.3f}"):
+            return f"left: job {view.job_id}, where epsilon {spent:.3f} is spent"
         self.context.sender.send(self.network.registry, "set_active", node, False)
         return f"resting: epsilon {spent:.3f} is spent; the {left:.3f} left are too little for more"
 

@@ -20,6 +20,7 @@ from agents.runtime.context import Context
 _KEY = "job-followed"
 _LATE = 2  # rounds in a row that the node finished too late, and the job is left
 _LATE_WINDOWS = 16  # for as long
+_FOR_EVER = 2**63
 
 
 class Following:
@@ -33,6 +34,7 @@ class Following:
         settings, log = context.settings, context.log
         self._offers = Offers(network, settings, log, Role.TRAINER, job_of)
         self._told = -1
+        self._others: set[int] = set()
 
     def job(self, head: Head, node: int, busy: Collection[int]) -> int:
         """The job to train in, 0 if there is none.
@@ -47,8 +49,8 @@ class Following:
         if followed > count:
             followed = 0  # a reorg took the job away
         rated = self._offers.rated(head, node, {followed})
-        for one in rated:
-            self._context.metrics.job_pay.labels(one.job_id).set(one.pays)
+        self._others = {one.job_id for one in rated}
+        self._context.metrics.see_pay({one.job_id: one.pays for one in rated})
         chosen, why = choose(rated, followed, followed in busy)
         if chosen != self._told:
             if followed not in (0, chosen) and (said := self._offers.reasons.get(followed)):
@@ -66,7 +68,6 @@ class Following:
         nothing: such a round ends without a commitment, and its reward goes back.
         """
         if len(rounds) < _LATE or not set(rounds[-_LATE:]) <= set(late):
-            self._offers.barred.pop(job_id, None)
             return
         terms = self._network.job(job_id).terms
         windows = terms.commit_s + terms.reveal_s + terms.aggregate_s + terms.challenge_s
@@ -75,4 +76,11 @@ class Following:
             f"this node was too late with its work of rounds {rounds[-2]} and {rounds[-1]}; it "
             f"tries again from {until} on (chain time)"
         )
-        self._offers.barred[job_id] = until, why
+        self._offers.bar(job_id, until, why)
+
+    def leave(self, job_id: int, why: str) -> bool:
+        """Train in a job no more; False if there is no other one to train in."""
+        if self._context.settings.job_id or self._others <= {job_id}:
+            return False
+        self._offers.bar(job_id, _FOR_EVER, why)
+        return True

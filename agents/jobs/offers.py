@@ -45,8 +45,8 @@ _OVER = (Phase.FINALIZED, Phase.VOID)
 class Offers:
     """What the live jobs offer one node. `live`: their ids.
 
-    `reasons`: why it does not work on some of them. `barred`: jobs that it has left by its own
-    experience. `job_of`: reads a job's spec. Raises SpecError or StoreError.
+    `reasons`: why it does not work on some of them. `job_of`: reads a job's spec; raises SpecError
+    or StoreError.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class Offers:
     ) -> None:
         self.live: set[int] = set()
         self.reasons: dict[int, str] = {}
-        self.barred: dict[int, tuple[int, str]] = {}  # until when (chain time), why
+        self._barred: dict[int, tuple[int, str]] = {}  # until when (chain time), why
         self._network = network
         self._settings = settings
         self._log = log
@@ -79,6 +79,11 @@ class Offers:
             self._rated = self._look(head, node, keep)
             self._looked_at = head.number, head.hash
         return self._rated
+
+    def bar(self, job_id: int, until: int, why: str) -> None:
+        """Refuse a job until a point of chain time, by the node's own experience."""
+        self._barred[job_id] = until, why
+        self._looked_at = None
 
     def _look(self, head: Head, node: int, keep: Collection[int]) -> list[Rated]:
         speed, least = self._speed(node), self._settings.least_pay
@@ -163,7 +168,7 @@ class Offers:
         trains = running is not None and running.phase in (Phase.COMMIT, Phase.REVEAL)
         if self._role == Role.TRAINER and job_id in self._ending and not trains:
             refused = "it has ended, or its escrow does not pay for another round"
-        until, why = self.barred.get(job_id, (0, ""))
+        until, why = self._barred.get(job_id, (0, ""))
         if head.timestamp < until:
             refused = refused or why
         return Offer(

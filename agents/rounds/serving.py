@@ -17,13 +17,15 @@ from typing import Generic, Protocol, TypeVar
 from agents.jobs.job import JobContexts
 from agents.jobs.offers import Offers
 from agents.protocol.network import Network
-from agents.protocol.numbers import Role
+from agents.protocol.numbers import ReportStatus, Role
 from agents.protocol.view import View, observe
+from agents.rounds.upkeep import REPORT_BLOCKS
 from agents.runtime.chain import Head
 from agents.runtime.context import Context
 from agents.runtime.turns import Turns
 from agents.storage.content_store import ContentStore
 
+_WAITING = (ReportStatus.OPEN, ReportStatus.CONFIRMED, ReportStatus.APPEALED)
 _LEFT = 4  # jobs that are no longer live, the latest, looked at for what is left of them
 
 
@@ -60,7 +62,7 @@ class Serving(Generic[Duty]):
         specs = JobContexts(network, store)
         self.offers = Offers(network, context.settings, context.log, role, specs.context)
         self._duties: dict[int, Duty] = {}
-        self._served: dict[int, str] = {}  # why, by job, in the order in which they came
+        self._served: dict[int, str] | None = None  # why, by job, in the order in which they came
         self._turns = Turns(context.log, context.metrics)
 
     def in_job(self, job_id: int) -> Duty:
@@ -93,23 +95,32 @@ class Serving(Generic[Duty]):
         committed = {job for job in self._open_in() if job <= count}
         rated = self.offers.rated(head, node, committed)
         jobs = {one.job_id: str(one) for one in rated}
-        for one in rated:
-            self._context.metrics.job_pay.labels(one.job_id).set(one.pays)
+        self._context.metrics.see_pay({one.job_id: one.pays for one in rated})
         live = self.offers.live
+        if self._served is None:
+            self._served = dict.fromkeys(self._reported(head) - live, "reports wait there")
         left = [job for job in self._served if job <= count and job not in live][-_LEFT:]
         if not jobs and not left and count not in live:
             left = [count]
         jobs |= dict.fromkeys(left, "what is left of it is done")
         held = "the node has yet to open a commitment there"
         jobs |= dict.fromkeys(sorted(committed & live - jobs.keys()), held)
-        self._tell(jobs)
+        self._tell(self._served, jobs)
         self._served = {job: jobs[job] for job in [*self._served, *jobs] if job in jobs}
         return jobs
 
-    def _tell(self, jobs: dict[int, str]) -> None:
+    def _reported(self, head: Head) -> set[int]:
+        """Jobs with reports that are to be carried out or dismissed; what a restart forgets."""
+        first = max(self._network.deployment.block, head.number - REPORT_BLOCKS)
+        ids = self._network.reported(None, first, head.number)
+        return {
+            found.job_id for found in map(self._network.report, ids) if found.status in _WAITING
+        }
+
+    def _tell(self, served: dict[int, str], jobs: dict[int, str]) -> None:
         """Say which jobs are served and why, and which no longer are."""
-        for job_id in jobs.keys() - self._served.keys():
+        for job_id in jobs.keys() - served.keys():
             self._context.log.info("job_served", job=job_id, why=jobs[job_id])
-        for job_id in self._served.keys() - jobs.keys():
+        for job_id in served.keys() - jobs.keys():
             why = self.offers.reasons.get(job_id, "other live jobs pay more")
             self._context.log.info("job_left", job=job_id, why=why)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Info, start_http_server
@@ -54,9 +54,15 @@ class Metrics:
         self.round.labels(job_id).set(round_id)
         self.phase.labels(job_id).set(phase)
 
+    def see_pay(self, hourly: Mapping[int, float]) -> None:
+        """The jobs that the agent may work on, by what an hour of their work pays."""
+        self.job_pay.clear()
+        for job_id, pays in hourly.items():
+            self.job_pay.labels(job_id).set(pays)
+
     def forget_job(self, job_id: int) -> None:
         """The agent has left a job: its figures would only stand still."""
-        for gauge in (self.round, self.phase, self.job_pay):
+        for gauge in (self.round, self.phase):
             with suppress(KeyError):
                 gauge.remove(job_id)
 

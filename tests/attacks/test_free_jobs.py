@@ -17,6 +17,9 @@ import pytest
 
 from agents import trainer, verifier
 from agents.jobs.publish import Published, Terms
+from agents.protocol.view import View
+from agents.rounds.plan import Plan
+from agents.rounds.work import Work
 from agents.storage.cid import cid_of_bytes
 from scripts._net.deployment import ZOO
 from tests.stage.chain.agents import PASSPHRASE
@@ -146,6 +149,42 @@ def test_best_paid_job_has_no_spec__is_refused_and_holds_up_nobody(
     crowd.until(lambda: crowd.finalized(paying) >= 1)
     assert people.gain(ann) == share(1, 1)
     assert "its spec can't be used" in crowd.said("ann")
+
+
+def test_work_that_nobody_can_do_in_time__is_begun_twice_and_not_again(
+    crowd: Crowd, people: People, ann: Node, tiny: TinyJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Mallory offers five times the pay for rounds whose COMMIT is over before the work is done;
+    without a commitment her reward goes back to her."""
+    bait = replace(TERMS, reward_per_round=5 * TERMS.reward_per_round)
+    hasty = create(people, "mallory", bait, tiny.published, 100_000)
+    paying = create(people, "grace", TERMS, tiny.published, ROUNDS + 2)
+    all_work(crowd)
+    produce, begun = crowd.agents["ann"].produce, []  # type: ignore[attr-defined]
+
+    def slow(view: View, plan: Plan, node: int) -> Work | None:
+        begun.append(view.job_id)
+        if view.job_id == hasty:
+            people.chain.warp(TERMS.commit_s + 1)
+        return produce(view, plan, node)  # type: ignore[no-any-return]
+
+    monkeypatch.setattr(crowd.agents["ann"], "produce", slow)
+    crowd.until(lambda: crowd.finalized(paying) >= ROUNDS)
+    assert begun == [hasty] * 2 + [paying] * ROUNDS
+    assert "this node was too late with its work of rounds 1 and 2" in crowd.said("ann")
+    assert people.gain(ann) == ROUNDS * share(1, 1)
+
+
+def test_only_a_free_job_is_live__a_trainer_with_a_floor_waits_and_says_why(
+    crowd: Crowd, people: People, ann: Node, tiny: TinyJob
+) -> None:
+    create(people, "mallory", FREE, tiny.published, 100_000)
+    crowd.join("ann", "trainer", least_pay=10)
+    for _ in range(3):
+        assert crowd.step("ann") is None
+        people.chain.mine()
+    assert "an hour of its work pays 1.02 ZOO, and least_pay asks for 10" in crowd.said("ann")
+    assert people.gain(ann) == 0
 
 
 @pytest.mark.parametrize("configured", [False, True])
