@@ -125,8 +125,9 @@ class Offers:
                     found[job_id] = job
                     self._again.pop(job_id, None)
                 else:
-                    pause = max(_PAUSE_MIN_S, 2 * self._again.get(job_id, (0, 0))[1])
-                    self._again[job_id] = now + pause, min(pause, _PAUSE_MAX_S)
+                    before = self._again.get(job_id, (0.0, 0.0))[1]
+                    pause = min(max(_PAUSE_MIN_S, 2 * before), _PAUSE_MAX_S)
+                    self._again[job_id] = now + pause, pause
         self.live = set(found)
         self._past = {place: kept for place, kept in self._past.items() if place[0] in found}
         return found
