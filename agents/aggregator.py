@@ -5,16 +5,17 @@
                 score, publish update and report, propose
     any phase   permissionless duties, before everybody else
 
-It has no secrets. Verifiers recompute whatever it proposes.
+It has no secrets. Verifiers recompute whatever it proposes. It serves several jobs at once.
 """
 
 from __future__ import annotations
 
 from agents.protocol.network import Network
-from agents.protocol.numbers import ZERO_DIGEST
-from agents.protocol.view import View, observe
+from agents.protocol.numbers import ZERO_DIGEST, Role
+from agents.protocol.view import View
 from agents.rounds.access import DataAccess
 from agents.rounds.proposer import Proposer
+from agents.rounds.serving import Serving
 from agents.rounds.upkeep import Upkeep
 from agents.runtime.chain import Head
 from agents.runtime.context import Context
@@ -25,30 +26,23 @@ _HEAD_START = 0.0
 _PATIENCE_S = 0.0
 
 
-class Aggregator:
-    """One aggregator node, as a function of the chain."""
+class AggregatorInJob:
+    """One aggregator node in one job."""
 
-    def __init__(self, context: Context, store: ContentStore) -> None:
+    def __init__(self, context: Context, store: ContentStore, network: Network) -> None:
         self.context = context
-        self.network = Network(context.chain, context.deployment)
-        self.access = DataAccess(self.network, store, context)
+        self.network = network
+        self.access = DataAccess(network, store, context)
         configured = context.settings.device
         device = pick_device() if configured == "auto" else configured
         self.reader = self.access.reader(device)
-        self.proposer = Proposer(self.network, self.reader, context.sender, _HEAD_START)
-        self.upkeep = Upkeep(self.network, context.sender, _PATIENCE_S, context.settings.jitter_s)
+        self.proposer = Proposer(network, self.reader, context.sender, _HEAD_START)
+        self.upkeep = Upkeep(network, context.sender, _PATIENCE_S, context.settings.jitter_s)
 
-    def step(self, head: Head) -> str | None:
-        """The single next action."""
-        job_id = self.context.settings.job_id or self.network.current_job()
-        if not job_id or job_id > self.network.job_count():
-            return None
-        view = observe(self.network, job_id, head)
-        self.context.metrics.round.set(view.round_id)
-        self.context.metrics.phase.set(view.phase)
-        node = self.network.node_of(self.context.wallet.address)
-        did = self.access.step(job_id, node) if node else None
-        if node and not did and self.access.ready(job_id, node):
+    def step(self, view: View, node: int) -> str | None:
+        """The single next action in the job."""
+        did = self.access.step(view.job_id, node) if node else None
+        if node and not did and self.access.ready(view.job_id, node):
             did = self.proposer.step(view, node)
         return did or self.upkeep.step(view, first=self._leads(view, node))
 
@@ -62,6 +56,27 @@ class Aggregator:
         aggregators = view.snapshot.aggregators
         place = int.from_bytes(view.round.seed, "big") % len(aggregators)
         return aggregators[place] == node
+
+
+class Aggregator:
+    """One aggregator node, as a function of the chain. `kind`: what it does in a job."""
+
+    kind = AggregatorInJob
+
+    def __init__(self, context: Context, store: ContentStore) -> None:
+        self.context = context
+        self.network = Network(context.chain, context.deployment)
+        self.jobs = Serving(
+            self.network,
+            context,
+            store,
+            Role.AGGREGATOR,
+            lambda own: self.kind(own, store, self.network),
+        )
+
+    def step(self, head: Head) -> str | None:
+        """The single next action."""
+        return self.jobs.step(head, self.network.node_of(self.context.wallet.address))
 
 
 def build(context: Context) -> Aggregator:

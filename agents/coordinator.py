@@ -6,24 +6,26 @@
     an appealed report                    re-execute the node's task, uphold or reject
     a contested verdict on a task         run the task, name its result
 
-One process per member. For each case all honest members derive the same operation. One proposes
-it, each serves its EIP-712 signature on its board, and whoever has collected enough relays them;
-a member without peers approves on chain. After the timelock anyone executes.
+Cases of every job are decided, whichever job the member's settings name. One process per member.
+For each case all honest members derive the same operation. One proposes it, each serves its EIP-712
+signature on its board, and whoever has collected enough relays them; a member without peers
+approves on chain. After the timelock anyone executes.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from agents.protocol.network import Network
-from agents.protocol.structs import Operation, read
+from agents.protocol.structs import Operation, Report, read
 from agents.protocol.view import View, observe
 from agents.runtime.board import SignatureBoard, collect
 from agents.runtime.chain import Head
 from agents.runtime.context import Context
+from agents.runtime.errors import ConfigError, JournalError, Stopped, WalletError
 from agents.runtime.faults import crashpoint
 from agents.runtime.loop import jitter
 from agents.runtime.wallet import recover_typed
@@ -46,6 +48,8 @@ _GIVE_UP = 0.5  # of the dispute window: how long a missing artefact is waited f
 _BOARD_PATIENCE_S = 10.0  # without enough signatures from the boards: approve on chain
 _REPORT_BLOCKS = 50_000
 
+T = TypeVar("T")
+
 
 class Coordinator:
     """One committee member, as a function of the chain."""
@@ -60,50 +64,86 @@ class Coordinator:
         )
         self.disputes = TaskDisputes(self.network, context, context.settings.device)
         self._since: dict[bytes, float] = {}
+        self._judges: dict[int, Judge] = {}
+        self._verdicts: dict[tuple[bytes, bytes], bool] = {}
+        self._said: set[str] = set()
+        self._error: Exception | None = None
 
-    @cached_property
-    def judge(self) -> Judge:
-        """The recomputation; loads torch, which a member without a case never needs."""
-        from agents.training.determinism import pin_torch
-        from agents.verify.judging import Judge
+    def judge(self, job_id: int) -> Judge:
+        """The recomputation of a job, made for its first case. Loads torch, which a member without
+        a case never needs."""
+        if job_id not in self._judges:
+            from agents.training.determinism import pin_torch
+            from agents.verify.judging import Judge
 
-        pin_torch()
-        return Judge(self.network, self.store, self.context.settings.device)
+            pin_torch()
+            self._judges[job_id] = Judge(self.network, self.store, self.context.settings.device)
+        return self._judges[job_id]
 
     def step(self, head: Head) -> str | None:
         """The single next action."""
+        self._error = None
         for ruling in self._rulings(head):
             did = self._act(ruling, head)
             if did is not None:
                 return did
+        if self._error is not None:
+            raise self._error
         return None
 
     # -- what to decide ------------------------------------------------------------------------
 
     def _rulings(self, head: Head) -> Iterator[Ruling]:
+        """The cases of all jobs, whichever job `job_id` names."""
         yield from role_rulings(self.network, self.context.settings.coordinator.trusted_owners)
         yield from task_rulings(self.network, self.disputes.step(head), self.disputes.result)
-        job_id = self.context.settings.job_id or self.network.current_job()
-        if not job_id or job_id > self.network.job_count():
-            return
-        view = observe(self.network, job_id, head)
-        if view.round_id:
-            ruling = challenge_ruling(self.network, view, lambda: self._result_errors(view))
+        for job_id, number in self.network.disputed():
+            ruling = self._tried(job_id, partial(self._challenge, head, job_id, number))
             if ruling is not None:
                 yield ruling
-            first = max(self.network.deployment.block, head.number - _REPORT_BLOCKS)
-            yield from appeal_rulings(
-                self.network, view, first, lambda number, node: self._innocent(head, number, node)
-            )
+        first = max(self.network.deployment.block, head.number - _REPORT_BLOCKS)
+        yield from appeal_rulings(
+            self.network,
+            head,
+            first,
+            lambda report_id, report: self._tried(
+                report.job_id, partial(self._innocent, head, report_id, report)
+            ),
+        )
+
+    def _tried(self, job_id: int, judge: Callable[[], T]) -> T | None:
+        """A verdict; None if it failed. A case that can't be judged holds up no other: what it
+        failed at is said once, and raised when nothing else was to do."""
+        try:
+            return judge()
+        except (Stopped, ConfigError, WalletError, JournalError):
+            raise
+        except Exception as error:
+            self._error = error
+            if (why := f"{type(error).__name__}: {error}") not in self._said:
+                self._said.add(why)
+                self.context.log.warning("cannot_judge", job=job_id, why=why)
+            return None
+
+    def _challenge(self, head: Head, job_id: int, number: int) -> Ruling | None:
+        view = observe(self.network, job_id, head, number)
+        return challenge_ruling(self.network, view, lambda: self._result_errors(view))
 
     def _result_errors(self, view: View) -> list[str] | None:
         window = view.job.terms.dispute_s
         left = (view.round.deadline - view.now) / window
-        return self.judge.result_errors(view, patient=left > 1 - _GIVE_UP)
+        return self.judge(view.job_id).result_errors(view, patient=left > 1 - _GIVE_UP)
 
-    def _innocent(self, head: Head, number: int, node: int) -> bool | None:
-        job_id = self.context.settings.job_id or self.network.current_job()
-        return self.judge.is_innocent(observe(self.network, job_id, head, number), node)
+    def _innocent(self, head: Head, report_id: bytes, report: Report) -> bool | None:
+        view = observe(self.network, report.job_id, head, report.round_id)
+        # The seed too: another one, after a reorg, makes another task of the same report.
+        case = report_id, view.round.seed
+        if case not in self._verdicts:
+            verdict = self.judge(report.job_id).is_innocent(view, report.node_id)
+            if verdict is None:
+                return None
+            self._verdicts[case] = verdict
+        return self._verdicts[case]
 
     # -- carrying it out -----------------------------------------------------------------------
 

@@ -9,6 +9,9 @@
     any phase                permissionless duties, after everybody else; beside all of it, with
                              `executor.with_training`, the tasks that the node is drawn for
 
+It trains in one job at a time (`agents.jobs.following`). Work that it has begun in another one it
+brings to its end first: what was committed there is revealed before any other training begins.
+
 What a commitment hides (salt, payload) is on disk before the commitment is sent: a crash at any
 line costs no stake.
 """
@@ -16,8 +19,10 @@ line costs no stake.
 from __future__ import annotations
 
 import time
+from functools import partial
 
 from agents.executor import Executor
+from agents.jobs.following import Following
 from agents.mechanisms.score.gauntlet import Gauntlet
 from agents.nodes.membership import Membership
 from agents.protocol.formulas import round_commitment
@@ -37,6 +42,7 @@ from agents.runtime.chain import Head
 from agents.runtime.commitments import Commitments, Entry
 from agents.runtime.context import Context
 from agents.runtime.faults import crashpoint
+from agents.runtime.turns import Turns
 from agents.storage.cid import cid_of_bytes, digest_of
 from agents.storage.content_store import ContentStore, open_store
 from agents.storage.errors import StoreError
@@ -47,6 +53,8 @@ from agents.training.state import PayloadError, State, load_state
 
 _PATIENCE_S = 4.0
 _ROUNDS_KEPT = 3
+_REORG_BLOCKS = 64  # after which a round that ended is not looked at again
+_OVER = (Phase.FINALIZED, Phase.VOID)
 _ARTEFACTS = ("payload", "trace", "proof")  # published
 _MEMORY = "memory"  # kept
 _COMMITTED = ("input_root", "content", "trace_root", "salt")
@@ -72,7 +80,10 @@ class Trainer:
         self.commitments = Commitments(context.journal, context.artefacts, "trainer")
         self.membership = Membership(self.network, context, store, self.device)
         self.producer = Producer(context, self.reader.memories, self.access.sealing, self.device)
-        self.upkeep = Upkeep(self.network, context.sender, _PATIENCE_S, context.settings.jitter_s)
+        self.following = Following(self.network, context, self.models.job)
+        self.turns = Turns(context.log, context.metrics)
+        self._upkeeps: dict[int, Upkeep] = {}
+        self._over: dict[tuple[int, int], int] = {}  # rounds with own work that ended: when seen
         # Training holds the loop up for longer than a task's executors have to reveal.
         self.tasks: Beside | None = None
         if context.settings.executor.with_training:
@@ -83,22 +94,87 @@ class Trainer:
         if self.tasks is not None:
             self.tasks.start()
         did = self.membership.step(head)
-        job_id = self.context.settings.job_id or self.network.current_job()
-        if did or not job_id or job_id > self.network.job_count():
+        if did:
             return did
-        view = observe(self.network, job_id, head)
-        self.context.metrics.round.set(view.round_id)
-        self.context.metrics.phase.set(view.phase)
         node = self.membership.node_id
+        views = {job: observe(self.network, job, head) for job in self.begun(head, node)}
+        busy = {job for job, view in views.items() if self._to_open(view, node)}
+        job_id = self.following.job(head, node, busy)
+        # First what is due elsewhere: a reveal must not wait for the training of another job.
+        duties = {job: partial(self._finish, view, node) for job, view in views.items()}
+        duties.pop(job_id, None)
+        if job_id:
+            view = views.get(job_id) or observe(self.network, job_id, head)
+            duties[job_id] = partial(self._work, view, node, bool(busy - {job_id}))
+        for left in self._upkeeps.keys() - duties.keys():
+            del self._upkeeps[left]
+            self.context.metrics.forget_job(left)
+        return self.turns.step(duties)
+
+    def _work(self, view: View, node: int, elsewhere: bool) -> str | None:
+        """The next action in the job that the node trains in. `elsewhere`: it has work to open in
+        another one, so it begins none here."""
+        self.context.metrics.see_round(view.job_id, view.round_id, view.phase)
+        did = None
         if node and view.phase == Phase.COMMIT:
-            did = self.commit(view, node)
-        elif node and view.phase == Phase.REVEAL:
-            did = self.reveal(view, node)
-        elif node and view.phase in (Phase.AGGREGATE, Phase.CHALLENGE, Phase.DISPUTED):
-            did = self.show(view, node)
+            did = None if elsewhere else self.commit(view, node)
+        elif node:
+            did = self._open(view, node)
         if node and not did:
-            did = self.access.step(job_id, node)
-        return did or self.upkeep.step(view)
+            did = self.access.step(view.job_id, node)
+        return did or self.upkeep(view.job_id).step(view)
+
+    def _finish(self, view: View, node: int) -> str | None:
+        """The next action in a round that the node has work in, of a job that it has left."""
+        return self._open(view, node) or self.upkeep(view.job_id).step(view)
+
+    def _open(self, view: View, node: int) -> str | None:
+        if view.phase == Phase.REVEAL:
+            return self.reveal(view, node)
+        if view.phase in (Phase.AGGREGATE, Phase.CHALLENGE, Phase.DISPUTED):
+            return self.show(view, node)
+        return None
+
+    # -- jobs ----------------------------------------------------------------------------------
+
+    def begun(self, head: Head, node: int) -> list[int]:
+        """Jobs whose running round the node has journalled work of, from this run or another."""
+        if not node:
+            return []
+        found = []
+        for job_id in sorted(self.commitments.numbers("submission-")):
+            numbers = sorted(self.commitments.numbers(f"submission-{job_id}-"))
+            place = job_id, numbers[-1]
+            if head.number > self._over.get(place, head.number) + _REORG_BLOCKS:
+                continue
+            if self.network.round(*place).phase not in (*_OVER, Phase.NONE):
+                self._over.pop(place, None)
+                found.append(job_id)
+            elif place not in self._over:
+                self._over[place] = head.number
+                rounds, chain = self.network.rounds, self.context.chain
+                calls = [(rounds, "commitment_of", (job_id, n, node)) for n in numbers]
+                late = [
+                    number
+                    for number, commitment in zip(numbers, chain.call_many(calls), strict=True)
+                    if commitment == ZERO_DIGEST
+                ]
+                self.following.was_late(job_id, numbers, late)
+        return found
+
+    def _to_open(self, view: View, node: int) -> bool:
+        """Whether a commitment of the node waits for its reveal, and time is left for it."""
+        if view.overdue or view.phase not in (Phase.COMMIT, Phase.REVEAL):
+            return False
+        return self._commitment(view, node) != ZERO_DIGEST and not self._revealed(view, node)
+
+    def upkeep(self, job_id: int) -> Upkeep:
+        """The permissionless duties of a job."""
+        if job_id not in self._upkeeps:
+            self._upkeeps[job_id] = Upkeep(
+                self.network, self.context.sender, _PATIENCE_S, self.context.settings.jitter_s
+            )
+        return self._upkeeps[job_id]
 
     # -- COMMIT --------------------------------------------------------------------------------
 
@@ -205,12 +281,14 @@ class Trainer:
         return self._rest(view, node)
 
     def _rest(self, view: View, node: int) -> str | None:
-        """Stop by itself: be in no round from the next on."""
+        """Stop by itself: go to another job, or else be in no round from the next on."""
         if not self.network.node(node).active:
             return None
         budget = self.budget(view.job_id)
         spent, left = budget.spent(), budget.remaining()
         self.context.log.warning("privacy_budget_spent", epsilon=spent, left=left, node_id=node)
+        if self.following.leave(view.job_id, f"its privacy budget is spent: epsilon {spent:.3f}"):
+            return f"left: job {view.job_id}, where epsilon {spent:.3f} is spent"
         self.context.sender.send(self.network.registry, "set_active", node, False)
         return f"resting: epsilon {spent:.3f} is spent; the {left:.3f} left are too little for more"
 
@@ -233,7 +311,7 @@ class Trainer:
         if charge is not None:
             budget = self.budget(view.job_id)
             budget.record(name, charge)
-            self.context.metrics.epsilon.set(budget.spent())
+            self.context.metrics.epsilon.labels(view.job_id).set(budget.spent())
             self.context.log.info(
                 "privacy",
                 round=view.round_id,

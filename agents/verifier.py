@@ -20,16 +20,18 @@ from agents.gauntlet.validator import Validator
 from agents.nodes.benchmark_checks import BenchmarkChecks
 from agents.protocol import formulas
 from agents.protocol.network import Network
-from agents.protocol.numbers import Phase
+from agents.protocol.numbers import Phase, Role
 from agents.protocol.scores import Consensus
-from agents.protocol.view import View, observe
+from agents.protocol.view import View
 from agents.rounds.access import DataAccess
 from agents.rounds.inputs import RoundInputs
 from agents.rounds.outcome import Outcome
 from agents.rounds.proposer import Proposer
+from agents.rounds.serving import Serving
 from agents.rounds.submissions import Submission
 from agents.rounds.upkeep import Upkeep
 from agents.runtime.chain import Head
+from agents.runtime.commitments import Commitments
 from agents.runtime.context import Context
 from agents.runtime.faults import crashpoint
 from agents.storage.content_store import ContentStore, open_store
@@ -47,38 +49,27 @@ _GIVE_UP = 0.5  # of the challenge window: how long a missing artefact is waited
 _LAST_PART = 0.9  # of the challenge window: what is found later is said without an announcement
 
 
-class Verifier:
-    """One verifier node, as a function of the chain."""
+class VerifierInJob:
+    """One verifier node in one job."""
 
-    def __init__(self, context: Context, store: ContentStore) -> None:
+    def __init__(self, context: Context, store: ContentStore, network: Network) -> None:
         self.context = context
         self.store = store
-        self.network = Network(context.chain, context.deployment)
-        self.access = DataAccess(self.network, store, context)
+        self.network = network
+        self.access = DataAccess(network, store, context)
         configured = context.settings.device
         self.device = pick_device() if configured == "auto" else configured
         self.reader = self.access.reader(self.device)
-        self.validator = Validator(Consensus(self.network), context, self.reader)
-        self.benchmarks = BenchmarkChecks(self.network, context, store, self.device)
-        self.proposer = Proposer(self.network, self.reader, context.sender, _HEAD_START)
-        self.announcements = Announcements(self.network, context, store)
-        self.upkeep = Upkeep(self.network, context.sender, _PATIENCE_S, context.settings.jitter_s)
-        rate = context.settings.verifier.task_audit_rate
-        self.recheck = Recheck(self.network, context, configured, rate)
+        self.validator = Validator(Consensus(network), context, self.reader)
+        self.proposer = Proposer(network, self.reader, context.sender, _HEAD_START)
+        self.announcements = Announcements(network, context, store)
+        self.upkeep = Upkeep(network, context.sender, _PATIENCE_S, context.settings.jitter_s)
         self._findings: dict[tuple[bytes, int], Finding] = {}
 
-    def step(self, head: Head) -> str | None:
-        """The single next action."""
-        node = self.network.node_of(self.context.wallet.address)
-        did = self.benchmarks.step(node, head) or self.recheck.step(head, node) if node else None
-        job_id = self.context.settings.job_id or self.network.current_job()
-        if did or not job_id or job_id > self.network.job_count():
-            return did
-        view = observe(self.network, job_id, head)
-        self.context.metrics.round.set(view.round_id)
-        self.context.metrics.phase.set(view.phase)
-        did = self.access.step(job_id, node) if node else None
-        if did or (node and not self.access.ready(job_id, node)):
+    def step(self, view: View, node: int) -> str | None:
+        """The single next action in the job."""
+        did = self.access.step(view.job_id, node) if node else None
+        if did or (node and not self.access.ready(view.job_id, node)):
             return did or self.upkeep.step(view)
         if node:
             did = self.validator.step(view, node) or self.announcements.open_late(view, node)
@@ -317,6 +308,36 @@ class Verifier:
     def _say_missing(self, view: View, submissions: list[Submission]) -> None:
         missing = [s.reveal.node for s in submissions if s.unavailable]
         self.context.log.debug("waiting_for_payloads", round=view.round_id, nodes=missing)
+
+
+class Verifier:
+    """One verifier node, as a function of the chain. `kind`: what it does in a job."""
+
+    kind = VerifierInJob
+
+    def __init__(self, context: Context, store: ContentStore) -> None:
+        self.context = context
+        self.network = Network(context.chain, context.deployment)
+        configured = context.settings.device
+        device = pick_device() if configured == "auto" else configured
+        self.benchmarks = BenchmarkChecks(self.network, context, store, device)
+        rate = context.settings.verifier.task_audit_rate
+        self.recheck = Recheck(self.network, context, configured, rate)
+        scores = Commitments(context.journal, context.artefacts, "validator")
+        self.jobs = Serving(
+            self.network,
+            context,
+            store,
+            Role.VERIFIER,
+            lambda own: self.kind(own, store, self.network),
+            lambda: scores.numbers("scores-"),
+        )
+
+    def step(self, head: Head) -> str | None:
+        """The single next action."""
+        node = self.network.node_of(self.context.wallet.address)
+        did = self.benchmarks.step(node, head) or self.recheck.step(head, node) if node else None
+        return did or self.jobs.step(head, node)
 
 
 def build(context: Context) -> Verifier:

@@ -7,6 +7,7 @@ here and accept its options before anything is computed, and nothing in it is ev
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from functools import cached_property, partial
 from typing import Any
@@ -125,6 +126,11 @@ class JobContext:
     def sealed(self) -> bool:
         """Whether payloads are for aggregators and verifiers only, who add and check the noise."""
         return isinstance(self.privacy, Aggregate)
+
+    @property
+    def parameters(self) -> int:
+        """How many numbers the model has."""
+        return sum(math.prod(shape) for shape in self.shapes.values())
 
     def trace_steps(self, steps: int) -> int:
         """Steps that the trace of a task of `steps` steps shows."""

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from agents.protocol.formulas import snapshot_hash
-from agents.protocol.numbers import ZERO_DIGEST, JobStatus, Phase, Violation
+from agents.protocol.numbers import ZERO_DIGEST, Phase, Violation
 from agents.protocol.slashing import Row
 from agents.protocol.structs import (
     Benchmark,
@@ -35,7 +35,6 @@ from agents.runtime.event_cursor import EventCursor, EventLog
 TOO_EARLY = "randomness: too early"
 # Somebody captures the seed in the block being made: that of the audit, or that of the round.
 NO_SEED_DUE = ("rounds: no seed due", "results: no seed due", "randomness: not requested")
-_RECENT_JOBS = 64
 _BENCHMARK_BLOCKS = 50_000  # older answers are left alone: their node can ask for a new attempt
 _STAKE_EVENTS = ("NodeRegistered", "StakeAdded", "ExitBegun", "NodeSlashed")
 
@@ -64,9 +63,11 @@ class Network:
         self.coordinator: Contract = deployment["Coordinator"]
         self.token: Contract = deployment["ZooToken"]
         self._snapshots: dict[tuple[int, int, bytes, bytes], Snapshot] = {}
-        self._job = 0
         self._owned: dict[str, EventLog] = {}  # registrations by owner
         self._stakes = EventLog(self._registry_events(_STAKE_EVENTS, deployment.block))
+        block = deployment.block
+        self._reported = EventLog(EventCursor(chain, self.reports, ("ViolationReported",), block))
+        self._challenged = EventLog(EventCursor(chain, self.results, ("Challenged",), block))
         self._benchmarks: EventCursor | None = None
         self._submitted: set[int] = set()  # nodes that submitted a benchmark
         self._judged: set[int] = set()  # those of them whose newest one was settled when last seen
@@ -88,35 +89,6 @@ class Network:
     def round(self, job_id: int, round_id: int) -> Round:
         """A round, whichever contract has it now; its phase is NONE if there is no such round."""
         return read(Round, self.chain.call(self.rounds, "round", job_id, round_id))
-
-    def current_job(self) -> int:
-        """The job to work on when none is configured; 0 if there is none at all.
-
-        The oldest of the recent jobs that has a round running or can pay for one, and that job
-        until it is done: a stranger who creates another job must not lure nodes away from a round
-        they have committed in. With nothing to do, the job last worked on: its duties get done.
-        """
-        if self._job and self._is_live(self._job):
-            return self._job
-        count = self.job_count()
-        recent = range(max(1, count - _RECENT_JOBS + 1), count + 1)
-        self._job = next(filter(self._is_live, recent), min(self._job, count) or count)
-        return self._job
-
-    def _is_live(self, job_id: int) -> bool:
-        """Whether a job has a round running, or is active, can pay for the next and lies within the
-        bounds."""
-        job = self.job(job_id)
-        if job.rounds_opened:
-            round_ = self.round(job_id, job.rounds_opened)
-            over = round_.phase == Phase.VOID or (
-                round_.phase == Phase.FINALIZED and round_.settled
-            )
-            if round_.phase and not over:
-                return True
-        escrow = read(int, self.chain.call(self.pool, "escrow", job_id))
-        pays = job.status == JobStatus.ACTIVE and escrow >= job.terms.reward_per_round
-        return pays and self.bounds().broken_by(job.terms) is None
 
     def snapshot(self, job_id: int, round_id: int, round_: Round) -> Snapshot:
         """The round's snapshot, from its RoundOpened event, or its trainers from RoundSeated where
@@ -378,11 +350,24 @@ class Network:
         """A report; its status is NONE if there is no such report."""
         return read(Report, self.chain.call(self.reports, "report_of", report_id))
 
-    def reported(self, job_id: int, first: int, last: int) -> list[bytes]:
-        """Ids of the reports raised about a job in a range of blocks, in order, each once."""
-        events = self.chain.events(self.reports, "ViolationReported", first, last)
-        ids = (event.args["report_id"] for event in events if event.args["job_id"] == job_id)
-        return list(dict.fromkeys(ids))
+    def reported(self, job_id: int | None, first: int, last: int) -> list[bytes]:
+        """Ids of the reports raised in a range of blocks, in order, each once.
+
+        `job_id`: of which job; None: of all jobs.
+        """
+        found = (
+            event.args["report_id"]
+            for event in self._reported.read()
+            if first <= event.block <= last and job_id in (None, event.args["job_id"])
+        )
+        return list(dict.fromkeys(found))
+
+    def disputed(self) -> list[tuple[int, int]]:
+        """(job, round) of every round whose result waits for the committee, of all jobs."""
+        events = self._challenged.read()
+        places = list(dict.fromkeys((e.args["job_id"], e.args["round_id"]) for e in events))
+        phases = self.chain.call_many([(self.rounds, "phase", place) for place in places])
+        return [place for place, now in zip(places, phases, strict=True) if now == Phase.DISPUTED]
 
     # -- events --------------------------------------------------------------------------------
 

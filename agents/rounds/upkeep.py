@@ -26,7 +26,7 @@ from agents.runtime.sender import Sender
 
 _ABSENT_ROUNDS = 3
 _SEED_BLOCKS = 128  # the chain remembers block hashes for 256
-_REPORT_BLOCKS = 50_000  # how far back unresolved reports are looked for
+REPORT_BLOCKS = 50_000  # how far back unresolved reports are looked for
 
 
 class Upkeep:
@@ -174,7 +174,7 @@ class Upkeep:
     def _reports(self, view: View) -> Iterator[tuple[str, Callable[[], Any]]]:
         network = self._network
         head = network.chain.head().number
-        first = max(network.deployment.block, head - _REPORT_BLOCKS)
+        first = max(network.deployment.block, head - REPORT_BLOCKS)
         for report_id in network.reported(view.job_id, first, head):
             report = network.report(report_id)
             late = view.now > report.deadline

@@ -122,7 +122,15 @@ class AgentSettings(BaseSettings):
     )
     store: str = Field("store", description="Content store: a folder, or http://host:port of Kubo")
     data_dir: Path = Field(Path("agent-data"), description="Folder for journal and artefacts")
-    job_id: int = Field(1, ge=0, description="The job to work on")
+    job_id: int = Field(
+        0, ge=0, description="The job to work on (0: those that pay best for the work they take)"
+    )
+    least_pay: float = Field(
+        0.0, ge=0, description="With job_id 0: least pay to work for, in ZOO per hour of one node"
+    )
+    max_jobs: int = Field(
+        8, ge=1, le=256, description="With job_id 0: jobs that are served at a time, the best paid"
+    )
     node_id: int | None = Field(None, ge=1, description="This node's id (default: by operator key)")
     device: str = Field("auto", description="auto, cpu, cuda or cuda:N")
     portable: bool = Field(

@@ -64,7 +64,7 @@ def start(settings: AgentSettings, role: str, stop: threading.Event | None = Non
     stop = stop or threading.Event()
     log = open_log(
         role, settings.log_level, settings.log_format == "human", settings.log_file
-    ).bind(node=settings.node_id, job=settings.job_id)
+    ).bind(node=settings.node_id, job=settings.job_id or None)
     deployment = load_deployment(settings.deployment, settings.chain_id)
     passphrase = read_passphrase(settings.passphrase_env, settings.keystore)
     wallet = load_wallet(settings.keystore, passphrase)

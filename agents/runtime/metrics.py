@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Info, start_http_server
 
@@ -26,17 +26,18 @@ class Metrics:
         self._busy = 0.0
         self._guard = threading.Lock()
 
-        def gauge(name: str, text: str) -> Gauge:
-            return Gauge(f"menagerie_{name}", text, registry=self.registry)
+        def gauge(name: str, text: str, *labels: str) -> Gauge:
+            return Gauge(f"menagerie_{name}", text, labels, registry=self.registry)
 
         def counter(name: str, text: str, *labels: str) -> Counter:
             return Counter(f"menagerie_{name}", text, labels, registry=self.registry)
 
         self.head_block = gauge("head_block", "Latest block number seen")
-        self.round = gauge("round", "Current round of the job")
-        self.phase = gauge("phase", "Current phase of the round (the contract's number)")
+        self.round = gauge("round", "Current round of the job", "job")
+        self.phase = gauge("phase", "Current phase of the round (the contract's number)", "job")
+        self.job_pay = gauge("job_pay_zoo_per_hour", "Expected pay for an hour of work", "job")
         self.loss = gauge("loss", "Last training or validation loss")
-        self.epsilon = gauge("epsilon", "Privacy loss (epsilon) this node has spent on the job")
+        self.epsilon = gauge("epsilon", "Privacy loss this node has spent on the job", "job")
         self.last_error_time = gauge("last_error_timestamp_seconds", "Unix time of the last error")
         self.actions = counter("actions_total", "Actions taken by the loop", "action")
         self.errors = counter("errors_total", "Errors met by the loop", "kind")
@@ -47,6 +48,23 @@ class Metrics:
         gauge("uptime_seconds", "Seconds since start").set_function(self.uptime)
         gauge("utilisation_ratio", "Busy over wall time").set_function(self.utilisation)
         Info("menagerie_agent", "Who this is", registry=self.registry).info({"role": role})
+
+    def see_round(self, job_id: int, round_id: int, phase: int) -> None:
+        """Where a job is."""
+        self.round.labels(job_id).set(round_id)
+        self.phase.labels(job_id).set(phase)
+
+    def see_pay(self, hourly: Mapping[int, float]) -> None:
+        """The jobs that the agent may work on, by what an hour of their work pays."""
+        self.job_pay.clear()
+        for job_id, pays in hourly.items():
+            self.job_pay.labels(job_id).set(pays)
+
+    def forget_job(self, job_id: int) -> None:
+        """The agent has left a job: its figures would only stand still."""
+        for gauge in (self.round, self.phase):
+            with suppress(KeyError):
+                gauge.remove(job_id)
 
     def uptime(self) -> float:
         """Return seconds since the agent started."""

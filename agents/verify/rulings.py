@@ -16,7 +16,9 @@ from eth_utils.crypto import keccak
 
 from agents.protocol.network import Network
 from agents.protocol.numbers import Phase, ReportStatus, Role
+from agents.protocol.structs import Report
 from agents.protocol.view import View
+from agents.runtime.chain import Head
 
 
 @dataclass(frozen=True)
@@ -71,7 +73,10 @@ def challenge_ruling(
     # The challenge's deadline tells a second challenge of the same result from the first.
     salt = salt_of("challenge", view.job_id, view.round_id, result, view.round.deadline)
     why = wrong[0] if wrong else "the result is right"
-    return Ruling(network.results.address, data, salt, f"challenge upheld={upheld}: {why}")
+    where = f"job {view.job_id} round {view.round_id}"
+    return Ruling(
+        network.results.address, data, salt, f"challenge of {where} upheld={upheld}: {why}"
+    )
 
 
 def task_rulings(
@@ -91,20 +96,23 @@ def task_rulings(
 
 
 def appeal_rulings(
-    network: Network, view: View, first_block: int, is_innocent: Callable[[int, int], bool | None]
+    network: Network,
+    head: Head,
+    first_block: int,
+    is_innocent: Callable[[bytes, Report], bool | None],
 ) -> Iterator[Ruling]:
-    """Decisions on the open appeals of a job.
+    """Decisions on the open appeals, of whichever job.
 
-    `is_innocent(round, node)` re-executes: True, False, or None while an artefact is missing.
+    `is_innocent(report id, report)` re-executes: True, False, or None while an artefact is missing.
     """
-    for report_id in network.reported(view.job_id, first_block, view.block):
+    for report_id in network.reported(None, first_block, head.number):
         report = network.report(report_id)
-        if report.status != ReportStatus.APPEALED or view.now > report.deadline:
+        if report.status != ReportStatus.APPEALED or head.timestamp > report.deadline:
             continue
-        innocent = is_innocent(report.round_id, report.node_id)
+        innocent = is_innocent(report_id, report)
         if innocent is None:
             continue
         data = network.reports.function("resolve_appeal", 2).encode((report_id, innocent))
         salt = salt_of("appeal", report_id)
-        why = f"appeal of node {report.node_id} upheld={innocent}"
+        why = f"appeal of node {report.node_id} in job {report.job_id} upheld={innocent}"
         yield Ruling(network.reports.address, data, salt, why)

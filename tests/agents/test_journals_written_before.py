@@ -22,7 +22,7 @@ from eth_utils import keccak
 from agents.executor import Executor
 from agents.gauntlet.replay import digest_of_record
 from agents.gauntlet.validator import Validator
-from agents.protocol.numbers import TaskStatus
+from agents.protocol.numbers import Phase, TaskStatus
 from agents.protocol.scores import Consensus
 from agents.runtime.commitments import Commitments
 from agents.runtime.journal import Journal
@@ -79,6 +79,16 @@ def test_a_trainer_finds_the_secret_of_its_round(opened: Any, name: str, commitm
     for artefact, digest in (("payload", "content"), ("proof", "proof"), ("memory", "memory")):
         content = trainer.commitments.path(name, artefact).read_bytes()
         assert digest_of(cid_of_bytes(content)).hex() == found[1][digest]
+
+
+def test_a_trainer_brings_to_its_end_what_it_began_in_whichever_job(opened: Any) -> None:
+    trainer = Trainer.__new__(Trainer)
+    trainer.context, trainer.network = opened("trainer", bytes(32))
+    trainer.network.round = lambda *place: Stub(phase=Phase.REVEAL if place == (3, 7) else None)
+    context, trainer._over = trainer.context, {}
+    trainer.commitments = Commitments(context.journal, context.artefacts, "trainer")
+    assert trainer.begun(Stub(number=99), 5) == [3]
+    assert context.journal.get("job-followed", 0) == 0
 
 
 @pytest.mark.parametrize(("name", "commitment"), recorded("validator"))

@@ -16,6 +16,7 @@ import pytest
 
 from agents.gauntlet.record import MAX_RECORD_BYTES, NodeScore, ScoreRecord
 from agents.gauntlet.replay import replay
+from agents.gauntlet.validator import Validator
 from agents.mechanisms.score.gauntlet import Gauntlet
 from agents.protocol.median import stake_median
 from agents.protocol.numbers import ScorePhase
@@ -88,7 +89,11 @@ class ScoredJob(ValidatedJob):
         liar.context.sender.send(liar.network.scores, "commit_scores", *place, b"\7" * 32)
 
     def step(self, verifier: Verifier, name: str) -> str | None:
-        return verifier.validator.step(self.view(verifier), self.node(name).node_id)
+        return self.of(verifier).step(self.view(verifier), self.node(name).node_id)
+
+    def of(self, verifier: Verifier) -> Validator:
+        """A verifier's duty as a validator of the job."""
+        return verifier.jobs.in_job(self.people.job).validator
 
     def score(self, verifier: Verifier, name: str, number: int) -> None:
         """One validator commits and, when the others' time is over, reveals."""
@@ -180,7 +185,7 @@ def test_a_node_that_is_no_verifier_of_the_round_has_no_part_in_it(scored: Score
     scored.play()
     view = scored.view(verifier)
     for name in ("ann", "abe"):
-        assert verifier.validator.step(view, scored.node(name).node_id) is None
+        assert scored.of(verifier).step(view, scored.node(name).node_id) is None
     assert verifier.context.journal.keys("scores-") == []
 
 

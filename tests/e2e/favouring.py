@@ -12,11 +12,12 @@ from typing import Any
 
 from agents.gauntlet.record import ScoreRecord
 from agents.gauntlet.validator import Validator
+from agents.protocol.network import Network
 from agents.protocol.numbers import SCALE
 from agents.protocol.scores import Consensus
 from agents.runtime.context import Context
 from agents.storage.content_store import ContentStore, open_store
-from agents.verifier import Verifier
+from agents.verifier import Verifier, VerifierInJob
 
 FAVOURITE = "LIAR_FAVOURITE"
 
@@ -34,12 +35,18 @@ class FavouringDuty(Validator):
         return record.model_copy(update={"scores": lines})
 
 
-class Favouring(Verifier):
+class FavouringInJob(VerifierInJob):
     """Validates for a friend."""
 
-    def __init__(self, context: Context, store: ContentStore) -> None:
-        super().__init__(context, store)
-        self.validator = FavouringDuty(Consensus(self.network), context, self.reader)
+    def __init__(self, context: Context, store: ContentStore, network: Network) -> None:
+        super().__init__(context, store, network)
+        self.validator = FavouringDuty(Consensus(network), context, self.reader)
+
+
+class Favouring(Verifier):
+    """Validates for a friend, in every job."""
+
+    kind = FavouringInJob
 
 
 def build(context: Context) -> Favouring:

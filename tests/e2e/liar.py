@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from agents.aggregator import Aggregator
+from agents.aggregator import Aggregator, AggregatorInJob
+from agents.protocol.network import Network
 from agents.protocol.view import View
 from agents.rounds.outcome import Outcome
 from agents.rounds.proposer import Proposer
@@ -49,13 +50,19 @@ class DoublingReader(RoundReader):
         )
 
 
-class Liar(Aggregator):
+class LiarInJob(AggregatorInJob):
     """Proposes a doubled result whenever it is on duty."""
 
-    def __init__(self, context: Context, store: ContentStore) -> None:
-        super().__init__(context, store)
-        reader = DoublingReader(self.network, store, "cpu")
-        self.proposer = Proposer(self.network, reader, context.sender, 0.0)
+    def __init__(self, context: Context, store: ContentStore, network: Network) -> None:
+        super().__init__(context, store, network)
+        reader = DoublingReader(network, store, "cpu")
+        self.proposer = Proposer(network, reader, context.sender, 0.0)
+
+
+class Liar(Aggregator):
+    """Lies in every job."""
+
+    kind = LiarInJob
 
 
 def build(context: Context) -> Liar:

@@ -42,7 +42,7 @@ def test_a_yaml_file_is_read_like_a_toml_file(tmp_path):
     settings = load_settings(write(tmp_path, text, "agent.yaml"))
     assert settings.job_id == 5 and settings.data_dir == Path("/data")
     assert settings.coordinator.peers == ["http://a", "http://b"]
-    assert load_settings(write(tmp_path, "", "empty.yml")).job_id == 1
+    assert load_settings(write(tmp_path, "", "empty.yml")).job_id == 0
 
 
 KNOWN = r"agent\.toml.*Known settings: rpc_url, ws_url,"

@@ -60,7 +60,8 @@ class Facts:
     def node(self, node_id: int) -> Any:
         return self.nodes[node_id]
 
-    def reported(self, job_id: int, first: int, last: int) -> list[bytes]:
+    def reported(self, job_id: int | None, first: int, last: int) -> list[bytes]:
+        assert job_id is None  # the committee decides in every job
         return list(self.found)
 
     def report(self, report_id: bytes) -> Any:
@@ -158,22 +159,25 @@ def test_a_second_challenge_of_a_result_is_another_operation() -> None:
 
 
 def report(status: ReportStatus, deadline: int = 100) -> Any:
-    return SimpleNamespace(status=status, deadline=deadline, round_id=2, node_id=7)
+    return SimpleNamespace(status=status, deadline=deadline, job_id=1, round_id=2, node_id=7)
+
+
+HEAD: Any = SimpleNamespace(number=9, timestamp=50)
 
 
 @pytest.mark.parametrize("innocent", [True, False])
 def test_an_appeal_is_decided_by_re_execution(innocent: bool) -> None:
     asked = []
 
-    def judge(round_id: int, node_id: int) -> bool:
-        asked.append((round_id, node_id))
+    def judge(report_id: bytes, found: Any) -> bool:
+        asked.append((found.job_id, found.round_id, found.node_id))
         return innocent
 
     facts = Facts(found={IDS[0]: report(ReportStatus.APPEALED)})
-    (ruling,) = appeal_rulings(facts, view(Phase.COMMIT), 0, judge)
+    (ruling,) = appeal_rulings(facts, HEAD, 0, judge)
     assert decode(["bytes32", "bool"], ruling.data[4:]) == (IDS[0], innocent)
     assert ruling.target == facts.reports.address
-    assert asked == [(2, 7)]
+    assert asked == [(1, 2, 7)]
 
 
 @pytest.mark.parametrize(
@@ -182,14 +186,14 @@ def test_an_appeal_is_decided_by_re_execution(innocent: bool) -> None:
 )  # fmt: skip
 def test_only_open_appeals_are_decided(found: Any) -> None:
     facts = Facts(found={IDS[0]: found})
-    assert list(appeal_rulings(facts, view(Phase.COMMIT), 0, lambda r, n: True)) == []
+    assert list(appeal_rulings(facts, HEAD, 0, lambda i, r: True)) == []
 
 
 def test_an_appeal_that_cannot_be_judged_holds_up_no_other() -> None:
     facts = Facts(found={i: report(ReportStatus.APPEALED) for i in IDS})
     facts.found[IDS[0]].node_id = 6
     verdicts = {6: None, 7: True}
-    (ruling,) = appeal_rulings(facts, view(Phase.COMMIT), 0, lambda r, n: verdicts[n])
+    (ruling,) = appeal_rulings(facts, HEAD, 0, lambda i, r: verdicts[r.node_id])
     assert ruling.salt == salt_of("appeal", IDS[1])
 
 

@@ -9,6 +9,7 @@ import pytest
 from tests.stage.contracts.clock import mine
 from tests.stage.contracts.scores import (
     BPS,
+    COMMIT_S,
     COMMIT_TIME,
     RECORD,
     REVEAL_S,

@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which jobs a node works on: the rule alone, without chain, store or clock.
+
+Rule: jobs are ranked by what an hour of the work that they are expected to take pays one node. The
+work of a round is the time for which it holds a node, plus the time that the node then computes.
+A round is expected to hold a node for as long as the job's last rounds did; the windows of its
+terms count as one round more, in which nobody is early. Rounds that ended without a result were
+work too, so they make the pay of the others less. Who opened its job first, how many rounds it
+promises and how much it says it will pay later counts for nothing.
+
+A node leaves a job for a better one only if that pays a good part more, and never in the middle of
+its own work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from agents.protocol.numbers import ZOO
+
+FLOP_PER_UNIT = 16 * 2 * 256**3
+"""Operations of a unit of the nodes' benchmark: 16 products of 256 x 256 matrices."""
+
+USUAL_SPEED = 1e11
+"""Operations per second of a node that has no verified benchmark."""
+
+PAST_ROUNDS = 8  # of a job that its pay and progress are judged by, the newest
+_STALLED = 3  # rounds in a row that ended without a result, and people had worked in
+_BETTER = 1.25  # times the pay, for a job to be left for another
+_HOUR = 3_600
+
+
+@dataclass(frozen=True)
+class PastRound:
+    """A round that is over and that somebody committed in. `lasted_s`: until it ended, or the next
+    one opened. `paid`: it was finalized."""
+
+    opened_at: int
+    lasted_s: int
+    paid: bool
+
+
+@dataclass(frozen=True)
+class Offer:
+    """What a live job offers the nodes of one role.
+
+    Attributes:
+        pay: what a round pays all these nodes together, in 1e-18 ZOO.
+        nodes: that may share pay and work; the same number for all jobs.
+        windows_s: the four windows of a round together.
+        flop: operations that a round's training takes, all nodes together.
+        past: up to `PAST_ROUNDS` rounds, oldest first.
+        overdue_s: how long ago the running round should have left its phase, 0 if it is in time.
+        refused: why the node can't or won't work on it whatever it pays; None if it may.
+    """
+
+    job_id: int
+    pay: int
+    nodes: int
+    windows_s: int
+    flop: float = 0.0
+    past: tuple[PastRound, ...] = ()
+    overdue_s: int = 0
+    refused: str | None = None
+
+
+def hourly(offer: Offer, speed: float) -> float:
+    """ZOO for an hour of a node's expected work. `speed`: operations per second."""
+    held = sum(min(past.lasted_s, offer.windows_s) for past in offer.past) + offer.windows_s
+    computing = (len(offer.past) + 1) * offer.flop / offer.nodes / speed
+    paid = sum(past.paid for past in offer.past) + 1
+    return offer.pay / ZOO / offer.nodes * paid / (held + computing) * _HOUR
+
+
+def refusal(offer: Offer, speed: float, least_pay: float, now: int) -> str | None:
+    """Why a node does not work on a job, as a sentence without its subject; None if it may.
+
+    `least_pay`: the operator's floor, in ZOO per hour; `now`: chain time, seconds.
+    """
+    if offer.refused is not None:
+        return offer.refused
+    lost = 0
+    for past in reversed(offer.past):
+        if past.paid:
+            break
+        lost += 1
+    if lost >= _STALLED:
+        # Twice as long after each further loss: a network that had an outage comes back.
+        again = offer.past[-1].opened_at + (offer.windows_s << (lost - _STALLED + 1))
+        if now < again:
+            return (
+                f"its last {lost} rounds with work ended without a result; the next one is tried "
+                f"from {again} on (chain time)"
+            )
+    if offer.overdue_s > offer.windows_s:
+        return "its running round is overdue by more than all its windows, and nobody ends it"
+    if (pays := hourly(offer, speed)) < least_pay:
+        return f"an hour of its work pays {pays:.4g} ZOO, and least_pay asks for {least_pay:g}"
+    return None
+
+
+@dataclass(frozen=True)
+class Rated:
+    """A job that a node may work on, and its `hourly` pay."""
+
+    job_id: int
+    pays: float
+
+    def __str__(self) -> str:
+        return f"job {self.job_id} pays {self.pays:.4g} ZOO for an hour of its expected work"
+
+
+def ranked(rated: Sequence[Rated]) -> list[Rated]:
+    """The best pay first; among equals the older job."""
+    return sorted(rated, key=lambda one: (-one.pays, one.job_id))
+
+
+def choose(rated: Sequence[Rated], followed: int, busy: bool) -> tuple[int, str]:
+    """The one job to train in, and why; job 0 if there is none.
+
+    `followed`: the job so far, 0 if none. `busy`: the node has work of a running round there that
+    it has yet to open, so it stays.
+    """
+    order = ranked(rated)
+    if followed and busy:
+        return followed, f"the node has yet to open its work of a running round of job {followed}"
+    if not order:
+        return 0, "no live job is worth working on"
+    best = order[0]
+    here = next((one for one in order if one.job_id == followed), None)
+    if here is None:
+        of = f", the most of {len(order)} jobs" if len(order) > 1 else ""
+        return best.job_id, f"{best}{of}"
+    if best.pays > _BETTER * here.pays:
+        return best.job_id, f"{best}, and job {followed} {here.pays:.4g} only"
+    if best is here:
+        return followed, f"{here}, and no job pays more"
+    return followed, f"{here}, and no job pays {_BETTER:g} times that"

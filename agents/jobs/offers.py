@@ -1,0 +1,255 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The live jobs as the chain and the store have them, for `agents.jobs.choice` to rank.
+
+A job is live while a round of it is running or not settled, or while it is active and its escrow
+pays for another round. Every job that was ever created is looked at: nobody can push a job out of
+sight by creating others. One that was not live is asked again after a growing pause, so that old
+jobs, and jobs that nobody funded, cost next to nothing. A spec is a stranger's file: it is read for
+those jobs only that would be among the best without it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import replace
+
+from agents.jobs.choice import (
+    FLOP_PER_UNIT,
+    PAST_ROUNDS,
+    USUAL_SPEED,
+    Offer,
+    PastRound,
+    Rated,
+    hourly,
+    ranked,
+    refusal,
+)
+from agents.jobs.job import JobContext
+from agents.protocol.network import Network
+from agents.protocol.numbers import BPS, JobStatus, Phase, Role
+from agents.protocol.structs import Bounds, Job, Round, Terms, read
+from agents.runtime.chain import Head
+from agents.runtime.config import AgentSettings
+from agents.runtime.logs import Log
+from agents.storage.errors import StoreError, StoreUnavailable
+from agents.training.spec import SpecError
+
+_BATCH = 200  # calls in a request
+_PAUSE_MIN_S = 0.25  # until a job that is not live, or whose spec can't be had, is asked again
+_PAUSE_MAX_S = 600.0
+_SCORE_SCALE = 1_000_000  # of NodeBenchmarks: a score is units per second times this
+_OVER = (Phase.FINALIZED, Phase.VOID)
+
+
+class Offers:
+    """What the live jobs offer one node. `live`: their ids.
+
+    `reasons`: why it does not work on some of them. `job_of`: reads a job's spec; raises SpecError
+    or StoreError.
+    """
+
+    def __init__(
+        self,
+        network: Network,
+        settings: AgentSettings,
+        log: Log,
+        role: Role,
+        job_of: Callable[[int], JobContext],
+    ) -> None:
+        self.live: set[int] = set()
+        self.reasons: dict[int, str] = {}
+        self._barred: dict[int, tuple[int, str]] = {}  # until when (chain time), why
+        self._network = network
+        self._settings = settings
+        self._log = log
+        self._role = role
+        self._job_of = job_of
+        self._ending: set[int] = set()  # live ones that can't pay for another round
+        self._again: dict[int, tuple[float, float]] = {}  # dead jobs: the next look, the pause
+        self._unread: dict[bytes, tuple[float, float, str]] = {}  # specs by digest: the same, why
+        self._past: dict[tuple[int, int], tuple[Round, int]] = {}
+        self._looked_at: tuple[int, bytes] | None = None
+        self._rated: list[Rated] = []
+
+    def rated(self, head: Head, node: int, keep: Collection[int] = ()) -> list[Rated]:
+        """The jobs that the node may work on, the best first; `settings.max_jobs` and those of
+        `keep` that are among them. Logs what is new about the others."""
+        if self._looked_at != (head.number, head.hash):
+            self._rated = self._look(head, node, keep)
+            self._looked_at = head.number, head.hash
+        return self._rated
+
+    def bar(self, job_id: int, until: int, why: str) -> None:
+        """Refuse a job until a point of chain time, by the node's own experience."""
+        self._barred[job_id] = until, why
+        self._looked_at = None
+
+    def _look(self, head: Head, node: int, keep: Collection[int]) -> list[Rated]:
+        speed, least = self._speed(node), self._settings.least_pay
+        bounds, nodes = self._network.bounds(), self._nodes()
+        live = self._live_jobs()
+        offers = [self._offer(job_id, job, nodes, bounds, head) for job_id, job in live.items()]
+        offers.sort(key=lambda o: (o.job_id not in keep, -hourly(o, speed), o.job_id))
+        found: list[Rated] = []
+        reasons: dict[int, str] = {}
+        for offer in offers:
+            if len(found) >= self._settings.max_jobs and offer.job_id not in keep:
+                break
+            offer = self._with_spec(offer, live[offer.job_id].terms)
+            why = refusal(offer, speed, least, head.timestamp)
+            if why is None:
+                found.append(Rated(offer.job_id, hourly(offer, speed)))
+            else:
+                reasons[offer.job_id] = why
+        for job_id, why in reasons.items():
+            if self.reasons.get(job_id) != why:
+                self._log.info("job_refused", job=job_id, why=why)
+        self.reasons = reasons
+        return ranked(found)
+
+    # -- chain ---------------------------------------------------------------------------------
+
+    def _live_jobs(self) -> dict[int, Job]:
+        now = time.monotonic()
+        count = self._network.job_count()
+        due = [
+            i for i in range(1, count + 1) if i in self.live or now >= self._again.get(i, (0,))[0]
+        ]
+        found = {}
+        for first in range(0, len(due), _BATCH):
+            for job_id, job, escrow in self._read(due[first : first + _BATCH]):
+                pays = job.status == JobStatus.ACTIVE and escrow >= job.terms.reward_per_round
+                (self._ending.discard if pays else self._ending.add)(job_id)
+                if pays or self._has_round(job_id, job):
+                    found[job_id] = job
+                    self._again.pop(job_id, None)
+                else:
+                    before = self._again.get(job_id, (0.0, 0.0))[1]
+                    pause = min(max(_PAUSE_MIN_S, 2 * before), _PAUSE_MAX_S)
+                    self._again[job_id] = now + pause, pause
+        self.live = set(found)
+        self._past = {place: kept for place, kept in self._past.items() if place[0] in found}
+        return found
+
+    def _read(self, jobs: list[int]) -> Iterator[tuple[int, Job, int]]:
+        network = self._network
+        calls = [(network.jobs, "job", (job_id,)) for job_id in jobs]
+        money = [(network.pool, "escrow", (job_id,)) for job_id in jobs]
+        answers = network.chain.call_many([*calls, *money])
+        for job_id, job, escrow in zip(
+            jobs, answers[: len(jobs)], answers[len(jobs) :], strict=True
+        ):
+            yield job_id, read(Job, job), read(int, escrow)
+
+    def _has_round(self, job_id: int, job: Job) -> bool:
+        """Whether a round of the job is running or not settled."""
+        if not job.rounds_opened:
+            return False
+        newest = self._network.round(job_id, job.rounds_opened)
+        return not (
+            newest.phase == Phase.VOID or (newest.phase == Phase.FINALIZED and newest.settled)
+        )
+
+    def _nodes(self) -> int:
+        """How many nodes may share a round: all that have the role."""
+        network = self._network
+        count = read(int, network.chain.call(network.registry, "role_count", int(self._role)))
+        return max(1, count)
+
+    def _speed(self, node: int) -> float:
+        score = self._network.node(node).benchmark_score if node else 0
+        return score / _SCORE_SCALE * FLOP_PER_UNIT or USUAL_SPEED
+
+    def _offer(self, job_id: int, job: Job, nodes: int, bounds: Bounds, head: Head) -> Offer:
+        terms = job.terms
+        past, running = self._rounds(job_id, job, head)
+        late = 0 if running is None else max(0, head.timestamp - running.deadline)
+        refused = bounds.broken_by(terms)
+        trains = running is not None and running.phase in (Phase.COMMIT, Phase.REVEAL)
+        if self._role == Role.TRAINER and job_id in self._ending and not trains:
+            refused = "it has ended, or its escrow does not pay for another round"
+        until, why = self._barred.get(job_id, (0, ""))
+        if head.timestamp < until:
+            refused = refused or why
+        return Offer(
+            job_id=job_id,
+            pay=self._pay(terms),
+            nodes=nodes,
+            windows_s=terms.commit_s + terms.reveal_s + terms.aggregate_s + terms.challenge_s,
+            past=past,
+            overdue_s=late if self._role == Role.TRAINER else 0,  # the others are there to end it
+            refused=refused,
+        )
+
+    def _pay(self, terms: Terms) -> int:
+        """What a round pays all nodes of the role together."""
+        reward = terms.reward_per_round
+        if self._role == Role.VERIFIER:
+            return reward * terms.verifier_bps // BPS
+        if self._role == Role.AGGREGATOR:
+            return reward * terms.aggregator_bps // BPS
+        return reward * (BPS - terms.verifier_bps - terms.aggregator_bps) // BPS
+
+    def _rounds(
+        self, job_id: int, job: Job, head: Head
+    ) -> tuple[tuple[PastRound, ...], Round | None]:
+        """The newest rounds that are over and had work in them, and the running one."""
+        newest = job.rounds_opened
+        numbers = range(max(1, newest - PAST_ROUNDS), newest + 1)
+        unknown = [n for n in numbers if (job_id, n) not in self._past]
+        answers = self._network.chain.call_many(
+            [(self._network.rounds, "round", (job_id, n)) for n in unknown]
+        )
+        self._past.pop((job_id, newest - PAST_ROUNDS - 1), None)
+        now = {n: read(Round, answer) for n, answer in zip(unknown, answers, strict=True)}
+        end, found = head.timestamp, []
+        running = now.get(newest)
+        if running is not None and running.phase in _OVER:
+            running = None
+        for number in reversed(numbers):
+            if (job_id, number) in self._past:
+                round_, until = self._past[job_id, number]
+            else:
+                round_, until = now[number], end
+                if number < newest and round_.phase in _OVER:
+                    self._past[job_id, number] = round_, until
+            end = round_.opened_at
+            if round_.phase in _OVER and round_.n_committed:
+                lasted = until - round_.opened_at
+                found.append(PastRound(round_.opened_at, lasted, round_.phase == Phase.FINALIZED))
+        return tuple(reversed(found[:PAST_ROUNDS])), running
+
+    # -- store ---------------------------------------------------------------------------------
+
+    def _with_spec(self, offer: Offer, terms: Terms) -> Offer:
+        """The offer with the work that the job's spec asks for."""
+        if offer.refused is not None:
+            return offer
+        now = time.monotonic()
+        again, pause, why = self._unread.get(terms.spec, (0.0, 0.0, ""))
+        if now < again:
+            return replace(offer, refused=why)
+        try:
+            job = self._job_of(offer.job_id)
+        except (SpecError, StoreError) as error:
+            if isinstance(error, StoreUnavailable):
+                raise  # the store itself is down: that says nothing about the job
+            pause = min(max(2 * pause, _PAUSE_MIN_S), _PAUSE_MAX_S)
+            why = f"its spec can't be used: {error}"
+            self._unread[terms.spec] = now + pause, pause, why
+            return replace(offer, refused=why)
+        self._unread.pop(terms.spec, None)
+        own_data = self._role == Role.TRAINER and job.spec.access == "local"
+        if own_data and self._settings.trainer.local_data is None:
+            return replace(
+                offer, refused="its nodes bring their own data, and trainer.local_data is not set"
+            )
+        return replace(offer, flop=work_of(job))
+
+
+def work_of(job: JobContext) -> float:
+    """Operations that a round's training takes: 6 for each parameter and token."""
+    spec = job.spec
+    tokens = spec.batches_per_round * spec.optimizer.batch_size * spec.optimizer.seq_len
+    return 6.0 * job.parameters * tokens

@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The jobs that a verifier or an aggregator serves: several at once, each with its own state.
+
+Rule: with `job_id` set, that job alone. Else every live job that the rule in `agents.jobs.choice`
+accepts, the best paid first, `max_jobs` at a time. A job that was served stays until what is left
+of it is done (slashes, reports), and one whose round holds an open commitment of the node stays
+whatever its pay. Without any live job, the newest one is served, for what may be left of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import Generic, Protocol, TypeVar
+
+from agents.jobs.job import JobContexts
+from agents.jobs.offers import Offers
+from agents.protocol.network import Network
+from agents.protocol.numbers import ReportStatus, Role
+from agents.protocol.view import View, observe
+from agents.rounds.upkeep import REPORT_BLOCKS
+from agents.runtime.chain import Head
+from agents.runtime.context import Context
+from agents.runtime.turns import Turns
+from agents.storage.content_store import ContentStore
+
+_WAITING = (ReportStatus.OPEN, ReportStatus.CONFIRMED, ReportStatus.APPEALED)
+_LEFT = 4  # jobs that are no longer live, the latest, looked at for what is left of them
+
+
+class InJob(Protocol):
+    """What a node does in one job."""
+
+    def step(self, view: View, node: int) -> str | None:
+        """The next action there; what was done."""
+        ...
+
+
+Duty = TypeVar("Duty", bound=InJob)
+
+
+class Serving(Generic[Duty]):
+    """The jobs of one node. `make`: its duty in a job, from a context whose log names the job.
+
+    `open_in`: jobs in which the node's journal holds commitments.
+    """
+
+    def __init__(
+        self,
+        network: Network,
+        context: Context,
+        store: ContentStore,
+        role: Role,
+        make: Callable[[Context], Duty],
+        open_in: Callable[[], set[int]] = set,
+    ) -> None:
+        self._network = network
+        self._context = context
+        self._make = make
+        self._open_in = open_in
+        specs = JobContexts(network, store)
+        self.offers = Offers(network, context.settings, context.log, role, specs.context)
+        self._duties: dict[int, Duty] = {}
+        self._served: dict[int, str] | None = None  # why, by job, in the order in which they came
+        self._turns = Turns(context.log, context.metrics)
+
+    def in_job(self, job_id: int) -> Duty:
+        """The duty in a job; made when it is first asked for."""
+        if job_id not in self._duties:
+            log = self._context.log.bind(job=job_id)
+            self._duties[job_id] = self._make(replace(self._context, log=log))
+        return self._duties[job_id]
+
+    def step(self, head: Head, node: int) -> str | None:
+        """The next action in one of the jobs."""
+        jobs = self._jobs(head, node)
+        for job_id in self._duties.keys() - jobs:
+            del self._duties[job_id]
+            self._context.metrics.forget_job(job_id)
+        return self._turns.step({job: partial(self._step, job, head, node) for job in jobs})
+
+    def _step(self, job_id: int, head: Head, node: int) -> str | None:
+        view = observe(self._network, job_id, head)
+        self._context.metrics.see_round(job_id, view.round_id, view.phase)
+        did = self.in_job(job_id).step(view, node)
+        return did if did is None or self._context.settings.job_id else f"{did} (job {job_id})"
+
+    def _jobs(self, head: Head, node: int) -> dict[int, str]:
+        """The jobs to serve, the best first, and why each."""
+        count = self._network.job_count()
+        configured = self._context.settings.job_id
+        if configured or not count:
+            return {configured: "configured"} if 0 < configured <= count else {}
+        committed = {job for job in self._open_in() if job <= count}
+        rated = self.offers.rated(head, node, committed)
+        jobs = {one.job_id: str(one) for one in rated}
+        self._context.metrics.see_pay({one.job_id: one.pays for one in rated})
+        live = self.offers.live
+        if self._served is None:
+            self._served = dict.fromkeys(self._reported(head) - live, "reports wait there")
+        left = [job for job in self._served if job <= count and job not in live][-_LEFT:]
+        if not jobs and not left and count not in live:
+            left = [count]
+        jobs |= dict.fromkeys(left, "what is left of it is done")
+        held = "the node has yet to open a commitment there"
+        jobs |= dict.fromkeys(sorted(committed & live - jobs.keys()), held)
+        self._tell(self._served, jobs)
+        self._served = {job: jobs[job] for job in [*self._served, *jobs] if job in jobs}
+        return jobs
+
+    def _reported(self, head: Head) -> set[int]:
+        """Jobs with reports that are to be carried out or dismissed; what a restart forgets."""
+        first = max(self._network.deployment.block, head.number - REPORT_BLOCKS)
+        ids = self._network.reported(None, first, head.number)
+        return {
+            found.job_id for found in map(self._network.report, ids) if found.status in _WAITING
+        }
+
+    def _tell(self, served: dict[int, str], jobs: dict[int, str]) -> None:
+        """Say which jobs are served and why, and which no longer are."""
+        for job_id in jobs.keys() - served.keys():
+            self._context.log.info("job_served", job=job_id, why=jobs[job_id])
+        for job_id in served.keys() - jobs.keys():
+            why = self.offers.reasons.get(job_id, "other live jobs pay more")
+            self._context.log.info("job_left", job=job_id, why=why)
