@@ -71,9 +71,6 @@ CLOSED: constant(uint256) = 3
 AGGREGATE: constant(uint256) = 3
 DISPUTED: constant(uint256) = 5
 
-# The mark of TrainingRounds of a node that revealed.
-REVEALED: constant(uint256) = 2
-
 SCALE: constant(uint256) = 65_535
 # Verifiers, each of another owner, that a score needs.
 MIN_VOICES: constant(uint256) = 2
@@ -430,10 +427,10 @@ def close_scoring(
     at: uint256 = max_value(uint256)
     revealed: uint256 = 0
     for node: uint256 in nodes:
-        if node >> 8 != at:
-            at = node >> 8
-            revealed = staticcall ITrainingRounds(rounds).marks(job_id, round_id, REVEALED, at)
-        known: bool = revealed >> (node & 255) & 1 != 0
+        if node >> 4 != at:
+            at = node >> 4
+            revealed = staticcall ITrainingRounds(rounds).revealed(job_id, round_id, at)
+        known: bool = revealed >> (node & 15) & 1 != 0
         assert (
             consensus[place] == 0
             or known
@@ -505,8 +502,8 @@ def scoring(job_id: uint256, round_id: uint256) -> IScoreConsensus.Scoring:
     @notice The scoring of a round, as of now.
     @param job_id The job.
     @param round_id The round.
-    @return IScoreConsensus.Scoring The scoring; all zero but for the commit deadline when nobody has
-            committed, and but for the phase COMMIT while somebody may.
+    @return IScoreConsensus.Scoring The scoring; all zero but for the commit deadline when nobody
+            has committed, and but for the phase COMMIT while somebody may.
     """
     key: bytes32 = self._key(job_id, round_id)
     scoring: uint256 = self._scorings[key]
@@ -616,8 +613,8 @@ def cut_factors(
     @notice The part of its cut that each of some verifiers earns in a round, before the next one is
             closed. In a scored round its trust relative to the best of those that revealed, all if
             the best is zero; nothing for one that did not reveal. In a round without consensus all
-            for those that revealed and nothing for others, but all for everybody when no scoring was
-            opened and opening one is paused, and in a job that isn't adopted.
+            for those that revealed and nothing for others, but all for everybody when no scoring
+            was opened and opening one is paused, and in a job that isn't adopted.
     @param job_id The job.
     @param round_id The round.
     @param verifiers Their node ids.
