@@ -173,7 +173,9 @@ class RoundsMachine(Machine):
             ids = [p.node_id for p in self.players]
             return [i for i in ids if self.s.registry.is_eligible(i, role)]
 
-        trainers, aggregators = eligible(TRAINER), eligible(AGGREGATOR)
+        # In the order of the registry's list, by which the seats are drawn.
+        trainers, _ = self.s.registry.eligible_nodes(TRAINER, 128 * self.newest, 128)
+        aggregators = eligible(AGGREGATOR)
         since = now() - self.s.registry.maturity()
         weights = dict(zip(*self.s.registry.voters(since), strict=True))
         opened = self.step(
