@@ -525,7 +525,7 @@ def task(task_id: uint256) -> IRedundantTasks.Task:
     draw_until: uint256 = 0
     if task_word._status(word) == DRAWING:
         wanted = self._wanted(word)
-        draw_until = self._draw_until(order)
+        draw_until = self._draw_until(order, word)
     return IRedundantTasks.Task(
         status=task_word._status(word),
         creator=self._creator(order),
@@ -556,7 +556,7 @@ def expected(task_id: uint256) -> DynArray[uint256, 2]:
     if (
         task_word._status(word) != DRAWING
         or randomness._is_lost(task_word._block(word))
-        or block.timestamp > self._draw_until(self._orders[task_id])
+        or block.timestamp > self._draw_until(self._orders[task_id], word)
     ):
         return []
     seed: bytes32 = randomness._derive(self._key(task_id), task_word._block(word))
@@ -641,7 +641,7 @@ def _draw(task_id: uint256, word: uint256) -> uint256:
     @dev Reverts: "tasks: too early", "tasks: hands full".
     """
     target: uint256 = task_word._block(word)
-    if block.timestamp > self._draw_until(self._orders[task_id]):
+    if block.timestamp > self._draw_until(self._orders[task_id], word):
         return self._undecided(task_id, word)
     if randomness._is_lost(target):
         return self._request(task_id, word)
@@ -911,8 +911,9 @@ def _created_at(order: uint256, at: uint256) -> uint256:
 
 @internal
 @view
-def _draw_until(order: uint256) -> uint256:
+def _draw_until(order: uint256, word: uint256) -> uint256:
     """
-    @notice Until when a task that draws may find executors.
+    @notice Until when a task that draws may find executors; exact unless its request came days
+            after its creation.
     """
-    return self._created_at(order, block.timestamp) + _TERMS.draw_s
+    return self._created_at(order, task_word._time(word)) + _TERMS.draw_s

@@ -155,7 +155,6 @@ def test_pool_jammed_for_a_day__the_victim_has_its_whole_fee_back(jam: Jam) -> N
     victim = stage.create(VICTIMS_FEE)
     mine(1, TERMS.draw_s)
     jam.fill()
-    mine(300)
     stage.tasks.draw(victim, sender=jam.jammer)
     assert stage.status(victim) == UNDECIDED
     jam.let_go()

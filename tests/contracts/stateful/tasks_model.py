@@ -236,8 +236,9 @@ class TasksModel:
         return self._drawn(task_id)
 
     def draw_until(self, t: Task) -> int:
-        """When a task that still draws ends."""
-        return t.created_at // 8 * 8 + self.terms["draw_s"]
+        """When a task that still draws ends; its age is told modulo 2**16 steps of 8 seconds."""
+        steps = t.time // 8
+        return (steps - (steps - t.created_at // 8) % 2**16) * 8 + self.terms["draw_s"]
 
     def _capture(self, task_id: int) -> list[int]:
         """Who is drawn by a call now; nobody when the seed is lost or the time is over."""
