@@ -153,11 +153,12 @@ class Executor:
                 continue
             if did is not None:
                 return did
-        return self._object(head) or self.upkeep.step(seen, head, self._class)
+        return self._object(head) or self.upkeep.step(seen, head, self._class, self.node_id)
 
     def _lanes(self, seen: list[Task], head: Head) -> dict[int, tuple[Task, int]]:
         """Tasks to run and commit to, with the lane: those that run, most urgent first, then those
-        that the node will be drawn for. Notes by the way what has become of its own tasks."""
+        that the node will be drawn for, best paid first. Notes by the way what has become of its
+        own tasks."""
         known = self.commitments.numbers(_SECRETS)
         for task in seen:
             if task.lane_of(self.node_id) is not None or task.task_id in known:
@@ -178,6 +179,7 @@ class Executor:
             and task.class_id == self._class
             and head.number >= task.seed_block
         ]
+        drawing.sort(key=_pay, reverse=True)
         expected = self.tasks.expected_many([task.task_id for task in drawing])
         for task in drawing:
             nodes = expected[task.task_id]
@@ -448,6 +450,10 @@ class Executor:
 
 def _deadline(task: Task) -> int:
     return task.time
+
+
+def _pay(task: Task) -> float:
+    return task.fee / task.run_s
 
 
 def build(context: Context) -> Executor:

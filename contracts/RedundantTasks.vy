@@ -23,12 +23,17 @@
           and slash wait for the appeal window. Until it ends anyone may bond a re-execution by
           verifiers (TaskAppeals). No slash for a *result* rests on a majority of executors alone
           if somebody objects.
-        - Three different results, or nobody left to ask: the fee goes back, less the bounty of
-          whoever closed the task by `draw` or `advance`, and nobody is slashed for its result. A
-          revealer gets no bounty: a wrong result would earn it.
-        - Two who agree that the inputs can't be had (`task_word.UNAVAILABLE`) end the task: the fee
-          goes back and nobody is paid or slashed, then or later, so neither a creator that
-          withholds its inputs nor nodes that only say so gain. Alone it is a result like another.
+        - Three different results, or nobody left to ask: the whole fee goes back, and nobody is
+          slashed for its result. Nobody has a bounty for closing a task: the creator wants its fee,
+          the executors their lanes.
+        - Two who agree that the inputs can't be had (`task_word.UNAVAILABLE`) end the task: nobody
+          is paid or slashed, then or later. The treasury takes the rent of the lanes, which is the
+          least fee of the task's run time, and the rest of the fee goes back. So a creator that
+          withholds its inputs pays for the time it has taken, and nodes that only say so gain
+          nothing. Alone it is a result like another.
+        - A draw that finds everybody busy waits, and is captured by whoever sees that it would find
+          enough. A task that has not all its executors `draw_s` after its creation ends, and the
+          whole fee goes back.
         - Every step is open to anyone or has a deadline after which it is, so no absent party
           stalls a task. The creator can do nothing once it has paid.
         - Money is pulled. Balance >= `bonds_held`, which is the fees of tasks that run and the
@@ -109,8 +114,6 @@ ABORT: constant(uint256) = 8
 
 # Results that are compared at most.
 MAX_REVEALS: constant(uint256) = 3
-# Draws of a task that may come to nothing.
-MAX_REDRAWS: constant(uint256) = 8
 # A tie needs a third.
 MIN_POOL: constant(uint256) = 3
 MAX_WINDOW: constant(uint256) = 7 * 86_400
@@ -156,7 +159,8 @@ def __init__(
     """
     @notice Fixes the terms. A stake that is drawn must stay slashable until the last word on the
             task, so the windows together (those of an appeal and of an objection to its verdict
-            too) are at most half of the registry's unbonding period.
+            too) are at most half of the registry's unbonding period. The time to draw in is no
+            shorter than what slow executors may take before the last draw.
     @dev Reverts: "tasks: zero address", "tasks: bad terms", "tasks: windows too long", "bonds: zero
          address" and the reverts of `add_class`.
     @param token_ ZOO.
@@ -181,8 +185,10 @@ def __init__(
         <= MAX_WINDOW
         and terms_.fee_per_s <= _FEE_MASK
         and terms_.fee_per_s * terms_.max_run_s <= terms_.max_fee
+        and terms_.draw_s >= (task_word.LANES - 2) * (terms_.max_run_s + terms_.reveal_s)
+        and terms_.draw_s <= MAX_AGE
     ), "tasks: bad terms"
-    course: uint256 = (task_word.LANES - 1) * (terms_.max_run_s + terms_.reveal_s)
+    course: uint256 = terms_.draw_s + terms_.max_run_s + terms_.reveal_s
     # An appeal: the window to make it, the vote, the window to object to it, and the committee.
     horizon: uint256 = course + 2 * terms_.appeal_s + terms_.verdict_s + terms_.dispute_s
     parameters: INodeRegistry.Parameters = staticcall INodeRegistry(registry_).parameters()
@@ -239,7 +245,8 @@ def create_task(class_id: uint256, spec: bytes32, fee: uint256, run_s: uint256) 
          "tasks: operator", "tasks: too few executors", "bonds: transfer failed".
     @param class_id The determinism class.
     @param spec Digest of the spec's CID.
-    @param fee Paid half to each of two executors who agree.
+    @param fee Paid half to each of two executors who agree; `fee_per_s` for each second of run_s
+               at least.
     @param run_s Seconds from the draw until the executors must have committed, a minute at least.
     @return uint256 The task's id: 1, 2, 3, ...
     """
@@ -287,8 +294,8 @@ def commit(task_id: uint256, lane: uint256, commitment: bytes32):
     """
     @notice The operator of an executor, once and in time: commits to a tag. Captures the draw if
             nobody has. When all executors have committed revealing begins.
-    @dev Reverts: "tasks: too early", "tasks: not running", "tasks: too late", "tasks: not
-         expected", "tasks: not operator", "tasks: empty commitment".
+    @dev Reverts: "tasks: too early", "tasks: hands full", "tasks: not running", "tasks: too late",
+         "tasks: not expected", "tasks: not operator", "tasks: empty commitment".
     @param task_id The task.
     @param lane The executor's lane.
     @param commitment See `commitment_digest`.
@@ -312,7 +319,7 @@ def commit(task_id: uint256, lane: uint256, commitment: bytes32):
         task_id=task_id, node_id=node_id, lane=lane, commitment=commitment
     )
     if task_word._count(word, task_word.RUNNING) == 0:
-        word = self._proceed(task_id, word, empty(address))
+        word = self._proceed(task_id, word)
     self._words[task_id] = word
 
 
@@ -357,7 +364,7 @@ def reveal(task_id: uint256, lane: uint256, tag: bytes32, result: bytes32, salt:
     self._answers[task_id][lane] = tag
     word = task_word._with_state(word, lane, task_word.REVEALED)
     if task_word._count(word, task_word.COMMITTED) == 0:
-        word = self._proceed(task_id, word, empty(address))
+        word = self._proceed(task_id, word)
     self._words[task_id] = word
 
 
@@ -368,10 +375,10 @@ def reveal(task_id: uint256, lane: uint256, tag: bytes32, result: bytes32, salt:
 def draw(task_id: uint256):
     """
     @notice Anyone, from the second block after a request on: captures the draw, which starts the
-            executors' time. A draw that nobody captured for 256 blocks, or that found too few
-            executors, is requested again, each time for a block twice as far away; after eight such
-            the task ends undecided.
-    @dev Reverts: "tasks: not drawing", "tasks: too early".
+            executors' time. While it would find too few who have a lane free it waits. A draw that
+            nobody captured for 256 blocks is requested again. `draw_s` after its creation the task
+            ends undecided instead.
+    @dev Reverts: "tasks: not drawing", "tasks: too early", "tasks: hands full".
     @param task_id The task.
     """
     word: uint256 = self._words[task_id]
@@ -399,7 +406,7 @@ def advance(task_id: uint256):
             late.append(lane)
             word = task_word._with_state(word, lane, task_word.ABORTED)
             executors._release(task_word._node(word, lane))
-    word = self._proceed(task_id, word, msg.sender)
+    word = self._proceed(task_id, word)
     self._words[task_id] = word
     for lane: uint256 in late:
         node_id: uint256 = task_word._node(word, lane)
@@ -465,10 +472,7 @@ def begin_appeal(task_id: uint256) -> (uint256, uint256, uint256):
     self._words[task_id] = task_word._enter(word, APPEALED, block.timestamp + _TERMS.verdict_s)
     log IRedundantTasks.AppealBegun(task_id=task_id, status=status)
     decided: uint256 = deadline - _TERMS.appeal_s
-    steps: uint256 = decided // _BORN_STEP
-    born: uint256 = self._orders[task_id] >> _BORN & _BORN_MASK
-    age: uint256 = unsafe_sub(steps, born) & _BORN_MASK
-    return status, decided, (steps - age) * _BORN_STEP
+    return status, decided, self._created_at(self._orders[task_id], decided)
 
 
 @external
@@ -516,10 +520,12 @@ def task(task_id: uint256) -> IRedundantTasks.Task:
         nodes.append(task_word._node(word, lane))
         states.append(task_word._state(word, lane))
         answers.append(self._answers[task_id][lane])
+    order: uint256 = self._orders[task_id]
     wanted: uint256 = 0
+    draw_until: uint256 = 0
     if task_word._status(word) == DRAWING:
         wanted = self._wanted(word)
-    order: uint256 = self._orders[task_id]
+        draw_until = self._draw_until(order, word)
     return IRedundantTasks.Task(
         status=task_word._status(word),
         creator=self._creator(order),
@@ -529,7 +535,7 @@ def task(task_id: uint256) -> IRedundantTasks.Task:
         run_s=task_word._run_s(word),
         time=task_word._time(word),
         seed_block=task_word._block(word),
-        redraws=task_word._redraws(word),
+        draw_until=draw_until,
         nodes=nodes,
         states=states,
         answers=answers,
@@ -547,7 +553,11 @@ def expected(task_id: uint256) -> DynArray[uint256, 2]:
     @return DynArray Their node ids; empty while the seed is unknown and when none is being drawn.
     """
     word: uint256 = self._words[task_id]
-    if task_word._status(word) != DRAWING or randomness._is_lost(task_word._block(word)):
+    if (
+        task_word._status(word) != DRAWING
+        or randomness._is_lost(task_word._block(word))
+        or block.timestamp > self._draw_until(self._orders[task_id], word)
+    ):
         return []
     seed: bytes32 = randomness._derive(self._key(task_id), task_word._block(word))
     if seed == empty(bytes32):
@@ -627,17 +637,18 @@ def commitment_digest(
 @internal
 def _draw(task_id: uint256, word: uint256) -> uint256:
     """
-    @notice The word with the executors drawn, or with a new request.
-    @dev Reverts: "tasks: too early".
+    @notice The word with the executors drawn, or with a new request, or undecided.
+    @dev Reverts: "tasks: too early", "tasks: hands full".
     """
     target: uint256 = task_word._block(word)
+    if block.timestamp > self._draw_until(self._orders[task_id], word):
+        return self._undecided(task_id, word)
     if randomness._is_lost(target):
-        return self._request_again(task_id, word)
+        return self._request(task_id, word)
     seed: bytes32 = randomness._derive(self._key(task_id), target)
     assert seed != empty(bytes32), "tasks: too early"
     nodes: DynArray[uint256, 2] = self._picked(task_id, word, seed)
-    if len(nodes) < self._wanted(word):
-        return self._request_again(task_id, word)
+    assert len(nodes) == self._wanted(word), "tasks: hands full"
     deadline: uint256 = block.timestamp + task_word._run_s(word)
     drawn: uint256 = task_word._enter(word, RUNNING, deadline)
     lane: uint256 = task_word.LANES - task_word._count(word, 0)
@@ -652,29 +663,18 @@ def _draw(task_id: uint256, word: uint256) -> uint256:
 
 
 @internal
-def _request_again(task_id: uint256, word: uint256) -> uint256:
-    """
-    @notice The word with another request, or undecided when there were too many.
-    """
-    if task_word._redraws(word) == MAX_REDRAWS:
-        return self._undecided(task_id, word, msg.sender)
-    return self._request(task_id, task_word._with_redraw(word))
-
-
-@internal
 def _request(task_id: uint256, word: uint256) -> uint256:
     """
-    @notice The word with a draw pinned to the next block; after one that came to nothing to the
-            second next, then the fourth, up to the 256th: a pool with its hands full is a queue.
+    @notice The word with a draw pinned to the next block.
     """
-    target: uint256 = block.number + (1 << task_word._redraws(word))
+    target: uint256 = block.number + 1
     size: uint256 = executors._size(self._orders[task_id] >> _CLASS)
     log IRedundantTasks.DrawRequested(task_id=task_id, wanted=self._wanted(word), seed_block=target)
     return task_word._request(word, DRAWING, block.timestamp, target, size)
 
 
 @internal
-def _proceed(task_id: uint256, word: uint256, closer: address) -> uint256:
+def _proceed(task_id: uint256, word: uint256) -> uint256:
     """
     @notice The word after a stage that nobody is missing from any more and that brought no
             agreement: revealing, a further draw, or undecided.
@@ -685,7 +685,7 @@ def _proceed(task_id: uint256, word: uint256, closer: address) -> uint256:
         log IRedundantTasks.RevealOpened(task_id=task_id, deadline=deadline)
         return task_word._enter(word, REVEALING, deadline)
     if wanted == 0 or wanted > task_word._count(word, 0):
-        return self._undecided(task_id, word, closer)
+        return self._undecided(task_id, word)
     return self._request(task_id, word)
 
 
@@ -696,10 +696,14 @@ def _agree(task_id: uint256, word: uint256, first: uint256, second: uint256, res
     """
     if result == task_word.UNAVAILABLE:
         order: uint256 = self._orders[task_id]
+        rent: uint256 = task_word._run_s(word) * _TERMS.fee_per_s
+        refund: uint256 = self._fee(order) - rent
         self._words[task_id] = task_word._enter(word, CLOSED, 0)
-        log IRedundantTasks.TaskUnavailable(task_id=task_id, refund=self._fee(order))
+        log IRedundantTasks.TaskUnavailable(task_id=task_id, refund=refund, rent=rent)
         self._release(word)
-        self._credit(self._creator(order), self._fee(order))
+        self._credit(self._creator(order), refund)
+        parameters: INodeRegistry.Parameters = staticcall INodeRegistry(registry).parameters()
+        self._credit(parameters.treasury, rent)
         return
     contested: bool = task_word._count(word, task_word.REVEALED) != 0
     deadline: uint256 = block.timestamp + _TERMS.appeal_s
@@ -719,27 +723,16 @@ def _agree(task_id: uint256, word: uint256, first: uint256, second: uint256, res
 
 
 @internal
-def _undecided(task_id: uint256, word: uint256, closer: address) -> uint256:
+def _undecided(task_id: uint256, word: uint256) -> uint256:
     """
-    @notice The word of a task that nobody agreed on: its fee goes back less the closer's bounty.
-    @dev Without a closer there is no bounty.
+    @notice The word of a task that nobody agreed on: its fee goes back.
     """
     order: uint256 = self._orders[task_id]
     fee: uint256 = self._fee(order)
-    bounty: uint256 = 0
-    if closer != empty(address):
-        bounty = min(_TERMS.bounty, fee)
     deadline: uint256 = block.timestamp + _TERMS.appeal_s
-    log IRedundantTasks.TaskUndecided(
-        task_id=task_id,
-        refund=fee - bounty,
-        bounty=bounty,
-        closer=closer,
-        appeal_deadline=deadline,
-    )
+    log IRedundantTasks.TaskUndecided(task_id=task_id, refund=fee, appeal_deadline=deadline)
     self._release(word)
-    self._credit(self._creator(order), fee - bounty)
-    self._credit(closer, bounty)
+    self._credit(self._creator(order), fee)
     return task_word._enter(word, UNDECIDED, deadline)
 
 
@@ -902,3 +895,25 @@ def _fee(order: uint256) -> uint256:
     @notice The fee.
     """
     return order >> _FEE & _FEE_MASK
+
+
+@internal
+@pure
+def _created_at(order: uint256, at: uint256) -> uint256:
+    """
+    @notice A time no later than the task's creation, nor more than 8 seconds earlier, as seen from
+            a time within six days of it.
+    """
+    steps: uint256 = at // _BORN_STEP
+    age: uint256 = unsafe_sub(steps, order >> _BORN & _BORN_MASK) & _BORN_MASK
+    return (steps - age) * _BORN_STEP
+
+
+@internal
+@view
+def _draw_until(order: uint256, word: uint256) -> uint256:
+    """
+    @notice Until when a task that draws may find executors; exact unless its request came days
+            after its creation.
+    """
+    return self._created_at(order, task_word._time(word)) + _TERMS.draw_s

@@ -33,10 +33,11 @@ class TaskTerms:
 
     Attributes:
         task_stake: stake at risk that an executor needs; like all amounts, in 1e-18 ZOO.
-        max_fee: of a task. `fee_per_s`: least fee for each second of run_s.
+        max_fee: of a task. `fee_per_s`: least fee for each second of run_s, and what is kept of it
+            when two executors agree that the inputs can't be had.
         max_run_s, reveal_s, appeal_s, verdict_s: windows, in seconds.
         appeal_bond: what an appeal costs if it fails.
-        bounty: to whoever closes a task without agreement, out of the fee.
+        draw_s: from its creation on, in which a task finds its executors.
         dispute_s: what the committee has to decide on an objection to a verdict.
     """
 
@@ -48,7 +49,7 @@ class TaskTerms:
     appeal_s: int
     verdict_s: int
     appeal_bond: int
-    bounty: int
+    draw_s: int
     dispute_s: int
 
 
@@ -106,6 +107,7 @@ class Task:
         run_s: seconds from the draw until an executor must have committed.
         time: when the draw was requested while DRAWING, else the stage's deadline; chain seconds.
         seed_block: block that the newest draw is pinned to.
+        draw_until: when the task ends unless enough executors are free; 0 unless DRAWING.
         nodes, states, answers: by lane. An answer is the commitment, then the tag, and the result
             itself in the lane that is OPENED.
         wanted: executors to be drawn while DRAWING.
@@ -120,7 +122,7 @@ class Task:
     run_s: int
     time: int
     seed_block: int
-    redraws: int
+    draw_until: int
     nodes: tuple[int, ...]
     states: tuple[LaneState, ...]
     answers: tuple[bytes, ...]

@@ -4,7 +4,9 @@
 Rule: as in `upkeep`: every transition can be sent by anyone, everybody waits its patience plus a
 jitter that depends on its address, and a lost race costs nothing, because the contract's refusal is
 seen before sending. A draw is left to those who are drawn, whose first commitment captures it, for
-a few blocks; then it is captured, long before the chain forgets the hash it comes from.
+a few blocks; then it is captured, long before the chain forgets the hash it comes from. While all
+executors are busy a task waits, and costs no agent gas: a forgotten draw is requested again by who
+has a lane free, or by all where executors have their lanes in the task.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from functools import partial
 from typing import Any
 
 from agents.protocol.network import Network
-from agents.protocol.numbers import TaskStatus
+from agents.protocol.numbers import MAX_OPEN, TaskStatus
 from agents.runtime.chain import Head
 from agents.runtime.contracts import Contract
 from agents.runtime.errors import Reverted
@@ -23,7 +25,8 @@ from agents.runtime.loop import jitter
 from agents.runtime.sender import Sender
 from agents.tasks.contract import Task, Tasks
 
-DRAW_BLOCKS = 16  # after the seed's block; the chain remembers 256
+DRAW_BLOCKS = 16  # after the seed's block
+_REMEMBERED = 256  # blocks whose hash the chain knows
 _SEATS_PER_HEAD = 4
 _CREDIT_BLOCKS = 32
 _COMPACT_BLOCKS = 256
@@ -60,12 +63,21 @@ class TaskUpkeep:
         self._credit = False
         self._credit_looked = -_CREDIT_BLOCKS
 
-    def step(self, seen: Sequence[Task], head: Head, class_id: int | None = None) -> str | None:
+    def step(
+        self, seen: Sequence[Task], head: Head, class_id: int | None = None, node_id: int = 0
+    ) -> str | None:
         """Send the first duty that is due; returns what was sent, None if nothing was.
 
         `seen`: the tasks that need somebody. `class_id`: the pool whose seats to look after.
+        `node_id`: the executor that sends, 0 if it is none.
         """
-        duties = [*self._due(seen, head), *self._seats(head, class_id), *self._own(head)]
+        drawing = [t for t in seen if t.status == TaskStatus.DRAWING]
+        duties = [
+            *self._draws(drawing, head, class_id, node_id),
+            *self._due(seen, head),
+            *self._seats(head, class_id),
+            *self._own(head),
+        ]
         began = time.monotonic()
         self._since = {name: self._since.get(name, began) for name, _, _ in duties}
         for name, anchor, send in duties:
@@ -86,16 +98,27 @@ class TaskUpkeep:
 
     # -- what is due ---------------------------------------------------------------------------
 
+    def _draws(
+        self, drawing: Sequence[Task], head: Head, class_id: int | None, node_id: int
+    ) -> Duties:
+        """Draws that would find enough executors, that are forgotten, or whose time is over."""
+        drawing = [t for t in drawing if head.number > t.seed_block + DRAW_BLOCKS]
+        lost = {t.task_id for t in drawing if head.number >= t.seed_block + _REMEMBERED}
+        found = self._tasks.expected_many([t.task_id for t in drawing]) if drawing else {}
+        free = lost and node_id and self._tasks.seat(node_id).open < MAX_OPEN
+        for task in drawing:
+            number = task.task_id
+            again = number in lost and (task.nodes or (free and task.class_id == class_id))
+            if found[number] or again or head.timestamp > task.draw_until:
+                # A draw that is requested again is due again later.
+                name = f"draw: task {number}, block {task.seed_block}"
+                yield name, number, self._call(self._network.tasks, "draw", number)
+
     def _due(self, seen: Sequence[Task], head: Head) -> Duties:
         tasks, appeals = self._network.tasks, self._network.appeals
         for task in seen:
             number, late = task.task_id, head.timestamp > task.time
-            if task.status == TaskStatus.DRAWING:
-                if head.number > task.seed_block + DRAW_BLOCKS:
-                    # A draw that came to nothing is requested again, and due again later.
-                    name = f"draw: task {number}, block {task.seed_block}"
-                    yield name, number, self._call(tasks, "draw", number)
-            elif task.status in (TaskStatus.RUNNING, TaskStatus.REVEALING) and late:
+            if task.status in (TaskStatus.RUNNING, TaskStatus.REVEALING) and late:
                 name = f"advance: task {number}, {task.status.name}, {len(task.nodes)} lanes"
                 yield name, number, self._call(tasks, "advance", number)
             elif task.status == TaskStatus.DECIDED and late:

@@ -13,7 +13,7 @@
         36-71     36     block that the latest draw is pinned to
         72-95     24     seats in the pool when that draw was requested
         96-115    20     run_s, seconds that an executor has
-        116-119   4      draws that were lost or found too few
+        116-119   4      0
         120-254   5x27   lanes: node id (24) and, above it, the lane's state (3)
 """
 
@@ -35,7 +35,6 @@ _TIME: constant(uint256) = 4
 _BLOCK: constant(uint256) = 36
 _SIZE: constant(uint256) = 72
 _RUN_S: constant(uint256) = 96
-_REDRAWS: constant(uint256) = 116
 _LANES: constant(uint256) = 120
 _LANE_BITS: constant(uint256) = 27
 _STATE: constant(uint256) = 24
@@ -94,15 +93,6 @@ def _run_s(word: uint256) -> uint256:
     @notice Seconds that an executor has.
     """
     return word >> _RUN_S & (2**20 - 1)
-
-
-@internal
-@pure
-def _redraws(word: uint256) -> uint256:
-    """
-    @notice Draws that were lost or found too few executors.
-    """
-    return word >> _REDRAWS & 15
 
 
 @internal
@@ -166,15 +156,6 @@ def _with_run_s(word: uint256, run_s: uint256) -> uint256:
     @notice A new task's word with its seconds, which were 0; less than 2**20.
     """
     return word | run_s << _RUN_S
-
-
-@internal
-@pure
-def _with_redraw(word: uint256) -> uint256:
-    """
-    @notice The word with one draw more that came to nothing; the caller keeps it below 16.
-    """
-    return word + (1 << _REDRAWS)
 
 
 @internal

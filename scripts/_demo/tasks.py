@@ -44,7 +44,7 @@ from scripts._report.verdict import Check
 from scripts._shared.economics import parameters, read
 
 WORK = ROOT / ".menagerie" / "demo-redundant"
-TERMS = TaskTerms(max_run_s=60, reveal_s=30, appeal_s=20, verdict_s=60, dispute_s=120)
+TERMS = TaskTerms(max_run_s=60, reveal_s=30, draw_s=600, appeal_s=20, verdict_s=60, dispute_s=120)
 CHEATS = ("forger", "quitter")
 # What a cheat's deeds come under: outvoted, silent, or agreed with another cheat and found out.
 ALLOWED = {

@@ -99,7 +99,7 @@ class TaskTerms:
     appeal_s: int = 6 * 3_600
     verdict_s: int = 12 * 3_600
     appeal_bond: int = 5 * ZOO
-    bounty: int = ZOO // 100
+    draw_s: int = DAY
     dispute_s: int = 3 * DAY
     classes: tuple[str, ...] = ("cpu-fp32",)
 
@@ -114,7 +114,7 @@ class TaskTerms:
             self.appeal_s,
             self.verdict_s,
             self.appeal_bond,
-            self.bounty,
+            self.draw_s,
             self.dispute_s,
         )
 

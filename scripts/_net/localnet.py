@@ -80,7 +80,7 @@ class LocalnetSettings:
     # Windows that fit into this network's short unbonding period.
     tasks: TaskTerms = field(
         default_factory=lambda: TaskTerms(
-            max_run_s=120, reveal_s=60, appeal_s=20, verdict_s=60, dispute_s=120
+            max_run_s=120, reveal_s=60, draw_s=600, appeal_s=20, verdict_s=60, dispute_s=120
         )
     )
     supply: int = 1_000_000_000 * ZOO

@@ -30,7 +30,6 @@ class TaskStory:
         result: what two agreed on.
         appellants: who appealed; at most one.
         verdict: what verifiers found, if they were asked and answered.
-        closer: who got the bounty of a task that nobody agreed on.
         slashed: (node, violation, amount in 1e-18 ZOO).
         transactions: hashes of all that were about the task.
         gas: what those used, once `TaskHistory.count_gas` has run.
@@ -51,8 +50,6 @@ class TaskStory:
     appellants: list[str] = field(default_factory=list)
     verdict: bytes | None = None
     overturned: bool = False
-    closer: str = ""
-    bounty: int = 0
     slashed: list[tuple[int, Violation, int]] = field(default_factory=list)
     transactions: set[bytes] = field(default_factory=set)
     gas: int = 0
@@ -165,13 +162,12 @@ class TaskHistory(History):
     def _on_TaskUndecided(self, args: dict[str, Any], time: int) -> None:
         story = self._story(args)
         story.undecided, story.settled_at, story.state = True, time, "undecided"
-        story.closer, story.bounty = args["closer"], args["bounty"]
         self._say(time, f"{self._title(story)}: no two agree, the fee goes back", "bad")
 
     def _on_TaskUnavailable(self, args: dict[str, Any], time: int) -> None:
         story = self._story(args)
         story.unavailable, story.settled_at, story.state = True, time, "no inputs"
-        self._say(time, f"{self._title(story)}: its inputs can't be had, the fee goes back", "bad")
+        self._say(time, f"{self._title(story)}: its inputs can't be had", "bad")
 
     def _on_ExecutorSlashed(self, args: dict[str, Any], time: int) -> None:
         story = self._story(args)

@@ -139,9 +139,12 @@ def check_money(
 ) -> list[Check]:
     """Every fee, credit, stake and bond, to the last unit."""
     payouts = {node.node_id: node.payout for node in history.nodes.values()}
+    treasury = str(network.chain.call(network.registry, "parameters").treasury)
+    rate = int(network.chain.call(network.tasks, "terms").fee_per_s)
     wanted: dict[str, int] = defaultdict(int)
     for task in tasks:
-        for account, amount in credits_of(task, history.tasks[task.task_id], payouts).items():
+        story = history.tasks[task.task_id]
+        for account, amount in credits_of(task, story, payouts, treasury, rate).items():
             wanted[account] += amount
     fees = sum(task.fee for task in tasks)
     credited = dict(history.credited[network.tasks.address.lower()])
@@ -176,14 +179,20 @@ def check_money(
     return [*found, *check_holdings(network, holders)]
 
 
-def credits_of(task: Task, story: TaskStory, payouts: Mapping[int, str]) -> dict[str, int]:
-    """What RedundantTasks must have credited for a task that is over, in 1e-18 ZOO by account."""
+def credits_of(
+    task: Task, story: TaskStory, payouts: Mapping[int, str], treasury: str = "", rate: int = 0
+) -> dict[str, int]:
+    """What RedundantTasks must have credited for a task that is over, in 1e-18 ZOO by account.
+
+    `rate`: what the treasury gets for each second of a task whose inputs could not be had.
+    """
     due: dict[str, int] = defaultdict(int)
     if story.undecided:
-        due[task.creator] += task.fee - story.bounty
-        if story.bounty:
-            due[story.closer] += story.bounty
-    elif story.unavailable or (story.contested and story.overturned):
+        due[task.creator] += task.fee
+    elif story.unavailable:
+        due[task.creator] += task.fee - task.run_s * rate
+        due[treasury] += task.run_s * rate
+    elif story.contested and story.overturned:
         due[task.creator] += task.fee
     else:
         agreed, opened = formulas.fee_shares(task.fee)

@@ -72,7 +72,7 @@ def _sentence(task: Task, appeal: Any, now: int, expected: Iterable[int], label:
     over = now > task.time
     agreed = _names(task, label, LaneState.AGREED, LaneState.OPENED)
     if status == TaskStatus.DRAWING:
-        return _drawing(task, list(expected), label)
+        return _drawing(task, now, list(expected), label)
     if status in (TaskStatus.RUNNING, TaskStatus.REVEALING):
         running = status == TaskStatus.RUNNING
         late = _names(task, label, LaneState.RUNNING if running else LaneState.COMMITTED)
@@ -96,11 +96,14 @@ def _sentence(task: Task, appeal: Any, now: int, expected: Iterable[int], label:
         return f"{agreed} agree and are to be paid; {odd} is alone and to be slashed. {end}"
     if status == TaskStatus.UNDECIDED:
         tail = "" if over else f" Anyone may appeal for another {left}."
-        return f"No two results are equal: the creator has the fee back, less a bounty.{tail}"
+        return f"No two results are equal: the creator has the fee back.{tail}"
     if status == TaskStatus.APPEALED:
         return _appealed(appeal, now)
     if task.result == UNAVAILABLE:
-        return f"Over: {agreed} found that the inputs can't be had. The creator has the fee back."
+        return (
+            f"Over: {agreed} found that the inputs can't be had. The creator has the fee back, less"
+            " the least fee of the time that they were given."
+        )
     return _closed(appeal, agreed)
 
 
@@ -122,13 +125,16 @@ def _appealed(appeal: Any, now: int) -> str:
     )
 
 
-def _drawing(task: Task, expected: list[int], label: Label) -> str:
+def _drawing(task: Task, now: int, expected: list[int], label: Label) -> str:
     if expected:
         who = " and ".join(map(label, expected))
         return f"{who} will be drawn by the next `draw` or by their own first commitment."
-    again = f" for the {_ordinal(task.redraws + 1)} time" if task.redraws else ""
     count = "Another executor is" if task.wanted == 1 else "Two executors are"
-    return f"{count} being drawn{again}, from the hash of block {task.seed_block}."
+    left = timedelta(seconds=max(0, task.draw_until - now))
+    return (
+        f"{count} being drawn, from the hash of block {task.seed_block}. While all are busy the "
+        f"task waits, for {left} at most; then the fee goes back."
+    )
 
 
 def _closed(appeal: Any, agreed: str) -> str:
@@ -147,10 +153,6 @@ def _closed(appeal: Any, agreed: str) -> str:
 def _names(task: Task, label: Label, *states: LaneState) -> str:
     lanes = zip(task.nodes, task.states, strict=True)
     return " and ".join(label(node) for node, state in lanes if state in states)
-
-
-def _ordinal(number: int) -> str:
-    return {1: "first", 2: "second", 3: "third"}.get(number, f"{number}th")
 
 
 def result_lines(kind: str, payload: bytes) -> list[str]:

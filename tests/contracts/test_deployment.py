@@ -345,7 +345,7 @@ def test_transactions_above_the_gas_cap_are_refused(chain: Chain) -> None:
         ({"routine_delay": 1}, "Coordinator.delays"),
         ({"trainer_stake": ZOO}, "NodeRegistry.parameters"),
         ({"random_source": "0x" + "11" * 20}, "NodeBenchmarks"),
-        ({"tasks": TaskTerms(bounty=1)}, "RedundantTasks.terms"),
+        ({"tasks": TaskTerms(draw_s=90_000)}, "RedundantTasks.terms"),
         ({"tasks": TaskTerms(classes=("cuda:sm_90",))}, "RedundantTasks.classes"),
     ],
 )

@@ -28,7 +28,9 @@ from tests.stage.network import LocalNetwork
 
 FEE = ZOO
 RUN_S = 900
-TERMS = TaskTerms(max_run_s=900, reveal_s=900, appeal_s=300, verdict_s=900, dispute_s=900)
+TERMS = TaskTerms(
+    max_run_s=900, reveal_s=900, draw_s=5_400, appeal_s=300, verdict_s=900, dispute_s=900
+)
 POINTS = (
     "executor-before-journal",
     "executor-before-commit",

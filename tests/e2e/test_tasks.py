@@ -33,6 +33,7 @@ TERMS = TaskTerms(
     fee_per_s=ZOO // 10_000,
     max_run_s=RUN_S,
     reveal_s=600,
+    draw_s=3_600,
     appeal_s=300,
     verdict_s=300,
     dispute_s=300,
@@ -94,8 +95,10 @@ def story(build: Callable[[LocalnetSettings], LocalNetwork]) -> Iterator[Story]:
         local.skip(TERMS.appeal_s + 1)
 
         def final() -> bool:
+            # The events are read last: what ended a task after they were read would be missing.
+            done = check_final(run.tasks(), history).holds
             history.update()
-            return check_final(run.tasks(), history).holds
+            return done
 
         local.until(final, "every task is final")
         yield Story(local, run)

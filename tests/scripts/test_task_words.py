@@ -26,7 +26,7 @@ RUNNING = Task(
     run_s=60,
     time=1_060,
     seed_block=7,
-    redraws=0,
+    draw_until=0,
     nodes=(4, 9),
     states=(LaneState.COMMITTED, LaneState.RUNNING),
     answers=(b"\x0a" * 32, bytes(32)),
@@ -53,9 +53,9 @@ def test_running__in_the_deadlines_second_it_is_not_over_and_then_it_is() -> Non
 
 
 def test_drawing__names_the_expected_once_they_are_known() -> None:
-    task = replace(RUNNING, status=TaskStatus.DRAWING, redraws=1, wanted=2, **lanes())
+    task = replace(RUNNING, status=TaskStatus.DRAWING, draw_until=3_600, wanted=2, **lanes())
     assert sentence(task, NONE, 0, [5, 6]).startswith("Node 5 and node 6 will be drawn")
-    assert "for the second time" in sentence(task, NONE, 0, [])
+    assert "waits, for 1:00:00 at most" in sentence(task, NONE, 0, [])
 
 
 def test_decided__says_who_is_alone_and_what_happens_when() -> None:

@@ -25,12 +25,10 @@ from tests.stage.chain.tasks import (
     Tasks,
 )
 
-BOUNTY = 10**16
 COOLDOWN = 260
 DAY = 86_400
 FORGOTTEN = 257  # blocks after which the chain no longer knows a hash
 MAX_OPEN = 2
-MAX_REDRAWS = 8
 
 
 def test_creator_grinds_for_two_sybils_and_a_victim__learns_the_draw_when_it_has_paid(
@@ -126,7 +124,7 @@ def test_one_owner_with_three_seats__never_meets_itself(tasks: Tasks) -> None:
 
 def test_class_whose_seats_one_owner_holds__gives_no_agreement(tasks: Tasks) -> None:
     """Eve squats the three seats of a new class, to be asked alone. No two of hers are drawn, so
-    the task ends without her; the creator has lost the bounty of whoever said so."""
+    the task waits for others until its time is over, and the creator has its whole fee back."""
     people, chain = tasks.people, tasks.chain
     people.decide((people.tasks, "add_class", (b"cuda:sm_90".ljust(32, b"\0"),)))
     eve = people.nodes["eve"]
@@ -136,12 +134,12 @@ def test_class_whose_seats_one_owner_holds__gives_no_agreement(tasks: Tasks) -> 
         chain.send(node.operator, people.tasks, "join", node.node_id, 1)
     chain.send(tasks.creator, people.tasks, "create_task", 1, SPEC, FEE, RUN_S)
     task = int(chain.call(people.tasks, "task_count"))
-    for redraw in range(MAX_REDRAWS + 1):
-        assert tasks.state(task).redraws == redraw
-        tasks.await_seed(task)
-        chain.send(people.faucet, people.tasks, "draw", task)
+    tasks.await_seed(task)
+    chain.refuse("tasks: hands full", people.faucet, people.tasks, "draw", task)
+    people.wait_until(int(tasks.state(task).draw_until))
+    chain.send(people.faucet, people.tasks, "draw", task)
     assert tasks.status(task) == UNDECIDED
-    assert people.gain(tasks.creator) == -BOUNTY
+    assert people.gain(tasks.creator) == 0
     tasks.settle(mine, gain=0)
 
 
@@ -246,8 +244,8 @@ def test_draw_that_everybody_let_lapse__is_pinned_to_a_block_to_come(tasks: Task
     assert tasks.expected(task) == []
     chain.send(*capture)
     state = tasks.state(task)
-    assert state.seed_block == int(chain.rpc("eth_blockNumber"), 16) + 2 > old
-    assert (state.status, state.redraws) == (DRAWING, 1)
+    assert state.seed_block == int(chain.rpc("eth_blockNumber"), 16) + 1 > old
+    assert state.status == DRAWING
     chain.refuse("tasks: too early", *capture)
     winners = tasks.honest(task)
     assert tasks.status(task) == AGREED
@@ -309,13 +307,12 @@ def test_order_of_the_captures__chooses_between_two_tasks_at_most(tasks: Tasks) 
     tasks.settle([cheat, friend], [*paid, auditor])
 
 
-def test_everybodys_hands_filled__no_third_is_found_but_the_appeal_finds_the_cheat(
+def test_everybodys_hands_filled__the_task_waits_and_the_third_finds_the_cheat(
     tasks: Tasks,
 ) -> None:
     """The cheat is about to lose a comparison. Before it reveals it buys cheap tasks until all who
-    could break the tie have their hands full, and then uses the eight redraws up: the task ends
-    undecided, and nobody is slashed for that alone. The honest executor appeals. Without an appeal
-    the cheat would have lost only what it paid for the other tasks."""
+    could break the tie have their hands full. The task waits for them, so that all that the
+    cheat buys is the time that it pays for."""
     people, chain = tasks.people, tasks.chain
     task, honest, cheat = tasks.started()
     tasks.commit(task, honest)
@@ -334,18 +331,13 @@ def test_everybodys_hands_filled__no_third_is_found_but_the_appeal_finds_the_che
         bought.append(tasks.wait_for(lambda: tasks.create(cheat.owner, fee), fills))
         tasks.draw(bought[-1])
     tasks.reveal(task, cheat, FAKE)
-    for _ in range(MAX_REDRAWS + 1):
-        tasks.await_seed(task)
-        chain.send(cheat.operator, people.tasks, "draw", task)
-    assert tasks.status(task) == UNDECIDED
+    tasks.await_seed(task)
+    chain.refuse("tasks: hands full", cheat.operator, people.tasks, "draw", task)
     for other in bought:
         tasks.honest(other)
-    assert people.bonded(cheat) == cheat.stake
-    assert people.gain(cheat) == BOUNTY - len(bought) * fee
-
-    tasks.appeal(task, honest.owner)
-    tasks.judge(task)
-    assert people.gain(cheat) == BOUNTY - len(bought) * fee - FIFTH
+    third = tasks.break_tie(task)
+    assert third in others
+    assert people.gain(cheat) == -len(bought) * fee - FIFTH
     assert people.gain(honest) == HALF
     tasks.settle([cheat], [honest, *others])
 

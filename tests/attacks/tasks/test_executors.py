@@ -420,7 +420,7 @@ def test_an_input_that_is_not_there_is_waited_for(executors: Executors) -> None:
     assert executors.task(task_id).result == _right(executors, task_id)
 
 
-def test_an_input_that_nobody_has_costs_nobody_anything(executors: Executors) -> None:
+def test_an_input_that_nobody_has_costs_its_creator_the_rent(executors: Executors) -> None:
     """Both give up when a quarter of the time is left, and say the same."""
     task_id = executors.create(digest_of(cid_of_bytes(b"nowhere")))
     executors.tasks.chain.mine(2)
@@ -436,7 +436,8 @@ def test_an_input_that_nobody_has_costs_nobody_anything(executors: Executors) ->
     executors.tasks.people.wait_until(task.time - task.run_s // 4)
     executors.until(task_id, CLOSED)
     assert executors.task(task_id).result == UNAVAILABLE
-    assert [executors.gain(p) for p in (*pair, executors.tasks.creator)] == [0, 0, 0]
+    rent = task.run_s * executors.tasks.people.settings.tasks.fee_per_s
+    assert [executors.gain(p) for p in (*pair, executors.tasks.creator)] == [0, 0, -rent]
     assert executors.pass_blocks(5, *(node.name for node in pair)) == [], (
         "there is nothing to publish"
     )

@@ -34,7 +34,6 @@ from tests.stage.chain.tasks import (
     Tasks,
 )
 
-BOUNTY = 10**16
 THIRD = Fraction(1, 3)
 OTHER_FAKE = keccak(text="another thing that costs nothing to invent")
 
@@ -242,7 +241,7 @@ def test_garbage_by_the_third_saves_a_friend__until_the_honest_one_appeals(tasks
     task, honest, cheat, friend = tasks.played(RIGHT, FAKE, OTHER_FAKE)
     assert tasks.status(task) == UNDECIDED
     assert tasks.gain(cheat, friend) == 0
-    assert tasks.gain(tasks.creator) == 0  # the whole fee: a revealer gets no bounty
+    assert tasks.gain(tasks.creator) == 0  # it has the whole fee
     assert tasks.profit(cheat, friend) < 0
 
     tasks.appeal(task, honest.owner)
@@ -252,13 +251,12 @@ def test_garbage_by_the_third_saves_a_friend__until_the_honest_one_appeals(tasks
     tasks.settle([cheat, friend], [honest])
 
 
-def test_third_executor_wants_the_bounty__garbage_earns_none_and_silence_costs_a_fifth(
+def test_third_executor_ends_the_task__earns_nothing_by_garbage_and_loses_by_silence(
     tasks: Tasks,
 ) -> None:
-    """The bounty is for closing a task that nobody agreed on. A third executor that reveals garbage
-    closes it and gets nothing. One that stays silent and lets a friend advance only has another
-    drawn; with all five lanes used up by silent friends the bounty is a hundredth of a ZOO, and
-    the silence cost them a fifth of a stake each."""
+    """Nobody has anything for closing a task that nobody agreed on. One that stays silent and lets
+    a friend advance only has another drawn; with all five lanes used up by silent friends the
+    creator has its fee, and the silence cost them a fifth of a stake each."""
     people, chain = tasks.people, tasks.chain
     task, honest, cheat = tasks.played(RIGHT, FAKE)
     silent = []
@@ -269,7 +267,7 @@ def test_third_executor_wants_the_bounty__garbage_earns_none_and_silence_costs_a
         people.wait_until(int(tasks.state(task).time))
         chain.send(closer, people.tasks, "advance", task)
     assert tasks.status(task) == UNDECIDED
-    assert tasks.gain(*silent, closer) == BOUNTY - 3 * FIFTH
+    assert tasks.gain(*silent, closer) == -3 * FIFTH
     assert people.gain(cheat) == 0
 
     tasks.appeal(task, honest.owner)

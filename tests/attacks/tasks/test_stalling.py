@@ -142,10 +142,10 @@ def test_creator_gives_the_least_time__executors_still_make_it(tasks: Tasks) -> 
     tasks.settle([tasks.creator], winners, gain=-fee, each=fee // 2)
 
 
-def test_creator_names_inputs_that_nobody_has__buys_nothing_and_hurts_nobody(tasks: Tasks) -> None:
+def test_creator_names_inputs_that_nobody_has__pays_the_rent_and_hurts_nobody(tasks: Tasks) -> None:
     """A spec whose inputs exist nowhere would cost every executor a fifth of its stake for its
-    silence. They say that the inputs can't be had: two who agree end the task. The fee goes back,
-    so the creator has lost its gas, and they have lost theirs; nothing is left to appeal when the
+    silence. They say that the inputs can't be had: two who agree end the task. The creator pays the
+    treasury for the time, and has the rest of its fee back; nothing is left to appeal when the
     inputs turn up later."""
     people, creator = tasks.people, tasks.creator
     task, first, second = tasks.played(UNAVAILABLE, UNAVAILABLE)
@@ -153,7 +153,7 @@ def test_creator_names_inputs_that_nobody_has__buys_nothing_and_hurts_nobody(tas
     appeal = (creator, people.appeals, "appeal", task)
     tasks.chain.refuse("tasks: nothing to appeal", *appeal)
     people.assert_whole({first: 0, second: 0})
-    tasks.settle([creator], gain=0)
+    tasks.settle([creator], gain=-RUN_S * people.settings.tasks.fee_per_s)
 
 
 def test_cheat_says_that_inputs_cannot_be_had__earns_nothing_and_loses_alone(tasks: Tasks) -> None:
@@ -171,12 +171,14 @@ def test_cheat_says_that_inputs_cannot_be_had__earns_nothing_and_loses_alone(tas
 def test_two_say_so_against_a_result__end_the_task_and_win_nothing(tasks: Tasks) -> None:
     """Two of the first three are in league and say that the inputs can't be had, though the third
     has the result. The task ends as if they were right: nobody can know what could be had then.
-    The honest executor is not paid, which is what this attack can do; it is not slashed, the fee
-    is the creator's again, and the two have worked and won nothing."""
+    The honest executor is not paid and the creator pays the rent, which is what this attack can
+    do; it is not slashed, the rest is the creator's again, and the two have won nothing."""
     task, honest, first, second = tasks.played(RIGHT, UNAVAILABLE, UNAVAILABLE)
     assert tasks.status(task) == CLOSED
-    tasks.people.assert_whole({honest: 0})
-    tasks.settle([tasks.creator, first, second], gain=0)
+    people = tasks.people
+    people.assert_whole({honest: 0})
+    rent = RUN_S * people.settings.tasks.fee_per_s
+    tasks.settle([tasks.creator, first, second], gain=-rent)
 
 
 def test_inputs_served_to_the_framers_only__an_appeal_finds_no_verdict_and_no_slash(

@@ -35,7 +35,6 @@ from tests.stage.contracts.tasks import (
     LIFETIME,
     MAX_LANES,
     MAX_OPEN,
-    MAX_REDRAWS,
     NONE,
     REDUNDANCY_MISMATCH,
     REVEALING,
@@ -89,7 +88,6 @@ class Task:
     time: int = 0
     seed_block: int = 0
     seats: int = 0  # of the pool when the draw was requested
-    redraws: int = 0
     lanes: list[Lane] = field(default_factory=list)
 
     def count(self, *states: int) -> int:
@@ -162,8 +160,8 @@ class TasksModel:
     def horizon(self) -> int:
         """Seconds from a draw to the end of everything that may follow from it."""
         t = self.terms
-        stage = t["max_run_s"] + t["reveal_s"]
-        return (MAX_LANES - 1) * stage + 2 * t["appeal_s"] + t["verdict_s"] + t["dispute_s"]
+        last = t["max_run_s"] + t["reveal_s"]
+        return t["draw_s"] + last + 2 * t["appeal_s"] + t["verdict_s"] + t["dispute_s"]
 
     # Definitions
 
@@ -233,9 +231,24 @@ class TasksModel:
 
     def expected(self, task_id: int) -> list[int]:
         t = self.task(task_id)
-        if t.status != DRAWING or self.block <= t.seed_block:
+        if t.status != DRAWING or self.block <= t.seed_block or self.now > self.draw_until(t):
             return []
         return self._drawn(task_id)
+
+    def draw_until(self, t: Task) -> int:
+        """When a task that still draws ends; its age is told modulo 2**16 steps of 8 seconds."""
+        steps = t.time // 8
+        return (steps - (steps - t.created_at // 8) % 2**16) * 8 + self.terms["draw_s"]
+
+    def _capture(self, task_id: int) -> list[int]:
+        """Who is drawn by a call now; nobody when the seed is lost or the time is over."""
+        t = self.tasks[task_id]
+        late = self.now > self.draw_until(t)
+        need(late or self.block > t.seed_block, "tasks: too early")
+        nodes = [] if late else self._drawn(task_id)
+        lost = self.block > t.seed_block + LIFETIME
+        need(late or lost or bool(nodes), "tasks: hands full")
+        return nodes
 
     def _drawn(self, task_id: int) -> list[int]:
         """Who is drawn, once the seed is known; nobody when it is lost or finds too few."""
@@ -347,25 +360,22 @@ class TasksModel:
         self.registry.wallets[sender] -= fee
         return task_id
 
-    def draw(self, sender: str, task_id: int) -> None:
+    def draw(self, _sender: str, task_id: int) -> None:
         t = self.task(task_id)
         need(t.status == DRAWING, "tasks: not drawing")
-        need(self.block > t.seed_block, "tasks: too early")
-        nodes = self._drawn(task_id)
+        nodes = self._capture(task_id)
         if nodes:
             self._run(task_id, nodes)
-        elif t.redraws < MAX_REDRAWS:
-            t.redraws += 1
+        elif self.now <= self.draw_until(t):
             self._request(task_id)
         else:
-            self._give_up(task_id, sender)
+            self._give_up(task_id)
 
     def commit(self, sender: str, task_id: int, place: int, commitment: bytes) -> None:
         t = self.task(task_id)
         drawn: list[int] = []
         if t.status == DRAWING:
-            need(self.block > t.seed_block, "tasks: too early")
-            drawn = self._drawn(task_id)
+            drawn = self._capture(task_id)
         need(t.status == RUNNING or bool(drawn), "tasks: not running")
         need(t.status == DRAWING or self.now <= t.time, "tasks: too late")
         lanes = [*t.lanes, *map(Lane, drawn)]
@@ -379,7 +389,7 @@ class TasksModel:
         lane = t.lane(place, LANE_RUNNING)
         lane.state, lane.answer = LANE_COMMITTED, commitment
         if not t.count(LANE_RUNNING):
-            self._proceed(task_id, None)
+            self._proceed(task_id)
 
     def reveal(
         self, sender: str, task_id: int, place: int, tag: bytes, result: bytes, salt: bytes
@@ -395,7 +405,9 @@ class TasksModel:
             need(self.tag(task_id, result) == tag, "tasks: show the result")
             same[0].state, lane.state, lane.answer = LANE_AGREED, LANE_OPENED, result
             if result == UNAVAILABLE:
-                self.credits[TASKS][t.creator] += t.fee
+                rent = t.run_s * self.terms["fee_per_s"]
+                self.credits[TASKS][t.creator] += t.fee - rent
+                self.credits[TASKS][self.registry.settings.treasury] += rent
                 self._close(t)
                 return
             t.status = DECIDED if t.count(LANE_REVEALED) else AGREED
@@ -405,9 +417,9 @@ class TasksModel:
             return
         lane.state, lane.answer = LANE_REVEALED, tag
         if not t.count(LANE_COMMITTED):
-            self._proceed(task_id, None)
+            self._proceed(task_id)
 
-    def advance(self, sender: str, task_id: int) -> None:
+    def advance(self, _sender: str, task_id: int) -> None:
         t = self.task(task_id)
         need(t.status in (RUNNING, REVEALING), "tasks: not running")
         need(self.now > t.time, "tasks: not over")
@@ -416,7 +428,7 @@ class TasksModel:
         late = [lane for lane in t.lanes if lane.state == missing]
         for lane in late:
             lane.state = LANE_ABORTED
-        self._proceed(task_id, sender)
+        self._proceed(task_id)
         for lane in late:
             self._slash(TASKS, lane.node, ABORT, deadline, ZERO)
 
@@ -432,9 +444,9 @@ class TasksModel:
                 self._slash(TASKS, lane.node, REDUNDANCY_MISMATCH, decided_at, ZERO)
 
     def _request(self, task_id: int) -> None:
-        """A draw pinned to the next block, twice as far ahead after each that came to nothing."""
+        """A draw pinned to the next block."""
         t = self.tasks[task_id]
-        t.status, t.time, t.seed_block = DRAWING, self.now, self.block + 2**t.redraws
+        t.status, t.time, t.seed_block = DRAWING, self.now, self.block + 1
         t.seats = len(self.pool(t.class_id).seats)
 
     def _run(self, task_id: int, nodes: list[int]) -> None:
@@ -442,7 +454,7 @@ class TasksModel:
         t.status, t.time = RUNNING, self.now + t.run_s
         t.lanes += map(Lane, nodes)
 
-    def _proceed(self, task_id: int, closer: str | None) -> None:
+    def _proceed(self, task_id: int) -> None:
         """Nobody is waited for any more, and there are no two equal results."""
         t = self.tasks[task_id]
         if t.wanted and len(t.lanes) + t.wanted <= MAX_LANES:
@@ -450,14 +462,11 @@ class TasksModel:
         elif not t.wanted and t.count(LANE_COMMITTED):
             t.status, t.time = REVEALING, self.now + self.terms["reveal_s"]
         else:
-            self._give_up(task_id, closer)
+            self._give_up(task_id)
 
-    def _give_up(self, task_id: int, closer: str | None) -> None:
+    def _give_up(self, task_id: int) -> None:
         t = self.tasks[task_id]
-        bounty = min(self.terms["bounty"], t.fee) if closer else 0
-        if closer:
-            self.credits[TASKS][closer] += bounty
-        self.credits[TASKS][t.creator] += t.fee - bounty
+        self.credits[TASKS][t.creator] += t.fee
         t.status, t.time = UNDECIDED, self.now + self.terms["appeal_s"]
 
     def _pay(self, t: Task) -> None:

@@ -58,7 +58,6 @@ from tests.stage.contracts.tasks import (
     LIFETIME,
     MAX_LANES,
     MAX_OPEN,
-    MAX_REDRAWS,
     REDUNDANCY_MISMATCH,
     REVEALING,
     RUNNING,
@@ -67,7 +66,7 @@ from tests.stage.contracts.tasks import (
 
 REGISTRY = "registry"
 # The shortest that the windows allow, so that nodes leave with their stake within a history.
-UNBONDING = 36 * 3_600
+UNBONDING = 37 * 3_600
 WEALTH = 2_000 * ZOO
 # Executors by owner and class: one owner has two nodes, and the second pool is small.
 SEATED = [(0, 0), (0, 0), (1, 0), (2, 0), (3, 0), (4, 0), (5, 0), (6, 1), (6, 1), (7, 1), (8, 1)]
@@ -126,6 +125,7 @@ REASONS = {
     "tasks: bad run time",
     "tasks: empty commitment",
     "tasks: empty spec",
+    "tasks: hands full",
     "tasks: not appeals",
     "tasks: not decided",
     "tasks: not drawing",
@@ -162,10 +162,8 @@ SIGHTS = {
     *(f"status {status}" for status in range(1, 9)),
     *(f"lane {state}" for state in range(1, 7)),
     "lost draw",
-    "too few to draw",
     "drawn by a commit",
-    "undecided without a closer",
-    "undecided by a closer",
+    "undecided",
     "gave up drawing",
     "hands full",
     "a seat taken again",
@@ -377,11 +375,9 @@ class TasksMachine:
         """Remembers what has happened."""
         seen = self.seen
         if name == "TaskUndecided":
-            nobody = event["closer"] == ZERO
-            seen["undecided without a closer" if nobody else "undecided by a closer"] += 1
-            seen["gave up drawing"] += (
-                self.model.tasks[event["task_id"]].redraws == MAX_REDRAWS and not nobody
-            )
+            t = self.model.tasks[event["task_id"]]
+            seen["undecided"] += 1
+            seen["gave up drawing"] += now() > self.model.draw_until(t) and t.wanted > 0
         elif name == "TaskJudged":
             appeal = self.model.appeals[event["task_id"]]
             seen[f"appeal of {appeal.status}: {'right' if appeal.overturned else 'wrong'}"] += 1
@@ -491,23 +487,23 @@ class TasksMachine:
 
     def go_draw(self, r: Random, task_id: int) -> None:
         t = self.model.tasks[task_id]
-        for _ in range(r.choice([1, 1, 1, MAX_REDRAWS + 1])):
+        for _ in range(r.choice([1, 1, 1, 3])):
             if t.status != DRAWING:
                 return
             if r.random() < 0.9:
                 mine(max(0, t.seed_block + 1 - block()))
             if r.random() < 0.04:
                 mine(max(0, t.seed_block + LIFETIME + r.randint(0, 1) - block()))
+            if r.random() < 0.03:
+                self.pass_deadline(self.model.draw_until(t), r.choice([0, 1]))
             self.model.at(now(), block())
-            expected, redraws = self.model.expected(task_id), t.redraws
-            lost = block() > t.seed_block + LIFETIME
+            expected, pinned = self.model.expected(task_id), t.seed_block
             if expected and r.random() < 0.4:
                 if self.go_commit(r, task_id, len(t.lanes), expected[0]):
                     self.seen["drawn by a commit"] += 1
             else:
                 self.do(TASKS, "draw", self.anybody(r), task_id)
-            if t.redraws > redraws:
-                self.seen["lost draw" if lost else "too few to draw"] += 1
+            self.seen["lost draw"] += t.status == DRAWING and t.seed_block > pinned
 
     def go_commit(self, r: Random, task_id: int, lane: int, node: int) -> bool:
         """A node commits, unless it is silent."""
@@ -876,7 +872,7 @@ class TasksMachine:
             t.run_s,
             t.time,
             t.seed_block,
-            t.redraws,
+            self.model.draw_until(t) if t.status == DRAWING else 0,
             [lane.node for lane in t.lanes],
             [lane.state for lane in t.lanes],
             [lane.answer for lane in t.lanes],
@@ -983,8 +979,8 @@ class TasksMachine:
         self.check_all(True)
 
     def drive_to_the_end(self, task_id: int) -> None:
-        """A stranger and the clock alone: at most a lost draw and eight redraws before each of the
-        stages of at most five lanes, and two calls for the outcome."""
+        """A stranger and the clock alone: when nobody can be drawn any more the task ends, and else
+        there are at most two stages for each of five lanes, and two calls for the outcome."""
         t = self.model.tasks[task_id]
         calls: dict[int, tuple[str, str]] = {
             DRAWING: (TASKS, "draw"),
@@ -993,12 +989,12 @@ class TasksMachine:
             DECIDED: (TASKS, "finalize"),
             APPEALED: (APPEALS, "lapse"),
         }
-        for _ in range(MAX_REDRAWS + 1 + 3 * MAX_LANES + 1):
+        for _ in range(3 * MAX_LANES + 1):
             if t.status in (AGREED, UNDECIDED, CLOSED):
                 break
             call = calls[t.status]
             if t.status == DRAWING:
-                mine(max(0, t.seed_block + 1 - block()))
+                self.pass_deadline(self.model.draw_until(t))
             elif t.status == APPEALED:
                 appeal = self.model.appeals[task_id]
                 self.pass_deadline(appeal.deadline)

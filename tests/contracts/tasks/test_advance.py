@@ -11,8 +11,8 @@ import pytest
 from tests.stage.contracts import tasks as task
 from tests.stage.contracts.clock import block, mine, now
 from tests.stage.contracts.events import event
-from tests.stage.contracts.system import STAKE, ZERO, ZOO, refuses
-from tests.stage.contracts.tasks import BOUNTY, NO_COMMIT, NO_REVEAL, Silent, TaskStage, slashed
+from tests.stage.contracts.system import STAKE, ZERO, refuses
+from tests.stage.contracts.tasks import NO_COMMIT, NO_REVEAL, Silent, TaskStage, slashed
 
 SLASH = slashed(2_000)
 
@@ -23,13 +23,11 @@ def aborted(stage: TaskStage, task_id: int, lane: int, amount: int = SLASH) -> t
     return "ExecutorAborted", fields
 
 
-def ended(task_id: int, closer: str, bounty: int = BOUNTY) -> tuple[str, Any]:
+def ended(task_id: int) -> tuple[str, Any]:
     return event(
         "TaskUndecided",
         task_id=task_id,
-        refund=task.FEE - bounty,
-        bounty=bounty,
-        closer=closer,
+        refund=task.FEE,
         appeal_deadline=now() + task.APPEAL_S,
     )
 
@@ -56,7 +54,7 @@ def test_advance__one_did_not_commit(stage: TaskStage, tasks: Any, silent: int) 
         aborted(stage, task_id, silent),
     ]
     state = stage.state(task_id)
-    assert (state.status, state.wanted, state.redraws) == (task.DRAWING, 1, 0)
+    assert (state.status, state.wanted) == (task.DRAWING, 1)
     assert state.states[silent] == task.LANE_ABORTED
     assert state.states[1 - silent] == task.LANE_COMMITTED
     assert [stage.open_lanes(p) for p in stage.runners(task_id)] == [silent, 1 - silent]
@@ -104,13 +102,11 @@ def test_advance__nobody_ever_commits__the_fee_goes_back(stage: TaskStage, tasks
         ("stake", fourth.name): -SLASH,
         ("bounty", "treasury"): 2 * SLASH,
         ("open", "tasks"): -task.FEE,
-        ("tasks", "creator"): task.FEE - BOUNTY,
-        ("tasks", "stranger"): BOUNTY,
+        ("tasks", "creator"): task.FEE,
     }
     assert events == [
-        ended(task_id, stage.stranger),
-        event("BondCredited", account=stage.creator, amount=task.FEE - BOUNTY),
-        event("BondCredited", account=stage.stranger, amount=BOUNTY),
+        ended(task_id),
+        event("BondCredited", account=stage.creator, amount=task.FEE),
         aborted(stage, task_id, 2),
         aborted(stage, task_id, 3),
     ]
@@ -186,9 +182,7 @@ def test_advance__every_mixture_ends_and_conserves(
     open_lanes = sum(stage.open_lanes(p) for p in stage.nodes)
     assert open_lanes == (3 if status == task.DECIDED else 0)
     assert moved.get(("open", "tasks"), 0) == (task.FEE if status == task.DECIDED else 0)
-    if status == task.UNDECIDED:
-        closed_by_reveal = not isinstance(answers[-1], Silent)
-        assert moved.get(("tasks", "stranger"), 0) == (0 if closed_by_reveal else BOUNTY)
+    assert ("tasks", "stranger") not in moved
 
 
 # Who and when
@@ -278,13 +272,3 @@ def test_advance__stricter_row__is_applied(stage: TaskStage, tasks: Any, owner: 
     with stage.moves() as moved:
         tasks.advance(task_id)
     assert moved == {("stake", player.name): -STAKE, ("bounty", "treasury"): STAKE}
-
-
-def test_undecided__bounty_is_at_most_the_fee(stage: TaskStage) -> None:
-    least = ZOO // 1_000 * 60
-    assert least > BOUNTY
-    with stage.moves() as moved:
-        task_id = stage.create(fee=least, run_s=60)
-        stage.play(NO_COMMIT, NO_COMMIT, NO_COMMIT, NO_COMMIT, task_id=task_id)
-    assert moved["tasks", "creator"] == least - BOUNTY
-    assert moved["tasks", "stranger"] == BOUNTY

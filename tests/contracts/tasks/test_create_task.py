@@ -10,7 +10,17 @@ import pytest
 from tests.stage.contracts.clock import block, mine, now
 from tests.stage.contracts.events import event
 from tests.stage.contracts.system import EMPTY, TASK_TERMS, TRAINER, ZERO, ZOO, System, refuses
-from tests.stage.contracts.tasks import CPU, CUDA, DRAWING, FEE, RUN_S, SPEC, TaskStage, make_tasks
+from tests.stage.contracts.tasks import (
+    CPU,
+    CUDA,
+    DRAW_S,
+    DRAWING,
+    FEE,
+    RUN_S,
+    SPEC,
+    TaskStage,
+    make_tasks,
+)
 
 MAX_RUN_S, MAX_FEE = TASK_TERMS["max_run_s"], TASK_TERMS["max_fee"]
 LEAST = TASK_TERMS["fee_per_s"] * RUN_S
@@ -42,7 +52,7 @@ def test_create__escrows_the_fee_and_requests_a_draw(stage: TaskStage, tasks: An
         "run_s": RUN_S,
         "time": now(),
         "seed_block": block() + 1,
-        "redraws": 0,
+        "draw_until": now() // 8 * 8 + DRAW_S,
         "nodes": [],
         "states": [],
         "answers": [],

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """draw: pinned to a block after the request, captured by anyone, requested again only when nobody
-captured it for 256 blocks or it found too few executors, eight times at most."""
+captured it for 256 blocks. It waits for free lanes, until its time is over."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from tests.stage.contracts import tasks as task
 from tests.stage.contracts.clock import block, mine, now
 from tests.stage.contracts.events import event
 from tests.stage.contracts.sources import RANDOM_SOURCE
-from tests.stage.contracts.system import EMPTY, Codes, System, events_of, refuses
-from tests.stage.contracts.tasks import BOUNTY, LIFETIME, RIGHT, WRONG, TaskStage, lot, make_tasks
+from tests.stage.contracts.system import EMPTY, Codes, System, refuses
+from tests.stage.contracts.tasks import LIFETIME, RIGHT, WRONG, TaskStage, lot, make_tasks
 
 
 def drawn(stage: TaskStage, task_id: int, barred: tuple[str, ...] = (), wanted: int = 2) -> Any:
@@ -102,11 +102,11 @@ def test_draw__nobody_came_for_256_blocks__is_pinned_to_a_fresh_block(
     assert tasks.expected(task_id) == []
     moved, events = stage.effects(tasks, lambda: tasks.draw(task_id, sender=stage.stranger))
     assert moved == {}
-    assert events == [event("DrawRequested", task_id=task_id, wanted=2, seed_block=block() + 2)]
+    assert events == [event("DrawRequested", task_id=task_id, wanted=2, seed_block=block() + 1)]
     state = stage.state(task_id)
-    assert (state.status, state.redraws, state.nodes) == (task.DRAWING, 1, [])
-    assert (state.time, state.seed_block) == (now(), block() + 2)
-    mine(2)
+    assert (state.status, state.nodes) == (task.DRAWING, [])
+    assert (state.time, state.seed_block) == (now(), block() + 1)
+    mine()
     with refuses("tasks: too early"):
         tasks.draw(task_id)
     mine()
@@ -122,45 +122,16 @@ def test_draw__commit_does_not_draw_again(stage: TaskStage, tasks: Any) -> None:
     for player in stage.nodes:
         with refuses("tasks: not running"):
             tasks.commit(task_id, 0, b"\x01" * 32, sender=player.operator)
-    assert stage.state(task_id).redraws == 0
+    assert stage.status(task_id) == task.DRAWING
 
 
-def test_draw__lost_eight_times__then_the_fee_goes_back(stage: TaskStage, tasks: Any) -> None:
+def test_draw__lost_again_and_again__still_draws(stage: TaskStage, tasks: Any) -> None:
+    """However often: only the clock ends a task that nobody draws."""
     task_id = stage.create()
-    for redraws in range(1, task.MAX_REDRAWS + 1):
+    for _ in range(3):
         stage.to_draw(task_id, late=LIFETIME)
         tasks.draw(task_id)
-        state = stage.state(task_id)
-        assert (state.redraws, state.seed_block) == (redraws, block() + 2**redraws)
-    stage.to_draw(task_id, late=LIFETIME)
-    moved, events = stage.effects(tasks, lambda: tasks.draw(task_id, sender=stage.stranger))
-    assert moved == {
-        ("open", "tasks"): -task.FEE,
-        ("tasks", "creator"): task.FEE - BOUNTY,
-        ("tasks", "stranger"): BOUNTY,
-    }
-    assert events == [
-        event(
-            "TaskUndecided",
-            task_id=task_id,
-            refund=task.FEE - BOUNTY,
-            bounty=BOUNTY,
-            closer=stage.stranger,
-            appeal_deadline=now() + task.APPEAL_S,
-        ),
-        event("BondCredited", account=stage.creator, amount=task.FEE - BOUNTY),
-        event("BondCredited", account=stage.stranger, amount=BOUNTY),
-    ]
-    assert stage.status(task_id) == task.UNDECIDED
-    with refuses("tasks: not drawing"):
-        tasks.draw(task_id)
-
-
-def test_draw__the_eighth_request_still_draws(stage: TaskStage, tasks: Any) -> None:
-    task_id = stage.create()
-    for _ in range(task.MAX_REDRAWS):
-        stage.to_draw(task_id, late=LIFETIME)
-        tasks.draw(task_id)
+        assert stage.state(task_id).seed_block == block() + 1
     with stage.moves() as moved:
         stage.play(RIGHT, RIGHT, task_id=task_id)
     a, b = stage.runners(task_id)
@@ -169,6 +140,43 @@ def test_draw__the_eighth_request_still_draws(stage: TaskStage, tasks: Any) -> N
         ("tasks", a.name): task.HALF,
         ("tasks", b.name): task.REST,
     }
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_draw__when_its_time_is_over__the_fee_goes_back(
+    stage: TaskStage, tasks: Any, lost: bool
+) -> None:
+    """Whether the latest draw could be captured or not, and whoever calls; nobody has a bounty."""
+    task_id = stage.create()
+    until = stage.state(task_id).draw_until
+    assert until == now() // 8 * 8 + task.DRAW_S
+    mine(2 + lost * LIFETIME, until - now())
+    assert bool(tasks.expected(task_id)) is not lost
+    mine(0, 1)
+    assert tasks.expected(task_id) == []
+    with refuses("tasks: not running"):
+        tasks.commit(task_id, 0, b"\x01" * 32, sender=stage.nodes[0].operator)
+    moved, events = stage.effects(tasks, lambda: tasks.draw(task_id, sender=stage.stranger))
+    assert moved == {("open", "tasks"): -task.FEE, ("tasks", "creator"): task.FEE}
+    assert events == [
+        event(
+            "TaskUndecided",
+            task_id=task_id,
+            refund=task.FEE,
+            appeal_deadline=now() + task.APPEAL_S,
+        ),
+        event("BondCredited", account=stage.creator, amount=task.FEE),
+    ]
+    assert (stage.status(task_id), stage.state(task_id).draw_until) == (task.UNDECIDED, 0)
+    with refuses("tasks: not drawing"):
+        tasks.draw(task_id)
+
+
+def test_draw__in_the_last_second__draws(stage: TaskStage, tasks: Any) -> None:
+    task_id = stage.create()
+    mine(2, stage.state(task_id).draw_until - now())
+    tasks.draw(task_id)
+    assert stage.status(task_id) == task.RUNNING
 
 
 # Too few
@@ -184,37 +192,31 @@ def crowd(system: System) -> TaskStage:
     return stage
 
 
-def test_draw__too_few__is_requested_again(crowd: TaskStage, tasks: Any) -> None:
+def test_draw__too_few__waits(crowd: TaskStage, tasks: Any) -> None:
     task_id = crowd.create()
     mine(2)
     assert tasks.expected(task_id) == []
     for player in crowd.nodes:
-        with refuses("tasks: not running"):
+        with refuses("tasks: hands full"):
             tasks.commit(task_id, 0, b"\x01" * 32, sender=player.operator)
-    tasks.draw(task_id, sender=crowd.stranger)
-    assert events_of(tasks) == [
-        event("DrawRequested", task_id=task_id, wanted=2, seed_block=block() + 2)
-    ]
-    assert (crowd.state(task_id).redraws, crowd.state(task_id).nodes) == (1, [])
-    assert [crowd.open_lanes(p) for p in crowd.nodes] == [0] * 3
+    with refuses("tasks: hands full"):
+        tasks.draw(task_id, sender=crowd.stranger)
     neighbour = crowd.seat("neighbour")
-    crowd.to_draw(task_id)
-    # Sat down in the very block of the request, on a new seat: in time for the next draw only.
+    mine()
+    # It sat down after the request, so it is in the next draw only.
+    with refuses("tasks: hands full"):
+        tasks.draw(task_id)
+    crowd.to_draw(task_id, late=LIFETIME)
     tasks.draw(task_id)
-    assert crowd.state(task_id).redraws == 2
     assert neighbour in crowd.draw(task_id)
 
 
-def test_draw__too_few_for_a_third__counts_on_with_the_lost_ones(
+def test_draw__no_third_in_time__ends_the_task_and_frees_its_lanes(
     system: System, tasks: Any
 ) -> None:
     """Three nodes, one of which aborted, and the others differ: nobody breaks the tie."""
     stage = make_tasks(system, nodes=3)
-    task_id = stage.create()
-    for _ in range(2):
-        stage.to_draw(task_id, late=LIFETIME)
-        tasks.draw(task_id)
-    stage.draw(task_id)
+    task_id = stage.started()
     stage.commit(task_id, 0, RIGHT)
     stage.wait_out(task_id)
     tasks.advance(task_id)
@@ -222,20 +224,14 @@ def test_draw__too_few_for_a_third__counts_on_with_the_lost_ones(
     stage.commit(task_id, 2, WRONG)
     stage.reveal_all(task_id, {0: RIGHT, 2: WRONG})
     assert stage.state(task_id).wanted == 1
-    for redraws in range(3, task.MAX_REDRAWS + 1):
-        stage.to_draw(task_id)
-        tasks.draw(task_id)
-        assert (stage.status(task_id), stage.state(task_id).redraws) == (task.DRAWING, redraws)
-        assert stage.state(task_id).seed_block == block() + 2**redraws
     stage.to_draw(task_id)
+    with refuses("tasks: hands full"):
+        tasks.draw(task_id)
+    mine(1, stage.state(task_id).draw_until + 1 - now())
     with stage.moves() as moved:
         tasks.draw(task_id, sender=stage.stranger)
     assert stage.status(task_id) == task.UNDECIDED
-    assert moved == {
-        ("open", "tasks"): -task.FEE,
-        ("tasks", "creator"): task.FEE - BOUNTY,
-        ("tasks", "stranger"): BOUNTY,
-    }
+    assert moved == {("open", "tasks"): -task.FEE, ("tasks", "creator"): task.FEE}
     assert [stage.open_lanes(p) for p in stage.nodes] == [0] * 3
 
 
@@ -302,4 +298,4 @@ def test_draw__source_stays_silent__is_requested_again(codes: Codes, system: Sys
     source.publish(target, b"\x77" * 32)
     assert system.tasks.expected(task_id) == []
     system.tasks.draw(task_id)
-    assert (stage.state(task_id).redraws, stage.state(task_id).seed_block) == (1, block() + 2)
+    assert stage.state(task_id).seed_block == block() + 1

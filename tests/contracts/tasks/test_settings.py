@@ -26,6 +26,8 @@ from tests.stage.contracts.tasks import CPU, FEE, HALF, REST, RIGHT, TaskStage
 CLASSES = [b"cpu-fp32".ljust(32, b"\0"), b"cuda:sm_90".ljust(32, b"\0")]
 MAX_72 = 2**72 - 1
 WEEK = 7 * DAY
+# The stages before the last of five lanes is drawn.
+SLOWEST = 3 * (TASK_TERMS["max_run_s"] + TASK_TERMS["reveal_s"])
 
 
 def create(codes: Codes, system: System, **changes: Any) -> Any:
@@ -85,6 +87,9 @@ def test_init__zero_address__reverts(codes: Codes, system: System, which: str) -
         {"appeal_s": WEEK + 1},
         {"verdict_s": WEEK + 1},
         {"dispute_s": WEEK + 1},
+        {"draw_s": SLOWEST - 1},
+        {"draw_s": 6 * DAY + 1},
+        {"draw_s": 2**256 - 1},
         {"fee_per_s": MAX_72 + 1},
         {"fee_per_s": TASK_TERMS["max_fee"] // TASK_TERMS["max_run_s"] + 1},
     ],
@@ -92,7 +97,8 @@ def test_init__zero_address__reverts(codes: Codes, system: System, which: str) -
 )
 def test_init__bad_terms__reverts(codes: Codes, system: System, change: dict[str, int]) -> None:
     """Without a fee a task of no use; without a bond an appeal for nothing; beyond 72 bits it
-    would overflow its order; a run time whose least fee is above the largest."""
+    would overflow its order; a run time whose least fee is above the largest; a time to draw in
+    that slow executors could use up, or that is longer than an age can be told."""
     with refuses("tasks: bad terms"):
         create(codes, system, **change)
 
@@ -108,17 +114,18 @@ def test_init__terms_at_their_bounds(codes: Codes, system: System) -> None:
         reveal_s=1,
         appeal_s=1,
         verdict_s=1,
-        bounty=0,
+        draw_s=183,
         dispute_s=1,
     )
     assert created.terms().max_fee == MAX_72
 
 
 def test_init__stake_must_outlast_a_task(codes: Codes, system: System) -> None:
-    """Four further stages, the windows to appeal and to object, the vote and the committee's take
-    half of the unbonding period at most."""
-    fixed = {"max_run_s": 3_600, "reveal_s": 600, "verdict_s": DAY, "appeal_s": 7_200}
-    room = UNBONDING // 2 - 4 * (3_600 + 600) - DAY - 2 * 7_200
+    """The time to draw in, the last stage, the windows to appeal and to object, the vote and the
+    committee's take half of the unbonding period at most."""
+    fixed = {"draw_s": DAY, "max_run_s": 3_600, "reveal_s": 600}
+    fixed |= {"verdict_s": DAY, "appeal_s": 7_200}
+    room = UNBONDING // 2 - DAY - (3_600 + 600) - DAY - 2 * 7_200
     assert create(codes, system, **fixed, dispute_s=room).terms().dispute_s == room
     with refuses("tasks: windows too long"):
         create(codes, system, **fixed, dispute_s=room + 1)

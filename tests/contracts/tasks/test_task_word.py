@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 LANES = 5
 STATES = st.integers(1, 6)
-WIDTHS = {"status": 4, "time": 32, "target": 36, "size": 24, "run_s": 20, "redraws": 4}
+WIDTHS = {"status": 4, "time": 32, "target": 36, "size": 24, "run_s": 20, "spare": 4}
 
 HARNESS = """
 # pragma version ~=0.4.3
@@ -25,7 +25,7 @@ struct Fields:
     target: uint256
     size: uint256
     run_s: uint256
-    redraws: uint256
+    spare: uint256
     nodes: uint256[5]
     states: uint256[5]
 
@@ -43,7 +43,7 @@ def fields(word: uint256) -> Fields:
         target=task_word._block(word),
         size=task_word._size(word),
         run_s=task_word._run_s(word),
-        redraws=task_word._redraws(word),
+        spare=word >> 116 & 15,
         nodes=nodes,
         states=states,
     )
@@ -72,11 +72,6 @@ def with_run_s(word: uint256, run_s: uint256) -> uint256:
 
 @external
 @pure
-def with_redraw(word: uint256) -> uint256:
-    return task_word._with_redraw(word)
-
-@external
-@pure
 def with_node(word: uint256, lane: uint256, node_id: uint256) -> uint256:
     return task_word._with_node(word, lane, node_id)
 
@@ -96,7 +91,7 @@ class Fields:
     target: int
     size: int
     run_s: int
-    redraws: int
+    spare: int
     nodes: tuple[int, ...] = field(default=(0,) * LANES)
     states: tuple[int, ...] = field(default=(0,) * LANES)
 
@@ -174,14 +169,6 @@ def test_request__changes_the_draw(
 def test_with_run_s__fills_an_empty_field(packed: Any, fields: Fields, run_s: int) -> None:
     word = replace(fields, run_s=0).pack()
     assert unpacked(packed, packed.with_run_s(word, run_s)) == replace(fields, run_s=run_s)
-
-
-@few
-@given(fields=words, redraws=st.integers(0, 14))
-def test_with_redraw__counts_one(packed: Any, fields: Fields, redraws: int) -> None:
-    word = replace(fields, redraws=redraws).pack()
-    after = unpacked(packed, packed.with_redraw(word))
-    assert after == replace(fields, redraws=redraws + 1)
 
 
 @few

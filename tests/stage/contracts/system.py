@@ -74,7 +74,7 @@ TASK_TERMS: dict[str, int] = {
     "appeal_s": 7_200,
     "verdict_s": 14_400,
     "appeal_bond": 5 * ZOO,
-    "bounty": ZOO // 100,
+    "draw_s": 14_400,
     "dispute_s": 18_000,
 }
 
@@ -358,7 +358,9 @@ def _predict(deployer: str, nonce: int) -> str:
     return str(to_checksum_address(keccak(bytes([0xC0 + len(payload)]) + payload)[12:]))
 
 
-def deploy(codes: Codes, **parameters: int) -> System:
+def deploy(
+    codes: Codes, task_terms: Sequence[int] = tuple(TASK_TERMS.values()), **parameters: int
+) -> System:
     """Deploys everything in the order of the deployment script, each contract knowing the later
     ones by predicted addresses; `parameters` replaces values of the registry's parameters."""
     boa.env.evm.patch.gas_limit = GAS_CAP
@@ -381,7 +383,6 @@ def deploy(codes: Codes, **parameters: int) -> System:
     members = [str(account(f"member {i}").address) for i in range(5)]
     slashers = [rounds_at, results_at, reports_at, tasks_at, appeals_at, benchmarks_at]
     classes = [name.ljust(32, b"\0") for name in (b"cpu-fp32", b"cuda:sm_90")]
-    task_terms = tuple(TASK_TERMS.values())
     round_parts = (reports_at, jobs_at, rounds_at)
     report_parts = (registry_at, jobs_at, rounds_at, results_at, pool_at)
     arguments: dict[str, tuple[Any, ...]] = {

@@ -40,16 +40,18 @@ LANE_RUNNING, LANE_COMMITTED, LANE_REVEALED, LANE_ABORTED, LANE_AGREED, LANE_OPE
 # Rows of the slashing table.
 REDUNDANCY_MISMATCH, ABORT, COLLUSION = 7, 8, 9
 
-MAX_TRIES, MAX_OPEN, MAX_REDRAWS, MAX_LANES, COOLDOWN = 64, 2, 8, 5, 260
+MAX_TRIES, MAX_OPEN, MAX_LANES, COOLDOWN = 64, 2, 5, 260
 LIFETIME = 256
 
 RUN_S = 600
 # Odd, so that halves differ by one unit.
 FEE = 2 * ZOO + 1
 HALF, REST = FEE // 2, FEE - FEE // 2
-BOUNTY, BOND = TASK_TERMS["bounty"], TASK_TERMS["appeal_bond"]
-REVEAL_S, APPEAL_S, VERDICT_S, DISPUTE_S = (
-    TASK_TERMS[f"{name}_s"] for name in ("reveal", "appeal", "verdict", "dispute")
+BOND = TASK_TERMS["appeal_bond"]
+# What the lanes of a task cost whose inputs nobody could get.
+RENT = RUN_S * TASK_TERMS["fee_per_s"]
+DRAW_S, REVEAL_S, APPEAL_S, VERDICT_S, DISPUTE_S = (
+    TASK_TERMS[f"{name}_s"] for name in ("draw", "reveal", "appeal", "verdict", "dispute")
 )
 # What a verifier of STAKE weighs: twice the minimum.
 VOICE = 200 * ZOO
