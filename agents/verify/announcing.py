@@ -65,7 +65,7 @@ class Announcements:
         """Open the announcement of a node that others have convicted meanwhile, in any round."""
         network, prefix = self._network, f"finding-{view.job_id}-"
         for name in self._kept.names(prefix):
-            number, node = (int(part) for part in name.removeprefix(prefix).split("-"))
+            number, node = (int(part) for part in name.removeprefix(prefix).split("-")[:2])
             evidence = self._load(name)
             place = (view.job_id, number)
             pending = self._context.chain.call(network.reports, "is_pending", *place, node)
@@ -145,7 +145,7 @@ class Announcements:
 
     @staticmethod
     def _node_name(job_id: int, round_id: int, node: int) -> str:
-        return f"finding-{job_id}-{round_id}-{node}"
+        return f"finding-{job_id}-{round_id}-{node}-node"
 
     @staticmethod
     def _result_name(view: View) -> str:

@@ -80,6 +80,11 @@ class Round:
     attesters: list[int] = field(default_factory=list)
     challenger: str = ""
     challenged: bool = False
+    attempt: int = 0
+    # Blocks of announcements that are not opened, by verifier and node; what was found, with the
+    # block and the verifier of the oldest announcement (0: reported before any).
+    announced: dict[tuple[int, int], int] = field(default_factory=dict)
+    found: dict[int, tuple[int, int]] = field(default_factory=dict)
     left: int = 0  # of the challenge window when the result was challenged
 
     @property
@@ -121,6 +126,9 @@ class Model:
     aside: dict[tuple[int, int], int] = field(default_factory=dict)  # by round and node
     round_bonds: dict[str, int] = field(default_factory=dict)
     report_bonds: dict[str, int] = field(default_factory=dict)
+    # Blocks of announcements that are not opened, and finders, by (account,) round and attempt.
+    deposits: dict[tuple[str, int, int], int] = field(default_factory=dict)
+    finders: dict[tuple[int, int], tuple[int, str]] = field(default_factory=dict)
 
     @property
     def last(self) -> Round:
@@ -307,9 +315,10 @@ class Model:
             need(node not in r.barred, "results: barred")
         else:
             need(node == duty, "results: not on duty")
-        need(all(map(r.payable, nodes)), "results: node not payable")
+        need(all(n in r.revealed for n in nodes), "results: node not payable")
         r.proposer, r.nodes, r.shares, r.model = node, nodes, shares, model
         r.attesters, r.challenged = [], False
+        r.attempt += 1
         self._enter(CHALLENGE, "challenge_s")
 
     def _in_challenge(self) -> None:
@@ -323,9 +332,25 @@ class Model:
         need(verifier not in self.last.attesters, "results: already attested")
         self.last.attesters.append(verifier)
 
+    def announce_challenge(self, account: str) -> None:
+        """Of the newest result, before or after it was judged."""
+        key = (account, len(self.rounds), self.last.attempt)
+        need(key not in self.deposits, "announcements: already announced")
+        self.deposits[key] = self.block
+
     def challenge(self, account: str) -> None:
         self._in_challenge()
-        need(not self.last.challenged, "results: already challenged")
+        key = (account, len(self.rounds), self.last.attempt)
+        opened = self.deposits.get(key, self.block) < self.block
+        if opened:
+            block = self.deposits.pop(key)
+            self._credit(self.round_bonds, account, BOND)
+            if block < self.finders.get(key[1:], (self.block, ""))[0]:
+                self.finders[key[1:]] = block, account
+        if self.last.challenged:
+            need(opened, "results: already challenged")
+            return
+        self.finders.setdefault(key[1:], (self.block, ""))
         self.last.challenger, self.last.challenged = account, True
         self.last.left = self.last.deadline - self.now
         self._enter(DISPUTED, "dispute_s")
@@ -417,6 +442,28 @@ class Model:
 
     # Calls on ViolationReports
 
+    def announce(self, verifier: int, node: int, acts: bool) -> None:
+        r = self.last
+        need(acts, "reports: not operator")
+        need(verifier in r.weights, "reports: not a verifier")
+        need((verifier, node) not in r.announced, "announcements: already announced")
+        r.announced[verifier, node] = self.block
+
+    def _open(self, verifier: int, node: int) -> bool:
+        r = self.last
+        block = r.announced.get((verifier, node), self.block)
+        if block == self.block:
+            return False
+        del r.announced[verifier, node]
+        if block < r.found.get(node, (self.block, 0))[0]:
+            r.found[node] = block, verifier
+        return True
+
+    def open_announcement(self, verifier: int, node: int) -> None:
+        states = [self.reports[key].status for key in self._of(node)]
+        need(CONFIRMED in states or APPEALED in states, "reports: not confirmed")
+        need(self._open(verifier, node), "reports: not announced")
+
     def report(self, verifier: int, node: int, violation: int, acts: bool) -> None:
         r, round_id = self.last, len(self.rounds)
         running = r.phase in (CHALLENGE, DISPUTED) and self.now <= r.deadline
@@ -431,6 +478,8 @@ class Model:
         report = self.reports.get(key) or Report(node, violation, round_id)
         need(verifier not in report.reporters, "reports: already reported")
         self.reports[key] = report
+        self._open(verifier, node)
+        r.found.setdefault(node, (self.block, 0))
         before = self._has_a_third(report)
         report.reporters.append(verifier)
         r.open_reports += self._has_a_third(report) and not before
@@ -450,10 +499,16 @@ class Model:
         return 3 * sum(r.weights[v] for v in report.reporters) >= r.verifier_stake
 
     def earns_bounty(self, report: Report) -> bool:
-        """Whether the first reporter is paid: all nodes it reported in the round are guilty."""
-        first, guilty = report.reporters[0], self.round(report.round_id).convicted
+        """Whether the finder is paid: all nodes it reported in the round are guilty, and no
+        announcement of its is left."""
+        round_ = self.round(report.round_id)
+        _, finder = round_.found[report.node]
         claims = [r for r in self.reports.values() if r.round_id == report.round_id]
-        return all(r.node in guilty for r in claims if first in r.reporters)
+        return (
+            finder != 0
+            and all(verifier != finder for verifier, _ in round_.announced)
+            and all(r.node in round_.convicted for r in claims if finder in r.reporters)
+        )
 
     def lapse(self, report: Report) -> None:
         need(report.status == OPEN, "reports: not open")

@@ -73,6 +73,7 @@ class RoundsMachine(Machine):
         self.lists: tuple[list[int], list[int]] = [], []
         self.stakes = {p.node_id: self.bonded(p) for p in self.players}
         self.bounties = {p.node_id: self.bounty(p) for p in self.field.verifiers}
+        self.found = dict.fromkeys((self.field.challenger, self.field.sponsor), 0)
 
     def bonded(self, player: Player) -> int:
         return int(self.s.registry.bonded(player.node_id))
@@ -321,16 +322,30 @@ class RoundsMachine(Machine):
         return bool(self.s.registry.acting_operator(player.node_id) == player.operator)
 
     @precondition(lambda self: self.model.last.phase in (CHALLENGE, DISPUTED))
-    @rule()
-    def challenge(self) -> None:
+    @rule(sponsor=st.booleans())
+    def announce_challenge(self, sponsor: bool) -> None:
+        sender = self.field.sponsor if sponsor else self.field.challenger
         self.step(
-            lambda m: m.challenge(self.field.challenger), lambda: self.field.challenge(self.newest)
+            lambda m: m.announce_challenge(sender),
+            lambda: self.field.announce_challenge(self.newest, sender),
+        )
+
+    @precondition(lambda self: self.model.last.phase in (CHALLENGE, DISPUTED))
+    @rule(sponsor=st.booleans())
+    def challenge(self, sponsor: bool) -> None:
+        sender = self.field.sponsor if sponsor else self.field.challenger
+        result = self.rounds.round(1, self.newest).result_hash
+        self.step(
+            lambda m: m.challenge(sender),
+            lambda: self.results.challenge(1, self.newest, result, EVIDENCE, sender=sender),
         )
 
     @precondition(lambda self: self.model.last.phase in (CHALLENGE, DISPUTED))
     @rule(upheld=st.booleans())
     def resolve_challenge(self, upheld: bool) -> None:
         round_id, proposer = self.newest, self.model.last.proposer
+        _, finder = self.model.finders.get((round_id, self.model.last.attempt), (0, ""))
+        stake = self.stakes.get(proposer, 0)
         result = self.rounds.round(1, round_id).result_hash
         args = (1, round_id, result, upheld)
         resolved = self.step(
@@ -339,6 +354,8 @@ class RoundsMachine(Machine):
         )
         if resolved and upheld:
             self.slashed(proposer)
+            if finder:
+                self.found[finder] += (stake - self.stakes[proposer]) // 2
 
     @precondition(lambda self: self.model.last.phase in (AGGREGATE, CHALLENGE, FINALIZED))
     @rule(right=st.booleans())
@@ -358,6 +375,26 @@ class RoundsMachine(Machine):
             )
 
     # Reports
+
+    @precondition(lambda self: self.model.last.phase in (AGGREGATE, CHALLENGE, DISPUTED))
+    @rule(who=Index, node=Index)
+    def announce(self, who: int, node: int) -> None:
+        player, target = self.field.verifiers[who], self.trainers[node]
+        self.step(
+            lambda m: m.announce(player.node_id, target.node_id, self.acts(player)),
+            lambda: self.field.announce(self.newest, target, player),
+        )
+
+    @precondition(lambda self: self.model.last.announced)
+    @rule(choice=Choice)
+    def open_announcement(self, choice: int) -> None:
+        """Also when it is too early, or nobody has confirmed it."""
+        announced = sorted(self.model.last.announced)
+        verifier, node = announced[choice % len(announced)]
+        self.step(
+            lambda m: m.open_announcement(verifier, node),
+            lambda: self.reports.open_announcement(1, self.newest, verifier, node, EVIDENCE),
+        )
 
     @precondition(lambda self: self.model.last.phase in (CHALLENGE, DISPUTED))
     @rule(node=Index, violation=st.sampled_from([INVALID, COPIED]))
@@ -428,12 +465,13 @@ class RoundsMachine(Machine):
         return done
 
     def _executed(self, report: Report) -> None:
-        """The node lost stake; half of that is the first reporter's, if nothing else that it said
-        in the round failed to be confirmed."""
-        before, first = self.stakes[report.node], report.reporters[0]
+        """The node lost stake; half of that is its finder's, if nothing else that it said in the
+        round failed to be confirmed."""
+        before = self.stakes[report.node]
         self.slashed(report.node)
         if self.model.earns_bounty(report):
-            self.bounties[first] += (before - self.stakes[report.node]) // 2
+            _, finder = self.model.round(report.round_id).found[report.node]
+            self.bounties[finder] += (before - self.stakes[report.node]) // 2
             self.earned["paid"] += 1
         else:
             self.earned["refused"] += 1
@@ -538,7 +576,10 @@ class RoundsMachine(Machine):
         for player in self.field.verifiers:
             assert self.bounty(player) == self.bounties[player.node_id]
         open_bond = BOND if m.last.phase == DISPUTED else 0
-        assert self.results.bonds_held() == sum(m.round_bonds.values()) + open_bond
+        deposits = BOND * len(m.deposits)
+        assert self.results.bonds_held() == sum(m.round_bonds.values()) + open_bond + deposits
+        for account, amount in self.found.items():
+            assert self.s.registry.bounty(account) == amount
         appeals = [x for x in m.reports.values() if x.status == APPEALED]
         assert self.reports.bonds_held() == (
             sum(m.report_bonds.values()) + APPEAL_BOND * len(appeals)
@@ -593,7 +634,8 @@ class RoundsMachine(Machine):
         ):
             for account in book:
                 contract.withdraw_bond(sender=account)
-            assert self.s.token.balanceOf(contract.address) == 0
+            left = BOND * len(self.model.deposits) if contract is self.results else 0
+            assert self.s.token.balanceOf(contract.address) == left
         for player in self.players:
             if self.s.pool.pending(player.payout):
                 self.s.pool.claim(sender=player.payout)
@@ -632,7 +674,7 @@ def test_rounds_machine(field: Field, examples: int) -> None:
 @pytest.mark.parametrize(
     ("accused", "bounty"), [([0], "paid"), ([0, 1], "refused")], ids=["of one", "of two"]
 )
-def test_first_reporter_is_paid_if_all_its_accusations_are_confirmed(
+def test_finder_is_paid_if_all_its_accusations_are_confirmed(
     field: Field, accused: list[int], bounty: str
 ) -> None:
     """Both ways out of a report, by the machine's own steps: histories drawn at random reach them
@@ -642,6 +684,8 @@ def test_first_reporter_is_paid_if_all_its_accusations_are_confirmed(
     machine.earned.clear()
     while machine.model.last.phase != CHALLENGE:
         machine.play_on()
+    for node in accused:
+        machine.announce(0, node)
     machine.report({0}, accused[0], INVALID)
     machine.report({0, 1}, accused[-1], INVALID)
     machine.chain_is_model()
