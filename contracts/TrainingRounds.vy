@@ -453,7 +453,7 @@ def reveal(
     """
     clock: uint256 = self._tick(job_id, round_id)
     key: bytes32 = self._key(job_id, round_id)
-    assert round_clock._phase(clock) == REVEAL, "rounds: not in reveal"
+    assert clock & 255 == REVEAL, "rounds: not in reveal"  # written out, as in `commit`
     assert content != empty(bytes32) and trace_root != empty(bytes32), "rounds: empty artefact"
     assert self._submissions[key][node_id] == self._commitment(
         job_id, round_id, node_id, msg.sender, input_root, content, trace_root, salt
