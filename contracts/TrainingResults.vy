@@ -202,8 +202,8 @@ def open(
     index: uint256 = 0
     for verifier: uint256 in verifiers:
         self._verifiers[key][verifier] = stakes[index]
-        total += stakes[index]
-        index += 1
+        total = unsafe_add(total, stakes[index])
+        index = unsafe_add(index, 1)
     self._verifier_stakes[key] = total
     for aggregator: uint256 in aggregators:
         self._aggregators[key].append(aggregator)
@@ -517,7 +517,8 @@ def attest(job_id: uint256, round_id: uint256, verifier_id: uint256, result_hash
     attestations: uint256 = self._attestations[result_hash]
     self._verifiers[key][verifier_id] = attempt << _ATTESTED | weight
     self._attesters[result_hash][attestations >> _ATTESTERS] = verifier_id
-    self._attestations[result_hash] = attestations + (1 << _ATTESTERS) + weight
+    # 32 verifiers at most, whose weights have a sum of less than 2**128.
+    self._attestations[result_hash] = unsafe_add(attestations, 1 << _ATTESTERS | weight)
     log ITrainingResults.Attested(
         job_id=job_id,
         round_id=round_id,
@@ -554,7 +555,7 @@ def expire_announcement(account: address, digest: bytes32):
     @param account Whose announcement.
     @param digest What was announced.
     """
-    parameters: INodeRegistry.Parameters = staticcall INodeRegistry(registry).parameters()
+    parameters: INodeRegistry.Parameters = self._parameters()
     self._forfeit(
         announcements._expire(convert(account, bytes32), digest, parameters.unbonding_period)
     )
@@ -598,7 +599,8 @@ def challenge(job_id: uint256, round_id: uint256, result_hash: bytes32, evidence
     log ITrainingResults.Challenged(
         job_id=job_id, round_id=round_id, challenger=msg.sender, evidence=evidence, bond=bond
     )
-    left: uint256 = round_clock._deadline(clock) - block.timestamp
+    # Not late, see `_check_in_challenge`.
+    left: uint256 = unsafe_sub(round_clock._deadline(clock), block.timestamp)
     clock &= ~(round_clock._WINDOW_MASK << round_clock.LEFT_S)
     self._enter(
         job_id,
