@@ -566,15 +566,13 @@ def consensus_of(
                 return nodes, scores
             at: uint256 = (places & _PLACE_MASK) - 1
             word: uint256 = self._consensus[key][at]
-            node_id: uint256 = at * _LANES
-            for _lane: uint256 in range(_LANES):
+            for lane: uint256 in range(_LANES):
                 if word == 0:
                     break
                 if word & SCALE != 0:
-                    nodes.append(node_id)
+                    nodes.append(at * _LANES + lane)
                     scores.append(word & SCALE)
                 word >>= _LANES
-                node_id = unsafe_add(node_id, 1)
             places >>= _PLACE_BITS
     return nodes, scores
 
