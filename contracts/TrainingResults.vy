@@ -240,7 +240,7 @@ def begin(job_id: uint256, round_id: uint256, seed: bytes32):
         round_id,
         clock | duty << round_clock.DUTY,
         AGGREGATE,
-        round_clock._window(clock, round_clock.AGGREGATE_S),
+        round_clock.AGGREGATE_S,
     )
 
 
@@ -483,7 +483,7 @@ def propose_result(
         round_id,
         clock,
         CHALLENGE,
-        round_clock._window(clock, round_clock.CHALLENGE_S),
+        round_clock.CHALLENGE_S,
     )
 
 
@@ -607,7 +607,7 @@ def challenge(job_id: uint256, round_id: uint256, result_hash: bytes32, evidence
         round_id,
         clock | round_clock.CHALLENGED | left << round_clock.LEFT_S,
         DISPUTED,
-        round_clock._window(clock, round_clock.DISPUTE_S),
+        round_clock.DISPUTE_S,
     )
     bonds._take(msg.sender, bond)
 
@@ -692,7 +692,7 @@ def invalidate(job_id: uint256, round_id: uint256, node_id: uint256):
     @notice ViolationReports only, in CHALLENGE or DISPUTED: the node's work in this round is not
             paid.
     @dev Reverts: "results: not reports", "results: not in challenge", "results: too late",
-         "results: node not payable" (not revealed, or invalid already).
+         "results: node not payable" (invalid already). ViolationReports knows that it revealed.
     @param job_id The job.
     @param round_id The round.
     @param node_id The node.
@@ -700,8 +700,6 @@ def invalidate(job_id: uint256, round_id: uint256, node_id: uint256):
     key: bytes32 = self._check_reports(job_id, round_id)
     assert not round_marks._has(
         job_id, round_id, INVALIDATED, node_id
-    ) and staticcall ITrainingRounds(rounds).is_revealed(
-        job_id, round_id, node_id
     ), "results: node not payable"
     round_marks._mark(job_id, round_id, INVALIDATED, node_id)
     self._clocks[key] += 1 << round_clock.INVALID
@@ -910,7 +908,7 @@ def _aggregate_again(job_id: uint256, round_id: uint256, clock: uint256) -> uint
         round_id,
         clock | round_clock.FALLBACK,
         AGGREGATE,
-        round_clock._window(clock, round_clock.AGGREGATE_S),
+        round_clock.AGGREGATE_S,
     )
 
 
@@ -949,11 +947,12 @@ def _enter(
     job_id: uint256, round_id: uint256, clock: uint256, phase: uint256, window: uint256
 ) -> uint256:
     """
-    @notice Stores the clock in a phase that lasts `window` seconds from now, or for good.
+    @notice Stores the clock in a phase that lasts from now for the window at that place of the
+            clock, or for good when the place is 0.
     """
     deadline: uint256 = 0
     if window != 0:
-        deadline = block.timestamp + window
+        deadline = block.timestamp + round_clock._window(clock, window)
     return self._enter_until(job_id, round_id, clock, phase, deadline)
 
 
@@ -1103,15 +1102,15 @@ def _fits(clock: uint256, windows: uint256) -> bool:
     @notice Whether a result that may take `windows` aggregate windows to come, and then be
             challenged at the last moment, is settled in time.
     """
-    challenge_s: uint256 = round_clock._window(clock, round_clock.CHALLENGE_S)
-    return (
-        block.timestamp
-        + windows * round_clock._window(clock, round_clock.AGGREGATE_S)
-        + challenge_s
-        + challenge_s // 2
-        + round_clock._window(clock, round_clock.DISPUTE_S)
-        <= round_clock._settle_by(clock)
+    # A window has 22 bits.
+    needed: uint256 = unsafe_add(
+        unsafe_mul(windows, round_clock._window(clock, round_clock.AGGREGATE_S)),
+        unsafe_add(
+            3 * round_clock._window(clock, round_clock.CHALLENGE_S) // 2,
+            round_clock._window(clock, round_clock.DISPUTE_S),
+        ),
     )
+    return block.timestamp + needed <= round_clock._settle_by(clock)
 
 
 @internal
