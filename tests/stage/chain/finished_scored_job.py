@@ -129,7 +129,8 @@ class FinishedScoredJob(FinishedJob):
         for name in sorted(committing):
             assert "committed" in self._duty(name)
         if len(committing) < len(VERIFIERS):
-            people.chain.warp(TERMS.aggregate_s + TERMS.score_commit_s + 1)
+            scoring = Consensus(self.network).scoring(*people.place)
+            people.wait_until(scoring.commit_deadline)
         for name in sorted(revealing):
             assert "revealed" in self._duty(name)
         if len(revealing) < len(committing):
