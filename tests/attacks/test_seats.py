@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """More trainers than seats: real trainers open a round, draw its seats, and those seated work.
 
-Attacks on the draw are in tests/contracts/rounds/test_seat_attacks.py.
+Attacks on the draw are in tests/attacks/contracts/rounds/test_seat_grinding.py.
 """
 
 from __future__ import annotations

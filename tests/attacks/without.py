@@ -29,9 +29,9 @@ COPIED = ("agents", "contracts", "interfaces", "scripts", "tests", "pyproject.to
 
 @dataclass(frozen=True)
 class Cut:
-    """Lines of a contract, and what stands there without the defence."""
+    """Lines of a file, and what stands there without the defence."""
 
-    contract: str
+    file: str
     lines: str
     without: str
 
@@ -73,11 +73,11 @@ def tried(copy: Path, defence: Defence) -> Iterator[tuple[str, bool]]:
     """Each test of a defence, and whether it fails without it."""
     whole: dict[Path, str] = {}
     for cut in defence.cuts:
-        path = copy / "contracts" / cut.contract
+        path = copy / cut.file
         text = path.read_text()
         whole.setdefault(path, text)
         if text.count(cut.lines) != 1:
-            raise SystemExit(f"{defence.name}: not once in {cut.contract}:\n{cut.lines}")
+            raise SystemExit(f"{defence.name}: not once in {cut.file}:\n{cut.lines}")
         path.write_text(text.replace(cut.lines, cut.without))
     command = [sys.executable, "-m", "pytest", "-q", "-rf", "-p", "no:cacheprovider"]
     run = subprocess.run(

@@ -5,8 +5,4 @@ mends an item takes out its rows, and a cause that is not here fails the test.
 The items are those of the hostile reading of the contracts ("No profitable lie on chain")."""
 
 KNOWN: dict[str, str] = {
-    # Draws that come to nothing, and who closes them is paid.
-    "honest task undecided": "9",
-    # Scores that a part of the verifiers dictates.
-    "paid by scores": "11",
 }

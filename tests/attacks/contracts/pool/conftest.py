@@ -1,0 +1,8 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The people of `tests/contracts/pool`."""
+
+from __future__ import annotations
+
+from tests.contracts.pool.conftest import codes, gas_cap, results, sponsor, stranger, world
+
+__all__ = ["codes", "gas_cap", "results", "sponsor", "stranger", "world"]

@@ -1,0 +1,8 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The people of `tests/contracts/reports`."""
+
+from __future__ import annotations
+
+from tests.contracts.reports.conftest import field
+
+__all__ = ["field"]
