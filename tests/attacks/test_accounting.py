@@ -69,7 +69,7 @@ def test_20_privileged_calls_by_a_stranger__revert(people: People, ann: Node, ev
     job, number, me = *people.place, eve.operator
     pool, registry = people.pool, people.registry
     jobs, results = people.jobs, people.results
-    terms = (number + 1, b"\1" * 32, 1, 1, 1, 1, 1, 1, 10**30)
+    terms = (number + 1, b"\1" * 32, 1, 1, 1, 1, 1, 1, 10**30, 1)
     calls = [
         ("pool: not results", pool, "reserve", (job, 99, 1)),
         ("pool: not results", pool, "start_distribution", (job, number, nodes, 1, nodes, amounts)),

@@ -124,7 +124,7 @@ def test_suspended_cheat__gets_nothing_until_time_and_stake_are_made_up(
     release(people, eve)
     assert released(people, eve) == KEY
     assert people.gain(eve) < 0
-    people.assert_whole({ann: share(1, 1)})
+    people.assert_whole({ann: share(1, 2)})
 
 
 # Keys that change between question and answer

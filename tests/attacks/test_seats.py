@@ -61,7 +61,7 @@ def begin(agents: RunningAgents, name: str, tiny: TinyJob) -> Trainer:
     node, store = agents.people.nodes[name], str(tiny.store.root)
     context = agents.begin(node, "trainer", store=store, job_id=agents.people.job, device="cpu")
     trainer = Trainer(context, EmbeddedStore(Path(store)))
-    trainer.upkeep = Upkeep(trainer.network, context.sender, 0, 0)
+    trainer.upkeep = lambda job_id: Upkeep(trainer.network, context.sender, 0, 0)
     return trainer
 
 
