@@ -17,6 +17,7 @@ from dataclasses import dataclass
 import pytest
 
 from agents.protocol.numbers import ZOO, JobStatus, Phase, Violation
+from agents.runtime.event_cursor import EventCursor, EventLog
 from scripts._demo.cheats.copier import PARTNER
 from scripts._net.localnet import LocalnetSettings
 from scripts._report.verdict import check_cheats
@@ -125,9 +126,13 @@ def _barred(local: LocalNetwork, job: int) -> bool:
 
 
 def _bond_credit(local: LocalNetwork) -> int:
-    results, chain = local.network.results, local.network.chain
+    """What verifiers have back of their bonds, beside the deposits of opened announcements."""
+    network = local.network
+    results, chain = network.results, network.chain
     accounts = [local.net.seats[name].operator.address for name in local.names("verifier")]
-    return sum(int(chain.call(results, "bond_credit", account)) for account in accounts)
+    credit = sum(int(chain.call(results, "bond_credit", account)) for account in accounts)
+    opened = EventLog(EventCursor(chain, results, ("AnnouncementOpened",), 0)).read()
+    return credit - len(opened) * network.bounds().least_bond
 
 
 def _broken(local: LocalNetwork, job: int) -> list[str]:

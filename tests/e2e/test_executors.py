@@ -184,7 +184,7 @@ def test_trainers_take_tasks_beside_training(
     agent = {**AGENTS, "executor": {"with_training": True}}
     settings = LocalnetSettings(
         trainers=3,
-        verifiers=1,
+        verifiers=2,
         aggregators=1,
         unbonding_period=86_400,
         tasks=TERMS,

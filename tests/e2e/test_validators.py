@@ -50,9 +50,9 @@ def test_every_vector_is_revealed_replays_and_pays(local: LocalNetwork) -> None:
         scoring = consensus.scoring(job, number)
         assert scoring.phase == ScorePhase.CLOSED
         assert (scoring.committed, scoring.revealed) == (3, 3)
-        opened = int(local.round(job, number).opened_block)
-        snapshot = network.snapshot(job, number, opened)
-        vectors = consensus.vectors(job, number, opened, snapshot)
+        round_ = local.round(job, number)
+        snapshot = network.snapshot(job, number, round_)
+        vectors = consensus.vectors(job, number, round_.opened_block, snapshot)
         assert vectors.keys() == verifiers
         for verifier, vector in vectors.items():
             record = ScoreRecord.from_bytes(local.store.get_digest(vector.record, MAX_RECORD_BYTES))
