@@ -698,9 +698,7 @@ def invalidate(job_id: uint256, round_id: uint256, node_id: uint256):
     @param node_id The node.
     """
     key: bytes32 = self._check_reports(job_id, round_id)
-    assert not round_marks._has(
-        job_id, round_id, INVALIDATED, node_id
-    ), "results: node not payable"
+    assert not round_marks._has(job_id, round_id, INVALIDATED, node_id), "results: node not payable"
     round_marks._mark(job_id, round_id, INVALIDATED, node_id)
     self._clocks[key] += 1 << round_clock.INVALID
     self.last_invalid[job_id] = max(self.last_invalid[job_id], round_id)

@@ -4,5 +4,4 @@ mends an item takes out its rows, and a cause that is not here fails the test.
 
 The items are those of the hostile reading of the contracts ("No profitable lie on chain")."""
 
-KNOWN: dict[str, str] = {
-}
+KNOWN: dict[str, str] = {}
