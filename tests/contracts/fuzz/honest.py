@@ -218,11 +218,13 @@ class Honest:
         be faster in it."""
         machine = self.world.machine
         for _ in range(MANY):
+            seen = machine.time
             if not self.turn() and not self._awaits_seed():
-                break
-        due = [at + 1 for at in self.deadlines() if at + 1 > machine.time]
-        if due:
-            machine.mine(1, min(due) - machine.time)
+                # The idle turn's block may have passed a deadline.
+                due = [at + 1 for at in self.deadlines() if at + 1 > seen]
+                if due:
+                    machine.mine(1, max(0, min(due) - machine.time))
+                return
 
     def _send(self, call: Call) -> bool:
         mark = (self.world.machine.time, repr(call))
