@@ -83,7 +83,9 @@ class Bench:
     def benchmark_all(self) -> None:
         """Give every trainer a verified score."""
         benchmarks = self.contract("NodeBenchmarks").functions
-        verifier = self.net.of_role("verifier")[0]
+        verifiers = self.net.of_role("verifier")
+        # They have a voice once their stake is old enough.
+        self.mine(self.contract("NodeRegistry").functions.maturity().call() + 1)
         for seat in self.trainers:
             self.send(seat.operator, benchmarks.request_benchmark(seat.node_id))
         self.mine()
@@ -93,11 +95,11 @@ class Bench:
         self.mine()
         for seat in self.trainers:
             digest = bytes(benchmarks.verdict_digest(seat.node_id, True).call())
-            signed = Account.unsafe_sign_hash(digest, verifier.operator.key)
-            verdict = benchmarks.submit_verdicts(
-                seat.node_id, True, [verifier.node_id], [bytes(signed.signature)]
-            )
-            self.send(verifier.operator, verdict)
+            ids = [verifier.node_id for verifier in verifiers]
+            signed = [Account.unsafe_sign_hash(digest, v.operator.key) for v in verifiers]
+            signatures = [bytes(one.signature) for one in signed]
+            verdict = benchmarks.submit_verdicts(seat.node_id, True, ids, signatures)
+            self.send(verifiers[0].operator, verdict)
 
     def create_job(self, max_nodes: int) -> int:
         pool, jobs = self.contract("RewardPool"), self.contract("TrainingJobs")
@@ -130,6 +132,10 @@ class Bench:
         gas["open_round"] = [self.send(self.net.sponsor, rounds.open_round(job_id))]
         self.mine()
         number = int(self.contract("TrainingJobs").functions.rounds_opened(job_id).call())
+        opened = self.contract("TrainingRounds").events.RoundOpened().get_logs(from_block=0)[-1]
+        lists = opened["args"]["nodes"], opened["args"]["weights"]
+        if not any(rounds.is_expected(job_id, number, node).call() for node in lists[0]):
+            gas["seat"] = [self.send(self.net.sponsor, rounds.seat(job_id, number, *lists))]
         seats = [
             seat
             for seat in self.trainers
