@@ -418,7 +418,9 @@ def propose_result(
     clock: uint256 = self._tick(job_id, round_id)
     key: bytes32 = self._key(job_id, round_id)
     assert round_clock._phase(clock) == AGGREGATE, "results: not in aggregate"
-    self._check_operator(node_id)
+    assert (
+        staticcall INodeRegistry(registry).operator_of(node_id) == msg.sender
+    ), "results: not operator"
     if clock & round_clock.FALLBACK == 0:
         assert node_id == self._on_duty(key, clock), "results: not on duty"
     else:
@@ -556,9 +558,10 @@ def expire_announcement(account: address, digest: bytes32):
     @param digest What was announced.
     """
     parameters: INodeRegistry.Parameters = self._parameters()
-    self._forfeit(
-        announcements._expire(convert(account, bytes32), digest, parameters.unbonding_period)
+    deposit: uint256 = announcements._expire(
+        convert(account, bytes32), digest, parameters.unbonding_period
     )
+    bonds._credit(parameters.treasury, deposit)
 
 
 @external
@@ -635,15 +638,12 @@ def resolve_challenge(job_id: uint256, round_id: uint256, result_hash: bytes32, 
     assert round_clock._phase(clock) == DISPUTED, "results: not disputed"
     self._check_in_time(clock)
     self._check_result(key, result_hash)
-    bond: uint256 = staticcall ITrainingJobs(jobs).challenge_bond(job_id)
-    challenger: address = self._challengers[key]
-    self._challengers[key] = empty(address)
     log ITrainingResults.ChallengeResolved(job_id=job_id, round_id=round_id, upheld=upheld)
+    self._end_challenge(job_id, key, upheld)
     if upheld:
         proposer: uint256 = self._proposals[key].proposer
         round_marks._mark(job_id, round_id, BARRED, proposer)
         self._proposals[key] = empty(Proposal)
-        bonds._credit(challenger, bond)
         self._aggregate_again(job_id, round_id, clock)
         extcall INodeRegistry(registry).slash(
             proposer,
@@ -653,7 +653,6 @@ def resolve_challenge(job_id: uint256, round_id: uint256, result_hash: bytes32, 
         )
     else:
         self._resume(job_id, round_id, clock, block.timestamp)
-        self._forfeit(bond)
 
 
 # ViolationReports only
@@ -692,13 +691,17 @@ def invalidate(job_id: uint256, round_id: uint256, node_id: uint256):
     @notice ViolationReports only, in CHALLENGE or DISPUTED: the node's work in this round is not
             paid.
     @dev Reverts: "results: not reports", "results: not in challenge", "results: too late",
-         "results: node not payable" (invalid already). ViolationReports knows that it revealed.
+         "results: node not payable" (not revealed, or invalid already).
     @param job_id The job.
     @param round_id The round.
     @param node_id The node.
     """
     key: bytes32 = self._check_reports(job_id, round_id)
-    assert not round_marks._has(job_id, round_id, INVALIDATED, node_id), "results: node not payable"
+    assert not round_marks._has(
+        job_id, round_id, INVALIDATED, node_id
+    ) and staticcall ITrainingRounds(rounds).is_revealed(
+        job_id, round_id, node_id
+    ), "results: node not payable"
     round_marks._mark(job_id, round_id, INVALIDATED, node_id)
     self._clocks[key] += 1 << round_clock.INVALID
     self.last_invalid[job_id] = max(self.last_invalid[job_id], round_id)
@@ -886,8 +889,7 @@ def _tick(job_id: uint256, round_id: uint256) -> uint256:
         return self._aggregate_again(job_id, round_id, clock)
     if phase == DISPUTED:
         # Who asked gets nothing of a decision that was not made.
-        self._challengers[key] = empty(address)
-        self._forfeit(staticcall ITrainingJobs(jobs).challenge_bond(job_id))
+        self._end_challenge(job_id, key, False)
         if self._is_confirmed(key):
             return self._resume(job_id, round_id, clock, round_clock._deadline(clock))
         return self._void(job_id, round_id, clock, "dispute not resolved")
@@ -923,12 +925,16 @@ def _resume(job_id: uint256, round_id: uint256, clock: uint256, since: uint256) 
 
 
 @internal
-def _forfeit(bond: uint256):
+def _end_challenge(job_id: uint256, key: bytes32, upheld: bool):
     """
-    @notice The treasury gets a challenger's bond, or an announcement's deposit.
+    @notice The bond goes back to the challenger if it was right, and else to the treasury.
     """
-    parameters: INodeRegistry.Parameters = self._parameters()
-    bonds._credit(parameters.treasury, bond)
+    account: address = self._challengers[key]
+    self._challengers[key] = empty(address)
+    if not upheld:
+        parameters: INodeRegistry.Parameters = self._parameters()
+        account = parameters.treasury
+    bonds._credit(account, staticcall ITrainingJobs(jobs).challenge_bond(job_id))
 
 
 @internal
@@ -1089,7 +1095,7 @@ def _is_confirmed(key: bytes32) -> bool:
     attestations: uint256 = self._attestations[self._proposals[key].result_hash]
     return (
         attestations >> _ATTESTERS >= MIN_VOICES
-        and 3 * (attestations & _WEIGHT_MASK) >= 2 * self._verifier_stakes[key]
+        and unsafe_mul(3, attestations & _WEIGHT_MASK) >= unsafe_mul(2, self._verifier_stakes[key])
     )
 
 
@@ -1104,7 +1110,7 @@ def _fits(clock: uint256, windows: uint256) -> bool:
     needed: uint256 = unsafe_add(
         unsafe_mul(windows, round_clock._window(clock, round_clock.AGGREGATE_S)),
         unsafe_add(
-            3 * round_clock._window(clock, round_clock.CHALLENGE_S) // 2,
+            unsafe_mul(3, round_clock._window(clock, round_clock.CHALLENGE_S)) // 2,
             round_clock._window(clock, round_clock.DISPUTE_S),
         ),
     )
@@ -1140,17 +1146,6 @@ def _check_in_time(clock: uint256):
     @notice Stops an action after the deadline of its phase.
     """
     assert block.timestamp <= round_clock._deadline(clock), "results: too late"
-
-
-@internal
-@view
-def _check_operator(node_id: uint256):
-    """
-    @notice Stops everybody but the operator of a node.
-    """
-    assert (
-        staticcall INodeRegistry(registry).operator_of(node_id) == msg.sender
-    ), "results: not operator"
 
 
 @internal

@@ -26,7 +26,7 @@ from tests.contracts.fuzz.world import (
     right_result,
 )
 from tests.stage.contracts.clock import BLOCK_SECONDS
-from tests.stage.contracts.scores import SCORE_DOMAIN, median
+from tests.stage.contracts.scores import median, scores_digest
 from tests.stage.contracts.system import (
     AGGREGATE,
     CHALLENGE,
@@ -119,31 +119,6 @@ def answer_digest(
                 operator,
                 spec,
                 mark,
-                SALT,
-            ],
-        )
-    )
-
-
-def scores_digest(
-    world: World, job: int, number: int, node: int, operator: str, scores: list[int]
-) -> bytes:
-    """A verifier's commitment to its scores, from its definition."""
-    return keccak(
-        encode(
-            ["bytes32", "uint256", "address"]
-            + ["uint256"] * 3
-            + ["address", "uint256[]", "bytes32", "bytes32"],
-            [
-                SCORE_DOMAIN,
-                1,
-                world.machine.addresses["scores"],
-                job,
-                number,
-                node,
-                operator,
-                scores,
-                RECORD,
                 SALT,
             ],
         )
@@ -466,13 +441,15 @@ class Honest:
 
     def _scores(self, seen: Round) -> Iterator[Call]:
         world, (job, number) = self.world, seen.key
-        scoring = self.ask("scores.scoring", *seen.key)
+        scoring, scores = self.ask("scores.scoring", *seen.key), world.machine.addresses["scores"]
         row = self.row(seen)
         for p in world.role("verifier"):
             if p.node not in seen.verifiers:
                 continue
             if scoring.phase <= 1:
-                digest = scores_digest(world, job, number, p.node, p.operator, row)
+                digest = scores_digest(
+                    1, scores, job, number, p.node, p.operator, row, RECORD, SALT
+                )
                 yield p.operator, "scores.commit_scores", (job, number, p.node, digest)
             elif scoring.phase == 2:
                 args = (job, number, p.node, row, RECORD, SALT)

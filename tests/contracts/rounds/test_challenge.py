@@ -242,8 +242,8 @@ def test_resolve_challenge__rejected(field: Field, rounds: Any, owner: str, resu
     results.resolve_challenge(1, 1, result_of(field), False, sender=owner)
     assert events_of(results) == [
         of_round("ChallengeResolved", upheld=False),
-        of_round("PhaseChanged", phase=stage.CHALLENGE, deadline=boa.env.timestamp + 300),
         event("BondCredited", account=owner, amount=BOND),
+        of_round("PhaseChanged", phase=stage.CHALLENGE, deadline=boa.env.timestamp + 300),
     ]
     assert rounds.round(1, 1).attested_stake == VOICE
     assert results.bond_credit(field.challenger) == 0

@@ -99,12 +99,13 @@ def test_reports_only__counts(field: Field, results: Any) -> None:
     assert results.result(1, 1).open_reports == 1
 
 
-def test_invalidate__once_a_round(field: Field, results: Any) -> None:
+def test_invalidate__once_and_only_revealed_nodes(field: Field, results: Any) -> None:
     field.to_aggregate(field.trainers[:2])
     field.propose(1, nodes=field.ids[:2], contributions=[1, 1])
     reports = field.system.reports.address
     results.invalidate(1, 1, field.ids[0], sender=reports)
     assert events_of(results) == [of_round("NodeInvalidated", node_id=field.ids[0])]
     assert results.is_invalid(1, 1, field.ids[0])
-    with refuses("results: node not payable"):
-        results.invalidate(1, 1, field.ids[0], sender=reports)
+    for node_id in (field.ids[0], field.ids[2], field.verifiers[0].node_id):
+        with refuses("results: node not payable"):
+            results.invalidate(1, 1, node_id, sender=reports)

@@ -52,6 +52,39 @@ def median(rows: Sequence[Sequence[int]], stakes: Sequence[int], total: int) -> 
     return [best(place) for place in range(len(rows[0]))] if rows else []
 
 
+def scores_digest(
+    chain_id: int,
+    contract: str,
+    job_id: int,
+    round_id: int,
+    node_id: int,
+    operator: str,
+    scores: Sequence[int],
+    record: bytes,
+    salt: bytes,
+) -> bytes:
+    """A verifier's commitment to its scores, from its definition."""
+    return keccak(
+        encode(
+            ["bytes32", "uint256", "address"]
+            + ["uint256"] * 3
+            + ["address", "uint256[]", "bytes32", "bytes32"],
+            [
+                SCORE_DOMAIN,
+                chain_id,
+                contract,
+                job_id,
+                round_id,
+                node_id,
+                operator,
+                list(scores),
+                record,
+                salt,
+            ],
+        )
+    )
+
+
 @dataclass
 class Panel:
     """An adopted job among its people."""
@@ -95,24 +128,16 @@ class Panel:
         operator: str | None = None,
     ) -> bytes:
         """The commitment, from its definition."""
-        return keccak(
-            encode(
-                ["bytes32", "uint256", "address"]
-                + ["uint256"] * 3
-                + ["address", "uint256[]", "bytes32", "bytes32"],
-                [
-                    SCORE_DOMAIN,
-                    boa.env.evm.patch.chain_id,
-                    self.scores.address,
-                    self.job_id if job_id is None else job_id,
-                    round_id,
-                    player.node_id,
-                    operator or player.operator,
-                    list(scores),
-                    record,
-                    salt,
-                ],
-            )
+        return scores_digest(
+            boa.env.evm.patch.chain_id,
+            self.scores.address,
+            self.job_id if job_id is None else job_id,
+            round_id,
+            player.node_id,
+            operator or player.operator,
+            scores,
+            record,
+            salt,
         )
 
     def commit(self, round_id: int, player: Player, scores: Sequence[int]) -> None:

@@ -238,15 +238,21 @@ def test_attack__cheats_object_to_a_true_verdict__lose_the_bond_too(stage: TaskS
     assert gain(moved, *names(stage.verifiers)) == BOND
 
 
-def test_attack__objection_that_nobody_decides__pays_nobody_who_asked(stage: TaskStage) -> None:
-    """Two who outvoted an honest third object, and the committee sleeps: nobody is slashed, and
-    the fee goes back to the creator as the verdict says, not to them."""
-    task_id = stage.play(WRONG, RIGHT, WRONG)
+def undecided(stage: TaskStage, task_id: int) -> Books:
+    """Somebody objects to the right verdict, and nobody decides in time; what that moved."""
     objector(stage)
     with stage.moves() as moved:
         contested(stage, task_id, RIGHT)
         stage.expire(task_id)
         stage.appeals.lapse(task_id, sender=stage.appellant)
+    return moved
+
+
+def test_attack__objection_that_nobody_decides__pays_nobody_who_asked(stage: TaskStage) -> None:
+    """Two who outvoted an honest third object, and the committee sleeps: nobody is slashed, and
+    the fee goes back to the creator as the verdict says, not to them."""
+    task_id = stage.play(WRONG, RIGHT, WRONG)
+    moved = undecided(stage, task_id)
     assert gain(moved, *names(stage.nodes), *names(stage.verifiers)) == 0
     assert gain(moved, "creator") == FEE
     assert gain(moved, "stranger", "appellant") == 0
@@ -256,11 +262,7 @@ def test_attack__objection_that_nobody_decides__pays_nobody_who_asked(stage: Tas
 def test_attack__creator_objects_and_nobody_decides__pays_the_honest_pair(stage: TaskStage) -> None:
     """The mirror image: a creator whose appeal was found wrong gains nothing by objecting."""
     task_id = stage.play(RIGHT, WRONG, RIGHT)
-    objector(stage)
-    with stage.moves() as moved:
-        contested(stage, task_id, RIGHT)
-        stage.expire(task_id)
-        stage.appeals.lapse(task_id, sender=stage.appellant)
+    moved = undecided(stage, task_id)
     first, odd, second = stage.runners(task_id)
     assert (gain(moved, first.name), gain(moved, second.name)) == (HALF, REST)
     assert gain(moved, odd.name) == 0
