@@ -29,6 +29,7 @@ from agents.runtime.wallet import Wallet
 
 _GAS_MARGIN = 125  # percent of the estimate: state may move between estimate and inclusion
 _MIN_TIP = 1
+_LOOKS = 8  # for the receipt of a nonce that was used, `poll_s` apart
 _WEI_PER_ETH = 10**18
 
 
@@ -192,9 +193,10 @@ class Sender:
             deep = head.number - receipt.block + 1 >= self._confirmations
             return receipt if deep else None
         if self._nonce("latest") > attempt.nonce:
-            # Mined between the two questions, or someone else's transaction took the nonce.
-            receipt = self._find_receipt(attempt)
-            if receipt is None:
+            # Mined between the two questions, or someone else's transaction took the nonce. A node
+            # may count the nonce before it has the receipt.
+            attempt.unseen += 1
+            if attempt.unseen > _LOOKS and self._find_receipt(attempt) is None:
                 raise _RestartError
             return None
         if attempt.price_refused or head.number - attempt.sent_at >= self._stuck_blocks:

@@ -91,6 +91,7 @@ class Attempt:
     raw: str = ""
     sent_at: int = 0  # block number of the last broadcast
     price_refused: str = ""
+    unseen: int = 0  # looks at which its nonce was used and it had no receipt
 
     def request(self) -> dict[str, Any]:
         """Return the transaction to sign."""

@@ -205,6 +205,15 @@ def test_a_receipt_from_a_removed_block_is_not_believed(sender, chain, tiny, mon
     assert answers == [] and receipt.block_hash == real(receipt.block)
 
 
+def test_a_receipt_that_comes_after_the_nonce_is_awaited(sender, chain, tiny, lines, monkeypatch):
+    """A node counts the nonce a moment before it has the receipt: sending again would revert."""
+    find, hidden = sender._find_receipt, [None] * 6
+    monkeypatch.setattr(sender, "_find_receipt", lambda a: hidden.pop() if hidden else find(a))
+    sender.send(tiny, "only_once")
+    assert hidden == [] and chain.call(tiny, "once")
+    assert not lines.events("tx_nonce_taken")
+
+
 def test_leftovers_of_an_earlier_process_are_awaited(chain, wallet, anvil, tiny, lines):
     anvil.rpc("evm_setAutomine", False)
     earlier_stop = threading.Event()
