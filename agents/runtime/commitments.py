@@ -19,6 +19,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from agents.runtime.errors import JournalFull
 from agents.runtime.faults import crashpoint
 from agents.runtime.journal import Journal
 from agents.storage.durable import write_atomic
@@ -44,19 +45,29 @@ class Commitments:
 
         Only then may the commitment be sent. `fields` is plain JSON; `files` are bytes by artefact,
         None for one that there is not. If there is an entry, it is returned and nothing is written.
-        The entry's `salt` is 32 random bytes as hex. Raises OSError or JournalError when the disk
-        refuses; there is no entry then.
+        The entry's `salt` is 32 random bytes as hex. Raises JournalFull when the disk refuses, and
+        there is no entry then.
         """
         kept = self.get(name)
         if kept is not None:
             return kept
         for artefact, content in files.items():
             if content is not None:
-                write_atomic(self.path(name, artefact), content)
+                self._write(self.path(name, artefact), content)
         entry = {**fields, "salt": secrets.token_hex(32)}
         crashpoint(f"{self._duty}-before-journal")
         self._journal.put(name, entry)
         return entry
+
+    @staticmethod
+    def _write(path: Path, content: bytes) -> None:
+        try:
+            write_atomic(path, content)
+        except OSError as error:
+            raise JournalFull(
+                f"{path} could not be written: {error}. Free disk space or fix the permissions; "
+                "the agent does not commit to work that it might lose."
+            ) from error
 
     def get(self, name: str) -> Entry | None:
         """The entry of that name, if there is one."""

@@ -21,7 +21,11 @@ class WalletError(AgentError):
 
 
 class JournalError(AgentError):
-    """The journal is corrupted, in use by another process, or cannot be written."""
+    """The journal is corrupted, in use by another process, or cannot be read. The agent stops."""
+
+
+class JournalFull(JournalError):
+    """The disk refused a write that a commitment needs first. Waiting may help."""
 
 
 class RpcDown(AgentError):

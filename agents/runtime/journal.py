@@ -2,13 +2,14 @@
 """A crash-safe key-value journal for secrets and artefact paths.
 
 Rule: when `put` returns, the value is on disk and any later open reads back exactly it, or fails
-with an error. A line is
+with an error. When `put` raises, the file holds what it held before. A line is
 
     {"sum":"<32 hex>","rec":[<sequence>,"<key>",<value>]}
 
 where sum is the first 16 bytes of sha256(sum of the line before || rec bytes). The chain of sums
 makes an altered, missing or reordered line visible. The one damage that is repaired silently is a
-last line without its newline: that write never returned, so nobody relied on it.
+last line without its newline: it is cut off, which needs no space. That write never returned, so
+nobody relied on it.
 """
 
 from __future__ import annotations
@@ -18,10 +19,11 @@ import hashlib
 import json
 import os
 import threading
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from agents.runtime.errors import JournalError
+from agents.runtime.errors import JournalError, JournalFull
 from agents.storage.durable import PRIVATE_MODE, sync_folder, write_atomic
 
 _HEAD = b'{"sum":"'
@@ -61,8 +63,9 @@ def _decode(previous: bytes, line: bytes) -> tuple[bytes, list[Any]] | None:
 class Journal:
     """Durable map of str to JSON values, one file, one process at a time, mode 0600.
 
-    Raises JournalError when another process holds the journal, when a line is damaged, or when
-    the disk refuses a write (the map then keeps its previous value).
+    Raises JournalError when another process holds the journal, when a line is damaged, or when the
+    file can't be opened; JournalFull when the disk refuses a write. The map and the file then keep
+    their previous value, and the same journal takes the next `put` once there is room.
     """
 
     def __init__(self, path: Path | str) -> None:
@@ -72,14 +75,21 @@ class Journal:
         self._sum = _START
         self._sequence = 0
         self.torn = False  # whether opening dropped an unfinished last line
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        self._lock = self._take_lock()
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self._lock = self._take_lock()
+        except OSError as error:
+            raise self._unusable(error) from error
         try:
             self._load()
             self._file: BinaryIO = self._open_for_append()
+        except OSError as error:
+            self._lock.close()
+            raise self._unusable(error) from error
         except BaseException:
             self._lock.close()
             raise
+        self._end = self._file.tell()
 
     # -- reading -------------------------------------------------------------------------------
 
@@ -150,19 +160,32 @@ class Journal:
     # -- inside --------------------------------------------------------------------------------
 
     def _append(self, line: bytes) -> None:
-        end = self._file.tell()
         try:
-            self._file.write(line)
-            self._file.flush()
+            self._cut_back()  # what an earlier refused write may have left
+            rest = memoryview(line)
+            while rest:
+                # A file that is not buffered may take a part and say so only in the number.
+                rest = rest[self._file.write(rest) or 0 :]
             os.fsync(self._file.fileno())
         except OSError as error:
             # Half a line followed by a good one would look like corruption at the next start.
-            os.ftruncate(self._file.fileno(), end)
-            self._file.seek(end)
-            raise JournalError(
+            with suppress(OSError):
+                self._cut_back()
+            raise JournalFull(
                 f"The journal {self.path} could not be written: {error}. Free disk space or fix "
-                "the permissions; the agent will not commit before the write succeeds."
+                "the permissions; the agent does not commit before the write succeeds."
             ) from error
+        self._end += len(line)
+
+    def _cut_back(self) -> None:
+        self._file.truncate(self._end)
+        self._file.seek(self._end)
+
+    def _unusable(self, error: OSError) -> JournalError:
+        return JournalError(
+            f"The journal {self.path} can't be opened: {error}. Name a folder as data_dir that "
+            "this user may write to, on a disk that works."
+        )
 
     def _take_lock(self) -> BinaryIO:
         lock_path = self.path.with_name(self.path.name + ".lock")
@@ -177,9 +200,9 @@ class Journal:
                 f"The journal {self.path} is in use by process {holder}. Stop that agent, or give "
                 "this one its own data_dir: two agents with one key would slash themselves."
             ) from None
-        lock.truncate(0)
-        lock.write(str(os.getpid()).encode())
-        lock.flush()
+        with suppress(OSError):  # who holds it is only for the message; a full disk may refuse
+            lock.truncate(0)
+            os.write(descriptor, str(os.getpid()).encode())
         return lock
 
     def _load(self) -> None:
@@ -194,13 +217,13 @@ class Journal:
                     "start empty: a round committed but not yet revealed is then lost."
                 )
             self._accept(*record)
-        torn = _decode(self._sum, rest)
-        if torn is not None:
-            self._accept(*torn)
-        self.torn = bool(rest) and torn is None
-        mostly_dead = len(lines) > _COMPACT_LINES and len(lines) > 2 * len(self._values)
-        if rest or mostly_dead:
-            self._rewrite()
+        self.torn = bool(rest)
+        if rest:
+            with self.path.open("r+b") as file:
+                file.truncate(len(raw) - len(rest))
+                os.fsync(file.fileno())
+        if len(lines) > _COMPACT_LINES and len(lines) > 2 * len(self._values):
+            self._compact()
         if self.path.exists():
             self.path.chmod(PRIVATE_MODE)
 
@@ -212,13 +235,15 @@ class Journal:
         else:
             self._values[key] = value
 
-    def _rewrite(self) -> None:
-        content, self._sum, self._sequence = bytearray(), _START, 0
-        for key, value in self._values.items():
-            line, self._sum = _encode(self._sum, self._sequence, key, value)
-            self._sequence += 1
+    def _compact(self) -> None:
+        """Write the file anew without its dead lines; leave it as it is if the disk has no room."""
+        content, mark = bytearray(), _START
+        for number, (key, value) in enumerate(self._values.items()):
+            line, mark = _encode(mark, number, key, value)
             content += line
-        write_atomic(self.path, bytes(content), PRIVATE_MODE)
+        with suppress(OSError):
+            write_atomic(self.path, bytes(content), PRIVATE_MODE)
+            self._sum, self._sequence = mark, len(self._values)
 
     def _open_for_append(self) -> BinaryIO:
         descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT, PRIVATE_MODE)

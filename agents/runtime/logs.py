@@ -13,6 +13,7 @@ import logging
 import sys
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -73,7 +74,8 @@ class _Sink:
             line = f"{stamp[11:19]} {level:<7} {event:<24} {tail}".rstrip()
         else:
             line = json.dumps({"time": stamp, "level": level, "event": event, **shown})
-        with self._lock:
+        # A full disk costs lines, not the agent that would write them.
+        with self._lock, suppress(OSError):
             self._stream.write(_scrub(line) + "\n")
             self._stream.flush()
 

@@ -3,7 +3,7 @@
 
 Rule: on every new head, and at least every `timer_s`, the agent's `step` reads the chain and does
 the single next thing. If a step fails, the loop goes on and tries again later. Only errors that
-waiting cannot mend (settings, keys, the journal) end it.
+waiting cannot mend (settings, keys, a damaged journal) end it; a full disk does not.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from agents.runtime.chain import ChainClient, Head
 from agents.runtime.errors import (
     ConfigError,
     JournalError,
+    JournalFull,
     Reverted,
     RpcDown,
     RpcRefused,
@@ -98,6 +99,9 @@ class Loop:
         except Stopped:
             self._stop.set()
             return None
+        except JournalFull as error:
+            self._report("journal_full", error, loud=True)
+            return None
         except (ConfigError, WalletError, JournalError):
             raise
         except Reverted as error:
@@ -116,13 +120,15 @@ class Loop:
             self._log.info("did", what=did, block=head.number)
         return did
 
-    def _report(self, kind: str, error: Exception, where: str | None = None) -> None:
+    def _report(
+        self, kind: str, error: Exception, where: str | None = None, loud: bool = False
+    ) -> None:
         self._metrics.error(kind, str(error))
         why = str(error) or type(error).__name__
         trouble = f"{kind} {why}"
         # The chain client already says once that the node is down, and when it is back.
         if trouble != self._trouble and not isinstance(error, RpcDown):
-            write = self._log.error if where else self._log.warning
+            write = self._log.error if where or loud else self._log.warning
             write(kind, why=why, traceback=where)
         self._trouble = trouble
         # A new head means that the node is back, or that the contract may now agree.

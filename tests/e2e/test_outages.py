@@ -121,6 +121,19 @@ def test_nobody_is_slashed_for_an_rpc_outage_of_ten_seconds(local: LocalNetwork)
     local.assert_whole(job)
 
 
+def test_a_trainer_with_a_full_disk_commits_once_there_is_room(local: LocalNetwork) -> None:
+    """It can't keep its secret, so it does not commit; nothing is lost when the disk has room."""
+    with local.full_disk("trainer-1"):
+        job = local.job()
+        others = {local.node_id(name) for name in TRAINERS[1:]}
+        local.until(lambda: others <= _committed(local, job), "two trainers committed")
+        over = time.monotonic() + 2.0
+        local.until(lambda: time.monotonic() >= over, "the third had time to commit")
+        assert _committed(local, job) == others
+    local.finish(job)
+    local.assert_whole(job)
+
+
 def test_a_round_goes_on_without_a_payload_that_the_store_lost(local: LocalNetwork) -> None:
     """A revealed payload is gone before anybody else read it: the round goes on without it."""
     readers = local.names("aggregator", "verifier")

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import resource
 import signal
 import textwrap
 import time
@@ -143,6 +144,17 @@ class LocalNetwork:
         finally:
             for name in names:
                 self.net.supervisor[name].signal_group(signal.SIGCONT)
+
+    @contextmanager
+    def full_disk(self, name: str) -> Iterator[None]:
+        """Let an agent's process write nothing to any file for as long as the block runs."""
+        pid = self.net.supervisor[name].pid
+        before = resource.prlimit(pid, resource.RLIMIT_FSIZE)
+        resource.prlimit(pid, resource.RLIMIT_FSIZE, (0, before[1]))
+        try:
+            yield
+        finally:
+            resource.prlimit(pid, resource.RLIMIT_FSIZE, before)
 
     def wait_eligible(self, names: Iterable[str]) -> None:
         """Wait until these seats' nodes may take part in rounds."""

@@ -10,7 +10,7 @@ import pytest
 
 import agents.runtime.commitments as commitments_module
 from agents.runtime.commitments import Commitments, Entry
-from agents.runtime.errors import JournalError
+from agents.runtime.errors import JournalError, JournalFull
 from agents.runtime.journal import Journal
 
 
@@ -79,7 +79,7 @@ def test_a_disk_that_refuses_a_file_leaves_no_secret(
         raise OSError("no space left")
 
     monkeypatch.setattr(commitments_module, "write_atomic", full)
-    with pytest.raises(OSError, match="no space"):
+    with pytest.raises(JournalFull, match=r"payload could not be written: no space left\. Free"):
         kept.keep("task-1-2-ab", {"what": "w"}, {"payload": b"one"})
     assert kept.get("task-1-2-ab") is None
 

@@ -6,18 +6,21 @@ from __future__ import annotations
 import errno
 import json
 import os
+import resource
 import signal
 import stat
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from agents.runtime.errors import JournalError
+from agents.runtime.errors import JournalError, JournalFull
 from agents.runtime.journal import Journal
 from agents.storage.durable import write_atomic
 
@@ -104,9 +107,8 @@ def test_a_torn_last_line_is_dropped_and_writing_goes_on(tmp_path):
     for cut in range(first, len(whole)):
         path.write_bytes(whole[:cut])
         with Journal(path) as journal:
-            complete = cut == len(whole) - 1
-            assert journal.torn == (cut > first and not complete)
-            assert journal.get("b") == (2 if complete else None)
+            assert journal.torn == (cut > first)
+            assert journal.get("b") is None
             journal.put("c", 3)
         assert contents(path)["c"] == 3 and contents(path)["a"] == 1
 
@@ -181,6 +183,69 @@ def test_compaction_keeps_the_state_and_shrinks_the_file(tmp_path):
     with Journal(path) as journal:
         journal.put("k0", "new")
     assert contents(path) == {"k0": "new", "k1": 199, "k2": 197}
+
+
+@contextmanager
+def room(size: int) -> Iterator[None]:
+    """No file of this process may grow beyond `size` bytes: the write up to there is a part."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+@pytest.mark.parametrize("part", [0, 1, 40])
+def test_a_write_that_the_disk_takes_a_part_of_is_refused(tmp_path, part):
+    path = tmp_path / "j"
+    with Journal(path) as journal:
+        journal.put("secret", 1)
+        before = path.read_bytes()
+        for _ in range(2):
+            with room(len(before) + part), pytest.raises(JournalFull, match="Free disk space"):
+                journal.put("other", "x" * 100)
+            assert path.read_bytes() == before and "other" not in journal
+        journal.put("other", 2)
+    assert contents(path) == {"secret": 1, "other": 2}
+
+
+def test_what_a_refused_write_left_is_cut_off_before_the_next(tmp_path, monkeypatch):
+    path = tmp_path / "j"
+    with Journal(path) as journal:
+        journal.put("secret", 1)
+        before, refused = path.read_bytes(), []
+
+        def refuse(self):
+            refused.append(1)
+            raise OSError(errno.EIO, "Input/output error")
+
+        cut_back, writes = Journal._cut_back, iter([Journal._cut_back, refuse])
+        with monkeypatch.context() as patch, room(len(before) + 20):
+            patch.setattr(Journal, "_cut_back", lambda self: next(writes)(self))
+            with pytest.raises(JournalFull):
+                journal.put("other", 2)
+        assert Journal._cut_back is cut_back and refused
+        assert path.read_bytes()[len(before) :]  # half a line
+        journal.put("third", 3)
+    assert contents(path) == {"secret": 1, "third": 3}
+
+
+def test_a_torn_journal_opens_on_a_full_disk(tmp_path):
+    path = tmp_path / "j"
+    fill(path, [("a", 1), ("b", 2)] * 100)
+    path.write_bytes(path.read_bytes()[:-3])
+    with room(0), Journal(path) as journal:
+        assert journal.torn
+        assert (journal.get("a"), journal.get("b")) == (1, 2)
+        with pytest.raises(JournalFull):
+            journal.put("a", 3)
+
+
+def test_a_folder_that_is_none_is_said(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(JournalError, match="as data_dir"):
+        Journal(tmp_path / "file" / "j")
 
 
 def test_a_full_disk_changes_nothing(tmp_path, monkeypatch):

@@ -14,7 +14,15 @@ from pathlib import Path
 
 import pytest
 
-from agents.runtime.errors import ConfigError, Reverted, RpcDown, Stopped, TxRefused
+from agents.runtime.errors import (
+    ConfigError,
+    JournalError,
+    JournalFull,
+    Reverted,
+    RpcDown,
+    Stopped,
+    TxRefused,
+)
 from agents.runtime.feed import HeadFeed
 from agents.runtime.loop import Loop, is_due, jitter
 from agents.runtime.metrics import Metrics
@@ -91,6 +99,20 @@ def test_an_outage_of_the_store_is_said_once_and_backed_off(run_loop, lines):
     gaps = [b - a for a, b in zip(agent.times, agent.times[1:], strict=False)]
     assert gaps[0] < gaps[1] < gaps[2] and max(gaps) < 0.5
     assert lines.events("unexpected") == []
+
+
+def test_a_full_disk_is_said_loudly_once_and_waited_for(run_loop, lines):
+    full = JournalFull("The journal could not be written.")
+    agent, _ = run_loop(*[full] * 4, "commit")
+    assert agent.script == [] and lines.events("did")
+    (said,) = lines.events("journal_full")
+    assert said["level"] == "error" and "traceback" not in said
+    assert len(lines.events("recovered")) == 1
+
+
+def test_a_damaged_journal_ends_it(run_loop):
+    with pytest.raises(JournalError):
+        run_loop(JournalError("Line 3 is damaged."), "never")
 
 
 def test_what_waiting_cannot_mend_ends_it(run_loop):
