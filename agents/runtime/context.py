@@ -7,6 +7,7 @@ first step. So an agent that has started can act.
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 import time
@@ -26,6 +27,7 @@ from agents.runtime.metrics import Metrics
 from agents.runtime.roles import FORMER_NAMES
 from agents.runtime.sender import Sender
 from agents.runtime.wallet import Wallet, load_wallet, read_passphrase
+from agents.runtime.watch import run_watched
 
 _START_PAUSE_S = 1.0
 
@@ -116,6 +118,7 @@ def run_agent(
 ) -> int:
     """Start a role, run it until SIGTERM or SIGINT, close it. Call from the main thread.
 
+    The process ends within `watch.GRACE_S` of the signal, also in the middle of a step.
     Returns the exit code: 0 after a stop, 2 (with the sentence on standard error) when settings,
     key or journal are wrong. `patient` are errors worth waiting for, such as the store's.
     """
@@ -140,21 +143,35 @@ def _run_agent(
     stop_on_signals(stop)
     context = start(settings, role, stop)
     stop_on_signals(stop, context.feed.wake)
-    try:
+    loops: list[Loop] = []
+
+    def work() -> None:
         agent = build(context)
         context.log.info(
             "ready", address=context.wallet.address, after_s=round(time.monotonic() - began, 2)
         )
-        Loop(
-            agent,
-            context.chain,
-            context.feed,
-            context.log,
-            context.metrics,
-            stop,
-            patient,
-            settings.timer_s,
-        ).run()
+        loops.append(
+            Loop(
+                agent,
+                context.chain,
+                context.feed,
+                context.log,
+                context.metrics,
+                stop,
+                patient,
+                settings.timer_s,
+            )
+        )
+        loops[0].run()
+
+    def busy_since() -> float | None:
+        return loops[0].busy_since if loops else began
+
+    try:
+        if not run_watched(work, busy_since, stop, context.log):
+            # The loop's thread is in the middle of a step: there is no tidy end for it.
+            context.log.info("stopped")
+            os._exit(0)
     finally:
         context.close()
         context.log.info("stopped")

@@ -77,6 +77,7 @@ class Loop:
         self._stop = stop
         self._patient: tuple[type[Exception], ...] = (RpcDown, RpcRefused, TxRefused, *patient)
         self._timer_s = timer_s
+        self.busy_since: float | None = None  # `time.monotonic` of the step in hand
         self._pause_s = 0.0
         self._trouble = ""
         self._head_helps = False
@@ -84,7 +85,9 @@ class Loop:
     def run(self) -> None:
         """Step until stopped. Raises ConfigError, WalletError or JournalError; nothing else."""
         while not self._stop.is_set():
+            self.busy_since = time.monotonic()
             did = self._once()
+            self.busy_since = None
             if did is None:
                 self._rest()
             else:

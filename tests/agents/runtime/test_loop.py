@@ -24,6 +24,7 @@ from agents.runtime.errors import (
     TxRefused,
 )
 from agents.runtime.feed import HeadFeed
+from agents.runtime.journal import Journal
 from agents.runtime.loop import Loop, is_due, jitter
 from agents.runtime.metrics import Metrics
 from agents.runtime.wallet import create_keystore
@@ -160,10 +161,16 @@ def test_jitter_is_fixed_per_address_and_anchor_and_spread():
 
 
 AGENT = """
-import sys
+import hashlib, os, sys, time
 from agents.runtime.config import load_settings
 from agents.runtime.context import run_agent
 from agents.runtime.faults import crashpoint
+
+def hang():
+    if os.environ["HANGS"] == "python":
+        while True:
+            pass
+    hashlib.pbkdf2_hmac("sha256", b"", b"", 10**9)  # minutes in a library
 
 class Pinger:
     '''Counts to five on chain; its journal remembers what it was about to do.'''
@@ -173,6 +180,10 @@ class Pinger:
 
     def step(self, head):
         n = self.c.chain.call(self.tiny, "n")
+        if os.environ.get("HANGS"):
+            self.c.journal.put("next", n)
+            self.c.log.info("hangs")
+            hang()
         if n == 5:
             return None
         self.c.journal.put("next", n + 1)
@@ -233,6 +244,19 @@ def test_an_agent_process_works_and_stops_cleanly(agent_dir, chain, tiny, number
     end(agent, number)
     assert logged(agent_dir, "ready") and logged(agent_dir, "stopped")
     assert "hunter22" not in (agent_dir / "log").read_text()
+
+
+@pytest.mark.parametrize("where", ["python", "a library"])
+def test_an_agent_in_the_middle_of_a_long_step_stops_within_five_seconds(agent_dir, where):
+    agent = launch(agent_dir, HANGS=where)
+    eventually(lambda: logged(agent_dir, "hangs"))
+    began = time.monotonic()
+    end(agent)
+    assert time.monotonic() - began < 5 + 5  # five for a machine that has other things to do
+    (said,) = logged(agent_dir, "stopped_in_a_step")
+    assert "in hang" in said["at"] and logged(agent_dir, "stopped")
+    with Journal(next((agent_dir / "data").glob("*.journal"))) as journal:
+        assert journal.get("next") == 0
 
 
 @pytest.mark.parametrize("point", ["journalled", "sent"])
