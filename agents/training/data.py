@@ -4,8 +4,8 @@
 Shards are plain little-endian arrays of uint8 (bytes), uint16 or uint32 tokens, named by CID in
 a dataset manifest. Sequence i covers tokens i*seq_len .. i*seq_len+seq_len of the concatenated
 shards; the last ``val_fraction`` of the sequences is validation and is never trained on. Batch
-b belongs to epoch b // batches_per_epoch, whose order is a Philox permutation of the training
-sequences; the rest that fills no batch is left out of that epoch.
+b belongs to epoch b // batches_per_epoch, whose order is a shuffle of the training sequences; the
+rest that fills no batch is left out of that epoch.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from torch import Tensor
 
 from agents.storage.canonical import dumps, loads
 from agents.training.documents import DataError
-from agents.training.rng import derive_key, permutation
+from agents.training.order import BatchOrder
 from agents.training.spec import Cid, JobSpec, describe
 
 MAX_MANIFEST_BYTES = 16 * 1024 * 1024
@@ -77,6 +77,12 @@ class Dataset(BaseModel):
         for index, shard in enumerate(self.shards):
             if shard.tokens > limit:
                 raise ValueError(f"shard {index} has {shard.tokens} tokens, at most {limit}")
+        first: dict[str, int] = {}
+        for index, shard in enumerate(self.shards):
+            if first.setdefault(shard.cid, index) != index:
+                raise ValueError(
+                    f"shard {index} is shard {first[shard.cid]} again: the data repeats itself"
+                )
         return self
 
     @property
@@ -116,7 +122,8 @@ def pack(
         separator: token between documents; 0 for bytes, required for a tokenizer.
 
     Raises:
-        DataError: no documents, a bad shard size, or a tokenizer that cannot be used.
+        DataError: no documents, two shards of the same content, too many shards, a bad shard size,
+            or a tokenizer that cannot be used.
     """
     if not 4 <= shard_bytes <= MAX_SHARD_BYTES or shard_bytes % 4:
         raise DataError(f"shard_bytes must be a multiple of 4 up to {MAX_SHARD_BYTES}")
@@ -136,12 +143,15 @@ def pack(
         shards.append(Shard(cid=store.put_bytes(chunk), tokens=len(chunk) // dtype.itemsize))
     if not shards:
         raise DataError("there is no text to pack; name at least one file that is not empty")
-    dataset = Dataset(
-        dtype=dtype.name,
-        vocab_size=vocab_size,
-        tokenizer=None if tokenizer is None else store.put_bytes(tokenizer),
-        shards=tuple(shards),
-    )
+    try:
+        dataset = Dataset(
+            dtype=dtype.name,
+            vocab_size=vocab_size,
+            tokenizer=None if tokenizer is None else store.put_bytes(tokenizer),
+            shards=tuple(shards),
+        )
+    except ValidationError as error:
+        raise DataError(f"these documents make no dataset: {describe(error)}") from error
     return store.put_bytes(dataset.to_bytes())
 
 
@@ -177,27 +187,6 @@ def _load_tokenizer(raw: bytes) -> tuple[int, Callable[[bytes], NDArray[np.integ
     return loaded.get_vocab_size(with_added_tokens=True), encode
 
 
-class BatchOrder:
-    """Which sequences each batch holds: a Philox permutation per epoch, the rest left out.
-
-    Attributes:
-        batches_per_epoch: batches of one permutation.
-    """
-
-    def __init__(self, sequences: int, batch_size: int, seed: int) -> None:
-        self._sequences, self._batch, self._seed = sequences, batch_size, seed
-        self.batches_per_epoch = sequences // batch_size
-        self._order: tuple[int, NDArray[np.int64]] | None = None
-
-    def rows(self, index: int) -> NDArray[np.int64]:
-        """Numbers of the sequences of batch ``index`` >= 0, int64 [batch_size]."""
-        epoch, place = divmod(index, self.batches_per_epoch)
-        if self._order is None or self._order[0] != epoch:
-            key = derive_key("order", self._seed, epoch)
-            self._order = (epoch, permutation(key, self._sequences))
-        return self._order[1][place * self._batch : (place + 1) * self._batch]
-
-
 class DataSource:
     """Batches of a job, read from the store on demand; each shard is verified by its CID.
 
@@ -205,7 +194,7 @@ class DataSource:
         dataset: the manifest.
         batch_size: sequences of a batch.
         train_sequences, val_sequences: how many there are.
-        batches_per_epoch: batches of one permutation.
+        batches_per_epoch: batches of one shuffle.
     """
 
     def __init__(self, store: Reader, spec: JobSpec) -> None:

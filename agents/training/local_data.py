@@ -19,8 +19,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from agents.training.data import BatchOrder, DataSource
+from agents.training.data import DataSource
 from agents.training.documents import DataError, read_documents
+from agents.training.order import BatchOrder
 from agents.training.spec import JobSpec
 
 ENDINGS = (".jsonl", ".parquet", ".txt")
@@ -35,7 +36,7 @@ class LocalData:
         folder: where the text is.
         batch_size: sequences of a batch.
         examples: number of sequences, the unit of ``privacy: dp_sgd``.
-        batches_per_epoch: batches of one permutation.
+        batches_per_epoch: batches of one shuffle.
     """
 
     def __init__(self, folder: Path, spec: JobSpec, public: DataSource) -> None:

@@ -37,11 +37,6 @@ def raw_words(key: bytes, count: int) -> NDArray[np.uint64]:
     return generator.random_raw(count) if count else np.empty(0, np.uint64)
 
 
-def permutation(key: bytes, size: int) -> NDArray[np.int64]:
-    """A permutation of 0..size-1: the stable order of ``size`` Philox words, int64 [size]."""
-    return np.argsort(raw_words(key, size), kind="stable").astype(np.int64)
-
-
 def bell(key: bytes, size: int, std: float) -> NDArray[np.float32]:
     """``size`` fp32 draws of mean 0 and standard deviation ``std``, bounded by 3.47 ``std``.
 

@@ -20,7 +20,8 @@ from agents.storage.embedded import EmbeddedStore
 from agents.storage.errors import StoreError
 from agents.training.data import Dataset, DataSource, pack
 from agents.training.documents import DataError, read_documents, stdlib_corpus
-from agents.training.rng import derive_key, permutation
+from agents.training.order import shuffled
+from agents.training.rng import derive_key
 from agents.training.spec import JobSpec
 from tests.agents.training.conftest import word_tokenizer
 
@@ -50,8 +51,8 @@ def test_batches_by_definition(store: EmbeddedStore, tiny_spec: SpecBuilder) -> 
     per_epoch = (total - val) // 4
     assert data.batches_per_epoch == per_epoch
     for index in (0, 1, per_epoch - 1, per_epoch, 3 * per_epoch + 2):
-        order = permutation(derive_key("order", 7, index // per_epoch), total - val)
-        rows = order[index % per_epoch * 4 :][:4]
+        places = index % per_epoch * 4 + np.arange(4)
+        rows = shuffled(derive_key("order", 7, index // per_epoch), total - val, places)
         expected = np.stack([tokens[r * 16 : r * 16 + 17] for r in rows])
         batch = data.batch(index)
         assert batch.dtype == torch.int64
@@ -66,6 +67,16 @@ def test_an_epoch_repeats_nothing_and_spares_validation(
     assert len(set(rows.tolist())) == len(rows)
     assert rows.max() < data.train_sequences
     assert not np.array_equal(data.rows(0), data.rows(data.batches_per_epoch))
+
+
+def test_a_shard_named_twice_is_refused(store: EmbeddedStore) -> None:
+    """A manifest that names one file 70,000 times would ask a batch for 70,000 times its bytes."""
+    dataset = Dataset.from_bytes(store.get(pack([b"abcdefgh"], store, shard_bytes=4), 2**20))
+    shards = (*dataset.shards, dataset.shards[0])
+    with pytest.raises(ValueError, match="shard 3 is shard 0 again"):
+        Dataset(shards=shards)
+    with pytest.raises(DataError, match="shard 1 is shard 0 again: the data repeats itself"):
+        pack([b"abcdabcd"], store, shard_bytes=4)
 
 
 def test_validation_is_the_end_of_the_text(store: EmbeddedStore, tiny_spec: SpecBuilder) -> None:

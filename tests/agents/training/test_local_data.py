@@ -18,7 +18,8 @@ from agents.storage.embedded import EmbeddedStore
 from agents.training.data import DataSource, pack
 from agents.training.documents import DataError
 from agents.training.local_data import LocalData
-from agents.training.rng import derive_key, permutation
+from agents.training.order import shuffled
+from agents.training.rng import derive_key
 from agents.training.spec import JobSpec
 from tests.agents.training.conftest import word_tokenizer
 
@@ -57,7 +58,7 @@ def test_sequences_by_definition(tmp_path: Path, load: Callable[..., LocalData])
     per_epoch = count // 4
     assert data.batches_per_epoch == per_epoch
     for index in (0, per_epoch - 1, per_epoch):
-        order = permutation(derive_key("order", 7, index // per_epoch), count)
+        order = shuffled(derive_key("order", 7, index // per_epoch), count, np.arange(count))
         batch = data.batch(index)
         assert batch.dtype == torch.int64
         assert np.array_equal(batch.numpy(), rows[order[index % per_epoch * 4 :][:4]])

@@ -8,10 +8,8 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from agents.training.rng import bell, derive_key, permutation, raw_words
+from agents.training.rng import bell, derive_key, raw_words
 
 
 def test_words_of_the_zero_key_are_fixed() -> None:
@@ -48,13 +46,6 @@ def test_bell_has_the_asked_moments_and_bound() -> None:
     assert abs(draws.mean()) < 0.02
     assert abs(draws.std() - 2.0) < 0.02
     assert np.abs(draws).max() < 2.0 * 3.47
-
-
-@given(st.binary(min_size=16, max_size=32), st.integers(0, 300))
-def test_permutation_holds_each_index_once(key: bytes, size: int) -> None:
-    order = permutation(key, size)
-    assert sorted(order.tolist()) == list(range(size))
-    assert np.array_equal(order, permutation(key, size))
 
 
 def test_keys_depend_on_where_parts_end() -> None:

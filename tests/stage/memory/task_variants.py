@@ -7,7 +7,8 @@ import math
 
 from agents.storage.canonical import dumps, loads
 from agents.tasks.compute.spec import TaskSpec, build_spec
-from agents.training.data import MAX_MANIFEST_BYTES, BatchOrder, Dataset
+from agents.training.data import MAX_MANIFEST_BYTES, Dataset
+from agents.training.order import BatchOrder
 from tests.stage.memory.task_inputs import TaskInputs
 
 _OPTIONS = {

@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which sequences each batch holds, worked out for a place without working out the others.
+
+An epoch goes through the training sequences in an order that its key fixes. The order is a
+swap-or-not shuffle (Hoang, Morris and Rogaway, "An Enciphering Scheme Based on a Card Shuffle",
+CRYPTO 2012, figure 1), with as many rounds as Ethereum's shuffle of its validators has. Each place
+is shuffled by itself: a batch costs time and memory for its own rows, whatever the number of
+sequences that a manifest claims.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from agents.training.rng import derive_key, raw_words
+
+ROUNDS = 90  # SHUFFLE_ROUND_COUNT of Ethereum's consensus specification
+MAX_SIZE = 2**62
+
+Words = NDArray[np.uint64]
+
+
+def shuffled(key: bytes, size: int, places: NDArray[np.int64]) -> NDArray[np.int64]:
+    """What stands at some places of the permutation of 0..size-1 that a key fixes.
+
+    In round r each x of the set has a partner, (pivot_r - x) mod size, and changes place with it if
+    a bit says so that is the same for both: the lowest of ``mix(max(x, partner) + salt_r)``. Pivots
+    and salts are the first and the second ``ROUNDS`` Philox words of the key. Only integers modulo
+    2**64 are used, so every machine has the same order.
+
+    Args:
+        key: at least 16 bytes.
+        size: from 1 to 2**62.
+        places: numbers in 0..size-1, any shape.
+
+    Returns:
+        Numbers in 0..size-1, int64, in the shape of ``places``; no two places give the same.
+
+    Raises:
+        ValueError: the key is too short, or the size or a place is out of range.
+    """
+    if not 1 <= size <= MAX_SIZE:
+        raise ValueError(f"an order needs 1 to 2**62 places, got {size}")
+    if places.size and not 0 <= int(places.min()) <= int(places.max()) < size:
+        raise ValueError(f"a place is outside 0..{size - 1}")
+    words = raw_words(key, 2 * ROUNDS)
+    count = np.uint64(size)
+    at = places.astype(np.uint64)
+    for pivot, salt in zip(words[:ROUNDS] % count, words[ROUNDS:], strict=True):
+        partner = (pivot + (count - at)) % count
+        swaps = (_mix(np.maximum(at, partner) + salt) & np.uint64(1)).astype(bool)
+        at = np.where(swaps, partner, at)
+    return at.astype(np.int64)
+
+
+def _mix(words: Words) -> Words:
+    """The finalizer of SplitMix64 (Steele, Lea and Flood, OOPSLA 2014, figure 15)."""
+    words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return words ^ (words >> np.uint64(31))
+
+
+class BatchOrder:
+    """Which sequences each batch holds: a shuffle per epoch, the rest left out.
+
+    Attributes:
+        batches_per_epoch: batches of one shuffle.
+    """
+
+    def __init__(self, sequences: int, batch_size: int, seed: int) -> None:
+        self._sequences, self._batch, self._seed = sequences, batch_size, seed
+        self.batches_per_epoch = sequences // batch_size
+
+    def rows(self, index: int) -> NDArray[np.int64]:
+        """Numbers of the sequences of batch ``index`` >= 0, int64 [batch_size]."""
+        epoch, batch = divmod(index, self.batches_per_epoch)
+        places = np.arange(batch * self._batch, (batch + 1) * self._batch)
+        return shuffled(derive_key("order", self._seed, epoch), self._sequences, places)
