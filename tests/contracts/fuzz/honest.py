@@ -125,6 +125,14 @@ def answer_digest(
     )
 
 
+def row_digest(
+    world: World, job: int, number: int, node: int, operator: str, row: list[int]
+) -> bytes:
+    """A verifier's commitment to its scores."""
+    scores = world.machine.addresses["scores"]
+    return scores_digest(1, scores, job, number, node, operator, row, RECORD, SALT)
+
+
 def announcement(
     world: World, contract: str, seen: Round, what: int, finder: int, evidence: bytes
 ) -> bytes:
@@ -441,15 +449,13 @@ class Honest:
 
     def _scores(self, seen: Round) -> Iterator[Call]:
         world, (job, number) = self.world, seen.key
-        scoring, scores = self.ask("scores.scoring", *seen.key), world.machine.addresses["scores"]
+        scoring = self.ask("scores.scoring", *seen.key)
         row = self.row(seen)
         for p in world.role("verifier"):
             if p.node not in seen.verifiers:
                 continue
             if scoring.phase <= 1:
-                digest = scores_digest(
-                    1, scores, job, number, p.node, p.operator, row, RECORD, SALT
-                )
+                digest = row_digest(world, job, number, p.node, p.operator, row)
                 yield p.operator, "scores.commit_scores", (job, number, p.node, digest)
             elif scoring.phase == 2:
                 args = (job, number, p.node, row, RECORD, SALT)

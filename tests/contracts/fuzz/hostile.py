@@ -29,7 +29,7 @@ from tests.contracts.fuzz.honest import (
     Honest,
     announcement,
     answer_digest,
-    scores_digest,
+    row_digest,
     tag,
     work_digest,
 )
@@ -415,7 +415,7 @@ class Hostile:
         seen, node, row = self.seen(), self.so_far["verifier_id"], self.row()
         operator = self.ask("registry.operator_of", node)
         self.openings["row", *seen.key, node] = row
-        return scores_digest(self.world, *seen.key, node, operator, row)
+        return row_digest(self.world, *seen.key, node, operator, row)
 
     def row_opened(self) -> list[int]:
         key = ("row", self.so_far["job_id"], self.so_far["round_id"], self.so_far["verifier_id"])
