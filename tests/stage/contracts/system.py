@@ -19,6 +19,7 @@ from eth_utils.abi import collapse_if_tuple
 from vyper.compiler.output import build_abi_output
 
 from tests.stage.contracts.clock import install_block_hashes, mine
+from tests.stage.contracts.compiled import deployers
 from tests.stage.contracts.registry import account, benchmark_passed, consent, request
 
 GAS_CAP = 16_777_216  # EIP-7825
@@ -344,7 +345,7 @@ class Codes(Contracts):
             *("TrainingJobs", "TrainingRounds", "TrainingResults", "ViolationReports"),
             *("DataKeys", "ScoreConsensus", "RedundantTasks", "TaskAppeals", "NodeBenchmarks"),
         )
-        return Codes(*(boa.load_partial(f"contracts/{name}.vy") for name in names))
+        return Codes(*deployers(names))
 
 
 def _predict(deployer: str, nonce: int) -> str:
