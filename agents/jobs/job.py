@@ -18,6 +18,7 @@ import agents.mechanisms.mode
 import agents.mechanisms.privacy
 import agents.mechanisms.score
 import agents.mechanisms.verify
+from agents.jobs.budget import check_data, check_spec, memory_here
 from agents.jobs.compatible import check_together, fitted
 from agents.mechanisms.codec import Codec
 from agents.mechanisms.merge import Merge
@@ -30,7 +31,8 @@ from agents.mechanisms.verify import Verification
 from agents.protocol.network import Network
 from agents.storage.content_store import ContentStore
 from agents.storage.errors import StoreError
-from agents.training.data import MAX_MANIFEST_BYTES, DataSource
+from agents.training.data import MAX_MANIFEST_BYTES, Dataset, DataSource
+from agents.training.documents import DataError
 from agents.training.flat import FlatModel
 from agents.training.model import template
 from agents.training.sealed_data import open_sealed
@@ -81,10 +83,18 @@ def _no_key() -> bytes | None:
 class JobContext:
     """One job as the maths needs it. `shapes`: model tensors; then its mechanisms.
 
-    `key`: gives the 32-byte key of encrypted data, None while it is not held.
+    `key`: gives the 32-byte key of encrypted data, None while it is not held. `memory`: bytes that
+    the job may take, by default three quarters of the machine's. SpecError for a spec or a manifest
+    that can't be used, or that asks for more; nothing of their size is built before.
     """
 
-    def __init__(self, spec: JobSpec, store: ContentStore, key: KeySource = _no_key) -> None:
+    def __init__(
+        self,
+        spec: JobSpec,
+        store: ContentStore,
+        key: KeySource = _no_key,
+        memory: int | None = None,
+    ) -> None:
         spec.check_mechanisms(mechanism_exists)
         self.spec = spec
         self._store = store
@@ -107,6 +117,12 @@ class JobContext:
         self.warnings = check_together(
             spec, self.shapes, self.verification, self.codec, self.privacy
         )
+        per_example = self.privacy.unit == "example"
+        check_spec(spec, self.shapes, per_example, memory_here() if memory is None else memory)
+        try:
+            check_data(spec, Dataset.from_bytes(store.get(spec.data, MAX_MANIFEST_BYTES)))
+        except DataError as error:
+            raise SpecError(f"data: {error}") from error
 
     @property
     def traced(self) -> bool:
@@ -165,11 +181,14 @@ class JobContexts:
         network: Network,
         store: ContentStore,
         key_of: Callable[[int], bytes | None] | None = None,
+        memory: int | None = None,
     ) -> None:
-        """`key_of`: the data key of a job by its id, None while it is not held."""
+        """`key_of`: the data key of a job by its id, None while it is not held. `memory`: as for
+        JobContext."""
         self._network = network
         self._store = store
         self._key_of = key_of or (lambda job_id: None)
+        self._memory = memory
         self._contexts: dict[tuple[int, bytes], JobContext] = {}
 
     def context(self, job_id: int) -> JobContext:
@@ -178,7 +197,7 @@ class JobContexts:
         if (job_id, digest) not in self._contexts:
             raw = self._store.get_digest(digest, MAX_SPEC_BYTES)
             self._contexts[job_id, digest] = JobContext(
-                JobSpec.from_bytes(raw), self._store, partial(self._key_of, job_id)
+                JobSpec.from_bytes(raw), self._store, partial(self._key_of, job_id), self._memory
             )
         return self._contexts[job_id, digest]
 

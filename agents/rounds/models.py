@@ -60,16 +60,19 @@ class Models:
         store: ContentStore,
         key_of: Callable[[int], bytes | None] | None = None,
         tell: Callable[[CaughtUp], None] = _unheard,
+        memory: int | None = None,
     ) -> None:
         """`key_of`: the key of a job's encrypted data by the job's id, None while not held.
 
         `tell`: called when a model was rebuilt, unless that was one round's ordinary step.
+
+        `memory`: bytes that a job may take, see JobContext.
         """
         self._network = network
         self._tell = tell
         self._damaged: list[bytes] = []
         self._store = store
-        self._jobs = JobContexts(network, store, key_of)
+        self._jobs = JobContexts(network, store, key_of, memory)
         self._states: dict[bytes, State] = {}
         self._reports: dict[bytes, RoundReport] = {}
 

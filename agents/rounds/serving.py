@@ -59,7 +59,7 @@ class Serving(Generic[Duty]):
         self._context = context
         self._make = make
         self._open_in = open_in
-        specs = JobContexts(network, store)
+        specs = JobContexts(network, store, memory=context.settings.memory)
         self.offers = Offers(network, context.settings, context.log, role, specs.context)
         self._duties: dict[int, Duty] = {}
         self._served: dict[int, str] | None = None  # why, by job, in the order in which they came

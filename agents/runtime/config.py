@@ -133,6 +133,9 @@ class AgentSettings(BaseSettings):
     )
     node_id: int | None = Field(None, ge=1, description="This node's id (default: by operator key)")
     device: str = Field("auto", description="auto, cpu, cuda or cuda:N")
+    max_memory_gib: float = Field(
+        0.0, ge=0, description="Memory a job may take, in GiB (0: three quarters of what there is)"
+    )
     portable: bool = Field(
         True, description="Compute the same bits on every CPU model (off: faster, this model only)"
     )
@@ -170,6 +173,11 @@ class AgentSettings(BaseSettings):
         if value and not value.startswith(("ws://", "wss://")):
             raise ValueError("must start with ws:// or wss://, or be empty")
         return value
+
+    @property
+    def memory(self) -> int | None:
+        """Bytes that a job may take; None: what `agents.jobs.budget` finds on this machine."""
+        return int(self.max_memory_gib * 2**30) or None
 
     @classmethod
     def settings_customise_sources(

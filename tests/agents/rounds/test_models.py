@@ -57,7 +57,8 @@ class Run:
     def __init__(self, tiny: HonestRound, outcomes: list[Outcome], store: EmbeddedStore) -> None:
         self.facts, self.outcomes, self.store = ChainFacts(tiny.published), outcomes, store
         self.told: list[CaughtUp] = []
-        for cid in (tiny.published.spec_cid, tiny.published.checkpoint_cid):
+        published = tiny.published
+        for cid in (published.spec_cid, published.spec.data, published.checkpoint_cid):
             store.put_bytes(tiny.store.get(cid, 1 << 24))
         for number, outcome in enumerate(outcomes, start=1):
             self.facts.record(number, outcome, store)

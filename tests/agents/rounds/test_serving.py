@@ -44,7 +44,7 @@ class Jobs:
             report=lambda job: Stub(job_id=job, status=ReportStatus.CONFIRMED),
         )
         context: Any = Context(
-            settings=Stub(job_id=job_id, max_jobs=8, least_pay=0.0),
+            settings=Stub(job_id=job_id, max_jobs=8, least_pay=0.0, memory=None),
             log=open_log("verifier", path=self.log),
             metrics=Metrics("verifier"),
             **dict.fromkeys(("deployment", "chain", "wallet", "sender", "journal", "feed", "stop")),
