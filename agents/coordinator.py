@@ -5,6 +5,7 @@
     a challenged result                   recompute the round, uphold or reject
     an appealed report                    re-execute the node's task, uphold or reject
     a contested verdict on a task         run the task, name its result
+    a judged benchmark                    check it again, overrule a false verdict
 
 Cases of every job are decided, whichever job the member's settings name. One process per member.
 For each case all honest members derive the same operation. One proposes it, each serves its EIP-712
@@ -19,6 +20,7 @@ from collections.abc import Callable, Iterator
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from agents.nodes.benchmark_disputes import BenchmarkDisputes
 from agents.protocol.network import Network
 from agents.protocol.structs import Operation, Report, read
 from agents.protocol.view import View, observe
@@ -34,6 +36,7 @@ from agents.tasks.dispute import TaskDisputes
 from agents.verify.rulings import (
     Ruling,
     appeal_rulings,
+    benchmark_rulings,
     challenge_ruling,
     role_rulings,
     task_rulings,
@@ -63,6 +66,7 @@ class Coordinator:
             context.wallet.address, settings.board_host, settings.board_port, context.log
         )
         self.disputes = TaskDisputes(self.network, context, context.settings.device)
+        self.benchmarks = BenchmarkDisputes(self.network, context, store)
         self._since: dict[bytes, float] = {}
         self._judges: dict[int, Judge] = {}
         self._verdicts: dict[tuple[bytes, bytes], bool] = {}
@@ -110,8 +114,10 @@ class Coordinator:
                 report.job_id, partial(self._innocent, head, report_id, report)
             ),
         )
+        found = self._tried(None, partial(self.benchmarks.step, head))
+        yield from benchmark_rulings(self.network, found or [])
 
-    def _tried(self, job_id: int, judge: Callable[[], T]) -> T | None:
+    def _tried(self, job_id: int | None, judge: Callable[[], T]) -> T | None:
         """A verdict; None if it failed. A case that can't be judged holds up no other: what it
         failed at is said once, and raised when nothing else was to do."""
         try:

@@ -25,6 +25,7 @@ SEATS_DOMAIN = keccak(text="menagerie.TrainingRounds.seats.v1")
 ANNOUNCE_DOMAIN = keccak(text="menagerie.announcements.v1")
 SCORE_DOMAIN = keccak(text="menagerie.ScoreConsensus.commit.v1")
 TASK_COMMIT_DOMAIN = keccak(text="menagerie.RedundantTasks.commit.v1")
+BENCHMARK_CHECK_DOMAIN = keccak(text="Menagerie NodeRegistry benchmark check")
 TASK_TAG_DOMAIN = keccak(text="menagerie.RedundantTasks.tag.v1")
 
 UNAVAILABLE = keccak(text="menagerie.RedundantTasks.unavailable.v1")
@@ -148,6 +149,12 @@ def seed(value: bytes, key: bytes, chain_id: int, contract: str) -> bytes:
 def report_id(job_id: int, round_id: int, node_id: int, violation: int) -> bytes:
     """ViolationReports._report_id."""
     return _hash(["uint256"] * 4, [job_id, round_id, node_id, violation])
+
+
+def benchmark_check_key(node_id: int, attempt: int) -> bytes:
+    """NodeBenchmarks._draw_key: names the seed that draws the checked chunks of an attempt."""
+    kinds = ["bytes32", "uint256", "uint256"]
+    return _hash(kinds, [BENCHMARK_CHECK_DOMAIN, node_id, attempt])
 
 
 def announcement_key(job_id: int, round_id: int, node: int) -> bytes:

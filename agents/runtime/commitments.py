@@ -30,7 +30,8 @@ Entry = dict[str, Any]
 class Commitments:
     """The commitments of one duty of a node. Files lie in `artefacts` as `<name>.<artefact>`.
 
-    `duty` is trainer, validator or executor: it names the crash point `<duty>-before-journal`.
+    `duty` is trainer, validator, executor or verifier: it names the crash point
+    `<duty>-before-journal`.
     """
 
     def __init__(self, journal: Journal, artefacts: Path, duty: str) -> None:

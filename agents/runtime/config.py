@@ -73,7 +73,10 @@ class VerifierSettings(_Section):
 
     audit_all: bool = Field(False, description="Re-execute every node, not only the sample")
     benchmark_checks: int = Field(
-        8, ge=1, le=10_000, description="Chunks of a benchmark to recompute"
+        8,
+        ge=1,
+        le=10_000,
+        description="Chunks of a benchmark to recompute (the committee expects 8)",
     )
     task_audit_rate: float = Field(
         0.1, ge=0, le=1, description="Share of redundant tasks to run again, drawn in private"

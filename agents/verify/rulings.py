@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a committee member decides, each time from its own recomputation.
 
-Rule: a case on chain (a role asked for, a challenge, an appeal) leads every honest member to the
-same operation, salt included, so that all approve one and the same. A case that can't be decided
-yet, because an artefact is missing, gives no operation.
+Rule: a case on chain (a role asked for, a challenge, an appeal, a false verdict) leads every honest
+member to the same operation, salt included, so that all approve one and the same. A case that can't
+be decided yet, because an artefact is missing, gives no operation.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from eth_utils.address import to_checksum_address
 from eth_utils.crypto import keccak
 
+from agents.nodes.benchmark_disputes import FalseVerdict
 from agents.protocol.network import Network
 from agents.protocol.numbers import Phase, ReportStatus, Role
 from agents.protocol.structs import Report
@@ -116,3 +117,16 @@ def appeal_rulings(
         salt = salt_of("appeal", report_id)
         why = f"appeal of node {report.node_id} in job {report.job_id} upheld={innocent}"
         yield Ruling(network.reports.address, data, salt, why)
+
+
+def benchmark_rulings(network: Network, found: Iterable[FalseVerdict]) -> Iterator[Ruling]:
+    """What becomes of false verdicts on benchmarks: who gave them is slashed, and a score that a
+    false pass gave is reset."""
+    for case in found:
+        args = (case.node, case.attempt, case.passed, list(case.verifiers))
+        data = network.benchmarks.function("overrule", 4).encode(args)
+        # A vote is slashed once, so the first of the verifiers tells this operation from others.
+        parts = (case.node, case.attempt, int(case.passed), case.verifiers[0])
+        said = "passed" if case.passed else "failed"
+        why = f"attempt {case.attempt} of node {case.node} should not have {said}: {case.why}"
+        yield Ruling(network.benchmarks.address, data, salt_of("benchmark", *parts), why)

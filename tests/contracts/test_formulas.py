@@ -12,7 +12,8 @@ from eth_utils import keccak
 from agents.protocol import formulas
 from agents.protocol.numbers import MAX_VIOLATION, Violation
 from agents.protocol.slashing import DEFAULTS, NO_ROW, Offender, reporter_share, slash_amount
-from tests.stage.contracts.clock import block, hash_of
+from tests.stage.contracts.clock import block, hash_of, mine
+from tests.stage.contracts.registry import request
 from tests.stage.contracts.rounds import MODEL, REPORT, UPDATE, Field, make_field
 from tests.stage.contracts.scores import make_panel
 from tests.stage.contracts.system import EMPTY, REWARD, STAKE, TRAINER, System, Work, events_of
@@ -95,6 +96,17 @@ def test_round_key_audit_key_and_seeds(field: Field) -> None:
     audit_key = formulas.audit_key(key)
     audit = formulas.seed(hash_of(state.audit_block), audit_key, chain_id(), results.address)
     assert audit == state.audit_seed
+
+
+def test_benchmark_check_key(system: System) -> None:
+    """The key under which an answer requests the seed of its checks."""
+    node = system.join("somebody", TRAINER)
+    request(system.registry, system.benchmarks, node.node_id)
+    mine(2, 24)
+    arguments = (node.node_id, 5, keccak(text="root"), keccak(text="artefact"))
+    system.benchmarks.submit_benchmark(*arguments, sender=node.operator)
+    keys = [fields["key"] for name, fields in events_of(system.benchmarks) if "Seed" in name]
+    assert formulas.benchmark_check_key(node.node_id, 1) in keys
 
 
 @pytest.mark.parametrize("violation", [Violation.INVALID, Violation.COPIED])

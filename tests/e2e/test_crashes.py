@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 import pytest
 
+from agents.protocol import formulas
 from agents.protocol.numbers import Phase, Violation
 from scripts._net.localnet import LocalnetSettings
 from scripts._report.verdict import check_cheats
@@ -26,6 +27,8 @@ TRAINER_POINTS = (
     "trainer-before-reveal",
     "trainer-after-reveal",
 )
+# Two verifiers die where they announce and report a cheat.
+REPORT_POINTS = ("verifier-before-journal", "verifier-announced", "verifier-before-report")
 # Who dies, and at which points. Two verifiers of three are needed for the quorum, so at least one
 # of them gets there.
 DYING = {
@@ -128,14 +131,16 @@ def test_a_trainer_dies_before_it_answers_its_benchmark(
 
 
 @pytest.mark.chaos
-def test_verifiers_die_before_they_report(
-    build: Callable[[LocalnetSettings], LocalNetwork],
+@pytest.mark.parametrize("point", REPORT_POINTS)
+def test_verifiers_die_while_they_report_a_cheat(
+    build: Callable[[LocalnetSettings], LocalNetwork], point: str
 ) -> None:
-    """The finding is made again after the restart; the cheat is reported and slashed once."""
+    """What was announced before the death is opened after the restart: nobody announces twice, the
+    cheat is slashed once, and its finder is one who announced."""
     settings = LocalnetSettings(trainers=3, verifiers=3, aggregators=1, agent=AGENTS)
     local = build(settings)
     local.start("verifier-3", "aggregator-1", "trainer-1", "trainer-2")
-    local.start("verifier-1", "verifier-2", crash_at="verifier-before-report")
+    local.start("verifier-1", "verifier-2", crash_at=point)
     local.start("trainer-3", program=("scripts._demo.cheats", "noise"))
     local.wait_eligible(local.names("trainer", "verifier", "aggregator"))
     job = local.job()
@@ -146,3 +151,9 @@ def test_verifiers_die_before_they_report(
     checks = [*check_cheats(local.history(job), {"trainer-3": Violation.INVALID})]
     checks += local.books(job)
     assert [check.sentence for check in checks if not check.holds] == []
+    network, last = local.network, local.network.chain.head().number
+    announced = network.chain.events(network.reports, "Announced", network.deployment.block, last)
+    scopes = [event.args["scope"] for event in announced]
+    assert len(scopes) == len(set(scopes))
+    finder = network.chain.call(network.reports, "finder_of", job, 1, local.node_id("trainer-3"))
+    assert formulas.announcement_key(job, 1, finder) in scopes

@@ -12,9 +12,11 @@ import pytest
 from eth_abi import decode, encode
 from eth_utils import keccak, to_checksum_address
 
+from agents.nodes.benchmark_disputes import FalseVerdict
 from agents.protocol.numbers import Phase, ReportStatus, Role
 from agents.verify.rulings import (
     appeal_rulings,
+    benchmark_rulings,
     challenge_ruling,
     role_rulings,
     salt_of,
@@ -34,7 +36,7 @@ class Target:
     address: str
 
     def function(self, name: str, count: int) -> Any:
-        types = {int: "uint256", bytes: "bytes32", bool: "bool"}
+        types = {int: "uint256", bytes: "bytes32", bool: "bool", list: "uint256[]"}
 
         def call(args: tuple[Any, ...]) -> bytes:
             assert len(args) == count
@@ -53,6 +55,7 @@ class Facts:
     results: Target = Target("0x" + "22" * 20)
     reports: Target = Target("0x" + "33" * 20)
     appeals: Target = Target("0x" + "44" * 20)
+    benchmarks: Target = Target("0x" + "55" * 20)
 
     def nodes_of(self, owners: list[str]) -> list[int]:
         return sorted(self.nodes)
@@ -204,3 +207,22 @@ def test_contested_task__ruled_by_its_result__once_a_member_has_run_it() -> None
     assert ruling.target == facts.appeals.address
     assert ruling.data == keccak(text="resolve")[:4] + encode(["uint256", "bytes32"], [7, RESULT])
     assert ruling.salt == salt_of("task", 7, 100)
+
+
+# -- benchmarks ------------------------------------------------------------------------------------
+
+
+def test_false_verdicts_of_one_attempt__are_operations_of_their_own() -> None:
+    facts = Facts()
+    cases = [
+        FalseVerdict(7, 2, True, (4, 5), "Chunk 3 of the benchmark is wrong."),
+        FalseVerdict(7, 2, True, (6,), "the same, of whom the first left no room"),
+        FalseVerdict(7, 2, False, (4, 5), "all right"),
+        FalseVerdict(7, 3, True, (4, 5), "another attempt"),
+    ]
+    found = list(benchmark_rulings(facts, cases))
+    types = ["uint256", "uint256", "bool", "uint256[]"]
+    assert decode(types, found[0].data[4:]) == (7, 2, True, (4, 5))
+    assert found[0].data[:4] == keccak(text="overrule")[:4]
+    assert {ruling.target for ruling in found} == {facts.benchmarks.address}
+    assert len({ruling.salt for ruling in found}) == len(cases)

@@ -544,15 +544,15 @@ def test_reveal__reentered_when_it_hands_the_round_over__the_lock_holds(
 
 @pytest.fixture
 def alone(codes: Codes, field: Field, intruder: Any) -> Any:
-    """A TrainingResults whose token, pool, ledger and TrainingJobs are the intruder's, and whose
-    TrainingRounds is an account of the test's."""
+    """A TrainingResults whose token, pool, ledger, ViolationReports and TrainingJobs are the
+    intruder's, and whose TrainingRounds is an account of the test's."""
     system, bad = field.system, intruder.address
     results = codes.results.deploy(
         bad,
         system.registry.address,
         bad,
         bad,
-        system.reports.address,
+        bad,
         bad,
         system.rounds.address,
         system.coordinator.address,
@@ -591,6 +591,11 @@ RESULTS_CALLS = [
     ("expire_announcement", (ZERO, WORD)),
     ("withdraw_bond", ()),
     ("capture_audit_seed", (1, 1)),
+    # Those of ViolationReports only, which the intruder is.
+    ("report_opened", (1, 1)),
+    ("report_closed", (1, 1)),
+    ("invalidate", (1, 1, 1)),
+    ("clear", (1, 1, 1)),
 ]
 
 
