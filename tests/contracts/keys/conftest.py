@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from eth_utils import keccak
 
-from tests.stage.contracts.rounds import make_field
+from tests.stage.contracts.rounds import make_rounds
 from tests.stage.contracts.system import Player, System
 
 JOB = 1
@@ -72,23 +72,23 @@ class KeyStage:
 
 @pytest.fixture
 def stage(system: System) -> KeyStage:
-    field = make_field(system, trainers=2)
-    for player in (*field.trainers, *field.verifiers, *field.aggregators):
+    stage = make_rounds(system, trainers=2)
+    for player in (*stage.trainers, *stage.verifiers, *stage.aggregators):
         key = public_key(player)
         system.registry.set_encryption_key(player.node_id, key, sender=player.operator)
     releaser = system.person("releaser")
-    system.keys.set_key(JOB, KEY, sender=field.sponsor)
-    system.keys.set_releaser(JOB, releaser, sender=field.sponsor)
+    system.keys.set_key(JOB, KEY, sender=stage.sponsor)
+    system.keys.set_releaser(JOB, releaser, sender=stage.sponsor)
     return KeyStage(
         system,
         system.keys,
-        field.sponsor,
+        stage.sponsor,
         releaser,
-        field.stranger,
-        field.trainers[0],
-        field.trainers[1],
-        field.verifiers[0],
-        field.aggregators[0],
+        stage.stranger,
+        stage.trainers[0],
+        stage.trainers[1],
+        stage.verifiers[0],
+        stage.aggregators[0],
     )
 
 

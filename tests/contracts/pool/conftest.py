@@ -8,7 +8,7 @@ from typing import Any
 import boa
 import pytest
 
-from tests.stage.contracts.pool import GAS_CAP, ZOO, Codes, World, compile_all, make_world
+from tests.stage.contracts.pool import GAS_CAP, ZOO, Codes, PoolStage, compile_all, make_pool
 
 ESCROW = 100 * ZOO
 
@@ -19,9 +19,9 @@ def codes() -> Codes:
 
 
 @pytest.fixture(scope="module")
-def world(codes: Codes) -> World:
+def stage(codes: Codes) -> PoolStage:
     """Deployed once a module: boa's pytest plugin undoes what each test did to it."""
-    return make_world(codes)
+    return make_pool(codes)
 
 
 @pytest.fixture(autouse=True)
@@ -30,31 +30,31 @@ def gas_cap() -> None:
 
 
 @pytest.fixture
-def pool(world: World) -> Any:
-    return world.pool
+def pool(stage: PoolStage) -> Any:
+    return stage.pool
 
 
 @pytest.fixture
-def results(world: World) -> str:
+def results(stage: PoolStage) -> str:
     """The address of TrainingResults, as a sender."""
-    return world.results
+    return stage.results
 
 
 @pytest.fixture
-def stranger(world: World) -> str:
-    return world.rich("stranger")
+def stranger(stage: PoolStage) -> str:
+    return stage.rich("stranger")
 
 
 @pytest.fixture
-def sponsor(world: World) -> str:
-    return world.rich("sponsor")
+def sponsor(stage: PoolStage) -> str:
+    return stage.rich("sponsor")
 
 
 @pytest.fixture
-def job(world: World, sponsor: str) -> int:
+def job(stage: PoolStage, sponsor: str) -> int:
     """An active job with 100 ZOO in escrow."""
-    job_id = world.add_job(sponsor)
-    world.fund(job_id, ESCROW, sponsor)
+    job_id = stage.add_job(sponsor)
+    stage.fund(job_id, ESCROW, sponsor)
     return job_id
 
 
@@ -64,8 +64,8 @@ def payouts() -> list[str]:
 
 
 @pytest.fixture
-def nodes(world: World, payouts: list[str]) -> list[int]:
-    return [world.add_node(payout) for payout in payouts]
+def nodes(stage: PoolStage, payouts: list[str]) -> list[int]:
+    return [stage.add_node(payout) for payout in payouts]
 
 
 @pytest.fixture

@@ -10,26 +10,26 @@ from typing import Any
 import boa
 import pytest
 
-from tests.stage.contracts.pool import ZOO, World
+from tests.stage.contracts.pool import ZOO, PoolStage
 
 HUGE = 2**256 - 1
-Step = Callable[[World], Any]
+Step = Callable[[PoolStage], Any]
 
 
 def by_results(function: str, *arguments: Any, job: int = 1, round_id: int = 1) -> Step:
     """A call of settlement, by TrainingResults."""
 
-    def send(world: World) -> None:
-        getattr(world.pool, function)(job, round_id, *arguments, sender=world.results)
+    def send(stage: PoolStage) -> None:
+        getattr(stage.pool, function)(job, round_id, *arguments, sender=stage.results)
 
     send.__name__ = f"{function}{arguments}"
     return send
 
 
 def by_sponsor(function: str, *arguments: Any) -> Step:
-    def send(world: World) -> None:
-        sponsor = world.jobs.sponsor_of(1)
-        getattr(world.pool, function)(*arguments, sender=sponsor)
+    def send(stage: PoolStage) -> None:
+        sponsor = stage.jobs.sponsor_of(1)
+        getattr(stage.pool, function)(*arguments, sender=sponsor)
 
     send.__name__ = f"{function}{arguments}"
     return send
@@ -38,19 +38,19 @@ def by_sponsor(function: str, *arguments: Any) -> Step:
 def fund(job: int, amount: int) -> Step:
     """By the sponsor of job 1, who names whose the job is and for what."""
 
-    def send(world: World) -> None:
-        world.fund(job, amount, world.jobs.sponsor_of(1))
+    def send(stage: PoolStage) -> None:
+        stage.fund(job, amount, stage.jobs.sponsor_of(1))
 
     send.__name__ = f"fund{job, amount}"
     return send
 
 
-def another_job(world: World) -> None:
-    world.add_job(world.rich("another sponsor"))
+def another_job(stage: PoolStage) -> None:
+    stage.add_job(stage.rich("another sponsor"))
 
 
-def end_job(world: World) -> None:
-    world.end_job(1, world.jobs.sponsor_of(1))
+def end_job(stage: PoolStage) -> None:
+    stage.end_job(1, stage.jobs.sponsor_of(1))
 
 
 def distribute(nodes: list[int], contributions: list[int], round_id: int = 1) -> Step:
@@ -108,14 +108,14 @@ REFUSED: list[tuple[Any, ...]] = [
 
 @pytest.mark.parametrize("row", REFUSED, ids=[f"{row[1].__name__}: {row[0]}" for row in REFUSED])
 def test_call__is_refused_with_its_reason(
-    world: World, job: int, nodes: list[int], row: tuple[Any, ...]
+    stage: PoolStage, job: int, nodes: list[int], row: tuple[Any, ...]
 ) -> None:
     """The steps before succeed; the call reverts and nobody is owed more by it."""
     assert (job, nodes) == (1, [1, 2, 3])
     reason, refused, *before = row
     for step in before:
-        step(world)
-    pending = world.pool.total_pending()
+        step(stage)
+    pending = stage.pool.total_pending()
     with boa.reverts(f"pool: {reason}"):
-        refused(world)
-    assert world.pool.total_pending() == pending
+        refused(stage)
+    assert stage.pool.total_pending() == pending

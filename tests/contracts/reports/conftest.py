@@ -7,30 +7,30 @@ from typing import Any
 
 import pytest
 
-from tests.stage.contracts.rounds import Field, make_field
+from tests.stage.contracts.rounds import RoundStage, make_rounds
 from tests.stage.contracts.system import System, Work
 
 
 @pytest.fixture
-def field(system: System) -> Field:
-    field = make_field(system)
-    for player in field.trainers:
+def stage(system: System) -> RoundStage:
+    stage = make_rounds(system)
+    for player in stage.trainers:
         # The bond of an appeal.
         system.token.transfer(player.owner, 100 * 10**18, sender=system.holder)
-    return field
+    return stage
 
 
 @pytest.fixture
-def challenge(field: Field) -> Field:
-    field.to_commit()
-    shared = {p.name: Work.of(p.name, content="shared") for p in field.trainers[:2]}
-    works = {p.name: shared.get(p.name, Work.of(p.name)) for p in field.trainers}
-    for player in field.trainers:
-        field.system.commit(1, 1, player, works[player.name])
-    for player in field.trainers:
-        field.system.reveal(1, 1, player, works[player.name])
-    field.propose(1)
-    return field
+def challenge(stage: RoundStage) -> RoundStage:
+    stage.to_commit()
+    shared = {p.name: Work.of(p.name, content="shared") for p in stage.trainers[:2]}
+    works = {p.name: shared.get(p.name, Work.of(p.name)) for p in stage.trainers}
+    for player in stage.trainers:
+        stage.system.commit(1, 1, player, works[player.name])
+    for player in stage.trainers:
+        stage.system.reveal(1, 1, player, works[player.name])
+    stage.propose(1)
+    return stage
 
 
 @pytest.fixture

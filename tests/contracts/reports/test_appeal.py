@@ -10,23 +10,32 @@ import boa
 import pytest
 from eth_utils import keccak
 
-from tests.stage.contracts import system as stage
 from tests.stage.contracts.events import event
-from tests.stage.contracts.rounds import Field
-from tests.stage.contracts.system import APPEAL_BOND, STAKE, ZERO, Codes, events_of, refuses
+from tests.stage.contracts.rounds import RoundStage
+from tests.stage.contracts.system import (
+    APPEAL_BOND,
+    COPIED,
+    FALSE_REPORT,
+    INVALID,
+    STAKE,
+    ZERO,
+    Codes,
+    events_of,
+    refuses,
+)
 
 CONFIRMED, APPEALED, EXECUTED, DISMISSED = 2, 3, 4, 5
 STATEMENT = keccak(text="statement")
 
 
 @pytest.fixture
-def report_id(challenge: Field) -> bytes:
+def report_id(challenge: RoundStage) -> bytes:
     """INVALID of trainer 0, confirmed by verifiers 0 and 1."""
-    return challenge.find(1, challenge.trainers[0], stage.INVALID, *challenge.verifiers[:2])
+    return challenge.find(1, challenge.trainers[0], INVALID, *challenge.verifiers[:2])
 
 
 @pytest.fixture
-def appealed(challenge: Field, reports: Any, report_id: bytes) -> bytes:
+def appealed(challenge: RoundStage, reports: Any, report_id: bytes) -> bytes:
     reports.appeal(report_id, STATEMENT, sender=challenge.trainers[0].owner)
     return report_id
 
@@ -35,11 +44,13 @@ def pass_deadline(reports: Any, report_id: bytes) -> None:
     boa.env.evm.patch.timestamp = reports.report_of(report_id).deadline + 1
 
 
-def locks(field: Field) -> int:
-    return int(field.system.registry.node(field.trainers[0].node_id).locks)
+def locks(stage: RoundStage) -> int:
+    return int(stage.system.registry.node(stage.trainers[0].node_id).locks)
 
 
-def test_execute__after_the_appeal_window(challenge: Field, reports: Any, report_id: bytes) -> None:
+def test_execute__after_the_appeal_window(
+    challenge: RoundStage, reports: Any, report_id: bytes
+) -> None:
     node, first = challenge.trainers[0], challenge.verifiers[0]
     boa.env.evm.patch.timestamp = reports.report_of(report_id).deadline
     with refuses("reports: appeal window open"):
@@ -59,14 +70,14 @@ def test_execute__after_the_appeal_window(challenge: Field, reports: Any, report
         reports.execute(report_id)
 
 
-def test_execute__copied_costs_half(challenge: Field, reports: Any) -> None:
-    copied = challenge.report(1, challenge.trainers[1], stage.COPIED, *challenge.verifiers[:2])
+def test_execute__copied_costs_half(challenge: RoundStage, reports: Any) -> None:
+    copied = challenge.report(1, challenge.trainers[1], COPIED, *challenge.verifiers[:2])
     pass_deadline(reports, copied)
     assert reports.execute(copied) == STAKE // 2
 
 
 def test_execute__of_a_node_that_left__is_still_slashed(
-    challenge: Field, reports: Any, report_id: bytes
+    challenge: RoundStage, reports: Any, report_id: bytes
 ) -> None:
     """The lock outlasts the unbonding period: leaving does not help."""
     node = challenge.trainers[0]
@@ -79,15 +90,15 @@ def test_execute__of_a_node_that_left__is_still_slashed(
     registry.withdraw(node.node_id, sender=node.owner)
 
 
-def test_execute__open_or_unknown__reverts(challenge: Field, reports: Any) -> None:
-    still_open = challenge.report(1, challenge.trainers[0], stage.INVALID, challenge.verifiers[0])
+def test_execute__open_or_unknown__reverts(challenge: RoundStage, reports: Any) -> None:
+    still_open = challenge.report(1, challenge.trainers[0], INVALID, challenge.verifiers[0])
     for some_id in (still_open, bytes(32)):
         with refuses("reports: not confirmed"):
             reports.execute(some_id)
 
 
 def test_execute__does_not_depend_on_the_rounds_result(
-    challenge: Field, reports: Any, report_id: bytes
+    challenge: RoundStage, reports: Any, report_id: bytes
 ) -> None:
     challenge.challenge(1)
     challenge.system.wait_out(1, 1)
@@ -97,7 +108,9 @@ def test_execute__does_not_depend_on_the_rounds_result(
 
 
 @pytest.mark.parametrize("who", ["owner", "operator"])
-def test_appeal__by_the_node(challenge: Field, reports: Any, report_id: bytes, who: str) -> None:
+def test_appeal__by_the_node(
+    challenge: RoundStage, reports: Any, report_id: bytes, who: str
+) -> None:
     node = challenge.trainers[0]
     sender = getattr(node, who)
     challenge.system.token.transfer(sender, APPEAL_BOND, sender=challenge.system.holder)
@@ -128,7 +141,9 @@ def test_appeal__by_the_node(challenge: Field, reports: Any, report_id: bytes, w
         reports.appeal(report_id, STATEMENT, sender=sender)
 
 
-def test_appeal__anyone_else__reverts(challenge: Field, reports: Any, report_id: bytes) -> None:
+def test_appeal__anyone_else__reverts(
+    challenge: RoundStage, reports: Any, report_id: bytes
+) -> None:
     for sender in (
         challenge.trainers[0].payout,
         challenge.trainers[1].owner,
@@ -140,20 +155,20 @@ def test_appeal__anyone_else__reverts(challenge: Field, reports: Any, report_id:
             reports.appeal(report_id, STATEMENT, sender=sender)
 
 
-def test_appeal__too_late__reverts(challenge: Field, reports: Any, report_id: bytes) -> None:
+def test_appeal__too_late__reverts(challenge: RoundStage, reports: Any, report_id: bytes) -> None:
     pass_deadline(reports, report_id)
     with refuses("reports: too late"):
         reports.appeal(report_id, STATEMENT, sender=challenge.trainers[0].owner)
 
 
-def test_appeal__cannot_pay__reverts(challenge: Field, reports: Any, report_id: bytes) -> None:
+def test_appeal__cannot_pay__reverts(challenge: RoundStage, reports: Any, report_id: bytes) -> None:
     with refuses("erc20: insufficient allowance"):
         reports.appeal(report_id, STATEMENT, sender=challenge.trainers[0].operator)
     assert reports.report_of(report_id).status == CONFIRMED
 
 
 def test_resolve_appeal__upheld__reporters_pay_the_node(
-    challenge: Field, reports: Any, appealed: bytes, owner: str
+    challenge: RoundStage, reports: Any, appealed: bytes, owner: str
 ) -> None:
     """Attack: two of three verifiers frame an honest node. The node is whole, they are not."""
     node = challenge.trainers[0]
@@ -176,14 +191,14 @@ def test_resolve_appeal__upheld__reporters_pay_the_node(
     assert registry.bounty(node.payout) == 2 * (slashed // 2)
     for player in framers:
         assert registry.bonded(player.node_id) == STAKE - slashed
-        assert registry.offences(player.node_id, stage.FALSE_REPORT) == 1
+        assert registry.offences(player.node_id, FALSE_REPORT) == 1
     assert registry.bonded(challenge.verifiers[2].node_id) == STAKE
     assert reports.withdraw_bond(sender=node.owner) == APPEAL_BOND
     assert reports.report_of(appealed).status == DISMISSED
 
 
 def test_resolve_appeal__rejected__slashes_and_forfeits(
-    challenge: Field, reports: Any, appealed: bytes, owner: str
+    challenge: RoundStage, reports: Any, appealed: bytes, owner: str
 ) -> None:
     node = challenge.trainers[0]
     reports.resolve_appeal(appealed, False, sender=owner)
@@ -201,7 +216,7 @@ def test_resolve_appeal__rejected__slashes_and_forfeits(
 
 
 def test_resolve_appeal__wrong_caller__reverts(
-    challenge: Field, reports: Any, appealed: bytes
+    challenge: RoundStage, reports: Any, appealed: bytes
 ) -> None:
     for sender in (
         challenge.trainers[0].owner,
@@ -218,7 +233,7 @@ def test_resolve_appeal__wrong_caller__reverts(
 
 
 def test_resolve_appeal__not_appealed_or_late__reverts(
-    challenge: Field, reports: Any, report_id: bytes, owner: str
+    challenge: RoundStage, reports: Any, report_id: bytes, owner: str
 ) -> None:
     with refuses("reports: not appealed"):
         reports.resolve_appeal(report_id, True, sender=owner)
@@ -229,7 +244,7 @@ def test_resolve_appeal__not_appealed_or_late__reverts(
 
 
 def test_dismiss_unresolved__nobody_is_slashed(
-    challenge: Field, reports: Any, appealed: bytes
+    challenge: RoundStage, reports: Any, appealed: bytes
 ) -> None:
     node = challenge.trainers[0]
     boa.env.evm.patch.timestamp = reports.report_of(appealed).deadline

@@ -13,7 +13,7 @@ from eth_abi import encode
 from eth_utils import keccak
 
 from tests.stage.contracts.clock import mine
-from tests.stage.contracts.rounds import MODEL, Field
+from tests.stage.contracts.rounds import MODEL, RoundStage
 from tests.stage.contracts.system import (
     AGGREGATE,
     BOND,
@@ -39,9 +39,9 @@ WORD = b"\x01" * 32
 ROUND_TERMS = (1, WORD, 128, 600, 500, 400, 300, 800, REWARD, 2**40 - 1)
 
 
-def everybody(field: Field, *, but: Any) -> list[str]:
+def everybody(stage: RoundStage, *, but: Any) -> list[str]:
     """People of every role and every contract that handles rounds, one contract excepted."""
-    system = field.system
+    system = stage.system
     contracts = (
         system.jobs,
         system.rounds,
@@ -54,11 +54,11 @@ def everybody(field: Field, *, but: Any) -> list[str]:
         system.coordinator,
     )
     people = [
-        field.sponsor,
-        field.stranger,
-        field.trainers[0].operator,
-        field.verifiers[0].operator,
-        field.aggregators[0].operator,
+        stage.sponsor,
+        stage.stranger,
+        stage.trainers[0].operator,
+        stage.verifiers[0].operator,
+        stage.aggregators[0].operator,
         str(boa.env.eoa),
     ]
     return people + [str(c.address) for c in contracts if c is not but]
@@ -67,19 +67,19 @@ def everybody(field: Field, *, but: Any) -> list[str]:
 # Wrong caller
 
 
-def test_begin_round__anyone_but_rounds__reverts(field: Field, jobs: Any, rounds: Any) -> None:
+def test_begin_round__anyone_but_rounds__reverts(stage: RoundStage, jobs: Any, rounds: Any) -> None:
     """Attack: numbers are used up, so that a job runs out of rounds that nobody opened."""
-    for sender in everybody(field, but=rounds):
+    for sender in everybody(stage, but=rounds):
         with refuses("jobs: not rounds"):
             jobs.begin_round(1, sender=sender)
     assert jobs.rounds_opened(1) == 0
 
 
-def test_end_round__anyone_but_results__reverts(field: Field, jobs: Any, results: Any) -> None:
+def test_end_round__anyone_but_results__reverts(stage: RoundStage, jobs: Any, results: Any) -> None:
     """Attack: a sponsor that ends the open round could refund the escrow and pay nobody; a trainer
     that writes the head would make its own model the job's."""
-    field.to_commit()
-    for sender in everybody(field, but=results):
+    stage.to_commit()
+    for sender in everybody(stage, but=results):
         for model in (EMPTY, WORD):
             with refuses("jobs: not results"):
                 jobs.end_round(1, model, sender=sender)
@@ -87,12 +87,12 @@ def test_end_round__anyone_but_results__reverts(field: Field, jobs: Any, results
 
 
 def test_open_begin_void__anyone_but_rounds__reverts(
-    field: Field, rounds: Any, results: Any
+    stage: RoundStage, rounds: Any, results: Any
 ) -> None:
     """Attack: a verifier of one's own weight, an aggregator of one's own choice, or a round that
     disappears because somebody doesn't like what it will say."""
-    field.to_commit()
-    for sender in everybody(field, but=rounds):
+    stage.to_commit()
+    for sender in everybody(stage, but=rounds):
         with refuses("results: not rounds"):
             terms = (2, *ROUND_TERMS[1:])
             results.open(1, terms, [1], [10**30], [1], sender=sender)
@@ -100,37 +100,37 @@ def test_open_begin_void__anyone_but_rounds__reverts(
             results.begin(1, 1, WORD, sender=sender)
         with refuses("results: not rounds"):
             results.void(1, 1, "no commits", sender=sender)
-    assert field.system.phase(1, 1) == COMMIT
+    assert stage.system.phase(1, 1) == COMMIT
 
 
 # Wrong phase, also by the contract that may call
 
 
-def test_end_round__no_round_open__reverts(field: Field, jobs: Any, results: Any) -> None:
+def test_end_round__no_round_open__reverts(stage: RoundStage, jobs: Any, results: Any) -> None:
     for _ in range(2):
         with refuses("jobs: no round open"):
             jobs.end_round(1, WORD, sender=results.address)
-        field.to_finalized()
+        stage.to_finalized()
     assert jobs.job(1).rounds_done == 2
 
 
-def test_begin_round__one_open__reverts(field: Field, jobs: Any, rounds: Any) -> None:
-    field.to_commit()
+def test_begin_round__one_open__reverts(stage: RoundStage, jobs: Any, rounds: Any) -> None:
+    stage.to_commit()
     with refuses("jobs: round open"):
         jobs.begin_round(1, sender=rounds.address)
 
 
 @pytest.mark.parametrize("way", ["to_commit", "to_aggregate", "to_challenge", "to_finalized"])
-def test_open__again__reverts(field: Field, rounds: Any, results: Any, way: str) -> None:
+def test_open__again__reverts(stage: RoundStage, rounds: Any, results: Any, way: str) -> None:
     """A second opening would replace the weights of verifiers that have voted already."""
-    getattr(field, way)()
+    getattr(stage, way)()
     with refuses("results: already open"):
         results.open(1, ROUND_TERMS, [1], [1], [1], sender=rounds.address)
 
 
-def test_open__void_round__reverts(field: Field, rounds: Any, results: Any) -> None:
-    field.to_commit()
-    field.system.time_out(1, 1)
+def test_open__void_round__reverts(stage: RoundStage, rounds: Any, results: Any) -> None:
+    stage.to_commit()
+    stage.system.time_out(1, 1)
     with refuses("results: already open"):
         results.open(1, ROUND_TERMS, [1], [1], [1], sender=rounds.address)
 
@@ -139,24 +139,24 @@ def test_open__void_round__reverts(field: Field, rounds: Any, results: Any) -> N
     "way", ["to_aggregate", "to_challenge", "to_disputed", "to_finalized", "void"]
 )
 def test_begin_and_void__after_the_handover__revert(
-    field: Field, rounds: Any, results: Any, way: str
+    stage: RoundStage, rounds: Any, results: Any, way: str
 ) -> None:
     """A second `begin` would draw the audit again, a late `void` would take back a result."""
     if way == "void":
-        field.to_commit()
-        field.system.time_out(1, 1)
+        stage.to_commit()
+        stage.system.time_out(1, 1)
     else:
-        getattr(field, way)()
-    before = field.system.phase(1, 1)
+        getattr(stage, way)()
+    before = stage.system.phase(1, 1)
     with refuses("results: not waiting"):
         results.begin(1, 1, WORD, sender=rounds.address)
     with refuses("results: not waiting"):
         results.void(1, 1, "no commits", sender=rounds.address)
-    assert field.system.phase(1, 1) == before
+    assert stage.system.phase(1, 1) == before
 
 
 def test_begin_and_void__round_that_does_not_exist__revert(
-    field: Field, rounds: Any, results: Any
+    stage: RoundStage, rounds: Any, results: Any
 ) -> None:
     for job_id, round_id in ((1, 1), (1, 0), (9, 1), (2**256 - 1, 2**256 - 1)):
         with refuses("results: not waiting"):
@@ -167,18 +167,18 @@ def test_begin_and_void__round_that_does_not_exist__revert(
 
 @pytest.mark.parametrize("way", ["to_commit", "to_reveal"])
 def test_results__while_rounds_has_the_round__nobody_can_act(
-    field: Field, owner: str, results: Any, way: str
+    stage: RoundStage, owner: str, results: Any, way: str
 ) -> None:
     """The phase is 0 in TrainingResults, whose clock has no deadline yet: that it has "passed" must
     open nothing, however long one waits."""
-    getattr(field, way)()
-    verifier, aggregator = field.verifiers[0], field.aggregators[0]
+    getattr(stage, way)()
+    verifier, aggregator = stage.verifiers[0], stage.aggregators[0]
 
     def decide() -> None:
         results.resolve_challenge(1, 1, EMPTY, True, sender=owner)
 
     def invalidate() -> None:
-        results.invalidate(1, 1, field.ids[0], sender=field.system.reports.address)
+        results.invalidate(1, 1, stage.ids[0], sender=stage.system.reports.address)
 
     for _ in range(2):
         assert (results.phase(1, 1), results.aggregator_on_duty(1, 1)) == (NONE, 0)
@@ -186,9 +186,9 @@ def test_results__while_rounds_has_the_round__nobody_can_act(
         for reason, call in (
             ("results: nothing to advance", lambda: results.advance(1, 1)),
             ("randomness: not requested", lambda: results.capture_audit_seed(1, 1)),
-            ("results: not in aggregate", lambda: field.propose(1, aggregator)),
-            ("results: not in challenge", lambda: field.attest(1, verifier)),
-            ("results: not in challenge", lambda: field.challenge(1)),
+            ("results: not in aggregate", lambda: stage.propose(1, aggregator)),
+            ("results: not in challenge", lambda: stage.attest(1, verifier)),
+            ("results: not in challenge", lambda: stage.challenge(1)),
             ("results: not disputed", decide),
             ("results: not finalizable", lambda: results.finalize(1, 1, [], [])),
             ("results: nothing to settle", lambda: results.settle(1, 1, [], [])),
@@ -201,16 +201,18 @@ def test_results__while_rounds_has_the_round__nobody_can_act(
 
 
 @pytest.mark.parametrize("way", ["to_aggregate", "to_challenge", "to_disputed", "to_finalized"])
-def test_rounds__after_the_handover__nobody_can_act(field: Field, rounds: Any, way: str) -> None:
-    getattr(field, way)()
-    trainer = field.trainers[0]
+def test_rounds__after_the_handover__nobody_can_act(
+    stage: RoundStage, rounds: Any, way: str
+) -> None:
+    getattr(stage, way)()
+    trainer = stage.trainers[0]
     for _ in range(2):
         with refuses("rounds: nothing to advance"):
             rounds.advance(1, 1)
         with refuses("rounds: not in commit"):
-            field.system.commit(1, 1, trainer, field.work(trainer))
+            stage.system.commit(1, 1, trainer, stage.work(trainer))
         with refuses("rounds: not in reveal"):
-            field.system.reveal(1, 1, trainer, field.work(trainer))
+            stage.system.reveal(1, 1, trainer, stage.work(trainer))
         mine(2, 30 * 86_400)
 
 
@@ -218,7 +220,7 @@ def test_rounds__after_the_handover__nobody_can_act(field: Field, rounds: Any, w
 
 
 def test_phase__of_every_stage__is_that_of_the_contract_that_has_the_round(
-    field: Field, rounds: Any, results: Any, jobs: Any
+    stage: RoundStage, rounds: Any, results: Any, jobs: Any
 ) -> None:
     def told() -> tuple[int, int, int, int]:
         state = rounds.round(1, 1)
@@ -226,16 +228,16 @@ def test_phase__of_every_stage__is_that_of_the_contract_that_has_the_round(
         return rounds.phase(1, 1), results.phase(1, 1), results.result(1, 1).phase, state.deadline
 
     assert told() == (NONE, NONE, NONE, 0)
-    field.to_commit()
+    stage.to_commit()
     assert told() == (COMMIT, NONE, NONE, boa.env.timestamp - 2 * mined() + TERMS["commit_s"])
-    field.commit_all(1, *field.trainers)
+    stage.commit_all(1, *stage.trainers)
     assert told() == (REVEAL, NONE, NONE, boa.env.timestamp + TERMS["reveal_s"])
-    field.reveal_all(1, *field.trainers)
+    stage.reveal_all(1, *stage.trainers)
     assert told() == (AGGREGATE, AGGREGATE, AGGREGATE, boa.env.timestamp + TERMS["aggregate_s"])
-    field.propose(1)
+    stage.propose(1)
     assert told() == (CHALLENGE, CHALLENGE, CHALLENGE, boa.env.timestamp + TERMS["challenge_s"])
-    field.attest(1)
-    field.finalize()
+    stage.attest(1)
+    stage.finalize()
     assert told() == (FINALIZED, FINALIZED, FINALIZED, 0)
     assert jobs.rounds_open(1) == 0
 
@@ -248,22 +250,22 @@ def mined() -> int:
         return int(boa.env.timestamp - before)
 
 
-def test_marks__are_told_16_nodes_at_once(field: Field, rounds: Any, results: Any) -> None:
-    round_id = field.to_aggregate(field.trainers[:2])
-    bits = [1 << node for node in field.ids]
-    assert max(field.ids) < 16
+def test_marks__are_told_16_nodes_at_once(stage: RoundStage, rounds: Any, results: Any) -> None:
+    round_id = stage.to_aggregate(stage.trainers[:2])
+    bits = [1 << node for node in stage.ids]
+    assert max(stage.ids) < 16
     assert rounds.revealed(1, round_id, 0) == sum(bits[:2])
     assert rounds.revealed(1, round_id, 1) == rounds.revealed(1, 2, 0) == 0
-    field.propose(round_id, nodes=field.ids[:2], contributions=[1, 1])
-    field.report(round_id, field.trainers[0], INVALID, *field.verifiers[:2])
+    stage.propose(round_id, nodes=stage.ids[:2], contributions=[1, 1])
+    stage.report(round_id, stage.trainers[0], INVALID, *stage.verifiers[:2])
     assert results.last_invalid(1) == 1
     for later, known in ((1, 0), (2, 1), (8, 1), (9, 1), (10, 0), (17, 0)):
         assert results.invalid_history(1, later, 0) == known * bits[0] << 32  # round 1, lane 1
     assert results.invalid_history(1, 2, 1) == results.invalid_history(2, 2, 0) == 0
     # A number that no node can have names nobody, also not in another round.
-    assert not rounds.is_revealed(1, round_id + 8, field.ids[0])
-    assert not rounds.is_revealed(1, round_id + 8, field.ids[0] - (1 << 68) + 2**256)
-    assert not rounds.is_revealed(1, round_id, field.ids[0] + (1 << 68))
+    assert not rounds.is_revealed(1, round_id + 8, stage.ids[0])
+    assert not rounds.is_revealed(1, round_id + 8, stage.ids[0] - (1 << 68) + 2**256)
+    assert not rounds.is_revealed(1, round_id, stage.ids[0] + (1 << 68))
 
 
 # What a cancelled job, a void round and silence leave behind
@@ -271,22 +273,22 @@ def test_marks__are_told_16_nodes_at_once(field: Field, rounds: Any, results: An
 
 @pytest.mark.parametrize("way", ["to_commit", "to_reveal", "to_aggregate", "to_disputed"])
 def test_cancelled__round_open__escrow_is_refunded_once_and_nothing_is_left(
-    field: Field, jobs: Any, way: str
+    stage: RoundStage, jobs: Any, way: str
 ) -> None:
     """Attack: the sponsor cancels while a round is open and claims the escrow before and after the
     round's pool came back."""
-    system = field.system
-    getattr(field, way)()
-    jobs.cancel_job(1, sender=field.sponsor)
+    system = stage.system
+    getattr(stage, way)()
+    jobs.cancel_job(1, sender=stage.sponsor)
     with refuses("pool: job not ended"):
-        system.pool.refund(1, sender=field.sponsor)
+        system.pool.refund(1, sender=stage.sponsor)
     while system.phase(1, 1) != VOID:
         system.wait_out(1, 1)
         system.advance(1, 1)
     assert jobs.job_ended(1)
-    assert system.pool.refund(1, sender=field.sponsor) == 10 * REWARD
+    assert system.pool.refund(1, sender=stage.sponsor) == 10 * REWARD
     with refuses("pool: nothing to refund"):
-        system.pool.refund(1, sender=field.sponsor)
+        system.pool.refund(1, sender=stage.sponsor)
     if way == "to_disputed":
         assert system.results.bond_credit(system.coordinator.address) == BOND
     assert system.balances() == system.owed()
@@ -295,14 +297,14 @@ def test_cancelled__round_open__escrow_is_refunded_once_and_nothing_is_left(
 
 
 def test_slash_unrevealed__after_the_job_was_cancelled_and_refunded(
-    field: Field, jobs: Any, rounds: Any
+    stage: RoundStage, jobs: Any, rounds: Any
 ) -> None:
     """Attack: who committed to nothing hopes that the end of the job saves its stake."""
-    field.to_reveal()
-    jobs.cancel_job(1, sender=field.sponsor)
-    field.system.time_out(1, 1)
-    field.system.pool.refund(1, sender=field.sponsor)
-    for node_id in field.ids:
+    stage.to_reveal()
+    jobs.cancel_job(1, sender=stage.sponsor)
+    stage.system.time_out(1, 1)
+    stage.system.pool.refund(1, sender=stage.sponsor)
+    for node_id in stage.ids:
         assert rounds.slash_unrevealed(1, 1, node_id) > 0
         with refuses("rounds: already slashed"):
             rounds.slash_unrevealed(1, 1, node_id)
@@ -470,10 +472,10 @@ def rounds_among(codes: Codes, system: System, jobs: Any, results: Any) -> Any:
 
 
 def test_open_round__reentered_by_its_neighbours__the_lock_holds(
-    codes: Codes, field: Field, intruder: Any
+    codes: Codes, stage: RoundStage, intruder: Any
 ) -> None:
     """Attack: two rounds from one opening."""
-    rounds = rounds_among(codes, field.system, intruder, intruder)
+    rounds = rounds_among(codes, stage.system, intruder, intruder)
     intruder.arm(rounds.address, call_data(rounds, "open_round", 1))
     rounds.open_round(1)
     assert intruder.strikes() == 2
@@ -492,10 +494,10 @@ def test_open_round__reentered_by_its_neighbours__the_lock_holds(
     ],
 )
 def test_advance__reentered_when_it_hands_a_void_round_over__the_lock_holds(
-    codes: Codes, field: Field, intruder: Any, name: str, arguments: tuple[Any, ...]
+    codes: Codes, stage: RoundStage, intruder: Any, name: str, arguments: tuple[Any, ...]
 ) -> None:
     """Attack: end the round twice, and have its pool back twice."""
-    rounds = rounds_among(codes, field.system, intruder, intruder)
+    rounds = rounds_among(codes, stage.system, intruder, intruder)
     rounds.open_round(1)
     mine(2, 601)
     intruder.arm(rounds.address, call_data(rounds, name, *arguments))
@@ -503,11 +505,11 @@ def test_advance__reentered_when_it_hands_a_void_round_over__the_lock_holds(
     assert_locked_out(intruder)
 
 
-def committed(rounds: Any, field: Field, intruder: Any) -> Work:
+def committed(rounds: Any, stage: RoundStage, intruder: Any) -> Work:
     """A round of a TrainingRounds of its own, in REVEAL, with one commitment."""
     rounds.open_round(1)
     mine(2)
-    player, work = field.trainers[0], field.work(field.trainers[0])
+    player, work = stage.trainers[0], stage.work(stage.trainers[0])
     parts = (work.input_root, work.content, work.trace_root, work.salt)
     digest = rounds.commitment_digest(1, 1, player.node_id, player.operator, *parts)
     rounds.commit(1, 1, player.node_id, digest, sender=player.operator)
@@ -517,13 +519,13 @@ def committed(rounds: Any, field: Field, intruder: Any) -> Work:
 
 
 def test_reveal__reentered_when_it_hands_the_round_over__finds_commit_closed(
-    codes: Codes, field: Field, intruder: Any
+    codes: Codes, stage: RoundStage, intruder: Any
 ) -> None:
     """`commit` has no lock, since it calls nobody but a view. Attack: commit to what was just
     revealed from inside the last reveal. The phase is left before TrainingResults is called."""
-    rounds = rounds_among(codes, field.system, intruder, intruder)
-    work, player = committed(rounds, field, intruder), field.trainers[0]
-    again = call_data(rounds, "commit", 1, 1, field.trainers[1].node_id, WORD)
+    rounds = rounds_among(codes, stage.system, intruder, intruder)
+    work, player = committed(rounds, stage, intruder), stage.trainers[0]
+    again = call_data(rounds, "commit", 1, 1, stage.trainers[1].node_id, WORD)
     intruder.arm(rounds.address, again)
     parts = (work.input_root, work.content, work.trace_root, work.salt)
     rounds.reveal(1, 1, player.node_id, *parts, WORD, sender=player.operator)
@@ -532,10 +534,10 @@ def test_reveal__reentered_when_it_hands_the_round_over__finds_commit_closed(
 
 
 def test_reveal__reentered_when_it_hands_the_round_over__the_lock_holds(
-    codes: Codes, field: Field, intruder: Any
+    codes: Codes, stage: RoundStage, intruder: Any
 ) -> None:
-    rounds = rounds_among(codes, field.system, intruder, intruder)
-    work, player = committed(rounds, field, intruder), field.trainers[0]
+    rounds = rounds_among(codes, stage.system, intruder, intruder)
+    work, player = committed(rounds, stage, intruder), stage.trainers[0]
     parts = (work.input_root, work.content, work.trace_root, work.salt)
     intruder.arm(rounds.address, call_data(rounds, "reveal", 1, 1, player.node_id, *parts, WORD))
     rounds.reveal(1, 1, player.node_id, *parts, WORD, sender=player.operator)
@@ -543,10 +545,10 @@ def test_reveal__reentered_when_it_hands_the_round_over__the_lock_holds(
 
 
 @pytest.fixture
-def alone(codes: Codes, field: Field, intruder: Any) -> Any:
+def alone(codes: Codes, stage: RoundStage, intruder: Any) -> Any:
     """A TrainingResults whose token, pool, ledger and TrainingJobs are the intruder's, and whose
     TrainingRounds is an account of the test's."""
-    system, bad = field.system, intruder.address
+    system, bad = stage.system, intruder.address
     results = codes.results.deploy(
         bad,
         system.registry.address,
@@ -564,20 +566,20 @@ def alone(codes: Codes, field: Field, intruder: Any) -> Any:
     return results
 
 
-def opened(alone: Any, field: Field) -> None:
+def opened(alone: Any, stage: RoundStage) -> None:
     """A round that is open there."""
-    verifiers = [p.node_id for p in field.verifiers]
-    aggregators = [p.node_id for p in field.aggregators]
-    rounds = field.system.rounds.address
+    verifiers = [p.node_id for p in stage.verifiers]
+    aggregators = [p.node_id for p in stage.aggregators]
+    rounds = stage.system.rounds.address
     alone.open(1, ROUND_TERMS, verifiers, [1] * len(verifiers), aggregators, sender=rounds)
 
 
-def in_challenge(alone: Any, field: Field) -> bytes:
+def in_challenge(alone: Any, stage: RoundStage) -> bytes:
     """A round in CHALLENGE there, with an empty result; the result's hash."""
-    opened(alone, field)
-    alone.begin(1, 1, keccak(text="seed"), sender=field.system.rounds.address)
+    opened(alone, stage)
+    alone.begin(1, 1, keccak(text="seed"), sender=stage.system.rounds.address)
     duty = alone.aggregator_on_duty(1, 1)
-    player = next(p for p in field.aggregators if p.node_id == duty)
+    player = next(p for p in stage.aggregators if p.node_id == duty)
     alone.propose_result(1, 1, duty, MODEL, WORD, WORD, [], [], sender=player.operator)
     return bytes(alone.result(1, 1).result_hash)
 
@@ -596,22 +598,22 @@ RESULTS_CALLS = [
 
 @pytest.mark.parametrize(("name", "arguments"), RESULTS_CALLS)
 def test_open_and_void__reentered_by_the_pool_or_the_jobs__the_lock_holds(
-    field: Field, alone: Any, intruder: Any, name: str, arguments: tuple[Any, ...]
+    stage: RoundStage, alone: Any, intruder: Any, name: str, arguments: tuple[Any, ...]
 ) -> None:
     intruder.arm(alone.address, call_data(alone, name, *arguments))
-    opened(alone, field)
+    opened(alone, stage)
     assert intruder.strikes() == 1
-    alone.void(1, 1, "no commits", sender=field.system.rounds.address)
+    alone.void(1, 1, "no commits", sender=stage.system.rounds.address)
     assert intruder.strikes() == 3
     assert_locked_out(intruder, name)
 
 
 @pytest.mark.parametrize(("name", "arguments"), RESULTS_CALLS)
 def test_finalize__reentered_by_ledger_pool_or_jobs__pays_once(
-    field: Field, alone: Any, intruder: Any, name: str, arguments: tuple[Any, ...]
+    stage: RoundStage, alone: Any, intruder: Any, name: str, arguments: tuple[Any, ...]
 ) -> None:
     """Attack: finalize or settle the same round again from inside the payment."""
-    in_challenge(alone, field)
+    in_challenge(alone, stage)
     mine(1, 301)
     intruder.arm(alone.address, call_data(alone, name, *arguments))
     alone.finalize(1, 1, [], [])
@@ -622,26 +624,26 @@ def test_finalize__reentered_by_ledger_pool_or_jobs__pays_once(
 
 @pytest.mark.parametrize(("name", "arguments"), RESULTS_CALLS)
 def test_challenge__reentered_by_the_token__the_lock_holds(
-    field: Field, alone: Any, intruder: Any, name: str, arguments: tuple[Any, ...]
+    stage: RoundStage, alone: Any, intruder: Any, name: str, arguments: tuple[Any, ...]
 ) -> None:
     """Attack: take the challenge back, or finalize, while its bond is on the way."""
-    result = in_challenge(alone, field)
+    result = in_challenge(alone, stage)
     intruder.arm(alone.address, call_data(alone, name, *arguments))
-    alone.challenge(1, 1, result, WORD, sender=field.challenger)
+    alone.challenge(1, 1, result, WORD, sender=stage.challenger)
     assert intruder.strikes() == 1
     assert_locked_out(intruder, name)
 
 
 def test_undecided_dispute__reentered_by_jobs_and_pool__credits_the_bond_once(
-    field: Field, alone: Any, intruder: Any
+    stage: RoundStage, alone: Any, intruder: Any
 ) -> None:
     """Attack: a second `advance` from inside the first would credit the bond, and end the round,
     twice."""
-    result = in_challenge(alone, field)
-    alone.challenge(1, 1, result, WORD, sender=field.challenger)
+    result = in_challenge(alone, stage)
+    alone.challenge(1, 1, result, WORD, sender=stage.challenger)
     mine(1, 801)
     intruder.arm(alone.address, call_data(alone, "advance", 1, 1))
     alone.advance(1, 1)
     assert intruder.strikes() == 2
     assert_locked_out(intruder)
-    assert alone.bond_credit(field.system.coordinator.address) == alone.bonds_held() == 1
+    assert alone.bond_credit(stage.system.coordinator.address) == alone.bonds_held() == 1

@@ -65,7 +65,7 @@ def compile_all() -> Codes:
 
 
 @dataclass
-class World:
+class PoolStage:
     """The contracts, the account that holds all ZOO, and the committee's account."""
 
     token: Any
@@ -109,14 +109,14 @@ class World:
         self.jobs.cancel_job(job_id, sender=sponsor)
 
 
-def make_world(codes: Codes, pool_token: Any = None) -> World:
+def make_pool(codes: Codes, pool_token: Any = None) -> PoolStage:
     """Deploys everything; `pool_token` replaces ZOO in the pool alone."""
     holder = str(boa.env.generate_address("holder"))
     committee = str(boa.env.generate_address("committee"))
     names = ("rounds", "results", "reports")
     rounds, results, reports = (str(boa.env.generate_address(name)) for name in names)
     token = codes.token.deploy(holder, SUPPLY)
-    # No node of this world is measured.
+    # No node is measured.
     benchmarks = boa.env.generate_address("benchmarks")
     registry = codes.registry.deploy(
         token.address, benchmarks, committee, [results], (*PARAMETERS, committee)
@@ -129,4 +129,4 @@ def make_world(codes: Codes, pool_token: Any = None) -> World:
     )
     for spender in (registry, pool):
         token.approve(spender.address, UNLIMITED, sender=holder)
-    return World(token, registry, jobs, results, pool, scores, reports, holder, committee)
+    return PoolStage(token, registry, jobs, results, pool, scores, reports, holder, committee)
