@@ -190,37 +190,6 @@ def test_slash_unrevealed__pays_the_caller_a_bounty(stage: RoundStage, rounds: A
     assert registry.bounty(stage.system.coordinator.address) == amount - amount // 10
 
 
-def test_slash_unrevealed__twice__reverts(stage: RoundStage, rounds: Any) -> None:
-    withheld(stage)
-    rounds.slash_unrevealed(1, 1, stage.trainers[2].node_id)
-    with refuses("rounds: already slashed"):
-        rounds.slash_unrevealed(1, 1, stage.trainers[2].node_id)
-
-
-def test_slash_unrevealed__revealed__reverts(stage: RoundStage, rounds: Any) -> None:
-    withheld(stage)
-    with refuses("rounds: revealed"):
-        rounds.slash_unrevealed(1, 1, stage.trainers[0].node_id)
-
-
-def test_slash_unrevealed__never_committed__reverts(stage: RoundStage, rounds: Any) -> None:
-    stage.to_reveal(stage.trainers[:1])
-    stage.system.wait_out(1, 1)
-    for node_id in (stage.trainers[1].node_id, stage.verifiers[0].node_id, 0, 2**256 - 1):
-        with refuses("rounds: not committed"):
-            rounds.slash_unrevealed(1, 1, node_id)
-
-
-@pytest.mark.parametrize("way", ["to_commit", "to_reveal"])
-def test_slash_unrevealed__too_early__reverts(stage: RoundStage, rounds: Any, way: str) -> None:
-    with refuses("rounds: reveal not over"):
-        rounds.slash_unrevealed(1, 1, stage.trainers[0].node_id)
-    getattr(stage, way)()
-    boa.env.evm.patch.timestamp = rounds.round(1, 1).deadline
-    with refuses("rounds: reveal not over"):
-        rounds.slash_unrevealed(1, 1, stage.trainers[0].node_id)
-
-
 def test_slash_unrevealed__ends_an_overdue_reveal_phase(stage: RoundStage, rounds: Any) -> None:
     stage.to_reveal()
     stage.system.reveal(1, 1, stage.trainers[0], stage.work(stage.trainers[0]))

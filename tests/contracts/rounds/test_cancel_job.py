@@ -65,17 +65,3 @@ def test_cancel_job__overdue_round__ends_when_it_is_advanced(
 def test_cancel_job__owner_may(stage: RoundStage, owner: str, jobs: Any) -> None:
     jobs.cancel_job(1, sender=owner)
     assert jobs.job_ended(1)
-
-
-def test_cancel_job__anyone_else__reverts(stage: RoundStage, jobs: Any) -> None:
-    others = [p for q in stage.trainers[:1] for p in (q.owner, q.operator, q.payout)]
-    others += [stage.verifiers[0].operator, stage.aggregators[0].operator, stage.stranger]
-    others += [stage.system.reports.address, stage.system.pool.address, stage.challenger]
-    for sender in others:
-        with refuses("jobs: not sponsor"):
-            jobs.cancel_job(1, sender=sender)
-
-
-def test_cancel_job__unknown_job__reverts(owner: str, jobs: Any) -> None:
-    with refuses("jobs: job not active"):
-        jobs.cancel_job(5, sender=owner)

@@ -12,7 +12,7 @@ from eth_utils import keccak
 from tests.stage.contracts.clock import hash_of, mine
 from tests.stage.contracts.events import event, of_round
 from tests.stage.contracts.rounds import RoundStage
-from tests.stage.contracts.system import COMMIT, EMPTY, REVEAL, TRAINER, Work, events_of, refuses
+from tests.stage.contracts.system import COMMIT, EMPTY, REVEAL, Work, events_of, refuses
 
 
 def round_key(round_id: int = 1) -> bytes:
@@ -89,56 +89,6 @@ def test_commit__at_the_deadline_and_after(stage: RoundStage, rounds: Any) -> No
         stage.system.commit(1, 1, second, stage.work(second))
 
 
-def test_commit__twice__reverts(stage: RoundStage) -> None:
-    stage.to_commit()
-    player = stage.trainers[0]
-    stage.system.commit(1, 1, player, stage.work(player))
-    for work in (stage.work(player), Work.of("a better idea")):
-        with refuses("rounds: already committed"):
-            stage.system.commit(1, 1, player, work)
-
-
-def test_commit__wrong_people__reverts(stage: RoundStage, rounds: Any) -> None:
-    late = stage.system.join("late", TRAINER)
-    stage.to_commit()
-    target = stage.trainers[0]
-    for sender in (
-        target.owner,
-        target.payout,
-        stage.trainers[1].operator,
-        stage.verifiers[0].operator,
-        stage.aggregators[0].operator,
-        stage.sponsor,
-        stage.system.coordinator.address,
-        stage.system.reports.address,
-        stage.stranger,
-    ):
-        with refuses("rounds: not operator"):
-            rounds.commit(1, 1, target.node_id, b"\x01" * 32, sender=sender)
-    for player in (late, stage.verifiers[0], stage.aggregators[0]):
-        with refuses("rounds: not expected"):
-            rounds.commit(1, 1, player.node_id, b"\x01" * 32, sender=player.operator)
-    with refuses("rounds: not expected"):
-        rounds.commit(1, 1, 2**255, b"\x01" * 32, sender=target.operator)
-
-
-def test_commit__empty__reverts(stage: RoundStage, rounds: Any) -> None:
-    stage.to_commit()
-    player = stage.trainers[0]
-    with refuses("rounds: empty commitment"):
-        rounds.commit(1, 1, player.node_id, EMPTY, sender=player.operator)
-
-
-def test_commit__not_in_commit__reverts(stage: RoundStage, rounds: Any) -> None:
-    player = stage.trainers[0]
-    for job_id, round_id in ((1, 1), (1, 0), (2**255, 1), (7, 7)):
-        with refuses("rounds: not in commit"):
-            rounds.commit(job_id, round_id, player.node_id, b"\x01" * 32, sender=player.operator)
-    stage.to_reveal()
-    with refuses("rounds: not in commit"):
-        rounds.commit(1, 1, player.node_id, b"\x01" * 32, sender=player.operator)
-
-
 def test_commit__before_the_seed_is_due__reverts(stage: RoundStage, rounds: Any) -> None:
     rounds.open_round(1)
     player = stage.trainers[0]
@@ -165,29 +115,6 @@ def test_seed__expired__is_armed_again_and_commits_wait(stage: RoundStage, round
     assert rounds.capture_seed(1, 1) == seed_of(rounds, round_key(), new)
     stage.system.commit(1, 1, player, stage.work(player))
     assert [name for name, _ in events_of(rounds)] == ["Committed"]
-
-
-def test_seed__none_due__reverts(stage: RoundStage, rounds: Any, results: Any) -> None:
-    """Nothing was asked for: no round yet, or its reveals are not over; or it is stored."""
-    for capture in (rounds.capture_seed, results.capture_audit_seed):
-        with refuses("randomness: not requested"):
-            capture(1, 1)
-    stage.to_commit()
-    rounds.capture_seed(1, 1)
-    with refuses("rounds: no seed due"):
-        rounds.capture_seed(1, 1)
-    with refuses("randomness: not requested"):
-        results.capture_audit_seed(1, 1)
-    stage.commit_all(1, *stage.trainers)
-    with refuses("randomness: not requested"):
-        results.capture_audit_seed(1, 1)
-
-
-def test_seed__of_an_unknown_job__reverts(rounds: Any, results: Any) -> None:
-    for job_id in (0, 1, 2**256 - 1):
-        for capture in (rounds.capture_seed, results.capture_audit_seed):
-            with refuses("randomness: not requested"):
-                capture(job_id, 1)
 
 
 def test_audit_seed__is_pinned_only_after_the_reveals(

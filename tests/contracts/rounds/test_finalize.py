@@ -278,12 +278,3 @@ def test_settle__many_nodes_in_batches(
     assert jobs.job(1).status == COMPLETED
     with refuses("results: nothing to settle"):
         results.settle(1, 1, stage.ids, stage.shares)
-
-
-def test_settle__nothing_finalized__reverts(stage: RoundStage, rounds: Any, results: Any) -> None:
-    with refuses("results: nothing to settle"):
-        results.settle(1, 1, [], [])
-    stage.to_commit()
-    stage.system.time_out(1, 1)
-    with refuses("results: nothing to settle"):
-        results.settle(1, 1, [], [])

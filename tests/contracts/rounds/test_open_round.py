@@ -18,7 +18,6 @@ from tests.stage.contracts.system import (
     DAY,
     INVALID,
     REWARD,
-    STAKE,
     TERMS,
     TRAINER,
     VOICE,
@@ -95,12 +94,6 @@ def test_open_round__event_snapshot_and_state(
     assert results.aggregator_on_duty(1, 1) == 0  # before the reveals are over
 
 
-def test_open_round__another_is_open__reverts(stage: RoundStage, rounds: Any) -> None:
-    stage.to_commit()
-    with refuses("jobs: round open"):
-        rounds.open_round(1)
-
-
 def test_open_round__overdue_round_without_commits__opens_the_next_once_advanced(
     stage: RoundStage, rounds: Any
 ) -> None:
@@ -124,24 +117,6 @@ def test_open_round__finalized_not_settled__reverts(
         rounds.open_round(1)
     results.settle(1, 1, stage.ids, stage.shares)
     assert rounds.open_round(1) == 2
-
-
-def test_open_round__job_completed__reverts(system: System, rounds: Any) -> None:
-    stage = make_rounds(system, rounds=1)
-    stage.to_finalized()
-    with refuses("jobs: job not active"):
-        rounds.open_round(1)
-
-
-def test_open_round__unknown_job__reverts(rounds: Any) -> None:
-    with refuses("jobs: job not active"):
-        rounds.open_round(9)
-
-
-def test_open_round__escrow_too_low__reverts(stage: RoundStage, rounds: Any) -> None:
-    poor = stage.system.job(stage.sponsor, escrow=REWARD - 1)
-    with refuses("pool: escrow too low"):
-        rounds.open_round(poor)
 
 
 def test_open_round__role_missing__reverts(stage: RoundStage, rounds: Any) -> None:
@@ -176,18 +151,6 @@ def test_open_round__paused__reverts_and_running_rounds_go_on(
     stage.finalize()
     with refuses("pausing: paused"):
         rounds.open_round(1)
-
-
-def test_open_round__stake_added_later_does_not_count(
-    stage: RoundStage, rounds: Any, results: Any
-) -> None:
-    late = stage.verifiers[0]
-    stage.to_commit()
-    stage.system.add_stake(late, 9 * STAKE)
-    newcomer = stage.system.join("newcomer", 2, 50 * STAKE)
-    assert results.verifier_weight(1, 1, late.node_id) == VOICE
-    assert results.verifier_weight(1, 1, newcomer.node_id) == 0
-    assert rounds.round(1, 1).verifier_stake == 3 * VOICE
 
 
 def test_open_round__more_trainers_than_seats__all_are_candidates_and_nobody_is_seated(

@@ -14,9 +14,7 @@ from tests.stage.contracts.events import of_round
 from tests.stage.contracts.rounds import MODEL, REPORT, UPDATE, RoundStage
 from tests.stage.contracts.system import (
     AGGREGATE,
-    AGGREGATOR,
     CHALLENGE,
-    EMPTY,
     INVALID,
     Player,
     contributions_hash,
@@ -89,71 +87,6 @@ def test_propose_result__fallback__any_node_of_the_snapshot(stage: RoundStage, g
     stage.system.wait_out(1, 1)
     stage.propose(1, getattr(stage, group)[-1])
     assert stage.system.phase(1, 1) == CHALLENGE
-
-
-def test_propose_result__fallback__others__reverts(stage: RoundStage) -> None:
-    stage.to_aggregate()
-    late = stage.system.join("late", AGGREGATOR)
-    stage.system.wait_out(1, 1)
-    with refuses("results: not in snapshot"):
-        stage.propose(1, late)
-
-
-def test_propose_result__not_the_operator__reverts(stage: RoundStage, results: Any) -> None:
-    stage.to_aggregate()
-    player = duty(stage)
-    for sender in (player.owner, player.payout, off_duty(stage).operator, stage.stranger):
-        with refuses("results: not operator"):
-            results.propose_result(
-                1, 1, player.node_id, MODEL, UPDATE, REPORT, [], [], sender=sender
-            )
-    with refuses("results: not operator"):
-        results.propose_result(1, 1, 0, MODEL, UPDATE, REPORT, [], [], sender=stage.stranger)
-
-
-def test_propose_result__wrong_phase__reverts(stage: RoundStage) -> None:
-    player = stage.aggregators[0]
-    for way in (stage.to_commit, stage.to_reveal, stage.to_challenge, stage.to_disputed):
-        with boa.env.anchor():
-            way()
-            with refuses("results: not in aggregate"):
-                stage.propose(1, player)
-
-
-def test_propose_result__after_the_fallback_window__reverts(
-    stage: RoundStage, results: Any
-) -> None:
-    stage.to_aggregate()
-    stage.system.time_out(1, 1)
-    stage.system.wait_out(1, 1)
-    with refuses("results: not in aggregate"):
-        stage.propose(1, stage.aggregators[0])
-
-
-def test_propose_result__bad_arrays__reverts(stage: RoundStage) -> None:
-    stage.to_aggregate(stage.trainers[:2])
-    first, second, hidden = stage.ids
-    for nodes, contributions, reason in (
-        ([first], [], "length mismatch"),
-        ([], [1], "length mismatch"),
-        ([second, first], [1, 1], "nodes not ascending"),
-        ([first, first], [1, 1], "nodes not ascending"),
-        ([0], [1], "nodes not ascending"),
-        ([first, hidden], [1, 1], "node not payable"),
-        ([stage.verifiers[0].node_id], [1], "node not payable"),
-        ([first, 2**256 - 1], [1, 1], "node not payable"),
-        ([first], [2**128], "bad amount"),
-    ):
-        with refuses(f"results: {reason}"):
-            stage.propose(1, nodes=nodes, contributions=contributions)
-
-
-def test_propose_result__empty_artefact__reverts(stage: RoundStage, results: Any) -> None:
-    stage.to_aggregate()
-    player = duty(stage)
-    for digests in ((EMPTY, UPDATE, REPORT), (MODEL, EMPTY, REPORT), (MODEL, UPDATE, EMPTY)):
-        with refuses("results: empty artefact"):
-            results.propose_result(1, 1, player.node_id, *digests, [], [], sender=player.operator)
 
 
 def test_propose_result__after_an_upheld_challenge(
