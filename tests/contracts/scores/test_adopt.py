@@ -5,12 +5,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import boa
 import pytest
 
 from tests.stage.contracts.events import event
 from tests.stage.contracts.scores import COMMIT_S, REVEAL_S, ScoreStage, make_scores
-from tests.stage.contracts.system import REWARD, UNBONDING, ZERO, Codes, System, events_of, refuses
+from tests.stage.contracts.system import REWARD, UNBONDING, System, events_of, refuses
 
 ADOPT, OPEN = 1, 2
 LEAST = UNBONDING // 20_000 + 1
@@ -20,22 +19,6 @@ LEAST = UNBONDING // 20_000 + 1
 def other_job(stage: ScoreStage) -> int:
     """Another job of the same sponsor, not adopted and without money."""
     return stage.system.job(stage.job.sponsor, escrow=0)
-
-
-@pytest.mark.parametrize("zero", range(5))
-def test_constructor__zero_address__reverts(codes: Codes, zero: int) -> None:
-    addresses = [str(boa.env.generate_address())] * 5
-    addresses[zero] = ZERO
-    with boa.reverts("scores: zero address"):
-        codes.scores.deploy(*addresses)
-
-
-def test_constructor__parts__are_public(stage: ScoreStage, scores: Any, owner: str) -> None:
-    assert scores.registry() == stage.system.registry.address
-    assert scores.jobs() == stage.system.jobs.address
-    assert scores.rounds() == stage.system.rounds.address
-    assert scores.results() == stage.system.results.address
-    assert (scores.owner(), scores.pending_owner(), scores.paused()) == (owner, ZERO, 0)
 
 
 def test_adopt__keeps_the_windows(stage: ScoreStage, scores: Any, other_job: int) -> None:
@@ -50,58 +33,12 @@ def test_adopt__keeps_the_windows(stage: ScoreStage, scores: Any, other_job: int
     assert scores.windows_of(stage.job_id) == (COMMIT_S, REVEAL_S)
 
 
-@pytest.mark.parametrize(
-    "windows",
-    [(0, 100), (100, 0), (LEAST - 1, 100), (100, LEAST - 1), (86_401, 100), (100, 2**255)],
-)
-def test_adopt__window_out_of_bounds__reverts(
-    stage: ScoreStage, scores: Any, other_job: int, windows: tuple[int, int]
-) -> None:
-    with refuses("scores: bad window"):
-        scores.adopt(other_job, *windows, sender=stage.job.sponsor)
-
-
-def test_adopt__not_the_sponsor__reverts(stage: ScoreStage, scores: Any, other_job: int) -> None:
-    """A stranger could make somebody's job pay by scores that nobody gives."""
-    player = stage.verifiers[0]
-    for sender in (stage.job.stranger, player.operator, player.owner, scores.owner()):
-        with refuses("scores: not sponsor"):
-            scores.adopt(other_job, COMMIT_S, REVEAL_S, sender=sender)
-    for unknown in (0, other_job + 1, 2**255):
-        with refuses("scores: not sponsor"):
-            scores.adopt(unknown, COMMIT_S, REVEAL_S, sender=stage.job.sponsor)
-
-
-def test_adopt__twice__reverts(stage: ScoreStage, scores: Any) -> None:
-    for windows in ((COMMIT_S, REVEAL_S), (COMMIT_S + 1, REVEAL_S)):
-        with refuses("scores: already adopted"):
-            scores.adopt(stage.job_id, *windows, sender=stage.job.sponsor)
-
-
-def test_adopt__after_the_first_round_opened__reverts(
-    stage: ScoreStage, scores: Any, other_job: int
-) -> None:
-    """Nodes that came for one way of being paid are not given another."""
-    stage.system.fund(other_job, REWARD, stage.job.stranger)
-    stage.system.rounds.open_round(other_job, sender=stage.job.stranger)
-    with refuses("scores: round opened"):
-        scores.adopt(other_job, COMMIT_S, REVEAL_S, sender=stage.job.sponsor)
-
-
 def test_first_round__without_money__cannot_be_opened_before_the_adoption(
     stage: ScoreStage, scores: Any, other_job: int
 ) -> None:
     """Why a sponsor adopts before it funds."""
     with refuses("pool: escrow too low"):
         stage.system.rounds.open_round(other_job, sender=stage.job.stranger)
-    scores.adopt(other_job, COMMIT_S, REVEAL_S, sender=stage.job.sponsor)
-
-
-def test_adopt__paused__reverts(stage: ScoreStage, scores: Any, other_job: int, owner: str) -> None:
-    scores.set_paused(ADOPT, sender=owner)
-    with refuses("pausing: paused"):
-        scores.adopt(other_job, COMMIT_S, REVEAL_S, sender=stage.job.sponsor)
-    scores.set_paused(OPEN, sender=owner)
     scores.adopt(other_job, COMMIT_S, REVEAL_S, sender=stage.job.sponsor)
 
 

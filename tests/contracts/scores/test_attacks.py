@@ -10,12 +10,8 @@ from tests.stage.contracts.clock import mine
 from tests.stage.contracts.scores import (
     BPS,
     COMMIT_S,
-    COMMIT_TIME,
-    RECORD,
     REVEAL_S,
-    SALT,
     SCALE,
-    SCORE_CLOSED,
     SCORE_REVEAL,
     ScoreStage,
     make_scores,
@@ -86,76 +82,6 @@ def test_minority_of_stake__thins_out_the_others_where_honest_scores_differ(syst
     assert stage.scores.trust_of(1, liar.node_id) == BPS * 5_000 // SCALE
 
 
-def test_copied_commitment__cannot_be_opened(stage: ScoreStage) -> None:
-    """The copier sends its victim's commitment from the mempool and later the victim's opening."""
-    round_id = stage.job.to_aggregate()
-    victim, copier, third = stage.verifiers
-    commitment = stage.digest(round_id, victim, HONEST)
-    stage.send_commitment(round_id, copier, commitment)
-    stage.send_commitment(round_id, victim, commitment)
-    stage.commit(round_id, third, HONEST)
-    stage.reveal(round_id, victim, HONEST)
-    with refuses("scores: bad opening"):
-        stage.reveal(round_id, copier, HONEST)
-    with refuses("scores: already revealed"):
-        stage.reveal(round_id, victim, HONEST, sender=copier.operator)
-
-
-def test_opening_of_another__is_refused_from_any_other_sender(stage: ScoreStage) -> None:
-    round_id = stage.job.to_aggregate()
-    stage.commit_all(round_id, HONEST)
-    for sender in (stage.verifiers[1].operator, stage.verifiers[0].owner, stage.job.stranger):
-        with refuses("scores: bad opening"):
-            stage.reveal(round_id, stage.verifiers[0], HONEST, sender=sender)
-
-
-def test_commitment_of_another_round_or_job__cannot_be_opened(stage: ScoreStage) -> None:
-    player = stage.verifiers[0]
-    first = stage.to_scored()
-    stage.finish(first)
-    second = stage.job.to_aggregate()
-    for stale in (
-        stage.digest(first, player, HONEST),
-        stage.digest(second, player, HONEST, job_id=2),
-    ):
-        with boa.env.anchor():
-            stage.send_commitment(second, player, stale)
-            stage.past_commits(second)
-            with refuses("scores: bad opening"):
-                stage.reveal(second, player, HONEST)
-
-
-def test_other_vector_record_or_salt__is_refused(stage: ScoreStage) -> None:
-    """Having read the others' vectors, a verifier wants to have said the same."""
-    round_id = stage.job.to_aggregate()
-    late, *others = stage.verifiers
-    stage.commit(round_id, late, LIE)
-    for player in others:
-        stage.commit(round_id, player, HONEST)
-        stage.scores.scoring(1, round_id)
-    for player in others:
-        stage.reveal(round_id, player, HONEST)
-    other = b"\x05" * 32
-    for row, record, salt in (
-        (HONEST, RECORD, SALT),
-        (LIE, other, SALT),
-        (LIE, RECORD, other),
-        ([*LIE, 0], RECORD, SALT),
-        (LIE[:2], RECORD, SALT),
-    ):
-        with refuses("scores: bad opening"):
-            stage.reveal(round_id, late, row, record, salt)
-    stage.reveal(round_id, late, LIE)
-
-
-def test_uncommitted_verifier__cannot_reveal(stage: ScoreStage) -> None:
-    round_id = stage.job.to_aggregate()
-    stage.commit(round_id, stage.verifiers[0], HONEST)
-    stage.past_commits(round_id)
-    with refuses("scores: bad opening"):
-        stage.reveal(round_id, stage.verifiers[1], HONEST)
-
-
 def test_commit_after_the_first_reveal__is_too_late(stage: ScoreStage) -> None:
     """Nobody can see a vector and still commit."""
     round_id = stage.job.to_aggregate()
@@ -198,25 +124,6 @@ def test_rushed_proposal__cannot_be_finalized_while_scores_are_open(stage: Score
     assert paid == [rest * 30_000 // 50_000, rest * 20_000 // 50_000, 0]
 
 
-def test_last_second_commitment__delays_by_the_reveal_window_at_most(stage: ScoreStage) -> None:
-    """A verifier waits for the end of the time to commit, and says nothing more."""
-    round_id = stage.job.to_challenge()
-    begun = stage.system.rounds.closed_at(1, round_id)
-    mine(1, begun + COMMIT_TIME - boa.env.timestamp)
-    stage.commit(round_id, stage.verifiers[0], LIE)
-    mine(1, REVEAL_S)
-    with refuses("scores: open"):
-        stage.job.finalize()
-    with refuses("scores: not over"):
-        stage.close(round_id, [0, 0, 0])
-    mine(1, 1)
-    stage.close(round_id, [0, 0, 0])
-    stage.job.finalize()
-    # And never twice in a round.
-    with refuses("scores: round not running"):
-        stage.commit(round_id, stage.verifiers[1], LIE)
-
-
 def test_hasty_result__waits_for_those_who_may_still_score(stage: ScoreStage) -> None:
     """All attest before anybody could score, so that the round is paid by its result. Nobody comes:
     it waits for the time to commit and no longer."""
@@ -233,15 +140,6 @@ def test_hasty_result__waits_for_those_who_may_still_score(stage: ScoreStage) ->
         assert stage.system.pool.pool(1, round_id).scored_round == round_id
     mine(1, 1)
     stage.job.finalize()
-
-
-def test_closed_scoring__cannot_be_opened_again(stage: ScoreStage) -> None:
-    round_id = stage.to_scored()
-    assert stage.state(round_id).phase == SCORE_CLOSED
-    with refuses("scores: closed"):
-        stage.close(round_id, [0, 0, 0])
-    with refuses("scores: already committed"):
-        stage.commit(round_id, stage.verifiers[0], LIE)
 
 
 def test_void_round__is_never_scored_afterwards(stage: ScoreStage) -> None:
@@ -281,31 +179,6 @@ def test_wrong_consensus__is_refused_in_both_directions(stage: ScoreStage) -> No
     stage.close(round_id, right)
 
 
-def test_close__not_the_snapshot__is_refused(stage: ScoreStage) -> None:
-    """With nodes in another order the consensus would pay the wrong ones."""
-    round_id = stage.job.to_aggregate()
-    rows = [HONEST] * 3
-    stage.commit_all(round_id, HONEST)
-    stage.reveal_all(round_id, HONEST)
-    nodes, weights = stage.snapshot(round_id)
-    for changed in (
-        (nodes[::-1], weights),
-        ([nodes[0]] * 3, weights),
-        (nodes[:2], weights[:2]),
-        ([*nodes, 99], [*weights, 1]),
-        (nodes, [w + 1 for w in weights]),
-        (nodes, weights[:2]),
-        ([], []),
-    ):
-        with refuses("scores: wrong snapshot"):
-            stage.scores.close_scoring(1, round_id, *changed, HONEST)
-    for length in (0, 2, 4):
-        with refuses("scores: length mismatch"):
-            stage.close(round_id, [0] * length)
-    assert stage.consensus(dict(zip(stage.weights, rows, strict=True))) == HONEST
-    stage.close(round_id, HONEST)
-
-
 def test_next_to_nothing_for_everybody__is_no_agreement(stage: ScoreStage) -> None:
     """Row sums are bounded, not fixed: without the greater of both sums a verifier that gives one
     unit to the best node would agree with everybody, perfectly and for nothing."""
@@ -314,15 +187,3 @@ def test_next_to_nothing_for_everybody__is_no_agreement(stage: ScoreStage) -> No
     assert consensus == HONEST
     assert stage.scores.trust_of(1, stage.verifiers[0].node_id) == BPS
     assert stage.scores.trust_of(1, stage.verifiers[2].node_id) == 0
-
-
-def test_node_left_out_of_the_result__is_paid_all_the_same(stage: ScoreStage) -> None:
-    round_id = stage.to_scored(HONEST, HONEST, HONEST)
-    ids = stage.job.ids[1:]
-    stage.job.propose(round_id, nodes=ids, contributions=[1, 1])
-    stage.job.attest(round_id)
-    stage.system.results.finalize(1, 1, ids, [1, 1])
-    amount = REWARD - REWARD // 20 - 3 * (REWARD // 10 // 3)
-    paid = [stage.system.pool.pending(p.payout) for p in stage.job.trainers]
-    assert paid == [amount * 30_000 // 50_000, amount * 20_000 // 50_000, 0]
-    assert stage.system.pool.escrow(1) - 9 * REWARD <= 2

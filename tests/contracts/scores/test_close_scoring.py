@@ -61,12 +61,6 @@ def test_close__fixes_the_consensus_and_tells_all(stage: ScoreStage, scores: Any
     assert scores.last_scored(1) == round_id
 
 
-def test_close__never_opened__reverts(stage: ScoreStage) -> None:
-    round_id = stage.job.to_aggregate()
-    with refuses("scores: not open"):
-        stage.close(round_id, [0, 0, 0])
-
-
 def test_close__somebody_is_waited_for__reverts(stage: ScoreStage) -> None:
     round_id = stage.job.to_aggregate()
     stage.commit_all(round_id, ROW, *stage.verifiers[:2])

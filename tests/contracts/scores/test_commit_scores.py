@@ -20,7 +20,7 @@ from tests.stage.contracts.scores import (
     SCORE_REVEAL,
     ScoreStage,
 )
-from tests.stage.contracts.system import EMPTY, STAKE, VERIFIER, VOICE, events_of, refuses
+from tests.stage.contracts.system import EMPTY, STAKE, VOICE, events_of, refuses
 
 ROW = [3, 2, 1]
 WORD = b"\x01" * 32
@@ -109,64 +109,11 @@ def test_commit__time_is_the_same_for_all__whoever_is_first(stage: ScoreStage, f
         stage.commit(round_id, stage.verifiers[2], ROW)
 
 
-def test_commit__twice__reverts(stage: ScoreStage) -> None:
-    round_id = stage.job.to_aggregate()
-    player = stage.verifiers[0]
-    stage.commit(round_id, player, ROW)
-    for row in (ROW, [0, 0, 0]):
-        with refuses("scores: already committed"):
-            stage.commit(round_id, player, row)
-
-
-def test_commit__empty__reverts(stage: ScoreStage) -> None:
-    round_id = stage.job.to_aggregate()
-    with refuses("scores: empty commitment"):
-        stage.send_commitment(round_id, stage.verifiers[0], EMPTY)
-
-
-def test_commit__wrong_people__reverts(stage: ScoreStage, scores: Any) -> None:
-    round_id = stage.job.to_aggregate()
-    target = stage.verifiers[0]
-    for sender in (
-        target.owner,
-        target.payout,
-        stage.verifiers[1].operator,
-        stage.job.trainers[0].operator,
-        stage.job.sponsor,
-        scores.owner(),
-        stage.job.stranger,
-    ):
-        with refuses("scores: not operator"):
-            scores.commit_scores(1, round_id, target.node_id, WORD, sender=sender)
-    for player in (*stage.job.trainers, *stage.job.aggregators):
-        with refuses("scores: not a verifier"):
-            stage.send_commitment(round_id, player, WORD)
-
-
-def test_commit__verifier_that_came_after_the_opening__reverts(stage: ScoreStage) -> None:
-    """Its weight in the snapshot is zero, whatever it stakes now."""
-    round_id = stage.job.to_aggregate()
-    late = stage.system.join("late", VERIFIER, 100 * STAKE)
-    with refuses("scores: not a verifier"):
-        stage.commit(round_id, late, ROW)
-
-
 def test_commit__stake_added_later__does_not_count(stage: ScoreStage) -> None:
     round_id = stage.job.to_aggregate()
     player = stage.verifiers[0]
     stage.system.add_stake(player, 9 * STAKE)
     assert stage.score(round_id, [[0, 0, 9], [9, 0, 0], [9, 0, 0]]) == [9, 0, 0]
-
-
-def test_commit__round_not_running__reverts(stage: ScoreStage) -> None:
-    player = stage.verifiers[0]
-    round_id = stage.job.to_commit()
-    for place in (round_id, 0, round_id + 1, 2**255):
-        with refuses("scores: round not running"):
-            stage.commit(place, player, ROW)
-    stage.job.commit_all(round_id, *stage.job.trainers)
-    with refuses("scores: round not running"):
-        stage.commit(round_id, player, ROW)
 
 
 def test_commit__in_every_phase_that_has_payloads(stage: ScoreStage) -> None:

@@ -32,47 +32,6 @@ def test_post_samples__is_kept_and_told(stage: ScoreStage, scores: Any) -> None:
     assert scores.samples_of(1, round_id + 1, node) == EMPTY
 
 
-def test_post_samples__twice__reverts(stage: ScoreStage) -> None:
-    round_id = stage.job.to_aggregate()
-    post(stage, round_id)
-    for digest in (SAMPLES, b"\x02" * 32):
-        with refuses("scores: already posted"):
-            post(stage, round_id, digest=digest)
-
-
-def test_post_samples__empty__reverts(stage: ScoreStage) -> None:
-    round_id = stage.job.to_aggregate()
-    with refuses("scores: empty digest"):
-        post(stage, round_id, digest=EMPTY)
-
-
-def test_post_samples__not_the_operator__reverts(stage: ScoreStage, scores: Any) -> None:
-    """Wrong samples in another's name would make it look out of step."""
-    round_id = stage.job.to_aggregate()
-    player = stage.job.trainers[0]
-    for sender in (
-        player.owner,
-        player.payout,
-        stage.job.trainers[1].operator,
-        stage.verifiers[0].operator,
-        stage.job.stranger,
-    ):
-        with refuses("scores: not operator"):
-            scores.post_samples(1, round_id, player.node_id, SAMPLES, sender=sender)
-    with refuses("scores: not operator"):
-        scores.post_samples(1, round_id, 99, SAMPLES, sender=player.operator)
-
-
-def test_post_samples__node_that_did_not_reveal__reverts(stage: ScoreStage, scores: Any) -> None:
-    round_id = stage.job.to_aggregate(stage.job.trainers[:2])
-    post(stage, round_id)
-    with refuses("scores: not revealed"):
-        post(stage, round_id, place=2)
-    verifier = stage.verifiers[0]
-    with refuses("scores: not revealed"):
-        scores.post_samples(1, round_id, verifier.node_id, SAMPLES, sender=verifier.operator)
-
-
 def test_post_samples__only_while_the_round_can_be_scored(stage: ScoreStage) -> None:
     round_id = stage.job.to_reveal()
     with refuses("scores: round not running"):
@@ -86,13 +45,6 @@ def test_post_samples__only_while_the_round_can_be_scored(stage: ScoreStage) -> 
     post(stage, round_id, place=1)
     stage.job.challenge(round_id)
     post(stage, round_id, place=2)
-
-
-def test_post_samples__finalized__reverts(stage: ScoreStage) -> None:
-    round_id = stage.job.to_aggregate()
-    stage.finish(round_id)
-    with refuses("scores: round not running"):
-        post(stage, round_id)
 
 
 def test_post_samples__until_everybody_committed(stage: ScoreStage) -> None:

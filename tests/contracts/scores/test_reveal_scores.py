@@ -88,41 +88,6 @@ def test_reveal__deadline_counts_from_the_commit_deadline(stage: ScoreStage) -> 
         stage.reveal(round_id, stage.verifiers[1], ROW)
 
 
-@pytest.mark.parametrize(
-    ("row", "reason"),
-    [
-        ([], "scores: wrong length"),
-        ([1, 2], "scores: wrong length"),
-        ([1, 2, 3, 0], "scores: wrong length"),
-        ([SCALE + 1, 0, 0], "scores: score too high"),
-        ([0, 0, 2**256 - 1], "scores: score too high"),
-        ([SCALE, 1, 0], "scores: sum too high"),
-        ([SCALE, SCALE, SCALE], "scores: sum too high"),
-    ],
-)
-def test_reveal__out_of_bounds__reverts(stage: ScoreStage, row: list[int], reason: str) -> None:
-    """Whoever committed to such a vector has none."""
-    round_id = committed(stage, row)
-    with refuses(reason):
-        stage.reveal(round_id, stage.verifiers[0], row)
-
-
-def test_reveal__empty_record__reverts(stage: ScoreStage) -> None:
-    """Ratings that nobody can replay are no ratings."""
-    round_id = stage.job.to_aggregate()
-    for player in stage.verifiers:
-        stage.send_commitment(round_id, player, stage.digest(round_id, player, ROW, record=EMPTY))
-    with refuses("scores: empty record"):
-        stage.reveal(round_id, stage.verifiers[0], ROW, record=EMPTY)
-
-
-def test_reveal__twice__reverts(stage: ScoreStage) -> None:
-    round_id = committed(stage)
-    stage.reveal(round_id, stage.verifiers[0], ROW)
-    with refuses("scores: already revealed"):
-        stage.reveal(round_id, stage.verifiers[0], ROW)
-
-
 def test_reveal__operator_changed__the_old_key_reveals(stage: ScoreStage) -> None:
     """The commitment binds its sender; changing keys in between helps and hinders nobody."""
     round_id = committed(stage)
