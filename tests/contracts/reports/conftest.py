@@ -22,6 +22,11 @@ def stage(system: System) -> RoundStage:
 
 @pytest.fixture
 def challenge(stage: RoundStage) -> RoundStage:
+    to_challenge(stage)
+    return stage
+
+
+def to_challenge(stage: RoundStage) -> None:
     stage.to_commit()
     shared = {p.name: Work.of(p.name, content="shared") for p in stage.trainers[:2]}
     works = {p.name: shared.get(p.name, Work.of(p.name)) for p in stage.trainers}
@@ -30,7 +35,6 @@ def challenge(stage: RoundStage) -> RoundStage:
     for player in stage.trainers:
         stage.system.reveal(1, 1, player, works[player.name])
     stage.propose(1)
-    return stage
 
 
 @pytest.fixture
