@@ -3,30 +3,26 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import boa
 import pytest
 
-from tests.stage.contracts.pool import GAS_CAP, ZOO, Codes, PoolStage, compile_all, make_pool
+from tests.stage.contracts.pool import ZOO, PoolStage, make_pool
+from tests.stage.contracts.system import Codes, System, deploy
 
 ESCROW = 100 * ZOO
 
 
-@pytest.fixture(scope="session")
-def codes() -> Codes:
-    return compile_all()
-
-
 @pytest.fixture(scope="module")
-def stage(codes: Codes) -> PoolStage:
-    """Deployed once a module: boa's pytest plugin undoes what each test did to it."""
-    return make_pool(codes)
+def made(codes: Codes) -> PoolStage:
+    return make_pool(deploy(codes))
 
 
-@pytest.fixture(autouse=True)
-def gas_cap() -> None:
-    boa.env.evm.patch.gas_limit = GAS_CAP
+@pytest.fixture
+def stage(made: PoolStage, system: System) -> PoolStage:
+    return replace(made, system=system)
 
 
 @pytest.fixture

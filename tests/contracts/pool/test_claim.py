@@ -8,33 +8,9 @@ from typing import Any
 import boa
 import pytest
 
-from tests.contracts.pool.test_fund import FALSE_TOKEN
 from tests.stage.contracts.events import event, logged
-from tests.stage.contracts.pool import ZOO, Codes, PoolStage, make_pool
-
-# A "token" that pays nothing and asks the pool again, as its own payee.
-GREEDY_TOKEN = """
-# pragma version ~=0.4.3
-calls: public(uint256)
-
-interface Pool:
-    def claim() -> uint256: nonpayable
-    def refund(job_id: uint256) -> uint256: nonpayable
-
-@external
-def claim(pool: address):
-    extcall Pool(pool).claim()
-
-@external
-def transfer(to: address, amount: uint256) -> bool:
-    self.calls += 1
-    extcall Pool(msg.sender).claim()
-    return True
-
-@external
-def transferFrom(owner: address, to: address, amount: uint256) -> bool:
-    return True
-"""
+from tests.stage.contracts.intruder import Intruder
+from tests.stage.contracts.pool import ZOO, PoolStage
 
 
 @pytest.fixture
@@ -86,41 +62,15 @@ def test_claim__pending_survives_a_change_of_payout(
     assert pool.claim(sender=payouts[0]) == 4 * ZOO
 
 
-def test_claim__reentered_by_the_token__reverts(codes: Codes) -> None:
-    greedy = boa.loads(GREEDY_TOKEN)
-    stage = make_pool(codes, pool_token=greedy)
-    sponsor = stage.rich("sponsor")
-    job = stage.add_job(sponsor)
-    node = stage.add_node(str(greedy.address))
-    results = stage.results
-    stage.fund(job, 100, sponsor)
-    stage.pool.reserve(job, 1, 100, sender=results)
-    stage.pool.start_distribution(job, 1, [], 0, [node], [100], sender=results)
-    with boa.reverts():
-        greedy.claim(stage.pool.address)
-    assert greedy.calls() == 0
-    assert stage.pool.pending(greedy.address) == 100
-
-
-def test_claim_and_refund__token_says_no__revert_and_keep_the_debt(codes: Codes) -> None:
-    source = FALSE_TOKEN.replace("return False", "return True", 2).replace(
-        "return True", "return False", 1
-    )
-    stage = make_pool(codes, pool_token=boa.loads(source))
-    sponsor = stage.rich("sponsor")
-    job = stage.add_job(sponsor)
-    payout = str(boa.env.generate_address())
-    node = stage.add_node(payout)
-    results = stage.results
-    stage.fund(job, 100, sponsor)
-    stage.pool.reserve(job, 1, 60, sender=results)
-    stage.pool.start_distribution(job, 1, [], 0, [node], [60], sender=results)
-    with boa.reverts("pool: transfer failed"):
-        stage.pool.claim(sender=payout)
-    stage.end_job(job, sponsor)
-    with boa.reverts("pool: transfer failed"):
-        stage.pool.refund(job, sender=sponsor)
-    assert (stage.pool.pending(payout), stage.pool.escrow(job)) == (60, 40)
+def test_claim__reentered_by_the_token__pays_once(
+    stage: PoolStage, pool: Any, job: int, reserved: int, results: str
+) -> None:
+    """Attack: the payee is told of its payment, and claims again."""
+    intruder = Intruder(pool, "claim", (), (stage.token, ("transfer",)))
+    payee = str(intruder.striker.address)
+    pool.start_distribution(job, reserved, [], 0, [stage.add_node(payee)], [100], sender=results)
+    assert intruder.locked_out(lambda: pool.claim(sender=payee), 1) == 100
+    assert (stage.token.balanceOf(payee), pool.pending(payee)) == (100, 0)
 
 
 def test_refund__ended_job__pays_the_sponsor(
@@ -172,13 +122,3 @@ def test_refund__anyone_but_the_sponsor__reverts(
     }[role]
     with boa.reverts("pool: not sponsor"):
         pool.refund(job, sender=sender)
-
-
-def test_books__donation__belongs_to_nobody(
-    stage: PoolStage, pool: Any, job: int, sponsor: str, stranger: str
-) -> None:
-    stage.token.transfer(pool.address, 77, sender=stranger)
-    owed = pool.total_escrow() + pool.total_reserved() + pool.total_pending()
-    assert stage.token.balanceOf(pool.address) == owed + 77
-    stage.end_job(job, sponsor)
-    assert pool.refund(job, sender=sponsor) == 100 * ZOO

@@ -6,38 +6,9 @@ from __future__ import annotations
 from typing import Any
 
 import boa
-import pytest
 
 from tests.stage.contracts.events import event, logged
-from tests.stage.contracts.pool import ZERO, ZOO, Codes, PoolStage, make_pool
-
-FALSE_TOKEN = """
-# pragma version ~=0.4.3
-@external
-def transfer(to: address, amount: uint256) -> bool:
-    return False
-
-@external
-def transferFrom(owner: address, to: address, amount: uint256) -> bool:
-    return False
-"""
-
-
-@pytest.mark.parametrize("zero", range(6))
-def test_constructor__zero_address__reverts(codes: Codes, stranger: str, zero: int) -> None:
-    addresses = [stranger] * 6
-    addresses[zero] = ZERO
-    with boa.reverts("pool: zero address"):
-        codes.pool.deploy(*addresses)
-
-
-def test_constructor__parts__are_public(stage: PoolStage) -> None:
-    assert stage.pool.token() == stage.token.address
-    assert stage.pool.registry() == stage.registry.address
-    assert stage.pool.jobs() == stage.jobs.address
-    assert stage.pool.results() == stage.results
-    assert stage.pool.scores() == stage.scores.address
-    assert stage.pool.reports() == stage.reports
+from tests.stage.contracts.pool import ZOO, PoolStage
 
 
 def test_fund__sponsor_and_stranger__add_up(
@@ -68,11 +39,3 @@ def test_fund__without_allowance__reverts(
     with boa.reverts("erc20: insufficient allowance"):
         stage.fund(job, 5, sponsor)
     assert pool.escrow(job) == 100 * ZOO
-
-
-def test_fund__token_says_no__reverts(codes: Codes) -> None:
-    stage = make_pool(codes, pool_token=boa.loads(FALSE_TOKEN))
-    sponsor = stage.rich("sponsor")
-    job = stage.add_job(sponsor)
-    with boa.reverts("pool: transfer failed"):
-        stage.fund(job, 5, sponsor)

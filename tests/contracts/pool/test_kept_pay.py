@@ -10,7 +10,8 @@ import boa
 import pytest
 
 from tests.stage.contracts.events import logged
-from tests.stage.contracts.pool import Codes, PoolStage, make_pool
+from tests.stage.contracts.pool import PoolStage
+from tests.stage.contracts.system import Codes
 
 # Where nodes are paid. When its call back succeeds, it names another address.
 REGISTRY = """
@@ -51,16 +52,16 @@ HELD, ASIDE = 1, 2  # nodes
 
 
 @pytest.fixture
-def kept(codes: Codes) -> tuple[PoolStage, Any]:
+def kept(codes: Codes, stage: PoolStage) -> tuple[PoolStage, Any]:
     """60 units are held for node 1, and 40 set aside for node 2."""
-    stage = make_pool(codes)
     payout, breached = (str(boa.env.generate_address(name)) for name in ("payout", "breached"))
     registry = boa.loads(REGISTRY, payout, breached)
-    places = (stage.jobs.address, stage.results, stage.scores.address, stage.reports)
-    stage.pool = codes.pool.deploy(stage.token.address, registry.address, *places)
+    system = stage.system
+    neighbours = (system.jobs, system.results, system.scores, system.reports)
+    addresses = (c.address for c in (system.token, registry, *neighbours))
+    stage.pool = codes.pool.deploy(*addresses)
     sponsor = stage.rich("sponsor")
     job = stage.add_job(sponsor)
-    stage.token.approve(stage.pool.address, 100, sender=sponsor)
     stage.fund(job, 100, sponsor)
     registry.arm(1, ZERO, b"")
     sender = {"sender": stage.results}

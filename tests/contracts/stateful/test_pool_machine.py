@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, precondition, rule
 
 from tests.contracts.stateful.machine import Machine, run
-from tests.stage.contracts.pool import GAS_CAP, PoolStage, compile_all, make_pool
+from tests.stage.contracts.pool import PoolStage, make_pool
+from tests.stage.contracts.system import System
 
 N_NODES = 5
 UNKNOWN_NODE = 99
@@ -51,7 +52,6 @@ class PoolMachine(Machine):
 
     def __init__(self) -> None:
         super().__init__()
-        boa.env.evm.patch.gas_limit = GAS_CAP
         self.pool = self.stage.pool
         self.results = self.stage.results
         self.jobs: dict[int, ModelJob] = {}
@@ -64,7 +64,7 @@ class PoolMachine(Machine):
     @initialize()
     def set_up(self) -> None:
         wallets = [str(boa.env.generate_address()) for _ in range(4)]
-        self.sponsors = [self.stage.rich("sponsor", 10**27 // 4) for _ in range(2)]
+        self.sponsors = [self.stage.rich(f"sponsor {i}", 10**27 // 4) for i in range(2)]
         self.pending = dict.fromkeys(wallets, 0)
         self.wallets = dict.fromkeys(wallets, 0) | dict.fromkeys(self.sponsors, 10**27 // 4)
         self.payout_of = {}
@@ -369,9 +369,9 @@ class PoolMachine(Machine):
         assert held == escrow + reserved + owed + kept + self.donated
 
 
-@pytest.fixture(scope="module")
-def stage() -> PoolStage:
-    return make_pool(compile_all())
+@pytest.fixture
+def stage(system: System) -> PoolStage:
+    return make_pool(system)
 
 
 def test_pool_machine__random_histories__money_is_conserved(stage: PoolStage) -> None:

@@ -3,23 +3,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import boa
 import pytest
 
 from tests.stage.contracts.events import logged
-from tests.stage.contracts.pool import BOUNDS, TERMS, ZOO, PoolStage
-
-BOND, REWARD = 14, 4  # places in the terms
-
-
-def with_terms(**places: int) -> tuple[Any, ...]:
-    """The terms with the bond or the reward replaced."""
-    terms = list(TERMS)
-    for name, value in places.items():
-        terms[{"bond": BOND, "reward": REWARD}[name]] = value
-    return tuple(terms)
+from tests.stage.contracts.pool import PoolStage
+from tests.stage.contracts.system import BOND, BOUNDS, TERMS, ZOO, terms_tuple
 
 
 def test_thief_creates_a_job_first__the_victims_money__stays_its_own(
@@ -33,8 +22,8 @@ def test_thief_creates_a_job_first__the_victims_money__stays_its_own(
     taken = stage.jobs.job_count()
     thief = stage.token.balanceOf(stranger)
     with boa.reverts("pool: another job"):
-        stage.pool.fund(taken, victim, TERMS[0], 5_000 * ZOO, sender=victim)
-    stage.pool.fund(mine, victim, TERMS[0], 5_000 * ZOO, sender=victim)
+        stage.pool.fund(taken, victim, TERMS["spec"], 5_000 * ZOO, sender=victim)
+    stage.pool.fund(mine, victim, TERMS["spec"], 5_000 * ZOO, sender=victim)
     stage.jobs.cancel_job(taken, sender=stranger)
     with boa.reverts("pool: nothing to refund"):
         stage.pool.refund(taken, sender=stranger)
@@ -58,7 +47,7 @@ def test_bond_as_a_wall__or_as_nothing__is_refused(
     """No honest challenger has a bond above the supply, so the aggregator on duty pays itself
     everything; for a bond of one unit a round is stopped for nothing."""
     with boa.reverts("jobs: bad bond"):
-        stage.jobs.create_job(with_terms(bond=bond), sender=sponsor)
+        stage.jobs.create_job(terms_tuple(challenge_bond=bond), sender=sponsor)
 
 
 @pytest.mark.parametrize("reward", [0, 1, BOUNDS[2] - 1])
@@ -66,7 +55,7 @@ def test_free_job__is_refused(stage: PoolStage, sponsor: str, reward: int) -> No
     """A job with reward 0 and many rounds keeps agents busy for ever, and anyone opens its rounds
     before its sponsor has adopted the consensus."""
     with boa.reverts("jobs: reward too low"):
-        stage.jobs.create_job(with_terms(reward=reward), sender=sponsor)
+        stage.jobs.create_job(terms_tuple(reward_per_round=reward), sender=sponsor)
 
 
 def test_round_of_an_unfunded_job__cannot_be_reserved(
@@ -88,9 +77,11 @@ def test_bounds__changed_by_the_owner__hold_for_new_jobs(stage: PoolStage, spons
     assert tuple(stage.jobs.bounds()) == bounds
     with boa.reverts("jobs: reward too low"):
         stage.add_job(sponsor)
-    new = stage.jobs.create_job(with_terms(bond=5 * ZOO, reward=7 * ZOO), sender=sponsor)
+    new = stage.jobs.create_job(
+        terms_tuple(challenge_bond=5 * ZOO, reward_per_round=7 * ZOO), sender=sponsor
+    )
     assert (old, new) == (1, 2)
-    assert stage.jobs.job(old).terms.challenge_bond == ZOO
+    assert stage.jobs.job(old).terms.challenge_bond == BOND
 
 
 @pytest.mark.parametrize(
