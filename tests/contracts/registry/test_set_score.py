@@ -13,6 +13,7 @@ import boa
 import pytest
 
 from tests.stage.contracts.clock import mine, now, wait
+from tests.stage.contracts.events import events_of
 from tests.stage.contracts.intruder import Intruder
 from tests.stage.contracts.registry import (
     COORDINATOR,
@@ -39,7 +40,6 @@ from tests.stage.contracts.registry import (
     consent,
     first,
     give,
-    own_events,
     sign_verdict,
     submit,
 )
@@ -89,7 +89,7 @@ def test_set_score__first_and_last__gives_and_takes_the_place(direct: Any) -> No
         assert direct.node(1).benchmark_score == score
         assert direct.role_nodes(TRAINER, 0, 128) == listed
         assert direct.eligible_nodes(TRAINER, 0, 128) == (listed, [score] * len(listed))
-        assert own_events(direct) == []
+        assert events_of(direct) == []
 
 
 @pytest.mark.parametrize("node_id", [0, 2])
