@@ -14,8 +14,8 @@ from agents.protocol.numbers import MAX_VIOLATION, Violation
 from agents.protocol.slashing import DEFAULTS, NO_ROW, Offender, reporter_share, slash_amount
 from tests.stage.contracts.clock import block, hash_of, mine
 from tests.stage.contracts.registry import request
-from tests.stage.contracts.rounds import MODEL, REPORT, UPDATE, Field, make_field
-from tests.stage.contracts.scores import make_panel
+from tests.stage.contracts.rounds import MODEL, REPORT, UPDATE, RoundStage, make_rounds
+from tests.stage.contracts.scores import make_scores
 from tests.stage.contracts.system import EMPTY, REWARD, STAKE, TRAINER, System, Work, events_of
 from tests.stage.contracts.tasks import SPEC, make_tasks
 
@@ -24,8 +24,8 @@ RECORD = keccak(text="record")
 
 
 @pytest.fixture
-def field(system: System) -> Field:
-    return make_field(system)
+def stage(system: System) -> RoundStage:
+    return make_rounds(system)
 
 
 def chain_id() -> int:
@@ -35,8 +35,8 @@ def chain_id() -> int:
 # -- commitments -------------------------------------------------------------------------------
 
 
-def test_round_commitment(field: Field) -> None:
-    rounds, player, work = field.system.rounds, field.trainers[1], Work.of("some")
+def test_round_commitment(stage: RoundStage) -> None:
+    rounds, player, work = stage.system.rounds, stage.trainers[1], Work.of("some")
     parts = (work.input_root, work.content, work.trace_root, work.salt)
     mine = formulas.round_commitment(
         chain_id(), rounds.address, (7, 8, player.node_id), player.operator, parts
@@ -44,27 +44,27 @@ def test_round_commitment(field: Field) -> None:
     assert mine == rounds.commitment_digest(7, 8, player.node_id, player.operator, *parts)
 
 
-def test_opened(field: Field) -> None:
-    round_id = field.to_aggregate()
-    player = field.trainers[0]
-    work = field.work(player, round_id)
-    kept = field.system.rounds.commitment_of(1, round_id, player.node_id)
+def test_opened(stage: RoundStage) -> None:
+    round_id = stage.to_aggregate()
+    player = stage.trainers[0]
+    work = stage.work(player, round_id)
+    kept = stage.system.rounds.commitment_of(1, round_id, player.node_id)
     assert formulas.opened(work.content, work.trace_root) == kept
 
 
 def test_score_commitment(system: System) -> None:
-    panel = make_panel(system)
-    player, scores = panel.verifiers[1], [5, 0, 65_535]
+    stage = make_scores(system)
+    player, scores = stage.verifiers[1], [5, 0, 65_535]
     mine = formulas.score_commitment(
         chain_id(),
-        panel.scores.address,
+        stage.scores.address,
         (7, 8, player.node_id),
         player.operator,
         scores,
         RECORD,
         SALT,
     )
-    assert mine == panel.scores.scores_digest(
+    assert mine == stage.scores.scores_digest(
         7, 8, player.node_id, player.operator, scores, RECORD, SALT
     )
 
@@ -83,10 +83,10 @@ def test_task_tag_and_commitment(system: System) -> None:
 # -- keys, seeds and ids -----------------------------------------------------------------------
 
 
-def test_round_key_audit_key_and_seeds(field: Field) -> None:
+def test_round_key_audit_key_and_seeds(stage: RoundStage) -> None:
     """Both seeds of a round, as they were captured under their keys."""
-    rounds, results = field.system.rounds, field.system.results
-    round_id = field.to_challenge()
+    rounds, results = stage.system.rounds, stage.system.results
+    round_id = stage.to_challenge()
     boa.env.time_travel(blocks=3, block_delta=1)
     results.capture_audit_seed(1, round_id)
     state, key = rounds.round(1, round_id), formulas.round_key(1, round_id)
@@ -110,63 +110,63 @@ def test_benchmark_check_key(system: System) -> None:
 
 
 @pytest.mark.parametrize("violation", [Violation.INVALID, Violation.COPIED])
-def test_report_id(field: Field, violation: Violation) -> None:
-    found = field.system.reports.report_id_of(1, 2, 3, violation)
+def test_report_id(stage: RoundStage, violation: Violation) -> None:
+    found = stage.system.reports.report_id_of(1, 2, 3, violation)
     assert formulas.report_id(1, 2, 3, violation) == found
 
 
-def test_announcement_and_its_scope(field: Field) -> None:
+def test_announcement_and_its_scope(stage: RoundStage) -> None:
     """Of a node and of a result, as the contracts open them."""
-    round_id, player, node = field.to_challenge(), field.verifiers[0], field.trainers[0]
-    reports, results = field.system.reports, field.system.results
-    digest = field.announcement(reports, round_id, node.node_id, player.node_id)
-    field.announce(round_id, node, player)
+    round_id, player, node = stage.to_challenge(), stage.verifiers[0], stage.trainers[0]
+    reports, results = stage.system.reports, stage.system.results
+    digest = stage.announcement(reports, round_id, node.node_id, player.node_id)
+    stage.announce(round_id, node, player)
     scope = formulas.announcement_key(1, round_id, player.node_id)
     assert reports.announced_in(scope, digest) == block() - 1
-    field.report(round_id, node, Violation.INVALID, player)
+    stage.report(round_id, node, Violation.INVALID, player)
     assert reports.announced_in(scope, digest) == 0
     assert reports.finder_of(1, round_id, node.node_id) == player.node_id
-    digest = field.announce_challenge(round_id, field.challenger)
-    scope = int(field.challenger, 16).to_bytes(32, "big")
+    digest = stage.announce_challenge(round_id, stage.challenger)
+    scope = int(stage.challenger, 16).to_bytes(32, "big")
     assert results.announced_in(scope, digest) == block() - 1
-    field.challenge(round_id)
+    stage.challenge(round_id)
     assert results.announced_in(scope, digest) == 0
 
 
 # -- results and the ledger --------------------------------------------------------------------
 
 
-def test_snapshot_contributions_and_result_hashes(field: Field) -> None:
-    round_id = field.to_challenge()
-    state = field.system.rounds.round(1, round_id)
-    nodes, weights = field.system.snapshots[1, round_id]
+def test_snapshot_contributions_and_result_hashes(stage: RoundStage) -> None:
+    round_id = stage.to_challenge()
+    state = stage.system.rounds.round(1, round_id)
+    nodes, weights = stage.system.snapshots[1, round_id]
     assert formulas.snapshot_hash(nodes, weights) == state.snapshot_hash
-    contributions = formulas.contributions_hash(field.ids, field.shares)
+    contributions = formulas.contributions_hash(stage.ids, stage.shares)
     assert contributions == state.contributions_hash
     mine = formulas.result_hash(1, round_id, 1, MODEL, UPDATE, REPORT, contributions)
     assert mine == state.result_hash
 
 
-def test_result_hash__of_a_second_attempt(field: Field) -> None:
+def test_result_hash__of_a_second_attempt(stage: RoundStage) -> None:
     """The result that follows an upheld challenge has the number 2 in its name."""
-    round_id, system = field.to_disputed(), field.system
+    round_id, system = stage.to_disputed(), stage.system
     first = system.rounds.round(1, round_id).result_hash
     coordinator = system.coordinator.address
     system.results.resolve_challenge(1, round_id, first, True, sender=coordinator)
-    second = field.propose(round_id, player=field.trainers[0])
-    contributions = formulas.contributions_hash(field.ids, field.shares)
+    second = stage.propose(round_id, player=stage.trainers[0])
+    contributions = formulas.contributions_hash(stage.ids, stage.shares)
     mine = formulas.result_hash(1, round_id, 2, MODEL, UPDATE, REPORT, contributions)
     assert mine == second != first
 
 
-def test_ledger_entry(field: Field) -> None:
-    ledger = field.system.ledger
+def test_ledger_entry(stage: RoundStage) -> None:
+    ledger = stage.system.ledger
     before = EMPTY
     for index in range(2):
-        field.to_finalized()
+        stage.to_finalized()
         entry = ledger.entry(1, index)
-        assert formulas.contributors_root(field.ids) == entry.contributors_root
-        assert formulas.contributions_hash(field.ids, field.shares) == entry.scores_root
+        assert formulas.contributors_root(stage.ids) == entry.contributors_root
+        assert formulas.contributions_hash(stage.ids, stage.shares) == entry.scores_root
         mine = formulas.ledger_head(
             before,
             1,
@@ -186,57 +186,57 @@ def test_ledger_entry(field: Field) -> None:
 # -- amounts -----------------------------------------------------------------------------------
 
 
-def test_benchmark_score_is_a_new_nodes_weight(field: Field) -> None:
-    registry, player = field.system.registry, field.trainers[0]
-    attempt = field.system.benchmarks.benchmark(player.node_id)
+def test_benchmark_score_is_a_new_nodes_weight(stage: RoundStage) -> None:
+    registry, player = stage.system.registry, stage.trainers[0]
+    attempt = stage.system.benchmarks.benchmark(player.node_id)
     seeded = attempt.seed_block
     score = registry.node(player.node_id).benchmark_score
     times = range(1, attempt.submitted_at - attempt.requested_at + 1)
     assert seeded and score in {formulas.benchmark_score(attempt.units, t) for t in times}
-    field.to_commit()
-    nodes, weights = field.system.snapshots[1, 1]
+    stage.to_commit()
+    nodes, weights = stage.system.snapshots[1, 1]
     assert weights[nodes.index(player.node_id)] == formulas.weight(score, 0, 0)
 
 
-def test_weight__of_nodes_that_were_silent(field: Field) -> None:
+def test_weight__of_nodes_that_were_silent(stage: RoundStage) -> None:
     """Two of three reveal in two rounds; the third opens with what is left of its reliability."""
-    registry = field.system.registry
+    registry = stage.system.registry
     for accepted in range(3):
-        field.system.open(1)
-        round_id = field.system.jobs.rounds_opened(1)
-        nodes, weights = field.system.snapshots[1, round_id]
-        for place, player in enumerate(field.trainers):
+        stage.system.open(1)
+        round_id = stage.system.jobs.rounds_opened(1)
+        nodes, weights = stage.system.snapshots[1, round_id]
+        for place, player in enumerate(stage.trainers):
             score = registry.node(player.node_id).benchmark_score
             good = accepted if place < 2 else 0
             wanted = formulas.weight(score, accepted, good)
             assert weights[nodes.index(player.node_id)] == wanted
-        field.commit_all(round_id, *field.trainers[:2])
-        field.system.wait_out(1, round_id)
-        field.system.advance(1, round_id)
-        field.reveal_all(round_id, *field.trainers[:2])
-        ids = field.ids[:2]
-        field.propose(round_id, nodes=ids, contributions=[1, 1])
-        field.attest(round_id)
-        field.system.results.finalize(1, round_id, ids, [1, 1])
+        stage.commit_all(round_id, *stage.trainers[:2])
+        stage.system.wait_out(1, round_id)
+        stage.system.advance(1, round_id)
+        stage.reveal_all(round_id, *stage.trainers[:2])
+        ids = stage.ids[:2]
+        stage.propose(round_id, nodes=ids, contributions=[1, 1])
+        stage.attest(round_id)
+        stage.system.results.finalize(1, round_id, ids, [1, 1])
 
 
-def test_split__pays_what_the_pool_pays(field: Field) -> None:
-    pool, rounds = field.system.pool, field.system.rounds
-    round_id = field.to_challenge()
+def test_split__pays_what_the_pool_pays(stage: RoundStage) -> None:
+    pool, rounds = stage.system.pool, stage.system.rounds
+    round_id = stage.to_challenge()
     proposer = rounds.round(1, round_id).proposer
-    field.attest(round_id, *field.verifiers)
-    field.finalize()
-    terms = field.system.jobs.job(1).terms
+    stage.attest(round_id, *stage.verifiers)
+    stage.finalize()
+    terms = stage.system.jobs.job(1).terms
     split = formulas.split(
         REWARD,
         terms.verifier_bps,
         terms.aggregator_bps,
         proposer,
-        {player.node_id: STAKE for player in field.verifiers},
-        dict(zip(field.ids, field.shares, strict=True)),
+        {player.node_id: STAKE for player in stage.verifiers},
+        dict(zip(stage.ids, stage.shares, strict=True)),
     )
     wanted = dict(split.cuts) | split.shares
-    people = [*field.trainers, *field.verifiers, *field.aggregators]
+    people = [*stage.trainers, *stage.verifiers, *stage.aggregators]
     for player in people:
         assert pool.pending(player.payout) == wanted.get(player.node_id, 0), player.name
     assert pool.pool(1, round_id).paid == split.paid

@@ -9,7 +9,7 @@ import boa
 import pytest
 
 from tests.stage.contracts import committee
-from tests.stage.contracts.committee import MEMBERS, PROPOSED, QUEUED, end, propose_and_approve
+from tests.stage.contracts.committee import MEMBERS, PROPOSED, QUEUED, propose_and_approve
 from tests.stage.contracts.events import event, logged
 
 
@@ -54,12 +54,3 @@ def test_approve__beyond_quorum__keeps_the_eta(coordinator: Any, queued: bytes) 
         event("OperationApproved", op_id=queued, member=MEMBERS[3], approvals=4)
     ]
     assert coordinator.operation(queued).eta == eta
-
-
-@pytest.mark.parametrize("ended", ["executed", "cancelled", "expired"])
-def test_approve__operation_that_has_ended__reverts(
-    coordinator: Any, queued: bytes, ended: str
-) -> None:
-    end(coordinator, queued, ended)
-    with boa.reverts(f"coordinator: {ended}"):
-        coordinator.approve(queued, sender=MEMBERS[3])

@@ -115,13 +115,3 @@ def test_approve_by_sig__chain_forked_after_signing__reverts(
     boa.env.evm.patch.chain_id = chain_id + 1
     with boa.reverts("coordinator: not a member"):
         coordinator.approve_by_sig(op_id, [signature])
-
-
-def test_approve_by_sig__no_longer_open__reverts(coordinator: Any, queued: bytes) -> None:
-    signature = sign(ACCOUNTS[4], queued, coordinator)
-    boa.env.time_travel(seconds=committee.ROUTINE_DELAY)
-    coordinator.execute(queued)
-    with boa.reverts("coordinator: executed"):
-        coordinator.approve_by_sig(queued, [signature])
-    with boa.reverts("coordinator: unknown operation"):
-        coordinator.approve_by_sig(bytes(32), [signature])

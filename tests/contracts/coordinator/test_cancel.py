@@ -8,7 +8,7 @@ from typing import Any
 import boa
 
 from tests.stage.contracts import committee
-from tests.stage.contracts.committee import MEMBERS, STRANGER, pass_operation, propose_and_approve
+from tests.stage.contracts.committee import MEMBERS, STRANGER, pass_operation
 from tests.stage.contracts.events import event, logged
 
 
@@ -66,25 +66,3 @@ def test_cancel__removed_members_vote__does_not_count(coordinator: Any, queued: 
     assert coordinator.state(queued) == committee.QUEUED
     coordinator.cancel(queued, sender=MEMBERS[0])
     assert coordinator.state(queued) == committee.CANCELLED
-
-
-def test_cancel__unknown_executed_cancelled_or_expired__reverts(
-    coordinator: Any, queued: bytes, target: Any
-) -> None:
-    with boa.reverts("coordinator: unknown operation"):
-        coordinator.cancel(bytes(32), sender=MEMBERS[0])
-    late = propose_and_approve(coordinator, target.address, b"")
-    gone = bytes(coordinator.propose(target.address, b"", bytes(32), sender=MEMBERS[0]))
-    for member in MEMBERS[:3]:
-        coordinator.cancel(gone, sender=member)
-    with boa.reverts("coordinator: cancelled"):
-        coordinator.cancel(gone, sender=MEMBERS[4])
-    boa.env.time_travel(seconds=committee.ROUTINE_DELAY)
-    coordinator.execute(queued)
-    with boa.reverts("coordinator: executed"):
-        coordinator.cancel(queued, sender=MEMBERS[0])
-    boa.env.time_travel(
-        seconds=coordinator.operation(late).eta + committee.GRACE - boa.env.timestamp
-    )
-    with boa.reverts("coordinator: expired"):
-        coordinator.cancel(late, sender=MEMBERS[0])

@@ -9,16 +9,13 @@ import boa
 import pytest
 
 from tests.stage.contracts.committee import (
-    CANCELLED,
     EXECUTED,
-    EXPIRED,
     GOVERNANCE_DELAY,
     GRACE,
     MEMBERS,
     QUEUED,
     ROUTINE_DELAY,
     STRANGER,
-    end,
     pass_operation,
     propose_and_approve,
 )
@@ -49,19 +46,6 @@ def test_execute__last_second_of_grace__works(coordinator: Any, queued: bytes) -
     boa.env.time_travel(seconds=ROUTINE_DELAY + GRACE - 1)
     assert coordinator.state(queued) == QUEUED
     coordinator.execute(queued)
-
-
-@pytest.mark.parametrize("ended", ["executed", "cancelled", "expired"])
-def test_execute__operation_that_has_ended__reverts(
-    coordinator: Any, queued: bytes, ended: str
-) -> None:
-    end(coordinator, queued, ended)
-    assert (
-        coordinator.state(queued)
-        == {"executed": EXECUTED, "cancelled": CANCELLED, "expired": EXPIRED}[ended]
-    )
-    with boa.reverts(f"coordinator: {ended}"):
-        coordinator.execute(queued)
 
 
 def test_execute__below_quorum__reverts(coordinator: Any, op_id: bytes) -> None:

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 from eth_utils import keccak
 
-from tests.stage.contracts.rounds import make_field
-from tests.stage.contracts.system import Player, System
+from tests.stage.contracts.copies import own_stage
+from tests.stage.contracts.rounds import make_rounds
+from tests.stage.contracts.system import Codes, Player, System, deploy
 
 JOB = 1
 KEY = keccak(text="commitment to the data key")
@@ -28,7 +29,6 @@ class KeyStage:
     """Short forms of what the people of one job do with its key."""
 
     system: System
-    keys: Any
     sponsor: str
     releaser: str
     stranger: str
@@ -36,6 +36,10 @@ class KeyStage:
     other: Player
     verifier: Player
     aggregator: Player
+
+    @property
+    def keys(self) -> Any:
+        return self.system.keys
 
     def request(self, player: Player, job_id: int = JOB) -> None:
         self.keys.request_key(job_id, player.node_id, sender=player.operator)
@@ -70,26 +74,31 @@ class KeyStage:
         )
 
 
-@pytest.fixture
-def stage(system: System) -> KeyStage:
-    field = make_field(system, trainers=2)
-    for player in (*field.trainers, *field.verifiers, *field.aggregators):
+@pytest.fixture(scope="module")
+def made(codes: Codes) -> KeyStage:
+    system = deploy(codes)
+    stage = make_rounds(system, trainers=2)
+    for player in (*stage.trainers, *stage.verifiers, *stage.aggregators):
         key = public_key(player)
         system.registry.set_encryption_key(player.node_id, key, sender=player.operator)
     releaser = system.person("releaser")
-    system.keys.set_key(JOB, KEY, sender=field.sponsor)
-    system.keys.set_releaser(JOB, releaser, sender=field.sponsor)
+    system.keys.set_key(JOB, KEY, sender=stage.sponsor)
+    system.keys.set_releaser(JOB, releaser, sender=stage.sponsor)
     return KeyStage(
         system,
-        system.keys,
-        field.sponsor,
+        stage.sponsor,
         releaser,
-        field.stranger,
-        field.trainers[0],
-        field.trainers[1],
-        field.verifiers[0],
-        field.aggregators[0],
+        stage.stranger,
+        stage.trainers[0],
+        stage.trainers[1],
+        stage.verifiers[0],
+        stage.aggregators[0],
     )
+
+
+@pytest.fixture
+def stage(made: KeyStage, system: System) -> KeyStage:
+    return own_stage(made, made.system, system)
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from eth_utils import keccak
 
 from tests.stage.contracts.clock import wait
 from tests.stage.contracts.events import event, logged
-from tests.stage.contracts.system import EMPTY, ZERO, Codes, System
+from tests.stage.contracts.system import EMPTY, Codes, System
 
 JOB = 1
 ROUND_LIMIT = 2**64
@@ -40,21 +40,6 @@ def _head(before: bytes, job: int, round_id: int, prev: int, new: int, reward: i
     models = (_model(prev), _model(new))
     values = [before, job, round_id, *models, *_roots(round_id), reward, boa.env.timestamp]
     return keccak(encode(fields, values))
-
-
-@pytest.mark.parametrize("missing", range(3))
-def test_constructor__zero_address__reverts(ledger_code: Any, missing: int) -> None:
-    addresses = [str(boa.env.generate_address()) for _ in range(3)]
-    addresses[missing] = ZERO
-    with boa.reverts("ledger: zero address"):
-        ledger_code.deploy(*addresses)
-
-
-def test_constructor__neighbours__are_public(system: System) -> None:
-    ledger = system.ledger
-    assert ledger.results() == system.results.address
-    assert ledger.pool() == system.pool.address
-    assert ledger.coordinator() == system.coordinator.address
 
 
 def test_record_round__history_of_three__is_chained_and_readable(

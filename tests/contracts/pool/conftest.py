@@ -3,58 +3,54 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import boa
 import pytest
 
-from tests.stage.contracts.pool import GAS_CAP, ZOO, Codes, World, compile_all, make_world
+from tests.stage.contracts.pool import ZOO, PoolStage, make_pool
+from tests.stage.contracts.system import Codes, System, deploy
 
 ESCROW = 100 * ZOO
 
 
-@pytest.fixture(scope="session")
-def codes() -> Codes:
-    return compile_all()
-
-
 @pytest.fixture(scope="module")
-def world(codes: Codes) -> World:
-    """Deployed once a module: boa's pytest plugin undoes what each test did to it."""
-    return make_world(codes)
-
-
-@pytest.fixture(autouse=True)
-def gas_cap() -> None:
-    boa.env.evm.patch.gas_limit = GAS_CAP
+def made(codes: Codes) -> PoolStage:
+    return make_pool(deploy(codes))
 
 
 @pytest.fixture
-def pool(world: World) -> Any:
-    return world.pool
+def stage(made: PoolStage, system: System) -> PoolStage:
+    return replace(made, system=system)
 
 
 @pytest.fixture
-def results(world: World) -> str:
+def pool(stage: PoolStage) -> Any:
+    return stage.pool
+
+
+@pytest.fixture
+def results(stage: PoolStage) -> str:
     """The address of TrainingResults, as a sender."""
-    return world.results
+    return stage.results
 
 
 @pytest.fixture
-def stranger(world: World) -> str:
-    return world.rich("stranger")
+def stranger(stage: PoolStage) -> str:
+    return stage.rich("stranger")
 
 
 @pytest.fixture
-def sponsor(world: World) -> str:
-    return world.rich("sponsor")
+def sponsor(stage: PoolStage) -> str:
+    return stage.rich("sponsor")
 
 
 @pytest.fixture
-def job(world: World, sponsor: str) -> int:
+def job(stage: PoolStage, sponsor: str) -> int:
     """An active job with 100 ZOO in escrow."""
-    job_id = world.add_job(sponsor)
-    world.fund(job_id, ESCROW, sponsor)
+    job_id = stage.add_job(sponsor)
+    stage.fund(job_id, ESCROW, sponsor)
     return job_id
 
 
@@ -64,8 +60,8 @@ def payouts() -> list[str]:
 
 
 @pytest.fixture
-def nodes(world: World, payouts: list[str]) -> list[int]:
-    return [world.add_node(payout) for payout in payouts]
+def nodes(stage: PoolStage, payouts: list[str]) -> list[int]:
+    return [stage.add_node(payout) for payout in payouts]
 
 
 @pytest.fixture

@@ -8,33 +8,9 @@ from typing import Any
 import boa
 import pytest
 
-from tests.contracts.pool.test_fund import FALSE_TOKEN
 from tests.stage.contracts.events import event, logged
-from tests.stage.contracts.pool import ZOO, Codes, World, make_world
-
-# A "token" that pays nothing and asks the pool again, as its own payee.
-GREEDY_TOKEN = """
-# pragma version ~=0.4.3
-calls: public(uint256)
-
-interface Pool:
-    def claim() -> uint256: nonpayable
-    def refund(job_id: uint256) -> uint256: nonpayable
-
-@external
-def claim(pool: address):
-    extcall Pool(pool).claim()
-
-@external
-def transfer(to: address, amount: uint256) -> bool:
-    self.calls += 1
-    extcall Pool(msg.sender).claim()
-    return True
-
-@external
-def transferFrom(owner: address, to: address, amount: uint256) -> bool:
-    return True
-"""
+from tests.stage.contracts.intruder import Intruder
+from tests.stage.contracts.pool import ZOO, PoolStage
 
 
 @pytest.fixture
@@ -47,14 +23,14 @@ def credited(pool: Any, job: int, reserved: int, results: str, nodes: list[int])
 
 
 def test_claim__payout__gets_its_own_and_no_more(
-    world: World, pool: Any, credited: int, payouts: list[str]
+    stage: PoolStage, pool: Any, credited: int, payouts: list[str]
 ) -> None:
     assert pool.claim(sender=payouts[0]) == 4 * ZOO
     assert logged(pool) == [
         event("RewardClaimed", account=payouts[0], amount=4 * ZOO),
         event("Transfer", sender=pool.address, receiver=payouts[0], value=4 * ZOO),
     ]
-    assert world.token.balanceOf(payouts[0]) == 4 * ZOO
+    assert stage.token.balanceOf(payouts[0]) == 4 * ZOO
     assert [pool.pending(payout) for payout in payouts] == [0, 6 * ZOO, 0]
     assert pool.total_pending() == 6 * ZOO
 
@@ -69,78 +45,52 @@ def test_claim__twice_or_nothing__reverts(
 
 
 def test_claim__after_the_job_ended_and_was_refunded__still_works(
-    world: World, pool: Any, job: int, credited: int, payouts: list[str], sponsor: str
+    stage: PoolStage, pool: Any, job: int, credited: int, payouts: list[str], sponsor: str
 ) -> None:
-    world.end_job(job, sponsor)
+    stage.end_job(job, sponsor)
     pool.refund(job, sender=sponsor)
     assert pool.claim(sender=payouts[1]) == 6 * ZOO
 
 
 def test_claim__pending_survives_a_change_of_payout(
-    world: World, pool: Any, credited: int, nodes: list[int], payouts: list[str], stranger: str
+    stage: PoolStage, pool: Any, credited: int, nodes: list[int], payouts: list[str], stranger: str
 ) -> None:
     """What was credited belongs to the old wallet: a node's owner can't redirect it."""
-    world.registry.set_payout(nodes[0], stranger, sender=world.holder)
+    stage.registry.set_payout(nodes[0], stranger, sender=stage.holder)
     with boa.reverts("pool: nothing to claim"):
         pool.claim(sender=stranger)
     assert pool.claim(sender=payouts[0]) == 4 * ZOO
 
 
-def test_claim__reentered_by_the_token__reverts(codes: Codes) -> None:
-    greedy = boa.loads(GREEDY_TOKEN)
-    world = make_world(codes, pool_token=greedy)
-    sponsor = world.rich("sponsor")
-    job = world.add_job(sponsor)
-    node = world.add_node(str(greedy.address))
-    results = world.results
-    world.fund(job, 100, sponsor)
-    world.pool.reserve(job, 1, 100, sender=results)
-    world.pool.start_distribution(job, 1, [], 0, [node], [100], sender=results)
-    with boa.reverts():
-        greedy.claim(world.pool.address)
-    assert greedy.calls() == 0
-    assert world.pool.pending(greedy.address) == 100
-
-
-def test_claim_and_refund__token_says_no__revert_and_keep_the_debt(codes: Codes) -> None:
-    source = FALSE_TOKEN.replace("return False", "return True", 2).replace(
-        "return True", "return False", 1
-    )
-    world = make_world(codes, pool_token=boa.loads(source))
-    sponsor = world.rich("sponsor")
-    job = world.add_job(sponsor)
-    payout = str(boa.env.generate_address())
-    node = world.add_node(payout)
-    results = world.results
-    world.fund(job, 100, sponsor)
-    world.pool.reserve(job, 1, 60, sender=results)
-    world.pool.start_distribution(job, 1, [], 0, [node], [60], sender=results)
-    with boa.reverts("pool: transfer failed"):
-        world.pool.claim(sender=payout)
-    world.end_job(job, sponsor)
-    with boa.reverts("pool: transfer failed"):
-        world.pool.refund(job, sender=sponsor)
-    assert (world.pool.pending(payout), world.pool.escrow(job)) == (60, 40)
+def test_claim__reentered_by_the_token__pays_once(
+    stage: PoolStage, pool: Any, job: int, reserved: int, results: str
+) -> None:
+    """Attack: the payee is told of its payment, and claims again."""
+    intruder = Intruder(pool, "claim", (), (stage.token, ("transfer",)))
+    payee = str(intruder.striker.address)
+    pool.start_distribution(job, reserved, [], 0, [stage.add_node(payee)], [100], sender=results)
+    assert intruder.locked_out(lambda: pool.claim(sender=payee), 1) == 100
+    assert (stage.token.balanceOf(payee), pool.pending(payee)) == (100, 0)
 
 
 def test_refund__ended_job__pays_the_sponsor(
-    world: World, pool: Any, job: int, sponsor: str
+    stage: PoolStage, pool: Any, job: int, sponsor: str
 ) -> None:
-    before = world.token.balanceOf(sponsor)
-    world.end_job(job, sponsor)
+    before = stage.token.balanceOf(sponsor)
+    stage.end_job(job, sponsor)
     assert pool.refund(job, sender=sponsor) == 100 * ZOO
     assert logged(pool) == [
         event("EscrowRefunded", job_id=job, sponsor=sponsor, amount=100 * ZOO),
         event("Transfer", sender=pool.address, receiver=sponsor, value=100 * ZOO),
     ]
-    assert world.token.balanceOf(sponsor) == before + 100 * ZOO
+    assert stage.token.balanceOf(sponsor) == before + 100 * ZOO
     assert pool.escrow(job) == pool.total_escrow() == 0
 
 
 def test_refund__leaves_an_open_pool_alone_and_comes_again(
-    world: World, pool: Any, job: int, reserved: int, results: str, sponsor: str
+    stage: PoolStage, pool: Any, job: int, reserved: int, results: str, sponsor: str
 ) -> None:
-    world.end_job(job, sponsor)
+    stage.end_job(job, sponsor)
     assert pool.refund(job, sender=sponsor) == 90 * ZOO
     with boa.reverts("pool: nothing to refund"):
         pool.refund(job, sender=sponsor)
@@ -148,37 +98,27 @@ def test_refund__leaves_an_open_pool_alone_and_comes_again(
     assert pool.refund(job, sender=sponsor) == 10 * ZOO
 
 
-def test_refund__others_escrow__stays(world: World, pool: Any, job: int, sponsor: str) -> None:
-    other_sponsor = world.rich("other sponsor")
-    other = world.add_job(other_sponsor)
-    world.fund(other, 5, other_sponsor)
-    world.end_job(job, sponsor)
+def test_refund__others_escrow__stays(stage: PoolStage, pool: Any, job: int, sponsor: str) -> None:
+    other_sponsor = stage.rich("other sponsor")
+    other = stage.add_job(other_sponsor)
+    stage.fund(other, 5, other_sponsor)
+    stage.end_job(job, sponsor)
     pool.refund(job, sender=sponsor)
     assert pool.escrow(other) == pool.total_escrow() == 5
 
 
 @pytest.mark.parametrize("role", ["stranger", "deployer", "committee", "results"])
 def test_refund__anyone_but_the_sponsor__reverts(
-    world: World, pool: Any, job: int, sponsor: str, stranger: str, role: str
+    stage: PoolStage, pool: Any, job: int, sponsor: str, stranger: str, role: str
 ) -> None:
     """Whoever funded the job too: only its sponsor gets the escrow."""
-    world.fund(job, 1, stranger)
-    world.end_job(job, sponsor)
+    stage.fund(job, 1, stranger)
+    stage.end_job(job, sponsor)
     sender = {
         "stranger": stranger,
         "deployer": str(boa.env.eoa),
-        "committee": world.committee,
-        "results": world.results,
+        "committee": stage.committee,
+        "results": stage.results,
     }[role]
     with boa.reverts("pool: not sponsor"):
         pool.refund(job, sender=sender)
-
-
-def test_books__donation__belongs_to_nobody(
-    world: World, pool: Any, job: int, sponsor: str, stranger: str
-) -> None:
-    world.token.transfer(pool.address, 77, sender=stranger)
-    owed = pool.total_escrow() + pool.total_reserved() + pool.total_pending()
-    assert world.token.balanceOf(pool.address) == owed + 77
-    world.end_job(job, sponsor)
-    assert pool.refund(job, sender=sponsor) == 100 * ZOO

@@ -9,7 +9,7 @@ import boa
 import pytest
 
 from tests.stage.contracts.events import event, logged
-from tests.stage.contracts.pool import ZOO, World
+from tests.stage.contracts.pool import ZOO, PoolStage
 
 
 @pytest.fixture
@@ -61,19 +61,19 @@ def test_distribute__batches__pay_what_one_batch_would(
 
 
 def test_distribute__shared_payout__adds_up(
-    world: World, pool: Any, job: int, reserved: int, results: str, payouts: list[str]
+    stage: PoolStage, pool: Any, job: int, reserved: int, results: str, payouts: list[str]
 ) -> None:
-    pair = [world.add_node(payouts[0]) for _ in range(2)]
+    pair = [stage.add_node(payouts[0]) for _ in range(2)]
     pool.start_distribution(job, reserved, [], 2, [], [], sender=results)
     pool.distribute(job, reserved, pair, [1, 1], 0, sender=results)
     assert pool.pending(payouts[0]) == 10 * ZOO
 
 
 def test_distribute__payout_changed_before__is_followed(
-    world: World, pool: Any, job: int, distributing: int, results: str, nodes: list[int]
+    stage: PoolStage, pool: Any, job: int, distributing: int, results: str, nodes: list[int]
 ) -> None:
     new = str(boa.env.generate_address("new payout"))
-    world.registry.set_payout(nodes[1], new, sender=world.holder)
+    stage.registry.set_payout(nodes[1], new, sender=stage.holder)
     pool.distribute(job, distributing, nodes[1:2], [7], 0, sender=results)
     assert pool.pending(new) == 9 * ZOO
 
@@ -115,10 +115,10 @@ def test_distribute__zero_total__reverts(
 
 
 def test_distribute__full_batch__fits_under_the_gas_cap(
-    world: World, pool: Any, job: int, reserved: int, results: str
+    stage: PoolStage, pool: Any, job: int, reserved: int, results: str
 ) -> None:
     """128 nodes, each with a payout that was never credited: the dearest batch there is."""
-    fresh = [world.add_node(str(boa.env.generate_address())) for _ in range(128)]
+    fresh = [stage.add_node(str(boa.env.generate_address())) for _ in range(128)]
     pool.start_distribution(job, reserved, [], 128, [], [], sender=results)
     pool.distribute(job, reserved, fresh, [1] * 128, 0, sender=results)
     assert pool.total_pending() == 128 * (10 * ZOO // 128)

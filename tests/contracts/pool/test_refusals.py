@@ -4,60 +4,48 @@ row begins with job 1, which has 100 ZOO in escrow, and the nodes 1, 2 and 3."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
-import boa
 import pytest
 
-from tests.stage.contracts.pool import ZOO, World
+from tests.stage.contracts.pool import ZOO, PoolStage
+from tests.stage.contracts.refusals import Act, Refusal, by, first, refused
 
 HUGE = 2**256 - 1
-Step = Callable[[World], Any]
 
 
-def by_results(function: str, *arguments: Any, job: int = 1, round_id: int = 1) -> Step:
+def by_results(function: str, *arguments: Any, job: int = 1, round_id: int = 1) -> Act:
     """A call of settlement, by TrainingResults."""
-
-    def send(world: World) -> None:
-        getattr(world.pool, function)(job, round_id, *arguments, sender=world.results)
-
-    send.__name__ = f"{function}{arguments}"
-    return send
+    return by("results", f"pool.{function}", job, round_id, *arguments)
 
 
-def by_sponsor(function: str, *arguments: Any) -> Step:
-    def send(world: World) -> None:
-        sponsor = world.jobs.sponsor_of(1)
-        getattr(world.pool, function)(*arguments, sender=sponsor)
-
-    send.__name__ = f"{function}{arguments}"
-    return send
+def refund(job: int) -> Act:
+    return by("sponsor", "pool.refund", job)
 
 
-def fund(job: int, amount: int) -> Step:
+def fund(job: int, amount: int) -> Act:
     """By the sponsor of job 1, who names whose the job is and for what."""
 
-    def send(world: World) -> None:
-        world.fund(job, amount, world.jobs.sponsor_of(1))
+    def send(stage: PoolStage) -> None:
+        stage.fund(job, amount, stage.jobs.sponsor_of(1))
 
-    send.__name__ = f"fund{job, amount}"
+    send.__name__ = "fund by sponsor"
     return send
 
 
-def another_job(world: World) -> None:
-    world.add_job(world.rich("another sponsor"))
+def another_job(stage: PoolStage) -> None:
+    stage.add_job(stage.rich("another sponsor"))
 
 
-def end_job(world: World) -> None:
-    world.end_job(1, world.jobs.sponsor_of(1))
+def end_job(stage: PoolStage) -> None:
+    stage.end_job(1, stage.jobs.sponsor_of(1))
 
 
-def distribute(nodes: list[int], contributions: list[int], round_id: int = 1) -> Step:
+def distribute(nodes: list[int], contributions: list[int], round_id: int = 1) -> Act:
     return by_results("distribute", nodes, contributions, 0, round_id=round_id)
 
 
-def start(nodes: list[int], cuts: list[int]) -> Step:
+def start(nodes: list[int], cuts: list[int]) -> Act:
     return by_results("start_distribution", [], 7, nodes, cuts)
 
 
@@ -70,8 +58,8 @@ REFUSED: list[tuple[Any, ...]] = [
     ("zero amount", fund(1, 0)),
     *(("unknown job", fund(job, 1)) for job in (0, 2, HUGE)),
     ("job ended", fund(1, 1), end_job),
-    ("not sponsor", by_sponsor("refund", 9)),
-    ("job not ended", by_sponsor("refund", 1)),
+    ("not sponsor", refund(9)),
+    ("job not ended", refund(1)),
     ("already reserved", by_results("reserve", 1), RESERVED),
     ("already reserved", by_results("reserve", 1), RESERVED, CLOSED),
     ("escrow too low", by_results("reserve", 1, job=2), another_job),
@@ -106,16 +94,12 @@ REFUSED: list[tuple[Any, ...]] = [
 ]
 
 
-@pytest.mark.parametrize("row", REFUSED, ids=[f"{row[1].__name__}: {row[0]}" for row in REFUSED])
+@pytest.mark.parametrize(
+    "refusal",
+    [refused(f"pool: {reason}", call, after=first(*before)) for reason, call, *before in REFUSED],
+)
 def test_call__is_refused_with_its_reason(
-    world: World, job: int, nodes: list[int], row: tuple[Any, ...]
+    stage: PoolStage, job: int, nodes: list[int], refusal: Refusal
 ) -> None:
-    """The steps before succeed; the call reverts and nobody is owed more by it."""
     assert (job, nodes) == (1, [1, 2, 3])
-    reason, refused, *before = row
-    for step in before:
-        step(world)
-    pending = world.pool.total_pending()
-    with boa.reverts(f"pool: {reason}"):
-        refused(world)
-    assert world.pool.total_pending() == pending
+    refusal.check(stage)

@@ -9,7 +9,7 @@ import boa
 import pytest
 
 from tests.stage.contracts.events import event, logged
-from tests.stage.contracts.pool import ZOO, World
+from tests.stage.contracts.pool import ZOO, PoolStage
 
 
 def test_reserve__escrow__becomes_the_pool(pool: Any, job: int, results: str) -> None:
@@ -30,11 +30,11 @@ def test_reserve__whole_escrow__is_allowed_and_then_no_more(
 
 @pytest.fixture
 def others(
-    world: World, job: int, deployer: str, stranger: str, payouts: list[str]
+    stage: PoolStage, job: int, deployer: str, stranger: str, payouts: list[str]
 ) -> dict[str, str]:
     """Who is not TrainingResults."""
-    people = {"deployer": deployer, "stranger": stranger, "committee": world.committee}
-    return people | {"sponsor": world.jobs.sponsor_of(job), "payout": payouts[0]}
+    people = {"deployer": deployer, "stranger": stranger, "committee": stage.committee}
+    return people | {"sponsor": stage.jobs.sponsor_of(job), "payout": payouts[0]}
 
 
 @pytest.mark.parametrize("role", ["deployer", "sponsor", "stranger", "committee", "payout"])

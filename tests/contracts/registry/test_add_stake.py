@@ -7,13 +7,14 @@ from typing import Any
 
 import boa
 
-from tests.stage.contracts.registry import NODE_OWNER, STAKE, ZOO, own_events
+from tests.stage.contracts.events import events_of
+from tests.stage.contracts.registry import NODE_OWNER, STAKE, ZOO
 
 
 def test_add_stake__adds_and_tells(registry: Any, token: Any, node: int) -> None:
     registry.add_stake(node, 5 * ZOO, sender=NODE_OWNER)
     fields = {"node_id": node, "amount": 5 * ZOO, "stake": STAKE + 5 * ZOO}
-    assert own_events(registry) == [("StakeAdded", fields)]
+    assert events_of(registry) == [("StakeAdded", fields)]
     assert registry.node(node).stake == registry.total_stake() == STAKE + 5 * ZOO
     assert token.balanceOf(registry.address) == STAKE + 5 * ZOO
 

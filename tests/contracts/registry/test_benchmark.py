@@ -9,7 +9,7 @@ import boa
 import pytest
 
 from tests.stage.contracts.clock import block, mine, now, wait
-from tests.stage.contracts.events import event
+from tests.stage.contracts.events import event, events_of
 from tests.stage.contracts.registry import (
     ARTEFACT,
     CHECK_DOMAIN,
@@ -26,7 +26,6 @@ from tests.stage.contracts.registry import (
     address_of,
     benchmark_passed,
     draw_key,
-    own_events,
     submit,
 )
 
@@ -45,7 +44,7 @@ def test_request__after_the_window__starts_a_new_attempt(
     wait(WINDOW + 1)
     benchmarks.request_benchmark(node, sender=address_of(who))
     target = block() + 1
-    assert own_events(benchmarks) == [
+    assert events_of(benchmarks) == [
         event("SeedRequested", key=draw_key(SEED_DOMAIN, node, 2), target_block=target),
         event("BenchmarkRequested", node_id=node, attempt=2, seed_block=target),
     ]
@@ -87,7 +86,7 @@ def test_capture_seed__anyone_may(benchmarks: Any, seeded: int) -> None:
     seed = benchmarks.capture_benchmark_seed(seeded, sender=STRANGER)
     key = draw_key(SEED_DOMAIN, seeded, 1)
     fields = {"key": key, "target_block": target, "seed": seed}
-    assert own_events(benchmarks) == [("SeedCaptured", fields)]
+    assert events_of(benchmarks) == [("SeedCaptured", fields)]
     assert benchmarks.benchmark(seeded).seed == seed != EMPTY
 
 
@@ -114,7 +113,7 @@ def test_submit__records_and_pins_the_check(benchmarks: Any, seeded: int, who: s
     benchmarks.capture_benchmark_seed(seeded)
     benchmarks.submit_benchmark(seeded, UNITS, ROOT, ARTEFACT, sender=address_of(who))
     target = block() + 1
-    assert own_events(benchmarks) == [
+    assert events_of(benchmarks) == [
         event("SeedRequested", key=draw_key(CHECK_DOMAIN, seeded, 1), target_block=target),
         event(
             "BenchmarkSubmitted",
@@ -167,5 +166,5 @@ def test_capture_check_seed__anyone_may(benchmarks: Any, seeded: int) -> None:
     seed = benchmarks.capture_check_seed(seeded, sender=STRANGER)
     key = draw_key(CHECK_DOMAIN, seeded, 1)
     fields = {"key": key, "target_block": target, "seed": seed}
-    assert own_events(benchmarks) == [("SeedCaptured", fields)]
+    assert events_of(benchmarks) == [("SeedCaptured", fields)]
     assert benchmarks.benchmark(seeded).check_seed == seed != benchmarks.benchmark(seeded).seed

@@ -10,8 +10,8 @@ import pytest
 
 from tests.stage.contracts import registry as stage
 from tests.stage.contracts.clock import now
-from tests.stage.contracts.events import event
-from tests.stage.contracts.registry import COORDINATOR, COPIED, REPORTER, address_of, own_events
+from tests.stage.contracts.events import event, events_of
+from tests.stage.contracts.registry import COORDINATOR, COPIED, REPORTER, address_of
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ def credited(registry: Any, node: int) -> int:
 def test_claim_bounty__pays_once(registry: Any, token: Any, credited: int, who: str) -> None:
     account = address_of(who)
     assert registry.claim_bounty(sender=account) == credited
-    assert own_events(registry) == [event("BountyClaimed", account=account, amount=credited)]
+    assert events_of(registry) == [event("BountyClaimed", account=account, amount=credited)]
     assert token.balanceOf(account) == credited
     assert registry.bounty(account) == 0
     assert registry.total_bounties() == credited

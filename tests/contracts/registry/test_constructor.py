@@ -70,15 +70,6 @@ def test_init__with_a_slasher_twice__reverts(
         registry_code.deploy(token.address, SLASHER, COORDINATOR, [SLASHER, SLASHER], parameters)
 
 
-@pytest.mark.parametrize("which", ["registry", "owner"])
-def test_init_benchmarks__with_a_zero_address__reverts(
-    benchmarks_code: Any, registry: Any, which: str
-) -> None:
-    given = {"registry": registry.address, "owner": COORDINATOR} | {which: ZERO}
-    with boa.reverts("benchmarks: zero address"):
-        benchmarks_code.deploy(*given.values(), ZERO)
-
-
 def test_init_benchmarks__hands_the_pause_to_the_coordinator(
     registry: Any, benchmarks: Any, deployer: str
 ) -> None:

@@ -10,13 +10,13 @@ import pytest
 
 from tests.stage.contracts import registry as stage
 from tests.stage.contracts.clock import now, wait
+from tests.stage.contracts.events import events_of
 from tests.stage.contracts.registry import (
     UNBONDING,
     account,
     address_of,
     benchmark_passed,
     consent,
-    own_events,
 )
 
 
@@ -29,7 +29,7 @@ def exiting(registry: Any, node: int) -> int:
 def test_begin_exit__unbonds_the_whole_stake(registry: Any, node: int) -> None:
     registry.begin_exit(node, sender=stage.NODE_OWNER)
     fields = {"node_id": node, "amount": stage.STAKE, "unlock_at": now() + UNBONDING}
-    assert own_events(registry) == [("ExitBegun", fields)]
+    assert events_of(registry) == [("ExitBegun", fields)]
     record = registry.node(node)
     assert (record.stake, record.unbonding, record.unlock_at) == (0, stage.STAKE, now() + UNBONDING)
     assert registry.bonded(node) == registry.total_stake() == stage.STAKE
@@ -57,7 +57,7 @@ def test_withdraw__pays_the_owner_and_closes(registry: Any, token: Any, exiting:
     wait(UNBONDING)
     registry.withdraw(exiting, sender=stage.NODE_OWNER)
     fields = {"node_id": exiting, "owner": stage.NODE_OWNER, "amount": stage.STAKE}
-    assert own_events(registry) == [("StakeWithdrawn", fields)]
+    assert events_of(registry) == [("StakeWithdrawn", fields)]
     assert token.balanceOf(stage.NODE_OWNER) == before + stage.STAKE
     assert registry.total_stake() == token.balanceOf(registry.address) == 0
     assert registry.operator_of(exiting) == stage.ZERO

@@ -10,8 +10,8 @@ import pytest
 
 from tests.stage.contracts import registry as stage
 from tests.stage.contracts.clock import now
-from tests.stage.contracts.events import event
-from tests.stage.contracts.registry import COORDINATOR, STRANGER, Register, address_of, own_events
+from tests.stage.contracts.events import event, events_of
+from tests.stage.contracts.registry import COORDINATOR, STRANGER, Register, address_of
 
 ROW = (1, 2, 3, True, True, 4)
 # What only the coordinator may do, with its arguments; `set_parameters` takes those of now.
@@ -42,7 +42,7 @@ def test_approve_role__admits_and_revokes(registry: Any, register: Register, rol
     for approved in (True, True, False):
         registry.approve_role(node_id, role, approved, sender=COORDINATOR)
         fields = {"node_id": node_id, "role": role, "approved": approved}
-        assert own_events(registry) == [("RoleApproved", fields)]
+        assert events_of(registry) == [("RoleApproved", fields)]
         assert registry.is_eligible(node_id, role) == approved
         assert registry.role_count(role) == int(approved)
         assert registry.node(node_id).approved_roles == (role if approved else 0)
@@ -64,9 +64,9 @@ def test_approve_role__of_a_leaving_node__does_not_list_it(
 
 def test_set_slasher__lists_and_delists(registry: Any) -> None:
     registry.set_slasher(STRANGER, True, sender=COORDINATOR)
-    assert own_events(registry) == [event("SlasherChanged", slasher=STRANGER, allowed=True)]
+    assert events_of(registry) == [event("SlasherChanged", slasher=STRANGER, allowed=True)]
     registry.set_slasher(stage.SLASHER, False, sender=COORDINATOR)
-    assert own_events(registry) == [event("SlasherChanged", slasher=stage.SLASHER, allowed=False)]
+    assert events_of(registry) == [event("SlasherChanged", slasher=stage.SLASHER, allowed=False)]
     listed = [registry.is_slasher(a) for a in (stage.SLASHER, stage.SECOND_SLASHER, STRANGER)]
     assert listed == [False, True, True]
 
@@ -86,7 +86,7 @@ def test_set_slasher__ninth__reverts(registry: Any) -> None:
 def test_set_parameters__tells_old_and_new(registry: Any, parameters: tuple[Any, ...]) -> None:
     new = (1, stage.ZOO, stage.ZOO, stage.ZOO, 1, 16, address_of("heir"))
     registry.set_parameters(new, sender=COORDINATOR)
-    ((name, fields),) = own_events(registry)
+    ((name, fields),) = events_of(registry)
     assert name == "ParametersChanged"
     assert tuple(fields["old_parameters"]) == parameters
     assert tuple(fields["new_parameters"]) == new
@@ -129,7 +129,7 @@ def test_set_parameters__higher_minimum__makes_poor_nodes_ineligible(
 
 def test_set_penalty__tells_old_and_new(registry: Any) -> None:
     registry.set_penalty(stage.NO_REVEAL, ROW, sender=COORDINATOR)
-    ((name, fields),) = own_events(registry)
+    ((name, fields),) = events_of(registry)
     assert name == "PenaltyChanged"
     assert fields["violation"] == stage.NO_REVEAL
     assert tuple(fields["old_penalty"]) == stage.DEFAULT_ROWS[stage.NO_REVEAL]

@@ -8,25 +8,24 @@ from typing import Any
 import boa
 
 from tests.stage.contracts.clock import wait
-from tests.stage.contracts.events import event
+from tests.stage.contracts.events import event, events_of
 from tests.stage.contracts.registry import (
     COORDINATOR,
     NODE_OWNER,
     SECOND_SLASHER,
     SLASHER,
     UNBONDING,
-    own_events,
 )
 
 
 def test_lock_and_unlock__count_per_node(registry: Any, node: int) -> None:
     for locks in (1, 2):
         registry.lock(node, sender=SLASHER)
-        assert own_events(registry) == [event("StakeLocked", node_id=node, locks=locks)]
+        assert events_of(registry) == [event("StakeLocked", node_id=node, locks=locks)]
         assert registry.node(node).locks == locks
     for locks in (1, 0):
         registry.unlock(node, sender=SLASHER)
-        assert own_events(registry) == [event("StakeUnlocked", node_id=node, locks=locks)]
+        assert events_of(registry) == [event("StakeUnlocked", node_id=node, locks=locks)]
         assert registry.node(node).locks == locks
 
 

@@ -10,6 +10,7 @@ import boa
 import pytest
 
 from tests.stage.contracts.clock import wait
+from tests.stage.contracts.events import events_of
 from tests.stage.contracts.registry import (
     COORDINATOR,
     FALSE_REPORT,
@@ -23,7 +24,6 @@ from tests.stage.contracts.registry import (
     address_of,
     first,
     give,
-    own_events,
     request,
     sign_verdict,
     submit,
@@ -45,7 +45,7 @@ def test_attack__false_benchmark__costs_its_verifiers_a_fifth_and_its_score(
     """Two verifiers pass a benchmark that is false. It stood for ever and cost them nothing."""
     liars = list(first(verifiers, 2))
     benchmarks.overrule(scored, 2, True, liars, sender=COORDINATOR)
-    names = [name for name, _ in own_events(benchmarks)]
+    names = [name for name, _ in events_of(benchmarks)]
     assert names == ["BenchmarkVerdictSlashed"] * 2 + ["VerdictOverruled"]
     assert [registry.bonded(liar) for liar in liars] == [STAKE - STAKE // 5] * 2
     assert registry.bounty(TREASURY) == 2 * STAKE // 5

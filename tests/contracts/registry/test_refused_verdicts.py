@@ -26,29 +26,12 @@ from tests.stage.contracts.registry import (
 CURVE_ORDER = 0xFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFEBAAEDCE6AF48A03BBFD25E8CD0364141
 
 
-def test_verdict__twice_by_one_verifier__reverts(
-    benchmarks: Any, answered: int, verifiers: Keys
-) -> None:
-    give(benchmarks, answered, first(verifiers))
-    with boa.reverts("benchmarks: verdict already given"):
-        give(benchmarks, answered, first(verifiers))
-
-
 def test_verdict__both_ways_by_one_verifier__reverts(
     benchmarks: Any, answered: int, verifiers: Keys
 ) -> None:
     give(benchmarks, answered, first(verifiers))
     with boa.reverts("benchmarks: verdict already given"):
         give(benchmarks, answered, first(verifiers), passed=False)
-
-
-def test_verdict__twice_in_one_batch__reverts(
-    benchmarks: Any, answered: int, verifiers: Keys
-) -> None:
-    ((verifier, key),) = first(verifiers).items()
-    signature = sign_verdict(benchmarks, key, answered, True)
-    with boa.reverts("benchmarks: verdict already given"):
-        benchmarks.submit_verdicts(answered, True, [verifier] * 2, [signature] * 2)
 
 
 def test_verdict__malleated_or_compact_copy__reverts(
@@ -114,16 +97,6 @@ def test_verdict__about_anything_else__reverts(
         benchmarks.submit_verdicts(answered, True, [verifier], [signature])
 
 
-def test_verdict__signed_by_another_verifier__reverts(
-    benchmarks: Any, answered: int, verifiers: Keys
-) -> None:
-    one, two = list(verifiers)[:2]
-    with boa.reverts("benchmarks: bad signature"):
-        benchmarks.submit_verdicts(
-            answered, True, [one], [sign_verdict(benchmarks, verifiers[two], answered, True)]
-        )
-
-
 def test_verdict__signed_by_the_verifiers_owner__reverts(
     benchmarks: Any, answered: int, verifiers: Keys
 ) -> None:
@@ -170,20 +143,6 @@ def test_verdict__by_an_ineligible_verifier__reverts(
         benchmarks.submit_verdicts(
             answered, True, [verifier], [sign_verdict(benchmarks, key, answered, True)]
         )
-
-
-def test_verdict__by_a_verifier_of_the_same_owner__reverts(
-    registry: Any, benchmarks: Any, answered: int, register: stage.Register
-) -> None:
-    """A node cannot vouch for itself through a second node."""
-    twin = register("twin", stage.VERIFIER, owner=stage.NODE_OWNER)
-    registry.approve_role(twin, stage.VERIFIER, True, sender=stage.COORDINATOR)
-    wait(stage.WINDOW + 1)
-    request(registry, benchmarks, answered)
-    submit(registry, benchmarks, answered)
-    signature = sign_verdict(benchmarks, account("twin"), answered, True)
-    with boa.reverts("benchmarks: own benchmark"):
-        benchmarks.submit_verdicts(answered, True, [twin], [signature])
 
 
 def test_verdict__by_the_node_itself__reverts(

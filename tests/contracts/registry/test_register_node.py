@@ -9,7 +9,7 @@ import boa
 import pytest
 
 from tests.stage.contracts.clock import now
-from tests.stage.contracts.events import event
+from tests.stage.contracts.events import event, events_of
 from tests.stage.contracts.registry import (
     AGGREGATOR,
     AGGREGATOR_STAKE,
@@ -30,7 +30,6 @@ from tests.stage.contracts.registry import (
     account,
     address_of,
     consent,
-    own_events,
 )
 
 KEY = b"\x01" * 32
@@ -51,7 +50,7 @@ def test_register_node__records_takes_and_tells(registry: Any, token: Any, funde
     node_id = registry.register_node(
         OPERATOR, PAYOUT, TRAINER, STAKE, KEY, agreed(registry), sender=funded
     )
-    assert own_events(registry) == [
+    assert events_of(registry) == [
         event(
             "NodeRegistered",
             node_id=1,

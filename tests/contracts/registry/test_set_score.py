@@ -13,6 +13,8 @@ import boa
 import pytest
 
 from tests.stage.contracts.clock import mine, now, wait
+from tests.stage.contracts.events import events_of
+from tests.stage.contracts.intruder import Intruder
 from tests.stage.contracts.registry import (
     COORDINATOR,
     EMPTY,
@@ -36,45 +38,13 @@ from tests.stage.contracts.registry import (
     account,
     address_of,
     consent,
-    deploy_registry,
     first,
     give,
-    own_events,
-    request,
     sign_verdict,
     submit,
 )
 
 SCORE = UNITS * 1_000_000 // SECONDS
-
-# A token that calls somebody while it is asked to move money.
-RINGING_TOKEN = """
-# pragma version ~=0.4.3
-target: address
-data: Bytes[4096]
-rang: public(bool)
-answered: public(bool)
-
-@external
-def arm(target: address, data: Bytes[4096]):
-    self.target = target
-    self.data = data
-
-@external
-def transferFrom(owner: address, to: address, amount: uint256) -> bool:
-    return self._ring()
-
-@external
-def transfer(to: address, amount: uint256) -> bool:
-    return self._ring()
-
-def _ring() -> bool:
-    if self.target != empty(address):
-        self.rang = True
-        self.answered = raw_call(self.target, self.data, revert_on_failure=False)
-        self.target = empty(address)
-    return True
-"""
 
 # A source of randomness that gives itself a score before it answers.
 RINGING_SOURCE = """
@@ -119,7 +89,7 @@ def test_set_score__first_and_last__gives_and_takes_the_place(direct: Any) -> No
         assert direct.node(1).benchmark_score == score
         assert direct.role_nodes(TRAINER, 0, 128) == listed
         assert direct.eligible_nodes(TRAINER, 0, 128) == (listed, [score] * len(listed))
-        assert own_events(direct) == []
+        assert events_of(direct) == []
 
 
 @pytest.mark.parametrize("node_id", [0, 2])
@@ -174,76 +144,53 @@ def test_verdict_for_another_contract__does_not_count(
 
 
 @pytest.fixture
-def ringing(
-    registry_code: Any, benchmarks_code: Any, parameters: tuple[Any, ...]
-) -> tuple[Any, Any, Any, dict[int, Any]]:
-    """A registry on a token that calls back; node 1 has answered and has one of two verdicts; the
-    verifiers that may give the other one."""
-    token = boa.loads(RINGING_TOKEN)
-    registry, benchmarks = deploy_registry(
-        registry_code, benchmarks_code, token, COORDINATOR, [SLASHER], parameters
-    )
-    owner, payout = address_of("node_owner"), address_of("payout")
-    signed = consent(registry, account("operator"), owner)
-    registry.register_node(
-        address_of("operator"), payout, TRAINER, STAKE, EMPTY, signed, sender=owner
-    )
-    keys = {}
-    for name in ("ada", "bea"):
-        cold = address_of(f"{name} owner")
-        signed = consent(registry, account(name), cold)
-        node_id = registry.register_node(
-            address_of(name), payout, VERIFIER, STAKE, EMPTY, signed, sender=cold
-        )
-        registry.approve_role(node_id, VERIFIER, True, sender=COORDINATOR)
-        keys[node_id] = account(name)
-    wait(registry.maturity())
-    request(registry, benchmarks, 1)
-    submit(registry, benchmarks, 1)
-    give(benchmarks, 1, first(keys))
-    return token, registry, benchmarks, first(keys, 1, skip=1)
+def one_verdict(benchmarks: Any, answered: int, verifiers: Keys) -> int:
+    """A node that has answered and has one of two verdicts."""
+    give(benchmarks, answered, first(verifiers))
+    return answered
+
+
+def intruder_of(token: Any, benchmarks: Any, function: str, *arguments: Any) -> Intruder:
+    """The token calls back while it is asked to move money."""
+    return Intruder(benchmarks, function, arguments, (token, ("transfer", "transferFrom")))
 
 
 @pytest.mark.parametrize("during", ["add_stake", "withdraw"])
 def test_score_in_the_middle_of_a_payment__is_refused_and_can_be_given_later(
-    ringing: tuple[Any, Any, Any, dict[int, Any]], during: str
+    token: Any, registry: Any, benchmarks: Any, one_verdict: int, verifiers: Keys, during: str
 ) -> None:
     """The registry is entered already, so `set_score` stops, and the verdict with it."""
-    token, registry, benchmarks, keys = ringing
+    node, keys = one_verdict, first(verifiers, 1, skip=1)
     ((verifier, key),) = keys.items()
-    signature = sign_verdict(benchmarks, key, 1, True)
-    data = benchmarks.submit_verdicts.prepare_calldata(1, True, [verifier], [signature])
-    owner = address_of("node_owner")
+    signature = sign_verdict(benchmarks, key, node, True)
     if during == "withdraw":
-        registry.begin_exit(1, sender=owner)
+        registry.begin_exit(node, sender=NODE_OWNER)
         wait(UNBONDING)
-    token.arm(benchmarks.address, data)
-    if during == "withdraw":
-        registry.withdraw(1, sender=owner)
-    else:
-        registry.add_stake(1, ZOO, sender=owner)
-    assert token.rang() and not token.answered()
-    assert (benchmarks.benchmark(1).passes, registry.node(1).benchmark_score) == (1, 0)
+    verdict = (node, True, [verifier], [signature])
+    intruder = intruder_of(token, benchmarks, "submit_verdicts", *verdict)
+    payment = (node,) if during == "withdraw" else (node, ZOO)
+    intruder.locked_out(lambda: getattr(registry, during)(*payment, sender=NODE_OWNER), 1)
+    assert (benchmarks.benchmark(node).passes, registry.node(node).benchmark_score) == (1, 0)
     if during == "add_stake":
-        give(benchmarks, 1, keys)
-        assert registry.node(1).benchmark_score > 0
-        assert registry.eligible_nodes(TRAINER, 0, 128)[0] == [1]
+        give(benchmarks, node, keys)
+        assert registry.node(node).benchmark_score > 0
+        assert registry.eligible_nodes(TRAINER, 0, 128)[0] == [node]
 
 
 def test_request_in_the_middle_of_a_payment__sees_the_finished_record(
-    ringing: tuple[Any, Any, Any, dict[int, Any]],
+    token: Any, registry: Any, benchmarks: Any, one_verdict: int, verifiers: Keys
 ) -> None:
     """Reading the registry meanwhile is harmless: its record is complete before the token is
     called. A node that leaves can't start an attempt on its way out."""
-    token, registry, benchmarks, keys = ringing
-    give(benchmarks, 1, keys)
-    registry.set_payout(1, token.address, sender=address_of("node_owner"))
-    registry.begin_exit(1, sender=address_of("node_owner"))
+    node = one_verdict
+    give(benchmarks, node, first(verifiers, 1, skip=1))
+    attempt = benchmarks.benchmark(node).attempt
+    registry.begin_exit(node, sender=NODE_OWNER)
     wait(UNBONDING)
-    token.arm(benchmarks.address, benchmarks.request_benchmark.prepare_calldata(1))
-    registry.withdraw(1, sender=address_of("node_owner"))
-    assert token.rang() and not token.answered()
-    assert benchmarks.benchmark(1).attempt == 1
+    intruder = intruder_of(token, benchmarks, "request_benchmark", node)
+    reason = "benchmarks: not the owner or operator"
+    intruder.locked_out(lambda: registry.withdraw(node, sender=NODE_OWNER), 1, reason)
+    assert benchmarks.benchmark(node).attempt == attempt
 
 
 def test_source_that_calls_back__changes_nothing(

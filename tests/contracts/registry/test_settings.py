@@ -10,6 +10,7 @@ import pytest
 
 from tests.stage.contracts import registry as stage
 from tests.stage.contracts.clock import wait
+from tests.stage.contracts.events import events_of
 from tests.stage.contracts.registry import (
     AGGREGATOR,
     TRAINER,
@@ -17,7 +18,6 @@ from tests.stage.contracts.registry import (
     account,
     address_of,
     consent,
-    own_events,
 )
 
 
@@ -38,7 +38,7 @@ def test_set_operator__moves_the_key(registry: Any, node: int, fresh: str) -> No
     signed = consent(registry, account("fresh"), stage.NODE_OWNER)
     registry.set_operator(node, fresh, signed, sender=stage.NODE_OWNER)
     fields = {"node_id": node, "old_operator": stage.OPERATOR, "new_operator": fresh}
-    assert own_events(registry) == [("OperatorChanged", fields)]
+    assert events_of(registry) == [("OperatorChanged", fields)]
     assert registry.operator_of(node) == fresh
     assert registry.node_of(fresh) == node
     assert registry.node_of(stage.OPERATOR) == 0
@@ -56,7 +56,7 @@ def test_set_operator__of_another_node__reverts(
 def test_set_payout__replaces(registry: Any, node: int, fresh: str) -> None:
     registry.set_payout(node, fresh, sender=stage.NODE_OWNER)
     fields = {"node_id": node, "old_payout": stage.PAYOUT, "new_payout": fresh}
-    assert own_events(registry) == [("PayoutChanged", fields)]
+    assert events_of(registry) == [("PayoutChanged", fields)]
     assert registry.payouts([node]) == [fresh]
 
 
@@ -68,7 +68,7 @@ def test_set_payout__closed__still_works(registry: Any, closed: int, fresh: str)
 def test_set_roles__replaces_and_updates_the_lists(registry: Any, node: int) -> None:
     registry.set_roles(node, VERIFIER | AGGREGATOR, sender=stage.NODE_OWNER)
     fields = {"node_id": node, "old_roles": TRAINER, "new_roles": VERIFIER | AGGREGATOR}
-    assert own_events(registry) == [("RolesChanged", fields)]
+    assert events_of(registry) == [("RolesChanged", fields)]
     registry.approve_role(node, VERIFIER, True, sender=stage.COORDINATOR)
     assert registry.role_nodes(VERIFIER, 0, 9) == [node]
     assert registry.role_count(AGGREGATOR) == 0
@@ -126,7 +126,7 @@ def test_set_active__by_owner_or_operator__switches(registry: Any, node: int, wh
     for active in (False, True):
         registry.set_active(node, active, sender=address_of(who))
         fields = {"node_id": node, "active": active}
-        assert own_events(registry) == [("ActiveChanged", fields)]
+        assert events_of(registry) == [("ActiveChanged", fields)]
         assert registry.node(node).active == active
 
 
@@ -137,7 +137,7 @@ def test_set_encryption_key__owner_or_operator__replaces_it(
     assert registry.encryption_key_of(node) == b"\x01" * 32
     registry.set_encryption_key(node, b"\x02" * 32, sender=address_of(who))
     fields = {"node_id": node, "old_key": b"\x01" * 32, "new_key": b"\x02" * 32}
-    assert own_events(registry) == [("EncryptionKeyChanged", fields)]
+    assert events_of(registry) == [("EncryptionKeyChanged", fields)]
     assert registry.encryption_key_of(node) == b"\x02" * 32
     assert registry.node(node).encryption_key == b"\x02" * 32
 

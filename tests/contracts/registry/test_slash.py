@@ -10,8 +10,8 @@ import pytest
 
 from tests.stage.contracts import registry as stage
 from tests.stage.contracts.clock import now, wait
-from tests.stage.contracts.events import event
-from tests.stage.contracts.registry import DAY, SLASHER, STAKE, ZERO, ZOO, address_of, own_events
+from tests.stage.contracts.events import event, events_of
+from tests.stage.contracts.registry import DAY, SLASHER, STAKE, ZERO, ZOO, address_of
 
 
 @pytest.mark.parametrize(("violation", "row"), stage.DEFAULT_ROWS.items())
@@ -20,7 +20,7 @@ def test_slash__applies_the_row(
 ) -> None:
     bps, _, suspension, strike, ban, reporter_bps = row
     taken = registry.slash(node, violation, now(), stage.REPORTER, sender=SLASHER)
-    events = own_events(registry)
+    events = events_of(registry)
     amount = STAKE * bps // 10_000
     share = amount * reporter_bps // 10_000
     until = now() + suspension if suspension else 0
@@ -98,7 +98,7 @@ def test_slash__third_strike__takes_all_and_bans(
     assert not registry.node(node).banned
     left = registry.node(node).stake
     taken = registry.slash(node, kinds[2], now(), stage.REPORTER, sender=SLASHER)
-    (event,) = own_events(registry)
+    (event,) = events_of(registry)
     assert taken == left
     assert event[1]["violation"] == kinds[2]
     assert (event[1]["banned"], event[1]["strikes"]) == (True, 3)

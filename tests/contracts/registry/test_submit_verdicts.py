@@ -9,7 +9,8 @@ import boa
 
 from tests.stage.contracts import registry as stage
 from tests.stage.contracts.clock import mine, wait
-from tests.stage.contracts.registry import Keys, first, give, own_events, sign_verdict, submit
+from tests.stage.contracts.events import events_of
+from tests.stage.contracts.registry import Keys, first, give, sign_verdict, submit
 
 SCORE = stage.UNITS * 1_000_000 // stage.SECONDS
 
@@ -47,7 +48,7 @@ def test_verdict__below_the_quorum__only_counts(
     give(benchmarks, answered, first(verifiers))
     (verifier,) = first(verifiers)
     fields = {"node_id": answered, "attempt": 2, "verifier_id": verifier, "passed": True}
-    assert own_events(benchmarks) == [("BenchmarkVerdictGiven", fields)]
+    assert events_of(benchmarks) == [("BenchmarkVerdictGiven", fields)]
     attempt = benchmarks.benchmark(answered)
     assert (attempt.passes, attempt.fails, attempt.settled) == (1, 0, False)
     assert registry.node(answered).benchmark_score == 0
@@ -58,7 +59,7 @@ def test_verdicts__quorum_of_passes__scores(
     registry: Any, benchmarks: Any, answered: int, verifiers: Keys
 ) -> None:
     give(benchmarks, answered, first(verifiers, 2))
-    events = own_events(benchmarks)
+    events = events_of(benchmarks)
     assert [name for name, _ in events] == ["BenchmarkVerdictGiven"] * 2 + ["BenchmarkSettled"]
     fields = {"node_id": answered, "attempt": 2, "passed": True, "score": SCORE}
     assert events[-1] == ("BenchmarkSettled", fields)
@@ -82,7 +83,7 @@ def test_verdicts__quorum_of_fails__rejects(
     give(benchmarks, answered, first(verifiers, 1))
     give(benchmarks, answered, first(verifiers, 2, skip=1), passed=False)
     fields = {"node_id": answered, "attempt": 2, "passed": False, "score": 0}
-    assert own_events(benchmarks)[-1] == ("BenchmarkSettled", fields)
+    assert events_of(benchmarks)[-1] == ("BenchmarkSettled", fields)
     attempt = benchmarks.benchmark(answered)
     assert (attempt.passes, attempt.fails, attempt.settled) == (1, 2, True)
     assert not registry.is_eligible(answered, stage.TRAINER)
@@ -105,7 +106,7 @@ def test_failed_repetition__keeps_the_passed_score(
     submit(registry, benchmarks, answered, units=1)
     give(benchmarks, answered, first(verifiers, 2), passed=False)
     fields = {"node_id": answered, "attempt": 3, "passed": False, "score": SCORE}
-    assert own_events(benchmarks)[-1] == ("BenchmarkSettled", fields)
+    assert events_of(benchmarks)[-1] == ("BenchmarkSettled", fields)
     assert registry.node(answered).benchmark_score == SCORE
 
 

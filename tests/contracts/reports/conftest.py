@@ -7,30 +7,40 @@ from typing import Any
 
 import pytest
 
-from tests.stage.contracts.rounds import Field, make_field
-from tests.stage.contracts.system import System, Work
+from tests.stage.contracts.copies import own_stage
+from tests.stage.contracts.rounds import RoundStage, make_rounds
+from tests.stage.contracts.system import Codes, System, Work, deploy
 
 
-@pytest.fixture
-def field(system: System) -> Field:
-    field = make_field(system)
-    for player in field.trainers:
+@pytest.fixture(scope="module")
+def made(codes: Codes) -> RoundStage:
+    stage = make_rounds(deploy(codes))
+    for player in stage.trainers:
         # The bond of an appeal.
-        system.token.transfer(player.owner, 100 * 10**18, sender=system.holder)
-    return field
+        stage.system.token.transfer(player.owner, 100 * 10**18, sender=stage.system.holder)
+    return stage
 
 
 @pytest.fixture
-def challenge(field: Field) -> Field:
-    field.to_commit()
-    shared = {p.name: Work.of(p.name, content="shared") for p in field.trainers[:2]}
-    works = {p.name: shared.get(p.name, Work.of(p.name)) for p in field.trainers}
-    for player in field.trainers:
-        field.system.commit(1, 1, player, works[player.name])
-    for player in field.trainers:
-        field.system.reveal(1, 1, player, works[player.name])
-    field.propose(1)
-    return field
+def stage(made: RoundStage, system: System) -> RoundStage:
+    return own_stage(made, made.system, system)
+
+
+@pytest.fixture
+def challenge(stage: RoundStage) -> RoundStage:
+    to_challenge(stage)
+    return stage
+
+
+def to_challenge(stage: RoundStage) -> None:
+    stage.to_commit()
+    shared = {p.name: Work.of(p.name, content="shared") for p in stage.trainers[:2]}
+    works = {p.name: shared.get(p.name, Work.of(p.name)) for p in stage.trainers}
+    for player in stage.trainers:
+        stage.system.commit(1, 1, player, works[player.name])
+    for player in stage.trainers:
+        stage.system.reveal(1, 1, player, works[player.name])
+    stage.propose(1)
 
 
 @pytest.fixture

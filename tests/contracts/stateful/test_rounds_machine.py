@@ -20,7 +20,7 @@ from agents.protocol.formulas import round_key, seed
 from tests.contracts.stateful.machine import Machine, run
 from tests.contracts.stateful.rounds_model import APPEALED, CONFIRMED, OPEN, Model, Report, Round
 from tests.stage.contracts.clock import block, hash_of, mine, now
-from tests.stage.contracts.rounds import EVIDENCE, Field, make_field
+from tests.stage.contracts.rounds import EVIDENCE, RoundStage, make_rounds
 from tests.stage.contracts.system import (
     ACTIVE,
     AGGREGATE,
@@ -52,18 +52,18 @@ Choice = st.integers(0, 2**16)
 
 
 class RoundsMachine(Machine):
-    field: ClassVar[Field]
+    stage: ClassVar[RoundStage]
     reached: ClassVar[Counter[int]] = Counter()  # successful calls by the phase they led to
 
     earned: ClassVar[Counter[str]] = Counter()  # executed reports by what the first reporter got
 
     def __init__(self) -> None:
         super().__init__()
-        self.s = self.field.system
+        self.s = self.stage.system
         self.jobs, self.rounds, self.results = self.s.jobs, self.s.rounds, self.s.results
         self.reports = self.s.reports
-        self.trainers = self.field.trainers
-        self.players = [*self.trainers, *self.field.verifiers, *self.field.aggregators]
+        self.trainers = self.stage.trainers
+        self.players = [*self.trainers, *self.stage.verifiers, *self.stage.aggregators]
         self.model = Model(
             escrow=self.s.pool.escrow(1),
             owner=str(self.s.coordinator.address),
@@ -72,8 +72,8 @@ class RoundsMachine(Machine):
         )
         self.lists: tuple[list[int], list[int]] = [], []
         self.stakes = {p.node_id: self.bonded(p) for p in self.players}
-        self.bounties = {p.node_id: self.bounty(p) for p in self.field.verifiers}
-        self.found = dict.fromkeys((self.field.challenger, self.field.sponsor), 0)
+        self.bounties = {p.node_id: self.bounty(p) for p in self.stage.verifiers}
+        self.found = dict.fromkeys((self.stage.challenger, self.stage.sponsor), 0)
 
     def bonded(self, player: Player) -> int:
         return int(self.s.registry.bonded(player.node_id))
@@ -91,7 +91,7 @@ class RoundsMachine(Machine):
         return done
 
     def work(self, player: Player) -> Work:
-        shared = "shared" if player.node_id in self.field.ids[:2] else None
+        shared = "shared" if player.node_id in self.stage.ids[:2] else None
         return Work.of(f"{player.name} {self.newest}", content=shared)
 
     def report_at(self, choice: int) -> Report:
@@ -280,7 +280,7 @@ class RoundsMachine(Machine):
     def _slash_unrevealed(self, node: int, round_id: int) -> None:
         if round_id >= 0 and self.step(
             lambda m: m.slash_unrevealed(round_id, node),
-            lambda: self.rounds.slash_unrevealed(1, round_id, node, sender=self.field.stranger),
+            lambda: self.rounds.slash_unrevealed(1, round_id, node, sender=self.stage.stranger),
         ):
             self.slashed(node)
 
@@ -297,11 +297,11 @@ class RoundsMachine(Machine):
             (p for p in self.players if p.node_id == duty and who is None),
             self.players[who] if who is not None else self._not_barred(r),
         )
-        ids = self.field.ids if every else [i for i in self.field.ids if r.payable(i)]
+        ids = self.stage.ids if every else [i for i in self.stage.ids if r.payable(i)]
         model = keccak(text=f"model {round_id} {shares}")
         self.step(
             lambda m: m.propose(player.node_id, duty, ids, shares[: len(ids)], model),
-            lambda: self.field.propose(round_id, player, ids, shares[: len(ids)], model),
+            lambda: self.stage.propose(round_id, player, ids, shares[: len(ids)], model),
         )
 
     def _not_barred(self, r: Round) -> Player:
@@ -311,10 +311,10 @@ class RoundsMachine(Machine):
     @rule(who=st.sets(Index, min_size=1))
     def attest(self, who: set[int]) -> None:
         for index in sorted(who):
-            player = self.field.verifiers[index]
+            player = self.stage.verifiers[index]
             self.step(
                 lambda m, p=player: m.attest(p.node_id, self.acts(p)),
-                lambda p=player: self.field.attest(self.newest, p),
+                lambda p=player: self.stage.attest(self.newest, p),
             )
 
     def acts(self, player: Player) -> bool:
@@ -324,16 +324,16 @@ class RoundsMachine(Machine):
     @precondition(lambda self: self.model.last.phase in (CHALLENGE, DISPUTED))
     @rule(sponsor=st.booleans())
     def announce_challenge(self, sponsor: bool) -> None:
-        sender = self.field.sponsor if sponsor else self.field.challenger
+        sender = self.stage.sponsor if sponsor else self.stage.challenger
         self.step(
             lambda m: m.announce_challenge(sender),
-            lambda: self.field.announce_challenge(self.newest, sender),
+            lambda: self.stage.announce_challenge(self.newest, sender),
         )
 
     @precondition(lambda self: self.model.last.phase in (CHALLENGE, DISPUTED))
     @rule(sponsor=st.booleans())
     def challenge(self, sponsor: bool) -> None:
-        sender = self.field.sponsor if sponsor else self.field.challenger
+        sender = self.stage.sponsor if sponsor else self.stage.challenger
         result = self.rounds.round(1, self.newest).result_hash
         self.step(
             lambda m: m.challenge(sender),
@@ -371,7 +371,7 @@ class RoundsMachine(Machine):
     def cancel(self, rarely: int) -> None:
         if rarely == 0 and self.model.rounds:
             self.step(
-                lambda m: m.cancel(), lambda: self.jobs.cancel_job(1, sender=self.field.sponsor)
+                lambda m: m.cancel(), lambda: self.jobs.cancel_job(1, sender=self.stage.sponsor)
             )
 
     # Reports
@@ -379,10 +379,10 @@ class RoundsMachine(Machine):
     @precondition(lambda self: self.model.last.phase in (AGGREGATE, CHALLENGE, DISPUTED))
     @rule(who=Index, node=Index)
     def announce(self, who: int, node: int) -> None:
-        player, target = self.field.verifiers[who], self.trainers[node]
+        player, target = self.stage.verifiers[who], self.trainers[node]
         self.step(
             lambda m: m.announce(player.node_id, target.node_id, self.acts(player)),
-            lambda: self.field.announce(self.newest, target, player),
+            lambda: self.stage.announce(self.newest, target, player),
         )
 
     @precondition(lambda self: self.model.last.announced)
@@ -413,10 +413,10 @@ class RoundsMachine(Machine):
     def report(self, who: set[int], node: int, violation: int) -> None:
         target = self.trainers[node]
         for index in sorted(who):
-            player = self.field.verifiers[index]
+            player = self.stage.verifiers[index]
             self.step(
                 lambda m, p=player: m.report(p.node_id, target.node_id, violation, self.acts(p)),
-                lambda p=player: self.field.report(self.newest, target, violation, p),
+                lambda p=player: self.stage.report(self.newest, target, violation, p),
             )
 
     @precondition(lambda self: self.model.reports)
@@ -573,7 +573,7 @@ class RoundsMachine(Machine):
         for (round_id, node), amount in m.aside.items():
             assert self.s.pool.set_aside(1, round_id, node) == amount
         assert self.s.pool.total_held() == sum(m.held.values()) + sum(m.aside.values())
-        for player in self.field.verifiers:
+        for player in self.stage.verifiers:
             assert self.bounty(player) == self.bounties[player.node_id]
         open_bond = BOND if m.last.phase == DISPUTED else 0
         deposits = BOND * len(m.deposits)
@@ -623,7 +623,7 @@ class RoundsMachine(Machine):
                 assert self._advance()
         assert self.model.last.phase in (0, FINALIZED, VOID)
         self._end_reports()
-        for player in self.field.verifiers:
+        for player in self.stage.verifiers:
             assert self.bounty(player) == self.bounties[player.node_id]
         for player in self.players:
             assert self.s.registry.node(player.node_id).locks == 0
@@ -640,7 +640,7 @@ class RoundsMachine(Machine):
             if self.s.pool.pending(player.payout):
                 self.s.pool.claim(sender=player.payout)
         if self.model.status != ACTIVE and self.model.escrow:
-            self.s.pool.refund(1, sender=self.field.sponsor)
+            self.s.pool.refund(1, sender=self.stage.sponsor)
             assert self.s.token.balanceOf(self.s.pool.address) == 0
         assert self.s.balances() == self.s.owed()
 
@@ -653,19 +653,19 @@ class RoundsMachine(Machine):
 
 
 @pytest.fixture
-def field(system: System, request: pytest.FixtureRequest) -> Field:
+def stage(system: System, request: pytest.FixtureRequest) -> RoundStage:
     """Everybody can pay several bonds; more rounds of money than of work."""
-    field = make_field(system, rounds=LIMIT, max_nodes=getattr(request, "param", 128))
-    for address in (field.challenger, *(p.owner for p in field.trainers)):
+    stage = make_rounds(system, rounds=LIMIT, max_nodes=getattr(request, "param", 128))
+    for address in (stage.challenger, *(p.owner for p in stage.trainers)):
         system.token.transfer(address, 1_000 * ZOO, sender=system.holder)
-    return field
+    return stage
 
 
 @pytest.mark.parametrize(
-    ("field", "examples"), [(128, 30), (2, 8)], indirect=["field"], ids=["seats for all", "drawn"]
+    ("stage", "examples"), [(128, 30), (2, 8)], indirect=["stage"], ids=["seats for all", "drawn"]
 )
-def test_rounds_machine(field: Field, examples: int) -> None:
-    RoundsMachine.field = field
+def test_rounds_machine(stage: RoundStage, examples: int) -> None:
+    RoundsMachine.stage = stage
     RoundsMachine.reached.clear()
     run(RoundsMachine, examples=examples, steps=40)
     assert set(RoundsMachine.reached) == {*range(1, 8)}, "a phase was never reached"
@@ -675,11 +675,11 @@ def test_rounds_machine(field: Field, examples: int) -> None:
     ("accused", "bounty"), [([0], "paid"), ([0, 1], "refused")], ids=["of one", "of two"]
 )
 def test_finder_is_paid_if_all_its_accusations_are_confirmed(
-    field: Field, accused: list[int], bounty: str
+    stage: RoundStage, accused: list[int], bounty: str
 ) -> None:
     """Both ways out of a report, by the machine's own steps: histories drawn at random reach them
     or not, with the modules that happen to be loaded."""
-    RoundsMachine.field = field
+    RoundsMachine.stage = stage
     machine = RoundsMachine()
     machine.earned.clear()
     while machine.model.last.phase != CHALLENGE:

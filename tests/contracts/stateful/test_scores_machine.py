@@ -23,8 +23,8 @@ from tests.stage.contracts.scores import (
     REVEAL_S,
     SCALE,
     SCORE_COMMIT,
-    Panel,
-    make_panel,
+    ScoreStage,
+    make_scores,
 )
 from tests.stage.contracts.system import (
     AGGREGATE,
@@ -70,23 +70,23 @@ REASONS = {
 
 
 class ScoresMachine(Machine):
-    panel: ClassVar[Panel]
+    stage: ClassVar[ScoreStage]
     ended: ClassVar[Counter[str]] = Counter()  # how finalized rounds were paid
 
     def __init__(self) -> None:
         super().__init__()
-        self.s = self.panel.system
+        self.s = self.stage.system
         self.scores, self.rounds, self.pool = self.s.scores, self.s.rounds, self.s.pool
         self.results = self.s.results
         # The same people, once for each job.
-        self.panels = [
-            Panel(replace(self.panel.field, job_id=job), self.panel.weights) for job in (1, 2)
+        self.stages = [
+            ScoreStage(replace(self.stage.job, job_id=job), self.stage.weights) for job in (1, 2)
         ]
-        self.verifiers = self.panel.verifiers
-        self.trainers = self.panel.field.trainers
+        self.verifiers = self.stage.verifiers
+        self.trainers = self.stage.job.trainers
         book = Book()
         self.model = [
-            JobModel(book, self.panel.weights, FUNDED * REWARD, adopted=job == 0) for job in (0, 1)
+            JobModel(book, self.stage.weights, FUNDED * REWARD, adopted=job == 0) for job in (0, 1)
         ]
 
     def unscored(self) -> bool:
@@ -130,9 +130,9 @@ class ScoresMachine(Machine):
     @rule(job=Job)
     def to_aggregate(self, job: int) -> None:
         """Opens a round and lets every trainer commit and reveal."""
-        model, field = self.model[job], self.panels[job].field
+        model, stage = self.model[job], self.stages[job].job
         if model.last.phase in (NONE, FINALIZED, VOID) and model.escrow >= REWARD:
-            round_id = field.to_aggregate()
+            round_id = stage.to_aggregate()
             nodes = self.s.snapshots[job + 1, round_id][0]
             model.now = now()
             model.open(nodes)
@@ -161,11 +161,11 @@ class ScoresMachine(Machine):
             return
         listed = [self.trainers[i].node_id for i in sorted(some)]
         given = contributions[: len(listed)]
-        aggregator = self.panel.field.aggregators[0]
+        aggregator = self.stage.job.aggregators[0]
         self.step_of(
             job,
             lambda m: m.propose(aggregator.node_id, listed, given),
-            lambda: self.panels[job].field.propose(
+            lambda: self.stages[job].job.propose(
                 len(model.rounds), aggregator, listed, given, keccak(text=f"model {job}")
             ),
         )
@@ -178,7 +178,7 @@ class ScoresMachine(Machine):
                 self.step_of(
                     job,
                     lambda m, p=player: m.attest(p.node_id),
-                    lambda p=player: self.panels[job].field.attest(self.number(job), p),
+                    lambda p=player: self.stages[job].job.attest(self.number(job), p),
                 )
 
     @rule(job=Job, index=Index)
@@ -188,9 +188,9 @@ class ScoresMachine(Machine):
         r = model.last
         fresh = r.phase == CHALLENGE and now() <= r.deadline
         if fresh and node.node_id not in r.invalid:
-            field = self.panels[job].field
+            stage = self.stages[job].job
             for player in self.verifiers[1:]:
-                field.report(self.number(job), node, INVALID, player)
+                stage.report(self.number(job), node, INVALID, player)
             assert self.results.is_invalid(job + 1, self.number(job), node.node_id)
             r.invalid.add(node.node_id)
             self.changed = True
@@ -220,7 +220,7 @@ class ScoresMachine(Machine):
         self.step_of(
             job,
             lambda m: m.adopt(),
-            lambda: self.scores.adopt(job + 1, COMMIT_S, REVEAL_S, sender=self.panel.field.sponsor),
+            lambda: self.scores.adopt(job + 1, COMMIT_S, REVEAL_S, sender=self.stage.job.sponsor),
         )
 
     @rule(job=Job, index=Index, digest=st.binary(min_size=32, max_size=32))
@@ -242,7 +242,7 @@ class ScoresMachine(Machine):
         self.step_of(
             job,
             lambda m: m.commit(player.node_id, tuple(row)),
-            lambda: self.panels[job].commit(self.number(job), player, row),
+            lambda: self.stages[job].commit(self.number(job), player, row),
         )
 
     @precondition(unscored)
@@ -313,7 +313,7 @@ class ScoresMachine(Machine):
             self.step_of(
                 0,
                 lambda m, p=player, r=row: m.reveal(p.node_id, r),
-                lambda p=player, r=row: self.panels[0].reveal(self.number(0), p, r),
+                lambda p=player, r=row: self.stages[0].reveal(self.number(0), p, r),
             )
 
     @rule(job=st.sampled_from([0, 0, 0, 1]), change=st.sampled_from([0, 0, 0, 1, -1]), at=Index)
@@ -326,7 +326,7 @@ class ScoresMachine(Machine):
         self.step_of(
             job,
             lambda m: m.close(consensus),
-            lambda: self.panels[job].close(len(model.rounds), consensus),
+            lambda: self.stages[job].close(len(model.rounds), consensus),
         )
 
     @rule(contributions=st.lists(st.integers(0, 2**100), min_size=3, max_size=3))
@@ -367,8 +367,8 @@ class ScoresMachine(Machine):
             model.over(s),
         )
         assert self.scores.last_scored(job + 1) == model.last_scored
-        wanted = [r.shares.get(node, 0) if s.closed else 0 for node in self.panel.field.ids]
-        assert self.scores.shares(job + 1, number, self.panel.field.ids) == wanted
+        wanted = [r.shares.get(node, 0) if s.closed else 0 for node in self.stage.job.ids]
+        assert self.scores.shares(job + 1, number, self.stage.job.ids) == wanted
         for player in self.verifiers:
             assert self.scores.trust_of(job + 1, player.node_id) == model.trusts.get(
                 player.node_id, 0
@@ -379,7 +379,7 @@ class ScoresMachine(Machine):
 
     def _money_is_model(self) -> None:
         book = self.model[0].book
-        players = [*self.verifiers, *self.trainers, *self.panel.field.aggregators]
+        players = [*self.verifiers, *self.trainers, *self.stage.job.aggregators]
         # Both models write in one book.
         assert self.model[1].book is book
         for player in players:
@@ -429,10 +429,12 @@ class ScoresMachine(Machine):
 
 
 def test_scores_machine(system: System) -> None:
-    panel = make_panel(system, stakes=[STAKE, 3 * STAKE // 2, 2 * STAKE], funded=FUNDED, rounds=100)
-    other = system.job(panel.field.sponsor, escrow=FUNDED * REWARD, rounds=100)
-    assert (panel.job_id, other) == (1, 2)
-    ScoresMachine.panel = panel
+    stage = make_scores(
+        system, stakes=[STAKE, 3 * STAKE // 2, 2 * STAKE], funded=FUNDED, rounds=100
+    )
+    other = system.job(stage.job.sponsor, escrow=FUNDED * REWARD, rounds=100)
+    assert (stage.job_id, other) == (1, 2)
+    ScoresMachine.stage = stage
     run(ScoresMachine, examples=30, steps=40)
     # Histories drawn at random seldom score a round, see below.
     machine = ScoresMachine()

@@ -201,15 +201,6 @@ def test_advance__before_the_deadline__reverts(stage: TaskStage, tasks: Any) -> 
     tasks.advance(task_id)
 
 
-def test_advance__in_another_status__reverts(stage: TaskStage, tasks: Any) -> None:
-    drawing, agreed = stage.create(), stage.play(task.RIGHT, task.RIGHT)
-    decided = stage.play(task.RIGHT, task.WRONG, task.RIGHT)
-    mine(1, 86_400)
-    for task_id in (0, drawing, agreed, decided, 99):
-        with refuses("tasks: not running"):
-            tasks.advance(task_id)
-
-
 def test_advance__stake_added_after_the_deadline__is_not_at_risk(
     stage: TaskStage, tasks: Any
 ) -> None:
@@ -225,16 +216,6 @@ def test_advance__stake_added_after_the_deadline__is_not_at_risk(
         tasks.advance(task_id)
     assert moved["stake", a.name] == -2 * SLASH
     assert moved["stake", b.name] == -SLASH
-
-
-def test_advance__by_an_exit__nothing_is_escaped(stage: TaskStage, tasks: Any) -> None:
-    task_id = stage.started()
-    a, b = stage.runners(task_id)
-    stage.registry.begin_exit(a.node_id, sender=a.owner)
-    stage.wait_out(task_id)
-    with stage.moves() as moved:
-        tasks.advance(task_id)
-    assert moved["stake", a.name] == moved["stake", b.name] == -SLASH
 
 
 def test_advance__third_strike__bans(stage: TaskStage, tasks: Any) -> None:

@@ -76,38 +76,6 @@ def test_appeal__after_the_window__reverts(stage: TaskStage, status: int) -> Non
         stage.appeal(task_id)
 
 
-def test_appeal__nothing_to_appeal__reverts(stage: TaskStage) -> None:
-    """While executors are at work, when it is over, and where nobody showed any result."""
-    drawing, running = stage.create(), stage.started()
-    closed = stage.play(*COURSES[task.DECIDED])
-    stage.finalize(closed)
-    for task_id in (0, drawing, running, closed, 99):
-        with refuses("tasks: nothing to appeal"):
-            stage.appeal(task_id)
-
-
-@pytest.mark.parametrize("second", [task.NO_COMMIT, RIGHT])
-def test_appeal__nobody_revealed__reverts(stage: TaskStage, second: Answer) -> None:
-    """Nor of one who committed and never had a partner to reveal with."""
-    task_id = stage.play(task.NO_COMMIT, second, *[task.NO_COMMIT] * 3)
-    assert stage.status(task_id) == task.UNDECIDED
-    with refuses("tasks: nothing to appeal"):
-        stage.appeal(task_id)
-
-
-@pytest.mark.parametrize("how", ["open", "judged", "lapsed"])
-def test_appeal__a_second_time__reverts(stage: TaskStage, how: str) -> None:
-    task_id = stage.play(*COURSES[task.AGREED])
-    stage.appeal(task_id)
-    if how == "judged":
-        stage.judge(task_id, RIGHT)
-    elif how == "lapsed":
-        stage.wait_out(task_id)
-        stage.appeals.lapse(task_id)
-    with refuses("tasks: nothing to appeal"):
-        stage.appeal(task_id, sender=stage.creator)
-
-
 def test_appeal__without_verifiers__reverts(system: System) -> None:
     stage = make_tasks(system, stakes=())
     task_id = stage.play(*COURSES[task.DECIDED])
@@ -115,25 +83,6 @@ def test_appeal__without_verifiers__reverts(system: System) -> None:
         stage.appeal(task_id)
     stage.finalize(task_id)
     assert stage.status(task_id) == task.CLOSED
-
-
-def test_appeal__without_the_bond__reverts(stage: TaskStage) -> None:
-    task_id = stage.play(*COURSES[task.AGREED])
-    poor = stage.system.person("poor", BOND - 1)
-    with refuses("erc20: transfer amount exceeds balance"):
-        stage.appeal(task_id, sender=poor)
-    assert stage.status(task_id) == task.AGREED
-    assert stage.appeals.appeal_of(task_id).deadline == 0
-
-
-def test_appeal__stops_finalize(stage: TaskStage, tasks: Any) -> None:
-    task_id = stage.play(*COURSES[task.DECIDED])
-    stage.appeal(task_id)
-    mine(1, 10 * task.VERDICT_S)
-    with refuses("tasks: not decided"):
-        tasks.finalize(task_id)
-    with refuses("tasks: not running"):
-        tasks.advance(task_id)
 
 
 def test_appeal__of_32_verifiers_at_most(system: System, appeals: Any) -> None:
@@ -206,42 +155,7 @@ def test_lapse__before_the_deadline__reverts(stage: TaskStage, appeals: Any) -> 
     appeals.lapse(task_id)
 
 
-def test_lapse__no_open_appeal__reverts(stage: TaskStage, appeals: Any) -> None:
-    never, judged, lapsed = (stage.play(*COURSES[task.AGREED]) for _ in range(3))
-    for task_id in (judged, lapsed):
-        stage.appeal(task_id)
-    stage.judge(judged, RIGHT)
-    stage.expire(lapsed)
-    appeals.lapse(lapsed)
-    for task_id in (0, never, judged, lapsed, 99):
-        with refuses("appeals: not open"):
-            appeals.lapse(task_id)
-
-
 # What only TaskAppeals may say
-
-
-@pytest.mark.parametrize("who", ["creator", "appellant", "owner"])
-def test_begin_and_end__by_anyone_else__reverts(stage: TaskStage, tasks: Any, who: str) -> None:
-    """Nobody holds up a payment, or takes back a fee, without the bond and the verdict."""
-    sender = getattr(stage, who)
-    task_id = stage.play(*COURSES[task.DECIDED])
-    with refuses("tasks: not appeals"):
-        tasks.begin_appeal(task_id, sender=sender)
-    stage.appeal(task_id)
-    for overturned in (False, True):
-        with refuses("tasks: not appeals"):
-            tasks.end_appeal(task_id, task.DECIDED, overturned, sender=sender)
-
-
-def test_end__of_a_task_that_is_not_appealed__reverts(
-    stage: TaskStage, tasks: Any, appeals: Any
-) -> None:
-    agreed, closed = stage.play(*COURSES[task.AGREED]), stage.play(*COURSES[task.DECIDED])
-    stage.finalize(closed)
-    for task_id in (0, agreed, closed, 99):
-        with refuses("tasks: not appealed"):
-            tasks.end_appeal(task_id, task.AGREED, True, sender=appeals.address)
 
 
 def test_begin__answers_what_the_task_was(stage: TaskStage, tasks: Any, appeals: Any) -> None:

@@ -126,64 +126,6 @@ def test_attest__at_the_deadline_and_after(stage: TaskStage, task_id: int) -> No
         stage.attest(task_id, stage.verifiers[1], RIGHT)
 
 
-def test_attest__no_open_appeal__reverts(stage: TaskStage, task_id: int) -> None:
-    verifiers, weights = stage.snapshots[task_id]
-    fresh = stage.play(RIGHT, RIGHT)
-    stage.judge(task_id, RIGHT)
-    for some_id in (0, fresh, task_id, 99):
-        with refuses("appeals: not open"):
-            stage.appeals.attest(some_id, 2, verifiers, weights, RIGHT, sender=stage.stranger)
-
-
-def test_attest__empty_result__reverts(stage: TaskStage, task_id: int) -> None:
-    with refuses("verdicts: empty result"):
-        stage.attest(task_id, stage.verifiers[0], EMPTY)
-
-
-def test_attest__that_inputs_cannot_be_had__reverts(stage: TaskStage, task_id: int) -> None:
-    """That they are gone now proves nothing about then."""
-    with refuses("appeals: no result"):
-        stage.attest(task_id, stage.verifiers[0], UNAVAILABLE)
-
-
-def test_attest__another_snapshot__reverts(stage: TaskStage, task_id: int) -> None:
-    """Weights are given by the caller and checked against the hash."""
-    verifiers, weights = stage.snapshots[task_id]
-    me = stage.verifiers[0]
-    place = verifiers.index(me.node_id)
-    for ids, shares in (
-        (verifiers, [9 * w for w in weights]),
-        ([me.node_id], [STAKE]),
-        ([me.node_id] * 3, weights),
-        (verifiers[::-1], weights),
-        ([], []),
-    ):
-        with refuses("verdicts: wrong snapshot"):
-            stage.appeals.attest(task_id, place, ids, shares, RIGHT, sender=me.operator)
-
-
-@pytest.mark.parametrize("place", [3, 32, 2**256 - 1])
-def test_attest__no_such_place__reverts(stage: TaskStage, task_id: int, place: int) -> None:
-    with refuses("verdicts: not a verifier"):
-        stage.appeals.attest(
-            task_id, place, *stage.snapshots[task_id], RIGHT, sender=stage.verifiers[0].operator
-        )
-
-
-def test_attest__by_another__reverts(stage: TaskStage, task_id: int) -> None:
-    me, other = stage.verifiers[:2]
-    for sender in (other.operator, me.owner, me.payout, stage.appellant, stage.owner):
-        with refuses("verdicts: not operator"):
-            stage.attest(task_id, me, RIGHT, sender=sender)
-
-
-@pytest.mark.parametrize("second", [RIGHT, WRONG])
-def test_attest__twice__reverts(stage: TaskStage, task_id: int, second: bytes) -> None:
-    stage.attest(task_id, stage.verifiers[0], RIGHT)
-    with refuses("verdicts: has attested"):
-        stage.attest(task_id, stage.verifiers[0], second)
-
-
 def test_attest__slashed_verifier_may_still_speak(stage: TaskStage, task_id: int) -> None:
     """A snapshot is a snapshot: nobody changes the electorate during the vote."""
     me = stage.verifiers[0]

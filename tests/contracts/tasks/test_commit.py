@@ -12,7 +12,7 @@ from tests.stage.contracts.clock import mine, now
 from tests.stage.contracts.events import event
 from tests.stage.contracts.registry import account, consent
 from tests.stage.contracts.system import EMPTY, events_of, refuses
-from tests.stage.contracts.tasks import LANE_COMMITTED, LANE_RUNNING, RIGHT, WRONG, TaskStage
+from tests.stage.contracts.tasks import LANE_COMMITTED, LANE_RUNNING, RIGHT, TaskStage
 
 COMMITMENT = b"\xc0" * 32
 
@@ -102,38 +102,6 @@ def test_commit__at_the_deadline_and_after(stage: TaskStage) -> None:
         stage.commit(task_id, 1, RIGHT)
 
 
-def test_commit__not_running__reverts(stage: TaskStage, tasks: Any) -> None:
-    revealing, agreed = stage.started(), stage.play(RIGHT, RIGHT)
-    stage.commit_all(revealing, {0: RIGHT, 1: RIGHT})
-    undecided = stage.play(RIGHT, WRONG, RIGHT[::-1])
-    for task_id in (0, revealing, agreed, undecided, 99):
-        with refuses("tasks: not running"):
-            tasks.commit(task_id, 0, COMMITMENT, sender=stage.nodes[0].operator)
-
-
-@pytest.mark.parametrize("lane", [2, 4, 5, 2**256 - 1])
-def test_commit__no_such_lane__reverts(stage: TaskStage, tasks: Any, lane: int) -> None:
-    task_id = stage.started()
-    with refuses("tasks: not expected"):
-        tasks.commit(task_id, lane, COMMITMENT, sender=stage.runners(task_id)[0].operator)
-
-
-def test_commit__again__reverts(stage: TaskStage) -> None:
-    """Who could replace its commitment would copy the other's result after an early leak."""
-    task_id = stage.started()
-    stage.commit(task_id, 0, RIGHT)
-    with refuses("tasks: not expected"):
-        stage.commit(task_id, 0, WRONG)
-
-
-def test_commit__by_another__reverts(stage: TaskStage, tasks: Any) -> None:
-    task_id = stage.started()
-    first, second = stage.runners(task_id)
-    for sender in (second.operator, first.owner, first.payout, stage.creator, stage.owner):
-        with refuses("tasks: not operator"):
-            tasks.commit(task_id, 0, COMMITMENT, sender=sender)
-
-
 def test_commit__by_the_operator_of_now(stage: TaskStage, tasks: Any) -> None:
     task_id = stage.started()
     player = stage.runners(task_id)[0]
@@ -142,12 +110,6 @@ def test_commit__by_the_operator_of_now(stage: TaskStage, tasks: Any) -> None:
     with refuses("tasks: not operator"):
         tasks.commit(task_id, 0, COMMITMENT, sender=player.operator)
     tasks.commit(task_id, 0, COMMITMENT, sender=stage.stranger)
-
-
-def test_commit__empty__reverts(stage: TaskStage, tasks: Any) -> None:
-    task_id = stage.started()
-    with refuses("tasks: empty commitment"):
-        tasks.commit(task_id, 0, EMPTY, sender=stage.runners(task_id)[0].operator)
 
 
 def test_commit__after_leaving_the_pool_or_exiting__goes_on(stage: TaskStage, tasks: Any) -> None:

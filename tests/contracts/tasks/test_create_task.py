@@ -9,7 +9,7 @@ import pytest
 
 from tests.stage.contracts.clock import block, mine, now
 from tests.stage.contracts.events import event
-from tests.stage.contracts.system import EMPTY, TASK_TERMS, TRAINER, ZERO, ZOO, System, refuses
+from tests.stage.contracts.system import TASK_TERMS, TRAINER, ZERO, System, refuses
 from tests.stage.contracts.tasks import (
     CPU,
     CUDA,
@@ -91,29 +91,9 @@ def test_create__fee_at_the_bounds(stage: TaskStage, fee: int) -> None:
     assert stage.state(stage.create(fee=fee)).fee == fee
 
 
-def test_create__empty_spec__reverts(stage: TaskStage) -> None:
-    with refuses("tasks: empty spec"):
-        stage.create(spec=EMPTY)
-
-
-def test_create__by_an_operator__reverts(stage: TaskStage) -> None:
-    """An operator key names no owner in the draw; the owner's key does."""
-    node = stage.nodes[0]
-    stage.system.token.transfer(node.operator, FEE, sender=stage.system.holder)
-    stage.system.token.approve(stage.tasks.address, FEE, sender=node.operator)
-    with refuses("tasks: operator"):
-        stage.create(creator=node.operator)
-
-
 def test_create__by_an_owner__is_allowed(stage: TaskStage) -> None:
     owner = stage.system.person("node 0 owner", FEE)
     assert stage.state(stage.create(creator=owner)).creator == owner
-
-
-@pytest.mark.parametrize("class_id", [CUDA, 2, 255, 256, 2**256 - 1])
-def test_create__for_an_empty_or_unknown_pool__reverts(stage: TaskStage, class_id: int) -> None:
-    with refuses("tasks: too few executors"):
-        stage.create(class_id=class_id)
 
 
 @pytest.mark.parametrize("nodes", [2, 3])
@@ -146,11 +126,3 @@ def test_create__without_the_money__reverts(stage: TaskStage, tasks: Any) -> Non
     with refuses("erc20: insufficient allowance"):
         stage.create()
     assert (tasks.task_count(), tasks.bonds_held()) == (0, 0)
-
-
-def test_create__while_paused__reverts(stage: TaskStage, tasks: Any, owner: str) -> None:
-    tasks.set_paused(1, sender=owner)
-    with refuses("pausing: paused"):
-        stage.create()
-    tasks.set_paused(0, sender=owner)
-    assert stage.create(fee=ZOO) == 1

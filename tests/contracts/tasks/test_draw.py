@@ -57,18 +57,6 @@ def test_draw__before_the_block_is_mined__reverts(
         tasks.draw(task_id)
 
 
-def test_draw__twice_or_unknown__reverts(stage: TaskStage, tasks: Any) -> None:
-    """A captured draw is never drawn again."""
-    task_id = stage.started()
-    nodes = stage.state(task_id).nodes
-    mine(2 + LIFETIME)
-    for some_id in (task_id, 0, 2, 2**256 - 1):
-        with refuses("tasks: not drawing"):
-            tasks.draw(some_id)
-        assert tasks.expected(some_id) == []
-    assert stage.state(task_id).nodes == nodes
-
-
 @pytest.mark.parametrize("blocks", [2, 100, 1 + LIFETIME])
 def test_draw__whoever_captures_it_and_when__makes_no_difference(
     stage: TaskStage, tasks: Any, blocks: int
@@ -80,14 +68,6 @@ def test_draw__whoever_captures_it_and_when__makes_no_difference(
     assert tasks.expected(task_id) == expected
     tasks.draw(task_id, sender=stage.nodes[0].operator)
     assert stage.state(task_id).nodes == expected
-
-
-def test_draw__differs_by_task(stage: TaskStage, tasks: Any) -> None:
-    """Tasks pinned to one block have their own seeds."""
-    ids = [stage.create() for _ in range(12)]
-    mine(2)
-    assert len({tuple(tasks.expected(task_id)) for task_id in ids}) > 4
-    assert all(tasks.expected(task_id) == drawn(stage, task_id) for task_id in ids)
 
 
 # Requested again
@@ -113,16 +93,6 @@ def test_draw__nobody_came_for_256_blocks__is_pinned_to_a_fresh_block(
     # The pool is the one before the new request: a later node is in it now.
     assert late in stage.nodes
     assert tasks.expected(task_id) == drawn(stage, task_id)
-
-
-def test_draw__commit_does_not_draw_again(stage: TaskStage, tasks: Any) -> None:
-    """A lost draw is requested by `draw` only."""
-    task_id = stage.create()
-    mine(2 + LIFETIME)
-    for player in stage.nodes:
-        with refuses("tasks: not running"):
-            tasks.commit(task_id, 0, b"\x01" * 32, sender=player.operator)
-    assert stage.status(task_id) == task.DRAWING
 
 
 def test_draw__lost_again_and_again__still_draws(stage: TaskStage, tasks: Any) -> None:

@@ -28,8 +28,8 @@ from tests.measure.studies.task_deterrence import (
     expected,
     normal,
     play,
+    stage_of,
     wilson,
-    world_of,
 )
 from tests.stage.contracts.clock import mine, now
 from tests.stage.contracts.system import STAKE, ZERO, ZOO, Codes, System
@@ -42,7 +42,7 @@ Z = NormalDist().inv_cdf(0.9995)
 
 def seen_in(codes: Codes, scenario: Scenario, tasks: int) -> list[Seen]:
     """So many tasks; the rate and both profits must be what the formulas expect."""
-    seen = list(play(world_of(scenario, codes), scenario, tasks, seed=1))
+    seen = list(play(stage_of(scenario, codes), scenario, tasks, seed=1))
     wanted = expected(scenario)
     low, high = wilson(sum(task.success for task in seen), tasks, Z)
     assert low < wanted.success < high

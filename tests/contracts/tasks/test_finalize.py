@@ -12,7 +12,7 @@ from tests.stage.contracts import tasks as task
 from tests.stage.contracts.clock import mine, now
 from tests.stage.contracts.events import event
 from tests.stage.contracts.system import STAKE, refuses
-from tests.stage.contracts.tasks import APPEAL_S, NO_COMMIT, OTHER, RIGHT, WRONG, TaskStage, slashed
+from tests.stage.contracts.tasks import APPEAL_S, NO_COMMIT, RIGHT, WRONG, TaskStage, slashed
 
 SLASH = slashed(2_000)
 
@@ -73,15 +73,6 @@ def test_finalize__in_the_appeal_window__reverts(stage: TaskStage, tasks: Any) -
     tasks.finalize(task_id)
     with refuses("tasks: not decided"):
         tasks.finalize(task_id)
-
-
-def test_finalize__in_another_status__reverts(stage: TaskStage, tasks: Any) -> None:
-    drawing, agreed = stage.create(), stage.play(RIGHT, RIGHT)
-    undecided = stage.play(RIGHT, WRONG, OTHER)
-    mine(1, 86_400)
-    for task_id in (0, drawing, agreed, undecided, 99):
-        with refuses("tasks: not decided"):
-            tasks.finalize(task_id)
 
 
 def test_finalize__stake_added_after_the_decision__is_not_at_risk(stage: TaskStage) -> None:

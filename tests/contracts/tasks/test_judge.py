@@ -299,15 +299,3 @@ def test_verdict__who_named_another_result_has_no_share(system: System) -> None:
         ("appeals", "verifier 1"): BOND // 2,
         ("appeals", "verifier 2"): BOND // 2,
     }
-
-
-def test_verdict__own_stake_is_no_source_of_profit(stage: TaskStage) -> None:
-    """Two who agreed wrongly and appeal against themselves: half of what they lose is gone for
-    good, even if they created the task and the verifiers were theirs too."""
-    with stage.moves() as moved:
-        task_id = stage.play(WRONG, WRONG)
-        stage.appeal(task_id)
-        stage.judge(task_id, RIGHT)
-    assert moved["bounty", "treasury"] == COLLUDED
-    others = [amount for key, amount in moved.items() if key != ("bounty", "treasury")]
-    assert sum(others) == -COLLUDED

@@ -19,7 +19,6 @@ from tests.stage.contracts.registry import account, consent
 from tests.stage.contracts.system import (
     NO_REVEAL,
     TRAINER,
-    UNBONDING,
     ZERO,
     ZOO,
     Player,
@@ -118,19 +117,6 @@ def test_lot__third_is_of_another_owner_too(system: System) -> None:
         assert len({p.owner for p in stage.runners(task_id)}) == 3
         stage.commit(task_id, 2, wrong)
         stage.reveal(task_id, 2, wrong)
-
-
-def test_lot__never_the_creators_own(stage: TaskStage, tasks: Any) -> None:
-    """A creator who knows the result would earn its own fee and be sure of one vote."""
-    own = stage.nodes[1]
-    creator = stage.system.person("node 1 owner", FUNDS)
-    for _ in range(40):
-        task_id = stage.create(fee=ZOO, creator=creator)
-        mine(2)
-        expected = tasks.expected(task_id)
-        assert len(expected) == 2
-        assert own.node_id not in expected
-        assert expected == by_lot(stage, task_id, [*stage.nodes])
 
 
 def test_lot__hands_full__is_passed_over_until_a_lane_closes(system: System, tasks: Any) -> None:
@@ -271,20 +257,6 @@ def test_expected__the_block_of_the_request(stage: TaskStage, tasks: Any) -> Non
     later = stage.create(fee=ZOO)
     mine(2)
     assert tasks.expected(later) == by_lot(stage, later, [None, *stage.nodes[1:]])
-
-
-def test_expected__stake_that_could_leave_too_soon__is_no_stake(
-    stage: TaskStage, tasks: Any
-) -> None:
-    """A node about to withdraw has nothing to lose by the time of a slash."""
-    leaving = stage.nodes[3]
-    stage.registry.begin_exit(leaving.node_id, sender=leaving.owner)
-    mine(1, UNBONDING - 3_600)
-    seats = [p if p is not leaving else None for p in stage.nodes]
-    ids = [stage.create(fee=ZOO) for _ in range(10)]
-    mine(2)
-    for task_id in ids:
-        assert tasks.expected(task_id) == by_lot(stage, task_id, seats)
 
 
 def test_expected__slashed_after_the_request__is_passed_over(stage: TaskStage, tasks: Any) -> None:

@@ -17,7 +17,6 @@ from tests.stage.contracts.system import (
     NO_REVEAL,
     REPEATED,
     TRAINER,
-    UNBONDING,
     ZERO,
     ZOO,
     Player,
@@ -67,33 +66,6 @@ def test_join__any_role_will_do(stage: TaskStage, tasks: Any) -> None:
     assert executor(tasks, verifier)[:3] == (True, CPU, 5)
 
 
-def test_join__of_somebody_else__reverts(system: System, tasks: Any, fresh: Player) -> None:
-    other = system.join("other", TRAINER)
-    for sender in (fresh.payout, other.owner, other.operator, str(boa.env.eoa)):
-        with refuses("executors: not the node's"):
-            tasks.join(fresh.node_id, CPU, sender=sender)
-
-
-@pytest.mark.parametrize("node_id", [0, 99, 2**24, 2**256 - 1])
-def test_join__unknown_node__reverts(tasks: Any, fresh: Player, node_id: int) -> None:
-    with refuses("executors: not the node's"):
-        tasks.join(node_id, CPU, sender=fresh.owner)
-
-
-@pytest.mark.parametrize("class_id", [2, 255, 2**256 - 1])
-def test_join__unknown_class__reverts(tasks: Any, fresh: Player, class_id: int) -> None:
-    with refuses("executors: unknown class"):
-        tasks.join(fresh.node_id, class_id, sender=fresh.owner)
-
-
-@pytest.mark.parametrize("class_id", [CPU, CUDA])
-def test_join__twice__reverts(tasks: Any, fresh: Player, class_id: int) -> None:
-    """Two seats would be two chances to be drawn."""
-    tasks.join(fresh.node_id, CPU, sender=fresh.owner)
-    with refuses("executors: has a seat"):
-        tasks.join(fresh.node_id, class_id, sender=fresh.owner)
-
-
 def test_join__node_id_beyond_the_word__reverts(system: System, tasks: Any) -> None:
     system.registry.eval("self._node_count = 2**24 - 2")
     last, beyond = system.join("last", TRAINER), system.join("beyond", TRAINER)
@@ -134,16 +106,6 @@ def test_join__banned_or_exiting__reverts(system: System, tasks: Any, fresh: Pla
             tasks.join(player.node_id, CPU, sender=player.owner)
 
 
-def test_join__closed_node__reverts(system: System, tasks: Any, fresh: Player) -> None:
-    system.registry.begin_exit(fresh.node_id, sender=fresh.owner)
-    mine(1, UNBONDING)
-    system.registry.withdraw(fresh.node_id, sender=fresh.owner)
-    with refuses("executors: not the node's"):
-        tasks.join(fresh.node_id, CPU, sender=fresh.operator)
-    with refuses("executors: too little stake"):
-        tasks.join(fresh.node_id, CPU, sender=fresh.owner)
-
-
 @pytest.mark.parametrize("who", ["owner", "operator"])
 def test_leave__empties_the_seat(tasks: Any, fresh: Player, who: str) -> None:
     tasks.join(fresh.node_id, CUDA, sender=fresh.owner)
@@ -154,20 +116,6 @@ def test_leave__empties_the_seat(tasks: Any, fresh: Player, who: str) -> None:
     assert tuple(tasks.seat(CUDA, 0)) == (fresh.node_id, fresh.owner, joined, block())
     assert executor(tasks, fresh) == (False, 0, 0, 0, block())
     assert tasks.pool_size(CUDA) == 1
-    with refuses("executors: no seat"):
-        tasks.leave(fresh.node_id, sender=fresh.owner)
-
-
-def test_leave__of_somebody_else__reverts(stage: TaskStage, tasks: Any) -> None:
-    node, other = stage.nodes[:2]
-    for sender in (node.payout, other.owner, other.operator, stage.owner):
-        with refuses("executors: not the node's"):
-            tasks.leave(node.node_id, sender=sender)
-    with refuses("executors: not the node's"):
-        tasks.leave(0, sender=stage.stranger)
-
-
-def test_leave__never_seated__reverts(tasks: Any, fresh: Player) -> None:
     with refuses("executors: no seat"):
         tasks.leave(fresh.node_id, sender=fresh.owner)
 

@@ -45,12 +45,19 @@ APPEALS_CALLS = [
 ]
 
 
+def intruder_of(stage: TaskStage, target: Any, name: str, arguments: tuple[Any, ...]) -> Intruder:
+    """The token and the registry, both in league with one striker."""
+    token, registry = stage.system.token, stage.system.registry
+    neighbours = (token, ("transfer", "transferFrom")), (registry, ("slash", "claim_bounty"))
+    return Intruder(target, name, arguments, *neighbours)
+
+
 @pytest.mark.parametrize(("name", "arguments"), TASKS_CALLS)
 def test_tasks__reentered__take_slash_and_pay_once(
     stage: TaskStage, tasks: Any, name: str, arguments: tuple[Any, ...]
 ) -> None:
     """Attack: end the same task twice, or be paid while the fee is on its way in."""
-    intruder = Intruder(stage.system, tasks, name, arguments)
+    intruder = intruder_of(stage, tasks, name, arguments)
     task_id = intruder.locked_out(stage.create, 1)
     answers = WRONG, NO_COMMIT, RIGHT, RIGHT
     with stage.moves() as moved:
@@ -70,7 +77,7 @@ def test_appeals__reentered__judge_and_pay_once(
     """Attack: from inside the bond's payment, a slash, or the claim of what was seized, whose
     transfer is another."""
     task_id = stage.play(WRONG, WRONG)
-    intruder = Intruder(stage.system, appeals, name, arguments)
+    intruder = intruder_of(stage, appeals, name, arguments)
     intruder.locked_out(lambda: stage.appeal(task_id), 1)
     stage.vote(task_id, RIGHT)
     stage.expire(task_id)

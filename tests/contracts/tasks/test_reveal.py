@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import boa
 import pytest
 from eth_utils import keccak
 
@@ -15,8 +14,8 @@ from tests.stage.contracts import tasks as task
 from tests.stage.contracts.clock import block, mine, now
 from tests.stage.contracts.events import event
 from tests.stage.contracts.registry import account, consent
-from tests.stage.contracts.system import EMPTY, STAKE, Codes, System, events_of, refuses
-from tests.stage.contracts.tasks import OTHER, RIGHT, WRONG, Player, TaskStage, make_tasks, slashed
+from tests.stage.contracts.system import EMPTY, Codes, System, events_of, refuses
+from tests.stage.contracts.tasks import OTHER, RIGHT, WRONG, TaskStage, make_tasks
 
 
 def revealing(stage: TaskStage, first: bytes = RIGHT, second: bytes = RIGHT, **terms: Any) -> int:
@@ -222,16 +221,6 @@ def test_reveal__fee_of_one_unit(codes: Codes, system: System) -> None:
 # Refused
 
 
-def test_reveal__when_not_revealing__reverts(stage: TaskStage) -> None:
-    drawing, running = stage.create(), stage.started()
-    stage.commit(running, 0, RIGHT)
-    agreed, undecided = stage.play(RIGHT, RIGHT), stage.play(RIGHT, WRONG, OTHER)
-    assert stage.status(running) == task.RUNNING
-    for task_id in (0, drawing, running, agreed, undecided, 99):
-        with refuses("tasks: not revealing"):
-            send(stage, task_id, 0, EMPTY, salt=EMPTY, sender=stage.stranger)
-
-
 def test_reveal__at_the_deadline_and_after(stage: TaskStage) -> None:
     task_id = revealing(stage)
     mine(1, task.REVEAL_S)
@@ -239,49 +228,6 @@ def test_reveal__at_the_deadline_and_after(stage: TaskStage) -> None:
     mine(1, 1)
     with refuses("tasks: too late"):
         stage.reveal(task_id, 1, RIGHT)
-
-
-@pytest.mark.parametrize("lane", [2, 4, 5, 2**256 - 1])
-def test_reveal__no_such_lane__reverts(stage: TaskStage, lane: int) -> None:
-    task_id = revealing(stage)
-    with refuses("tasks: not expected"):
-        send(stage, task_id, lane, stage.tag(task_id, RIGHT), sender=stage.nodes[0].operator)
-
-
-def test_reveal__twice__reverts(stage: TaskStage) -> None:
-    task_id = revealing(stage)
-    stage.reveal(task_id, 0, RIGHT)
-    with refuses("tasks: not expected"):
-        stage.reveal(task_id, 0, RIGHT)
-
-
-def test_reveal__lane_that_aborted__reverts(stage: TaskStage) -> None:
-    task_id = stage.started()
-    for answers in ((RIGHT, task.NO_COMMIT), (), (RIGHT, task.NO_COMMIT, RIGHT)):
-        stage.step(task_id, answers)
-    assert stage.status(task_id) == task.REVEALING
-    with refuses("tasks: not expected"):
-        stage.reveal(task_id, 1, RIGHT)
-
-
-def test_reveal__other_values_than_committed__reverts(stage: TaskStage) -> None:
-    task_id = revealing(stage)
-    tag = stage.tag(task_id, RIGHT)
-    for other in (stage.tag(task_id, WRONG), RIGHT, EMPTY):
-        with refuses("tasks: bad opening"):
-            send(stage, task_id, 0, other, RIGHT)
-    for salt in (stage.salt(task_id, 1), EMPTY):
-        with refuses("tasks: bad opening"):
-            send(stage, task_id, 0, tag, RIGHT, salt)
-
-
-def test_reveal__by_another_sender__reverts(stage: TaskStage) -> None:
-    """Nobody reveals for another, not even who learned the salt."""
-    task_id = revealing(stage)
-    first, second = stage.runners(task_id)
-    for sender in (second.operator, first.owner, first.payout, stage.creator, stage.owner):
-        with refuses("tasks: bad opening"):
-            stage.reveal(task_id, 0, RIGHT, sender=sender)
 
 
 def test_reveal__operator_changed__the_old_key_reveals(stage: TaskStage) -> None:
@@ -292,95 +238,6 @@ def test_reveal__operator_changed__the_old_key_reveals(stage: TaskStage) -> None
     with refuses("tasks: bad opening"):
         stage.reveal(task_id, 0, RIGHT, sender=stage.stranger)
     stage.reveal(task_id, 0, RIGHT)
-
-
-def copied(stage: TaskStage, task_id: int, commitment: bytes) -> Player:
-    """Lane 1 commits to somebody else's 32 bytes."""
-    player = stage.runners(task_id)[1]
-    stage.tasks.commit(task_id, 1, commitment, sender=player.operator)
-    return player
-
-
-def test_reveal__copied_commitment__reverts(stage: TaskStage) -> None:
-    """From the mempool or the chain: it binds the node and the sender."""
-    task_id = stage.started()
-    stage.commit(task_id, 0, RIGHT)
-    copy = copied(stage, task_id, stage.state(task_id).answers[0])
-    stage.reveal(task_id, 0, RIGHT)
-    with refuses("tasks: bad opening"):
-        send(stage, task_id, 1, stage.tag(task_id, RIGHT), RIGHT, stage.salt(task_id, 0))
-    with refuses("tasks: bad opening"):
-        send(stage, task_id, 1, stage.tag(task_id, RIGHT), RIGHT, sender=copy.operator)
-
-
-@pytest.mark.parametrize(
-    "what", ["task", "node", "operator", "spec", "domain", "chain", "contract"]
-)
-def test_reveal__commitment_to_something_else__reverts(
-    stage: TaskStage, tasks: Any, what: str
-) -> None:
-    """Each field is bound, so no commitment opens for another task, chain or contract."""
-    task_id = stage.started()
-    me, other = stage.runners(task_id)[1], stage.runners(task_id)[0]
-    stage.commit(task_id, 0, RIGHT)
-    tag, salt = stage.tag(task_id, RIGHT), stage.salt(task_id, 1)
-    chain = boa.env.evm.patch.chain_id
-    digest = {
-        "task": lambda: stage.digest(task_id + 1, me, tag, salt),
-        "node": lambda: stage.digest(task_id, other, tag, salt, operator=me.operator),
-        "operator": lambda: stage.digest(task_id, me, tag, salt, operator=me.owner),
-        "spec": lambda: stage.digest(task_id, me, tag, salt, spec=keccak(text="another")),
-        "domain": lambda: keccak(tag + salt),
-        "chain": lambda: stage.digest(task_id, me, tag, salt),
-        "contract": lambda: stage.digest(task_id, me, tag, salt),
-    }
-    if what == "chain":
-        boa.env.evm.patch.chain_id = chain + 1
-        commitment = digest[what]()
-        boa.env.evm.patch.chain_id = chain
-    elif what == "contract":
-        stage.system.tasks = stage.appeals
-        commitment = digest[what]()
-        stage.system.tasks = tasks
-    else:
-        commitment = digest[what]()
-    tasks.commit(task_id, 1, commitment, sender=me.operator)
-    with refuses("tasks: bad opening"):
-        send(stage, task_id, 1, tag, RIGHT, salt)
-
-
-def test_reveal__on_a_fork__reverts(stage: TaskStage) -> None:
-    """After a split of the chain nothing that was committed opens on the other side."""
-    task_id = revealing(stage)
-    tag = stage.tag(task_id, RIGHT)
-    boa.env.evm.patch.chain_id += 1
-    with refuses("tasks: bad opening"):
-        send(stage, task_id, 0, tag)
-
-
-def test_reveal__tag_of_another_task__shows_nothing_there(stage: TaskStage) -> None:
-    """Equal results of two tasks have different tags: one task tells nothing of another."""
-    first, second = revealing(stage), revealing(stage)
-    assert stage.tag(first, RIGHT) != stage.tag(second, RIGHT)
-    stage.reveal(first, 0, RIGHT)
-    with refuses("tasks: bad opening"):
-        send(stage, second, 0, stage.tag(first, RIGHT))
-
-
-def test_reveal__copied_tag_without_the_result__reverts(stage: TaskStage) -> None:
-    """A third sees two tags. It may commit to one of them, but opening takes the result."""
-    task_id = revealing(stage, RIGHT, WRONG)
-    stage.reveal_all(task_id, {0: RIGHT, 1: WRONG})
-    parrot = stage.draw(task_id)[2]
-    tag = stage.state(task_id).answers[0]
-    salt = stage.salt(task_id, 2)
-    stage.tasks.commit(task_id, 2, stage.digest(task_id, parrot, tag, salt), sender=parrot.operator)
-    for guess in (EMPTY, tag, WRONG, stage.tag(task_id, EMPTY)):
-        with refuses("tasks: show the result"):
-            send(stage, task_id, 2, tag, guess)
-    stage.wait_out(task_id)
-    stage.tasks.advance(task_id)
-    assert stage.registry.bonded(parrot.node_id) == STAKE - slashed(2_000)
 
 
 # Views

@@ -63,12 +63,6 @@ def test_init__tells_its_classes(codes: Codes, system: System) -> None:
     ]
 
 
-@pytest.mark.parametrize("which", ["registry", "appeals", "owner", "token"])
-def test_init__zero_address__reverts(codes: Codes, system: System, which: str) -> None:
-    with refuses("bonds: zero address" if which == "token" else "tasks: zero address"):
-        create(codes, system, **{which: ZERO})
-
-
 @pytest.mark.parametrize(
     "change",
     [
@@ -143,17 +137,6 @@ def test_init__bad_classes__reverts(codes: Codes, system: System) -> None:
         create(codes, system, classes=[CLASSES[0], CLASSES[0]])
 
 
-@pytest.mark.parametrize("which", range(4))
-def test_init__appeals_without_an_address__reverts(
-    codes: Codes, system: System, which: int
-) -> None:
-    owner = system.coordinator.address
-    given = [system.token.address, system.registry.address, system.tasks.address, owner]
-    given[which] = ZERO
-    with refuses("bonds: zero address" if which == 0 else "appeals: zero address"):
-        codes.appeals.deploy(*given)
-
-
 def test_add_class__opens_a_pool(stage: TaskStage, tasks: Any, owner: str) -> None:
     name = b"cuda:sm_100".ljust(32, b"\0")
     tasks.add_class(name, sender=owner)
@@ -166,13 +149,6 @@ def test_add_class__opens_a_pool(stage: TaskStage, tasks: Any, owner: str) -> No
     assert (tasks.pool_size(2), tasks.executor(player.node_id).class_id) == (1, 2)
 
 
-def test_add_class__empty_or_known__reverts(tasks: Any, owner: str) -> None:
-    with refuses("executors: empty class"):
-        tasks.add_class(EMPTY, sender=owner)
-    with refuses("executors: known class"):
-        tasks.add_class(CLASSES[1], sender=owner)
-
-
 def test_add_class__not_more_than_255(tasks: Any, owner: str) -> None:
     for number in range(2, 255):
         tasks.add_class(number.to_bytes(32, "big"), sender=owner)
@@ -181,18 +157,6 @@ def test_add_class__not_more_than_255(tasks: Any, owner: str) -> None:
 
 
 # Rights
-
-
-@pytest.mark.parametrize("who", ["creator", "stranger", "appellant"])
-def test_settings__not_the_coordinator__reverts(stage: TaskStage, tasks: Any, who: str) -> None:
-    sender = getattr(stage, who)
-    for call in (
-        lambda: tasks.set_paused(1, sender=sender),
-        lambda: tasks.add_class(b"\x01" * 32, sender=sender),
-        lambda: tasks.transfer_ownership(sender, sender=sender),
-    ):
-        with refuses("ownable: caller is not the owner"):
-            call()
 
 
 def test_pause__stops_new_tasks_and_nothing_else(stage: TaskStage, tasks: Any, owner: str) -> None:

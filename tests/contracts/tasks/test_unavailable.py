@@ -8,18 +8,13 @@ from eth_utils import keccak
 
 from tests.contracts.tasks.test_settings import create
 from tests.stage.contracts.events import event
-from tests.stage.contracts.system import Codes, System, events_of, refuses
+from tests.stage.contracts.system import Codes, System, events_of
 from tests.stage.contracts.tasks import (
     CLOSED,
-    DECIDED,
     FEE,
-    HALF,
     RENT,
-    REST,
-    RIGHT,
     TaskStage,
     make_tasks,
-    slashed,
 )
 
 UNAVAILABLE = keccak(text="menagerie.RedundantTasks.unavailable.v1")
@@ -42,40 +37,6 @@ def test_two_who_agree_end_the_task__the_treasury_has_the_rent(stage: TaskStage)
     assert stage.status(task_id) == CLOSED
     assert stage.tasks.result_of(task_id) == UNAVAILABLE
     assert [stage.open_lanes(player) for player in stage.runners(task_id)] == [0, 0]
-
-
-def test_it_is_final(stage: TaskStage) -> None:
-    """Else a creator would publish its inputs afterwards and appeal."""
-    task_id = stage.play(UNAVAILABLE, UNAVAILABLE)
-    with refuses("tasks: nothing to appeal"):
-        stage.appeal(task_id)
-    with refuses("tasks: not decided"):
-        stage.tasks.finalize(task_id)
-    with refuses("tasks: not running"):
-        stage.tasks.advance(task_id)
-
-
-def test_two_of_three_say_so_and_the_one_with_a_result_loses_nothing(stage: TaskStage) -> None:
-    with stage.moves() as changes:
-        task_id = stage.play(RIGHT, UNAVAILABLE, UNAVAILABLE)
-    assert changes == {
-        ("tasks", "creator"): FEE - RENT,
-        ("tasks", "treasury"): RENT,
-        ("wallet", "creator"): -FEE,
-    }
-    assert stage.status(task_id) == CLOSED
-
-
-def test_alone_it_is_a_result_like_another(stage: TaskStage) -> None:
-    """Or it would be a way out for whoever sees that it can't win."""
-    task_id = stage.play(RIGHT, UNAVAILABLE, RIGHT)
-    assert stage.status(task_id) == DECIDED
-    first, liar, third = stage.runners(task_id)
-    with stage.moves() as changes:
-        stage.finalize(task_id)
-    assert changes[("stake", liar.name)] == -slashed(2_000)
-    assert changes[("tasks", first.name)] == HALF
-    assert changes[("tasks", third.name)] == REST
 
 
 def test_the_least_fee_is_rent_and_nothing_comes_back(stage: TaskStage) -> None:

@@ -183,7 +183,7 @@ def _leave(scenario: Scenario) -> Expected:
 # -- what the contracts do ---------------------------------------------------------------------
 
 
-def world_of(scenario: Scenario, codes: Codes) -> TaskStage:
+def stage_of(scenario: Scenario, codes: Codes) -> TaskStage:
     """A deployment with the scenario's pool."""
     return make_tasks(deploy(codes), nodes=scenario.nodes, stake=STAKE)
 
@@ -377,7 +377,7 @@ def main() -> None:
         if given.only in (None, scenario.strategy):
             started = time.monotonic()
             with boa.env.anchor():
-                seen = list(play(world_of(scenario, codes), scenario, given.tasks, seed))
+                seen = list(play(stage_of(scenario, codes), scenario, given.tasks, seed))
             rows.append(compared(scenario, seen, seed))
             print(f"{scenario}: {time.monotonic() - started:.0f} s", flush=True)
     show(rows)

@@ -18,11 +18,19 @@ def of_round(name: str, /, **fields: Any) -> Event:
     return event(name, job_id=1, round_id=1, **fields)
 
 
+def _told(log: Any) -> Event:
+    """The emitting address is left out."""
+    return type(log).__name__, {f: getattr(log, f) for f in log._fields if f != "address"}
+
+
 def logged(contract: Any) -> list[Event]:
     """(event name, {field: value}) of every event the last call of `contract` emitted, in order,
-    those of the contracts it called included. The emitting address is left out."""
-    events = []
-    for event in contract.get_logs():
-        fields = {name: getattr(event, name) for name in event._fields if name != "address"}
-        events.append((type(event).__name__, fields))
-    return events
+    those of the contracts it called included."""
+    return [_told(log) for log in contract.get_logs()]
+
+
+def events_of(contract: Any, emitter: Any = None) -> list[Event]:
+    """The events of the last call of a contract, whole, in order: those it emitted itself, or those
+    that another contract emitted in the same call."""
+    address = (emitter or contract).address
+    return [_told(log) for log in contract.get_logs() if log.address == address]

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A token and a registry that call back from the middle of a payment or a slash."""
+"""Neighbours of a contract that call back from the middle of a call: the token, the registry, any
+other contract. They do their work as ever, and before it they strike."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ from typing import Any
 import boa
 from eth_abi import encode
 
-from tests.stage.contracts.system import ERROR_SELECTOR, ZERO, System
+from tests.stage.contracts.system import ERROR_SELECTOR
 
 STRIKER = """
 # pragma version ~=0.4.3
@@ -64,44 +65,44 @@ def __default__() -> Bytes[8192]:
 """
 
 
-class Intruder:
-    """The token and the registry, both in league with one striker.
+def _selector(contract: Any, function: str) -> bytes:
+    (method_id,) = getattr(contract, function).func_t.method_ids.values()
+    return int(method_id).to_bytes(4, "big")
 
-    The token strikes in its transfers, the registry in `slash` and another function: in
-    `claim_bounty` unless told.
-    """
+
+class Intruder:
+    """Calls one function of `target` from inside others: `strikes_in` are pairs of a contract and
+    the names of one or two of its functions."""
 
     def __init__(
-        self, system: System, target: Any, name: str, arguments: tuple[Any, ...], other: bytes = b""
+        self,
+        target: Any,
+        name: str,
+        arguments: tuple[Any, ...],
+        *strikes_in: tuple[Any, tuple[str, ...]],
     ):
         self.name = name
         self.striker = boa.loads(STRIKER)
         data = getattr(target, name).prepare_calldata(*arguments)
         self.striker.arm(target.address, bytes(data))
-        self._replace(
-            system.token.address,
-            system.token.transfer.prepare_calldata(ZERO, 0),
-            system.token.transferFrom.prepare_calldata(ZERO, ZERO, 0),
-        )
-        self._replace(
-            system.registry.address,
-            system.registry.slash.prepare_calldata(1, 1, 1, ZERO),
-            other or system.registry.claim_bounty.prepare_calldata(),
-        )
+        for contract, functions in strikes_in:
+            first, last = (_selector(contract, name) for name in (functions[0], functions[-1]))
+            self._replace(contract, first, last)
 
-    def _replace(self, address: str, one: bytes, two: bytes) -> None:
+    def _replace(self, contract: Any, one: bytes, two: bytes) -> None:
         work = boa.env.generate_address()
-        boa.env.set_code(work, boa.env.get_code(address))
-        forwarder = boa.loads(FORWARDER, work, self.striker.address, one[:4], two[:4])
-        boa.env.set_code(address, boa.env.get_code(forwarder.address))
+        boa.env.set_code(work, boa.env.get_code(contract.address))
+        forwarder = boa.loads(FORWARDER, work, self.striker.address, one, two)
+        boa.env.set_code(contract.address, boa.env.get_code(forwarder.address))
 
-    def locked_out(self, act: Callable[[], Any], strikes: int) -> Any:
-        """`act` calls out so often, and each time the lock refused the striker, which is a revert
-        without a reason. `withdraw_bond` finds no credit of the striker's."""
+    def locked_out(self, act: Callable[[], Any], strikes: int, reason: str = "") -> Any:
+        """`act` calls out so often, and each time the striker is refused: by the lock, which is a
+        revert without a reason, unless told. `withdraw_bond` has none: it empties a credit before
+        it pays, and finds no credit of the striker's."""
         before = self.striker.strikes()
         result = act()
-        said = ERROR_SELECTOR + encode(["string"], ["bonds: nothing to withdraw"])
-        answer = said if self.name == "withdraw_bond" else b""
+        said = reason or ("bonds: nothing to withdraw" if self.name == "withdraw_bond" else "")
+        answer = ERROR_SELECTOR + encode(["string"], [said]) if said else b""
         assert self.striker.strikes() - before == strikes
         assert (self.striker.breaches(), self.striker.answer()) == (0, answer)
         return result

@@ -80,15 +80,6 @@ def deploy_registry(
     return registry, benchmarks_code.deploy(registry.address, owner, ZERO, override_address=at)
 
 
-def own_events(contract: Any) -> list[tuple[str, dict[str, Any]]]:
-    """The events of the contract's last call without those of other contracts."""
-    return [
-        (type(e).__name__, {f: getattr(e, f) for f in e._fields if f != "address"})
-        for e in contract.get_logs()
-        if e.address == contract.address
-    ]
-
-
 def account(name: str) -> LocalAccount:
     """A key that is always the same for the same name."""
     key = keccak(text=f"menagerie test key {name}")

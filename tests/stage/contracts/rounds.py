@@ -31,7 +31,7 @@ EVIDENCE = keccak(text="evidence")
 
 
 @dataclass
-class Field:
+class RoundStage:
     """One job among its people."""
 
     system: System
@@ -196,7 +196,7 @@ class Field:
 
 def make_people(
     system: System, trainers: int, stakes: Sequence[int], aggregators: Sequence[str], money: int
-) -> Field:
+) -> RoundStage:
     """Everybody registered and benchmarked, verifiers of these stakes, and a sponsor with `money`;
     there is no job yet."""
     verifiers = [system.join(f"verifier {i}", VERIFIER, stake) for i, stake in enumerate(stakes)]
@@ -208,12 +208,12 @@ def make_people(
     sponsor = system.person("sponsor", money)
     others = [system.person(name, STAKE) for name in ("challenger", "stranger")]
     system.mature()
-    return Field(system, sponsor, *others, team, verifiers, merging, 0)
+    return RoundStage(system, sponsor, *others, team, verifiers, merging, 0)
 
 
-def make_field(system: System, trainers: int = 3, **terms: int) -> Field:
+def make_rounds(system: System, trainers: int = 3, **terms: int) -> RoundStage:
     """Three verifiers, two aggregators and a funded job, job 1 of a fresh system."""
     names = [f"aggregator {i}" for i in range(2)]
-    field = make_people(system, trainers, [STAKE] * 3, names, 100 * REWARD)
-    field.job_id = system.job(field.sponsor, **terms)
-    return field
+    stage = make_people(system, trainers, [STAKE] * 3, names, 100 * REWARD)
+    stage.job_id = system.job(stage.sponsor, **terms)
+    return stage

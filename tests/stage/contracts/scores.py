@@ -15,7 +15,7 @@ from eth_abi import encode
 from eth_utils import keccak
 
 from tests.stage.contracts.clock import mine
-from tests.stage.contracts.rounds import Field, make_people
+from tests.stage.contracts.rounds import RoundStage, make_people
 from tests.stage.contracts.system import (
     REWARD,
     STAKE,
@@ -86,15 +86,15 @@ def scores_digest(
 
 
 @dataclass
-class Panel:
+class ScoreStage:
     """An adopted job among its people."""
 
-    field: Field
+    job: RoundStage
     weights: dict[int, int]
 
     @property
     def system(self) -> System:
-        return self.field.system
+        return self.job.system
 
     @property
     def scores(self) -> Any:
@@ -102,11 +102,11 @@ class Panel:
 
     @property
     def job_id(self) -> int:
-        return self.field.job_id
+        return self.job.job_id
 
     @property
     def verifiers(self) -> list[Player]:
-        return self.field.verifiers
+        return self.job.verifiers
 
     def snapshot(self, round_id: int) -> tuple[list[int], list[int]]:
         """Nodes and weights of RoundOpened."""
@@ -114,7 +114,7 @@ class Panel:
 
     def in_order(self, round_id: int, values: Sequence[int]) -> list[int]:
         """Values of trainers 0, 1, ... in the order of the snapshot, which turns every round."""
-        of = dict(zip(self.field.ids, values, strict=True))
+        of = dict(zip(self.job.ids, values, strict=True))
         return [of[node] for node in self.snapshot(round_id)[0]]
 
     def digest(
@@ -191,7 +191,7 @@ class Panel:
     def consensus(self, rows: Mapping[int, Sequence[int]]) -> list[int]:
         """The right consensus of the rows that were revealed, by verifier id."""
         if not rows:
-            return [0] * len(self.field.ids)
+            return [0] * len(self.job.ids)
         weights = [self.weights[verifier] for verifier in rows]
         return median(list(rows.values()), weights, sum(self.weights.values()))
 
@@ -201,7 +201,7 @@ class Panel:
             round_id,
             *self.snapshot(round_id),
             list(consensus),
-            sender=self.field.stranger,
+            sender=self.job.stranger,
         )
 
     def score(
@@ -228,39 +228,39 @@ class Panel:
     def to_scored(self, *rows: Sequence[int]) -> int:
         """A round in AGGREGATE that is scored by these rows, or by agreement on the trainers'
         places."""
-        round_id = self.field.to_aggregate()
-        places = range(len(self.field.ids))
+        round_id = self.job.to_aggregate()
+        places = range(len(self.job.ids))
         given = rows or [[1_000 * (place + 1) for place in places]] * len(self.verifiers)
         self.score(round_id, given)
         return round_id
 
     def finish(self, round_id: int, *attesters: Player, contributions: Sequence[int] = ()) -> None:
         """Proposes unless somebody did, attests, finalizes once no score can come any more."""
-        shares = list(contributions) or [1_000_000] * len(self.field.ids)
+        shares = list(contributions) or [1_000_000] * len(self.job.ids)
         if self.system.phase(self.job_id, round_id) == 3:
-            self.field.propose(round_id, contributions=shares)
-        self.field.attest(round_id, *attesters)
+            self.job.propose(round_id, contributions=shares)
+        self.job.attest(round_id, *attesters)
         if not self.system.results.can_finalize(self.job_id, round_id):
             self.system.wait_out(self.job_id, round_id)
         if self.state(round_id).phase == SCORE_COMMIT:
             self.past_commits(round_id)
-        self.system.results.finalize(self.job_id, round_id, self.field.ids, shares)
+        self.system.results.finalize(self.job_id, round_id, self.job.ids, shares)
 
 
-def make_panel(
+def make_scores(
     system: System,
     stakes: Sequence[int] = (STAKE,) * 3,
     trainers: int = 3,
     adopt: bool = True,
     funded: int = 10,
     **terms: int,
-) -> Panel:
+) -> ScoreStage:
     """Everybody registered; the job is created, adopted, then funded, as the scripts do it."""
-    field = make_people(system, trainers, stakes, ["aggregator"], 1_000 * REWARD)
-    field.job_id = int(system.jobs.create_job(terms_tuple(**terms), sender=field.sponsor))
+    job = make_people(system, trainers, stakes, ["aggregator"], 1_000 * REWARD)
+    job.job_id = int(system.jobs.create_job(terms_tuple(**terms), sender=job.sponsor))
     if adopt:
-        system.scores.adopt(field.job_id, COMMIT_S, REVEAL_S, sender=field.sponsor)
-    system.fund(field.job_id, funded * REWARD, field.sponsor)
-    pairs = zip(field.verifiers, stakes, strict=True)
+        system.scores.adopt(job.job_id, COMMIT_S, REVEAL_S, sender=job.sponsor)
+    system.fund(job.job_id, funded * REWARD, job.sponsor)
+    pairs = zip(job.verifiers, stakes, strict=True)
     by_id = {p.node_id: min(stake, VOICE) for p, stake in pairs}
-    return Panel(field, by_id)
+    return ScoreStage(job, by_id)

@@ -20,3 +20,15 @@ def publish(block_number: uint256, word: bytes32):
 def random_at(block_number: uint256) -> bytes32:
     return self.values[block_number]
 """
+
+REFUSING_TOKEN = """
+# pragma version ~=0.4.3
+
+@external
+def transfer(to: address, amount: uint256) -> bool:
+    return False
+
+@external
+def transferFrom(owner: address, to: address, amount: uint256) -> bool:
+    return False
+"""

@@ -20,6 +20,7 @@ from vyper.compiler.output import build_abi_output
 
 from tests.stage.contracts.clock import install_block_hashes, mine
 from tests.stage.contracts.compiled import deployers
+from tests.stage.contracts.events import events_of
 from tests.stage.contracts.registry import account, benchmark_passed, consent, request
 
 GAS_CAP = 16_777_216  # EIP-7825
@@ -92,17 +93,6 @@ def refuses(reason: str) -> Iterator[None]:
         assert given == reason, f"{given!r} instead of {reason!r}"
         return
     raise AssertionError(f"did not revert with {reason!r}")
-
-
-def events_of(contract: Any, emitter: Any = None) -> list[tuple[str, dict[str, Any]]]:
-    """The events of the last call of a contract, whole, in order: those it emitted itself, or those
-    that another contract emitted in the same call."""
-    address = (emitter or contract).address
-    return [
-        (type(e).__name__, {f: getattr(e, f) for f in e._fields if f != "address"})
-        for e in contract.get_logs()
-        if e.address == address
-    ]
 
 
 def terms_tuple(**changes: Any) -> tuple[Any, ...]:

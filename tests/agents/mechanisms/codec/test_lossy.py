@@ -192,9 +192,3 @@ WRONG_OPTIONS = {
 def test_options_out_of_range_are_refused(name, options):
     with pytest.raises(ValueError, match=r"must be|error_feedback needs"):
         codecs.get(name)(**options)
-
-
-@pytest.mark.parametrize("name", WRONG_OPTIONS)
-def test_strange_options_are_refused(name):
-    with pytest.raises(TypeError):
-        codecs.get(name)(strange=1)

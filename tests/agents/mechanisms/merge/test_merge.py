@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from agents.mechanisms import merge as merge_rules
 from agents.mechanisms.merge.parts.sorting_network import CHUNK, Selector, plan
-from agents.mechanisms.registry import UnknownMechanism
 from tests.stage.memory.payloads import payload, same_bits
 
 RULES = ["median", "mean"]
@@ -31,16 +30,6 @@ def random_payloads(
         }
         for _ in range(count)
     ]
-
-
-@pytest.mark.parametrize("name", RULES)
-def test_a_rule_is_found_by_its_name(name):
-    assert name in merge_rules.names()
-
-
-def test_an_unknown_rule_is_refused_with_the_names_that_exist():
-    with pytest.raises(UnknownMechanism, match="no merge rule 'network'; choose one of: centred"):
-        merge_rules.get("network")
 
 
 def test_median_by_hand():

@@ -363,12 +363,6 @@ def test_wrong_options_are_refused(name, options):
         rule(name, **options)
 
 
-@pytest.mark.parametrize("name", ROBUST)
-def test_strange_options_are_refused(name):
-    with pytest.raises(TypeError):
-        rule(name, unheard_of=1)
-
-
 def test_whole_numbers_are_taken_as_options():
     assert rule("multi_krum", stake_cap=3, byzantine_fraction=0).tolerated(10) == 0
 

@@ -327,11 +327,6 @@ def test_bad_options_are_refused(name, value, words):
         score_rules.get("alignment")(**{name: value})
 
 
-def test_unknown_options_are_refused():
-    with pytest.raises(TypeError):
-        score_rules.get("alignment")(weight_of_soul=1.0)
-
-
 def test_bad_input_is_refused():
     rows = nodes(2)
     payloads = [{"a": row} for row in rows]

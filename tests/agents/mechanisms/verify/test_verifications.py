@@ -10,9 +10,7 @@ import pytest
 
 from agents.mechanisms import verify
 from agents.mechanisms.options import MAX_MEMORY_ROUNDS
-from agents.mechanisms.registry import UnknownMechanism
 from agents.mechanisms.verify import Companions, Verification
-from agents.training.spec import MECHANISMS, JobSpec
 
 NAMES = ("gauntlet", "reexecution", "screening")
 QUESTIONS = tuple(Verification.__annotations__)
@@ -37,32 +35,6 @@ NOISED: Any = {"privacy": "gaussian", "privacy_unit": "node", "privacy_place": "
 def answers(name: str) -> dict[str, Any]:
     chosen = verify.get(name)()
     return {question: getattr(chosen, question) for question in QUESTIONS}
-
-
-def test_a_file_of_the_folder_is_found_by_its_name() -> None:
-    assert verify.names() == list(NAMES)
-    for name in NAMES:
-        assert issubclass(verify.get(name), Verification)
-
-
-def test_the_folder_has_the_name_of_the_field() -> None:
-    assert verify.__name__.rpartition(".")[2] in MECHANISMS
-    assert JobSpec.model_fields["verify"].default in verify.names()
-
-
-def test_an_unknown_name_is_refused_with_the_names_that_exist() -> None:
-    names = "gauntlet, reexecution, screening"
-    with pytest.raises(
-        UnknownMechanism, match=f"way of verifying 'belief'; choose one of: {names}"
-    ):
-        verify.get("belief")
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_it_takes_no_options(name: str) -> None:
-    assert verify.get(name)() == verify.get(name)()
-    with pytest.raises(TypeError):
-        verify.get(name)(strict=True)
 
 
 @pytest.mark.parametrize("name", NAMES)

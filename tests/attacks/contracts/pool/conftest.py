@@ -3,6 +3,6 @@
 
 from __future__ import annotations
 
-from tests.contracts.pool.conftest import codes, gas_cap, results, sponsor, stranger, world
+from tests.contracts.pool.conftest import made, results, sponsor, stage, stranger
 
-__all__ = ["codes", "gas_cap", "results", "sponsor", "stranger", "world"]
+__all__ = ["made", "results", "sponsor", "stage", "stranger"]

@@ -3,102 +3,95 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import boa
 import pytest
 
 from tests.stage.contracts.events import logged
-from tests.stage.contracts.pool import BOUNDS, TERMS, ZOO, World
-
-BOND, REWARD = 14, 4  # places in the terms
-
-
-def with_terms(**places: int) -> tuple[Any, ...]:
-    """The terms with the bond or the reward replaced."""
-    terms = list(TERMS)
-    for name, value in places.items():
-        terms[{"bond": BOND, "reward": REWARD}[name]] = value
-    return tuple(terms)
+from tests.stage.contracts.pool import PoolStage
+from tests.stage.contracts.system import BOND, BOUNDS, TERMS, ZOO, terms_tuple
 
 
 def test_thief_creates_a_job_first__the_victims_money__stays_its_own(
-    world: World, stranger: str
+    stage: PoolStage, stranger: str
 ) -> None:
     """The victim takes the id of its job from the count of jobs. A thief has created a job right
     after, is funded with 5,000 ZOO, cancels and is refunded."""
-    victim = world.rich("victim", 5_000 * ZOO)
-    mine = world.add_job(victim)
-    world.add_job(stranger)
-    taken = world.jobs.job_count()
-    thief = world.token.balanceOf(stranger)
+    victim = stage.rich("victim", 5_000 * ZOO)
+    mine = stage.add_job(victim)
+    stage.add_job(stranger)
+    taken = stage.jobs.job_count()
+    thief = stage.token.balanceOf(stranger)
     with boa.reverts("pool: another job"):
-        world.pool.fund(taken, victim, TERMS[0], 5_000 * ZOO, sender=victim)
-    world.pool.fund(mine, victim, TERMS[0], 5_000 * ZOO, sender=victim)
-    world.jobs.cancel_job(taken, sender=stranger)
+        stage.pool.fund(taken, victim, TERMS["spec"], 5_000 * ZOO, sender=victim)
+    stage.pool.fund(mine, victim, TERMS["spec"], 5_000 * ZOO, sender=victim)
+    stage.jobs.cancel_job(taken, sender=stranger)
     with boa.reverts("pool: nothing to refund"):
-        world.pool.refund(taken, sender=stranger)
-    assert world.token.balanceOf(stranger) == thief
-    world.jobs.cancel_job(mine, sender=victim)
-    world.pool.refund(mine, sender=victim)
-    assert world.token.balanceOf(victim) == 5_000 * ZOO
+        stage.pool.refund(taken, sender=stranger)
+    assert stage.token.balanceOf(stranger) == thief
+    stage.jobs.cancel_job(mine, sender=victim)
+    stage.pool.refund(mine, sender=victim)
+    assert stage.token.balanceOf(victim) == 5_000 * ZOO
 
 
-def test_own_job_for_another_spec__is_not_funded(world: World, sponsor: str) -> None:
+def test_own_job_for_another_spec__is_not_funded(stage: PoolStage, sponsor: str) -> None:
     """After a reorganisation two jobs of one sponsor have changed their ids."""
-    job = world.add_job(sponsor)
+    job = stage.add_job(sponsor)
     with boa.reverts("pool: another job"):
-        world.pool.fund(job, sponsor, b"\x09" * 32, ZOO, sender=sponsor)
+        stage.pool.fund(job, sponsor, b"\x09" * 32, ZOO, sender=sponsor)
 
 
 @pytest.mark.parametrize("bond", [0, 1, BOUNDS[0] - 1, BOUNDS[1] + 1, 2**128 - 1, 2**256 - 1])
-def test_bond_as_a_wall__or_as_nothing__is_refused(world: World, sponsor: str, bond: int) -> None:
+def test_bond_as_a_wall__or_as_nothing__is_refused(
+    stage: PoolStage, sponsor: str, bond: int
+) -> None:
     """No honest challenger has a bond above the supply, so the aggregator on duty pays itself
     everything; for a bond of one unit a round is stopped for nothing."""
     with boa.reverts("jobs: bad bond"):
-        world.jobs.create_job(with_terms(bond=bond), sender=sponsor)
+        stage.jobs.create_job(terms_tuple(challenge_bond=bond), sender=sponsor)
 
 
 @pytest.mark.parametrize("reward", [0, 1, BOUNDS[2] - 1])
-def test_free_job__is_refused(world: World, sponsor: str, reward: int) -> None:
+def test_free_job__is_refused(stage: PoolStage, sponsor: str, reward: int) -> None:
     """A job with reward 0 and many rounds keeps agents busy for ever, and anyone opens its rounds
     before its sponsor has adopted the consensus."""
     with boa.reverts("jobs: reward too low"):
-        world.jobs.create_job(with_terms(reward=reward), sender=sponsor)
+        stage.jobs.create_job(terms_tuple(reward_per_round=reward), sender=sponsor)
 
 
 def test_round_of_an_unfunded_job__cannot_be_reserved(
-    world: World, sponsor: str, results: str
+    stage: PoolStage, sponsor: str, results: str
 ) -> None:
     """So nobody opens a round before the sponsor has adopted and funded."""
-    job = world.add_job(sponsor)
+    job = stage.add_job(sponsor)
     with boa.reverts("pool: escrow too low"):
-        world.pool.reserve(job, 1, BOUNDS[2], sender=results)
+        stage.pool.reserve(job, 1, BOUNDS[2], sender=results)
 
 
-def test_bounds__changed_by_the_owner__hold_for_new_jobs(world: World, sponsor: str) -> None:
-    old = world.add_job(sponsor)
+def test_bounds__changed_by_the_owner__hold_for_new_jobs(stage: PoolStage, sponsor: str) -> None:
+    old = stage.add_job(sponsor)
     bounds = (5 * ZOO, 6 * ZOO, 7 * ZOO)
-    world.jobs.set_bounds(bounds, sender=world.committee)
-    assert logged(world.jobs) == [
+    stage.jobs.set_bounds(bounds, sender=stage.committee)
+    assert logged(stage.jobs) == [
         ("BoundsChanged", {"old_bounds": BOUNDS, "new_bounds": bounds}),
     ]
-    assert tuple(world.jobs.bounds()) == bounds
+    assert tuple(stage.jobs.bounds()) == bounds
     with boa.reverts("jobs: reward too low"):
-        world.add_job(sponsor)
-    new = world.jobs.create_job(with_terms(bond=5 * ZOO, reward=7 * ZOO), sender=sponsor)
+        stage.add_job(sponsor)
+    new = stage.jobs.create_job(
+        terms_tuple(challenge_bond=5 * ZOO, reward_per_round=7 * ZOO), sender=sponsor
+    )
     assert (old, new) == (1, 2)
-    assert world.jobs.job(old).terms.challenge_bond == ZOO
+    assert stage.jobs.job(old).terms.challenge_bond == BOND
 
 
 @pytest.mark.parametrize(
     "bounds", [(0, 1, 1), (2, 1, 1), (1, 2**128, 1), (1, 1, 0), (1, 1, 2**128)]
 )
-def test_set_bounds__bad__reverts(world: World, bounds: tuple[int, int, int]) -> None:
+def test_set_bounds__bad__reverts(stage: PoolStage, bounds: tuple[int, int, int]) -> None:
     with boa.reverts("jobs: bad bounds"):
-        world.jobs.set_bounds(bounds, sender=world.committee)
+        stage.jobs.set_bounds(bounds, sender=stage.committee)
 
 
-def test_set_bounds__by_a_sponsor__reverts(world: World, sponsor: str) -> None:
+def test_set_bounds__by_a_sponsor__reverts(stage: PoolStage, sponsor: str) -> None:
     with boa.reverts("ownable: caller is not the owner"):
-        world.jobs.set_bounds((1, 2, 3), sender=sponsor)
+        stage.jobs.set_bounds((1, 2, 3), sender=sponsor)

@@ -3,6 +3,6 @@
 
 from __future__ import annotations
 
-from tests.contracts.reports.conftest import field
+from tests.contracts.reports.conftest import made, stage
 
-__all__ = ["field"]
+__all__ = ["made", "stage"]

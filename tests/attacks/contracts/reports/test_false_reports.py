@@ -7,7 +7,7 @@ from __future__ import annotations
 import pytest
 
 from tests.stage.contracts.clock import mine
-from tests.stage.contracts.rounds import EVIDENCE, Field, make_field
+from tests.stage.contracts.rounds import EVIDENCE, RoundStage, make_rounds
 from tests.stage.contracts.system import (
     APPEAL_BOND,
     CHALLENGE,
@@ -27,68 +27,68 @@ FIRST_TWO = TRAINERS_PART // 6 + TRAINERS_PART // 3
 
 
 @pytest.fixture
-def at_work(field: Field) -> Field:
+def at_work(stage: RoundStage) -> RoundStage:
     """Round 1 has a result."""
-    field.to_challenge()
-    return field
+    stage.to_challenge()
+    return stage
 
 
-def execute(field: Field, *report_ids: bytes) -> None:
+def execute(stage: RoundStage, *report_ids: bytes) -> None:
     mine(1, TERMS["appeal_s"] + 1)
     for report_id in report_ids:
-        field.system.reports.execute(report_id)
+        stage.system.reports.execute(report_id)
 
 
-def test_one_verifier__while_the_others_rest__convicts_nobody(field: Field) -> None:
+def test_one_verifier__while_the_others_rest__convicts_nobody(stage: RoundStage) -> None:
     """Two of three verifiers rest. The third reports two honest trainers so that its friend gets
     what they would have got, and finalizes alone."""
-    system, (evil, *resting) = field.system, field.verifiers
+    system, (evil, *resting) = stage.system, stage.verifiers
     for player in resting:
         system.registry.set_active(player.node_id, False, sender=player.operator)
-    round_id = field.to_challenge()
-    victims, friend = field.trainers[:2], field.trainers[2]
+    round_id = stage.to_challenge()
+    victims, friend = stage.trainers[:2], stage.trainers[2]
     before, worth = of_player(system, evil, friend), of_player(system, *victims)
-    reports = [field.report(round_id, victim, INVALID, evil) for victim in victims]
+    reports = [stage.report(round_id, victim, INVALID, evil) for victim in victims]
     assert all(system.reports.report_of(report).status == 1 for report in reports)
-    field.attest(round_id, evil)
+    stage.attest(round_id, evil)
     assert not system.results.can_finalize(1, round_id)
     system.wait_out(1, round_id)
-    field.finalize()
+    stage.finalize()
     # The cut of the only one that attested, and the friend's half: what they earned.
     assert of_player(system, evil, friend) - before == 10 * ZOO + TRAINERS_PART // 2
     assert of_player(system, *victims) - worth == FIRST_TWO
 
 
-def test_stake_added_in_the_block_of_the_round__has_no_weight(field: Field) -> None:
+def test_stake_added_in_the_block_of_the_round__has_no_weight(stage: RoundStage) -> None:
     """A verifier adds thirty times the others' stake, opens a round in the same block, and is the
     two thirds that convict."""
-    system, evil = field.system, field.verifiers[0]
+    system, evil = stage.system, stage.verifiers[0]
     system.token.transfer(evil.owner, 30 * STAKE, sender=system.holder)
     system.registry.add_stake(evil.node_id, 30 * STAKE, sender=evil.owner)
-    round_id = field.to_challenge()
-    weights = [system.results.verifier_weight(1, round_id, v.node_id) for v in field.verifiers]
+    round_id = stage.to_challenge()
+    weights = [system.results.verifier_weight(1, round_id, v.node_id) for v in stage.verifiers]
     assert weights[0] == weights[1] == weights[2]
-    victim = field.trainers[0]
+    victim = stage.trainers[0]
     worth = of_player(system, victim)
-    report = field.report(round_id, victim, INVALID, evil)
+    report = stage.report(round_id, victim, INVALID, evil)
     assert system.reports.report_of(report).status == 1
-    field.attest(round_id, *field.verifiers[1:])
+    stage.attest(round_id, *stage.verifiers[1:])
     system.wait_out(1, round_id)
-    field.finalize()
+    stage.finalize()
     assert of_player(system, victim) - worth == TRAINERS_PART // 6
 
 
 def test_two_thirds_of_the_weight_in_one_hand__is_not_enough(system: System) -> None:
     """Where only one verifier has a voice it has all of the weight, and still convicts nobody and
     makes nothing final before its window has passed."""
-    field = make_field(system)
-    for player in field.verifiers[1:]:
+    stage = make_rounds(system)
+    for player in stage.verifiers[1:]:
         system.registry.begin_exit(player.node_id, sender=player.owner)
-    round_id = field.to_challenge()
-    report = field.report(round_id, field.trainers[0], INVALID, field.verifiers[0])
+    round_id = stage.to_challenge()
+    report = stage.report(round_id, stage.trainers[0], INVALID, stage.verifiers[0])
     assert system.reports.report_of(report).weight == system.results.result(1, 1).verifier_stake
     assert system.reports.report_of(report).status == 1
-    field.attest(round_id, field.verifiers[0])
+    stage.attest(round_id, stage.verifiers[0])
     assert not system.results.can_finalize(1, round_id)
 
 
@@ -98,45 +98,45 @@ def test_false_report_of_a_small_voice__early_finalization__is_not_delayed(
     """A verifier with a seventh of the weight opens a false report in each round: everybody waits
     for the challenge window to pass."""
     small = system.join("small", VERIFIER, stake=100 * ZOO)
-    field = make_field(system)
-    round_id = field.to_challenge()
-    field.report(round_id, field.trainers[0], INVALID, small)
+    stage = make_rounds(system)
+    round_id = stage.to_challenge()
+    stage.report(round_id, stage.trainers[0], INVALID, small)
     assert not system.results.can_finalize(1, round_id)
-    field.attest(round_id)
+    stage.attest(round_id)
     assert system.results.can_finalize(1, round_id)
-    field.finalize()
-    system.reports.lapse(system.reports.report_id_of(1, 1, field.trainers[0].node_id, INVALID))
+    stage.finalize()
+    system.reports.lapse(system.reports.report_id_of(1, 1, stage.trainers[0].node_id, INVALID))
 
 
-def test_report_of_a_third__early_finalization__waits_for_it(at_work: Field) -> None:
+def test_report_of_a_third__early_finalization__waits_for_it(at_work: RoundStage) -> None:
     """The other side of the same rule: a third of the weight that sees a cheat is heard."""
-    field = at_work
-    field.attest(1)
-    assert field.system.results.can_finalize(1, 1)
-    field.report(1, field.trainers[2], INVALID, field.verifiers[0])
-    assert not field.system.results.can_finalize(1, 1)
-    assert field.system.results.result(1, 1).open_reports == 1
-    field.report(1, field.trainers[2], INVALID, field.verifiers[1])
-    assert field.system.results.result(1, 1).open_reports == 0
-    assert field.system.results.can_finalize(1, 1)
+    stage = at_work
+    stage.attest(1)
+    assert stage.system.results.can_finalize(1, 1)
+    stage.report(1, stage.trainers[2], INVALID, stage.verifiers[0])
+    assert not stage.system.results.can_finalize(1, 1)
+    assert stage.system.results.result(1, 1).open_reports == 1
+    stage.report(1, stage.trainers[2], INVALID, stage.verifiers[1])
+    assert stage.system.results.result(1, 1).open_reports == 0
+    assert stage.system.results.can_finalize(1, 1)
 
 
 @pytest.mark.parametrize("settled_first", [False, True])
 def test_false_conviction__appeal_upheld__the_victim_gets_its_share(
-    at_work: Field, settled_first: bool
+    at_work: RoundStage, settled_first: bool
 ) -> None:
     """Two of three verifiers convict an honest trainer so that the others, or the sponsor, get its
     half of the pool. Its appeal is upheld before, or after, the round is settled."""
-    field, system, victim = at_work, at_work.system, at_work.trainers[2]
+    stage, system, victim = at_work, at_work.system, at_work.trainers[2]
     owner = system.coordinator.address
-    others = of_player(system, *field.trainers[:2])
-    report = field.report(1, victim, INVALID, *field.verifiers[:2])
+    others = of_player(system, *stage.trainers[:2])
+    report = stage.report(1, victim, INVALID, *stage.verifiers[:2])
     system.token.transfer(victim.owner, APPEAL_BOND, sender=system.holder)
     worth = of_player(system, victim)
-    evil = of_player(system, *field.verifiers[:2])
-    field.attest(1)
+    evil = of_player(system, *stage.verifiers[:2])
+    stage.attest(1)
     if settled_first:
-        field.finalize()
+        stage.finalize()
         assert system.pool.set_aside(1, 1, victim.node_id) == TRAINERS_PART // 2
         assert system.pool.total_held() == TRAINERS_PART // 2
         assert of_player(system, victim) == worth
@@ -144,46 +144,46 @@ def test_false_conviction__appeal_upheld__the_victim_gets_its_share(
     system.reports.resolve_appeal(report, True, sender=owner)
     assert not system.results.is_invalid(1, 1, victim.node_id)
     if not settled_first:
-        field.finalize()
+        stage.finalize()
     cut = 10 * ZOO // 3
     slashed = STAKE // 5
     assert of_player(system, victim) - worth == TRAINERS_PART // 2 + slashed
-    assert of_player(system, *field.verifiers[:2]) - evil == 2 * (cut - slashed)
-    assert of_player(system, *field.trainers[:2]) - others == FIRST_TWO
+    assert of_player(system, *stage.verifiers[:2]) - evil == 2 * (cut - slashed)
+    assert of_player(system, *stage.trainers[:2]) - others == FIRST_TWO
     assert system.pool.total_held() == 0
 
 
 @pytest.mark.parametrize("settled_first", [False, True])
 def test_conviction__share_of_the_cheat__returns_to_the_escrow(
-    at_work: Field, settled_first: bool
+    at_work: RoundStage, settled_first: bool
 ) -> None:
     """A cheat's friends among the trainers report it so that its share becomes theirs: it becomes
     nobody's, whenever the round is settled."""
-    field, system, cheat = at_work, at_work.system, at_work.trainers[2]
+    stage, system, cheat = at_work, at_work.system, at_work.trainers[2]
     worth = of_player(system, cheat)
-    others = of_player(system, *field.trainers[:2])
-    report = field.report(1, cheat, INVALID, *field.verifiers[:2])
-    field.attest(1)
+    others = of_player(system, *stage.trainers[:2])
+    report = stage.report(1, cheat, INVALID, *stage.verifiers[:2])
+    stage.attest(1)
     escrow = system.pool.escrow(1)
     if settled_first:
-        field.finalize()
+        stage.finalize()
         assert system.pool.escrow(1) == escrow + 2  # dust of the cuts and the shares
-        execute(field, report)
+        execute(stage, report)
     else:
-        execute(field, report)
-        field.finalize()
+        execute(stage, report)
+        stage.finalize()
     assert system.pool.escrow(1) - escrow == TRAINERS_PART // 2 + 2
     assert of_player(system, cheat) - worth == -(STAKE // 5)
-    assert of_player(system, *field.trainers[:2]) - others == FIRST_TWO
+    assert of_player(system, *stage.trainers[:2]) - others == FIRST_TWO
     assert system.pool.total_held() == 0
 
 
-def test_undecided_appeal__the_share__is_the_nodes(at_work: Field) -> None:
+def test_undecided_appeal__the_share__is_the_nodes(at_work: RoundStage) -> None:
     """The committee sleeps: nobody is slashed, so nobody may lose its pay either."""
-    field, system, node = at_work, at_work.system, at_work.trainers[2]
-    report = field.report(1, node, INVALID, *field.verifiers[:2])
-    field.attest(1)
-    field.finalize()
+    stage, system, node = at_work, at_work.system, at_work.trainers[2]
+    report = stage.report(1, node, INVALID, *stage.verifiers[:2])
+    stage.attest(1)
+    stage.finalize()
     system.token.transfer(node.owner, APPEAL_BOND, sender=system.holder)
     worth = of_player(system, node)
     system.reports.appeal(report, EVIDENCE, sender=node.owner)
@@ -192,13 +192,13 @@ def test_undecided_appeal__the_share__is_the_nodes(at_work: Field) -> None:
     assert of_player(system, node) - worth == TRAINERS_PART // 2
 
 
-def test_convict__in_the_next_round__is_not_expected(at_work: Field) -> None:
+def test_convict__in_the_next_round__is_not_expected(at_work: RoundStage) -> None:
     """A cheat goes on working, and being paid, until its appeal window has passed."""
-    field, system, cheat = at_work, at_work.system, at_work.trainers[2]
-    field.report(1, cheat, INVALID, *field.verifiers[:2])
-    field.attest(1)
-    field.finalize()
-    round_id = field.to_commit()
+    stage, system, cheat = at_work, at_work.system, at_work.trainers[2]
+    stage.report(1, cheat, INVALID, *stage.verifiers[:2])
+    stage.attest(1)
+    stage.finalize()
+    round_id = stage.to_commit()
     assert not system.rounds.is_expected(1, round_id, cheat.node_id)
 
 
@@ -207,56 +207,56 @@ def test_convict__in_a_round_that_was_open_already__is_paid_when_its_stake_is_fr
 ) -> None:
     """A cheat works in two jobs at once. It is convicted in one, and paid nothing out of the other
     until the report on it has its end: then of what it was not convicted for, nothing is lost."""
-    field = make_field(system)
-    cheat = field.trainers[2]
-    other = system.job(field.sponsor)
-    second = Field(**{**vars(field), "job_id": other})
+    stage = make_rounds(system)
+    cheat = stage.trainers[2]
+    other = system.job(stage.sponsor)
+    second = RoundStage(**{**vars(stage), "job_id": other})
     second.to_challenge()
     second.attest(1)
-    field.to_challenge()
-    report = field.report(1, cheat, INVALID, *field.verifiers[:2])
+    stage.to_challenge()
+    report = stage.report(1, cheat, INVALID, *stage.verifiers[:2])
     worth = of_player(system, cheat)
     second.finalize()
     assert of_player(system, cheat) == worth
     assert system.pool.held(cheat.node_id) == TRAINERS_PART // 2
     with refuses("pool: node locked"):
         system.pool.release(cheat.node_id)
-    execute(field, report)
+    execute(stage, report)
     assert of_player(system, cheat) - worth == TRAINERS_PART // 2 - STAKE // 5
     assert system.pool.held(cheat.node_id) == system.pool.total_held() == 0
     with refuses("pool: nothing held"):
         system.pool.release(cheat.node_id)
 
 
-def test_second_verdict__after_an_upheld_appeal__is_refused(at_work: Field) -> None:
+def test_second_verdict__after_an_upheld_appeal__is_refused(at_work: RoundStage) -> None:
     """The third verifier adds its voice to a report that was dismissed, or opens one of the other
     kind: the victim was judged, and is not judged twice."""
-    field, system, victim = at_work, at_work.system, at_work.trainers[2]
-    report = field.report(1, victim, INVALID, *field.verifiers[:2])
+    stage, system, victim = at_work, at_work.system, at_work.trainers[2]
+    report = stage.report(1, victim, INVALID, *stage.verifiers[:2])
     system.token.transfer(victim.owner, APPEAL_BOND, sender=system.holder)
     system.reports.appeal(report, EVIDENCE, sender=victim.owner)
     system.reports.resolve_appeal(report, True, sender=system.coordinator.address)
     assert system.phase(1, 1) == CHALLENGE
     with refuses("reports: already confirmed"):
-        field.report(1, victim, INVALID, field.verifiers[2])
+        stage.report(1, victim, INVALID, stage.verifiers[2])
 
 
-def test_banned_verifier__of_the_snapshot__has_no_say(at_work: Field) -> None:
+def test_banned_verifier__of_the_snapshot__has_no_say(at_work: RoundStage) -> None:
     """A verifier that is suspended or banned in the middle of a round still has its weight of the
     snapshot, and would make the result final with it."""
-    field, system, evil = at_work, at_work.system, at_work.verifiers[0]
+    stage, system, evil = at_work, at_work.system, at_work.verifiers[0]
     slasher = system.results.address
     system.registry.slash(evil.node_id, 6, 0, system.holder, sender=slasher)
     with refuses("results: not operator"):
-        field.attest(1, evil)
+        stage.attest(1, evil)
     with refuses("reports: not operator"):
-        field.report(1, field.trainers[0], INVALID, evil)
+        stage.report(1, stage.trainers[0], INVALID, evil)
 
 
-def test_clear_and_settle_share__by_strangers__revert(at_work: Field) -> None:
+def test_clear_and_settle_share__by_strangers__revert(at_work: RoundStage) -> None:
     """A convict clears itself, or has its own share settled."""
-    field, system, cheat = at_work, at_work.system, at_work.trainers[2]
-    field.report(1, cheat, INVALID, *field.verifiers[:2])
+    stage, system, cheat = at_work, at_work.system, at_work.trainers[2]
+    stage.report(1, cheat, INVALID, *stage.verifiers[:2])
     for sender in (cheat.operator, system.coordinator.address, system.results.address):
         with refuses("results: not reports"):
             system.results.clear(1, 1, cheat.node_id, sender=sender)

@@ -3,6 +3,6 @@
 
 from __future__ import annotations
 
-from tests.contracts.rounds.conftest import field, made
+from tests.contracts.rounds.conftest import made, stage
 
-__all__ = ["field", "made"]
+__all__ = ["made", "stage"]

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass
 
-from tests.stage.contracts.rounds import Field, make_field
+from tests.stage.contracts.rounds import RoundStage, make_rounds
 from tests.stage.contracts.system import ZOO, Player, System
 from tests.stage.contracts.wealth import of_player
 
@@ -61,14 +61,14 @@ def best_moves(places: Places, mine: set[int], round_id: int) -> list[Move]:
     return best
 
 
-def run(field: Field, round_id: int, seated: list[Player]) -> None:
+def run(stage: RoundStage, round_id: int, seated: list[Player]) -> None:
     """The round from its first commit to its pay; everybody works the same."""
-    field.commit_all(round_id, *seated)
-    field.reveal_all(round_id, *seated)
+    stage.commit_all(round_id, *seated)
+    stage.reveal_all(round_id, *seated)
     nodes = sorted(p.node_id for p in seated)
-    field.propose(round_id, nodes=nodes, contributions=[1] * len(nodes))
-    field.attest(round_id)
-    field.system.results.finalize(field.job_id, round_id, nodes, [1] * len(nodes))
+    stage.propose(round_id, nodes=nodes, contributions=[1] * len(nodes))
+    stage.attest(round_id)
+    stage.system.results.finalize(stage.job_id, round_id, nodes, [1] * len(nodes))
 
 
 def test_seat_grinding__places_arranged_before_each_opening__no_more_seats_than_by_chance(
@@ -77,21 +77,21 @@ def test_seat_grinding__places_arranged_before_each_opening__no_more_seats_than_
     """A coalition with a quarter of the trainers opens every round itself, after it has rested and
     woken its nodes so that as many as possible lie where the seats are taken by the round's
     number."""
-    field = make_field(system, TRAINERS, max_nodes=SEATS, rounds=ROUNDS)
-    system.fund(field.job_id, 10 * 100 * ZOO, field.sponsor)
-    registry, mine = system.registry, field.trainers[-MALLORYS:]
-    honest, own = field.trainers[:-MALLORYS], {p.node_id: p for p in mine}
+    stage = make_rounds(system, TRAINERS, max_nodes=SEATS, rounds=ROUNDS)
+    system.fund(stage.job_id, 10 * 100 * ZOO, stage.sponsor)
+    registry, mine = system.registry, stage.trainers[-MALLORYS:]
+    honest, own = stage.trainers[:-MALLORYS], {p.node_id: p for p in mine}
     before, theirs = of_player(system, *mine), of_player(system, *honest)
     seats = 0
     for round_id in range(1, ROUNDS + 1):
         for move in best_moves(tuple(registry.role_nodes(1, 0, 128)), set(own), round_id):
             operator = own[move.node].operator
             registry.set_active(move.node, move.active, sender=operator)
-        assert system.open(field.job_id) == round_id
-        seated = [p for p in field.trainers if system.rounds.is_expected(1, round_id, p.node_id)]
+        assert system.open(stage.job_id) == round_id
+        seated = [p for p in stage.trainers if system.rounds.is_expected(1, round_id, p.node_id)]
         assert len(seated) == SEATS
         seats += len([p for p in seated if p in mine])
-        run(field, round_id, seated)
+        run(stage, round_id, seated)
     won = of_player(system, *mine) - before
     lost = of_player(system, *honest) - theirs - (PAID - FAIR)
     print(f"seats {seats / ROUNDS:.2f} of {SEATS}, won {won / ZOO}, fair {FAIR / ZOO}")
