@@ -292,6 +292,22 @@ def test_refusals_are_sentences(chain, lines, tiny, sender):
     assert sum(s.value for s in samples if s.name.endswith("_total")) == 1
 
 
+def test_who_comes_second_in_a_block_has_gas_for_what_the_first_left_to_do(
+    chain, anvil, tiny, lines
+):
+    """Both estimate on the block before, where each would be the first and do a third of it."""
+    anvil.rpc("evm_setAutomine", False)
+    senders = [
+        Sender(chain, Wallet(Account.from_key(key)), 31337, lines.log, poll_s=0.03)
+        for key in KEYS[:2]
+    ]
+    runs = [Background(lambda s=s: s.send(tiny, "close")) for s in senders]
+    eventually(lambda: all(pooled(anvil, s.address) for s in senders))
+    anvil.mine()
+    used = sorted(run.join().gas_used for run in runs)
+    assert used[1] > 2 * used[0]
+
+
 def test_gas_is_never_above_the_transaction_cap(sender, chain, tiny):
     receipt = sender.send(tiny, "burn", 60_000)  # the estimate with margin would exceed the cap
     assert 0.8 * GAS_CAP < receipt.gas_used <= GAS_CAP
