@@ -28,7 +28,7 @@ from agents.runtime.chain import ChainClient
 from agents.runtime.contracts import load_deployment
 from agents.runtime.logs import open_log
 from agents.storage.content_store import open_store
-from scripts._demo.run_folder import stage
+from scripts._demo.run_folder import check_gas, stage
 from scripts._demo.scenario import Scenario, documents_of
 from scripts._net.compiled import ROOT
 from scripts._net.localnet import LocalnetSettings, Seat, build_localnet, relative
@@ -316,6 +316,7 @@ class Demo:
             *check_books(self.network, self.history, wallets),
             check_ledger(self.network, models, self.history, self.job_id),
             *scenario.checks(self.history, names),
+            check_gas(self.supervisor),
             self.audit(),
         ]
 

@@ -12,6 +12,7 @@ from rich.console import Console
 from agents.training.documents import DataError
 from scripts._net.compiled import ROOT
 from scripts._net.processes import ProcessError, Supervisor, terminate_as_exit
+from scripts._report.verdict import Check
 
 
 def stage(logs: Path, play: Callable[[Supervisor, Console], int]) -> int:
@@ -30,3 +31,12 @@ def stage(logs: Path, play: Callable[[Supervisor, Console], int]) -> int:
     except (ProcessError, DataError) as error:
         console.print(f"[red]{error}[/red]")
         return 1
+
+
+def check_gas(supervisor: Supervisor) -> Check:
+    """Whether an agent's log says that a transaction of its had too little gas."""
+    short = [process.name for process in supervisor if b"out of gas" in process.log.read_bytes()]
+    return Check(
+        not short,
+        f"out of gas: {', '.join(short)}" if short else "no transaction ran out of gas",
+    )

@@ -29,7 +29,7 @@ from agents.tasks.compute.classes import CPU
 from agents.tasks.deterrence import deterrence
 from agents.training.documents import read_documents, stdlib_corpus
 from scripts._demo.demo import show
-from scripts._demo.run_folder import stage
+from scripts._demo.run_folder import check_gas, stage
 from scripts._demo.task_plan import Size, Wishes
 from scripts._demo.task_report import write_report
 from scripts._demo.task_run import FEES, Machine, TaskRun, withdraw
@@ -225,6 +225,7 @@ class Demo:
             ),
             claim,
             *check_money(self.network, history, tasks, wallets),
+            check_gas(self.supervisor),
         ]
         shutil.rmtree(self.options.report, ignore_errors=True)
         live = read(self.net.anvil.url, self.net.deployment_file, 0)
