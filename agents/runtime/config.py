@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import difflib
 import os
-import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,6 +29,7 @@ from pydantic_settings import (
 
 from agents.runtime.errors import ConfigError
 from agents.runtime.faults import CRASH_VARIABLE
+from agents.runtime.files import read_toml, read_yaml
 from agents.runtime.roles import FORMER_NAMES
 
 PREFIX = "MENAGERIE_"
@@ -258,23 +258,16 @@ def load_settings(
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        text = path.read_text()
-    except FileNotFoundError:
-        raise ConfigError(f"There is no settings file {path}. Correct --config.") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"The settings file {path} cannot be read: {error}.") from None
-    try:
         if path.suffix in (".yaml", ".yml"):
-            import yaml  # loaded only by those who use YAML
-
-            try:
-                content = yaml.safe_load(text) or {}
-            except yaml.YAMLError as error:
-                raise ValueError(error) from None
+            content = read_yaml(path) or {}
         elif path.suffix == ".toml":
-            content = tomllib.loads(text)
+            content = read_toml(path)
         else:
             raise ValueError("its name must end in .toml, .yaml or .yml")
+    except FileNotFoundError:
+        raise ConfigError(f"There is no settings file {path}. Correct --config.") from None
+    except OSError as error:
+        raise ConfigError(f"The settings file {path} cannot be read: {error}.") from None
     except ValueError as error:
         raise ConfigError(f"The settings file {path} cannot be used: {error}.") from None
     if not isinstance(content, dict):
