@@ -250,10 +250,17 @@ def load_settings(
         where = f"{path}, the environment and the command line" if path else "the settings"
         parts = [
             f"{'.'.join(map(str, item['loc']))}: {item['msg'].removeprefix('Value error, ')}"
-            f" (it is {item.get('input')!r})"
+            f"{_shown(item)}"
             for item in error.errors()
         ]
         raise ConfigError(f"Wrong setting in {where}: {'; '.join(parts)}.") from None
+
+
+def _shown(item: Mapping[str, Any]) -> str:
+    """The value that is wrong, unless it may hold a key."""
+    if {"rpc_url", "ws_url", "store", "peers"} & set(map(str, item["loc"])):
+        return ""
+    return f" (it is {item.get('input')!r})"
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -58,8 +58,10 @@ def read_yaml(path: Path | str, limit: int = SETTINGS_BYTES) -> Any:
     text = read_bounded(path, limit).decode("utf-8")
     try:
         return yaml.load(text, Shallow)
-    except yaml.YAMLError as error:
-        raise ValueError(error) from None
+    except yaml.YAMLError as error:  # its own text quotes the line, which may hold a key
+        mark = getattr(error, "problem_mark", None)
+        where = f" (line {mark.line + 1}, column {mark.column + 1})" if mark else ""
+        raise ValueError(f"{getattr(error, 'problem', None) or 'no YAML'}{where}") from None
 
 
 def read_toml(path: Path | str, limit: int = SETTINGS_BYTES) -> dict[str, Any]:

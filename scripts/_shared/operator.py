@@ -149,6 +149,7 @@ def refusals() -> Iterator[None]:
     from requests import RequestException
 
     from agents.runtime.errors import AgentError
+    from agents.runtime.logs import scrub
     from agents.storage.errors import StoreError
     from scripts._net.compiled import CompileError
     from scripts._net.deployment import DeploymentError
@@ -158,9 +159,10 @@ def refusals() -> Iterator[None]:
     try:
         yield
     except (*known, ApeException) as error:
-        raise click.ClickException(getattr(error, "message", None) or str(error)) from None
+        words = getattr(error, "message", None) or str(error)
+        raise click.ClickException(scrub(words)) from None
     except (OSError, RequestException) as error:
-        raise click.ClickException(f"{type(error).__name__}: {error}") from None
+        raise click.ClickException(scrub(f"{type(error).__name__}: {error}")) from None
 
 
 def explained(function: Callable[..., Any]) -> Callable[..., Any]:
