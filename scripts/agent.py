@@ -68,16 +68,16 @@ for _former, _role in FORMER_NAMES.items():
 @explained
 def config(role: str, out: Path, data_dir: Path | None, **values: Any) -> None:
     """Write a settings file for ROLE."""
-    import json
-
     import yaml
+
+    from agents.runtime.contracts import load_deployment
 
     role = FORMER_NAMES.get(role, role)
     if out.exists():
         raise click.ClickException(f"{out} exists already; it is never overwritten.")
     content = {
         "rpc_url": values["rpc_url"],
-        "chain_id": json.loads(values["deployment"].read_text())["chain_id"],
+        "chain_id": load_deployment(values["deployment"]).chain_id,
         "deployment": str(values["deployment"].resolve()),
         "keystore": values["keystore"],
         "store": values["store"],

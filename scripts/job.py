@@ -13,6 +13,7 @@ from typing import Any
 import click
 from ape.cli import ConnectedProviderCommand, account_option, network_option
 
+from agents.runtime.files import SPEC_BYTES, read_yaml
 from scripts._shared.operator import (
     LOCAL_CHAINS,
     LOCALNET,
@@ -36,9 +37,10 @@ def cli() -> None:
 
 def _spec_fields(path: Path | None, rounds: int | None) -> dict[str, Any]:
     """Return the spec's fields from a YAML or JSON file, with `rounds` set over it."""
-    import yaml
-
-    fields = yaml.safe_load(path.read_text()) if path else {}
+    try:
+        fields = read_yaml(path, SPEC_BYTES) if path else {}
+    except (OSError, ValueError) as error:
+        raise click.ClickException(f"{path} cannot be used: {error}.") from None
     if not isinstance(fields, dict):
         raise click.ClickException(f"{path} must hold the spec's fields by name.")
     return fields if rounds is None else {**fields, "rounds": rounds}

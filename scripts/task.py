@@ -15,6 +15,7 @@ from typing import Any
 import click
 from ape.cli import ConnectedProviderCommand, account_option, network_option
 
+from agents.runtime.files import SPEC_BYTES, read_yaml
 from scripts._shared.operator import (
     LOCAL_CHAINS,
     LOCALNET,
@@ -328,9 +329,10 @@ def _class_id(tasks: Any, label: str) -> int:
 
 
 def _read(path: Path | None) -> dict[str, Any]:
-    import yaml
-
-    fields = yaml.safe_load(path.read_text()) if path else {}
+    try:
+        fields = read_yaml(path, SPEC_BYTES) if path else {}
+    except (OSError, ValueError) as error:
+        raise click.ClickException(f"{path} cannot be used: {error}.") from None
     if not isinstance(fields, dict):
         raise click.ClickException(f"{path} must hold fields by name.")
     return fields

@@ -23,7 +23,8 @@ from web3.types import RPCEndpoint
 
 from agents.runtime.contracts import Contract, Deployment, Event, Function
 from agents.runtime.errors import ConfigError, Reverted, RpcDown, RpcRefused
-from agents.runtime.logs import Log
+from agents.runtime.logs import Log, scrub
+from agents.runtime.urls import hide
 
 _ERROR_SELECTOR = bytes.fromhex("08c379a0")  # Error(string)
 _PANIC_SELECTOR = bytes.fromhex("4e487b71")  # Panic(uint256)
@@ -79,6 +80,22 @@ def _error_data(error: dict[str, Any]) -> bytes:
         return b""
 
 
+def _failure(error: BaseException) -> str:
+    """The kind of a failure and what the system said: the text of the HTTP layer holds the URL."""
+    kind = type(error).__name__
+    response = getattr(error, "response", None)
+    if response is not None:
+        return f"{kind}: HTTP status {response.status_code}"
+    if isinstance(error, ValueError) and not isinstance(error, requests.RequestException):
+        return f"{kind}: {scrub(str(error))[:200]}"
+    inner: BaseException | None = error
+    while inner is not None:
+        if isinstance(inner, OSError) and inner.strerror:
+            return f"{kind}: {inner.strerror}"
+        inner = inner.__cause__ or inner.__context__
+    return kind
+
+
 class ChainClient:
     """One connection to an RPC node. Safe for threads.
 
@@ -94,6 +111,7 @@ class ChainClient:
         timeout_s: float = 10.0,
     ) -> None:
         self.url = url
+        self.place = hide(url)
         self._log = log
         self._tries = tries
         self._pause_s = pause_s
@@ -124,25 +142,25 @@ class ChainClient:
             try:
                 answer = send()
             except _DOWN as error:
-                failure = f"{type(error).__name__}: {error}"
+                failure = _failure(error)
                 continue
             error_part = answer.get("error") if isinstance(answer, dict) else None
             if isinstance(error_part, dict) and error_part.get("code") in _BUSY_CODES:
-                failure = str(error_part.get("message"))
+                failure = scrub(str(error_part.get("message")))
                 continue
             self._up()
             return answer
         self._down(failure)
         raise RpcDown(
-            f"The RPC node at {self.url} did not answer {self._tries} tries ({failure}). The agent "
-            "keeps trying; check that the node runs and that `rpc_url` is right."
+            f"The RPC node at {self.place} did not answer {self._tries} tries ({failure}). The "
+            "agent keeps trying; check that the node runs and that `rpc_url` is right."
         )
 
     def _result(self, method: str, answer: Any, call: str = "") -> Any:
         error = answer.get("error") if isinstance(answer, dict) else {"message": repr(answer)}
         if error is None:
             return answer.get("result")
-        code, message = int(error.get("code", 0)), str(error.get("message", ""))
+        code, message = int(error.get("code", 0)), scrub(str(error.get("message", "")))
         data = _error_data(error)
         if code == 3 or data or "revert" in message.lower():
             raise Reverted(revert_reason(data, message), call)
@@ -152,7 +170,7 @@ class ChainClient:
         with self._outage_guard:
             if self._down_since is None:
                 self._down_since = time.monotonic()
-                self._log.warning("rpc_down", url=self.url, why=why)
+                self._log.warning("rpc_down", url=self.place, why=why)
 
     def _up(self) -> None:
         if self._down_since is None:
@@ -161,7 +179,7 @@ class ChainClient:
             if self._down_since is not None:
                 lasted = round(time.monotonic() - self._down_since, 1)
                 self._down_since = None
-                self._log.info("rpc_back", url=self.url, after_s=lasted)
+                self._log.info("rpc_back", url=self.place, after_s=lasted)
 
     # -- the network ---------------------------------------------------------------------------
 
@@ -174,7 +192,7 @@ class ChainClient:
         served = self.chain_id()
         if served != deployment.chain_id:
             raise ConfigError(
-                f"The RPC node at {self.url} serves chain {served}, but the deployment file "
+                f"The RPC node at {self.place} serves chain {served}, but the deployment file "
                 f"{deployment.path} is for chain {deployment.chain_id}. Correct `rpc_url` or "
                 "`deployment`."
             )

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import difflib
 import os
-import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,6 +29,7 @@ from pydantic_settings import (
 
 from agents.runtime.errors import ConfigError
 from agents.runtime.faults import CRASH_VARIABLE
+from agents.runtime.files import read_toml, read_yaml
 from agents.runtime.roles import FORMER_NAMES
 
 PREFIX = "MENAGERIE_"
@@ -250,31 +250,31 @@ def load_settings(
         where = f"{path}, the environment and the command line" if path else "the settings"
         parts = [
             f"{'.'.join(map(str, item['loc']))}: {item['msg'].removeprefix('Value error, ')}"
-            f" (it is {item.get('input')!r})"
+            f"{_shown(item)}"
             for item in error.errors()
         ]
         raise ConfigError(f"Wrong setting in {where}: {'; '.join(parts)}.") from None
 
 
+def _shown(item: Mapping[str, Any]) -> str:
+    """The value that is wrong, unless it may hold a key."""
+    if {"rpc_url", "ws_url", "store", "peers"} & set(map(str, item["loc"])):
+        return ""
+    return f" (it is {item.get('input')!r})"
+
+
 def _read(path: Path) -> dict[str, Any]:
     try:
-        text = path.read_text()
-    except FileNotFoundError:
-        raise ConfigError(f"There is no settings file {path}. Correct --config.") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"The settings file {path} cannot be read: {error}.") from None
-    try:
         if path.suffix in (".yaml", ".yml"):
-            import yaml  # loaded only by those who use YAML
-
-            try:
-                content = yaml.safe_load(text) or {}
-            except yaml.YAMLError as error:
-                raise ValueError(error) from None
+            content = read_yaml(path) or {}
         elif path.suffix == ".toml":
-            content = tomllib.loads(text)
+            content = read_toml(path)
         else:
             raise ValueError("its name must end in .toml, .yaml or .yml")
+    except FileNotFoundError:
+        raise ConfigError(f"There is no settings file {path}. Correct --config.") from None
+    except OSError as error:
+        raise ConfigError(f"The settings file {path} cannot be read: {error}.") from None
     except ValueError as error:
         raise ConfigError(f"The settings file {path} cannot be used: {error}.") from None
     if not isinstance(content, dict):

@@ -21,11 +21,12 @@ from agents.runtime.contracts import Deployment, load_deployment
 from agents.runtime.errors import ConfigError, JournalError, RpcDown, Stopped, WalletError
 from agents.runtime.feed import HeadFeed
 from agents.runtime.journal import Journal
-from agents.runtime.logs import Log, open_log
+from agents.runtime.logs import Log, open_log, scrub
 from agents.runtime.loop import Agent, Loop, stop_on_signals
 from agents.runtime.metrics import Metrics
 from agents.runtime.roles import FORMER_NAMES
 from agents.runtime.sender import Sender
+from agents.runtime.urls import hide
 from agents.runtime.wallet import Wallet, load_wallet, read_passphrase
 from agents.runtime.watch import run_watched
 
@@ -68,6 +69,8 @@ def start(settings: AgentSettings, role: str, stop: threading.Event | None = Non
         role, settings.log_level, settings.log_format == "human", settings.log_file
     ).bind(node=settings.node_id, job=settings.job_id or None)
     deployment = load_deployment(settings.deployment, settings.chain_id)
+    for url in (settings.store, *settings.coordinator.peers):
+        hide(url)
     passphrase = read_passphrase(settings.passphrase_env, settings.keystore)
     wallet = load_wallet(settings.keystore, passphrase)
     metrics = Metrics(role)
@@ -127,7 +130,7 @@ def run_agent(
     except Stopped:
         return 0
     except (ConfigError, WalletError, JournalError) as error:
-        print(error, file=sys.stderr)
+        print(scrub(str(error)), file=sys.stderr)
         return 2
     return 0
 

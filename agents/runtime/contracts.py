@@ -8,7 +8,6 @@ The ABI is in the file, so an agent needs neither ape nor vyper.
 
 from __future__ import annotations
 
-import json
 from collections import namedtuple
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ from eth_utils.address import is_address, to_checksum_address
 from eth_utils.crypto import keccak
 
 from agents.runtime.errors import ConfigError
+from agents.runtime.files import DEPLOYMENT_BYTES, read_json
 
 
 def abi_type(item: Mapping[str, Any]) -> str:
@@ -218,7 +218,7 @@ def load_deployment(path: Path | str, expected_chain_id: int | None = None) -> D
     Raises ConfigError when it is missing, malformed, or for another chain than expected.
     """
     try:
-        raw = json.loads(Path(path).read_text())
+        raw = read_json(path, DEPLOYMENT_BYTES)
     except FileNotFoundError:
         raise ConfigError(
             f"There is no deployment file {path}. Deploy first, or correct `deployment`."
@@ -231,10 +231,10 @@ def load_deployment(path: Path | str, expected_chain_id: int | None = None) -> D
             for name, entry in raw["contracts"].items()
         }
         deployment = Deployment(str(path), int(raw["chain_id"]), int(raw["block"]), contracts)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise ConfigError(
-            f"The deployment file {path} is malformed: {type(error).__name__} {error}. It needs "
-            "chain_id, block, and contracts with an address and abi each."
+            f"The deployment file {path} is malformed: {type(error).__name__} {_clip(error)}. It "
+            "needs chain_id, block, and contracts with an address and abi each."
         ) from None
     if expected_chain_id is not None and deployment.chain_id != expected_chain_id:
         raise ConfigError(
@@ -242,6 +242,10 @@ def load_deployment(path: Path | str, expected_chain_id: int | None = None) -> D
             f"to {expected_chain_id}. Use the deployment file of chain {expected_chain_id}."
         )
     return deployment
+
+
+def _clip(error: Exception) -> str:
+    return str(error)[:200]
 
 
 def _address(value: Any) -> str:

@@ -20,7 +20,8 @@ from websockets.sync.client import connect
 
 from agents.runtime.chain import ChainClient, Head, head_from_json
 from agents.runtime.errors import AgentError, RpcDown
-from agents.runtime.logs import Log
+from agents.runtime.logs import Log, scrub
+from agents.runtime.urls import hide
 
 _RETRY_MAX_S = 30.0
 
@@ -49,6 +50,7 @@ class HeadFeed:
         self._chain = chain
         self._log = log
         self._ws_url = websocket_url(chain.url) if ws_url is None else ws_url
+        self._place = hide(self._ws_url)
         self._poll_s = poll_s
         self._silence_s = silence_s
         self._wake = threading.Condition()
@@ -103,7 +105,8 @@ class HeadFeed:
                     pause = 0.5
                 except (OSError, WebSocketException, AgentError, ValueError, KeyError) as error:
                     if self.connected or pause == 0.5:
-                        self._log.info("feed_polling", url=self._ws_url, why=str(error) or "closed")
+                        why = scrub(str(error)) or "closed"
+                        self._log.info("feed_polling", url=self._place, why=why)
                     pause = 0.5 if self.connected else min(2 * pause, _RETRY_MAX_S)
                 self.connected = False
                 next_try = time.monotonic() + pause
@@ -127,7 +130,7 @@ class HeadFeed:
             if "error" in answer:
                 raise ValueError(f"subscription refused: {answer['error']}")
             self.connected = True
-            self._log.debug("feed_subscribed", url=self._ws_url)
+            self._log.debug("feed_subscribed", url=self._place)
             self._accept(self._chain.head())
             heard = time.monotonic()
             while not self._stop.is_set():

@@ -2,14 +2,15 @@
 """Structured logs: one JSON object per line, or the same as text for a person.
 
 Rule: a line has time (UTC, ISO 8601), level, event and whatever context was bound (role, node,
-job, round). Values registered with `redact`, and fields whose name says they are secret, never
-leave the process.
+job, round). Values registered with `redact`, fields whose name says they are secret, and what a URL
+holds beside scheme, host and port never leave the process.
 """
 
 from __future__ import annotations
 
 import json
 import logging
+import re
 import sys
 import threading
 import time
@@ -21,6 +22,9 @@ LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40}
 HIDDEN = "[redacted]"
 _SECRET_FIELDS = ("passphrase", "password", "private_key", "secret", "salt", "mnemonic")
 _MIN_SECRET = 4  # shorter strings would blank ordinary words
+# A URL with whatever may be a key in it, and how the HTTP library tells the path of one.
+_URL = re.compile(r"\b(https?|wss?)://(?:[^\s/'\"\\]*@)?([^\s/?#'\"\\<>(),;]*)[^\s'\"\\<>(),;]*")
+_URL_PATH = re.compile(r"(with url: )/[^\s'\"\\()]*")
 
 _secrets: set[str] = set()
 
@@ -31,11 +35,13 @@ def redact(secret: str) -> None:
         _secrets.add(secret)
 
 
-def _scrub(text: str) -> str:
-    for secret in _secrets:
+def scrub(text: str) -> str:
+    """The text without registered secrets, and without more of a URL than scheme, host and port."""
+    for secret in sorted(_secrets, key=len, reverse=True):  # one may be a part of another
         for form in (secret, json.dumps(secret)[1:-1]):
             text = text.replace(form, HIDDEN)
-    return text
+    text = _URL.sub(r"\1://\2", text)
+    return _URL_PATH.sub(rf"\1{HIDDEN}", text)
 
 
 def _plain(value: Any) -> Any:
@@ -76,7 +82,7 @@ class _Sink:
             line = json.dumps({"time": stamp, "level": level, "event": event, **shown})
         # A full disk costs lines, not the agent that would write them.
         with self._lock, suppress(OSError):
-            self._stream.write(_scrub(line) + "\n")
+            self._stream.write(scrub(line) + "\n")
             self._stream.flush()
 
 

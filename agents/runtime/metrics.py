@@ -15,6 +15,7 @@ from contextlib import contextmanager, suppress
 from prometheus_client import CollectorRegistry, Counter, Gauge, Info, start_http_server
 
 from agents.runtime.errors import ConfigError
+from agents.runtime.logs import scrub
 
 
 class Metrics:
@@ -91,7 +92,7 @@ class Metrics:
         """Count an error and keep its text (first 200 characters) as the last one."""
         self.errors.labels(kind).inc()
         self.last_error_time.set_to_current_time()
-        self._last_error.info({"kind": kind, "message": message[:200]})
+        self._last_error.info({"kind": kind, "message": scrub(message)[:200]})
 
     def serve(self, port: int, host: str = "127.0.0.1") -> None:
         """Serve the metrics over HTTP; port 0 serves nothing. Raises ConfigError if it is taken."""

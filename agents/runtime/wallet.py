@@ -32,6 +32,7 @@ from eth_utils.address import to_checksum_address
 
 from agents.runtime import logs
 from agents.runtime.errors import WalletError
+from agents.runtime.files import SETTINGS_BYTES, read_json
 from agents.storage.durable import write_atomic
 from agents.storage.envelope import Purpose, open_key
 
@@ -147,10 +148,10 @@ def read_keystore(source: str, passphrase: str) -> bytes:
     path = keystore_path(source)
     logs.redact(passphrase)
     try:
-        keystore = json.loads(path.read_text())
+        keystore = read_json(path, SETTINGS_BYTES)
         if not isinstance(keystore, dict) or "crypto" not in {k.lower() for k in keystore}:
             raise ValueError("no crypto section")
-    except (OSError, UnicodeDecodeError, ValueError) as error:
+    except (OSError, ValueError) as error:
         raise WalletError(
             f"{path} is not an Ethereum keystore ({error}). Give the path of a V3 keystore file."
         ) from None

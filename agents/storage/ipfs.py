@@ -2,18 +2,18 @@
 """The content store on a Kubo daemon: the daemon transports bytes, this file checks their CID.
 
 A `ContentStore` on the RPC API of a Kubo daemon. Content is added with every option that changes
-a CID sent explicitly, read in slices of bounded size, and never returned before it is verified.
+a CID sent explicitly, read as one stream that is taken up again where it broke off, and never
+returned before it is verified. What a server that lies can cost is bounded per operation
+(`agents.storage.patience`, `agents.storage.ipfs_transport`).
 """
 
 from __future__ import annotations
 
 import io
 import logging
-import time
-import warnings
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, BinaryIO, Final, TypeVar
+from typing import BinaryIO, Final, TypeVar
 
 import ipfshttpclient
 
@@ -30,16 +30,15 @@ from agents.storage.cid import (
 )
 from agents.storage.durable import atomic_file
 from agents.storage.errors import CorruptContent, NotFound, StoreError, StoreUnavailable, TooLarge
-from agents.storage.ipfs_errors import FAILURES, MALFORMED, translate
+from agents.storage.ipfs_errors import FAILURES, MALFORMED, Unreadable, translate
+from agents.storage.ipfs_transport import Stream, Transport
+from agents.storage.patience import Patience
 
 _log = logging.getLogger(__name__)
 _T = TypeVar("_T")
 
-# ipfshttpclient passes urllib3 2 a parameter that only urllib3 3, which is excluded, refuses.
-warnings.filterwarnings("ignore", "The 'strict' parameter is no longer needed", FutureWarning)
-
-_SLICE: Final = 4 << 20  # bytes asked for at once: bounds memory, and a retry repeats only this
-_CONNECT_S: Final = 5.0
+_GRACE_S: Final = 5.0  # beside the search: to connect, and for the daemon to say that it gives up
+_MAX_VERSION: Final = 80
 _ADD_OPTIONS: Final = {
     "hash": "sha2-256",
     "max-file-links": str(PROFILE.max_links),  # daemons that do not know an option ignore it
@@ -53,9 +52,10 @@ class IpfsStore:
 
     address: multiaddr, as '/ip4/127.0.0.1/tcp/5001' or '/dns/example.org/tcp/443/https'.
     base: path of the API. auth: (user, password) for HTTP basic authentication.
-    timeout_s: how long the daemon may search the network for one block, and how long a reply may
-    stall. attempts, backoff_s: a failed call is tried `attempts` times in all, waiting `backoff_s`
-    seconds, then twice as long each time.
+    timeout_s: how long the daemon may search the network. An operation ends, with all its retries,
+    5 s later than that, unless bytes move: 64 KiB buy a second, never more than the first time
+    again. attempts, backoff_s: a failed call is tried `attempts` times in all (1 MiB received buys
+    another), waiting `backoff_s` seconds, then twice as long each time.
     """
 
     def __init__(
@@ -71,18 +71,13 @@ class IpfsStore:
         self.location = f"ipfs://{address}"
         self._attempts = attempts
         self._backoff_s = backoff_s
+        self._seconds = timeout_s + _GRACE_S
         self._search = {"timeout": f"{timeout_s:g}s"}
         self._down = False
         try:
-            self._client = ipfshttpclient.Client(
-                address,
-                base,
-                chunk_size=PROFILE.chunk_size,
-                session=True,
-                auth=auth,
-                # The daemon gives up first and says so, which is NotFound and not an outage.
-                timeout=(_CONNECT_S, timeout_s + _CONNECT_S),
-            )
+            self._client = ipfshttpclient.Client(address, base, chunk_size=PROFILE.chunk_size)
+            # The library's own HTTP client decodes, redirects and waits without a bound.
+            self._client._client = self._transport = Transport(address, base, auth)
         except (ipfshttpclient.exceptions.Error, *MALFORMED) as error:
             raise StoreError(
                 f"{address!r} is not the address of an IPFS daemon; give a multiaddr such as "
@@ -91,15 +86,27 @@ class IpfsStore:
 
     def version(self) -> str:
         """The daemon's version: shows that it is reachable. Raises StoreUnavailable."""
-        return self._call("tell its version", lambda: str(self._client.version()["Version"]))
+        patience = self._patience()
+
+        def ask() -> str:
+            said = self._client.version(timeout=patience)["Version"]
+            if not isinstance(said, str):
+                raise Unreadable("its version is not text")
+            return said[:_MAX_VERSION]
+
+        return self._call("tell its version", ask, patience)
 
     def put_bytes(self, data: Buffer) -> str:
         """Add and pin the bytes."""
         view = memoryview(data).cast("B")
-        return self._call("add content", lambda: self._add(_Hashed(io.BytesIO(view), "bytes")))
+        patience = self._patience()
+        return self._call(
+            "add content", lambda: self._add(_Hashed(io.BytesIO(view), "bytes"), patience), patience
+        )
 
     def put_file(self, path: str | Path) -> str:
         """Add and pin a file, streamed. Raises StoreError when the file cannot be read."""
+        patience = self._patience()
 
         def add() -> str:
             try:
@@ -107,9 +114,9 @@ class IpfsStore:
             except OSError as error:
                 raise StoreError(f"cannot read {path}: {error.strerror}") from error
             with source:
-                return self._add(_Hashed(source, path))
+                return self._add(_Hashed(source, path), patience)
 
-        return self._call(f"add {path}", add)
+        return self._call(f"add {path}", add, patience)
 
     def get(self, cid: str, max_bytes: int) -> bytes:
         """The verified content in memory."""
@@ -133,10 +140,15 @@ class IpfsStore:
     def has(self, cid: str) -> bool:
         """Whether the daemon keeps all of it: the CID is pinned recursively."""
         parse_cid(cid)
+        patience = self._patience()
+
+        def look() -> None:
+            reply = self._client.pin.ls(cid, type="recursive", timeout=patience).as_json()
+            if reply["Keys"][cid]["Type"] != "recursive":
+                raise Unreadable("it lists another pin than was asked for")
+
         try:
-            self._call(
-                f"look for {cid}", lambda: self._client.pin.ls(cid, type="recursive").as_json()
-            )
+            self._call(f"look for {cid}", look, patience)
         except NotFound:
             return False
         return True
@@ -144,8 +156,14 @@ class IpfsStore:
     def pin(self, cid: str) -> None:
         """Have the daemon fetch what it lacks and keep it."""
         parse_cid(cid)
-        options = dict(self._search)
-        self._call(f"pin {cid}", lambda: self._client.pin.add(cid, opts=options).as_json())
+        patience = self._patience()
+
+        def keep() -> None:
+            reply = self._client.pin.add(cid, opts=dict(self._search), timeout=patience).as_json()
+            if reply["Pins"] != [cid]:
+                raise Unreadable("it pinned something else than was asked for")
+
+        self._call(f"pin {cid}", keep, patience)
 
     def resolve(self, digest: bytes) -> str:
         """The CID a digest names, from the block itself."""
@@ -161,9 +179,12 @@ class IpfsStore:
 
     def close(self) -> None:
         """Close the connections to the daemon."""
-        self._client.close()
+        self._transport.close_session()
 
-    def _add(self, source: _Hashed) -> str:
+    def _patience(self) -> Patience:
+        return Patience(self._seconds, self._attempts, self._backoff_s)
+
+    def _add(self, source: _Hashed, patience: Patience) -> str:
         try:
             reply = self._client.add(
                 source,
@@ -172,6 +193,7 @@ class IpfsStore:
                 raw_leaves=PROFILE.raw_leaves,
                 pin=True,
                 opts=dict(_ADD_OPTIONS),
+                timeout=patience,
             )
         except FAILURES as error:
             if source.error is None:
@@ -187,44 +209,47 @@ class IpfsStore:
         return cid
 
     def _fetch(self, cid: str, max_bytes: int, sink: Callable[[bytes], object]) -> int:
-        """Pass verified-on-return content to `sink`, slice by slice; returns the size.
+        """Pass verified-on-return content to `sink`, piece by piece; returns the size.
 
-        A slice may come back short because the daemon lost the rest of its stream (it tells so
-        only in a trailer that the client ignores), so short is the end only when the CID matches.
+        A reply may come back short because the daemon lost the rest of its stream (it tells so only
+        in a trailer that HTTP clients ignore), so it ends the content only when the CID matches.
         """
-        codec = parse_cid(cid).codec
-        builder, empty = CidBuilder(), 0
-        while True:
-            at, want = builder.size, max(1, min(_SLICE, max_bytes + 1 - builder.size))
-            part = self._call(f"read {cid}", lambda: self._cat(cid, at, want))  # noqa: B023
-            builder.update(part)
-            if builder.size > max_bytes:
-                raise TooLarge(f"{cid} has more than {max_bytes} bytes in {self.location}")
-            if codec == RAW and builder.size > PROFILE.chunk_size:
-                break
-            sink(part)
-            if len(part) < want and builder.cid() == cid:
-                return builder.size
-            empty = 0 if part else empty + 1
-            if empty == self._attempts:
-                break
-            if empty:
-                time.sleep(self._backoff_s)
+        limit = max_bytes
+        if parse_cid(cid).codec == RAW:  # one block: anything longer is not it
+            limit = min(limit, PROFILE.chunk_size)
+        builder, patience = CidBuilder(), self._patience()
+        with _Resumed(lambda at: self._cat(cid, at, limit + 1 - at, patience)) as source:
+            while builder.size <= limit:
+                piece = self._call(f"read {cid}", lambda: source.read(builder.size), patience)[
+                    : limit + 1 - builder.size
+                ]
+                builder.update(piece)
+                if builder.size > max_bytes:
+                    raise TooLarge(f"{cid} has more than {max_bytes} bytes in {self.location}")
+                if piece:
+                    sink(piece)
+                elif builder.cid() == cid:
+                    return builder.size
+                elif patience.again():
+                    patience.pause()
+                else:
+                    break
         raise CorruptContent(
             f"{self.location} returned {builder.size} bytes for {cid} that are not its content: "
             "truncated, corrupted, or added with other chunk settings; add the file again with "
             "cid-version=1, raw-leaves=true and chunker=size-262144"
         )
 
-    def _cat(self, cid: str, offset: int, length: int) -> bytes:
+    def _cat(self, cid: str, offset: int, length: int, patience: Patience) -> Stream:
         options = {"offset": str(offset), "length": str(length), **self._search}
-        with self._client.cat(cid, stream=True, opts=options) as stream:
-            return _at_most(stream, length)
+        stream: Stream = self._client.cat(cid, stream=True, opts=options, timeout=patience)
+        return stream
 
     def _resolve(self, digest: bytes) -> tuple[str, bytes]:
         """(CID, verified block). The daemon finds blocks by digest whatever the codec asked for."""
         raw = cid_from_digest(digest, RAW)
-        block = self._call(f"read block {raw}", lambda: self._block(raw))
+        patience = self._patience()
+        block = self._call(f"read block {raw}", lambda: self._block(raw, patience), patience)
         if cid_of_bytes(block) != raw:  # also when it is larger than any block of the profile
             raise CorruptContent(
                 f"{self.location} returned {len(block)} bytes for block {raw} that are not it: "
@@ -234,32 +259,62 @@ class IpfsStore:
             return raw, block
         return cid_from_digest(digest, DAG_PB), block
 
-    def _block(self, cid: str) -> bytes:
+    def _block(self, cid: str, patience: Patience) -> bytes:
         options = dict(self._search)
-        with self._client.block.get(cid, stream=True, opts=options) as stream:
+        with self._client.block.get(cid, stream=True, opts=options, timeout=patience) as stream:
             return _at_most(stream, PROFILE.chunk_size + 1)
 
-    def _call(self, action: str, call: Callable[[], _T]) -> _T:
+    def _call(self, action: str, call: Callable[[], _T], patience: Patience) -> _T:
         """Run one call with bounded retries; an outage and its end are logged once each."""
-        for attempt in range(1, self._attempts + 1):
+        while True:
             try:
                 result = call()
             except StoreError:
                 raise
             except FAILURES as error:
-                problem, again = translate(error, action, self.location)
-                if again and attempt < self._attempts:
-                    if not self._down:
-                        self._down = True
-                        _log.warning("%s; trying again", problem)
-                    time.sleep(self._backoff_s * 2 ** (attempt - 1))
-                    continue
-                raise problem from error
+                problem, may_help = translate(error, action, self.location)
+                if not may_help or not patience.again():
+                    raise problem from None
+                if not self._down:
+                    self._down = True
+                    _log.warning("%s; trying again", problem)
+                patience.pause()
+                continue
             if self._down:
                 self._down = False
                 _log.info("%s answers again", self.location)
             return result
-        raise AssertionError("unreachable: the last attempt returns or raises")
+
+
+class _Resumed:
+    """A stream that is opened at the offset to read next, and again after it failed or ended."""
+
+    def __init__(self, open_at: Callable[[int], Stream]) -> None:
+        self._open_at = open_at
+        self._stream: Stream | None = None
+
+    def __enter__(self) -> _Resumed:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._end()
+
+    def read(self, offset: int) -> bytes:
+        """The next bytes; none at the end of a reply."""
+        if self._stream is None:
+            self._stream = self._open_at(offset)
+        piece = b""
+        try:
+            piece = self._stream.read()
+        finally:
+            if not piece:
+                self._end()
+        return piece
+
+    def _end(self) -> None:
+        if self._stream is not None:
+            self._stream.close()
+            self._stream = None
 
 
 class _Hashed:
@@ -282,7 +337,7 @@ class _Hashed:
         return data
 
 
-def _at_most(stream: Any, limit: int) -> bytes:
+def _at_most(stream: Stream, limit: int) -> bytes:
     """Collect at most `limit` bytes of a reply; the rest is not read."""
     data = bytearray()
     for piece in stream:

@@ -1,23 +1,43 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Turns everything that the HTTP client raises into one StoreError; retries where that may help.
+"""Turns everything that a call to the daemon raises into one StoreError; says if a retry may help.
 
-ipfshttpclient has its own exceptions, lets those of requests through once a body has begun, and
-fails on malformed replies with whatever its parser trips over.
+A message names the address and the kind of failure. It never holds the text of the HTTP layer: that
+holds the path of the API, which may be a key.
 """
 
 from __future__ import annotations
 
+import ssl
 from typing import Final
 
 import ipfshttpclient
-import requests
 import urllib3
 
 from agents.storage.errors import CorruptContent, NotFound, StoreError, StoreUnavailable
 
+
+class Late(Exception):
+    """The time of the operation is over."""
+
+
+class Refused(Exception):
+    """The server answered with an HTTP status that is not success, and did not explain it."""
+
+    def __init__(self, status: int) -> None:
+        super().__init__(f"HTTP status {status}")
+        self.status = status
+
+
+class Unreadable(Exception):
+    """The server answered with something that no Kubo daemon sends."""
+
+
 MALFORMED: Final = (AssertionError, LookupError, TypeError, ValueError, AttributeError)
-"""What the client raises on replies it did not expect."""
+"""What ipfshttpclient raises on replies it did not expect."""
 FAILURES: Final = (
+    Late,
+    Refused,
+    Unreadable,
     ipfshttpclient.exceptions.Error,
     OSError,
     urllib3.exceptions.HTTPError,
@@ -25,9 +45,18 @@ FAILURES: Final = (
 )
 """Everything a call through the client may raise."""
 
-_UNREADABLE: Final = (ipfshttpclient.exceptions.EncoderError, *MALFORMED)
 _ABSENT: Final = ("not found", "could not find", "deadline exceeded", "offline", "not pinned")
 _NOT_A_FILE: Final = ("is a directory", "unrecognized", "protobuf", "proto:", "unixfs")
+_REASONS: Final[tuple[tuple[type[BaseException], str], ...]] = (
+    (Late, "it did not answer in time, or too slowly"),
+    (urllib3.exceptions.TimeoutError, "it did not answer in time"),
+    (TimeoutError, "it did not answer in time"),
+    (urllib3.exceptions.NameResolutionError, "its host name is not known"),
+    (urllib3.exceptions.SSLError, "no secure connection to it can be made"),
+    (ssl.SSLError, "no secure connection to it can be made"),
+    (urllib3.exceptions.NewConnectionError, "it does not accept connections"),
+    (urllib3.exceptions.ProtocolError, "the connection broke off"),
+)
 
 
 def translate(error: Exception, action: str, location: str) -> tuple[StoreError, bool]:
@@ -37,16 +66,17 @@ def translate(error: Exception, action: str, location: str) -> tuple[StoreError,
     """
     if isinstance(error, ipfshttpclient.exceptions.ErrorResponse):
         return _answered(str(error), action, location)
-    status = _status(error)
-    if status is not None and status < 500 and status != 429:
+    if isinstance(error, Refused) and error.status < 500 and error.status != 429:
         return StoreUnavailable(
-            f"{location} refused to {action} with HTTP status {status}; check that the address is "
-            "a Kubo RPC server (not a gateway) and that the credentials and its API access allow it"
+            f"{location} refused to {action} with HTTP status {error.status}; check that the "
+            "address is a Kubo RPC server (not a gateway) and that the credentials and its API "
+            "access allow it"
         ), False
-    if isinstance(error, _UNREADABLE) and not isinstance(error, requests.RequestException):
+    if isinstance(error, (Unreadable, *MALFORMED)) and not isinstance(error, OSError):
+        why = str(error) if isinstance(error, Unreadable) else type(error).__name__
         return StoreUnavailable(
-            f"{location} gave an unreadable reply to {action} ({type(error).__name__}); check that "
-            "the address is a Kubo RPC server"
+            f"{location} gave an unreadable reply to {action} ({why}); check that the address is a "
+            "Kubo RPC server"
         ), True
     return StoreUnavailable(
         f"cannot {action} at {location}: {_reason(error)}; check that the IPFS daemon runs and "
@@ -65,15 +95,10 @@ def _answered(message: str, action: str, location: str) -> tuple[StoreError, boo
     return StoreUnavailable(f"{said}; see the daemon's log"), True
 
 
-def _status(error: Exception) -> int | None:
-    origin = getattr(error, "original", error)
-    response = getattr(origin, "response", None)
-    return getattr(response, "status_code", None)
-
-
 def _reason(error: Exception) -> str:
-    if isinstance(error, ipfshttpclient.exceptions.TimeoutError | requests.Timeout):
-        return "it did not answer in time"
-    if isinstance(error, requests.exceptions.ChunkedEncodingError):
-        return "the reply broke off"
-    return f"{type(error).__name__}: {str(error)[:300]}"
+    if isinstance(error, Refused):
+        return f"it answers with HTTP status {error.status}"
+    for kind, words in _REASONS:
+        if isinstance(error, kind):
+            return words
+    return f"the connection failed ({type(error).__name__})"

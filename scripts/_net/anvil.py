@@ -2,7 +2,7 @@
 """A local chain: the anvil binary, always with the EIP-7825 transaction gas cap.
 
 Rule: the binary itself is run, never npm's Node wrapper (killing that leaves anvil behind), and
-what it keeps on disk is bounded and lies in a folder of ours.
+what it keeps on disk is bounded and lies in a folder of ours. Its log holds errors only.
 """
 
 from __future__ import annotations
@@ -21,6 +21,9 @@ CHAIN_ID = 31_337
 MNEMONIC = "test test test test test test test test test test test junk"
 _PERSISTED_STATES = 64
 _REQUEST_TIMEOUT_S = 5.0
+# anvil writes every request and block unless each of its own targets is named here: it sets
+# `node=info` itself. With --quiet, only errors are left.
+_ERRORS = "error,node=error,node::user=error,backend=error"
 
 
 def find_anvil() -> str:
@@ -82,6 +85,7 @@ def start_anvil(
         *("--mnemonic", MNEMONIC, "--accounts", str(accounts)),
         *("--cache-path", str(cache), "--max-persisted-states", str(_PERSISTED_STATES)),
         "--enable-tx-gas-limit",
+        "--quiet",
     ]
     if block_time is not None:
         command += ["--block-time", f"{block_time:g}"]
@@ -94,8 +98,7 @@ def start_anvil(
         except (requests.RequestException, RuntimeError, ValueError):
             return False
 
-    # A terminal-less anvil needs no colours, and RUST_LOG of the caller would fill its log.
-    process = supervisor.start(name, command, env={"NO_COLOR": "1", "RUST_LOG": "error"})
+    process = supervisor.start(name, command, env={"NO_COLOR": "1", "RUST_LOG": _ERRORS})
     anvil = Anvil(port, process)
     supervisor.wait_ready(name, answers, timeout_s=60.0)
     return anvil

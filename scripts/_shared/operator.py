@@ -7,7 +7,6 @@ every refusal into one sentence; a traceback is a defect.
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -96,26 +95,27 @@ class Contracts:
     def __init__(self, chosen: Path | None) -> None:
         from ape import networks
 
+        from agents.runtime.contracts import load_deployment
+
         self.provider = networks.active_provider
         self.chain_id = self.provider.chain_id
         self.path = deployment_path(chosen, self.chain_id)
-        record = json.loads(self.path.read_text())
-        if record["chain_id"] != self.chain_id:
+        self._deployment = load_deployment(self.path)
+        if self._deployment.chain_id != self.chain_id:
             raise click.ClickException(
-                f"{self.path} is for chain {record['chain_id']}, but the network is chain "
+                f"{self.path} is for chain {self._deployment.chain_id}, but the network is chain "
                 f"{self.chain_id}. Choose another --network or --deployment."
             )
-        self._entries = record["contracts"]
 
     def __getattr__(self, name: str) -> Any:
         from ape import Contract
         from ethpm_types import ContractType
 
-        entry = self.__dict__["_entries"].get(name)
+        entry = self.__dict__["_deployment"].contracts.get(name)
         if entry is None:
             raise AttributeError(f"{self.path} has no contract {name}.")
-        kind = ContractType.model_validate({"contractName": name, "abi": entry["abi"]})
-        found = Contract(entry["address"], contract_type=kind)
+        kind = ContractType.model_validate({"contractName": name, "abi": entry.abi})
+        found = Contract(entry.address, contract_type=kind)
         setattr(self, name, found)
         return found
 
@@ -123,12 +123,11 @@ class Contracts:
         """Return the agents' typed reader of the same contracts."""
         from agents.protocol.network import Network
         from agents.runtime.chain import ChainClient
-        from agents.runtime.contracts import load_deployment
         from agents.runtime.logs import open_log
 
         url = getattr(self.provider, "http_uri", None) or self.provider.uri
         chain = ChainClient(url, open_log("operator", "warning", True, None))
-        return Network(chain, load_deployment(self.path, self.chain_id))
+        return Network(chain, self._deployment)
 
 
 def allow(contracts: Contracts, account: Any, spender: Any, amount: int) -> None:
@@ -150,6 +149,7 @@ def refusals() -> Iterator[None]:
     from requests import RequestException
 
     from agents.runtime.errors import AgentError
+    from agents.runtime.logs import scrub
     from agents.storage.errors import StoreError
     from scripts._net.compiled import CompileError
     from scripts._net.deployment import DeploymentError
@@ -159,9 +159,10 @@ def refusals() -> Iterator[None]:
     try:
         yield
     except (*known, ApeException) as error:
-        raise click.ClickException(getattr(error, "message", None) or str(error)) from None
+        words = getattr(error, "message", None) or str(error)
+        raise click.ClickException(scrub(words)) from None
     except (OSError, RequestException) as error:
-        raise click.ClickException(f"{type(error).__name__}: {error}") from None
+        raise click.ClickException(scrub(f"{type(error).__name__}: {error}")) from None
 
 
 def explained(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -32,8 +32,6 @@ LIMIT = 1 << 30
 SMALL = b"a small artefact"
 LARGE = os.urandom(9 * (1 << 20) + 3)
 
-pytestmark = pytest.mark.filterwarnings("ignore:The 'strict' parameter:FutureWarning")
-
 
 def _calls(kubo: Any, name: str) -> list[dict[str, str]]:
     return [options for call, options in kubo.calls if call == name]
@@ -55,7 +53,6 @@ def test_every_option_that_changes_a_cid_is_sent(kubo: Any, ipfs: IpfsStore) -> 
         "wrap-with-directory": "false",
         "pin": "true",
         "progress": "false",
-        "stream-channels": "true",
     }
 
 
@@ -301,7 +298,7 @@ def test_a_daemon_that_is_down_is_unavailable(store_at: Any, tmp_path: Path) -> 
 def test_a_daemon_that_stalls_is_unavailable(
     store_at: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("agents.storage.ipfs._CONNECT_S", 0.05)
+    monkeypatch.setattr("agents.storage.ipfs._GRACE_S", 0.05)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         store = store_at(silent.getsockname()[1], timeout_s=0.05)
         started = time.monotonic()

@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How long and how often one operation on a distant store may try.
+
+Time and tries are used up. Bytes that move win back time, bytes received also tries, up to what the
+operation had at its start. So an operation ends soon after its bytes stop or come too slowly, and
+in any case after its time plus what its bytes take at the least rate.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Final
+
+LEAST_RATE: Final = 64 << 10  # bytes a second that a transfer must keep up
+BYTES_A_TRY: Final = 1 << 20  # bytes that pay for one more request
+
+
+class Patience:
+    """What is left of one operation.
+
+    seconds: how long nothing at all may move. tries: how many requests may bring nothing.
+    pause_s: the pause after the first fruitless request; it doubles with each one.
+    """
+
+    def __init__(self, seconds: float, tries: int, pause_s: float) -> None:
+        self._seconds = seconds
+        self._end = time.monotonic() + seconds
+        self._tries = self._all_tries = float(tries)
+        self._pause_s = pause_s
+
+    def left(self) -> float:
+        """Seconds until the operation has to end; 0 when it is over."""
+        return max(0.0, self._end - time.monotonic())
+
+    def sent(self, count: int) -> None:
+        """Count bytes that were sent. They win no tries: another try sends them all again."""
+        latest = time.monotonic() + self._seconds
+        self._end = min(latest, self._end + count / LEAST_RATE)
+
+    def received(self, count: int) -> None:
+        """Count bytes that were received."""
+        self.sent(count)
+        self._tries = min(self._all_tries, self._tries + count / BYTES_A_TRY)
+
+    def again(self) -> bool:
+        """Use up one try; whether there are another one and time for it."""
+        self._tries -= 1
+        return self._tries >= 1 and self.left() > 0
+
+    def pause(self) -> None:
+        """Wait before the next try, at most as long as time is left."""
+        spent = max(1, round(self._all_tries - self._tries))
+        time.sleep(min(self._pause_s * 2 ** (spent - 1), self.left()))

@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A local chain that runs for long does not fill the disk with its log, and still tells errors."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from scripts._net.anvil import start_anvil
+from scripts._net.processes import ProcessError, Supervisor
+
+
+def test_requests_and_blocks_leave_no_line(tmp_path: Path) -> None:
+    with Supervisor(tmp_path) as supervisor:
+        anvil = start_anvil(supervisor, tmp_path, block_time=0.2)
+        account = anvil.rpc("eth_accounts")
+        assert isinstance(account, list)
+        for _ in range(100):
+            anvil.rpc("eth_blockNumber")
+        anvil.rpc("eth_sendTransaction", {"from": account[0], "data": "0xfe", "gas": "0x30d40"})
+        with pytest.raises(RuntimeError, match="anvil refused eth_nope"):
+            anvil.rpc("eth_nope")
+        until = time.monotonic() + 60
+        while int(str(anvil.rpc("eth_blockNumber")), 16) < 3 and time.monotonic() < until:
+            time.sleep(0.05)
+        assert int(str(anvil.rpc("eth_blockNumber")), 16) >= 3
+        assert len((tmp_path / "anvil.log").read_bytes()) < 200
+
+
+def test_a_chain_that_cannot_start_says_why(tmp_path: Path) -> None:
+    with Supervisor(tmp_path) as supervisor:
+        first = start_anvil(supervisor, tmp_path)
+        with pytest.raises(ProcessError, match="Address already in use"):
+            # Another chain id, so that the first chain's answers are not taken for the second's.
+            start_anvil(supervisor, tmp_path, name="second", port=first.port, chain_id=5)
