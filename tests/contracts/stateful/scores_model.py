@@ -29,13 +29,17 @@ Row = tuple[int, ...]
 
 @dataclass
 class Book:
-    """What all jobs share: what was credited, by node id, and whether opening is paused."""
+    """What all jobs share: what was credited or held, by node id, whether opening is paused, and
+    whose stake is locked by a confirmed report. What such a node earns elsewhere is held."""
 
     pending: dict[int, int] = field(default_factory=dict)
+    held: dict[int, int] = field(default_factory=dict)
     paused: bool = False
+    convicted: set[int] = field(default_factory=set)
 
     def credit(self, node: int, amount: int) -> None:
-        self.pending[node] = self.pending.get(node, 0) + amount
+        account = self.held if node in self.convicted else self.pending
+        account[node] = account.get(node, 0) + amount
 
 
 @dataclass

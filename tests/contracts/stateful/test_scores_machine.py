@@ -129,8 +129,11 @@ class ScoresMachine(Machine):
 
     @rule(job=Job)
     def to_aggregate(self, job: int) -> None:
-        """Opens a round and lets every trainer commit and reveal."""
+        """Opens a round and lets every trainer commit and reveal. Once a node is convicted, which
+        shuts it out of later rounds, the rounds that run are played to their end."""
         model, stage = self.model[job], self.stages[job].job
+        if model.book.convicted:
+            return
         if model.last.phase in (NONE, FINALIZED, VOID) and model.escrow >= REWARD:
             round_id = stage.to_aggregate()
             nodes = self.s.snapshots[job + 1, round_id][0]
@@ -193,6 +196,7 @@ class ScoresMachine(Machine):
                 stage.report(self.number(job), node, INVALID, player)
             assert self.results.is_invalid(job + 1, self.number(job), node.node_id)
             r.invalid.add(node.node_id)
+            model.book.convicted.add(node.node_id)
             self.changed = True
 
     @rule(job=Job)
@@ -257,7 +261,7 @@ class ScoresMachine(Machine):
         silent=st.sets(Index, max_size=1),
         change=st.sampled_from([-1, 1]),
         contributions=st.lists(st.integers(0, 2**100), min_size=3, max_size=3),
-        bad=st.sets(Index, max_size=1),
+        bad=st.sampled_from([set(), set(), set(), {0}, {1}, {2}]),
     )
     def scored_round(
         self,
@@ -384,6 +388,7 @@ class ScoresMachine(Machine):
         assert self.model[1].book is book
         for player in players:
             assert self.pool.pending(player.payout) == book.pending.get(player.node_id, 0)
+            assert self.pool.held(player.node_id) == book.held.get(player.node_id, 0)
         funded = 0
         for job, model in enumerate(self.model):
             assert self.pool.escrow(job + 1) == model.escrow
@@ -395,6 +400,8 @@ class ScoresMachine(Machine):
                 assert state.paid <= state.amount
                 assert state.distributed <= state.total_contribution
         assert sum(book.pending.values()) == self.pool.total_pending()
+        aside = sum(model.aside for model in self.model)
+        assert sum(book.held.values()) + aside == self.pool.total_held()
         assert self.s.token.balanceOf(self.pool.address) == funded
         assert self.s.balances() == self.s.owed()
 
