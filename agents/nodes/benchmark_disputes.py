@@ -4,9 +4,7 @@
 Rule: a verdict is false only if every honest verifier would have seen so. A pass is false when the
 first `DUE_CHECKS` drawn chunks, the root or the form of the artefact are wrong: whoever signed it
 has not looked. A fail is false when every chunk is right. What lies between (a wrong chunk that few
-checks draw) makes neither verdict false. Without the artefact there is no finding: it is looked for
-again whenever the verdict's age has doubled.
-
+checks draw) X
 Everything needed is in the chain's events, except the seed of the work and the artefact's digest:
 these are read as they were in the block of the answer, so a node that asks for its next attempt at
 once takes nothing away.
@@ -22,6 +20,7 @@ from agents.protocol import formulas
 from agents.protocol.network import Network
 from agents.runtime.chain import Head
 from agents.runtime.context import Context
+from agents.runtime.errors import RpcRefused
 from agents.runtime.event_cursor import EventCursor, EventLog
 from agents.storage.content_store import ContentStore
 from agents.storage.errors import NotFound
@@ -161,7 +160,7 @@ class BenchmarkDisputes:
         except StopIteration as end:
             self._found[case] = end.value
             self._check = None
-        except NotFound:
+        except (NotFound, RpcRefused):  # also a node that has no state of the answer's block left
             self._check = None
         except BaseException:
             self._check = None

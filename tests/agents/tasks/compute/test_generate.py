@@ -18,7 +18,7 @@ from tests.stage.memory.task_inputs import MODEL, PROMPTS, TaskInputs, perform
 
 
 def trained(inputs: TaskInputs) -> str:
-    return inputs.store.put_bytes(perform(inputs.train(steps=30, lr=0.02), inputs.store))
+    return inputs.store.put_bytes(perform(inputs.train(steps=60, lr=0.02), inputs.store))
 
 
 def outputs(payload: bytes) -> list[dict[str, object]]:
