@@ -58,6 +58,7 @@ def test_an_agent_that_is_desynchronised_says_so_and_resyncs(
         log=open_log("trainer", "info", path=tmp_path / "log"),
         metrics=metrics,
         journal=None,
+        settings=SimpleNamespace(memory=None),
     )
     models = DataAccess(scored.network, scored.store, context).models
     kept = models.current(JOB)
