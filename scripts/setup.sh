@@ -9,6 +9,8 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 ANVIL_VERSION=1.7.1
 # mamushi, the Vyper formatter, pins an older click than ape needs and works with ape's.
 MAMUSHI_VERSION=0.1.2
+# uv installs the lock in seconds; it gets what pip is configured with (scripts/_setup/uv.py).
+UV_VERSION=0.13.9
 
 fail() {
     echo "setup: $*" >&2
@@ -24,6 +26,15 @@ quietly() {
         tail -n 20 "$log" >&2
         fail "\`$*\` failed; the whole output is in $log."
     }
+}
+
+# Run it with its progress in view where somebody looks on, else quietly.
+shown() {
+    if [[ -t 2 ]]; then
+        "${@:2}" || fail "\`${*:2}\` failed."
+    else
+        quietly "$@"
+    fi
 }
 
 is_supported() {
@@ -43,19 +54,20 @@ find_python() {
 
 setup_python() {
     local python digest stamp
-    digest=$({ cat requirements.lock; echo "$MAMUSHI_VERSION"; } | cksum | cut -d' ' -f1)
+    digest=$({ cat requirements.lock; echo "$MAMUSHI_VERSION $UV_VERSION"; } | cksum | cut -d' ' -f1)
     stamp=.venv/.installed-$digest
     [[ -e $stamp ]] && return
     python=$(find_python)
     "$python" -c 'import ensurepip, venv' 2>/dev/null ||
         fail "$python has no venv module; install it (Debian, Ubuntu: apt install python3-venv)."
-    echo "setup: installing the pinned Python packages into .venv (one to three minutes) ..."
+    echo "setup: installing the pinned Python packages into .venv (1.5 GB, with an NVIDIA driver 6 GB; 20 s to a few minutes) ..."
     [[ -x .venv/bin/python ]] && is_supported .venv/bin/python || "$python" -m venv --clear .venv
-    # pip would byte-compile all of it on one core.
     quietly .build/setup/pip.log .venv/bin/python -m pip install \
-        --disable-pip-version-check --no-compile --requirement requirements.lock
-    quietly .build/setup/mamushi.log .venv/bin/python -m pip install \
-        --disable-pip-version-check --no-compile --no-deps "mamushi==$MAMUSHI_VERSION"
+        --disable-pip-version-check --no-compile "uv==$UV_VERSION"
+    shown .build/setup/uv.log .venv/bin/python scripts/_setup/uv.py --requirement requirements.lock
+    quietly .build/setup/mamushi.log .venv/bin/python scripts/_setup/uv.py --no-deps \
+        "mamushi==$MAMUSHI_VERSION"
+    echo "setup: compiling them (half a minute) ..."
     # Some packages ship files for other versions of Python, which do not compile; nothing loads them.
     .venv/bin/python -m compileall -q -j 0 .venv/lib >.build/setup/compile.log 2>&1 || true
     rm -f .venv/.installed-*
@@ -101,7 +113,7 @@ setup_anvil() {
     ln -sf "$real" tools/bin/anvil
 }
 
-# They share nothing; npm waits for the network while pip unpacks.
+# They share nothing; npm waits for the network while uv unpacks.
 setup_anvil &
 anvil=$!
 setup_python

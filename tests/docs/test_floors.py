@@ -25,7 +25,7 @@ COMMANDS = "scripts/*.py"
 HOUSE = (
     (COMMANDS,),
     ("scripts/_demo",),
-    ("scripts/_report", "scripts/_shared", "scripts/_net"),
+    ("scripts/_report", "scripts/_shared", "scripts/_net", "scripts/_setup"),
     ("agents/audit", "agents/verifier.py", "agents/coordinator.py"),
     ("agents/trainer.py", "agents/aggregator.py", "agents/verify", "agents/gauntlet"),
     ("agents/executor.py", "agents/rounds"),
