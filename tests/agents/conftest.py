@@ -6,6 +6,7 @@ torch is imported where it is needed only: the tests of the runtime and the stor
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import TYPE_CHECKING
 
@@ -15,9 +16,14 @@ if TYPE_CHECKING:
     from tests.stage.memory.honest_round import ChainFacts, HonestRound
 
 
+# The number of threads is part of the determinism class, and the machine is shared. torch reads
+# this when it is loaded; rounds that are made once for all tests are made before `one_thread`.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+
 @pytest.fixture(autouse=True)
 def one_thread() -> None:
-    """The machine is shared. A test file that computes has imported torch by now."""
+    """Undo what a test that computes with two threads has left."""
     if "torch" in sys.modules:
         sys.modules["torch"].set_num_threads(1)
 
