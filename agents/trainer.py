@@ -3,7 +3,7 @@
 
     before the first round   register (or wait for the owner to), do the benchmark
     COMMIT                   train the assigned batches, journal the secret, commit its hash
-    REVEAL                   publish payload, trace and proof; open the commitment
+    REVEAL                   open the commitment; beside it, publish payload, trace and proof
     AGGREGATE                in a job that leaves training to its nodes: show some of the parameters
                              it started from, at places that nobody knew when it committed
     any phase                permissionless duties, after everybody else; beside all of it, with
@@ -34,6 +34,7 @@ from agents.protocol.view import View, observe
 from agents.rounds.access import DataAccess
 from agents.rounds.plan import Plan
 from agents.rounds.privacy_budget import Budget
+from agents.rounds.publication import Publication
 from agents.rounds.sync_sample import open_samples, sync_root
 from agents.rounds.upkeep import Upkeep
 from agents.rounds.work import Producer, Work
@@ -75,9 +76,11 @@ class Trainer:
         self._looked_ahead = (0, 0)  # the last job and round after which the budget was looked at
         self._lost_in = 0  # the round in which a lost secret was reported
         self._refused_in = (0, 0)  # the last job and round in which the job's terms were refused
+        self._published_in = (0, 0)  # the last job and round whose artefacts are on their way
         self._shown_in = (0, 0)  # the last job and round whose sync sample needs no more thought
         self.consensus = Consensus(self.network)
         self.commitments = Commitments(context.journal, context.artefacts, "trainer")
+        self.publication = Publication(context, store, self.commitments, _ARTEFACTS)
         self.membership = Membership(self.network, context, store, self.device)
         self.producer = Producer(context, self.reader.memories, self.access.sealing, self.device)
         self.following = Following(self.network, context, self.models.job)
@@ -93,6 +96,7 @@ class Trainer:
         """The single next action."""
         if self.tasks is not None:
             self.tasks.start()
+        self.publication.step()
         did = self.membership.step(head)
         if did:
             return did
@@ -132,8 +136,17 @@ class Trainer:
         if view.phase == Phase.REVEAL:
             return self.reveal(view, node)
         if view.phase in (Phase.AGGREGATE, Phase.CHALLENGE, Phase.DISPUTED):
+            self._publish(view, node)
             return self.show(view, node)
         return None
+
+    def _publish(self, view: View, node: int) -> None:
+        """What was revealed and is not published yet, such as after a restart, is published."""
+        if self._published_in != (view.job_id, view.round_id):
+            self._published_in = (view.job_id, view.round_id)
+            found = self._secret_of(view, node) if self._revealed(view, node) else None
+            if found is not None:
+                self.publication.want(found[0])
 
     # -- jobs ----------------------------------------------------------------------------------
 
@@ -204,6 +217,7 @@ class Trainer:
             if work is None:
                 return None
             secret = self._remember(name, view, plan, node, work)
+        self.publication.check()
         crashpoint("trainer-before-commit")
         self.context.sender.ensure(
             lambda: self._commitment(view, node) != ZERO_DIGEST,
@@ -335,7 +349,7 @@ class Trainer:
     # -- REVEAL --------------------------------------------------------------------------------
 
     def reveal(self, view: View, node: int) -> str | None:
-        """Publish what the commitment hid, then open it."""
+        """Open the commitment, and begin to publish what it hid."""
         committed = self._commitment(view, node) != ZERO_DIGEST
         if not committed or view.overdue or self._revealed(view, node):
             return self._look_ahead(view, node) if committed else None
@@ -345,17 +359,16 @@ class Trainer:
             self._say_lost(view, "secret_lost", why)
             return None
         name, secret = found
-        plan = self.plans.of(view)
-        if plan is None:
+        changed = self._task_changed(view, node, name, secret)
+        if changed is None:
             return None
-        enforced = self.models.job(view.job_id).verification.input_enforced
-        if enforced and secret["input_root"] != self._input_root(view, plan, node):
+        if changed:
             # Revealed, it would count as INVALID, which costs far more than silence.
             why = "the chain moved after the commitment: the task it was made for is another one"
             self._say_lost(view, "task_changed", why)
             return None
-        for artefact in _ARTEFACTS:
-            self.store.pin(self.store.put_bytes(self.commitments.path(name, artefact).read_bytes()))
+        self.publication.want(name)
+        self.publication.step()
         crashpoint("trainer-before-reveal")
         self.context.sender.ensure(
             lambda: self._revealed(view, node),
@@ -368,6 +381,25 @@ class Trainer:
         )
         crashpoint("trainer-after-reveal")
         return f"revealed: round {view.round_id}"
+
+    def _task_changed(self, view: View, node: int, name: str, secret: Entry) -> bool | None:
+        """Whether the chain moved after the commitment, to another task; None: not known yet.
+
+        Where the task can't be derived because the store is down, the round's seed decides: a
+        silence for that reason would cost a stake, and the submission bears the seed in its name.
+        """
+        try:
+            plan = self.plans.of(view)
+            if plan is None:
+                return None
+            if not self.models.job(view.job_id).verification.input_enforced:
+                return False
+            return secret["input_root"] != self._input_root(view, plan, node)
+        except (StoreError, SpecError, PayloadError):
+            seed = self.network.seed(view.job_id, view.round_id, view.round)
+            return (
+                None if seed is None else submission_name(view.job_id, view.round_id, seed) != name
+            )
 
     def _say_lost(self, view: View, what: str, why: str) -> None:
         """Once a round: the stake at risk is the operator's, and nothing else can be done."""

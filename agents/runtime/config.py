@@ -123,7 +123,10 @@ class AgentSettings(BaseSettings):
     passphrase_env: str | None = Field(
         None, description="Environment variable with its passphrase (default: ask)"
     )
-    store: str = Field("store", description="Content store: a folder, or http://host:port of Kubo")
+    store: str | list[str] = Field(
+        "store",
+        description="Content store: a folder, or http://host:port of Kubo; lists go in order",
+    )
     data_dir: Path = Field(Path("agent-data"), description="Folder for journal and artefacts")
     job_id: int = Field(
         0, ge=0, description="The job to work on (0: those that pay best for the work they take)"

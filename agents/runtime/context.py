@@ -29,6 +29,7 @@ from agents.runtime.sender import Sender
 from agents.runtime.urls import hide
 from agents.runtime.wallet import Wallet, load_wallet, read_passphrase
 from agents.runtime.watch import run_watched
+from agents.storage.content_store import as_list
 
 _START_PAUSE_S = 1.0
 
@@ -69,7 +70,7 @@ def start(settings: AgentSettings, role: str, stop: threading.Event | None = Non
         role, settings.log_level, settings.log_format == "human", settings.log_file
     ).bind(node=settings.node_id, job=settings.job_id or None)
     deployment = load_deployment(settings.deployment, settings.chain_id)
-    for url in (settings.store, *settings.coordinator.peers):
+    for url in (*as_list(settings.store), *settings.coordinator.peers):
         hide(url)
     passphrase = read_passphrase(settings.passphrase_env, settings.keystore)
     wallet = load_wallet(settings.keystore, passphrase)

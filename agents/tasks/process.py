@@ -16,10 +16,12 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
 from agents.runtime.config import PREFIX
+from agents.storage.content_store import as_list
 from agents.storage.durable import write_atomic
 from agents.storage.errors import StoreError
 from agents.tasks.compute.errors import ClassNotHeld
@@ -39,11 +41,12 @@ class TaskProcess:
     The thread that makes the first request must live as long as the agent: on Linux the kernel ends
     the process with it.
 
-    `store` is the setting's text, `device` a torch device or "auto".
+    `store` is the setting: one or several, `device` a torch device or "auto".
     """
 
-    def __init__(self, store: str, device: str) -> None:
-        self._arguments = [store, device]
+    def __init__(self, store: str | Sequence[str], device: str) -> None:
+        self._store = as_list(store)
+        self._device = device
         self._guard = threading.Lock()
         self._process: subprocess.Popen[str] | None = None
         self._label = ""
@@ -60,7 +63,14 @@ class TaskProcess:
 
         Raises StoreError (an input cannot be had now), ClassNotHeld, or TaskProcessError.
         """
-        request = {"spec": spec.hex(), "run_s": run_s, "label": label, "out": str(out)}
+        # The stores' URLs go through the pipe: everybody can read a process's arguments.
+        request = {
+            "spec": spec.hex(),
+            "run_s": run_s,
+            "label": label,
+            "out": str(out),
+            "store": self._store,
+        }
         with self._guard:
             answer = self._ask(self._started(), request)
         payload = out.read_bytes()
@@ -83,7 +93,7 @@ class TaskProcess:
                     "-m",
                     "agents.tasks.process",
                     str(os.getpid()),
-                    *self._arguments,
+                    self._device,
                 ],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
@@ -120,7 +130,7 @@ class TaskProcess:
 # -- the process itself ----------------------------------------------------------------------------
 
 
-def _main(parent: str, location: str, device: str) -> None:
+def _main(parent: str, device: str) -> None:
     _die_with(parent)
     # Libraries may print; the answers have a channel of their own.
     answers = os.fdopen(os.dup(1), "w")
@@ -139,17 +149,17 @@ def _main(parent: str, location: str, device: str) -> None:
         _say(answers, {"error": "ClassNotHeld", "why": str(error)})
         return
     for line in sys.stdin:
-        _say(answers, _answer(json.loads(line), location, device))
+        _say(answers, _answer(json.loads(line), device))
 
 
-def _answer(request: dict[str, Any], location: str, device: str) -> dict[str, Any]:
+def _answer(request: dict[str, Any], device: str) -> dict[str, Any]:
     from agents.storage.content_store import open_store
     from agents.tasks.compute.run import run_published
 
     try:
         # A search that takes too long must fail while there is time to search again.
         timeout_s = min(max(request["run_s"] / 8, _SEARCH_MIN_S), _SEARCH_MAX_S)
-        store = open_store(location, timeout_s=timeout_s)
+        store = open_store(request["store"], timeout_s=timeout_s)
         result = run_published(
             bytes.fromhex(request["spec"]), request["run_s"], store, request["label"], device
         )

@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Publishes what a commitment hid, beside the loop: opening it needs digests only.
+
+A store that is down holds up no reveal. The artefacts go out as soon as a store takes them. Who has
+not published when the round is merged is neither merged nor paid, and loses nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+from agents.runtime.background import Background
+from agents.runtime.commitments import Commitments
+from agents.runtime.context import Context
+from agents.storage.content_store import ContentStore
+
+_PROBE = b"menagerie: whether this store takes content"
+
+
+class Publication:
+    """The submissions of one node. `artefacts`: which files of a submission are published."""
+
+    def __init__(
+        self,
+        context: Context,
+        store: ContentStore,
+        commitments: Commitments,
+        artefacts: Sequence[str],
+    ) -> None:
+        self._log = context.log
+        self._store = store
+        self._commitments = commitments
+        self._artefacts = tuple(artefacts)
+        self._beside = Background(context.feed.wake, self._failed)
+        self._wanted: set[str] = set()
+        self._done: set[str] = set()
+
+    def want(self, name: str) -> None:
+        """Publish a submission's artefacts, if that has not been done since the start."""
+        if name not in self._done:
+            self._wanted.add(name)
+
+    def step(self) -> None:
+        """Start what is wanted, and take note of what has been published."""
+        while (ended := self._beside.take()) is not None:
+            self._done.add(ended[0])
+            self._wanted.discard(ended[0])
+            self._log.info("published", submission=ended[0])
+        self._beside.want({name: partial(self._put, name) for name in sorted(self._wanted)})
+
+    def check(self) -> None:
+        """Raise StoreError unless a store takes content now. Asked before a commitment is sent."""
+        self._store.put_bytes(_PROBE)
+
+    def _put(self, name: str) -> None:
+        for artefact in self._artefacts:
+            try:
+                content = self._commitments.path(name, artefact).read_bytes()
+            except FileNotFoundError:
+                return  # of a round so old that it was cleared away
+            self._store.pin(self._store.put_bytes(content))
+
+    def _failed(self, name: str, error: Exception) -> None:
+        self._log.warning("cannot_publish_yet", submission=name, why=str(error))

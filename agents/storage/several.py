@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Several content stores as one: they are tried in the order in which the setting lists them.
+
+A read goes on to the next store whatever the last one said, because another may have the content.
+A write goes to the first store that takes it. What all of them said comes back as one error: as
+unavailable if any of them was, because then nobody knows whether the content exists.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+from agents.storage.cid import Buffer
+from agents.storage.content_store import ContentStore
+from agents.storage.errors import (
+    CorruptContent,
+    InvalidCid,
+    NotFound,
+    StoreError,
+    StoreUnavailable,
+    TooLarge,
+)
+
+T = TypeVar("T")
+
+# Of several failures the caller hears of the one that leaves most open.
+_GRAVITY = (StoreUnavailable, CorruptContent, TooLarge, NotFound)
+
+
+class SeveralStores:
+    """A ContentStore that asks other ones in turn. `stores`: at least one."""
+
+    def __init__(self, stores: Sequence[ContentStore]) -> None:
+        self._stores = tuple(stores)
+        self.location = ", then ".join(store.location for store in stores)
+
+    def put_bytes(self, data: Buffer) -> str:
+        """Keep the bytes in the first store that takes them."""
+        return self._first(lambda store: store.put_bytes(data))
+
+    def put_file(self, path: str | Path) -> str:
+        """Keep a file's content in the first store that takes it."""
+        return self._first(lambda store: store.put_file(path))
+
+    def get(self, cid: str, max_bytes: int) -> bytes:
+        """The verified content, from the first store that has it."""
+        return self._first(lambda store: store.get(cid, max_bytes))
+
+    def get_file(self, cid: str, dest: str | Path, max_bytes: int) -> int:
+        """Write the verified content to `dest`, from the first store that has it."""
+        return self._first(lambda store: store.get_file(cid, dest, max_bytes))
+
+    def has(self, cid: str) -> bool:
+        """Whether one of the stores keeps a complete copy. Raises only if none could say so."""
+        failed: list[StoreError] = []
+        for store in self._stores:
+            try:
+                if store.has(cid):
+                    return True
+            except InvalidCid:
+                raise
+            except StoreError as error:
+                failed.append(error)
+        if failed:
+            raise self._gravest(failed)
+        return False
+
+    def pin(self, cid: str) -> None:
+        """Keep the content in the first store that has it."""
+        self._first(lambda store: store.pin(cid))
+
+    def resolve(self, digest: bytes) -> str:
+        """The CID that a digest names, from the first store that has its block."""
+        return self._first(lambda store: store.resolve(digest))
+
+    def get_digest(self, digest: bytes, max_bytes: int) -> bytes:
+        """The verified content that a digest names, from the first store that has it."""
+        return self._first(lambda store: store.get_digest(digest, max_bytes))
+
+    def close(self) -> None:
+        """Release all connections."""
+        for store in self._stores:
+            store.close()
+
+    def _first(self, ask: Callable[[ContentStore], T]) -> T:
+        failed: list[StoreError] = []
+        for store in self._stores:
+            try:
+                return ask(store)
+            except InvalidCid:
+                raise  # the caller's own mistake, in every store the same
+            except StoreError as error:
+                failed.append(error)
+        raise self._gravest(failed)
+
+    @staticmethod
+    def _gravest(failed: Sequence[StoreError]) -> StoreError:
+        def rank(error: StoreError) -> int:
+            return next((i for i, kind in enumerate(_GRAVITY) if isinstance(error, kind)), 0)
+
+        worst = min(failed, key=rank)
+        return type(worst)("; ".join(str(error) for error in failed))

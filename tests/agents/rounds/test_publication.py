@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Publishing beside the loop: nothing waits for a store that is down, and nothing is forgotten."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from agents.rounds.publication import Publication
+from agents.runtime.commitments import Commitments
+from agents.runtime.journal import Journal
+from agents.runtime.logs import open_log
+from agents.storage.cid import cid_of_bytes
+from agents.storage.content_store import ContentStore, open_store
+from agents.storage.errors import StoreUnavailable
+from scripts._net.processes import free_port
+
+NAME = "submission-1-2-00"
+FILES = {"payload": b"a payload", "trace": b"a trace"}
+PATIENCE_S = 30
+
+
+class Stage:
+    """One node's commitments and log; `woken` is set when publishing wakes its loop."""
+
+    def __init__(self, folder: Path, journal: Journal) -> None:
+        self.woken = threading.Event()
+        self.log = folder / "log"
+        self.context: Any = SimpleNamespace(
+            log=open_log("trainer", "info", path=self.log),
+            feed=SimpleNamespace(wake=self.woken.set),
+        )
+        self.commitments = Commitments(journal, folder, "trainer")
+
+    def publication(self, store: ContentStore) -> Publication:
+        return Publication(self.context, store, self.commitments, tuple(FILES))
+
+    def step_until(self, publication: Publication, found: Callable[[], bool]) -> None:
+        for _ in range(PATIENCE_S):
+            publication.step()
+            if found():
+                return
+            self.woken.wait(1)
+            self.woken.clear()
+        raise AssertionError(self.log.read_text())
+
+
+@pytest.fixture
+def journal(tmp_path: Path) -> Any:
+    with Journal(tmp_path / "journal") as opened:
+        yield opened
+
+
+@pytest.fixture
+def stage(tmp_path: Path, journal: Journal) -> Stage:
+    made = Stage(tmp_path, journal)
+    made.commitments.keep(NAME, {}, FILES)
+    return made
+
+
+def test_all_artefacts_are_published_once(stage: Stage, tmp_path: Path) -> None:
+    store = open_store(str(tmp_path / "store"))
+    publication = stage.publication(store)
+    publication.want(NAME)
+    stage.step_until(publication, lambda: "published" in stage.log.read_text())
+    assert all(store.has(cid_of_bytes(content)) for content in FILES.values())
+    publication.want(NAME)
+    publication.step()
+    assert stage.log.read_text().count("published") == 1
+
+
+def test_a_store_that_is_down_is_tried_again(stage: Stage, tmp_path: Path) -> None:
+    """A step returns at once all the same; the content goes out when the store is there."""
+    folder = tmp_path / "store"
+    publication = stage.publication(open_store(str(folder)))
+    away = folder.rename(tmp_path / "unmounted")
+    publication.want(NAME)
+    stage.step_until(publication, lambda: "cannot_publish_yet" in stage.log.read_text())
+    away.rename(folder)
+    stage.step_until(publication, lambda: '"published"' in stage.log.read_text())
+    assert open_store(str(folder)).has(cid_of_bytes(FILES["payload"]))
+
+
+def test_a_submission_whose_files_are_gone_is_given_up(stage: Stage, tmp_path: Path) -> None:
+    publication = stage.publication(open_store(str(tmp_path / "store")))
+    publication.want("submission-1-1-00")
+    stage.step_until(publication, lambda: '"published"' in stage.log.read_text())
+
+
+def test_before_a_commitment_a_store_must_take_content(stage: Stage, tmp_path: Path) -> None:
+    down = f"http://127.0.0.1:{free_port()}"
+    with pytest.raises(StoreUnavailable):
+        stage.publication(open_store(down)).check()
+    stage.publication(open_store([down, str(tmp_path / "store")])).check()
