@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Deploys the contracts; whoever deploys keeps no rights and nobody has to trust the wiring.
+"""What a deployment is: its settings, its wiring, and the check of what lies on chain.
 
 Rule: the addresses of all contracts follow from the deployer's nonce, so each constructor gets
 its final neighbours and the Coordinator owns everything from the first block. There is no later
@@ -10,7 +10,7 @@ immutables included, and compared; only a deployment that matches is written dow
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,15 +19,12 @@ import rlp
 from eth_abi import encode
 from eth_utils import keccak, to_bytes, to_checksum_address
 from eth_utils.abi import function_abi_to_4byte_selector
-from hexbytes import HexBytes
 from web3 import Web3
 from web3.contract import Contract
-from web3.exceptions import ContractLogicError, Web3RPCError
-from web3.types import Nonce, TxParams
 
 from agents.protocol.numbers import ZOO
 from agents.storage.durable import write_atomic
-from scripts._net.compiled import Artefact, compile_contracts
+from scripts._net.compiled import Artefact
 
 # The order of the deployment; the position is the distance from the deployer's nonce.
 ORDER = (
@@ -76,8 +73,6 @@ DAY = 86_400
 # Bytes by which the compiler's runtime output may differ from what its creation code returns.
 JUMP_SLACK = 64
 
-Send = Callable[[TxParams], HexBytes]
-
 
 class DeploymentError(RuntimeError):
     """A deployment that was refused, did not match, or would overwrite another."""
@@ -102,6 +97,20 @@ class TaskTerms:
     draw_s: int = DAY
     dispute_s: int = 3 * DAY
     classes: tuple[str, ...] = ("cpu-fp32",)
+
+    @classmethod
+    def fitting(cls, unbonding_period: int) -> TaskTerms:
+        """Return the usual terms, or where those outlast half the unbonding period, brief ones."""
+        usual = cls()
+        if 2 * usual.horizon <= unbonding_period:
+            return usual
+        return cls(max_run_s=120, reveal_s=60, draw_s=600, appeal_s=20, verdict_s=60, dispute_s=120)
+
+    @property
+    def horizon(self) -> int:
+        """Seconds from a task's creation to the last word on it."""
+        course = self.draw_s + self.max_run_s + self.reveal_s
+        return course + 2 * self.appeal_s + self.verdict_s + self.dispute_s
 
     def encode(self) -> tuple[int, ...]:
         """Return the contract's struct."""
@@ -266,54 +275,6 @@ def constructor_arguments(
         "TaskAppeals": (token, registry, at["RedundantTasks"], owner),
         "NodeBenchmarks": (registry, owner, settings.random_source),
     }
-
-
-def deploy(
-    w3: Web3,
-    deployer: str,
-    send: Send,
-    settings: DeploymentSettings,
-    artefacts: Mapping[str, Artefact] | None = None,
-    progress: Callable[[str, str], None] = lambda name, address: None,
-) -> Deployed:
-    """Deploy all contracts, check them against the settings, and return them.
-
-    `send` signs and broadcasts a transaction of `deployer` and returns its hash. `progress` is
-    called with each contract's name and address. Raises DeploymentError.
-    """
-    artefacts = artefacts or compile_contracts()
-    deployer = to_checksum_address(deployer)
-    nonce = w3.eth.get_transaction_count(deployer, "pending")
-    at = {name: create_address(deployer, nonce + i) for i, name in enumerate(ORDER)}
-    arguments = constructor_arguments(settings, at, artefacts)
-    block = 0
-    for index, name in enumerate(ORDER):
-        artefact = artefacts[name]
-        factory = w3.eth.contract(abi=artefact.abi, bytecode=HexBytes(artefact.bytecode))
-        tx: TxParams = {
-            "from": deployer,
-            "nonce": Nonce(nonce + index),
-            "chainId": w3.eth.chain_id,
-        }
-        try:
-            tx = factory.constructor(*arguments[name]).build_transaction(tx)
-        except ContractLogicError as error:
-            raise DeploymentError(f"The constructor of {name} refused: {error.message}.") from None
-        except Web3RPCError as error:
-            detail = (error.rpc_response or {}).get("error", {})
-            reason = detail.get("message", str(error)) if isinstance(detail, dict) else detail
-            raise DeploymentError(f"The node refused {name}: {reason}.") from None
-        receipt = w3.eth.wait_for_transaction_receipt(send(tx), timeout=600, poll_latency=0.1)
-        if receipt["status"] != 1 or receipt["contractAddress"] != at[name]:
-            raise DeploymentError(
-                f"{name} was to be created at {at[name]} by transaction {nonce + index} of "
-                f"{deployer}, and was not. Deploy from a key that sends nothing else meanwhile."
-            )
-        block = block or receipt["blockNumber"]
-        progress(name, at[name])
-    deployed = Deployed(w3.eth.chain_id, block, deployer, at, artefacts)
-    check_deployment(w3, deployed, settings)
-    return deployed
 
 
 def check_deployment(w3: Web3, deployed: Deployed, settings: DeploymentSettings) -> None:

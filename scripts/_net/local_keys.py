@@ -17,7 +17,7 @@ from web3.contract.contract import ContractFunction
 from web3.exceptions import ContractLogicError, TransactionNotFound
 from web3.types import TxParams, TxReceipt
 
-from scripts._net.deployment import Send
+from scripts._net.plan import Send
 
 _FIRST_TIP = 2 * 10**9  # falls by 1 wei per transaction: miners keep the order of sending
 _MAX_FEE = 100 * 10**9

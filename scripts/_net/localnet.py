@@ -37,10 +37,10 @@ from scripts._net.deployment import (
     Deployed,
     DeploymentSettings,
     TaskTerms,
-    deploy,
     write_deployment,
 )
 from scripts._net.local_keys import Batch, sender_of
+from scripts._net.plan import deploy
 from scripts._net.processes import Process, Supervisor, free_port
 
 # An executor of redundant tasks is registered as a trainer. Without a benchmark it is in no round.
@@ -77,12 +77,7 @@ class LocalnetSettings:
     benchmark_window: int = 120
     benchmark_quorum: int = 2
     appeal_bond: int = 10 * ZOO
-    # Windows that fit into this network's short unbonding period.
-    tasks: TaskTerms = field(
-        default_factory=lambda: TaskTerms(
-            max_run_s=120, reveal_s=60, draw_s=600, appeal_s=20, verdict_s=60, dispute_s=120
-        )
-    )
+    tasks: TaskTerms = field(default_factory=lambda: TaskTerms.fitting(3_600))
     supply: int = 1_000_000_000 * ZOO
     approve_roles: bool = True  # else the members' agents do, as a first deed
     agent: Mapping[str, Any] = field(default_factory=dict)  # settings added to every agent's file

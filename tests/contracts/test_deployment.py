@@ -34,10 +34,10 @@ from scripts._net.deployment import (
     TaskTerms,
     check_deployment,
     create_address,
-    deploy,
     write_deployment,
 )
 from scripts._net.local_keys import sender_of
+from scripts._net.plan import deploy
 from scripts._net.processes import Supervisor
 
 GAS_CAP = 16_777_216

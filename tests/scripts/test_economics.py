@@ -18,8 +18,9 @@ from agents.protocol.numbers import MAX_OPEN, Violation
 from agents.protocol.slashing import Row
 from agents.runtime.config import VerifierSettings
 from scripts._net.anvil import MNEMONIC, start_anvil
-from scripts._net.deployment import ZOO, DeploymentSettings, TaskTerms, deploy, write_deployment
+from scripts._net.deployment import ZOO, DeploymentSettings, TaskTerms, write_deployment
 from scripts._net.local_keys import Batch, sender_of
+from scripts._net.plan import deploy
 from scripts._net.processes import Supervisor
 from scripts._shared.economics import article_rows, parameters, printed
 from scripts.economics import cli

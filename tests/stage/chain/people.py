@@ -24,8 +24,9 @@ from agents.protocol import formulas
 from agents.protocol.structs import Reveal
 from agents.runtime.contracts import Contract
 from scripts._net.anvil import CHAIN_ID, MNEMONIC
-from scripts._net.deployment import DeploymentSettings, TaskTerms, deploy, write_deployment
+from scripts._net.deployment import DeploymentSettings, TaskTerms, write_deployment
 from scripts._net.local_keys import sender_of
+from scripts._net.plan import deploy
 from tests.stage.chain.chain import Chain, key_of
 
 TRAINER, VERIFIER, AGGREGATOR = 1, 2, 4
