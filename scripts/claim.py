@@ -13,14 +13,16 @@ import click
 from ape.cli import ConnectedProviderCommand, account_option, network_option
 
 from scripts._shared.operator import Contracts, deployment_option, explained, zoo
+from scripts._shared.signing import signing, yes_option
 
 
 @click.command(cls=ConnectedProviderCommand)
 @network_option()
 @account_option()
+@yes_option
 @deployment_option
 @explained
-def cli(account: Any, deployment: Path | None) -> None:
+def cli(account: Any, yes: bool, deployment: Path | None) -> None:
     """Claim the rewards, fees, bounties and bonds of ACCOUNT."""
     contracts = Contracts(deployment)
     token = contracts.ZooToken
@@ -49,15 +51,13 @@ def cli(account: Any, deployment: Path | None) -> None:
         ),
     ]
     before = token.balanceOf(account)
-    claimed = 0
-    for label, credited, take in credits:
-        amount = credited(account)
-        if amount:
-            take(sender=account)
-            claimed += amount
-            click.echo(f"{label}: {zoo(amount)}")
-    if not claimed:
+    found = [(label, amount, take) for label, held, take in credits if (amount := held(account))]
+    if not found:
         click.echo(f"Nothing is credited to {account.address}.")
         return
+    lines = [f"take out {zoo(amount)} of {label}" for label, amount, _ in found]
+    with signing(account, lines, yes):
+        for _, _, take in found:
+            take(sender=account)
     after = token.balanceOf(account)
     click.echo(f"Balance of {account.address}: {zoo(before)} -> {zoo(after)}")

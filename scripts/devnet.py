@@ -24,7 +24,7 @@ FEWEST_EXECUTORS = 3  # of redundant tasks: a pool must be able to outvote one
 @click.option("--trainers", type=int, default=3, show_default=True)
 @click.option("--verifiers", type=int, default=3, show_default=True)
 @click.option("--aggregators", type=int, default=2, show_default=True)
-@click.option("--executors", type=int, default=0, show_default=True, help="Of redundant tasks.")
+@click.option("--executors", type=int, default=3, show_default=True, help="Of redundant tasks.")
 @click.option("--members", type=int, default=5, show_default=True, help="Of the committee.")
 @click.option("--threshold", type=int, default=3, show_default=True, help="Approvals needed.")
 @click.option("--block-time", type=float, default=1.0, show_default=True, help="Seconds.")
@@ -67,6 +67,7 @@ def _say(text: str) -> None:
 
 def _first_job(net: object, rounds: int, files: tuple[Path, ...]) -> None:
     from agents.jobs.publish import Terms, publish_job
+    from agents.protocol.numbers import ZOO
     from agents.storage.content_store import open_store
     from agents.training.documents import read_documents, stdlib_corpus
     from scripts._net.localnet import Localnet
@@ -74,14 +75,8 @@ def _first_job(net: object, rounds: int, files: tuple[Path, ...]) -> None:
     assert isinstance(net, Localnet)
     documents = read_documents(files) if files else stdlib_corpus()
     published = publish_job(open_store(str(net.store)), documents, {"rounds": rounds})
-    terms = Terms(
-        commit_s=120,
-        reveal_s=60,
-        aggregate_s=60,
-        challenge_s=60,
-        appeal_s=60,
-        dispute_s=300,
-    )
+    # A tenth of what a sponsor offers by default: whoever creates a job here is served first.
+    terms = Terms.brief(reward_per_round=100 * ZOO)
     net.create_job(published, terms, funded_rounds=rounds)
 
 
@@ -102,15 +97,21 @@ Press Ctrl-C to end it. In another terminal, with .venv active:
 
 Join it with a trainer of your own:
 
+  mkdir -p ~/menagerie
   ape accounts generate my-owner ; ape accounts generate my-operator
   ape run faucet --network {network} <address of my-owner>{known}
   ape run faucet --network {network} <address of my-operator>{known}
   ape run node register --network {network} --account my-owner \\
       --operator <address of my-operator> --role trainer{known}
-  ape run agent config trainer --keystore my-operator --rpc-url {network} --out my.yaml \\
-      --data-dir {home}/my-agent{known}{store}
-  ape run agent trainer --config my.yaml
+  ape run agent config trainer --keystore my-operator --rpc-url {network} \\
+      --out ~/menagerie/my.yaml --data-dir ~/menagerie/my-trainer{known}{store}
+  ape run agent trainer --config ~/menagerie/my.yaml
   ape run claim --network {network} --account my-owner{known}
+
+Have a model trained on texts of your own; agents go to the job that pays best:
+
+  ape run job create --network {network} --account my-owner --data my.txt --rounds 10{known}{store}
+  ape run job show --network {network} 2{known}
 {_how_to_have_tasks_run(net, known, store)}"""
 
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Ether and ZOO for a wallet on the local network, from the account that holds its supply.
 
-ape run faucet --network http://127.0.0.1:8545 0x.. --amount 1000
+ape run faucet --network http://127.0.0.1:8545 0x..
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from scripts._shared.operator import (
 @click.command(cls=ConnectedProviderCommand)
 @network_option()
 @click.argument("receiver", type=ADDRESS)
-@click.option("--amount", type=ZOO_AMOUNT, default="1000", show_default=True, help="In ZOO.")
+@click.option("--amount", type=ZOO_AMOUNT, default="100000", show_default=True, help="In ZOO.")
 @deployment_option
 @explained
 def cli(provider: Any, receiver: str, amount: int, deployment: Path | None) -> None:
-    """Send RECEIVER 1 ether and ZOO. Local networks only."""
+    """Send RECEIVER 10 ether and ZOO. Local networks only."""
     from ape import accounts
 
     if provider.chain_id not in LOCAL_CHAINS:
         raise click.ClickException("There is a faucet on local networks only.")
     token = Contracts(deployment).ZooToken
     source = accounts.test_accounts[1]
-    source.transfer(receiver, "1 ether")
+    source.transfer(receiver, "10 ether")
     token.transfer(receiver, amount, sender=source)
-    click.echo(f"{receiver} has {zoo(token.balanceOf(receiver))} and at least 1 ether.")
+    click.echo(f"{receiver} has {zoo(token.balanceOf(receiver))} and at least 10 ether.")

@@ -19,15 +19,35 @@ from scripts._shared.operator import (
     LOCALNET,
     ZOO_AMOUNT,
     Contracts,
+    afford,
     allow,
     deployment_option,
     explained,
+    read_network_option,
+    reading,
+    rehearse,
     zoo,
 )
+from scripts._shared.signing import signing, yes_option
 
 FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
-SCORE_COMMIT = "Verifiers' time to commit scores (score gauntlet)."
-SCORE_REVEAL = "Verifiers' time to reveal them."
+WINDOWS = ("commit", "reveal", "aggregate", "challenge", "appeal", "dispute")
+SCORE_WINDOWS = ("score-commit", "score-reveal")
+
+
+def window_option(name: str, words: str) -> Any:
+    """Return the option for one of the windows. Its default depends on the chain."""
+    usual = {
+        "commit": "600",
+        "reveal": "300",
+        "aggregate": "300",
+        "challenge": "1800",
+        "appeal": "86400",
+        "dispute": "259200",
+        "score-commit": "600",
+        "score-reveal": "300",
+    }[name]
+    return click.option(f"--{name}-s", type=int, help=f"{words}, in seconds (default: {usual}).")
 
 
 @click.group()
@@ -59,34 +79,53 @@ def _spec_fields(path: Path | None, rounds: int | None) -> dict[str, Any]:
 @click.option("--reward", type=ZOO_AMOUNT, default="1000", show_default=True, help="ZOO per round.")
 @click.option("--fund-rounds", type=int, help="Rounds to pay into escrow now (default: all).")
 @click.option("--max-nodes", type=int, default=64, show_default=True)
-@click.option("--commit-s", type=int, default=600, show_default=True, help="Commit window.")
-@click.option("--reveal-s", type=int, default=300, show_default=True, help="Reveal window.")
-@click.option("--aggregate-s", type=int, default=300, show_default=True, help="Duty window.")
-@click.option("--challenge-s", type=int, default=1_800, show_default=True, help="Challenge window.")
-@click.option("--appeal-s", type=int, default=86_400, show_default=True, help="Appeal window.")
-@click.option("--dispute-s", type=int, default=259_200, show_default=True, help="Committee's time.")
-@click.option("--score-commit-s", type=int, default=600, show_default=True, help=SCORE_COMMIT)
-@click.option("--score-reveal-s", type=int, default=300, show_default=True, help=SCORE_REVEAL)
+@window_option("commit", "Commit window")
+@window_option("reveal", "Reveal window")
+@window_option("aggregate", "Duty window")
+@window_option("challenge", "Challenge window")
+@window_option("appeal", "Appeal window")
+@window_option("dispute", "Committee's time")
+@window_option("score-commit", "Verifiers' time to commit scores (score gauntlet)")
+@window_option("score-reveal", "Verifiers' time to reveal them")
 @click.option("--bond", type=ZOO_AMOUNT, default="100", show_default=True, help="A challenge's.")
 @click.option("--store", help="A folder, or the URL of a Kubo node (default: localnet's folder).")
 @click.option("--data-key", type=FILE, help="Encrypt the data with this file of `keys new`.")
 @click.option("--passphrase-env", help="Variable with that file's passphrase (default: ask).")
+@yes_option
 @deployment_option
 @explained
-def create(account: Any, deployment: Path | None, store: str | None, **given: Any) -> None:
-    """Pack the data, publish spec and genesis model, create the job and fund it."""
-    from agents.jobs.publish import Terms, publish_job
+def create(
+    account: Any, deployment: Path | None, store: str | None, yes: bool, **given: Any
+) -> None:
+    """Pack the data, publish spec and genesis model, create the job and fund it.
+
+    Terms and money are checked before anything is published or signed. Where stakes unbond within
+    hours, as on a local network, the default windows are a minute or two.
+    """
+    from agents.jobs.publish import publish_job
     from agents.runtime.wallet import read_keystore, read_passphrase
     from agents.storage.content_store import open_store
     from agents.storage.sealed import key_id_of
     from agents.training.documents import DataError, read_documents, stdlib_corpus
     from agents.training.spec import SpecError
+    from scripts._shared.job_queue import expected, offers
 
     contracts = Contracts(deployment)
     if store is None:
         if contracts.chain_id not in LOCAL_CHAINS:
             raise click.UsageError("Name a store with --store: a folder, or a Kubo node's URL.")
         store = str(LOCALNET / "store")
+    fields = _spec_fields(given["spec"], given["rounds"])
+    rounds = _rounds(fields)
+    terms = _terms(contracts, account, rounds, given)
+    funded = rounds if given["fund_rounds"] is None else given["fund_rounds"]
+    amount = funded * terms.reward_per_round
+    afford(contracts, account, amount)
+    network = contracts.network()
+    trainers = int(network.chain.call(network.registry, "role_count", 1))
+    if queued := expected(offers(network), terms, trainers):
+        click.echo(f"Note: {queued}", err=True)
+
     key, key_file = None, given["data_key"]
     if key_file is not None:
         passphrase = read_passphrase(given["passphrase_env"], str(key_file))
@@ -98,7 +137,7 @@ def create(account: Any, deployment: Path | None, store: str | None, **given: An
         published = publish_job(
             open_store(store),
             documents,
-            _spec_fields(given["spec"], given["rounds"]),
+            fields,
             separator=given["separator"],
             data_key=key,
             **read,
@@ -111,34 +150,75 @@ def create(account: Any, deployment: Path | None, store: str | None, **given: An
     )
     for warning in published.warnings:
         click.echo(f"Warning: {warning}", err=True)
-    terms = Terms(
-        reward_per_round=given["reward"],
-        max_nodes=given["max_nodes"],
-        commit_s=given["commit_s"],
-        reveal_s=given["reveal_s"],
-        aggregate_s=given["aggregate_s"],
-        challenge_s=given["challenge_s"],
-        appeal_s=given["appeal_s"],
-        dispute_s=given["dispute_s"],
-        challenge_bond=given["bond"],
-        score_commit_s=given["score_commit_s"],
-        score_reveal_s=given["score_reveal_s"],
-    )
-    rounds = published.spec.rounds if given["fund_rounds"] is None else given["fund_rounds"]
-    amount = rounds * terms.reward_per_round
-    allow(contracts, account, contracts.RewardPool, amount)
     encoded = terms.encode(published)
-    receipt = contracts.TrainingJobs.create_job(encoded, sender=account)
-    # From the mined event: a count may be that of somebody else's job by now.
-    job_id = receipt.decode_logs([contracts.TrainingJobs.JobCreated])[0].job_id
-    if published.by_consensus:
-        contracts.ScoreConsensus.adopt(job_id, *terms.score_windows, sender=account)
-    if amount:
-        contracts.RewardPool.fund(job_id, account.address, encoded[0], amount, sender=account)
+    rehearse(contracts.TrainingJobs.create_job, encoded, sender=account)
+    lines = [
+        f"let the reward pool take {zoo(amount)}",
+        f"create a job of {rounds} rounds, {zoo(terms.reward_per_round)} each",
+        *(["have its verifiers' scores pay for the work"] * published.by_consensus),
+        f"pay {zoo(amount)} into its escrow; what is not spent comes back",
+        *(["announce the key of its data"] * (key is not None)),
+    ]
+    with signing(account, lines, yes):
+        allow(contracts, account, contracts.RewardPool, amount)
+        receipt = contracts.TrainingJobs.create_job(encoded, sender=account)
+        # From the mined event: a count may be that of somebody else's job by now.
+        job_id = receipt.decode_logs([contracts.TrainingJobs.JobCreated])[0].job_id
+        if published.by_consensus:
+            contracts.ScoreConsensus.adopt(job_id, *terms.score_windows, sender=account)
+        if amount:
+            contracts.RewardPool.fund(job_id, account.address, encoded[0], amount, sender=account)
+        if key is not None:
+            contracts.DataKeys.set_key(job_id, key_id_of(key), sender=account)
     click.echo(f"Job {job_id}: {published.spec.rounds} rounds, {zoo(amount)} in escrow.")
+    click.echo(f"Follow it with `ape run job show {job_id}`.")
     if key is not None:
-        contracts.DataKeys.set_key(job_id, key_id_of(key), sender=account)
         click.echo(f"Its data is encrypted. Release the key with `ape run keys serve {job_id}`.")
+
+
+def _rounds(fields: dict[str, Any]) -> int:
+    """Return how many rounds a spec asks for."""
+    from agents.training.spec import JobSpec
+
+    rounds = fields.get("rounds", JobSpec.model_fields["rounds"].default)
+    if not isinstance(rounds, int) or isinstance(rounds, bool) or rounds < 1:
+        raise click.ClickException(f"rounds: {rounds!r} is no number of rounds.")
+    return rounds
+
+
+def _terms(contracts: Contracts, account: Any, rounds: int, given: dict[str, Any]) -> Any:
+    """Return the terms that were chosen, with windows that fit the chain where none were named.
+
+    The contract itself is asked, before there is a spec to name. Raises ContractLogicError with
+    its reason where it refuses what was chosen.
+    """
+    from ape.exceptions import ContractLogicError
+
+    from agents.jobs.publish import Terms
+
+    names = [f"{name}_s".replace("-", "_") for name in (*WINDOWS, *SCORE_WINDOWS)]
+    chosen = {name: given[name] for name in names if given[name] is not None}
+    chosen |= {
+        "reward_per_round": given["reward"],
+        "max_nodes": given["max_nodes"],
+        "challenge_bond": given["bond"],
+    }
+    create = contracts.TrainingJobs.create_job
+
+    def ask(terms: Any) -> None:
+        some = b"\1" * 32
+        rehearse(create, (some, some, some, rounds, *terms.figures()), sender=account)
+
+    usual = Terms(**chosen)
+    try:
+        ask(usual)
+        return usual
+    except ContractLogicError as error:
+        if "windows exceed unbonding" not in str(error.message):
+            raise
+    brief = Terms.brief(**chosen)
+    ask(brief)
+    return brief
 
 
 @cli.command(cls=ConnectedProviderCommand)
@@ -146,9 +226,10 @@ def create(account: Any, deployment: Path | None, store: str | None, **given: An
 @account_option()
 @click.argument("job_id", type=int)
 @click.argument("amount", type=ZOO_AMOUNT)
+@yes_option
 @deployment_option
 @explained
-def fund(account: Any, job_id: int, amount: int, deployment: Path | None) -> None:
+def fund(account: Any, job_id: int, amount: int, yes: bool, deployment: Path | None) -> None:
     """Pay AMOUNT of ZOO into the escrow of JOB_ID, of which only its sponsor gets any back.
 
     The payment holds for the job of that id, sponsor and spec alone, as shown before it is made.
@@ -161,8 +242,13 @@ def fund(account: Any, job_id: int, amount: int, deployment: Path | None) -> Non
         raise click.ClickException(f"There is no job {job_id}.")
     whose = "you" if sponsor == account.address else sponsor
     click.echo(f"Job {job_id} is sponsored by {whose}; its spec is {cid_from_digest(spec)}.")
-    allow(contracts, account, contracts.RewardPool, amount)
-    contracts.RewardPool.fund(job_id, sponsor, spec, amount, sender=account)
+    pool = contracts.RewardPool
+    afford(contracts, account, amount)
+    rehearse(pool.fund, job_id, sponsor, spec, amount, sender=account)
+    lines = [f"let the reward pool take {zoo(amount)}", f"pay it into the escrow of job {job_id}"]
+    with signing(account, lines, yes):
+        allow(contracts, account, pool, amount)
+        pool.fund(job_id, sponsor, spec, amount, sender=account)
     click.echo(f"Job {job_id} has {zoo(contracts.RewardPool.escrow(job_id))} in escrow.")
 
 
@@ -170,12 +256,15 @@ def fund(account: Any, job_id: int, amount: int, deployment: Path | None) -> Non
 @network_option()
 @account_option()
 @click.argument("job_id", type=int)
+@yes_option
 @deployment_option
 @explained
-def cancel(account: Any, job_id: int, deployment: Path | None) -> None:
+def cancel(account: Any, job_id: int, yes: bool, deployment: Path | None) -> None:
     """End JOB_ID after its running round; `job refund` then returns what is left."""
     jobs = Contracts(deployment).TrainingJobs
-    jobs.cancel_job(job_id, sender=account)
+    rehearse(jobs.cancel_job, job_id, sender=account)
+    with signing(account, [f"end job {job_id} after its running round"], yes):
+        jobs.cancel_job(job_id, sender=account)
     ended = jobs.job_ended(job_id)
     click.echo(f"Job {job_id} is cancelled{'' if ended else ' once its running round is over'}.")
 
@@ -184,31 +273,35 @@ def cancel(account: Any, job_id: int, deployment: Path | None) -> None:
 @network_option()
 @account_option()
 @click.argument("job_id", type=int)
+@yes_option
 @deployment_option
 @explained
-def refund(account: Any, job_id: int, deployment: Path | None) -> None:
+def refund(account: Any, job_id: int, yes: bool, deployment: Path | None) -> None:
     """Return the unspent escrow of an ended job to its sponsor."""
     pool = Contracts(deployment).RewardPool
     amount = pool.escrow(job_id)
-    pool.refund(job_id, sender=account)
+    rehearse(pool.refund, job_id, sender=account)
+    with signing(account, [f"return {zoo(amount)} of job {job_id} to its sponsor"], yes):
+        pool.refund(job_id, sender=account)
     click.echo(f"{zoo(amount)} went back to the sponsor of job {job_id}.")
 
 
-@cli.command(cls=ConnectedProviderCommand)
-@network_option()
+@cli.command()
+@read_network_option
 @click.argument("job_id", type=int)
 @deployment_option
 @explained
-def show(job_id: int, deployment: Path | None) -> None:
+def show(choice: str, job_id: int, deployment: Path | None) -> None:
     """Show the terms of JOB_ID, its newest round and its money."""
     from rich.console import Console
     from rich.table import Table
 
     from agents.protocol.numbers import JobStatus, Phase
+    from agents.protocol.scores import Consensus
     from agents.storage.cid import cid_from_digest
+    from scripts._shared.job_queue import offers, standing
 
-    contracts = Contracts(deployment)
-    network = contracts.network()
+    network = reading(choice, deployment)
     if not 1 <= job_id <= network.job_count():
         raise click.ClickException(f"There is no job {job_id}; there are {network.job_count()}.")
     job = network.job(job_id)
@@ -223,13 +316,13 @@ def show(job_id: int, deployment: Path | None) -> None:
         round_ = network.round(job_id, job.rounds_opened)
         table.add_row("newest round", f"{job.rounds_opened}, {Phase(round_.phase).name.lower()}")
     table.add_row("reward per round", zoo(terms.reward_per_round))
-    table.add_row("escrow", zoo(contracts.RewardPool.escrow(job_id)))
+    table.add_row("escrow", zoo(network.chain.call(network.pool, "escrow", job_id)))
     cuts = f"verifiers {terms.verifier_bps / 100:g} %, aggregator {terms.aggregator_bps / 100:g} %"
     table.add_row("cuts", cuts)
-    windows = ("commit", "reveal", "aggregate", "challenge", "appeal", "dispute")
-    times = (f"{w} {timedelta(seconds=getattr(terms, f'{w}_s'))}" for w in windows)
+    table.add_row("trainers", standing(offers(network), job_id))
+    times = (f"{w} {timedelta(seconds=getattr(terms, f'{w}_s'))}" for w in WINDOWS)
     table.add_row("windows", ", ".join(times))
-    commit_s, reveal_s = contracts.ScoreConsensus.windows_of(job_id)
+    commit_s, reveal_s = Consensus(network).windows(job_id)
     if commit_s:
         pair = (timedelta(seconds=commit_s), timedelta(seconds=reveal_s))
         table.add_row("paid by", "verifiers' scores: commit {}, reveal {}".format(*pair))

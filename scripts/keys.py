@@ -15,7 +15,16 @@ from typing import Any
 import click
 from ape.cli import ConnectedProviderCommand, account_option, network_option
 
-from scripts._shared.operator import ADDRESS, Contracts, deployment_option, explained
+from scripts._shared.operator import (
+    ADDRESS,
+    Contracts,
+    deployment_option,
+    explained,
+    read_network_option,
+    reading,
+    rehearse,
+)
+from scripts._shared.signing import signing, yes_option
 
 KEY_FILE = click.Path(dir_okay=False, path_type=Path)
 passphrase_option = click.option(
@@ -97,15 +106,22 @@ def new(path: Path, passphrase_env: str | None) -> None:
 @click.argument("job_id", type=int)
 @key_option
 @passphrase_option
+@yes_option
 @deployment_option
 @explained
 def announce(
-    account: Any, job_id: int, key_file: Path, passphrase_env: str | None, deployment: Path | None
+    account: Any,
+    job_id: int,
+    key_file: Path,
+    passphrase_env: str | None,
+    yes: bool,
+    deployment: Path | None,
 ) -> None:
     """Announce the key of JOB_ID's data; ACCOUNT is the job's sponsor."""
     key = _read_key(key_file, passphrase_env)
     holder = _keyholder(Contracts(deployment), account, job_id, key)
-    done = holder.announce()
+    with signing(account, [f"announce key {holder.key_id.hex()} for job {job_id}"], yes):
+        done = holder.announce()
     word = "is announced for" if done else "is already the one of"
     click.echo(f"Key {holder.key_id.hex()} {word} job {job_id}.")
 
@@ -115,12 +131,15 @@ def announce(
 @account_option()
 @click.argument("job_id", type=int)
 @click.argument("releaser", type=ADDRESS)
+@yes_option
 @deployment_option
 @explained
-def delegate(account: Any, job_id: int, releaser: str, deployment: Path | None) -> None:
+def delegate(account: Any, job_id: int, releaser: str, yes: bool, deployment: Path | None) -> None:
     """Let RELEASER, and nobody else, release the key of JOB_ID; zero takes it back."""
     keys = Contracts(deployment).DataKeys
-    keys.set_releaser(job_id, releaser, sender=account)
+    rehearse(keys.set_releaser, job_id, releaser, sender=account)
+    with signing(account, [f"let {releaser} release the key of job {job_id}"], yes):
+        keys.set_releaser(job_id, releaser, sender=account)
     click.echo(f"{keys.releaser_of(job_id)} may release the key of job {job_id}.")
 
 
@@ -132,6 +151,7 @@ def delegate(account: Any, job_id: int, releaser: str, deployment: Path | None) 
 @passphrase_option
 @click.option("--once", is_flag=True, help="Answer what is open now and end.")
 @click.option("--every", type=float, default=5.0, show_default=True, help="Seconds between looks.")
+@yes_option
 @deployment_option
 @explained
 def serve(
@@ -141,6 +161,7 @@ def serve(
     passphrase_env: str | None,
     once: bool,
     every: float,
+    yes: bool,
     deployment: Path | None,
 ) -> None:
     """Release the key of JOB_ID to every eligible node that asks, until Ctrl-C.
@@ -150,37 +171,37 @@ def serve(
     from agents.runtime.errors import RpcDown
 
     key = _read_key(key_file, passphrase_env)
-    if hasattr(account, "set_autosign"):  # it answers by itself; nobody is asked each time
-        account.set_autosign(True)
     holder = _keyholder(Contracts(deployment), account, job_id, key)
     holder.check_releaser()
-    if holder.announce():
-        click.echo(f"Key {holder.key_id.hex()} is announced for job {job_id}.")
-    while True:
-        try:
-            holder.step()
-        except RpcDown as error:
+    lines = [f"release the key of job {job_id} to every eligible node that asks, until you stop it"]
+    with signing(account, lines, yes):
+        if holder.announce():
+            click.echo(f"Key {holder.key_id.hex()} is announced for job {job_id}.")
+        while True:
+            try:
+                holder.step()
+            except RpcDown as error:
+                if once:
+                    raise
+                click.echo(f"{error} Trying again.")
             if once:
-                raise
-            click.echo(f"{error} Trying again.")
-        if once:
-            return
-        time.sleep(every)
+                return
+            time.sleep(every)
 
 
-@cli.command("list", cls=ConnectedProviderCommand)
-@network_option()
+@cli.command("list")
+@read_network_option
 @click.argument("job_id", type=int)
 @deployment_option
 @explained
-def show(job_id: int, deployment: Path | None) -> None:
+def show(choice: str, job_id: int, deployment: Path | None) -> None:
     """List who asked for the key of JOB_ID, and who received which key, as the chain has it."""
     from rich.console import Console
     from rich.table import Table
 
     from scripts._shared.keyholder import record
 
-    network = Contracts(deployment).network()
+    network = reading(choice, deployment)
     _check_job(network, job_id)
     table = Table(title=f"Job {job_id}: who received which key")
     for column in ("node", "as", "asked in block", "key", "released in block", "by"):

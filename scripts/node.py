@@ -9,6 +9,7 @@ machine, or takes what `ape run node consent` printed on another.
 
 from __future__ import annotations
 
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +21,15 @@ from scripts._shared.operator import (
     ADDRESS,
     ZOO_AMOUNT,
     Contracts,
+    afford,
     allow,
     deployment_option,
     explained,
+    rehearse,
+    when,
     zoo,
 )
+from scripts._shared.signing import signing, unlocked, yes_option
 
 ROLES = {"trainer": 1, "verifier": 2, "aggregator": 4}
 
@@ -50,14 +55,19 @@ def _sign_consent(contracts: Contracts, operator: Any, owner: str) -> bytes:
     typed = operator_consent(
         registry.address, contracts.chain_id, operator.address, owner, int(nonce)
     )
-    signature = operator.sign_message(encode_typed_data(*typed))
+    with unlocked(operator):
+        signature = operator.sign_message(encode_typed_data(*typed))
     if signature is None:
         raise click.ClickException("The consent was not signed.")
     return bytes(signature.encode_rsv())
 
 
-def _consent(contracts: Contracts, operator: str, owner: str, given: str | None) -> bytes:
-    """Return the operator's consent: empty where it is the owner, the one given, or a new one."""
+def _consent(operator: str, owner: str, given: str | None) -> bytes | None:
+    """Return the operator's consent: empty where it is the owner, else the one given.
+
+    None where an account of this machine is to sign one. Raises click.ClickException where none
+    can.
+    """
     from ape import accounts
 
     if operator == owner:
@@ -72,7 +82,13 @@ def _consent(contracts: Contracts, operator: str, owner: str, given: str | None)
             f"{operator} must agree. Where its key is, run `ape run node consent --account ... "
             f"--owner {owner}`, and give what it prints with --consent."
         )
-    return _sign_consent(contracts, accounts[operator], owner)
+    return None
+
+
+def _signed_consent(contracts: Contracts, operator: str, owner: str, found: bytes | None) -> bytes:
+    from ape import accounts
+
+    return _sign_consent(contracts, accounts[operator], owner) if found is None else found
 
 
 def _roles(names: tuple[str, ...]) -> int:
@@ -87,6 +103,7 @@ def _roles(names: tuple[str, ...]) -> int:
 @click.option("--payout", type=ADDRESS, help="Where rewards go (default: the owner).")
 @click.option("--role", "roles", type=click.Choice(list(ROLES)), multiple=True, required=True)
 @click.option("--stake", type=ZOO_AMOUNT, help="In ZOO (default: the least the roles need).")
+@yes_option
 @deployment_option
 @explained
 def register(
@@ -96,6 +113,7 @@ def register(
     payout: str | None,
     roles: tuple[str, ...],
     stake: int | None,
+    yes: bool,
     deployment: Path | None,
 ) -> None:
     """Register a node owned by ACCOUNT and stake for it."""
@@ -106,17 +124,24 @@ def register(
     amount = needed if stake is None else stake
     if amount < needed:
         raise click.ClickException(f"{', '.join(roles)} needs a stake of {zoo(needed)}.")
-    signed = _consent(contracts, operator, account.address, consent)
-    allow(contracts, account, registry, amount)
-    receipt = registry.register_node(
-        operator,
-        payout or account.address,
-        _roles(roles),
-        amount,
-        b"\0" * 32,
-        signed,
-        sender=account,
-    )
+    found = _consent(operator, account.address, consent)
+    afford(contracts, account, amount)
+    if registry.node_of(operator):
+        raise click.ClickException(
+            f"{operator} operates node {registry.node_of(operator)} already; each node "
+            "has an operator key of its own."
+        )
+    lines = [
+        *(["(with the operator's key) that it serves a node of this owner"] * (found is None)),
+        f"let the registry take {zoo(amount)}",
+        f"register a node as {', '.join(roles)}, operated by {operator}",
+    ]
+    with signing(account, lines, yes):
+        signed = _signed_consent(contracts, operator, account.address, found)
+        node = (operator, payout or account.address, _roles(roles), amount, b"\0" * 32, signed)
+        rehearse(registry.register_node, *node, sender=account)
+        allow(contracts, account, registry, amount)
+        receipt = registry.register_node(*node, sender=account)
     node_id = receipt.decode_logs([registry.NodeRegistered])[0].node_id
     click.echo(f"Node {node_id} is registered with {zoo(amount)}.")
     if _roles(roles) & ~ROLES["trainer"]:
@@ -140,13 +165,19 @@ def give_consent(account: Any, owner: str, deployment: Path | None) -> None:
 @account_option()
 @click.argument("node_id", type=int)
 @click.argument("amount", type=ZOO_AMOUNT)
+@yes_option
 @deployment_option
 @explained
-def add_stake(account: Any, node_id: int, amount: int, deployment: Path | None) -> None:
+def add_stake(account: Any, node_id: int, amount: int, yes: bool, deployment: Path | None) -> None:
     """Add AMOUNT of ZOO to the stake of NODE_ID."""
     contracts = Contracts(deployment)
-    allow(contracts, account, contracts.NodeRegistry, amount)
-    contracts.NodeRegistry.add_stake(node_id, amount, sender=account)
+    registry = contracts.NodeRegistry
+    afford(contracts, account, amount)
+    rehearse(registry.add_stake, node_id, amount, sender=account)
+    lines = [f"let the registry take {zoo(amount)}", f"add it to the stake of node {node_id}"]
+    with signing(account, lines, yes):
+        allow(contracts, account, registry, amount)
+        registry.add_stake(node_id, amount, sender=account)
     click.echo(f"Node {node_id} stakes {zoo(contracts.NodeRegistry.node(node_id).stake)}.")
 
 
@@ -154,27 +185,49 @@ def add_stake(account: Any, node_id: int, amount: int, deployment: Path | None) 
 @network_option()
 @account_option()
 @click.argument("node_id", type=int)
+@yes_option
 @deployment_option
 @explained
-def begin_exit(account: Any, node_id: int, deployment: Path | None) -> None:
+def begin_exit(account: Any, node_id: int, yes: bool, deployment: Path | None) -> None:
     """End NODE_ID's work for good; its stake unbonds and stays slashable meanwhile."""
-    registry = Contracts(deployment).NodeRegistry
-    registry.begin_exit(node_id, sender=account)
+    contracts = Contracts(deployment)
+    registry = contracts.NodeRegistry
+    rehearse(registry.begin_exit, node_id, sender=account)
+    period = timedelta(seconds=registry.parameters().unbonding_period)
+    with signing(account, [f"end node {node_id} for good; its stake unbonds for {period}"], yes):
+        registry.begin_exit(node_id, sender=account)
     node = registry.node(node_id)
-    click.echo(f"{zoo(node.unbonding)} can be withdrawn from chain time {node.unlock_at}.")
+    click.echo(
+        f"{zoo(node.unbonding)} can be withdrawn from {when(node.unlock_at, contracts.now())} on, "
+        f"with `ape run node withdraw {node_id}`. Until then it stays slashable."
+    )
 
 
 @cli.command(cls=ConnectedProviderCommand)
 @network_option()
 @account_option()
 @click.argument("node_id", type=int)
+@yes_option
 @deployment_option
 @explained
-def withdraw(account: Any, node_id: int, deployment: Path | None) -> None:
+def withdraw(account: Any, node_id: int, yes: bool, deployment: Path | None) -> None:
     """Take out the unbonded stake of NODE_ID and close it."""
-    registry = Contracts(deployment).NodeRegistry
-    amount = registry.node(node_id).unbonding
-    registry.withdraw(node_id, sender=account)
+    contracts = Contracts(deployment)
+    registry = contracts.NodeRegistry
+    node = registry.node(node_id)
+    if not node.unlock_at:
+        raise click.ClickException(
+            f"Node {node_id} is not exiting. `ape run node exit {node_id}` ends its work; its "
+            "stake can be withdrawn when it has unbonded."
+        )
+    if node.unlock_at > contracts.now():
+        raise click.ClickException(
+            f"The stake of node {node_id} unbonds until {when(node.unlock_at, contracts.now())}."
+        )
+    rehearse(registry.withdraw, node_id, sender=account)
+    amount = node.unbonding
+    with signing(account, [f"take out {zoo(amount)} of node {node_id} and close it"], yes):
+        registry.withdraw(node_id, sender=account)
     click.echo(f"{zoo(amount)} are back with {account.address}.")
 
 
@@ -187,6 +240,7 @@ def withdraw(account: Any, node_id: int, deployment: Path | None) -> None:
 @click.option("--payout", type=ADDRESS, help="New payout address.")
 @click.option("--role", "roles", type=click.Choice(list(ROLES)), multiple=True, help="New roles.")
 @click.option("--active/--paused", default=None, help="Take part in new rounds, or not.")
+@yes_option
 @deployment_option
 @explained
 def change(
@@ -197,6 +251,7 @@ def change(
     payout: str | None,
     roles: tuple[str, ...],
     active: bool | None,
+    yes: bool,
     deployment: Path | None,
 ) -> None:
     """Change settings of NODE_ID."""
@@ -210,9 +265,23 @@ def change(
     chosen = [(function, value) for function, value in wanted if value is not None]
     if not chosen and operator is None:
         raise click.UsageError("Name at least one of --operator, --payout, --role, --active.")
-    if operator is not None:
-        signed = _consent(contracts, operator, account.address, consent)
-        registry.set_operator(node_id, operator, signed, sender=account)
+    lines = [
+        line
+        for line, value in (
+            (f"make {operator} the operator of node {node_id}", operator),
+            (f"pay its rewards to {payout}", payout),
+            (f"make its roles {', '.join(roles)}", roles or None),
+            ("let it take part in new rounds" if active else "pause it", active),
+        )
+        if value is not None
+    ]
+    found = None if operator is None else _consent(operator, account.address, consent)
     for function, value in chosen:
-        function(node_id, value, sender=account)
+        rehearse(function, node_id, value, sender=account)
+    with signing(account, lines, yes):
+        if operator is not None:
+            signed = _signed_consent(contracts, operator, account.address, found)
+            registry.set_operator(node_id, operator, signed, sender=account)
+        for function, value in chosen:
+            function(node_id, value, sender=account)
     click.echo(f"Node {node_id} is changed.")

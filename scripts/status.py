@@ -7,25 +7,26 @@ budgets, which anybody can derive from the chain and the store.
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import Any
 
 import click
-from ape.cli import ConnectedProviderCommand, network_option
 
 from scripts._shared.operator import (
     LOCAL_CHAINS,
     LOCALNET,
-    Contracts,
     deployment_option,
     explained,
+    read_network_option,
+    reading,
     zoo,
 )
 
+_LOOK_S = 2.0
 
-@click.command(cls=ConnectedProviderCommand)
-@network_option()
+
+@click.command()
+@read_network_option
 @click.option("--watch", is_flag=True, help="Repeat every two seconds until Ctrl-C.")
 @click.option("--job", "job_id", type=int, help="Show the privacy spent in this job, too.")
 @click.option(
@@ -34,20 +35,15 @@ from scripts._shared.operator import (
 )
 @deployment_option
 @explained
-def cli(watch: bool, job_id: int | None, store: str | None, deployment: Path | None) -> None:
+def cli(
+    choice: str, watch: bool, job_id: int | None, store: str | None, deployment: Path | None
+) -> None:
     """Show jobs, rounds, nodes, stakes and rewards."""
-    from rich.console import Console
-    from rich.live import Live
+    from scripts._shared.watching import show
 
-    network = Contracts(deployment).network()
+    network = reading(choice, deployment)
     opened = None if job_id is None else _open(store, network.deployment.chain_id)
-    if not watch:
-        Console().print(view(network, job_id, opened))
-        return
-    with Live(view(network, job_id, opened), auto_refresh=False) as live:
-        while True:
-            time.sleep(2)
-            live.update(view(network, job_id, opened), refresh=True)
+    show(lambda: view(network, job_id, opened), _LOOK_S if watch else None)
 
 
 def _open(store: str | None, chain_id: int) -> Any:
@@ -70,6 +66,7 @@ def view(network: Any, job_id: int | None = None, store: Any = None) -> Any:
         f"Chain {network.deployment.chain_id}, block {head.number}",
         jobs(network),
         nodes(network),
+        validators(network),
     ]
     if job_id is not None:
         parts.append(privacy(network, store, job_id))
@@ -113,10 +110,11 @@ def jobs(network: Any) -> Any:
     from rich.table import Table
 
     from agents.protocol.numbers import JobStatus, Phase
+    from scripts._shared.job_queue import offers, standing
 
-    table = Table(
-        "job", "status", "done", "round", "phase", "left", "acted", "escrow", title="Jobs"
-    )
+    heads = ("job", "status", "done", "round", "phase", "left", "acted", "escrow", "trainers")
+    table = Table(*heads, title="Jobs")
+    found = offers(network)
     now = network.chain.head().timestamp
     for job_id in range(1, network.job_count() + 1):
         job = network.job(job_id)
@@ -135,7 +133,46 @@ def jobs(network: Any) -> Any:
         else:
             row += ["-", "-", "-", "-"]
         row.append(zoo(network.chain.call(network.pool, "escrow", job_id), 2))
+        live = any(offer.job_id == job_id for offer, _ in found)
+        row.append(standing(found, job_id).partition(":")[0] if live else "-")
         table.add_row(*row)
+    return table
+
+
+def validators(network: Any) -> Any:
+    """Return the table of jobs that verifiers' scores pay, or nothing if there is none."""
+    from rich.table import Table
+
+    from agents.protocol.numbers import Role
+    from agents.protocol.scores import Consensus
+
+    consensus = Consensus(network)
+    scored = [j for j in range(1, network.job_count() + 1) if consensus.adopted(j)]
+    if not scored:
+        return ""
+    heads = ("job", "round", "scoring", "committed", "revealed", "left", "trust of each validator")
+    table = Table(*heads, title="Validators")
+    now = network.chain.head().timestamp
+    count = int(network.chain.call(network.registry, "node_count"))
+    verifiers = [n for n in range(1, count + 1) if network.node(n).roles & Role.VERIFIER]
+    for job_id in scored:
+        newest = network.job(job_id).rounds_opened
+        trusts = ", ".join(f"{n}: {consensus.trust(job_id, n) / 100:g} %" for n in verifiers)
+        if not newest:
+            table.add_row(str(job_id), "-", "-", "-", "-", "-", trusts)
+            continue
+        now_in = consensus.scoring(job_id, newest)
+        end = now_in.commit_deadline if now_in.phase.name == "COMMIT" else now_in.reveal_deadline
+        running = now_in.phase.name in ("COMMIT", "REVEAL") and end
+        table.add_row(
+            str(job_id),
+            str(newest),
+            now_in.phase.name.lower(),
+            str(now_in.committed),
+            str(now_in.revealed),
+            f"{max(0, end - now)} s" if running else "-",
+            trusts,
+        )
     return table
 
 

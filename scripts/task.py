@@ -21,14 +21,20 @@ from scripts._shared.operator import (
     LOCALNET,
     ZOO_AMOUNT,
     Contracts,
+    afford,
     allow,
     deployment_option,
     explained,
+    read_network_option,
+    reading,
+    rehearse,
     zoo,
 )
+from scripts._shared.signing import signing, yes_option
 
 FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 KINDS = ("evaluate", "train_steps", "generate")
+FEWEST = 3  # seats: two that may agree, and a third for when they don't
 MAX_PAYLOAD = 1 << 30
 _LOOK_S = 1.0
 
@@ -76,10 +82,12 @@ def cli() -> None:
 @click.option("--run-s", type=int, help="Seconds that a node has (default: what its class needs).")
 @click.option("--wait", is_flag=True, help="Wait for the result and show it.")
 @store_option
+@yes_option
 @deployment_option
 @explained
 def create(
     account: Any,
+    yes: bool,
     deployment: Path | None,
     store: str | None,
     wait: bool,
@@ -124,10 +132,23 @@ def create(
             f"{run_s} s cost {zoo(least)} at least, and a task at most {zoo(terms.max_fee)}; a "
             "greater fee would make cheating pay."
         )
-    digest = publish(spec, opened)
     tasks = contracts.RedundantTasks
-    allow(contracts, account, tasks, fee)
-    receipt = tasks.create_task(class_id, digest, fee, run_s, sender=account)
+    seats = tasks.pool_size(class_id)
+    if seats < FEWEST:
+        raise click.ClickException(
+            f"{seats} nodes run tasks of class {spec.determinism} here, and a task needs {FEWEST}. "
+            "Nodes join with `ape run agent executor`."
+        )
+    afford(contracts, account, fee)
+    rehearse(tasks.create_task, class_id, b"\1" * 32, fee, run_s, sender=account)
+    lines = [
+        f"let the tasks' contract take {zoo(fee)}",
+        f"create a task of kind {spec.kind}: {run_s} s for each of its nodes",
+    ]
+    with signing(account, lines, yes):
+        digest = publish(spec, opened)
+        allow(contracts, account, tasks, fee)
+        receipt = tasks.create_task(class_id, digest, fee, run_s, sender=account)
     task_id = receipt.decode_logs([tasks.TaskCreated])[0].task_id
     click.echo(f"Task {task_id}: {spec.kind}, {zoo(fee)}, {run_s} s for each of its nodes.")
     if wait:
@@ -138,29 +159,26 @@ def create(
         click.echo(f"`ape run task result {task_id} --wait{where}`.")
 
 
-@cli.command(cls=ConnectedProviderCommand)
-@network_option()
+@cli.command()
+@read_network_option
 @click.argument("task_id", type=int)
 @click.option("--watch", is_flag=True, help="Repeat until the task is over, or Ctrl-C.")
 @deployment_option
 @explained
-def status(task_id: int, watch: bool, deployment: Path | None) -> None:
+def status(choice: str, task_id: int, watch: bool, deployment: Path | None) -> None:
     """Show where TASK_ID stands: its lanes, who acts next and until when."""
-    from rich.console import Console
-    from rich.live import Live
+    from scripts._shared.watching import show
 
-    network = Contracts(deployment).network()
-    if not watch:
-        Console().print(_view(network, task_id))
-        return
-    with Live(_view(network, task_id), auto_refresh=False) as live:
-        while not _tasks(network, task_id).task(task_id).settled(network.chain.chain_time()):
-            time.sleep(_LOOK_S)
-            live.update(_view(network, task_id), refresh=True)
+    network = reading(choice, deployment)
+
+    def over() -> bool:
+        return bool(_tasks(network, task_id).task(task_id).settled(network.chain.chain_time()))
+
+    show(lambda: _view(network, task_id), _LOOK_S if watch else None, over)
 
 
-@cli.command(cls=ConnectedProviderCommand)
-@network_option()
+@cli.command()
+@read_network_option
 @click.argument("task_id", type=int)
 @click.option("--wait", is_flag=True, help="Wait until there is one.")
 @click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="Write it here.")
@@ -168,31 +186,36 @@ def status(task_id: int, watch: bool, deployment: Path | None) -> None:
 @deployment_option
 @explained
 def result(
-    task_id: int, wait: bool, out: Path | None, store: str | None, deployment: Path | None
+    choice: str,
+    task_id: int,
+    wait: bool,
+    out: Path | None,
+    store: str | None,
+    deployment: Path | None,
 ) -> None:
     """Fetch the result of TASK_ID and check it against the chain.
 
     The chain holds the result's digest, which is that of its CID: what the store gives is verified
     against it. The file that --out writes is a safetensors checkpoint for train_steps, else JSON.
     """
-    contracts = Contracts(deployment)
-    _result(contracts.network(), _open(store, contracts.chain_id), task_id, wait, out)
+    network = reading(choice, deployment)
+    _result(network, _open(store, network.deployment.chain_id), task_id, wait, out)
 
 
-@cli.command("list", cls=ConnectedProviderCommand)
-@network_option()
+@cli.command("list")
+@read_network_option
 @click.option("--last", type=click.IntRange(1), default=20, show_default=True, help="How many.")
 @deployment_option
 @explained
-def show_all(last: int, deployment: Path | None) -> None:
+def show_all(choice: str, last: int, deployment: Path | None) -> None:
     """List the newest tasks and the pools of nodes that run them."""
     from rich.console import Console
     from rich.table import Table
 
     from agents.tasks.contract import Tasks
 
-    contracts = Contracts(deployment)
-    tasks = Tasks(contracts.network())
+    network = reading(choice, deployment)
+    tasks = Tasks(network)
     table = Table("task", "status", "creator", "fee", "nodes", title="Redundant tasks")
     count = tasks.count()
     for task in reversed(tasks.many(range(max(1, count - last + 1), count + 1))):
@@ -200,7 +223,9 @@ def show_all(last: int, deployment: Path | None) -> None:
         table.add_row(str(task.task_id), task.status.name, task.creator, zoo(task.fee, 6), who)
     pools = Table("class", "id", "seats", title="Pools")
     for label, class_id in tasks.class_ids().items():
-        pools.add_row(label, str(class_id), str(contracts.RedundantTasks.pool_size(class_id)))
+        pools.add_row(
+            label, str(class_id), str(network.chain.call(network.tasks, "pool_size", class_id))
+        )
     console = Console()
     console.print(table)
     console.print(pools)
@@ -211,9 +236,10 @@ def show_all(last: int, deployment: Path | None) -> None:
 @account_option()
 @click.argument("node_id", type=int)
 @click.option("--class", "label", default="cpu-fp32", show_default=True, help="Which pool.")
+@yes_option
 @deployment_option
 @explained
-def join(account: Any, node_id: int, label: str, deployment: Path | None) -> None:
+def join(account: Any, node_id: int, label: str, yes: bool, deployment: Path | None) -> None:
     """Take a seat for NODE_ID among the nodes that run tasks; ACCOUNT owns or operates it.
 
     From the next block on the node may be drawn, and then it must run the task: silence is slashed
@@ -233,7 +259,9 @@ def join(account: Any, node_id: int, label: str, deployment: Path | None) -> Non
             f"Node {node_id} stakes {zoo(held)}; an executor needs {zoo(stake)}. Add some with "
             f"`ape run node add-stake {node_id} ...`."
         )
-    tasks.join(node_id, class_id, sender=account)
+    rehearse(tasks.join, node_id, class_id, sender=account)
+    with signing(account, [f"take a seat for node {node_id} in the pool of {label}"], yes):
+        tasks.join(node_id, class_id, sender=account)
     size = tasks.pool_size(class_id)
     click.echo(f"Node {node_id} has a seat in {label}, among {size}. It may be drawn from now on.")
 
@@ -242,15 +270,18 @@ def join(account: Any, node_id: int, label: str, deployment: Path | None) -> Non
 @network_option()
 @account_option()
 @click.argument("node_id", type=int)
+@yes_option
 @deployment_option
 @explained
-def leave(account: Any, node_id: int, deployment: Path | None) -> None:
+def leave(account: Any, node_id: int, yes: bool, deployment: Path | None) -> None:
     """Give up the seat of NODE_ID; ACCOUNT owns or operates it.
 
     Keep its agent running until its open tasks are done: what it was drawn for it must still run.
     """
     tasks = Contracts(deployment).RedundantTasks
-    tasks.leave(node_id, sender=account)
+    rehearse(tasks.leave, node_id, sender=account)
+    with signing(account, [f"give up the seat of node {node_id}"], yes):
+        tasks.leave(node_id, sender=account)
     running = tasks.executor(node_id).open
     rest = f", but {running} of its tasks still run" if running else ""
     click.echo(f"Node {node_id} gave up its seat{rest}. Draws already requested may still take it.")
@@ -260,9 +291,10 @@ def leave(account: Any, node_id: int, deployment: Path | None) -> None:
 @network_option()
 @account_option()
 @click.argument("task_id", type=int)
+@yes_option
 @deployment_option
 @explained
-def appeal(account: Any, task_id: int, deployment: Path | None) -> None:
+def appeal(account: Any, task_id: int, yes: bool, deployment: Path | None) -> None:
     """Bond a re-execution of TASK_ID by verifiers, while its appeal window is open.
 
     If the outcome was wrong the bond comes back with a share of what is slashed; else the verifiers
@@ -280,8 +312,13 @@ def appeal(account: Any, task_id: int, deployment: Path | None) -> None:
             f"`ape run task status {task_id}` says where it stands."
         )
     terms = contracts.RedundantTasks.terms()
-    allow(contracts, account, contracts.TaskAppeals, terms.appeal_bond)
-    contracts.TaskAppeals.appeal(task_id, sender=account)
+    appeals, bond = contracts.TaskAppeals, terms.appeal_bond
+    afford(contracts, account, bond)
+    rehearse(appeals.appeal, task_id, sender=account)
+    lines = [f"let the appeals' contract take a bond of {zoo(bond)}", f"appeal task {task_id}"]
+    with signing(account, lines, yes):
+        allow(contracts, account, appeals, bond)
+        appeals.appeal(task_id, sender=account)
     click.echo(
         f"Task {task_id} is appealed with a bond of {zoo(terms.appeal_bond)}; verifiers have "
         f"{terms.verdict_s} s."

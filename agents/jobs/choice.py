@@ -27,7 +27,7 @@ USUAL_SPEED = 1e11
 
 PAST_ROUNDS = 8  # of a job that its pay and progress are judged by, the newest
 _STALLED = 3  # rounds in a row that ended without a result, and people had worked in
-_BETTER = 1.25  # times the pay, for a job to be left for another
+BETTER = 1.25  # times the pay, for a job to be left for another
 _HOUR = 3_600
 
 
@@ -132,8 +132,8 @@ def choose(rated: Sequence[Rated], followed: int, busy: bool) -> tuple[int, str]
     if here is None:
         of = f", the most of {len(order)} jobs" if len(order) > 1 else ""
         return best.job_id, f"{best}{of}"
-    if best.pays > _BETTER * here.pays:
+    if best.pays > BETTER * here.pays:
         return best.job_id, f"{best}, and job {followed} {here.pays:.4g} only"
     if best is here:
         return followed, f"{here}, and no job pays more"
-    return followed, f"{here}, and no job pays {_BETTER:g} times that"
+    return followed, f"{here}, and no job pays {BETTER:g} times that"

@@ -13,6 +13,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from agents.jobs.choice import (
     FLOP_PER_UNIT,
@@ -25,7 +26,6 @@ from agents.jobs.choice import (
     ranked,
     refusal,
 )
-from agents.jobs.job import JobContext
 from agents.protocol.network import Network
 from agents.protocol.numbers import BPS, JobStatus, Phase, Role
 from agents.protocol.structs import Bounds, Job, Round, Terms, read
@@ -34,6 +34,9 @@ from agents.runtime.config import AgentSettings
 from agents.runtime.logs import Log
 from agents.storage.errors import StoreError, StoreUnavailable
 from agents.training.spec import SpecError
+
+if TYPE_CHECKING:  # who only asks what jobs pay does not load torch
+    from agents.jobs.job import JobContext
 
 _BATCH = 200  # calls in a request
 _PAUSE_MIN_S = 0.25  # until a job that is not live, or whose spec can't be had, is asked again
@@ -79,6 +82,17 @@ class Offers:
             self._rated = self._look(head, node, keep)
             self._looked_at = head.number, head.hash
         return self._rated
+
+    def by_pay(self, head: Head) -> list[tuple[Offer, float]]:
+        """Every live job with what an hour of it pays a node of usual speed, the best first.
+
+        For people who ask where a job stands: specs, and what they cost to compute, are left out.
+        """
+        bounds, nodes = self._network.bounds(), self._nodes()
+        live = self._live_jobs()
+        offers = [self._offer(job_id, job, nodes, bounds, head) for job_id, job in live.items()]
+        paid = [(offer, hourly(offer, USUAL_SPEED)) for offer in offers]
+        return sorted(paid, key=lambda one: (-one[1], one[0].job_id))
 
     def bar(self, job_id: int, until: int, why: str) -> None:
         """Refuse a job until a point of chain time, by the node's own experience."""

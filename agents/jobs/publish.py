@@ -69,6 +69,21 @@ class Terms:
     score_commit_s: int = 600
     score_reveal_s: int = 300
 
+    @classmethod
+    def brief(cls, **others: Any) -> Terms:
+        """Terms for a network whose stakes unbond within hours: windows of a minute or two."""
+        windows = {
+            "commit_s": 120,
+            "reveal_s": 60,
+            "aggregate_s": 60,
+            "challenge_s": 60,
+            "appeal_s": 60,
+            "dispute_s": 300,
+            "score_commit_s": 120,
+            "score_reveal_s": 60,
+        }
+        return cls(**{**windows, **others})
+
     def encode(self, published: Published) -> tuple[Any, ...]:
         """Return the JobTerms tuple that `create_job` takes."""
         return (

@@ -36,7 +36,6 @@ from agents.runtime.files import SETTINGS_BYTES, read_json
 from agents.storage.durable import write_atomic
 from agents.storage.envelope import Purpose, open_key
 
-APE_ACCOUNTS = Path("~/.ape/accounts")
 _ENCRYPTION_LABEL = b"menagerie node encryption key v1"
 
 
@@ -107,13 +106,19 @@ def recover_typed(
         return None
 
 
+def ape_account(alias: str) -> Path:
+    """Return where `ape accounts` keeps the keystore of an alias."""
+    folder = os.environ.get("APE_DATA_FOLDER") or "~/.ape"
+    return Path(folder).expanduser() / "accounts" / f"{alias}.json"
+
+
 def keystore_path(source: str) -> Path:
     """Return the keystore file meant by `source`: a path, or an alias of `ape accounts`.
 
     Raises WalletError naming both places looked at.
     """
     direct = Path(source).expanduser()
-    alias = APE_ACCOUNTS.expanduser() / f"{source}.json"
+    alias = ape_account(source)
     for candidate in (direct, alias):
         if candidate.is_file():
             return candidate

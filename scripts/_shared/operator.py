@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal, InvalidOperation, localcontext
 from functools import wraps
 from pathlib import Path
@@ -119,6 +120,10 @@ class Contracts:
         setattr(self, name, found)
         return found
 
+    def now(self) -> int:
+        """Return the newest block's time, in seconds since 1970."""
+        return int(self.provider.get_block("latest").timestamp)
+
     def network(self) -> Any:
         """Return the agents' typed reader of the same contracts."""
         from agents.protocol.network import Network
@@ -130,16 +135,84 @@ class Contracts:
         return Network(chain, self._deployment)
 
 
+read_network_option = click.option(
+    "--network",
+    "choice",
+    default="http://127.0.0.1:8545",
+    show_default=True,
+    help="An RPC node's URL, or a network of ape's such as ethereum:sepolia:node.",
+)
+
+
+def reading(choice: str, chosen: Path | None) -> Any:
+    """Return the agents' typed reader of a network's contracts, for a command that only reads.
+
+    A URL is asked directly: ape would load every provider it knows, which takes seconds.
+    """
+    from agents.protocol.network import Network
+    from agents.runtime.chain import ChainClient
+    from agents.runtime.contracts import load_deployment
+    from agents.runtime.logs import open_log
+
+    chain = ChainClient(_url(choice), open_log("operator", "warning", True, None))
+    chain_id = chain.chain_id()
+    deployment = load_deployment(deployment_path(chosen, chain_id), chain_id)
+    chain.check(deployment)
+    return Network(chain, deployment)
+
+
+def _url(choice: str) -> str:
+    if choice.startswith(("http://", "https://")):
+        return choice
+    from ape import networks
+
+    with networks.parse_network_choice(choice) as provider:
+        return str(getattr(provider, "http_uri", None) or provider.uri)
+
+
+def afford(contracts: Contracts, account: Any, amount: int) -> None:
+    """Raise click.ClickException unless the account has `amount` ZOO."""
+    balance = contracts.ZooToken.balanceOf(account)
+    if balance < amount:
+        hint = ""
+        if contracts.chain_id in LOCAL_CHAINS:
+            hint = f" `ape run faucet {account.address} --amount {-(-amount // ZOO)}` sends more."
+        raise click.ClickException(
+            f"{account.address} has {zoo(balance)}, but {zoo(amount)} are needed.{hint}"
+        )
+
+
 def allow(contracts: Contracts, account: Any, spender: Any, amount: int) -> None:
     """Let `spender` take `amount` ZOO from the account, unless it may already."""
+    afford(contracts, account, amount)
     token = contracts.ZooToken
-    balance = token.balanceOf(account)
-    if balance < amount:
-        raise click.ClickException(
-            f"{account.address} has {zoo(balance)}, but {zoo(amount)} are needed."
-        )
     if token.allowance(account, spender.address) < amount:
         token.approve(spender.address, amount, sender=account)
+
+
+def rehearse(method: Any, *args: Any, sender: Any) -> None:
+    """Call what is about to be sent: what a contract refuses is refused before anything is signed.
+
+    That the contract may not take the ZOO yet is no refusal: `allow` is sent first.
+    """
+    from ape.exceptions import ContractLogicError
+
+    try:
+        method.call(*args, sender=sender)
+    except ContractLogicError as error:
+        if "insufficient allowance" not in str(error.message):
+            raise
+
+
+def when(moment: int, now: int) -> str:
+    """Return a point of chain time for people: '2026-12-07 10:30 UTC (in 13 days, 22:10:05)'.
+
+    `moment`, `now`: seconds since 1970, as blocks have them.
+    """
+    date = datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%d %H:%M UTC")
+    left = moment - now
+    span = timedelta(seconds=abs(left))
+    return f"{date} (in {span})" if left > 0 else f"{date} ({span} ago)"
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 import pytest
 
-from scripts._shared.operator import ADDRESS, ZOO, ZOO_AMOUNT, deployment_path, zoo
+from scripts._shared.operator import ADDRESS, ZOO, ZOO_AMOUNT, deployment_path, when, zoo
 
 
 @pytest.mark.parametrize(
@@ -52,6 +52,18 @@ def test_address_is_checksummed_or_refused() -> None:
     assert ADDRESS.convert(lower, None, None).lower() == lower
     with pytest.raises(click.BadParameter, match="40 hexadecimal digits"):
         ADDRESS.convert("0x12", None, None)
+
+
+@pytest.mark.parametrize(
+    ("moment", "words"),
+    [
+        (1_700_000_060, "2023-11-14 22:14 UTC (in 0:01:00)"),
+        (1_700_000_000 + 14 * 86_400, "2023-11-28 22:13 UTC (in 14 days, 0:00:00)"),
+        (1_699_999_999, "2023-11-14 22:13 UTC (0:00:01 ago)"),
+    ],
+)
+def test_chain_time_for_people(moment: int, words: str) -> None:
+    assert when(moment, 1_700_000_000) == words
 
 
 def test_deployment_path__missing__says_what_to_do(tmp_path: Path) -> None:

@@ -9,7 +9,6 @@ import stat
 import pytest
 from eth_account import Account
 
-from agents.runtime import wallet as wallet_module
 from agents.runtime.errors import WalletError
 from agents.runtime.wallet import (
     create_keystore,
@@ -43,7 +42,7 @@ def test_a_wrong_passphrase_is_a_sentence(keystore):
 
 
 def test_an_ape_account_is_found_by_alias(keystore, tmp_path, monkeypatch):
-    monkeypatch.setattr(wallet_module, "APE_ACCOUNTS", tmp_path / "keys")
+    monkeypatch.setenv("APE_DATA_FOLDER", str(tmp_path / "ape"))
     assert keystore_path("node") == keystore[0]
     with pytest.raises(WalletError, match=r"no keystore 'other': neither .*other\.json exists"):
         keystore_path("other")

@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Make an account without questions, for scripts and servers; people have `ape accounts generate`.
+
+MY_PASSPHRASE=... ape run wallet new my-operator --passphrase-env MY_PASSPHRASE
+"""
+
+from __future__ import annotations
+
+import re
+
+import click
+
+from scripts._shared.operator import explained
+
+_ALIAS = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+
+
+@click.group()
+def cli() -> None:
+    """Make an account without questions."""
+
+
+@cli.command()
+@click.argument("alias")
+@click.option("--passphrase-env", help="Environment variable with its passphrase (default: ask).")
+@explained
+def new(alias: str, passphrase_env: str | None) -> None:
+    """Make a key, write it encrypted among the accounts of ape as ALIAS, and print its address.
+
+    The key exists in that file only: back it up. `ape accounts generate` shows twelve words, from
+    which the key can be made again, and asks four questions.
+    """
+    from agents.runtime.errors import WalletError
+    from agents.runtime.wallet import ape_account, create_keystore, read_passphrase
+
+    if not _ALIAS.fullmatch(alias):
+        raise click.BadParameter("it has 1 to 64 letters, digits, dots, dashes and underlines.")
+    path = ape_account(alias)
+    if path.exists():
+        raise click.ClickException(f"{path} exists already; a key file is never overwritten.")
+    passphrase = read_passphrase(passphrase_env, alias)
+    if passphrase_env is None and read_passphrase(None, f"{alias}, again") != passphrase:
+        raise WalletError("The two passphrases differ; nothing was written.")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    click.echo(create_keystore(path, passphrase))

@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Somebody at a terminal of the project's folder, who types commands as the documents print them.
+
+Every command is a process of its own. Accounts are those of an ape data folder of the test's.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+from scripts._net.compiled import ROOT
+
+PASSPHRASE = "at the terminal"
+_VARIABLE = "MENAGERIE_PASSPHRASE"
+_PATIENCE_S = 300
+
+
+class Terminal:
+    """`words`: what to type for placeholders such as '<address of my-owner>'."""
+
+    def __init__(self, folder: Path) -> None:
+        self.home = folder / "home"
+        self.words: dict[str, str] = {"~": str(self.home)}
+        self._env = {
+            **os.environ,
+            "HOME": str(self.home),
+            "APE_DATA_FOLDER": str(folder / "ape"),
+            "PYTHONPATH": str(ROOT),
+            "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+            "COLUMNS": "200",
+            _VARIABLE: PASSPHRASE,
+        }
+        self.home.mkdir(parents=True)
+
+    @property
+    def env(self) -> dict[str, str]:
+        """What a process started at this terminal sees."""
+        return dict(self._env)
+
+    def account(self, alias: str) -> str:
+        """Make an account without questions, as the README has it; return its address."""
+        address = self.type(f"ape run wallet new {alias} --passphrase-env {_VARIABLE}").strip()
+        self._env[f"APE_ACCOUNTS_{alias}_PASSPHRASE"] = PASSPHRASE
+        self.words[f"<address of {alias}>"] = address
+        return address
+
+    def type(self, line: str, answers: str | None = None, fails: bool = False) -> str:
+        """Run one line and return what it prints; `answers` goes to its questions.
+
+        A command that ends otherwise than with 0 fails the test, with `fails` one that does.
+        """
+        done = self.start(line, answers)
+        assert (done.returncode != 0) == fails, f"{line}\n{done.stdout}\n{done.stderr}"
+        assert "Traceback" not in done.stderr, f"{line}\n{done.stderr}"
+        return done.stderr if fails else done.stdout
+
+    def start(self, line: str, answers: str | None = None) -> subprocess.CompletedProcess[str]:
+        """Run one line, whatever its exit status."""
+        for placeholder, typed in self.words.items():
+            line = line.replace(placeholder, typed)
+        return subprocess.run(
+            shlex.split(line),
+            cwd=ROOT,
+            env=self._env,
+            input=answers if answers is not None else "",
+            capture_output=True,
+            text=True,
+            timeout=_PATIENCE_S,
+            check=False,
+        )
+
+
+def typed_lines(text: str) -> list[str]:
+    """Return the commands of a printed instruction: indented lines, joined where one goes on."""
+    joined = text.replace("\\\n", " ")
+    return [line.strip() for line in joined.splitlines() if line.startswith("  ")]
