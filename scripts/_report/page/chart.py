@@ -18,7 +18,7 @@ from scripts._report.page.markup import text
 from scripts._report.page.style import CURVES
 
 WIDTH, HEIGHT = 360, 240
-_LEFT, _RIGHT, _TOP, _BOTTOM = 52, 10, 10, 42
+_LEFT, _RIGHT, _TOP, _BOTTOM = 56, 12, 10, 46
 _MARKS = ("circle", "square", "diamond")  # the next one when all colours are taken
 _DASH = " stroke-dasharray='6 4'"
 
@@ -107,11 +107,11 @@ def chart(
         x, y = place(xs.low, tick)
         kind = "zero" if tick == 0 else "grid"
         parts.append(f"<path class='{kind}' d='M{x:.1f} {y:.1f}H{WIDTH - _RIGHT}'/>")
-        parts.append(_label(x - 6, y + 4, _figure(tick), "end"))
+        parts.append(_label(x - 6, y + 5, _figure(tick), "end"))
     for tick in xs.ticks:
         x, y = place(tick, ys.low)
         parts.append(f"<path class='grid' d='M{x:.1f} {y:.1f}v4'/>")
-        parts.append(_label(x, y + 17, f"{tick:,.0f}", "middle", " data-axis='x'"))
+        parts.append(_label(x, y + 19, f"{tick:,.0f}", "middle", " data-axis='x'"))
     parts.append(_label((_LEFT + WIDTH - _RIGHT) / 2, HEIGHT - 6, x_name, "middle"))
     if limit is not None:
         x, y = place(xs.low, limit[1])

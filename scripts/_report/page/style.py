@@ -75,7 +75,7 @@ table { border-collapse: collapse; font-variant-numeric: tabular-nums; min-width
 th, td { border-bottom: 1px solid var(--line); padding: .3rem .6rem; text-align: left;
   vertical-align: top; }
 th { font-weight: 600; } th[scope=row] { font-weight: 400; } .n { text-align: right; }
-td.n, thead th { white-space: nowrap; }
+td.n { white-space: nowrap; } thead th { vertical-align: bottom; }
 code, pre { font-family: ui-monospace, monospace; font-size: .875em; overflow-wrap: anywhere; }
 pre { background: var(--card); border: 1px solid var(--line); border-radius: 6px; margin: .3rem 0;
   overflow-x: auto; padding: .6rem .8rem; white-space: pre-wrap; }
@@ -105,7 +105,7 @@ figcaption { font-weight: 600; margin-bottom: .3rem; }
   margin: .4rem 0 0; padding: 0; }
 .legend svg { display: inline-block; height: .8rem; vertical-align: middle; width: 1.8rem; }
 .paper { background: #ffffff; color: #1b1f24; }
-.axis { fill: var(--soft); font: 13px system-ui, sans-serif; }
+.axis { fill: var(--soft); font: 15px system-ui, sans-serif; }
 .grid { stroke: var(--line); stroke-width: 1; } .zero { stroke: var(--soft); stroke-width: 1; }
 .curve { fill: none; stroke: currentColor; stroke-linejoin: round; stroke-width: 2; }
 .mark { fill: currentColor; } .swatch { background: currentColor; border-radius: 3px;

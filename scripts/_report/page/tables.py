@@ -64,12 +64,14 @@ def rounds(story: Story) -> str:
             [
                 str(round_.round_id),
                 Phase(round_.phase).name,
-                f"{len(round_.nodes)} / {len(round_.committed)} / {len(round_.revealed)}",
+                str(len(round_.nodes)),
+                str(len(round_.committed)),
+                str(len(round_.revealed)),
                 f"{round_.report.val_loss:.4f}" if round_.report else "-",
                 str(round_.ended_at - round_.opened_at) if round_.ended_at else "-",
             ]
         )
-    head = ["round", "phase", "expected / committed / revealed", "loss", "seconds"]
+    head = ["round", "phase", "expected", "committed", "revealed", "loss", "seconds"]
     return table(head, rows, "Rounds")
 
 
