@@ -56,7 +56,6 @@ WORK = ROOT / ".menagerie" / "demo"
 _READY_S = 120.0
 _LOOK_S = 0.5
 _MAX_CHECKPOINT_BYTES = 1 << 30
-_PROMPT = 200  # characters of the text from which a sample's prompt is cut
 # What a stranger can't repeat, where it is not everything.
 _LOCAL = "The training can't be repeated by a stranger: its data never left the nodes."
 _FREE = (
@@ -114,7 +113,7 @@ class Demo:
         self.net = build_localnet(self.supervisor, WORK, settings, self.say)
         self.say("packing the corpus and the genesis model")
         documents = documents_of(self.options.data)
-        self.prompt = documents[0].decode("utf-8", "replace")[:_PROMPT]
+        self.prompt = documents[0].decode("utf-8", "replace")
         folder = self.net.directory / "data"
         self.data = self.options.scenario.data(documents, folder, self.options.trainers)
         published = self.publish()

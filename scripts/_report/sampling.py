@@ -25,7 +25,8 @@ TOKENS = 200
 SECONDS = 20.0
 """Of one text, at most."""
 TEMPERATURE = 0.8
-PROMPT_TOKENS = 32
+PROMPT_CHARACTERS = 40
+PROMPT_TOKENS = 48
 _MAX_TOKENIZER_BYTES = 64 << 20
 _KEY = derive_key("report", "sample")
 
@@ -57,8 +58,11 @@ def tokens_of(job: JobContext, store: ContentStore) -> Tokens:
 def samples_of(
     job: JobContext, tokens: Tokens, before: State, after: State, words: str
 ) -> list[Sample]:
-    """What two states of a job's model write after the beginning of `words`."""
-    prompt = tokens.encode(words)[:PROMPT_TOKENS] or [0]
+    """What two states of a job's model write after the first whole words of `words`."""
+    start = words[:PROMPT_CHARACTERS]
+    if start != words and " " in start.strip():
+        start = start[: start.rindex(" ")].rstrip()
+    prompt = tokens.encode(start)[:PROMPT_TOKENS] or [0]
     found = []
     for how, ways in (
         ("The likeliest token every time", _likeliest),

@@ -23,6 +23,12 @@ from tests.stage.memory.page_reader import Page
 TEXT = b"def main():\n    return 1\n" * 200
 
 
+@pytest.fixture(autouse=True)
+def few(monkeypatch) -> None:
+    """Just enough to slide the model's window."""
+    monkeypatch.setattr(sampling, "TOKENS", 70)
+
+
 @pytest.fixture
 def job(tmp_path) -> Iterator[tuple[JobContext, ContentStore]]:
     from agents.storage.content_store import open_store
@@ -42,7 +48,7 @@ def test_the_same_model_writes_the_same(job) -> None:
     assert one == sampling.samples_of(context, tokens, before, after, TEXT.decode())
     assert len(one) == 2 and one[0].how != one[1].how
     for sample in one:
-        assert sample.prompt == TEXT.decode()[: sampling.PROMPT_TOKENS]
+        assert sample.prompt == "def main():\n    return 1\ndef main():"  # whole words
         assert len(sample.before.encode()) > 0 and sample.after
 
 
@@ -76,6 +82,12 @@ def test_what_it_writes_is_shown_as_text() -> None:
     assert before == "def \u2400\u2401"
     assert "<script>alert('x')</script>" in after and after.endswith("\n    x")
     assert not page.find("script")
+
+
+def test_blanks_are_told() -> None:
+    page = Page("\n".join(samples([Sample("def ", " " * 200, "", "Greedy")])))
+    assert "200 characters, 1 different, all blank" in page.text("p")
+    assert "0 characters, 0 different" in page.text("p")
 
 
 def test_no_samples__no_heading() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from scripts._report.page.markup import text
+from scripts._report.page.markup import count, text
 from scripts._report.run import Sample
 
 _NOTE = (
@@ -27,7 +27,15 @@ def samples(given: Sequence[Sample]) -> list[str]:
         ):
             lines.append(
                 f"<figure class='card'><figcaption>{when}</figcaption>"
-                f"<pre><b>{text(sample.prompt)}</b>{text(written)}</pre></figure>"
+                f"<pre><b>{text(sample.prompt)}</b>{text(written)}</pre>"
+                f"<p class='soft small'>{_size(written)}</p></figure>"
             )
         lines.append("</div>")
     return lines
+
+
+def _size(written: str) -> str:
+    """How much it is, for blanks cannot be seen."""
+    kinds = len(set(written))
+    blank = ", all blank" if written and not written.strip() else ""
+    return f"{count(len(written), 'character')}, {kinds} different{blank}"

@@ -61,7 +61,7 @@ h1 { font-size: clamp(1.25rem, 1rem + 1.6vw, 1.9rem); line-height: 1.3; margin: 
 h2 { border-top: 1px solid var(--line); font-size: 1.25rem; margin: 2.2rem 0 .6rem;
   padding-top: 1.2rem; }
 h3 { font-size: 1.05rem; margin: 1.2rem 0 .3rem; } .card > h3 { margin-top: 0; }
-p { margin: .5rem 0; } a { color: var(--c0); }
+p { margin: .5rem 0; } h1, li, p { overflow-wrap: anywhere; } a { color: var(--c0); }
 .kicker { color: var(--soft); margin: 0; }
 .verdict { border-left: 4px solid var(--good); padding-left: .8rem; }
 .verdict.fails { border-color: var(--bad); }
@@ -86,6 +86,7 @@ details > summary { cursor: pointer; }
 .wei > summary::-webkit-details-marker, .hash > summary::-webkit-details-marker { display: none; }
 .wei[open], .hash[open] { color: var(--soft); font-size: .875rem; overflow-wrap: anywhere;
   white-space: normal; }
+.exact { display: inline-block; } .exact[open] { display: block; }
 .fold { margin: .8rem 0; } .fold > summary { font-weight: 600; }
 .cards { display: grid; gap: 1rem;
   grid-template-columns: repeat(auto-fit, minmax(min(100%, 20rem), 1fr)); }

@@ -21,7 +21,7 @@ def _check(check: Check) -> str:
     exact = ""
     if check.exact:
         exact = (
-            "<details class='small soft'><summary>exactly, in wei</summary>"
+            " <details class='exact small soft'><summary>in wei</summary>"
             f"<code>{text(check.exact)}</code></details>"
         )
     return (
