@@ -8,7 +8,6 @@ this network's own numbers, and, where they were recorded, figures from playing 
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 from pathlib import Path
@@ -23,7 +22,16 @@ from scripts._report.economics_plot import write_plot
 from scripts._report.page.chart import Curve, chart
 from scripts._report.page.document import document
 from scripts._report.page.lanes import Cell, grid
-from scripts._report.page.markup import amount, count, definitions, table, text
+from scripts._report.page.markup import (
+    amount,
+    count,
+    definitions,
+    folded,
+    listing,
+    short,
+    table,
+    text,
+)
 from scripts._report.page.money import bar, slashed
 from scripts._report.page.style import CURVES
 from scripts._report.page.summary import PROVES_NOTHING, failure, opening
@@ -128,33 +136,47 @@ def _headline(history: TaskHistory, checks: Sequence[Check]) -> str:
 
 def _cheats(history: TaskHistory) -> list[str]:
     """One card for each node that was slashed."""
-    cards = []
-    for node in history.nodes.values():
-        mine = [
-            (number, violation, wei)
-            for number, story in sorted(history.tasks.items())
-            for who, violation, wei in story.slashed
-            if who == node.node_id
-        ]
-        if mine:
-            pairs = [
-                ("What it did", _list(f"task {n}: {_WHY[v][0]}" for n, v, _ in mine)),
-                (
-                    "Who caught it",
-                    _list(f"task {n}: {_finder(history.tasks[n], v)}" for n, v, _ in mine),
-                ),
-                ("The proof", _rows(violation for _, violation, _ in mine)),
-                (
-                    "What it cost",
-                    f"{amount(sum(wei for *_, wei in mine))} ZOO of its stake of "
-                    f"{zoo(node.stakes[0][1])}. It earned {amount(node.earned)} ZOO in all.",
-                ),
-            ]
-            cards.append(
-                f"<article class='card'><h3>{text(node.name)} <span class='soft small'>node "
-                f"{node.node_id}</span></h3>{definitions(pairs)}</article>"
-            )
-    return ["<div class='cards'>", *cards, "</div>"] if cards else ["<p>Nobody was slashed.</p>"]
+    guilty = sorted({slash.node_id for slash in history.slashes})
+    if not guilty:
+        return ["<p>Nobody was slashed.</p>"]
+    return ["<div class='cards'>", *(_card(history, node) for node in guilty), "</div>"]
+
+
+def _card(history: TaskHistory, node_id: int) -> str:
+    node = history.nodes[node_id]
+    did: dict[str, list[int]] = {}
+    found: dict[str, list[int]] = {}
+    for number, story in sorted(history.tasks.items()):
+        for who, violation, _ in story.slashed:
+            if who == node_id:
+                did.setdefault(_WHY[violation][0], []).append(number)
+                found.setdefault(_finder(story, violation), []).append(number)
+    mine = [slash for slash in history.slashes if slash.node_id == node_id]
+    proofs = (
+        f"<li>{slash.violation.name} in block {slash.block} (transaction {short(slash.tx)})</li>"
+        for slash in mine
+    )
+    pairs = [
+        ("What it did", _by_task(did)),
+        ("Who caught it", _by_task(found)),
+        ("The proof", folded(count(len(mine), "slash", "es"), ["<ul>", *proofs, "</ul>"])),
+        (
+            "What it cost",
+            f"{amount(sum(slash.amount for slash in mine))} ZOO of its stake of "
+            f"{zoo(node.stakes[0][1])}. It earned {amount(node.earned)} ZOO in all.",
+        ),
+    ]
+    return (
+        f"<article class='card'><h3>{text(node.name)} <span class='soft small'>node {node_id}"
+        f"</span></h3>{definitions(pairs)}</article>"
+    )
+
+
+def _by_task(given: Mapping[str, Sequence[int]]) -> str:
+    return _list(
+        f"{words}: task{'s' if len(numbers) > 1 else ''} {listing(list(map(str, numbers)))}"
+        for words, numbers in given.items()
+    )
 
 
 def _list(items: Iterable[str]) -> str:
@@ -165,12 +187,6 @@ def _finder(story: TaskStory, violation: Violation) -> str:
     if story.verdict is not None and violation != Violation.ABORT:
         return "verifiers, on appeal"
     return _WHY[violation][1]
-
-
-def _rows(violations: Iterable[Violation]) -> str:
-    """How often a node came under which row of the slashing table."""
-    found = Counter(violation.name for violation in violations)
-    return _list(f"{name}, {count(times, 'time')}, on chain" for name, times in found.items())
 
 
 def _lanes(history: TaskHistory) -> list[str]:

@@ -106,7 +106,8 @@ def test_page__tells_the_story_of_each_task_and_slash(
     lanes = Page(page.read_text(encoding="utf-8"))
     kinds = [cell.attributes["data-kind"] for cell in lanes.find("td", kind="lane")]
     assert kinds == ["paid", "paid", "slashed"]
-    assert "task 1: alone with its result" in text and "task 1: the comparison" in text
+    assert "alone with its result: task 1" in text and "the comparison: task 1" in text
+    assert "REDUNDANCY_MISMATCH in block" in text
     assert f"{20 * ZOO} wei ZOO of its stake of 100" in text
     assert text.count("The parts add up to the whole") == 2
     assert "it <holds>" in text and "<holds>" not in page.read_text(encoding="utf-8")

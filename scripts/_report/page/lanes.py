@@ -16,7 +16,7 @@ KINDS = {
     "paid": ("●", "c2", "revealed and paid"),
     "revealed": ("◐", "c1", "revealed, not paid"),
     "committed": ("○", "c1", "committed, never revealed"),
-    "slashed": ("✖", "c4", "slashed for this round"),
+    "slashed": ("✖", "c4", "slashed for it"),
     "verified": ("✔", "c0", "verified: attested, reported or scored"),
     "proposed": ("◆", "c3", "merged and proposed the model"),
     "stood by": ("·", "c6", "had no duty"),

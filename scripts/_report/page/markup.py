@@ -97,6 +97,6 @@ def listing(names: Sequence[str]) -> str:
     return f"{', '.join(names[:-1])} and {names[-1]}"
 
 
-def count(number: int, noun: str) -> str:
-    """A number with its noun."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+def count(number: int, noun: str, plural: str = "s") -> str:
+    """A number with its noun; `plural`: what the noun then ends with."""
+    return f"{number:,} {noun}{'' if number == 1 else plural}"

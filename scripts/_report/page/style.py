@@ -113,7 +113,8 @@ figcaption { font-weight: 600; margin-bottom: .3rem; }
   display: inline-block; height: .8rem; margin-right: .4rem; vertical-align: -.05rem;
   width: .8rem; }
 .lanes td, .lanes thead th { text-align: center; white-space: nowrap; }
-.lanes th[scope=row] { background: var(--back); left: 0; position: sticky; z-index: 1; }
+.lanes th[scope=row] { background: var(--back); left: 0; min-width: 7rem; position: sticky;
+  z-index: 1; }
 .lanes thead th:first-child { background: var(--back); left: 0; position: sticky;
   text-align: left; z-index: 1; }
 .lanes tr.first > * { border-top: 2px solid var(--line); }
