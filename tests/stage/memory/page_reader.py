@@ -47,7 +47,9 @@ class Page(HTMLParser):
             self._open.append(element)
 
     def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.elements.append(Element(tag, {name: value or "" for name, value in attrs}))
+        self.handle_starttag(tag, attrs)
+        if tag not in _VOID:
+            self.handle_endtag(tag)
 
     def handle_endtag(self, tag: str) -> None:
         if not self._open or self._open[-1].tag != tag:
