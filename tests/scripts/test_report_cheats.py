@@ -69,6 +69,8 @@ def test_a_cheat_that_no_rule_convicts__shows_what_it_got() -> None:
     said = told(cards(run)["trainer-3 (noise)"])
     assert "It revealed in 1 of 3 rounds; its update went into 0 of the merges." in said
     assert "The merge left it out, 1 time because" in said and "<script>" in said
+    assert "Merge mean and score shares, which gave it 25.0% of the contributions" in said
+    assert "an equal share is 25.0%" in said
     assert "An honest trainer earned 90.00 ZOO on average." in said
 
 

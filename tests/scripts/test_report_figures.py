@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from scripts._report.page.figures import figures, loss
 from scripts._report.run import Run
+from scripts._report.spent import Spent
 from scripts._report.standing import Curve, Standing
 from tests.stage.memory.demo_run import LOSSES, a_run, a_story
 from tests.stage.memory.page_reader import Element, Page
@@ -66,6 +67,17 @@ def test_cheats_are_dashed_and_a_node_keeps_its_colour() -> None:
         assert "stroke-dasharray" in cheat.attributes
         looks.add((honest.attributes["class"], cheat.attributes["class"]))
     assert len(looks) == 1
+
+
+def test_privacy_spent__in_the_colours_of_its_nodes() -> None:
+    spent = Spent("example", 1e-6, 8.0, {"trainer-3 (noise)": [(1, 1.0), (2, 2.0)]})
+    found = drawn(replace(a_run(), spent=spent))
+    title = "Privacy spent, per example"
+    image = next(found[caption] for caption in found if caption == title)
+    budget, own = paths(image)
+    assert "bad" in budget.attributes["class"] and "stroke-dasharray" in own.attributes
+    alike = [path.attributes["class"] for path in paths(found["Rewards of trainers"])]
+    assert alike[2] == own.attributes["class"]
 
 
 def test_one_ruinous_value_does_not_flatten_the_others() -> None:

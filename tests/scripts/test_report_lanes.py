@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from agents.protocol.numbers import Phase
 from scripts._report.page.lanes import KINDS, lanes
 from scripts._report.story import Story
 from tests.stage.memory.demo_run import NAMES, a_story
@@ -41,6 +42,12 @@ def test_committed_revealed_and_unpaid() -> None:
     assert rows["trainer-1"] == ["paid", "revealed", "absent"]
     assert rows["trainer-2"] == ["paid", "revealed", "committed"]
     assert rows["trainer-5"] == ["committed", "absent", "absent"]
+
+
+def test_a_void_round__is_nobodys_absence() -> None:
+    story = a_story()
+    story.rounds[3].phase = Phase.VOID
+    assert drawn(story)[1]["verifier-2"] == ["verified", "verified", "stood by"]
 
 
 def test_words_for_every_mark() -> None:

@@ -202,7 +202,24 @@ def _limits(story: Story, node: NodeStory) -> str:
         said.append(
             f"The merge left it out, {count(times, 'time')} because: <q>{text(reason)}</q>."
         )
-    return " ".join(said) or "Nobody had to: no rule that is slashed was broken."
+    return " ".join([*said, *_share(story, node)]) or "Nobody: it was in no merge."
+
+
+def _share(story: Story, node: NodeStory) -> list[str]:
+    """What merge and score left of its weight, in all rounds in which it revealed."""
+    reports = [round_.report for round_ in story.rounds.values() if round_.report]
+    reports = [r for r in reports if any(line.node == node.node_id for line in r.nodes)]
+    whole = sum(line.contribution for report in reports for line in report.nodes)
+    if not whole:
+        return []
+    lines = [line for report in reports for line in report.nodes if line.node == node.node_id]
+    own = sum(line.contribution for line in lines)
+    equal = len(lines) / sum(len(report.nodes) for report in reports)
+    last = reports[-1]
+    return [
+        f"Merge {text(last.merge)} and score {text(last.score)}, which gave it {own / whole:.1%} "
+        f"of the contributions of its rounds; an equal share is {equal:.1%}."
+    ]
 
 
 def _missed(run: Run, node: NodeStory) -> str:

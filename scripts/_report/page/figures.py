@@ -26,9 +26,10 @@ def figures(run: Run) -> list[str]:
     if story.slashes:
         drawn.append(_stakes(story, places))
     if spent := run.spent:
+        named = {node.name: places[node.node_id] for node in _trainers(story)}
         curves = [
-            Curve(name, curve, place, step=True)
-            for place, (name, curve) in enumerate(spent.curves.items())
+            Curve(name, curve, named.get(name, 0), name in run.cheats, step=True)
+            for name, curve in spent.curves.items()
         ]
         title = f"Privacy spent, per {spent.unit}"
         unit = f"epsilon at delta {spent.delta:g}"

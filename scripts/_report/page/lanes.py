@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from agents.protocol.numbers import Role
+from agents.protocol.numbers import Phase, Role
 from scripts._report.amounts import zoo
 from scripts._report.page.markup import listing, text
 from scripts._report.story import NodeStory, RoundStory, Story
@@ -138,6 +138,8 @@ def _verifier(story: Story, node: NodeStory, round_: RoundStory) -> Cell:
     did += ["scored"] if number in round_.records else []
     if did:
         return Cell("verified", listing(did), f"⚑{len(reported)}" if reported else "")
+    if round_.phase == Phase.VOID:
+        return Cell("stood by", "the round was void")
     return Cell("absent", "did not attest before the round was final")
 
 

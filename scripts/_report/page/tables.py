@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from agents.protocol.numbers import Phase
-from scripts._report.page.markup import amount, folded, table, text
+from scripts._report.page.markup import amount, definitions, folded, table, text
 from scripts._report.story import Happening, NodeStory, Story
 from scripts._report.verdict import Check
 
@@ -31,9 +31,8 @@ def _check(check: Check) -> str:
 
 
 def facts(given: Mapping[str, str]) -> str:
-    """Figures by name."""
-    rows = [[text(name), text(value)] for name, value in given.items()]
-    return table(["figure", "value"], rows, "Figures of the run", numbers=False)
+    """Figures by name; nothing of none."""
+    return definitions((name, text(value)) for name, value in given.items())
 
 
 def nodes(story: Story) -> str:
