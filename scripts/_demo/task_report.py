@@ -44,6 +44,7 @@ from scripts._shared.task_words import result_lines
 
 RECORDED = ROOT / "docs" / "redundancy.json"
 _KINDS = ("train_steps", "evaluate", "generate")
+_FEW = 4  # slashes that a card shows without a click
 _PROVES = (
     "It proves that the chain alone compared the results, paid those who agreed and slashed those "
     "who did not. Verifiers ran a task again only where somebody appealed or a draw said so."
@@ -152,14 +153,17 @@ def _card(history: TaskHistory, node_id: int) -> str:
                 did.setdefault(_WHY[violation][0], []).append(number)
                 found.setdefault(_finder(story, violation), []).append(number)
     mine = [slash for slash in history.slashes if slash.node_id == node_id]
-    proofs = (
+    proofs = [
         f"<li>{slash.violation.name} in block {slash.block} (transaction {short(slash.tx)})</li>"
         for slash in mine
-    )
+    ]
+    proof = ["<ul>", *proofs, "</ul>"]
+    if len(mine) > _FEW:
+        proof = [folded(count(len(mine), "slash", "es"), proof)]
     pairs = [
         ("What it did", _by_task(did)),
         ("Who caught it", _by_task(found)),
-        ("The proof", folded(count(len(mine), "slash", "es"), ["<ul>", *proofs, "</ul>"])),
+        ("The proof", "".join(proof)),
         (
             "What it cost",
             f"{amount(sum(slash.amount for slash in mine))} ZOO of its stake of "
@@ -267,7 +271,7 @@ def _earnings(history: TaskHistory) -> str:
     for place, node in enumerate(node for node in history.nodes.values() if node.payouts):
         points = [(0.0, 0.0)]
         points += [(float(time - history.began), wei / ZOO) for time, wei in node.payouts]
-        curves.append(Curve(node.name, points, place, step=True, marked=False))
+        curves.append(Curve(node.name, points, place, step=True))
     return chart("Credited by tasks and appeals", curves, "chain time, s", "ZOO so far")
 
 
@@ -302,8 +306,10 @@ def _deterrence(directory: Path, verdict: Deterrence) -> list[str]:
     article = ["nodes", "honest", "fake", "chance", "article", "at once", "each", "two, then one"]
     return [
         "<figure class='card paper'><figcaption>What a fake must cost</figcaption>",
+        "<div class='wrap' tabindex='0' role='img' aria-label='The penalty that deters, in fees, "
+        "against the share of the nodes that is the attacker&#x27;s'>",
         bounds[bounds.index("<svg") :],
-        "</figure>",
+        "</div></figure>",
         "<h3>The article's table, and corrected bounds</h3>",
         f"<p>{text(_ARTICLE)}</p>",
         table(article, [list(map(text, row)) for row in article_rows()], "The article's rows"),

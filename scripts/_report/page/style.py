@@ -106,6 +106,7 @@ figcaption { font-weight: 600; margin-bottom: .3rem; }
   margin: .4rem 0 0; padding: 0; }
 .legend svg { display: inline-block; height: .8rem; vertical-align: middle; width: 1.8rem; }
 .paper { background: #ffffff; color: #1b1f24; }
+.paper svg { max-width: 48rem; min-width: 36rem; }
 .axis { fill: var(--soft); font: 15px system-ui, sans-serif; }
 .grid { stroke: var(--line); stroke-width: 1; } .zero { stroke: var(--soft); stroke-width: 1; }
 .curve { fill: none; stroke: currentColor; stroke-linejoin: round; stroke-width: 2; }
