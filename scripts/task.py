@@ -149,7 +149,7 @@ def create(
         digest = publish(spec, opened)
         allow(contracts, account, tasks, fee)
         receipt = tasks.create_task(class_id, digest, fee, run_s, sender=account)
-    task_id = receipt.decode_logs([tasks.TaskCreated])[0].task_id
+        task_id = receipt.decode_logs([tasks.TaskCreated])[0].task_id
     click.echo(f"Task {task_id}: {spec.kind}, {zoo(fee)}, {run_s} s for each of its nodes.")
     if wait:
         _result(contracts.network(), opened, task_id, True, None)

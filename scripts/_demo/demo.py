@@ -22,28 +22,46 @@ from agents.audit.show import print_audit
 from agents.audit.sources.findings import Audit
 from agents.jobs.publish import Published, publish_job
 from agents.protocol.network import Network
-from agents.protocol.numbers import ZOO, Phase, ReportStatus, Role, Violation
+from agents.protocol.numbers import Phase, ReportStatus, Role, Violation
 from agents.rounds.models import Models
 from agents.runtime.chain import ChainClient
 from agents.runtime.contracts import load_deployment
 from agents.runtime.logs import open_log
 from agents.storage.content_store import open_store
+from scripts._demo.replayable import commands, keep
 from scripts._demo.run_folder import check_gas, stage
 from scripts._demo.scenario import Scenario, documents_of
 from scripts._net.compiled import ROOT
-from scripts._net.localnet import LocalnetSettings, Seat, build_localnet, relative
+from scripts._net.localnet import LocalnetSettings, build_localnet, relative
 from scripts._net.processes import ProcessError, Supervisor
+from scripts._report.amounts import zoo
 from scripts._report.history import History
-from scripts._report.live import losses, render
-from scripts._report.report import write_report
+from scripts._report.live import render
+from scripts._report.page.report import write_report
+from scripts._report.run import Claim, Model, Replay, Run, Sample
+from scripts._report.sampling import samples_of, tokens_of
 from scripts._report.spent import spent_of
 from scripts._report.standing import standing_of
-from scripts._report.verdict import Check, check_books, check_cheats, check_ledger, check_loss
+from scripts._report.story import losses
+from scripts._report.verdict import (
+    Check,
+    check_books,
+    check_cheats,
+    check_ledger,
+    check_loss,
+    read_books,
+)
 
 WORK = ROOT / ".menagerie" / "demo"
 _READY_S = 120.0
 _LOOK_S = 0.5
 _MAX_CHECKPOINT_BYTES = 1 << 30
+# What a stranger can't repeat, where it is not everything.
+_LOCAL = "The training can't be repeated by a stranger: its data never left the nodes."
+_FREE = (
+    "Nodes trained as they liked, so what a stranger repeats is how their updates were measured, "
+    "not the training."
+)
 
 
 @dataclass(frozen=True)
@@ -56,16 +74,6 @@ class Options:
     data: tuple[Path, ...]
     time_limit_s: float
     report: Path
-
-
-@dataclass(frozen=True)
-class Claim:
-    """An owner's claim: what it was owed and how its balance changed, in 1e-18 ZOO."""
-
-    seat: Seat
-    owed: int
-    received: int
-    tx_hash: str
 
 
 def run(options: Options) -> int:
@@ -105,6 +113,7 @@ class Demo:
         self.net = build_localnet(self.supervisor, WORK, settings, self.say)
         self.say("packing the corpus and the genesis model")
         documents = documents_of(self.options.data)
+        self.prompt = documents[0].decode("utf-8", "replace")
         folder = self.net.directory / "data"
         self.data = self.options.scenario.data(documents, folder, self.options.trainers)
         published = self.publish()
@@ -119,6 +128,8 @@ class Demo:
         started = time.monotonic()
         size = f"{published.parameters:,} parameters, {published.tokens:,} bytes of text"
         self.say(f"job {self.job_id}: {size}")
+        self.parameters = published.parameters
+        self.models = Models(self.network, self.store)
         self.history = History(self.network, self.store, self.job_id, self.names())
         self.watch()
         trained_s = time.monotonic() - started
@@ -257,7 +268,7 @@ class Demo:
         tx_hash = w3.eth.send_raw_transaction(owner.sign_transaction(call).raw_transaction)
         w3.eth.wait_for_transaction_receipt(tx_hash, timeout=30)
         after = int(token.functions.balanceOf(owner.address).call())
-        return Claim(best, owed, after - before, tx_hash.to_0x_hex())
+        return Claim(f"{best.name}'s owner", owed, after - before, tx_hash.to_0x_hex())
 
     def conclude(self, claim: Claim, trained_s: float, utilisation: float) -> int:
         """Check everything that must hold, write the report, say both."""
@@ -265,7 +276,7 @@ class Demo:
         last = [story.report for story in self.history.rounds.values() if story.report][-1:]
         cid = last[0].checkpoint if last else None
         checks.append(Check(cid is not None, f"final checkpoint {cid}"))
-        checkpoint = None if cid is None else (cid, self.store.get(cid, _MAX_CHECKPOINT_BYTES))
+        checkpoint = None if cid is None else self.store.get(cid, _MAX_CHECKPOINT_BYTES)
         per_round = trained_s / self.options.rounds
         facts = {
             "validation loss": " → ".join(f"{loss:.3f}" for loss in losses(self.history)),
@@ -273,25 +284,49 @@ class Demo:
             "in all": f"{time.monotonic() - self.began:.0f} s",
             "trainers' utilisation": f"{utilisation:.1%} of wall time spent computing",
             "blocks": str(self.network.chain.head().number),
-            "claim": claim.tx_hash,
+            "claim": claim.tx,
         }
         spent = spent_of(self.audited, self.history.label)
         if spent is not None:
             facts["privacy spent"] = str(spent)
-        shutil.rmtree(self.options.report, ignore_errors=True)
+        directory = self.options.report
+        shutil.rmtree(directory, ignore_errors=True)
+        keep(self.net, directory)
         shown = self.shown()
-        page = write_report(
-            self.options.report,
-            self.history,
-            checks,
-            facts,
-            checkpoint,
-            spent,
-            standing_of(self.history),
-            [shown[kind] for kind in self.cheats],
+        ledger = self.network.job(self.job_id).model
+        spec = self.models.spec(self.job_id)
+        run = Run(
+            title=f"Menagerie: {self.options.scenario.title}",
+            story=self.history.copy(),
+            checks=checks,
+            cheats={shown[kind]: self.options.scenario.cheats[kind].does for kind in self.cheats},
+            limits=_LOCAL if spec.access == "local" else _FREE if spec.verify == "gauntlet" else "",
+            facts=facts,
+            claim=claim,
+            replay=Replay(
+                self.audited.compared,
+                [str(difference) for difference in self.audited.differences],
+                self.audited.block,
+                self.audited.block_hash,
+            ),
+            books=read_books(self.network),
+            model=None if cid is None else Model(cid, ledger.hex(), self.parameters),
+            samples=self.samples(),
+            spent=spent,
+            standing=standing_of(self.history),
+            commands=commands(self.job_id, directory),
         )
+        page = write_report(directory, run, checkpoint)
         show(self.console, checks, facts, page)
         return 0 if all(check.holds for check in checks) else 1
+
+    def samples(self) -> list[Sample]:
+        """What the model wrote before the first round and after the last."""
+        job = self.models.job(self.job_id)
+        terms = self.network.job(self.job_id).terms
+        before = self.models.at(self.job_id, terms.genesis_model)
+        after = self.models.current(self.job_id)
+        return samples_of(job, tokens_of(job, self.store), before, after, self.prompt)
 
     def checks(self, claim: Claim) -> list[Check]:
         """What must hold."""
@@ -304,17 +339,16 @@ class Demo:
             for kind, cheat in scenario.cheats.items()
             if cheat.violation is not None
         }
-        received, owed = claim.received / ZOO, claim.owed / ZOO
-        models = Models(self.network, self.store)
         return [
             check_loss(self.history, scenario.loss_goal),
             *check_cheats(self.history, blame, self.network.penalties()),
             Check(
-                claim.owed > 0 and claim.received == claim.owed,
-                f"{claim.seat.name}'s owner claimed {received:,.6f} ZOO of {owed:,.6f} owed",
+                claim.arrived,
+                f"{claim.owner} claimed {zoo(claim.received)} ZOO of {zoo(claim.owed)} owed",
+                f"received {claim.received}, owed {claim.owed}",
             ),
             *check_books(self.network, self.history, wallets),
-            check_ledger(self.network, models, self.history, self.job_id),
+            check_ledger(self.network, self.models, self.history, self.job_id),
             *scenario.checks(self.history, names),
             check_gas(self.supervisor),
             self.audit(),
@@ -341,5 +375,6 @@ def show(console: Console, checks: list[Check], facts: dict[str, str], page: Pat
     console.print()
     for check in checks:
         mark = "[green]holds[/green]" if check.holds else "[bold red]FAILS[/bold red]"
-        console.print(f"{mark}  {check.sentence}", highlight=False, soft_wrap=True)
+        exact = f" ({check.exact})" if check.exact and not check.holds else ""
+        console.print(f"{mark}  {check.sentence}{exact}", highlight=False, soft_wrap=True)
     console.print(f"\nreport: {relative(page)}", highlight=False)

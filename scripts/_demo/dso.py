@@ -15,7 +15,7 @@ from typing import Any
 
 from agents.protocol.numbers import ZOO
 from scripts._demo.scenario import Cheat, Data, Scenario
-from scripts._report.history import History
+from scripts._report.story import Story
 from scripts._report.verdict import Check
 
 _PUBLIC_EVERY = 6  # of this many documents one is public, for validation
@@ -71,7 +71,7 @@ def _cut(documents: Sequence[bytes], count: int) -> list[list[bytes]]:
     return parts
 
 
-def _checks(history: History, cheats: Mapping[str, str]) -> list[Check]:
+def _checks(history: Story, cheats: Mapping[str, str]) -> list[Check]:
     trainers = [node for node in history.nodes.values() if node.roles == 1]
     names = set(cheats.values())
     small = next(node for node in trainers if node.name == f"trainer-{_SMALL + 1}")
@@ -102,9 +102,18 @@ DSO = Scenario(
     title="groups train on data that never leaves them; liars are outvoted, privacy is counted",
     trainers=10,
     cheats={
-        "sign flip": Cheat("poisoner", None, {"CHEAT_ATTACK": "sign_flip"}),
-        "blow-up": Cheat("poisoner", None, {"CHEAT_ATTACK": "blow_up"}),
-        "noise": Cheat("poisoner", None, {"CHEAT_ATTACK": "noise"}),
+        "sign flip": Cheat(
+            "poisoner", None, "Send its update reversed.", {"CHEAT_ATTACK": "sign_flip"}
+        ),
+        "blow-up": Cheat(
+            "poisoner",
+            None,
+            "Send its update reversed and a thousand times as long.",
+            {"CHEAT_ATTACK": "blow_up"},
+        ),
+        "noise": Cheat(
+            "poisoner", None, "Send noise instead of an update.", {"CHEAT_ATTACK": "noise"}
+        ),
     },
     spec=_spec,
     data=_data,

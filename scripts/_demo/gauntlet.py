@@ -20,9 +20,8 @@ from typing import Any
 from agents.gauntlet.peer_scores import peer_score
 from agents.protocol.numbers import SCALE, ZOO, Violation
 from scripts._demo.scenario import TERMS, Cheat, Scenario
-from scripts._report.history import History, NodeStory, RoundStory
-from scripts._report.live import losses
 from scripts._report.standing import latest
+from scripts._report.story import NodeStory, RoundStory, Story, losses
 from scripts._report.verdict import Check
 
 _BATCHES = 4  # a round and trainer, once the copies are gone
@@ -58,7 +57,7 @@ def _spec(trainers: int) -> dict[str, Any]:
     }
 
 
-def _checks(history: History, names: Mapping[str, str]) -> list[Check]:
+def _checks(history: Story, names: Mapping[str, str]) -> list[Check]:
     """`names`: of cheats and peers, by what they do."""
     rounds = [story for _, story in sorted(history.rounds.items())]
     scored = [story for story in rounds if any(story.consensus.values())]
@@ -132,7 +131,7 @@ def _below(
     )
 
 
-def _late(node: NodeStory, honest: list[NodeStory], history: History) -> Check:
+def _late(node: NodeStory, honest: list[NodeStory], history: Story) -> Check:
     least = min(other.earned for other in honest)
     slashed = any(slash.node_id == node.node_id for slash in history.slashes)
     in_time = sum(node.node_id in story.committed for story in history.rounds.values())
@@ -145,7 +144,7 @@ def _late(node: NodeStory, honest: list[NodeStory], history: History) -> Check:
 
 
 def _first_rounds(
-    history: History, rounds: list[RoundStory], cheats: Mapping[str, NodeStory]
+    history: Story, rounds: list[RoundStory], cheats: Mapping[str, NodeStory]
 ) -> Check:
     """Nobody was rated yet when the first update was merged, so whoever looked plausible is in."""
     curve = losses(history)
@@ -165,12 +164,32 @@ GAUNTLET = Scenario(
     title="nodes train as they like; validators measure what each update does to the loss",
     trainers=11,
     cheats={
-        "desynchronised": Cheat("desynchronised", None),
-        "perturbed copy": Cheat("copier", Violation.INVALID, {"CHEAT_PERTURB": "0.05"}, partner=2),
-        "duplicate": Cheat("copier", Violation.COPIED, partner=1, same_owner=True),
-        "norm x 100": Cheat("poisoner", None, {"CHEAT_ATTACK": "inflate"}),
-        "noise": Cheat("poisoner", None, {"CHEAT_ATTACK": "noise"}),
-        _LATE: Cheat("late", None),
+        "desynchronised": Cheat(
+            "desynchronised",
+            None,
+            "Rest for three rounds and go on from its own, deviating model.",
+        ),
+        "perturbed copy": Cheat(
+            "copier",
+            Violation.INVALID,
+            "Publish another node's payload, each number changed by about 5 %.",
+            {"CHEAT_PERTURB": "0.05"},
+            partner=2,
+        ),
+        "duplicate": Cheat(
+            "copier",
+            Violation.COPIED,
+            "Publish the payload of a node of the same owner.",
+            partner=1,
+            same_owner=True,
+        ),
+        "norm x 100": Cheat(
+            "poisoner", None, "Send its update times 100.", {"CHEAT_ATTACK": "inflate"}
+        ),
+        "noise": Cheat(
+            "poisoner", None, "Send noise instead of an update.", {"CHEAT_ATTACK": "noise"}
+        ),
+        _LATE: Cheat("late", None, "Commit too late in most rounds."),
     },
     peers={_TWICE: {"MENAGERIE_TRAINER__EXTRA_BATCHES": str(_BATCHES)}},
     plain=3,

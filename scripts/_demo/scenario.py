@@ -15,7 +15,7 @@ from typing import Any
 from agents.jobs.publish import Terms
 from agents.protocol.numbers import ZOO, Violation
 from agents.training.documents import stdlib_corpus
-from scripts._report.history import History
+from scripts._report.story import Story
 from scripts._report.verdict import LOSS_GOAL, Check
 
 BATCHES_PER_TRAINER = 12
@@ -36,12 +36,14 @@ class Cheat:
     """A dishonest trainer: its program in `scripts._demo.cheats`, and what it is slashed for, if
     so.
 
+    `does`: what the program does, for readers of the report.
     `partner`: the number, from 1, of the trainer whose folder it can read. `same_owner`: it is
     registered by that trainer's owner.
     """
 
     program: str
     violation: Violation | None
+    does: str
     env: Mapping[str, str] = field(default_factory=dict)
     partner: int = 1
     same_owner: bool = False
@@ -84,7 +86,7 @@ class Scenario:
         documents
     )
     terms: Terms = TERMS
-    checks: Callable[[History, Mapping[str, str]], list[Check]] = lambda history, names: []
+    checks: Callable[[Story, Mapping[str, str]], list[Check]] = lambda history, names: []
     peers: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     plain: int = 2
     rounds: int = 10
@@ -104,9 +106,9 @@ PLAIN = Scenario(
     title="strangers train on public data; cheats are found by re-execution and slashed",
     trainers=8,
     cheats={
-        "noise": Cheat("noise", Violation.INVALID),
-        "copier": Cheat("copier", Violation.COPIED),
-        "silent": Cheat("silent", Violation.NO_REVEAL),
+        "noise": Cheat("noise", Violation.INVALID, "Send noise instead of an update."),
+        "copier": Cheat("copier", Violation.COPIED, "Commit to another node's payload."),
+        "silent": Cheat("silent", Violation.NO_REVEAL, "Commit and never reveal."),
     },
     spec=_plain_spec,
 )

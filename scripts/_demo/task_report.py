@@ -7,29 +7,53 @@ this network's own numbers, and, where they were recorded, figures from playing 
 
 from __future__ import annotations
 
-import html
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from matplotlib import pyplot as plt
-from matplotlib.ticker import MaxNLocator
-
-from agents.protocol.numbers import ZOO
+from agents.protocol.numbers import ZOO, Violation
 from agents.tasks.deterrence import Deterrence
 from scripts._demo.task_plan import Order
 from scripts._net.compiled import ROOT
+from scripts._report.amounts import zoo
 from scripts._report.economics_plot import write_plot
-from scripts._report.page import check_list, event_list, head, plots, svg, table
-from scripts._report.task_history import TaskHistory
+from scripts._report.page.chart import Curve, chart
+from scripts._report.page.document import document
+from scripts._report.page.lanes import Cell, grid
+from scripts._report.page.markup import (
+    amount,
+    count,
+    definitions,
+    folded,
+    listing,
+    short,
+    table,
+    text,
+)
+from scripts._report.page.money import bar, slashed
+from scripts._report.page.style import CURVES
+from scripts._report.page.summary import PROVES_NOTHING, failure, opening
+from scripts._report.page.tables import check_list, events, nodes
+from scripts._report.page.tables import facts as fact_table
+from scripts._report.task_history import TaskHistory, TaskStory
 from scripts._report.verdict import Check
 from scripts._shared.economics import article_rows
 from scripts._shared.task_words import result_lines
 
 RECORDED = ROOT / "docs" / "redundancy.json"
-_KINDS = {"train_steps": "#0969da", "evaluate": "#1a7f37", "generate": "#8250df"}
+_KINDS = ("train_steps", "evaluate", "generate")
+_FEW = 4  # slashes that a card shows without a click
+_PROVES = (
+    "It proves that the chain alone compared the results, paid those who agreed and slashed those "
+    "who did not. Verifiers ran a task again only where somebody appealed or a draw said so."
+)
+_WHY = {
+    Violation.ABORT: ("silent until the deadline had passed", "the deadline"),
+    Violation.REDUNDANCY_MISMATCH: ("alone with its result", "the comparison"),
+    Violation.COLLUSION: ("agreed on a result that verifiers found false", "verifiers"),
+}
 _ARTICLE = (
     "The article's eight rows, in dollars at $0.1 a task; its own stake is charged even when no "
     "node of the cheat was drawn. Corrected: k (p2 + p3) / p1 for three nodes at once, where the "
@@ -59,103 +83,199 @@ def write_report(
     """
     directory.mkdir(parents=True, exist_ok=True)
     write_plot(directory / "bounds.svg", verdict)
-    bounds = (directory / "bounds.svg").read_text(encoding="utf-8")
-    drawn = [
-        _latency(history),
-        _losses(orders, payloads),
-        _earnings(history),
-        bounds[bounds.index("<svg") :],
-    ]
-    parts = [
-        *head("Menagerie: redundant tasks", "Redundant tasks", checks),
-        *plots(drawn),
-        "<h2>What must hold</h2>",
-        *check_list(checks),
-        "<h2>Figures</h2>",
-        table(["", ""], [[key, value] for key, value in facts.items()], numbers=False),
-        "<h2>Tasks</h2>",
-        _tasks(history, orders, payloads),
-        "<h2>Who was slashed, and why</h2>",
-        _slashes(history),
-        "<h2>What it takes to deter</h2><h3>The article's table, and corrected bounds</h3>",
-        f"<p>{html.escape(_ARTICLE)}</p>",
-        table(
-            ["nodes", "honest", "fake", "chance", "article", "at once", "each", "two, then one"],
-            [list(row) for row in article_rows()],
-        ),
-        "<h3>This network's numbers</h3><ul>",
-        *(f"<li>{html.escape(sentence)}</li>" for sentence in verdict.sentences()),
-        "</ul>",
-        _shares(verdict),
-        *_played(),
-        "<h2>Nodes</h2>",
-        _nodes(history),
-        "<h2>Events</h2>",
-        *event_list(history.happenings, history.began),
-        "</html>",
-    ]
     page = directory / "index.html"
-    page.write_text("\n".join(parts), encoding="utf-8")
+    learnt = [
+        "<div class='charts'>",
+        _losses(orders, payloads),
+        _latency(history),
+        _earnings(history),
+        "</div>",
+    ]
+    page.write_text(
+        document(
+            "Menagerie: redundant tasks",
+            opening(
+                "Menagerie: strangers run deterministic tasks, the chain compares",
+                _headline(history, checks),
+                PROVES_NOTHING if failure(checks) else _PROVES,
+                checks,
+            ),
+            [
+                ("cheats", "Who cheated, and what came of it", _cheats(history)),
+                ("lanes", "Who did what in each task", _lanes(history)),
+                ("money", "Where the money went", _money(history)),
+                ("curves", "What came of it", learnt),
+                ("checks", "What must hold", [check_list(checks)]),
+                ("tasks", "Tasks", [_tasks(history, orders, payloads)]),
+                ("deterrence", "What it takes to deter", _deterrence(directory, verdict)),
+                ("nodes", "Nodes", [nodes(history)]),
+                ("figures", "Figures", [fact_table(facts)]),
+                ("events", "Events", [events(history.happenings, history.began)]),
+            ],
+        ),
+        encoding="utf-8",
+    )
     return page
+
+
+def _headline(history: TaskHistory, checks: Sequence[Check]) -> str:
+    if failed := failure(checks):
+        return failed
+    guilty = {slash.node_id for slash in history.slashes}
+    executors = {node for story in history.tasks.values() for node in story.drawn}
+    wei = sum(slash.amount for slash in history.slashes)
+    caught = f"{count(len(guilty), 'cheat')} caught and slashed {zoo(wei)} ZOO"
+    return (
+        f"{count(len(executors), 'executor')}, strangers to each other, ran "
+        f"{count(len(history.tasks), 'task')}; {caught if guilty else 'nobody was slashed'}; all "
+        f"{count(len(checks), 'check')} of results, slashes and money hold."
+    )
+
+
+# -- what happened -----------------------------------------------------------------------------
+
+
+def _cheats(history: TaskHistory) -> list[str]:
+    """One card for each node that was slashed."""
+    guilty = sorted({slash.node_id for slash in history.slashes})
+    if not guilty:
+        return ["<p>Nobody was slashed.</p>"]
+    return ["<div class='cards'>", *(_card(history, node) for node in guilty), "</div>"]
+
+
+def _card(history: TaskHistory, node_id: int) -> str:
+    node = history.nodes[node_id]
+    did: dict[str, list[int]] = {}
+    found: dict[str, list[int]] = {}
+    for number, story in sorted(history.tasks.items()):
+        for who, violation, _ in story.slashed:
+            if who == node_id:
+                did.setdefault(_WHY[violation][0], []).append(number)
+                found.setdefault(_finder(story, violation), []).append(number)
+    mine = [slash for slash in history.slashes if slash.node_id == node_id]
+    proofs = [
+        f"<li>{slash.violation.name} in block {slash.block} (transaction {short(slash.tx)})</li>"
+        for slash in mine
+    ]
+    proof = ["<ul>", *proofs, "</ul>"]
+    if len(mine) > _FEW:
+        proof = [folded(count(len(mine), "slash", "es"), proof)]
+    pairs = [
+        ("What it did", _by_task(did)),
+        ("Who caught it", _by_task(found)),
+        ("The proof", "".join(proof)),
+        (
+            "What it cost",
+            f"{amount(sum(slash.amount for slash in mine))} ZOO of its stake of "
+            f"{zoo(node.stakes[0][1])}. It earned {amount(node.earned)} ZOO in all.",
+        ),
+    ]
+    return (
+        f"<article class='card'><h3>{text(node.name)} <span class='soft small'>node {node_id}"
+        f"</span></h3>{definitions(pairs)}</article>"
+    )
+
+
+def _by_task(given: Mapping[str, Sequence[int]]) -> str:
+    return _list(
+        f"{words}: task{'s' if len(numbers) > 1 else ''} {listing(list(map(str, numbers)))}"
+        for words, numbers in given.items()
+    )
+
+
+def _list(items: Iterable[str]) -> str:
+    return f"<ul>{''.join(f'<li>{text(item)}</li>' for item in items)}</ul>"
+
+
+def _finder(story: TaskStory, violation: Violation) -> str:
+    if story.verdict is not None and violation != Violation.ABORT:
+        return "verifiers, on appeal"
+    return _WHY[violation][1]
+
+
+def _lanes(history: TaskHistory) -> list[str]:
+    """Executors by task."""
+    numbers = sorted(history.tasks)
+    drawn = {node for story in history.tasks.values() for node in story.drawn}
+    rows = [
+        (
+            node.name,
+            [_cell(history.tasks[number], node.node_id) for number in numbers],
+            place == 0,
+        )
+        for place, node in enumerate(n for n in history.nodes.values() if n.node_id in drawn)
+    ]
+    return grid("What each executor did, by task", "task", list(map(str, numbers)), rows)
+
+
+def _cell(story: TaskStory, node: int) -> Cell:
+    slashes = [(violation, wei) for who, violation, wei in story.slashed if who == node]
+    if slashes:
+        wei = sum(wei for _, wei in slashes)
+        names = ", ".join(violation.name for violation, _ in slashes)
+        return Cell("slashed", f"slashed {zoo(wei)} ZOO: {names}", f"-{zoo(wei)}")
+    if node not in story.drawn:
+        return Cell("stood by", "not drawn")
+    if story.stands is None:
+        return Cell("revealed", "drawn; no two agreed")
+    return Cell("paid", "drawn and not found wrong")
+
+
+def _money(history: TaskHistory) -> list[str]:
+    """Fees and slashed stakes."""
+    fees = sum(story.fee for story in history.tasks.values())
+    owners = {node.payout for node in history.nodes.values()}
+    creators = {story.creator for story in history.tasks.values()}
+    parts = {"executors, for results": 0, "back to who asked": 0, "to the treasury": 0}
+    for account, wei in history.fee_credits.items():
+        known = "executors, for results" if account in owners else "back to who asked"
+        parts[known if account in owners | creators else "to the treasury"] += wei
+    return [*bar("What was paid in fees", fees, list(parts.items())), *slashed(history)]
 
 
 # -- plots -------------------------------------------------------------------------------------
 
 
 def _latency(history: TaskHistory) -> str:
-    figure, axis = plt.subplots(figsize=(6, 3.6))
-    for kind, colour in _KINDS.items():
+    curves = []
+    for place, kind in enumerate(_KINDS):
         stories = [s for s in history.tasks.values() if s.kind == kind and s.settled_at]
-        for marker, plain in (("o", True), ("X", False)):
-            chosen = [s for s in stories if _is_plain(s.drawn) == plain]
-            axis.plot(
-                [s.created_at - history.began for s in chosen],
-                [s.latency for s in chosen],
-                marker,
-                color=colour,
-                label=kind if plain else None,
-            )
-    axis.plot([], [], "X", color="#57606a", label="more than two executors")
-    axis.set(title="From creation to agreement", xlabel="created at, s", ylabel="s")
-    axis.set_ylim(bottom=0)
-    return svg(figure, axis, legend=True)
+        for more, name in ((False, kind), (True, f"{kind}, more than two executors")):
+            points = [
+                (float(s.created_at - history.began), float(s.latency))
+                for s in stories
+                if (len(s.drawn) > 2) == more
+            ]
+            curves.append(Curve(name, points, place + more * CURVES, joined=False))
+    title = "From creation to agreement"
+    return chart(title, curves, "created at, s", "seconds until two agreed")
 
 
 def _losses(orders: Mapping[int, Order], payloads: Mapping[int, bytes]) -> str:
-    figure, axis = plt.subplots(figsize=(6, 3.6))
     curves: dict[int, dict[int, float]] = {}
     for task_id, payload in payloads.items():
         order = orders[task_id]
         if order.spec.kind == "evaluate" and b'"loss"' in payload:
             loss = float.fromhex(json.loads(payload)["loss"])
             curves.setdefault(order.line, {})[order.number] = loss
-    for line, curve in sorted(curves.items()):
-        axis.plot(*zip(*sorted(curve.items()), strict=True), marker="o", label=f"model {line + 1}")
-    axis.set(
-        title="Loss on text held out, measured by tasks",
-        xlabel="tasks of training",
-        ylabel="nats per token",
-    )
-    axis.xaxis.set_major_locator(MaxNLocator(integer=True))
-    return svg(figure, axis, legend=True)
+    drawn = [
+        Curve(f"model {line + 1}", sorted(curve.items()), line)
+        for line, curve in sorted(curves.items())
+    ]
+    title = "Loss on text held out, measured by tasks"
+    return chart(title, drawn, "tasks of training", "nats per token")
 
 
 def _earnings(history: TaskHistory) -> str:
-    figure, axis = plt.subplots(figsize=(6, 3.6))
-    for node in history.nodes.values():
-        if node.payouts:
-            times = [0, *(time - history.began for time, _ in node.payouts)]
-            amounts = [0.0, *(amount / ZOO for _, amount in node.payouts)]
-            axis.step(times, amounts, where="post", label=node.name)
-    axis.set(title="Credited by tasks and appeals", xlabel="chain time, s", ylabel="ZOO")
-    return svg(figure, axis, legend=True)
+    curves = []
+    for place, node in enumerate(node for node in history.nodes.values() if node.payouts):
+        points = [(0.0, 0.0)]
+        points += [(float(time - history.began), wei / ZOO) for time, wei in node.payouts]
+        curves.append(Curve(node.name, points, place, step=True))
+    return chart("Credited by tasks and appeals", curves, "chain time, s", "ZOO so far")
 
 
 # -- tables ------------------------------------------------------------------------------------
-
-
-def _is_plain(drawn: Sequence[int]) -> bool:
-    return len(drawn) <= 2
 
 
 def _tasks(history: TaskHistory, orders: Mapping[int, Order], payloads: Mapping[int, bytes]) -> str:
@@ -166,54 +286,57 @@ def _tasks(history: TaskHistory, orders: Mapping[int, Order], payloads: Mapping[
         shown = (
             lines[-1] if story.kind == "generate" else lines[0].partition(" CID")[0].rstrip(",;")
         )
-        rows.append(
-            [
-                str(number),
-                orders[number].title,
-                ", ".join(map(history.label, story.drawn)),
-                story.state,
-                str(story.latency),
-                f"{story.gas:,}",
-                shown,
-            ]
-        )
+        cells = [
+            str(number),
+            orders[number].title,
+            ", ".join(map(history.label, story.drawn)),
+            story.state,
+            str(story.latency),
+            f"{story.gas:,}",
+            shown,
+        ]
+        rows.append(list(map(text, cells)))
     columns = ["task", "what", "executors", "state", "seconds", "gas", "result"]
-    return table(columns, rows, numbers=False)
+    return table(columns, rows, "Tasks", numbers=False)
 
 
-def _slashes(history: TaskHistory) -> str:
-    rows = []
-    for number, story in sorted(history.tasks.items()):
-        for node, violation, amount in story.slashed:
-            why = {
-                "ABORT": "silent until the deadline had passed",
-                "REDUNDANCY_MISMATCH": "alone with its result",
-                "COLLUSION": "agreed on a result that verifiers found false",
-            }[violation.name]
-            by = "verifiers, on appeal" if story.verdict is not None else "the comparison"
-            by = "the deadline" if violation.name == "ABORT" else by
-            label = history.label(node)
-            rows.append([label, violation.name, f"{amount / ZOO:,.4f}", str(number), why, by])
-    columns = ["node", "row of the table", "ZOO", "task", "why", "found by"]
-    return table(columns, rows, numbers=False)
+def _deterrence(directory: Path, verdict: Deterrence) -> list[str]:
+    """The bounds, this network's numbers and what was played."""
+    bounds = (directory / "bounds.svg").read_text(encoding="utf-8")
+    article = ["nodes", "honest", "fake", "chance", "article", "at once", "each", "two, then one"]
+    return [
+        "<figure class='card paper'><figcaption>What a fake must cost</figcaption>",
+        "<div class='wrap' tabindex='0' role='img' aria-label='The penalty that deters, in fees, "
+        "against the share of the nodes that is the attacker&#x27;s'>",
+        bounds[bounds.index("<svg") :],
+        "</div></figure>",
+        "<h3>The article's table, and corrected bounds</h3>",
+        f"<p>{text(_ARTICLE)}</p>",
+        table(article, [list(map(text, row)) for row in article_rows()], "The article's rows"),
+        "<h3>This network's numbers</h3>",
+        _list(verdict.sentences()),
+        _shares(verdict),
+        *_played(),
+    ]
 
 
 def _shares(verdict: Deterrence) -> str:
-    def amount(value: Fraction | None) -> str:
+    def figure(value: Fraction | None) -> str:
         return "-" if value is None else f"{float(value) / ZOO:,.3g}"
 
     rows = [
         [
             f"{float(row.share):.0%}",
-            amount(row.fake.profit),
-            amount(row.leave.profit),
-            amount(row.pair),
-            amount(row.honest),
+            figure(row.fake.profit),
+            figure(row.leave.profit),
+            figure(row.pair),
+            figure(row.honest),
         ]
         for row in verdict.rows
     ]
     columns = ["attacker's share", "always fakes", "fakes or leaves", "fakes own pairs", "honest"]
-    return table([f"{name}{', ZOO a task' if i else ''}" for i, name in enumerate(columns)], rows)
+    columns = [f"{name}{', ZOO a task' if place else ''}" for place, name in enumerate(columns)]
+    return table(columns, rows, "What an attacker gains, by its share of the nodes")
 
 
 def _played() -> list[str]:
@@ -237,8 +360,8 @@ def _played() -> list[str]:
     columns = ["strategy", "fee", "tasks", "fake stands", "cheat, ZOO a task", "honest, ZOO a task"]
     return [
         "<h3>Played on the contracts</h3>",
-        f"<p>{html.escape(_PLAYED)}</p>",
-        table(columns, rows, numbers=False),
+        f"<p>{text(_PLAYED)}</p>",
+        table(columns, [list(map(text, row)) for row in rows], "Tasks played", numbers=False),
     ]
 
 
@@ -246,20 +369,3 @@ def _seen(figure: dict[str, Any]) -> str:
     low, high = figure["interval"]
     mark = "" if figure["inside"] else ", outside"
     return f"{figure['exact']:.3g}: {figure['seen']:.3g} ({low:.3g} to {high:.3g}{mark})"
-
-
-def _nodes(history: TaskHistory) -> str:
-    rows = [
-        [
-            node.name,
-            f"{node.stakes[0][1] / ZOO:,.2f}",
-            f"{node.stake / ZOO:,.2f}",
-            node.state,
-            node.verdict or "-",
-            str(sum(node.node_id in story.drawn for story in history.tasks.values())),
-            f"{node.earned / ZOO:,.4f}",
-        ]
-        for node in history.nodes.values()
-    ]
-    columns = ["node", "stake at first", "stake now", "state", "slashed for", "drawn", "earned ZOO"]
-    return table(columns, rows)

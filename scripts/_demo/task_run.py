@@ -26,6 +26,7 @@ from agents.tasks.contract import Task, Tasks
 from agents.tasks.process import TaskProcess
 from scripts._demo.task_plan import Order, Wishes
 from scripts._net.localnet import Localnet, Seat
+from scripts._report.amounts import zoo
 from scripts._report.task_history import TaskHistory
 from scripts._report.verdict import Check
 
@@ -184,5 +185,6 @@ def withdraw(net: Localnet, seat: Seat) -> Check:
     received = int(token.functions.balanceOf(owner.address).call()) - before
     return Check(
         owed == received > 0,
-        f"{seat.name}'s owner withdrew {received / ZOO:,.6f} ZOO of {owed / ZOO:,.6f} owed",
+        f"{seat.name}'s owner withdrew {zoo(received)} ZOO of {zoo(owed)} owed",
+        f"received {received}, owed {owed}",
     )

@@ -6,93 +6,45 @@ It reads events only, each once and in order. It asks the agents nothing.
 
 from __future__ import annotations
 
-from collections import defaultdict
-from dataclasses import dataclass, field
+from dataclasses import replace
 from typing import Any
 
 from agents.gauntlet.record import MAX_RECORD_BYTES, RecordError, ScoreRecord
 from agents.protocol.network import Network
-from agents.protocol.numbers import BPS, SCALE, ZOO, Phase, Violation
+from agents.protocol.numbers import BPS, SCALE, Phase, Violation
 from agents.rounds.report import MAX_REPORT_BYTES, ReportError, RoundReport
 from agents.runtime.contracts import Event, EventType
+from agents.storage.canonical import loads
+from agents.storage.cid import cid_from_digest
 from agents.storage.content_store import ContentStore
 from agents.storage.errors import StoreError
+from scripts._report.amounts import zoo
+from scripts._report.story import (
+    Accusation,
+    Credit,
+    Duplicate,
+    Forfeit,
+    Happening,
+    NodeStory,
+    RoundStory,
+    Slash,
+    Story,
+    Voice,
+)
+
+_MAX_EVIDENCE_BYTES = 1 << 20
+_MAX_REASON = 400
 
 
-@dataclass
-class NodeStory:
-    """One node's life. Amounts in 1e-18 ZOO. `stakes` and `payouts` are (chain time, amount).
-
-    `standing`: what the newest consensus of validators says of it, empty where there is none.
-    """
-
-    node_id: int
-    name: str = ""
-    payout: str = ""
-    roles: int = 0
-    stake: int = 0
-    state: str = "registered"
-    verdict: str = ""
-    standing: str = ""
-    earned: int = 0
-    stakes: list[tuple[int, int]] = field(default_factory=list)
-    payouts: list[tuple[int, int]] = field(default_factory=list)
-
-
-@dataclass
-class RoundStory:
-    """One round. Times are chain time in seconds.
-
-    `paid`: 1e-18 ZOO credited to trainers, by node. Of a job that validators score: `records` by
-    verifier, of those who revealed, `consensus` by node, out of 65,535, empty until it is closed,
-    and `trusts` by verifier, from 0 to 1.
-    """
-
-    round_id: int
-    opened_at: int
-    phase: Phase = Phase.COMMIT
-    deadline: int = 0
-    nodes: tuple[int, ...] = ()
-    committed: set[int] = field(default_factory=set)
-    revealed: set[int] = field(default_factory=set)
-    ended_at: int = 0
-    report: RoundReport | None = None
-    paid: dict[int, int] = field(default_factory=dict)
-    records: dict[int, ScoreRecord] = field(default_factory=dict)
-    consensus: dict[int, int] = field(default_factory=dict)
-    trusts: dict[int, float] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Slash:
-    """One slash as NodeRegistry logged it, with the stake before it."""
-
-    node_id: int
-    violation: Violation
-    amount: int
-    stake_before: int
-    time: int
-    banned: bool
-
-
-@dataclass(frozen=True)
-class Happening:
-    """One line of the log. `tone`: plain, good or bad."""
-
-    time: int
-    text: str
-    tone: str = "plain"
-
-
-class History:
+class History(Story):
     """Follows one job. `names` are the nodes' names by operator address."""
 
     def __init__(
         self, network: Network, store: ContentStore, job_id: int, names: dict[str, str]
     ) -> None:
+        super().__init__(job_id)
         self._network = network
         self._store = store
-        self._job_id = job_id
         self._names = names
         self._next_block = network.deployment.block
         self._times: dict[int, int] = {}
@@ -103,14 +55,7 @@ class History:
                 if item["type"] == "event":
                     kind = contract.event(item["name"])
                     self._types[contract.address.lower(), "0x" + kind.topic.hex()] = kind
-        self.nodes: dict[int, NodeStory] = {}
-        self.rounds: dict[int, RoundStory] = {}
-        self.slashes: list[Slash] = []
-        self.happenings: list[Happening] = []
-        self.claimed: dict[str, int] = defaultdict(int)
-        self.funded = 0
-        self.job_ended = False
-        self.now = 0
+        self._offences: dict[tuple[bytes, int], int] = {}  # by transaction and node: the round
 
     def update(self) -> None:
         """Read the blocks since the last call."""
@@ -128,22 +73,21 @@ class History:
         )
         for log in logs:
             kind = self._types.get((log["address"].lower(), log["topics"][0]))
-            handler = kind and getattr(self, f"_on_{kind.abi['name']}", None)
+            handler = None if kind is None else getattr(self, f"_on_{kind.abi['name']}", None)
             if kind is not None and handler is not None:
                 event = kind.decode(log)
-                if event.args.get("job_id", self._job_id) == self._job_id:
+                if event.args.get("job_id", self.job_id) == self.job_id:
                     self._event = event
                     handler(event.args, self._time(event))
         self._next_block = head.number + 1
-
-    def label(self, node_id: int) -> str:
-        """How a node is shown."""
-        return self.nodes[node_id].name if node_id in self.nodes else f"node {node_id}"
 
     def _time(self, event: Event) -> int:
         if event.block not in self._times:
             self._times[event.block] = self._network.chain.timestamp(event.block)
         return self._times[event.block]
+
+    def _tx(self) -> str:
+        return "0x" + self._event.tx_hash.hex()
 
     def _say(self, time: int, text: str, tone: str = "plain") -> None:
         self.happenings.append(Happening(time, text, tone))
@@ -155,6 +99,7 @@ class History:
             node_id=args["node_id"],
             name=self._names.get(args["operator"], f"node {args['node_id']}"),
             payout=args["payout"],
+            operator=args["operator"],
             roles=args["roles"],
             stake=args["stake"],
             stakes=[(time, args["stake"])],
@@ -185,11 +130,33 @@ class History:
             node.state = "suspended"
         elif violation == Violation.NO_REVEAL:
             node.state = "slashed"
-        self.slashes.append(
-            Slash(node.node_id, violation, args["amount"], before, time, args["banned"])
+        slash = Slash(
+            node.node_id,
+            violation,
+            args["amount"],
+            before,
+            time,
+            args["banned"],
+            round_id=self._offences.get((self._event.tx_hash, node.node_id), 0),
+            reporter=args["reporter"],
+            reporter_share=args["reporter_share"],
+            treasury_share=args["treasury_share"],
+            suspended_until=args["suspended_until"],
+            tx=self._tx(),
+            block=self._event.block,
         )
-        text = f"{node.name} slashed {args['amount'] / ZOO:,.4f} ZOO: {violation.name}"
-        self._say(time, text, "bad")
+        self.slashes.append(slash)
+        self._say(time, f"{node.name} slashed {zoo(args['amount'])} ZOO: {violation.name}", "bad")
+
+    def _offence(self, node_id: int, round_id: int) -> None:
+        """The slash in this transaction, logged already or yet to come, is for that round."""
+        self._offences[self._event.tx_hash, node_id] = round_id
+        for place, slash in enumerate(self.slashes):
+            if slash.node_id == node_id and slash.tx == self._tx():
+                self.slashes[place] = replace(slash, round_id=round_id)
+
+    def _on_UnrevealedSlashed(self, args: dict[str, Any], time: int) -> None:
+        self._offence(args["node_id"], args["round_id"])
 
     # -- rounds --------------------------------------------------------------------------------
 
@@ -220,11 +187,14 @@ class History:
         self.nodes[args["node_id"]].state = "revealed"
 
     def _on_DuplicateContent(self, args: dict[str, Any], time: int) -> None:
-        first, second = self.label(args["first_node"]), self.label(args["second_node"])
+        found = Duplicate(args["round_id"], args["first_node"], args["second_node"])
+        self.duplicates.append(found)
+        first, second = self.label(found.first), self.label(found.second)
         self._say(time, f"{first} and {second} revealed identical content: both audited", "bad")
 
     def _on_ResultProposed(self, args: dict[str, Any], time: int) -> None:
         round_ = self.rounds[args["round_id"]]
+        round_.proposers.append(args["proposer"])
         try:
             raw = self._store.get_digest(args["report"], MAX_REPORT_BYTES)
             round_.report = RoundReport.from_bytes(raw)
@@ -236,6 +206,7 @@ class History:
         self._say(time, f"round {round_.round_id}: {by} proposed a model, loss {loss:.4f}")
 
     def _on_Attested(self, args: dict[str, Any], time: int) -> None:
+        self.rounds[args["round_id"]].attested.add(args["verifier_id"])
         self._say(time, f"{self.label(args['verifier_id'])} attested round {args['round_id']}")
 
     def _on_Challenged(self, args: dict[str, Any], time: int) -> None:
@@ -287,35 +258,97 @@ class History:
     # -- reports and rewards -------------------------------------------------------------------
 
     def _on_ViolationReported(self, args: dict[str, Any], time: int) -> None:
-        violation = Violation(args["violation"]).name
-        self.nodes[args["node_id"]].verdict = f"reported {violation}"
+        violation = Violation(args["violation"])
+        accusation = self.accusations.setdefault(
+            args["report_id"].hex(), Accusation(args["node_id"], args["round_id"], violation)
+        )
+        accusation.voices.append(
+            Voice(
+                args["verifier_id"],
+                cid_from_digest(args["evidence"]),
+                self._reason(args["evidence"]),
+                self._tx(),
+                self._event.block,
+            )
+        )
+        self.nodes[args["node_id"]].verdict = f"reported {violation.name}"
         by, of = self.label(args["verifier_id"]), self.label(args["node_id"])
-        self._say(time, f"{by} reports {of}: {violation}", "bad")
+        self._say(time, f"{by} reports {of}: {violation.name}", "bad")
+
+    def _reason(self, evidence: bytes) -> str:
+        """What a verifier's evidence says; empty if the store has none that can be read."""
+        try:
+            fields = loads(self._store.get_digest(evidence, _MAX_EVIDENCE_BYTES))
+        except (StoreError, ValueError, RecursionError):
+            return ""
+        reason = fields.get("reason") if isinstance(fields, dict) else None
+        return reason[:_MAX_REASON] if isinstance(reason, str) else ""
+
+    def _accusation(self, args: dict[str, Any]) -> Accusation | None:
+        """The report that an event is about; None if it belongs to another job."""
+        return self.accusations.get(args["report_id"].hex())
+
+    def _on_ReportConfirmed(self, args: dict[str, Any], time: int) -> None:
+        if accusation := self._accusation(args):
+            accusation.confirmed_block = self._event.block
+
+    def _on_ReportAppealed(self, args: dict[str, Any], time: int) -> None:
+        if accusation := self._accusation(args):
+            accusation.appealed = True
+            self._say(time, f"{self.label(accusation.node_id)} appeals")
+
+    def _on_ReportExecuted(self, args: dict[str, Any], time: int) -> None:
+        if accusation := self._accusation(args):
+            accusation.outcome = "executed"
+            self._offence(accusation.node_id, accusation.round_id)
+
+    def _on_ReportDismissed(self, args: dict[str, Any], time: int) -> None:
+        if accusation := self._accusation(args):
+            accusation.outcome = "dismissed"
+
+    def _on_ReportLapsed(self, args: dict[str, Any], time: int) -> None:
+        if accusation := self._accusation(args):
+            accusation.outcome = "lapsed"
 
     def _on_JobFunded(self, args: dict[str, Any], time: int) -> None:
         self.funded += args["amount"]
 
+    def _on_EscrowRefunded(self, args: dict[str, Any], time: int) -> None:
+        self.refunded += args["amount"]
+        self._say(time, f"{zoo(args['amount'])} ZOO of the escrow went back to the sponsor")
+
     def _on_RewardsDistributed(self, args: dict[str, Any], time: int) -> None:
         for node_id, amount in zip(args["nodes"], args["amounts"], strict=True):
-            self._credit(node_id, amount, time)
-            paid = self.rounds[args["round_id"]].paid
-            paid[node_id] = paid.get(node_id, 0) + amount
+            self._pay(node_id, args["round_id"], amount, time)
 
     def _on_CutCredited(self, args: dict[str, Any], time: int) -> None:
-        self._credit(args["node_id"], args["amount"], time)
+        self._credit(args["node_id"], args["amount"], time, args["round_id"], "cut")
 
     def _on_PayReleased(self, args: dict[str, Any], time: int) -> None:
         self._credit(args["node_id"], args["amount"], time)
 
     def _on_ShareSettled(self, args: dict[str, Any], time: int) -> None:
-        if not args["guilty"]:
-            self._credit(args["node_id"], args["amount"], time)
+        node_id, round_id, amount = args["node_id"], args["round_id"], args["amount"]
+        if args["guilty"]:
+            self.forfeits.append(Forfeit(node_id, round_id, amount))
+        else:
+            self._pay(node_id, round_id, amount, time)
 
-    def _credit(self, node_id: int, amount: int, time: int) -> None:
+    def _pay(self, node_id: int, round_id: int, amount: int, time: int) -> None:
+        """Credit a trainer's share of a round."""
+        self._credit(node_id, amount, time, round_id)
+        paid = self.rounds[round_id].paid
+        paid[node_id] = paid.get(node_id, 0) + amount
+
+    def _credit(
+        self, node_id: int, amount: int, time: int, round_id: int = 0, what: str = "work"
+    ) -> None:
         node = self.nodes[node_id]
         node.earned += amount
         node.payouts.append((time, node.earned))
+        self.credits.append(Credit(node_id, round_id, amount, what))
 
     def _on_RewardClaimed(self, args: dict[str, Any], time: int) -> None:
-        self.claimed[args["account"]] += args["amount"]
-        self._say(time, f"{args['account']} claimed {args['amount'] / ZOO:,.4f} ZOO", "good")
+        account = args["account"]
+        self.claimed[account] = self.claimed.get(account, 0) + args["amount"]
+        self._say(time, f"{self.who(account)} claimed {zoo(args['amount'])} ZOO", "good")

@@ -11,6 +11,7 @@ from rich.text import Text
 
 from agents.protocol.numbers import ZOO, Phase
 from scripts._report.history import History
+from scripts._report.story import losses
 
 _LINES = 10
 _TONES = {"plain": "", "good": "green", "bad": "bold red"}
@@ -22,15 +23,6 @@ _BARS = "▁▂▃▄▅▆▇█"
 def render(history: History, rounds: int) -> Group:
     """The whole view. `rounds`: how many the job has."""
     return Group(_headline(history, rounds), _nodes(history), _events(history))
-
-
-def losses(history: History) -> list[float]:
-    """Validation loss before the first round, then after each finalized one."""
-    done = [r for r in history.rounds.values() if r.phase == Phase.FINALIZED and r.report]
-    if not done:
-        return []
-    reports = [r.report for r in done if r.report is not None]
-    return [reports[0].val_loss_before, *(report.val_loss for report in reports)]
 
 
 def sparkline(values: list[float]) -> str:

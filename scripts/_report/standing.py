@@ -16,7 +16,7 @@ from agents.gauntlet.peer_scores import peer_score
 from agents.gauntlet.ratings import MICRO, Rating, ordinal
 from agents.gauntlet.record import NodeRating, ScoreRecord
 from agents.protocol.numbers import ZOO
-from scripts._report.history import History
+from scripts._report.story import Story
 
 Curve = list[tuple[int, float]]
 Curves = dict[int, Curve]  # by node: (round, figure)
@@ -41,7 +41,7 @@ class Standing:
     payouts: Curves
 
 
-def standing_of(history: History) -> Standing | None:
+def standing_of(history: Story) -> Standing | None:
     """The curves of every trainer that was in a round; None if no round was scored."""
     rounds = sorted(history.rounds.values(), key=lambda story: story.round_id)
     if not any(story.records for story in rounds):
@@ -60,7 +60,7 @@ def standing_of(history: History) -> Standing | None:
     return found
 
 
-def latest(history: History, figure: Callable[[Rating], float]) -> dict[int, float]:
+def latest(history: Story, figure: Callable[[Rating], float]) -> dict[int, float]:
     """By trainer, the median over validators of a figure of its newest rating."""
     newest: dict[int, dict[int, NodeRating]] = {}
     for _, story in sorted(history.rounds.items()):

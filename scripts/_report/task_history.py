@@ -8,11 +8,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from agents.protocol.network import Network
-from agents.protocol.numbers import ZOO, Violation
+from agents.protocol.numbers import Violation
 from agents.storage.content_store import ContentStore
 from agents.storage.errors import StoreError
 from agents.tasks.compute.errors import TaskError
 from agents.tasks.compute.spec import MAX_SPEC_BYTES, parse_spec
+from scripts._report.amounts import zoo
 from scripts._report.history import History
 
 
@@ -82,6 +83,11 @@ class TaskHistory(History):
         self.withdrawn: dict[str, dict[str, int]] = {
             address: defaultdict(int) for address in self.credited
         }
+
+    @property
+    def fee_credits(self) -> dict[str, int]:
+        """What RedundantTasks credited of the fees, by account."""
+        return self.credited[self._network.tasks.address.lower()]
 
     def count_gas(self) -> None:
         """Read what the transactions about every task used."""
@@ -225,4 +231,4 @@ class TaskHistory(History):
         if withdrawn is not None:
             withdrawn[args["account"]] += args["amount"]
             by = self._names.get(args["account"], args["account"])
-            self._say(time, f"{by} withdrew {args['amount'] / ZOO:,.4f} ZOO", "good")
+            self._say(time, f"{by} withdrew {zoo(args['amount'])} ZOO", "good")

@@ -12,9 +12,10 @@ from collections.abc import Collection, Mapping, Sequence
 
 from agents.protocol import formulas
 from agents.protocol.network import Network
-from agents.protocol.numbers import ZOO, LaneState, Violation
+from agents.protocol.numbers import LaneState, Violation
 from agents.protocol.slashing import DEFAULTS, Row
 from agents.tasks.contract import Task, Tasks
+from scripts._report.amounts import zoo
 from scripts._report.task_history import TaskHistory, TaskStory
 from scripts._report.verdict import Check, check_holdings, expected_slashes
 
@@ -103,7 +104,7 @@ def check_slashes(
         mine = [slash for slash in history.slashes if slash.node_id == node]
         exact = [slash.amount for slash in mine] == amounts.get(node, [])
         right = bool(mine) and all(slash.violation in allowed[kind] for slash in mine)
-        shown = ", ".join(f"{s.violation.name} {s.amount / ZOO:,.4f} ZOO" for s in mine)
+        shown = ", ".join(f"{s.violation.name} {zoo(s.amount)} ZOO" for s in mine)
         by_table = "by exactly the table" if exact else "NOT by the table"
         name = history.label(node)
         found.append(Check(right and exact, f"{name} slashed {by_table}: {shown or 'never'}"))
@@ -152,8 +153,10 @@ def check_money(
     found = [
         Check(
             exact and fees == sum(credited.values()),
-            f"fees {fees} = credits {sum(credited.values())}, to each of {len(credited)} accounts "
-            f"{'exactly' if exact else 'NOT'} what its tasks' outcomes say",
+            f"fees {zoo(fees)} ZOO = credits {zoo(sum(credited.values()))}, to each of "
+            f"{len(credited)} accounts {'exactly' if exact else 'NOT'} what its tasks' outcomes "
+            "say",
+            f"fees {fees}, credits {sum(credited.values())}",
         ),
     ]
     for contract in (network.tasks, network.appeals):
@@ -161,20 +164,30 @@ def check_money(
         owed = sum(history.credited[address].values()) - sum(history.withdrawn[address].values())
         held = network.chain.call(contract, "bonds_held")
         found.append(
-            Check(held == owed, f"{contract.name} escrows {held}: all of it is credited, {owed}")
+            Check(
+                held == owed,
+                f"{contract.name} escrows {zoo(held)} ZOO: all of it is credited, {zoo(owed)}",
+                f"escrows {held}, credited {owed}",
+            )
         )
     paid_in = history.taken[network.appeals.address.lower()] + history.seized
     paid_out = sum(history.credited[network.appeals.address.lower()].values())
     found.append(
         Check(
-            paid_in == paid_out, f"appeals: bonds and seized stake {paid_in} = credits {paid_out}"
+            paid_in == paid_out,
+            f"appeals: bonds and seized stake {zoo(paid_in)} ZOO = credits {zoo(paid_out)}",
+            f"bonds and seized stake {paid_in}, credits {paid_out}",
         )
     )
     first = sum(node.stakes[0][1] for node in history.nodes.values())
     slashed = sum(slash.amount for slash in history.slashes)
     now = network.chain.call(network.registry, "total_stake")
     found.append(
-        Check(first - slashed == now, f"stakes {first} - slashes {slashed} = stakes now {now}")
+        Check(
+            first - slashed == now,
+            f"stakes {zoo(first)} ZOO - slashes {zoo(slashed)} = stakes now {zoo(now)}",
+            f"stakes {first}, slashes {slashed}, stakes now {now}",
+        )
     )
     return [*found, *check_holdings(network, holders)]
 

@@ -13,26 +13,48 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from agents.protocol.network import Network
-from agents.protocol.numbers import ZOO, Phase, Violation
+from agents.protocol.numbers import Phase, Violation
 from agents.protocol.slashing import DEFAULTS, Offender, Row, slash_amount
 from agents.protocol.structs import read
 from agents.rounds.models import Models
 from agents.training.state import model_hash
-from scripts._report.history import History
-from scripts._report.live import losses
+from scripts._report.amounts import zoo
+from scripts._report.story import Story, losses
 
 LOSS_GOAL = 0.8
 
 
 @dataclass(frozen=True)
 class Check:
-    """One sentence, and whether it holds."""
+    """One sentence, and whether it holds. `exact`: its amounts in 1e-18 ZOO, if it has any."""
 
     holds: bool
     sentence: str
+    exact: str = ""
 
 
-def expected_slashes(history: History, table: Mapping[int, Row] = DEFAULTS) -> dict[int, list[int]]:
+@dataclass(frozen=True)
+class Books:
+    """What RewardPool owes at the end, in 1e-18 ZOO."""
+
+    escrow: int
+    reserved: int
+    pending: int
+    held: int
+
+    @property
+    def total(self) -> int:
+        """All of it."""
+        return self.escrow + self.reserved + self.pending + self.held
+
+
+def read_books(network: Network) -> Books:
+    """Read them."""
+    names = ("total_escrow", "total_reserved", "total_pending", "total_held")
+    return Books(*(_figure(network, "RewardPool", name) for name in names))
+
+
+def expected_slashes(history: Story, table: Mapping[int, Row] = DEFAULTS) -> dict[int, list[int]]:
     """By node, the amounts the table gives for the violations that were logged, in order."""
     offenders: dict[int, Offender] = defaultdict(Offender)
     amounts: dict[int, list[int]] = defaultdict(list)
@@ -42,7 +64,7 @@ def expected_slashes(history: History, table: Mapping[int, Row] = DEFAULTS) -> d
     return dict(amounts)
 
 
-def check_loss(history: History, goal: float = LOSS_GOAL) -> Check:
+def check_loss(history: Story, goal: float = LOSS_GOAL) -> Check:
     """The model has learnt."""
     curve = losses(history)
     if len(curve) < 2:
@@ -56,7 +78,7 @@ def check_loss(history: History, goal: float = LOSS_GOAL) -> Check:
 
 
 def check_cheats(
-    history: History, cheats: dict[str, Violation], table: Mapping[int, Row] = DEFAULTS
+    history: Story, cheats: dict[str, Violation], table: Mapping[int, Row] = DEFAULTS
 ) -> list[Check]:
     """Each cheat was slashed for what it did, by exactly the table; nobody else was slashed."""
     expected = expected_slashes(history, table)
@@ -69,10 +91,17 @@ def check_cheats(
         right = bool(mine) and mine[0].violation == violation
         exact = amounts == expected.get(ids.get(name, 0), [])
         shown = ", ".join(
-            f"{kind} {amount / ZOO:,.4f} ZOO" for kind, amount in zip(kinds, amounts, strict=True)
+            f"{kind} {zoo(amount)} ZOO" for kind, amount in zip(kinds, amounts, strict=True)
         )
         by_table = "by exactly the table" if exact else "NOT by the table"
-        found.append(Check(right and exact, f"{name} slashed {by_table}: {shown or 'never'}"))
+        found.append(
+            Check(
+                right and exact,
+                f"{name} slashed {by_table}: {shown or 'never'}",
+                f"{', '.join(map(str, amounts))}, by the table "
+                f"{', '.join(map(str, expected.get(ids.get(name, 0), [])))}",
+            )
+        )
     others = {s.node_id for s in history.slashes} - {ids.get(name) for name in cheats}
     honest = len(history.nodes) - len(cheats)
     if others:
@@ -83,21 +112,20 @@ def check_cheats(
     return found
 
 
-def check_books(network: Network, history: History, holders: list[str]) -> list[Check]:
+def check_books(network: Network, history: Story, holders: list[str]) -> list[Check]:
     """Every token is where the contracts say; what was funded was paid or is still in escrow."""
-    pool = sum(
-        _figure(network, "RewardPool", name)
-        for name in ("total_escrow", "total_reserved", "total_pending", "total_held")
-    )
+    books = read_books(network)
     earned = sum(node.earned for node in history.nodes.values())
     paid_out = sum(history.claimed.values())
-    kept = pool + paid_out
-    pending = _figure(network, "RewardPool", "total_pending")
+    kept = books.total + paid_out + history.refunded
     return [
         *check_holdings(network, holders),
         Check(
-            history.funded == kept and earned - paid_out == pending,
-            f"funded {history.funded} = in the pool {pool} + claimed {paid_out}; earned {earned}",
+            history.funded == kept and earned - paid_out == books.pending,
+            f"funded {zoo(history.funded)} ZOO = in the pool {zoo(books.total)} + claimed "
+            f"{zoo(paid_out)} + refunded {zoo(history.refunded)}; earned {zoo(earned)}",
+            f"funded {history.funded}, in the pool {books.total}, claimed {paid_out}, refunded "
+            f"{history.refunded}, earned {earned}, not claimed yet {books.pending}",
         ),
     ]
 
@@ -116,14 +144,18 @@ def check_holdings(network: Network, holders: list[str]) -> list[Check]:
     for name, figures in owed.items():
         held = _balance(network, network.deployment[name].address)
         debt = sum(_figure(network, name, figure) for figure in figures)
-        sentence = f"{name} holds {held} and owes {debt} (in 1e-18 ZOO)"
-        found.append(Check(held == debt, sentence))
+        sentence = f"{name} holds {zoo(held)} ZOO and owes {zoo(debt)}"
+        found.append(Check(held == debt, sentence, f"holds {held}, owes {debt}"))
     everyone = {*holders, *(network.deployment[name].address for name in owed)}
     everyone.add(network.coordinator.address)
     total = sum(_balance(network, address) for address in everyone)
     supply = network.chain.call(network.token, "totalSupply")
     found.append(
-        Check(total == supply, f"all balances together are {total}, the supply is {supply}")
+        Check(
+            total == supply,
+            f"all balances together are {zoo(total)} ZOO, the supply is {zoo(supply)}",
+            f"balances {total}, supply {supply}",
+        )
     )
     return found
 
@@ -136,7 +168,7 @@ def _figure(network: Network, contract: str, function: str) -> int:
     return read(int, network.chain.call(network.deployment[contract], function))
 
 
-def check_ledger(network: Network, models: Models, history: History, job_id: int) -> Check:
+def check_ledger(network: Network, models: Models, history: Story, job_id: int) -> Check:
     """The ledger's chain is unbroken, and the published artefacts lead to its last model."""
     count = network.ledger_length(job_id)
     entries = [network.ledger_entry(job_id, index) for index in range(count)]

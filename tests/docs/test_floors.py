@@ -54,6 +54,7 @@ _CHOICES = sorted(folder.parent.name for folder in (ROOT / _BASE).glob("*/__init
 _EXACT_PRODUCTS = f"{_BASE}/merge/parts"
 INSIDE: dict[str, set[str]] = {
     "scripts/_demo": {"scripts/_demo/cheats"},
+    "scripts/_report/page": {"scripts/_report"},
     "agents/audit": {"agents/audit/work", "agents/audit/chain", "agents/audit/sources"},
     "agents/audit/work": {"agents/audit/chain", "agents/audit/sources"},
     "agents/audit/chain": {"agents/audit/sources"},

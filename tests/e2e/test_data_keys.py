@@ -11,7 +11,7 @@ from typing import Any
 from agents.jobs.publish import publish_job
 from agents.runtime.contracts import Contract
 from agents.storage.sealed import key_id_of, new_key
-from scripts._report.live import losses
+from scripts._report.story import losses
 from scripts._shared.keyholder import Keyholder, record
 from tests.stage.network import SPEC, TERMS, LocalNetwork
 

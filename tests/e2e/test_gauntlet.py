@@ -25,8 +25,8 @@ from agents.protocol.scores import Consensus
 from agents.storage.content_store import open_store
 from scripts._net.localnet import LocalnetSettings
 from scripts._report.history import History
-from scripts._report.live import losses
 from scripts._report.standing import standing_of
+from scripts._report.story import losses
 from tests.e2e.conftest import AGENTS
 from tests.e2e.favouring import FAVOURITE
 from tests.stage.network import TERMS, LocalNetwork

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from scripts._report.live import losses
+from scripts._report.story import losses
 from tests.stage.network import TERMS, LocalNetwork
 
 

@@ -20,7 +20,7 @@ from agents.storage.cid import digest_of
 from agents.storage.content_store import open_store
 from agents.training.norms import norm
 from agents.training.state import file_bound
-from scripts._report.live import losses
+from scripts._report.story import losses
 from tests.stage.network import SPEC, TERMS, LocalNetwork
 
 NOISE = {"clip": 1.0, "noise_multiplier": 4.0, "max_epsilon": 8.0}

@@ -35,3 +35,22 @@ def test_a_chain_that_cannot_start_says_why(tmp_path: Path) -> None:
         with pytest.raises(ProcessError, match="Address already in use"):
             # Another chain id, so that the first chain's answers are not taken for the second's.
             start_anvil(supervisor, tmp_path, name="second", port=first.port, chain_id=5)
+
+
+def test_a_saved_chain_goes_on_elsewhere_with_all_its_blocks(tmp_path: Path) -> None:
+    with Supervisor(tmp_path) as supervisor:
+        anvil = start_anvil(supervisor, tmp_path)
+        account = anvil.rpc("eth_accounts")
+        assert isinstance(account, list)
+        for _ in range(3):
+            anvil.rpc("eth_sendTransaction", {"from": account[0], "to": account[1], "value": "0x1"})
+        told = [anvil.rpc("eth_getBlockByNumber", hex(number), True) for number in range(4)]
+        state = tmp_path / "chain.json"
+        anvil.save(state)
+    with Supervisor(tmp_path / "later") as supervisor:
+        again = start_anvil(supervisor, tmp_path / "later", state=state)
+        assert [again.rpc("eth_getBlockByNumber", hex(number), True) for number in range(4)] == told
+        assert again.rpc("eth_blockNumber") == "0x3"
+        transactions = told[3]["transactions"]  # type: ignore[index]
+        receipt = again.rpc("eth_getTransactionReceipt", transactions[0]["hash"])
+        assert receipt["status"] == "0x1"  # type: ignore[index]

@@ -3,13 +3,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
-
 from agents.audit.sources.findings import Audit, Part
-from scripts._report.report import write_report
+from scripts._report.page.report import render
+from scripts._report.run import Run
 from scripts._report.spent import spent_of
+from scripts._report.story import Story
+from tests.stage.memory.page_reader import Page
 
 
 def audit(*rounds: dict[int, float]) -> Audit:
@@ -47,13 +46,12 @@ def test_no_privacy__no_word() -> None:
     assert spent_of(audit({}, {}), name) is None
 
 
-def test_page__has_the_plot(tmp_path: Path) -> None:
+def test_page__has_the_plot() -> None:
     """A node that comes later starts later; the page of a job without privacy has no such plot."""
-    history: Any = SimpleNamespace(nodes={}, rounds={}, happenings=[], now=0)
     spent = spent_of(audit({1: 5.0}, {1: 7.0, 2: 0.2}), name)
     assert spent is not None and spent.curves["trainer-2"] == [(2, 0.2)]
-    plots = []
-    for given in (spent, None):
-        page = write_report(tmp_path, history, [], {}, None, given)
-        plots.append(page.read_text().count("<svg"))
-    assert plots == [4, 3]
+    titles = [
+        Page(render(Run("", Story(1), [], spent=given))).text("figcaption")
+        for given in (spent, None)
+    ]
+    assert ["Privacy spent, per example" in title for title in titles] == [True, False]

@@ -11,8 +11,8 @@ import pytest
 from agents.gauntlet.ratings import ordinal
 from agents.gauntlet.record import NodeRating, NodeScore, ScoreRecord
 from agents.protocol.numbers import ZOO
-from scripts._report.history import RoundStory
 from scripts._report.standing import latest, standing_of
+from scripts._report.story import RoundStory
 
 HASH = "00" * 32
 

@@ -16,10 +16,11 @@ from agents.protocol.numbers import ZOO, Violation
 from agents.storage.canonical import dumps
 from scripts._demo import task_report
 from scripts._demo.task_plan import Order
-from scripts._report.history import Happening, NodeStory
+from scripts._report.story import Happening, NodeStory, Slash
 from scripts._report.task_history import TaskHistory, TaskStory
 from scripts._report.verdict import Check
 from scripts._shared.economics import parameters
+from tests.stage.memory.page_reader import Page
 
 NAMES = {1: "executor-1", 2: "executor-2", 3: "executor-3 (forger)"}
 PAYLOAD = dumps({"kind": "evaluate", "spec": "00", "loss": (2.25).hex(), "tokens": 64})
@@ -39,7 +40,9 @@ def a_history() -> TaskHistory:
     story.state, story.gas, story.result = "closed", 750_000, b"\1" * 32
     story.slashed = [(3, Violation.REDUNDANCY_MISMATCH, 20 * ZOO)]
     nodes = {
-        number: NodeStory(number, name, stakes=[(90, 100 * ZOO)], payouts=[(113, ZOO)])
+        number: NodeStory(
+            number, name, f"0xpay{number}", stakes=[(90, 100 * ZOO)], payouts=[(113, ZOO)]
+        )
         for number, name in NAMES.items()
     }
     return cast(
@@ -48,6 +51,20 @@ def a_history() -> TaskHistory:
             tasks={1: story},
             nodes=nodes,
             began=100,
+            now=120,
+            slashes=[
+                Slash(
+                    3,
+                    Violation.REDUNDANCY_MISMATCH,
+                    20 * ZOO,
+                    100 * ZOO,
+                    113,
+                    False,
+                    reporter_share=0,
+                    treasury_share=20 * ZOO,
+                )
+            ],
+            fee_credits={"0xpay1": ZOO, "0xpay2": ZOO},
             happenings=[Happening(113, "task 1: <decided>", "good")],
             label=NAMES.__getitem__,
         ),
@@ -57,7 +74,7 @@ def a_history() -> TaskHistory:
 def text_of(page: Path) -> str:
     """What a reader sees, cells apart by bars."""
     raw = page.read_text(encoding="utf-8")
-    raw = re.sub(r"<svg.*?</svg>", "", raw, flags=re.DOTALL)
+    raw = re.sub(r"<(svg|style).*?</\1>", "", raw, flags=re.DOTALL)
     return html.unescape(re.sub(r"<[^>]+>", "", re.sub(r"</t[dh]><t[dh][^>]*>", "|", raw)))
 
 
@@ -81,10 +98,18 @@ def test_page__tells_the_story_of_each_task_and_slash(
         deterrence(parameters({}, {"stake": 100 * ZOO, "fee": ZOO, "nodes": 9}, 0.5)),
     )
     text = text_of(page)
+    assert Page(page.read_text(encoding="utf-8")).faults == []
+    assert "1 cheat caught and slashed 20 ZOO; all 1 check of results" in text
     assert (tmp_path / "report" / "bounds.svg").is_file()
     who = "executor-1, executor-3 (forger), executor-2"
     assert f"1|model 1, evaluate 1|{who}|closed|13|750,000|Loss 2.250000" in text
-    assert "executor-3 (forger)|REDUNDANCY_MISMATCH|20.0000|1|alone with its result" in text
+    lanes = Page(page.read_text(encoding="utf-8"))
+    kinds = [cell.attributes["data-kind"] for cell in lanes.find("td", kind="lane")]
+    assert kinds == ["paid", "paid", "slashed"]
+    assert "alone with its result: task 1" in text and "the comparison: task 1" in text
+    assert "REDUNDANCY_MISMATCH in block" in text
+    assert f"{20 * ZOO} wei ZOO of its stake of 100" in text
+    assert text.count("The parts add up to the whole") == 2
     assert "it <holds>" in text and "<holds>" not in page.read_text(encoding="utf-8")
     # The article's last row, with its own stake.
     assert "100000|1000|99000|0.999702291|335.7985534" in text

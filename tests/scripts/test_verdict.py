@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from agents.protocol.numbers import Violation
-from scripts._report.history import NodeStory, Slash
+from scripts._report.story import NodeStory, Slash
 from scripts._report.verdict import check_cheats, expected_slashes
 
 ZOO = 10**18

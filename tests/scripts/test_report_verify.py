@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The reader is told what to type, with this report's own files, and what the model is called."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from scripts import audit
+from scripts._demo import replayable
+from scripts._net.compiled import ROOT
+from scripts._report.page.verify import verify
+from tests.stage.memory.demo_run import CID, a_run
+from tests.stage.memory.page_reader import Page
+
+
+def test_the_lines_and_the_models_names() -> None:
+    page = Page("\n".join(verify(a_run())))
+    assert page.faults == []
+    assert "ape run audit --job 1 --rpc http://127.0.0.1:8545" in page.text("pre")
+    assert CID in page.text("dd") and "11" * 32 in page.text("dd")
+    assert "1,432 facts compared, no difference found, as of block 124" in page.text("dd")
+
+
+def test_differences_are_shown() -> None:
+    run = a_run()
+    assert run.replay is not None
+    differing = replace(run, replay=replace(run.replay, differences=["round 1: <it> differs"]))
+    assert "round 1: <it> differs" in Page("\n".join(verify(differing))).text("dd")
+
+
+def test_the_command_is_one_that_exists(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(replayable, "find_anvil", lambda: "/somewhere/else/anvil")
+    chain, command = replayable.commands(7, ROOT / "report")
+    assert chain == "anvil --load-state report/chain.json --port 8545 --quiet &"
+    prefix = "ape run audit "
+    assert command.startswith(prefix)
+    options = [option for option in command.removeprefix(prefix).split() if option[:2] == "--"]
+    known = {name for option in audit.cli.params for name in option.opts}
+    assert set(options) <= known
+    assert "--deployment report/deployment.json --store report/store" in command
+    assert CliRunner().invoke(audit.cli, ["--help"]).exit_code == 0
+
+
+def test_a_report_elsewhere_is_named_in_full(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(replayable, "find_anvil", lambda: str(ROOT / "tools" / "bin" / "anvil"))
+    chain, command = replayable.commands(1, tmp_path)
+    assert chain.startswith("tools/bin/anvil ") and f"{tmp_path}/store" in command
