@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,6 +24,7 @@ from web3.types import RPCEndpoint
 from agents.runtime.contracts import Contract, Deployment, Event, Function
 from agents.runtime.errors import ConfigError, Reverted, RpcDown, RpcRefused
 from agents.runtime.logs import Log, scrub
+from agents.runtime.traffic import Traffic
 from agents.runtime.urls import hide
 
 _ERROR_SELECTOR = bytes.fromhex("08c379a0")  # Error(string)
@@ -115,6 +116,7 @@ class ChainClient:
         self._log = log
         self._tries = tries
         self._pause_s = pause_s
+        self.traffic = Traffic()
         self._provider = HTTPProvider(
             url, request_kwargs={"timeout": timeout_s}, exception_retry_configuration=None
         )
@@ -129,16 +131,31 @@ class ChainClient:
 
         Raises RpcDown, Reverted or RpcRefused.
         """
-        answer = self._with_tries(
-            lambda: self._provider.make_request(RPCEndpoint(method), list(params))
-        )
+        answer = self._ask(method, list(params))
         return self._result(method, answer)
 
-    def _with_tries(self, send: Any) -> Any:
+    def _ask(self, method: str, params: list[Any]) -> Any:
+        """The node's answer to one request, a refusal too."""
+        return self._with_tries(
+            [method], lambda: self._provider.make_request(RPCEndpoint(method), params)
+        )
+
+    def _ask_many(self, batch: Sequence[tuple[str, list[Any]]]) -> list[Any]:
+        """The node's answers to several requests in one HTTP request, in order."""
+        sent: list[tuple[RPCEndpoint, Any]] = [(RPCEndpoint(m), params) for m, params in batch]
+        methods = [method for method, _ in batch]
+        answers = self._with_tries(methods, lambda: self._provider.make_batch_request(sent))
+        if not isinstance(answers, list) or len(answers) != len(batch):
+            self._result("batch", answers)
+            raise RpcRefused("batch", 0, "the answer does not match the request")
+        return answers
+
+    def _with_tries(self, methods: Sequence[str], send: Callable[[], Any]) -> Any:
         failure = ""
         for attempt in range(self._tries):
             if attempt:
                 time.sleep(self._pause_s * 2 ** (attempt - 1))
+            self.traffic.sent(methods)
             try:
                 answer = send()
             except _DOWN as error:
@@ -244,10 +261,7 @@ class ChainClient:
         with the contract's reason, ConfigError if the address has no such contract.
         """
         kind, request = self._request_of(contract, function, args, sender)
-        answer = self._with_tries(
-            lambda: self._provider.make_request(RPCEndpoint("eth_call"), [request, _block(block)])
-        )
-        return self._decoded(kind, answer)
+        return self._decoded(kind, self._ask("eth_call", [request, _block(block)]))
 
     def call_many(
         self, calls: Sequence[tuple[Contract, str, Sequence[Any]]], block: BlockId = "latest"
@@ -256,13 +270,7 @@ class ChainClient:
         if not calls:
             return []
         built = [self._request_of(contract, name, args, None) for contract, name, args in calls]
-        batch: list[tuple[RPCEndpoint, Any]] = [
-            (RPCEndpoint("eth_call"), [request, _block(block)]) for _, request in built
-        ]
-        answers = self._with_tries(lambda: self._provider.make_batch_request(batch))
-        if not isinstance(answers, list) or len(answers) != len(built):
-            self._result("eth_call (batch)", answers)
-            raise RpcRefused("eth_call (batch)", 0, "the answer does not match the request")
+        answers = self._ask_many([("eth_call", [request, _block(block)]) for _, request in built])
         pairs = zip(built, answers, strict=True)
         return [self._decoded(kind, answer) for (kind, _), answer in pairs]
 

@@ -75,6 +75,7 @@ def start(settings: AgentSettings, role: str, stop: threading.Event | None = Non
     wallet = load_wallet(settings.keystore, passphrase)
     metrics = Metrics(role)
     chain = ChainClient(settings.rpc_url, log)
+    metrics.see_traffic(chain.traffic)
     while True:
         try:
             chain.check(deployment)

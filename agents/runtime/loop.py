@@ -98,6 +98,7 @@ class Loop:
         try:
             head = self._feed.latest or self._chain.head()
             self._metrics.head_block.set(head.number)
+            self._chain.traffic.see_block(head.number)
             did = self._agent.step(head)
         except Stopped:
             self._stop.set()
