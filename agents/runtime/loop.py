@@ -99,7 +99,8 @@ class Loop:
             head = self._feed.latest or self._chain.head()
             self._metrics.head_block.set(head.number)
             self._chain.traffic.see_block(head.number)
-            did = self._agent.step(head)
+            with self._chain.look(head) as seen:
+                did = self._agent.step(seen)
         except Stopped:
             self._stop.set()
             return None
