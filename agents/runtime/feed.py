@@ -27,7 +27,7 @@ from agents.runtime.urls import hide
 _RETRY_MAX_S = 30.0
 _BLOCK_TIMES = 8  # of which the middle one counts
 _BLOCK_MAX_S = 15.0
-_EARLY = 0.8  # of a block's time after the last one, and the next is asked for
+_EARLY = 0.9  # of a block's time after the last one, and the next is asked for
 _LATE_POLL_S = 2.0
 
 

@@ -6,16 +6,14 @@ from __future__ import annotations
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from scripts._net.compiled import ROOT
 from scripts._net.localnet import LocalnetSettings, build_localnet
 from scripts._net.processes import Supervisor, terminate_as_exit
 from tests.measure.rows import Row
-from tests.stage.chain.proxy import Count, Proxy
 from tests.stage.network import LocalNetwork
-from tests.stage.proxied import behind
+from tests.stage.proxied import Asked, asked, behind
 
 IDLE_GOAL, MEAN_GOAL = 3.0, 8.0
 DELAY_GOAL = 1.3
@@ -33,41 +31,19 @@ _IDLE_BLOCKS = 15
 _ROUNDS = 4
 
 
-@dataclass(frozen=True)
-class Asked:
-    """One agent's requests over a number of blocks."""
-
-    blocks: int
-    count: Count
-
-    @property
-    def requests(self) -> float:
-        """For each block."""
-        return self.count.requests / self.blocks
-
-    @property
-    def calls(self) -> float:
-        """For each block."""
-        return self.count.calls.total() / self.blocks
-
-
-def asked(
-    local: LocalNetwork, proxy: Proxy, names: list[str], meanwhile: Callable[[], object]
-) -> dict[str, Asked]:
-    """What these agents asked while something went on."""
-    first, before = local.network.chain.head().number, {n: proxy.count(n) for n in names}
-    meanwhile()
-    blocks = max(1, local.network.chain.head().number - first)
-    return {name: Asked(blocks, proxy.count(name) - before[name]) for name in names}
-
-
 def measure(
-    folder: Path, say: Callable[[str], None], delays: tuple[float, float] = (0.0, 0.0)
+    folder: Path,
+    say: Callable[[str], None],
+    delays: tuple[float, float] = (0.0, 0.0),
+    websocket: bool = True,
 ) -> tuple[dict[str, Asked], dict[str, Asked], float]:
-    """(without a job, in the rounds of one, seconds for a round) on a network of its own."""
+    """(without a job, in the rounds of one, seconds for a round) on a network of its own.
+
+    `delays`: least and most seconds that the provider takes for an answer.
+    """
     with terminate_as_exit(), Supervisor(folder / "logs", ROOT) as supervisor:
         local = LocalNetwork.of(build_localnet(supervisor, folder / "net", SETTINGS))
-        with behind(local) as proxy:
+        with behind(local, websocket=websocket) as proxy:
             names = [f"{role}-1" for role in ("trainer", "verifier", "aggregator", "executor")]
             names.append("coordinator-1")
             others = [n for n in local.names("trainer", "verifier") if n not in names]
@@ -116,8 +92,8 @@ def _row(figure: str, found: Asked, goal: float) -> Row:
 
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as place:
-        delays = (float(sys.argv[1]), float(sys.argv[2])) if len(sys.argv) > 2 else (0.0, 0.0)
-        calm_, work_, took_ = measure(Path(place), print, delays)
+        delays_ = (float(sys.argv[1]), float(sys.argv[2])) if len(sys.argv) > 2 else (0.0, 0.0)
+        calm_, work_, took_ = measure(Path(place), print, delays_, "polling" not in sys.argv)
         for title, found_ in (("idle", calm_), ("work", work_)):
             for who, one in found_.items():
                 told = f"{one.requests:6.1f} requests {one.calls:6.1f} calls in {one.blocks} blocks"

@@ -3,14 +3,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import yaml
 
-from tests.stage.chain.proxy import Proxy
+from tests.stage.chain.proxy import Count, Proxy
 from tests.stage.network import LocalNetwork
+
+
+@dataclass(frozen=True)
+class Asked:
+    """One agent's requests over a number of blocks."""
+
+    blocks: int
+    count: Count
+
+    @property
+    def requests(self) -> float:
+        """For each block."""
+        return self.count.requests / self.blocks
+
+    @property
+    def calls(self) -> float:
+        """For each block."""
+        return self.count.calls.total() / self.blocks
+
+
+def asked(
+    local: LocalNetwork, proxy: Proxy, names: list[str], meanwhile: Callable[[], object]
+) -> dict[str, Asked]:
+    """What these agents asked while something went on."""
+    first, before = local.network.chain.head().number, {n: proxy.count(n) for n in names}
+    meanwhile()
+    blocks = max(1, local.network.chain.head().number - first)
+    return {name: Asked(blocks, proxy.count(name) - before[name]) for name in names}
 
 
 @contextmanager
