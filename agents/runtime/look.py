@@ -33,7 +33,7 @@ _MOST_ANSWERS = 4_096
 _MOST_HASHES = 4_096
 _MOST_PAST = 256  # filters on blocks before the book's
 _MOST_PAST_LOGS = 2_000  # that one of them keeps
-_BATCH = 200  # calls in one request
+_NEVER = float("-inf")
 
 Answer = dict[str, Any]
 LATEST, PENDING = "latest", "pending"
@@ -98,8 +98,8 @@ class Look:
         self.watched = list(watched)
         self._head: Head | None = None
         self._next: Head | None = None  # the block to look at next
-        self._began = 0.0
-        self._all_asked = float("-inf")  # when nothing was kept from the look before
+        self._began = _NEVER
+        self._all_asked = _NEVER  # when nothing was kept from the look before
         self._by_hash = True  # as long as the node takes a block by its hash, in a call
         self._logs_by_hash = True  # and in a request for logs
         self._doubts = 0
@@ -126,6 +126,10 @@ class Look:
                 head = newer
         if self._head is None or head.hash != self._head.hash:
             self._move(head)
+        elif self._all_asked == _NEVER:
+            self._answers = {}
+            self._fetch(list(self._used))
+            self._all_asked = time.monotonic()
         self._next = None
         self._began = time.monotonic()
 
@@ -133,8 +137,8 @@ class Look:
         """The next read is of `head`; without it, of the newest block, and nothing is kept."""
         self._next = head
         if head is None:
-            self._all_asked = float("-inf")
-        self._began = float("-inf")
+            self._all_asked = _NEVER
+        self._began = _NEVER
 
     def renew(self) -> None:
         """Look at the newest block, if the look was ended or has lasted too long."""
@@ -176,7 +180,6 @@ class Look:
                 for number in (old.number, head.number):
                     batch.append(("eth_getBlockByNumber", [hex(number), False]))
         rest = len(batch)
-        timed = timed[: _BATCH - rest]
         batch += [("eth_call", call.params(self._tag(call, head))) for call in timed]
         answers = self._ask(batch)
         self._fresh = {
@@ -234,12 +237,10 @@ class Look:
         missing = [call for call in dict.fromkeys(calls) if call not in self._answers]
         if len(missing) == 1 and len(calls) == 1:
             return  # asked alone, where a refusal is dealt with
-        for first in range(0, len(missing), _BATCH):
-            part = missing[first : first + _BATCH]
-            batch = [("eth_call", call.params(self._tag(call, self.head))) for call in part]
-            for call, answer in zip(part, self._ask(batch), strict=True):
-                if not self._node.refuses(answer):
-                    self._answers[call] = answer
+        batch = [("eth_call", call.params(self._tag(call, self.head))) for call in missing]
+        for call, answer in zip(missing, self._ask(batch), strict=True):
+            if not self._node.refuses(answer):
+                self._answers[call] = answer
 
     def _asked_alone(self, call: Call) -> Answer:
         """The answer to one call. A node that does not know the block by its hash is asked by its

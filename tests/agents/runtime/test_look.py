@@ -97,14 +97,15 @@ def test_a_block_with_logs_is_read_again_in_two_requests(anvil, tiny, asked, loo
         assert asked() == (3, 2)
 
 
-def test_blocks_that_were_skipped_are_not_missed(anvil, tiny, watched, look_at):
+def test_blocks_that_were_skipped_are_not_missed(anvil, tiny, look_at, monkeypatch):
     look_at(tiny)
     ping(anvil, tiny, 3)
     anvil.mine(5)
     assert look_at(tiny) == (3, 2)
-    anvil.mine(look._GAP + 1)
+    monkeypatch.setattr(look, "_GAP", 20)
+    anvil.mine(21)
     ping(anvil, tiny)
-    anvil.mine(look._GAP + 1)
+    anvil.mine(21)
     assert look_at(tiny) == (4, 2)
 
 
@@ -165,6 +166,15 @@ def test_after_a_refusal_the_chain_is_read_anew(watched, tiny, sender, anvil):
         anvil_sends(anvil, tiny, "only_once")
         assert not watched.call(tiny, "once")
         assert sender.ensure(lambda: watched.call(tiny, "once"), tiny, "only_once") is None
+
+
+def test_after_a_refusal_nothing_is_kept_of_the_same_block_either(watched, tiny, asked):
+    with watched.look(watched.newest_head()):
+        watched.call_many([(tiny, "n", []), (tiny, "once", [])])
+        watched.look_again()
+        asked()
+        watched.call_many([(tiny, "n", []), (tiny, "once", [])])
+        assert asked() == (2, 2)
 
 
 def test_reverts_are_remembered_and_stay_reverts(watched, tiny, asked):
