@@ -27,6 +27,7 @@ from agents.protocol.structs import (
     Snapshot,
     read,
 )
+from agents.protocol.views import OF_THE_BLOCK
 from agents.runtime.chain import BlockId, ChainClient
 from agents.runtime.contracts import Contract, Deployment, Event
 from agents.runtime.errors import AgentError, Reverted
@@ -47,6 +48,7 @@ class Network:
     """Typed reads of all contracts. `deployment` maps their names to addresses and ABIs."""
 
     def __init__(self, chain: ChainClient, deployment: Deployment) -> None:
+        chain.watch(deployment, OF_THE_BLOCK)
         self.chain = chain
         self.deployment = deployment
         self.registry: Contract = deployment["NodeRegistry"]

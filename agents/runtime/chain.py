@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import requests
@@ -23,7 +23,12 @@ from web3.types import RPCEndpoint
 
 from agents.runtime.contracts import Contract, Deployment, Event, Function
 from agents.runtime.errors import ConfigError, Reverted, RpcDown, RpcRefused
+from agents.runtime.head import Head as Head
+from agents.runtime.head import head_from_json as head_from_json
+from agents.runtime.log_book import RawLog
 from agents.runtime.logs import Log, scrub
+from agents.runtime.look import LATEST, PENDING, Answer, Call, Look
+from agents.runtime.traffic import Traffic
 from agents.runtime.urls import hide
 
 _ERROR_SELECTOR = bytes.fromhex("08c379a0")  # Error(string)
@@ -32,21 +37,11 @@ _PANIC_SELECTOR = bytes.fromhex("4e487b71")  # Panic(uint256)
 _DOWN = (requests.RequestException, BadResponseFormat, ValueError, OSError)
 _BUSY_CODES = (-32005, 429)  # rate limited: waiting helps
 _RANGE_WORDS = ("range", "more than", "too many", "limit", "too large")
+_CHUNK = 2000  # blocks of logs in one request
+_BATCH = 100  # calls in one request
 NO_REASON = "no reason given"
 
 BlockId = int | str
-
-
-@dataclass(frozen=True)
-class Head:
-    """A block header. `reorged` says that blocks seen before are no longer in the chain."""
-
-    number: int
-    hash: bytes
-    parent: bytes
-    timestamp: int
-    base_fee: int = 0
-    reorged: bool = False
 
 
 def revert_reason(data: bytes, message: str) -> str:
@@ -78,6 +73,15 @@ def _error_data(error: dict[str, Any]) -> bytes:
         return bytes.fromhex(text)
     except ValueError:
         return b""
+
+
+def _busy(answer: Any) -> str | None:
+    """What the node says if it answers that it is busy, to a part of a batch too."""
+    for part in answer if isinstance(answer, list) else [answer]:
+        error = part.get("error") if isinstance(part, dict) else None
+        if isinstance(error, dict) and error.get("code") in _BUSY_CODES:
+            return str(error.get("message"))
+    return None
 
 
 def _failure(error: BaseException) -> str:
@@ -115,12 +119,52 @@ class ChainClient:
         self._log = log
         self._tries = tries
         self._pause_s = pause_s
+        self.traffic = Traffic()
         self._provider = HTTPProvider(
             url, request_kwargs={"timeout": timeout_s}, exception_retry_configuration=None
         )
         self.w3 = Web3(self._provider)
+        self._watched: list[str] = []
+        self._of_the_block: frozenset[str] = frozenset()
+        self._most = _BATCH
+        self._looks = threading.local()
         self._outage_guard = threading.Lock()
         self._down_since: float | None = None
+
+    # -- looks ---------------------------------------------------------------------------------
+
+    def watch(self, deployment: Deployment, of_the_block: frozenset[str]) -> None:
+        """Name the contracts whose views looks may keep. `of_the_block`: the views, as in
+        "NodeRegistry.node", that depend on the block that they are asked of."""
+        self._watched = [contract.address for contract in deployment.contracts.values()]
+        self._of_the_block = of_the_block
+
+    @contextmanager
+    def look(self, head: Head) -> Iterator[Head]:
+        """Within the block, what this thread reads is of one block, and is asked once.
+
+        Gives that block: `head`, or a newer one that this thread has seen. Raises RpcDown or
+        RpcRefused before anything is read.
+        """
+        kept: Look | None = getattr(self._looks, "kept", None)
+        if kept is None or kept.watched != self._watched:
+            kept = self._looks.kept = Look(self, self._watched)
+        kept.begin(head)
+        self._looks.now = kept
+        try:
+            yield kept.head
+        finally:
+            self._looks.now = None
+
+    @property
+    def _look(self) -> Look | None:
+        return getattr(self._looks, "now", None)
+
+    def look_again(self, head: Head | None = None) -> None:
+        """What this thread reads next is of `head`, by default of the newest block: something has
+        changed."""
+        if self._look is not None:
+            self._look.end(head)
 
     # -- requests ------------------------------------------------------------------------------
 
@@ -129,24 +173,54 @@ class ChainClient:
 
         Raises RpcDown, Reverted or RpcRefused.
         """
-        answer = self._with_tries(
-            lambda: self._provider.make_request(RPCEndpoint(method), list(params))
-        )
+        answer = self.ask(method, list(params))
         return self._result(method, answer)
 
-    def _with_tries(self, send: Any) -> Any:
+    def ask(self, method: str, params: list[Any]) -> Any:
+        """The node's answer to one request, a refusal too."""
+        return self._with_tries(
+            [method], lambda: self._provider.make_request(RPCEndpoint(method), params)
+        )
+
+    def ask_many(self, batch: Sequence[tuple[str, list[Any]]]) -> list[Any]:
+        """The node's answers to several requests in one HTTP request, in order; in more, half as
+        long, where the node refuses one as long as that."""
+        found: list[Any] = []
+        while len(found) < len(batch):
+            part = batch[len(found) : len(found) + self._most]
+            if len(part) == 1:
+                found.append(self.ask(*part[0]))
+                continue
+            try:
+                found += self._asked_together(part)
+                self._most = min(self._most + 1, _BATCH)
+            except RpcRefused:
+                self._most = len(part) // 2
+        return found
+
+    def _asked_together(self, batch: Sequence[tuple[str, list[Any]]]) -> list[Any]:
+        sent: list[tuple[RPCEndpoint, Any]] = [(RPCEndpoint(m), params) for m, params in batch]
+        methods = [method for method, _ in batch]
+        answers = self._with_tries(methods, lambda: self._provider.make_batch_request(sent))
+        if not isinstance(answers, list) or len(answers) != len(batch):
+            self._result("batch", answers)
+            raise RpcRefused("batch", 0, "the answer does not match the request")
+        return answers
+
+    def _with_tries(self, methods: Sequence[str], send: Callable[[], Any]) -> Any:
         failure = ""
         for attempt in range(self._tries):
             if attempt:
                 time.sleep(self._pause_s * 2 ** (attempt - 1))
+            self.traffic.sent(methods)
             try:
                 answer = send()
             except _DOWN as error:
                 failure = _failure(error)
                 continue
-            error_part = answer.get("error") if isinstance(answer, dict) else None
-            if isinstance(error_part, dict) and error_part.get("code") in _BUSY_CODES:
-                failure = scrub(str(error_part.get("message")))
+            busy = _busy(answer)
+            if busy is not None:
+                failure = scrub(busy)
                 continue
             self._up()
             return answer
@@ -155,6 +229,20 @@ class ChainClient:
             f"The RPC node at {self.place} did not answer {self._tries} tries ({failure}). The "
             "agent keeps trying; check that the node runs and that `rpc_url` is right."
         )
+
+    def refuses(self, answer: Answer) -> bool:
+        """Whether the node itself refuses, and not a contract."""
+        try:
+            self._result("", answer)
+        except Reverted:
+            return False
+        except RpcRefused:
+            return True
+        return False
+
+    def value(self, method: str, answer: Answer) -> Any:
+        """Return the result in an answer of `ask` or `ask_many`. Raises Reverted or RpcRefused."""
+        return self._result(method, answer)
 
     def _result(self, method: str, answer: Any, call: str = "") -> Any:
         error = answer.get("error") if isinstance(answer, dict) else {"message": repr(answer)}
@@ -204,8 +292,21 @@ class ChainClient:
                     "deploy again."
                 )
 
-    def head(self, block: BlockId = "latest") -> Head:
-        """Return the header of a block (number or tag). Raises RpcRefused if there is none."""
+    def head(self, block: BlockId = LATEST) -> Head:
+        """Return the header of a block (number or tag): in a look, its block is the latest.
+
+        Raises RpcRefused if there is none.
+        """
+        if self._look is not None and block == LATEST:
+            self._look.renew()
+            return self._look.head
+        return self._header(block)
+
+    def newest_head(self) -> Head:
+        """Return the header of the newest block that the node has, whatever is looked at."""
+        return self._header(LATEST)
+
+    def _header(self, block: BlockId) -> Head:
         raw = self.request("eth_getBlockByNumber", _block(block), False)
         if raw is None:
             raise RpcRefused("eth_getBlockByNumber", 0, f"there is no block {block}")
@@ -221,6 +322,12 @@ class ChainClient:
 
     def block_hash(self, number: int) -> bytes | None:
         """Return the hash of the canonical block `number`, or None if there is none."""
+        if self._look is not None:
+            return self._look.hash_of(number)
+        return self.newest_hash(number)
+
+    def newest_hash(self, number: int) -> bytes | None:
+        """The same of the node's branch, whatever is looked at."""
         raw = self.request("eth_getBlockByNumber", hex(number), False)
         return None if raw is None else bytes.fromhex(raw["hash"][2:])
 
@@ -235,7 +342,7 @@ class ChainClient:
         contract: Contract,
         function: str,
         *args: Any,
-        block: BlockId = "latest",
+        block: BlockId = LATEST,
         sender: str | None = None,
     ) -> Any:
         """Call a function without a transaction and return its decoded result.
@@ -243,40 +350,53 @@ class ChainClient:
         Structs are named tuples, bytesN are bytes, addresses are checksummed. Raises Reverted
         with the contract's reason, ConfigError if the address has no such contract.
         """
-        kind, request = self._request_of(contract, function, args, sender)
-        answer = self._with_tries(
-            lambda: self._provider.make_request(RPCEndpoint("eth_call"), [request, _block(block)])
-        )
-        return self._decoded(kind, answer)
+        return self._called([(contract, function, args)], block, sender)[0]
 
     def call_many(
-        self, calls: Sequence[tuple[Contract, str, Sequence[Any]]], block: BlockId = "latest"
+        self, calls: Sequence[tuple[Contract, str, Sequence[Any]]], block: BlockId = LATEST
     ) -> list[Any]:
         """Make several calls in one HTTP request; results in order. Raises as `call` does."""
         if not calls:
             return []
-        built = [self._request_of(contract, name, args, None) for contract, name, args in calls]
-        batch: list[tuple[RPCEndpoint, Any]] = [
-            (RPCEndpoint("eth_call"), [request, _block(block)]) for _, request in built
+        return self._called(calls, block, None)
+
+    def _called(
+        self,
+        calls: Sequence[tuple[Contract, str, Sequence[Any]]],
+        block: BlockId,
+        sender: str | None,
+    ) -> list[Any]:
+        kinds = [contract.function(name, len(args)) for contract, name, args in calls]
+        built = [
+            self._call_of(contract, kind, args, block, sender)
+            for (contract, _, args), kind in zip(calls, kinds, strict=True)
         ]
-        answers = self._with_tries(lambda: self._provider.make_batch_request(batch))
-        if not isinstance(answers, list) or len(answers) != len(built):
-            self._result("eth_call (batch)", answers)
-            raise RpcRefused("eth_call (batch)", 0, "the answer does not match the request")
-        pairs = zip(built, answers, strict=True)
-        return [self._decoded(kind, answer) for (kind, _), answer in pairs]
+        if self._look is not None and block in (LATEST, PENDING):
+            answers = self._look.answers(built)
+        elif len(built) == 1:
+            answers = [self.ask("eth_call", built[0].params(_block(block)))]
+        else:
+            answers = self.ask_many([("eth_call", call.params(_block(block))) for call in built])
+        return [
+            kind.decode(bytes.fromhex(self._result("eth_call", answer, kind.label)[2:]))
+            for kind, answer in zip(kinds, answers, strict=True)
+        ]
 
-    def _request_of(
-        self, contract: Contract, name: str, args: Sequence[Any], sender: str | None
-    ) -> tuple[Function, dict[str, str]]:
-        kind = contract.function(name, len(args))
-        request = {"to": contract.address, "data": "0x" + kind.encode(args).hex()}
-        if sender is not None:
-            request["from"] = sender
-        return kind, request
-
-    def _decoded(self, kind: Function, answer: Any) -> Any:
-        return kind.decode(bytes.fromhex(self._result("eth_call", answer, kind.label)[2:]))
+    def _call_of(
+        self,
+        contract: Contract,
+        kind: Function,
+        args: Sequence[Any],
+        block: BlockId,
+        sender: str | None,
+    ) -> Call:
+        lasting = (
+            block == LATEST
+            and kind.abi.get("stateMutability") in ("view", "pure")
+            and kind.label not in self._of_the_block
+            and contract.address in self._watched
+        )
+        return Call(contract.address, "0x" + kind.encode(args).hex(), sender, str(block), lasting)
 
     def events(
         self,
@@ -285,7 +405,7 @@ class ChainClient:
         first: int,
         last: int,
         where: dict[str, Any] | None = None,
-        chunk: int = 2000,
+        chunk: int = _CHUNK,
     ) -> list[Event]:
         """Return the events of blocks `first` to `last`, both included, in chain order.
 
@@ -294,36 +414,39 @@ class ChainClient:
         """
         kind = contract.event(event)
         topics = kind.topics(where or {})
-        found: list[Event] = []
+        if self._look is None:
+            found = self.logs(contract.address, topics, first, last, chunk)
+        else:
+            found = self._look.logs(contract.address, topics, first, last)
+        return [kind.decode(entry) for entry in found]
+
+    def logs(
+        self,
+        address: str | Sequence[str],
+        topics: Sequence[str | None],
+        first: int,
+        last: int,
+        chunk: int = _CHUNK,
+    ) -> list[RawLog]:
+        """Return the logs of a range of blocks as the node gives them; see `events`."""
+        found: list[RawLog] = []
         while first <= last:
             end = min(first + chunk - 1, last)
             query = {
-                "address": contract.address,
-                "topics": topics,
+                "address": address,
+                "topics": list(topics),
                 "fromBlock": hex(first),
                 "toBlock": hex(end),
             }
             try:
-                logs = self.request("eth_getLogs", query)
+                found += self.request("eth_getLogs", query)
             except RpcRefused as error:
                 if chunk == 1 or not any(word in error.detail.lower() for word in _RANGE_WORDS):
                     raise
                 chunk = max(1, chunk // 2)
                 continue
-            found += [kind.decode(entry) for entry in logs]
             first = end + 1
         return found
-
-
-def head_from_json(raw: dict[str, Any]) -> Head:
-    """Return the Head in a JSON-RPC block or newHeads notification."""
-    return Head(
-        number=int(raw["number"], 16),
-        hash=bytes.fromhex(raw["hash"][2:]),
-        parent=bytes.fromhex(raw["parentHash"][2:]),
-        timestamp=int(raw["timestamp"], 16),
-        base_fee=int(raw.get("baseFeePerGas") or "0x0", 16),
-    )
 
 
 def _block(block: BlockId) -> str:

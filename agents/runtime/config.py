@@ -151,7 +151,9 @@ class AgentSettings(BaseSettings):
     )
     log_format: Literal["json", "human"] = Field("json", description="Lines for programs or people")
     log_file: Path | None = Field(None, description="Log file (default: standard error)")
-    poll_s: float = Field(0.5, gt=0, le=60, description="Seconds between polls without WebSocket")
+    poll_s: float = Field(
+        0.5, gt=0, le=60, description="Least time between polls without WebSocket"
+    )
     timer_s: float = Field(2.0, gt=0, le=60, description="Longest time between two looks, seconds")
     jitter_s: float = Field(2.0, ge=0, le=600, description="Spread of permissionless actions, s")
     confirmations: int = Field(1, ge=1, le=64, description="Blocks that make a transaction done")

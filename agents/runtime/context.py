@@ -76,6 +76,7 @@ def start(settings: AgentSettings, role: str, stop: threading.Event | None = Non
     wallet = load_wallet(settings.keystore, passphrase)
     metrics = Metrics(role)
     chain = ChainClient(settings.rpc_url, log)
+    metrics.see_traffic(chain.traffic)
     while True:
         try:
             chain.check(deployment)
@@ -97,6 +98,7 @@ def start(settings: AgentSettings, role: str, stop: threading.Event | None = Non
     metrics.serve(settings.metrics_port)
     artefacts = settings.data_dir / "artefacts"
     artefacts.mkdir(parents=True, exist_ok=True)
+    feed = HeadFeed(chain, log, settings.ws_url, settings.poll_s).start()
     sender = Sender(
         chain,
         wallet,
@@ -107,8 +109,8 @@ def start(settings: AgentSettings, role: str, stop: threading.Event | None = Non
         stuck_blocks=settings.stuck_blocks,
         confirmations=settings.confirmations,
         max_fee_wei=int(settings.max_fee_gwei * 10**9),
+        feed=feed,
     )
-    feed = HeadFeed(chain, log, settings.ws_url, settings.poll_s).start()
     return Context(
         settings, log, metrics, deployment, chain, wallet, sender, journal, feed, stop, artefacts
     )

@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import threading
 import time
+from collections import deque
 from dataclasses import replace
 from urllib.parse import urlsplit, urlunsplit
 
@@ -24,6 +25,10 @@ from agents.runtime.logs import Log, scrub
 from agents.runtime.urls import hide
 
 _RETRY_MAX_S = 30.0
+_BLOCK_TIMES = 8  # of which the middle one counts
+_BLOCK_MAX_S = 15.0
+_EARLY = 0.9  # of a block's time after the last one, and the next is asked for
+_LATE_POLL_S = 2.0
 
 
 def websocket_url(rpc_url: str) -> str:
@@ -35,8 +40,9 @@ def websocket_url(rpc_url: str) -> str:
 class HeadFeed:
     """Follows the chain in a thread of its own.
 
-    `ws_url` None derives it from the HTTP url; "" means polling only. `poll_s` is the polling
-    interval without WebSocket; with one, a poll every `silence_s` covers a silent connection.
+    `ws_url` None derives it from the HTTP url; "" means polling only: from shortly before a block
+    is due, a fifth of its time apart, but never more often than every `poll_s`. With a WebSocket,
+    a poll after `silence_s`, or after the time of two blocks, covers a silent connection.
     """
 
     def __init__(
@@ -57,6 +63,9 @@ class HeadFeed:
         self._latest: Head | None = None
         self._taken = True
         self._stop = threading.Event()
+        self._accepting = threading.Lock()
+        self._block_times: deque[float] = deque(maxlen=_BLOCK_TIMES)
+        self._arrived = time.monotonic()
         self._thread = threading.Thread(target=self._run, name="head-feed", daemon=True)
         self.connected = False
 
@@ -75,6 +84,25 @@ class HeadFeed:
     def latest(self) -> Head | None:
         """The newest head seen, taken or not."""
         return self._latest
+
+    @property
+    def block_s(self) -> float:
+        """Seconds between two blocks, as they have come of late; 0 before the second."""
+        times = sorted(self._block_times)
+        return min(times[len(times) // 2], _BLOCK_MAX_S) if times else 0.0
+
+    def offer(self, head: Head) -> None:
+        """Take a head that somebody else has read from the node. Raises RpcDown."""
+        self._accept(head)
+
+    def after(self, known: bytes, timeout_s: float) -> Head | None:
+        """Return the newest head, taken or not, once it is not `known`; None after `timeout_s`, or
+        when `wake` is called."""
+        with self._wake:
+            if self._latest is None or self._latest.hash == known:
+                self._wake.wait(timeout_s)
+            newer = self._latest is not None and self._latest.hash != known
+            return self._latest if newer else None
 
     def wake(self) -> None:
         """End a `wait` early without a new head."""
@@ -111,7 +139,13 @@ class HeadFeed:
                 self.connected = False
                 next_try = time.monotonic() + pause
             self._poll()
-            self._stop.wait(self._poll_s)
+            self._stop.wait(self._pause())
+
+    def _pause(self) -> float:
+        """Seconds until the next poll."""
+        block_s = self.block_s
+        due = self._arrived + _EARLY * block_s - time.monotonic()
+        return max(due, self._poll_s, min(block_s / 5, _LATE_POLL_S))
 
     def _poll(self) -> None:
         try:
@@ -137,7 +171,7 @@ class HeadFeed:
                 try:
                     message = json.loads(socket.recv(timeout=0.5))
                 except TimeoutError:
-                    if time.monotonic() - heard > self._silence_s:
+                    if time.monotonic() - heard > max(self._silence_s, 2 * self.block_s):
                         self._accept(self._chain.head())
                         heard = time.monotonic()
                     continue
@@ -146,22 +180,31 @@ class HeadFeed:
                     self._accept(head_from_json(message["params"]["result"]))
 
     def _accept(self, head: Head) -> None:
-        last, reorged = self._latest, False
-        if last is not None:
-            if head.hash == last.hash:
-                return
-            if head.number == last.number + 1:
-                reorged = head.parent != last.hash
-            else:
-                # Blocks were skipped or came back: is the last one seen still in the chain?
-                reorged = self._chain.block_hash(last.number) != last.hash
-                if head.number <= last.number and not reorged:
-                    return  # an announcement overtaken by a poll
-        if reorged:
-            self._log.warning("reorg", block=head.number)
-        with self._wake:
-            if not self._taken and self._latest is not None:
-                reorged = reorged or self._latest.reorged
-            self._latest = replace(head, reorged=reorged)
-            self._taken = False
-            self._wake.notify_all()
+        with self._accepting:
+            last, reorged = self._latest, False
+            if last is not None:
+                if head.hash == last.hash:
+                    return
+                if head.number == last.number + 1:
+                    reorged = head.parent != last.hash
+                else:
+                    # Blocks were skipped or came back: is the last one seen still in the chain?
+                    reorged = self._chain.newest_hash(last.number) != last.hash
+                    if head.number <= last.number and not reorged:
+                        return  # an announcement overtaken by a poll
+                self._time(head.number - last.number)
+            if reorged:
+                self._log.warning("reorg", block=head.number)
+            with self._wake:
+                if not self._taken and self._latest is not None:
+                    reorged = reorged or self._latest.reorged
+                self._latest = replace(head, reorged=reorged)
+                self._taken = False
+                self._wake.notify_all()
+
+    def _time(self, blocks: int) -> None:
+        """Note how long the newest blocks took to come."""
+        now = time.monotonic()
+        if blocks > 0:
+            self._block_times.append((now - self._arrived) / blocks)
+        self._arrived = now

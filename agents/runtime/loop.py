@@ -98,7 +98,9 @@ class Loop:
         try:
             head = self._feed.latest or self._chain.head()
             self._metrics.head_block.set(head.number)
-            did = self._agent.step(head)
+            self._chain.traffic.see_block(head.number)
+            with self._chain.look(head) as seen:
+                did = self._agent.step(seen)
         except Stopped:
             self._stop.set()
             return None

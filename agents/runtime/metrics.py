@@ -13,9 +13,11 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Info, start_http_server
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from agents.runtime.errors import ConfigError
 from agents.runtime.logs import scrub
+from agents.runtime.traffic import Traffic
 
 
 class Metrics:
@@ -49,6 +51,10 @@ class Metrics:
         gauge("uptime_seconds", "Seconds since start").set_function(self.uptime)
         gauge("utilisation_ratio", "Busy over wall time").set_function(self.utilisation)
         Info("menagerie_agent", "Who this is", registry=self.registry).info({"role": role})
+
+    def see_traffic(self, traffic: Traffic) -> None:
+        """Expose what the agent asks of its RPC node."""
+        self.registry.register(_TrafficCollector(traffic))
 
     def see_round(self, job_id: int, round_id: int, phase: int) -> None:
         """Where a job is."""
@@ -105,3 +111,27 @@ class Metrics:
                 f"Metrics cannot be served on {host}:{port}: {error}. Choose another "
                 "`metrics_port`, or 0 for none."
             ) from None
+
+
+class _TrafficCollector:
+    """Reads the counts of a client when the metrics are asked for."""
+
+    def __init__(self, traffic: Traffic) -> None:
+        self._traffic = traffic
+
+    def collect(self) -> Iterator[Metric]:
+        """The metrics, as the registry asks for them."""
+        requests = CounterMetricFamily("menagerie_rpc_requests", "HTTP requests to the RPC node")
+        requests.add_metric([], self._traffic.requests)
+        yield requests
+        calls = CounterMetricFamily(
+            "menagerie_rpc_calls", "JSON-RPC calls in these requests", labels=["method"]
+        )
+        for method, count in self._traffic.calls().items():
+            calls.add_metric([method], count)
+        yield calls
+        yield GaugeMetricFamily(
+            "menagerie_rpc_requests_per_block",
+            "Requests to the RPC node for each of the last 64 blocks",
+            value=self._traffic.per_block(),
+        )

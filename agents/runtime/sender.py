@@ -5,12 +5,13 @@ Rule: `send` returns a successful receipt or raises; it never leaves a transacti
 unknown state while the process lives. Nothing about it is remembered across restarts: what an
 earlier process left in the node's pool is waited for, then replaced.
 
-1. Wait until the pool holds nothing of this key.
-2. Ask the contract by `eth_call`: a refusal costs no gas and carries the reason.
-3. Sign with EIP-1559 fees and the next nonce, and send.
-4. Stuck for `stuck_blocks` blocks: same nonce, both fees +12.5 % (nodes ask for 10 %).
+1. Wait until the pool holds nothing of this key, and ask the contract by `eth_call` in the same
+   request: a refusal costs no gas and carries the reason.
+2. Sign with EIP-1559 fees and the next nonce, and send.
+3. Look for the receipt once in each block.
+   Stuck for `stuck_blocks` blocks: same nonce, both fees +12.5 % (nodes ask for 10 %).
    Dropped from the pool or the chain (a reorg): the same bytes again.
-   Nonce used by another process with this key: start over from 1.
+   Nonce used by another process with this key: start over.
 """
 
 from __future__ import annotations
@@ -19,9 +20,11 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from agents.runtime.chain import ChainClient, Head
+from agents.runtime.chain import ChainClient
 from agents.runtime.contracts import Contract
 from agents.runtime.errors import Reverted, RpcDown, RpcRefused, Stopped, TxRefused
+from agents.runtime.feed import HeadFeed
+from agents.runtime.head import Head, head_from_json
 from agents.runtime.logs import Log
 from agents.runtime.metrics import Metrics
 from agents.runtime.transaction import GAS_CAP, Attempt, Receipt, Refusal, bumped, refusal_of
@@ -34,6 +37,7 @@ from agents.runtime.wallet import Wallet
 _GAS_FACTOR = 3
 _GAS_ROOM = 250_000
 _MIN_TIP = 1
+_LATE_S = 2.0  # after the time of a block, and the node is asked what has become of it
 _LOOKS = 8  # for the receipt of a nonce that was used, `poll_s` apart
 _WEI_PER_ETH = 10**18
 
@@ -47,7 +51,8 @@ class Sender:
 
     `stuck_blocks` without inclusion cause a replacement. `confirmations` is how many blocks,
     counting its own, a transaction must have before `send` returns (1: as soon as it is mined;
-    agents re-read the chain on every head, so a later reorg only makes them act again).
+    agents re-read the chain on every head, so a later reorg only makes them act again). New blocks
+    are waited for at `feed`; without one the node is asked every `poll_s`.
     `max_fee_wei` caps the fee per gas. RPC outages during a wait are sat out; `stop` ends the wait
     with Stopped.
     """
@@ -64,6 +69,7 @@ class Sender:
         confirmations: int = 1,
         poll_s: float = 0.15,
         max_fee_wei: int = 10**13,
+        feed: HeadFeed | None = None,
     ) -> None:
         self.address = wallet.address
         self._chain = chain
@@ -76,6 +82,7 @@ class Sender:
         self._confirmations = confirmations
         self._poll_s = poll_s
         self._max_fee = max_fee_wei
+        self._feed = feed
         self._one_at_a_time = threading.Lock()
 
     # -- public --------------------------------------------------------------------------------
@@ -89,15 +96,19 @@ class Sender:
         label = f"{contract.name}.{function}"
         data = "0x" + contract.function(function, len(args)).encode(args).hex()
         with self._one_at_a_time:
-            while True:
-                replacing = self._drain_pool()
-                attempt = self._prepare(label, contract.address, data, value, replacing)
-                try:
-                    receipt = self._deliver(label, attempt)
-                except _RestartError:
-                    self._log.info("tx_nonce_taken", call=label, nonce=attempt.nonce)
-                    continue
-                return self._judge(label, attempt, receipt)
+            try:
+                while True:
+                    attempt = self._prepare(label, contract.address, data, value)
+                    try:
+                        receipt = self._deliver(label, attempt)
+                    except _RestartError:
+                        self._log.info("tx_nonce_taken", call=label, nonce=attempt.nonce)
+                        continue
+                    self._chain.look_again(attempt.seen)
+                    return self._judge(label, attempt, receipt)
+            except Reverted:
+                self._chain.look_again()  # it is not what the caller read
+                raise
 
     def ensure(
         self,
@@ -122,29 +133,40 @@ class Sender:
 
     # -- before sending ------------------------------------------------------------------------
 
-    def _nonce(self, block: str) -> int:
-        return int(self._chain.request("eth_getTransactionCount", self.address, block), 16)
+    def _nonce(self) -> int:
+        return int(self._chain.request("eth_getTransactionCount", self.address, "latest"), 16)
 
-    def _drain_pool(self) -> bool:
-        """Wait until no transaction of this key is pending. True: one stayed, replace it."""
-        since: int | None = None
-        while self._nonce("pending") > self._nonce("latest"):
-            number = self._chain.head().number
-            if since is None:
-                since = number
-                self._log.info("tx_leftover", address=self.address)
-            if number - since >= self._stuck_blocks:
-                return True
-            self._pause()
-        return False
-
-    def _prepare(self, label: str, to: str, data: str, value: int, replacing: bool) -> Attempt:
+    def _prepare(self, label: str, to: str, data: str, value: int) -> Attempt:
+        """Wait until no transaction of this key is pending, or replace one that stays; ask."""
         request = {"from": self.address, "to": to, "data": data, "value": hex(value)}
-        try:
-            self._chain.request("eth_call", {**request, "gas": hex(GAS_CAP)}, "latest")
+        batch: list[tuple[str, list[Any]]] = [
+            ("eth_getTransactionCount", [self.address, "pending"]),
+            ("eth_getTransactionCount", [self.address, "latest"]),
+            ("eth_getBlockByNumber", ["latest", False]),
+            ("eth_call", [{**request, "gas": hex(GAS_CAP)}, "latest"]),
             # Named, because some nodes estimate on the pending block: a stranger's transaction
             # that never gets mined could then hold an agent back.
-            gas = int(self._chain.request("eth_estimateGas", request, "latest"), 16)
+            ("eth_estimateGas", [request, "latest"]),
+            ("eth_maxPriorityFeePerGas", []),
+        ]
+        since: int | None = None
+        while True:
+            answers = self._chain.ask_many(batch)
+            pending, nonce, raw = (self._value(batch, answers, place) for place in range(3))
+            head = head_from_json(raw)
+            if self._feed is not None:
+                self._feed.offer(head)
+            if int(pending, 16) <= int(nonce, 16):
+                break
+            if since is None:
+                since = head.number
+                self._log.info("tx_leftover", address=self.address)
+            if head.number - since >= self._stuck_blocks:
+                break
+            self._pause()
+        try:
+            self._value(batch, answers, 3)
+            gas = int(self._value(batch, answers, 4), 16)
         except Reverted as error:
             self._count("reverted")
             raise Reverted(error.reason, label) from None
@@ -152,10 +174,9 @@ class Sender:
             raise self._refused(label, error) from None
         if gas > GAS_CAP:
             raise self._too_big(label)
-        head = self._chain.head()
-        tip = self._tip()
+        tip = self._tip(answers[5])
         return Attempt(
-            nonce=self._nonce("latest"),
+            nonce=int(nonce, 16),
             to=to,
             data=data,
             value=value,
@@ -163,12 +184,18 @@ class Sender:
             tip=tip,
             max_fee=self._capped(label, 2 * head.base_fee + tip),
             chain_id=self._chain_id,
-            replacing=replacing,
+            seen=head,
+            replacing=int(pending, 16) > int(nonce, 16),
         )
 
-    def _tip(self) -> int:
+    def _value(
+        self, batch: list[tuple[str, list[Any]]], answers: list[dict[str, Any]], place: int
+    ) -> Any:
+        return self._chain.value(batch[place][0], answers[place])
+
+    def _tip(self, answer: dict[str, Any]) -> int:
         try:
-            return max(int(self._chain.request("eth_maxPriorityFeePerGas"), 16), _MIN_TIP)
+            return max(int(self._chain.value("eth_maxPriorityFeePerGas", answer), 16), _MIN_TIP)
         except RpcRefused:
             return 10**9  # a node without the method: 1 gwei, raised later if it proves too little
 
@@ -185,30 +212,53 @@ class Sender:
     def _deliver(self, label: str, attempt: Attempt) -> Receipt:
         self._patiently(lambda: self._broadcast(label, attempt))
         while True:
+            self._patiently(lambda: self._await_block(attempt))
             receipt: Receipt | None = self._patiently(lambda: self._advance(label, attempt))
             if receipt is not None:
                 return receipt
-            self._pause()
+            if self._feed is None or attempt.unseen:
+                self._pause()
+
+    def _await_block(self, attempt: Attempt) -> None:
+        """Wait for the block after the one that was looked at last; for a while only, because
+        the feed may be without a node."""
+        if self._feed is not None and not attempt.unseen:
+            newer = self._feed.after(attempt.seen.hash, self._feed.block_s + _LATE_S)
+            if self._stop.is_set():
+                raise Stopped(f"The sender of {self.address} was asked to stop.")
+            if newer is not None:
+                attempt.seen = newer
+                return
+        attempt.seen = self._chain.newest_head()
+        if self._feed is not None:
+            self._feed.offer(attempt.seen)
 
     def _advance(self, label: str, attempt: Attempt) -> Receipt | None:
         """Look once: the final receipt, or None after doing what the situation asks for."""
-        head = self._chain.head()
+        head = attempt.seen
         receipt = self._find_receipt(attempt)
         if receipt is not None:
             deep = head.number - receipt.block + 1 >= self._confirmations
             return receipt if deep else None
-        if self._nonce("latest") > attempt.nonce:
+        sent = attempt.hashes[-1]
+        batch: list[tuple[str, list[Any]]] = [
+            ("eth_getTransactionCount", [self.address, "latest"]),
+            ("eth_getTransactionByHash", [sent]),
+        ]
+        answers = self._chain.ask_many(batch)
+        if int(self._value(batch, answers, 0), 16) > attempt.nonce:
             # Mined between the two questions, or someone else's transaction took the nonce. A node
             # may count the nonce before it has the receipt.
             attempt.unseen += 1
             if attempt.unseen > _LOOKS and self._find_receipt(attempt) is None:
                 raise _RestartError
             return None
+        attempt.unseen = 0
         if attempt.price_refused or head.number - attempt.sent_at >= self._stuck_blocks:
             self._bump(label, attempt, head)
             self._broadcast(label, attempt)
-        elif self._chain.request("eth_getTransactionByHash", attempt.hashes[-1]) is None:
-            self._log.info("tx_resent", call=label, tx=attempt.hashes[-1])
+        elif self._value(batch, answers, 1) is None:
+            self._log.info("tx_resent", call=label, tx=sent)
             self._broadcast(label, attempt)
         return None
 
@@ -234,7 +284,7 @@ class Sender:
             self._log.debug("tx_sent", call=label, nonce=attempt.nonce, tx=attempt.hashes[-1])
         first = len(attempt.hashes) == 1
         attempt.price_refused = ""
-        attempt.sent_at = self._chain.head().number
+        attempt.sent_at = attempt.seen.number
         try:
             self._chain.request("eth_sendRawTransaction", attempt.raw)
         except RpcRefused as error:
@@ -257,8 +307,12 @@ class Sender:
             if raw is None or raw.get("blockHash") is None:
                 continue
             receipt = Receipt.from_json(raw)
+            if receipt.block > attempt.seen.number:
+                attempt.seen = self._chain.newest_head()
             # A reorg may have removed the block since.
-            if self._chain.block_hash(receipt.block) == receipt.block_hash:
+            if receipt.block_hash == attempt.seen.hash:
+                return receipt
+            if self._chain.newest_hash(receipt.block) == receipt.block_hash:
                 return receipt
         return None
 

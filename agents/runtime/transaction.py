@@ -11,6 +11,7 @@ from enum import Enum
 from typing import Any
 
 from agents.runtime.contracts import Contract, Event
+from agents.runtime.head import Head
 
 GAS_CAP = 16_777_216  # EIP-7825: the most gas one transaction may ask for
 
@@ -86,6 +87,7 @@ class Attempt:
     tip: int
     max_fee: int
     chain_id: int
+    seen: Head  # the newest block that was looked at
     replacing: bool = False  # the pool may hold a stranger's (our earlier life's) transaction
     hashes: list[str] = field(default_factory=list)
     raw: str = ""

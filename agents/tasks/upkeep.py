@@ -27,7 +27,8 @@ from agents.tasks.contract import Task, Tasks
 
 DRAW_BLOCKS = 16  # after the seed's block
 _REMEMBERED = 256  # blocks whose hash the chain knows
-_SEATS_PER_HEAD = 4
+_SEAT_BLOCKS = 4  # between two looks at seats
+_SEATS_PER_LOOK = 16
 _CREDIT_BLOCKS = 32
 _COMPACT_BLOCKS = 256
 
@@ -54,7 +55,7 @@ class TaskUpkeep:
         self._patience_s = patience_s
         self._jitter_s = jitter_s
         self._since: dict[str, float] = {}
-        self._looked = 0  # the last head at which seats were looked at
+        self._looked = -_SEAT_BLOCKS  # the last block at which seats were looked at
         self._place = 0
         self._idle: set[int] = set()  # seated nodes without the stake for it
         self._swept = [0, 0]  # seats looked at in this sweep of the pool, and empty ones
@@ -131,14 +132,14 @@ class TaskUpkeep:
                     yield name, number, self._call(appeals, end, number)
 
     def _seats(self, head: Head, class_id: int | None) -> Duties:
-        """Seats whose holders lack the stake, of which a few are looked at at each head, by turns;
-        and pools that many have left."""
+        """Seats whose holders lack the stake, of which a few are looked at every few blocks, by
+        turns; and pools that many have left."""
         contract = self._network.tasks
-        if class_id is not None and head.number != self._looked:
+        if class_id is not None and head.number >= self._looked + _SEAT_BLOCKS:
             self._looked = head.number
             size = self._network.chain.call(contract, "pool_size", class_id)
-            places = {(self._place + i) % size for i in range(_SEATS_PER_HEAD)} if size else set()
-            self._place += _SEATS_PER_HEAD
+            places = {(self._place + i) % size for i in range(_SEATS_PER_LOOK)} if size else set()
+            self._place += _SEATS_PER_LOOK
             calls = [(contract, "seat", (class_id, place)) for place in sorted(places)]
             seats = [tuple(seat) for seat in self._network.chain.call_many(calls)]
             nodes = sorted(self._idle | {seat[0] for seat in seats if not seat[3]})

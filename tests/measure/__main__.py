@@ -27,12 +27,25 @@ from tests.measure import (
     bench_merge,
     bench_privacy,
     bench_quality,
+    bench_rpc,
     bench_scores,
     bench_tasks,
 )
 from tests.measure.rows import Row
 
-GROUPS = ("gas", "scores", "tasks", "ready", "cid", "codecs", "merge", "privacy", "quality", "demo")
+GROUPS = (
+    "gas",
+    "scores",
+    "tasks",
+    "ready",
+    "cid",
+    "codecs",
+    "merge",
+    "privacy",
+    "quality",
+    "rpc",
+    "demo",
+)
 
 
 def cid_rows() -> list[Row]:
@@ -97,6 +110,8 @@ def main(only: tuple[str, ...]) -> None:
     if "tasks" in wanted:
         with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder, terminate_as_exit():
             rows += bench_tasks.rows(Path(folder), say)
+    if "rpc" in wanted:
+        rows += bench_rpc.rows(say)
     if "demo" in wanted:
         say("the demo's report")
         rows.append(bench_agents.bench_utilisation())

@@ -34,6 +34,21 @@ def test_call_many_is_one_request_with_results_in_order(chain, tiny):
     assert chain.call_many([]) == []
 
 
+def test_a_batch_that_the_node_finds_too_long_is_halved(chain, tiny, monkeypatch):
+    real, lengths = chain._provider.make_batch_request, []
+
+    def limited(batch):
+        lengths.append(len(batch))
+        if len(batch) > 6:
+            return {"error": {"code": -32600, "message": "batch too large"}}
+        return real(batch)
+
+    monkeypatch.setattr(chain._provider, "make_batch_request", limited)
+    results = chain.call_many([(tiny, "pair", [i]) for i in range(20)])
+    assert [r[0] for r in results] == list(range(1, 21))
+    assert lengths[:3] == [20, 10, 5]
+
+
 def test_reverts_carry_the_contracts_reason(chain, tiny):
     with pytest.raises(Reverted) as caught:
         chain.call(tiny, "refuse", 1)
