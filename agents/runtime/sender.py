@@ -27,15 +27,17 @@ from agents.runtime.feed import HeadFeed
 from agents.runtime.head import Head, head_from_json
 from agents.runtime.logs import Log
 from agents.runtime.metrics import Metrics
-from agents.runtime.transaction import GAS_CAP, Attempt, Receipt, Refusal, bumped, refusal_of
+from agents.runtime.transaction import (
+    GAS_CAP,
+    Attempt,
+    Receipt,
+    Refusal,
+    bumped,
+    gas_limit,
+    refusal_of,
+)
 from agents.runtime.wallet import Wallet
 
-# The estimate is of the block before. Who comes first or last in a block pays for what the others
-# left: measured, up to 2.3 times the estimate (105,594 and 242,933 for `approve_by_sig`), and a few
-# new storage slots, which cost most. Gas that is not used costs nothing; to run out of it in the
-# last second of a window costs stake.
-_GAS_FACTOR = 3
-_GAS_ROOM = 250_000
 _MIN_TIP = 1
 _LATE_S = 2.0  # after the time of a block, and the node is asked what has become of it
 _LOOKS = 8  # for the receipt of a nonce that was used, `poll_s` apart
@@ -180,7 +182,7 @@ class Sender:
             to=to,
             data=data,
             value=value,
-            gas=min(gas * _GAS_FACTOR + _GAS_ROOM, GAS_CAP),
+            gas=gas_limit(gas),
             tip=tip,
             max_fee=self._capped(label, 2 * head.base_fee + tip),
             chain_id=self._chain_id,

@@ -14,6 +14,12 @@ from agents.runtime.contracts import Contract, Event
 from agents.runtime.head import Head
 
 GAS_CAP = 16_777_216  # EIP-7825: the most gas one transaction may ask for
+# An estimate is of the block before. Who comes first or last in a block pays for what the others
+# left: measured, up to 2.3 times the estimate (105,594 and 242,933 for `approve_by_sig`), and a few
+# new storage slots, which cost most. Gas that is not used costs nothing; to run out of it in the
+# last second of a window costs stake.
+_GAS_FACTOR = 3
+_GAS_ROOM = 250_000
 
 
 class Refusal(Enum):
@@ -31,6 +37,11 @@ class Refusal(Enum):
 def refusal_of(detail: str) -> Refusal:
     """Return the kind of a refusal from the node's words."""
     return next(kind for kind in Refusal if any(word in detail.lower() for word in kind.value))
+
+
+def gas_limit(estimate: int) -> int:
+    """Return the gas to ask for where the node estimates `estimate`."""
+    return min(estimate * _GAS_FACTOR + _GAS_ROOM, GAS_CAP)
 
 
 def bumped(fee: int) -> int:

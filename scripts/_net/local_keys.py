@@ -17,6 +17,7 @@ from web3.contract.contract import ContractFunction
 from web3.exceptions import ContractLogicError, TransactionNotFound
 from web3.types import TxParams, TxReceipt
 
+from agents.runtime.transaction import gas_limit
 from scripts._net.plan import Send
 
 _FIRST_TIP = 2 * 10**9  # falls by 1 wei per transaction: miners keep the order of sending
@@ -44,8 +45,10 @@ def sender_of(w3: Web3, account: LocalAccount, mined: Callable[[], Any] | None =
 class Batch:
     """Many transactions of many keys in few blocks.
 
-    Rule: `add` only signs and sends, with nonces and a gas limit given; `settle` mines and raises
-    RuntimeError naming the first call that failed. Transactions are mined in order of sending.
+    Rule: `add` signs and sends, with its own nonces; `settle` mines and raises RuntimeError naming
+    the first call that failed. Transactions are mined in order of sending. Gas limits come from the
+    node's estimate: what the estimate refuses, because it needs an earlier one of the batch, is
+    estimated again once those are mined.
     """
 
     def __init__(self, w3: Web3, mine: Callable[[], Any]) -> None:
@@ -54,18 +57,36 @@ class Batch:
         self._chain_id = w3.eth.chain_id
         self._nonces: dict[str, int] = {}
         self._sent: list[tuple[str, bytes]] = []
+        self._settled: list[TxReceipt] = []  # of this batch, mined already
         self._tip = _FIRST_TIP
 
-    def add(self, account: LocalAccount, call: ContractFunction, gas: int = 1_000_000) -> None:
-        """Send a contract call from `account`."""
-        self._send(account, {"to": call.address, "data": call._encode_transaction_data()}, gas)
-        self._sent[-1] = (f"{call.fn_name}{call.args}", self._sent[-1][1])
+    def add(self, account: LocalAccount, call: ContractFunction, gas: int | None = None) -> None:
+        """Send a contract call from `account`. `gas`: its limit, else by the node's estimate.
+
+        Raises ContractLogicError for a call that would fail.
+        """
+        tx: TxParams = {"to": call.address, "data": call._encode_transaction_data()}
+        label = f"{call.fn_name}{call.args}"
+        self._send(account, tx, self._limit(account, tx) if gas is None else gas, label)
 
     def pay(self, account: LocalAccount, to: str, wei: int) -> None:
         """Send ether."""
         self._send(account, {"to": Web3.to_checksum_address(to), "value": Web3.to_wei(wei, "wei")})
 
-    def _send(self, account: LocalAccount, fields: TxParams, gas: int = 21_000) -> None:
+    def _limit(self, account: LocalAccount, fields: TxParams) -> int:
+        tx: TxParams = {**fields, "from": account.address}
+        try:
+            gas = self._w3.eth.estimate_gas(tx, "latest")
+        except ContractLogicError:
+            if not self._sent:
+                raise
+            self._mine_sent()
+            gas = self._w3.eth.estimate_gas(tx, "latest")
+        return gas_limit(gas)
+
+    def _send(
+        self, account: LocalAccount, fields: TxParams, gas: int = 21_000, label: str = "payment"
+    ) -> None:
         nonce = self._nonces.get(account.address)
         if nonce is None:
             nonce = self._w3.eth.get_transaction_count(account.address, "pending")
@@ -82,18 +103,21 @@ class Batch:
             **fields,
         }
         raw = account.sign_transaction(tx).raw_transaction
-        self._sent.append(("payment", bytes(self._w3.eth.send_raw_transaction(raw))))
+        self._sent.append((label, bytes(self._w3.eth.send_raw_transaction(raw))))
 
     def settle(self) -> list[TxReceipt]:
         """Mine what was sent and return the receipts in order of sending."""
-        receipts = []
+        self._mine_sent()
+        receipts, self._settled = self._settled, []
+        return receipts
+
+    def _mine_sent(self) -> None:
         for label, tx_hash in self._sent:
             receipt = self._receipt(tx_hash)
             if receipt["status"] != 1:
                 raise RuntimeError(f"{label} failed: {self._reason(tx_hash, receipt)}.")
-            receipts.append(receipt)
+            self._settled.append(receipt)
         self._sent.clear()
-        return receipts
 
     def _receipt(self, tx_hash: bytes) -> TxReceipt:
         for _ in range(_BLOCKS):
