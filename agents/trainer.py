@@ -43,7 +43,7 @@ from agents.runtime.chain import Head
 from agents.runtime.commitments import Commitments, Entry
 from agents.runtime.context import Context
 from agents.runtime.faults import crashpoint
-from agents.runtime.turns import Turns
+from agents.runtime.turns import Duty, Turns
 from agents.storage.cid import cid_of_bytes, digest_of
 from agents.storage.content_store import ContentStore, open_store
 from agents.storage.errors import StoreError
@@ -113,7 +113,13 @@ class Trainer:
         for left in self._upkeeps.keys() - duties.keys():
             del self._upkeeps[left]
             self.context.metrics.forget_job(left)
-        return self.turns.step(duties)
+        named = {job: partial(self._named, job, duty) for job, duty in duties.items()}
+        return self.turns.step(named)
+
+    def _named(self, job_id: int, duty: Duty) -> str | None:
+        """What a duty did, with the job where the settings leave it open."""
+        did = duty()
+        return did if did is None or self.context.settings.job_id else f"{did} (job {job_id})"
 
     def _work(self, view: View, node: int, elsewhere: bool) -> str | None:
         """The next action in the job that the node trains in. `elsewhere`: it has work to open in
