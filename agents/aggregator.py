@@ -19,7 +19,8 @@ from agents.rounds.serving import Serving
 from agents.rounds.upkeep import Upkeep
 from agents.runtime.chain import Head
 from agents.runtime.context import Context
-from agents.storage.content_store import ContentStore, open_store
+from agents.storage.content_store import ContentStore
+from agents.storage.several import open_stores
 from agents.training.local import pick_device
 
 _HEAD_START = 0.0
@@ -81,4 +82,4 @@ class Aggregator:
 
 def build(context: Context) -> Aggregator:
     """The aggregator of a started agent."""
-    return Aggregator(context, open_store(context.settings.store))
+    return Aggregator(context, open_stores(context.settings.store))

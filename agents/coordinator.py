@@ -31,7 +31,8 @@ from agents.runtime.errors import ConfigError, JournalError, Stopped, WalletErro
 from agents.runtime.faults import crashpoint
 from agents.runtime.loop import jitter
 from agents.runtime.wallet import recover_typed
-from agents.storage.content_store import ContentStore, open_store
+from agents.storage.content_store import ContentStore
+from agents.storage.several import open_stores
 from agents.tasks.dispute import TaskDisputes
 from agents.verify.rulings import (
     Ruling,
@@ -229,4 +230,4 @@ class Coordinator:
 
 def build(context: Context) -> Coordinator:
     """The committee member of a started agent."""
-    return Coordinator(context, open_store(context.settings.store))
+    return Coordinator(context, open_stores(context.settings.store))

@@ -37,7 +37,8 @@ from agents.runtime.context import Context
 from agents.runtime.errors import Reverted
 from agents.runtime.faults import crashpoint
 from agents.storage.cid import digest_of
-from agents.storage.content_store import ContentStore, open_store
+from agents.storage.content_store import ContentStore
+from agents.storage.several import open_stores
 from agents.tasks.appeal import TaskAppeals, is_wrong
 from agents.tasks.compute.result import TaskResult
 from agents.tasks.contract import Task, Tasks
@@ -458,4 +459,4 @@ def _pay(task: Task) -> float:
 
 def build(context: Context) -> Executor:
     """The executor of a started agent."""
-    return Executor(context, open_store(context.settings.store))
+    return Executor(context, open_stores(context.settings.store))

@@ -45,8 +45,9 @@ from agents.runtime.context import Context
 from agents.runtime.faults import crashpoint
 from agents.runtime.turns import Duty, Turns
 from agents.storage.cid import cid_of_bytes, digest_of
-from agents.storage.content_store import ContentStore, open_store
+from agents.storage.content_store import ContentStore
 from agents.storage.errors import StoreError
+from agents.storage.several import open_stores
 from agents.training.assignment import input_root
 from agents.training.local import pick_device
 from agents.training.spec import SpecError
@@ -522,4 +523,4 @@ def submission_name(job_id: int, round_id: int, seed: bytes) -> str:
 
 def build(context: Context) -> Trainer:
     """The trainer of a started agent."""
-    return Trainer(context, open_store(context.settings.store))
+    return Trainer(context, open_stores(context.settings.store))

@@ -34,8 +34,9 @@ from agents.runtime.chain import Head
 from agents.runtime.commitments import Commitments
 from agents.runtime.context import Context
 from agents.runtime.faults import crashpoint
-from agents.storage.content_store import ContentStore, open_store
+from agents.storage.content_store import ContentStore
 from agents.storage.errors import StoreError, StoreUnavailable
+from agents.storage.several import open_stores
 from agents.tasks.recheck import Recheck
 from agents.training.local import pick_device
 from agents.training.state import PayloadError
@@ -342,4 +343,4 @@ class Verifier:
 
 def build(context: Context) -> Verifier:
     """The verifier of a started agent."""
-    return Verifier(context, open_store(context.settings.store))
+    return Verifier(context, open_stores(context.settings.store))

@@ -29,7 +29,7 @@ from agents.runtime.sender import Sender
 from agents.runtime.urls import hide
 from agents.runtime.wallet import Wallet, load_wallet, read_passphrase
 from agents.runtime.watch import run_watched
-from agents.storage.content_store import as_list
+from agents.storage.several import as_list
 
 _START_PAUSE_S = 1.0
 

@@ -81,6 +81,11 @@ class HeadFeed:
         self._thread.join(timeout=5.0)
 
     @property
+    def running(self) -> bool:
+        """Whether new heads come by themselves."""
+        return self._thread.is_alive()
+
+    @property
     def latest(self) -> Head | None:
         """The newest head seen, taken or not."""
         return self._latest

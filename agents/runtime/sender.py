@@ -54,7 +54,7 @@ class Sender:
     `stuck_blocks` without inclusion cause a replacement. `confirmations` is how many blocks,
     counting its own, a transaction must have before `send` returns (1: as soon as it is mined;
     agents re-read the chain on every head, so a later reorg only makes them act again). New blocks
-    are waited for at `feed`; without one the node is asked every `poll_s`.
+    are waited for at `feed`; where none runs the node is asked every `poll_s`.
     `max_fee_wei` caps the fee per gas. RPC outages during a wait are sat out; `stop` ends the wait
     with Stopped.
     """
@@ -213,18 +213,30 @@ class Sender:
 
     def _deliver(self, label: str, attempt: Attempt) -> Receipt:
         self._patiently(lambda: self._broadcast(label, attempt))
+        # A chain that mines each transaction at once has the receipt now.
+        found: Receipt | None = self._patiently(lambda: self._find_receipt(attempt))
+        if found is not None and self._is_deep(found, attempt):
+            return found
         while True:
             self._patiently(lambda: self._await_block(attempt))
             receipt: Receipt | None = self._patiently(lambda: self._advance(label, attempt))
             if receipt is not None:
                 return receipt
-            if self._feed is None or attempt.unseen:
+            if not self._fed or attempt.unseen:
                 self._pause()
+
+    def _is_deep(self, receipt: Receipt, attempt: Attempt) -> bool:
+        return attempt.seen.number - receipt.block + 1 >= self._confirmations
+
+    @property
+    def _fed(self) -> bool:
+        """Whether new blocks are announced, and need not be asked for."""
+        return self._feed is not None and self._feed.running
 
     def _await_block(self, attempt: Attempt) -> None:
         """Wait for the block after the one that was looked at last; for a while only, because
         the feed may be without a node."""
-        if self._feed is not None and not attempt.unseen:
+        if self._feed is not None and self._fed and not attempt.unseen:
             newer = self._feed.after(attempt.seen.hash, self._feed.block_s + _LATE_S)
             if self._stop.is_set():
                 raise Stopped(f"The sender of {self.address} was asked to stop.")
@@ -240,8 +252,7 @@ class Sender:
         head = attempt.seen
         receipt = self._find_receipt(attempt)
         if receipt is not None:
-            deep = head.number - receipt.block + 1 >= self._confirmations
-            return receipt if deep else None
+            return receipt if self._is_deep(receipt, attempt) else None
         sent = attempt.hashes[-1]
         batch: list[tuple[str, list[Any]]] = [
             ("eth_getTransactionCount", [self.address, "latest"]),

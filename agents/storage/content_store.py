@@ -7,7 +7,6 @@ A caller asks for content by its CID, never by a place. Every read is verified.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 from urllib.parse import unquote, urlsplit
@@ -66,22 +65,13 @@ class ContentStore(Protocol):
         """Release connections. The stored content stays."""
 
 
-def open_store(url: str | Sequence[str], *, timeout_s: float = 60.0) -> ContentStore:
-    """Open the store that a setting names, or the stores that it lists, tried in that order.
-
-    Raises StoreError when a text names none.
+def open_store(url: str, *, timeout_s: float = 60.0) -> ContentStore:
+    """Open the store that a text names. Raises StoreError when it names none.
 
     timeout_s: how long a daemon may search for content before it counts as not found; a folder has
     no use for it. No connection is made here: a daemon that is down shows as StoreUnavailable at
     first use.
     """
-    if not isinstance(url, str):
-        from agents.storage.several import SeveralStores  # imports this module
-
-        stores = [open_store(one, timeout_s=timeout_s) for one in url]
-        if not stores:
-            raise StoreError(f"the store setting lists none; give {_FORMS}")
-        return stores[0] if len(stores) == 1 else SeveralStores(stores)
     if not url.strip():
         raise StoreError(f"the store setting is empty; give {_FORMS}")
     if _MULTIADDR.match(url):
@@ -105,11 +95,6 @@ def _folder(path: str) -> ContentStore:
     from agents.storage.embedded import EmbeddedStore
 
     return EmbeddedStore(Path(path).expanduser())
-
-
-def as_list(setting: str | Sequence[str]) -> list[str]:
-    """Return the stores that a setting names, one or several."""
-    return [setting] if isinstance(setting, str) else list(setting)
 
 
 def _http(url: str, timeout_s: float) -> ContentStore:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from agents.storage.cid import Buffer
-from agents.storage.content_store import ContentStore
+from agents.storage.content_store import ContentStore, open_store
 from agents.storage.errors import (
     CorruptContent,
     InvalidCid,
@@ -27,6 +27,22 @@ T = TypeVar("T")
 
 # Of several failures the caller hears of the one that leaves most open.
 _GRAVITY = (StoreUnavailable, CorruptContent, TooLarge, NotFound)
+
+
+def as_list(setting: str | Sequence[str]) -> list[str]:
+    """Return the stores that a setting names, one or several."""
+    return [setting] if isinstance(setting, str) else list(setting)
+
+
+def open_stores(setting: str | Sequence[str], *, timeout_s: float = 60.0) -> ContentStore:
+    """Open the store that a setting names, or the stores that it lists, tried in that order.
+
+    `timeout_s` as of `open_store`. Raises StoreError when one of them is no store's name.
+    """
+    stores = [open_store(one, timeout_s=timeout_s) for one in as_list(setting)]
+    if not stores:
+        raise StoreError("the store setting lists none; name at least one")
+    return stores[0] if len(stores) == 1 else SeveralStores(stores)
 
 
 class SeveralStores:

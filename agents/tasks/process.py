@@ -21,9 +21,9 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from agents.runtime.config import PREFIX
-from agents.storage.content_store import as_list
 from agents.storage.durable import write_atomic
 from agents.storage.errors import StoreError
+from agents.storage.several import as_list
 from agents.tasks.compute.errors import ClassNotHeld
 from agents.tasks.compute.result import TaskResult
 
@@ -153,13 +153,13 @@ def _main(parent: str, device: str) -> None:
 
 
 def _answer(request: dict[str, Any], device: str) -> dict[str, Any]:
-    from agents.storage.content_store import open_store
+    from agents.storage.several import open_stores
     from agents.tasks.compute.run import run_published
 
     try:
         # A search that takes too long must fail while there is time to search again.
         timeout_s = min(max(request["run_s"] / 8, _SEARCH_MIN_S), _SEARCH_MAX_S)
-        store = open_store(request["store"], timeout_s=timeout_s)
+        store = open_stores(request["store"], timeout_s=timeout_s)
         result = run_published(
             bytes.fromhex(request["spec"]), request["run_s"], store, request["label"], device
         )

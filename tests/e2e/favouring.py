@@ -16,7 +16,8 @@ from agents.protocol.network import Network
 from agents.protocol.numbers import SCALE
 from agents.protocol.scores import Consensus
 from agents.runtime.context import Context
-from agents.storage.content_store import ContentStore, open_store
+from agents.storage.content_store import ContentStore
+from agents.storage.several import open_stores
 from agents.verifier import Verifier, VerifierInJob
 
 FAVOURITE = "LIAR_FAVOURITE"
@@ -51,4 +52,4 @@ class Favouring(Verifier):
 
 def build(context: Context) -> Favouring:
     """The liar of a started agent."""
-    return Favouring(context, open_store(context.settings.store))
+    return Favouring(context, open_stores(context.settings.store))

@@ -20,7 +20,8 @@ from agents.rounds.submissions import Submission
 from agents.rounds.update import pack_update
 from agents.runtime.context import Context
 from agents.storage.cid import cid_of_bytes
-from agents.storage.content_store import ContentStore, open_store
+from agents.storage.content_store import ContentStore
+from agents.storage.several import open_stores
 from agents.training.state import apply_outer, model_hash, save_state
 
 
@@ -67,4 +68,4 @@ class Liar(Aggregator):
 
 def build(context: Context) -> Liar:
     """The liar of a started agent."""
-    return Liar(context, open_store(context.settings.store))
+    return Liar(context, open_stores(context.settings.store))

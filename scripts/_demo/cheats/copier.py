@@ -18,7 +18,7 @@ from agents.protocol.view import View
 from agents.rounds.plan import Plan
 from agents.rounds.work import Work
 from agents.runtime.context import Context
-from agents.storage.content_store import open_store
+from agents.storage.several import open_stores
 from agents.trainer import Trainer, submission_name
 from agents.training.state import State, model_hash
 from scripts._demo.cheats.forgery import forged
@@ -66,4 +66,4 @@ def perturbed(update: State, share: float) -> State:
 
 def build(context: Context) -> Copier:
     """The cheat of a started agent."""
-    return Copier(context, open_store(context.settings.store))
+    return Copier(context, open_stores(context.settings.store))

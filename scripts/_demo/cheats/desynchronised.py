@@ -14,7 +14,8 @@ import os
 
 from agents.protocol.view import View
 from agents.runtime.context import Context
-from agents.storage.content_store import ContentStore, open_store
+from agents.storage.content_store import ContentStore
+from agents.storage.several import open_stores
 from agents.trainer import Trainer
 from agents.training.state import State
 
@@ -64,4 +65,4 @@ class Desynchronised(Trainer):
 
 def build(context: Context) -> Desynchronised:
     """The cheat of a started agent."""
-    return Desynchronised(context, open_store(context.settings.store))
+    return Desynchronised(context, open_stores(context.settings.store))

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from agents.executor import Executor
 from agents.runtime.context import Context
-from agents.storage.content_store import open_store
+from agents.storage.several import open_stores
 from agents.tasks.compute.result import TaskResult
 from agents.tasks.contract import Task
 from scripts._demo.cheats.fakes import fake
@@ -23,4 +23,4 @@ class Forger(Executor):
 
 def build(context: Context) -> Forger:
     """The cheat of a started agent."""
-    return Forger(context, open_store(context.settings.store))
+    return Forger(context, open_stores(context.settings.store))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from agents.protocol.view import View
 from agents.runtime.context import Context
-from agents.storage.content_store import open_store
+from agents.storage.several import open_stores
 from agents.trainer import Trainer
 
 _IN_TIME = 4  # one round of so many, the first among them
@@ -28,4 +28,4 @@ class Late(Trainer):
 
 def build(context: Context) -> Late:
     """The cheat of a started agent."""
-    return Late(context, open_store(context.settings.store))
+    return Late(context, open_stores(context.settings.store))

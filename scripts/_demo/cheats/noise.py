@@ -10,7 +10,7 @@ from agents.protocol.view import View
 from agents.rounds.plan import Plan
 from agents.rounds.work import Work
 from agents.runtime.context import Context
-from agents.storage.content_store import open_store
+from agents.storage.several import open_stores
 from agents.trainer import Trainer
 from agents.training.state import model_hash
 from scripts._demo.cheats.forgery import forged
@@ -37,4 +37,4 @@ class Noise(Trainer):
 
 def build(context: Context) -> Noise:
     """The cheat of a started agent."""
-    return Noise(context, open_store(context.settings.store))
+    return Noise(context, open_stores(context.settings.store))

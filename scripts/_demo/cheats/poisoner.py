@@ -22,7 +22,8 @@ import numpy as np
 import torch
 
 from agents.runtime.context import Context
-from agents.storage.content_store import ContentStore, open_store
+from agents.storage.content_store import ContentStore
+from agents.storage.several import open_stores
 from agents.trainer import Trainer
 from agents.training.norms import norm
 from agents.training.state import State
@@ -96,4 +97,4 @@ class Poisoner(Trainer):
 
 def build(context: Context) -> Poisoner:
     """The cheat of a started agent."""
-    return Poisoner(context, open_store(context.settings.store))
+    return Poisoner(context, open_stores(context.settings.store))

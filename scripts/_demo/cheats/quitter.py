@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from agents.runtime.context import Context
-from agents.storage.content_store import open_store
+from agents.storage.several import open_stores
 from agents.tasks.contract import Task
 from scripts._demo.cheats.forger import Forger
 
@@ -21,4 +21,4 @@ class Quitter(Forger):
 
 def build(context: Context) -> Quitter:
     """The cheat of a started agent."""
-    return Quitter(context, open_store(context.settings.store))
+    return Quitter(context, open_stores(context.settings.store))

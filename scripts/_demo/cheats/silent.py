@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from agents.protocol.view import View
 from agents.runtime.context import Context
-from agents.storage.content_store import open_store
+from agents.storage.several import open_stores
 from agents.trainer import Trainer
 
 
@@ -19,4 +19,4 @@ class Silent(Trainer):
 
 def build(context: Context) -> Silent:
     """The cheat of a started agent."""
-    return Silent(context, open_store(context.settings.store))
+    return Silent(context, open_stores(context.settings.store))

@@ -18,6 +18,7 @@ from agents.runtime.logs import open_log
 from agents.storage.cid import cid_of_bytes
 from agents.storage.content_store import ContentStore, open_store
 from agents.storage.errors import StoreUnavailable
+from agents.storage.several import open_stores
 from scripts._net.processes import free_port
 
 NAME = "submission-1-2-00"
@@ -96,4 +97,4 @@ def test_before_a_commitment_a_store_must_take_content(stage: Stage, tmp_path: P
     down = f"http://127.0.0.1:{free_port()}"
     with pytest.raises(StoreUnavailable):
         stage.publication(open_store(down)).check()
-    stage.publication(open_store([down, str(tmp_path / "store")])).check()
+    stage.publication(open_stores([down, str(tmp_path / "store")])).check()

@@ -24,7 +24,7 @@ PASSPHRASE = "correct horse battery"
 
 @pytest.fixture
 def keystore(tmp_path):
-    path = tmp_path / "keys" / "node.json"
+    path = tmp_path / "accounts" / "node.json"
     return path, create_keystore(path, PASSPHRASE, key=b"\x07" * 32, iterations=8)
 
 
@@ -42,7 +42,7 @@ def test_a_wrong_passphrase_is_a_sentence(keystore):
 
 
 def test_an_ape_account_is_found_by_alias(keystore, tmp_path, monkeypatch):
-    monkeypatch.setenv("APE_DATA_FOLDER", str(tmp_path / "ape"))
+    monkeypatch.setenv("APE_DATA_FOLDER", str(tmp_path))
     assert keystore_path("node") == keystore[0]
     with pytest.raises(WalletError, match=r"no keystore 'other': neither .*other\.json exists"):
         keystore_path("other")

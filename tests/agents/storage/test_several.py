@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from agents.storage.cid import cid_of_bytes, digest_of
-from agents.storage.content_store import ContentStore, as_list, open_store
+from agents.storage.content_store import ContentStore, open_store
 from agents.storage.embedded import EmbeddedStore
 from agents.storage.errors import (
     CorruptContent,
@@ -19,6 +19,7 @@ from agents.storage.errors import (
     StoreUnavailable,
     TooLarge,
 )
+from agents.storage.several import as_list, open_stores
 from scripts._net.processes import free_port
 
 CONTENT = os.urandom(1000)
@@ -38,14 +39,14 @@ def down() -> str:
 
 
 def test_one_store_is_that_store(folders: list[str]) -> None:
-    assert isinstance(open_store(folders[:1]), EmbeddedStore)
+    assert isinstance(open_stores(folders[:1]), EmbeddedStore)
     assert as_list("a") == ["a"] and as_list(["a", "b"]) == ["a", "b"]
     with pytest.raises(StoreError, match="lists none"):
-        open_store([])
+        open_stores([])
 
 
 def test_the_first_that_takes_it_keeps_it(folders: list[str], down: str) -> None:
-    several = open_store([down, *folders])
+    several = open_stores([down, *folders])
     assert several.put_bytes(CONTENT) == CID
     several.pin(CID)
     assert open_store(folders[0]).has(CID)
@@ -57,7 +58,7 @@ def test_what_any_of_them_has_is_found(
     folders: list[str], down: str, tmp_path: Path, place: int
 ) -> None:
     open_store(folders[place]).put_bytes(CONTENT)
-    several = open_store([folders[0], down, folders[1]])
+    several = open_stores([folders[0], down, folders[1]])
     digest = digest_of(CID)
     assert several.has(CID)
     assert several.get(CID, BOUND) == several.get_digest(digest, BOUND) == CONTENT
@@ -70,7 +71,7 @@ def test_a_file_goes_to_the_first_that_takes_it(
     folders: list[str], down: str, tmp_path: Path
 ) -> None:
     (tmp_path / "file").write_bytes(CONTENT)
-    assert open_store([down, *folders]).put_file(tmp_path / "file") == CID
+    assert open_stores([down, *folders]).put_file(tmp_path / "file") == CID
     assert open_store(folders[0]).get(CID, BOUND) == CONTENT
 
 
@@ -80,7 +81,7 @@ def test_a_damaged_copy_is_passed_over(folders: list[str]) -> None:
     (kept,) = [p for p in Path(folders[0]).rglob("*") if p.is_file() and p.stat().st_size == 1000]
     kept.chmod(0o644)
     kept.write_bytes(b"x" * 1000)
-    assert open_store(folders).get(CID, BOUND) == CONTENT
+    assert open_stores(folders).get(CID, BOUND) == CONTENT
 
 
 def raises(several: ContentStore, error: type[StoreError], bound: int = BOUND) -> str:
@@ -94,34 +95,34 @@ def test_all_failures_come_back_as_the_one_that_leaves_most_open(
     folders: list[str], down: str
 ) -> None:
     """Nobody has it; with one store down nobody knows; a bound that is too small is said."""
-    both = raises(open_store(folders), NotFound)
+    both = raises(open_stores(folders), NotFound)
     assert both.count(";") == 1
-    raises(open_store([*folders, down]), StoreUnavailable)
+    raises(open_stores([*folders, down]), StoreUnavailable)
     open_store(folders[1]).put_bytes(CONTENT)
-    raises(open_store(folders), TooLarge, bound=10)
+    raises(open_stores(folders), TooLarge, bound=10)
     (kept,) = [p for p in Path(folders[1]).rglob("*") if p.is_file() and p.stat().st_size == 1000]
     kept.chmod(0o644)
     kept.write_bytes(b"x" * 1000)
-    raises(open_store(folders), CorruptContent)
+    raises(open_stores(folders), CorruptContent)
 
 
 def test_whether_it_is_there__with_one_down__is_unknown(folders: list[str], down: str) -> None:
-    assert not open_store(folders).has(CID)
+    assert not open_stores(folders).has(CID)
     with pytest.raises(StoreUnavailable):
-        open_store([folders[0], down]).has(CID)
+        open_stores([folders[0], down]).has(CID)
     with pytest.raises(StoreUnavailable):
-        open_store([down, down]).put_bytes(CONTENT)
+        open_stores([down, down]).put_bytes(CONTENT)
 
 
 def test_a_text_that_is_no_cid_is_the_callers_mistake(folders: list[str], down: str) -> None:
-    several = open_store([*folders, down])
+    several = open_stores([*folders, down])
     for call in (several.has, several.pin, lambda cid: several.get(cid, BOUND)):
         with pytest.raises(InvalidCid):
             call("no cid")
 
 
 def test_its_location_names_all_without_their_passwords(folders: list[str]) -> None:
-    several = open_store([folders[0], "http://me:secret@127.0.0.1:5001"])
+    several = open_stores([folders[0], "http://me:secret@127.0.0.1:5001"])
     assert ", then " in several.location
     assert "secret" not in several.location
     several.close()
