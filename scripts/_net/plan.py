@@ -19,6 +19,7 @@ from typing import Any
 from eth_utils import to_checksum_address
 from hexbytes import HexBytes
 from web3 import Web3
+from web3.contract.contract import ContractConstructor
 from web3.exceptions import ContractLogicError, TimeExhausted, Web3RPCError
 from web3.types import Nonce, TxParams
 
@@ -62,12 +63,12 @@ class Plan:
         """Where each contract will lie."""
         return {name: create_address(self.deployer, self.nonce + i) for i, name in enumerate(ORDER)}
 
-    def creation(self, w3: Web3, name: str) -> HexBytes:
-        """Return a contract's creation code with its arguments."""
+    def constructor(self, w3: Web3, name: str) -> ContractConstructor:
+        """Return a contract's constructor with its arguments."""
         artefact = self.artefacts[name]
         factory = w3.eth.contract(abi=artefact.abi, bytecode=HexBytes(artefact.bytecode))
         arguments = constructor_arguments(self.settings, self.addresses, self.artefacts)[name]
-        return HexBytes(factory.constructor(*arguments).data_in_transaction)
+        return factory.constructor(*arguments)
 
     def digest(self) -> str:
         """Return what tells this deployment from one with other settings or other contracts."""
@@ -146,7 +147,7 @@ def estimated(w3: Web3, plan: Plan) -> dict[str, int]:
     that a constructor refuses.
     """
     names = missing(w3, plan)
-    codes = {name: plan.creation(w3, name) for name in names}
+    codes = {name: HexBytes(plan.constructor(w3, name).data_in_transaction) for name in names}
     found: dict[str, int] = {}
     for name in names:
         if (gas := _gas(w3, plan, name, codes[name])) is not None:
@@ -205,11 +206,8 @@ def _create(w3: Web3, plan: Plan, index: int, send: Send) -> None:
         "nonce": Nonce(nonce),
         "chainId": plan.chain_id,
     }
-    artefact = plan.artefacts[name]
-    factory = w3.eth.contract(abi=artefact.abi, bytecode=HexBytes(artefact.bytecode))
-    arguments = constructor_arguments(plan.settings, plan.addresses, plan.artefacts)[name]
     try:
-        tx = factory.constructor(*arguments).build_transaction(tx)
+        tx = plan.constructor(w3, name).build_transaction(tx)
         tx_hash = send(tx)
     except ContractLogicError as error:
         raise DeploymentError(f"The constructor of {name} refused: {error.message}.") from None
