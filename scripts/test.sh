@@ -16,6 +16,6 @@ machines=tests/contracts/stateful
 # are loaded too, so their histories are the same in every run; and each takes a minute, so that one
 # of them begun last would leave the other process without work.
 some "${parallel[@]}" --dist load "$@" $machines
-some "${parallel[@]}" --dist loadfile --ignore tests/e2e --ignore $machines "$@" tests
+some "${parallel[@]}" --dist loadfile --no-loadscope-reorder --ignore tests/e2e --ignore $machines "$@" tests
 [[ $extra -gt 0 ]] || ape test tests/contracts/lifecycle
 some pytest --quiet -m "not chaos" "$@" tests/e2e

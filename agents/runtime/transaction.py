@@ -50,6 +50,31 @@ def bumped(fee: int) -> int:
 
 
 @dataclass(frozen=True)
+class Order:
+    """A call to be sent as a transaction. `value` in wei."""
+
+    contract: Contract
+    function: str
+    args: tuple[Any, ...] = ()
+    value: int = 0
+
+    @property
+    def label(self) -> str:
+        """How logs and errors name the call."""
+        return f"{self.contract.name}.{self.function}"
+
+    def request(self, sender: str) -> dict[str, Any]:
+        """Return what a node is asked about the call."""
+        data = self.contract.function(self.function, len(self.args)).encode(self.args)
+        return {
+            "from": sender,
+            "to": self.contract.address,
+            "data": "0x" + data.hex(),
+            "value": hex(self.value),
+        }
+
+
+@dataclass(frozen=True)
 class Receipt:
     """What a mined transaction did. `logs` are the raw JSON-RPC logs."""
 
@@ -90,6 +115,7 @@ class Receipt:
 class Attempt:
     """One nonce and every version of the transaction sent for it."""
 
+    label: str
     nonce: int
     to: str
     data: str

@@ -48,6 +48,7 @@ event Pinged:
 n: public(uint256)
 once: public(bool)
 words: uint256[5]
+target: uint256
 
 @external
 def close():
@@ -69,6 +70,14 @@ def only_once():
 @external
 def refuse(x: uint256):
     assert x > 10, "rounds: not committed"
+
+@external
+def ask():
+    self.target = block.number + 1
+
+@external
+def capture():
+    assert block.number > self.target, "randomness: too early"
 
 @external
 def bare():

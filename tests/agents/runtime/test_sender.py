@@ -16,7 +16,7 @@ from agents.runtime.chain import ChainClient
 from agents.runtime.errors import Reverted, Stopped, TxRefused
 from agents.runtime.metrics import Metrics
 from agents.runtime.sender import Sender
-from agents.runtime.transaction import GAS_CAP, Refusal, bumped, refusal_of
+from agents.runtime.transaction import GAS_CAP, Order, Receipt, Refusal, bumped, refusal_of
 from agents.runtime.wallet import Wallet
 from tests.agents.runtime.conftest import KEYS, deploy, eventually
 
@@ -139,6 +139,70 @@ def test_two_senders_of_one_key_both_get_through(chain, anvil, tiny, wallet, lin
     assert chain.call(tiny, "n") == 2 * count
 
 
+def test_calls_that_do_not_depend_on_each_other_share_a_block(sender, chain, anvil, tiny):
+    start = nonce(anvil, sender.address)
+    anvil.rpc("evm_setAutomine", False)
+    run = Background(lambda: sender.send_all([Order(tiny, "ping", (f"{n}",)) for n in range(8)]))
+    eventually(lambda: len(pooled(anvil, sender.address)) == 8)
+    anvil.mine()
+    receipts = run.join()
+    assert len({receipt.block for receipt in receipts}) == 1
+    notes = [receipt.events(tiny, "Pinged")[0].args["note"] for receipt in receipts]
+    assert notes == [str(n) for n in range(8)]
+    assert nonce(anvil, sender.address) == start + 8
+
+
+def test_more_calls_than_a_pool_holds_of_one_key_go_in_turns(sender, chain, tiny):
+    assert len(sender.send_all([Order(tiny, "ping")] * 20)) == 20
+    assert chain.call(tiny, "n") == 20
+
+
+def test_a_refused_call_holds_up_none_of_those_sent_with_it(sender, chain, tiny):
+    orders = [Order(tiny, "ping"), Order(tiny, "refuse", (1,)), Order(tiny, "ping")]
+    first, refused, last = sender.send_all(orders)
+    assert isinstance(first, Receipt) and isinstance(last, Receipt)
+    assert isinstance(refused, Reverted) and refused.reason == "rounds: not committed"
+    assert chain.call(tiny, "n") == 2
+
+
+def test_a_call_too_big_for_a_transaction_is_said_once_the_others_are_mined(sender, chain, tiny):
+    with pytest.raises(TxRefused, match="smaller batches"):
+        sender.send_all([Order(tiny, "burn", (1_000_000,)), Order(tiny, "ping")])
+    assert chain.call(tiny, "n") == 1
+
+
+def test_calls_sent_together_get_through_beside_another_sender_of_the_key(
+    chain, anvil, tiny, wallet, lines
+):
+    anvil.rpc("evm_setAutomine", False)
+    senders = [Sender(chain, wallet, 31337, lines.log, poll_s=0.03) for _ in range(2)]
+    runs = [
+        Background(
+            lambda s=s, i=i: s.send_all([Order(tiny, "ping", (f"{i} {k}",)) for k in range(4)])
+        )
+        for i, s in enumerate(senders)
+    ]
+    eventually(lambda: len(pooled(anvil, wallet.address)) >= 4)
+    anvil.rpc("evm_setIntervalMining", 1)
+    for run in runs:
+        assert all(isinstance(receipt, Receipt) for receipt in run.join())
+    assert chain.call(tiny, "n") == 8
+
+
+def test_what_the_next_block_allows_is_sent_for_it(sender, chain, anvil, tiny):
+    """A node answers as if in the newest block, where the seed's block is not yet behind."""
+    target = sender.send(tiny, "ask").block + 1
+    anvil.mine()
+    assert chain.head().number == target
+    assert sender.send(tiny, "capture").block == target + 1
+
+
+def test_what_the_next_block_refuses_too_is_not_sent(sender, tiny):
+    sender.send(tiny, "ask")
+    with pytest.raises(Reverted, match="randomness: too early"):
+        sender.send(tiny, "capture")
+
+
 def test_stuck_transactions_are_replaced_with_at_least_a_tenth_more(sender, anvil, tiny, lines):
     run = waiting(sender, anvil, tiny)
     first_nonce, first = next(iter(pooled(anvil, sender.address).items()))
@@ -209,8 +273,9 @@ def test_a_receipt_from_a_removed_block_is_not_believed(sender, chain, tiny, mon
 
 def test_a_receipt_that_comes_after_the_nonce_is_awaited(sender, chain, tiny, lines, monkeypatch):
     """A node counts the nonce a moment before it has the receipt: sending again would revert."""
-    find, hidden = sender._find_receipt, [None] * 6
-    monkeypatch.setattr(sender, "_find_receipt", lambda a: hidden.pop() if hidden else find(a))
+    find, hidden = sender.delivery.find_receipt, [None] * 6
+    hide = lambda attempt: hidden.pop() if hidden else find(attempt)  # noqa: E731
+    monkeypatch.setattr(sender.delivery, "find_receipt", hide)
     sender.send(tiny, "only_once")
     assert hidden == [] and chain.call(tiny, "once")
     assert not lines.events("tx_nonce_taken")
@@ -287,10 +352,12 @@ def test_refusals_are_sentences(chain, lines, tiny, sender):
     poor = Sender(chain, Wallet(Account.create()), 31337, lines.log, poll_s=0.03)
     with pytest.raises(TxRefused, match=r"cannot pay for Tiny\.ping: it has 0\.000000 ETH"):
         poor.send(tiny, "ping")
-    sender._metrics = Metrics("test")
+    sender.delivery.metrics = Metrics("test")
     with pytest.raises(TxRefused, match=r"more than the 16777216 gas .* smaller batches"):
         sender.send(tiny, "burn", 1_000_000)
-    samples = [s for metric in sender._metrics.transactions.collect() for s in metric.samples]
+    samples = [
+        s for metric in sender.delivery.metrics.transactions.collect() for s in metric.samples
+    ]
     assert sum(s.value for s in samples if s.name.endswith("_total")) == 1
 
 
