@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -27,9 +28,10 @@ from agents.protocol.view import View, observe
 from agents.runtime.board import SignatureBoard, collect
 from agents.runtime.chain import Head
 from agents.runtime.context import Context
-from agents.runtime.errors import ConfigError, JournalError, Stopped, WalletError
+from agents.runtime.errors import ConfigError, JournalError, Reverted, Stopped, WalletError
 from agents.runtime.faults import crashpoint
 from agents.runtime.loop import jitter
+from agents.runtime.transaction import Order
 from agents.runtime.wallet import recover_typed
 from agents.storage.content_store import ContentStore
 from agents.storage.several import open_stores
@@ -47,12 +49,24 @@ if TYPE_CHECKING:
     from agents.verify.judging import Judge
 
 _PROPOSED, _QUEUED = 1, 2
+_EXECUTE = "execute"
 _TYPES = {"Approval": [{"name": "op_id", "type": "bytes32"}]}
 _GIVE_UP = 0.5  # of the dispute window: how long a missing artefact is waited for
 _BOARD_PATIENCE_S = 10.0  # without enough signatures from the boards: approve on chain
 _REPORT_BLOCKS = 50_000
 
 T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Deed:
+    """A transaction for an operation. `done`: whether it has nothing left to do, after a refusal.
+    `why` is for people."""
+
+    op_id: bytes
+    order: Order
+    done: Callable[[], bool]
+    why: str
 
 
 class Coordinator:
@@ -88,8 +102,8 @@ class Coordinator:
     def step(self, head: Head) -> str | None:
         """The single next action."""
         self._error = None
-        for ruling in self._rulings(head):
-            did = self._act(ruling, head)
+        for rulings in self._rulings(head):
+            did = self._carry_out(rulings, head)
             if did is not None:
                 return did
         if self._error is not None:
@@ -98,25 +112,29 @@ class Coordinator:
 
     # -- what to decide ------------------------------------------------------------------------
 
-    def _rulings(self, head: Head) -> Iterator[Ruling]:
-        """The cases of all jobs, whichever job `job_id` names."""
-        yield from role_rulings(self.network, self.context.settings.coordinator.trusted_owners)
-        yield from task_rulings(self.network, self.disputes.step(head), self.disputes.result)
+    def _rulings(self, head: Head) -> Iterator[list[Ruling]]:
+        """The cases of all jobs, whichever job `job_id` names, in groups: what each case of a group
+        takes is little, or has been computed."""
+        trusted = self.context.settings.coordinator.trusted_owners
+        yield list(role_rulings(self.network, trusted))
+        contested = self.disputes.step(head)
+        yield list(task_rulings(self.network, contested, self.disputes.result))
         for job_id, number in self.network.disputed():
             ruling = self._tried(job_id, partial(self._challenge, head, job_id, number))
             if ruling is not None:
-                yield ruling
+                yield [ruling]
         first = max(self.network.deployment.block, head.number - _REPORT_BLOCKS)
-        yield from appeal_rulings(
+        for ruling in appeal_rulings(
             self.network,
             head,
             first,
             lambda report_id, report: self._tried(
                 report.job_id, partial(self._innocent, head, report_id, report)
             ),
-        )
+        ):
+            yield [ruling]
         found = self._tried(None, partial(self.benchmarks.step, head))
-        yield from benchmark_rulings(self.network, found or [])
+        yield list(benchmark_rulings(self.network, found or []))
 
     def _tried(self, job_id: int | None, judge: Callable[[], T]) -> T | None:
         """A verdict; None if it failed. A case that can't be judged holds up no other: what it
@@ -154,7 +172,19 @@ class Coordinator:
 
     # -- carrying it out -----------------------------------------------------------------------
 
-    def _act(self, ruling: Ruling, head: Head) -> str | None:
+    def _carry_out(self, rulings: list[Ruling], head: Head) -> str | None:
+        """Send the next step of each, together; what was done."""
+        deeds = [deed for ruling in rulings if (deed := self._deed(ruling, head)) is not None]
+        outcomes = self.context.sender.send_all([deed.order for deed in deeds])
+        for deed, outcome in zip(deeds, outcomes, strict=True):
+            if isinstance(outcome, Reverted) and not deed.done():
+                raise outcome
+            if deed.order.function == _EXECUTE:
+                self.board.withdraw(deed.op_id)
+        return "; ".join(deed.why for deed in deeds) or None
+
+    def _deed(self, ruling: Ruling, head: Head) -> Deed | None:
+        """What this member has to send for a ruling now."""
         chain, contract = self.context.chain, self.network.coordinator
         args = (ruling.target, ruling.data, ruling.salt)
         op_id = read(bytes, chain.call(contract, "operation_id", *args))
@@ -167,20 +197,18 @@ class Coordinator:
         )
         if state == 0 and turn:
             crashpoint("coordinator-before-propose")
-            self.context.sender.ensure(lambda: self._state(op_id) != 0, contract, "propose", *args)
-            return f"proposed: {ruling.why}"
+            order = Order(contract, "propose", args)
+            return Deed(op_id, order, lambda: self._state(op_id) != 0, f"proposed: {ruling.why}")
         if state == _PROPOSED:
-            return self._approve(op_id, ruling, waited, turn)
+            return self._approval(op_id, ruling, waited, turn)
         if state == _QUEUED and turn and head.timestamp >= self._operation(op_id).eta:
             crashpoint("coordinator-before-execute")
-            self.context.sender.ensure(
-                lambda: self._operation(op_id).executed, contract, "execute", op_id
-            )
-            self.board.withdraw(op_id)
-            return f"executed: {ruling.why}"
+            order = Order(contract, _EXECUTE, (op_id,))
+            done = partial(self._is_executed, op_id)
+            return Deed(op_id, order, done, f"executed: {ruling.why}")
         return None
 
-    def _approve(self, op_id: bytes, ruling: Ruling, waited: float, turn: bool) -> str | None:
+    def _approval(self, op_id: bytes, ruling: Ruling, waited: float, turn: bool) -> Deed | None:
         """Sign, gather the others' signatures, relay them when they suffice."""
         chain, contract = self.context.chain, self.network.coordinator
         address = self.context.wallet.address
@@ -190,8 +218,8 @@ class Coordinator:
         crashpoint("coordinator-after-sign")
         peers = self.context.settings.coordinator.peers
         if not approved and (not peers or waited > _BOARD_PATIENCE_S):
-            self.context.sender.send(contract, "approve", op_id)
-            return f"approved: {ruling.why}"
+            order = Order(contract, "approve", (op_id,))
+            return Deed(op_id, order, lambda: False, f"approved: {ruling.why}")
         if not peers or not turn:
             return None
         members = chain.call(contract, "members")
@@ -199,14 +227,12 @@ class Coordinator:
         known = {m for m in members if chain.call(contract, "has_approved", op_id, m)}
         if len(known | {signer for signer, _ in found}) < chain.call(contract, "threshold"):
             return None
-        self.context.sender.ensure(
-            lambda: self._state(op_id) != _PROPOSED,
-            contract,
-            "approve_by_sig",
-            op_id,
-            [signature for _, signature in found],
-        )
-        return f"relayed: {len(found)} signatures: {ruling.why}"
+        order = Order(contract, "approve_by_sig", (op_id, [signature for _, signature in found]))
+        why = f"relayed: {len(found)} signatures: {ruling.why}"
+        return Deed(op_id, order, lambda: self._state(op_id) != _PROPOSED, why)
+
+    def _is_executed(self, op_id: bytes) -> bool:
+        return self._operation(op_id).executed
 
     def _state(self, op_id: bytes) -> int:
         return read(int, self.context.chain.call(self.network.coordinator, "state", op_id))

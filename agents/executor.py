@@ -36,6 +36,7 @@ from agents.runtime.commitments import Commitments, Entry
 from agents.runtime.context import Context
 from agents.runtime.errors import Reverted
 from agents.runtime.faults import crashpoint
+from agents.runtime.transaction import Order
 from agents.storage.cid import digest_of
 from agents.storage.content_store import ContentStore
 from agents.storage.several import open_stores
@@ -145,16 +146,8 @@ class Executor:
         self._compute(lanes, head)
         self._publish()
         self._forget(head)
-        for act in (*self._reveals(head), *self._commits(lanes, head)):
-            try:
-                did = act()
-            except Reverted as error:
-                # Another one was faster; the next look says what is to be done now.
-                self.context.log.info("task_refused", call=error.call, why=error.reason)
-                continue
-            if did is not None:
-                return did
-        return self._object(head) or self.upkeep.step(seen, head, self._class, self.node_id)
+        did = self._reveal(head) or self._commit(lanes)
+        return did or self._object(head) or self.upkeep.step(seen, head, self._class, self.node_id)
 
     def _lanes(self, seen: list[Task], head: Head) -> dict[int, tuple[Task, int]]:
         """Tasks to run and commit to, with the lane: those that run, most urgent first, then those
@@ -249,32 +242,38 @@ class Executor:
 
     # -- committing ----------------------------------------------------------------------------
 
-    def _commits(
-        self, lanes: dict[int, tuple[Task, int]], head: Head
-    ) -> Iterator[Callable[[], str | None]]:
+    def _commit(self, lanes: dict[int, tuple[Task, int]]) -> str | None:
+        """Commit to what is on disk, in all tasks at once."""
+        orders: dict[str, Order] = {}
         for task, lane in lanes.values():
             secret = self.secret(task)
-            drawable = task.status == TaskStatus.RUNNING or head.number > task.seed_block
-            if secret is not None and drawable:
-                yield partial(self._commit, task, lane, secret)
-
-    def _commit(self, task: Task, lane: int, secret: Secret) -> str:
-        number, wanted = task.task_id, self._digest(task, secret)
+            if secret is not None:
+                args = (task.task_id, lane, self._digest(task, secret))
+                said = f"committed: task {task.task_id}, lane {lane}"
+                orders[said] = Order(self.network.tasks, "commit", args)
+        if not orders:
+            return None
         crashpoint("executor-before-commit")
-        self.context.sender.ensure(
-            lambda: self.tasks.task(number).state_of(self.node_id) >= LaneState.COMMITTED,
-            self.network.tasks,
-            "commit",
-            number,
-            lane,
-            wanted,
-        )
+        did = self._sent(orders)
         crashpoint("executor-after-commit")
-        return f"committed: task {number}, lane {lane}"
+        return did
+
+    def _sent(self, orders: dict[str, Order]) -> str | None:
+        """Send calls together; what was done, None if others were faster with all of them: the
+        next look says what is to be done then."""
+        done = []
+        outcomes = self.context.sender.send_all(list(orders.values()))
+        for said, outcome in zip(orders, outcomes, strict=True):
+            if isinstance(outcome, Reverted):
+                self.context.log.info("task_refused", call=outcome.call, why=outcome.reason)
+            else:
+                done.append(said)
+        return "; ".join(done) or None
 
     # -- revealing -----------------------------------------------------------------------------
 
-    def _reveals(self, head: Head) -> Iterator[Callable[[], str | None]]:
+    def _reveal(self, head: Head) -> str | None:
+        """Open the commitments that are due, in all tasks at once."""
         due = [
             task
             for task in self._own.values()
@@ -284,13 +283,23 @@ class Executor:
         ]
         now = (head.number, time.monotonic())
         self._revealing = {t.task_id: self._revealing.get(t.task_id, now) for t in due}
+        orders: dict[str, Order] = {}
         for task in sorted(due, key=_deadline):
             lane = task.nodes.index(self.node_id)
             secret = self.secret_behind(task, task.answers[lane])
             if secret is None:
                 self._say("secret_lost", task, "the journal has no secret of this commitment")
             elif self.reveals(task) and self._my_turn(task, lane, head):
-                yield partial(self._reveal, task, lane, secret)
+                shown = secret.result if secret.tag in task.revealed() else ZERO_DIGEST
+                args = (task.task_id, lane, secret.tag, shown, secret.salt)
+                said = f"revealed: task {task.task_id}, lane {lane}"
+                orders[said] = Order(self.network.tasks, "reveal", args)
+        if not orders:
+            return None
+        crashpoint("executor-before-reveal")
+        did = self._sent(orders)
+        crashpoint("executor-after-reveal")
+        return did
 
     def _my_turn(self, task: Task, lane: int, head: Head) -> bool:
         """Whether to reveal now. Of two with one tag the second must show its result, and two at
@@ -298,22 +307,6 @@ class Executor:
         before = sum(state == LaneState.COMMITTED for state in task.states[:lane])
         block, moment = self._revealing[task.task_id]
         return head.number >= block + before or time.monotonic() >= moment + before * _TURN_S
-
-    def _reveal(self, task: Task, lane: int, secret: Secret) -> str:
-        shown = secret.result if secret.tag in task.revealed() else ZERO_DIGEST
-        crashpoint("executor-before-reveal")
-        self.context.sender.ensure(
-            lambda: self.tasks.task(task.task_id).state_of(self.node_id) != LaneState.COMMITTED,
-            self.network.tasks,
-            "reveal",
-            task.task_id,
-            lane,
-            secret.tag,
-            shown,
-            secret.salt,
-        )
-        crashpoint("executor-after-reveal")
-        return f"revealed: task {task.task_id}, lane {lane}"
 
     # -- afterwards ----------------------------------------------------------------------------
 

@@ -33,7 +33,9 @@ from agents.rounds.upkeep import Upkeep
 from agents.runtime.chain import Head
 from agents.runtime.commitments import Commitments
 from agents.runtime.context import Context
+from agents.runtime.errors import Reverted
 from agents.runtime.faults import crashpoint
+from agents.runtime.transaction import Order
 from agents.storage.content_store import ContentStore
 from agents.storage.errors import StoreError, StoreUnavailable
 from agents.storage.several import open_stores
@@ -135,14 +137,13 @@ class VerifierInJob:
             findings = self._spot_check(view, outcome, submissions)
         if findings is None:
             return None
-        due = [
-            finding
-            for finding in findings
-            if finding.violation is not None and not self._reported(view, node, finding)
-        ]
+        due: dict[int, Finding] = {}  # by node: who is convicted of one thing is invalid
+        for finding in findings:
+            if finding.violation is not None and not self._reported(view, node, finding):
+                due.setdefault(finding.node, finding)
         if due:
-            did = None if self._is_urgent(view) else self._announce(view, node, due)
-            return did or self._report(view, node, due[0])
+            did = None if self._is_urgent(view) else self._announce(view, node, [*due.values()])
+            return did or self._report(view, node, [*due.values()])
         crashpoint("verifier-before-attest")
         return self._judge(view, node)
 
@@ -208,12 +209,10 @@ class VerifierInJob:
         )
 
     def _announce(self, view: View, node: int, findings: list[Finding]) -> str | None:
-        """Announce the first violation that is not announced yet."""
-        for finding in findings:
-            if finding.violation is not None and self.announcements.announce_node(
-                view, node, finding.node, finding.evidence
-            ):
-                return f"announced: a violation in round {view.round_id}"
+        """Announce the violations that are not announced yet."""
+        found = {f.node: f.evidence for f in findings if f.violation is not None}
+        if self.announcements.announce_nodes(view, node, found):
+            return f"announced: violations in round {view.round_id}"
         return None
 
     def _is_urgent(self, view: View) -> bool:
@@ -223,21 +222,21 @@ class VerifierInJob:
         )
         return bool(may) or self._elapsed(view) > _LAST_PART
 
-    def _report(self, view: View, node: int, finding: Finding) -> str:
-        assert finding.violation is not None
-        evidence = self.announcements.publish_node(view, finding.node, finding.evidence)
+    def _report(self, view: View, node: int, findings: list[Finding]) -> str:
+        orders: dict[str, Order] = {}
+        for finding in findings:
+            assert finding.violation is not None
+            evidence = self.announcements.publish_node(view, finding.node, finding.evidence)
+            place = (view.job_id, view.round_id, node, finding.node)
+            args = (*place, int(finding.violation), evidence)
+            said = f"reported: node {finding.node} for {finding.label} in round {view.round_id}"
+            orders[said] = Order(self.network.reports, "report", args)
         crashpoint("verifier-before-report")
-        self.context.sender.send(
-            self.network.reports,
-            "report",
-            view.job_id,
-            view.round_id,
-            node,
-            finding.node,
-            int(finding.violation),
-            evidence,
-        )
-        return f"reported: node {finding.node} for {finding.label} in round {view.round_id}"
+        outcomes = self.context.sender.send_all(list(orders.values()))
+        for outcome in outcomes:
+            if isinstance(outcome, Reverted):
+                raise outcome
+        return "; ".join(orders)
 
     def _judge(self, view: View, node: int) -> str | None:
         """Attest the proposed result, or challenge it with the differences as evidence."""

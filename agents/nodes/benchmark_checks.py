@@ -15,8 +15,10 @@ from agents.protocol.numbers import Role
 from agents.protocol.structs import Benchmark
 from agents.runtime.chain import Head
 from agents.runtime.context import Context
+from agents.runtime.errors import Reverted
+from agents.runtime.transaction import Order
 from agents.storage.content_store import ContentStore
-from agents.storage.errors import NotFound
+from agents.storage.errors import CorruptContent, NotFound, TooLarge
 
 _TYPES = {
     "BenchmarkVerdict": [
@@ -28,6 +30,7 @@ _TYPES = {
         {"name": "passed", "type": "bool"},
     ]
 }
+_VERDICT = "submit_verdicts"
 _SEED_BLOCKS = 256
 _BYTES_PER_UNIT = 67
 
@@ -45,19 +48,33 @@ class BenchmarkChecks:
         self._done: set[tuple[int, int]] = set()
 
     def step(self, verifier: int, head: Head) -> str | None:
-        """Check and sign one waiting benchmark; returns what was done."""
+        """Check all waiting benchmarks and send the signed verdicts; returns what was done."""
         registry, chain = self._network.registry, self._context.chain
         if not chain.call(registry, "is_eligible", verifier, int(Role.VERIFIER)):
             return None
+        orders: list[Order] = []
+        did: list[str] = []
+        judged: list[tuple[int, int]] = []
         for node, attempt in self._network.open_benchmarks().items():
             if (node, attempt.attempt) in self._done:
                 continue
-            did = self._judge(verifier, node, attempt, head)
-            if did is not None:
-                return did
-        return None
+            found = self._judged(verifier, node, attempt, head)
+            if found is not None:
+                orders.append(found[0])
+                did.append(found[1])
+                judged.append((node, attempt.attempt))
+        outcomes = self._context.sender.send_all(orders)
+        for (node, number), order, outcome in zip(judged, orders, outcomes, strict=True):
+            # Refused: others have settled it meanwhile, or it is asked about again.
+            sent = not isinstance(outcome, Reverted) or self._network.benchmark(node).settled
+            if order.function == _VERDICT and sent:
+                self._done.add((node, number))
+        return "; ".join(did) or None
 
-    def _judge(self, verifier: int, node: int, attempt: Benchmark, head: Head) -> str | None:
+    def _judged(
+        self, verifier: int, node: int, attempt: Benchmark, head: Head
+    ) -> tuple[Order, str] | None:
+        """What to send about a benchmark, and how to say it; None if there is nothing to send."""
         network, benchmarks = self._network, self._network.benchmarks
         chain, registry = self._context.chain, network.registry
         owners = (chain.call(registry, "owner_of", n) for n in (verifier, node))
@@ -72,8 +89,8 @@ class BenchmarkChecks:
         check_seed = network.early(benchmarks, "capture_check_seed", node)
         if check_seed is None:
             if head.number > attempt.check_block + _SEED_BLOCKS:
-                self._context.sender.send(benchmarks, "capture_check_seed", node)
-                return f"rearmed: check seed of node {node}"
+                rearm = Order(benchmarks, "capture_check_seed", (node,))
+                return rearm, f"rearmed: check seed of node {node}"
             return None
         with self._context.metrics.busy("benchmark"):
             check = self._check(attempt, check_seed)
@@ -88,25 +105,20 @@ class BenchmarkChecks:
             "passed": check.passed,
         }
         signature = self._context.wallet.sign_typed(self._domain(), _TYPES, verdict)
-        self._context.sender.ensure(
-            lambda: network.benchmark(node).settled,
-            benchmarks,
-            "submit_verdicts",
-            node,
-            check.passed,
-            [verifier],
-            [signature],
-        )
-        self._done.add((node, attempt.attempt))
+        args = (node, check.passed, [verifier], [signature])
         outcome = "passed" if check.passed else "failed"
-        return f"checked: benchmark of node {node} {outcome}: {check.reason}"
+        return (
+            Order(benchmarks, _VERDICT, args),
+            f"checked: benchmark of node {node} {outcome}: {check.reason}",
+        )
 
     def _check(self, attempt: Benchmark, check_seed: bytes) -> Check | None:
         limit = _BYTES_PER_UNIT * attempt.units + 1
         try:
             artefact = self._store.get_digest(attempt.artefact, limit)
-        except NotFound:
-            return None  # the node may still be publishing it; without it nobody signs
+        except (NotFound, TooLarge, CorruptContent):
+            # The node may still be publishing it; without it nobody signs, and no other node waits.
+            return None
         return check_submission(
             artefact,
             seed=attempt.seed,

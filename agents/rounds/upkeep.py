@@ -1,15 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The permissionless duties: any agent that is running moves the protocol on.
+"""The permissionless duties of a round: any agent that is running moves the protocol on.
 
-Rule: every transition of a round can be sent by anyone, so every role sends it. To keep them from
-all sending the same transaction, each waits a little: its role's patience plus a jitter that
-depends on its address. An agent that comes too late loses nothing: it asks the contract before it
-sends, and sees the refusal.
+Rule: every transition of a round can be sent by anyone, so every role sends it, in its turn
+(`agents.runtime.duties`).
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -20,9 +17,9 @@ from agents.protocol.scores import Consensus, Scoring
 from agents.protocol.structs import Report
 from agents.protocol.view import View
 from agents.runtime.contracts import Contract
-from agents.runtime.errors import Reverted
-from agents.runtime.loop import jitter
+from agents.runtime.duties import Duties
 from agents.runtime.sender import Sender
+from agents.runtime.transaction import Order
 
 _ABSENT_ROUNDS = 3
 _SEED_BLOCKS = 128  # the chain remembers block hashes for 256
@@ -40,47 +37,31 @@ class Upkeep:
     ) -> None:
         self._network = network
         self._consensus = Consensus(network)
-        self._sender = sender
-        self._patience_s = patience_s
-        self._jitter_s = jitter_s
-        self._since: dict[str, float] = {}
+        self._duties = Duties(sender, patience_s, jitter_s)
 
     def step(self, view: View, first: bool = False) -> str | None:
-        """Send the first duty that is due; returns what was sent, None if nothing was.
+        """Send what is due; returns what was sent, None if nothing was.
 
         `first`: this agent leads the round, so it waits for nobody.
         """
-        due = dict(self._duties(view))
-        self._since = {name: self._since.get(name, time.monotonic()) for name in due}
-        for name, send in due.items():
-            if (first or self._my_turn(name, view)) and self._try(send):
-                return name
-        return None
+        return self._duties.step(
+            ((name, view.round_id + sum(name.encode()), call) for name, call in self._due(view)),
+            at_once=first,
+        )
 
-    def _my_turn(self, name: str, view: View) -> bool:
-        waited = time.monotonic() - self._since[name]
-        anchor = view.round_id + sum(name.encode())
-        return waited >= self._patience_s + jitter(self._sender.address, anchor, self._jitter_s)
-
-    def _try(self, send: Callable[[], Any]) -> bool:
-        try:
-            send()
-        except Reverted:
-            return False  # someone was faster, or the contract sees no reason yet
-        return True
-
-    def _call(self, contract: Contract, function: str, *args: Any) -> Callable[[], Any]:
-        return lambda: self._sender.send(contract, function, *args)
+    def _call(self, contract: Contract, function: str, *args: Any) -> Callable[[], Order]:
+        return lambda: Order(contract, function, args)
 
     # -- what is due ---------------------------------------------------------------------------
 
-    def _duties(self, view: View) -> Iterator[tuple[str, Callable[[], Any]]]:
+    def _due(self, view: View) -> Iterator[tuple[str, Callable[[], Order]]]:
         rounds, results = self._network.rounds, self._network.results
         job, number = view.job_id, view.round_id
         scoring = self._scoring(view)
-        # First: a round can't be finalized before it, and one that is void can't be scored.
+        # By itself: a round can't be finalized before it, and one that is void can't be scored.
         if scoring is not None and scoring.closable:
             yield "close_scoring", lambda: self._close_scoring(view)
+            return
         if view.phase in (Phase.COMMIT, Phase.REVEAL):
             if view.overdue:
                 yield "advance", self._call(rounds, "advance", job, number)
@@ -103,7 +84,7 @@ class Upkeep:
         yield from self._reports(view)
         yield from self._absent(view)
 
-    def _expiring(self, view: View) -> Iterator[tuple[str, Callable[[], Any]]]:
+    def _expiring(self, view: View) -> Iterator[tuple[str, Callable[[], Order]]]:
         """The seeds of the round that the chain is about to forget, or has forgotten already."""
         if view.phase in (Phase.NONE, Phase.FINALIZED, Phase.VOID):
             return
@@ -122,7 +103,7 @@ class Upkeep:
             return None
         return self._consensus.scoring(view.job_id, view.round_id)
 
-    def _close_scoring(self, view: View) -> None:
+    def _close_scoring(self, view: View) -> Order:
         snapshot, job, number = view.snapshot, view.job_id, view.round_id
         opened = view.round.opened_block
         vectors = self._consensus.vectors(job, number, opened, snapshot)
@@ -136,28 +117,15 @@ class Upkeep:
             sum(snapshot.verifiers.values()),
             nodes=len(snapshot.nodes),
         )
-        self._sender.send(
-            self._network.scores,
-            "close_scoring",
-            job,
-            number,
-            list(snapshot.nodes),
-            list(snapshot.weights),
-            medians,
-        )
+        args = (job, number, list(snapshot.nodes), list(snapshot.weights), medians)
+        return Order(self._network.scores, "close_scoring", args)
 
-    def _pay(self, view: View, function: str) -> None:
+    def _pay(self, view: View, function: str) -> Order:
         proposal = self._network.proposal(view.job_id, view.round_id, view.round)
-        self._sender.send(
-            self._network.results,
-            function,
-            view.job_id,
-            view.round_id,
-            list(proposal.nodes),
-            list(proposal.contributions),
-        )
+        paid = list(proposal.nodes), list(proposal.contributions)
+        return Order(self._network.results, function, (view.job_id, view.round_id, *paid))
 
-    def _silent(self, view: View) -> Iterator[tuple[str, Callable[[], Any]]]:
+    def _silent(self, view: View) -> Iterator[tuple[str, Callable[[], Order]]]:
         """Nodes that committed and did not reveal."""
         if view.phase in (Phase.NONE, Phase.COMMIT, Phase.REVEAL):
             return
@@ -171,7 +139,7 @@ class Upkeep:
             send = self._call(network.rounds, "slash_unrevealed", job, number, node)
             yield f"slash_unrevealed {node}", send
 
-    def _reports(self, view: View) -> Iterator[tuple[str, Callable[[], Any]]]:
+    def _reports(self, view: View) -> Iterator[tuple[str, Callable[[], Order]]]:
         network = self._network
         head = network.chain.head().number
         first = max(network.deployment.block, head - REPORT_BLOCKS)
@@ -193,7 +161,7 @@ class Upkeep:
         current = report.round_id == view.round_id
         return current and view.phase in (Phase.CHALLENGE, Phase.DISPUTED)
 
-    def _absent(self, view: View) -> Iterator[tuple[str, Callable[[], Any]]]:
+    def _absent(self, view: View) -> Iterator[tuple[str, Callable[[], Order]]]:
         """Nodes expected in this round that have not committed for several rounds."""
         if view.phase != Phase.COMMIT or view.round_id <= _ABSENT_ROUNDS:
             return

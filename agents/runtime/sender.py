@@ -34,7 +34,7 @@ _MIN_TIP = 1
 _TOGETHER = 16  # transactions of one key that every node's pool has room for (geth: accountslots)
 # What a contract refuses until the next block, which is where a transaction goes. Most nodes answer
 # `eth_call` as if in the newest block.
-_NEXT_BLOCK = "randomness: too early"
+_NEXT_BLOCK = ("randomness: too early", "tasks: too early")
 
 _Asked = list[tuple[str, list[Any]]]
 _Outcome = Receipt | AgentError
@@ -258,7 +258,7 @@ class Sender:
             try:
                 gas = self._estimate(answers)
             except Reverted as early:
-                if early.reason != _NEXT_BLOCK:
+                if early.reason not in _NEXT_BLOCK:
                     raise
                 gas = self._estimate(self._chain.ask_many(self._questions(request, "pending")))
         except Reverted as error:

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterator
-from functools import partial
 
 from agents.protocol.network import Network
 from agents.protocol.numbers import TaskStatus
@@ -21,6 +20,7 @@ from agents.runtime.chain import Head
 from agents.runtime.context import Context
 from agents.runtime.errors import Reverted
 from agents.runtime.faults import crashpoint
+from agents.runtime.transaction import Order
 from agents.tasks.appeal import TaskAppeals, is_wrong
 from agents.tasks.contract import Decision, Task, Tasks
 from agents.tasks.runner import TaskRunner
@@ -116,30 +116,29 @@ class Recheck:
     # -- what is done --------------------------------------------------------------------------
 
     def _attest(self, node_id: int) -> str | None:
-        for number, (task, verdict, place) in list(self._asked.items()):
+        """Attest what was found, in all tasks at once."""
+        orders: dict[int, Order] = {}
+        for number, (task, verdict, place) in self._asked.items():
             result = self._results.get(self._name(task))
             if result is None or self.tasks.has_attested(number, place):
                 continue
             if not self.tasks.appeal(number).voting:
                 continue
-            crashpoint("auditor-before-attest")
-            try:
-                self._context.sender.ensure(
-                    partial(self.tasks.has_attested, number, place),
-                    self._network.appeals,
-                    "attest",
-                    number,
-                    place,
-                    list(verdict.verifiers),
-                    list(verdict.weights),
-                    result,
-                )
-            except Reverted as error:
-                self._context.log.info("task_refused", call=error.call, why=error.reason)
-                continue
-            crashpoint("auditor-after-attest")
-            return f"attested: task {number}"
-        return None
+            voters = list(verdict.verifiers), list(verdict.weights)
+            args = (number, place, *voters, result)
+            orders[number] = Order(self._network.appeals, "attest", args)
+        if not orders:
+            return None
+        crashpoint("auditor-before-attest")
+        done = []
+        outcomes = self._context.sender.send_all(list(orders.values()))
+        for number, outcome in zip(orders, outcomes, strict=True):
+            if isinstance(outcome, Reverted):
+                self._context.log.info("task_refused", call=outcome.call, why=outcome.reason)
+            else:
+                done.append(f"attested: task {number}")
+        crashpoint("auditor-after-attest")
+        return "; ".join(done) or None
 
     def _object(self, head: Head) -> str | None:
         """Object to a verdict for another result than the one that was found here."""

@@ -1,17 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """The permissionless duties of redundant tasks: any agent that is running moves them on.
 
-Rule: as in `upkeep`: every transition can be sent by anyone, everybody waits its patience plus a
-jitter that depends on its address, and a lost race costs nothing, because the contract's refusal is
-seen before sending. A draw is left to those who are drawn, whose first commitment captures it, for
-a few blocks; then it is captured, long before the chain forgets the hash it comes from. While all
-executors are busy a task waits, and costs no agent gas: a forgotten draw is requested again by who
-has a lane free, or by all where executors have their lanes in the task.
+Rule: every transition can be sent by anyone (`agents.runtime.duties`). A draw is left to those who
+are drawn, whose first commitment captures it, for a few blocks; then it is captured, long before
+the chain forgets the hash it comes from. While all executors are busy a task waits, and costs no
+agent gas: a forgotten draw is requested again by who has a lane free, or by all where executors
+have their lanes in the task.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
@@ -20,9 +18,9 @@ from agents.protocol.network import Network
 from agents.protocol.numbers import MAX_OPEN, TaskStatus
 from agents.runtime.chain import Head
 from agents.runtime.contracts import Contract
-from agents.runtime.errors import Reverted
-from agents.runtime.loop import jitter
+from agents.runtime.duties import Due, Duties
 from agents.runtime.sender import Sender
+from agents.runtime.transaction import Order
 from agents.tasks.contract import Task, Tasks
 
 DRAW_BLOCKS = 16  # after the seed's block
@@ -31,8 +29,6 @@ _SEAT_BLOCKS = 4  # between two looks at seats
 _SEATS_PER_LOOK = 16
 _CREDIT_BLOCKS = 32
 _COMPACT_BLOCKS = 256
-
-Duties = Iterator[tuple[str, int, Callable[[], Any]]]
 
 
 class TaskUpkeep:
@@ -51,10 +47,8 @@ class TaskUpkeep:
     ) -> None:
         self._network = network
         self._tasks = tasks
-        self._sender = sender
-        self._patience_s = patience_s
-        self._jitter_s = jitter_s
-        self._since: dict[str, float] = {}
+        self._address = sender.address
+        self._duties = Duties(sender, patience_s, jitter_s)
         self._looked = -_SEAT_BLOCKS  # the last block at which seats were looked at
         self._place = 0
         self._idle: set[int] = set()  # seated nodes without the stake for it
@@ -67,41 +61,29 @@ class TaskUpkeep:
     def step(
         self, seen: Sequence[Task], head: Head, class_id: int | None = None, node_id: int = 0
     ) -> str | None:
-        """Send the first duty that is due; returns what was sent, None if nothing was.
+        """Send what is due; returns what was sent, None if nothing was.
 
         `seen`: the tasks that need somebody. `class_id`: the pool whose seats to look after.
         `node_id`: the executor that sends, 0 if it is none.
         """
         drawing = [t for t in seen if t.status == TaskStatus.DRAWING]
-        duties = [
-            *self._draws(drawing, head, class_id, node_id),
-            *self._due(seen, head),
-            *self._seats(head, class_id),
-            *self._own(head),
-        ]
-        began = time.monotonic()
-        self._since = {name: self._since.get(name, began) for name, _, _ in duties}
-        for name, anchor, send in duties:
-            wait = self._patience_s + jitter(self._sender.address, anchor, self._jitter_s)
-            if time.monotonic() - self._since[name] >= wait and self._try(send):
-                return name
-        return None
+        return self._duties.step(
+            [
+                *self._draws(drawing, head, class_id, node_id),
+                *self._due(seen, head),
+                *self._seats(head, class_id),
+                *self._own(head),
+            ]
+        )
 
-    def _try(self, send: Callable[[], Any]) -> bool:
-        try:
-            send()
-        except Reverted:
-            return False  # someone was faster, or the contract sees no reason yet
-        return True
-
-    def _call(self, contract: Contract, function: str, *args: Any) -> Callable[[], Any]:
-        return lambda: self._sender.send(contract, function, *args)
+    def _call(self, contract: Contract, function: str, *args: Any) -> Callable[[], Order]:
+        return lambda: Order(contract, function, args)
 
     # -- what is due ---------------------------------------------------------------------------
 
     def _draws(
         self, drawing: Sequence[Task], head: Head, class_id: int | None, node_id: int
-    ) -> Duties:
+    ) -> Iterator[Due]:
         """Draws that would find enough executors, that are forgotten, or whose time is over."""
         drawing = [t for t in drawing if head.number > t.seed_block + DRAW_BLOCKS]
         lost = {t.task_id for t in drawing if head.number >= t.seed_block + _REMEMBERED}
@@ -115,7 +97,7 @@ class TaskUpkeep:
                 name = f"draw: task {number}, block {task.seed_block}"
                 yield name, number, self._call(self._network.tasks, "draw", number)
 
-    def _due(self, seen: Sequence[Task], head: Head) -> Duties:
+    def _due(self, seen: Sequence[Task], head: Head) -> Iterator[Due]:
         tasks, appeals = self._network.tasks, self._network.appeals
         for task in seen:
             number, late = task.task_id, head.timestamp > task.time
@@ -131,7 +113,7 @@ class TaskUpkeep:
                     name = f"{end}: appeal of task {number}, until {appeal.deadline}"
                     yield name, number, self._call(appeals, end, number)
 
-    def _seats(self, head: Head, class_id: int | None) -> Duties:
+    def _seats(self, head: Head, class_id: int | None) -> Iterator[Due]:
         """Seats whose holders lack the stake, of which a few are looked at every few blocks, by
         turns; and pools that many have left."""
         contract = self._network.tasks
@@ -159,13 +141,13 @@ class TaskUpkeep:
         for node in sorted(self._idle):
             yield f"evict: node {node}", node, self._call(contract, "evict", node)
 
-    def _compact(self, class_id: int, head: Head) -> None:
+    def _compact(self, class_id: int, head: Head) -> Order:
         self._compacted = head.number
-        self._sender.send(self._network.tasks, "compact", class_id)
+        return Order(self._network.tasks, "compact", (class_id,))
 
-    def _own(self, head: Head) -> Duties:
+    def _own(self, head: Head) -> Iterator[Due]:
         """The bond of an appeal that is over goes back into the wallet, for the next one."""
-        contract, address = self._network.appeals, self._sender.address
+        contract, address = self._network.appeals, self._address
         if self._credit or head.number >= self._credit_looked + _CREDIT_BLOCKS:
             self._credit_looked = head.number
             self._credit = bool(self._network.chain.call(contract, "bond_credit", address))

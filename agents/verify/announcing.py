@@ -11,6 +11,7 @@ without one: the conviction counts more than the bounty.
 from __future__ import annotations
 
 import secrets
+from collections.abc import Mapping
 from typing import Any
 
 from agents.protocol import formulas
@@ -20,7 +21,9 @@ from agents.protocol.view import View
 from agents.runtime.commitments import Commitments
 from agents.runtime.context import Context
 from agents.runtime.contracts import Contract
+from agents.runtime.errors import Reverted
 from agents.runtime.faults import crashpoint
+from agents.runtime.transaction import Order
 from agents.storage.canonical import dumps, loads
 from agents.storage.cid import cid_of_bytes, digest_of
 from agents.storage.content_store import ContentStore
@@ -39,22 +42,28 @@ class Announcements:
 
     # -- of a node -----------------------------------------------------------------------------
 
-    def announce_node(self, view: View, verifier: int, node: int, evidence: bytes) -> bool:
-        """Announce that a node's work is wrong, unless that is done or comes too late.
+    def announce_nodes(self, view: View, verifier: int, found: Mapping[int, bytes]) -> bool:
+        """Announce that nodes' work is wrong, unless that is done or comes too late.
 
-        Returns whether a transaction was sent. `evidence`: canonical JSON, an object.
+        Returns whether a transaction was sent. `found`: by node the evidence, canonical JSON, an
+        object.
         """
-        if self._published(view, node):
-            return False
-        evidence = self._keep(self._node_name(view.job_id, view.round_id, node), evidence)
-        place = (view.job_id, view.round_id)
-        digest, scope = self._of_node(place, verifier, node, evidence)
-        if self._announced(self._network.reports, scope, digest):
-            return False
-        args = (*place, verifier, digest)
-        self._context.sender.send(self._network.reports, "announce_report", *args)
+        orders = []
+        for node, evidence in found.items():
+            if self._published(view, node):
+                continue
+            kept = self._keep(self._node_name(view.job_id, view.round_id, node), evidence)
+            place = (view.job_id, view.round_id)
+            digest, scope = self._of_node(place, verifier, node, kept)
+            if not self._announced(self._network.reports, scope, digest):
+                args = (*place, verifier, digest)
+                orders.append(Order(self._network.reports, "announce_report", args))
+        sent = self._context.sender.send_all(orders)
+        for outcome in sent:
+            if isinstance(outcome, Reverted):
+                raise outcome
         crashpoint("verifier-announced")
-        return True
+        return bool(sent)
 
     def publish_node(self, view: View, node: int, evidence: bytes) -> bytes:
         """Publish what was announced of a node, or `evidence` if nothing was; its digest."""

@@ -20,9 +20,10 @@ from agents.protocol.structs import Snapshot
 from agents.protocol.view import View, observe
 from agents.rounds.upkeep import Upkeep
 from agents.runtime.chain import ChainClient
-from agents.runtime.contracts import Contract, Deployment
+from agents.runtime.contracts import Deployment
 from agents.runtime.errors import Reverted
 from agents.runtime.logs import open_log
+from agents.runtime.transaction import Order
 from tests.stage.chain.chain import Refused
 from tests.stage.chain.people import TERMS, VOID, Node, People, trainer_pool, verifier_cut
 
@@ -43,13 +44,17 @@ class DirectSender:
         self.address = people.faucet.address
         self.sent: list[str] = []
 
-    def send(self, contract: Contract, function: str, *args: Any) -> None:
+    def send_all(self, orders: list[Order]) -> list[Reverted | None]:
         """Refuses before sending, as the agents' sender does."""
+        return [self.refusal(order) for order in orders]
+
+    def refusal(self, order: Order) -> Reverted | None:
         try:
-            self.people.chain.send(self.people.faucet, contract, function, *args)
+            self.people.chain.send(self.people.faucet, order.contract, order.function, *order.args)
         except Refused as error:
-            raise Reverted(str(error)) from None
-        self.sent.append(function)
+            return Reverted(str(error))
+        self.sent.append(order.function)
+        return None
 
 
 @dataclass

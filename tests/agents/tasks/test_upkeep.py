@@ -33,6 +33,8 @@ WAITING = Task(
     wanted=2,
 )
 
+SENDER = SimpleNamespace(address="0x" + "01" * 20)
+
 
 def draws(task: Task, block: int, now: int, found: list[int], lanes: int, node: int = 3) -> bool:
     """Whether an agent sends the draw: `found` is who would be drawn, `lanes` what it answers
@@ -42,7 +44,7 @@ def draws(task: Task, block: int, now: int, found: list[int], lanes: int, node: 
         seat=lambda node_id: SimpleNamespace(open=lanes),
     )
     network = SimpleNamespace(tasks="tasks", appeals="appeals")
-    upkeep = TaskUpkeep(cast(Network, network), cast(Tasks, tasks), cast(Sender, None), 0, 0)
+    upkeep = TaskUpkeep(cast(Network, network), cast(Tasks, tasks), cast(Sender, SENDER), 0, 0)
     head = cast(Head, SimpleNamespace(number=block, timestamp=now))
     return bool(list(upkeep._draws([task], head, 0, node)))
 

@@ -13,6 +13,7 @@ import pytest
 from agents.protocol import formulas
 from agents.protocol.numbers import ReportStatus
 from agents.runtime.journal import Journal
+from agents.runtime.transaction import Order
 from agents.storage.canonical import dumps, loads
 from agents.storage.embedded import EmbeddedStore
 from agents.verify import announcing
@@ -42,6 +43,9 @@ class Chain:
             self.announced.add((formulas.announcement_key(*args[:3]), args[3]))
         elif function == "announce_challenge":
             self.announced.add(((7).to_bytes(32, "big"), args[0]))
+
+    def send_all(self, orders: list[Order]) -> list[None]:
+        return [self.send(order.contract, order.function, *order.args) for order in orders]  # type: ignore[func-returns-value]
 
 
 @pytest.fixture
@@ -99,12 +103,12 @@ def test_node__one_evidence_is_announced_and_published_whatever_dies(
         patch.setattr("agents.runtime.commitments.crashpoint", die)
         patch.setattr(announcing, "crashpoint", die)
         if dies == "send":
-            patch.setattr(chain, "send", lambda *_: die("send"))
+            patch.setattr(chain, "send_all", lambda _: die("send"))
         with suppress(KeyboardInterrupt):
-            agent.start().announce_node(VIEW, VERIFIER, NODE, FOUND)
-    again = agent.start().announce_node(VIEW, VERIFIER, NODE, FOUND)
+            agent.start().announce_nodes(VIEW, VERIFIER, {NODE: FOUND})
+    again = agent.start().announce_nodes(VIEW, VERIFIER, {NODE: FOUND})
     assert again == (dies in ("verifier-before-journal", "send"))
-    assert not agent.start().announce_node(VIEW, VERIFIER, NODE, FOUND)
+    assert not agent.start().announce_nodes(VIEW, VERIFIER, {NODE: FOUND})
     evidence = agent.start().publish_node(VIEW, NODE, FOUND)
     ((name, args),) = chain.sent
     assert (name, args[3]) == ("announce_report", agent.digest(NODE, VERIFIER, evidence))
@@ -116,7 +120,7 @@ def test_node__one_evidence_is_announced_and_published_whatever_dies(
 def test_node__that_is_reported_already__is_not_announced(agent: Agent, chain: Chain) -> None:
     chain.status = ReportStatus.OPEN
     announcements = agent.start()
-    assert not announcements.announce_node(VIEW, VERIFIER, NODE, FOUND)
+    assert not announcements.announce_nodes(VIEW, VERIFIER, {NODE: FOUND})
     evidence = announcements.publish_node(VIEW, NODE, FOUND)
     assert agent.store.get_digest(evidence, 1 << 20) == FOUND
 
@@ -124,7 +128,7 @@ def test_node__that_is_reported_already__is_not_announced(agent: Agent, chain: C
 def test_node__confirmed_by_others__is_opened_late_and_forgotten_in_the_end(
     agent: Agent, chain: Chain
 ) -> None:
-    agent.start().announce_node(VIEW, VERIFIER, NODE, FOUND)
+    agent.start().announce_nodes(VIEW, VERIFIER, {NODE: FOUND})
     assert agent.start().open_late(VIEW, VERIFIER) is None
     chain.pending = True
     later: Any = SimpleNamespace(job_id=1, round_id=3)
@@ -136,7 +140,7 @@ def test_node__confirmed_by_others__is_opened_late_and_forgotten_in_the_end(
     assert agent.start().open_late(later, VERIFIER) is None
     assert agent.journal.keys("finding-") != []
     chain.pending = False
-    agent.start().announce_node(later, VERIFIER, 10 * NODE, FOUND)
+    agent.start().announce_nodes(later, VERIFIER, {10 * NODE: FOUND})
     agent.start().open_late(later, VERIFIER)
     assert len(agent.journal.keys("finding-")) == 1
 

@@ -67,6 +67,10 @@ class DirectSender:
     scored: FinishedScoredJob
     node: Node
 
+    @property
+    def address(self) -> str:
+        return str(self.node.operator.address)
+
     def send(self, contract: Contract, function: str, *args: Any) -> None:
         self.scored.people.chain.send(self.node.operator, contract, function, *args)
 
@@ -136,9 +140,10 @@ class FinishedScoredJob(FinishedJob):
         if len(revealing) < len(committing):
             people.chain.warp(TERMS.score_reveal_s + 1)
         if committing:
-            Upkeep(self.network, DirectSender(self, people.nodes["abe"]), 0.0, 0.0)._close_scoring(  # type: ignore[arg-type]
-                observe(self.network, people.job, self.network.chain.head())
-            )
+            sender = DirectSender(self, people.nodes["abe"])
+            view = observe(self.network, people.job, self.network.chain.head())
+            order = Upkeep(self.network, sender, 0.0, 0.0)._close_scoring(view)  # type: ignore[arg-type]
+            sender.send(order.contract, order.function, *order.args)
         people.confirm(arrays, *VERIFIERS)
 
     def _duty(self, name: str) -> str:

@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What anyone may send: in turns among agents, together in one of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from agents.runtime.duties import Due, Duties
+from agents.runtime.loop import jitter
+from agents.runtime.sender import Sender
+from agents.runtime.transaction import Order
+
+SPREAD_S = 100.0
+
+
+def due(tiny: Any, *names: str) -> list[Due]:
+    def call(name: str) -> Callable[[], Order]:
+        return lambda: (
+            Order(tiny, "refuse", (1,)) if name == "bad" else Order(tiny, "ping", (name,))
+        )
+
+    return [(name, 0, call(name)) for name in names]
+
+
+def test_what_is_due_goes_together_and_a_refusal_is_not_said(sender: Sender, tiny: Any) -> None:
+    assert Duties(sender, 0.0, 0.0).step(due(tiny, "advance", "bad", "settle")) == "advance; settle"
+
+
+def test_nothing_due_or_all_refused_is_nothing_done(sender: Sender, tiny: Any) -> None:
+    duties = Duties(sender, 0.0, 0.0)
+    assert duties.step([]) is None
+    assert duties.step(due(tiny, "bad")) is None
+
+
+def test_each_agent_waits_its_own_time_since_the_duty_was_first_seen(
+    sender: Sender, tiny: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [1_000.0]
+    monkeypatch.setattr("agents.runtime.duties.time.monotonic", lambda: now[0])
+    duties = Duties(sender, 7.0, SPREAD_S)
+    wait = 7.0 + jitter(sender.address, 0, SPREAD_S)
+    assert duties.step(due(tiny, "advance")) is None
+    now[0] += wait - 0.1
+    assert duties.step(due(tiny, "advance")) is None
+    now[0] += 0.2
+    assert duties.step(due(tiny, "advance", "settle")) == "advance"
+    assert duties.step([]) is None  # what is due again later is waited for again
+    assert duties.step(due(tiny, "advance")) is None
+
+
+def test_who_leads_waits_for_nobody(sender: Sender, tiny: Any) -> None:
+    assert Duties(sender, SPREAD_S, 0.0).step(due(tiny, "advance"), at_once=True) == "advance"
