@@ -5,8 +5,12 @@ Hypothesis' own limit is 200 ms of wall time for an example.
 """
 
 import gc
+from collections.abc import Iterator
 
+import pytest
 from hypothesis import settings
+
+from agents.runtime import logs
 
 settings.register_profile("no deadline", deadline=None)
 settings.load_profile("no deadline")
@@ -14,6 +18,14 @@ settings.load_profile("no deadline")
 # Compiled contracts are millions of objects that live as long as the tests. Python would look
 # through them again after every few thousand new ones: an eighth of the time of a contract test.
 gc.set_threshold(200_000, 20, 50)
+
+
+@pytest.fixture(autouse=True)
+def _secrets_of_this_test(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """What one test makes a secret of, such as the passphrase "wrong", the next one may print."""
+    with monkeypatch.context() as patch:
+        patch.setattr(logs, "_secrets", set(logs._secrets))
+        yield
 
 
 def pytest_sessionfinish() -> None:

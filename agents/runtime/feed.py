@@ -10,14 +10,17 @@ announces the blocks it removes.
 from __future__ import annotations
 
 import json
+import socket
 import threading
 import time
 from collections import deque
+from contextlib import suppress
 from dataclasses import replace
 from urllib.parse import urlsplit, urlunsplit
 
 from websockets.exceptions import WebSocketException
 from websockets.sync.client import connect
+from websockets.sync.connection import Connection
 
 from agents.runtime.chain import ChainClient, Head, head_from_json
 from agents.runtime.errors import AgentError, RpcDown
@@ -67,6 +70,7 @@ class HeadFeed:
         self._block_times: deque[float] = deque(maxlen=_BLOCK_TIMES)
         self._arrived = time.monotonic()
         self._thread = threading.Thread(target=self._run, name="head-feed", daemon=True)
+        self._followed: Connection | None = None
         self.connected = False
 
     def start(self) -> HeadFeed:
@@ -78,6 +82,9 @@ class HeadFeed:
         """Stop following and wait for the thread."""
         self._stop.set()
         self.wake()
+        if (followed := self._followed) is not None:
+            with suppress(OSError):  # ends its wait for an announcement
+                followed.socket.shutdown(socket.SHUT_RDWR)
         self._thread.join(timeout=5.0)
 
     @property
@@ -137,11 +144,13 @@ class HeadFeed:
                     self._follow()
                     pause = 0.5
                 except (OSError, WebSocketException, AgentError, ValueError, KeyError) as error:
+                    if self._stop.is_set():
+                        return
                     if self.connected or pause == 0.5:
                         why = scrub(str(error)) or "closed"
                         self._log.info("feed_polling", url=self._place, why=why)
                     pause = 0.5 if self.connected else min(2 * pause, _RETRY_MAX_S)
-                self.connected = False
+                self.connected, self._followed = False, None
                 next_try = time.monotonic() + pause
             self._poll()
             self._stop.wait(self._pause())
@@ -162,19 +171,19 @@ class HeadFeed:
 
     def _follow(self) -> None:
         """Take heads from the WebSocket until it breaks (raises) or the feed stops."""
-        with connect(self._ws_url, open_timeout=5, max_size=2**20) as socket:
+        with connect(self._ws_url, open_timeout=5, max_size=2**20) as followed:
             request = {"method": "eth_subscribe", "params": ["newHeads"], "id": 1, "jsonrpc": "2.0"}
-            socket.send(json.dumps(request))
-            answer = json.loads(socket.recv(timeout=5))
+            followed.send(json.dumps(request))
+            answer = json.loads(followed.recv(timeout=5))
             if "error" in answer:
                 raise ValueError(f"subscription refused: {answer['error']}")
-            self.connected = True
+            self.connected, self._followed = True, followed
             self._log.debug("feed_subscribed", url=self._place)
             self._accept(self._chain.head())
             heard = time.monotonic()
             while not self._stop.is_set():
                 try:
-                    message = json.loads(socket.recv(timeout=0.5))
+                    message = json.loads(followed.recv(timeout=0.5))
                 except TimeoutError:
                     if time.monotonic() - heard > max(self._silence_s, 2 * self.block_s):
                         self._accept(self._chain.head())

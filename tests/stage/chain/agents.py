@@ -41,7 +41,6 @@ class RunningAgents:
             create_keystore(keystore, PASSPHRASE, bytes(node.operator.key), iterations=2)
         settings = AgentSettings(
             rpc_url=self.people.chain._url,
-            ws_url="",
             deployment=self.deployment,
             keystore=str(keystore),
             passphrase_env="MENAGERIE_PASSPHRASE",

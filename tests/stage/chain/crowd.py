@@ -60,7 +60,8 @@ class Crowd(RunningAgents):
         """One step of one agent."""
         context = self.running[name]
         try:
-            did = self.agents[name].step(context.chain.head())
+            with context.chain.look(context.chain.head()) as head:  # as the loop does
+                did = self.agents[name].step(head)
         except (Reverted, StoreError):
             return None  # another was faster, or something is still to be published
         if did is not None:
