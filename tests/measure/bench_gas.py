@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Gas of what people pay for, as receipts have it: 21,000 and calldata included.
 
-Signed transactions, one per block, on an anvil with the EIP-7825 transaction gas cap. A job of 32
-trainers and one of 16 run nine rounds each, so that histories are full and payouts known; then the
-figures are taken. Of a series the median is shown; the first of a series, which stores slots that
+With each, the storage slots that it creates and rewrites, and its gas under Ethereum's next rules
+(`slots`). Signed transactions, one per block, on an anvil with the EIP-7825 transaction gas cap. A
+job of 32 trainers and one of 16 run nine rounds each, so that histories are full and payouts known;
+then the figures are taken. Of a series the median is shown; the first of a series, which stores slots that
 all share, and the last, which also ends the phase, are not part of it.
 """
 
@@ -11,7 +12,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from scripts._net.local_keys import Batch
 from scripts._net.localnet import Localnet, LocalnetSettings, Seat, build_localnet
 from scripts._net.processes import Supervisor
 from tests.measure.rows import Row, gas_row
+from tests.measure.slots import REFERENCE, TOLERANCE, Touched, touched
 
 TRAINERS = 32
 HISTORY = 9
@@ -55,10 +57,15 @@ def settings() -> LocalnetSettings:
 
 @dataclass
 class Bench:
-    """Sends what the figures are about. `trainers` are benchmarked."""
+    """Sends what the figures are about. `trainers` are benchmarked.
+
+    While `tracing`, `traces` keeps what each transaction touched, by its function.
+    """
 
     net: Localnet
     batch: Batch
+    tracing: bool = False
+    traces: dict[str, list[Touched]] = field(default_factory=dict)
 
     @property
     def trainers(self) -> list[Seat]:
@@ -70,7 +77,12 @@ class Bench:
     def send(self, account: LocalAccount, call: ContractFunction) -> int:
         """Send one transaction; returns its gas. RuntimeError when it fails."""
         self.batch.add(account, call, gas=_GAS)
-        return int(self.batch.settle()[0]["gasUsed"])
+        (receipt,) = self.batch.settle()
+        gas = int(receipt["gasUsed"])
+        if self.tracing:
+            found = touched(self.net.anvil, receipt["transactionHash"].to_0x_hex(), gas)
+            self.traces.setdefault(call.fn_name, []).append(found)
+        return gas
 
     def mine(self, seconds: int = 0) -> None:
         """Mine an empty block, `seconds` later."""
@@ -221,7 +233,10 @@ def build(supervisor: Supervisor, directory: Path) -> Bench:
 
 def bench(bench: Bench) -> list[Row]:
     half = TRAINERS // 2
+    bench.tracing = True
     register = [bench.register() for _ in range(2)][-1]
+    bench.benchmark_all()
+    bench.tracing = False
     large, small = bench.create_job(TRAINERS), bench.create_job(half)
     for _ in range(HISTORY - 1):
         bench.round(large)
@@ -232,8 +247,12 @@ def bench(bench: Bench) -> list[Row]:
     claim = bench.claim(seat)
     bench.round(large)  # what the claim emptied is a known node's slot again
     less, full = bench.round(small), bench.round(large)
+    bench.tracing = True
+    bench.round(small)
+    bench.claim(seat)
     silent = [seat.node_id for seat in bench.trainers[-2:]]
     slashed = bench.round(large, silent=silent)
+    bench.tracing = False
 
     def per_node(more: int, fewer: int) -> int:
         return -(-(more - fewer) // half)
@@ -275,6 +294,25 @@ def bench(bench: Bench) -> list[Row]:
             f"{_CRYNUX}: 490,455 (10th join); {_SWARM}: 141,717 (no stake)",
         ),
     ]
+    return [*rows, *slot_rows(bench.traces)]
+
+
+def slot_rows(traces: dict[str, list[Touched]]) -> list[Row]:
+    """Slots of each call, and its gas under the next rules; beside it what geth charged."""
+    rows = []
+    for name, found in sorted(traces.items()):
+        middle = sorted(found, key=lambda one: one.gas)[len(found) // 2]
+        slots = f"{middle.created} new, {middle.rewritten} rewritten, {middle.cleared} cleared"
+        shown = f"{slots}; {middle.following:,} gas next"
+        known = REFERENCE.get(name)
+        if known is None or known.created != middle.created:
+            rows.append(Row(f"{name}: slots", shown))
+            continue
+        # Today's gas is ours; what geth charged more under the next rules is to be reproduced.
+        whole = middle.gas + known.following - known.today
+        apart = abs(middle.following - whole) / whole
+        goal = f"{whole:,} as geth charged, {apart:.1%} apart"
+        rows.append(Row(f"{name}: slots", shown, goal, apart <= TOLERANCE))
     return rows
 
 
