@@ -8,8 +8,10 @@ export PATH := $(CURDIR)/.venv/bin:$(CURDIR)/tools/bin:$(PATH)
 export PYTHONPATH := $(CURDIR)
 
 # Options of `make demo`, passed on when set: make demo TRAINERS=4 ROUNDS=3 DATA="a.txt b.jsonl"
-DEMO_FLAGS := $(if $(JOB),--job $(JOB)) $(if $(TRAINERS),--trainers $(TRAINERS)) $(if $(ROUNDS),--rounds $(ROUNDS)) \
-    $(foreach file,$(DATA),--data $(file)) $(ARGS)
+DEMO_FLAGS = $(if $(JOB),--job $(JOB)) $(if $(TRAINERS),--trainers $(TRAINERS)) $(if $(ROUNDS),--rounds $(ROUNDS)) \
+    $(foreach file,$(DATA),--data $(file)) $(NODE_FLAGS) $(ARGS)
+# A chain that runs already: make demo RPC=http://127.0.0.1:8545 KEYSTORE=key.json
+NODE_FLAGS = $(if $(RPC),--rpc $(RPC)) $(if $(KEYSTORE),--keystore $(KEYSTORE))
 
 .PHONY: help
 help: ## This list
@@ -26,11 +28,11 @@ demo: setup ## A whole network on this machine trains, punishes, pays; report/ s
 .PHONY: demo-redundant
 demo-redundant: setup ## Strangers run tasks, the chain compares; report-redundant/ shows it
 	@python -m scripts.demo_redundant $(if $(TASKS),--tasks $(TASKS)) $(if $(EXECUTORS),--executors $(EXECUTORS)) \
-	    $(foreach file,$(DATA),--data $(file)) $(ARGS)
+	    $(foreach file,$(DATA),--data $(file)) $(NODE_FLAGS) $(ARGS)
 
 .PHONY: localnet
 localnet: setup ## A local network that keeps running, to join with `ape run agent ...`
-	@python -m scripts.devnet $(ARGS)
+	@python -m scripts.devnet $(NODE_FLAGS) $(ARGS)
 
 .PHONY: test
 test: setup ## Every test but the full kill matrix

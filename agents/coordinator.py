@@ -31,6 +31,7 @@ from agents.runtime.context import Context
 from agents.runtime.errors import ConfigError, JournalError, Reverted, Stopped, WalletError
 from agents.runtime.faults import crashpoint
 from agents.runtime.loop import jitter
+from agents.runtime.pace import stretched
 from agents.runtime.transaction import Order
 from agents.runtime.wallet import recover_typed
 from agents.storage.content_store import ContentStore
@@ -190,11 +191,9 @@ class Coordinator:
         op_id = read(bytes, chain.call(contract, "operation_id", *args))
         state = self._state(op_id)
         waited = time.monotonic() - self._since.setdefault(op_id, time.monotonic())
-        turn = waited >= jitter(
-            self.context.wallet.address,
-            int.from_bytes(op_id[:4], "big"),
-            self.context.settings.jitter_s,
-        )
+        drawn = int.from_bytes(op_id[:4], "big")
+        spread = jitter(self.context.wallet.address, drawn, self.context.settings.jitter_s)
+        turn = waited >= self._paced(spread)
         if state == 0 and turn:
             crashpoint("coordinator-before-propose")
             order = Order(contract, "propose", args)
@@ -217,7 +216,7 @@ class Coordinator:
         self.board.publish(op_id, signature)
         crashpoint("coordinator-after-sign")
         peers = self.context.settings.coordinator.peers
-        if not approved and (not peers or waited > _BOARD_PATIENCE_S):
+        if not approved and (not peers or waited > self._paced(_BOARD_PATIENCE_S)):
             order = Order(contract, "approve", (op_id,))
             return Deed(op_id, order, lambda: False, f"approved: {ruling.why}")
         if not peers or not turn:
@@ -230,6 +229,9 @@ class Coordinator:
         order = Order(contract, "approve_by_sig", (op_id, [signature for _, signature in found]))
         why = f"relayed: {len(found)} signatures: {ruling.why}"
         return Deed(op_id, order, lambda: self._state(op_id) != _PROPOSED, why)
+
+    def _paced(self, seconds: float) -> float:
+        return stretched(seconds, self.context.sender.block_s)
 
     def _is_executed(self, op_id: bytes) -> bool:
         return self._operation(op_id).executed

@@ -36,6 +36,7 @@ from agents.runtime.commitments import Commitments, Entry
 from agents.runtime.context import Context
 from agents.runtime.errors import Reverted
 from agents.runtime.faults import crashpoint
+from agents.runtime.pace import stretched
 from agents.runtime.transaction import Order
 from agents.storage.cid import digest_of
 from agents.storage.content_store import ContentStore
@@ -306,7 +307,8 @@ class Executor:
         once would both be the first: so a later lane waits a little for the earlier ones."""
         before = sum(state == LaneState.COMMITTED for state in task.states[:lane])
         block, moment = self._revealing[task.task_id]
-        return head.number >= block + before or time.monotonic() >= moment + before * _TURN_S
+        wait = before * stretched(_TURN_S, self.context.sender.block_s)
+        return head.number >= block + before or time.monotonic() >= moment + wait
 
     # -- afterwards ----------------------------------------------------------------------------
 

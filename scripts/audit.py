@@ -13,11 +13,10 @@ from pathlib import Path
 import click
 
 from scripts._shared.operator import (
-    LOCAL_CHAINS,
-    LOCALNET,
     deployment_option,
     deployment_path,
     explained,
+    store_of,
 )
 
 
@@ -84,10 +83,7 @@ def cli(
     pin_torch()
     chain = ChainClient(rpc, open_log("audit", "error", True, None))
     chain_id = chain.chain_id()
-    if store is None:
-        if chain_id not in LOCAL_CHAINS:
-            raise click.UsageError("Name a store with --store: a folder, or a Kubo node's URL.")
-        store = str(LOCALNET / "store")
+    store = store_of(store, chain_id)
     contracts = load_deployment(deployment_path(deployment, chain_id), chain_id)
     chain.check(contracts)
     key = None if data_key is None else _read_key(data_key, passphrase_env)

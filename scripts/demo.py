@@ -4,11 +4,13 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from pathlib import Path
 
 import click
 
 from scripts._net.compiled import ROOT
+from scripts._shared.node_options import node_of, node_options
 
 
 @click.command()
@@ -30,7 +32,12 @@ from scripts._net.compiled import ROOT
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="A .txt or .jsonl file to train on (repeatable). Default: Python's standard library.",
 )
-@click.option("--time-limit", default=900.0, show_default=True, help="Give up after this long, s.")
+@click.option(
+    "--time-limit",
+    default=900.0,
+    show_default=True,
+    help="Give up after this long, s; longer where blocks are slow.",
+)
 @click.option(
     "--report",
     default=ROOT / "report",
@@ -38,6 +45,7 @@ from scripts._net.compiled import ROOT
     type=click.Path(path_type=Path),
     help="Folder for the report; what it holds is replaced.",
 )
+@node_options
 def cli(
     job: str,
     trainers: int | None,
@@ -45,11 +53,14 @@ def cli(
     data: tuple[Path, ...],
     time_limit: float,
     report: Path,
+    rpc: str | None,
+    keystore: str | None,
 ) -> None:
     """Run a whole network on this machine and judge it.
 
     A chain, the contracts, five committee members, three verifiers, two aggregators and the
-    trainers, each its own process. The exit code says whether all that must hold held.
+    trainers, each its own process. With --rpc the chain is one that runs already. The exit code
+    says whether all that must hold held.
     """
     # `ape run` imports every command to list them; torch is only needed by this one.
     from scripts._demo.demo import Options, run
@@ -64,7 +75,8 @@ def cli(
     rounds = scenario.rounds if rounds is None else rounds
     if rounds < 1:
         raise click.BadParameter("at least 1 round")
-    sys.exit(run(Options(scenario, trainers, rounds, data, time_limit, report)))
+    chain = partial(node_of, rpc, keystore)
+    sys.exit(run(Options(scenario, trainers, rounds, data, time_limit, report, chain)))
 
 
 if __name__ == "__main__":

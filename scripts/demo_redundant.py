@@ -4,11 +4,13 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from pathlib import Path
 
 import click
 
 from scripts._net.compiled import ROOT
+from scripts._shared.node_options import node_of, node_options
 
 FEWEST_EXECUTORS = 5  # two cheats, and three who can outvote them
 
@@ -28,7 +30,12 @@ FEWEST_EXECUTORS = 5  # two cheats, and three who can outvote them
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="A .txt or .jsonl file to train on (repeatable). Default: Python's standard library.",
 )
-@click.option("--time-limit", default=600.0, show_default=True, help="Give up after this long, s.")
+@click.option(
+    "--time-limit",
+    default=600.0,
+    show_default=True,
+    help="Give up after this long, s; longer where blocks are slow.",
+)
 @click.option(
     "--report",
     default=ROOT / "report-redundant",
@@ -36,8 +43,15 @@ FEWEST_EXECUTORS = 5  # two cheats, and three who can outvote them
     type=click.Path(path_type=Path),
     help="Folder for the report; what it holds is replaced.",
 )
+@node_options
 def cli(
-    executors: int, tasks: int, data: tuple[Path, ...], time_limit: float, report: Path
+    executors: int,
+    tasks: int,
+    data: tuple[Path, ...],
+    time_limit: float,
+    report: Path,
+    rpc: str | None,
+    keystore: str | None,
 ) -> None:
     """Run redundant tasks on a network on this machine and judge it.
 
@@ -52,7 +66,8 @@ def cli(
 
     if tasks < 1 or tasks % (KINDS * len(RATES)):
         raise click.BadParameter(f"a multiple of {KINDS * len(RATES)}", param_hint="--tasks")
-    sys.exit(run(Options(executors, tasks, data, time_limit, report)))
+    chain = partial(node_of, rpc, keystore)
+    sys.exit(run(Options(executors, tasks, data, time_limit, report, chain)))
 
 
 if __name__ == "__main__":

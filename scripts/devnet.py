@@ -12,6 +12,7 @@ from pathlib import Path
 
 import click
 
+from scripts._shared.node_options import node_of, node_options
 from scripts._shared.operator import LOCALNET, explained
 
 READY_S = 180.0
@@ -36,10 +37,23 @@ FEWEST_EXECUTORS = 3  # of redundant tasks: a pool must be able to outvote one
     multiple=True,
     help="Text to train on (default: Python's standard library).",
 )
+@node_options
 @click.option("--no-job", is_flag=True, help="Create no job; `ape run job create` can.")
 @explained
-def cli(directory: Path, port: int, rounds: int, no_job: bool, **given: object) -> None:
-    """Start a chain with every role as its own process, and keep it running until Ctrl-C."""
+def cli(
+    directory: Path,
+    port: int,
+    rounds: int,
+    no_job: bool,
+    rpc: str | None,
+    keystore: str | None,
+    **given: object,
+) -> None:
+    """Start a chain with every role as its own process, and keep it running until Ctrl-C.
+
+    With --rpc the chain is one that runs already; only the agents are started and ended.
+    """
+    from agents.runtime.pace import stretched
     from scripts._net.localnet import LocalnetSettings, build_localnet
     from scripts._net.processes import Supervisor, terminate_as_exit
 
@@ -47,14 +61,15 @@ def cli(directory: Path, port: int, rounds: int, no_job: bool, **given: object) 
     settings = LocalnetSettings(port=port, unbonding_period=7_200, **given)  # type: ignore[arg-type]
     with terminate_as_exit(), Supervisor(directory / "logs") as supervisor:
         try:
-            net = build_localnet(supervisor, directory, settings, _say)
+            node = node_of(rpc, keystore)
+            net = build_localnet(supervisor, directory, settings, _say, node)
             if not no_job:
                 _say("publishing the first job")
                 _first_job(net, rounds, files)  # type: ignore[arg-type]
             _say(f"starting {len(net.seats)} agents")
             for name in net.seats:
                 net.start_agent(name)
-            net.wait_ready(list(net.seats), READY_S)
+            net.wait_ready(list(net.seats), stretched(READY_S, net.chain.block_s))
             click.echo(_how_to_join(net))
             _watch(supervisor)
         except KeyboardInterrupt:
@@ -71,12 +86,13 @@ def _first_job(net: object, rounds: int, files: tuple[Path, ...]) -> None:
     from agents.storage.content_store import open_store
     from agents.training.documents import read_documents, stdlib_corpus
     from scripts._net.localnet import Localnet
+    from scripts._net.pace import paced
 
     assert isinstance(net, Localnet)
     documents = read_documents(files) if files else stdlib_corpus()
     published = publish_job(open_store(str(net.store)), documents, {"rounds": rounds})
     # A tenth of what a sponsor offers by default: whoever creates a job here is served first.
-    terms = Terms.brief(reward_per_round=100 * ZOO)
+    terms = paced(Terms.brief(reward_per_round=100 * ZOO), net.chain.block_s)
     net.create_job(published, terms, funded_rounds=rounds)
 
 
@@ -88,9 +104,9 @@ def _how_to_join(net: object) -> str:
     other = net.directory.resolve() != LOCALNET
     known = f" --deployment {home}/deployment.json" if other else ""
     store = f" --store {home}/store" if other else ""
-    network = net.anvil.url
+    network = net.chain.url
     return f"""
-The network runs. Chain {net.settings.chain_id} at {net.anvil.url}, logs in {home}/logs.
+The network runs. Chain {net.chain.chain_id} at {net.chain.url}, logs in {home}/logs.
 Press Ctrl-C to end it. In another terminal, with .venv active:
 
   ape run status --network {network} --watch{known}
@@ -122,7 +138,7 @@ def _how_to_have_tasks_run(net: object, known: str, store: str) -> str:
     assert isinstance(net, Localnet)
     if net.settings.executors < FEWEST_EXECUTORS:
         return ""
-    network = net.anvil.url
+    network = net.chain.url
     return f"""
 Have a task run by nodes that nobody needs to trust (once the first round is final, of its model):
 

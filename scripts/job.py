@@ -6,6 +6,7 @@ ape run job create --network ... --account sponsor --data a.txt --data b.jsonl -
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -15,8 +16,6 @@ from ape.cli import ConnectedProviderCommand, account_option, network_option
 
 from agents.runtime.files import SPEC_BYTES, read_yaml
 from scripts._shared.operator import (
-    LOCAL_CHAINS,
-    LOCALNET,
     ZOO_AMOUNT,
     Contracts,
     afford,
@@ -26,6 +25,7 @@ from scripts._shared.operator import (
     read_network_option,
     reading,
     rehearse,
+    store_of,
     zoo,
 )
 from scripts._shared.signing import signing, yes_option
@@ -111,10 +111,7 @@ def create(
     from scripts._shared.job_queue import expected, offers
 
     contracts = Contracts(deployment)
-    if store is None:
-        if contracts.chain_id not in LOCAL_CHAINS:
-            raise click.UsageError("Name a store with --store: a folder, or a Kubo node's URL.")
-        store = str(LOCALNET / "store")
+    store = store_of(store, contracts.chain_id)
     fields = _spec_fields(given["spec"], given["rounds"])
     rounds = _rounds(fields)
     terms = _terms(contracts, account, rounds, given)
@@ -195,6 +192,7 @@ def _terms(contracts: Contracts, account: Any, rounds: int, given: dict[str, Any
     from ape.exceptions import ContractLogicError
 
     from agents.jobs.publish import Terms
+    from scripts._net.pace import paced
 
     names = [f"{name}_s".replace("-", "_") for name in (*WINDOWS, *SCORE_WINDOWS)]
     chosen = {name: given[name] for name in names if given[name] is not None}
@@ -209,14 +207,15 @@ def _terms(contracts: Contracts, account: Any, rounds: int, given: dict[str, Any
         some = b"\1" * 32
         rehearse(create, (some, some, some, rounds, *terms.figures()), sender=account)
 
-    usual = Terms(**chosen)
+    block_s = contracts.block_s()
+    usual = replace(paced(Terms(), block_s), **chosen)
     try:
         ask(usual)
         return usual
     except ContractLogicError as error:
         if "windows exceed unbonding" not in str(error.message):
             raise
-    brief = Terms.brief(**chosen)
+    brief = replace(paced(Terms.brief(), block_s), **chosen)
     ask(brief)
     return brief
 

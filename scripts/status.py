@@ -13,12 +13,11 @@ from typing import Any
 import click
 
 from scripts._shared.operator import (
-    LOCAL_CHAINS,
-    LOCALNET,
     deployment_option,
     explained,
     read_network_option,
     reading,
+    store_of,
     zoo,
 )
 
@@ -49,9 +48,7 @@ def cli(
 def _open(store: str | None, chain_id: int) -> Any:
     from agents.storage.content_store import open_store
 
-    if store is None and chain_id not in LOCAL_CHAINS:
-        raise click.UsageError("Name a store with --store: a folder, or a Kubo node's URL.")
-    return open_store(store or str(LOCALNET / "store"))
+    return open_store(store_of(store, chain_id))
 
 
 def view(network: Any, job_id: int | None = None, store: Any = None) -> Any:

@@ -17,8 +17,6 @@ from ape.cli import ConnectedProviderCommand, account_option, network_option
 
 from agents.runtime.files import SPEC_BYTES, read_yaml
 from scripts._shared.operator import (
-    LOCAL_CHAINS,
-    LOCALNET,
     ZOO_AMOUNT,
     Contracts,
     afford,
@@ -28,6 +26,7 @@ from scripts._shared.operator import (
     read_network_option,
     reading,
     rehearse,
+    store_of,
     zoo,
 )
 from scripts._shared.signing import signing, yes_option
@@ -350,9 +349,7 @@ def _sentences() -> Iterator[None]:
 def _open(store: str | None, chain_id: int) -> Any:
     from agents.storage.content_store import open_store
 
-    if store is None and chain_id not in LOCAL_CHAINS:
-        raise click.UsageError("Name a store with --store: a folder, or a Kubo node's URL.")
-    return open_store(store or str(LOCALNET / "store"))
+    return open_store(store_of(store, chain_id))
 
 
 def _class_id(tasks: Any, label: str) -> int:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable
 
 from agents.runtime.errors import Reverted
 from agents.runtime.loop import jitter
+from agents.runtime.pace import stretched
 from agents.runtime.sender import Sender
 from agents.runtime.transaction import Order
 
@@ -24,6 +25,7 @@ class Duties:
     """The duties of one agent.
 
     `patience_s`: seconds to leave to roles that should be first. `jitter_s`: spread after that.
+    Both are as many blocks on a chain whose blocks take longer than a second.
     """
 
     def __init__(self, sender: Sender, patience_s: float, jitter_s: float) -> None:
@@ -52,4 +54,4 @@ class Duties:
 
     def _waited(self, name: str, anchor: int) -> bool:
         wait = self._patience_s + jitter(self._sender.address, anchor, self._jitter_s)
-        return time.monotonic() - self._since[name] >= wait
+        return time.monotonic() - self._since[name] >= stretched(wait, self._sender.block_s)

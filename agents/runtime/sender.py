@@ -21,13 +21,13 @@ from typing import Any
 
 from agents.runtime.chain import ChainClient
 from agents.runtime.contracts import Contract
-from agents.runtime.delivery import Delivery, NonceTaken, too_big
+from agents.runtime.delivery import Delivery, NonceTaken
 from agents.runtime.errors import AgentError, Reverted, RpcDown, RpcRefused, TxRefused
 from agents.runtime.feed import HeadFeed
 from agents.runtime.head import Head, head_from_json
 from agents.runtime.logs import Log
 from agents.runtime.metrics import Metrics
-from agents.runtime.transaction import GAS_CAP, Attempt, Order, Receipt, gas_limit
+from agents.runtime.transaction import Attempt, Order, Receipt, gas_limit
 from agents.runtime.wallet import Wallet
 
 _MIN_TIP = 1
@@ -87,6 +87,11 @@ class Sender:
         self._one_at_a_time = threading.Lock()
 
     # -- public --------------------------------------------------------------------------------
+
+    @property
+    def block_s(self) -> float:
+        """Seconds between two blocks, as they have come of late; 0 while that is not known."""
+        return 0.0 if self._feed is None else self._feed.block_s
 
     def send(self, contract: Contract, function: str, *args: Any, value: int = 0) -> Receipt:
         """Call `function` in a transaction and return its successful receipt.
@@ -249,8 +254,7 @@ class Sender:
         return found
 
     def _questions(self, request: dict[str, Any], block: str) -> _Asked:
-        capped = {**request, "gas": hex(GAS_CAP)}
-        return [("eth_call", [capped, block]), ("eth_estimateGas", [request, block])]
+        return [("eth_call", [request, block]), ("eth_estimateGas", [request, block])]
 
     def _gas(self, order: Order, request: dict[str, Any], answers: list[Any]) -> int:
         """What a call takes, as the node estimates it. Raises Reverted or TxRefused."""
@@ -266,8 +270,6 @@ class Sender:
             raise Reverted(error.reason, order.label) from None
         except RpcRefused as error:
             raise self.delivery.refused(order.label, error) from None
-        if gas > GAS_CAP:
-            raise too_big(order.label)
         return gas
 
     def _estimate(self, answers: list[Any]) -> int:

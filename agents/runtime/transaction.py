@@ -13,7 +13,7 @@ from typing import Any
 from agents.runtime.contracts import Contract, Event
 from agents.runtime.head import Head
 
-GAS_CAP = 16_777_216  # EIP-7825: the most gas one transaction may ask for
+GAS_CAP = 16_777_216  # EIP-7825: the most gas that one transaction may use for execution
 # An estimate is of the block before. Who comes first or last in a block pays for what the others
 # left: measured, up to 2.3 times the estimate (105,594 and 242,933 for `approve_by_sig`), and a few
 # new storage slots, which cost most. Gas that is not used costs nothing; to run out of it in the
@@ -30,7 +30,15 @@ class Refusal(Enum):
     UNDERPRICED = ("underpriced", "fee too low to replace")
     FEE_LOW = ("less than block base fee", "fee cap less than", "max fee per gas less")
     POOR = ("insufficient funds",)
-    NO_GAS = ("out of gas", "oog", "outofgas", "gas required exceeds", "gas too high")
+    NO_GAS = (
+        "gas limit too high",
+        "greater than the cap",
+        "out of gas",
+        "oog",
+        "outofgas",
+        "gas required exceeds",
+        "gas too high",
+    )
     OTHER = ("",)
 
 
@@ -40,7 +48,13 @@ def refusal_of(detail: str) -> Refusal:
 
 
 def gas_limit(estimate: int) -> int:
-    """Return the gas to ask for where the node estimates `estimate`."""
+    """Return the gas to ask for where the node estimates `estimate`.
+
+    An estimate above the cap is believed: where new state has gas of its own (EIP-8037), only
+    execution is bounded by it, and elsewhere the node refuses the transaction.
+    """
+    if estimate > GAS_CAP:
+        return estimate + estimate // 4
     return min(estimate * _GAS_FACTOR + _GAS_ROOM, GAS_CAP)
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import shutil
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,13 +28,16 @@ from agents.rounds.models import Models
 from agents.runtime.chain import ChainClient
 from agents.runtime.contracts import load_deployment
 from agents.runtime.logs import open_log
+from agents.runtime.pace import stretched
 from agents.storage.content_store import open_store
 from scripts._demo.replayable import commands, keep
 from scripts._demo.run_folder import check_gas, stage
 from scripts._demo.scenario import Scenario, documents_of
 from scripts._net.compiled import ROOT
 from scripts._net.localnet import LocalnetSettings, build_localnet, relative
+from scripts._net.pace import paced
 from scripts._net.processes import ProcessError, Supervisor
+from scripts._net.rpc_node import RpcNode
 from scripts._report.amounts import zoo
 from scripts._report.history import History
 from scripts._report.live import render
@@ -54,6 +58,9 @@ from scripts._report.verdict import (
 
 WORK = ROOT / ".menagerie" / "demo"
 _READY_S = 120.0
+# That every agent gets ether for, on a chain of somebody else's.
+_AGENT_GAS = 40_000_000
+_ROUND_GAS = 10_000_000
 _LOOK_S = 0.5
 _MAX_CHECKPOINT_BYTES = 1 << 30
 # What a stranger can't repeat, where it is not everything.
@@ -74,6 +81,7 @@ class Options:
     data: tuple[Path, ...]
     time_limit_s: float
     report: Path
+    chain: Callable[[], RpcNode | None] = lambda: None  # asked for once the screen is there
 
 
 def run(options: Options) -> int:
@@ -102,6 +110,7 @@ class Demo:
         settings = LocalnetSettings(
             trainers=self.options.trainers,
             approve_roles=False,
+            operator_gas=_AGENT_GAS + self.options.rounds * _ROUND_GAS,
             agent={"portable": False},  # one machine: the faster arithmetic gives the same bits
             owned_with={
                 self.cheats[kind]: f"trainer-{cheat.partner}"
@@ -110,7 +119,7 @@ class Demo:
             },
         )
         self.say(self.options.scenario.title)
-        self.net = build_localnet(self.supervisor, WORK, settings, self.say)
+        self.net = build_localnet(self.supervisor, WORK, settings, self.say, self.options.chain())
         self.say("packing the corpus and the genesis model")
         documents = documents_of(self.options.data)
         self.prompt = documents[0].decode("utf-8", "replace")
@@ -119,11 +128,11 @@ class Demo:
         published = self.publish()
         self.start_agents()
         log = open_log("demo", path=self.net.directory / "demo.log")
-        chain = ChainClient(self.net.anvil.url, log)
+        chain = ChainClient(self.net.chain.url, log)
         self.network = Network(chain, load_deployment(self.net.deployment_file))
         self.store = open_store(str(self.net.store))
         self.wait_for_benchmarks()
-        terms = self.options.scenario.terms
+        terms = paced(self.options.scenario.terms, self.net.chain.block_s)
         self.job_id = self.net.create_job(published, terms, self.options.rounds)
         started = time.monotonic()
         size = f"{published.parameters:,} parameters, {published.tokens:,} bytes of text"
@@ -137,6 +146,10 @@ class Demo:
         claim = self.claim()
         self.history.update()
         return self.conclude(claim, trained_s, utilisation)
+
+    def paced(self, seconds: float) -> float:
+        """How long to wait for what takes `seconds` where a block takes one."""
+        return stretched(seconds, self.net.chain.block_s)
 
     def say(self, text: str) -> None:
         """One line of progress."""
@@ -180,7 +193,7 @@ class Demo:
             for seat in self.net.seats.values()
             if seat.node_id
         }
-        until = time.monotonic() + _READY_S
+        until = time.monotonic() + self.paced(_READY_S)
         self.say("waiting for the committee's approvals and the verified benchmarks")
         while waiting:
             self.check_processes()
@@ -209,7 +222,7 @@ class Demo:
 
     def watch(self) -> None:
         """Show the run until the job is complete and every slash is executed."""
-        until = time.monotonic() + self.options.time_limit_s
+        until = time.monotonic() + self.paced(self.options.time_limit_s)
         shown = 0
         with Live(console=self.console, auto_refresh=False) as live:
             while time.monotonic() < until:
@@ -224,7 +237,7 @@ class Demo:
                 if self.history.job_ended and not self.slashes_pending():
                     return
                 time.sleep(_LOOK_S)
-        limit = self.options.time_limit_s
+        limit = self.paced(self.options.time_limit_s)
         raise ProcessError(f"the job was not complete after {limit:g} s; logs: {WORK.parent}")
 
     def check_processes(self) -> None:
@@ -266,7 +279,7 @@ class Demo:
         nonce = w3.eth.get_transaction_count(owner.address)
         call = pool.functions.claim().build_transaction({"from": owner.address, "nonce": nonce})
         tx_hash = w3.eth.send_raw_transaction(owner.sign_transaction(call).raw_transaction)
-        w3.eth.wait_for_transaction_receipt(tx_hash, timeout=30)
+        w3.eth.wait_for_transaction_receipt(tx_hash, timeout=self.paced(30.0))
         after = int(token.functions.balanceOf(owner.address).call())
         return Claim(f"{best.name}'s owner", owed, after - before, tx_hash.to_0x_hex())
 
@@ -314,7 +327,7 @@ class Demo:
             samples=self.samples(),
             spent=spent,
             standing=standing_of(self.history),
-            commands=commands(self.job_id, directory),
+            commands=commands(self.net, self.job_id, directory),
         )
         page = write_report(directory, run, checkpoint)
         show(self.console, checks, facts, page)
@@ -358,7 +371,7 @@ class Demo:
         """What a stranger finds who replays the run from the chain and the store alone."""
         self.say("auditing the run from the chain and the store alone")
         log = open_log("audit", path=self.net.directory / "audit.log")
-        chain = ChainClient(self.net.anvil.url, log)
+        chain = ChainClient(self.net.chain.url, log)
         network = Network(chain, load_deployment(self.net.deployment_file))
         found = audit_job(network, open_store(str(self.net.store)), self.job_id)
         print_audit(found, self.console)

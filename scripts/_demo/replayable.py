@@ -10,7 +10,8 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from scripts._net.anvil import find_anvil
+from agents.runtime.urls import hide
+from scripts._net.anvil import Anvil, find_anvil
 from scripts._net.compiled import ROOT
 from scripts._net.localnet import Localnet, relative
 
@@ -18,20 +19,26 @@ _PORT = 8545
 
 
 def keep(net: Localnet, directory: Path) -> None:
-    """Copy chain, contracts and store into a folder. Raises RuntimeError, OSError."""
+    """Copy chain, contracts and store into a folder; a chain that somebody else runs stays there.
+
+    Raises RuntimeError, OSError.
+    """
     directory.mkdir(parents=True, exist_ok=True)
-    net.anvil.save(directory / "chain.json")
+    if isinstance(net.chain, Anvil):
+        net.chain.save(directory / "chain.json")
     shutil.copyfile(net.deployment_file, directory / "deployment.json")
     shutil.copytree(net.store, directory / "store", ignore=shutil.ignore_patterns("tmp"))
 
 
-def commands(job_id: int, directory: Path) -> list[str]:
+def commands(net: Localnet, job_id: int, directory: Path) -> list[str]:
     """Lines to type in the project's folder that audit a job from what `keep` copied."""
     folder = relative(directory.resolve())
+    files = f"--deployment {folder}/deployment.json --store {folder}/store"
+    if not isinstance(net.chain, Anvil):
+        return [f"ape run audit --job {job_id} --rpc {hide(net.chain.url)} {files}"]
     found = Path(find_anvil())
     anvil = relative(found) if found.is_relative_to(ROOT) else found.name
     return [
         f"{anvil} --load-state {folder}/chain.json --port {_PORT} --quiet &",
-        f"ape run audit --job {job_id} --rpc http://127.0.0.1:{_PORT} "
-        f"--deployment {folder}/deployment.json --store {folder}/store",
+        f"ape run audit --job {job_id} --rpc http://127.0.0.1:{_PORT} {files}",
     ]

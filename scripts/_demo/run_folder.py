@@ -11,6 +11,7 @@ from rich.console import Console
 
 from agents.training.documents import DataError
 from scripts._net.compiled import ROOT
+from scripts._net.deployment import DeploymentError
 from scripts._net.processes import ProcessError, Supervisor, terminate_as_exit
 from scripts._report.verdict import Check
 
@@ -28,7 +29,7 @@ def stage(logs: Path, play: Callable[[Supervisor, Console], int]) -> int:
     except (KeyboardInterrupt, SystemExit):
         console.print("stopped; no process is left behind")
         return 130
-    except (ProcessError, DataError) as error:
+    except (ProcessError, DataError, DeploymentError) as error:
         console.print(f"[red]{error}[/red]")
         return 1
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import shutil
 import statistics
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,6 +23,7 @@ from agents.protocol.numbers import Violation
 from agents.runtime.chain import ChainClient
 from agents.runtime.contracts import load_deployment
 from agents.runtime.logs import open_log
+from agents.runtime.pace import stretched
 from agents.storage.content_store import open_store
 from agents.storage.errors import StoreError
 from agents.tasks.compute.classes import CPU
@@ -37,6 +38,7 @@ from scripts._net.compiled import ROOT
 from scripts._net.deployment import TaskTerms
 from scripts._net.localnet import LocalnetSettings, build_localnet
 from scripts._net.processes import ProcessError, Supervisor
+from scripts._net.rpc_node import RpcNode
 from scripts._report.task_history import TaskHistory
 from scripts._report.task_live import render
 from scripts._report.task_verdict import check_final, check_money, check_results, check_slashes
@@ -67,6 +69,7 @@ class Options:
     data: tuple[Path, ...]
     time_limit_s: float
     report: Path
+    chain: Callable[[], RpcNode | None] = lambda: None  # asked for once the screen is there
 
 
 def run(options: Options) -> int:
@@ -99,10 +102,10 @@ class Demo:
             agent={"device": "cpu", "verifier": {"task_audit_rate": AUDIT_RATE}},
         )
         self.say("strangers run deterministic tasks, the chain compares; two of them cheat")
-        self.net = build_localnet(self.supervisor, WORK, settings, self.say)
+        self.net = build_localnet(self.supervisor, WORK, settings, self.say, self.options.chain())
         self.start_agents()
         log = open_log("demo", path=self.net.directory / "demo.log")
-        chain = ChainClient(self.net.anvil.url, log)
+        chain = ChainClient(self.net.chain.url, log)
         self.network = Network(chain, load_deployment(self.net.deployment_file))
         self.store = open_store(str(self.net.store))
         self.history = TaskHistory(self.network, self.store, self.names())
@@ -124,6 +127,10 @@ class Demo:
             return self.conclude(nodes, claim)
         finally:
             self.tasks.close()
+
+    def paced(self, seconds: float) -> float:
+        """How long to wait for what takes `seconds` where a block takes one."""
+        return stretched(seconds, self.net.chain.block_s)
 
     def say(self, text: str) -> None:
         """One line of progress."""
@@ -148,7 +155,7 @@ class Demo:
         """Wait until every executor has its seat and every verifier runs. Raises ProcessError."""
         self.say("waiting for the executors to take their seats")
         self.net.wait_ready([seat.name for seat in self.net.of_role("verifier")], _READY_S)
-        until = time.monotonic() + _READY_S
+        until = time.monotonic() + self.paced(_READY_S)
         waiting = {seat.node_id: seat.name for seat in self.net.of_role("executor")}
         while waiting:
             self.check_processes()
@@ -177,7 +184,7 @@ class Demo:
         """Show the run until every task is final."""
         wanted = self.options.tasks
         self.say(f"creating {wanted} tasks, each when what it starts from is there")
-        until = time.monotonic() + self.options.time_limit_s
+        until = time.monotonic() + self.paced(self.options.time_limit_s)
         shown = len(self.history.happenings)
         with Live(console=self.console, auto_refresh=False) as live:
             while time.monotonic() < until:
@@ -193,7 +200,7 @@ class Demo:
                     self.history.update()
                     return
                 time.sleep(_LOOK_S)
-        limit = self.options.time_limit_s
+        limit = self.paced(self.options.time_limit_s)
         raise ProcessError(f"the tasks were not final after {limit:g} s; logs: {WORK.parent}")
 
     def check_processes(self) -> None:
@@ -228,7 +235,7 @@ class Demo:
             check_gas(self.supervisor),
         ]
         shutil.rmtree(self.options.report, ignore_errors=True)
-        live = read(self.net.anvil.url, self.net.deployment_file, 0)
+        live = read(self.net.chain.url, self.net.deployment_file, 0)
         given: dict[str, int | None] = {"fee": max(FEES.values()), "nodes": self.options.executors}
         facts = self.facts()
         page = write_report(

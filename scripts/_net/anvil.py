@@ -41,10 +41,12 @@ def find_anvil() -> str:
 
 @dataclass(frozen=True)
 class Anvil:
-    """A running local chain."""
+    """A running local chain. `block_s`: seconds from block to block, 0 for one a transaction."""
 
     port: int
     process: Process
+    chain_id: int = CHAIN_ID
+    block_s: float = 0.0
 
     @property
     def url(self) -> str:
@@ -58,6 +60,15 @@ class Anvil:
         if "error" in answer:
             raise RuntimeError(f"anvil refused {method}: {answer['error'].get('message')}")
         return answer.get("result")
+
+    def next_block(self) -> None:
+        """Make a block."""
+        self.rpc("evm_mine")
+
+    def pass_time(self, seconds: int) -> None:
+        """Move the chain's clock on."""
+        self.rpc("evm_increaseTime", seconds)
+        self.next_block()
 
     def save(self, path: Path) -> None:
         """Write all blocks and the newest state to a file that `anvil --load-state` starts from.
@@ -108,6 +119,6 @@ def start_anvil(
             return False
 
     process = supervisor.start(name, command, env={"NO_COLOR": "1", "RUST_LOG": _ERRORS})
-    anvil = Anvil(port, process)
+    anvil = Anvil(port, process, chain_id, block_time or 0.0)
     supervisor.wait_ready(name, answers, timeout_s=60.0)
     return anvil

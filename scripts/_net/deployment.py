@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ from web3.contract import Contract
 from agents.protocol.numbers import ZOO
 from agents.storage.durable import write_atomic
 from scripts._net.compiled import Artefact
+from scripts._net.pace import roomy
 
 # The order of the deployment; the position is the distance from the deployer's nonce.
 ORDER = (
@@ -105,6 +106,14 @@ class TaskTerms:
         if 2 * usual.horizon <= unbonding_period:
             return usual
         return cls(max_run_s=120, reveal_s=60, draw_s=600, appeal_s=20, verdict_s=60, dispute_s=120)
+
+    def paced(self, block_s: float) -> TaskTerms:
+        """Return the same with windows that have room for blocks so far apart."""
+        names = ("max_run_s", "reveal_s", "appeal_s", "verdict_s", "dispute_s")
+        terms = replace(self, **{name: roomy(getattr(self, name), block_s) for name in names})
+        # Slow executors may take as many turns before the last draw as before.
+        course, before = terms.max_run_s + terms.reveal_s, self.max_run_s + self.reveal_s
+        return replace(terms, draw_s=-(-self.draw_s * course // before))
 
     @property
     def horizon(self) -> int:

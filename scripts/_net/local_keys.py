@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
 from eth_account.signers.local import LocalAccount
@@ -23,6 +24,14 @@ from scripts._net.plan import Send
 _FIRST_TIP = 2 * 10**9  # falls by 1 wei per transaction: miners keep the order of sending
 _MAX_FEE = 100 * 10**9
 _BLOCKS = 20  # mined at most until everything sent is in one
+
+
+@dataclass(frozen=True)
+class Fees:
+    """What a transaction offers for a unit of gas, in wei: to the miner, and in all."""
+
+    tip: int
+    most: int
 
 
 def sender_of(w3: Web3, account: LocalAccount, mined: Callable[[], Any] | None = None) -> Send:
@@ -45,19 +54,22 @@ def sender_of(w3: Web3, account: LocalAccount, mined: Callable[[], Any] | None =
 class Batch:
     """Many transactions of many keys in few blocks.
 
-    Rule: `add` signs and sends, with its own nonces; `settle` mines and raises RuntimeError naming
-    the first call that failed. Transactions are mined in order of sending. Gas limits come from the
+    Rule: `add` signs and sends, with its own nonces; `settle` calls `mine`, which makes a block or
+    waits for one, until all are mined, and raises RuntimeError naming the first call that failed.
+    Without `fees`, transactions are mined in order of sending; with them, those of one key. Gas
+    limits come from the
     node's estimate: what the estimate refuses, because it needs an earlier one of the batch, is
     estimated again once those are mined.
     """
 
-    def __init__(self, w3: Web3, mine: Callable[[], Any]) -> None:
+    def __init__(self, w3: Web3, mine: Callable[[], Any], fees: Fees | None = None) -> None:
         self._w3 = w3
         self._mine = mine
         self._chain_id = w3.eth.chain_id
         self._nonces: dict[str, int] = {}
         self._sent: list[tuple[str, bytes]] = []
         self._settled: list[TxReceipt] = []  # of this batch, mined already
+        self._fees = fees
         self._tip = _FIRST_TIP
 
     def add(self, account: LocalAccount, call: ContractFunction, gas: int | None = None) -> None:
@@ -97,8 +109,8 @@ class Batch:
             "chainId": self._chain_id,
             "nonce": nonce,
             "gas": gas,
-            "maxPriorityFeePerGas": self._tip,
-            "maxFeePerGas": _MAX_FEE,
+            "maxPriorityFeePerGas": self._tip if self._fees is None else self._fees.tip,
+            "maxFeePerGas": _MAX_FEE if self._fees is None else self._fees.most,
             "value": 0,
             **fields,
         }

@@ -3,7 +3,8 @@
 
 Rule: everything lies in one folder, every role has its own keys and its own process, and whatever
 happens here is an ordinary signed transaction: nothing is impersonated, no balance is invented
-except anvil's own test accounts, which pay for it all.
+except anvil's own test accounts, which pay for it all. On a chain that somebody else runs
+(`rpc_node`) a key with ether pays, time passes by itself, and windows have room for its blocks.
 """
 
 from __future__ import annotations
@@ -40,16 +41,22 @@ from scripts._net.deployment import (
     write_deployment,
 )
 from scripts._net.local_keys import Batch, sender_of
-from scripts._net.plan import deploy
+from scripts._net.pace import roomy
+from scripts._net.plan import carry_out, estimated, planned
 from scripts._net.processes import Process, Supervisor, free_port
+from scripts._net.rpc_node import RpcNode
 
 # An executor of redundant tasks is registered as a trainer. Without a benchmark it is in no round.
 ROLES = {"trainer": 1, "verifier": 2, "aggregator": 4, "executor": 1}
 PASSPHRASE = "MENAGERIE_PASSPHRASE"
+FAUCET = "faucet"
 # Local keys are worth nothing: opening them should not cost half a second each.
 _SCRYPT_N = 1_024
-_OPERATOR_ETHER = 10**19
-_OWNER_ETHER = 10**18
+_ANVIL_WEI = 10**19  # for each wallet, where ether is play money
+_OWNER_GAS = 5_000_000
+_SPONSOR_GAS = 50_000_000
+_SUPPLY_GAS = 20_000_000  # of the faucet's own transfers
+_ROOM = 1.25  # of an estimate
 _SPARE_ZOO = 1_000 * ZOO
 _CREATION_STEP_S = 8  # to which a task knows its creation
 
@@ -79,9 +86,18 @@ class LocalnetSettings:
     appeal_bond: int = 10 * ZOO
     tasks: TaskTerms = field(default_factory=lambda: TaskTerms.fitting(3_600))
     supply: int = 1_000_000_000 * ZOO
+    operator_gas: int = 500_000_000  # that each agent gets ether for, on a chain of somebody else's
     approve_roles: bool = True  # else the members' agents do, as a first deed
     agent: Mapping[str, Any] = field(default_factory=dict)  # settings added to every agent's file
     owned_with: Mapping[str, str] = field(default_factory=dict)  # seat: earlier seat of its owner
+
+    def paced(self, block_s: float) -> LocalnetSettings:
+        """Return the same with windows that have room for blocks so far apart."""
+        return replace(
+            self,
+            benchmark_window=roomy(self.benchmark_window, block_s),
+            tasks=self.tasks.paced(block_s),
+        )
 
 
 @dataclass(frozen=True)
@@ -107,7 +123,7 @@ class Localnet:
 
     directory: Path
     supervisor: Supervisor
-    anvil: Anvil
+    chain: Anvil | RpcNode
     w3: Web3
     deployed: Deployed
     settings: LocalnetSettings
@@ -115,6 +131,12 @@ class Localnet:
     sponsor: LocalAccount = field(repr=False)
     faucet: LocalAccount = field(repr=False)
     passphrase: str = field(repr=False)
+
+    @property
+    def anvil(self) -> Anvil:
+        """The chain, where it is this network's own."""
+        assert isinstance(self.chain, Anvil), "this network is on a chain that somebody else runs"
+        return self.chain
 
     @property
     def store(self) -> Path:
@@ -131,8 +153,9 @@ class Localnet:
         return self.deployed.contract(self.w3, name)
 
     def batch(self) -> Batch:
-        """Return an empty batch of transactions that mines when it is settled."""
-        return Batch(self.w3, lambda: self.anvil.rpc("evm_mine"))
+        """Return an empty batch of transactions; settling it makes a block, or waits for one."""
+        fees = self.chain.fees() if isinstance(self.chain, RpcNode) else None
+        return Batch(self.w3, self.chain.next_block, fees)
 
     def of_role(self, role: str) -> list[Seat]:
         """Return the seats of a role, in order."""
@@ -204,38 +227,39 @@ def build_localnet(
     directory: Path,
     settings: LocalnetSettings | None = None,
     progress: Callable[[str], None] = lambda text: None,
+    node: RpcNode | None = None,
 ) -> Localnet:
-    """Start a chain and put a complete network on it; agents are not started yet.
+    """Put a complete network on a chain; agents are not started yet.
 
-    `directory` is emptied first. `progress` hears what is being done. Raises ProcessError,
-    DeploymentError or RuntimeError.
+    `directory` is emptied first. `progress` hears what is being done. `node`: the chain; None
+    starts one. Raises ProcessError, DeploymentError or RuntimeError.
     """
     settings = settings or LocalnetSettings()
     shutil.rmtree(directory, ignore_errors=True)
     directory.mkdir(parents=True)
-    Account.enable_unaudited_hdwallet_features()
-    deployer, faucet = (
-        Account.from_mnemonic(MNEMONIC, account_path=f"m/44'/60'/0'/0/{i}") for i in (0, 1)
-    )
-    progress("starting the chain")
-    anvil = start_anvil(
-        supervisor,
-        directory,
-        port=settings.port,
-        block_time=settings.block_time,
-        chain_id=settings.chain_id,
-    )
-    w3 = Web3(HTTPProvider(anvil.url, request_kwargs={"timeout": 20}))
+    chain: Anvil | RpcNode
+    if node is None:
+        progress("starting the chain")
+        chain = start_anvil(
+            supervisor,
+            directory,
+            port=settings.port,
+            block_time=settings.block_time,
+            chain_id=settings.chain_id,
+        )
+    else:
+        progress(f"on chain {node.chain_id}, with a block every {node.block_s:.3g} s")
+        chain = node
+    settings = settings.paced(chain.block_s)
+    w3 = Web3(HTTPProvider(chain.url, request_kwargs={"timeout": 20}))
     passphrase = _passphrase(directory)
-    seats = _seats(directory, settings, passphrase, anvil.url)
+    seats = _seats(directory, settings, passphrase, chain)
     sponsor = _owner_wallet(directory, "sponsor", passphrase)
-
-    progress("deploying the contracts")
+    deployer, faucet = _payers(chain, directory, passphrase)
     members = sorted(seat.operator.address for seat in seats if seat.role == "coordinator")
-    deployed = deploy(
+    plan = planned(
         w3,
         deployer.address,
-        sender_of(w3, deployer, lambda: anvil.rpc("evm_mine")),
         DeploymentSettings(
             members=tuple(members),
             holder=faucet.address,
@@ -254,11 +278,21 @@ def build_localnet(
             tasks=settings.tasks,
         ),
     )
+    if isinstance(chain, RpcNode):
+        progress("sending ether to those who pay for the network")
+        gas = int(_ROOM * sum(estimated(w3, plan).values()))
+        needed = sum(_wei(chain, seats, settings).values()) + chain.wei_for(
+            _SPONSOR_GAS + _SUPPLY_GAS
+        )
+        chain.pay({deployer.address: chain.wei_for(gas), faucet.address: needed})
+    progress("deploying the contracts")
+    mine = chain.next_block if isinstance(chain, Anvil) else None
+    deployed = carry_out(w3, plan, sender_of(w3, deployer, mine))
     write_deployment(directory / "deployment.json", deployed)
     net = Localnet(
         directory=directory,
         supervisor=supervisor,
-        anvil=anvil,
+        chain=chain,
         w3=w3,
         deployed=deployed,
         settings=settings,
@@ -275,8 +309,38 @@ def build_localnet(
         quorum = f"{settings.threshold} of {settings.members} members"
         progress(f"approving verifiers and aggregators, {quorum}")
         _approve_roles(net)
-        _mature(net)
+        # Until the verifiers' stakes are old enough to vote.
+        maturity = int(net.contract("NodeRegistry").functions.maturity().call())
+        chain.pass_time(maturity + _CREATION_STEP_S)
     return net
+
+
+def _payers(
+    chain: Anvil | RpcNode, directory: Path, passphrase: str
+) -> tuple[LocalAccount, LocalAccount]:
+    """The keys that deploy and that hold the supply: anvil's test accounts, else new ones."""
+    if isinstance(chain, RpcNode):
+        deployer, faucet = (
+            _owner_wallet(directory, name, passphrase) for name in ("deployer", FAUCET)
+        )
+        return deployer, faucet
+    Account.enable_unaudited_hdwallet_features()
+    deployer, faucet = (
+        Account.from_mnemonic(MNEMONIC, account_path=f"m/44'/60'/0'/0/{i}") for i in (0, 1)
+    )
+    return deployer, faucet
+
+
+def _wei(
+    chain: Anvil | RpcNode, seats: Sequence[Seat], settings: LocalnetSettings
+) -> dict[str, int]:
+    """The ether of every agent's wallets, by address."""
+    if isinstance(chain, Anvil):
+        operator_wei = owner_wei = _ANVIL_WEI
+    else:
+        operator_wei, owner_wei = map(chain.wei_for, (settings.operator_gas, _OWNER_GAS))
+    owners = {seat.owner.address: owner_wei for seat in seats if seat.role in ROLES}
+    return owners | {seat.operator.address: operator_wei for seat in seats}
 
 
 def _passphrase(directory: Path) -> str:
@@ -300,7 +364,7 @@ def _owner_wallet(directory: Path, name: str, passphrase: str) -> LocalAccount:
 
 
 def _seats(
-    directory: Path, settings: LocalnetSettings, passphrase: str, rpc_url: str
+    directory: Path, settings: LocalnetSettings, passphrase: str, chain: Anvil | RpcNode
 ) -> list[Seat]:
     """Make keys and a settings file for every agent."""
     counts = {
@@ -339,8 +403,8 @@ def _seats(
                 }
             config = write_agent_config(
                 directory / "config" / f"{name}.yaml",
-                rpc_url=rpc_url,
-                chain_id=settings.chain_id,
+                rpc_url=chain.url,
+                chain_id=chain.chain_id,
                 deployment=directory / "deployment.json",
                 keystore=keystore,
                 store=directory / "store",
@@ -370,14 +434,16 @@ def _fund(net: Localnet) -> None:
     """Give every wallet the ether and the ZOO its role needs."""
     token = net.contract("ZooToken")
     batch = net.batch()
+    for address, wei in _wei(net.chain, list(net.seats.values()), net.settings).items():
+        batch.pay(net.faucet, address, wei)
     for seat in net.seats.values():
-        batch.pay(net.faucet, seat.operator.address, _OPERATOR_ETHER)
         if seat.role in ROLES:
-            batch.pay(net.faucet, seat.owner.address, _OWNER_ETHER)
             batch.add(net.faucet, token.functions.transfer(seat.owner.address, seat.stake))
         if seat.role in ("verifier", "executor"):  # bonds of challenges and appeals
             batch.add(net.faucet, token.functions.transfer(seat.operator.address, _SPARE_ZOO))
-    batch.pay(net.faucet, net.sponsor.address, _OPERATOR_ETHER)
+    chain = net.chain
+    wei = chain.wei_for(_SPONSOR_GAS) if isinstance(chain, RpcNode) else _ANVIL_WEI
+    batch.pay(net.faucet, net.sponsor.address, wei)
     batch.settle()
 
 
@@ -386,8 +452,13 @@ def _register(net: Localnet) -> None:
     registry, token = net.contract("NodeRegistry"), net.contract("ZooToken")
     batch = net.batch()
     nodes = [seat for seat in net.seats.values() if seat.role in ROLES]
+    allowed: dict[LocalAccount, int] = {}
     for seat in nodes:
-        batch.add(seat.owner, token.functions.approve(registry.address, seat.stake))
+        allowed[seat.owner] = allowed.get(seat.owner, 0) + seat.stake
+    for owner, amount in allowed.items():
+        batch.add(owner, token.functions.approve(registry.address, amount))
+    batch.settle()
+    for seat in nodes:
         batch.add(
             seat.owner,
             registry.functions.register_node(
@@ -399,8 +470,7 @@ def _register(net: Localnet) -> None:
                 _consent(registry, seat),
             ),
         )
-    receipts = batch.settle()[1::2]  # of the second of each seat's two calls
-    for seat, mined in zip(nodes, receipts, strict=True):
+    for seat, mined in zip(nodes, batch.settle(), strict=True):
         (event,) = registry.events.NodeRegistered().process_receipt(mined, DISCARD)
         net.seats[seat.name] = replace(seat, node_id=int(event["args"]["node_id"]))
 
@@ -413,13 +483,6 @@ def _consent(registry: Any, seat: Seat) -> bytes:
     nonce = registry.functions.consents_used(operator).call()
     typed = operator_consent(registry.address, registry.w3.eth.chain_id, operator, owner, nonce)
     return bytes(seat.operator.sign_typed_data(*typed).signature)
-
-
-def _mature(net: Localnet) -> None:
-    """Move the chain's clock on until the verifiers' stakes are old enough to vote."""
-    maturity = net.contract("NodeRegistry").functions.maturity().call()
-    net.anvil.rpc("evm_increaseTime", int(maturity) + _CREATION_STEP_S)
-    net.anvil.rpc("evm_mine")
 
 
 def _approve_roles(net: Localnet) -> None:

@@ -7,13 +7,16 @@ every refusal into one sentence; a traceback is a defect.
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal, InvalidOperation, localcontext
 from functools import wraps
+from itertools import pairwise
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import click
@@ -23,6 +26,7 @@ from scripts._net.compiled import ROOT
 
 LOCALNET = ROOT / ".menagerie" / "localnet"
 LOCAL_CHAINS = (31_337, 1_337)
+_PAST = 6  # blocks whose times say how long one takes
 
 
 class Amount(click.ParamType):
@@ -81,13 +85,33 @@ def deployment_path(chosen: Path | None, chain_id: int) -> Path:
     """Return the deployment file meant. Raises click.ClickException when it is not there."""
     default = ROOT / "deployments" / f"{chain_id}.json"
     local = LOCALNET / "deployment.json"
-    path = chosen or (local if chain_id in LOCAL_CHAINS and local.exists() else default)
+    path = chosen or (local if _chain_of(local) == chain_id else default)
     if not path.is_file():
         raise click.ClickException(
             f"There is no deployment file {path}. Deploy with `ape run deploy`, or name the file "
             "of the network's deployment with --deployment."
         )
     return path
+
+
+def store_of(chosen: str | None, chain_id: int) -> str:
+    """Return the store meant. Raises click.UsageError where only its name can tell."""
+    if chosen is None and not is_localnet(chain_id):
+        raise click.UsageError("Name a store with --store: a folder, or a Kubo node's URL.")
+    return chosen or str(LOCALNET / "store")
+
+
+def is_localnet(chain_id: int) -> bool:
+    """Whether a chain is the local network's, or one of those that local networks are on."""
+    return chain_id in (*LOCAL_CHAINS, _chain_of(LOCALNET / "deployment.json"))
+
+
+def _chain_of(deployment: Path) -> int | None:
+    """The chain that a deployment file is for, None if there is no such file."""
+    try:
+        return int(json.loads(deployment.read_bytes())["chain_id"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
 
 
 class Contracts:
@@ -124,15 +148,30 @@ class Contracts:
         """Return the newest block's time, in seconds since 1970."""
         return int(self.provider.get_block("latest").timestamp)
 
+    def block_s(self) -> float:
+        """Return the seconds from block to block, by the clock of the newest ones."""
+        newest = self.provider.get_block("latest").number
+        first = max(1, newest - _PAST)  # the time of block 0 is anything
+        times = [self.provider.get_block(n).timestamp for n in range(first, newest + 1)]
+        return float(median(b - a for a, b in pairwise(times))) if len(times) > 1 else 0.0
+
     def network(self) -> Any:
         """Return the agents' typed reader of the same contracts."""
         from agents.protocol.network import Network
         from agents.runtime.chain import ChainClient
         from agents.runtime.logs import open_log
 
-        url = getattr(self.provider, "http_uri", None) or self.provider.uri
-        chain = ChainClient(url, open_log("operator", "warning", True, None))
+        chain = ChainClient(self.url, open_log("operator", "warning", True, None))
         return Network(chain, self._deployment)
+
+    @property
+    def url(self) -> str:
+        """The RPC address of the connected network."""
+        return str(getattr(self.provider, "http_uri", None) or self.provider.uri)
+
+    def abi(self, name: str) -> list[dict[str, Any]]:
+        """Return a contract's ABI, as the deployment file has it."""
+        return list(self._deployment.contracts[name].abi)
 
 
 read_network_option = click.option(
@@ -175,7 +214,7 @@ def afford(contracts: Contracts, account: Any, amount: int) -> None:
     balance = contracts.ZooToken.balanceOf(account)
     if balance < amount:
         hint = ""
-        if contracts.chain_id in LOCAL_CHAINS:
+        if is_localnet(contracts.chain_id):
             hint = f" `ape run faucet {account.address} --amount {-(-amount // ZOO)}` sends more."
         raise click.ClickException(
             f"{account.address} has {zoo(balance)}, but {zoo(amount)} are needed.{hint}"

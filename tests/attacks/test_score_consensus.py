@@ -42,6 +42,7 @@ class DirectSender:
     def __init__(self, people: People) -> None:
         self.people = people
         self.address = people.faucet.address
+        self.block_s = 0.0
         self.sent: list[str] = []
 
     def send_all(self, orders: list[Order]) -> list[Reverted | None]:

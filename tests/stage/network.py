@@ -33,6 +33,7 @@ from agents.runtime.faults import CRASH_VARIABLE
 from agents.runtime.logs import open_log
 from agents.storage.content_store import ContentStore, open_store
 from scripts._net.localnet import ROLES, Localnet
+from scripts._net.pace import paced
 from scripts._report.history import History
 from scripts._report.verdict import Check, check_books, check_ledger
 from tests.stage.memory.tiny_specs import tiny_model
@@ -74,7 +75,7 @@ class LocalNetwork:
     @classmethod
     def of(cls, net: Localnet) -> LocalNetwork:
         log = open_log("test", path=net.directory / "test.log")
-        chain = ChainClient(net.anvil.url, log)
+        chain = ChainClient(net.chain.url, log)
         network = Network(chain, load_deployment(net.deployment_file))
         return cls(net, network, open_store(str(net.store)))
 
@@ -272,7 +273,8 @@ class LocalNetwork:
     def job(self, rounds: int = 1, funded_rounds: int | None = None, **changes: Any) -> int:
         """Create a small job; returns its id. `changes`: fields of the spec."""
         published = publish_job(self.store, _corpus(), {**SPEC, "rounds": rounds, **changes})
-        job = self.net.create_job(published, TERMS, funded_rounds or rounds)
+        terms = paced(TERMS, self.net.chain.block_s)
+        job = self.net.create_job(published, terms, funded_rounds or rounds)
         self.jobs.append(job)
         return job
 

@@ -16,7 +16,15 @@ from agents.runtime.chain import ChainClient
 from agents.runtime.errors import Reverted, Stopped, TxRefused
 from agents.runtime.metrics import Metrics
 from agents.runtime.sender import Sender
-from agents.runtime.transaction import GAS_CAP, Order, Receipt, Refusal, bumped, refusal_of
+from agents.runtime.transaction import (
+    GAS_CAP,
+    Order,
+    Receipt,
+    Refusal,
+    bumped,
+    gas_limit,
+    refusal_of,
+)
 from agents.runtime.wallet import Wallet
 from tests.agents.runtime.conftest import KEYS, deploy, eventually
 
@@ -382,6 +390,12 @@ def test_gas_is_never_above_the_transaction_cap(sender, chain, tiny):
     assert 0.8 * GAS_CAP < receipt.gas_used <= GAS_CAP
 
 
+def test_an_estimate_above_the_cap_is_believed():
+    """Where new state has gas of its own (EIP-8037), the cap bounds execution only."""
+    assert gas_limit(GAS_CAP) == GAS_CAP
+    assert gas_limit(2 * GAS_CAP) > 2 * GAS_CAP
+
+
 @given(st.integers(min_value=0, max_value=10**30))
 def test_a_bump_always_beats_ten_percent(fee):
     assert bumped(fee) * 10 >= fee * 11 and bumped(fee) > fee
@@ -392,6 +406,8 @@ def test_a_bump_always_beats_ten_percent(fee):
     ("words", "kind"),
     [
         ("already known", Refusal.KNOWN),
+        ("transaction gas limit too high (cap: 16777216, tx: 20000000)", Refusal.NO_GAS),
+        ("transaction gas limit (20000000) is greater than the cap (16777216)", Refusal.NO_GAS),
         ("transaction already imported", Refusal.KNOWN),
         ("Nonce too low", Refusal.NONCE_USED),
         ("nonce too low: next nonce 5, tx nonce 4", Refusal.NONCE_USED),
