@@ -4,8 +4,8 @@
 With each, the storage slots that it creates and rewrites, and its gas under Ethereum's next rules
 (`slots`). Signed transactions, one per block, on an anvil with the EIP-7825 transaction gas cap. A
 job of 32 trainers and one of 16 run nine rounds each, so that histories are full and payouts known;
-then the figures are taken. Of a series the median is shown; the first of a series, which stores slots that
-all share, and the last, which also ends the phase, are not part of it.
+then the figures are taken. Of a series the median is shown; the first of a series, which stores
+slots that all share, and the last, which also ends the phase, are not part of it.
 """
 
 from __future__ import annotations
