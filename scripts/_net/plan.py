@@ -23,6 +23,7 @@ from web3.contract.contract import ContractConstructor
 from web3.exceptions import ContractLogicError, TimeExhausted, Web3RPCError
 from web3.types import Nonce, TxParams
 
+from agents.runtime.chain import NO_REASON, revert_reason
 from agents.storage.durable import write_atomic
 from scripts._net.compiled import Artefact, compile_contracts
 from scripts._net.deployment import (
@@ -210,7 +211,7 @@ def _create(w3: Web3, plan: Plan, index: int, send: Send) -> None:
         tx = plan.constructor(w3, name).build_transaction(tx)
         tx_hash = send(tx)
     except ContractLogicError as error:
-        raise DeploymentError(f"The constructor of {name} refused: {error.message}.") from None
+        raise DeploymentError(f"The constructor of {name} refused: {_words(error)}.") from None
     except Web3RPCError as error:
         raise DeploymentError(f"The node refused {name}: {_reason(error)}.") from None
     try:
@@ -240,11 +241,22 @@ def _gas(w3: Web3, plan: Plan, name: str, code: HexBytes) -> int | None:
     try:
         return w3.eth.estimate_gas({"from": to_checksum_address(plan.deployer), "data": code})
     except ContractLogicError as error:
-        if ": " in (words := (error.message or "").removeprefix("execution reverted: ")):
+        if (words := _words(error)) != NO_REASON:
             raise DeploymentError(f"The constructor of {name} refused: {words}.") from None
         return None
     except Web3RPCError:
         return None
+
+
+def _words(error: ContractLogicError) -> str:
+    """The contract's own reason, whatever the node's client says around it."""
+    data = error.data.get("data") if isinstance(error.data, dict) else error.data
+    if data is None:
+        return revert_reason(b"", error.message or "")
+    try:
+        return revert_reason(bytes.fromhex(data.removeprefix("0x")), "")
+    except ValueError:  # web3.py's own words for no data
+        return NO_REASON
 
 
 def _reason(error: Web3RPCError) -> str:
