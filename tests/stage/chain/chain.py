@@ -119,6 +119,7 @@ class Chain:
         data: bytes = b"",
         value: int = 0,
         tip: int = _TIP,
+        gas: int = GAS_CAP,
     ) -> str:
         """Sign and send, without waiting: the transaction's hash. A higher tip goes first."""
         address = account.address
@@ -128,7 +129,7 @@ class Chain:
             "type": 2,
             "chainId": self._chain_id,
             "nonce": self._nonces[address],
-            "gas": GAS_CAP,
+            "gas": gas,
             "maxFeePerGas": _FEE + tip,
             "maxPriorityFeePerGas": tip,
             "value": value,
