@@ -2,12 +2,15 @@
 """Several content stores as one: they are tried in the order in which the setting lists them.
 
 A read goes on to the next store whatever the last one said, because another may have the content.
-A write goes to the first store that takes it. What all of them said comes back as one error: as
-unavailable if any of them was, because then nobody knows whether the content exists.
+A write goes to the first store that takes it. A store that did not answer is tried last for a
+while: finding that out takes seconds, and a round has many reads. What all of them said comes back
+as one error: as unavailable if any of them was, because then nobody knows whether the content
+exists.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
@@ -24,6 +27,8 @@ from agents.storage.errors import (
 )
 
 T = TypeVar("T")
+
+_REST_S = 20.0  # that a store which did not answer is tried last
 
 # Of several failures the caller hears of the one that leaves most open.
 _GRAVITY = (StoreUnavailable, CorruptContent, TooLarge, NotFound)
@@ -50,6 +55,7 @@ class SeveralStores:
 
     def __init__(self, stores: Sequence[ContentStore]) -> None:
         self._stores = tuple(stores)
+        self._resting: dict[int, float] = {}  # by place: until when
         self.location = ", then ".join(store.location for store in stores)
 
     def put_bytes(self, data: Buffer) -> str:
@@ -71,13 +77,14 @@ class SeveralStores:
     def has(self, cid: str) -> bool:
         """Whether one of the stores keeps a complete copy. Raises only if none could say so."""
         failed: list[StoreError] = []
-        for store in self._stores:
+        for place in self._order():
             try:
-                if store.has(cid):
+                if self._stores[place].has(cid):
                     return True
             except InvalidCid:
                 raise
             except StoreError as error:
+                self._note(place, error)
                 failed.append(error)
         if failed:
             raise self._gravest(failed)
@@ -102,14 +109,23 @@ class SeveralStores:
 
     def _first(self, ask: Callable[[ContentStore], T]) -> T:
         failed: list[StoreError] = []
-        for store in self._stores:
+        for place in self._order():
             try:
-                return ask(store)
+                return ask(self._stores[place])
             except InvalidCid:
                 raise  # the caller's own mistake, in every store the same
             except StoreError as error:
+                self._note(place, error)
                 failed.append(error)
         raise self._gravest(failed)
+
+    def _order(self) -> list[int]:
+        now = time.monotonic()
+        return sorted(range(len(self._stores)), key=lambda p: self._resting.get(p, now) > now)
+
+    def _note(self, place: int, error: StoreError) -> None:
+        if isinstance(error, StoreUnavailable):
+            self._resting[place] = time.monotonic() + _REST_S
 
     @staticmethod
     def _gravest(failed: Sequence[StoreError]) -> StoreError:

@@ -4,10 +4,12 @@
 from __future__ import annotations
 
 import os
+from functools import partialmethod
 from pathlib import Path
 
 import pytest
 
+from agents.storage import ipfs
 from agents.storage.cid import cid_of_bytes, digest_of
 from agents.storage.content_store import ContentStore, open_store
 from agents.storage.embedded import EmbeddedStore
@@ -19,7 +21,7 @@ from agents.storage.errors import (
     StoreUnavailable,
     TooLarge,
 )
-from agents.storage.several import as_list, open_stores
+from agents.storage.several import SeveralStores, as_list, open_stores
 from scripts._net.processes import free_port
 
 CONTENT = os.urandom(1000)
@@ -33,8 +35,10 @@ def folders(tmp_path: Path) -> list[str]:
 
 
 @pytest.fixture
-def down() -> str:
-    """A daemon's URL where nothing listens."""
+def down(monkeypatch: pytest.MonkeyPatch) -> str:
+    """A daemon's URL where nothing listens; nobody waits long between two tries."""
+    made = ipfs.IpfsStore.__init__
+    monkeypatch.setattr(ipfs.IpfsStore, "__init__", partialmethod(made, backoff_s=0.001))
     return f"http://127.0.0.1:{free_port()}"
 
 
@@ -73,6 +77,38 @@ def test_a_file_goes_to_the_first_that_takes_it(
     (tmp_path / "file").write_bytes(CONTENT)
     assert open_stores([down, *folders]).put_file(tmp_path / "file") == CID
     assert open_store(folders[0]).get(CID, BOUND) == CONTENT
+
+
+class Stubborn(EmbeddedStore):
+    """A folder that does not answer while `down`; `asked`: how often it was."""
+
+    down, asked = True, 0
+
+    def get(self, cid: str, max_bytes: int) -> bytes:
+        self.asked += 1
+        if self.down:
+            raise StoreUnavailable("no answer")
+        return super().get(cid, max_bytes)
+
+
+def test_a_store_that_did_not_answer_is_tried_last_for_a_while(
+    folders: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [1_000.0]
+    monkeypatch.setattr("agents.storage.several.time.monotonic", lambda: now[0])
+    first, second = Stubborn(folders[0]), EmbeddedStore(folders[1])
+    several = SeveralStores([first, second])
+    first.put_bytes(CONTENT)
+    second.put_bytes(CONTENT)
+    assert [several.get(CID, BOUND) for _ in range(3)] == [CONTENT] * 3
+    assert first.asked == 1
+    with pytest.raises(StoreUnavailable):  # what nobody else has it is asked for all the same
+        several.get(cid_of_bytes(b"in neither"), BOUND)
+    assert first.asked == 2
+    first.down = False
+    now[0] += 21.0
+    assert several.get(CID, BOUND) == CONTENT
+    assert first.asked == 3
 
 
 def test_a_damaged_copy_is_passed_over(folders: list[str]) -> None:
