@@ -1,38 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The first hour of a newcomer, a sponsor and a deployer, typed as the documents say.
+"""The first hour of a newcomer and of a sponsor, typed as the documents say.
 
 Rule: what is typed is what a person types. Nothing is prepared that the documents do not prepare.
 """
 
 from __future__ import annotations
 
-import json
 import re
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-import yaml
-from eth_account import Account
-from web3 import HTTPProvider, Web3
 
 from agents.protocol.network import Network
-from agents.protocol.numbers import ZOO, JobStatus
-from agents.runtime.chain import ChainClient
-from agents.runtime.contracts import load_deployment
-from agents.runtime.logs import open_log
-from scripts._net.anvil import MNEMONIC, Anvil, start_anvil
 from scripts._net.compiled import ROOT
-from scripts._net.deployment import ORDER
 from scripts._net.processes import Process, Supervisor, free_port
-from tests.stage.terminal import Terminal, typed_lines
+from tests.stage.terminal import SPEC, Terminal, reader, typed_lines, until
 
-PATIENCE_S = 240.0
 SMALL = [
     "--trainers",
     "1",
@@ -47,26 +35,6 @@ SMALL = [
     "--threshold",
     "2",
 ]
-SPEC = """\
-batches_per_round: 4
-model: {d_model: 16, n_layers: 1, n_heads: 2, d_ff: 32, max_seq_len: 16}
-optimizer: {batch_size: 4, seq_len: 16}
-"""
-
-
-def until(found: Callable[[], bool], what: str, patience_s: float = PATIENCE_S) -> None:
-    end = time.monotonic() + patience_s
-    while not found():
-        assert time.monotonic() < end, f"not within {patience_s:g} s: {what}"
-        time.sleep(0.3)
-
-
-def reader(url: str, deployment: Path) -> Network:
-    chain = ChainClient(url, open_log("test", "error", True, None))
-    return Network(chain, load_deployment(deployment))
-
-
-# -- the local network, joined by a newcomer and a sponsor ---------------------------------------
 
 
 @dataclass
@@ -210,151 +178,3 @@ def _known(told: str) -> str:
     """How the printed commands name the deployment file."""
     (found,) = set(re.findall(r"ape run status .* --watch( --deployment \S+)", told))
     return found
-
-
-# -- a deployment by the command, on a chain that has nothing -------------------------------------
-
-PEOPLE = ("deployer", "holder", "member-1", "member-2", "member-3", "sponsor")
-NODES = {"trainer": 1, "verifier": 2, "aggregator": 1, "executor": 2}
-MONEY = 10**20
-
-
-@pytest.fixture
-def bare(tmp_path: Path) -> Iterator[tuple[Anvil, Supervisor, Terminal]]:
-    with Supervisor(tmp_path / "logs", ROOT) as supervisor:
-        anvil = start_anvil(supervisor, tmp_path, block_time=1.0)
-        yield anvil, supervisor, Terminal(tmp_path)
-
-
-def test_a_deployment_by_the_command_trains(
-    bare: tuple[Anvil, Supervisor, Terminal], tmp_path: Path
-) -> None:
-    """Killed half-way, it goes on; then every role runs from the file it wrote."""
-    anvil, supervisor, terminal = bare
-    w3 = Web3(HTTPProvider(anvil.url))
-    Account.enable_unaudited_hdwallet_features()
-    rich = Account.from_mnemonic(MNEMONIC)
-    at = {name: terminal.has(name) for name in PEOPLE}
-    file = tmp_path / "deployment.json"
-    net = f"--network {anvil.url}"
-    members = ",".join(at[f"member-{i}"] for i in (1, 2, 3))
-    command = (
-        f"ape run deploy {net} --account deployer --members {members} --threshold 2 "
-        f"--holder {at['holder']} --routine-delay 2 --unbonding 7200 --benchmark-quorum 1 "
-        f"--out {file}"
-    )
-    assert "not enough" in terminal.type(command, fails=True)
-    for address in at.values():
-        w3.eth.send_transaction(
-            {"from": rich.address, "to": address, "value": Web3.to_wei(MONEY, "wei")}
-        )
-    until(
-        lambda: all(w3.eth.get_balance(Web3.to_checksum_address(a)) for a in at.values()), "ether"
-    )
-
-    halted = subprocess.Popen(
-        command.split(),
-        cwd=ROOT,
-        env=terminal.env,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    assert halted.stdin is not None and halted.stdout is not None
-    halted.stdin.write("y\n")
-    halted.stdin.flush()
-    for printed in halted.stdout:
-        if printed.startswith("TrainingLedger"):
-            break
-    halted.kill()
-    halted.wait()
-    assert not file.exists()
-    said = terminal.type(command, answers="y\n")
-    assert said.count("Go on?") == 1
-    assert "Going on with the deployment" in said and "What to do next" in said
-    assert set(json.loads(file.read_text())["contracts"]) == set(ORDER)
-
-    network = reader(anvil.url, file)
-    token = w3.eth.contract(
-        Web3.to_checksum_address(network.deployment["ZooToken"].address),
-        abi=network.deployment["ZooToken"].abi,
-    )
-    known = f"{net} --deployment {file}"
-    _give(terminal, w3, token, at["sponsor"], 100_000)
-    owners, boards = [], {f"member-{i}": free_port() for i in (1, 2)}
-    for role, count in NODES.items():
-        for number in range(1, count + 1):
-            operator, owner = f"{role}-{number}", f"{role}-{number}-owner"
-            for name in (operator, owner):
-                address = terminal.has(name)
-                w3.eth.send_transaction(
-                    {"from": rich.address, "to": address, "value": Web3.to_wei(MONEY, "wei")}
-                )
-                _give(terminal, w3, token, address, 2_000)
-            owners.append(terminal.words[f"<address of {owner}>"])
-            kind = "trainer" if role == "executor" else role
-            until(lambda o=owners[-1]: w3.eth.get_balance(o) > 0, "ether")  # type: ignore[misc]
-            terminal.type(
-                f"ape run node register {known} --account {owner} --role {kind} --yes "
-                f"--operator <address of {operator}>"
-            )
-            _start(supervisor, terminal, anvil, file, role, operator, {})
-    for member, port in boards.items():
-        others = [f"http://127.0.0.1:{p}" for m, p in boards.items() if m != member]
-        extra = {
-            "coordinator.board_port": port,
-            "coordinator.peers": others,
-            "coordinator.trusted_owners": owners,
-        }
-        _start(supervisor, terminal, anvil, file, "coordinator", member, extra)
-    data, spec = tmp_path / "text.txt", tmp_path / "spec.yaml"
-    data.write_text("pack my box with five dozen liquor jugs. " * 400)
-    spec.write_text(SPEC)
-    terminal.type(
-        f"ape run job create {known} --account sponsor --data {data} --spec {spec} --rounds 1 "
-        f"--store {tmp_path / 'store'} --yes"
-    )
-    until(lambda: network.job(1).status == JobStatus.COMPLETED, "the job is done")
-    until(
-        lambda: bool(network.chain.call(network.pool, "pending", owners[0])), "the trainer is paid"
-    )
-
-
-def _give(terminal: Terminal, w3: Web3, token: object, to: str, amount: int) -> None:
-    """The holder hands out ZOO, from a wallet of its own."""
-    from agents.runtime.wallet import read_keystore
-    from tests.stage.terminal import PASSPHRASE
-
-    holder = Account.from_key(read_keystore(str(terminal.keystore("holder")), PASSPHRASE))
-    call = token.functions.transfer(to, amount * ZOO)  # type: ignore[attr-defined]
-    tx = call.build_transaction(
-        {"from": holder.address, "nonce": w3.eth.get_transaction_count(holder.address, "pending")}
-    )
-    w3.eth.send_raw_transaction(holder.sign_transaction(tx).raw_transaction)
-
-
-def _start(
-    supervisor: Supervisor,
-    terminal: Terminal,
-    anvil: Anvil,
-    file: Path,
-    role: str,
-    name: str,
-    extra: dict[str, object],
-) -> None:
-    """Write an agent's settings with the command, add to them, and start it."""
-    path = terminal.home / f"{name}.yaml"
-    terminal.type(
-        f"ape run agent config {role} --keystore {name} --rpc-url {anvil.url} --out {path} "
-        f"--deployment {file} --store {file.parent / 'store'}"
-    )
-    settings = yaml.safe_load(path.read_text())
-    for setting, value in {"timer_s": 0.5, "jitter_s": 0.3, **extra}.items():
-        section, dot, key = setting.partition(".")
-        (settings.setdefault(section, {}) if dot else settings)[key or section] = value
-    path.write_text(yaml.safe_dump(settings))
-    supervisor.start(
-        name,
-        f"{sys.executable} -m agents {role} --config {path}".split(),
-        env={**terminal.env, "MENAGERIE_PASSPHRASE_ENV": "MENAGERIE_PASSPHRASE"},
-    )

@@ -10,14 +10,26 @@ import os
 import shlex
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 
+from agents.protocol.network import Network
+from agents.runtime.chain import ChainClient
+from agents.runtime.contracts import load_deployment
+from agents.runtime.logs import open_log
 from agents.runtime.wallet import create_keystore
 from scripts._net.compiled import ROOT
 
 PASSPHRASE = "at the terminal"
+PATIENCE_S = 240.0  # for what a network does
+SPEC = """\
+batches_per_round: 4
+model: {d_model: 16, n_layers: 1, n_heads: 2, d_ff: 32, max_seq_len: 16}
+optimizer: {batch_size: 4, seq_len: 16}
+"""
 _VARIABLE = "MENAGERIE_PASSPHRASE"
-_PATIENCE_S = 300
+_COMMAND_S = 300
 _QUICK = 1_024  # of scrypt: a second less to open
 
 
@@ -84,7 +96,7 @@ class Terminal:
             input=answers if answers is not None else "",
             capture_output=True,
             text=True,
-            timeout=_PATIENCE_S,
+            timeout=_COMMAND_S,
             check=False,
         )
 
@@ -93,3 +105,15 @@ def typed_lines(text: str) -> list[str]:
     """Return the commands of a printed instruction: indented lines, joined where one goes on."""
     joined = text.replace("\\\n", " ")
     return [line.strip() for line in joined.splitlines() if line.startswith("  ")]
+
+
+def until(found: Callable[[], bool], what: str, patience_s: float = PATIENCE_S) -> None:
+    end = time.monotonic() + patience_s
+    while not found():
+        assert time.monotonic() < end, f"not within {patience_s:g} s: {what}"
+        time.sleep(0.3)
+
+
+def reader(url: str, deployment: Path) -> Network:
+    chain = ChainClient(url, open_log("test", "error", True, None))
+    return Network(chain, load_deployment(deployment))
