@@ -18,4 +18,4 @@ machines=tests/contracts/stateful
 some "${parallel[@]}" --dist load "$@" $machines
 some "${parallel[@]}" --dist loadfile --no-loadscope-reorder --ignore tests/e2e --ignore $machines "$@" tests
 [[ $extra -gt 0 ]] || ape test tests/contracts/lifecycle
-some pytest --quiet -m "not chaos" "$@" tests/e2e
+some "${parallel[@]}" --dist loadfile --no-loadscope-reorder "$@" tests/e2e

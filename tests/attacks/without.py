@@ -19,6 +19,7 @@ import sys
 import tempfile
 import tomllib
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -51,10 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     chosen = [d for d in defences() if options.only in d.name]
     bad = 0
     with tempfile.TemporaryDirectory() as folder:
-        copy = Path(folder)
-        for name in COPIED:
-            source = ROOT / name
-            (shutil.copytree if source.is_dir() else shutil.copy)(source, copy / name)
+        copy = repository_copy(Path(folder))
         for defence in chosen:
             for test, fails in tried(copy, defence):
                 bad += not fails
@@ -69,27 +67,44 @@ def defences() -> list[Defence]:
     return [Defence(**entry | {"cuts": [Cut(**cut) for cut in entry["cuts"]]}) for entry in listed]
 
 
+def repository_copy(folder: Path) -> Path:
+    """Copy into a folder what tests need; returns the folder."""
+    for name in COPIED:
+        source = ROOT / name
+        (shutil.copytree if source.is_dir() else shutil.copy)(source, folder / name)
+    return folder
+
+
+@contextmanager
+def cut_out(copy: Path, defence: Defence) -> Iterator[None]:
+    """While this holds, a copy is without the defence. SystemExit if its words are not there."""
+    whole: dict[Path, str] = {}
+    try:
+        for cut in defence.cuts:
+            path = copy / cut.file
+            text = path.read_text()
+            whole.setdefault(path, text)
+            if text.count(cut.lines) != 1:
+                raise SystemExit(f"{defence.name}: not once in {cut.file}:\n{cut.lines}")
+            path.write_text(text.replace(cut.lines, cut.without))
+        yield
+    finally:
+        for path, text in whole.items():
+            path.write_text(text)
+
+
 def tried(copy: Path, defence: Defence) -> Iterator[tuple[str, bool]]:
     """Each test of a defence, and whether it fails without it."""
-    whole: dict[Path, str] = {}
-    for cut in defence.cuts:
-        path = copy / cut.file
-        text = path.read_text()
-        whole.setdefault(path, text)
-        if text.count(cut.lines) != 1:
-            raise SystemExit(f"{defence.name}: not once in {cut.file}:\n{cut.lines}")
-        path.write_text(text.replace(cut.lines, cut.without))
     command = [sys.executable, "-m", "pytest", "-q", "-rf", "-p", "no:cacheprovider"]
-    run = subprocess.run(
-        [*command, *defence.tests],
-        cwd=copy,
-        env=os.environ | {"PYTHONPATH": str(copy)},
-        stdout=subprocess.PIPE,
-        text=True,
-        check=False,
-    )
-    for path, text in whole.items():
-        path.write_text(text)
+    with cut_out(copy, defence):
+        run = subprocess.run(
+            [*command, *defence.tests],
+            cwd=copy,
+            env=os.environ | {"PYTHONPATH": str(copy)},
+            stdout=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
     for test in defence.tests:
         # An error, of a contract that does not compile for one, is no failure.
         yield test, f"\nFAILED {test}" in run.stdout
