@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Every test but the kill matrix: what is pure or on titanoboa in parallel, then the lifecycle on
-# anvil through ape, then the networks of real processes, one at a time.
+# Every test but the kill matrix. The networks of real processes wait for blocks most of the time:
+# they run beside what computes, which is what is pure or on titanoboa, then the lifecycle on anvil
+# through ape.
 # Arguments go to pytest: scripts/test.sh -k slash
 set -eu
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -11,11 +12,24 @@ some() { "$@" || { [[ $? -eq 5 ]] && [[ $extra -gt 0 ]]; }; }
 extra=$#
 
 parallel=(pytest --quiet --numprocesses 2 -m "not chaos")
+# Files in the order found: those with few tests are the slow ones, and must not be begun last.
+by_file=("${parallel[@]}" --dist loadfile --no-loadscope-reorder)
 machines=tests/contracts/stateful
+
+said=$(mktemp)
+set -m # a process group of its own, so that all of it can be ended
+some "${by_file[@]}" "$@" tests/e2e >"$said" 2>&1 &
+networks=$!
+set +m
+trap 'kill -- "-$networks" 2>/dev/null; wait; rm -f "$said"' EXIT
+
 # The state machines first and by themselves. Hypothesis takes its examples from the modules that
 # are loaded too, so their histories are the same in every run; and each takes a minute, so that one
 # of them begun last would leave the other process without work.
 some "${parallel[@]}" --dist load "$@" $machines
-some "${parallel[@]}" --dist loadfile --no-loadscope-reorder --ignore tests/e2e --ignore $machines "$@" tests
+some "${by_file[@]}" --ignore tests/e2e --ignore $machines "$@" tests
 [[ $extra -gt 0 ]] || ape test tests/contracts/lifecycle
-some "${parallel[@]}" --dist loadfile --no-loadscope-reorder "$@" tests/e2e
+failed=0
+wait "$networks" || failed=$?
+cat "$said"
+exit "$failed"
