@@ -239,7 +239,8 @@ def commit_scores(job_id: uint256, round_id: uint256, verifier_id: uint256, comm
     """
     @notice The operator of a verifier of the snapshot commits to its scores, once, from the end of
             the round's reveals until the aggregate and the commit window have passed; the last one
-            of the whole snapshot ends that time. The first one opens the round's scoring.
+            of the whole snapshot ends that time. The first one opens the round's scoring. A banned
+            or suspended verifier has no say.
     @dev Reverts: "scores: not adopted", "scores: round not running", "scores: not operator",
          "scores: not a verifier", "scores: empty commitment", "scores: already committed",
          "scores: too late"; the first also: "pausing: paused".
@@ -251,7 +252,9 @@ def commit_scores(job_id: uint256, round_id: uint256, verifier_id: uint256, comm
     windows: uint256 = self._windows[job_id]
     assert windows != 0, "scores: not adopted"
     self._check_running(job_id, round_id)
-    self._check_operator(verifier_id)
+    assert (
+        staticcall INodeRegistry(registry).acting_operator(verifier_id) == msg.sender
+    ), "scores: not operator"
     weight: uint256 = staticcall ITrainingResults(results).verifier_weight(
         job_id, round_id, verifier_id
     )
@@ -302,10 +305,10 @@ def reveal_scores(
 ):
     """
     @notice The sender of a commitment opens it, once everybody has committed or the commit window
-            is over, and until the reveal deadline.
+            is over, and until the reveal deadline; not while its verifier is banned or suspended.
     @dev The sender is part of the commitment, so nobody else can open it. Reverts:
          "scores: not in reveal", "scores: too late", "scores: already revealed",
-         "scores: bad opening", "scores: empty record", "scores: wrong length",
+         "scores: bad opening", "scores: no say", "scores: empty record", "scores: wrong length",
          "scores: score too high", "scores: sum too high".
     @param job_id The job.
     @param round_id The round.
@@ -324,6 +327,10 @@ def reveal_scores(
     assert self._commitments[key][verifier_id] == self._digest(
         job_id, round_id, verifier_id, msg.sender, scores, record, salt
     ), "scores: bad opening"
+    # Its operator may be another by now.
+    assert (
+        staticcall INodeRegistry(registry).acting_operator(verifier_id) != empty(address)
+    ), "scores: no say"
     assert record != empty(bytes32), "scores: empty record"
     assert len(scores) == self._count(scoring, _NODES), "scores: wrong length"
 

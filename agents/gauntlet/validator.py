@@ -384,6 +384,8 @@ class Validator:
             and node in view.snapshot.verifiers
             and isinstance(self._reader.models.job(view.job_id).score, Gauntlet)
             and self._consensus.adopted(view.job_id)
+            # Suspended or banned, it has no say.
+            and self._network.acting_operator(node) == self._context.wallet.address
         )
 
     def _options(self, view: View) -> Gauntlet:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import boa
 import pytest
 
-from tests.stage.contracts.clock import mine
+from tests.stage.contracts.clock import mine, now
 from tests.stage.contracts.scores import (
     BPS,
     COMMIT_S,
@@ -16,7 +16,7 @@ from tests.stage.contracts.scores import (
     ScoreStage,
     make_scores,
 )
-from tests.stage.contracts.system import REWARD, VOID, ZOO, System, refuses
+from tests.stage.contracts.system import INVALID, REWARD, VOID, ZERO, ZOO, System, refuses
 from tests.stage.contracts.wealth import of_address, of_sponsor
 
 HONEST = [30_000, 20_000, 0]  # trainer 2 is the liar's friend and worth nothing
@@ -187,3 +187,21 @@ def test_next_to_nothing_for_everybody__is_no_agreement(stage: ScoreStage) -> No
     assert consensus == HONEST
     assert stage.scores.trust_of(1, stage.verifiers[0].node_id) == BPS
     assert stage.scores.trust_of(1, stage.verifiers[2].node_id) == 0
+
+
+def test_convicted_verifiers__commit_or_reveal__have_no_say(stage: ScoreStage) -> None:
+    """Two of three lie together, and are convicted of something else in the same round: their
+    snapshot's weight is still more than half."""
+    system, round_id = stage.system, stage.job.to_aggregate()
+    suspended, banned, honest = stage.verifiers
+    stage.commit(round_id, suspended, LIE)
+    reports = system.reports.address
+    system.registry.slash(suspended.node_id, INVALID, now(), ZERO, sender=reports)
+    system.registry.slash(banned.node_id, 4, now(), ZERO, sender=reports)
+    with refuses("scores: not operator"):
+        stage.commit(round_id, banned, LIE)
+    stage.commit(round_id, honest, HONEST)
+    stage.past_commits(round_id)
+    with refuses("scores: no say"):
+        stage.reveal(round_id, suspended, LIE)
+    stage.reveal(round_id, honest, HONEST)
