@@ -18,8 +18,8 @@
           counts once, and for nothing else. No verifier judges a node of its own owner.
         - Only a quorum of verdicts that the work is right raises a score: as many owners as the
           registry asks for, with more than half of the weight of all its voters as they were before
-          the answer (the node's own owner aside), at rest or not. So a false score takes half of
-          the weight and that many owners whom the Coordinator approved.
+          the answer (the node's own owner aside), at rest or not. So a false score takes more than
+          half of the weight and that many owners whom the Coordinator approved.
         - A score stands until the next attempt passes, or it expires in the registry. The
           Coordinator overrules a false verdict: the score is reset and who gave it is slashed.
         - This contract holds no money and calls no contract but the NodeRegistry and, if there is

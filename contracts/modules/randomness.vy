@@ -8,11 +8,12 @@
 @notice A request names a block that does not exist yet; once it is mined anyone may capture the
         seed it gives. Nobody knows a draw before it is due; nobody can redraw a captured one.
 
-        Trust, without a source (`blockhash`): the proposer of the target block may withhold its
-        block, at the cost of the block's reward, and so reroll the draw once per block it
-        proposes. Nobody else has any influence. A hash lives for 256 blocks; when nobody captured
-        it by then the next capture re-arms the request to a new future block. A redraw therefore
-        takes the silence of everybody for 256 blocks.
+        Trust, without a source (`blockhash`): whoever proposes the target block decides what its
+        hash covers, the order of transactions for one, and so draws among as many seeds as it can
+        hash in its time. It may withhold its block as well, at the cost of the block's reward.
+        Nobody else has any influence. A hash lives for 256 blocks; when nobody captured it by then
+        the next capture re-arms the request to a new future block. A redraw therefore takes the
+        silence of everybody for 256 blocks.
 
         Trust, with a source (`IRandomSource`, fixed at deployment): the source decides the
         values. It must answer with the empty word until the value is public, must never change an

@@ -11,8 +11,9 @@
         weight, name the same result, it is the verdict.
 
         Assumption: a false verdict takes two thirds of all voters' weight, where no owner has more
-        than twice the minimum stake, so two thirds of the owners at equal stake, and never fewer
-        than two whom the Coordinator approved. More than a third silent or dishonest: no verdict.
+        than twice the minimum stake, and never fewer than two owners whom the Coordinator approved.
+        At equal stake that is two thirds of the owners; two at the cap are enough against two at
+        the minimum. More than a third of the weight silent or dishonest: no verdict.
 @dev `_open` is called once per id, by the importer. The importer closes the vote by not asking.
 """
 

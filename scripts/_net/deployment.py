@@ -153,7 +153,7 @@ class DeploymentSettings:
     threshold: int = 3
     supply: int = 1_000_000_000 * ZOO
     routine_delay: int = DAY
-    governance_delay: int = 7 * DAY
+    governance_delay: int = 21 * DAY
     grace_period: int = 14 * DAY
     unbonding_period: int = 14 * DAY
     trainer_stake: int = 100 * ZOO
