@@ -277,7 +277,9 @@ def test_a_better_score_never_ranks_lower(case, pick, more):
 
     others = [e for e in evaluations if e.node != node]
     assert ranks(evaluations)[node] <= sum(worth(e.scored) > worth(now) for e in others)
-    assert better.skill >= plain.skill - 1
+    # A first place that two share is worth less to openskill than a second place alone.
+    if worth(evaluations[node].scored) not in [worth(e.scored) for e in others]:
+        assert better.skill >= plain.skill - 1
 
 
 @settings(max_examples=60, deadline=None)
