@@ -21,7 +21,7 @@ set -m # a process group of its own, so that all of it can be ended
 some "${by_file[@]}" "$@" tests/e2e >"$said" 2>&1 &
 networks=$!
 set +m
-trap 'kill -- "-$networks" 2>/dev/null; wait; rm -f "$said"' EXIT
+trap 'kill -- "-$networks" 2>/dev/null || true; wait; rm -f "$said"' EXIT
 
 # The state machines first and by themselves. Hypothesis takes its examples from the modules that
 # are loaded too, so their histories are the same in every run; and each takes a minute, so that one
