@@ -6,8 +6,9 @@
 
 The same days are played on the contracts as they are and without each defence that
 `tests/attacks/defences.toml` lists, by the cuts that `tests.attacks.without` makes. What differs is
-the defence's, beyond what several plain days differ by: draws decide who is paid for the first time.
-A cut leaves the functions that only a defence needs; their own prices are in the list of all calls.
+the defence's, beyond what several plain days differ by: draws decide who is paid for the first
+time. A cut leaves the functions that only a defence needs; their own prices are in the list of all
+calls.
 """
 
 from __future__ import annotations
