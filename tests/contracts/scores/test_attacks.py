@@ -7,6 +7,7 @@ import boa
 import pytest
 
 from tests.stage.contracts.clock import mine, now
+from tests.stage.contracts.registry import account, consent
 from tests.stage.contracts.scores import (
     BPS,
     COMMIT_S,
@@ -205,3 +206,13 @@ def test_convicted_verifiers__commit_or_reveal__have_no_say(stage: ScoreStage) -
     with refuses("scores: no say"):
         stage.reveal(round_id, suspended, LIE)
     stage.reveal(round_id, honest, HONEST)
+
+
+def test_operator_that_was_replaced_since__still_opens_its_commitment(stage: ScoreStage) -> None:
+    system, round_id = stage.system, stage.job.to_aggregate()
+    verifier = stage.verifiers[0]
+    stage.commit_all(round_id, HONEST)
+    fresh = account("fresh")
+    signed = consent(system.registry, fresh, verifier.owner)
+    system.registry.set_operator(verifier.node_id, fresh.address, signed, sender=verifier.owner)
+    stage.reveal(round_id, verifier, HONEST)
