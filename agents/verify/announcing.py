@@ -58,12 +58,13 @@ class Announcements:
             if not self._announced(self._network.reports, scope, digest):
                 args = (*place, verifier, digest)
                 orders.append(Order(self._network.reports, "announce_report", args))
-        sent = self._context.sender.send_all(orders)
-        for outcome in sent:
+        if not orders:
+            return False
+        for outcome in self._context.sender.send_all(orders):
             if isinstance(outcome, Reverted):
                 raise outcome
         crashpoint("verifier-announced")
-        return bool(sent)
+        return True
 
     def publish_node(self, view: View, node: int, evidence: bytes) -> bytes:
         """Publish what was announced of a node, or `evidence` if nothing was; its digest."""

@@ -22,6 +22,7 @@ CHAIN_ID = 31_337
 MNEMONIC = "test test test test test test test test test test test junk"
 _PERSISTED_STATES = 64
 _REQUEST_TIMEOUT_S = 5.0
+_WALLET_WEI = 10**19
 # anvil writes every request and block unless each of its own targets is named here: it sets
 # `node=info` itself. With --quiet, only errors are left.
 _ERRORS = "error,node=error,node::user=error,backend=error"
@@ -60,6 +61,13 @@ class Anvil:
         if "error" in answer:
             raise RuntimeError(f"anvil refused {method}: {answer['error'].get('message')}")
         return answer.get("result")
+
+    def fees(self) -> None:
+        """Nothing to offer for gas: transactions are mined as they come."""
+
+    def wei_for(self, gas: int) -> int:
+        """Ether for a wallet, in wei: play money, whatever `gas` it is meant for."""
+        return _WALLET_WEI
 
     def next_block(self) -> None:
         """Make a block."""

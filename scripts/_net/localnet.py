@@ -52,7 +52,6 @@ PASSPHRASE = "MENAGERIE_PASSPHRASE"
 FAUCET = "faucet"
 # Local keys are worth nothing: opening them should not cost half a second each.
 _SCRYPT_N = 1_024
-_ANVIL_WEI = 10**19  # for each wallet, where ether is play money
 _OWNER_GAS = 5_000_000
 _SPONSOR_GAS = 50_000_000
 _SUPPLY_GAS = 20_000_000  # of the faucet's own transfers
@@ -154,8 +153,7 @@ class Localnet:
 
     def batch(self) -> Batch:
         """Return an empty batch of transactions; settling it makes a block, or waits for one."""
-        fees = self.chain.fees() if isinstance(self.chain, RpcNode) else None
-        return Batch(self.w3, self.chain.next_block, fees)
+        return Batch(self.w3, self.chain.next_block, self.chain.fees())
 
     def of_role(self, role: str) -> list[Seat]:
         """Return the seats of a role, in order."""
@@ -335,10 +333,7 @@ def _wei(
     chain: Anvil | RpcNode, seats: Sequence[Seat], settings: LocalnetSettings
 ) -> dict[str, int]:
     """The ether of every agent's wallets, by address."""
-    if isinstance(chain, Anvil):
-        operator_wei = owner_wei = _ANVIL_WEI
-    else:
-        operator_wei, owner_wei = map(chain.wei_for, (settings.operator_gas, _OWNER_GAS))
+    operator_wei, owner_wei = map(chain.wei_for, (settings.operator_gas, _OWNER_GAS))
     owners = {seat.owner.address: owner_wei for seat in seats if seat.role in ROLES}
     return owners | {seat.operator.address: operator_wei for seat in seats}
 
@@ -441,9 +436,7 @@ def _fund(net: Localnet) -> None:
             batch.add(net.faucet, token.functions.transfer(seat.owner.address, seat.stake))
         if seat.role in ("verifier", "executor"):  # bonds of challenges and appeals
             batch.add(net.faucet, token.functions.transfer(seat.operator.address, _SPARE_ZOO))
-    chain = net.chain
-    wei = chain.wei_for(_SPONSOR_GAS) if isinstance(chain, RpcNode) else _ANVIL_WEI
-    batch.pay(net.faucet, net.sponsor.address, wei)
+    batch.pay(net.faucet, net.sponsor.address, net.chain.wei_for(_SPONSOR_GAS))
     batch.settle()
 
 

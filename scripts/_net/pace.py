@@ -8,14 +8,27 @@ for what is done in it: a request, the block of its seed, the answer, and a repl
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
+from itertools import pairwise
+from statistics import median
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from agents.jobs.publish import Terms
 
+PAST = 6
+"""Blocks whose times say how long one takes."""
 BLOCKS = 8
 """The fewest blocks in a window."""
+
+
+def spacing(times: Sequence[int]) -> float:
+    """Return the seconds from block to block, the median of successive blocks' times; 0 of one.
+
+    One leap of the clock, as of a chain that stood still, does not count.
+    """
+    return float(median(b - a for a, b in pairwise(times))) if len(times) > 1 else 0.0
 
 
 def roomy(window_s: int, block_s: float) -> int:

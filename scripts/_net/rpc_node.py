@@ -23,11 +23,11 @@ from agents.runtime.logs import scrub
 from agents.runtime.urls import hide
 from agents.runtime.wallet import read_keystore
 from scripts._net.local_keys import Fees
+from scripts._net.pace import PAST, spacing
 from scripts._net.processes import ProcessError
 
 TRANSFER_GAS = 21_000
 _REQUEST_S = 20.0
-_PAST = 16  # blocks whose times say how long one takes
 _SILENCE_S = 30.0  # without a block, and the chain is taken for one that mines on demand
 _LOOK_S = 0.2
 _WEI_PER_ETHER = 10**18
@@ -134,15 +134,12 @@ def reach(url: str, keystore: str | None = None, passphrase: str = "") -> RpcNod
 
 def _block_s(w3: Web3) -> float:
     """Seconds from block to block, by the chain's clock. Raises ProcessError if none comes."""
-    first = w3.eth.block_number
-    _await_block(w3, first, _SILENCE_S)
-    newest = w3.eth.block_number
-    back = min(_PAST, newest - 1)  # the time of block 0 is anything
-    if back < 1:
+    _await_block(w3, w3.eth.block_number, _SILENCE_S)
+    if (newest := w3.eth.block_number) < 2:
         _await_block(w3, newest, _SILENCE_S)
-        newest, back = newest + 1, 1
-    past = w3.eth.get_block(newest)["timestamp"] - w3.eth.get_block(newest - back)["timestamp"]
-    return max(past / back, 0.0)
+        newest = w3.eth.block_number
+    first = max(1, newest - PAST)  # the time of block 0 is anything
+    return spacing([int(w3.eth.get_block(n)["timestamp"]) for n in range(first, newest + 1)])
 
 
 def _await_block(w3: Web3, known: int, patience_s: float) -> None:

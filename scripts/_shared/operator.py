@@ -14,9 +14,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal, InvalidOperation, localcontext
 from functools import wraps
-from itertools import pairwise
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 import click
@@ -26,7 +24,6 @@ from scripts._net.compiled import ROOT
 
 LOCALNET = ROOT / ".menagerie" / "localnet"
 LOCAL_CHAINS = (31_337, 1_337)
-_PAST = 6  # blocks whose times say how long one takes
 
 
 class Amount(click.ParamType):
@@ -150,10 +147,11 @@ class Contracts:
 
     def block_s(self) -> float:
         """Return the seconds from block to block, by the clock of the newest ones."""
+        from scripts._net.pace import PAST, spacing
+
         newest = self.provider.get_block("latest").number
-        first = max(1, newest - _PAST)  # the time of block 0 is anything
-        times = [self.provider.get_block(n).timestamp for n in range(first, newest + 1)]
-        return float(median(b - a for a, b in pairwise(times))) if len(times) > 1 else 0.0
+        first = max(1, newest - PAST)  # the time of block 0 is anything
+        return spacing([self.provider.get_block(n).timestamp for n in range(first, newest + 1)])
 
     def network(self) -> Any:
         """Return the agents' typed reader of the same contracts."""

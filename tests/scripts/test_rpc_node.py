@@ -14,7 +14,7 @@ from scripts._net import rpc_node
 from scripts._net.anvil import MNEMONIC, start_anvil
 from scripts._net.deployment import TaskTerms
 from scripts._net.localnet import LocalnetSettings
-from scripts._net.pace import BLOCKS
+from scripts._net.pace import BLOCKS, spacing
 from scripts._net.processes import ProcessError, Supervisor, free_port
 from scripts._net.rpc_node import reach
 
@@ -79,6 +79,14 @@ def test_a_chain_that_mines_on_demand_is_refused(
         lazy = start_anvil(supervisor, tmp_path)
         with pytest.raises(ProcessError, match=r"no block for 0\.5 s.*--dev\.period 1"):
             reach(lazy.url)
+
+
+@pytest.mark.parametrize(
+    ("times", "seconds"),
+    [([], 0.0), ([7], 0.0), ([0, 12, 24], 12.0), ([0, 1, 2, 9_000, 9_001], 1.0)],
+)
+def test_one_leap_of_the_clock_is_no_pace(times: list[int], seconds: float) -> None:
+    assert spacing(times) == seconds
 
 
 @pytest.mark.parametrize("block_s", [2.0, 12.0, 30.0])
