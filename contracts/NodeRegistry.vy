@@ -121,6 +121,7 @@ struct Addition:
     time: uint256
 
 
+# The penalties hold `suspended_until` and `strikes`; these fields stay empty here.
 _nodes: HashMap[uint256, INodeRegistry.Node]
 _node_count: uint256
 _operators: HashMap[address, uint256]
@@ -460,12 +461,8 @@ def slash(
     self._require(offence_time <= block.timestamp, "registry: offence in the future")
 
     row: IPenalties.Penalty = penalties._record(node_id, violation)
-    strikes: uint256 = self._nodes[node_id].strikes
-    if row.strike:
-        strikes += 1
-        self._nodes[node_id].strikes = strikes
-        if strikes >= STRIKES_TO_BAN:
-            row = penalties._record(node_id, penalties.REPEATED)
+    if row.strike and penalties._strike(node_id) >= STRIKES_TO_BAN:
+        row = penalties._record(node_id, penalties.REPEATED)
     amount: uint256 = self._take(node_id, row.bps, offence_time)
     share: uint256 = 0
     # A slasher that reports for itself is nobody's own address, whatever a node calls it.
@@ -477,9 +474,7 @@ def slash(
     self._credit(self._parameters.treasury, amount - share)
 
     if row.suspension != 0:
-        self._nodes[node_id].suspended_until = max(
-            self._nodes[node_id].suspended_until, block.timestamp + row.suspension
-        )
+        penalties._suspend(node_id, block.timestamp + row.suspension)
     if row.ban:
         self._nodes[node_id].banned = True
     self._update_lists(node_id)
@@ -490,8 +485,8 @@ def slash(
         reporter=reporter,
         reporter_share=share,
         treasury_share=amount - share,
-        suspended_until=self._nodes[node_id].suspended_until,
-        strikes=strikes,
+        suspended_until=penalties._suspended_until(node_id),
+        strikes=penalties._strikes(node_id),
         banned=self._nodes[node_id].banned,
     )
     return amount
@@ -623,6 +618,8 @@ def node(node_id: uint256) -> INodeRegistry.Node:
     record: INodeRegistry.Node = self._nodes[node_id]
     record.locks = self._lock_count(node_id)
     record.benchmark_score = self._score(node_id)
+    record.suspended_until = penalties._suspended_until(node_id)
+    record.strikes = penalties._strikes(node_id)
     return record
 
 
@@ -698,7 +695,7 @@ def acting_operator(node_id: uint256) -> address:
     @return address The operator, or zero when the node is banned or suspended, unknown or closed:
             who was convicted has no say, whatever a snapshot of before gives it.
     """
-    if self._nodes[node_id].banned or block.timestamp < self._nodes[node_id].suspended_until:
+    if self._nodes[node_id].banned or block.timestamp < penalties._suspended_until(node_id):
         return empty(address)
     return self._nodes[node_id].operator
 
@@ -792,7 +789,7 @@ def stake_at_risk(node_id: uint256, since: uint256, until: uint256) -> uint256:
     if (
         self._nodes[node_id].banned
         or self._nodes[node_id].locks != 0
-        or self._nodes[node_id].suspended_until > since
+        or penalties._suspended_until(node_id) > since
         or (unlock_at != 0 and unlock_at < until)
     ):
         return 0
@@ -1246,7 +1243,7 @@ def _can_work(node_id: uint256, role: uint256) -> bool:
     return (
         self._nodes[node_id].active
         and self._nodes[node_id].stake >= self._min_stake(role)
-        and block.timestamp >= self._nodes[node_id].suspended_until
+        and block.timestamp >= penalties._suspended_until(node_id)
     )
 
 

@@ -8,7 +8,7 @@ which takes back those of blocks that a reorg removed.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 from agents.protocol.formulas import snapshot_hash
@@ -38,6 +38,18 @@ TOO_EARLY = "randomness: too early"
 NO_SEED_DUE = ("rounds: no seed due", "results: no seed due", "randomness: not requested")
 _BENCHMARK_BLOCKS = 50_000  # older answers are left alone: their node can ask for a new attempt
 _STAKE_EVENTS = ("NodeRegistered", "StakeAdded", "ExitBegun", "NodeSlashed")
+_OPERATOR_EVENTS = ("NodeRegistered", "OperatorChanged")
+
+
+def operators_after(events: Iterable[Event], nodes: Collection[int], block: int) -> dict[int, str]:
+    """See `Network.operators_at`. `events`: of registrations and changed keys, in chain order."""
+    found: dict[int, str] = {}
+    for event in events:
+        node = event.args["node_id"]
+        if node in nodes and event.block <= block:
+            name = "operator" if event.name == "NodeRegistered" else "new_operator"
+            found[node] = event.args[name]
+    return found
 
 
 class ChainMoved(AgentError):
@@ -67,6 +79,7 @@ class Network:
         self._snapshots: dict[tuple[int, int, bytes, bytes], Snapshot] = {}
         self._owned: dict[str, EventLog] = {}  # registrations by owner
         self._stakes = EventLog(self._registry_events(_STAKE_EVENTS, deployment.block))
+        self._keys = EventLog(self._registry_events(_OPERATOR_EVENTS, deployment.block))
         block = deployment.block
         self._reported = EventLog(EventCursor(chain, self.reports, ("ViolationReported",), block))
         self._challenged = EventLog(EventCursor(chain, self.results, ("Challenged",), block))
@@ -261,6 +274,11 @@ class Network:
             else:
                 stakes[node] = max(0, stakes[node] - event.args["amount"])
         return stakes
+
+    def operators_at(self, nodes: Collection[int], block: int) -> dict[int, str]:
+        """The operator key of each of `nodes` after `block`. A key that is changed later, or given
+        up by an exit, stays the one that signed then."""
+        return operators_after(self._keys.read(), nodes, block)
 
     def acting_operator(self, node_id: int) -> str:
         """The operator key of a node that may vote; the zero address of a convict."""

@@ -11,6 +11,7 @@ OF_THE_BLOCK = frozenset(
     {
         "Coordinator.state",
         "DataKeys.is_open",
+        "Lens.read",
         "NodeBenchmarks.verdict_digest",
         "NodeRegistry.acting_operator",
         "NodeRegistry.eligible_nodes",

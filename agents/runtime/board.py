@@ -8,16 +8,14 @@ Rule: `GET /signatures/<operation id, 64 hex>` answers `{"op_id", "signatures": 
 
 from __future__ import annotations
 
-import contextlib
 import http.client
 import json
 import re
-import socket
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from urllib.parse import urlsplit
 
+from agents.runtime.bounded_http import ask
 from agents.runtime.errors import ConfigError
 from agents.runtime.logs import Log
 
@@ -95,7 +93,10 @@ def fetch(url: str, op_id: bytes, timeout_s: float = 2.0) -> list[bytes]:
     gives an empty list: boards belong to strangers.
     """
     try:
-        body = _bounded_get(f"{url.rstrip('/')}/signatures/{op_id.hex()}", timeout_s)
+        address = f"{url.rstrip('/')}/signatures/{op_id.hex()}"
+        status, body = ask("GET", address, None, timeout_s, _MAX_REPLY)
+        if status != 200:
+            return []
         listed = json.loads(body)["signatures"][:_MAX_SIGNATURES]
         texts = [entry["signature"] for entry in listed]
         found = [bytes.fromhex(text.removeprefix("0x")) for text in texts]
@@ -104,34 +105,6 @@ def fetch(url: str, op_id: bytes, timeout_s: float = 2.0) -> list[bytes]:
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return []
     return [signature for signature in found if _is_canonical(signature)]
-
-
-def _bounded_get(url: str, timeout_s: float) -> bytes:
-    """Return the body of a 200 reply; all of it within `timeout_s`, however it trickles in."""
-    parts = urlsplit(url)
-    secure = parts.scheme == "https"
-    kind = http.client.HTTPSConnection if secure else http.client.HTTPConnection
-    connection = kind(parts.hostname or "", parts.port, timeout=timeout_s)
-    connection.connect()
-    # A timeout on the socket restarts with every byte; only a shutdown bounds the whole.
-    bound = threading.Timer(timeout_s, _hang_up, (connection.sock,))
-    bound.daemon = True
-    bound.start()
-    try:
-        connection.request("GET", parts.path)
-        reply = connection.getresponse()
-        body = reply.read(_MAX_REPLY + 1)
-    finally:
-        bound.cancel()
-        connection.close()
-    if reply.status != 200 or len(body) > _MAX_REPLY:
-        raise ValueError(f"status {reply.status}, {len(body)} bytes")
-    return body
-
-
-def _hang_up(connected: socket.socket) -> None:
-    with contextlib.suppress(OSError):
-        connected.shutdown(socket.SHUT_RDWR)
 
 
 def _is_canonical(signature: bytes) -> bool:

@@ -25,9 +25,10 @@ from agents.runtime.contracts import Contract, Deployment, Event, Function
 from agents.runtime.errors import ConfigError, Reverted, RpcDown, RpcRefused
 from agents.runtime.head import Head as Head
 from agents.runtime.head import head_from_json as head_from_json
+from agents.runtime.lens import Answer, Call, Lens
 from agents.runtime.log_book import RawLog
 from agents.runtime.logs import Log, scrub
-from agents.runtime.look import LATEST, PENDING, Answer, Call, Look
+from agents.runtime.look import LATEST, PENDING, Look
 from agents.runtime.traffic import Traffic
 from agents.runtime.urls import hide
 
@@ -126,6 +127,7 @@ class ChainClient:
         self.w3 = Web3(self._provider)
         self._watched: list[str] = []
         self._of_the_block: frozenset[str] = frozenset()
+        self._lens: Lens | None = None
         self._most = _BATCH
         self._looks = threading.local()
         self._outage_guard = threading.Lock()
@@ -138,6 +140,8 @@ class ChainClient:
         "NodeRegistry.node", that depend on the block that they are asked of."""
         self._watched = [contract.address for contract in deployment.contracts.values()]
         self._of_the_block = of_the_block
+        lens = deployment.contracts.get("Lens")
+        self._lens = None if lens is None else Lens(lens)
 
     @contextmanager
     def look(self, head: Head) -> Iterator[Head]:
@@ -148,7 +152,7 @@ class ChainClient:
         """
         kept: Look | None = getattr(self._looks, "kept", None)
         if kept is None or kept.watched != self._watched:
-            kept = self._looks.kept = Look(self, self._watched)
+            kept = self._looks.kept = Look(self, self._watched, self._lens)
         kept.begin(head)
         self._looks.now = kept
         try:
@@ -390,13 +394,15 @@ class ChainClient:
         block: BlockId,
         sender: str | None,
     ) -> Call:
+        view = kind.abi.get("stateMutability") in ("view", "pure")
         lasting = (
-            block == LATEST
-            and kind.abi.get("stateMutability") in ("view", "pure")
+            view
+            and block == LATEST
             and kind.label not in self._of_the_block
             and contract.address in self._watched
         )
-        return Call(contract.address, "0x" + kind.encode(args).hex(), sender, str(block), lasting)
+        data = "0x" + kind.encode(args).hex()
+        return Call(contract.address, data, sender, str(block), view, lasting)
 
     def events(
         self,

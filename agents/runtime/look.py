@@ -9,6 +9,7 @@ it, and the view reads storage alone: every function of the contracts that write
 A new block costs one request: its logs, together with the views that depend on the block and were
 asked in the look before. If there are logs, a second one asks again what else was asked then. What
 was not asked before goes out by itself. A look at a block that is known already costs nothing.
+Views of one block travel in one call where the network has a Lens (`lens.py`).
 
 A look holds for `_HOLDS_S`: who computes for minutes reads a newer block afterwards. What is kept
 is asked again after `_LASTS_S` in any case.
@@ -18,11 +19,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 from agents.runtime.errors import RpcRefused
 from agents.runtime.head import Head
+from agents.runtime.lens import Answer, Bundle, Call, Lens
 from agents.runtime.log_book import LogBook, RawLog
 
 _HOLDS_S = 8.0
@@ -35,26 +36,7 @@ _MOST_PAST = 256  # filters on blocks before the book's
 _MOST_PAST_LOGS = 2_000  # that one of them keeps
 _NEVER = float("-inf")
 
-Answer = dict[str, Any]
 LATEST, PENDING = "latest", "pending"
-
-
-@dataclass(frozen=True)
-class Call:
-    """One call of a view. `lasting`: it reads nothing but the storage of watched contracts."""
-
-    to: str
-    data: str
-    sender: str | None
-    block: str
-    lasting: bool
-
-    def params(self, block: object) -> list[Any]:
-        """The parameters of `eth_call`."""
-        request = {"to": self.to, "data": self.data}
-        if self.sender is not None:
-            request["from"] = self.sender
-        return [request, block]
 
 
 class Node(Protocol):
@@ -90,11 +72,13 @@ class Node(Protocol):
 class Look:
     """The newest look of one thread, with what is kept for the next one.
 
-    `watched`: addresses of the contracts whose views are asked.
+    `watched`: addresses of the contracts whose views are asked. `lens`: the contract that asks many
+    of them in one call, if the network has one.
     """
 
-    def __init__(self, node: Node, watched: Sequence[str]) -> None:
+    def __init__(self, node: Node, watched: Sequence[str], lens: Lens | None = None) -> None:
         self._node = node
+        self._lens = lens
         self.watched = list(watched)
         self._head: Head | None = None
         self._next: Head | None = None  # the block to look at next
@@ -180,13 +164,9 @@ class Look:
                 for number in (old.number, head.number):
                     batch.append(("eth_getBlockByNumber", [hex(number), False]))
         rest = len(batch)
-        batch += [("eth_call", call.params(self._tag(call, head))) for call in timed]
-        answers = self._ask(batch)
-        self._fresh = {
-            call: answer
-            for call, answer in zip(timed, answers[rest:], strict=True)
-            if not self._node.refuses(answer)
-        }
+        bundle = self._bundle(timed, head)
+        answers = self._ask(batch + bundle.requests)
+        self._fresh = bundle.answers(answers[rest:])
         if old is None or not near:
             return None
         if not child:
@@ -237,10 +217,11 @@ class Look:
         missing = [call for call in dict.fromkeys(calls) if call not in self._answers]
         if len(missing) == 1 and len(calls) == 1:
             return  # asked alone, where a refusal is dealt with
-        batch = [("eth_call", call.params(self._tag(call, self.head))) for call in missing]
-        for call, answer in zip(missing, self._ask(batch), strict=True):
-            if not self._node.refuses(answer):
-                self._answers[call] = answer
+        bundle = self._bundle(missing, self.head)
+        self._answers |= bundle.answers(self._ask(bundle.requests))
+
+    def _bundle(self, calls: Sequence[Call], head: Head) -> Bundle:
+        return Bundle(calls, lambda call: self._tag(call, head), self._lens, self._node.refuses)
 
     def _asked_alone(self, call: Call) -> Answer:
         """The answer to one call. A node that does not know the block by its hash is asked by its

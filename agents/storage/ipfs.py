@@ -11,7 +11,10 @@ from __future__ import annotations
 
 import io
 import logging
+from collections import deque
 from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO, Final, TypeVar
 
@@ -39,6 +42,8 @@ _T = TypeVar("_T")
 
 _GRACE_S: Final = 5.0  # beside the search: to connect, and for the daemon to say that it gives up
 _MAX_VERSION: Final = 80
+_SMALL: Final = 4 << 20  # bytes that are hashed as they come; it takes milliseconds
+_AHEAD: Final = 4  # pieces that wait to be hashed, at most
 _ADD_OPTIONS: Final = {
     "hash": "sha2-256",
     "max-file-links": str(PROFILE.max_links),  # daemons that do not know an option ignore it
@@ -217,25 +222,34 @@ class IpfsStore:
         limit = max_bytes
         if parse_cid(cid).codec == RAW:  # one block: anything longer is not it
             limit = min(limit, PROFILE.chunk_size)
-        builder, patience = CidBuilder(), self._patience()
-        with _Resumed(lambda at: self._cat(cid, at, limit + 1 - at, patience)) as source:
-            while builder.size <= limit:
-                piece = self._call(f"read {cid}", lambda: source.read(builder.size), patience)[
-                    : limit + 1 - builder.size
+        builder, patience, size = CidBuilder(), self._patience(), 0
+
+        def take(piece: bytes) -> None:
+            builder.update(piece)
+            sink(piece)
+
+        with (
+            _Resumed(lambda at: self._cat(cid, at, limit + 1 - at, patience)) as source,
+            _Meanwhile(take) as taken,
+        ):
+            while size <= limit:
+                piece = self._call(f"read {cid}", partial(source.read, size), patience)[
+                    : limit + 1 - size
                 ]
-                builder.update(piece)
-                if builder.size > max_bytes:
+                size += len(piece)
+                if size > max_bytes:
                     raise TooLarge(f"{cid} has more than {max_bytes} bytes in {self.location}")
                 if piece:
-                    sink(piece)
-                elif builder.cid() == cid:
-                    return builder.size
-                elif patience.again():
-                    patience.pause()
-                else:
+                    taken.add(piece)
+                    continue
+                taken.wait()
+                if builder.cid() == cid:
+                    return size
+                if not patience.again():
                     break
+                patience.pause()
         raise CorruptContent(
-            f"{self.location} returned {builder.size} bytes for {cid} that are not its content: "
+            f"{self.location} returned {size} bytes for {cid} that are not its content: "
             "truncated, corrupted, or added with other chunk settings; add the file again with "
             "cid-version=1, raw-leaves=true and chunker=size-262144"
         )
@@ -315,6 +329,43 @@ class _Resumed:
         if self._stream is not None:
             self._stream.close()
             self._stream = None
+
+
+class _Meanwhile:
+    """Takes the pieces of a large file, in order, in a thread.
+
+    They are hashed and written while the next ones come. Those of a small file are taken at once.
+    """
+
+    def __init__(self, take: Callable[[bytes], object]) -> None:
+        self._take = take
+        self._seen = 0
+        self._pool: ThreadPoolExecutor | None = None
+        self._open: deque[Future[object]] = deque()
+
+    def __enter__(self) -> _Meanwhile:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._pool is not None:
+            self._pool.shutdown(cancel_futures=True)
+
+    def add(self, piece: bytes) -> None:
+        """Raises what taking an earlier piece has raised."""
+        self._seen += len(piece)
+        if self._seen <= _SMALL:
+            self._take(piece)
+            return
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(1, "ipfs-pieces")
+        while len(self._open) >= _AHEAD:
+            self._open.popleft().result()
+        self._open.append(self._pool.submit(self._take, piece))
+
+    def wait(self) -> None:
+        """Until all are taken."""
+        while self._open:
+            self._open.popleft().result()
 
 
 class _Hashed:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import socket
 import threading
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from types import TracebackType
@@ -27,23 +28,28 @@ from agents.storage.patience import Patience
 
 MAX_JSON: Final = 64 << 10
 _PIECE: Final = 256 << 10
+_FLOWING_S: Final = 0.05  # a reply whose last piece came sooner is read a whole _PIECE at a time
 _CONNECT_S: Final = 5.0
 _CONNECTIONS: Final = 16  # kept open for later calls; more threads may call at a time
 _CUT_AGAIN_S: Final = 0.1
 
-_calling = threading.local()  # .connection: the one that this thread's call uses
+_calling = threading.local()  # .watch: that of this thread's call
 
 
 class _Plain(HTTPConnection):
     def request(self, *args: Any, **options: Any) -> None:
-        _calling.watch.connection = self
+        watch = _calling.watch
+        watch.connection = self
         super().request(*args, **options)
+        watch.sock = self.sock
 
 
 class _Secure(HTTPSConnection):
     def request(self, *args: Any, **options: Any) -> None:
-        _calling.watch.connection = self
+        watch = _calling.watch
+        watch.connection = self
         super().request(*args, **options)
+        watch.sock = self.sock
 
 
 class Transport:
@@ -104,6 +110,7 @@ class Stream:
         self._patience = patience
         self._watch = _Watch(patience)
         self._response: urllib3.BaseHTTPResponse | None = None
+        self._flowing = False
 
     def __enter__(self) -> Stream:
         return self
@@ -176,11 +183,19 @@ class Stream:
             yield piece
 
     def read(self) -> bytes:
-        """The next bytes, as soon as there are any; none at the end."""
+        """The next bytes; none at the end.
+
+        They are given as soon as there are any, because the time that they buy may be needed. But a
+        daemon sends 32 KiB at a time, and a piece costs more here than its bytes do. As long as
+        they come fast, several are taken together.
+        """
         if self._response is None:
             return b""
+        began = time.monotonic()
+        take = self._response.read if self._flowing else self._response.read1
         with self._in_time():
-            piece = self._response.read1(_PIECE, decode_content=False)
+            piece = take(_PIECE, decode_content=False)
+        self._flowing = time.monotonic() - began < _FLOWING_S
         self._patience.received(len(piece))
         return piece
 
@@ -219,6 +234,7 @@ class _Watch:
 
     def __init__(self, patience: Patience) -> None:
         self.connection: HTTPConnection | None = None
+        self.sock: socket.socket | None = None  # the connection lets go of it before a last reply
         self._patience = patience
         self._over = threading.Event()
         threading.Thread(target=self._run, name="ipfs-deadline", daemon=True).start()
@@ -229,7 +245,7 @@ class _Watch:
 
     def _run(self) -> None:
         while not self._over.wait(self._patience.left() or _CUT_AGAIN_S):
-            sock = getattr(self.connection, "sock", None)
+            sock = self.sock or getattr(self.connection, "sock", None)
             if self._patience.left() <= 0 and sock is not None:
                 with suppress(OSError):  # the plain shutdown: TLS would change what a reader uses
                     socket.socket.shutdown(sock, socket.SHUT_RDWR)

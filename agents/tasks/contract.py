@@ -271,11 +271,6 @@ class Tasks:
         """The appeal against a task; all zero when there was none."""
         return read(Appeal, self._chain.call(self._network.appeals, "appeal_of", task_id))
 
-    def contested(self, first: int, last: int) -> set[int]:
-        """Ids of the tasks on which a verdict was contested in a range of blocks."""
-        events = self._chain.events(self._network.appeals, "VerdictContested", first, last)
-        return {event.args["task_id"] for event in events}
-
     def has_attested(self, task_id: int, place: int) -> bool:
         """Whether the verifier at a place of the snapshot has spoken."""
         return read(bool, self._chain.call(self._network.appeals, "has_attested", task_id, place))

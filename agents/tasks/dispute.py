@@ -10,11 +10,11 @@ from __future__ import annotations
 from agents.protocol.network import Network
 from agents.runtime.chain import Head
 from agents.runtime.context import Context
+from agents.runtime.event_cursor import EventCursor, EventLog
 from agents.tasks.contract import Task, Tasks
 from agents.tasks.runner import TaskRunner
 
 _LOOK_BACK = 50_000
-_REORG_BLOCKS = 128
 
 
 class TaskDisputes:
@@ -26,18 +26,16 @@ class TaskDisputes:
         self.runner = TaskRunner(context, device)
         self._network = network
         self._context = context
-        self._next: int | None = None  # the first block that was not looked through
-        self._known: set[int] = set()
+        self._contested: EventLog | None = None
         self._open: dict[int, Task] = {}
         self._results: dict[str, bytes] = {}
         self._said: set[int] = set()
 
     def step(self, head: Head) -> list[tuple[int, int]]:
         """The contested tasks with their deadlines; has those run that were not yet."""
-        self._find(head)
         cases: list[tuple[int, int]] = []
         self._open = {}
-        for number in sorted(self._known):
+        for number in self._found(head):
             appeal = self.tasks.appeal(number)
             if not appeal.contested or head.timestamp > appeal.deadline:
                 continue
@@ -59,12 +57,14 @@ class TaskDisputes:
         task = self._open.get(task_id)
         return None if task is None else self._results.get(self._name(task))
 
-    def _find(self, head: Head) -> None:
-        first = max(self._network.deployment.block, head.number - _LOOK_BACK)
-        if self._next is not None:
-            first = max(first, self._next - _REORG_BLOCKS)
-        self._known |= self.tasks.contested(first, head.number)
-        self._next = head.number + 1
+    def _found(self, head: Head) -> list[int]:
+        """The tasks on which a verdict was contested since this member looked first, or not long
+        before."""
+        if self._contested is None:
+            first = max(self._network.deployment.block, head.number - _LOOK_BACK)
+            chain, appeals = self._network.chain, self._network.appeals
+            self._contested = EventLog(EventCursor(chain, appeals, ("VerdictContested",), first))
+        return sorted({event.args["task_id"] for event in self._contested.read()})
 
     def _can(self, task: Task) -> bool:
         label = self.runner.label

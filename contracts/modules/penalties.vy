@@ -5,9 +5,11 @@
 @title The slashing table
 @custom:contract-name penalties
 @license AGPL-3.0-only
-@notice One row per violation (ZIP-407 section 6) and the count of each node's offences, which
-        escalates the row. Whoever slashes reads this one table.
-@dev `_set_penalty` and `_record` are unguarded: the importer guards them.
+@notice One row per violation (ZIP-407 section 6), and each node's record: how often it broke which
+        rule, which escalates the row, its strikes, and the end of its suspension. Whoever slashes
+        reads this one table.
+@dev `_set_penalty`, `_record`, `_strike` and `_suspend` are unguarded: the importer guards them. A
+     record is one word, because a first slash would create a storage slot for each part of it.
 """
 
 from interfaces import IPenalties
@@ -28,8 +30,15 @@ MAX_BPS: constant(uint256) = 10_000
 MAX_REPORTER_BPS: constant(uint256) = 5_000
 MAX_SUSPENSION: constant(uint256) = 3_650 * 86_400
 
+# A node's record: the end of its suspension in seconds, its strikes, then its offences. Strikes and
+# offences stay at their greatest number once they reach it.
+_STRIKES_AT: constant(uint256) = 40
+_STRIKES_BITS: constant(uint256) = 8
+_OFFENCES_AT: constant(uint256) = 48
+_OFFENCES_BITS: constant(uint256) = 12
+
 _table: HashMap[uint256, IPenalties.Penalty]
-_offences: HashMap[uint256, HashMap[uint256, uint256]]
+_records: HashMap[uint256, uint256]
 
 
 @deploy
@@ -67,9 +76,11 @@ def offences(node_id: uint256, violation: uint256) -> uint256:
     @notice How often a node was slashed for a violation.
     @param node_id The node.
     @param violation The violation's id.
-    @return uint256 The count.
+    @return uint256 The count, at most 4,095; 0 for an id that has no row.
     """
-    return self._offences[node_id][violation]
+    if violation == 0 or violation > MAX_VIOLATION:
+        return 0
+    return self._part(node_id, self._offences_at(violation), _OFFENCES_BITS)
 
 
 @internal
@@ -114,10 +125,92 @@ def _record(node_id: uint256, violation: uint256) -> IPenalties.Penalty:
     """
     self._check_violation(violation)
     row: IPenalties.Penalty = self._table[violation]
-    earlier: uint256 = self._offences[node_id][violation]
+    earlier: uint256 = self._count(node_id, self._offences_at(violation), _OFFENCES_BITS)
     row.bps = min(MAX_BPS, row.bps + row.escalation_bps * earlier)
-    self._offences[node_id][violation] = earlier + 1
     return row
+
+
+@internal
+def _strike(node_id: uint256) -> uint256:
+    """
+    @notice Counts a strike.
+    @param node_id The offender.
+    @return uint256 Its earlier strikes and this one, at most 256.
+    """
+    return self._count(node_id, _STRIKES_AT, _STRIKES_BITS) + 1
+
+
+@internal
+def _suspend(node_id: uint256, until: uint256):
+    """
+    @notice Suspends a node until a time, or leaves the later end that it has.
+    @param node_id The offender.
+    @param until When the suspension ends, in seconds; below 2**40.
+    """
+    before: uint256 = self._suspended_until(node_id)
+    if until > before:
+        self._records[node_id] += until - before
+
+
+@internal
+@view
+def _strikes(node_id: uint256) -> uint256:
+    """
+    @notice How many strikes a node has.
+    @param node_id The node.
+    @return uint256 The count.
+    """
+    return self._part(node_id, _STRIKES_AT, _STRIKES_BITS)
+
+
+@internal
+@view
+def _suspended_until(node_id: uint256) -> uint256:
+    """
+    @notice When a node's suspension ends.
+    @param node_id The node.
+    @return uint256 The time in seconds; 0 when it was never suspended.
+    """
+    return self._part(node_id, 0, _STRIKES_AT)
+
+
+@internal
+@view
+def _part(node_id: uint256, at: uint256, bits: uint256) -> uint256:
+    """
+    @notice Reads a part of a node's record.
+    @param node_id The node.
+    @param at The part's lowest bit.
+    @param bits Its width.
+    @return uint256 Its value.
+    """
+    return self._records[node_id] >> at & (1 << bits) - 1
+
+
+@internal
+def _count(node_id: uint256, at: uint256, bits: uint256) -> uint256:
+    """
+    @notice Adds one to a counter of a node's record unless it is full.
+    @param node_id The node.
+    @param at The counter's lowest bit.
+    @param bits Its width.
+    @return uint256 Its value before.
+    """
+    before: uint256 = self._part(node_id, at, bits)
+    if before < (1 << bits) - 1:
+        self._records[node_id] += 1 << at
+    return before
+
+
+@internal
+@pure
+def _offences_at(violation: uint256) -> uint256:
+    """
+    @notice Where a violation's counter lies in a record.
+    @param violation The violation's id, 1 to 16.
+    @return uint256 Its lowest bit.
+    """
+    return _OFFENCES_AT + (violation - 1) * _OFFENCES_BITS
 
 
 @internal

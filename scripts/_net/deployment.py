@@ -43,6 +43,7 @@ ORDER = (
     "RedundantTasks",
     "TaskAppeals",
     "NodeBenchmarks",
+    "Lens",
 )
 SLASHERS = (
     "TrainingRounds",
@@ -283,6 +284,7 @@ def constructor_arguments(
         ),
         "TaskAppeals": (token, registry, at["RedundantTasks"], owner),
         "NodeBenchmarks": (registry, owner, settings.random_source),
+        "Lens": (),
     }
 
 

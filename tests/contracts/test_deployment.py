@@ -120,6 +120,7 @@ RESTRICTED = {
         "request_benchmark": UNKNOWN_NODE,
         "submit_benchmark": UNKNOWN_NODE,
     },
+    "Lens": {},
 }
 # For everybody, or for whoever owns or operates the node, the job or the tokens concerned.
 OPEN = {
@@ -195,6 +196,7 @@ OPEN = {
         "lapse",
     },
     "NodeBenchmarks": {"capture_benchmark_seed", "capture_check_seed", "submit_verdicts"},
+    "Lens": set(),
 }
 ALL_RESTRICTED = [(name, function) for name, table in RESTRICTED.items() for function in table]
 

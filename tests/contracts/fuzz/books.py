@@ -19,12 +19,9 @@ from tests.contracts.fuzz.world import UNAVAILABLE, Person, Round, World, right_
 from tests.stage.contracts.tasks import (
     AGREED,
     CLOSED,
-    DRAWING,
     LANE_AGREED,
     LANE_OPENED,
     LANE_REVEALED,
-    REVEALING,
-    RUNNING,
     UNDECIDED,
 )
 
@@ -216,9 +213,14 @@ class Tally:
         result = self.ask("tasks.result_of", task)
         appeal = self.ask("appeals.appeal_of", task)
         overturned = bool(appeal.overturned)
-        if state.status in (DRAWING, RUNNING, REVEALING, UNDECIDED) or result == UNAVAILABLE:
-            return
         if state.status not in (AGREED, CLOSED) or not result:
+            return
+        if result == UNAVAILABLE:
+            # The rule's price, though two liars can make a creator pay it: nobody can prove what
+            # could be had, and they forgo a fee that is no less.
+            if creator in self.world.good:
+                rent = state.run_s * self.ask("tasks.terms").fee_per_s
+                self.due[creator.name] = self.due.get(creator.name, 0) - rent
             return
         if not overturned and result == right:
             for node, stage, _ in lanes:
