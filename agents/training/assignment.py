@@ -133,18 +133,23 @@ def apportion(total: int, weights: Sequence[int]) -> list[int]:
     """
     if sum(weights) == 0:
         weights = [1] * len(weights)
-    counts = _largest_remainder(total, weights)
+    counts = largest_remainder(total, weights)
     raised: set[int] = set()
     while total >= len(weights) and 0 in counts:
         raised |= {index for index, count in enumerate(counts) if count == 0}
         others = [0 if index in raised else weight for index, weight in enumerate(weights)]
-        counts = _largest_remainder(total - len(raised), others)
+        counts = largest_remainder(total - len(raised), others)
         for index in raised:
             counts[index] = 1
     return counts
 
 
-def _largest_remainder(total: int, weights: Sequence[int]) -> list[int]:
+def largest_remainder(total: int, weights: Sequence[int]) -> list[int]:
+    """Whole parts of ``total`` in proportion to ``weights``; they add up to it.
+
+    What rounding down leaves goes to the largest remainders, one each, ties to the lower index. A
+    weight of 0 gets 0, and so does everyone where all weights are 0.
+    """
     whole = sum(weights)
     if whole == 0:
         return [0] * len(weights)

@@ -1,12 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """H local steps, or H gradients, from the exact round state, with a hash after each.
 
-The optimizer (arXiv 1711.05101) is written out over flat vectors: its state starts from zero
-in every round, powers of the betas are repeated products, and each line is one elementwise
-operation, so a re-execution in the same determinism class gives the same bits.
-
-Where the job wants the gradient and no steps, each batch's gradient is taken at theta_0 and added
-to the others in order; the pseudo-gradient is their sum divided by H, in fp32.
+What is done with a batch's gradient is the inner optimizer's (`agents.training.inner`).
 """
 
 from __future__ import annotations
@@ -21,6 +16,7 @@ from torch import Tensor
 
 from agents.training.flat import FlatModel
 from agents.training.model import next_token_loss
+from agents.training.optimizers import chosen
 from agents.training.spec import Hyperparameters
 from agents.training.state import State, model_hash
 
@@ -46,64 +42,6 @@ class LocalResult:
     seconds: tuple[float, ...]
 
 
-class AdamW:
-    """AdamW over the flat vectors of a model; ``step`` counts from 1."""
-
-    def __init__(self, net: FlatModel, hyper: Hyperparameters) -> None:
-        self.net, self.hyper = net, hyper
-        self.first = torch.zeros_like(net.values)
-        self.second = torch.zeros_like(net.values)
-        self.power1 = self.power2 = 1.0
-
-    @torch.no_grad()
-    def step(self) -> None:
-        """Clip the gradient by its global norm and update ``net.values`` in place."""
-        hyper, theta, grad = self.hyper, self.net.values, self.net.grads
-        norm = float(torch.linalg.vector_norm(grad, dtype=torch.float64))
-        if not math.isfinite(norm):
-            raise FloatingPointError("the gradient is not finite; lower the learning rate")
-        if norm > hyper.grad_clip:
-            grad.mul_(hyper.grad_clip / norm)
-        beta1, beta2 = hyper.betas
-        self.power1 *= beta1
-        self.power2 *= beta2
-        self.first.mul_(beta1).add_(grad * (1.0 - beta1))
-        self.second.mul_(beta2).add_(grad.square() * (1.0 - beta2))
-        theta[: self.net.decayed].mul_(1.0 - hyper.lr * hyper.weight_decay)
-        denominator = (self.second / (1.0 - self.power2)).sqrt_().add_(hyper.eps)
-        theta.sub_((self.first / denominator).mul_(hyper.lr / (1.0 - self.power1)))
-
-    @property
-    def reached(self) -> Tensor:
-        """theta after the steps so far: ``net.values``."""
-        return self.net.values
-
-
-class MeanGradient:
-    """The sum of gradients at one point; ``count`` of them make the mean."""
-
-    def __init__(self, net: FlatModel, count: int) -> None:
-        self.net, self.count = net, max(1, count)
-        self.sum = torch.zeros_like(net.values)
-
-    @torch.no_grad()
-    def step(self) -> None:
-        """Add the gradient in ``net.grads``; ``net.values`` stay as they are."""
-        if not math.isfinite(float(torch.linalg.vector_norm(self.net.grads, dtype=torch.float64))):
-            raise FloatingPointError("the gradient is not finite; the model has diverged")
-        self.sum.add_(self.net.grads)
-
-    @property
-    def mean(self) -> Tensor:
-        """fp32 [n], of the gradients so far over ``count``."""
-        return self.sum / self.count
-
-    @property
-    def reached(self) -> Tensor:
-        """theta_0 minus ``mean``: what the trace hashes after each batch."""
-        return self.net.values - self.mean
-
-
 def pick_device() -> str:
     """``cuda`` when a GPU is present, else ``cpu``."""
     return "cuda" if torch.cuda.is_available() else "cpu"
@@ -118,7 +56,7 @@ def train_local(
     on_step: Callable[[int, float], None] | None = None,
     compiled: bool = False,
 ) -> LocalResult:
-    """Take one AdamW step, or one gradient, per batch, starting from ``state``.
+    """Take one step of the inner optimizer, or one gradient, per batch, starting from ``state``.
 
     Args:
         net: the network, on the device to use; its content is overwritten.
@@ -131,6 +69,7 @@ def train_local(
 
     Raises:
         FloatingPointError: the loss or the gradient stopped being finite.
+        SpecError: there is no such inner optimizer, or it refuses its options.
     """
     net.load(state)
     torch.manual_seed(int.from_bytes(rng_seed[:8], "big", signed=True))
@@ -138,9 +77,9 @@ def train_local(
     mixed = torch.autocast(
         torch.device(net.device).type, torch.bfloat16, enabled=hyper.precision == "bf16"
     )
-    steps = AdamW(net, hyper) if hyper.inner == "adamw" else MeanGradient(net, len(batches))
-    theta0 = {name: tensor.clone() for name, tensor in net.split(net.values).items()}
-    hashes, losses, seconds = [model_hash(theta0)], [], []
+    steps = chosen(hyper.inner, hyper.inner_options).start(net, hyper, len(batches))
+    theta0 = net.values.clone()
+    hashes, losses, seconds = [model_hash(net.split(theta0))], [], []
     for number, batch in enumerate(batches, start=1):
         began = time.perf_counter()
         net.grads.zero_()
@@ -156,10 +95,10 @@ def train_local(
         seconds.append(time.perf_counter() - began)
         if on_step is not None:
             on_step(number, value)
-    final = {name: tensor.clone() for name, tensor in sorted(net.split(steps.reached).items())}
-    if isinstance(steps, MeanGradient):
-        gradient = {name: t.clone() for name, t in sorted(net.split(steps.mean).items())}
-    else:
-        gradient = {name: theta0[name] - final[name] for name in final}
+    final, gradient = _read(net, steps.reached), _read(net, steps.update(theta0))
     hashes.append(model_hash(gradient))
     return LocalResult(final, gradient, tuple(hashes), tuple(losses), tuple(seconds))
+
+
+def _read(net: FlatModel, flat: Tensor) -> State:
+    return {name: tensor.clone() for name, tensor in sorted(net.split(flat).items())}

@@ -56,8 +56,8 @@ class RMSNorm(nn.Module):
         return (wide * scale * self.weight).to(x.dtype)
 
 
-class Block(nn.Module):
-    """Pre-norm attention and SwiGLU, each with a residual."""
+class Attention(nn.Module):
+    """What grouped-query attention adds to the residual stream, its norm included."""
 
     def __init__(self, spec: ModelSpec, rotary: Rotary) -> None:
         super().__init__()
@@ -69,18 +69,10 @@ class Block(nn.Module):
         self.query = nn.Linear(spec.d_model, spec.d_model, bias=False)
         self.key_value = nn.Linear(spec.d_model, 2 * kv, bias=False)
         self.output = nn.Linear(spec.d_model, spec.d_model, bias=False)
-        self.norm_mlp = RMSNorm(spec.d_model)
-        self.gate_up = nn.Linear(spec.d_model, 2 * spec.d_ff, bias=False)
-        self.down = nn.Linear(spec.d_ff, spec.d_model, bias=False)
 
     def forward(self, x: Tensor) -> Tensor:
-        """[batch, seq, d_model] -> the same shape."""
-        x = x + self._attend(self.norm_attention(x))
-        gate, up = self.gate_up(self.norm_mlp(x)).chunk(2, dim=-1)
-        added: Tensor = self.down(functional.silu(gate) * up)
-        return x + added
-
-    def _attend(self, x: Tensor) -> Tensor:
+        """[batch, seq, d_model] -> the same shape, without the residual."""
+        x = self.norm_attention(x)
         batch, seq, width = x.shape
         rotary = self._rotary[0]
         query = self.query(x).view(batch, seq, self.heads, self.head_dim).transpose(1, 2)
@@ -95,6 +87,40 @@ class Block(nn.Module):
         )
         output: Tensor = self.output(mixed.transpose(1, 2).reshape(batch, seq, width))
         return output
+
+
+class FeedForward(nn.Module):
+    """What SwiGLU adds to the residual stream, its norm included."""
+
+    def __init__(self, spec: ModelSpec) -> None:
+        super().__init__()
+        self.norm_mlp = RMSNorm(spec.d_model)
+        self.gate_up = nn.Linear(spec.d_model, 2 * spec.d_ff, bias=False)
+        self.down = nn.Linear(spec.d_ff, spec.d_model, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[batch, seq, d_model] -> the same shape, without the residual."""
+        gate, up = self.gate_up(self.norm_mlp(x)).chunk(2, dim=-1)
+        added: Tensor = self.down(functional.silu(gate) * up)
+        return added
+
+
+class Block(nn.Module):
+    """Pre-norm attention and SwiGLU, each with a residual."""
+
+    def __init__(self, spec: ModelSpec, rotary: Rotary) -> None:
+        super().__init__()
+        # The halves are not registered themselves: their layers are, so that names stay flat.
+        self._halves = (Attention(spec, rotary), FeedForward(spec))
+        for half in self._halves:
+            for name, layer in half.named_children():
+                self.add_module(name, layer)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[batch, seq, d_model] -> the same shape."""
+        for half in self._halves:
+            x = x + half(x)
+        return x
 
 
 class Decoder(nn.Module):
@@ -136,6 +162,50 @@ MODEL_KINDS: dict[str, Callable[[ModelSpec, bytes | None], nn.Module]] = {
 }
 
 
+def check_size(model: nn.Module) -> None:
+    """ValueError if a network, which may be on ``"meta"``, exceeds ``MAX_PARAMETERS``."""
+    count = sum(p.numel() for p in model.parameters())
+    if count > MAX_PARAMETERS:
+        raise ValueError(f"the model has {count} parameters, at most {MAX_PARAMETERS} are allowed")
+
+
+def _llama_head(model: nn.Module) -> nn.Module | None:
+    head: nn.Module | None = model.head  # type: ignore[assignment]
+    return head
+
+
+def _transformers_head(model: nn.Module) -> nn.Module | None:
+    from agents.training.transformers import output_head
+
+    return output_head(model)
+
+
+OUTPUT_HEADS: dict[str, Callable[[nn.Module], nn.Module | None]] = {
+    "llama": _llama_head,
+    "transformers": _transformers_head,
+}
+
+
+def hidden_matrices(kind: str, model: nn.Module) -> tuple[str, ...]:
+    """Names of the matrices between the embeddings and the output head, sorted.
+
+    These are all parameters of two dimensions but the weights of embedding layers (of tokens or of
+    positions) and those of the output head. A matrix that holds several, as a layer for queries,
+    keys and values does, counts as one.
+
+    Args:
+        kind: of the model, a key of ``MODEL_KINDS``.
+        model: a network of that kind, or one of its parts.
+    """
+    ends = [module for module in model.modules() if isinstance(module, nn.Embedding)]
+    outer = {id(parameter) for module in ends for parameter in module.parameters()}
+    head = OUTPUT_HEADS[kind](model)
+    if head is not None:
+        outer |= {id(parameter) for parameter in head.parameters()}
+    named = sorted(model.named_parameters())
+    return tuple(name for name, p in named if p.dim() == 2 and id(p) not in outer)
+
+
 def build_model(spec: ModelSpec, config: bytes | None = None, device: str = "cpu") -> nn.Module:
     """The network of a spec with fp32 parameters of no particular value, in eval mode.
 
@@ -149,9 +219,7 @@ def build_model(spec: ModelSpec, config: bytes | None = None, device: str = "cpu
     """
     with torch.device("meta"):
         shape_only = MODEL_KINDS[spec.kind](spec, config)
-    count = sum(p.numel() for p in shape_only.parameters())
-    if count > MAX_PARAMETERS:
-        raise ValueError(f"the model has {count} parameters, at most {MAX_PARAMETERS} are allowed")
+    check_size(shape_only)
     if device == "meta":
         return shape_only
     with torch.device(device):
@@ -164,8 +232,8 @@ def template(spec: ModelSpec, config: bytes | None = None) -> dict[str, tuple[in
     return {name: tuple(p.shape) for name, p in sorted(named)}
 
 
-def init_state(spec: ModelSpec, config: bytes | None = None) -> dict[str, Tensor]:
-    """The state at round 0: fp32 CPU tensors, the same bits on every machine.
+def init_tensor(spec: ModelSpec, name: str, shape: tuple[int, ...]) -> Tensor:
+    """One tensor of the state at round 0: fp32 on the CPU, the same bits on every machine.
 
     Matrices draw from ``rng.bell`` with standard deviation 0.02, projections back into the
     residual stream (``output``, ``down``, ``o_proj``, ``down_proj``, ``c_proj``) with
@@ -173,18 +241,25 @@ def init_state(spec: ModelSpec, config: bytes | None = None) -> dict[str, Tensor
     """
     residual = ("output.weight", "down.weight", "o_proj.weight", "down_proj.weight",
                 "c_proj.weight")  # fmt: skip
-    state = {}
-    for name, shape in template(spec, config).items():
-        if name.endswith("bias"):
-            state[name] = torch.zeros(shape)
-        elif len(shape) < 2:
-            state[name] = torch.ones(shape)
-        else:
-            std = _INIT_STD / (2 * spec.n_layers) ** 0.5 if name.endswith(residual) else _INIT_STD
-            size = int(torch.Size(shape).numel())
-            draws = bell(derive_key("init", spec.init_seed, name), size, std)
-            state[name] = torch.from_numpy(draws).reshape(shape)
-    return state
+    if name.endswith("bias"):
+        return torch.zeros(shape)
+    if len(shape) < 2:
+        return torch.ones(shape)
+    std = _INIT_STD / (2 * spec.n_layers) ** 0.5 if name.endswith(residual) else _INIT_STD
+    return draw(spec, name, shape, std)
+
+
+def draw(spec: ModelSpec, name: str, shape: tuple[int, ...], std: float) -> Tensor:
+    """fp32 draws of mean 0 and standard deviation ``std`` that belong to a tensor's name."""
+    size = int(torch.Size(shape).numel())
+    draws = bell(derive_key("init", spec.init_seed, name), size, std)
+    return torch.from_numpy(draws).reshape(shape)
+
+
+def init_state(spec: ModelSpec, config: bytes | None = None) -> dict[str, Tensor]:
+    """The state at round 0: each tensor of the network by ``init_tensor``."""
+    shapes = template(spec, config)
+    return {name: init_tensor(spec, name, shape) for name, shape in shapes.items()}
 
 
 def next_token_loss(model: nn.Module, batch: Tensor) -> Tensor:

@@ -33,9 +33,9 @@ from agents.mechanisms.privacy.parts.noise import Generator, SecretGenerator, no
 from agents.training.assignment import WorkOrder
 from agents.training.data import DataSource
 from agents.training.flat import FlatModel
-from agents.training.local import AdamW
 from agents.training.local_data import LocalData
 from agents.training.model import Decoder, RMSNorm
+from agents.training.optimizers import chosen
 from agents.training.state import PayloadError, State, model_hash
 
 CHUNK = 64  # examples whose gradients are in memory at once
@@ -241,7 +241,9 @@ def run_private_task(
         expected = rate * data.examples
     net.load(state)
     theta0 = {name: tensor.clone() for name, tensor in net.split(net.values).items()}
-    optimizer, losses, seconds = AdamW(net, task.hyperparameters), [], []
+    hyper = task.hyperparameters
+    inner = chosen(hyper.inner, hyper.inner_options)
+    optimizer, losses, seconds = inner.start(net, hyper, task.steps), [], []
     with example_gradients(net.model) as per_example:
         for number, index in enumerate(task.batches(), start=1):
             began = time.perf_counter()

@@ -9,8 +9,8 @@ is ever imported or executed.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
@@ -24,7 +24,7 @@ from pydantic import (
     model_validator,
 )
 
-from agents.mechanisms import verify
+from agents.mechanisms import mode, verify
 
 MAX_SPEC_BYTES = 64 * 1024
 MECHANISMS = ("mode", "codec", "merge", "score", "verify", "privacy")
@@ -93,20 +93,32 @@ class ModelSpec(_Frozen):
         return self
 
 
+def _is_empty(options: dict[str, Any]) -> bool:
+    return not options
+
+
+def is_none(block: object) -> bool:
+    """Whether there is no such block: then it is left out of the canonical bytes."""
+    return block is None
+
+
 class OptimizerSpec(_Frozen):
     """The inner steps and the outer one. The inner state starts from zero in every round.
 
-    ``inner`` says what a node does with its batches: one step of ``adamw`` each, or ``gradient``:
-    no step at all, only the mean of the batches' gradients where the round starts (DeMo, arXiv
-    2411.19870, whose momentum is the codec's memory). ``gradient`` reads neither ``lr`` nor
-    ``betas``, ``eps``, ``weight_decay`` or ``grad_clip``.
+    ``inner`` says what a node does with its batches, and names a file of ``agents.training.inner``:
+    one step of ``adamw`` each, or ``gradient``: no step at all, only the mean of the batches'
+    gradients where the round starts (DeMo, arXiv 2411.19870, whose momentum is the codec's memory).
+    ``gradient`` reads neither ``lr`` nor ``betas``, ``eps``, ``weight_decay`` or ``grad_clip``.
+    ``inner_options`` go to the file, which says what they mean. Where there are none they are left
+    out of the canonical bytes, so specs from before there were any keep theirs.
 
     ``outer_lr`` multiplies the merged pseudo-gradient once, in fp32 (``state.apply_outer``). With
     ``outer_decay`` it follows the same warm-up and decay as the inner rate: an update of signs
     has one size whatever the loss, so nothing else would let it settle.
     """
 
-    inner: Literal["adamw", "gradient"] = "adamw"
+    inner: Identifier = "adamw"
+    inner_options: Options = Field(default_factory=dict, exclude_if=_is_empty)
     lr: Annotated[Float, _between(1e-8, 1.0)] = 4e-3
     warmup_rounds: Annotated[Int, _between(0, 100_000)] = 0
     min_lr_ratio: Annotated[Float, _between(0.0, 1.0)] = 0.1
@@ -150,6 +162,34 @@ class ToleranceSpec(_Frozen):
     rel_l2_max: Annotated[Float, _between(0.0, 1.0)] = 0.1
 
 
+MAX_STAGES = 16
+MAX_IN_FLIGHT = 64
+MAX_SAMPLES = 65_536
+"""Batches that a round of a pipeline hands out. Each is drawn a miner in every stage, by everybody,
+and a miner alone in its stage logs up to three events of each."""
+
+
+class PipelineSpec(_Frozen):
+    """How a pipeline cuts the model, what crosses between its stages, and when a stage steps.
+
+    ``layers`` is the number of blocks of each stage, first to last; together they are the model's.
+    The options go to the boundary of that name, which says what they mean.
+
+    ``local_batch`` is the number of backward passes whose mean gradient makes one inner step. A
+    miner lets no sample in that would be one more, so at most as many wait there for their
+    gradient. ``least_passes`` (B_min of the primer) is the fewest passes of a contributor to its
+    stage's merge.
+    """
+
+    layers: Annotated[
+        tuple[Annotated[Int, _between(1, 256)], ...], Field(min_length=1, max_length=MAX_STAGES)
+    ]
+    boundary: Identifier = "residual"
+    boundary_options: Options = Field(default_factory=dict)
+    local_batch: Annotated[Int, _between(1, MAX_IN_FLIGHT)] = 4
+    least_passes: Annotated[Int, _between(1, 1_000_000)] = 1
+
+
 class JobSpec(_Frozen):
     """One training job.
 
@@ -164,6 +204,9 @@ class JobSpec(_Frozen):
     ``verify: gauntlet`` leaves a node free in how it trains and has validators measure what its
     payload does to the loss; it goes with ``score: gauntlet``, which is those measurements.
     The ``*_options`` go to the mechanism of that name, which says what they mean.
+
+    ``mode: pipeline`` splits the model among the nodes as the block ``pipeline`` says. Where there
+    is no such block it is left out of the canonical bytes, so specs from before it keep theirs.
     """
 
     version: Literal[1] = 1
@@ -190,6 +233,7 @@ class JobSpec(_Frozen):
     audit_sample: Annotated[Int, _between(0, 10_000)] = 2
     checkpoint_every: Annotated[Int, _between(1, 1_000_000)] = 5
     precision: Literal["fp32", "bf16"] = "fp32"
+    pipeline: PipelineSpec | None = Field(default=None, exclude_if=is_none)
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -198,9 +242,22 @@ class JobSpec(_Frozen):
                 f"optimizer.seq_len {self.optimizer.seq_len} must not exceed "
                 f"model.max_seq_len {self.model.max_seq_len}"
             )
-        for field, value, name in verify.partners():
-            if (getattr(self, field) == value) != (self.verify == name):
-                raise ValueError(f'{field} "{value}" and verify "{name}" belong together')
+        for key, value, name in verify.partners():
+            if (getattr(self, key) == value) != (self.verify == name):
+                raise ValueError(f'{key} "{value}" and verify "{name}" belong together')
+        splitting = mode.splitting()
+        if (self.mode in splitting) != (self.pipeline is not None):
+            raise ValueError(
+                f'mode "{splitting[0]}" and the block pipeline belong together; mode is '
+                f'"{self.mode}"'
+            )
+        if self.pipeline is not None and not (
+            self.pipeline.least_passes <= self.batches_per_round <= MAX_SAMPLES
+        ):
+            raise ValueError(
+                "batches_per_round of a pipeline must be between pipeline.least_passes "
+                f"{self.pipeline.least_passes} and {MAX_SAMPLES}, got {self.batches_per_round}"
+            )
         return self
 
     def outer_lr_at(self, step: int) -> float:
@@ -218,7 +275,10 @@ class JobSpec(_Frozen):
             raise SpecError(f"this agent has no mechanism for {', '.join(unknown)}; install it")
 
     def to_bytes(self) -> bytes:
-        """Canonical JSON of every field, defaults included."""
+        """Canonical JSON of every field, defaults included.
+
+        ``inner_options`` are in it if there are any, ``pipeline`` if there is such a block.
+        """
         from agents.storage.canonical import dumps
 
         return dumps(self.model_dump(mode="json"))
@@ -262,6 +322,7 @@ class Hyperparameters:
     grad_clip: float
     precision: str
     inner: str = "adamw"
+    inner_options: Mapping[str, bool | int | float | str] = field(default_factory=dict)
 
     @classmethod
     def of(cls, spec: JobSpec, round_number: int) -> Hyperparameters:
@@ -275,6 +336,7 @@ class Hyperparameters:
             grad_clip=inner.grad_clip,
             precision=spec.precision,
             inner=inner.inner,
+            inner_options=inner.inner_options,
         )
 
 

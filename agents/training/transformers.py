@@ -72,6 +72,12 @@ def build_causal_lm(spec: ModelSpec, config: bytes | None) -> nn.Module:
     return evaluated
 
 
+def output_head(model: nn.Module) -> nn.Module | None:
+    """The layer that makes the logits of a network of ``build_causal_lm``; None if it has none."""
+    head: nn.Module | None = model.get_output_embeddings()  # type: ignore[operator]
+    return head
+
+
 def read_config(raw: bytes | None) -> dict[str, Any]:
     """Parse and vet a config.json without importing transformers; ModelConfigError if refused."""
     if raw is None:

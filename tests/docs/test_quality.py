@@ -7,8 +7,9 @@ import json
 
 import pytest
 
+from scripts._figures.text import schedule
 from tests.measure.quality.record import BEGIN, END, JSON, PAGE, Records
-from tests.measure.quality.task import CORPUS_SHA256, TOKENS_A_STEP, schedule
+from tests.measure.quality.task import CORPUS_SHA256, TOKENS_A_STEP
 
 
 def test_the_tables_of_the_page_are_those_of_the_records() -> None:

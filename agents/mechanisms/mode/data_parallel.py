@@ -15,3 +15,5 @@ from agents.mechanisms.mode import Mode, register
 @dataclass(frozen=True, kw_only=True)
 class DataParallel(Mode):
     """Split by data; takes no options."""
+
+    splits_model = False

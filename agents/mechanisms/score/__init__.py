@@ -36,10 +36,13 @@ class Evidence:
             update alone is applied, rescaled to the norm of `merged`. The proposer publishes these
             in the report, verifiers check them within a tolerance, and everyone then uses the
             published integers. None for a rule that does not need them.
+        factors_ppm: per node, which part of its pay is left, 0..1,000,000: the score `clasp` reads
+            them. They follow exactly from what the nodes published. None in other jobs.
     """
 
     merged: Payload
     gains_ppm: tuple[int, ...] | None = None
+    factors_ppm: tuple[int, ...] | None = None
 
 
 class Score(Protocol):

@@ -19,11 +19,12 @@ FOLDERS: dict[Any, tuple[str, str]] = {
     codec: ("codec", "demo dense polytope semantic sparse"),
     merge: (
         "merge rule",
-        "centred_clipping demo_sign geometric_median mean median multi_krum norm_clip trimmed_mean",
+        "centred_clipping demo_sign geometric_mean geometric_median mean median multi_krum "
+        "norm_clip trimmed_mean",
     ),
-    mode: ("mode", "data_parallel"),
+    mode: ("mode", "data_parallel pipeline"),
     privacy: ("privacy mechanism", "aggregate dp_sgd gaussian none"),
-    score: ("scoring rule", "alignment batches gauntlet shares"),
+    score: ("scoring rule", "alignment backward_passes batches clasp gauntlet shares"),
     verify: ("way of verifying", "gauntlet reexecution screening"),
 }
 

@@ -179,13 +179,17 @@ from agents.training.flat import FlatModel
 from agents.training.local import train_local
 from agents.training.model import init_state
 from agents.training.spec import Hyperparameters, demo_spec
-spec = demo_spec("b" + "a" * 58)
-net, state = FlatModel(spec.model), init_state(spec.model)
-batches = [(torch.arange(8 * 65).reshape(8, 65) * (i + 3)) % 251 for i in range(4)]
-result = train_local(net, state, batches, Hyperparameters.of(spec, 5), bytes(32))
 print(determinism_class())
-print(" ".join(h.hex() for h in result.hashes))
-print(" ".join(repr(x) for x in result.losses))
+batches = [(torch.arange(8 * 65).reshape(8, 65) * (i + 3)) % 251 for i in range(4)]
+hashes, losses = [], []
+for inner in ("adamw", "muon"):
+    spec = demo_spec("b" + "a" * 58, optimizer={"inner": inner})
+    net, state = FlatModel(spec.model), init_state(spec.model)
+    result = train_local(net, state, batches, Hyperparameters.of(spec, 5), bytes(32))
+    hashes += result.hashes
+    losses += result.losses
+print(" ".join(h.hex() for h in hashes))
+print(" ".join(repr(x) for x in losses))
 """
 
 

@@ -76,6 +76,14 @@ def test_logits_match_the_reference(tied: bool) -> None:
         )
 
 
+@pytest.mark.parametrize("tied", [True, False])
+def test_hidden_matrices_are_those_of_the_blocks(tied: bool) -> None:
+    net = FlatModel(SMALL.model_copy(update={"tie_embeddings": tied, "n_layers": 1}))
+    parts = ("down", "gate_up", "key_value", "output", "query")
+    assert net.hidden == tuple(f"blocks.0.{part}.weight" for part in parts)
+    assert ("head.weight" in net.split(net.values)) is not tied
+
+
 def test_the_future_does_not_change_the_past() -> None:
     net = FlatModel(SMALL)
     net.load(init_state(SMALL))

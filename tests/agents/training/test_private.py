@@ -23,9 +23,10 @@ from agents.storage.embedded import EmbeddedStore
 from agents.training.assignment import WorkOrder, assign, work_order
 from agents.training.data import DataSource
 from agents.training.flat import FlatModel
-from agents.training.local import AdamW, train_local
+from agents.training.local import train_local
 from agents.training.local_data import LocalData
 from agents.training.model import build_model, init_state, next_token_loss
+from agents.training.optimizers import chosen
 from agents.training.private import clipped_sum, example_gradients, poisson_sample, run_private_task
 from agents.training.spec import Hyperparameters, JobSpec
 from agents.training.state import PayloadError, model_hash
@@ -128,9 +129,11 @@ def test_a_poisson_sample_draws_each_example_at_the_rate() -> None:
             poisson_sample(7, rate, rng)
 
 
-def test_steps_by_definition(local: LocalData, tiny_spec: SpecBuilder) -> None:
+@pytest.mark.parametrize("inner", ["adamw", "muon"])
+def test_steps_by_definition(local: LocalData, tiny_spec: SpecBuilder, inner: str) -> None:
     """Two steps, again: same words, single passes, hand clipping, same optimizer."""
-    spec, mechanism = tiny_spec(), DpSgd(clip=0.5, noise_multiplier=0.01, lot=90)
+    spec = tiny_spec(optimizer={"batch_size": 4, "seq_len": 16, "inner": inner})
+    mechanism = DpSgd(clip=0.5, noise_multiplier=0.01, lot=90)
     state = init_state(spec.model)
     task = task_for(spec, state, 2)
     seen: list[tuple[int, float]] = []
@@ -143,7 +146,7 @@ def test_steps_by_definition(local: LocalData, tiny_spec: SpecBuilder) -> None:
 
     rng, net, model = Seeded(11), FlatModel(spec.model), build_model(spec.model)
     net.load(state)
-    optimizer = AdamW(net, task.hyperparameters)
+    optimizer = chosen(inner, {}).start(net, task.hyperparameters, 2)
     for loss in result.losses:
         model.load_state_dict(net.split(net.values))
         rows = poisson_sample(local.examples, 90 / local.examples, rng)

@@ -44,10 +44,19 @@ def test_round_trip_is_canonical() -> None:
         ("merge", "os.system", "merge: String should match pattern"),
         ("data", "../../etc", "data: String should match pattern"),
         ("precision", "fp8", "precision: Input should be 'fp32' or 'bf16'"),
-        ("optimizer.inner", "sgd", "optimizer.inner: Input should be 'adamw' or 'gradient'"),
+        ("optimizer.inner", "os.system", "optimizer.inner: String should match pattern"),
+        ("optimizer.inner_options", {"a": []}, "optimizer.inner_options.a"),
         ("optimizer.outer_decay", 1, "optimizer.outer_decay: Input should be a valid boolean"),
         ("score", "gauntlet", 'score "gauntlet" and verify "gauntlet" belong together'),
         ("verify", "gauntlet", 'score "gauntlet" and verify "gauntlet" belong together'),
+        ("mode", "pipeline", 'mode "pipeline" and the block pipeline belong together'),
+        ("pipeline", {"layers": [2]}, 'mode "pipeline" and the block pipeline belong together'),
+        ("pipeline", {"layers": []}, "pipeline.layers: Tuple should have at least 1 item"),
+        (
+            "pipeline",
+            {"layers": [2], "local_batch": 65},
+            "pipeline.local_batch: must be between 1 and 64, got 65",
+        ),
         ("surprise", 1, "surprise: is not a known key; remove it"),
         ("tolerances.cosine_min", 1.5, "tolerances.cosine_min: must be between 0.0 and 1.0"),
     ],
@@ -114,6 +123,13 @@ def test_a_spec_from_before_these_fields_means_what_it_did() -> None:
     assert [old.outer_lr_at(step) for step in (0, 5, 99)] == [1.0, 1.0, 1.0]
 
 
+def test_a_spec_without_inner_options_has_the_bytes_from_before_there_were_any() -> None:
+    assert "inner_options" not in json.loads(demo_spec(DATA).to_bytes())["optimizer"]
+    spec = demo_spec(DATA, optimizer={"inner_options": {"momentum": 0.9}})
+    assert JobSpec.from_bytes(spec.to_bytes()) == spec
+    assert Hyperparameters.of(spec, 0).inner_options == {"momentum": 0.9}
+
+
 def test_the_outer_rate_decays_by_hand() -> None:
     inner = {"outer_lr": 0.5, "outer_decay": True, "warmup_rounds": 1, "min_lr_ratio": 0.25}
     spec = JobSpec.from_dict({"data": DATA, "optimizer": inner, "rounds": 5})
@@ -124,3 +140,16 @@ def test_a_gauntlet_spec_is_read_back_as_it_was_written() -> None:
     spec = demo_spec(DATA, score="gauntlet", verify="gauntlet", optimizer={"inner": "gradient"})
     assert JobSpec.from_bytes(spec.to_bytes()) == spec
     assert Hyperparameters.of(spec, 3).inner == "gradient"
+
+
+def test_a_spec_without_a_pipeline_has_the_bytes_from_before_there_was_one() -> None:
+    assert "pipeline" not in json.loads(demo_spec(DATA).to_bytes())
+    spec = demo_spec(DATA, mode="pipeline", pipeline={"layers": [1, 1], "least_passes": 96})
+    assert JobSpec.from_bytes(spec.to_bytes()) == spec
+
+
+@pytest.mark.parametrize("batches", [96, 65_537])
+def test_a_pipelines_round_has_neither_too_few_nor_too_many_samples(batches: int) -> None:
+    block = {"layers": [1, 1], "least_passes": 97}
+    with pytest.raises(SpecError, match=f"least_passes 97 and 65536, got {batches}"):
+        demo_spec(DATA, mode="pipeline", pipeline=block, batches_per_round=batches)

@@ -82,14 +82,25 @@ def test_proof_round_trip() -> None:
         ("steps", -1), ("steps", True), ("compute_time_ms", 1.5), ("compute_time_ms", "1"),
         ("task", "0x"), ("gradient_hash", "A" * 64), ("determinism_class", "a\x1b[2J"),
         ("tee_attestation", "0"), ("tee_kind", "Os.system"), ("node", 0), ("extra", 1),
-        ("dataset", "trust me"), ("trace", "../x"),
+        ("dataset", "trust me"), ("trace", "../x"), ("losses", [[1, -1]]), ("losses", [[1, 1.5]]),
+        ("losses", [[1, 10**12 + 1]]), ("losses", [[2, 1], [1, 1]]), ("losses", [[1, 1], [1, 2]]),
+        ("losses", [[i, 1] for i in range(65_537)]),
     ],
 )  # fmt: skip
 def test_bad_proofs_name_the_field(field: str, value: object) -> None:
     fields = json.loads(PROOF.to_bytes()) | {field: value}
     raw = json.dumps(fields, sort_keys=True, separators=(",", ":")).encode()
     with pytest.raises(PayloadError, match=field):
-        ProofOfComputation.from_bytes(raw)
+        ProofOfComputation.from_bytes(raw, 65_537)
+
+
+def test_losses_are_read_again_and_left_out_where_there_are_none() -> None:
+    assert b"losses" not in PROOF.to_bytes()
+    longest = tuple((2**63 - 1 - 20_000 + i, 10**12) for i in range(20_000))
+    stated = PROOF.model_copy(update={"losses": longest})
+    assert ProofOfComputation.from_bytes(stated.to_bytes(), len(longest)) == stated
+    with pytest.raises(PayloadError, match="at most"):
+        ProofOfComputation.from_bytes(stated.to_bytes())
 
 
 def test_a_proof_carries_an_attestation_as_it_is() -> None:

@@ -83,6 +83,29 @@ def test_a_config_trains_and_round_trips(fields: dict[str, object]) -> None:
 
 @needs_extra
 @pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        (GPT2, ("attn.c_attn", "attn.c_proj", "mlp.c_fc", "mlp.c_proj")),
+        (LLAMA, ("mlp.down_proj", "mlp.gate_proj", "mlp.up_proj", "self_attn.k_proj",
+                 "self_attn.o_proj", "self_attn.q_proj", "self_attn.v_proj")),
+        (LLAMA | {"tie_word_embeddings": False}, ("mlp.down_proj", "mlp.gate_proj", "mlp.up_proj",
+         "self_attn.k_proj", "self_attn.o_proj", "self_attn.q_proj", "self_attn.v_proj")),
+    ],
+    ids=["gpt2", "llama", "llama with a head"],
+)  # fmt: skip
+def test_hidden_matrices_are_those_of_the_layers(
+    fields: dict[str, object], expected: tuple[str, ...]
+) -> None:
+    """Neither embeddings, of tokens or of positions, nor the head."""
+    hidden = FlatModel(SPEC, json.dumps(fields).encode()).hidden
+    assert [name.partition(".0.")[2] for name in hidden if ".0." in name] == [
+        f"{part}.weight" for part in expected
+    ]
+    assert len(hidden) == 2 * len(expected)
+
+
+@needs_extra
+@pytest.mark.parametrize(
     ("change", "message"),
     [
         ({"model_type": "no_such_model"}, "has no model type 'no_such_model'"),

@@ -38,15 +38,20 @@ def line(key: Key, run: Run) -> str:
 def changed(method: Method, given: argparse.Namespace) -> Method:
     """The method with what the command line changes."""
     name, options = method.codec
-    pairs = (text.partition("=") for text in given.option)
-    extra = {key: float(value) if "." in value else int(value) for key, _, value in pairs}
     return replace(
         method,
         every=given.every or method.every,
         outer_lr=given.outer_lr or method.outer_lr,
         keep=method.keep and not given.reset,
-        codec=(name, {**options, **extra}),
+        lr=given.lr or method.lr,
+        inner=(method.inner[0], {**method.inner[1], **_numbers(given.inner_option)}),
+        codec=(name, {**options, **_numbers(given.option)}),
     )
+
+
+def _numbers(options: list[str]) -> dict[str, int | float]:
+    pairs = (text.partition("=") for text in options)
+    return {key: float(value) if "." in value else int(value) for key, _, value in pairs}
 
 
 def main() -> None:
@@ -57,7 +62,9 @@ def main() -> None:
     parser.add_argument("--model", choices=("anchor", "llama"), default="anchor")
     parser.add_argument("--every", type=int, help="steps between exchanges, for this run")
     parser.add_argument("--outer-lr", type=float, help="factor on the merged update")
-    parser.add_argument("--reset", action="store_true", help="AdamW starts from zero every round")
+    parser.add_argument("--lr", type=float, help="peak inner rate, for this run")
+    parser.add_argument("--reset", action="store_true", help="inner state from zero every round")
+    parser.add_argument("--inner-option", action="append", default=[], help="name=number")
     parser.add_argument("--option", action="append", default=[], help="of the codec: name=number")
     parser.add_argument("--record", action="store_true", help="run what is missing, and write it")
     parser.add_argument("--table", action="store_true", help="only write the page's tables")

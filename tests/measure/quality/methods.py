@@ -14,6 +14,8 @@ _LONG = 65_536  # rounds: the memory is never emptied
 METHODS: dict[str, Method] = {
     # The anchors' reference: one AdamW on all eight batches.
     "adamw": Method("central"),
+    # Muon (arXiv 2502.16982) in its place, at the same rate and decay.
+    "muon": Method("central", inner=("muon", {})),
     # DiLoCo, arXiv 2311.08105, with the anchors' settings.
     "diloco": Method("diloco", outer_lr=0.7),
     # SparseLoCo, arXiv 2508.15706: 64 of 4096 in true 64 x 64 blocks, 2 bits, EF 0.95, outer 1.

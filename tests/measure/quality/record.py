@@ -117,6 +117,8 @@ def _entry_key(entry: dict[str, Any]) -> Key:
 
 
 def _setting(name: str) -> dict[str, Any]:
-    """As JSON gives it back: tuples are lists."""
+    """As JSON gives it back: tuples are lists. AdamW inside is not written."""
     setting: dict[str, Any] = json.loads(json.dumps(asdict(METHODS[name])))
+    if setting["inner"] == ["adamw", {}]:
+        del setting["inner"]
     return setting

@@ -8,9 +8,6 @@ peer and step. The last twentieth is never trained on: 256 fixed windows of it a
 from __future__ import annotations
 
 import hashlib
-import math
-import sysconfig
-from pathlib import Path
 from typing import Literal
 
 import torch
@@ -18,34 +15,20 @@ from torch import Tensor
 
 from agents.training.evaluate import validation_loss
 from agents.training.flat import FlatModel
-from agents.training.model import MODEL_KINDS, init_state
+from agents.training.model import MODEL_KINDS, OUTPUT_HEADS, init_state
 from agents.training.spec import ModelSpec
 from agents.training.state import State
+from scripts._figures.text import corpus
 from tests.measure.quality import model
 
 PEERS, BATCH, SEQ = 8, 4, 128
 TOKENS_A_STEP = PEERS * BATCH * SEQ
-CORPUS_BYTES = 8_000_000
 CORPUS_SHA256 = "9a71e6ca4b7c0417c2509602de8bac021365a14489dc022483cf896e4f559d9b"
 _HELD_OUT = 20  # the last of so many parts
 _WINDOWS = 256
 
 MODEL_KINDS["anchor"] = model.build
-
-
-def corpus() -> bytes:
-    """The first 8,000,000 bytes of the standard library's .py files in order of their paths.
-
-    Under CPython 3.11.7 these are the anchors' own (`CORPUS_SHA256`).
-    """
-    root = Path(sysconfig.get_path("stdlib"))
-    text = bytearray()
-    for path in sorted(root.rglob("*.py")):
-        if "site-packages" not in path.parts:
-            text += path.read_bytes()
-            if len(text) >= CORPUS_BYTES:
-                break
-    return bytes(text[:CORPUS_BYTES])
+OUTPUT_HEADS["anchor"] = lambda net: net.head
 
 
 class Task:
@@ -85,12 +68,3 @@ class Task:
 
 def _windows(data: Tensor, starts: Tensor) -> Tensor:
     return data[starts[:, None] + torch.arange(SEQ + 1)]
-
-
-def schedule(step: int, steps: int) -> float:
-    """Factor on the rate at step 0..: linear over the first tenth, then a cosine to a tenth."""
-    warm = max(1, steps // 10)
-    if step < warm:
-        return (step + 1) / warm
-    progress = (step - warm) / max(1, steps - warm)
-    return 0.1 + 0.9 * 0.5 * (1 + math.cos(math.pi * progress))

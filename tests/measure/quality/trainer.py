@@ -2,8 +2,8 @@
 """The trainer of the quality study: does what a job would do, without chain and store.
 
 Payloads go through the codec's own encode, decode and remember, are merged by the project's own
-rules and applied by `apply_outer`; inner steps are the project's AdamW. Two things differ from a
-job's: the inner rate follows the anchors' cosine within a round too, and AdamW's state lives on
+rules and applied by `apply_outer`; inner steps are the project's. Two things differ from a job's:
+the inner rate follows the anchors' cosine within a round too, and an optimizer's state lives on
 from round to round where the method says so, as in the anchors.
 """
 
@@ -20,11 +20,12 @@ from torch import Tensor
 
 from agents.mechanisms import codec as codecs
 from agents.mechanisms import merge as merge_rules
-from agents.training.local import AdamW
 from agents.training.model import next_token_loss
+from agents.training.optimizers import chosen
 from agents.training.spec import Hyperparameters
 from agents.training.state import State, apply_outer
-from tests.measure.quality.task import PEERS, Task, schedule
+from scripts._figures.text import schedule
+from tests.measure.quality.task import PEERS, Task
 
 QUARTERS = (0.25, 0.5, 0.75, 1.0)
 NESTEROV = 0.9
@@ -35,15 +36,16 @@ class Method:
     """How a run trains.
 
     Attributes:
-        kind: `central`, all batches in one AdamW; `diloco`, dense updates and Nesterov momentum
-            outside; `local`, inner AdamW steps and a codec; `gradient`, the codec gets the mean
+        kind: `central`, all batches in one optimizer; `diloco`, dense updates and Nesterov momentum
+            outside; `local`, inner steps and a codec; `gradient`, the codec gets the mean
             gradient at the shared model.
         lr: peak inner rate; unused by `gradient`.
         every: steps (or batches) between exchanges.
         outer_lr: factor on the merged update.
         outer_decays: whether that factor follows the schedule too.
-        keep: whether a peer's AdamW state lives on in the next round.
+        keep: whether a peer's optimizer state lives on in the next round.
         codec, merge: name and options.
+        inner: the inner optimizer, name and options; unused by `gradient`.
     """
 
     kind: Literal["central", "diloco", "local", "gradient"]
@@ -54,6 +56,7 @@ class Method:
     keep: bool = True
     codec: tuple[str, Mapping[str, Any]] = ("dense", {})
     merge: tuple[str, Mapping[str, Any]] = ("mean", {})
+    inner: tuple[str, Mapping[str, Any]] = ("adamw", {})
 
 
 @dataclass
@@ -89,14 +92,15 @@ class Trainer:
         self.run.cpu_s = time.process_time() - began
         return self.run
 
-    def _optimizer(self) -> AdamW:
-        return AdamW(self.net, Hyperparameters(self.method.lr, (0.9, 0.95), 1e-8, 0.1, 1.0, "fp32"))
+    def _optimizer(self) -> Any:
+        hyper = Hyperparameters(self.method.lr, (0.9, 0.95), 1e-8, 0.1, 1.0, "fp32")
+        return chosen(*self.method.inner).start(self.net, hyper, self.method.every)
 
     def _gradient(self, batch: Tensor) -> None:
         self.net.grads.zero_()
         next_token_loss(self.net.model, batch).backward()
 
-    def _step(self, optimizer: AdamW, step: int) -> None:
+    def _step(self, optimizer: Any, step: int) -> None:
         rate = self.method.lr * schedule(step, self.steps)
         optimizer.hyper = replace(optimizer.hyper, lr=rate)
         optimizer.step()

@@ -2,7 +2,7 @@
 """How long a round's published update is, and what further coding of its signs could gain.
 
 The demo's model learns the demo's text for some rounds under a codec and a merge, by the agents'
-own functions; every update is packed (`agents/rounds/update.py`). Of signed updates the entropy
+own functions; every update is packed (`agents/training/update.py`). Of signed updates the entropy
 of the sign bits is measured in the ways an entropy coder could use: of each tensor, of each row, of
 a sign given its left neighbour's, and given the same parameter's sign a round ago, which whoever
 catches up has. Each is the entropy of the counted frequencies, less than a coder that must learn
@@ -27,7 +27,6 @@ from rich.table import Table
 
 from agents.mechanisms import codec as codecs
 from agents.mechanisms import merge as merge_rules
-from agents.rounds.update import pack_update, read_update
 from agents.storage.content_store import open_store
 from agents.training.data import DataSource, pack
 from agents.training.documents import stdlib_corpus
@@ -37,6 +36,7 @@ from agents.training.local import train_local
 from agents.training.model import init_state
 from agents.training.spec import Hyperparameters, demo_spec
 from agents.training.state import State, apply_outer
+from agents.training.update import pack_update, read_update
 from tests.measure.rows import text_table
 from tests.measure.studies.codecs import BUILD
 

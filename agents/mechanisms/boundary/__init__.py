@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Boundaries: each file here says what crosses between two stages of a pipeline.
+
+A boundary is two modules, the sender side at the end of a stage and the receiver side at the start
+of the next, and a form of bytes for the code between them and for the code's gradient on its way
+back. It knows the model by plain numbers and by factories of half blocks (`Parts`). A new boundary
+is one new file that decorates its class with `register("<file name>")`.
+
+Two controls stand among them: `none`, which loses nothing, and `cut`, where nothing crosses. The
+share of what depth is worth that a boundary keeps is (loss of cut - its loss) / (loss of cut - loss
+of none); how far it is above `none` says little without `cut`.
+"""
+
+from __future__ import annotations
+
+from math import ceil
+from typing import Literal, Protocol
+
+from torch import Tensor
+
+from agents.mechanisms.boundary.parts.crossing import cross
+from agents.mechanisms.boundary.parts.sides import Parts, Side
+from agents.mechanisms.boundary.parts.tokens import id_bytes, pack_tokens, unpack_tokens
+from agents.mechanisms.boundary.parts.wire import HEADER_BYTES, Shape, WireError
+from agents.mechanisms.registry import MechanismRegistry
+
+__all__ = [
+    "Boundary",
+    "Parts",
+    "Shape",
+    "Side",
+    "Table",
+    "WireError",
+    "cross",
+    "get",
+    "message_bytes",
+    "names",
+    "pack_tokens",
+    "register",
+    "unpack_tokens",
+    "wire_ratio",
+]
+
+Table = Literal["none", "own", "fixed"]
+
+
+class Boundary(Protocol):
+    """What a boundary offers: a class, constructed as `get(name)(**options)`.
+
+    Attributes:
+        table: whether a stage has a table of tokens whose rows are the `base` of its sides:
+            "none"; "own", one that it trains and that starts as the model's embedding does (the
+            first stage takes its embedding); "fixed", the embedding's first bits, never trained.
+        takes_halves: whether the receiver side takes the place of the attention of its stage's
+            first block, and the sender side that of the feed-forward of its stage's last block.
+    """
+
+    @property
+    def table(self) -> Table: ...
+
+    @property
+    def takes_halves(self) -> bool: ...
+
+    def code_width(self, d_model: int) -> int:
+        """Channels of the code; ValueError if the model is too narrow for the options."""
+        ...
+
+    def sender(self, parts: Parts) -> Side:
+        """The side at the end of a stage, with parameters of no particular value."""
+        ...
+
+    def receiver(self, parts: Parts) -> Side:
+        """The side at the start of the next stage."""
+        ...
+
+    def bytes_per_token(self, d_model: int) -> float:
+        """Bytes of a token's code, without header and id; a gradient's are as many."""
+        ...
+
+    def pack(self, values: Tensor) -> bytes:
+        """The message of a code or gradient, [batch, seq, width]; WireError if it can't be sent."""
+        ...
+
+    def unpack(self, data: bytes, shape: Shape) -> Tensor:
+        """The fp32 CPU tensor of a stranger's message; WireError unless it is one of `shape`."""
+        ...
+
+    def rounded(self, values: Tensor) -> Tensor:
+        """fp32: what `unpack(pack(values))` gives, on the tensor's device."""
+        ...
+
+
+def wire_ratio(
+    boundary: Boundary, d_model: int, vocab_size: int, batch: int, seq: int, ids: bool = True
+) -> float:
+    """How many times shorter a sample's message is than its fp32 stream of 4 * d_model a token.
+
+    Args:
+        boundary: whose header and codes are counted.
+        d_model, vocab_size: of the model.
+        batch, seq: of the sample.
+        ids: count the token ids too: a code travels with them, a gradient without.
+    """
+    tokens = batch * seq
+    message = message_bytes(boundary, d_model, tokens)
+    return 4 * d_model * tokens / (message + ids * id_bytes(vocab_size) * tokens)
+
+
+def message_bytes(boundary: Boundary, d_model: int, tokens: int) -> int:
+    """Bytes of the message of so many tokens, header included; token ids not."""
+    return HEADER_BYTES + ceil(boundary.bytes_per_token(d_model) * tokens)
+
+
+_registry = MechanismRegistry(__name__, "boundary")
+register = _registry.register
+get = _registry.get
+names = _registry.names

@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The inner optimizer `adamw` (arXiv 1711.05101), written out over flat vectors.
+
+Its state starts from zero in every round, and its lines are elementwise operations
+(`parts/moments.py`), so a re-execution in the same determinism class gives the same bits.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+from torch import Tensor
+
+from agents.training.flat import FlatModule
+from agents.training.inner.parts.moments import Moments, clip_norm
+from agents.training.optimizers import register
+from agents.training.spec import Hyperparameters
+from agents.training.state import Shapes
+
+
+class AdamW:
+    """AdamW over the flat vectors of a model."""
+
+    def __init__(self, net: FlatModule, hyper: Hyperparameters) -> None:
+        self.net, self.hyper = net, hyper
+        self._moments = Moments(net.values, net.grads, net.decayed)
+
+    def step(self) -> None:
+        """Clip the gradient by its global norm and update ``net.values`` in place."""
+        clip_norm(self.net.grads, self.hyper.grad_clip)
+        self._moments.step(self.hyper)
+
+    @property
+    def reached(self) -> Tensor:
+        """theta after the steps so far: ``net.values``."""
+        return self.net.values
+
+    def update(self, start: Tensor) -> Tensor:
+        """theta_0 minus theta, one fp32 subtraction per element."""
+        return start - self.net.values
+
+
+@register("adamw")
+@dataclass(frozen=True, kw_only=True)
+class AdamWChoice:
+    """The inner optimizer ``adamw``."""
+
+    makes_steps: ClassVar[bool] = True
+
+    def start(self, net: FlatModule, hyper: Hyperparameters, batches: int) -> AdamW:
+        """Both moments are zero."""
+        return AdamW(net, hyper)
+
+    def numbers(self, shapes: Shapes) -> int:
+        """Both moments."""
+        return 2 * sum(math.prod(shape) for shape in shapes.values())

@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The inner optimizer `muon`: momentum with its singular values made equal, for hidden matrices.
+
+Keller Jordan's Muon (kellerjordan.github.io/posts/muon) with Nesterov momentum, in the form of
+Moonlight (arXiv 2502.16982, section 2.2): the update of an m x n matrix is scaled by
+0.2 sqrt(max(m, n)), which is the size of an AdamW step, so `lr` and `weight_decay` mean what they
+mean for `adamw`. MuLoCo (arXiv 2505.23725) shows it inside DiLoCo. The model says which tensors are
+hidden matrices (`agents.training.model.hidden_matrices`); all others take AdamW.
+
+The state starts from zero in every round. Matrices of equal shape go through Newton-Schulz
+together. Their products are the library's, so as for the model's own, equal bits are promised
+within one determinism class.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from agents.mechanisms.options import check_choice, check_float
+from agents.training.flat import FlatModule
+from agents.training.inner.parts.moments import Moments, clip_norm
+from agents.training.inner.parts.newton_schulz import orthogonalised
+from agents.training.optimizers import register
+from agents.training.spec import Hyperparameters
+from agents.training.state import Shapes
+
+BATCH = 2**24
+"""Numbers that go through Newton-Schulz together at most, where one matrix has no more."""
+
+_SCALE = 0.2  # root mean square of an AdamW update, by Moonlight
+_COPIES = 5  # the update, what it was, what it becomes, two Gram matrices that are no larger
+_DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
+
+
+@register("muon")
+@dataclass(frozen=True, kw_only=True)
+class MuonChoice:
+    """The inner optimizer ``muon``.
+
+    Options:
+        momentum: share of the momentum that a step keeps.
+        lr_ratio: rate of the hidden matrices over the spec's ``lr``.
+        newton_schulz: "fp32" or "bf16", in which the products of Newton-Schulz are taken.
+    """
+
+    momentum: float = 0.95
+    lr_ratio: float = 1.0
+    newton_schulz: str = "fp32"
+
+    makes_steps: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        """ValueError for an option of the wrong type or range."""
+        check_float("momentum", self.momentum, 0.0, 0.9999)
+        check_float("lr_ratio", self.lr_ratio, 1e-3, 1e3)
+        check_choice("newton_schulz", self.newton_schulz, tuple(_DTYPES))
+
+    def start(self, net: FlatModule, hyper: Hyperparameters, batches: int) -> Muon:
+        """Momentum and moments are zero."""
+        return Muon(net, hyper, self)
+
+    def numbers(self, shapes: Shapes) -> int:
+        """AdamW's moments or the momentum, and what one batch of Newton-Schulz needs."""
+        matrices = [math.prod(shape) for shape in shapes.values() if len(shape) == 2]
+        together = min(sum(matrices), max(BATCH, *matrices)) if matrices else 0
+        return 2 * sum(math.prod(shape) for shape in shapes.values()) + _COPIES * together
+
+
+class Muon:
+    """Muon over the hidden matrices of a model, AdamW over the rest of its flat vectors."""
+
+    def __init__(self, net: FlatModule, hyper: Hyperparameters, choice: MuonChoice) -> None:
+        self.net, self.hyper, self.choice = net, hyper, choice
+        values, grads = net.views(net.values), net.views(net.grads)
+        alike: dict[tuple[int, ...], list[str]] = {}
+        for name in net.hidden:
+            alike.setdefault(tuple(sorted(values[name].shape)), []).append(name)
+        self._stacks = [
+            _Stack([values[name] for name in part], [grads[name] for name in part])
+            for shape, names in alike.items()
+            for part in _parts(names, max(1, BATCH // max(1, math.prod(shape))))
+        ]
+        self._rest = [
+            Moments(net.values[first:last], net.grads[first:last], max(0, net.decayed - first))
+            for first, last in net.without(net.hidden)
+        ]
+
+    def step(self) -> None:
+        """Clip the gradient by its global norm and update ``net.values`` in place."""
+        clip_norm(self.net.grads, self.hyper.grad_clip)
+        for stack in self._stacks:
+            stack.step(self.hyper, self.choice)
+        for moments in self._rest:
+            moments.step(self.hyper)
+
+    @property
+    def reached(self) -> Tensor:
+        """theta after the steps so far: ``net.values``."""
+        return self.net.values
+
+    def update(self, start: Tensor) -> Tensor:
+        """theta_0 minus theta, one fp32 subtraction per element."""
+        return start - self.net.values
+
+
+def _parts(names: list[str], size: int) -> Iterator[list[str]]:
+    return (names[first : first + size] for first in range(0, len(names), size))
+
+
+class _Stack:
+    """Matrices of one shape, tall ones turned, with their momentum, fp32 [k, m, n]."""
+
+    def __init__(self, values: Sequence[Tensor], grads: Sequence[Tensor]) -> None:
+        self._values, self._grads = [_wide(v) for v in values], [_wide(g) for g in grads]
+        self._momentum = self._grads[0].new_zeros(len(grads), *self._grads[0].shape)
+
+    @torch.no_grad()
+    def step(self, hyper: Hyperparameters, choice: MuonChoice) -> None:
+        kept, rate = choice.momentum, hyper.lr * choice.lr_ratio
+        fresh = torch.stack(self._grads).mul_(1.0 - kept)
+        self._momentum.mul_(kept).add_(fresh)
+        change = orthogonalised(fresh.add_(self._momentum * kept), _DTYPES[choice.newton_schulz])
+        change.mul_(rate * _SCALE * math.sqrt(change.shape[-1]))
+        for value, part in zip(self._values, change, strict=True):
+            value.mul_(1.0 - rate * hyper.weight_decay).sub_(part)
+
+
+def _wide(matrix: Tensor) -> Tensor:
+    return matrix if matrix.shape[0] <= matrix.shape[1] else matrix.mT

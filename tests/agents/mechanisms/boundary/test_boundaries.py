@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Each boundary's two sides compute what its page says; wrong options are refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from agents.mechanisms import boundary as boundaries
+from agents.mechanisms.boundary import Parts, Side, cross
+from agents.mechanisms.boundary.parts.wire import Wire
+
+D, WIDTH = 6, 2
+PARTS = Parts(D, lambda: nn.Linear(D, D), lambda: nn.Linear(D, D))
+CODED = ("bottleneck", "residual", "subspace")
+
+
+def sides(name: str, **options: Any) -> tuple[Side, Side]:
+    boundary = boundaries.get(name)(**options)
+    return boundary.sender(PARTS), boundary.receiver(PARTS)
+
+
+def numbers(*shape: int, seed: int = 0) -> Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
+
+
+def test_the_folder_holds_the_five_boundaries() -> None:
+    assert boundaries.names() == ["bottleneck", "cut", "none", "residual", "subspace"]
+
+
+def test_none_passes_the_stream_through() -> None:
+    sender, receiver = sides("none")
+    x = numbers(1, 3, D)
+    assert torch.equal(receiver(sender(x, None), None), x)
+
+
+def test_cut_sends_no_channel_and_starts_from_the_stages_own_table() -> None:
+    sender, receiver = sides("cut")
+    x, base = numbers(1, 3, D), numbers(1, 3, D, seed=1)
+    assert sender(x, base).shape == (1, 3, 0)
+    assert torch.equal(receiver(sender(x, base), base), base)
+
+
+@pytest.mark.parametrize("anchor", [True, False])
+def test_residual_without_learned_parts_keeps_the_first_channels(anchor: bool) -> None:
+    sender, receiver = sides("residual", width=WIDTH, anchor=anchor)
+    for parameter in (*sender.parameters(), *receiver.parameters()):
+        parameter.data.zero_()
+    x, base = numbers(1, 3, D), numbers(1, 3, D, seed=1)
+    got = receiver(sender(x, base if anchor else None), base if anchor else None)
+    beyond = base if anchor else torch.zeros(1, 3, D)
+    torch.testing.assert_close(got[..., :WIDTH], x[..., :WIDTH])
+    assert torch.equal(got[..., WIDTH:], beyond[..., WIDTH:])
+
+
+def test_residual_adds_its_learned_maps() -> None:
+    sender, receiver = sides("residual", width=WIDTH, anchor=False)
+    sender.encoder.weight.data, receiver.decoder.weight.data = numbers(WIDTH, D), numbers(D, WIDTH)
+    x = numbers(1, 3, D, seed=2)
+    code = x @ (torch.eye(D)[:WIDTH] + numbers(WIDTH, D)).T
+    torch.testing.assert_close(sender(x, None), code)
+    wide = code @ (torch.eye(D)[:, :WIDTH] + numbers(D, WIDTH)).T
+    torch.testing.assert_close(receiver(code, None), wide)
+
+
+def test_an_anchored_decoder_starts_at_a_tenth() -> None:
+    anchored = sides("residual", width=4)[1].stds["decoder.weight"]
+    assert anchored == 0.1 * sides("residual", width=4, anchor=False)[1].stds["decoder.weight"]
+
+
+def test_subspace_gives_back_the_table_and_the_first_channels_of_what_is_left() -> None:
+    sender, receiver = sides("subspace", width=WIDTH)
+    x, base = numbers(1, 3, D), numbers(1, 3, D, seed=1)
+    got = receiver(sender(x, base), base)
+    torch.testing.assert_close(got[..., :WIDTH], x[..., :WIDTH])
+    assert torch.equal(got[..., WIDTH:], base[..., WIDTH:])
+
+
+def test_bottleneck_keeps_the_residual_on_the_first_channels_only() -> None:
+    sender, receiver = sides("bottleneck", width=WIDTH)
+    x = numbers(1, 3, D)
+    code = sender.projection(functional.silu(sender.feed_forward(x))) + x[..., :WIDTH]
+    assert torch.equal(sender(x, None), code)
+    got = receiver(code, None) - receiver.attention(functional.relu(receiver.decoder(code)))
+    torch.testing.assert_close(got[..., :WIDTH], code)
+    assert not got[..., WIDTH:].any()
+
+
+def test_a_code_and_its_gradient_cross_in_the_same_form() -> None:
+    wire = Wire("int4")
+    code, weights = numbers(1, 2, 5).requires_grad_(), numbers(1, 2, 5, seed=1)
+    crossed = cross(code, wire.rounded)
+    (crossed * weights).sum().backward()
+    assert torch.equal(crossed, wire.rounded(code.detach()))
+    assert code.grad is not None and torch.equal(code.grad, wire.rounded(weights))
+
+
+@pytest.mark.parametrize(
+    "options", [{"width": 0}, {"width": True}, {"code": "fp32"}, {"code": "int2"}, {"block": -1}]
+)
+@pytest.mark.parametrize("name", CODED)
+def test_a_wrong_option_is_refused(name: str, options: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=f"{next(iter(options))} must be"):
+        boundaries.get(name)(**options)
+
+
+@pytest.mark.parametrize("name", CODED)
+def test_a_code_wider_than_the_model_is_refused(name: str) -> None:
+    with pytest.raises(ValueError, match="width 7 must not exceed d_model 6"):
+        sides(name, width=7)

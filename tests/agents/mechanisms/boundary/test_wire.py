@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Codes become bytes and come back rounded; bytes that hold no code are refused."""
+
+from __future__ import annotations
+
+import struct
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agents.mechanisms import boundary as boundaries
+from agents.mechanisms.boundary import WireError, pack_tokens, unpack_tokens, wire_ratio
+from agents.mechanisms.boundary.parts.wire import BITS, HEADER_BYTES, Wire
+
+FORMS = st.sampled_from(sorted(BITS))
+ROW = torch.tensor([[[1.0, -0.5, 0.26, 0.0, 3.0]]])
+
+
+@given(FORMS, st.integers(0, 4), *[st.integers(1, 5)] * 2, st.integers(0, 9), st.integers(0, 2**32))
+@settings(max_examples=150, deadline=None)
+def test_the_receiver_gets_the_rounded_tensor_from_a_message_of_the_stated_size(
+    form: str, block: int, batch: int, seq: int, width: int, seed: int
+) -> None:
+    wire, shape = Wire(form, block), (batch, seq, width)
+    draw = torch.Generator().manual_seed(seed)
+    sizes = torch.exp(20 * torch.randn(batch, seq, 1, generator=draw)).clamp(1e-37, 1e11)
+    values = torch.randn(shape, generator=draw) * sizes
+    data = wire.pack(values)
+    assert len(data) == wire.size(shape)
+    body = wire.bytes_per_token(width) * batch * seq
+    assert 0 <= len(data) - HEADER_BYTES - body < 1
+    assert torch.equal(wire.unpack(data, shape), wire.rounded(values))
+
+
+@pytest.mark.parametrize(
+    ("form", "block", "body"),
+    [
+        ("fp32", 0, struct.pack("<5f", *ROW.flatten())),
+        ("bf16", 0, bytes.fromhex("803f 00bf 853e 0000 4040")),
+        # 3 / 127 = 1.5118 / 64 is 0x3cc2 as BF16, 0.023682: 42, -21, 11, 0 and 127.
+        ("int8", 0, bytes.fromhex("c23c 2a eb 0b 00 7f")),
+        # 1 / 7 and 3 / 7 are 0x3e12 and 0x3edb: 7, -4, 2 in the first block, 0, 7 in the second.
+        ("int4", 3, bytes.fromhex("123e db3e c7 02 07")),
+    ],
+    ids=lambda value: "" if isinstance(value, bytes) else None,
+)
+def test_the_bytes_are_those_computed_by_hand(form: str, block: int, body: bytes) -> None:
+    assert Wire(form, block).pack(ROW)[HEADER_BYTES:] == body
+
+
+def test_a_whole_number_is_at_most_half_a_scale_away() -> None:
+    values = torch.randn(2, 3, 64, generator=torch.Generator().manual_seed(0))
+    for bits, levels in (("int8", 127), ("int4", 7)):
+        scale = values.abs().amax(-1, keepdim=True) / levels
+        error = (Wire(bits).rounded(values) - values).abs()
+        assert bool((error <= scale * 0.5 * 1.01 + scale * levels / 256).all())
+        assert float(error.max()) > 0
+
+
+def _changed(form: str, at: int, raw: str) -> bytes:
+    data, new = bytearray(Wire(form).pack(ROW)), bytes.fromhex(raw)
+    data[HEADER_BYTES + at : HEADER_BYTES + at + len(new)] = new
+    return bytes(data)
+
+
+@pytest.mark.parametrize(
+    ("form", "data", "says"),
+    [
+        ("bf16", Wire("bf16").pack(ROW)[:-1], "25 bytes, not 26"),
+        ("bf16", Wire("bf16").pack(ROW) + b"\0", "27 bytes, not 26"),
+        ("bf16", b"", "0 bytes"),
+        ("bf16", Wire("bf16").pack(ROW.view(1, 5, 1)), "header is not that of a bf16 tensor"),
+        ("fp32", _changed("fp32", 0, "0000c07f"), "NaN, infinity"),
+        ("fp32", _changed("fp32", 4, "000080ff"), "NaN, infinity"),
+        ("bf16", _changed("bf16", 0, "c07f"), "NaN, infinity"),
+        ("bf16", _changed("bf16", 2, "8153"), "above 1.09951e"),
+        ("int8", _changed("int8", 0, "c07f"), "scale of the message holds NaN"),
+        ("int8", _changed("int8", 0, "8050"), "scale of the message holds"),
+        ("int8", _changed("int8", 0, "c1bc"), "negative scale"),
+        ("int8", _changed("int8", 2, "80"), "that int8 leaves out"),
+        ("int8", _changed("int8", 0, "0000"), "scale of 0"),
+        ("int4", _changed("int4", 2, "08"), "that int4 leaves out"),
+        ("int4", _changed("int4", 4, "17"), "spare bits"),
+    ],
+    ids=lambda value: len(value) if isinstance(value, bytes) else None,
+)
+def test_a_strangers_message_is_refused_with_a_sentence(form: str, data: bytes, says: str) -> None:
+    with pytest.raises(WireError, match=says):
+        Wire(form).unpack(data, (1, 1, 5))
+
+
+@pytest.mark.parametrize("number", [np.nan, np.inf, -(2.0**42)])
+@pytest.mark.parametrize("form", sorted(BITS))
+def test_numbers_that_are_no_tensors_of_a_model_are_not_packed(form: str, number: float) -> None:
+    with pytest.raises(WireError, match="to be sent holds NaN"):
+        Wire(form).pack(torch.tensor([[[1.0, number]]]))
+
+
+@pytest.mark.parametrize("shape", [(2**15, 2**15, 1), (2**40, 1, 0), (1, 1)])
+def test_a_shape_too_large_or_of_other_dimensions_is_refused(shape: tuple[int, int, int]) -> None:
+    with pytest.raises(WireError, match="doesn't cross"):
+        Wire("bf16").unpack(b"", shape)
+
+
+@pytest.mark.parametrize(("vocabulary", "width"), [(65_536, 2), (65_537, 4)])
+def test_token_ids_take_two_bytes_up_to_a_vocabulary_of_65536(vocabulary: int, width: int) -> None:
+    tokens = torch.tensor([[0, 1, vocabulary - 1]])
+    data = pack_tokens(tokens, vocabulary)
+    assert len(data) == 3 * width
+    assert torch.equal(unpack_tokens(data, (1, 3), vocabulary), tokens)
+    with pytest.raises(WireError, match="outside the vocabulary"):
+        pack_tokens(tokens + 1, vocabulary)
+    with pytest.raises(WireError, match="bytes, not"):
+        unpack_tokens(data[1:], (1, 3), vocabulary)
+
+
+def test_a_strangers_id_outside_the_vocabulary_is_refused() -> None:
+    with pytest.raises(WireError, match="a token id outside the vocabulary of 5"):
+        unpack_tokens(bytes([4, 0, 5, 0]), (1, 2), 5)
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "ids", "expected"),
+    [
+        # d_model 256, 4 x 64 tokens: 262,144 bytes in fp32, a header of 16.
+        ("none", {}, False, 262_144 / (16 + 262_144)),
+        ("residual", {"width": 16}, False, 262_144 / (16 + 256 * 32)),
+        ("residual", {"width": 16}, True, 262_144 / (16 + 256 * 34)),
+        ("residual", {"width": 16, "code": "int8"}, True, 262_144 / (16 + 256 * 20)),
+        ("bottleneck", {"width": 48, "code": "int4", "block": 16}, True, 262_144 / (16 + 256 * 32)),
+        ("cut", {}, True, 262_144 / (16 + 256 * 2)),
+    ],
+)
+def test_the_ratio_counts_header_and_ids(
+    name: str, options: dict[str, object], ids: bool, expected: float
+) -> None:
+    boundary = boundaries.get(name)(**options)
+    assert wire_ratio(boundary, 256, 256, 4, 64, ids) == expected

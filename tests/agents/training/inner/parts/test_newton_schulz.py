@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Newton-Schulz keeps the singular vectors and brings the singular values into its band."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from agents.training.inner.parts.newton_schulz import COEFFICIENTS, STEPS, orthogonalised
+
+
+def matrix_of(values: torch.Tensor, columns: int) -> torch.Tensor:
+    """fp32 [1, len(values), columns] with these singular values and random singular vectors."""
+    generator = torch.Generator().manual_seed(0)
+    rows = len(values)
+    left, _ = torch.linalg.qr(torch.randn(rows, rows, generator=generator, dtype=torch.float64))
+    right, _ = torch.linalg.qr(torch.randn(columns, rows, generator=generator, dtype=torch.float64))
+    return (left @ torch.diag(values.double()) @ right.T).float()[None]
+
+
+@pytest.mark.parametrize("size", [1e-4, 1.0, 1e4])
+@pytest.mark.parametrize("shape", [(3, 8, 24), (2, 16, 16), (1, 1, 5)])
+def test_singular_values_of_at_least_a_hundredth_end_in_the_band(
+    shape: tuple[int, int, int], size: float
+) -> None:
+    given = size * torch.randn(shape, generator=torch.Generator().manual_seed(1))
+    before = torch.linalg.svdvals(given)
+    shares = before / torch.linalg.vector_norm(before, dim=-1, keepdim=True)
+    after = torch.linalg.svdvals(orthogonalised(given))
+    assert (shares >= 0.01).any()
+    assert after[shares >= 0.01].min() > 0.681
+    assert after[shares >= 0.01].max() < 1.135
+
+
+def test_an_ill_conditioned_matrix_is_mapped_value_by_value_and_keeps_its_vectors() -> None:
+    values = torch.logspace(0, -6, 12)
+    given = matrix_of(values, 30)
+    found = orthogonalised(given)[0].double()
+    a, b, c = COEFFICIENTS
+    expected = values.double() / torch.linalg.vector_norm(given.double())
+    for _ in range(STEPS):
+        expected = a * expected + b * expected**3 + c * expected**5
+    left, _, right = torch.linalg.svd(given[0].double(), full_matrices=False)
+    torch.testing.assert_close(left.T @ found @ right.T, torch.diag(expected), rtol=0, atol=1e-4)
+    large = values >= 0.0021 * float(torch.linalg.vector_norm(values))
+    assert expected[large].min() > 0.681
+    assert expected[large].max() < 1.203
+
+
+def test_bf16_products_stay_near_those_of_fp32() -> None:
+    given = matrix_of(torch.linspace(1.0, 0.2, 12), 30)
+    exact, rough = orthogonalised(given), orthogonalised(given, torch.bfloat16)
+    assert rough.dtype == torch.float32
+    assert 0 < float((exact - rough).norm() / exact.norm()) < 0.03
+
+
+def test_zeros_stay_zeros() -> None:
+    assert not orthogonalised(torch.zeros(2, 3, 4)).any()
+
+
+def test_a_matrix_is_not_changed_by_those_beside_it() -> None:
+    given = torch.randn(3, 4, 6, generator=torch.Generator().manual_seed(2))
+    alone = torch.cat([orthogonalised(one[None]) for one in given])
+    torch.testing.assert_close(orthogonalised(given), alone, rtol=0, atol=1e-5)
+    assert math.prod(alone.shape) == 72
