@@ -43,7 +43,7 @@ chaos: setup ## The full kill matrix: every role, every phase
 	@pytest tests/e2e tests/attacks -m chaos $(ARGS)
 
 .PHONY: bench
-bench: setup ## Gas, hashing, codecs, merging, privacy and start-up figures
+bench: setup ## Gas, hashing, codecs, merging, pipeline, privacy and start-up figures
 	@python -m tests.measure $(ARGS)
 
 .PHONY: lint
@@ -62,5 +62,5 @@ lock: ## Resolve pyproject.toml again and rewrite requirements.lock
 
 .PHONY: clean
 clean: ## Remove everything made, the set-up too
-	@rm -rf .venv tools .build .menagerie report report-redundant .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	@rm -rf .venv tools .build .menagerie report report-redundant figures .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	@find . -name __pycache__ -not -path './.git/*' -prune -exec rm -rf {} +

@@ -2,7 +2,8 @@
 """The trainer: trains its own batches, commits, reveals. The cold wallet claims what it earns.
 
     before the first round   register (or wait for the owner to), do the benchmark
-    COMMIT                   train the assigned batches, journal the secret, commit its hash
+    COMMIT                   train the assigned batches, or hold one stage of a model that is split
+                             (`agents.rounds.mining`); journal the secret, commit its hash
     REVEAL                   open the commitment; beside it, publish payload, trace and proof
     AGGREGATE                in a job that leaves training to its nodes: show some of the parameters
                              it started from, at places that nobody knew when it committed
@@ -32,6 +33,7 @@ from agents.protocol.scores import Consensus
 from agents.protocol.structs import read
 from agents.protocol.view import View, observe
 from agents.rounds.access import DataAccess
+from agents.rounds.mining import Mining
 from agents.rounds.plan import Plan
 from agents.rounds.privacy_budget import Budget
 from agents.rounds.publication import Publication
@@ -57,7 +59,7 @@ _PATIENCE_S = 4.0
 _ROUNDS_KEPT = 3
 _REORG_BLOCKS = 64  # after which a round that ended is not looked at again
 _OVER = (Phase.FINALIZED, Phase.VOID)
-_ARTEFACTS = ("payload", "trace", "proof")  # published
+_ARTEFACTS = ("payload", "trace", "proof", "inbox")  # published, where there is such a file
 _MEMORY = "memory"  # kept
 _COMMITTED = ("input_root", "content", "trace_root", "salt")
 
@@ -84,6 +86,7 @@ class Trainer:
         self.publication = Publication(context, store, self.commitments, _ARTEFACTS)
         self.membership = Membership(self.network, context, store, self.device)
         self.producer = Producer(context, self.reader.memories, self.access.sealing, self.device)
+        self.mining = Mining(context, self.network, self.models, self.device, self.outgoing)
         self.following = Following(self.network, context, self.models.job)
         self.turns = Turns(context.log, context.metrics)
         self._upkeeps: dict[int, Upkeep] = {}
@@ -243,6 +246,8 @@ class Trainer:
     def produce(self, view: View, plan: Plan, node: int) -> Work | None:
         """Do the task: local steps, privacy, payload, trace and proof of computation."""
         job = self.models.job(view.job_id)
+        if job.slices is not None:
+            return self.mining.produce(job, view, plan, node)
         before = self.starting_state(view)
         extra = self.extra_batches(view, plan, node) if job.verification.extra_batches else 0
         return self.producer.produce(

@@ -16,16 +16,17 @@ from scripts._shared.node_options import node_of, node_options
 @click.command()
 @click.option(
     "--job",
-    type=click.Choice(("plain", "dso", "gauntlet")),
+    type=click.Choice(("plain", "dso", "gauntlet", "pipeline")),
     default="plain",
     show_default=True,
     help="plain: public data, re-execution. dso: private data, robust merging, a budget. "
-    "gauntlet: nodes are paid by what their updates do to the loss.",
+    "gauntlet: nodes are paid by what their updates do to the loss. pipeline: each node holds one "
+    "stage of the model.",
 )
 @click.option(
-    "--trainers", type=int, help="Trainers, the job's cheats included (default: 8; 10; 11)."
+    "--trainers", type=int, help="Trainers, the job's cheats included (default: 8; 10; 11; 12)."
 )
-@click.option("--rounds", type=int, help="Rounds of the job (default: 10; 10; 12).")
+@click.option("--rounds", type=int, help="Rounds of the job (default: 10; 10; 12; 6).")
 @click.option(
     "--data",
     multiple=True,
@@ -66,9 +67,10 @@ def cli(
     from scripts._demo.demo import Options, run
     from scripts._demo.dso import DSO
     from scripts._demo.gauntlet import GAUNTLET
+    from scripts._demo.pipeline import PIPELINE
     from scripts._demo.scenario import PLAIN
 
-    scenario = {"plain": PLAIN, "dso": DSO, "gauntlet": GAUNTLET}[job]
+    scenario = {"plain": PLAIN, "dso": DSO, "gauntlet": GAUNTLET, "pipeline": PIPELINE}[job]
     trainers = trainers or scenario.trainers
     if trainers < scenario.fewest:
         raise click.BadParameter(f"at least {scenario.fewest} trainers, cheats included")

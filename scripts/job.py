@@ -145,7 +145,9 @@ def create(
         f"Published a model of {published.parameters:,} parameters and {published.tokens:,} "
         f"tokens of data; spec {published.spec_cid}"
     )
-    for warning in published.warnings:
+    pipeline = published.spec.pipeline
+    stages = 1 if pipeline is None else len(pipeline.layers)
+    for warning in (*published.warnings, *_too_few(stages, trainers)):
         click.echo(f"Warning: {warning}", err=True)
     encoded = terms.encode(published)
     rehearse(contracts.TrainingJobs.create_job, encoded, sender=account)
@@ -181,6 +183,16 @@ def _rounds(fields: dict[str, Any]) -> int:
     if not isinstance(rounds, int) or isinstance(rounds, bool) or rounds < 1:
         raise click.ClickException(f"rounds: {rounds!r} is no number of rounds.")
     return rounds
+
+
+def _too_few(stages: int, trainers: int) -> list[str]:
+    """What a sponsor of a split model should know before it pays."""
+    if stages == 1 or trainers >= stages:
+        return []
+    return [
+        f"the model has {stages} stages and {trainers} trainers are registered. A round works only "
+        "with a trainer for each stage; until then the escrow is not touched."
+    ]
 
 
 def _terms(contracts: Contracts, account: Any, rounds: int, given: dict[str, Any]) -> Any:

@@ -423,6 +423,10 @@ def _of_job(contracts: Contracts, store: Any, job_id: int) -> dict[str, Any]:
         raise click.ClickException(f"There is no job {job_id}; there are {network.job_count()}.")
     models = Models(network, store)
     spec = models.job(job_id).spec
+    if spec.pipeline is not None:
+        raise click.ClickException(
+            f"The model of job {job_id} is split into stages, and a task runs a whole model."
+        )
     found: dict[str, Any] = {"model": spec.model.model_dump()}
     found["checkpoint"] = store.put_bytes(save_state(models.current(job_id)))
     if spec.access == "public":

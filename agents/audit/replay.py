@@ -23,13 +23,14 @@ from agents.audit.sources.record import Record
 from agents.audit.work.privacy import Charges
 from agents.audit.work.ratings import Ratings
 from agents.audit.work.training import Training
+from agents.jobs.model_files import read_model
 from agents.mechanisms.score.gauntlet import Gauntlet
 from agents.protocol.network import Network
 from agents.protocol.numbers import ZERO_DIGEST, JobStatus, Phase
 from agents.runtime.errors import ConfigError
 from agents.storage.content_store import ContentStore
 from agents.storage.errors import StoreError, StoreUnavailable
-from agents.training.state import PayloadError, file_bound, load_state, model_hash
+from agents.training.state import PayloadError
 
 Progress = Callable[[str, int, int], None]
 
@@ -252,17 +253,16 @@ class _Auditor:
             if job is None or digest == ZERO_DIGEST:
                 continue
             self.artefacts.name(digest, f"checkpoint attested by {args['attester']}")
+            wrong = ""
             try:
-                raw = self.artefacts.get_digest(digest, file_bound(job.shapes))
-                found = model_hash(load_state(raw, job.shapes))
+                read_model(job, self.artefacts, digest, model)
             except StoreUnavailable:
                 raise
             except StoreError:
                 continue  # waits in `failures`
             except PayloadError as error:
-                part.differ("ledger", who, f"its checkpoint can't be used: {error}")
-                continue
-            part.same("ledger", who, "the model in its checkpoint", found, model)
+                wrong = f"its checkpoint can't be used: {error}"
+            part.hold("ledger", not wrong, who, wrong)
 
 
 __all__ = ["audit_job"]

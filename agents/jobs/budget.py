@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -21,8 +22,10 @@ from pathlib import Path
 import numpy as np
 
 from agents.training.data import Dataset
+from agents.training.optimizers import chosen
 from agents.training.order import MAX_SIZE
 from agents.training.private import CHUNK
+from agents.training.slices import Slices
 from agents.training.spec import JobSpec, SpecError
 from agents.training.state import Shapes
 
@@ -34,9 +37,11 @@ MAX_BATCH_FETCH = 4 * 2**30
 
 _FLOAT = 4
 _TOKEN = 8
-_STATES = 5  # weights, gradient, AdamW's two moments, where the round started
+_STATES = 3  # weights, gradient, where the round started
 _KEPT = 3  # numbers kept by a token, in numbers that go through the linear layers
 _LOGITS = 4  # logits, their exponentials, and the gradients of both
+_CODES = 6  # a code, its gradient, their messages and roundings, in numbers of a code
+_WHOLE = 4  # who evaluates: weights, room for gradients, the state they come from, the update
 _BATCHES = 2  # the inputs and the targets of the batch in hand, beside the round's
 _SHARE = 0.75  # of the machine's memory; the rest is for everything else that runs there
 _GIB = 2**30
@@ -70,23 +75,76 @@ def needs(spec: JobSpec, shapes: Shapes, per_example: bool = False) -> Needs:
     through = sum(shape[0] + shape[1] for shape in shapes.values() if len(shape) == 2)
     rows, length = spec.optimizer.batch_size, spec.optimizer.seq_len
     copies = _STATES + (CHUNK if per_example else 0)
+    inner = chosen(spec.optimizer.inner, spec.optimizer.inner_options)
     return Needs(
-        weights=_FLOAT * copies * parameters,
+        weights=_FLOAT * (copies * parameters + inner.numbers(shapes)),
         activations=_FLOAT * rows * length * (_KEPT * through + _LOGITS * spec.model.vocab_size),
         batches=_TOKEN * rows * (length + 1) * (spec.batches_per_round + _BATCHES),
     )
 
 
+def stage_needs(spec: JobSpec, slices: Slices, index: int, shapes: Shapes) -> Needs:
+    """What a miner of one stage takes. `shapes`: of the stage's tensors.
+
+    Counted from above: as many samples wait for their gradient as one step takes, also at the last
+    stage, which keeps its logits and goes back at once if its miner is honest. A verifier replays
+    the log of one that is not.
+    """
+    assert spec.pipeline is not None
+    rows, length = spec.optimizer.batch_size, spec.optimizer.seq_len
+    whole = needs(spec, shapes)
+    fixed = spec.model.vocab_size * spec.model.d_model if slices.boundary.table == "fixed" else 0
+    logits = 0 if index == slices.last else _LOGITS * spec.model.vocab_size
+    codes = _CODES * slices.code_shape(rows, length)[-1] if slices.last else 0
+    sample = whole.activations + _FLOAT * rows * length * (codes - logits)
+    return Needs(
+        weights=whole.weights + _FLOAT * fixed,
+        activations=spec.pipeline.local_batch * sample,
+        batches=whole.batches,
+    )
+
+
+def check_stages(spec: JobSpec, slices: Slices, stages: Sequence[Shapes], memory: int) -> None:
+    """Raise SpecError if a machine can't hold every single stage in `memory` bytes: the seed of a
+    round may give a node any of them.
+
+    `stages`: shapes of each stage's tensors. Who evaluates holds them all: see `check_whole`.
+    """
+    asked = [stage_needs(spec, slices, index, shapes) for index, shapes in enumerate(stages)]
+    index, most = max(enumerate(asked), key=lambda one: one[1].memory)
+    _refuse_beyond(f"training stage {index}", most, memory)
+    _check_rows(spec)
+
+
+def check_whole(spec: JobSpec, shapes: Shapes, memory: int) -> None:
+    """Raise SpecError if a machine can't evaluate all stages of a split model together.
+
+    `shapes`: of all stages' tensors. Counted from above: no gradient is taken, so activations
+    are fewer than those of a training step.
+    """
+    parameters = sum(math.prod(shape) for shape in shapes.values())
+    step = needs(spec, shapes)
+    asked = Needs(_FLOAT * _WHOLE * parameters, step.activations, step.batches)
+    _refuse_beyond("evaluating all stages together", asked, memory)
+
+
 def check_spec(spec: JobSpec, shapes: Shapes, per_example: bool, memory: int) -> None:
     """Raise SpecError if a machine can't train this in `memory` bytes."""
-    asked = needs(spec, shapes, per_example)
+    _refuse_beyond("training", needs(spec, shapes, per_example), memory)
+    _check_rows(spec)
+
+
+def _refuse_beyond(what: str, asked: Needs, memory: int) -> None:
     if asked.memory > memory:
         raise SpecError(
-            f"training takes about {_gib(asked.memory)} GiB (model and optimizer "
+            f"{what} takes about {_gib(asked.memory)} GiB (model and optimizer "
             f"{_gib(asked.weights)}, activations {_gib(asked.activations)}, a round's batches "
             f"{_gib(asked.batches)}), and this machine has {_gib(memory)} GiB for it; see the "
             "setting `max_memory_gib`"
         )
+
+
+def _check_rows(spec: JobSpec) -> None:
     rows = spec.batches_per_round * spec.optimizer.batch_size
     if rows > MAX_ROUND_ROWS:
         raise SpecError(

@@ -17,10 +17,12 @@ from agents.mechanisms.privacy.aggregate import sensitivity
 from agents.mechanisms.privacy.gaussian import Gaussian
 from agents.mechanisms.privacy.parts.blinding import Blinded, check_blinding
 from agents.mechanisms.verify import Companions, Verification
+from agents.training.optimizers import chosen
 from agents.training.spec import JobSpec, SpecError
 from agents.training.state import Shapes
 
 _LARGE_SIGN = 0.01  # as an outer rate of signs
+_OF_PASSES = ("backward_passes", "clasp")
 _NODES = 16  # a network this large is assumed where a figure depends on it
 
 
@@ -32,6 +34,7 @@ def check_together(
         *_data(spec, privacy),
         *verification.objections(_companions(spec, codec, privacy)),
         *_merging(spec, codec, privacy),
+        *_splitting(spec, verification, privacy),
     ]
     if wrong:
         raise SpecError("; ".join(wrong))
@@ -68,9 +71,10 @@ def _data(spec: JobSpec, privacy: Privacy) -> list[str]:
             f'privacy "{spec.privacy}" needs access "local": a node may draw its samples in secret '
             "only from its own data; batches assigned in public earn no privacy"
         )
-    if privacy.unit == "example" and spec.optimizer.inner != "adamw":
+    inner = chosen(spec.optimizer.inner, spec.optimizer.inner_options)
+    if privacy.unit == "example" and not inner.makes_steps:
         wrong.append(
-            f'privacy "{spec.privacy}" makes noisy AdamW steps; optimizer.inner '
+            f'privacy "{spec.privacy}" makes noisy steps; optimizer.inner '
             f'"{spec.optimizer.inner}" makes none'
         )
     return wrong
@@ -92,7 +96,8 @@ def _companions(spec: JobSpec, codec: Codec, privacy: Privacy) -> Companions:
 
 def _merging(spec: JobSpec, codec: Codec, privacy: Privacy) -> list[str]:
     wrong = []
-    if getattr(codec, "mostly_zero", False) and spec.merge in ("median", "trimmed_mean"):
+    zeros = ("geometric_mean", "median", "trimmed_mean")
+    if getattr(codec, "mostly_zero", False) and spec.merge in zeros:
         wrong.append(
             f'codec "{spec.codec}" leaves most coordinates of a payload zero, so merge '
             f'"{spec.merge}" would be zero nearly everywhere; use multi_krum, geometric_median, '
@@ -108,6 +113,48 @@ def _merging(spec: JobSpec, codec: Codec, privacy: Privacy) -> list[str]:
                 f'score "{spec.score}" would publish figures about updates that privacy '
                 '"aggregate" keeps secret; use batches'
             )
+    return wrong
+
+
+def _splitting(spec: JobSpec, verification: Verification, privacy: Privacy) -> list[str]:
+    """What a model in stages doesn't allow: a node has no gradient without its neighbours."""
+    if (spec.score in _OF_PASSES) != (spec.pipeline is not None):
+        names = " or ".join(f'"{name}"' for name in _OF_PASSES)
+        return [
+            f'score {names} and mode "pipeline" belong together: the nodes of a split model have '
+            "different tensors, so other scores can't compare them, and no other mode has such "
+            f'passes; score is "{spec.score}", mode is "{spec.mode}"'
+        ]
+    if spec.pipeline is None:
+        return []
+    wrong = []
+    if not verification.redone:
+        wrong.append(
+            f'mode "{spec.mode}" needs verify "reexecution", not "{spec.verify}": the loss says '
+            "nothing about one stage alone, so a node's work is known to be right only by doing it "
+            "again"
+        )
+    if privacy.unit != "none":
+        wrong.append(
+            f'mode "{spec.mode}" needs privacy "none", not "{spec.privacy}": codes and gradients '
+            "pass between nodes without noise, and are published"
+        )
+    if spec.access != "public":
+        wrong.append(
+            f'mode "{spec.mode}" needs access "public", not "{spec.access}": every node of a '
+            "sample's way reads its tokens, and verifiers read them again"
+        )
+    if spec.codec != "dense":
+        wrong.append(
+            f'mode "{spec.mode}" needs codec "dense", not "{spec.codec}": a node changes its stage '
+            "from round to round, and neither a codec's memory nor its shared randomness is "
+            "defined for one stage yet"
+        )
+    if not chosen(spec.optimizer.inner, spec.optimizer.inner_options).makes_steps:
+        wrong.append(
+            f'mode "{spec.mode}" makes steps within a round; optimizer.inner '
+            f'"{spec.optimizer.inner}" makes none'
+        )
     return wrong
 
 

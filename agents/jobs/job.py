@@ -8,7 +8,7 @@ here and accept its options before anything is computed, and nothing in it is ev
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property, partial
 from typing import Any
 
@@ -18,7 +18,7 @@ import agents.mechanisms.mode
 import agents.mechanisms.privacy
 import agents.mechanisms.score
 import agents.mechanisms.verify
-from agents.jobs.budget import check_data, check_spec, memory_here
+from agents.jobs.budget import check_data, check_spec, check_stages, check_whole, memory_here
 from agents.jobs.compatible import check_together, fitted
 from agents.mechanisms.codec import Codec
 from agents.mechanisms.merge import Merge
@@ -34,10 +34,11 @@ from agents.storage.errors import StoreError
 from agents.training.data import MAX_MANIFEST_BYTES, Dataset, DataSource
 from agents.training.documents import DataError
 from agents.training.flat import FlatModel
-from agents.training.model import template
+from agents.training.model import init_state, template
 from agents.training.sealed_data import open_sealed
+from agents.training.slices import Slices, init_stages, stage_template
 from agents.training.spec import MAX_SPEC_BYTES, JobSpec, SpecError
-from agents.training.state import Shapes
+from agents.training.state import Shapes, State
 
 _FOLDERS = {
     "mode": agents.mechanisms.mode,
@@ -69,6 +70,16 @@ def mechanism(spec: JobSpec, field: str, fixed: Mapping[str, Any] | None = None)
         ) from error
 
 
+def cut(spec: JobSpec) -> Slices | None:
+    """Where the spec's mode cuts the model, None if it does not; SpecError for a bad cut."""
+    if spec.pipeline is None:
+        return None
+    try:
+        return Slices.of(spec.model, spec.pipeline)
+    except (ValueError, OverflowError) as error:
+        raise SpecError(f"pipeline: {error}"[:500]) from error
+
+
 class DataLocked(StoreError):
     """The job's data is encrypted, and nobody gave this agent the key."""
 
@@ -81,7 +92,10 @@ def _no_key() -> bytes | None:
 
 
 class JobContext:
-    """One job as the maths needs it. `shapes`: model tensors; then its mechanisms.
+    """One job as the maths needs it.
+
+    `shapes`: model tensors. `slices`: where the model is cut, None if a node holds it whole; then
+    `shapes` are those of all stages together. Then the job's mechanisms.
 
     `key`: gives the 32-byte key of encrypted data, None while it is not held. `memory`: bytes that
     the job may take, by default three quarters of the machine's. SpecError for a spec or a manifest
@@ -99,9 +113,11 @@ class JobContext:
         self.spec = spec
         self._store = store
         self._key = key
+        self.slices = cut(spec)
         cid = spec.model.config_cid
         self._config = None if cid is None else store.get(cid, MAX_MANIFEST_BYTES)
-        self.shapes: Shapes = template(spec.model, self._config)
+        self._stages = _stage_shapes(self.slices)
+        self.shapes: Shapes = _union(self._stages) or template(spec.model, self._config)
         self.mode: Mode = mechanism(spec, "mode")
         self.verification: Verification = mechanism(spec, "verify")
         self.merge: Merge = mechanism(spec, "merge")
@@ -118,7 +134,11 @@ class JobContext:
             spec, self.shapes, self.verification, self.codec, self.privacy
         )
         per_example = self.privacy.unit == "example"
-        check_spec(spec, self.shapes, per_example, memory_here() if memory is None else memory)
+        self._memory = memory_here() if memory is None else memory
+        if self.slices is None:
+            check_spec(spec, self.shapes, per_example, self._memory)
+        else:
+            check_stages(spec, self.slices, self._stages, self._memory)
         try:
             check_data(spec, Dataset.from_bytes(store.get(spec.data, MAX_MANIFEST_BYTES)))
         except DataError as error:
@@ -162,15 +182,47 @@ class JobContext:
             raise DataLocked("the data of this job is encrypted and its key is not held here")
         return DataSource(open_sealed(self._store, key, self.spec.data), self.spec)
 
+    def stage_shapes(self, index: int) -> Shapes:
+        """The tensors of stage 0.. of a split model; ValueError if there is no such stage."""
+        if not 0 <= index < len(self._stages):
+            raise ValueError(f"the model has {len(self._stages)} stages; there is no {index}")
+        return self._stages[index]
+
+    def genesis(self) -> State:
+        """The state that the first round starts from, of all stages together if there are any."""
+        if self.slices is not None:
+            return init_stages(self.slices)
+        return init_state(self.spec.model, self._config)
+
     def net(self, device: str) -> FlatModel:
-        """The job's network on `device`, built at first use."""
+        """The job's network on `device`, built at first use.
+
+        Of a split model it is all stages. A miner needs none of it; SpecError where the machine
+        has not the memory for them.
+        """
         if device not in self._nets:
-            self._nets[device] = FlatModel(self.spec.model, self._config, device)
+            if self.slices is not None:
+                check_whole(self.spec, self.shapes, self._memory)
+            net = FlatModel(self.spec.model, self._config, device, self.slices)
+            self._nets[device] = net
         return self._nets[device]
 
     @cached_property
     def _nets(self) -> dict[str, FlatModel]:
         return {}
+
+
+def _stage_shapes(slices: Slices | None) -> tuple[Shapes, ...]:
+    if slices is None:
+        return ()
+    try:
+        return tuple(stage_template(slices, index) for index in range(slices.last + 1))
+    except ValueError as error:
+        raise SpecError(f"pipeline: {error}") from error
+
+
+def _union(stages: Iterable[Shapes]) -> Shapes:
+    return dict(sorted((name, shape) for stage in stages for name, shape in stage.items()))
 
 
 class JobContexts:

@@ -12,15 +12,14 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from agents.jobs.job import JobContext
+from agents.jobs.model_files import hash_of, pack_model
 from agents.mechanisms import verify
 from agents.protocol.numbers import ZOO
 from agents.storage.cid import digest_of
 from agents.storage.content_store import ContentStore
 from agents.training.data import pack
-from agents.training.model import init_state
 from agents.training.sealed_data import pack_sealed
 from agents.training.spec import JobSpec, SpecError
-from agents.training.state import model_hash, save_state
 
 
 @dataclass(frozen=True)
@@ -148,12 +147,15 @@ def publish_job(
         model = {"kind": "transformers", **fields.get("model", {})}
         fields["model"] = {**model, "config_cid": store.put_bytes(model_config)}
     job = JobContext(JobSpec.from_dict(fields), store, lambda: data_key)
-    state = init_state(job.spec.model, model_config)
+    state = job.genesis()
+    files = pack_model(job, state)
+    for part in files.parts:
+        store.put_bytes(part)
     return Published(
         spec=job.spec,
         spec_cid=store.put_bytes(job.spec.to_bytes()),
-        checkpoint_cid=store.put_bytes(save_state(state)),
-        model=model_hash(state),
+        checkpoint_cid=store.put_bytes(files.main),
+        model=hash_of(job, state),
         parameters=sum(tensor.numel() for tensor in state.values()),
         tokens=job.data.dataset.tokens,
         warnings=tuple(job.warnings),

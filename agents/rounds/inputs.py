@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from agents.jobs.job import JobContext
+from agents.pipeline.hand_over import Passage
 from agents.protocol.numbers import ZERO_DIGEST
 from agents.rounds.plan import Plan
 from agents.rounds.submissions import Submission
@@ -22,13 +23,18 @@ def _no_memory(node: int) -> State | None:
     return None
 
 
+def _nothing_signed(passage: Passage, digest: bytes, signature: bytes) -> bool:
+    return False
+
+
 @dataclass(frozen=True)
 class RoundInputs:
     """Everything that a spot check, a committee's ruling or an audit needs to know of a round.
 
     `before`: the model that the round starts from. `memory`: a node's codec memory before the
     round (`agents.rounds.codec_memory`). `patient`: whether a payload that is gone since it was
-    read is worth waiting for.
+    read is worth waiting for. `signed`: whether a signature is that of the sender of a passage,
+    over the digest of what it handed on, where the model is split.
 
     The signs: `merged`, the merged pseudo-gradient; `audit_seed`, 32 bytes that draw nodes;
     `flagged`, nodes that revealed identical content; `window_s`, length of the commit phase in
@@ -47,6 +53,7 @@ class RoundInputs:
     window_s: int = 0
     memory: Callable[[int], State | None] = _no_memory
     patient: bool = True
+    signed: Callable[[Passage, bytes, bytes], bool] = _nothing_signed
 
     def steps(self, node: int) -> int:
         """Steps that the node's trace must show."""

@@ -5,6 +5,8 @@ Rule: start from the newest full checkpoint at or before the wanted round, apply
 updates one by one, and compare the model hash with the ledger after each. A model whose hash is not
 the ledger's is never returned. A model kept in memory is hashed again whenever it is asked for. If
 it has changed, the node drops it and builds it again from chain and store.
+
+Of a model that is split, one stage can be asked for alone: then no file of another stage is read.
 """
 
 from __future__ import annotations
@@ -13,23 +15,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from agents.jobs.job import JobContext, JobContexts
+from agents.jobs.model_files import WrongModel, changed, read_model
 from agents.protocol.network import Network
 from agents.rounds.report import MAX_REPORT_BYTES, RoundReport
-from agents.rounds.update import read_update
 from agents.storage.cid import digest_of
 from agents.storage.content_store import ContentStore
 from agents.storage.errors import CorruptContent, StoreError, StoreUnavailable
 from agents.training.spec import JobSpec
-from agents.training.state import (
-    PayloadError,
-    State,
-    apply_outer,
-    file_bound,
-    load_state,
-    model_hash,
-)
+from agents.training.state import PayloadError, State, model_hash
 
 _KEPT = 3
+_Place = tuple[bytes, int | None]  # a model's hash, and which stage of it; None: the whole of it
 
 
 @dataclass(frozen=True)
@@ -73,7 +69,7 @@ class Models:
         self._damaged: list[bytes] = []
         self._store = store
         self._jobs = JobContexts(network, store, key_of, memory)
-        self._states: dict[bytes, State] = {}
+        self._states: dict[_Place, tuple[State, bytes]] = {}  # with the hash of what is kept
         self._reports: dict[bytes, RoundReport] = {}
 
     def job(self, job_id: int) -> JobContext:
@@ -95,33 +91,29 @@ class Models:
         """The model that the next round starts from (or the running one started from)."""
         return self.at(job_id, self._network.job(job_id).model)
 
-    def keep(self, state: State) -> bytes:
-        """Remember a model that the caller has just computed; returns its hash."""
-        found = model_hash(state)
-        self._remember(found, state)
-        return found
-
-    def _remember(self, found: bytes, state: State) -> None:
-        self._states[found] = state
+    def _remember(self, place: _Place, state: State) -> None:
+        self._states[place] = state, model_hash(state)
         while len(self._states) > _KEPT:
             del self._states[next(iter(self._states))]
 
-    def _recall(self, wanted: bytes) -> State | None:
+    def _recall(self, place: _Place) -> State | None:
         """The copy in memory, if there is one and it still is that model."""
-        state = self._states.get(wanted)
-        if state is not None and model_hash(state) != wanted:
-            del self._states[wanted]
-            self._damaged.append(wanted)
+        state, known = self._states.get(place, ({}, b""))
+        if known and model_hash(state) != known:
+            del self._states[place]
+            self._damaged.append(place[0])
             return None
-        return state
+        return state if known else None
 
-    def at(self, job_id: int, wanted: bytes) -> State:
+    def at(self, job_id: int, wanted: bytes, stage: int | None = None) -> State:
         """The model of hash `wanted`: the genesis model or one that the ledger records.
+
+        `stage`: the tensors of this stage only, of a model that is split.
 
         Raises StoreError when an artefact can't be had, CorruptContent when the published
         artefacts don't lead to the recorded hash, PayloadError for malformed ones.
         """
-        kept = self._recall(wanted)
+        kept = self._recall((wanted, stage))
         if kept is not None:
             return kept
         terms = self._network.job(job_id).terms
@@ -137,10 +129,16 @@ class Models:
             raise CorruptContent(
                 f"job {job_id} has no model {wanted.hex()} in its ledger; the chain has moved"
             )
-        start, state = self._start(job_id, terms.genesis_checkpoint, hashes, reports)
+        start, state = self._start(job_id, terms.genesis_checkpoint, hashes, reports, stage)
+        job = self.job(job_id)
         for index in range(start, len(reports)):
-            state = self._apply(job_id, index, state, reports[index], hashes[index + 1])
-        self._remember(wanted, state)
+            report, rate = reports[index], job.spec.outer_lr_at(index)
+            after = hashes[index + 1]
+            try:
+                state = changed(job, self._store, report.update, state, rate, after, stage)
+            except WrongModel as error:
+                raise _lie(f"update {report.update} of round {report.round}", error) from error
+        self._remember((wanted, stage), state)
         replayed = len(reports) - start
         if self._damaged or replayed > 1:
             self._tell(CaughtUp(job_id, wanted, start, replayed, tuple(self._damaged)))
@@ -148,45 +146,39 @@ class Models:
         return state
 
     def _start(
-        self, job_id: int, genesis: bytes, hashes: list[bytes], reports: list[RoundReport]
+        self,
+        job_id: int,
+        genesis: bytes,
+        hashes: list[bytes],
+        reports: list[RoundReport],
+        stage: int | None,
     ) -> tuple[int, State]:
         """(i, model hashes[i]) for the greatest i that is in memory or has a usable checkpoint."""
         for index in range(len(hashes) - 1, 0, -1):
-            kept = self._recall(hashes[index])
+            kept = self._recall((hashes[index], stage))
             if kept is not None:
                 return index, kept
             checkpoint = reports[index - 1].checkpoint
             if checkpoint is None:
                 continue
             try:
-                return index, self._load(job_id, digest_of(checkpoint), hashes[index])
+                return index, self._load(job_id, digest_of(checkpoint), hashes[index], stage)
             except StoreUnavailable:
                 raise
             except (StoreError, PayloadError):
                 continue  # lost or wrong: an older start and the updates lead to the same hash
-        return 0, self._recall(hashes[0]) or self._load(job_id, genesis, hashes[0])
+        kept = self._recall((hashes[0], stage))
+        return 0, self._load(job_id, genesis, hashes[0], stage) if kept is None else kept
 
-    def _load(self, job_id: int, digest: bytes, wanted: bytes) -> State:
-        shapes = self.job(job_id).shapes
-        state = load_state(self._store.get_digest(digest, file_bound(shapes)), shapes)
-        _check(state, wanted, f"checkpoint {digest.hex()}")
-        return state
-
-    def _apply(
-        self, job_id: int, step: int, state: State, report: RoundReport, wanted: bytes
-    ) -> State:
-        """The model after the job's finalized round number `step`, from 0."""
-        shapes = self.job(job_id).shapes
-        update = read_update(self._store.get(report.update, file_bound(shapes)), shapes)
-        after = apply_outer(state, update, self.spec(job_id).outer_lr_at(step))
-        _check(after, wanted, f"update {report.update} of round {report.round}")
-        return after
+    def _load(self, job_id: int, digest: bytes, wanted: bytes, stage: int | None) -> State:
+        try:
+            return read_model(self.job(job_id), self._store, digest, wanted, stage)
+        except WrongModel as error:
+            raise _lie(f"checkpoint {digest.hex()}", error) from error
 
 
-def _check(state: State, wanted: bytes, what: str) -> None:
-    found = model_hash(state)
-    if found != wanted:
-        raise CorruptContent(
-            f"{what} leads to the model {found.hex()}, but the chain records {wanted.hex()}; "
-            "whoever published it lied, or the job spec is not the one it was made with"
-        )
+def _lie(what: str, error: WrongModel) -> CorruptContent:
+    return CorruptContent(
+        f"{what} is not what the chain records: {error}; whoever published it lied, or the job "
+        "spec is not the one it was made with"
+    )

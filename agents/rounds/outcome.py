@@ -10,6 +10,8 @@ Where nodes train as they like, not every good payload is merged: of those whom 
 choice comes first, so that newcomers, however many, can't move the norm that is plausible. A node
 that is left out of the merge is scored like all others. If the round ends unscored, it is paid like
 all others.
+
+A model that is split is merged stage by stage (`agents.rounds.stagewise`).
 """
 
 from __future__ import annotations
@@ -22,20 +24,24 @@ import torch
 from torch import Tensor
 
 from agents.jobs.job import JobContext
+from agents.jobs.model_files import hash_of, pack_change, pack_model
 from agents.mechanisms.merge import MergeRefused
 from agents.mechanisms.privacy.aggregate import Aggregate
 from agents.mechanisms.score import Evidence, SelectingScore
+from agents.pipeline.credit import PPM
+from agents.pipeline.epoch import Epoch
 from agents.protocol.structs import Proposal
+from agents.rounds.mined import Mined
 from agents.rounds.plan import Plan
 from agents.rounds.release import Release, plain
 from agents.rounds.report import MAX_GAIN_PPM, NodeLine, RoundReport
+from agents.rounds.stagewise import merge_stages
 from agents.rounds.submissions import Submission
-from agents.rounds.update import pack_update
 from agents.storage.cid import cid_of_bytes, digest_of
 from agents.training.evaluate import validation_loss
 from agents.training.flat import FlatModel
 from agents.training.norms import norm
-from agents.training.state import State, apply_outer, model_hash, save_state
+from agents.training.state import State, apply_outer
 
 LOSS_TOLERANCE = 1e-3  # relative; forward passes differ by rounding across hardware
 _TOO_SHORT = 1e-30  # of the wanted norm: stretching by more would leave the range of fp32
@@ -47,6 +53,8 @@ WORST_LOSS = 1e9  # nats per token; stands for every loss beyond it, infinity an
 class Outcome:
     """A round's result. `nodes` and `contributions` are those that share the pool.
 
+    `parts`: files that update and checkpoint name, where the model is split. `rests_on`: digests of
+    what its miners published beside their payloads, which decides whose passes count.
     `doubt`: what is wrong with a noised update that somebody else released, or empty.
     """
 
@@ -58,6 +66,8 @@ class Outcome:
     nodes: tuple[int, ...]
     contributions: tuple[int, ...]
     doubt: str = ""
+    parts: tuple[bytes, ...] = ()
+    rests_on: tuple[bytes, ...] = ()
 
     @property
     def model(self) -> bytes:
@@ -76,7 +86,9 @@ class Merging:
     `good`: the submissions to score, ascending by node id. `refused`: why the merge rule would not
     merge, or empty. `merged`: the update to publish. `gains_ppm`: of `good`, as measured here; None
     if the job's score does not ask for them. `doubt`: what is wrong with an update that somebody
-    else released, or empty. `left_out`: why some of `good` did not go into the merge, by node.
+    else released, or empty. `left_out`: why some of them did not go into the merge, by node.
+    `passes`: by node, those that count, where the model is split. `factors_ppm`: by node, which
+    part of its pay is left, likewise.
     """
 
     good: tuple[Submission, ...]
@@ -88,6 +100,8 @@ class Merging:
     gains_ppm: tuple[int, ...] | None
     doubt: str = ""
     left_out: Mapping[int, str] = field(default_factory=dict)
+    passes: Mapping[int, int] | None = None
+    factors_ppm: Mapping[int, int] | None = None
 
 
 def compute(
@@ -113,7 +127,9 @@ def compute(
         release: what becomes of the merged update before it is published.
         standing: shares by node of the newest round scored before this one; empty before the first.
     """
-    merging = merge(job, before, submissions, device, stakes, release, plan.step, standing)
+    merging = merge(
+        job, before, submissions, device, stakes, release, plan.step, standing, plan.epoch
+    )
     return finish(job, job_id, round_id, plan, before, submissions, merging, claimed)
 
 
@@ -126,9 +142,13 @@ def merge(
     release: Release = plain,
     step: int = 0,
     standing: Mapping[int, int] | None = None,
+    epoch: Epoch | None = None,
 ) -> Merging:
-    """The costly half of `compute`. `step`: finalized rounds before this one."""
+    """The costly half of `compute`. `step`: finalized rounds before this one. `epoch`: where the
+    model is split."""
     good = tuple(s for s in submissions if s.gradient is not None)
+    if job.slices is not None:
+        return _merge_split(job, before, good, device, stakes, step, epoch)
     left_out = _left_out(job, good, standing or {})
     chosen = [s for s in good if s.reveal.node not in left_out]
     gradients = [s.gradient for s in chosen if s.gradient is not None]
@@ -163,6 +183,38 @@ def merge(
         gains = tuple(_gain(loss_before, loss) for loss in alone)
     loss_after = _loss(net, after, batches)
     return Merging(good, refused, merged, after, loss_before, loss_after, gains, doubt, left_out)
+
+
+def _merge_split(
+    job: JobContext,
+    before: State,
+    good: Sequence[Submission],
+    device: str,
+    stakes: Mapping[int, int] | None,
+    step: int,
+    epoch: Epoch | None,
+) -> Merging:
+    """Of a model that is split. Without an epoch nobody held a stage, and nothing changes."""
+    miners = [s for s in good if isinstance(s, Mined)]
+    merged: State = {name: torch.zeros(shape) for name, shape in job.shapes.items()}
+    left_out: Mapping[int, str] = {}
+    passes: Mapping[int, int] = {}
+    factors: Mapping[int, int] = {}
+    if epoch is not None:
+        found = merge_stages(job, epoch, miners, stakes)
+        merged, left_out = found.merged, found.left_out
+        passes, factors = found.passes, found.factors_ppm
+        miners = [m for m in miners if m.reveal.node not in found.refused]
+    after = apply_outer(before, merged, job.spec.outer_lr_at(step))
+    batches = job.data.val_batches(job.spec.eval_batches)
+    net = job.net(device)
+    losses = _loss(net, before, batches), _loss(net, after, batches)
+    return Merging(
+        *(tuple(miners), "", merged, after, *losses, None),
+        left_out=left_out,
+        passes=passes,
+        factors_ppm=factors,
+    )
 
 
 def _left_out(
@@ -229,8 +281,10 @@ def finish(
     marks: dict[int, tuple[int, int, int]] = {}
     if good:
         gradients = [s.gradient for s in good if s.gradient is not None]
-        steps = [_batches(plan, s.reveal.node) for s in good]
-        scores = job.score(gradients, steps, Evidence(merging.merged, gains))
+        steps = [_batches(plan, merging, s.reveal.node) for s in good]
+        left = merging.factors_ppm
+        factors = None if left is None else tuple(left.get(s.reveal.node, PPM) for s in good)
+        scores = job.score(gradients, steps, Evidence(merging.merged, gains, factors))
         marks = {
             s.reveal.node: mark
             for s, mark in zip(
@@ -241,17 +295,17 @@ def finish(
                 strict=True,
             )
         }
-    update = pack_update(merging.merged)
+    update = pack_change(job, merging.merged, merging.after)
     due = (plan.step + 1) % spec.checkpoint_every == 0 or plan.step + 1 >= spec.rounds
-    checkpoint = save_state(merging.after) if due else None
+    checkpoint = pack_model(job, merging.after) if due else None
     report = RoundReport(
         job=job_id,
         round=round_id,
         step=plan.step,
-        prev_model=model_hash(before).hex(),
-        model=model_hash(merging.after).hex(),
-        update=cid_of_bytes(update),
-        checkpoint=None if checkpoint is None else cid_of_bytes(checkpoint),
+        prev_model=hash_of(job, before).hex(),
+        model=hash_of(job, merging.after).hex(),
+        update=cid_of_bytes(update.main),
+        checkpoint=None if checkpoint is None else cid_of_bytes(checkpoint.main),
         codec=spec.codec,
         merge=spec.merge,
         score=spec.score,
@@ -265,16 +319,21 @@ def finish(
     return Outcome(
         state=merging.after,
         merged=merging.merged,
-        update=update,
-        checkpoint=checkpoint,
+        update=update.main,
+        checkpoint=None if checkpoint is None else checkpoint.main,
         report=report,
         nodes=tuple(node for node, _ in paid),
         contributions=tuple(share for _, share in paid),
         doubt=merging.doubt,
+        parts=(*update.parts, *(() if checkpoint is None else checkpoint.parts)),
+        rests_on=tuple(d for s in submissions if isinstance(s, Mined) for d in s.beside),
     )
 
 
-def _batches(plan: Plan, node: int) -> int:
+def _batches(plan: Plan, merging: Merging, node: int) -> int:
+    """What a node did, as its score counts it: passes, or the batches that it was assigned."""
+    if merging.passes is not None:
+        return merging.passes.get(node, 0)
     assignment = plan.manifest.of(node)
     return 0 if assignment is None else assignment.batches
 
@@ -286,7 +345,7 @@ def _line(
     quality, gain, share = marks.get(node, (0, 0, 0))
     accepted = node in marks
     reason = merging.left_out.get(node, submission.reason)
-    if submission.gradient is not None and not accepted:
+    if merging.refused and submission.gradient is not None and not accepted:
         reason = f"not merged: {merging.refused}"[:300]
     return NodeLine(
         node=node,
@@ -294,7 +353,7 @@ def _line(
         accepted=accepted,
         merged=accepted and node not in merging.left_out,
         reason=reason,
-        batches=_batches(plan, node),
+        batches=_batches(plan, merging, node),
         quality_ppm=quality,
         gain_ppm=gain,
         contribution=share,

@@ -12,28 +12,34 @@ new ones, so never more than one round's batches are left.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from agents.jobs.job import JobContext
 from agents.mechanisms.codec import Codec
+from agents.pipeline import assignment as seating
+from agents.pipeline.epoch import Epoch
+from agents.pipeline.seats import Unseated
 from agents.protocol.network import Network
 from agents.protocol.structs import Snapshot
 from agents.protocol.view import View
 from agents.rounds.models import Models
 from agents.training.assignment import Manifest, Range, assign, next_carry, node_seed
-from agents.training.spec import JobSpec
 
 
 @dataclass(frozen=True)
 class Plan:
     """A round's manifest with what it was made from.
 
-    `step`: finalized rounds before this one, which decides the learning rate.
+    `step`: finalized rounds before this one, which decides the learning rate. `epoch`: who holds
+    which stage, where the model is split; None where it is not, or where too few nodes came.
     """
 
     manifest: Manifest
     step: int
     carry_in: tuple[Range, ...]
     cursor_in: int
+    epoch: Epoch | None = None
 
     def codec_seed(self, codec: Codec, node: int) -> bytes:
         """The public randomness of a node's payload: the round's, or the node's own in the round.
@@ -74,11 +80,10 @@ class Plans:
         return self._plans[key]
 
     def _make(self, job_id: int, round_id: int, seed: bytes, snapshot: Snapshot) -> Plan:
-        spec = self._models.spec(job_id)
+        job = self._models.job(job_id)
         step = self._step_of(job_id, round_id)
-        carry, cursor = self._left_by(job_id, step, spec)
-        manifest = assign(seed, snapshot.nodes, snapshot.weights, spec, carry, cursor)
-        return Plan(manifest, step, carry, cursor)
+        left = self._left_by(job_id, step, job)
+        return planned(job, (job_id, round_id), seed, snapshot.nodes, snapshot.weights, step, left)
 
     def _step_of(self, job_id: int, round_id: int) -> int:
         """Number of rounds finalized before a round."""
@@ -87,7 +92,7 @@ class Plans:
             step -= 1
         return step
 
-    def _left_by(self, job_id: int, step: int, spec: JobSpec) -> tuple[tuple[Range, ...], int]:
+    def _left_by(self, job_id: int, step: int, job: JobContext) -> Left:
         """Missed ranges and cursor after the first `step` finalized rounds."""
         if step == 0:
             return (), 0
@@ -96,14 +101,55 @@ class Plans:
         report = self._models.report(entry.report)
         round_ = self._network.round(job_id, number)
         snapshot = self._network.snapshot(job_id, number, round_)
-        manifest = assign(
-            round_.seed,
-            snapshot.nodes,
-            snapshot.weights,
-            spec,
-            report.carry_in,
-            report.cursor_in,
-        )
+        carried = report.carry_in, report.cursor_in
+        nodes, weights = snapshot.nodes, snapshot.weights
+        before = planned(job, (job_id, number), round_.seed, nodes, weights, step - 1, carried)
         merged = report.merged()
         merged -= self._network.in_round("is_invalid", job_id, number, sorted(merged))
-        return next_carry(manifest, merged)
+        return left_by(before, merged)
+
+
+Left = tuple[tuple[Range, ...], int]
+
+
+def planned(
+    job: JobContext,
+    place: tuple[int, int],
+    seed: bytes,
+    nodes: Sequence[int],
+    weights: Sequence[int],
+    step: int,
+    left: tuple[Sequence[Range], int],
+) -> Plan:
+    """A round's plan, by what everyone knows.
+
+    Args:
+        place: job and round.
+        nodes, weights: of the snapshot.
+        left: missed ranges and cursor, of the finalized rounds before.
+
+    Raises:
+        ValueError: as `assign`.
+    """
+    carry, cursor = tuple(left[0]), left[1]
+    if job.slices is None:
+        manifest = assign(seed, nodes, weights, job.spec, carry, cursor)
+        return Plan(manifest, step, carry, cursor)
+    samples = range(cursor, cursor + job.spec.batches_per_round)
+    try:
+        epoch = seating.epoch_of(*place, seed, nodes, samples, job.slices.last + 1)
+        manifest = seating.manifest(seed, nodes, weights, job.spec, cursor)
+    except Unseated:
+        return Plan(Manifest(seed, (), (), cursor), step, carry, cursor)
+    return Plan(manifest, step, carry, cursor, epoch)
+
+
+def left_by(plan: Plan, merged: Iterable[int]) -> Left:
+    """What a finalized round leaves to the next: missed ranges and the cursor.
+
+    `merged`: nodes whose payload counts. Of a split model nothing is missed: each sample is done by
+    whoever still can, and what nobody did is not handed out again.
+    """
+    if plan.epoch is not None:
+        return (), plan.manifest.cursor
+    return next_carry(plan.manifest, merged)

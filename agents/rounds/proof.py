@@ -1,31 +1,71 @@
 # SPDX-License-Identifier: Apache-2.0
 """Proof of computation: what a trainer states about its work, beside the payload (ZIP-407).
 
-Only ``gradient_hash``, ``trace_root`` and ``steps`` can be checked by re-execution. The compute
-time is a statement. A TEE attestation is carried for whoever can read it; nothing here reads or
-trusts it.
+Only ``gradient_hash``, ``trace_root``, ``steps`` and ``losses`` can be checked by re-execution. The
+compute time is a statement. A TEE attestation is carried for whoever can read it; nothing here
+reads or trusts it.
 """
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, Strict, StringConstraints, ValidationError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    Strict,
+    StringConstraints,
+    ValidationError,
+)
 
+from agents.pipeline.clasp import MAX_LOSS
 from agents.storage.canonical import dumps, loads
-from agents.training.spec import Cid, Identifier, describe
+from agents.training.spec import MAX_SAMPLES, Cid, Identifier, describe, is_none
 from agents.training.state import PayloadError
 from agents.training.trace import MAX_STEPS
 
-MAX_PROOF_BYTES = 64 * 1024
+MAX_PROOF_BYTES = 64 * 1024  # without losses
+_LOSS_BYTES = 40  # "[sample,loss]," with the longest numbers
 
 Hex32 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 OpaqueHex = Annotated[str, StringConstraints(pattern=r"^([0-9a-f]{2}){1,16384}$")]
 Line = Annotated[str, StringConstraints(pattern=r"^[ -~]{1,400}$")]
 
 
+def _ascending(losses: tuple[tuple[int, int], ...]) -> tuple[tuple[int, int], ...]:
+    samples = [sample for sample, _ in losses]
+    if any(one >= other for one, other in pairwise(samples)):
+        raise ValueError("losses are stated once for each sample, ascending by sample")
+    return losses
+
+
+Losses = Annotated[
+    tuple[
+        tuple[
+            Annotated[int, Strict(), Field(ge=0, lt=2**63)],
+            Annotated[int, Strict(), Field(ge=0, le=MAX_LOSS)],
+        ],
+        ...,
+    ],
+    Field(max_length=MAX_SAMPLES),
+    AfterValidator(_ascending),
+]
+
+
 # What proofs stated before and nothing read; a proof with them, of an older node, stays readable.
 _RETIRED = frozenset({"device", "utilisation", "utilisation_source"})
+
+
+def _is_empty(value: tuple[object, ...]) -> bool:
+    return not value
+
+
+def max_proof_bytes(losses: int) -> int:
+    """The length of a proof that states so many losses."""
+    return MAX_PROOF_BYTES + losses * _LOSS_BYTES
 
 
 class ProofOfComputation(BaseModel):
@@ -34,6 +74,9 @@ class ProofOfComputation(BaseModel):
     ``trace`` names the published trace, whose Merkle root is ``trace_root``. ``dataset`` and
     ``examples`` are stated where a node trains on its own data: which it is, as a salted
     commitment, and how many examples it has, which decides what a round costs in privacy.
+    ``inbox`` names the entries that a miner of a split model executed; ``trace`` is then its log.
+    ``losses`` are stated by a miner of the last stage: (sample, loss in 1e-6 nats a token) of each
+    sample that its log has forward, ascending. Whoever states none leaves the field out.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
@@ -49,6 +92,8 @@ class ProofOfComputation(BaseModel):
     determinism_class: Line
     dataset: Hex32 | None = None
     examples: Annotated[int, Strict(), Field(ge=1, lt=2**53)] | None = None
+    inbox: Cid | None = Field(default=None, exclude_if=is_none)
+    losses: Losses = Field(default=(), exclude_if=_is_empty)
     tee_kind: Identifier | None = None
     tee_attestation: OpaqueHex | None = None
 
@@ -57,10 +102,14 @@ class ProofOfComputation(BaseModel):
         return dumps(self.model_dump(mode="json"))
 
     @classmethod
-    def from_bytes(cls, raw: bytes) -> ProofOfComputation:
-        """Read a proof; PayloadError if it is too long, malformed or out of range."""
-        if len(raw) > MAX_PROOF_BYTES:
-            raise PayloadError(f"the proof has {len(raw)} bytes, at most {MAX_PROOF_BYTES}")
+    def from_bytes(cls, raw: bytes, losses: int = 0) -> ProofOfComputation:
+        """Read a proof; PayloadError if it is too long, malformed or out of range.
+
+        `losses`: how many it may state beside what has room in any proof.
+        """
+        longest = max_proof_bytes(losses)
+        if len(raw) > longest:
+            raise PayloadError(f"the proof has {len(raw)} bytes, at most {longest}")
         try:
             fields = loads(raw)
             if isinstance(fields, dict):

@@ -18,12 +18,16 @@ from pathlib import Path
 from typing import Any
 
 from agents.jobs.job import JobContext
+from agents.pipeline.hand_over import Passage
+from agents.pipeline.letters import domain, passage_signer
 from agents.protocol.network import Network
 from agents.protocol.numbers import Phase
 from agents.protocol.scores import Consensus
+from agents.protocol.structs import Reveal
 from agents.protocol.view import View
 from agents.rounds.codec_memory import Memories
 from agents.rounds.inputs import RoundInputs
+from agents.rounds.mined import Mined, fetch_mined
 from agents.rounds.models import Models
 from agents.rounds.outcome import Merging, Outcome, finish, merge
 from agents.rounds.plan import Plan, Plans
@@ -33,7 +37,7 @@ from agents.rounds.sealing import Sealing
 from agents.rounds.submissions import Submission, Unseal, fetch, shut
 from agents.storage.content_store import ContentStore
 from agents.training.assignment import input_root
-from agents.training.state import State
+from agents.training.state import State, model_hash
 
 _KEPT = 4
 _Key = tuple[bytes, ...]
@@ -143,7 +147,29 @@ class RoundReader:
             submissions=submissions,
             memory=lambda node: self.memories.before(job_id, plan, node),
             patient=patient,
+            signed=self._signed(job_id, round_id, plan),
         )
+
+    def _signed(
+        self, job_id: int, round_id: int, plan: Plan
+    ) -> Callable[[Passage, bytes, bytes], bool]:
+        """Whether the operator of a passage's sender signed the digest of what it handed on.
+
+        The operator is that of the block in which the round was opened. Who changes its key later
+        can't make those look wrong who took its letters.
+        """
+        if plan.epoch is None:
+            return lambda passage, digest, signature: False
+        miners = [miner for stage in plan.epoch.stages for miner in stage]
+        opened = self.network.round(job_id, round_id).opened_block
+        operators = self.network.operators_at(miners, opened)
+        where = domain(self.network.deployment.chain_id, self.network.rounds.address)
+
+        def signed(passage: Passage, digest: bytes, signature: bytes) -> bool:
+            signer = passage_signer(where, passage, digest, signature)
+            return signer is not None and signer == operators.get(passage.sender)
+
+        return signed
 
     # -- submissions -----------------------------------------------------------------------------
 
@@ -163,10 +189,7 @@ class RoundReader:
         for reveal in reveals.values():
             kept = self._submissions.get(reveal.node)
             if kept is None or kept.unavailable or kept.reveal != reveal:
-                seed = plan.codec_seed(job.codec, reveal.node)
-                enforced = job.verification.input_enforced
-                due = input_root(plan.manifest, reveal.node, before) if enforced else None
-                kept = fetch(reveal, job, self.store, seed, self._unseal(view), due)
+                kept = self._fetch(view, job, plan, reveal)
             found.append(kept)
         self._submissions = {submission.reveal.node: submission for submission in found}
         if view.phase == Phase.AGGREGATE:
@@ -175,6 +198,17 @@ class RoundReader:
                 (*place, s.reveal.content) for s in found if s.gradient is not None
             }
         return found
+
+    def _fetch(self, view: View, job: JobContext, plan: Plan, reveal: Reveal) -> Submission:
+        before = view.round.prev_model
+        if plan.epoch is not None:
+            stage = plan.epoch.stage_of(reveal.node)
+            state = {} if stage is None else self.models.at(view.job_id, before, stage)
+            return fetch_mined(reveal, job, self.store, plan.epoch, model_hash(state))
+        seed = plan.codec_seed(job.codec, reveal.node)
+        enforced = job.verification.input_enforced
+        due = input_root(plan.manifest, reveal.node, before) if enforced else None
+        return fetch(reveal, job, self.store, seed, self._unseal(view), due)
 
     def had_in_time(self, view: View, submission: Submission) -> bool:
         """Whether this process could read the payload while the aggregator was at work."""
@@ -209,7 +243,7 @@ class RoundReader:
                 plan,
                 before,
                 submissions,
-                self._merging(view, key, plan.step, before, submissions, standing, report),
+                self._merging(view, key, plan, before, submissions, standing, report),
                 claimed,
             )
             _shorten(self._outcomes)
@@ -219,11 +253,16 @@ class RoundReader:
         """Put update, checkpoint and report into the store, durably, and keep what was merged.
 
         The merged payloads are pinned because verifiers fetch them after this: whoever revealed one
-        and takes it down must not make an honest result look wrong.
+        and takes it down must not make an honest result look wrong. The same holds for the logs
+        and entries of miners.
         """
         for line in outcome.report.nodes:
             if line.accepted:
                 self.store.pin(self.store.resolve(bytes.fromhex(line.content)))
+        for digest in outcome.rests_on:
+            self.store.pin(self.store.resolve(digest))
+        for part in outcome.parts:
+            self.store.pin(self.store.put_bytes(part))
         self.store.pin(self.store.put_bytes(outcome.update))
         if outcome.checkpoint is not None:
             self.store.pin(self.store.put_bytes(outcome.checkpoint))
@@ -233,7 +272,7 @@ class RoundReader:
         self,
         view: View,
         key: _Key,
-        step: int,
+        plan: Plan,
         before: State,
         submissions: Sequence[Submission],
         standing: Mapping[int, int],
@@ -250,7 +289,8 @@ class RoundReader:
             nodes = [s.reveal.node for s in submissions]
             stakes = self.network.stakes_at(nodes, view.round.opened_block)
             self._merged[key] = merge(
-                job, before, submissions, self.device, stakes, release, step, standing
+                *(job, before, submissions, self.device, stakes, release, plan.step, standing),
+                plan.epoch,
             )
             _shorten(self._merged)
         return self._merged[key]
@@ -270,9 +310,13 @@ class RoundReader:
         submissions: Sequence[Submission],
         standing: Mapping[int, int],
     ) -> _Key:
-        # Refused contents count too: the report names them, and a reorg may change them.
+        # Refused contents count too: the report names them, and a reorg may change them. So may it
+        # change a miner's log, which decides whose passes count.
         parts = [
-            s.reveal.node.to_bytes(32, "big") + s.reveal.content + bytes([s.gradient is not None])
+            s.reveal.node.to_bytes(32, "big")
+            + s.reveal.content
+            + bytes([s.gradient is not None])
+            + (s.reveal.trace_root if isinstance(s, Mined) else b"")
             for s in submissions
         ]
         shares = repr(sorted(standing.items())).encode()

@@ -20,11 +20,11 @@ from agents.jobs.job import JobContext
 from agents.mechanisms.privacy.aggregate import Aggregate
 from agents.mechanisms.privacy.gaussian import clip_total
 from agents.mechanisms.privacy.parts.residual import consistent
-from agents.rounds.update import read_update
 from agents.storage.content_store import ContentStore
 from agents.storage.durable import write_atomic
 from agents.storage.errors import StoreError, StoreUnavailable
 from agents.training.state import PayloadError, State, file_bound, load_state, save_state
+from agents.training.update import read_update
 
 _ROUNDS_KEPT = 3
 

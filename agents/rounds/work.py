@@ -45,13 +45,17 @@ Outgoing = Callable[[State, State | None], State]
 
 @dataclass(frozen=True)
 class Work:
-    """What a task produced: the artefacts to publish, and the codec memory to keep."""
+    """What a task produced: the artefacts to publish, and the codec memory to keep.
+
+    `inbox`: of a miner, the entries that its log came of.
+    """
 
     payload: bytes
     trace: bytes
     proof: bytes
     trace_root: bytes
     memory: bytes | None = None
+    inbox: bytes | None = None
 
 
 class Producer:

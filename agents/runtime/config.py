@@ -63,6 +63,23 @@ class TrainerSettings(_Section):
         le=1_000_000,
         description="Batches to train on beside the assigned ones, in jobs that leave it to you",
     )
+    post_host: str = Field("127.0.0.1", description="Address that a miner's post listens on")
+    post_port: Port = Field(0, ge=0, le=65535, description="Port of the post (0: any free one)")
+    post_url: str | None = Field(
+        None, description="Where other miners reach the post (default: post_host and the port)"
+    )
+    post_peers: list[str] = Field(
+        [], description="URLs of posts that know others, to ask where miners are"
+    )
+    answer_s: float = Field(
+        20.0, gt=0, le=3_600, description="Wait for a gradient, for each stage ahead, in seconds"
+    )
+    gather_s: float = Field(
+        10.0, ge=0, le=600, description="Pass nobody by in the first seconds of an epoch"
+    )
+    linger_s: float = Field(
+        120.0, gt=0, le=86_400, description="End an epoch when no letter came for so many seconds"
+    )
     payout: str | None = Field(
         None, description="Cold wallet that rewards go to when registering by itself"
     )

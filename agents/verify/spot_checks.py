@@ -9,6 +9,11 @@ Every other sign only says whose work to re-execute.
 Where nodes train as they like there is nothing to reproduce and nothing to draw: a proof of
 computation binds nobody, and an odd payload is for the validators' losses to judge. Those that are
 alike are asked where they come from, and a copier is found by that (`agents.verify.copies`).
+
+Where the model is split, a miner's epoch is done again (`agents.verify.miners`), and one whose log
+denies what it signed is found by that alone. Where the score is `clasp`, a miner whose samples lose
+more than others' do is checked too. So is the miner of the last stage who says the worst of it:
+either the one did bad work, or the other states false losses.
 """
 
 from __future__ import annotations
@@ -21,11 +26,14 @@ from agents.jobs.job import JobContext
 from agents.mechanisms.codec import LinearCodec
 from agents.mechanisms.privacy.gaussian import Gaussian, clip_total
 from agents.mechanisms.privacy.parts.residual import consistent
+from agents.pipeline.clasp import MILLI
 from agents.protocol.draw import draw
 from agents.protocol.numbers import Violation
 from agents.rounds.inputs import RoundInputs
+from agents.rounds.mined import Mined
 from agents.rounds.payload import max_payload_bytes
 from agents.rounds.proof import ProofOfComputation
+from agents.rounds.quality import outliers
 from agents.rounds.submissions import Submission, fetch_proof
 from agents.storage.canonical import dumps
 from agents.storage.content_store import ContentStore
@@ -36,6 +44,7 @@ from agents.training.state import State, model_hash
 from agents.training.trace import Trace
 from agents.verify import bisection, similarity
 from agents.verify.copies import Copies
+from agents.verify.miners import check_miner, contradicted, misfit
 from agents.verify.plausibility import Expected, check
 from agents.verify.reexecution import Tolerances, compare
 
@@ -63,8 +72,10 @@ class Finding:
 
 
 def malformed(inputs: RoundInputs) -> list[Finding]:
-    """Findings on payloads that can't be read. One that the store lacks is not a finding."""
-    found = []
+    """Findings by what was revealed alone, one for a node: payloads that can't be read, logs that
+    don't fit what came in, and logs that deny what was signed. A payload that the store lacks is
+    not a finding."""
+    found = _disowned(inputs)
     for submission in inputs.submissions:
         if submission.gradient is None and not submission.unavailable:
             found.append(_finding(inputs, submission, Violation.INVALID, submission.reason, {}))
@@ -83,6 +94,8 @@ def suspects(inputs: RoundInputs, store: ContentStore) -> dict[int, list[str]]:
         return {node: [look.reason] for node, look in _copies(inputs, store).alike.items()}
     if not inputs.job.verification.redone:
         return {}
+    if inputs.plan.epoch is not None:
+        return _miners_to_check(inputs)
     payloads = {s.reveal.node: s.gradient for s in inputs.submissions if s.gradient is not None}
     reasons: dict[int, list[str]] = {node: [] for node in sorted(payloads)}
     for node in draw(inputs.audit_seed, sorted(payloads), inputs.job.spec.audit_sample):
@@ -95,6 +108,38 @@ def suspects(inputs: RoundInputs, store: ContentStore) -> dict[int, list[str]]:
         if submission.gradient is not None:
             reasons[submission.reveal.node] += _proof_problems(inputs, submission, store)
     return {node: why for node, why in reasons.items() if why}
+
+
+def _miners_to_check(inputs: RoundInputs) -> dict[int, list[str]]:
+    miners = sorted(s.reveal.node for s in inputs.submissions if s.gradient is not None)
+    reasons: dict[int, list[str]] = {}
+    for node in draw(inputs.audit_seed, miners, inputs.job.spec.audit_sample):
+        reasons.setdefault(node, []).append("drawn")
+    for node in inputs.flagged & set(miners):
+        reasons.setdefault(node, []).append("identical content")
+    assert inputs.plan.epoch is not None
+    mined = [s for s in inputs.submissions if isinstance(s, Mined) and s.gradient is not None]
+    for node, outlier in outliers(inputs.job, inputs.plan.epoch, mined).items():
+        z = max(outlier.judgement.stage_z, outlier.judgement.overall_z) / MILLI
+        reasons.setdefault(node, []).append(f"its samples lose more than others', z {z:.1f}")
+        if outlier.accuser != node:
+            reasons.setdefault(outlier.accuser, []).append(f"its losses speak against node {node}")
+    return dict(sorted(reasons.items()))
+
+
+def _disowned(inputs: RoundInputs) -> list[Finding]:
+    """Findings on miners whose logs deny what came in or what they signed, one each."""
+    epoch = inputs.plan.epoch
+    if epoch is None:
+        return []
+    mined = {s.reveal.node: s for s in inputs.submissions if isinstance(s, Mined) and s.log}
+    guilt: dict[int, tuple[str, dict[str, Any]]] = {}
+    guilt |= {node: (why, {}) for node, one in mined.items() if (why := misfit(epoch, one))}
+    for case in contradicted(epoch, list(mined.values()), inputs.signed):
+        guilt.setdefault(case.miner, (case.reason, case.details))
+    return [
+        _finding(inputs, mined[node], Violation.INVALID, *guilt[node]) for node in sorted(guilt)
+    ]
 
 
 def _proof_problems(inputs: RoundInputs, submission: Submission, store: ContentStore) -> list[str]:
@@ -142,6 +187,10 @@ def reexecute(inputs: RoundInputs, node: int, device: str, store: ContentStore) 
         origin = _copies(inputs, store).judge(node, device)
         guilt = None if origin.source is None else violation
         return _finding(inputs, submission, guilt, origin.reason, origin.details)
+    if isinstance(submission, Mined):
+        redone = check_miner(inputs, submission, device)
+        guilt = None if redone.right else violation
+        return _finding(inputs, submission, guilt, redone.reason, redone.details)
     spec = inputs.job.spec
     task = work_order(
         inputs.plan.manifest, node, spec, inputs.job_id, inputs.plan.step, model_hash(inputs.before)

@@ -30,6 +30,8 @@ from agents.runtime.contracts import load_deployment
 from agents.runtime.logs import open_log
 from agents.runtime.pace import stretched
 from agents.storage.content_store import open_store
+from agents.training.state import save_state
+from scripts._demo.killing import Killing
 from scripts._demo.replayable import commands, keep
 from scripts._demo.run_folder import check_gas, stage
 from scripts._demo.scenario import Scenario, documents_of
@@ -62,7 +64,6 @@ _READY_S = 120.0
 _AGENT_GAS = 40_000_000
 _ROUND_GAS = 10_000_000
 _LOOK_S = 0.5
-_MAX_CHECKPOINT_BYTES = 1 << 30
 # What a stranger can't repeat, where it is not everything.
 _LOCAL = "The training can't be repeated by a stranger: its data never left the nodes."
 _FREE = (
@@ -140,6 +141,7 @@ class Demo:
         self.parameters = published.parameters
         self.models = Models(self.network, self.store)
         self.history = History(self.network, self.store, self.job_id, self.names())
+        self.killing = Killing(self.net, self.supervisor, self.options.scenario.killed)
         self.watch()
         trained_s = time.monotonic() - started
         utilisation = self.utilisation()
@@ -233,6 +235,8 @@ class Demo:
                     for item in self.history.happenings[shown:]:
                         self.console.print(f"  {item.text}", highlight=False)
                     shown = len(self.history.happenings)
+                for sentence in self.killing.look(self.job_id):
+                    self.say(sentence)
                 self.check_processes()
                 if self.history.job_ended and not self.slashes_pending():
                     return
@@ -289,7 +293,9 @@ class Demo:
         last = [story.report for story in self.history.rounds.values() if story.report][-1:]
         cid = last[0].checkpoint if last else None
         checks.append(Check(cid is not None, f"final checkpoint {cid}"))
-        checkpoint = None if cid is None else self.store.get(cid, _MAX_CHECKPOINT_BYTES)
+        checkpoint = None if cid is None else save_state(self.models.current(self.job_id))
+        slices = self.models.job(self.job_id).slices
+        stages = 1 if slices is None else slices.last + 1
         per_round = trained_s / self.options.rounds
         facts = {
             "validation loss": " → ".join(f"{loss:.3f}" for loss in losses(self.history)),
@@ -323,7 +329,7 @@ class Demo:
                 self.audited.block_hash,
             ),
             books=read_books(self.network),
-            model=None if cid is None else Model(cid, ledger.hex(), self.parameters),
+            model=None if cid is None else Model(cid, ledger.hex(), self.parameters, stages),
             samples=self.samples(),
             spent=spent,
             standing=standing_of(self.history),
@@ -363,6 +369,7 @@ class Demo:
             *check_books(self.network, self.history, wallets),
             check_ledger(self.network, self.models, self.history, self.job_id),
             *scenario.checks(self.history, names),
+            *self.killing.checks(self.history),
             check_gas(self.supervisor),
             self.audit(),
         ]

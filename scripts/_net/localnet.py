@@ -47,6 +47,7 @@ from scripts._net.processes import Process, Supervisor, free_port
 from scripts._net.rpc_node import RpcNode
 
 # An executor of redundant tasks is registered as a trainer. Without a benchmark it is in no round.
+_KNOWN_POSTS = 3  # that each trainer asks where the others are
 ROLES = {"trainer": 1, "verifier": 2, "aggregator": 4, "executor": 1}
 PASSPHRASE = "MENAGERIE_PASSPHRASE"
 FAUCET = "faucet"
@@ -370,6 +371,7 @@ def _seats(
         "coordinator": settings.members,
     }
     boards = [free_port() for _ in range(settings.members)]
+    posts = [free_port() for _ in range(settings.trainers)]
     seats: list[Seat] = []
     for role, count in counts.items():
         for index in range(count):
@@ -396,6 +398,10 @@ def _seats(
                     "peers": peers,
                     "trusted_owners": trusted,
                 }
+            if role == "trainer":
+                known = [f"http://127.0.0.1:{p}" for p in posts[:_KNOWN_POSTS]]
+                post = {"post_port": posts[index], "post_peers": known}
+                extra["trainer"] = {**post, **settings.agent.get("trainer", {})}
             config = write_agent_config(
                 directory / "config" / f"{name}.yaml",
                 rpc_url=chain.url,
@@ -404,7 +410,7 @@ def _seats(
                 keystore=keystore,
                 store=directory / "store",
                 data_dir=directory / "agents" / name,
-                **{**extra, **settings.agent},
+                **{**settings.agent, **extra},
             )
             stake = 0 if member else getattr(settings, f"{role}_stake")
             seats.append(Seat(name, role, operator, owner, config, port, stake=stake))

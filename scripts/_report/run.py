@@ -45,11 +45,13 @@ class Replay:
 
 @dataclass(frozen=True)
 class Model:
-    """The model that came of it. `digest`: its hash in the ledger. `cid`: of the checkpoint."""
+    """The model that came of it. `digest`: its hash in the ledger. `cid`: of the checkpoint, which
+    is an index of files if there are several `stages`."""
 
     cid: str
     digest: str
     parameters: int
+    stages: int = 1
 
 
 @dataclass(frozen=True)

@@ -12,12 +12,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 
+from agents.jobs.model_files import hash_of
 from agents.protocol.network import Network
 from agents.protocol.numbers import Phase, Violation
 from agents.protocol.slashing import DEFAULTS, Offender, Row, slash_amount
 from agents.protocol.structs import read
 from agents.rounds.models import Models
-from agents.training.state import model_hash
 from scripts._report.amounts import zoo
 from scripts._report.story import Story, losses
 
@@ -174,7 +174,7 @@ def check_ledger(network: Network, models: Models, history: Story, job_id: int) 
     entries = [network.ledger_entry(job_id, index) for index in range(count)]
     linked = all(one.new_model == two.prev_model for one, two in pairwise(entries))
     final = sum(r.phase == Phase.FINALIZED for r in history.rounds.values())
-    rebuilt = model_hash(models.current(job_id)) if count else b""
+    rebuilt = hash_of(models.job(job_id), models.current(job_id)) if count else b""
     same = bool(count) and rebuilt == entries[-1].new_model
     return Check(
         linked and same and count == final,

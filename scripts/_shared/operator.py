@@ -235,7 +235,8 @@ def rehearse(method: Any, *args: Any, sender: Any) -> None:
     from ape.exceptions import ContractLogicError
 
     try:
-        method.call(*args, sender=sender)
+        # Without ape's trace of a call that fails: the reason is said in a sentence.
+        method.call(*args, sender=sender, skip_trace=True)
     except ContractLogicError as error:
         if "insufficient allowance" not in str(error.message):
             raise

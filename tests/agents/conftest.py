@@ -14,6 +14,7 @@ import pytest
 
 if TYPE_CHECKING:
     from tests.stage.memory.honest_round import ChainFacts, HonestRound
+    from tests.stage.memory.mined_round import MinedRound
 
 
 # The number of threads is part of the determinism class, and the machine is shared. torch reads
@@ -34,6 +35,14 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> HonestRound:
     from tests.stage.memory.honest_round import make_honest_round
 
     return make_honest_round(EmbeddedStore(tmp_path_factory.mktemp("rounds") / "store"))
+
+
+@pytest.fixture(scope="session")
+def mined(tmp_path_factory: pytest.TempPathFactory) -> MinedRound:
+    from agents.storage.embedded import EmbeddedStore
+    from tests.stage.memory.mined_round import make_mined_round
+
+    return make_mined_round(EmbeddedStore(tmp_path_factory.mktemp("mined") / "store"))
 
 
 @pytest.fixture

@@ -30,6 +30,7 @@ CONTRACTS = (
     "TaskAppeals",
     "DataKeys",
     "Coordinator",
+    "Lens",
 )
 # Modules of snekmate, of which only what is called here matters.
 _FOREIGN = {

@@ -24,12 +24,15 @@ COMMANDS = "scripts/*.py"
 # The floors of the house, top to bottom. Rooms of one floor do not import one another.
 HOUSE = (
     (COMMANDS,),
-    ("scripts/_demo",),
+    ("scripts/_demo", "scripts/_figures"),
     ("scripts/_report", "scripts/_shared", "scripts/_net", "scripts/_setup"),
     ("agents/audit", "agents/verifier.py", "agents/coordinator.py"),
-    ("agents/trainer.py", "agents/aggregator.py", "agents/verify", "agents/gauntlet"),
+    (
+        *("agents/trainer.py", "agents/aggregator.py"),
+        *("agents/verify", "agents/gauntlet"),
+    ),
     ("agents/executor.py", "agents/rounds"),
-    ("agents/jobs", "agents/nodes", "agents/tasks"),
+    ("agents/jobs", "agents/nodes", "agents/tasks", "agents/pipeline"),
     ("agents/protocol", "agents/__main__.py"),
     ("agents/training",),
     ("agents/runtime", "agents/mechanisms"),
@@ -60,6 +63,8 @@ INSIDE: dict[str, set[str]] = {
     "agents/audit/chain": {"agents/audit/sources"},
     "agents/tasks": {"agents/tasks/compute"},
     "agents/tasks/compute/kinds": {"agents/tasks/compute"},
+    "agents/training/inner": {"agents/training", "agents/training/inner/parts"},
+    "agents/training/inner/parts": {"agents/training"},
     **{f"{_BASE}/{name}": {f"{_BASE}/{name}/parts", _BASE} for name in _CHOICES},
     **{f"{_BASE}/{name}/parts": {f"{_BASE}/rows.py", f"{_BASE}/options.py"} for name in _CHOICES},
 }

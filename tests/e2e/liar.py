@@ -17,12 +17,12 @@ from agents.rounds.outcome import Outcome
 from agents.rounds.proposer import Proposer
 from agents.rounds.reader import RoundReader
 from agents.rounds.submissions import Submission
-from agents.rounds.update import pack_update
 from agents.runtime.context import Context
 from agents.storage.cid import cid_of_bytes
 from agents.storage.content_store import ContentStore
 from agents.storage.several import open_stores
 from agents.training.state import apply_outer, model_hash, save_state
+from agents.training.update import pack_update
 
 
 class DoublingReader(RoundReader):

@@ -15,11 +15,11 @@ from agents.jobs.publish import publish_job
 from agents.protocol.numbers import Phase
 from agents.rounds.models import Models
 from agents.rounds.submissions import fetch
-from agents.rounds.update import read_update
 from agents.storage.cid import digest_of
 from agents.storage.content_store import open_store
 from agents.training.norms import norm
 from agents.training.state import file_bound
+from agents.training.update import read_update
 from scripts._report.story import losses
 from tests.stage.network import SPEC, TERMS, LocalNetwork
 

@@ -24,11 +24,14 @@ from tests.measure import (
     bench_cid,
     bench_codecs,
     bench_gas,
+    bench_inner,
     bench_merge,
+    bench_pipeline,
     bench_privacy,
     bench_quality,
     bench_rpc,
     bench_scores,
+    bench_store,
     bench_tasks,
 )
 from tests.measure.rows import Row
@@ -39,8 +42,11 @@ GROUPS = (
     "tasks",
     "ready",
     "cid",
+    "store",
     "codecs",
+    "inner",
     "merge",
+    "pipeline",
     "privacy",
     "quality",
     "rpc",
@@ -89,13 +95,22 @@ def main(only: tuple[str, ...]) -> None:
     if "cid" in wanted:
         say("hashing")
         rows += cid_rows()
+    if "store" in wanted:
+        say("a large file from an IPFS daemon")
+        rows += bench_store.bench()
     if "codecs" in wanted:
         say("encoding and decoding")
         rows += bench_codecs.rows()
         rows += bench_codecs.beside()
+    if "inner" in wanted:
+        say("steps of the inner optimizers")
+        rows += bench_inner.rows()
     if "merge" in wanted:
         say("merging")
         rows += bench_merge.rows()
+    if "pipeline" in wanted:
+        say("a pipeline's memory, passes and modelled epochs")
+        rows += bench_pipeline.rows()
     if "privacy" in wanted:
         say("privacy accounts, clipping and noise")
         rows += bench_privacy.rows()

@@ -14,11 +14,12 @@ from agents.audit.sources.artefacts import Artefacts, guarded
 from agents.audit.sources.findings import Part
 from agents.audit.sources.record import Record
 from agents.jobs.job import JobContext
+from agents.jobs.model_files import read_model
 from agents.storage.errors import StoreError, StoreUnavailable
 from agents.storage.sealed import sealed_size
 from agents.training.data import MAX_MANIFEST_BYTES, MAX_SHARD_BYTES, Dataset
 from agents.training.spec import MAX_SPEC_BYTES, JobSpec
-from agents.training.state import State, file_bound, load_state, model_hash
+from agents.training.state import State
 
 
 def read_job(
@@ -40,17 +41,13 @@ def read_job(
     if job is None:
         return None, None
     part.same("job", "job spec", "rounds", job.spec.rounds, terms.rounds)
-    shapes, checkpoint = job.shapes, terms.genesis_checkpoint
+    checkpoint, wanted = terms.genesis_checkpoint, terms.genesis_model
     state = guarded(
         part,
         "job",
         "genesis checkpoint",
-        lambda: load_state(artefacts.get_digest(checkpoint, file_bound(shapes)), shapes),
+        lambda: read_model(job, artefacts, checkpoint, wanted),
     )
-    if state is not None:
-        what, found = "the hash of the model in it", model_hash(state)
-        if not part.same("job", "genesis checkpoint", what, found, terms.genesis_model):
-            state = None
     guarded(part, "job", "dataset", lambda: _read_data(artefacts, job, part, progress))
     return job, state
 

@@ -13,7 +13,7 @@ from agents.audit.sources.artefacts import Artefacts
 from agents.audit.sources.findings import Part
 from agents.rounds.inputs import RoundInputs
 from agents.storage.errors import StoreError, StoreUnavailable
-from agents.verify.spot_checks import reexecute
+from agents.verify.spot_checks import malformed, reexecute
 
 
 def redo_training(
@@ -29,6 +29,7 @@ def redo_training(
     Returns what the replay of a node's steps gave, by node, where it may be compared hash by hash.
     """
     replayed = {}
+    by_itself = {finding.node for finding in malformed(inputs)}
     for submission in inputs.submissions:
         node = submission.reveal.node
         who = f"node {node}"
@@ -48,7 +49,7 @@ def redo_training(
             continue
         if finding.trace is not None:
             replayed[node] = Replayed(submission.reveal.trace_root, finding.trace)
-        wrong = finding.violation is not None
+        wrong = finding.violation is not None or node in by_itself
         if node in guilty:
             sentence = "it was found invalid, but its training gives what it revealed: "
         else:

@@ -13,13 +13,16 @@ from contextlib import suppress
 from agents.audit.sources.artefacts import Artefacts
 from agents.audit.sources.findings import Part
 from agents.jobs.job import JobContext
+from agents.jobs.model_files import stage_of
+from agents.pipeline.epoch import Epoch
 from agents.protocol.structs import Reveal
+from agents.rounds.mined import fetch_mined
 from agents.rounds.plan import Plan
 from agents.rounds.proof import MAX_PROOF_BYTES, ProofOfComputation
 from agents.rounds.submissions import Submission, fetch, fetch_proof
 from agents.storage.errors import StoreError
 from agents.training.assignment import input_root
-from agents.training.state import PayloadError
+from agents.training.state import PayloadError, State, model_hash
 
 
 def read_submissions(
@@ -30,8 +33,14 @@ def read_submissions(
     reveals: Sequence[Reveal],
     invalid: frozenset[int],
     before: bytes,
+    state: State | None,
 ) -> list[Submission]:
-    """Payload, proof and trace of every reveal. `before`: hash of the round's first model."""
+    """Payload, proof and trace of every reveal; of a split model, log and entries too.
+
+    `before`: hash of the round's first model. `state`: that model, None if it is not known.
+    """
+    if plan.epoch is not None:
+        return _read_mined(part, job, artefacts, plan.epoch, reveals, invalid, state)
     found = []
     for reveal in reveals:
         node = f"node {reveal.node}"
@@ -44,6 +53,31 @@ def read_submissions(
         excused = reveal.node in invalid
         _read_proof(part, job, artefacts, plan, reveal, excused, before)
         part.counts["artefacts"] = part.counts.get("artefacts", 0) + 2
+    return found
+
+
+def _read_mined(
+    part: Part,
+    job: JobContext,
+    artefacts: Artefacts,
+    epoch: Epoch,
+    reveals: Sequence[Reveal],
+    invalid: frozenset[int],
+    state: State | None,
+) -> list[Submission]:
+    found: list[Submission] = []
+    for reveal in reveals if state is not None else ():
+        artefacts.name(reveal.content, f"payload of node {reveal.node}")
+        artefacts.name(reveal.proof, f"proof of node {reveal.node}")
+        stage = epoch.stage_of(reveal.node)
+        start = {} if stage is None or state is None else stage_of(job, state, stage)
+        mined = fetch_mined(reveal, job, artefacts, epoch, model_hash(start))
+        found.append(mined)
+        part.counts["artefacts"] = part.counts.get("artefacts", 0) + 4
+        if mined.reason and not mined.unavailable:
+            sentence = f"node {reveal.node}: {mined.reason}."
+            if reveal.node in invalid:
+                part.remark(sentence)
     return found
 
 

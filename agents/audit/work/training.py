@@ -24,18 +24,17 @@ from agents.audit.work.founding import read_job
 from agents.audit.work.ratings import RoundFacts
 from agents.audit.work.redoing import redo_training
 from agents.audit.work.submitted import read_submissions
+from agents.jobs.model_files import changed, read_model, update_bound
 from agents.protocol.structs import Reveal
 from agents.rounds.models import Models
 from agents.rounds.outcome import Outcome, compute, finish
-from agents.rounds.plan import Plan
+from agents.rounds.plan import Plan, left_by, planned
 from agents.rounds.reader import RoundReader
 from agents.rounds.report import MAX_REPORT_BYTES, UNAVAILABLE, ReportError, RoundReport
 from agents.rounds.submissions import Submission
-from agents.rounds.update import read_update
-from agents.storage.cid import cid_of_bytes
+from agents.storage.cid import cid_of_bytes, digest_of
 from agents.storage.errors import StoreError, StoreUnavailable
-from agents.training.assignment import assign, next_carry
-from agents.training.state import State, apply_outer, file_bound, load_state, model_hash
+from agents.training.state import State
 
 
 class Training:
@@ -78,13 +77,12 @@ class Training:
         if self.job is None or seed is None:
             return None
         try:
-            manifest = assign(
-                seed, opened.nodes, opened.weights, self.job.spec, self._carry, self._cursor
-            )
+            place = self._record.job_id, part.round_id
+            left = self._carry, self._cursor
+            return planned(self.job, place, seed, opened.nodes, opened.weights, self._step, left)
         except ValueError as error:
             part.differ("assignments", "manifest", f"it can't be derived: {error}")
             return None
-        return Plan(manifest, self._step, self._carry, self._cursor)
 
     def replay(
         self,
@@ -110,7 +108,7 @@ class Training:
         submissions: list[Submission] = []
         if full:
             place = (plan, reveals, standing.invalid, opened.prev_model)
-            submissions = read_submissions(part, self.job, self._artefacts, *place)
+            submissions = read_submissions(part, self.job, self._artefacts, *place, self.state)
         report = self._read_report(part, standing)
         outcome = None
         if full and report is not None and self.job.sealed:
@@ -137,11 +135,11 @@ class Training:
         self._earlier, self.state = self.state, after
         self._step += 1
         if report is not None:
-            left = next_carry(plan.manifest, report.merged() - standing.invalid)
+            left = left_by(plan, report.merged() - standing.invalid)
             self._carry, self._cursor = left
         else:
             part.remark("Without the report, all nodes are taken to have delivered.")
-            self._carry, self._cursor = next_carry(plan.manifest, opened.nodes)
+            self._carry, self._cursor = left_by(plan, opened.nodes)
 
     def _read_report(self, part: Part, standing: Tally) -> RoundReport | None:
         digest = standing.proposal.report
@@ -221,32 +219,27 @@ class Training:
     ) -> State | None:
         """The model after the round, by the published update; checks update and checkpoint."""
         assert self.job is not None
-        wanted, shapes = standing.proposal.model, self.job.shapes
-        limit = file_bound(shapes)
+        job, wanted = self.job, standing.proposal.model
         self._artefacts.name(standing.proposal.update, "update")
         after: State | None = None
         raw = guarded(
             part,
             "model",
             "update",
-            lambda: self._artefacts.get_digest(standing.proposal.update, limit),
+            lambda: self._artefacts.get_digest(standing.proposal.update, update_bound(job)),
         )
         if raw is not None and outcome is not None:
             cid = cid_of_bytes(outcome.update)
             part.same("model", "update", "the CID of the published bytes", cid_of_bytes(raw), cid)
         if raw is not None and self.state is not None:
             before = self.state
-            outer_lr = self.job.spec.outer_lr_at(self._step)
-            applied = guarded(
+            rate = job.spec.outer_lr_at(self._step)
+            after = guarded(
                 part,
                 "model",
                 "update",
-                lambda: apply_outer(before, read_update(raw, shapes), outer_lr),
+                lambda: changed(job, self._artefacts, cid_of_bytes(raw), before, rate, wanted),
             )
-            if applied is not None:
-                what = "the hash of the model it leads to"
-                if part.same("model", "update", what, model_hash(applied), wanted):
-                    after = applied
         if report is not None and report.checkpoint is not None:
             cid = report.checkpoint
             self._artefacts.name(cid, "checkpoint")
@@ -254,12 +247,9 @@ class Training:
                 part,
                 "model",
                 "checkpoint",
-                lambda: load_state(self._artefacts.get(cid, limit), shapes),
+                lambda: read_model(job, self._artefacts, digest_of(cid), wanted),
             )
-            if kept is not None:
-                what = "the hash of the model in it"
-                if part.same("model", "checkpoint", what, model_hash(kept), wanted):
-                    after = after or kept
+            after = after or kept
         if after is None and outcome is not None and outcome.model == wanted:
             after = outcome.state
         return after

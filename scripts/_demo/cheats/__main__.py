@@ -7,7 +7,10 @@ from pathlib import Path
 
 import click
 
-TRAINERS = ("noise", "copier", "silent", "poisoner", "desynchronised", "late")
+TRAINERS = (
+    *("noise", "copier", "silent", "poisoner", "desynchronised", "late"),
+    *("loafer", "two_faced"),
+)
 EXECUTORS = ("forger", "quitter")
 
 

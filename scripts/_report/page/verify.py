@@ -41,7 +41,10 @@ def verify(run: Run) -> list[str]:
                 f"<a href='checkpoint.safetensors'>checkpoint.safetensors</a>, "
                 f"{model.parameters:,} parameters",
             ),
-            ("Its CID", f"<code>{text(model.cid)}</code>"),
+            (
+                "Its CID" if model.stages == 1 else "The index of its stages' files",
+                f"<code>{text(model.cid)}</code>",
+            ),
             ("Its hash in the ledger", f"<code>{text(model.digest)}</code>"),
         ]
     if run.claim is not None:

@@ -12,13 +12,20 @@ import pytest
 import torch
 from torch import Tensor
 
-from agents.jobs.budget import MAX_ROUND_ROWS, check_data, check_spec, memory_here, needs
-from agents.jobs.job import JobContext
+from agents.jobs.budget import (
+    MAX_ROUND_ROWS,
+    check_data,
+    check_spec,
+    memory_here,
+    needs,
+    stage_needs,
+)
+from agents.jobs.job import JobContext, cut
 from agents.storage.cid import cid_of_bytes
 from agents.training.data import Dataset, Shard
 from agents.training.flat import FlatModel
 from agents.training.model import init_state, next_token_loss, template
-from agents.training.spec import JobSpec, SpecError
+from agents.training.spec import JobSpec, PipelineSpec, SpecError
 
 GIB = 2**30
 CID = cid_of_bytes(b"data")
@@ -54,6 +61,10 @@ def test_weights_and_a_batch_by_hand() -> None:
     assert asked.batches == 8 * 2 * 4 * (96 + 2)
     assert asked.memory == asked.weights + asked.activations + asked.batches
     assert needs(spec, shapes, per_example=True).weights == 4 * (5 + 64) * 220
+    muon = spec_of(optimizer={"inner": "muon"})
+    assert needs(muon, shapes).weights == 4 * (5 * 220 + 5 * 200)
+    large = {"a": (2**12, 2**13), "b": (2**12, 2**12)}  # the larger one is a batch by itself
+    assert needs(muon, large).weights == 4 * (5 * 3 * 2**24 + 5 * 2 * 2**24)
 
 
 @pytest.mark.parametrize(
@@ -153,6 +164,23 @@ def test_what_the_backward_pass_keeps_is_within_the_count(layers: int) -> None:
     kept.pop(weights, None)
     counted = needs(spec, template(spec.model)).activations
     assert sum(kept.values()) <= counted <= 8 * sum(kept.values())
+
+
+def test_a_stage_is_counted_by_hand() -> None:
+    """Two samples wait; the last stage has logits, every stage codes of four channels."""
+    model = {"n_layers": 2, "tie_embeddings": False}
+    block = {"layers": [1, 1], "boundary_options": {"width": 4}, "local_batch": 2}
+    spec = spec_of(model=model, mode="pipeline", pipeline=block)
+    slices, shapes = cut(spec), {"a": (10, 20), "b": (20,)}
+    assert slices is not None
+    first, last = (stage_needs(spec, slices, index, shapes) for index in (0, 1))
+    assert first.weights == last.weights == 4 * 5 * 220
+    assert first.activations == 2 * 4 * 8 * 64 * (3 * 30 + 6 * 4)
+    assert last.activations == 2 * 4 * 8 * 64 * (3 * 30 + 6 * 4 + 4 * 256)
+    fixed = spec.model_copy(update={"pipeline": PipelineSpec(layers=(1, 1), boundary="subspace")})
+    table = cut(fixed)
+    assert table is not None
+    assert stage_needs(fixed, table, 0, shapes).weights == 4 * (5 * 220 + 256 * 64)
 
 
 def test_the_machine_has_memory() -> None:

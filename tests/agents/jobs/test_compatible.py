@@ -12,12 +12,21 @@ from agents.mechanisms import mode, verify
 from agents.storage.embedded import EmbeddedStore
 from agents.training.spec import JobSpec, SpecError
 from tests.stage.memory.honest_round import HonestRound
+from tests.stage.memory.tiny_specs import tiny_model
 
 LOCAL = {"access": "local", "verify": "screening"}
 NOISE = {"privacy": "gaussian", "privacy_options": {"clip": 1.0, "noise_multiplier": 2.0}}
 ACCEPTED = {**NOISE, "privacy_options": {**NOISE["privacy_options"], "accept_blinding": True}}
 FREE = {"codec": "sparse", "merge": "norm_clip", "score": "gauntlet", "verify": "gauntlet"}
 GRADIENT = {"optimizer": {"inner": "gradient", "batch_size": 2, "seq_len": 16}}
+MUON = {"optimizer": {"inner": "muon", "batch_size": 2, "seq_len": 16}}
+UNTIED = {**tiny_model(16, 24, 16, layers=2), "tie_embeddings": False}
+PIPELINE = {
+    "mode": "pipeline",
+    "score": "backward_passes",
+    "model": UNTIED,
+    "pipeline": {"layers": [1, 1], "boundary_options": {"width": 4}},
+}
 AGGREGATE = {**NOISE, "privacy": "aggregate"}
 
 
@@ -33,6 +42,7 @@ def context(tiny: HonestRound, **changes: Any) -> JobContext:
         ({"access": "local"}, "belong together"),
         ({"verify": "screening"}, "belong together"),
         ({"codec": "sparse", "merge": "median"}, "leaves most coordinates of a payload zero"),
+        ({"codec": "sparse", "merge": "geometric_mean"}, "leaves most coordinates of a payload"),
         ({"codec": "sparse", "merge": "mean", **NOISE}, "cannot be checked under the noise"),
         ({"codec": "polytope", "merge": "mean", **NOISE}, "cannot be checked under the noise"),
         ({"merge": "multi_krum", **NOISE}, "poisoners .* chance is 25 %"),
@@ -63,7 +73,26 @@ def context(tiny: HonestRound, **changes: Any) -> JobContext:
         ({"codec": "demo", "merge": "mean"}, "memory for 65536 rounds"),
         (
             {"privacy": "dp_sgd", "codec": "polytope", "merge": "mean", **LOCAL, **GRADIENT},
-            "makes noisy AdamW steps",
+            "makes noisy steps",
+        ),
+        (
+            {"optimizer": {"inner": "sgd", "seq_len": 16}},
+            "optimizer.inner: There is no inner optimizer 'sgd'",
+        ),
+        ({**PIPELINE, "score": "shares"}, 'mode "pipeline" belong together'),
+        ({"score": "backward_passes"}, 'mode "pipeline" belong together'),
+        ({"score": "clasp"}, '"backward_passes" or "clasp" and mode "pipeline" belong together'),
+        ({**PIPELINE, **LOCAL}, 'mode "pipeline" needs verify "reexecution", not "screening"'),
+        ({**PIPELINE, "access": "encrypted"}, 'mode "pipeline" needs access "public"'),
+        ({**PIPELINE, "merge": "mean", **NOISE}, 'mode "pipeline" needs privacy "none"'),
+        ({**PIPELINE, "codec": "polytope"}, 'mode "pipeline" needs codec "dense"'),
+        ({**PIPELINE, **GRADIENT}, "makes steps within a round"),
+        ({**PIPELINE, "pipeline": {"layers": [1, 2]}}, "pipeline: layers .* are 3 blocks"),
+        ({**PIPELINE, "pipeline": {"layers": [1, 1], "boundary": "wall"}}, "no boundary 'wall'"),
+        ({**PIPELINE, "model": {**UNTIED, "tie_embeddings": True}}, "tie_embeddings must be"),
+        (
+            {**PIPELINE, "model": {**UNTIED, "kind": "transformers", "config_cid": "b" + "a" * 58}},
+            'only models of kind "llama" are cut',
         ),
     ],
 )
@@ -83,6 +112,9 @@ def test_a_bad_combination_is_refused_with_the_reason(
         {"codec": "semantic", "merge": "mean", **NOISE},
         {"codec": "sparse", "merge": "geometric_median", "score": "alignment"},
         {"codec": "polytope", "merge": "mean", "score": "batches", **AGGREGATE},
+        {"privacy": "dp_sgd", "codec": "polytope", "merge": "multi_krum", **LOCAL, **MUON},
+        PIPELINE,
+        {**PIPELINE, "score": "clasp", "score_options": {"threshold": 6.0}},
         FREE,
         {**FREE, "codec": "demo", "merge": "demo_sign", **GRADIENT},
         {"codec": "demo", "codec_options": {"memory_rounds": 64}, "merge": "mean", **GRADIENT},

@@ -15,7 +15,6 @@ from eth_utils import keccak
 from agents.rounds.models import CaughtUp, Models
 from agents.rounds.outcome import Outcome, compute
 from agents.rounds.plan import Plan
-from agents.rounds.update import pack_update
 from agents.runtime.commitments import Commitments
 from agents.runtime.journal import Journal
 from agents.runtime.logs import open_log
@@ -26,6 +25,7 @@ from agents.storage.errors import CorruptContent, StoreError
 from agents.trainer import Trainer, submission_name
 from agents.training.assignment import assign
 from agents.training.state import PayloadError, State, apply_outer, model_hash, save_state
+from agents.training.update import pack_update
 from tests.stage.memory.honest_round import (
     DEVICE,
     JOB,
@@ -165,12 +165,6 @@ def test_a_malformed_update_is_an_error(run: Run) -> None:
 def test_a_hash_outside_of_the_ledger_has_no_model(run: Run) -> None:
     with pytest.raises(CorruptContent, match="the chain has moved"):
         run.models().at(JOB, b"\5" * 32)
-
-
-def test_a_model_in_memory_needs_no_store(run: Run, tmp_path: Path) -> None:
-    models, state = run.models(EmbeddedStore(tmp_path / "empty")), run.outcomes[1].state
-    assert models.keep(state) == run.hashes[1]
-    assert models.at(JOB, run.hashes[1]) is state
 
 
 def test_a_round_that_changed_nothing_is_replayed(run: Run) -> None:

@@ -17,9 +17,9 @@ from agents.rounds.outcome import LOSS_TOLERANCE, WORST_LOSS, Outcome, _gain, di
 from agents.rounds.plan import Plan
 from agents.rounds.report import MAX_GAIN_PPM, NodeLine, RoundReport
 from agents.rounds.submissions import Submission, fetch
-from agents.rounds.update import read_update
 from agents.storage.cid import cid_of_bytes
 from agents.training.state import load_state, model_hash
+from agents.training.update import read_update
 from tests.stage.memory.honest_round import NODES, HonestRound, proposal_of, scaled
 
 OTHER = "ab" * 32

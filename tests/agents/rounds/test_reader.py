@@ -11,13 +11,17 @@ from typing import Any
 
 import pytest
 
+from agents.pipeline.inbox import Inbox
+from agents.protocol.network import operators_after
 from agents.protocol.numbers import ZERO_DIGEST
 from agents.rounds.models import Models
 from agents.rounds.reader import RoundReader
+from agents.runtime.contracts import Event
 from agents.storage.cid import cid_from_digest, cid_of_bytes
 from agents.storage.embedded import EmbeddedStore
 from agents.training.assignment import assign, input_root
 from agents.training.state import model_hash
+from agents.verify.spot_checks import reexecute
 from tests.stage.memory.honest_round import (
     DEVICE,
     NODES,
@@ -27,6 +31,7 @@ from tests.stage.memory.honest_round import (
     HonestRound,
     make_honest_round,
 )
+from tests.stage.memory.mined_round import MINERS, WALLETS, WHERE, MinedRound
 
 
 @pytest.fixture
@@ -197,3 +202,98 @@ def test_no_inputs_for_a_draw_before_the_audit_seed(signed: tuple[RoundReader, A
     assert reader.inputs(view, submissions) is not None
     view.round.seed = None
     assert reader.inputs(view, submissions) is None
+
+
+# -- a split model --------------------------------------------------------------------------------
+
+
+class Pins(EmbeddedStore):
+    """A store that says what was pinned."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(root)
+        self.pinned: set[str] = set()
+
+    def pin(self, cid: str) -> None:
+        super().pin(cid)
+        self.pinned.add(cid)
+
+
+def opened(mined: MinedRound) -> tuple[RoundReader, ChainFacts, Any, Pins]:
+    facts, store = ChainFacts(mined.published), Pins(mined.store.root)
+    facts.revealed = {node: mined.submit(node).reveal for node in MINERS}
+    return RoundReader(facts, store, DEVICE), facts, facts.open(1, SEED, MINERS), store
+
+
+def test_what_the_passes_of_miners_rest_on_is_pinned_with_the_result(mined: MinedRound) -> None:
+    """Who takes its log down after the merge must not make the result look wrong."""
+    reader, _, view, store = opened(mined)
+    outcome = reader.outcome(view, reader.submissions(view))
+    assert outcome.report == mined.compute(mined.honest()).report
+    reader.publish(outcome)
+    for node in MINERS:
+        shown = mined.shown(node)
+        assert {cid_of_bytes(raw) for raw in (shown.trace, shown.inbox)} <= store.pinned
+        assert store.resolve(mined.submit(node).reveal.proof) in store.pinned
+    assert {cid_of_bytes(part) for part in outcome.parts} <= store.pinned
+
+
+def test_the_same_payload_with_another_log_is_another_result(mined: MinedRound) -> None:
+    reader, facts, view, _ = opened(mined)
+    first = reader.outcome(view, reader.submissions(view))
+    work, end = mined.works[3], mined.works[3].log.steps[0] + 1
+    short, inbox = replace(work.log, events=work.log.events[:end]), Inbox(work.entries[:end])
+    shown = {"trace": short.to_bytes(), "root": short.root(), "inbox": inbox.to_bytes()}
+    other = mined.submit(3, **shown)
+    facts.revealed = {**facts.revealed, 3: other.reveal}
+    again = reader.outcome(view, reader.submissions(view))
+    assert again.paid()[3] < first.paid()[3]
+
+
+class Rounds(dict[int, Any]):
+    """The rounds of `ChainFacts`, with the contract's address."""
+
+    address = WHERE["verifyingContract"]
+
+
+def test_a_key_that_was_changed_after_the_round_opened_does_not_undo_its_signatures(
+    mined: MinedRound,
+) -> None:
+    """Else a sender could have everybody slashed that took its letters."""
+    reader, facts, view, _ = opened(mined)
+    facts.rounds = Rounds(facts.rounds)
+    facts.deployment = SimpleNamespace(chain_id=WHERE["chainId"])
+    facts.operators_at = lambda nodes, block: operators_after(
+        [
+            *(registered(node, WALLETS[node].address) for node in MINERS),
+            changed_key(5, WALLETS[9].address, block=view.round.opened_block + 1),
+        ],
+        nodes,
+        block,
+    )
+    submissions = reader.submissions(view)
+    inputs = reader.inputs(view, submissions)
+    for node in MINERS:
+        assert reexecute(inputs, node, DEVICE, mined.store).violation is None
+
+
+def registered(node: int, operator: str) -> Event:
+    args = {"node_id": node, "operator": operator}
+    return Event("NodeRegistered", args, "", 0, b"", b"", 0)
+
+
+def changed_key(node: int, operator: str, block: int) -> Event:
+    args = {"node_id": node, "old_operator": "", "new_operator": operator}
+    return Event("OperatorChanged", args, "", block, b"", b"", 0)
+
+
+def test_operators_are_those_of_the_block() -> None:
+    events = [
+        registered(1, "a"),
+        registered(2, "b"),
+        changed_key(1, "c", 7),
+        changed_key(1, "d", 9),
+    ]
+    assert operators_after(events, {1}, 6) == {1: "a"}
+    assert operators_after(events, [1, 2], 8) == {1: "c", 2: "b"}
+    assert operators_after(events, {1, 3}, 9) == {1: "d"}

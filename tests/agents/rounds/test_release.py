@@ -13,10 +13,10 @@ from agents.jobs.job import JobContext
 from agents.rounds.outcome import compute, disagreements
 from agents.rounds.release import draw, plain, published
 from agents.rounds.submissions import Submission
-from agents.rounds.update import pack_update
 from agents.storage.cid import cid_of_bytes
 from agents.storage.embedded import EmbeddedStore
 from agents.training.state import State
+from agents.training.update import pack_update
 from tests.stage.memory.honest_round import (
     DEVICE,
     JOB,

@@ -16,6 +16,7 @@ import torch
 from eth_utils import keccak
 
 from agents.jobs.job import JobContext
+from agents.jobs.model_files import read_model
 from agents.jobs.publish import Published, publish_job
 from agents.protocol.numbers import Phase
 from agents.protocol.structs import Proposal, Reveal, Snapshot
@@ -29,7 +30,7 @@ from agents.storage.embedded import EmbeddedStore
 from agents.training.assignment import WorkOrder, assign, input_root, work_order
 from agents.training.determinism import determinism_class
 from agents.training.replay import run_task, trace_of
-from agents.training.state import State, file_bound, load_state, model_hash
+from agents.training.state import State, model_hash
 from agents.training.trace import Trace
 from agents.verify.spot_checks import RoundInputs
 from tests.stage.memory.tiny_specs import tiny_model
@@ -160,7 +161,7 @@ def make_tiny_job(store: EmbeddedStore, **changes: Any) -> TinyJob:
     """Publish the job. `changes`: fields of the spec."""
     published = publish_job(store, _TEXT, {**_SPEC, **changes})
     job = JobContext(published.spec, store)
-    before = load_state(store.get(published.checkpoint_cid, file_bound(job.shapes)), job.shapes)
+    before = read_model(job, store, digest_of(published.checkpoint_cid), published.model)
     return TinyJob(store, published, job, before)
 
 
@@ -272,7 +273,8 @@ class ChainFacts:
 
     def record(self, round_id: int, outcome: Outcome, store: EmbeddedStore) -> None:
         """A finalized round: its artefacts in the store, its entry in the ledger."""
-        store.put_bytes(outcome.update)
+        for raw in (*outcome.parts, outcome.update):
+            store.put_bytes(raw)
         if outcome.checkpoint is not None:
             store.put_bytes(outcome.checkpoint)
         report = store.put_bytes(outcome.report.to_bytes())

@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A round of a pipeline: which node holds which stage, and which samples it is the first to do.
+
+The manifest has the form that every round has. What of a payload's commitment depends on it
+(`agents.training.assignment.input_root`, task ids) then holds for a pipeline as it is. A sample is
+assigned once in every stage, so ranges of nodes of different stages overlap. What nobody did is not
+carried into a later round: samples have no value of their own here, only passes are paid.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from agents.pipeline.epoch import Epoch
+from agents.pipeline.routes import first
+from agents.pipeline.seats import Miner, Unseated, seat
+from agents.training.assignment import Assignment, Manifest, node_seed, normalise
+from agents.training.spec import JobSpec
+
+
+def epoch_of(
+    job_id: int, round_id: int, seed: bytes, nodes: Sequence[int], samples: range, stages: int
+) -> Epoch:
+    """The epoch of a round. No node says yet how much memory it has, so all count as equal.
+
+    Args:
+        job_id, round_id: whose epoch it is; neither decides who holds what.
+        seed: of the round, 32 bytes, drawn after the snapshot.
+        nodes: ids of the snapshot, in any order.
+        samples: numbers of the batches that the round hands out.
+        stages: of the model.
+
+    Raises:
+        Unseated: fewer nodes than stages.
+        ValueError: a node twice, a bad seed, or too many nodes or stages.
+    """
+    if len(nodes) < stages:
+        raise Unseated(
+            f"{len(nodes)} nodes can't hold the {stages} stages of the model: each holds one."
+        )
+    seats = seat(seed, [Miner(node, memory=1) for node in nodes], [1] * stages)
+    staff = (tuple(n for n, held in seats.items() if held == stage) for stage in range(stages))
+    return Epoch(job_id, round_id, seed, tuple(staff), samples)
+
+
+def manifest(
+    seed: bytes, nodes: Sequence[int], weights: Sequence[int], spec: JobSpec, cursor: int
+) -> Manifest:
+    """The round's manifest: each node has the samples that it is the first to do, by its stage.
+
+    The samples are `batches_per_round` new ones from the cursor; the manifest's cursor lies behind
+    them, and it carries nothing.
+
+    Args:
+        seed: of the round, 32 bytes.
+        nodes: ids of the snapshot, from 1, in any order.
+        weights: of each node, at least 0. They are kept, and don't count: the seed draws all nodes
+            of a stage alike.
+        spec: of a model that is split.
+        cursor: first batch number never handed out.
+
+    Raises:
+        Unseated: fewer nodes than stages.
+        ValueError: as `epoch_of`, a bad weight, id or cursor, or a spec whose model is whole.
+    """
+    if spec.pipeline is None:
+        raise ValueError("The model of this job is not split into stages.")
+    if len(nodes) != len(weights) or min([0, *weights]) < 0 or min([1, *nodes]) < 1 or cursor < 0:
+        raise ValueError("Each node has an id from 1 and a weight from 0; the cursor is from 0.")
+    end = cursor + spec.batches_per_round
+    epoch = epoch_of(0, 0, seed, nodes, range(cursor, end), len(spec.pipeline.layers))
+    due: dict[int, list[tuple[int, int]]] = {node: [] for node in sorted(nodes)}
+    for stage, miners in enumerate(epoch.stages):
+        for sample in epoch.samples:
+            due[first(seed, sample, stage, miners)].append((sample, sample + 1))
+    weight = dict(zip(nodes, weights, strict=True))
+    assignments = tuple(
+        Assignment(node, weight[node], normalise(samples), node_seed(seed, node))
+        for node, samples in due.items()
+    )
+    return Manifest(seed, assignments, (), end)

@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Carries letters and notices to other miners' posts, in threads of its own.
+
+Rule: one request to a receiver at a time, in the order in which they were given, and every request
+is bounded in total time. So a slow receiver holds one thread for that time and delays its own
+letters. Nothing is tried twice here: the outcome is told to who gave the letter.
+"""
+
+from __future__ import annotations
+
+import http.client
+import queue
+import threading
+from collections import OrderedDict, deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from agents.runtime.bounded_http import ask
+
+_MAX_REPLY = 4096
+_MOST = 64  # letters that wait for one receiver
+
+
+class Outcome(Enum):
+    """What became of a letter. LATER: nobody was reached, or not now."""
+
+    TAKEN = 0
+    REFUSED = 1
+    LATER = 2
+
+
+@dataclass(frozen=True)
+class Carried:
+    """`tag` as it was given; `why` is the receiver's sentence or the error."""
+
+    tag: Any
+    receiver: int
+    outcome: Outcome
+    why: str
+
+
+def send(url: str, body: bytes, timeout_s: float) -> tuple[Outcome, str]:
+    """One POST of a letter or notice to its full address; the outcome and the reason for it."""
+    try:
+        status, reply = ask("POST", url, body, timeout_s, _MAX_REPLY)
+    except (OSError, http.client.HTTPException, ValueError) as error:
+        return Outcome.LATER, f"{type(error).__name__}: {error}"[:200]
+    why = f"{status} {reply[:200].decode(errors='replace')}"
+    if status == 200:
+        return Outcome.TAKEN, why
+    return (Outcome.REFUSED if 400 <= status < 500 else Outcome.LATER), why
+
+
+class Courier:
+    """`url_of`: where a miner's post is, None if nobody knows; `wake`: called at each outcome."""
+
+    def __init__(
+        self,
+        url_of: Callable[[int], str | None],
+        wake: Callable[[], None],
+        timeout_s: float = 5.0,
+        width: int = 8,
+    ) -> None:
+        """`width`: threads, so receivers that are served at once."""
+        self._url_of, self._wake, self._timeout_s = url_of, wake, timeout_s
+        self._bags: OrderedDict[int, deque[tuple[str, bytes, Any]]] = OrderedDict()
+        self._busy: set[int] = set()
+        self._change = threading.Condition()
+        self._stopped = False
+        self._carried: queue.SimpleQueue[Carried] = queue.SimpleQueue()
+        for _ in range(width):
+            threading.Thread(target=self._serve, name="courier", daemon=True).start()
+
+    def give(self, receiver: int, path: str, body: bytes, tag: Any) -> None:
+        """Carry `body` to `path` of the receiver's post. LATER at once if many wait for it."""
+        with self._change:
+            bag = self._bags.setdefault(receiver, deque())
+            full = len(bag) >= _MOST
+            if not full:
+                bag.append((path, body, tag))
+                self._change.notify()
+        if full:
+            self._carried.put(Carried(tag, receiver, Outcome.LATER, "too many letters wait for it"))
+            self._wake()
+
+    def carried(self) -> Carried | None:
+        """An outcome that was not told yet; None if there is none."""
+        try:
+            return self._carried.get_nowait()
+        except queue.Empty:
+            return None
+
+    def stop(self) -> None:
+        """Carry nothing more; requests that are under way end by themselves."""
+        with self._change:
+            self._stopped = True
+            self._bags.clear()
+            self._change.notify_all()
+
+    def _serve(self) -> None:
+        while (job := self._next()) is not None:
+            receiver, path, body, tag = job
+            url = self._url_of(receiver)
+            if url is None:
+                outcome, why = Outcome.LATER, "no address of this miner is known"
+            else:
+                outcome, why = send(url + path, body, self._timeout_s)
+            with self._change:
+                self._busy.discard(receiver)
+                self._change.notify()
+            self._carried.put(Carried(tag, receiver, outcome, why))
+            self._wake()
+
+    def _next(self) -> tuple[int, str, bytes, Any] | None:
+        with self._change:
+            while not self._stopped:
+                for receiver, bag in self._bags.items():
+                    if receiver in self._busy:
+                        continue
+                    path, body, tag = bag.popleft()
+                    del self._bags[receiver]
+                    if bag:
+                        self._bags[receiver] = bag  # at the end: the others come first
+                    self._busy.add(receiver)
+                    return receiver, path, body, tag
+                self._change.wait()
+            return None

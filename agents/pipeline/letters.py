@@ -1,0 +1,219 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What miners write to each other, and how it is signed.
+
+Rule: a letter is one passage of a sample with its bytes, signed by the sender's operator over the
+passage and the bytes' digest. A notice says that a miner of the first stage has all its samples
+back. An announcement says where a miner's post is. All three are EIP-712 typed data in one domain,
+so none can be shown at another deployment.
+
+A letter's first `HEAD_BYTES` bytes say everything but the message: magic, then job, epoch, sample,
+kind, sender and receiver (uint64 each, big-endian), the epoch's seed (32 bytes), then the signature
+(65 bytes). So a receiver can refuse it before it reads the message.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from eth_utils import keccak
+
+from agents.pipeline import hand_over
+from agents.pipeline.epoch import Epoch
+from agents.pipeline.hand_over import Passage
+from agents.pipeline.miner_log import Kind
+from agents.runtime.wallet import Wallet, recover_typed
+
+Domain = Mapping[str, Any]
+
+MAX_URL = 200
+SIGNATURE_BYTES = 65
+_LETTER = struct.Struct(">18s6Q32s65s")
+_LETTER_MAGIC = b"menagerie letter 1"
+_NOTICE = struct.Struct(">18s3Q32s65s")
+_NOTICE_MAGIC = b"menagerie notice 1"
+HEAD_BYTES = _LETTER.size
+NOTICE_BYTES = _NOTICE.size
+
+_URL = re.compile(r"https?://[A-Za-z0-9.\-\[\]:]{1,120}(/[A-Za-z0-9._~/\-]*)?")
+_DONE_TYPES = {
+    "Done": [
+        *({"name": name, "type": "uint256"} for name in ("job", "epoch", "sender")),
+        {"name": "seed", "type": "bytes32"},
+    ],
+}
+_ANNOUNCEMENT_TYPES = {
+    "Announcement": [
+        {"name": "node", "type": "uint256"},
+        {"name": "url", "type": "string"},
+        {"name": "time", "type": "uint256"},
+    ]
+}
+
+
+class LetterError(ValueError):
+    """Bytes that are no letter, notice or announcement."""
+
+
+def domain(chain_id: int, rounds: str) -> Domain:
+    """The EIP-712 domain of a deployment; `rounds`: the address of its TrainingRounds."""
+    return {
+        "name": "Menagerie Pipeline",
+        "version": "1",
+        "chainId": chain_id,
+        "verifyingContract": rounds,
+    }
+
+
+# -- letters ---------------------------------------------------------------------------------------
+
+
+def sign_passage(wallet: Wallet, where: Domain, passage: Passage, message: bytes) -> bytes:
+    """The sender's 65-byte signature over the passage and keccak256 of its message."""
+    return wallet.sign_typed(where, hand_over.TYPES, passage.typed(keccak(message)))
+
+
+def passage_signer(where: Domain, passage: Passage, digest: bytes, signature: bytes) -> str | None:
+    """The checksummed address that signed; None for a malformed signature."""
+    return recover_typed(where, hand_over.TYPES, passage.typed(digest), signature)
+
+
+@dataclass(frozen=True)
+class Letter:
+    """One passage with its bytes. `signature`: of the sender's operator."""
+
+    passage: Passage
+    signature: bytes
+    message: bytes
+
+    @classmethod
+    def signed(cls, wallet: Wallet, where: Domain, passage: Passage, message: bytes) -> Letter:
+        """The letter that a sender writes."""
+        return cls(passage, sign_passage(wallet, where, passage, message), message)
+
+    def to_bytes(self) -> bytes:
+        """Head and message."""
+        way = self.passage
+        numbers = (way.job, way.epoch, way.sample, way.kind, way.sender, way.receiver)
+        return _LETTER.pack(_LETTER_MAGIC, *numbers, way.seed, self.signature) + self.message
+
+
+def read_head(raw: bytes) -> tuple[Passage, bytes]:
+    """Passage and signature of a letter's first `HEAD_BYTES` bytes.
+
+    LetterError for another length, magic or kind, or a sender that is the receiver.
+    """
+    if len(raw) != HEAD_BYTES:
+        raise LetterError(f"A letter's head has {HEAD_BYTES} bytes, not {len(raw)}.")
+    magic, job, epoch, sample, kind, sender, receiver, seed, signature = _LETTER.unpack(raw)
+    if magic != _LETTER_MAGIC:
+        raise LetterError("These bytes are no letter.")
+    if kind not in (Kind.FORWARD, Kind.BACKWARD):
+        raise LetterError("Only forward and backward passes are sent by letter.")
+    if sender == receiver:
+        raise LetterError("A miner writes no letter to itself.")
+    return Passage(job, epoch, seed, sample, Kind(kind), sender, receiver), signature
+
+
+# -- notices ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Done:
+    """`sender`, of the first stage, has all its samples back, or has given them up."""
+
+    job: int
+    epoch: int
+    seed: bytes
+    sender: int
+    signature: bytes
+
+    @classmethod
+    def signed(cls, wallet: Wallet, where: Domain, epoch: Epoch, sender: int) -> Done:
+        """The notice of a miner."""
+        bare = cls(epoch.job, epoch.number, epoch.seed, sender, b"")
+        return replace(bare, signature=wallet.sign_typed(where, _DONE_TYPES, bare._said()))
+
+    def signer(self, where: Domain) -> str | None:
+        """The checksummed address that signed; None for a malformed signature."""
+        return recover_typed(where, _DONE_TYPES, self._said(), self.signature)
+
+    def _said(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in ("job", "epoch", "sender", "seed")}
+
+    def to_bytes(self) -> bytes:
+        """`NOTICE_BYTES` bytes."""
+        numbers = self.job, self.epoch, self.sender
+        return _NOTICE.pack(_NOTICE_MAGIC, *numbers, self.seed, self.signature)
+
+    @classmethod
+    def from_bytes(cls, raw: bytes) -> Done:
+        """LetterError for another length or magic."""
+        if len(raw) != NOTICE_BYTES:
+            raise LetterError(f"A notice has {NOTICE_BYTES} bytes, not {len(raw)}.")
+        magic, job, epoch, sender, seed, signature = _NOTICE.unpack(raw)
+        if magic != _NOTICE_MAGIC:
+            raise LetterError("These bytes are no notice.")
+        return cls(job, epoch, seed, sender, signature)
+
+
+# -- announcements ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Announcement:
+    """`node` has its post at `url` since `time`, in Unix seconds.
+
+    LetterError for a url that is not http(s)://host[:port][/path], or too long, or a number that is
+    no uint64.
+    """
+
+    node: int
+    url: str
+    time: int
+    signature: bytes
+
+    def __post_init__(self) -> None:
+        if len(self.url) > MAX_URL or not _URL.fullmatch(self.url):
+            raise LetterError(
+                f"A post's address is http(s)://host[:port][/path] of at most {MAX_URL} characters."
+            )
+        if not (0 <= self.node < 1 << 64 and 0 <= self.time < 1 << 64):
+            raise LetterError("Node and time of an announcement are whole numbers of 64 bits.")
+        if len(self.signature) != SIGNATURE_BYTES:
+            raise LetterError(f"A signature has {SIGNATURE_BYTES} bytes.")
+
+    @classmethod
+    def signed(cls, wallet: Wallet, where: Domain, node: int, url: str, time: int) -> Announcement:
+        """What a miner announces. LetterError as the class."""
+        said = {"node": node, "url": url, "time": time}
+        return cls(node, url, time, wallet.sign_typed(where, _ANNOUNCEMENT_TYPES, said))
+
+    def signer(self, where: Domain) -> str | None:
+        """The checksummed address that signed; None for a malformed signature."""
+        said = {"node": self.node, "url": self.url, "time": self.time}
+        return recover_typed(where, _ANNOUNCEMENT_TYPES, said, self.signature)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        return {
+            "node": self.node,
+            "url": self.url,
+            "time": self.time,
+            "signature": self.signature.hex(),
+        }
+
+    @classmethod
+    def from_json(cls, values: Any) -> Announcement:
+        """LetterError for anything else than what `to_json` gives."""
+        try:
+            node, url, time = values["node"], values["url"], values["time"]
+            signature = bytes.fromhex(values["signature"])
+        except (KeyError, TypeError, ValueError):
+            raise LetterError("An announcement has node, url, time and signature.") from None
+        if type(node) is not int or type(time) is not int or not isinstance(url, str):
+            raise LetterError("An announcement has whole numbers and a text.")
+        return cls(node, url, time, signature)

@@ -1,0 +1,258 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A live miner: one stage of one epoch, from its first letter to its last step.
+
+Rule: one loop, one thread for the numbers. Letters come and go in other threads. An entry is on the
+disk before it is executed, and executed before anything that follows from it is sent. A miner that
+starts again executes its file first, and goes on with the same bits.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from agents.mechanisms.boundary import WireError
+from agents.pipeline.courier import Courier, Outcome
+from agents.pipeline.entries_file import EntriesFile
+from agents.pipeline.hand_over import Passage
+from agents.pipeline.inbox import Entry
+from agents.pipeline.letters import Domain, Done, Letter
+from agents.pipeline.miner_log import Kind
+from agents.pipeline.post import Post, Running
+from agents.pipeline.schedule import Outgoing, Schedule, Times
+from agents.pipeline.stage import Passed, StageError
+from agents.pipeline.work import StageWork, digest
+from agents.runtime.faults import crashpoint
+from agents.runtime.logs import Log
+from agents.runtime.wallet import Wallet
+
+_LOOK_S = 0.5  # at most between two looks at the stop and at the clock
+_FAILURES = (StageError, WireError, FloatingPointError)
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A miner's epoch. `inbox`: the bytes of its entries."""
+
+    work: StageWork
+    inbox: bytes
+
+
+class Miner:
+    """One miner of one epoch."""
+
+    def __init__(
+        self,
+        start: Callable[[], StageWork],
+        running: Running,
+        wallet: Wallet,
+        where: Domain,
+        post: Post,
+        path: Path,
+        local_batch: int,
+        in_flight: int,
+        log: Log,
+        times: Times | None = None,
+        width: int = 8,
+    ) -> None:
+        """
+        Args:
+            start: makes the stage's work from the epoch's start, again after a failure.
+            running: the epoch as the post knows it.
+            wallet: the operator's key.
+            where: the domain that letters are signed in.
+            post: takes the letters; its book says where others are.
+            path: of the file of entries, one for each epoch.
+            local_batch: backward passes to a step.
+            in_flight: samples that may wait at once, as `start` gives it to the work.
+            width: letters that are sent at once.
+        """
+        self._start, self._running, self._wallet, self._where = start, running, wallet, where
+        self._post, self._path, self._log = post, path, log
+        self._epoch, self._id = running.epoch, running.miner
+        self._times, self._width = times or Times(), width
+        self._limits = local_batch, in_flight
+        self._wake = threading.Event()
+
+    def run(self, deadline: float, stop: Callable[[], bool] = lambda: False) -> Finished | None:
+        """Work until the epoch is over, or `deadline` (of `time.monotonic`); None without a step.
+
+        It is over when every miner of the first stage has said that it is done, or nothing came
+        for `linger` seconds. A `stop` that says True leaves the loop at once, without a last step:
+        the file is there to go on with, and None is returned.
+
+        Raises:
+            OSError: the disk refuses.
+            PayloadError: the file of entries is not this miner's.
+        """
+        self._file = EntriesFile(self._path, self._running.max_message)
+        self._schedule = Schedule(self._epoch, self._id, *self._limits, self._times)
+        over = False
+        self._box = self._post.open(self._running, self._wake.set)
+        self._box.recall(self._restart())
+        self._courier = Courier(self._post.book.url_of, self._wake.set, width=self._width)
+        try:
+            if self._loop(deadline, stop):
+                return None
+            over = True
+            if self._schedule.passes and not self._broken:
+                self._execute(self._schedule.step())
+            self._take_leave(deadline, stop)
+            return Finished(self._work, self._file.content()) if self._work.steps else None
+        finally:
+            self._post.close(self._epoch, over)
+            self._courier.stop()
+            self._file.close()
+
+    # -- the loop --
+
+    def _loop(self, deadline: float, stop: Callable[[], bool]) -> bool:
+        """Work until the epoch is over; True if it was stopped before."""
+        came, last = -1, time.monotonic()
+        while not stop():
+            self._wake.clear()
+            now = time.monotonic()
+            if came != self._box.came:
+                came, last = self._box.came, now
+            over = self._is_over  # before the letters are taken: what came earlier still counts
+            self._hear(now)
+            entry = self._schedule.next()
+            if over and (entry is None or entry.kind is Kind.FORWARD):
+                return False
+            if entry is not None and not self._execute(entry):
+                return False
+            self._send(now)
+            if now >= deadline or now - last >= self._times.linger:
+                return False
+            if entry is not None:
+                last = now
+            else:
+                wait = min(self._schedule.wake_at, deadline, now + _LOOK_S) - time.monotonic()
+                self._wake.wait(max(0.0, wait))
+        return True
+
+    @property
+    def _is_over(self) -> bool:
+        return self._schedule.done or self._box.done.issuperset(self._epoch.stages[0])
+
+    def _hear(self, now: float) -> None:
+        """Take what couriers report and what came by post."""
+        while (carried := self._courier.carried()) is not None:
+            sent: Outgoing = carried.tag
+            if carried.outcome is not Outcome.TAKEN:
+                self._log.debug(
+                    "letter_not_taken",
+                    sample=sent.sample,
+                    kind=sent.kind.name,
+                    receiver=sent.receiver,
+                    why=carried.why,
+                )
+            self._schedule.told(sent, carried.outcome, now)
+        while (letter := self._box.take(Kind.BACKWARD)) is not None:
+            self._schedule.arrived(letter)
+        while self._schedule.wants_forward:
+            letter = self._box.take(Kind.FORWARD)
+            if letter is None:
+                return
+            self._schedule.arrived(letter)
+
+    def _send(self, now: float) -> None:
+        for out in self._schedule.outgoing(now):
+            passage = Passage.of(self._epoch, out.sample, out.kind, self._id, out.receiver)
+            letter = Letter.signed(self._wallet, self._where, passage, out.message)
+            self._courier.give(out.receiver, "/letters", letter.to_bytes(), out)
+
+    def _take_leave(self, deadline: float, stop: Callable[[], bool]) -> None:
+        """Tell all others that this miner of the first stage is done, for a bounded time."""
+        if not self._schedule.done:
+            return
+        body = Done.signed(self._wallet, self._where, self._epoch, self._id).to_bytes()
+        others = {miner for stage in self._epoch.stages[1:] for miner in stage}
+        end = min(deadline, time.monotonic() + self._times.answer)
+        while others and not stop() and time.monotonic() < end:
+            for miner in others:
+                self._courier.give(miner, "/done", body, None)
+            asked = len(others)
+            while asked and time.monotonic() < end:
+                self._wake.wait(_LOOK_S)
+                self._wake.clear()
+                while (carried := self._courier.carried()) is not None:
+                    if carried.tag is None:
+                        asked -= 1
+                        if carried.outcome is not Outcome.LATER:
+                            others.discard(carried.receiver)
+            if others:
+                time.sleep(min(self._times.retry, max(0.0, end - time.monotonic())))
+
+    # -- executing --
+
+    def _execute(self, entry: Entry) -> bool:
+        """Write and execute an entry; False if the miner can't go on with its epoch."""
+        self._file.append(entry)
+        crashpoint("miner-entry-written")
+        events = len(self._work.events)
+        try:
+            passed = self._do(entry)
+        except _FAILURES as error:
+            self._file.cut_last()
+            self._log.warning(
+                "entry_not_executed",
+                kind=entry.kind.name,
+                sample=entry.sample,
+                sender=entry.sender,
+                error=str(error),
+            )
+            return self._recover(entry, len(self._work.events) > events)
+        crashpoint("miner-entry-executed")
+        self._schedule.executed(entry, passed, time.monotonic())
+        return True
+
+    def _do(self, entry: Entry) -> Passed:
+        """Execute an entry. WireError as well for a message that no receiver would take."""
+        passed = self._work.do(entry)
+        if passed.message is not None:
+            self._running.check(passed.message)
+        return passed
+
+    def _recover(self, entry: Entry, executed: bool) -> bool:
+        """After a failure: a forward that was not executed changed nothing, all else may have
+        changed gradients.
+
+        A step that fails would fail again: the epoch ends here with the steps that were made.
+        """
+        self._schedule.refused(entry, time.monotonic())
+        if entry.kind is Kind.FORWARD:
+            if entry.sender:
+                self._box.release(self._passage(entry))
+            if not executed:
+                return True
+        self._work = self._start()
+        for old in self._file.read():
+            self._work.do(old)
+        self._broken = entry.kind is Kind.STEP
+        return not self._broken
+
+    def _restart(self) -> list[tuple[Passage, bytes]]:
+        """Execute the file; the passages that came before, with their digests."""
+        self._work, self._broken = self._start(), False
+        received, now = [], time.monotonic()
+        entries = self._file.read()
+        for place, entry in enumerate(entries):
+            try:
+                passed = self._do(entry)
+            except _FAILURES:
+                if place != len(entries) - 1:
+                    raise
+                self._file.cut_last()  # the crash came before it was taken back
+                self._recover(entry, executed=True)
+                break
+            self._schedule.executed(entry, passed, now)
+            if entry.sender:
+                received.append((self._passage(entry), digest(entry.message)))
+        return received
+
+    def _passage(self, entry: Entry) -> Passage:
+        return Passage.of(self._epoch, entry.sample, entry.kind, entry.sender, self._id)

@@ -1,0 +1,422 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A miner's post: it takes letters from the stages beside it, by HTTP, and refuses all others.
+
+`POST /letters` takes a letter, `POST /done` a notice of a first-stage miner, `POST /announcements`
+one announcement; `GET /announcements` gives those that are known. The answer is a sentence:
+
+    200  taken; or the same passage with the same bytes came before, and nothing happens
+    400  malformed, or a message that is no code or gradient
+    403  not signed by the sender's operator, or sender and receiver do not fit
+    409  the epoch is over here, or the sample came before with other bytes or from another miner
+    413  longer than any message of the epoch
+    503  not now: the epoch does not run here yet, not with this seed, or too many of the sender's
+         letters wait
+
+All that a letter's first bytes can show to be wrong is refused before the message is read. Every
+connection is cut off after a total time, and only so many are open at once.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+from eth_utils import keccak
+
+from agents.pipeline.addresses import MAX_ANNOUNCEMENT, AddressBook
+from agents.pipeline.epoch import Epoch
+from agents.pipeline.hand_over import Passage
+from agents.pipeline.letters import (
+    HEAD_BYTES,
+    NOTICE_BYTES,
+    Announcement,
+    Domain,
+    Done,
+    Letter,
+    LetterError,
+    passage_signer,
+    read_head,
+)
+from agents.pipeline.miner_log import Kind
+from agents.runtime.bounded_http import hang_up
+from agents.runtime.errors import ConfigError
+from agents.runtime.logs import Log
+
+_Key = tuple[int, int, bytes]  # job, epoch and seed: after a reorg an epoch begins again
+_ENDED = 1024  # epochs that are remembered to be over
+_CHUNK = 65_536
+_DRAINED = 1 << 20  # bytes of a refused body that are still read
+
+
+class Refused(Exception):
+    """What a client is told: a status and a sentence."""
+
+    def __init__(self, status: int, why: str) -> None:
+        super().__init__(why)
+        self.status = status
+
+
+@dataclass(frozen=True)
+class Running:
+    """An epoch that runs here.
+
+    Attributes:
+        miner: this one.
+        operators: the checksummed operator of every miner of the epoch.
+        max_message: bytes of the longest message.
+        check: raises ValueError for a message that is none of this epoch; any thread may call it.
+        max_waiting: letters of each kind that may wait to be taken from one sender.
+    """
+
+    epoch: Epoch
+    miner: int
+    operators: Mapping[int, str]
+    max_message: int
+    check: Callable[[bytes], object]
+    max_waiting: int = 64
+
+
+class Mailbox:
+    """Letters of one epoch that were accepted and not taken yet. Any thread may call it.
+
+    Attributes:
+        done: miners of the first stage that gave notice.
+        came: letters and notices that were accepted so far.
+    """
+
+    def __init__(self, running: Running, where: Domain, wake: Callable[[], None], log: Log) -> None:
+        self._running, self._where, self._wake, self._log = running, where, wake, log
+        self._epoch = running.epoch
+        stage = self._epoch.stage_of(running.miner)
+        if stage is None:
+            raise ValueError(f"Miner {running.miner} holds no stage in this epoch.")
+        self._stage = stage
+        self._seen: dict[Passage, bytes] = {}  # -> digest
+        self._forward_from: dict[int, int] = {}  # sample -> whose forward was accepted
+        # By sender, who comes next first.
+        self._waiting: dict[Kind, OrderedDict[int, deque[Letter]]]
+        self._waiting = {Kind.FORWARD: OrderedDict(), Kind.BACKWARD: OrderedDict()}
+        self._lock = threading.Lock()
+        self.done: set[int] = set()
+        self.came = 0
+
+    # -- the miner's side --
+
+    def take(self, kind: Kind) -> Letter | None:
+        """A letter of a kind that waits, of each sender in turn the oldest; None if there is none.
+
+        So who sends many letters delays its own, and others by one each.
+        """
+        with self._lock:
+            if not self._waiting[kind]:
+                return None
+            sender, letters = self._waiting[kind].popitem(last=False)
+            letter = letters.popleft()
+            if letters:
+                self._waiting[kind][sender] = letters
+            return letter
+
+    def recall(self, passages: Iterable[tuple[Passage, bytes]]) -> None:
+        """Passages, and their digests, that were accepted before this process started."""
+        with self._lock:
+            for passage, digest in passages:
+                self._remember(passage, digest)
+
+    def release(self, passage: Passage) -> None:
+        """A forward could not be executed: another miner may send the sample."""
+        with self._lock:
+            self._forward_from.pop(passage.sample, None)
+
+    # -- the senders' side --
+
+    def check_head(self, passage: Passage, length: int) -> None:
+        """Refuse what the head shows to be wrong. `length`: bytes of the message."""
+        if length > self._running.max_message:
+            raise Refused(413, f"A message has at most {self._running.max_message} bytes.")
+        if passage.receiver != self._running.miner:
+            raise Refused(403, f"This is the post of miner {self._running.miner}.")
+        if passage.sample not in self._epoch.samples:
+            raise Refused(403, f"Sample {passage.sample} is not handed out in this epoch.")
+        place = passage.sample, passage.kind, passage.sender, self._stage
+        if not self._epoch.may_send(*place):
+            raise Refused(
+                403,
+                f"Miner {passage.sender} is not of the stage beside, or can't begin the sample.",
+            )
+        self._check_room(passage)
+
+    def accept(self, letter: Letter) -> None:
+        """Put a letter among those that wait; Refused if it is none, nothing if it is known."""
+        passage, digest = letter.passage, keccak(letter.message)
+        if self._seen.get(passage) == digest:
+            return
+        signer = passage_signer(self._where, passage, digest, letter.signature)
+        if signer is None or signer != self._running.operators.get(passage.sender):
+            raise Refused(403, f"The operator of miner {passage.sender} did not sign this.")
+        try:
+            self._running.check(letter.message)
+        except ValueError as error:
+            raise Refused(400, str(error)) from None
+        with self._lock:
+            known = self._seen.get(passage)
+            if known == digest:
+                return
+            if known is not None:
+                self._report(letter, known, digest)
+                raise Refused(409, "This passage came before with other bytes.")
+            if passage.kind is Kind.FORWARD:
+                other = self._forward_from.get(passage.sample)
+                if other is not None:
+                    raise Refused(409, f"Sample {passage.sample} came already, from {other}.")
+            self._check_room(passage)
+            self._remember(passage, digest)
+            self._waiting[passage.kind].setdefault(passage.sender, deque()).append(letter)
+            self.came += 1
+        self._wake()
+
+    def accept_notice(self, notice: Done) -> None:
+        """Note that a miner of the first stage is done; Refused if it is none."""
+        if notice.sender in self.done:
+            return
+        if self._epoch.stage_of(notice.sender) != 0:
+            raise Refused(403, f"Miner {notice.sender} is not of the first stage.")
+        if notice.signer(self._where) != self._running.operators.get(notice.sender):
+            raise Refused(403, f"The operator of miner {notice.sender} did not sign this.")
+        with self._lock:
+            self.done.add(notice.sender)
+            self.came += 1
+        self._wake()
+
+    def _check_room(self, passage: Passage) -> None:
+        if len(self._waiting[passage.kind].get(passage.sender, ())) >= self._running.max_waiting:
+            raise Refused(503, "Too many of your letters wait here; come again later.")
+
+    def _remember(self, passage: Passage, digest: bytes) -> None:
+        self._seen[passage] = digest
+        if passage.kind is Kind.FORWARD:
+            self._forward_from[passage.sample] = passage.sender
+
+    def _report(self, letter: Letter, known: bytes, digest: bytes) -> None:
+        # Both signatures are at hand: the first one is in the inbox once it was executed.
+        self._log.warning(
+            "two_digests_of_one_passage",
+            miner=letter.passage.sender,
+            sample=letter.passage.sample,
+            digests=[known.hex(), digest.hex()],
+            signature=letter.signature.hex(),
+        )
+
+
+class Post:
+    """Serves over HTTP. Port 0 picks a free one (see `url`)."""
+
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        log: Log,
+        where: Domain,
+        book: AddressBook,
+        request_s: float = 10.0,
+        connections: int = 64,
+    ) -> None:
+        """`request_s`: seconds in all that a request may take. `connections`: open at once.
+
+        Raises ConfigError if the address can't be listened on.
+        """
+        self._log, self._where, self.book = log, where, book
+        self._boxes: dict[_Key, Mailbox] = {}
+        self._largest = 0
+        self._ended: dict[_Key, None] = {}
+        try:
+            self._server = _Server((host, port), _handler(self, log, request_s), connections)
+        except OSError as error:
+            raise ConfigError(
+                f"The miner's post cannot listen on {host}:{port}: {error}. Choose another port."
+            ) from None
+        self.url = f"http://{host}:{self._server.server_address[1]}"
+        self._thread = threading.Thread(
+            target=self._server.serve_forever, args=(0.1,), name="post", daemon=True
+        )
+        self._thread.start()
+
+    def open(self, running: Running, wake: Callable[[], None]) -> Mailbox:
+        """Take letters of an epoch from now on; `wake` is called when one was accepted."""
+        key = _key(running.epoch)
+        box = Mailbox(running, self._where, wake, self._log)
+        self._ended.pop(key, None)
+        self._largest = max(self._largest, running.max_message)
+        self._boxes[key] = box
+        return box
+
+    def close(self, epoch: Epoch, over: bool) -> None:
+        """Take no more letters of an epoch. If it is `over`, senders are told not to come again."""
+        key = _key(epoch)
+        self._boxes.pop(key, None)
+        if over:
+            self._ended[key] = None
+        while len(self._ended) > _ENDED:
+            del self._ended[next(iter(self._ended))]
+
+    def stop(self) -> None:
+        """Stop serving and free the port."""
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join(timeout=5.0)
+
+    # -- what a request asks for; each raises Refused --
+
+    def letter(self, read: Callable[[int], bytes], length: int) -> None:
+        """Take a letter of `length` bytes, its head first."""
+        if length < HEAD_BYTES:
+            raise Refused(400, f"A letter has at least {HEAD_BYTES} bytes.")
+        if length - HEAD_BYTES > self._largest:
+            raise Refused(413, f"A message has at most {self._largest} bytes.")
+        try:
+            passage, signature = read_head(read(HEAD_BYTES))
+        except LetterError as error:
+            raise Refused(400, str(error)) from None
+        box = self._box(passage.job, passage.epoch, passage.seed)
+        box.check_head(passage, length - HEAD_BYTES)
+        message = read(length - HEAD_BYTES)
+        if len(message) != length - HEAD_BYTES:
+            raise Refused(400, "The letter ended early.")
+        box.accept(Letter(passage, signature, message))
+
+    def notice(self, read: Callable[[int], bytes], length: int) -> None:
+        """Take a notice."""
+        if length != NOTICE_BYTES:
+            raise Refused(400, f"A notice has {NOTICE_BYTES} bytes.")
+        try:
+            notice = Done.from_bytes(read(length))
+        except LetterError as error:
+            raise Refused(400, str(error)) from None
+        self._box(notice.job, notice.epoch, notice.seed).accept_notice(notice)
+
+    def announcement(self, read: Callable[[int], bytes], length: int) -> None:
+        """Take an announcement."""
+        if length > MAX_ANNOUNCEMENT:
+            raise Refused(413, f"An announcement has at most {MAX_ANNOUNCEMENT} bytes.")
+        try:
+            said = Announcement.from_json(json.loads(read(length)))
+        except (LetterError, ValueError, RecursionError):
+            raise Refused(400, "This is no announcement.") from None
+        if not self.book.take(said):
+            raise Refused(403, "No announcement of a node that matters here, by its operator.")
+
+    def _box(self, job: int, epoch: int, seed: bytes) -> Mailbox:
+        box = self._boxes.get((job, epoch, seed))
+        if box is None and (job, epoch, seed) in self._ended:
+            raise Refused(409, f"Epoch {epoch} of job {job} is over here.")
+        if box is None:
+            raise Refused(503, f"Epoch {epoch} of job {job} does not run here with this seed.")
+        return box
+
+
+def _key(epoch: Epoch) -> _Key:
+    return epoch.job, epoch.number, epoch.seed
+
+
+# -- HTTP ------------------------------------------------------------------------------------------
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = 64
+
+    def __init__(self, address: tuple[str, int], handler: Any, connections: int) -> None:
+        self._free = threading.BoundedSemaphore(connections)
+        super().__init__(address, handler)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        if not self._free.acquire(blocking=False):
+            self.shutdown_request(request)
+            return
+        super().process_request(request, client_address)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._free.release()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A client that went away is no event."""
+
+
+def _handler(post: Post, log: Log, request_s: float) -> type[BaseHTTPRequestHandler]:
+    takers = {
+        "/letters": post.letter,
+        "/done": post.notice,
+        "/announcements": post.announcement,
+    }
+
+    class Handler(BaseHTTPRequestHandler):
+        timeout = request_s
+        connection: socket.socket
+
+        def setup(self) -> None:
+            super().setup()
+            # The socket's own time-out restarts with every byte.
+            self._bound = threading.Timer(request_s, hang_up, (self.connection,))
+            self._bound.daemon = True
+            self._bound.start()
+
+        def finish(self) -> None:
+            self._bound.cancel()
+            super().finish()
+
+        def do_GET(self) -> None:
+            if self.path != "/announcements":
+                self._answer(404, b"Ask for /announcements.")
+                return
+            self._answer(200, post.book.listed())
+
+        def do_POST(self) -> None:
+            length = self._length()
+            taker = takers.get(self.path)
+            left = length or 0
+
+            def read(count: int) -> bytes:
+                nonlocal left
+                found = self.rfile.read(count)
+                left -= len(found)
+                return found
+
+            try:
+                if taker is None:
+                    raise Refused(404, "Post to /letters, /done or /announcements.")
+                if length is None:
+                    raise Refused(400, "Say the length of the body in Content-Length.")
+                taker(read, length)
+            except Refused as refused:
+                self._answer(refused.status, str(refused).encode())
+                self._drain(min(left, _DRAINED))
+            else:
+                self._answer(200, b"Taken.")
+
+        def _length(self) -> int | None:
+            text = self.headers.get("Content-Length", "")
+            return int(text) if text.isdecimal() and text.isascii() and len(text) < 16 else None
+
+        def _answer(self, status: int, body: bytes) -> None:
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def _drain(self, left: int) -> None:
+            # Closing with bytes unread resets the connection, and the answer might be lost.
+            while left > 0 and (found := self.rfile.read(min(left, _CHUNK))):
+                left -= len(found)
+
+        def log_message(self, format: str, *args: object) -> None:
+            log.debug("post_request", line=format % args)
+
+    return Handler

@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A miner's work of one epoch, entry by entry: the live miner and its verifier call the same class.
+
+Rule: the entries decide everything. Who executes the same ones from the same weights gets the same
+messages, log and weights, bit for bit within a determinism class. The inner optimizer starts from
+zero in every epoch, so the weights are all that an epoch starts from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from eth_utils import keccak
+from torch import Tensor
+
+from agents.pipeline.epoch import Epoch
+from agents.pipeline.inbox import Entry
+from agents.pipeline.miner_log import Event, Kind, MinerLog, Origin
+from agents.pipeline.stage import Backward, Forward, Passed, StageError, StageRunner, Step
+from agents.training.slices import Slices
+from agents.training.spec import Hyperparameters
+from agents.training.state import State, model_hash
+
+EMPTY = keccak(b"")  # the digest where nothing comes in, or nothing goes out
+
+
+class StageWork:
+    """One miner of one epoch at work.
+
+    Attributes:
+        events: what was executed, as the log has it.
+        waiting: samples between their forward and their backward, in the order of their forwards.
+        passes: backward passes since the last step.
+        losses: by sample, in nats a token; of the last stage only.
+    """
+
+    def __init__(
+        self,
+        slices: Slices,
+        epoch: Epoch,
+        miner: int,
+        state: State,
+        hyper: Hyperparameters,
+        batch: Callable[[int], Tensor],
+        in_flight: int = 8,
+        device: str = "cpu",
+    ) -> None:
+        """`state`: of the miner's stage, at the epoch's start. `batch`: tokens of a sample, int64
+        [batch, seq + 1]. `in_flight`: passes that one step takes, so the samples that may wait.
+
+        Raises:
+            ValueError: the miner holds no stage, or as StageRunner.
+        """
+        stage = epoch.stage_of(miner)
+        if stage is None:
+            raise ValueError(f"Miner {miner} holds no stage in this epoch.")
+        self.stage, self.slices = stage, slices
+        self.epoch, self.miner = epoch, miner
+        self.events: list[Event] = []
+        self.waiting: dict[int, None] = {}
+        self.passes = self.steps = 0
+        self.losses: dict[int, float] = {}
+        self._batch, self._most = batch, in_flight
+        self._runner = StageRunner(slices, stage, state, hyper, in_flight, device)
+        self._origin = Origin(miner, epoch.number, stage, model_hash(state))
+        self._state = self._origin.state
+
+    def do(self, entry: Entry) -> Passed:
+        """Execute the next entry and log it.
+
+        Raises:
+            StageError: out of order, not of this epoch, or not of this stage; nothing has changed.
+            WireError: its message is none of this sample; nothing has changed. Or this stage's own
+                numbers can't be sent.
+            FloatingPointError: the loss or a gradient stopped being finite.
+        """
+        if entry.kind is Kind.STEP:
+            return self._step(entry)
+        wrong = out_of_place(self.epoch, self.miner, entry)
+        if wrong:
+            raise StageError(wrong)
+        comes = self.epoch.source_of(self.stage, entry.kind) is not None
+        message = entry.message if comes else None
+        if entry.kind is Kind.FORWARD:
+            if self.passes + len(self.waiting) >= self._most:
+                raise StageError(f"a step takes {self._most} passes, and so many are under way")
+            tokens = self._batch(entry.sample)
+            passed = self._runner.do(Forward(entry.sample, tokens, message))
+            self.waiting[entry.sample] = None
+            if passed.loss is not None:
+                self.losses[entry.sample] = passed.loss
+        else:
+            passed = self._runner.do(Backward(entry.sample, message))
+            del self.waiting[entry.sample]
+            self.passes += 1
+        out = digest(passed.message)
+        self.events.append(Event(entry.kind, entry.sample, digest(message), out))
+        return passed
+
+    def _step(self, entry: Entry) -> Passed:
+        if entry != Entry(Kind.STEP, self.steps):
+            raise StageError(f"this should be step {self.steps}, which comes from nobody")
+        passed = self._runner.do(Step())
+        before, self._state = self._state, model_hash(self.state())
+        self.events.append(Event(Kind.STEP, self.steps, before, self._state))
+        self.waiting.clear()
+        self.passes, self.steps = 0, self.steps + 1
+        return passed
+
+    def state(self) -> State:
+        """The stage's weights now: views, which the next step changes."""
+        net = self._runner.net
+        return net.split(net.values)
+
+    def log(self) -> MinerLog:
+        """What was executed so far."""
+        return MinerLog(self._origin, tuple(self.events))
+
+
+def replay(work: StageWork, entries: Iterable[Entry]) -> StageWork:
+    """The work after these entries. Raises as `StageWork.do`."""
+    for entry in entries:
+        work.do(entry)
+    return work
+
+
+def out_of_place(epoch: Epoch, miner: int, entry: Entry) -> str:
+    """Why a pass can't come to this miner from whom it is said to; empty if it can."""
+    stage = epoch.stage_of(miner)
+    if stage is None:
+        return f"miner {miner} holds no stage in this epoch"
+    if entry.sample not in epoch.samples:
+        return f"sample {entry.sample} is not handed out in this epoch"
+    if epoch.source_of(stage, entry.kind) is not None:
+        allowed = epoch.may_send(entry.sample, entry.kind, entry.sender, stage)
+    else:
+        allowed = entry == Entry(entry.kind, entry.sample)
+        if stage == 0 and not epoch.begins(entry.sample, miner):
+            return f"sample {entry.sample} begins at another miner"
+    return "" if allowed else f"the sender of sample {entry.sample} is not one of the stage beside"
+
+
+def change(before: State, after: State) -> State:
+    """What a miner's payload says: its stage at the epoch's start less the one at the end."""
+    return {name: before[name] - after[name] for name in sorted(before)}
+
+
+def digest(message: bytes | None) -> bytes:
+    """keccak256 of a message; of nothing, where none passes."""
+    return EMPTY if message is None else keccak(message)

@@ -1,0 +1,224 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A trainer's round where the model is split: it holds one stage for an epoch.
+
+The node reads its stage alone, works through the epoch with its neighbours (`agents.pipeline`), and
+commits to what it did: the change of its stage, its log, and the entries that the log came of. Its
+post is opened with the first such job, and stays open for the next epochs.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from functools import partial
+
+from agents.jobs.job import JobContext
+from agents.pipeline.addresses import AddressBook, Inquiry
+from agents.pipeline.clasp import stated
+from agents.pipeline.epoch import Epoch
+from agents.pipeline.letters import Announcement, Domain, domain
+from agents.pipeline.miner import Finished, Miner
+from agents.pipeline.post import Post, Running
+from agents.pipeline.schedule import Times
+from agents.pipeline.work import StageWork, change
+from agents.protocol.network import Network
+from agents.protocol.view import View
+from agents.rounds.mined import max_message_bytes
+from agents.rounds.models import Models
+from agents.rounds.plan import Plan
+from agents.rounds.proof import ProofOfComputation
+from agents.rounds.work import Outgoing, Work
+from agents.runtime.context import Context
+from agents.storage.cid import cid_of_bytes
+from agents.training.assignment import task_id
+from agents.training.determinism import determinism_class
+from agents.training.spec import Hyperparameters
+from agents.training.state import State, model_hash
+
+_WINDOW = 0.7  # of what is left of the COMMIT phase: the rest is for the commitment to be mined
+_ADDRESSES_S = 5.0  # how long addresses of the stages beside are waited for
+_ASK_S = 3.0  # between two looks for addresses
+
+
+class Mining:
+    """The epochs of one trainer node."""
+
+    def __init__(
+        self,
+        context: Context,
+        network: Network,
+        models: Models,
+        device: str,
+        outgoing: Outgoing,
+        work: type[StageWork] = StageWork,
+    ) -> None:
+        """`outgoing`: called with the change of the stage before it is encoded; an honest trainer
+        returns it as it is. `work`: what executes the entries."""
+        self._context, self._network, self._models = context, network, models
+        self._device, self._outgoing, self._kind = device, outgoing, work
+        self._where = domain(network.deployment.chain_id, network.rounds.address)
+        self._operators: dict[int, str] = {}
+        self._book = AddressBook(self._where, lambda node: self._operators.get(node))
+        self._opened: _Opened | None = None
+        self._unseated: tuple[int, int] | None = None
+
+    def produce(self, job: JobContext, view: View, plan: Plan, node: int) -> Work | None:
+        """Work through the epoch; None if the node made no step, or nobody could hold its stage."""
+        epoch = plan.epoch
+        if epoch is None:
+            self._say_unseated(view)
+            return None
+        stage = epoch.stage_of(node)
+        if stage is None:
+            return None
+        began = time.monotonic()
+        deadline = began + _WINDOW * max(0, view.round.deadline - view.now)
+        before = self._models.at(view.job_id, view.round.prev_model, stage)
+        self._meet(epoch, node, view.round.opened_block)
+        start = partial(self._work, job, epoch, node, before, plan.step)
+        with self._context.metrics.busy("train"):
+            finished = self._mine(job, epoch, node, start, deadline)
+        if finished is None or not finished.work.steps:
+            return None
+        return self._result(job, plan, node, before, finished, time.monotonic() - began)
+
+    def _work(
+        self, job: JobContext, epoch: Epoch, node: int, before: State, step: int
+    ) -> StageWork:
+        assert job.slices is not None and job.spec.pipeline is not None
+        hyper = Hyperparameters.of(job.spec, step)
+        place = job.slices, epoch, node, before, hyper, job.data.batch
+        return self._kind(*place, job.spec.pipeline.local_batch, self._device)
+
+    def _mine(
+        self,
+        job: JobContext,
+        epoch: Epoch,
+        node: int,
+        start: Callable[[], StageWork],
+        deadline: float,
+    ) -> Finished | None:
+        slices, pipeline, optimizer = job.slices, job.spec.pipeline, job.spec.optimizer
+        assert slices is not None and pipeline is not None and self._opened is not None
+        shape = slices.code_shape(optimizer.batch_size, optimizer.seq_len)
+        running = Running(
+            epoch=epoch,
+            miner=node,
+            operators=dict(self._operators),
+            max_message=max_message_bytes(job),
+            check=lambda message: slices.boundary.unpack(message, shape),
+            # Samples that its sender has under way, and as many that it gave up meanwhile.
+            max_waiting=2 * pipeline.local_batch,
+        )
+        name = f"epoch-{epoch.job}-{epoch.number}-{epoch.seed.hex()[:16]}.entries"
+        # Those of the same round stay: a second reorg may bring an old seed back, and what was
+        # signed under it must not be signed again with other bits.
+        for old in self._context.artefacts.glob(f"epoch-{epoch.job}-*.entries"):
+            if not old.name.startswith(f"epoch-{epoch.job}-{epoch.number}-"):
+                old.unlink(missing_ok=True)
+        due = len(epoch.due(node))
+        facts = {"round": epoch.number, "stage": epoch.stage_of(node)}
+        self._context.log.info("stage", due=due, **facts)
+        settings = self._context.settings.trainer
+        miner = Miner(
+            start,
+            running,
+            self._context.wallet,
+            self._where,
+            self._opened.post,
+            self._context.artefacts / name,
+            pipeline.local_batch,
+            pipeline.local_batch,
+            self._context.log,
+            Times(answer=settings.answer_s, linger=settings.linger_s, gather=settings.gather_s),
+        )
+        finished = miner.run(deadline, self._context.stop.is_set)
+        if finished is not None:
+            passes = finished.work.log().backward_passes
+            self._context.log.info("epoch", steps=finished.work.steps, passes=passes, **facts)
+        return finished
+
+    def _result(
+        self,
+        job: JobContext,
+        plan: Plan,
+        node: int,
+        before: State,
+        finished: Finished,
+        spent_s: float,
+    ) -> Work:
+        work, log = finished.work, finished.work.log()
+        update = self._outgoing(change(before, work.state()), None)
+        payload = job.codec.encode(update, None, b"")
+        trace = log.to_bytes()
+        assert plan.epoch is not None
+        proof = ProofOfComputation(
+            node=node,
+            task=task_id(plan.epoch.job, plan.step, node).hex(),
+            gradient_hash=model_hash(update).hex(),
+            trace_root=log.root().hex(),
+            trace=cid_of_bytes(trace),
+            steps=work.steps,
+            compute_time_ms=int(spent_s * 1000),
+            determinism_class=determinism_class(self._device, False),
+            inbox=cid_of_bytes(finished.inbox),
+            losses=stated(work.losses),
+        )
+        return Work(payload, trace, proof.to_bytes(), log.root(), inbox=finished.inbox)
+
+    # -- the neighbours ------------------------------------------------------------------------
+
+    def _meet(self, epoch: Epoch, node: int, opened: int) -> None:
+        """Learn who the epoch's operators are, and where those of the stages beside are."""
+        everybody = [miner for stage in epoch.stages for miner in stage]
+        self._operators = self._network.operators_at(everybody, opened)
+        if self._opened is None:
+            self._opened = _Opened(self._context, self._where, self._book, node)
+        stage = epoch.stage_of(node) or 0
+        beside = [
+            m for s in (stage - 1, stage + 1) if 0 <= s <= epoch.last for m in epoch.stages[s]
+        ]
+        end = time.monotonic() + _ADDRESSES_S
+        while time.monotonic() < end and not self._context.stop.is_set():
+            if all(self._book.url_of(miner) for miner in beside):
+                return
+            self._opened.ask()
+            self._context.stop.wait(0.2)
+        self._context.log.warning("addresses_missing", nodes=list(self._unknown(beside)))
+
+    def _unknown(self, miners: Iterable[int]) -> Iterable[int]:
+        return (miner for miner in miners if self._book.url_of(miner) is None)
+
+    def _say_unseated(self, view: View) -> None:
+        place = view.job_id, view.round_id
+        if self._unseated != place:
+            self._unseated = place
+            why = "fewer nodes are in the round than the model has stages"
+            self._context.log.warning("no_stage", round=view.round_id, why=why)
+
+    def close(self) -> None:
+        """Take no more letters."""
+        if self._opened is not None:
+            self._opened.close()
+
+
+class _Opened:
+    """The node's post, and its inquiries after other posts."""
+
+    def __init__(self, context: Context, where: Domain, book: AddressBook, node: int) -> None:
+        settings = context.settings.trainer
+        self._book, self._peers = book, tuple(settings.post_peers)
+        self.post = Post(settings.post_host, settings.post_port, context.log, where, book)
+        self._own = Announcement.signed(
+            context.wallet, where, node, settings.post_url or self.post.url, int(time.time())
+        )
+        self._inquiry = Inquiry(book, self._peers, lambda: self._own, every_s=_ASK_S)
+
+    def ask(self) -> None:
+        """Look for addresses now."""
+        self._book.ask(self._peers, self._own, timeout_s=1.0)
+
+    def close(self) -> None:
+        """Stop both."""
+        self._inquiry.stop()
+        self.post.stop()

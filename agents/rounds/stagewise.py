@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The merge of a split model: each stage's miners among themselves, by the job's merge rule.
+
+Rule: a contributor is a miner with at least `least_passes` passes that count (B_min of the primer),
+and a stage's update is the merge of exactly its contributors. A stage without one keeps its
+weights, and so does a stage whose merge is refused; the other stages don't wait for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+
+from agents.jobs.job import JobContext
+from agents.mechanisms.merge import MergeRefused
+from agents.pipeline.credit import PPM
+from agents.pipeline.epoch import Epoch
+from agents.rounds.mined import Mined
+from agents.rounds.quality import judged, samples_that_count
+from agents.training.state import State
+
+
+@dataclass(frozen=True)
+class Stagewise:
+    """`merged`: the update of all stages. `passes`: of each miner, those that count. `left_out`:
+    why a miner's payload is not in the merge. `refused`: miners of stages whose merge was.
+    `factors_ppm`: of each miner, which part of its pay its samples' losses leave."""
+
+    merged: State
+    passes: Mapping[int, int]
+    left_out: Mapping[int, str]
+    refused: frozenset[int]
+    factors_ppm: Mapping[int, int]
+
+
+def merge_stages(
+    job: JobContext,
+    epoch: Epoch,
+    miners: Sequence[Mined],
+    stakes: Mapping[int, int] | None,
+) -> Stagewise:
+    """Merge each stage. `miners`: all whose artefacts are good, ascending; `stakes` as `merge`."""
+    assert job.slices is not None and job.spec.pipeline is not None
+    samples = samples_that_count(epoch, miners)
+    passes = {node: len(done) for node, done in samples.items()}
+    least = job.spec.pipeline.least_passes
+    merged: State = {}
+    left_out: dict[int, str] = {}
+    refused: set[int] = set()
+    for stage in range(job.slices.last + 1):
+        here = [m for m in miners if m.stage == stage]
+        chosen = [m for m in here if passes[m.reveal.node] >= least]
+        for miner in here:
+            if miner not in chosen:
+                few = f"{passes[miner.reveal.node]} passes count, and {least} are needed"
+                left_out[miner.reveal.node] = f"not merged: {few}"
+        update = {name: torch.zeros(shape) for name, shape in job.stage_shapes(stage).items()}
+        gradients = [m.gradient for m in chosen if m.gradient is not None]
+        if gradients:
+            held = None if stakes is None else [stakes[m.reveal.node] for m in chosen]
+            try:
+                update = job.merge(gradients, held)
+            except MergeRefused as error:
+                for miner in chosen:
+                    left_out[miner.reveal.node] = f"not merged: {error}"[:300]
+                    refused.add(miner.reveal.node)
+        merged |= update
+    harm = judged(job, epoch, miners, samples)
+    factors = {node: harm[node].factor_ppm if node in harm else PPM for node in passes}
+    return Stagewise(merged, passes, left_out, frozenset(refused), factors)

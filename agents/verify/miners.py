@@ -1,0 +1,209 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whether a miner of a split model did what its log says, and handed on what it logged.
+
+Rule: a miner's entries are executed again from its stage's weights at the epoch's start. Each entry
+from a neighbour must bear that neighbour's signature, so a miner can't have invented what it worked
+on. Within one determinism class the log must be the same to the bit, and so must the payload.
+Across classes the digests of what went out and of weights differ. Then the order of the log and the
+digests of what came in must be the same, and the payload and the stated losses must be near.
+
+All miners are looked at in two ways without doing anything again: whether a miner's entries are
+what its log says that came in (`misfit`), and, where an entry is not what its sender logged, which
+of the two is wrong (`contradicted`): the sender if it signed the entry, else the receiver. All
+other signatures are checked for those drawn only. One takes about a millisecond.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from agents.jobs.model_files import stage_of
+from agents.mechanisms.boundary import WireError
+from agents.pipeline.clasp import stated
+from agents.pipeline.epoch import Epoch
+from agents.pipeline.hand_over import Passage
+from agents.pipeline.inbox import Entry
+from agents.pipeline.miner_log import Event, Kind, MinerLog
+from agents.pipeline.stage import StageError
+from agents.pipeline.work import StageWork, change, out_of_place, replay
+from agents.rounds.inputs import RoundInputs
+from agents.rounds.mined import Mined
+from agents.rounds.outcome import LOSS_TOLERANCE
+from agents.rounds.proof import ProofOfComputation
+from agents.training.determinism import determinism_class
+from agents.training.spec import Hyperparameters
+from agents.verify.reexecution import Tolerances, compare
+
+# In 1e-6 nats: fp32 rounds what a loss near 0 is the difference of that coarsely.
+_NEAR_ZERO = 10
+
+# Whether a signature is that of the sender of a passage, over the digest of what it handed on.
+Signed = Callable[[Passage, bytes, bytes], bool]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """`right`: nothing is wrong with the miner's work. `details`: for the evidence."""
+
+    right: bool
+    reason: str
+    details: dict[str, Any]
+
+
+def check_miner(inputs: RoundInputs, mined: Mined, device: str) -> Verdict:
+    """Do a miner's epoch again. Raises StoreError for data that can't be had."""
+    epoch, job, node = inputs.plan.epoch, inputs.job, mined.reveal.node
+    assert epoch is not None and job.slices is not None and job.spec.pipeline is not None
+    assert mined.log is not None and mined.inbox is not None and mined.gradient is not None
+    assert mined.proof is not None
+    for place, entry in enumerate(mined.inbox.entries):
+        wrong = _unsigned(epoch, node, mined.stage, entry, inputs.signed)
+        if wrong:
+            return Verdict(False, f"Entry {place}: {wrong}", {})
+    before = stage_of(job, inputs.before, mined.stage)
+    work = StageWork(
+        *(job.slices, epoch, node, before),
+        Hyperparameters.of(job.spec, inputs.plan.step),
+        job.data.batch,
+        job.spec.pipeline.local_batch,
+        device,
+    )
+    try:
+        replay(work, mined.inbox.entries)
+    except (StageError, WireError, FloatingPointError) as error:
+        place = len(work.events)
+        return Verdict(False, f"Entry {place} can't be executed: {error}.", {"entry": place})
+    same_class = mined.proof.determinism_class == determinism_class(device)
+    odd = _first_difference(work.events, mined.log, same_class)
+    if odd is not None:
+        return Verdict(False, f"The log differs from replay at event {odd}.", {"event": odd})
+    false = _false_loss(work.losses, mined.proof, same_class)
+    if false is not None:
+        return Verdict(
+            False, f"The loss of sample {false} is not what replay gives.", {"loss": false}
+        )
+    verdict = compare(
+        change(before, work.state()),
+        mined.gradient,
+        same_class,
+        Tolerances(job.spec.tolerances.cosine_min, job.spec.tolerances.rel_l2_max),
+    )
+    details = {"cosine": verdict.cosine, "same_class": same_class}
+    return Verdict(verdict.ok, verdict.reason, details)
+
+
+def misfit(epoch: Epoch, one: Mined) -> str:
+    """Why a miner's log can't have come of its entries, as a sentence; empty if it can.
+
+    Entries and events must be the same in kind, number and order, each entry must come from whom it
+    may come, and its message must have the digest that is logged. Signatures are not looked at.
+    """
+    assert one.log is not None and one.inbox is not None
+    entries, events = one.inbox.entries, one.log.events
+    if len(entries) != len(events):
+        return f"The log has {len(events)} events, of {len(entries)} entries."
+    for place, (entry, event) in enumerate(zip(entries, events, strict=True)):
+        wrong = _not_of(epoch, one.reveal.node, entry, event)
+        if wrong:
+            return f"Entry {place} does not fit the log: {wrong}."
+    return ""
+
+
+@dataclass(frozen=True)
+class Guilt:
+    """What shows that `miner` is wrong. `details`: for the evidence."""
+
+    miner: int
+    reason: str
+    details: dict[str, Any]
+
+
+def contradicted(epoch: Epoch, mined: Sequence[Mined], signed: Signed) -> Iterator[Guilt]:
+    """Miners that are wrong where two logs disagree about a passage, at most once each.
+
+    The sender is, if it signed what the receiver shows: it logged something else. Else the receiver
+    is: it took what nobody signed. So there are at most two signatures to check for each miner,
+    however many entries are false.
+    """
+    logged = {m.reveal.node: _sent(m.log) for m in mined if m.log is not None}
+    guilty: set[int] = set()
+    for one in mined:
+        node = one.reveal.node
+        for entry in () if one.inbox is None else one.inbox.entries:
+            theirs = logged.get(entry.sender)
+            if theirs is None or theirs.get((entry.kind, entry.sample)) == entry.digest:
+                continue
+            if entry.sender in guilty:
+                continue
+            passage = Passage.of(epoch, entry.sample, entry.kind, entry.sender, node)
+            what = f"{entry.kind.name.lower()} pass of sample {entry.sample}"
+            details = {"signed": entry.digest.hex(), "signature": entry.signature.hex()}
+            if signed(passage, entry.digest, entry.signature):
+                guilty.add(entry.sender)
+                reason = f"It signed another {what} for node {node} than it logged."
+                yield Guilt(entry.sender, reason, details)
+            else:
+                reason = f"It shows a {what} that node {entry.sender} neither logged nor signed."
+                if node not in guilty:
+                    guilty.add(node)
+                    yield Guilt(node, reason, details)
+                break
+
+
+def _not_of(epoch: Epoch, node: int, entry: Entry, event: Event) -> str:
+    """Why an event is not that of an entry; empty if it is."""
+    if (entry.kind, entry.sample) != (event.kind, event.number):
+        return f"the event is {event.kind.name} {event.number}"
+    if entry.kind is Kind.STEP:
+        return "" if entry == Entry(Kind.STEP, entry.sample) else "a step comes from nobody"
+    wrong = out_of_place(epoch, node, entry)
+    if not wrong and entry.digest != event.digest_in:
+        wrong = f"another message of sample {entry.sample} was logged"
+    return wrong
+
+
+def _sent(log: MinerLog) -> dict[tuple[Kind, int], bytes]:
+    passes = (event for event in log.events if event.kind is not Kind.STEP)
+    return {(event.kind, event.number): event.digest_out for event in passes}
+
+
+def _unsigned(epoch: Epoch, node: int, stage: int, entry: Entry, signed: Signed) -> str:
+    """What is wrong with where an entry comes from; empty if nothing is."""
+    source = None if entry.kind is Kind.STEP else epoch.source_of(stage, entry.kind)
+    if source is None:
+        return ""  # that it comes from nobody shows when it is executed
+    if epoch.stage_of(entry.sender) != source:
+        return f"miner {entry.sender} does not hold the stage that sample {entry.sample} came from."
+    passage = Passage.of(epoch, entry.sample, entry.kind, entry.sender, node)
+    if not signed(passage, entry.digest, entry.signature):
+        return f"miner {entry.sender} did not sign what came in of sample {entry.sample}."
+    return ""
+
+
+def _first_difference(own: Sequence[Event], log: MinerLog, exact: bool) -> int | None:
+    """Place of the first event that replay gives otherwise. `exact`: compare what rounding decides
+    too: digests of what went out, and of weights."""
+    for place, (mine, theirs) in enumerate(zip(own, log.events, strict=False)):
+        if mine != theirs if exact else _fixed(mine) != _fixed(theirs):
+            return place
+    shorter = min(len(own), len(log.events))
+    return None if len(own) == len(log.events) else shorter
+
+
+def _false_loss(own: Mapping[int, float], proof: ProofOfComputation, exact: bool) -> int | None:
+    """The first sample whose stated loss replay gives otherwise. `exact`: to the last 1e-6."""
+    true = dict(stated(own))
+    near = (0.0, 0) if exact else (LOSS_TOLERANCE, _NEAR_ZERO)
+    for sample, loss in proof.losses:
+        if not math.isclose(loss, true[sample], rel_tol=near[0], abs_tol=near[1]):
+            return sample
+    return None
+
+
+def _fixed(event: Event) -> tuple[Kind, int, bytes]:
+    """What the entries decide of an event, on whatever hardware."""
+    came_in = b"" if event.kind is Kind.STEP else event.digest_in
+    return event.kind, event.number, came_in

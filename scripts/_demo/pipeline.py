@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The demo of a pipeline (IOTA): a model in four stages, and no node holds more than one of them.
+
+Samples pass from stage to stage as compressed codes, along ways that the round's seed draws; their
+gradients come back the same way. Each stage's miners merge their changes once a round. In the
+second round a miner and an aggregator are killed while samples are under way, and start again.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from agents.protocol.numbers import Violation
+from scripts._demo.scenario import Cheat, Scenario
+
+STAGES = 4
+_SAMPLES = 8  # a round and miner of the first stage
+
+
+def _spec(trainers: int) -> dict[str, Any]:
+    return {
+        "mode": "pipeline",
+        "score": "backward_passes",
+        "merge": "median",
+        "batches_per_round": _SAMPLES * trainers // STAGES,
+        "model": {"n_layers": STAGES, "tie_embeddings": False},
+        "pipeline": {
+            "layers": [1] * STAGES,
+            "boundary": "residual",
+            "boundary_options": {"width": 8},
+            "local_batch": 4,
+        },
+        "audit_sample": trainers,
+        "optimizer": {"lr": 1e-2},
+    }
+
+
+PIPELINE = Scenario(
+    title="strangers train a model of which each holds one stage; cheats are found and slashed",
+    trainers=12,
+    cheats={
+        "loafer": Cheat(
+            "loafer", Violation.INVALID, "Answer with random codes, and log that it worked."
+        ),
+        "two-faced": Cheat(
+            "two_faced", Violation.INVALID, "Hand on another code than it logs and signs for."
+        ),
+        "poisoner": Cheat(
+            "poisoner",
+            Violation.INVALID,
+            "Do the work, and send the change of its stage reversed.",
+            {"CHEAT_ATTACK": "sign_flip"},
+        ),
+    },
+    killed={2: ("trainer-1", "aggregator-1")},
+    spec=_spec,
+    plain=STAGES,
+    rounds=6,
+)

@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Of each node the newest address counts that its operator signed."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+
+import pytest
+
+from agents.pipeline import addresses
+from agents.pipeline.addresses import AddressBook
+from agents.pipeline.letters import Announcement, LetterError
+from tests.stage.memory.pipeline_epoch import OPERATORS, WALLETS, WHERE, announced, book
+
+
+def test_the_newest_announcement_counts_in_any_order() -> None:
+    known = book()
+    for when in (5, 9, 7):
+        assert known.take(announced(11, f"http://host:{when}", when))
+    assert known.url_of(11) == "http://host:9"
+
+
+def test_a_forged_or_future_announcement_does_not_count() -> None:
+    known = book()
+    assert not known.take(replace(announced(11, "http://a", 5), node=12))
+    assert not known.take(replace(announced(11, "http://a", 5), url="http://b"))
+    assert not known.take(announced(11, "http://a", int(time.time()) + 10_000))
+    assert not known.take(Announcement.signed(WALLETS[99], WHERE, 99, "http://a", 5))
+    assert known.url_of(11) is None
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "ftp://a",
+        "file:///etc/passwd",
+        "http://",
+        "http://user@a",
+        "http://a/?q=1",
+        "http://a/\r\nX: y",
+        "http://a/" + "b" * 200,
+    ],
+)
+def test_an_address_that_is_no_plain_url_is_refused(url: str) -> None:
+    with pytest.raises(LetterError):
+        announced(11, url)
+
+
+def test_a_full_book_forgets_who_does_not_matter_any_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(addresses, "MAX_ANNOUNCEMENTS", 2)
+    matter = {11, 12}
+    known = AddressBook(WHERE, lambda node: OPERATORS[node] if node in matter else None)
+    assert known.take(announced(11, "http://a")) and known.take(announced(12, "http://b"))
+    matter.add(21)
+    assert not known.take(announced(21, "http://c")), "all of the book is needed"
+    matter.remove(11)
+    assert known.take(announced(21, "http://c"))
+    assert (known.url_of(11), known.url_of(12)) == (None, "http://b")

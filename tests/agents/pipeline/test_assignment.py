@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A round's manifest hands every sample to one node of each stage, and follows from the seed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pytest
+from eth_utils import keccak
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agents.pipeline.assignment import epoch_of, manifest
+from agents.pipeline.seats import Unseated
+from agents.training.assignment import Assignment, input_root, node_seed
+from agents.training.spec import JobSpec
+
+SEED = keccak(text="round")
+DATA = "b" + "a" * 58
+
+
+def spec(stages: int = 2, batches: int = 12) -> JobSpec:
+    fields: dict[str, Any] = {"data": DATA, "batches_per_round": batches, "mode": "pipeline"}
+    return JobSpec.from_dict({**fields, "pipeline": {"layers": [1] * stages}})
+
+
+def batches(assignment: Assignment) -> list[int]:
+    return [sample for first, last in assignment.ranges for sample in range(first, last)]
+
+
+@given(
+    st.binary(min_size=32, max_size=32),
+    st.sets(st.integers(1, 99), min_size=1, max_size=12),
+    st.integers(1, 4),
+    st.integers(0, 10**6),
+)
+def test_each_node_has_what_it_is_first_for_and_each_stage_every_sample(
+    seed: bytes, nodes: set[int], stages: int, cursor: int
+) -> None:
+    order, job = list(nodes), spec(stages)
+    if len(nodes) < stages:
+        with pytest.raises(Unseated, match=f"{len(nodes)} nodes can't hold the {stages} stages"):
+            manifest(seed, order, order, job, cursor)
+        return
+    made = manifest(seed, order, order, job, cursor)
+    epoch = epoch_of(7, 3, seed, order[::-1], range(cursor, cursor + 12), stages)
+    assert (made.carry, made.cursor) == ((), cursor + 12)
+    assert [(a.node, a.weight) for a in made.assignments] == [(n, n) for n in sorted(nodes)]
+    assert all(a.rng_seed == node_seed(seed, a.node) for a in made.assignments)
+    assert all(batches(a) == epoch.due(a.node) for a in made.assignments)
+    handed = Counter(sample for a in made.assignments for sample in batches(a))
+    assert handed == dict.fromkeys(epoch.samples, stages)
+
+
+def test_stages_are_staffed_evenly_and_a_later_seed_seats_nodes_anew() -> None:
+    seeds = [keccak(bytes([number])) for number in range(20)]
+    made = [epoch_of(1, 2, seed, range(1, 9), range(4), 3) for seed in seeds]
+    assert all(sorted(map(len, one.stages)) == [2, 3, 3] for one in made)
+    assert {one.stage_of(5) for one in made} == {0, 1, 2}
+    assert (made[0].job, made[0].number) == (1, 2)
+
+
+def test_ranges_that_touch_are_joined_and_make_an_input_root() -> None:
+    alone = manifest(SEED, [4, 9], [1, 1], spec(2), 30)
+    assert [a.ranges for a in alone.assignments] == [((30, 42),)] * 2
+    assert input_root(alone, 4, bytes(32)) != input_root(alone, 9, bytes(32))
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"nodes": [4, 4]}, "given twice"),
+        ({"seed": bytes(31)}, "32 bytes"),
+        ({"weights": [1, -1]}, "a weight from 0"),
+        ({"weights": [1]}, "a weight from 0"),
+        ({"nodes": [0, 4]}, "an id from 1"),
+        ({"cursor": -1}, "cursor is from 0"),
+        ({"spec": JobSpec.from_dict({"data": DATA})}, "not split into stages"),
+    ],
+)
+def test_wrong_facts_are_refused(changes: dict[str, Any], says: str) -> None:
+    facts = {"seed": SEED, "nodes": [4, 9], "weights": [1, 1], "spec": spec(), "cursor": 0}
+    with pytest.raises(ValueError, match=says):
+        manifest(**{**facts, **changes})

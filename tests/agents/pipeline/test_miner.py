@@ -1,0 +1,204 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Miners that pass letters over HTTP finish an epoch, whoever of them is silent or dies."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from agents.mechanisms.boundary import WireError
+from agents.mechanisms.boundary.parts.wire import MAX_MAGNITUDE
+from agents.pipeline.courier import Outcome, send
+from agents.pipeline.hand_over import Passage
+from agents.pipeline.inbox import Entry, Inbox
+from agents.pipeline.letters import Done, Letter, passage_signer
+from agents.pipeline.miner import Finished
+from agents.pipeline.miner_log import Kind
+from agents.pipeline.post import Post
+from agents.pipeline.work import digest, replay
+from agents.training.state import model_hash
+from tests.stage.memory.pipeline_epoch import (
+    BATCH,
+    EPOCH,
+    MAX_MESSAGE,
+    MINERS,
+    OPERATORS,
+    SEQ,
+    SLICES,
+    TIMES,
+    WALLETS,
+    WHERE,
+    announced,
+    book,
+    check,
+    miner_of,
+    post,
+    running,
+    work,
+)
+
+SECONDS = 20.0
+
+
+class Crew:
+    """All miners of the epoch in threads of one process, each with a post of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.book, self.times = folder, book(), TIMES
+        self.posts: dict[int, Post] = {}
+        self.results: dict[int, Finished | None] = {}
+        self.threads: dict[int, threading.Thread] = {}
+        torch.set_num_threads(1)
+
+    def announce(self, miner: int) -> None:
+        self.posts[miner] = post(known=self.book)
+        when = int(time.time()) + len(self.posts)
+        assert self.book.take(announced(miner, self.posts[miner].url, when))
+
+    def start(self, miner: int, stop: Callable[[], bool] = lambda: False) -> None:
+        """A miner at a new post, as a process that was started again has one."""
+        self.announce(miner)
+        one = miner_of(miner, self.posts[miner], self.folder, self.times)
+
+        def run() -> None:
+            self.results[miner] = one.run(time.monotonic() + SECONDS, stop)
+
+        self.threads[miner] = threading.Thread(target=run, daemon=True)
+        self.threads[miner].start()
+
+    def finish(self) -> dict[int, Finished]:
+        for thread in self.threads.values():
+            thread.join(SECONDS + 10)
+        return {miner: done for miner, done in self.results.items() if done is not None}
+
+
+@pytest.fixture
+def crew(tmp_path: Path) -> Iterator[Crew]:
+    made = Crew(tmp_path)
+    yield made
+    for one in made.posts.values():
+        one.stop()
+
+
+def passed_back(done: dict[int, Finished], stage: int) -> Counter[int]:
+    """How often each sample's backward at a stage entered a step."""
+    found: Counter[int] = Counter()
+    for miner in EPOCH.stages[stage]:
+        if miner in done:
+            log = done[miner].work.log()
+            last = log.steps[-1]
+            found.update(e.number for e in log.events[:last] if e.kind is Kind.BACKWARD)
+    return found
+
+
+def assert_replays(miner: int, finished: Finished) -> None:
+    entries = Inbox.from_bytes(finished.inbox, MAX_MESSAGE).entries
+    again = replay(work(miner), entries)
+    assert again.log() == finished.work.log()
+    assert model_hash(again.state()) == model_hash(finished.work.state())
+    for entry in entries:
+        if entry.sender:
+            way = Passage.of(EPOCH, entry.sample, entry.kind, entry.sender, miner)
+            signer = passage_signer(WHERE, way, digest(entry.message), entry.signature)
+            assert signer == OPERATORS[entry.sender]
+
+
+def test_all_samples_pass_all_stages_and_every_inbox_replays(crew: Crew) -> None:
+    crew.times = replace(TIMES, answer=SECONDS)  # a slow machine is no reason to pass by a miner
+    for miner in MINERS:
+        crew.start(miner)
+    done = crew.finish()
+    for stage in range(len(EPOCH.stages)):
+        assert passed_back(done, stage) == Counter(EPOCH.samples)
+    for miner, finished in done.items():
+        assert_replays(miner, finished)
+
+
+def test_others_do_the_samples_of_a_miner_that_takes_letters_and_never_answers(crew: Crew) -> None:
+    crew.announce(31)
+    silent = crew.posts[31].open(running(31), lambda: None)
+    for miner in MINERS:
+        if miner != 31:
+            crew.start(miner)
+    done = crew.finish()
+    assert silent.came
+    for stage in range(len(EPOCH.stages)):
+        assert set(passed_back(done, stage)) == set(EPOCH.samples)
+
+
+def test_a_miner_that_died_goes_on_with_the_same_bits(crew: Crew) -> None:
+    file = crew.folder / "21.inbox"
+    passes = lambda: file.exists() and file.stat().st_size > 2 * MAX_MESSAGE  # noqa: E731
+    for miner in MINERS:
+        crew.start(miner, passes if miner == 21 else lambda: False)
+    crew.threads[21].join(SECONDS)
+    assert crew.results[21] is None
+    before = file.read_bytes()
+    file.write_bytes(before + b"\0\0\0")  # an entry that the crash cut
+    crew.posts[21].stop()
+    crew.start(21)
+    done = crew.finish()
+    assert done[21].inbox.startswith(before)
+    assert len(done[21].inbox) > len(before)
+    assert_replays(21, done[21])
+    assert set(passed_back(done, 0)) == set(EPOCH.samples)
+
+
+def test_a_gradient_that_can_not_be_worked_with_is_taken_back(crew: Crew) -> None:
+    """Its numbers are allowed on the wire, but the gradient that follows from them is not, though
+    a verifier's hardware must be able to replay it."""
+    order = EPOCH.candidates(40, 2)
+    for miner in (11, *order):
+        crew.announce(miner)
+    boxes = {miner: crew.posts[miner].open(running(miner), lambda: None) for miner in order}
+    crew.start(21)
+    code = work(11).do(Entry(Kind.FORWARD, 40)).message
+    assert code is not None
+    give(crew, Kind.FORWARD, 11, code)
+    for miner, size in zip(order, (2.0**40, 1e-3), strict=True):
+        while boxes[miner].take(Kind.FORWARD) is None:
+            assert crew.threads[21].is_alive()
+            time.sleep(0.02)
+        values = torch.full(SLICES.code_shape(BATCH, SEQ), size)
+        give(crew, Kind.BACKWARD, miner, SLICES.boundary.pack(values))
+    for miner in EPOCH.stages[0]:
+        notice = Done.signed(WALLETS[miner], WHERE, EPOCH, miner)
+        assert send(crew.posts[21].url + "/done", notice.to_bytes(), 5.0)[0] is Outcome.TAKEN
+    done = crew.finish()[21]
+    entries = Inbox.from_bytes(done.inbox, MAX_MESSAGE).entries
+    assert [(e.kind, e.sender) for e in entries] == [
+        (Kind.FORWARD, 11),
+        (Kind.BACKWARD, order[1]),
+        (Kind.STEP, 0),
+    ]
+    assert_replays(21, done)
+
+
+def give(crew: Crew, kind: Kind, sender: int, message: bytes) -> None:
+    way = Passage.of(EPOCH, 40, kind, sender, 21)
+    body = Letter.signed(WALLETS[sender], WHERE, way, message).to_bytes()
+    url, outcome = crew.posts[21].url + "/letters", Outcome.LATER
+    while outcome is Outcome.LATER and crew.threads[21].is_alive():  # it opens its epoch just now
+        outcome, _ = send(url, body, 5.0)
+    assert outcome is Outcome.TAKEN
+
+
+def test_what_is_too_large_to_be_sent_by_a_little_can_still_be_replayed() -> None:
+    """A neighbour can choose numbers that give the limit, less or more a rounding: where the work
+    did not fail, no replay on other hardware may."""
+    code = work(11).do(Entry(Kind.FORWARD, 40)).message
+    assert code is not None
+    one = work(21)
+    one.do(Entry(Kind.FORWARD, 40, 11, b"", code))
+    limit = SLICES.boundary.pack(torch.full(SLICES.code_shape(BATCH, SEQ), MAX_MAGNITUDE))
+    passed = one.do(Entry(Kind.BACKWARD, 40, EPOCH.candidates(40, 2)[0], b"", limit))
+    assert passed.message is not None
+    with pytest.raises(WireError):
+        check(passed.message)

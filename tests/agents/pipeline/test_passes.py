@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A sample counts for the first candidates that were there, if all did it, or for nobody."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pytest
+from eth_utils import keccak
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agents.pipeline.epoch import Epoch
+from agents.pipeline.miner_log import Event, Kind, MinerLog, Origin
+from agents.pipeline.passes import counted, entered
+
+STAGES = ((1, 2, 3), (4, 5))
+EPOCH = Epoch(job=1, number=6, seed=bytes(range(32)), stages=STAGES, samples=range(10, 18))
+
+
+def log(miner: int, steps: Iterable[Iterable[int]], tail: Iterable[int] = ()) -> MinerLog:
+    """Samples of each step, and those that went back after the last one."""
+    state, events = keccak(b"start"), []
+    stage = EPOCH.stage_of(miner)
+    assert stage is not None
+    for number, samples in enumerate([*steps, tail]):
+        passes = [(kind, one) for one in samples for kind in (Kind.FORWARD, Kind.BACKWARD)]
+        events += [Event(kind, one, bytes(32), bytes(32)) for kind, one in passes]
+        if passes and samples is not tail:
+            events.append(Event(Kind.STEP, number, state, state := keccak(state)))
+    return MinerLog(Origin(miner, EPOCH.number, stage, keccak(b"start")), tuple(events))
+
+
+def did(samples: set[int], miner: int) -> MinerLog:
+    return log(miner, [sorted(samples)] if samples else [])
+
+
+CLAIMS = st.fixed_dictionaries(
+    {miner: st.none() | st.sets(st.integers(8, 19)) for stage in STAGES for miner in stage}
+)
+
+
+# Samples of which miner 1 is the first at stage 0, then 3, and 4 is at stage 1.
+FIRST, SECOND = 11, 12
+ELSEWHERE = 13  # miner 2 is
+
+
+def test_the_order_is_what_these_tests_take_it_for() -> None:
+    for sample in (FIRST, SECOND):
+        assert EPOCH.candidates(sample, 0) == (1, 3, 2) and EPOCH.candidates(sample, 1) == (4, 5)
+    assert EPOCH.candidates(ELSEWHERE, 0)[0] == 2
+
+
+@given(CLAIMS)
+def test_a_sample_counts_for_all_of_its_way_or_for_nobody(
+    claims: dict[int, set[int] | None],
+) -> None:
+    found = counted(EPOCH, {m: None if d is None else did(d, m) for m, d in claims.items()})
+    for sample in EPOCH.samples:
+        paid = [miner for miner, samples in found.items() if sample in samples]
+        first = [
+            next((m for m in EPOCH.candidates(sample, stage) if claims[m]), None)
+            for stage in range(len(STAGES))
+        ]
+        all_did = all(m is not None and sample in (claims[m] or ()) for m in first)
+        assert paid == (sorted(m for m in first if m is not None) if all_did else [])
+
+
+@given(CLAIMS, st.sampled_from([1, 4]), st.integers(10, 17))
+def test_who_repeats_a_sample_of_another_gains_and_takes_nothing(
+    claims: dict[int, set[int] | None], miner: int, sample: int
+) -> None:
+    """As long as the other is there. `miner` is, with or without the sample."""
+    own = {18} | (claims[miner] or set())  # 18 is not handed out: it only makes a step
+    stage = EPOCH.stage_of(miner)
+    assert stage is not None
+    others = {m: claims[m] for m in EPOCH.candidates(sample, stage) if m != miner}
+    asked = [m for m in EPOCH.candidates(sample, stage) if m == miner or others[m]]
+    logs = {m: None if d is None else did(d, m) for m, d in claims.items()}
+    without = counted(EPOCH, {**logs, miner: did(own - {sample}, miner)})
+    repeated = counted(EPOCH, {**logs, miner: did(own | {sample}, miner)})
+    if asked[0] != miner:
+        assert repeated == without
+
+
+def test_who_passes_by_a_miner_that_is_there_gains_nothing() -> None:
+    logs = {3: did({FIRST}, 3), 4: did({FIRST}, 4)}
+    assert counted(EPOCH, logs) == {3: (FIRST,), 4: (FIRST,)}  # miner 1 died
+    assert counted(EPOCH, {**logs, 1: did({ELSEWHERE}, 1)}) == {1: (), 3: (), 4: ()}
+
+
+def test_a_backward_after_the_last_step_counts_for_nobody() -> None:
+    torn = log(1, [[FIRST]], tail=[SECOND])
+    assert entered(torn) == {FIRST}
+    beside = {4: did({FIRST, SECOND}, 4)}
+    assert counted(EPOCH, {1: torn, **beside}) == {1: (FIRST,), 4: (FIRST,)}
+
+
+@pytest.mark.parametrize("absent", [None, log(1, []), log(1, [], tail=[FIRST])])
+def test_a_miner_without_a_step_is_not_there(absent: MinerLog | None) -> None:
+    logs = {1: absent, 3: did({FIRST}, 3), 4: did({FIRST}, 4)}
+    assert counted(EPOCH, logs) == {1: (), 3: (FIRST,), 4: (FIRST,)}
+
+
+def test_where_nobody_of_a_stage_is_there_no_sample_counts() -> None:
+    assert counted(EPOCH, {1: did({*EPOCH.samples}, 1)}) == {1: ()}
+
+
+@pytest.mark.parametrize("miner", [2, 4, 9])
+def test_a_log_of_somebody_else_is_refused(miner: int) -> None:
+    with pytest.raises(ValueError, match=f"given for miner {miner} is one of miner 1, stage 0"):
+        counted(EPOCH, {miner: log(1, [[10]])})

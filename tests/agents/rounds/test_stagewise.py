@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Each stage's miners are merged among themselves, and whose passes count follows from the logs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from agents.rounds.mined import Mined
+from agents.rounds.outcome import Outcome
+from agents.storage.embedded import EmbeddedStore
+from agents.training.state import State, apply_outer
+from tests.stage.memory.mined_round import MINERS, PIPELINE, MinedRound, make_mined_round
+
+
+@pytest.fixture(scope="module")
+def outcome(mined: MinedRound) -> Outcome:
+    return mined.compute(mined.honest())
+
+
+def passes(outcome: Outcome) -> dict[int, int]:
+    return {line.node: line.batches for line in outcome.report.nodes}
+
+
+def same(one: State, other: State) -> bool:
+    return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
+
+
+def stages(mined: MinedRound) -> tuple[tuple[int, ...], ...]:
+    assert mined.plan.epoch is not None
+    return mined.plan.epoch.stages
+
+
+def test_an_honest_round_lowers_the_loss(outcome: Outcome) -> None:
+    assert outcome.report.val_loss < outcome.report.val_loss_before - 0.1
+    assert all(line.merged and not line.reason for line in outcome.report.nodes)
+
+
+def test_everybody_is_paid_for_all_that_it_was_drawn_for(
+    mined: MinedRound, outcome: Outcome
+) -> None:
+    assert mined.plan.epoch is not None
+    due = {node: len(mined.plan.epoch.due(node)) for node in MINERS}
+    assert passes(outcome) == due and min(due.values()) > 0
+    assert outcome.paid() == {node: number * 1_000_000 for node, number in due.items()}
+
+
+def test_a_stage_is_moved_by_the_mean_of_its_own_miners(
+    mined: MinedRound, outcome: Outcome
+) -> None:
+    for one, other in stages(mined):
+        changes = mined.works[one].change, mined.works[other].change
+        for name in changes[0]:
+            mean = (changes[0][name].double() + changes[1][name].double()) / 2
+            torch.testing.assert_close(outcome.merged[name], mean.float(), rtol=1e-6, atol=1e-9)
+    assert same(outcome.state, apply_outer(mined.before, outcome.merged, 1.0))
+
+
+def test_what_others_did_in_the_place_of_one_that_died_counts(tmp_path: Path) -> None:
+    alone = make_mined_round(EmbeddedStore(tmp_path / "store"), died=(2,), batches_per_round=6)
+    outcome = alone.compute(alone.honest())
+    assert passes(outcome)[8] == 6 and sum(passes(outcome).values()) == 3 * 6
+
+
+def test_too_few_passes_are_not_merged_and_their_stage_keeps_its_weights(tmp_path: Path) -> None:
+    """Five miners: only the one that is alone at its stage has all six passes."""
+    few = make_mined_round(
+        EmbeddedStore(tmp_path / "store"),
+        MINERS[:5],
+        batches_per_round=6,
+        pipeline={**PIPELINE, "least_passes": 6},
+    )
+    (single,) = [stage for stage in stages(few) if len(stage) == 1]
+    outcome = few.compute(few.honest())
+    assert [line.node for line in outcome.report.nodes if line.merged] == [*single]
+    reasons = [line.reason for line in outcome.report.nodes if not line.merged]
+    assert all("passes count, and 6 are needed" in reason for reason in reasons)
+    for name in few.before:
+        moved = name in few.works[single[0]].change
+        assert torch.equal(outcome.state[name], few.before[name]) != moved
+    # A pass that counts is paid, merged or not.
+    assert sum(passes(outcome).values()) == 3 * 6
+
+
+def test_where_a_merge_is_refused_the_other_stage_goes_on(tmp_path: Path) -> None:
+    """multi_krum takes three miners, and not two, who are paid nothing then."""
+    pipeline = {**PIPELINE, "layers": [2, 1]}
+    spec = {"batches_per_round": 10, "merge": "multi_krum", "pipeline": pipeline}
+    uneven = make_mined_round(EmbeddedStore(tmp_path / "store"), MINERS[:5], **spec)
+    _, three = sorted(stages(uneven), key=len)
+    outcome = uneven.compute(uneven.honest())
+    assert [line.node for line in outcome.report.nodes if line.merged] == [*three]
+    assert outcome.paid().keys() == {*three}
+    for name in uneven.before:
+        moved = name in uneven.works[three[0]].change
+        assert torch.equal(outcome.state[name], uneven.before[name]) != moved
+
+
+def test_a_stage_of_which_nobody_is_there_leaves_the_model_as_it_is(mined: MinedRound) -> None:
+    outcome = mined.compute(mined.honest(without=stages(mined)[1]))
+    assert set(passes(outcome).values()) == {0} and outcome.paid() == {}
+    assert same(outcome.state, mined.before)
+
+
+def test_a_payload_that_is_not_there_leaves_its_samples_to_nobody(mined: MinedRound) -> None:
+    """It did them, but shows nothing, so the first that is there did not do them."""
+    gone = stages(mined)[1][0]
+    found: list[Mined] = mined.honest(without=(gone,))
+    outcome = mined.compute([*found, mined.submit(gone, missing="trace")])
+    assert mined.plan.epoch is not None
+    lost = set(mined.plan.epoch.due(gone))
+    for node, number in passes(outcome).items():
+        due = set(mined.plan.epoch.due(node))
+        assert number == (0 if node == gone else len(due - lost))

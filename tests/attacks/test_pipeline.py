@@ -1,0 +1,490 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Attacks on the rules of pipeline mode: what they win without the rule, with it, and honestly.
+
+No chain is needed: pay and slashes follow from the rules. Five stages of five miners share 1,000
+ZOO an epoch, 40 each. A miner has 1,000 ZOO at stake; INVALID takes a fifth. Half of a miner's pay
+is what its work costs. Amounts are in ZOO; `pytest -s` prints them.
+"""
+
+from __future__ import annotations
+
+import random
+import statistics
+from collections.abc import Callable, Collection
+from dataclasses import replace
+from functools import cache
+
+import pytest
+import torch
+from eth_utils import keccak
+
+from agents.jobs.job import JobContext
+from agents.pipeline.butterfly import Butterfly, Rule, recomputed, settle
+from agents.pipeline.clasp import PPM, Clasp, PathLoss, lies
+from agents.pipeline.credit import EpochPasses, payouts, scores, weighed
+from agents.pipeline.epoch import Epoch
+from agents.pipeline.miner_log import Event, Kind, MinerLog, Origin, includes
+from agents.pipeline.passes import counted
+from agents.pipeline.routes import on_route, route
+from agents.protocol.draw import draw
+from agents.protocol.numbers import Violation
+from agents.protocol.slashing import DEFAULTS, slash_amount
+from agents.rounds.mined import Mined
+from agents.storage.embedded import EmbeddedStore
+from agents.verify.spot_checks import reexecute, suspects
+from tests.stage.memory.honest_round import DEVICE
+from tests.stage.memory.mined_round import MinedRound, make_mined_round
+
+SEED = bytes(range(32))
+STAGES = [list(range(10 * stage, 10 * stage + 5)) for stage in range(5)]
+MINERS = [miner for stage in STAGES for miner in stage]
+POT, PAY, COST, STAKE = 1000.0, 40.0, 20.0, 1000
+SLASH = slash_amount(STAKE, 0, DEFAULTS[Violation.INVALID].bps)
+SAMPLES = 2000
+
+
+def seeds(count: int) -> list[bytes]:
+    return [keccak(number.to_bytes(4, "big")) for number in range(count)]
+
+
+def won(attack: str, profit: float) -> float:
+    """The profit, printed."""
+    print(f"{attack}: {profit:+.1f} ZOO")
+    return profit
+
+
+def pay(worth: dict[int, int], friends: Collection[int]) -> float:
+    """What the attacker's miners are paid of the pot."""
+    paid = payouts(int(POT) * PPM, worth)
+    return sum(paid[miner] for miner in friends if miner in paid) / PPM
+
+
+@cache
+def paths() -> list[tuple[int, ...]]:
+    return [route(SEED, sample, STAGES) for sample in range(SAMPLES)]
+
+
+# -- the miner of the last stage reports losses ------------------------------------------------
+
+LIAR, FRIENDS, VICTIMS = 40, (0, 10, 20, 30, 40), (1, 11, 21, 31)
+
+
+def losses(lying: bool) -> list[PathLoss]:
+    """5 more for each victim in a path that the liar reports, and less for all its paths, so that
+    its own mean stays and tells nothing."""
+    noise = random.Random(1)
+    added = [5 * len({*path} & {*VICTIMS}) if path[-1] == LIAR else None for path in paths()]
+    mean = statistics.fmean(extra for extra in added if extra is not None)
+    log = []
+    for sample, (path, extra) in enumerate(zip(paths(), added, strict=True)):
+        loss = noise.gauss(6.0, 0.5)
+        if lying and extra is not None:
+            loss += extra - mean
+        log.append(PathLoss(sample, path, round(max(0.0, loss) * PPM)))
+    return log
+
+
+def paid_by_clasp(log: list[PathLoss], by_reporter: bool, liars: Collection[int] = ()) -> float:
+    judged = Clasp(by_reporter=by_reporter).judge(log, liars)
+    worth = weighed(dict.fromkeys(MINERS, PPM), {m: one.factor_ppm for m, one in judged.items()})
+    return pay(worth, FRIENDS)
+
+
+def test_lying_loss__by_plain_means_it_pays__by_the_median_of_reporters_it_does_not() -> None:
+    """Control: everybody honest, the five friends have a fifth of the pot by either rule."""
+    honest, lying = losses(False), losses(True)
+    for by_reporter in (False, True):
+        assert paid_by_clasp(honest, by_reporter) == 5 * PAY
+    assert won("lying loss, plain means", paid_by_clasp(lying, False) - 5 * PAY) > 10
+    assert won("lying loss, median of reporters", paid_by_clasp(lying, True) - 5 * PAY) == 0
+    # A validator works one loss in fifty out again: the liar is convicted, and nobody else.
+    true = {one.sample: one.loss for one in honest}
+    looked_at = draw(SEED, range(SAMPLES), SAMPLES // 50)
+    found = lies(lying, {sample: true[sample] for sample in looked_at}, tolerance=1)
+    assert set(found) == {LIAR}
+    assert lies(honest, true, tolerance=0) == {}
+    caught = paid_by_clasp(lying, True, found) - SLASH - 5 * PAY
+    assert won("lying loss, recomputed", caught) == pytest.approx(
+        POT * 4 / 24 - 5 * PAY - SLASH, abs=0.1
+    )
+
+
+# -- the same lie in a round that runs: three miners a stage, paid by the score `clasp` ------------
+
+
+@pytest.fixture(scope="module")
+def mined(tmp_path_factory: pytest.TempPathFactory) -> MinedRound:
+    """Everybody is honest."""
+    store = EmbeddedStore(tmp_path_factory.mktemp("clasp") / "store")
+    return make_mined_round(store, range(2, 11), batches_per_round=45, score="clasp")
+
+
+def framing(mined: MinedRound, liars: Collection[int], victims: Collection[int]) -> list[Mined]:
+    """The liars report 3 nats more for each victim on a way, and less for all."""
+    found = []
+    for one in mined.honest():
+        node, epoch = one.reveal.node, mined.plan.epoch
+        assert epoch is not None
+        if node in liars:
+            own = mined.works[node].losses
+            ways = [{*route(epoch.seed, sample, epoch.stages)} for sample, _ in own]
+            added = [3 * PPM * len(way & {*victims}) for way in ways]
+            mean = statistics.fmean(added)
+            told = zip(own, added, strict=True)
+            losses = tuple((s, max(0, round(loss + more - mean))) for (s, loss), more in told)
+            one = mined.submit(node, losses=losses)
+        found.append(one)
+    return found
+
+
+def paid_in_round(
+    mined: MinedRound, found: list[Mined], friends: Collection[int], convicted: Collection[int] = ()
+) -> float:
+    """What a convicted miner would have got goes back to the job, to nobody else."""
+    left = {*friends} - {*convicted}
+    return pay(mined.compute(found).paid(), left) - SLASH * len(convicted)
+
+
+@pytest.mark.parametrize(
+    ("by_reporter", "count", "gain", "audited"),
+    [(False, 1, 17.5, True), (True, 1, 0, False), (True, 2, 59.5, True)],
+)
+def test_lying_loss_in_a_round__what_cuts_an_honest_pay_has_its_author_checked(
+    mined: MinedRound, by_reporter: bool, count: int, gain: float, audited: bool
+) -> None:
+    """Liars have a friend in each stage and no luck is needed: nobody is drawn. Control: with true
+    losses the friends are paid by their passes, and nobody is checked."""
+    spec = mined.job.spec.model_copy(update={"score_options": {"by_reporter": by_reporter}})
+    mined = replace(mined, job=JobContext(spec, mined.store))
+    assert mined.plan.epoch is not None
+    stages = mined.plan.epoch.stages
+    liars = stages[2][:count]
+    friends = {stages[0][0], stages[1][0], *liars}
+    honest = mined.honest()
+    due = {miner: len(mined.plan.epoch.due(miner)) for stage in stages for miner in stage}
+    fair = paid_in_round(mined, honest, friends)
+    assert fair == pytest.approx(POT * sum(due[m] for m in friends) / sum(due.values()))
+    assert suspects(mined.inputs(honest), mined.store) == {}
+
+    lying = framing(mined, liars, (*stages[0][1:], stages[1][1]))
+    name = f"{count} of 3 reporters lie, {'median of reporters' if by_reporter else 'plain means'}"
+    before = paid_in_round(mined, lying, friends) - fair
+    assert won(name, before) == pytest.approx(gain, abs=0.1)
+    inputs = mined.inputs(lying)
+    checked = suspects(inputs, mined.store)
+    assert bool({*checked} & {*liars}) == audited
+    wrong = {m for m in liars if reexecute(inputs, m, DEVICE, mined.store).violation}
+    assert wrong == {*liars}
+    right = {m for m in checked if not reexecute(inputs, m, DEVICE, mined.store).violation}
+    assert right == {*checked} - {*liars}
+    found = {*checked} & wrong or {liars[0]}
+    after = paid_in_round(mined, lying, friends, found) - fair
+    how = "checked by the rule" if audited else "if it is drawn"
+    assert won(f"the same, {len(found)} of them {how}", after) < -150
+
+
+# -- a clique that routes to itself -------------------------------------------------------------
+
+CLIQUE = tuple(miner for stage in STAGES for miner in stage[:2])
+
+
+def clique_pay(extra: int, drawn: bool) -> float:
+    """Pay of two miners a stage that claim `extra` samples each, passed among themselves only.
+
+    `drawn`: whether a claim must be of a sample that the miner was drawn for.
+    """
+    records = []
+    for miner in MINERS:
+        claimed = {sample for sample, path in enumerate(paths()) if miner in path}
+        if miner in CLIQUE:
+            others = [sample for sample in range(SAMPLES) if sample not in claimed]
+            claimed |= set(others[:extra])
+        counted = on_route(SEED, claimed, STAGES, miner) if drawn else claimed
+        # Friends confirm one another, so every check of a pass between them finds it right.
+        records.append(EpochPasses(miner, 0, len(counted), len(counted), len(counted)))
+    return pay(scores(records, 0, 1), CLIQUE)
+
+
+def test_clique_routes_to_itself__drawn_routes_leave_it_nothing() -> None:
+    """Control: without extra samples, both rules pay the same."""
+    honest = clique_pay(0, drawn=True)
+    assert honest == clique_pay(0, drawn=False) == pytest.approx(10 * PAY, rel=0.05)
+    chosen = won("clique, chosen routes", clique_pay(400, drawn=False) - honest)
+    assert chosen == pytest.approx(POT * 8000 / 14_000 - 400, abs=10)
+    assert won("clique, drawn routes", clique_pay(400, drawn=True) - honest) == 0
+
+
+def test_clique_owns_a_whole_path__too_few_to_pay_for_one_conviction() -> None:
+    """Where all five miners are friends nobody else sees the sample, and they may skip its work:
+    0.4^5 of all samples, 0.4^4 of a member's own. A replay of a tenth of the steps sees it."""
+    own = sum({*path} <= {*CLIQUE} for path in paths()) / SAMPLES
+    assert own == pytest.approx(0.4**5, abs=0.007)
+    saved = own / 0.4 * COST * len(CLIQUE)
+    # Each member fakes in most of its steps, so any audited segment holds a fake.
+    assert won("clique skips its own paths", saved - 0.1 * SLASH * len(CLIQUE)) < -150
+
+
+# -- the same clique, paid by logs ----------------------------------------------------------------
+
+EPOCH = Epoch(0, 0, SEED, tuple(map(tuple, STAGES)), range(400))
+
+
+def log_of(miner: int, samples: Collection[int]) -> MinerLog:
+    """All samples in one step. Only which they are is read."""
+    stage, start = EPOCH.stage_of(miner), keccak(b"start")
+    assert stage is not None
+    events = [
+        Event(kind, sample, bytes(32), bytes(32))
+        for sample in samples
+        for kind in (Kind.FORWARD, Kind.BACKWARD)
+    ]
+    events.append(Event(Kind.STEP, 0, start, keccak(start)))
+    return MinerLog(Origin(miner, 0, stage, start), tuple(events))
+
+
+ASKED = [
+    [EPOCH.candidates(sample, stage) for stage in range(len(STAGES))] for sample in EPOCH.samples
+]
+Does = Callable[[int, tuple[int, ...]], Collection[int]]  # a sample, its drawn way -> who does it
+
+
+def drawn(sample: int, way: tuple[int, ...]) -> Collection[int]:
+    return way
+
+
+@cache
+def each_paid(does: Does, rule: bool = True) -> dict[int, float]:
+    """Pay by miner. `rule`: that of `passes.py`; else each log's own count is paid."""
+    done: dict[int, set[int]] = {m: set() for m in MINERS}
+    for sample, asked in enumerate(ASKED):
+        for miner in does(sample, tuple(order[0] for order in asked)):
+            done[miner].add(sample)
+    logs = {miner: log_of(miner, samples) if samples else None for miner, samples in done.items()}
+    found = counted(EPOCH, logs)
+    worth = {m: len(found[m]) if rule else log.backward_passes for m, log in logs.items() if log}
+    paid = payouts(int(POT) * PPM, {miner: PPM * number for miner, number in worth.items()})
+    return {miner: paid.get(miner, 0) / PPM for miner in MINERS}
+
+
+def paid_by_logs(does: Does, friends: Collection[int] = CLIQUE, rule: bool = True) -> float:
+    return sum(each_paid(does, rule)[miner] for miner in friends)
+
+
+def repeat(sample: int, way: tuple[int, ...]) -> Collection[int]:
+    """Each member does every second sample, whoever else does it."""
+    return {*way, *CLIQUE} if sample % 2 == 0 else way
+
+
+def divert(sample: int, way: tuple[int, ...]) -> Collection[int]:
+    """Members pass a sample on to members only, by others that are there."""
+    taken = list(way[:1])
+    for stage, first in enumerate(way[1:], start=1):
+        friends = [m for m in ASKED[sample][stage] if m in CLIQUE]
+        taken.append(friends[0] if taken[-1] in CLIQUE else first)
+    return taken
+
+
+def test_clique_repeats_samples_of_others__a_pass_counts_for_the_first_candidate_there() -> None:
+    """Control: where nobody repeats, both counts pay the same."""
+    honest = paid_by_logs(drawn)
+    assert honest == paid_by_logs(drawn, rule=False) == pytest.approx(10 * PAY, rel=0.1)
+    assert won("clique, each log's own count", paid_by_logs(repeat, rule=False) - honest) > 100
+    assert won("clique repeats, by the rule", paid_by_logs(repeat) - honest) == 0
+
+
+def test_clique_passes_by_miners_that_are_there__and_loses_these_samples() -> None:
+    honest = paid_by_logs(drawn)
+    assert (
+        won("clique diverts, each log's own count", paid_by_logs(divert, rule=False) - honest) > 250
+    )
+    assert -120 < won("clique diverts, by the rule", paid_by_logs(divert) - honest) < -60
+
+
+# -- who drops samples on purpose -----------------------------------------------------------------
+
+
+def dropping(friends: Collection[int], most: int) -> Does:
+    """A friend of the way refuses, or is silent, where `most` friends or fewer are on it."""
+
+    def does(sample: int, way: tuple[int, ...]) -> Collection[int]:
+        return () if 1 <= len({*way} & {*friends}) <= most else way
+
+    return does
+
+
+@pytest.mark.parametrize(
+    ("staff", "least", "most"),
+    [
+        # One in five seats is where it begins to pay: a friend's share of its own way.
+        ((1, 0, 0, 0, 0), -45, -30),
+        ((1, 1, 1, 0, 0), -80, -40),
+        ((2, 2, 0, 0, 0), -100, -20),
+        ((2, 2, 2, 0, 0), 0, 60),
+        ((2, 2, 2, 2, 2), 100, 160),
+    ],
+)
+def test_clique_drops_samples_of_which_it_has_few__below_one_seat_in_five_it_loses(
+    staff: tuple[int, ...], least: float, most: float
+) -> None:
+    """The limit: the pot is fixed, so above one seat in `stages` there is something to win. Profit
+    is that of the best threshold."""
+    friends = [miner for stage, held in zip(STAGES, staff, strict=True) for miner in stage[:held]]
+    honest = paid_by_logs(drawn, friends)
+    best = max(paid_by_logs(dropping(friends, few), friends) for few in range(1, 5))
+    share = f"{len(friends)} of {len(MINERS)} seats"
+    assert least < won(f"clique drops samples, {share}", best - honest) < most
+
+
+GRIEFER = STAGES[2][0]
+
+
+@pytest.mark.parametrize("kept", [0.0, 0.5])
+def test_griefer_refuses_letters__it_loses_and_nobody_else_does(kept: float) -> None:
+    """It does one sample, so that it is there, and the share `kept` of its others."""
+    own = [s for s in EPOCH.samples if ASKED[s][2][0] == GRIEFER]
+    taken = {*own[: max(1, round(kept * len(own)))]}
+
+    def does(sample: int, way: tuple[int, ...]) -> Collection[int]:
+        if GRIEFER not in way or sample in taken:
+            return way
+        return [ASKED[sample][2][1] if m == GRIEFER else m for m in way]
+
+    change = {miner: paid - each_paid(drawn)[miner] for miner, paid in each_paid(does).items()}
+    lost = change.pop(GRIEFER)
+    assert won(f"griefer keeps {len(taken)} of {len(own)} samples", lost) < -0.4 * PAY
+    beside = change.values()
+    print(f"    the others: {min(beside):+.1f} to {max(beside):+.1f} ZOO")
+    assert sum(beside) == pytest.approx(-lost, abs=0.01)
+    assert min(beside) > lost / 4
+
+
+# -- who takes the places of samples that it never had --------------------------------------------
+
+SQUATTER, FRIEND = STAGES[1][0], STAGES[4][0]
+
+
+def squat(sample: int, way: tuple[int, ...]) -> Collection[int]:
+    """The squatter, of the second stage, sends numbers of its own for a sample to all miners of the
+    third before its true sender does. They take one sample once, so they refuse the true one. It
+    spares the samples of its friend, and shows no log: nobody can say what it should have sent."""
+    there = [ASKED[sample][1][1] if m == SQUATTER else m for m in way]
+    return there if FRIEND in way else there[2:]
+
+
+def test_squatter_takes_the_places_of_samples__without_a_log_it_wins() -> None:
+    """Not defended: that a sender was sent the sample is not proved to who receives it."""
+    pair = (SQUATTER, FRIEND)
+    honest = paid_by_logs(drawn, pair)
+    profit = won("squatter without a log, and a friend", paid_by_logs(squat, pair) - honest)
+    assert 100 < profit < 140
+    # A log convicts it, by one letter: with it neither logged nor true, and without it signed.
+    assert won("the same with a log", profit - SLASH) < -60
+
+
+# -- owners of shards ----------------------------------------------------------------------------
+
+OWNERS, POISON_WORTH = range(8), PAY  # what a poisoned shard is worth to an attacker: a guess
+
+
+def merge(seed: bytes, liars: Collection[int], share: float) -> tuple[bool, int]:
+    """(whether a lie got into the weights, liars convicted) where liars deliver the same lie in
+    the shards of two of them, or in all of theirs if there is one."""
+    butterfly = Butterfly.draw(seed, OWNERS, 280)
+    generator = torch.Generator().manual_seed(2)
+    uploads = {miner: torch.randn(280, generator=generator) for miner in OWNERS}
+    recompute = recomputed(butterfly, uploads, dict.fromkeys(OWNERS, 1), Rule())
+    true = {
+        (owner, shard): recompute(shard)
+        for shard, pair in enumerate(butterfly.pairs)
+        for owner in pair
+    }
+    told = {
+        (owner, shard): values + 1
+        if owner in liars and (len(liars) == 1 or {*butterfly.pairs[shard]} <= {*liars})
+        else values
+        for (owner, shard), values in true.items()
+    }
+    count = round(share * len(butterfly.pairs))
+    drawn = draw(keccak(seed), range(len(butterfly.pairs)), count)
+    settled = settle(butterfly, torch.zeros(280), told, recompute, drawn)
+    clean = settle(butterfly, torch.zeros(280), true, recompute).weights
+    return not torch.equal(settled.weights, clean), len(settled.liars)
+
+
+def test_lying_owner__its_partner_gives_it_away__always() -> None:
+    """Control: with no liar nobody is convicted."""
+    assert merge(SEED, (), share=1.0) == (False, 0)
+    outcomes = {merge(seed, (3,), share=0.0) for seed in seeds(5)}
+    assert outcomes == {(False, 1)}
+    assert won("lying owner", -float(SLASH)) == -200
+
+
+@pytest.mark.parametrize(("share", "least", "most"), [(0.0, 40, 40), (0.25, -130, -10)])
+def test_pair_of_owners_agrees_on_a_lie__a_quarter_drawn_makes_it_a_loss(
+    share: float, least: float, most: float
+) -> None:
+    """Without a draw the pair wins; the draw must take more than 40 / (40 + 2 * 200) of shards."""
+    outcomes = [merge(seed, (3, 6), share) for seed in seeds(60)]
+    profit = sum(POISON_WORTH * entered - SLASH * found for entered, found in outcomes) / 60
+    assert least <= won(f"pair of owners, {share:.0%} drawn", profit) <= most
+
+
+# -- the log, rewritten once the audit's seed is known --------------------------------------------
+
+STEPS, LENGTH = 20, 2
+
+
+def miners_log(skipped: Collection[int]) -> MinerLog:
+    """One sample a step. What a skipped step says went out is invented."""
+    events, state = [], keccak(b"start")
+    origin = Origin(miner=1, epoch=0, stage=2, state=state)
+    for step in range(STEPS):
+        given = keccak(b"in" + bytes([step]))
+        out = keccak(b"invented") if step in skipped else keccak(given)
+        events += [Event(kind, step, given, out) for kind in (Kind.FORWARD, Kind.BACKWARD)]
+        after = keccak(state + out)
+        events.append(Event(Kind.STEP, step, state, after))
+        state = after
+    return MinerLog(origin, tuple(events))
+
+
+def stands(log: MinerLog, root: bytes, seed: bytes) -> bool:
+    """The audit: the log is the committed one, and the drawn segment's work gives its digests."""
+    if log.root() != root:
+        return False
+    passes = [one for one in log.segment(seed, LENGTH).events if one.kind is not Kind.STEP]
+    return all(one.digest_out == keccak(one.digest_in) for one in passes)
+
+
+@pytest.mark.parametrize("count", [1, 10, 20])
+def test_log_rewritten_after_the_draw__has_another_root__and_skipping_is_a_loss(count: int) -> None:
+    """Control: the honest log stands, whatever is drawn."""
+    lazy, honest = miners_log(range(count)), miners_log(())
+    committed = lazy.root()
+    saved = COST * count / STEPS
+    mended = stood = 0
+    for seed in seeds(120):
+        assert stands(honest, honest.root(), seed)
+        stood += stands(lazy, committed, seed)
+        # It does the drawn steps after all, and shows a log with their true digests.
+        part = lazy.segment(seed, LENGTH)
+        drawn = {one.number for one in part.events}
+        rewritten = miners_log({*range(count)} - drawn)
+        mended += stands(rewritten, rewritten.root(), seed)
+        if drawn & {*range(count)}:
+            assert not stands(rewritten, committed, seed)
+    assert mended == 120  # so without the root it would keep what it saved
+    won(f"log rewritten, {count} of {STEPS} steps skipped, without the root", saved)
+    caught = 1 - stood / 120
+    windows = STEPS + LENGTH - 1
+    assert caught == pytest.approx(min(1, (count + LENGTH - 1) / windows), abs=0.1)
+    assert won(f"the same, with the root, {caught:.0%} caught", saved - caught * SLASH) < -8
+
+
+def test_one_event_rewritten_after_the_draw__its_proof_does_not_hold() -> None:
+    log = miners_log(())
+    (proof,) = log.proofs([4])
+    event, count = log.events[4], len(log.events)
+    assert includes(log.root(), log.origin, count, 4, event, proof)
+    other = replace(event, digest_out=bytes(32))
+    assert not includes(log.root(), log.origin, count, 4, other, proof)

@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A model in two stages that five nodes train: miners die at work, one for good, and one cheats.
+
+One network, in this order: two miners are killed at the worst moments and go on; one is killed and
+stays away; the one that never worked is found and slashed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from agents.protocol.numbers import Phase, Violation
+from scripts._net.localnet import LocalnetSettings
+from scripts._report.history import History
+from scripts._report.verdict import check_cheats
+from tests.e2e.conftest import AGENT_ROLES, AGENTS
+from tests.stage.memory.tiny_specs import tiny_model
+from tests.stage.network import TERMS, LocalNetwork
+
+STAGES, SAMPLES = 2, 12
+SPEC: dict[str, Any] = {
+    "mode": "pipeline",
+    "score": "backward_passes",
+    "batches_per_round": SAMPLES,
+    "model": {**tiny_model(16, 32, 16, layers=STAGES), "tie_embeddings": False},
+    "pipeline": {"layers": [1] * STAGES, "boundary_options": {"width": 4}, "local_batch": 2},
+}
+TIMES = {"benchmark_s": 0.2, "answer_s": 3.0, "linger_s": 10.0, "gather_s": 3.0}
+SETTINGS = LocalnetSettings(
+    trainers=5, verifiers=2, aggregators=1, agent={**AGENTS, "trainer": TIMES}
+)
+MINERS = tuple(f"trainer-{number}" for number in range(1, 6))
+MINER_POINTS = (
+    *("miner-entry-written", "miner-entry-executed", "trainer-before-journal"),
+    *("trainer-before-commit", "trainer-after-commit"),
+    *("trainer-before-reveal", "trainer-after-reveal"),
+)
+DYING = {
+    ("trainer-1",): MINER_POINTS,
+    MINERS: MINER_POINTS,
+    ("aggregator-1",): ("aggregator-before-propose", "aggregator-after-propose"),
+    ("verifier-1", "verifier-2"): ("verifier-auditing", "verifier-before-attest"),
+}
+
+
+@pytest.fixture(scope="module")
+def network(build: Callable[[LocalnetSettings], LocalNetwork]) -> LocalNetwork:
+    local = build(SETTINGS)
+    local.start(*local.names(*AGENT_ROLES))
+    local.wait_eligible(local.names(*AGENT_ROLES))
+    return local
+
+
+@pytest.fixture
+def pipeline(network: LocalNetwork) -> LocalNetwork:
+    """All agents honest and running."""
+    network.settle(*network.names(*AGENT_ROLES))
+    return network
+
+
+def passes(history: History) -> list[int]:
+    """Those that count, by node, of every round."""
+    reports = [story.report for story in history.rounds.values()]
+    return [line.batches for report in reports if report is not None for line in report.nodes]
+
+
+def test_miners_that_are_killed_at_work_go_on_and_every_pass_counts(
+    pipeline: LocalNetwork,
+) -> None:
+    """One dies when an entry is on its disk, another when it is executed and not sent."""
+    pipeline.arm({"miner-entry-written": ("trainer-1",), "miner-entry-executed": ("trainer-2",)})
+    job = pipeline.job(rounds=2, **SPEC)
+    history = pipeline.finish(job)
+    assert {"trainer-1", "trainer-2"} <= set(pipeline.crashed)
+    pipeline.assert_whole(job)
+    assert sum(passes(history)) > 2 * STAGES * SAMPLES * 0.5, "what was passed by counts for nobody"
+
+
+@pytest.mark.chaos
+@pytest.mark.parametrize(
+    ("names", "point"), [(names, point) for names, points in DYING.items() for point in points]
+)
+def test_whoever_dies_at_any_point_comes_back(
+    pipeline: LocalNetwork, names: tuple[str, ...], point: str
+) -> None:
+    """All that are named die there, at the same time or one after the other."""
+    pipeline.arm({point: names})
+    job = pipeline.job(**SPEC)
+    pipeline.finish(job)
+    pipeline.until(lambda: bool(set(names) & set(pipeline.crashed)), f"somebody died at {point}")
+    pipeline.assert_whole(job)
+
+
+def test_others_do_the_samples_of_a_miner_that_is_gone(pipeline: LocalNetwork) -> None:
+    """It has committed to nothing, so it loses nothing; its round is merged without it."""
+    pipeline.stop("trainer-3")
+    job = pipeline.job(**SPEC)
+
+    def only_the_dead_is_missing() -> None:
+        now = pipeline.round(job)
+        if now.phase == Phase.COMMIT and now.n_committed == 4:
+            pipeline.skip_deadline(job)
+
+    history = pipeline.finish(job, only_the_dead_is_missing)
+    others = [name for name in pipeline.names("trainer") if name != "trainer-3"]
+    pipeline.assert_whole(job, accepted=others)
+    assert sum(passes(history)) > 0
+
+
+def test_a_miner_that_answers_with_random_codes_is_slashed(pipeline: LocalNetwork) -> None:
+    pipeline.stop("trainer-5")
+    pipeline.start("trainer-5", program=("scripts._demo.cheats", "loafer"))
+    job = pipeline.job(**SPEC)
+    pipeline.finish(job)
+    pipeline.skip(TERMS.appeal_s)
+    pipeline.until(lambda: bool(pipeline.history(job).slashes), "the loafer is slashed")
+    blame = {"trainer-5": Violation.INVALID}
+    penalties = pipeline.network.penalties()
+    broken = [
+        check.sentence
+        for check in check_cheats(pipeline.history(job), blame, penalties)
+        if not check.holds
+    ]
+    assert broken == []
