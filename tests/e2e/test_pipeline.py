@@ -28,7 +28,9 @@ SPEC: dict[str, Any] = {
     "model": {**tiny_model(16, 32, 16, layers=STAGES), "tie_embeddings": False},
     "pipeline": {"layers": [1] * STAGES, "boundary_options": {"width": 4}, "local_batch": 2},
 }
-TIMES = {"benchmark_s": 0.2, "answer_s": 3.0, "linger_s": 10.0, "gather_s": 3.0}
+# A killed miner is waited for: on a busy machine it is half a minute until it is back, and one that
+# came back to an epoch that is over would have nothing to commit to.
+TIMES = {"benchmark_s": 0.2, "answer_s": 3.0, "linger_s": 40.0, "gather_s": 30.0}
 SETTINGS = LocalnetSettings(
     trainers=5, verifiers=2, aggregators=1, agent={**AGENTS, "trainer": TIMES}
 )
