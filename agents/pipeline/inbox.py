@@ -6,9 +6,10 @@ the miner sent, its log and its weights at the end. So the live miner, one that 
 crash, and a verifier do the same thing: they execute the entries (`agents.pipeline.work`).
 
 An entry is its kind (1 byte), a number (uint64, big-endian: the sample, or the place of a STEP
-among the steps), the sender (uint64), the lengths of signature and message (uint32 each), and these
-two. A FORWARD of the first stage and a BACKWARD of the last one come from nobody: their sender is 0
-and they carry no bytes. The file is a header and the entries; a miner appends to it as it goes.
+among the steps), the sender (uint64), the lengths of trail, signature and message (uint32 each),
+and these three. A FORWARD of the first stage and a BACKWARD of the last one come from nobody: their
+sender is 0 and they carry no bytes. The file is a header and the entries; a miner appends to it as
+it goes.
 """
 
 from __future__ import annotations
@@ -24,19 +25,22 @@ from agents.pipeline.miner_log import MAX_EVENTS, Kind
 from agents.training.state import PayloadError
 
 MAX_SIGNATURE = 65
-_MAGIC = b"menagerie inbox 1\0"
-_HEAD = struct.Struct(">BQQII")
+MAX_TRAIL = 2048  # more than 16 stages take
+_MAGIC = b"menagerie inbox 2\0"
+_HEAD = struct.Struct(">BQQIII")
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One thing to execute: see the module. `signature`: of the sender, over what it handed on."""
+    """One thing to execute: see the module. `signature`: of the sender, over what it handed on.
+    `trail`: how a FORWARD came to its sender (`agents.pipeline.trail`)."""
 
     kind: Kind
     sample: int
     sender: int = 0
     signature: bytes = b""
     message: bytes = b""
+    trail: bytes = b""
 
     @cached_property
     def digest(self) -> bytes:
@@ -45,9 +49,9 @@ class Entry:
 
     def to_bytes(self) -> bytes:
         """The only spelling of this entry."""
-        sizes = len(self.signature), len(self.message)
+        sizes = len(self.trail), len(self.signature), len(self.message)
         head = _HEAD.pack(self.kind, self.sample, self.sender, *sizes)
-        return head + self.signature + self.message
+        return head + self.trail + self.signature + self.message
 
 
 @dataclass(frozen=True)
@@ -91,7 +95,7 @@ def head() -> bytes:
 
 
 def max_inbox_bytes(entries: Iterable[int]) -> int:
-    """The length of a file whose entries have messages of at most these many bytes."""
+    """The length of a file whose entries have a trail and a message of at most these many bytes."""
     return len(_MAGIC) + sum(_HEAD.size + MAX_SIGNATURE + size for size in entries)
 
 
@@ -103,20 +107,22 @@ def _read(raw: bytes, max_message: int, max_entries: int) -> tuple[list[Entry], 
     while len(raw) - place >= _HEAD.size:
         if len(entries) == max_entries:
             raise PayloadError(f"The inbox has more than {max_entries} entries.")
-        kind, sample, sender, signature, message = _HEAD.unpack_from(raw, place)
+        kind, sample, sender, trail, signature, message = _HEAD.unpack_from(raw, place)
         where = f"Entry {len(entries)} of the inbox"
         if kind >= len(Kind):
             raise PayloadError(f"{where} is of kind {kind}, which there is not.")
-        if signature > MAX_SIGNATURE or message > max_message:
+        if trail > MAX_TRAIL or signature > MAX_SIGNATURE or message > max_message:
             raise PayloadError(
-                f"{where} has a signature of {signature} and a message of {message} bytes; at most "
-                f"{MAX_SIGNATURE} and {max_message} are allowed."
+                f"{where} has a trail of {trail}, a signature of {signature} and a message of "
+                f"{message} bytes; at most {MAX_TRAIL}, {MAX_SIGNATURE} and {max_message} are "
+                "allowed."
             )
-        start = place + _HEAD.size
-        end = start + signature + message
+        signed = place + _HEAD.size + trail
+        told = signed + signature
+        end = told + message
         if end > len(raw):
             break
-        cut = start + signature
-        entries.append(Entry(Kind(kind), sample, sender, raw[start:cut], raw[cut:end]))
+        parts = raw[signed:told], raw[told:end], raw[signed - trail : signed]
+        entries.append(Entry(Kind(kind), sample, sender, *parts))
         place = end
     return entries, place

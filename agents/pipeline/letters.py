@@ -6,9 +6,11 @@ passage and the bytes' digest. A notice says that a miner of the first stage has
 back. An announcement says where a miner's post is. All three are EIP-712 typed data in one domain,
 so none can be shown at another deployment.
 
-A letter's first `HEAD_BYTES` bytes say everything but the message: magic, then job, epoch, sample,
-kind, sender and receiver (uint64 each, big-endian), the epoch's seed (32 bytes), then the signature
-(65 bytes). So a receiver can refuse it before it reads the message.
+A letter's first `HEAD_BYTES` bytes say everything but how the sample came and the message: magic,
+then job, epoch, sample, kind, sender and receiver (uint64 each, big-endian), the epoch's seed (32
+bytes), then the signature (65 bytes). So a receiver can refuse it before it reads the rest. The
+sample's trail follows (`agents.pipeline.trail`), whose length the receiver's stage tells, then the
+message.
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ Domain = Mapping[str, Any]
 MAX_URL = 200
 SIGNATURE_BYTES = 65
 _LETTER = struct.Struct(">18s6Q32s65s")
-_LETTER_MAGIC = b"menagerie letter 1"
+_LETTER_MAGIC = b"menagerie letter 2"
 _NOTICE = struct.Struct(">18s3Q32s65s")
 _NOTICE_MAGIC = b"menagerie notice 1"
 HEAD_BYTES = _LETTER.size
@@ -83,22 +85,26 @@ def passage_signer(where: Domain, passage: Passage, digest: bytes, signature: by
 
 @dataclass(frozen=True)
 class Letter:
-    """One passage with its bytes. `signature`: of the sender's operator."""
+    """One passage with its bytes. `signature`: of the sender's operator. `trail`: of a FORWARD."""
 
     passage: Passage
     signature: bytes
     message: bytes
+    trail: bytes = b""
 
     @classmethod
-    def signed(cls, wallet: Wallet, where: Domain, passage: Passage, message: bytes) -> Letter:
+    def signed(
+        cls, wallet: Wallet, where: Domain, passage: Passage, message: bytes, trail: bytes = b""
+    ) -> Letter:
         """The letter that a sender writes."""
-        return cls(passage, sign_passage(wallet, where, passage, message), message)
+        return cls(passage, sign_passage(wallet, where, passage, message), message, trail)
 
     def to_bytes(self) -> bytes:
-        """Head and message."""
+        """Head, trail and message."""
         way = self.passage
         numbers = (way.job, way.epoch, way.sample, way.kind, way.sender, way.receiver)
-        return _LETTER.pack(_LETTER_MAGIC, *numbers, way.seed, self.signature) + self.message
+        head = _LETTER.pack(_LETTER_MAGIC, *numbers, way.seed, self.signature)
+        return head + self.trail + self.message
 
 
 def read_head(raw: bytes) -> tuple[Passage, bytes]:

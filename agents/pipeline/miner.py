@@ -162,7 +162,7 @@ class Miner:
     def _send(self, now: float) -> None:
         for out in self._schedule.outgoing(now):
             passage = Passage.of(self._epoch, out.sample, out.kind, self._id, out.receiver)
-            letter = Letter.signed(self._wallet, self._where, passage, out.message)
+            letter = Letter.signed(self._wallet, self._where, passage, out.message, out.trail)
             self._courier.give(out.receiver, "/letters", letter.to_bytes(), out)
 
     def _take_leave(self, deadline: float, stop: Callable[[], bool]) -> None:

@@ -32,6 +32,7 @@ from eth_utils import keccak
 from agents.pipeline.addresses import MAX_ANNOUNCEMENT, AddressBook
 from agents.pipeline.epoch import Epoch
 from agents.pipeline.hand_over import Passage
+from agents.pipeline.inbox import MAX_TRAIL
 from agents.pipeline.letters import (
     HEAD_BYTES,
     NOTICE_BYTES,
@@ -44,6 +45,7 @@ from agents.pipeline.letters import (
     read_head,
 )
 from agents.pipeline.miner_log import Kind
+from agents.pipeline.trail import broken, trail_bytes
 from agents.runtime.bounded_http import hang_up
 from agents.runtime.errors import ConfigError
 from agents.runtime.logs import Log
@@ -135,10 +137,16 @@ class Mailbox:
 
     # -- the senders' side --
 
-    def check_head(self, passage: Passage, length: int) -> None:
-        """Refuse what the head shows to be wrong. `length`: bytes of the message."""
-        if length > self._running.max_message:
-            raise Refused(413, f"A message has at most {self._running.max_message} bytes.")
+    def check_head(self, passage: Passage, length: int) -> int:
+        """Refuse what the head shows to be wrong; returns the bytes of the trail that follows it.
+        `length`: bytes of trail and message."""
+        trail = trail_bytes(self._stage, passage.kind)
+        if not trail <= length <= trail + self._running.max_message:
+            raise Refused(
+                413 if length > trail else 400,
+                f"A trail of {trail} bytes and a message of at most {self._running.max_message} "
+                f"follow, not {length} bytes.",
+            )
         if passage.receiver != self._running.miner:
             raise Refused(403, f"This is the post of miner {self._running.miner}.")
         if passage.sample not in self._epoch.samples:
@@ -150,15 +158,18 @@ class Mailbox:
                 f"Miner {passage.sender} is not of the stage beside, or can't begin the sample.",
             )
         self._check_room(passage)
+        return trail
 
     def accept(self, letter: Letter) -> None:
         """Put a letter among those that wait; Refused if it is none, nothing if it is known."""
         passage, digest = letter.passage, keccak(letter.message)
         if self._seen.get(passage) == digest:
             return
-        signer = passage_signer(self._where, passage, digest, letter.signature)
-        if signer is None or signer != self._running.operators.get(passage.sender):
+        if not self._signed(passage, digest, letter.signature):
             raise Refused(403, f"The operator of miner {passage.sender} did not sign this.")
+        wrong = broken(self._epoch, passage, letter.trail, self._signed)
+        if wrong:
+            raise Refused(403, wrong)
         try:
             self._running.check(letter.message)
         except ValueError as error:
@@ -192,6 +203,10 @@ class Mailbox:
             self.done.add(notice.sender)
             self.came += 1
         self._wake()
+
+    def _signed(self, passage: Passage, digest: bytes, signature: bytes) -> bool:
+        signer = passage_signer(self._where, passage, digest, signature)
+        return signer is not None and signer == self._running.operators.get(passage.sender)
 
     def _check_room(self, passage: Passage) -> None:
         if len(self._waiting[passage.kind].get(passage.sender, ())) >= self._running.max_waiting:
@@ -251,7 +266,7 @@ class Post:
         key = _key(running.epoch)
         box = Mailbox(running, self._where, wake, self._log)
         self._ended.pop(key, None)
-        self._largest = max(self._largest, running.max_message)
+        self._largest = max(self._largest, MAX_TRAIL + running.max_message)
         self._boxes[key] = box
         return box
 
@@ -277,17 +292,17 @@ class Post:
         if length < HEAD_BYTES:
             raise Refused(400, f"A letter has at least {HEAD_BYTES} bytes.")
         if length - HEAD_BYTES > self._largest:
-            raise Refused(413, f"A message has at most {self._largest} bytes.")
+            raise Refused(413, f"At most {self._largest} bytes follow a letter's head.")
         try:
             passage, signature = read_head(read(HEAD_BYTES))
         except LetterError as error:
             raise Refused(400, str(error)) from None
         box = self._box(passage.job, passage.epoch, passage.seed)
-        box.check_head(passage, length - HEAD_BYTES)
-        message = read(length - HEAD_BYTES)
-        if len(message) != length - HEAD_BYTES:
+        trail = box.check_head(passage, length - HEAD_BYTES)
+        rest = read(length - HEAD_BYTES)
+        if len(rest) != length - HEAD_BYTES:
             raise Refused(400, "The letter ended early.")
-        box.accept(Letter(passage, signature, message))
+        box.accept(Letter(passage, signature, rest[trail:], rest[:trail]))
 
     def notice(self, read: Callable[[int], bytes], length: int) -> None:
         """Take a notice."""

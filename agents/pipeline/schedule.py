@@ -27,6 +27,7 @@ from agents.pipeline.inbox import Entry
 from agents.pipeline.letters import Letter
 from agents.pipeline.miner_log import Kind
 from agents.pipeline.stage import Passed
+from agents.pipeline.trail import trail_from
 
 _NEVER = float("inf")
 _SHUNNED = 10  # times the patience, for which a silent miner is asked last
@@ -58,6 +59,7 @@ class Outgoing:
     sample: int
     receiver: int
     message: bytes
+    trail: bytes = b""
 
 
 @dataclass
@@ -65,6 +67,7 @@ class _Ahead:
     """A sample that was sent on, or is to be. `until`: when something must be done about it."""
 
     message: bytes
+    trail: bytes
     order: deque[int]
     until: float
     end: float  # after which who could not be reached is not tried again
@@ -211,7 +214,7 @@ class Schedule:
         if passed.message is not None:
             order = self._order(sample, now)
             end = now + self._patience
-            self._live[sample] = _Ahead(passed.message, order, now, end)
+            self._live[sample] = _Ahead(passed.message, trail_from(entry), order, now, end)
             self._tried[sample] = set()
 
     def refused(self, entry: Entry, now: float) -> None:
@@ -246,7 +249,7 @@ class Schedule:
             if ahead.to is not None:
                 ahead.in_hand, ahead.until = True, now + self._patience
                 self._tried[sample].add(ahead.to)
-                found.append(Outgoing(Kind.FORWARD, sample, ahead.to, ahead.message))
+                found.append(Outgoing(Kind.FORWARD, sample, ahead.to, ahead.message, ahead.trail))
             elif not ahead.later:
                 del self._live[sample]
         return found
@@ -309,4 +312,4 @@ class Schedule:
 
 def _entry(letter: Letter) -> Entry:
     way = letter.passage
-    return Entry(way.kind, way.sample, way.sender, letter.signature, letter.message)
+    return Entry(way.kind, way.sample, way.sender, letter.signature, letter.message, letter.trail)

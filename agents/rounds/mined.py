@@ -16,6 +16,7 @@ from agents.jobs.job import JobContext
 from agents.pipeline.epoch import Epoch
 from agents.pipeline.inbox import Inbox, max_inbox_bytes
 from agents.pipeline.miner_log import Kind, MinerLog, Origin, max_log_bytes
+from agents.pipeline.trail import trail_bytes
 from agents.protocol.structs import Reveal
 from agents.rounds.payload import read_payload
 from agents.rounds.proof import ProofOfComputation, max_proof_bytes
@@ -108,5 +109,9 @@ def _forward(log: MinerLog) -> list[int]:
 
 def _came_in(epoch: Epoch, stage: int, log: MinerLog, longest: int) -> list[int]:
     """Bytes that the entry of each event may have: none where nothing comes in."""
-    brings = {k for k in (Kind.FORWARD, Kind.BACKWARD) if epoch.source_of(stage, k) is not None}
-    return [longest if event.kind in brings else 0 for event in log.events]
+    brings = {
+        kind: trail_bytes(stage, kind) + longest
+        for kind in (Kind.FORWARD, Kind.BACKWARD)
+        if epoch.source_of(stage, kind) is not None
+    }
+    return [brings.get(event.kind, 0) for event in log.events]

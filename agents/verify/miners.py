@@ -16,7 +16,7 @@ other signatures are checked for those drawn only. One takes about a millisecond
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,6 +28,7 @@ from agents.pipeline.hand_over import Passage
 from agents.pipeline.inbox import Entry
 from agents.pipeline.miner_log import Event, Kind, MinerLog
 from agents.pipeline.stage import StageError
+from agents.pipeline.trail import Signed, broken
 from agents.pipeline.work import StageWork, change, out_of_place, replay
 from agents.rounds.inputs import RoundInputs
 from agents.rounds.mined import Mined
@@ -39,9 +40,6 @@ from agents.verify.reexecution import Tolerances, compare
 
 # In 1e-6 nats: fp32 rounds what a loss near 0 is the difference of that coarsely.
 _NEAR_ZERO = 10
-
-# Whether a signature is that of the sender of a passage, over the digest of what it handed on.
-Signed = Callable[[Passage, bytes, bytes], bool]
 
 
 @dataclass(frozen=True)
@@ -180,7 +178,7 @@ def _unsigned(epoch: Epoch, node: int, stage: int, entry: Entry, signed: Signed)
     passage = Passage.of(epoch, entry.sample, entry.kind, entry.sender, node)
     if not signed(passage, entry.digest, entry.signature):
         return f"miner {entry.sender} did not sign what came in of sample {entry.sample}."
-    return ""
+    return broken(epoch, passage, entry.trail, signed)
 
 
 def _first_difference(own: Sequence[Event], log: MinerLog, exact: bool) -> int | None:

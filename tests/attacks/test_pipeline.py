@@ -363,22 +363,47 @@ def test_griefer_refuses_letters__it_loses_and_nobody_else_does(kept: float) -> 
 SQUATTER, FRIEND = STAGES[1][0], STAGES[4][0]
 
 
-def squat(sample: int, way: tuple[int, ...]) -> Collection[int]:
+def squat(sample: int, way: tuple[int, ...], trail: bool = True) -> Collection[int]:
     """The squatter, of the second stage, sends numbers of its own for a sample to all miners of the
     third before its true sender does. They take one sample once, so they refuse the true one. It
-    spares the samples of its friend, and shows no log: nobody can say what it should have sent."""
+    spares the samples of its friend, and shows no log: nobody can say what it should have sent.
+
+    With the `trail` of a sample it can do so only where the sample was handed to it."""
     there = [ASKED[sample][1][1] if m == SQUATTER else m for m in way]
-    return there if FRIEND in way else there[2:]
+    if FRIEND in way or (trail and SQUATTER not in way):
+        return there
+    return there[2:]
 
 
-def test_squatter_takes_the_places_of_samples__without_a_log_it_wins() -> None:
-    """Not defended: that a sender was sent the sample is not proved to who receives it."""
+def squat_without_trails(sample: int, way: tuple[int, ...]) -> Collection[int]:
+    return squat(sample, way, trail=False)
+
+
+def test_squatter_takes_the_places_of_samples__their_trail_does_not_lead_to_it() -> None:
     pair = (SQUATTER, FRIEND)
     honest = paid_by_logs(drawn, pair)
-    profit = won("squatter without a log, and a friend", paid_by_logs(squat, pair) - honest)
-    assert 100 < profit < 140
+    free = won(
+        "squatter, letters without trails", paid_by_logs(squat_without_trails, pair) - honest
+    )
+    assert 100 < free < 140
     # A log convicts it, by one letter: with it neither logged nor true, and without it signed.
-    assert won("the same with a log", profit - SLASH) < -60
+    assert won("the same with a log", free - SLASH) < -60
+    assert -50 < won("squatter, with trails", paid_by_logs(squat, pair) - honest) < -20
+
+
+@pytest.mark.parametrize("friends", range(1, 5))
+def test_squatter_with_more_friends__wins_nothing_below_one_seat_in_five(friends: int) -> None:
+    """What it was handed itself it can still spoil: it gives up its own pay for its friends'."""
+    clique = (SQUATTER, *(STAGES[stage][0] for stage in (4, 3, 2, 0)[:friends]))
+
+    def spoil(sample: int, way: tuple[int, ...]) -> Collection[int]:
+        """Where it has the sample and no friend does."""
+        mine = SQUATTER in way and not {*clique[1:]} & {*way}
+        there = [ASKED[sample][1][1] if m == SQUATTER else m for m in way]
+        return there[2:] if mine else there
+
+    profit = paid_by_logs(spoil, clique) - paid_by_logs(drawn, clique)
+    assert won(f"squatter with trails, {friends} friends", profit) < 0
 
 
 # -- owners of shards ----------------------------------------------------------------------------

@@ -69,7 +69,7 @@ class Ran:
         computed: seconds in passes and steps.
         passes: backward passes that entered a step.
         sent: bytes of letters, heads included.
-        received: lengths of the messages of entries; 0 for one that comes from nobody.
+        received: lengths of trail and message of entries; 0 for one that comes from nobody.
     """
 
     stage: int
@@ -204,7 +204,8 @@ class _Miner:
 
     def _executed(self, entry: Entry, now: float) -> None:
         self._busy = False
-        self.ran.received.append(self._world.message if entry.sender else 0)
+        came = self._world.message + len(entry.trail) if entry.sender else 0
+        self.ran.received.append(came)
         if entry.kind is Kind.STEP:
             self.ran.passes += self._schedule.passes
         ends = self._world.epoch.last if entry.kind is Kind.FORWARD else 0
@@ -244,7 +245,8 @@ class _Miner:
             return
         out = self._bags[receiver].popleft()
         self._under_way.add(receiver)
-        link, size = self._world.link, HEAD_BYTES + len(out.message) + self._world.message
+        link = self._world.link
+        size = HEAD_BYTES + len(out.trail) + len(out.message) + self._world.message
         self.ran.sent += size
         self._up = max(now + 2 * link.delay, self._up) + size / link.bytes_per_s
         other = self._world.miners[receiver]
@@ -256,8 +258,8 @@ class _Miner:
         taken = other.ended is None
         if taken:
             epoch = self._world.epoch
-            way = Passage(epoch.job, epoch.number, out.sample, out.kind, self._number, out.receiver)
-            other._came[out.kind].append(Letter(way, b"", b""))
+            way = Passage.of(epoch, out.sample, out.kind, self._number, out.receiver)
+            other._came[out.kind].append(Letter(way, b"", b"", out.trail))
             other.look(now)
         outcome = Outcome.TAKEN if taken else Outcome.REFUSED
         self._world.at(now + self._world.link.delay, partial(self._told, out, outcome))

@@ -20,6 +20,7 @@ from agents.pipeline.inbox import Entry
 from agents.pipeline.letters import HEAD_BYTES, Done, Letter
 from agents.pipeline.miner_log import Kind
 from agents.pipeline.post import Mailbox, Post
+from agents.pipeline.trail import trail_from
 from agents.runtime.bounded_http import ask
 from tests.stage.memory.pipeline_epoch import (
     EPOCH,
@@ -39,9 +40,11 @@ NAN = CODE[:16] + np.float32(np.nan).tobytes() + CODE[20:]
 OTHER = CODE[:16] + np.float32(0.5).tobytes() + CODE[20:]
 
 
-def letter(message: bytes = CODE, by: int | None = None, **changed: Any) -> Letter:
+def letter(
+    message: bytes = CODE, trail: bytes = b"", by: int | None = None, **changed: Any
+) -> Letter:
     way = replace(WAY, **changed)
-    return Letter.signed(WALLETS[way.sender if by is None else by], WHERE, way, message)
+    return Letter.signed(WALLETS[way.sender if by is None else by], WHERE, way, message, trail)
 
 
 def posted(at: Post, body: bytes, path: str = "/letters") -> int:
@@ -115,14 +118,19 @@ def test_a_sample_comes_once_and_with_one_message(here: tuple[Post, Mailbox]) ->
     assert posted(at, letter(sender=12).to_bytes()) == 403, "it begins at another miner"
 
 
-def test_behind_the_second_stage_a_sample_is_taken_from_who_sends_it_first() -> None:
-    """A limit that is known: nothing shows that the sender was sent the sample itself."""
+def test_a_sample_is_taken_from_the_miner_alone_to_which_it_was_handed() -> None:
+    """It takes a sample once: whoever came first with numbers of its own had the true sender
+    refused. (Every part of the rule: test_trail.py.)"""
     at = post()
     at.open(running(31), lambda: None)
-    asked = EPOCH.candidates(40, 1)
+    given, other = EPOCH.candidates(40, 1)
+    came = Entry(Kind.FORWARD, 40, 11, letter(receiver=given).signature, CODE)
+    trail = trail_from(came)
     try:
-        assert posted(at, letter(OTHER, sender=asked[1], receiver=31).to_bytes()) == 200
-        assert posted(at, letter(sender=asked[0], receiver=31).to_bytes()) == 409
+        for squatted in (b"", trail):
+            sent = letter(OTHER, squatted, sender=other, receiver=31)
+            assert posted(at, sent.to_bytes()) == 403
+        assert posted(at, letter(trail=trail, sender=given, receiver=31).to_bytes()) == 200
     finally:
         at.stop()
 

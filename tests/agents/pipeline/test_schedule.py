@@ -14,10 +14,12 @@ from agents.pipeline.letters import Letter
 from agents.pipeline.miner_log import Kind
 from agents.pipeline.schedule import Outgoing, Schedule, Times
 from agents.pipeline.stage import Passed
+from agents.pipeline.trail import trail_from
 from tests.stage.memory.pipeline_epoch import EPOCH
 
 FORWARD, BACKWARD, STEP = Kind.FORWARD, Kind.BACKWARD, Kind.STEP
 TIMES = Times(answer=10.0, retry=1.0, linger=100.0)
+TRAIL = trail_from(Entry(FORWARD, 40, 11, b"s" * 65, b"m"))
 
 
 def schedule(miner: int, local_batch: int = 2, in_flight: int = 3) -> Schedule:
@@ -88,7 +90,7 @@ def test_who_does_not_take_a_sample_is_passed_by_at_once(outcome: Outcome) -> No
     one, order = schedule(21), EPOCH.candidates(40, 2)
     begin(one, 40)
     first = sent(one, 0.0)
-    assert first == Outgoing(FORWARD, 40, order[0], b"code")
+    assert first == Outgoing(FORWARD, 40, order[0], b"code", TRAIL)
     assert one.outgoing(19.9) == [], "it is in a courier's hand"
     one.told(first, outcome, 0.5)
     assert sent(one, 0.5).receiver == order[1]
@@ -135,7 +137,7 @@ def test_whose_gradient_spoils_the_work_is_not_listened_to_again() -> None:
     assert entry is not None
     one.refused(entry, 1.0)
     assert not one.arrived(letter(BACKWARD, other, order[0], 21))
-    assert sent(one, 1.0) == Outgoing(FORWARD, 40, order[1], b"code")
+    assert sent(one, 1.0) == Outgoing(FORWARD, 40, order[1], b"code", TRAIL)
 
 
 def test_who_lets_the_time_pass_is_passed_by_and_asked_last_for_a_while() -> None:

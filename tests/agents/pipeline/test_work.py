@@ -131,7 +131,7 @@ def test_a_file_that_is_no_inbox_is_refused(change: Callable[[bytes], bytes], wh
 
 def test_an_inbox_names_no_more_than_it_may() -> None:
     raw = Inbox(tuple(worked()[0])).to_bytes()
-    with pytest.raises(PayloadError, match="at most 65 and 10 are allowed"):
+    with pytest.raises(PayloadError, match="at most 2048, 65 and 10 are allowed"):
         Inbox.from_bytes(raw, max_message=10)
     with pytest.raises(PayloadError, match="more than 2 entries"):
         Inbox.from_bytes(raw, max_message=1_000, max_entries=2)

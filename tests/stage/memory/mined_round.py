@@ -23,6 +23,7 @@ from agents.pipeline.inbox import Entry, Inbox
 from agents.pipeline.letters import domain, passage_signer, sign_passage
 from agents.pipeline.miner_log import Kind, MinerLog
 from agents.pipeline.routes import route
+from agents.pipeline.trail import trail_from
 from agents.pipeline.work import StageWork, change
 from agents.protocol.structs import Reveal
 from agents.rounds.mined import Mined, fetch_mined
@@ -243,7 +244,8 @@ class _AtWork:
         passage = Passage.of(epoch, entry.sample, entry.kind, self.node, to.node)
         message = self._sent(passage, message)
         signature = sign_passage(WALLETS[self.node], WHERE, passage, message)
-        return Entry(entry.kind, entry.sample, self.node, signature, message)
+        trail = trail_from(entry) if entry.kind is Kind.FORWARD else b""
+        return Entry(entry.kind, entry.sample, self.node, signature, message, trail)
 
     def finish(self) -> MinerWork:
         if self._work.passes:
