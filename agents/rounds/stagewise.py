@@ -2,14 +2,16 @@
 """The merge of a split model: each stage's miners among themselves, by the job's merge rule.
 
 Rule: a contributor is a miner with at least `least_passes` passes that count (B_min of the primer),
-and a stage's update is the merge of exactly its contributors. A stage without one keeps its
-weights, and so does a stage whose merge is refused; the other stages don't wait for it.
+and a stage's update is the merge of exactly its contributors. A stage without a quorum of them
+keeps its weights, and so does a stage whose merge is refused; the other stages don't wait for it.
+Passes that count are paid whether they are merged or not.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 
 import torch
 
@@ -17,6 +19,7 @@ from agents.jobs.job import JobContext
 from agents.mechanisms.merge import MergeRefused
 from agents.pipeline.credit import PPM
 from agents.pipeline.epoch import Epoch
+from agents.pipeline.quorum import Quorum
 from agents.rounds.mined import Mined
 from agents.rounds.quality import judged, samples_that_count
 from agents.training.state import State
@@ -45,17 +48,27 @@ def merge_stages(
     assert job.slices is not None and job.spec.pipeline is not None
     samples = samples_that_count(epoch, miners)
     passes = {node: len(done) for node, done in samples.items()}
-    least = job.spec.pipeline.least_passes
+    terms = job.spec.pipeline
+    quorum = Quorum(terms.least_passes, Fraction(str(terms.quorum)))
     merged: State = {}
     left_out: dict[int, str] = {}
     refused: set[int] = set()
     for stage in range(job.slices.last + 1):
         here = [m for m in miners if m.stage == stage]
-        chosen = [m for m in here if passes[m.reveal.node] >= least]
+        worked = {node: passes.get(node, 0) for node in epoch.stages[stage]}
+        contributors = quorum.contributors(worked)
+        chosen = [m for m in here if m.reveal.node in contributors]
         for miner in here:
             if miner not in chosen:
-                few = f"{passes[miner.reveal.node]} passes count, and {least} are needed"
+                few = f"{passes[miner.reveal.node]} passes count, and {quorum.least} are needed"
                 left_out[miner.reveal.node] = f"not merged: {few}"
+        if not quorum.reached(worked):
+            for miner in chosen:
+                left_out[miner.reveal.node] = (
+                    f"not merged: {len(chosen)} of {len(worked)} miners of the stage have enough "
+                    f"passes, and {quorum.needed(len(worked))} are needed"
+                )
+            chosen = []
         update = {name: torch.zeros(shape) for name, shape in job.stage_shapes(stage).items()}
         gradients = [m.gradient for m in chosen if m.gradient is not None]
         if gradients:

@@ -178,7 +178,8 @@ class PipelineSpec(_Frozen):
     ``local_batch`` is the number of backward passes whose mean gradient makes one inner step. A
     miner lets no sample in that would be one more, so at most as many wait there for their
     gradient. ``least_passes`` (B_min of the primer) is the fewest passes of a contributor to its
-    stage's merge.
+    stage's merge. ``quorum`` is the share of a stage's miners, rounded up, that must be
+    contributors; else the stage keeps its weights. With 0 one is enough.
     """
 
     layers: Annotated[
@@ -188,6 +189,7 @@ class PipelineSpec(_Frozen):
     boundary_options: Options = Field(default_factory=dict)
     local_batch: Annotated[Int, _between(1, MAX_IN_FLIGHT)] = 4
     least_passes: Annotated[Int, _between(1, 1_000_000)] = 1
+    quorum: Annotated[Float, _between(0.0, 1.0)] = 0.0
 
 
 class JobSpec(_Frozen):

@@ -84,6 +84,21 @@ def test_too_few_passes_are_not_merged_and_their_stage_keeps_its_weights(tmp_pat
     assert sum(passes(outcome).values()) == 3 * 6
 
 
+def test_a_stage_without_a_quorum_keeps_its_weights_and_its_miners_are_paid(tmp_path: Path) -> None:
+    """One of six miners is away, and a quorum of 0.6 is both miners of a stage."""
+    pipeline = {**PIPELINE, "quorum": 0.6}
+    store = EmbeddedStore(tmp_path / "store")
+    short = make_mined_round(store, died=(2,), batches_per_round=6, pipeline=pipeline)
+    (alone,) = {*next(stage for stage in stages(short) if 2 in stage)} - {2}
+    outcome = short.compute(short.honest())
+    (line,) = [line for line in outcome.report.nodes if not line.merged]
+    assert (line.node, line.batches) == (alone, 6) and outcome.paid()[alone] == 6_000_000
+    assert "1 of 2 miners of the stage have enough passes, and 2 are needed" in line.reason
+    for name in short.before:
+        kept = name in short.works[alone].change
+        assert torch.equal(outcome.state[name], short.before[name]) == kept
+
+
 def test_where_a_merge_is_refused_the_other_stage_goes_on(tmp_path: Path) -> None:
     """multi_krum takes three miners, and not two, who are paid nothing then."""
     pipeline = {**PIPELINE, "layers": [2, 1]}
