@@ -284,7 +284,9 @@ def finish(
         steps = [_batches(plan, merging, s.reveal.node) for s in good]
         left = merging.factors_ppm
         factors = None if left is None else tuple(left.get(s.reveal.node, PPM) for s in good)
-        scores = job.score(gradients, steps, Evidence(merging.merged, gains, factors))
+        carried = tuple(sum(old.get(s.reveal.node, 0) for old in plan.earlier) for s in good)
+        evidence = Evidence(merging.merged, gains, factors, carried)
+        scores = job.score(gradients, steps, evidence)
         marks = {
             s.reveal.node: mark
             for s, mark in zip(

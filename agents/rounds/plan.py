@@ -12,11 +12,12 @@ new ones, so never more than one round's batches are left.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from agents.jobs.job import JobContext
 from agents.mechanisms.codec import Codec
+from agents.mechanisms.score.backward_passes import BackwardPasses
 from agents.pipeline import assignment as seating
 from agents.pipeline.epoch import Epoch
 from agents.pipeline.seats import Unseated
@@ -33,6 +34,7 @@ class Plan:
 
     `step`: finalized rounds before this one, which decides the learning rate. `epoch`: who holds
     which stage, where the model is split; None where it is not, or where too few nodes came.
+    `earlier`: passes that count, by node, of each earlier round whose passes are still paid.
     """
 
     manifest: Manifest
@@ -40,6 +42,7 @@ class Plan:
     carry_in: tuple[Range, ...]
     cursor_in: int
     epoch: Epoch | None = None
+    earlier: tuple[Mapping[int, int], ...] = ()
 
     def codec_seed(self, codec: Codec, node: int) -> bytes:
         """The public randomness of a node's payload: the round's, or the node's own in the round.
@@ -93,23 +96,47 @@ class Plans:
         return step
 
     def _left_by(self, job_id: int, step: int, job: JobContext) -> Left:
-        """Missed ranges and cursor after the first `step` finalized rounds."""
+        """What the first `step` finalized rounds leave."""
         if step == 0:
-            return (), 0
+            return Left()
         entry = self._network.ledger_entry(job_id, step - 1)
         number = entry.round_id
         report = self._models.report(entry.report)
         round_ = self._network.round(job_id, number)
         snapshot = self._network.snapshot(job_id, number, round_)
-        carried = report.carry_in, report.cursor_in
+        carried = Left(tuple(report.carry_in), report.cursor_in)
         nodes, weights = snapshot.nodes, snapshot.weights
         before = planned(job, (job_id, number), round_.seed, nodes, weights, step - 1, carried)
         merged = report.merged()
         merged -= self._network.in_round("is_invalid", job_id, number, sorted(merged))
-        return left_by(before, merged)
+        left = left_by(before, merged)
+        return replace(left, earlier=self._earlier(job_id, step, gamma_of(job)))
+
+    def _earlier(self, job_id: int, step: int, gamma: int) -> tuple[Mapping[int, int], ...]:
+        """Passes of the newest of the first `step` finalized rounds, which are still paid."""
+        found = []
+        for index in range(max(0, step - gamma + 1), step):
+            entry = self._network.ledger_entry(job_id, index)
+            report = self._models.report(entry.report)
+            nodes = sorted(report.accepted())
+            invalid = self._network.in_round("is_invalid", job_id, entry.round_id, nodes)
+            found.append(report.delivered(invalid))
+        return tuple(found)
 
 
-Left = tuple[tuple[Range, ...], int]
+@dataclass(frozen=True)
+class Left:
+    """What finalized rounds leave to the next: missed ranges, the first batch that was never handed
+    out, and `Plan.earlier`."""
+
+    carry: tuple[Range, ...] = ()
+    cursor: int = 0
+    earlier: tuple[Mapping[int, int], ...] = ()
+
+
+def gamma_of(job: JobContext) -> int:
+    """In how many rounds a backward pass is paid."""
+    return job.score.gamma if isinstance(job.score, BackwardPasses) else 1
 
 
 def planned(
@@ -119,19 +146,19 @@ def planned(
     nodes: Sequence[int],
     weights: Sequence[int],
     step: int,
-    left: tuple[Sequence[Range], int],
+    left: Left,
 ) -> Plan:
     """A round's plan, by what everyone knows.
 
     Args:
         place: job and round.
         nodes, weights: of the snapshot.
-        left: missed ranges and cursor, of the finalized rounds before.
+        left: by the finalized rounds before.
 
     Raises:
         ValueError: as `assign`.
     """
-    carry, cursor = tuple(left[0]), left[1]
+    carry, cursor = left.carry, left.cursor
     if job.slices is None:
         manifest = assign(seed, nodes, weights, job.spec, carry, cursor)
         return Plan(manifest, step, carry, cursor)
@@ -140,16 +167,16 @@ def planned(
         epoch = seating.epoch_of(*place, seed, nodes, samples, job.slices.last + 1)
         manifest = seating.manifest(seed, nodes, weights, job.spec, cursor)
     except Unseated:
-        return Plan(Manifest(seed, (), (), cursor), step, carry, cursor)
-    return Plan(manifest, step, carry, cursor, epoch)
+        return Plan(Manifest(seed, (), (), cursor), step, carry, cursor, None, left.earlier)
+    return Plan(manifest, step, carry, cursor, epoch, left.earlier)
 
 
 def left_by(plan: Plan, merged: Iterable[int]) -> Left:
-    """What a finalized round leaves to the next: missed ranges and the cursor.
+    """What a finalized round leaves to the next, without `earlier`.
 
     `merged`: nodes whose payload counts. Of a split model nothing is missed: each sample is done by
     whoever still can, and what nobody did is not handed out again.
     """
     if plan.epoch is not None:
-        return (), plan.manifest.cursor
-    return next_carry(plan.manifest, merged)
+        return Left((), plan.manifest.cursor)
+    return Left(*next_carry(plan.manifest, merged))

@@ -8,6 +8,7 @@ be read from reports alone.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
@@ -104,6 +105,14 @@ class RoundReport(_Frozen):
     def accepted(self) -> set[int]:
         """Nodes whose payload was good."""
         return {line.node for line in self.nodes if line.accepted}
+
+    def delivered(self, invalid: Collection[int]) -> dict[int, int]:
+        """Batches, or passes that count, of each good payload of a node that is not `invalid`."""
+        return {
+            line.node: line.batches
+            for line in self.nodes
+            if line.accepted and line.node not in invalid
+        }
 
     def merged(self) -> set[int]:
         """Nodes whose payload went into the update."""

@@ -21,6 +21,7 @@ def _spec(trainers: int) -> dict[str, Any]:
     return {
         "mode": "pipeline",
         "score": "backward_passes",
+        "score_options": {"gamma": 2},
         "merge": "median",
         "batches_per_round": _SAMPLES * trainers // STAGES,
         "model": {"n_layers": STAGES, "tie_embeddings": False},

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from agents.mechanisms.score.backward_passes import PPM
 from agents.protocol.numbers import Phase, Violation
 from scripts._net.localnet import LocalnetSettings
 from scripts._report.history import History
@@ -24,6 +25,7 @@ STAGES, SAMPLES = 2, 12
 SPEC: dict[str, Any] = {
     "mode": "pipeline",
     "score": "backward_passes",
+    "score_options": {"gamma": 2},
     "batches_per_round": SAMPLES,
     "model": {**tiny_model(16, 32, 16, layers=STAGES), "tie_embeddings": False},
     "pipeline": {"layers": [1] * STAGES, "boundary_options": {"width": 4}, "local_batch": 2},
@@ -79,6 +81,14 @@ def test_miners_that_are_killed_at_work_go_on_and_every_pass_counts(
     assert {"trainer-1", "trainer-2"} <= set(pipeline.crashed)
     pipeline.assert_whole(job)
     assert sum(passes(history)) > 2 * STAGES * SAMPLES * 0.5, "what was passed by counts for nobody"
+    first, second = (
+        {line.node: line for line in story.report.nodes}
+        for story in history.rounds.values()
+        if story.report is not None
+    )
+    for node, line in second.items():
+        paid = line.batches + first[node].batches
+        assert line.contribution == paid * PPM, "a pass should be paid in two rounds"
 
 
 @pytest.mark.chaos

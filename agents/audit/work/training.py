@@ -28,7 +28,7 @@ from agents.jobs.model_files import changed, read_model, update_bound
 from agents.protocol.structs import Reveal
 from agents.rounds.models import Models
 from agents.rounds.outcome import Outcome, compute, finish
-from agents.rounds.plan import Plan, left_by, planned
+from agents.rounds.plan import Left, Plan, gamma_of, left_by, planned
 from agents.rounds.reader import RoundReader
 from agents.rounds.report import MAX_REPORT_BYTES, UNAVAILABLE, ReportError, RoundReport
 from agents.rounds.submissions import Submission
@@ -65,8 +65,7 @@ class Training:
         self.replayed: dict[int, Replayed] = {}  # steps of the round last replayed, by node
         self.facts: RoundFacts | None = None  # of the finalized round last replayed in full
         self._step = 0
-        self._carry: tuple[tuple[int, int], ...] = ()
-        self._cursor = 0
+        self._left = Left()
         models = Models(record.network, artefacts, lambda _: data_key)
         self._reader = RoundReader(record.network, artefacts, device, models=models)
         self.job, self.state = read_job(record, artefacts, part, progress, data_key)
@@ -78,8 +77,8 @@ class Training:
             return None
         try:
             place = self._record.job_id, part.round_id
-            left = self._carry, self._cursor
-            return planned(self.job, place, seed, opened.nodes, opened.weights, self._step, left)
+            nodes, weights = opened.nodes, opened.weights
+            return planned(self.job, place, seed, nodes, weights, self._step, self._left)
         except ValueError as error:
             part.differ("assignments", "manifest", f"it can't be derived: {error}")
             return None
@@ -136,10 +135,12 @@ class Training:
         self._step += 1
         if report is not None:
             left = left_by(plan, report.merged() - standing.invalid)
-            self._carry, self._cursor = left
+            live = (*plan.earlier, report.delivered(standing.invalid))
+            gone = max(0, len(live) - gamma_of(self.job) + 1)
+            self._left = replace(left, earlier=live[gone:])
         else:
             part.remark("Without the report, all nodes are taken to have delivered.")
-            self._carry, self._cursor = left_by(plan, opened.nodes)
+            self._left = left_by(plan, opened.nodes)
 
     def _read_report(self, part: Part, standing: Tally) -> RoundReport | None:
         digest = standing.proposal.report

@@ -38,11 +38,13 @@ class Evidence:
             published integers. None for a rule that does not need them.
         factors_ppm: per node, which part of its pay is left, 0..1,000,000: the score `clasp` reads
             them. They follow exactly from what the nodes published. None in other jobs.
+        carried: per node, backward passes of earlier rounds that still count. None in other jobs.
     """
 
     merged: Payload
     gains_ppm: tuple[int, ...] | None = None
     factors_ppm: tuple[int, ...] | None = None
+    carried: tuple[int, ...] | None = None
 
 
 class Score(Protocol):

@@ -15,6 +15,19 @@ def test_miners_of_different_stages_are_scored_by_their_passes() -> None:
     assert not RULE.needs_gains
 
 
+def test_passes_of_earlier_rounds_are_paid_beside_those_of_this_one() -> None:
+    evidence = score.Evidence({}, carried=(5, 9))
+    assert RULE(STAGES, [7, 0], evidence).contributions == (12_000_000, 9_000_000)
+    with pytest.raises(ValueError, match="one number of carried passes for each"):
+        RULE(STAGES, [7, 0], score.Evidence({}, carried=(5,)))
+
+
+@pytest.mark.parametrize("gamma", [0, 65])
+def test_a_gamma_out_of_range_is_refused(gamma: int) -> None:
+    with pytest.raises(ValueError, match=f"between 1 and 64 rounds, got {gamma}"):
+        score.get("backward_passes")(gamma=gamma)
+
+
 @pytest.mark.parametrize(
     ("payloads", "passes", "says"),
     [
