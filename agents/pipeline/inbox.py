@@ -47,11 +47,33 @@ class Entry:
         """keccak256 of the message, 32 bytes; kept, since verifiers look at it more than once."""
         return keccak(self.message)
 
+    @property
+    def bare(self) -> bool:
+        """Whether it comes from nobody and brings nothing."""
+        return not (self.sender or self.trail or self.signature or self.message)
+
+    def received(self) -> Received:
+        """The entry without its bytes."""
+        return Received(self.kind, self.sample, self.sender, self.signature, self.digest, self.bare)
+
     def to_bytes(self) -> bytes:
         """The only spelling of this entry."""
         sizes = len(self.trail), len(self.signature), len(self.message)
         head = _HEAD.pack(self.kind, self.sample, self.sender, *sizes)
         return head + self.trail + self.signature + self.message
+
+
+@dataclass(frozen=True)
+class Received:
+    """What of an entry is held against logs. Readers keep it of all miners of a round, and the
+    bytes of none."""
+
+    kind: Kind
+    sample: int
+    sender: int
+    signature: bytes
+    digest: bytes
+    bare: bool
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from eth_utils import keccak
 from torch import Tensor
 
 from agents.pipeline.epoch import Epoch
-from agents.pipeline.inbox import Entry
+from agents.pipeline.inbox import Entry, Received
 from agents.pipeline.miner_log import Event, Kind, MinerLog, Origin
 from agents.pipeline.stage import Backward, Forward, Passed, StageError, StageRunner, Step
 from agents.training.slices import Slices
@@ -124,7 +124,7 @@ def replay(work: StageWork, entries: Iterable[Entry]) -> StageWork:
     return work
 
 
-def out_of_place(epoch: Epoch, miner: int, entry: Entry) -> str:
+def out_of_place(epoch: Epoch, miner: int, entry: Entry | Received) -> str:
     """Why a pass can't come to this miner from whom it is said to; empty if it can."""
     stage = epoch.stage_of(miner)
     if stage is None:
@@ -134,7 +134,7 @@ def out_of_place(epoch: Epoch, miner: int, entry: Entry) -> str:
     if epoch.source_of(stage, entry.kind) is not None:
         allowed = epoch.may_send(entry.sample, entry.kind, entry.sender, stage)
     else:
-        allowed = entry == Entry(entry.kind, entry.sample)
+        allowed = entry.bare
         if stage == 0 and not epoch.begins(entry.sample, miner):
             return f"sample {entry.sample} begins at another miner"
     return "" if allowed else f"the sender of sample {entry.sample} is not one of the stage beside"

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from agents.jobs.job import JobContext
 from agents.pipeline.epoch import Epoch
-from agents.pipeline.inbox import Inbox, max_inbox_bytes
+from agents.pipeline.inbox import Inbox, Received, max_inbox_bytes
 from agents.pipeline.miner_log import Kind, MinerLog, Origin, max_log_bytes
 from agents.pipeline.trail import trail_bytes
 from agents.protocol.structs import Reveal
@@ -34,12 +34,13 @@ _REASON = 300
 class Mined(Submission):
     """A miner's submission. `gradient` has the tensors of its stage only.
 
-    `log`, `inbox` and `proof` are None where there is no gradient.
+    `log` and `proof` are None where there is no gradient. `received`: its entries without their
+    bytes, which `read_inbox` reads again.
     """
 
     stage: int = 0
     log: MinerLog | None = None
-    inbox: Inbox | None = None
+    received: tuple[Received, ...] = ()
     proof: ProofOfComputation | None = None
 
     @property
@@ -88,9 +89,8 @@ def fetch_mined(
             raise PayloadError("the proof does not state the losses of exactly the log's samples")
         if proof.inbox is None:
             raise PayloadError("the proof names no entries")
-        message = max_message_bytes(job)
-        longest = max_inbox_bytes(_came_in(epoch, stage, log, message))
-        inbox = Inbox.from_bytes(store.get(proof.inbox, longest), message, events)
+        entries = _read(proof.inbox, job, epoch, stage, log, store).entries
+        received = tuple(entry.received() for entry in entries)
     except StoreUnavailable:
         raise
     except TooLarge as error:
@@ -99,7 +99,21 @@ def fetch_mined(
         return Mined(reveal, None, f"{UNAVAILABLE}{error}"[:_REASON], stage)
     except PayloadError as error:
         return Mined(reveal, None, f"bad payload: {error}"[:_REASON], stage)
-    return Mined(reveal, gradient, "", stage, log, inbox, proof)
+    return Mined(reveal, gradient, "", stage, log, received, proof)
+
+
+def read_inbox(mined: Mined, job: JobContext, epoch: Epoch, store: ContentStore) -> Inbox:
+    """The entries of a miner that was fetched and found good. Raises StoreError."""
+    assert mined.log is not None and mined.proof is not None and mined.proof.inbox is not None
+    return _read(mined.proof.inbox, job, epoch, mined.stage, mined.log, store)
+
+
+def _read(
+    cid: str, job: JobContext, epoch: Epoch, stage: int, log: MinerLog, store: ContentStore
+) -> Inbox:
+    message = max_message_bytes(job)
+    longest = max_inbox_bytes(_came_in(epoch, stage, log, message))
+    return Inbox.from_bytes(store.get(cid, longest), message, max_events(epoch))
 
 
 def _forward(log: MinerLog) -> list[int]:

@@ -25,15 +25,16 @@ from agents.mechanisms.boundary import WireError
 from agents.pipeline.clasp import stated
 from agents.pipeline.epoch import Epoch
 from agents.pipeline.hand_over import Passage
-from agents.pipeline.inbox import Entry
+from agents.pipeline.inbox import Entry, Received
 from agents.pipeline.miner_log import Event, Kind, MinerLog
 from agents.pipeline.stage import StageError
 from agents.pipeline.trail import Signed, broken
 from agents.pipeline.work import StageWork, change, out_of_place, replay
 from agents.rounds.inputs import RoundInputs
-from agents.rounds.mined import Mined
+from agents.rounds.mined import Mined, read_inbox
 from agents.rounds.outcome import LOSS_TOLERANCE
 from agents.rounds.proof import ProofOfComputation
+from agents.storage.content_store import ContentStore
 from agents.training.determinism import determinism_class
 from agents.training.spec import Hyperparameters
 from agents.verify.reexecution import Tolerances, compare
@@ -51,13 +52,13 @@ class Verdict:
     details: dict[str, Any]
 
 
-def check_miner(inputs: RoundInputs, mined: Mined, device: str) -> Verdict:
+def check_miner(inputs: RoundInputs, mined: Mined, device: str, store: ContentStore) -> Verdict:
     """Do a miner's epoch again. Raises StoreError for data that can't be had."""
     epoch, job, node = inputs.plan.epoch, inputs.job, mined.reveal.node
     assert epoch is not None and job.slices is not None and job.spec.pipeline is not None
-    assert mined.log is not None and mined.inbox is not None and mined.gradient is not None
-    assert mined.proof is not None
-    for place, entry in enumerate(mined.inbox.entries):
+    assert mined.log is not None and mined.gradient is not None and mined.proof is not None
+    entries = read_inbox(mined, job, epoch, store).entries
+    for place, entry in enumerate(entries):
         wrong = _unsigned(epoch, node, mined.stage, entry, inputs.signed)
         if wrong:
             return Verdict(False, f"Entry {place}: {wrong}", {})
@@ -70,7 +71,7 @@ def check_miner(inputs: RoundInputs, mined: Mined, device: str) -> Verdict:
         device,
     )
     try:
-        replay(work, mined.inbox.entries)
+        replay(work, entries)
     except (StageError, WireError, FloatingPointError) as error:
         place = len(work.events)
         return Verdict(False, f"Entry {place} can't be executed: {error}.", {"entry": place})
@@ -99,8 +100,8 @@ def misfit(epoch: Epoch, one: Mined) -> str:
     Entries and events must be the same in kind, number and order, each entry must come from whom it
     may come, and its message must have the digest that is logged. Signatures are not looked at.
     """
-    assert one.log is not None and one.inbox is not None
-    entries, events = one.inbox.entries, one.log.events
+    assert one.log is not None
+    entries, events = one.received, one.log.events
     if len(entries) != len(events):
         return f"The log has {len(events)} events, of {len(entries)} entries."
     for place, (entry, event) in enumerate(zip(entries, events, strict=True)):
@@ -130,7 +131,7 @@ def contradicted(epoch: Epoch, mined: Sequence[Mined], signed: Signed) -> Iterat
     guilty: set[int] = set()
     for one in mined:
         node = one.reveal.node
-        for entry in () if one.inbox is None else one.inbox.entries:
+        for entry in one.received:
             theirs = logged.get(entry.sender)
             if theirs is None or theirs.get((entry.kind, entry.sample)) == entry.digest:
                 continue
@@ -151,12 +152,12 @@ def contradicted(epoch: Epoch, mined: Sequence[Mined], signed: Signed) -> Iterat
                 break
 
 
-def _not_of(epoch: Epoch, node: int, entry: Entry, event: Event) -> str:
+def _not_of(epoch: Epoch, node: int, entry: Received, event: Event) -> str:
     """Why an event is not that of an entry; empty if it is."""
     if (entry.kind, entry.sample) != (event.kind, event.number):
         return f"the event is {event.kind.name} {event.number}"
     if entry.kind is Kind.STEP:
-        return "" if entry == Entry(Kind.STEP, entry.sample) else "a step comes from nobody"
+        return "" if entry.bare else "a step comes from nobody"
     wrong = out_of_place(epoch, node, entry)
     if not wrong and entry.digest != event.digest_in:
         wrong = f"another message of sample {entry.sample} was logged"

@@ -188,7 +188,7 @@ def reexecute(inputs: RoundInputs, node: int, device: str, store: ContentStore) 
         guilt = None if origin.source is None else violation
         return _finding(inputs, submission, guilt, origin.reason, origin.details)
     if isinstance(submission, Mined):
-        redone = check_miner(inputs, submission, device)
+        redone = check_miner(inputs, submission, device, store)
         guilt = None if redone.right else violation
         return _finding(inputs, submission, guilt, redone.reason, redone.details)
     spec = inputs.job.spec

@@ -10,7 +10,7 @@ import pytest
 
 from agents.pipeline.inbox import Inbox
 from agents.pipeline.miner_log import Kind
-from agents.rounds.mined import max_message_bytes
+from agents.rounds.mined import max_message_bytes, read_inbox
 from tests.stage.memory.mined_round import MINERS, MinedRound
 
 NODE = 3
@@ -21,7 +21,10 @@ FIRST = 5  # of the first stage
 def test_an_honest_miner_is_read_as_it_worked(mined: MinedRound, node: int) -> None:
     found, work = mined.submit(node), mined.works[node]
     assert (found.reason, found.stage, found.log) == ("", work.stage, work.log)
-    assert found.inbox == Inbox(work.entries)
+    assert found.received == tuple(entry.received() for entry in work.entries)
+    assert mined.plan.epoch is not None
+    whole = read_inbox(found, mined.job, mined.plan.epoch, mined.store)
+    assert whole == Inbox(work.entries)
     assert found.gradient is not None and found.gradient.keys() == work.change.keys()
 
 

@@ -38,7 +38,7 @@ F, B, STEP = Kind.FORWARD, Kind.BACKWARD, Kind.STEP
 
 def check(mined: MinedRound, one: Mined) -> Verdict:
     assert one.reason == ""
-    return check_miner(mined.inputs([one]), one, DEVICE)
+    return check_miner(mined.inputs([one]), one, DEVICE, mined.store)
 
 
 @pytest.mark.parametrize("determinism", ["", OTHER_CLASS])
