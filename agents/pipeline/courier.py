@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Carries letters and notices to other miners' posts, in threads of its own.
+"""Carries letters, notices and questions to other miners' posts, in threads of its own.
 
 Rule: one request to a receiver at a time, in the order in which they were given, and every request
 is bounded in total time. So a slow receiver holds one thread for that time and delays its own
@@ -33,24 +33,31 @@ class Outcome(Enum):
 
 @dataclass(frozen=True)
 class Carried:
-    """`tag` as it was given; `why` is the receiver's sentence or the error."""
+    """`tag` as it was given; `why` is the receiver's sentence or the error; `reply`: the bytes of
+    the answer, at most 4096, none if nobody answered."""
 
     tag: Any
     receiver: int
     outcome: Outcome
     why: str
+    reply: bytes = b""
 
 
 def send(url: str, body: bytes, timeout_s: float) -> tuple[Outcome, str]:
     """One POST of a letter or notice to its full address; the outcome and the reason for it."""
+    return _request(url, body, timeout_s)[:2]
+
+
+def _request(url: str, body: bytes | None, timeout_s: float) -> tuple[Outcome, str, bytes]:
     try:
-        status, reply = ask("POST", url, body, timeout_s, _MAX_REPLY)
+        method = "GET" if body is None else "POST"
+        status, reply = ask(method, url, body, timeout_s, _MAX_REPLY)
     except (OSError, http.client.HTTPException, ValueError) as error:
-        return Outcome.LATER, f"{type(error).__name__}: {error}"[:200]
+        return Outcome.LATER, f"{type(error).__name__}: {error}"[:200], b""
     why = f"{status} {reply[:200].decode(errors='replace')}"
     if status == 200:
-        return Outcome.TAKEN, why
-    return (Outcome.REFUSED if 400 <= status < 500 else Outcome.LATER), why
+        return Outcome.TAKEN, why, reply
+    return (Outcome.REFUSED if 400 <= status < 500 else Outcome.LATER), why, reply
 
 
 class Courier:
@@ -65,7 +72,7 @@ class Courier:
     ) -> None:
         """`width`: threads, so receivers that are served at once."""
         self._url_of, self._wake, self._timeout_s = url_of, wake, timeout_s
-        self._bags: OrderedDict[int, deque[tuple[str, bytes, Any]]] = OrderedDict()
+        self._bags: OrderedDict[int, deque[tuple[str, bytes | None, Any]]] = OrderedDict()
         self._busy: set[int] = set()
         self._change = threading.Condition()
         self._stopped = False
@@ -73,8 +80,11 @@ class Courier:
         for _ in range(width):
             threading.Thread(target=self._serve, name="courier", daemon=True).start()
 
-    def give(self, receiver: int, path: str, body: bytes, tag: Any) -> None:
-        """Carry `body` to `path` of the receiver's post. LATER at once if many wait for it."""
+    def give(self, receiver: int, path: str, body: bytes | None, tag: Any) -> None:
+        """Carry `body` to `path` of the receiver's post, or get what lies there if it is None.
+
+        LATER at once if many wait for it.
+        """
         with self._change:
             bag = self._bags.setdefault(receiver, deque())
             full = len(bag) >= _MOST
@@ -103,17 +113,16 @@ class Courier:
         while (job := self._next()) is not None:
             receiver, path, body, tag = job
             url = self._url_of(receiver)
-            if url is None:
-                outcome, why = Outcome.LATER, "no address of this miner is known"
-            else:
-                outcome, why = send(url + path, body, self._timeout_s)
+            outcome, why, reply = Outcome.LATER, "no address of this miner is known", b""
+            if url is not None:
+                outcome, why, reply = _request(url + path, body, self._timeout_s)
             with self._change:
                 self._busy.discard(receiver)
                 self._change.notify()
-            self._carried.put(Carried(tag, receiver, outcome, why))
+            self._carried.put(Carried(tag, receiver, outcome, why, reply))
             self._wake()
 
-    def _next(self) -> tuple[int, str, bytes, Any] | None:
+    def _next(self) -> tuple[int, str, bytes | None, Any] | None:
         with self._change:
             while not self._stopped:
                 for receiver, bag in self._bags.items():

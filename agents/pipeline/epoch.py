@@ -43,6 +43,11 @@ class Epoch:
         object.__setattr__(self, "_seats", seats)
 
     @property
+    def key(self) -> tuple[int, int, bytes]:
+        """Job, number and seed: after a reorg of the chain an epoch begins again with another."""
+        return self.job, self.number, self.seed
+
+    @property
     def last(self) -> int:
         """Index of the last stage; the first is 0."""
         return len(self.stages) - 1

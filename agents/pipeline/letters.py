@@ -166,6 +166,11 @@ class Done:
         return cls(job, epoch, seed, sender, signature)
 
 
+def done_path(epoch: Epoch) -> str:
+    """Where a post of the first stage gives its own notice of an epoch."""
+    return f"/done/{epoch.job}/{epoch.number}/{epoch.seed.hex()}"
+
+
 # -- announcements ---------------------------------------------------------------------------------
 
 

@@ -15,13 +15,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agents.mechanisms.boundary import WireError
-from agents.pipeline.courier import Courier, Outcome
+from agents.pipeline.courier import Carried, Courier, Outcome
 from agents.pipeline.entries_file import EntriesFile
 from agents.pipeline.hand_over import Passage
 from agents.pipeline.inbox import Entry
-from agents.pipeline.letters import Domain, Done, Letter
+from agents.pipeline.letters import Domain, Done, Letter, LetterError, done_path
 from agents.pipeline.miner_log import Kind
-from agents.pipeline.post import Post, Running
+from agents.pipeline.post import Post, Refused, Running
 from agents.pipeline.schedule import Outgoing, Schedule, Times
 from agents.pipeline.stage import Passed, StageError
 from agents.pipeline.work import StageWork, digest
@@ -81,8 +81,10 @@ class Miner:
         """Work until the epoch is over, or `deadline` (of `time.monotonic`); None without a step.
 
         It is over when every miner of the first stage has said that it is done, or nothing came
-        for `linger` seconds. A `stop` that says True leaves the loop at once, without a last step:
-        the file is there to go on with, and None is returned.
+        for `linger` seconds. One of a later stage that has nothing to do asks them, at once and
+        then every `answer` seconds: they may have said it while it was away. A `stop` that says
+        True leaves the loop at once, without a last step: the file is there to go on with, and
+        None is returned.
 
         Raises:
             OSError: the disk refuses.
@@ -90,7 +92,8 @@ class Miner:
         """
         self._file = EntriesFile(self._path, self._running.max_message)
         self._schedule = Schedule(self._epoch, self._id, *self._limits, self._times)
-        over = False
+        over, self._ask_at = False, 0.0
+        self._asked: set[int] = set()
         self._box = self._post.open(self._running, self._wake.set)
         self._box.recall(self._restart())
         self._courier = Courier(self._post.book.url_of, self._wake.set, width=self._width)
@@ -125,6 +128,8 @@ class Miner:
             if entry is not None and not self._execute(entry):
                 return False
             self._send(now)
+            if entry is None:
+                self._ask(now)
             if now >= deadline or now - last >= self._times.linger:
                 return False
             if entry is not None:
@@ -141,6 +146,9 @@ class Miner:
     def _hear(self, now: float) -> None:
         """Take what couriers report and what came by post."""
         while (carried := self._courier.carried()) is not None:
+            if carried.tag is None:
+                self._answered(carried)
+                continue
             sent: Outgoing = carried.tag
             if carried.outcome is not Outcome.TAKEN:
                 self._log.debug(
@@ -165,11 +173,34 @@ class Miner:
             letter = Letter.signed(self._wallet, self._where, passage, out.message, out.trail)
             self._courier.give(out.receiver, "/letters", letter.to_bytes(), out)
 
+    def _ask(self, now: float) -> None:
+        """Ask those of the first stage for the notices that did not come."""
+        if self._epoch.stage_of(self._id) == 0 or now < self._ask_at:
+            return
+        self._ask_at = now + self._times.answer
+        for miner in set(self._epoch.stages[0]) - self._box.done - self._asked:
+            self._asked.add(miner)
+            self._courier.give(miner, done_path(self._epoch), None, None)
+
+    def _answered(self, carried: Carried) -> None:
+        self._asked.discard(carried.receiver)
+        if carried.outcome is not Outcome.TAKEN:
+            return
+        try:
+            notice = Done.from_bytes(carried.reply)
+            if (notice.job, notice.epoch, notice.seed) != self._epoch.key:
+                raise LetterError("This notice is of another epoch.")
+            self._box.accept_notice(notice)
+        except (LetterError, Refused) as error:
+            self._log.debug("notice_not_taken", miner=carried.receiver, why=str(error))
+
     def _take_leave(self, deadline: float, stop: Callable[[], bool]) -> None:
         """Tell all others that this miner of the first stage is done, for a bounded time."""
         if not self._schedule.done:
             return
-        body = Done.signed(self._wallet, self._where, self._epoch, self._id).to_bytes()
+        notice = Done.signed(self._wallet, self._where, self._epoch, self._id)
+        self._post.keep(notice)
+        body = notice.to_bytes()
         others = {miner for stage in self._epoch.stages[1:] for miner in stage}
         end = min(deadline, time.monotonic() + self._times.answer)
         while others and not stop() and time.monotonic() < end:

@@ -2,7 +2,9 @@
 """A miner's post: it takes letters from the stages beside it, by HTTP, and refuses all others.
 
 `POST /letters` takes a letter, `POST /done` a notice of a first-stage miner, `POST /announcements`
-one announcement; `GET /announcements` gives those that are known. The answer is a sentence:
+one announcement; `GET /announcements` gives those that are known. `GET /done/JOB/EPOCH/SEED` gives
+the notice of this post's own miner, for who was away when it was sent; 404 if there is none. The
+answer to a POST is a sentence:
 
     200  taken; or the same passage with the same bytes came before, and nothing happens
     400  malformed, or a message that is no code or gradient
@@ -53,6 +55,7 @@ from agents.runtime.logs import Log
 _Key = tuple[int, int, bytes]  # job, epoch and seed: after a reorg an epoch begins again
 _ENDED = 1024  # epochs that are remembered to be over
 _CHUNK = 65_536
+_MAX_PATH = 200
 _DRAINED = 1 << 20  # bytes of a refused body that are still read
 
 
@@ -249,6 +252,7 @@ class Post:
         self._boxes: dict[_Key, Mailbox] = {}
         self._largest = 0
         self._ended: dict[_Key, None] = {}
+        self._notices: dict[_Key, bytes] = {}
         try:
             self._server = _Server((host, port), _handler(self, log, request_s), connections)
         except OSError as error:
@@ -263,7 +267,7 @@ class Post:
 
     def open(self, running: Running, wake: Callable[[], None]) -> Mailbox:
         """Take letters of an epoch from now on; `wake` is called when one was accepted."""
-        key = _key(running.epoch)
+        key = running.epoch.key
         box = Mailbox(running, self._where, wake, self._log)
         self._ended.pop(key, None)
         self._largest = max(self._largest, MAX_TRAIL + running.max_message)
@@ -272,12 +276,29 @@ class Post:
 
     def close(self, epoch: Epoch, over: bool) -> None:
         """Take no more letters of an epoch. If it is `over`, senders are told not to come again."""
-        key = _key(epoch)
+        key = epoch.key
         self._boxes.pop(key, None)
         if over:
             self._ended[key] = None
         while len(self._ended) > _ENDED:
             del self._ended[next(iter(self._ended))]
+
+    def keep(self, notice: Done) -> None:
+        """Give the own miner's notice to whoever asks for it, also when the epoch is over."""
+        self._notices[notice.job, notice.epoch, notice.seed] = notice.to_bytes()
+        while len(self._notices) > _ENDED:
+            del self._notices[next(iter(self._notices))]
+
+    def kept(self, path: str) -> bytes | None:
+        """The notice that lies at a path as `done_path` makes it; None if there is none."""
+        parts = path.split("/", 5)
+        if len(path) > _MAX_PATH or len(parts) != 5 or parts[:2] != ["", "done"]:
+            return None
+        try:
+            key = int(parts[2]), int(parts[3]), bytes.fromhex(parts[4])
+        except ValueError:
+            return None
+        return self._notices.get(key)
 
     def stop(self) -> None:
         """Stop serving and free the port."""
@@ -334,10 +355,6 @@ class Post:
         return box
 
 
-def _key(epoch: Epoch) -> _Key:
-    return epoch.job, epoch.number, epoch.seed
-
-
 # -- HTTP ------------------------------------------------------------------------------------------
 
 
@@ -388,10 +405,14 @@ def _handler(post: Post, log: Log, request_s: float) -> type[BaseHTTPRequestHand
             super().finish()
 
         def do_GET(self) -> None:
-            if self.path != "/announcements":
-                self._answer(404, b"Ask for /announcements.")
+            if self.path == "/announcements":
+                self._answer(200, post.book.listed())
                 return
-            self._answer(200, post.book.listed())
+            notice = post.kept(self.path)
+            if notice is None:
+                self._answer(404, b"There is no such notice, and no such list.")
+            else:
+                self._answer(200, notice)
 
         def do_POST(self) -> None:
             length = self._length()

@@ -151,6 +151,49 @@ def test_a_miner_that_died_goes_on_with_the_same_bits(crew: Crew) -> None:
     assert set(passed_back(done, 0)) == set(EPOCH.samples)
 
 
+def test_who_comes_back_after_the_others_left_ends_at_once(crew: Crew) -> None:
+    crew.times = replace(TIMES, linger=15.0)
+    file = crew.folder / "21.inbox"
+    died = lambda: file.exists() and file.stat().st_size > 3 * MAX_MESSAGE  # noqa: E731
+    for miner in MINERS:
+        crew.start(miner, died if miner == 21 else lambda: False)
+    crew.finish()
+    began = time.monotonic()
+    crew.start(21)
+    crew.threads[21].join(SECONDS)
+    assert time.monotonic() - began < 5.0
+    finished = crew.results[21]
+    assert finished is not None
+    assert_replays(21, finished)
+
+
+def answered(crew: Crew, reply: Done) -> bool:
+    """Whether a miner that asks 11 takes this for 11's notice; 12's has come."""
+    for miner in (11, 12):
+        crew.announce(miner)
+        crew.posts[miner].keep(Done.signed(WALLETS[miner], WHERE, EPOCH, miner))
+    crew.posts[11]._notices = {EPOCH.key: reply.to_bytes()}
+    began = time.monotonic()
+    crew.start(31)
+    crew.threads[31].join(SECONDS)
+    return time.monotonic() - began < TIMES.linger / 2
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        Done.signed(WALLETS[99], WHERE, EPOCH, 11),
+        Done.signed(WALLETS[11], WHERE, replace(EPOCH, number=8), 11),
+        Done.signed(WALLETS[31], WHERE, EPOCH, 31),
+    ],
+    ids=["another's signature", "another epoch", "a miner of another stage"],
+)
+def test_a_notice_that_was_asked_for_is_believed_to_its_author_alone(
+    crew: Crew, reply: Done
+) -> None:
+    assert not answered(crew, reply)
+
+
 def test_a_gradient_that_can_not_be_worked_with_is_taken_back(crew: Crew) -> None:
     """Its numbers are allowed on the wire, but the gradient that follows from them is not, though
     a verifier's hardware must be able to replay it."""
