@@ -34,7 +34,10 @@ class AddressBook:
         self._lock = threading.Lock()
 
     def url_of(self, node: int) -> str | None:
-        """Where a node's post is said to be, without a slash at the end; None if nobody said."""
+        """Where a node's post is said to be, without a slash at the end.
+
+        Empty for a node that takes no connections, None if nobody said.
+        """
         found = self._known.get(node)
         return None if found is None else found.url.rstrip("/")
 

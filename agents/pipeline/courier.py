@@ -3,7 +3,8 @@
 
 Rule: one request to a receiver at a time, in the order in which they were given, and every request
 is bounded in total time. So a slow receiver holds one thread for that time and delays its own
-letters. Nothing is tried twice here: the outcome is told to who gave the letter.
+letters. Nothing is tried twice here: the outcome is told to who gave the letter. A letter for a
+receiver that takes no connections is held until it comes.
 """
 
 from __future__ import annotations
@@ -60,8 +61,12 @@ def _request(url: str, body: bytes | None, timeout_s: float) -> tuple[Outcome, s
     return (Outcome.REFUSED if 400 <= status < 500 else Outcome.LATER), why, reply
 
 
+Hold = Callable[[int, bytes, Callable[[Outcome, str], None]], bool]
+
+
 class Courier:
-    """`url_of`: where a miner's post is, None if nobody knows; `wake`: called at each outcome."""
+    """`url_of`: where a miner's post is, empty if it takes no connections, None if nobody knows;
+    `wake`: called at each outcome."""
 
     def __init__(
         self,
@@ -69,8 +74,15 @@ class Courier:
         wake: Callable[[], None],
         timeout_s: float = 5.0,
         width: int = 8,
+        hold: Hold | None = None,
     ) -> None:
-        """`width`: threads, so receivers that are served at once."""
+        """
+        Args:
+            width: threads, so receivers that are served at once.
+            hold: keeps a letter for a receiver that takes no connections, and is told its outcome;
+                False if it can't. None where there is no such place.
+        """
+        self._hold = hold
         self._url_of, self._wake, self._timeout_s = url_of, wake, timeout_s
         self._bags: OrderedDict[int, deque[tuple[str, bytes | None, Any]]] = OrderedDict()
         self._busy: set[int] = set()
@@ -83,8 +95,11 @@ class Courier:
     def give(self, receiver: int, path: str, body: bytes | None, tag: Any) -> None:
         """Carry `body` to `path` of the receiver's post, or get what lies there if it is None.
 
-        LATER at once if many wait for it.
+        LATER at once if many wait for it, or if it takes no connections and this is no letter.
         """
+        if self._url_of(receiver) == "":
+            self._set_aside(receiver, path, body, tag)
+            return
         with self._change:
             bag = self._bags.setdefault(receiver, deque())
             full = len(bag) >= _MOST
@@ -94,6 +109,16 @@ class Courier:
         if full:
             self._carried.put(Carried(tag, receiver, Outcome.LATER, "too many letters wait for it"))
             self._wake()
+
+    def _set_aside(self, receiver: int, path: str, body: bytes | None, tag: Any) -> None:
+        def told(outcome: Outcome, why: str) -> None:
+            self._carried.put(Carried(tag, receiver, outcome, why))
+            self._wake()
+
+        if self._hold is None or body is None or path != "/letters":
+            told(Outcome.LATER, "this miner takes no connections")
+        elif not self._hold(receiver, body, told):
+            told(Outcome.LATER, "no letter is held for it now")
 
     def carried(self) -> Carried | None:
         """An outcome that was not told yet; None if there is none."""
@@ -114,7 +139,7 @@ class Courier:
             receiver, path, body, tag = job
             url = self._url_of(receiver)
             outcome, why, reply = Outcome.LATER, "no address of this miner is known", b""
-            if url is not None:
+            if url:
                 outcome, why, reply = _request(url + path, body, self._timeout_s)
             with self._change:
                 self._busy.discard(receiver)

@@ -3,8 +3,8 @@
 
 Rule: a letter is one passage of a sample with its bytes, signed by the sender's operator over the
 passage and the bytes' digest. A notice says that a miner of the first stage has all its samples
-back. An announcement says where a miner's post is. All three are EIP-712 typed data in one domain,
-so none can be shown at another deployment.
+back. An announcement says where a miner's post is. A collect asks one post for a letter that waits
+there. All four are EIP-712 typed data in one domain, so none can be shown at another deployment.
 
 A letter's first `HEAD_BYTES` bytes say everything but how the sample came and the message: magic,
 then job, epoch, sample, kind, sender and receiver (uint64 each, big-endian), the epoch's seed (32
@@ -37,7 +37,10 @@ _LETTER = struct.Struct(">18s6Q32s65s")
 _LETTER_MAGIC = b"menagerie letter 2"
 _NOTICE = struct.Struct(">18s3Q32s65s")
 _NOTICE_MAGIC = b"menagerie notice 1"
+_COLLECT = struct.Struct(">19s6Q32s32s65s")
+_COLLECT_MAGIC = b"menagerie collect 1"
 HEAD_BYTES = _LETTER.size
+COLLECT_BYTES = _COLLECT.size
 NOTICE_BYTES = _NOTICE.size
 
 _URL = re.compile(r"https?://[A-Za-z0-9.\-\[\]:]{1,120}(/[A-Za-z0-9._~/\-]*)?")
@@ -45,6 +48,14 @@ _DONE_TYPES = {
     "Done": [
         *({"name": name, "type": "uint256"} for name in ("job", "epoch", "sender")),
         {"name": "seed", "type": "bytes32"},
+    ],
+}
+_COLLECT_NUMBERS = ("job", "epoch", "receiver", "at", "counter", "answer")
+_COLLECT_TYPES = {
+    "Collect": [
+        *({"name": name, "type": "uint256"} for name in _COLLECT_NUMBERS),
+        {"name": "seed", "type": "bytes32"},
+        {"name": "about", "type": "bytes32"},
     ],
 }
 _ANNOUNCEMENT_TYPES = {
@@ -57,7 +68,7 @@ _ANNOUNCEMENT_TYPES = {
 
 
 class LetterError(ValueError):
-    """Bytes that are no letter, notice or announcement."""
+    """Bytes that are no letter, notice, collect or announcement."""
 
 
 def domain(chain_id: int, rounds: str) -> Domain:
@@ -171,6 +182,70 @@ def done_path(epoch: Epoch) -> str:
     return f"/done/{epoch.job}/{epoch.number}/{epoch.seed.hex()}"
 
 
+# -- collects --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Collect:
+    """`receiver` asks the post of miner `at` for a letter.
+
+    Attributes:
+        counter: above that of every earlier one of this receiver.
+        answer: what became of the letter that it was given before: 0 there was none, 1 taken,
+            2 refused, 3 not now.
+        about: keccak256 of that letter's bytes, 32 zero bytes for none.
+    """
+
+    job: int
+    epoch: int
+    seed: bytes
+    receiver: int
+    at: int
+    counter: int
+    answer: int
+    about: bytes
+    signature: bytes
+
+    @classmethod
+    def signed(
+        cls,
+        wallet: Wallet,
+        where: Domain,
+        epoch: Epoch,
+        receiver: int,
+        at: int,
+        counter: int,
+        answer: int = 0,
+        about: bytes = bytes(32),
+    ) -> Collect:
+        """What a receiver asks."""
+        bare = cls(*epoch.key, receiver, at, counter, answer, about, b"")
+        return replace(bare, signature=wallet.sign_typed(where, _COLLECT_TYPES, bare._said()))
+
+    def signer(self, where: Domain) -> str | None:
+        """The checksummed address that signed; None for a malformed signature."""
+        return recover_typed(where, _COLLECT_TYPES, self._said(), self.signature)
+
+    def _said(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in (*_COLLECT_NUMBERS, "seed", "about")}
+
+    def to_bytes(self) -> bytes:
+        """`COLLECT_BYTES` bytes."""
+        numbers = (getattr(self, name) for name in _COLLECT_NUMBERS)
+        return _COLLECT.pack(_COLLECT_MAGIC, *numbers, self.seed, self.about, self.signature)
+
+    @classmethod
+    def from_bytes(cls, raw: bytes) -> Collect:
+        """LetterError for another length, magic or answer."""
+        if len(raw) != COLLECT_BYTES:
+            raise LetterError(f"A collect has {COLLECT_BYTES} bytes, not {len(raw)}.")
+        magic, job, epoch, receiver, at, counter, answer, *rest = _COLLECT.unpack(raw)
+        if magic != _COLLECT_MAGIC or answer > 3:
+            raise LetterError("These bytes are no collect.")
+        seed, about, signature = rest
+        return cls(job, epoch, seed, receiver, at, counter, answer, about, signature)
+
+
 # -- announcements ---------------------------------------------------------------------------------
 
 
@@ -178,8 +253,8 @@ def done_path(epoch: Epoch) -> str:
 class Announcement:
     """`node` has its post at `url` since `time`, in Unix seconds.
 
-    LetterError for a url that is not http(s)://host[:port][/path], or too long, or a number that is
-    no uint64.
+    An empty `url` says that it takes no connections and comes for its letters. LetterError for a
+    url that is not http(s)://host[:port][/path], or too long, or a number that is no uint64.
     """
 
     node: int
@@ -188,7 +263,7 @@ class Announcement:
     signature: bytes
 
     def __post_init__(self) -> None:
-        if len(self.url) > MAX_URL or not _URL.fullmatch(self.url):
+        if self.url and (len(self.url) > MAX_URL or not _URL.fullmatch(self.url)):
             raise LetterError(
                 f"A post's address is http(s)://host[:port][/path] of at most {MAX_URL} characters."
             )

@@ -15,9 +15,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agents.mechanisms.boundary import WireError
+from agents.pipeline.collector import Collector, beside
 from agents.pipeline.courier import Carried, Courier, Outcome
 from agents.pipeline.entries_file import EntriesFile
 from agents.pipeline.hand_over import Passage
+from agents.pipeline.held import Told
 from agents.pipeline.inbox import Entry
 from agents.pipeline.letters import Domain, Done, Letter, LetterError, done_path
 from agents.pipeline.miner_log import Kind
@@ -82,9 +84,9 @@ class Miner:
 
         It is over when every miner of the first stage has said that it is done, or nothing came
         for `linger` seconds. One of a later stage that has nothing to do asks them, at once and
-        then every `answer` seconds: they may have said it while it was away. A `stop` that says
-        True leaves the loop at once, without a last step: the file is there to go on with, and
-        None is returned.
+        then every `answer` seconds: they may have said it while it was away. Where the own post
+        does not listen, it asks every `retry` seconds. A `stop` that says True leaves the loop at
+        once, without a last step: the file is there to go on with, and None is returned.
 
         Raises:
             OSError: the disk refuses.
@@ -96,7 +98,14 @@ class Miner:
         self._asked: set[int] = set()
         self._box = self._post.open(self._running, self._wake.set)
         self._box.recall(self._restart())
-        self._courier = Courier(self._post.book.url_of, self._wake.set, width=self._width)
+        url_of, listens = self._post.book.url_of, bool(self._post.url)
+        hold = self._hold if listens else None
+        self._courier = Courier(url_of, self._wake.set, width=self._width, hold=hold)
+        # Nobody can tell it that the epoch is over.
+        self._ask_s = self._times.answer if listens else self._times.retry
+        place = self._post, self._running, self._wallet, self._where
+        posts = [] if listens else beside(self._epoch, self._id)
+        collector = Collector(*place, posts, self._log)
         try:
             if self._loop(deadline, stop):
                 return None
@@ -108,6 +117,7 @@ class Miner:
         finally:
             self._post.close(self._epoch, over)
             self._courier.stop()
+            collector.stop()
             self._file.close()
 
     # -- the loop --
@@ -128,6 +138,8 @@ class Miner:
             if entry is not None and not self._execute(entry):
                 return False
             self._send(now)
+            # Below the patience of `Schedule`: who does not come is as one who can't be reached.
+            self._box.held.expire(now - self._times.answer / 2)
             if entry is None:
                 self._ask(now)
             if now >= deadline or now - last >= self._times.linger:
@@ -173,11 +185,14 @@ class Miner:
             letter = Letter.signed(self._wallet, self._where, passage, out.message, out.trail)
             self._courier.give(out.receiver, "/letters", letter.to_bytes(), out)
 
+    def _hold(self, receiver: int, body: bytes, told: Told) -> bool:
+        return self._box.held.put(receiver, body, told, time.monotonic())
+
     def _ask(self, now: float) -> None:
         """Ask those of the first stage for the notices that did not come."""
         if self._epoch.stage_of(self._id) == 0 or now < self._ask_at:
             return
-        self._ask_at = now + self._times.answer
+        self._ask_at = now + self._ask_s
         for miner in set(self._epoch.stages[0]) - self._box.done - self._asked:
             self._asked.add(miner)
             self._courier.give(miner, done_path(self._epoch), None, None)
@@ -202,6 +217,8 @@ class Miner:
         self._post.keep(notice)
         body = notice.to_bytes()
         others = {miner for stage in self._epoch.stages[1:] for miner in stage}
+        # Who takes no connections asks.
+        others = {miner for miner in others if self._post.book.url_of(miner) != ""}
         end = min(deadline, time.monotonic() + self._times.answer)
         while others and not stop() and time.monotonic() < end:
             for miner in others:

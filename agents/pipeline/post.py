@@ -3,16 +3,18 @@
 
 `POST /letters` takes a letter, `POST /done` a notice of a first-stage miner, `POST /announcements`
 one announcement; `GET /announcements` gives those that are known. `GET /done/JOB/EPOCH/SEED` gives
-the notice of this post's own miner, for who was away when it was sent; 404 if there is none. The
-answer to a POST is a sentence:
+the notice of this post's own miner, for who was away when it was sent; 404 if there is none.
+`POST /collect` gives a letter of the own miner to a receiver that takes no connections, or 204 if
+none comes within a second. The answer to any other POST is a sentence:
 
     200  taken; or the same passage with the same bytes came before, and nothing happens
     400  malformed, or a message that is no code or gradient
     403  not signed by the sender's operator, or sender and receiver do not fit
-    409  the epoch is over here, or the sample came before with other bytes or from another miner
+    409  the epoch is over here, the sample came before with other bytes or from another miner, or
+         this was collected before
     413  longer than any message of the epoch
-    503  not now: the epoch does not run here yet, not with this seed, or too many of the sender's
-         letters wait
+    503  not now: the epoch does not run here yet, not with this seed, too many of the sender's
+         letters wait, or the receiver is collecting already
 
 All that a letter's first bytes can show to be wrong is refused before the message is read. Every
 connection is cut off after a total time, and only so many are open at once.
@@ -34,11 +36,14 @@ from eth_utils import keccak
 from agents.pipeline.addresses import MAX_ANNOUNCEMENT, AddressBook
 from agents.pipeline.epoch import Epoch
 from agents.pipeline.hand_over import Passage
+from agents.pipeline.held import ANSWERS, Held, Occupied, Replayed
 from agents.pipeline.inbox import MAX_TRAIL
 from agents.pipeline.letters import (
+    COLLECT_BYTES,
     HEAD_BYTES,
     NOTICE_BYTES,
     Announcement,
+    Collect,
     Domain,
     Done,
     Letter,
@@ -56,6 +61,8 @@ _Key = tuple[int, int, bytes]  # job, epoch and seed: after a reorg an epoch beg
 _ENDED = 1024  # epochs that are remembered to be over
 _CHUNK = 65_536
 _MAX_PATH = 200
+_COLLECT_S = 1.0  # that a question waits for a letter
+_TAKEN = 200, b"Taken."
 _DRAINED = 1 << 20  # bytes of a refused body that are still read
 
 
@@ -93,6 +100,7 @@ class Mailbox:
     Attributes:
         done: miners of the first stage that gave notice.
         came: letters and notices that were accepted so far.
+        held: what this miner wrote to receivers that take no connections.
     """
 
     def __init__(self, running: Running, where: Domain, wake: Callable[[], None], log: Log) -> None:
@@ -108,6 +116,8 @@ class Mailbox:
         self._waiting: dict[Kind, OrderedDict[int, deque[Letter]]]
         self._waiting = {Kind.FORWARD: OrderedDict(), Kind.BACKWARD: OrderedDict()}
         self._lock = threading.Lock()
+        # Of each kind as many as a post takes of one sender.
+        self.held = Held(2 * running.max_waiting)
         self.done: set[int] = set()
         self.came = 0
 
@@ -207,6 +217,22 @@ class Mailbox:
             self.came += 1
         self._wake()
 
+    def collect(self, asked: Collect) -> bytes | None:
+        """The letter that a receiver comes for; None if none came within a second."""
+        if asked.at != self._running.miner:
+            raise Refused(403, f"This is the post of miner {self._running.miner}.")
+        operator = self._running.operators.get(asked.receiver)
+        if operator is None or asked.signer(self._where) != operator:
+            raise Refused(403, f"The operator of miner {asked.receiver} did not sign this.")
+        outcome = ANSWERS[asked.answer]
+        try:
+            place = asked.receiver, asked.counter, outcome, asked.about
+            return self.held.collect(*place, _COLLECT_S)
+        except Replayed:
+            raise Refused(409, "The counter is not above the last one.") from None
+        except Occupied:
+            raise Refused(503, "Another question of this receiver waits here.") from None
+
     def _signed(self, passage: Passage, digest: bytes, signature: bytes) -> bool:
         signer = passage_signer(self._where, passage, digest, signature)
         return signer is not None and signer == self._running.operators.get(passage.sender)
@@ -232,7 +258,7 @@ class Mailbox:
 
 
 class Post:
-    """Serves over HTTP. Port 0 picks a free one (see `url`)."""
+    """Serves over HTTP. Port 0 picks a free one (see `url`, which is empty without `listen`)."""
 
     def __init__(
         self,
@@ -243,8 +269,10 @@ class Post:
         book: AddressBook,
         request_s: float = 10.0,
         connections: int = 64,
+        listen: bool = True,
     ) -> None:
         """`request_s`: seconds in all that a request may take. `connections`: open at once.
+        `listen`: False for a post without a socket, which takes what its miner collects.
 
         Raises ConfigError if the address can't be listened on.
         """
@@ -253,6 +281,13 @@ class Post:
         self._largest = 0
         self._ended: dict[_Key, None] = {}
         self._notices: dict[_Key, bytes] = {}
+        self.url = ""
+        self._server: _Server | None = None
+        if listen:
+            self._serve(host, port, request_s, connections)
+
+    def _serve(self, host: str, port: int, request_s: float, connections: int) -> None:
+        log = self._log
         try:
             self._server = _Server((host, port), _handler(self, log, request_s), connections)
         except OSError as error:
@@ -302,13 +337,15 @@ class Post:
 
     def stop(self) -> None:
         """Stop serving and free the port."""
+        if self._server is None:
+            return
         self._server.shutdown()
         self._server.server_close()
         self._thread.join(timeout=5.0)
 
-    # -- what a request asks for; each raises Refused --
+    # -- what a request asks for: status and body of the answer; each raises Refused --
 
-    def letter(self, read: Callable[[int], bytes], length: int) -> None:
+    def letter(self, read: Callable[[int], bytes], length: int) -> tuple[int, bytes]:
         """Take a letter of `length` bytes, its head first."""
         if length < HEAD_BYTES:
             raise Refused(400, f"A letter has at least {HEAD_BYTES} bytes.")
@@ -324,8 +361,20 @@ class Post:
         if len(rest) != length - HEAD_BYTES:
             raise Refused(400, "The letter ended early.")
         box.accept(Letter(passage, signature, rest[trail:], rest[:trail]))
+        return _TAKEN
 
-    def notice(self, read: Callable[[int], bytes], length: int) -> None:
+    def collect(self, read: Callable[[int], bytes], length: int) -> tuple[int, bytes]:
+        """Give a letter to the receiver that comes for it."""
+        if length != COLLECT_BYTES:
+            raise Refused(400, f"A collect has {COLLECT_BYTES} bytes.")
+        try:
+            asked = Collect.from_bytes(read(length))
+        except LetterError as error:
+            raise Refused(400, str(error)) from None
+        found = self._box(asked.job, asked.epoch, asked.seed).collect(asked)
+        return (204, b"") if found is None else (200, found)
+
+    def notice(self, read: Callable[[int], bytes], length: int) -> tuple[int, bytes]:
         """Take a notice."""
         if length != NOTICE_BYTES:
             raise Refused(400, f"A notice has {NOTICE_BYTES} bytes.")
@@ -334,8 +383,9 @@ class Post:
         except LetterError as error:
             raise Refused(400, str(error)) from None
         self._box(notice.job, notice.epoch, notice.seed).accept_notice(notice)
+        return _TAKEN
 
-    def announcement(self, read: Callable[[int], bytes], length: int) -> None:
+    def announcement(self, read: Callable[[int], bytes], length: int) -> tuple[int, bytes]:
         """Take an announcement."""
         if length > MAX_ANNOUNCEMENT:
             raise Refused(413, f"An announcement has at most {MAX_ANNOUNCEMENT} bytes.")
@@ -345,6 +395,7 @@ class Post:
             raise Refused(400, "This is no announcement.") from None
         if not self.book.take(said):
             raise Refused(403, "No announcement of a node that matters here, by its operator.")
+        return _TAKEN
 
     def _box(self, job: int, epoch: int, seed: bytes) -> Mailbox:
         box = self._boxes.get((job, epoch, seed))
@@ -385,6 +436,7 @@ class _Server(ThreadingHTTPServer):
 def _handler(post: Post, log: Log, request_s: float) -> type[BaseHTTPRequestHandler]:
     takers = {
         "/letters": post.letter,
+        "/collect": post.collect,
         "/done": post.notice,
         "/announcements": post.announcement,
     }
@@ -427,15 +479,15 @@ def _handler(post: Post, log: Log, request_s: float) -> type[BaseHTTPRequestHand
 
             try:
                 if taker is None:
-                    raise Refused(404, "Post to /letters, /done or /announcements.")
+                    raise Refused(404, "Post to /letters, /collect, /done or /announcements.")
                 if length is None:
                     raise Refused(400, "Say the length of the body in Content-Length.")
-                taker(read, length)
+                status, body = taker(read, length)
             except Refused as refused:
                 self._answer(refused.status, str(refused).encode())
                 self._drain(min(left, _DRAINED))
             else:
-                self._answer(200, b"Taken.")
+                self._answer(status, body)
 
         def _length(self) -> int | None:
             text = self.headers.get("Content-Length", "")

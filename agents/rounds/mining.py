@@ -15,6 +15,7 @@ from functools import partial
 from agents.jobs.job import JobContext
 from agents.pipeline.addresses import AddressBook, Inquiry
 from agents.pipeline.clasp import stated
+from agents.pipeline.collector import beside
 from agents.pipeline.epoch import Epoch
 from agents.pipeline.letters import Announcement, Domain, domain
 from agents.pipeline.miner import Finished, Miner
@@ -174,17 +175,14 @@ class Mining:
         self._operators = self._network.operators_at(everybody, opened)
         if self._opened is None:
             self._opened = _Opened(self._context, self._where, self._book, node)
-        stage = epoch.stage_of(node) or 0
-        beside = [
-            m for s in (stage - 1, stage + 1) if 0 <= s <= epoch.last for m in epoch.stages[s]
-        ]
+        around = beside(epoch, node)
         end = time.monotonic() + _ADDRESSES_S
         while time.monotonic() < end and not self._context.stop.is_set():
-            if all(self._book.url_of(miner) for miner in beside):
+            if not any(self._unknown(around)):
                 return
             self._opened.ask()
             self._context.stop.wait(0.2)
-        self._context.log.warning("addresses_missing", nodes=list(self._unknown(beside)))
+        self._context.log.warning("addresses_missing", nodes=list(self._unknown(around)))
 
     def _unknown(self, miners: Iterable[int]) -> Iterable[int]:
         return (miner for miner in miners if self._book.url_of(miner) is None)
@@ -208,10 +206,10 @@ class _Opened:
     def __init__(self, context: Context, where: Domain, book: AddressBook, node: int) -> None:
         settings = context.settings.trainer
         self._book, self._peers = book, tuple(settings.post_peers)
-        self.post = Post(settings.post_host, settings.post_port, context.log, where, book)
-        self._own = Announcement.signed(
-            context.wallet, where, node, settings.post_url or self.post.url, int(time.time())
-        )
+        place, listen = (settings.post_host, settings.post_port), settings.post_listen
+        self.post = Post(*place, context.log, where, book, listen=listen)
+        url = (settings.post_url or self.post.url) if listen else ""
+        self._own = Announcement.signed(context.wallet, where, node, url, int(time.time()))
         self._inquiry = Inquiry(book, self._peers, lambda: self._own, every_s=_ASK_S)
 
     def ask(self) -> None:

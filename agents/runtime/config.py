@@ -63,6 +63,9 @@ class TrainerSettings(_Section):
         le=1_000_000,
         description="Batches to train on beside the assigned ones, in jobs that leave it to you",
     )
+    post_listen: bool = Field(
+        True, description="Take connections; false: collect letters at other miners' posts"
+    )
     post_host: str = Field("127.0.0.1", description="Address that a miner's post listens on")
     post_port: Port = Field(0, ge=0, le=65535, description="Port of the post (0: any free one)")
     post_url: str | None = Field(

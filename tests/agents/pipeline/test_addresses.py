@@ -21,6 +21,13 @@ def test_the_newest_announcement_counts_in_any_order() -> None:
     assert known.url_of(11) == "http://host:9"
 
 
+def test_a_node_says_that_it_takes_no_connections() -> None:
+    known = book()
+    assert known.take(announced(11, "http://a", 5)) and known.take(announced(11, "", 6))
+    assert (known.url_of(11), known.url_of(12)) == ("", None)
+    assert Announcement.from_json(announced(11, "", 6).to_json()).url == ""
+
+
 def test_a_forged_or_future_announcement_does_not_count() -> None:
     known = book()
     assert not known.take(replace(announced(11, "http://a", 5), node=12))

@@ -52,13 +52,14 @@ class Crew:
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.book, self.times = folder, book(), TIMES
+        self.closed: tuple[int, ...] = ()  # miners that take no connections
         self.posts: dict[int, Post] = {}
         self.results: dict[int, Finished | None] = {}
         self.threads: dict[int, threading.Thread] = {}
         torch.set_num_threads(1)
 
     def announce(self, miner: int) -> None:
-        self.posts[miner] = post(known=self.book)
+        self.posts[miner] = post(known=self.book, listen=miner not in self.closed)
         when = int(time.time()) + len(self.posts)
         assert self.book.take(announced(miner, self.posts[miner].url, when))
 
@@ -119,6 +120,37 @@ def test_all_samples_pass_all_stages_and_every_inbox_replays(crew: Crew) -> None
         assert passed_back(done, stage) == Counter(EPOCH.samples)
     for miner, finished in done.items():
         assert_replays(miner, finished)
+
+
+@pytest.mark.parametrize("closed", [(21, 41), (11,)], ids=["later stages", "first stage"])
+def test_a_miner_that_takes_no_connections_does_all_its_samples(
+    crew: Crew, closed: tuple[int, ...]
+) -> None:
+    crew.closed, crew.times = closed, replace(TIMES, answer=SECONDS, linger=SECONDS)
+    began = time.monotonic()
+    for miner in MINERS:
+        crew.start(miner)
+    done = crew.finish()
+    assert time.monotonic() - began < SECONDS, "all learn that the epoch is over"
+    for stage in range(len(EPOCH.stages)):
+        assert passed_back(done, stage) == Counter(EPOCH.samples)
+    for miner in closed:
+        assert len(done[miner].work.log().events) > 1
+        assert_replays(miner, done[miner])
+
+
+def test_others_do_the_samples_of_a_miner_that_never_comes_for_its_letters(crew: Crew) -> None:
+    """They take their letters back long before its time is up."""
+    crew.closed, crew.times = (31,), replace(TIMES, answer=8.0, linger=SECONDS)
+    crew.announce(31)
+    began = time.monotonic()
+    for miner in MINERS:
+        if miner != 31:
+            crew.start(miner)
+    done = crew.finish()
+    assert time.monotonic() - began < 2 * crew.times.answer
+    for stage in range(len(EPOCH.stages)):
+        assert set(passed_back(done, stage)) == set(EPOCH.samples)
 
 
 def test_others_do_the_samples_of_a_miner_that_takes_letters_and_never_answers(crew: Crew) -> None:
@@ -227,10 +259,10 @@ def test_a_gradient_that_can_not_be_worked_with_is_taken_back(crew: Crew) -> Non
 def give(crew: Crew, kind: Kind, sender: int, message: bytes) -> None:
     way = Passage.of(EPOCH, 40, kind, sender, 21)
     body = Letter.signed(WALLETS[sender], WHERE, way, message).to_bytes()
-    url, outcome = crew.posts[21].url + "/letters", Outcome.LATER
+    url, outcome, why = crew.posts[21].url + "/letters", Outcome.LATER, ""
     while outcome is Outcome.LATER and crew.threads[21].is_alive():  # it opens its epoch just now
-        outcome, _ = send(url, body, 5.0)
-    assert outcome is Outcome.TAKEN
+        outcome, why = send(url, body, 5.0)
+    assert outcome is Outcome.TAKEN, why
 
 
 def test_what_is_too_large_to_be_sent_by_a_little_can_still_be_replayed() -> None:

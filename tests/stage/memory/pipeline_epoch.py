@@ -68,8 +68,14 @@ def book() -> AddressBook:
     return AddressBook(WHERE, OPERATORS.get)
 
 
-def post(request_s: float = 10.0, connections: int = 64, known: AddressBook | None = None) -> Post:
-    return Post("127.0.0.1", 0, quiet_log(), WHERE, known or book(), request_s, connections)
+def post(
+    request_s: float = 10.0,
+    connections: int = 64,
+    known: AddressBook | None = None,
+    listen: bool = True,
+) -> Post:
+    place = "127.0.0.1", 0, quiet_log(), WHERE, known or book()
+    return Post(*place, request_s, connections, listen)
 
 
 def announced(miner: int, url: str, when: int | None = None) -> Announcement:
