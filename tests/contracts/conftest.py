@@ -12,7 +12,10 @@ import boa
 import pytest
 
 from tests.stage.contracts.copies import own_system
+from tests.stage.contracts.revm import use_revm
 from tests.stage.contracts.system import Codes, System, deploy
+
+use_revm()
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -16,6 +16,7 @@ from eth_utils import keccak
 from agents.executor import _SEARCH_SHARE
 from scripts._net.deployment import TaskTerms
 from tests.stage.contracts.clock import BLOCK_SECONDS, mine, now
+from tests.stage.contracts.revm import use_revm
 from tests.stage.contracts.system import ZOO, Codes, deploy
 from tests.stage.contracts.tasks import (
     AGREED,
@@ -27,6 +28,8 @@ from tests.stage.contracts.tasks import (
     TaskStage,
     make_tasks,
 )
+
+use_revm()
 
 TERMS = TaskTerms()
 UNAVAILABLE = keccak(text="menagerie.RedundantTasks.unavailable.v1")

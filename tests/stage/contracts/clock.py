@@ -25,7 +25,7 @@ class _Hashes(Sequence[bytes]):
 
 def hash_of(block: int) -> bytes:
     """The hash that `blockhash(block)` answers within 256 blocks."""
-    return keccak(b"block" + block.to_bytes(32, "big"))
+    return keccak(text=str(block))  # as revm has it
 
 
 def install_block_hashes() -> None:

@@ -14,7 +14,7 @@ from typing import Any
 import boa
 from eth_abi import decode, encode
 from eth_account.signers.local import LocalAccount
-from eth_utils import keccak, to_canonical_address, to_checksum_address
+from eth_utils import keccak
 from eth_utils.abi import collapse_if_tuple
 from vyper.compiler.output import build_abi_output
 
@@ -338,17 +338,6 @@ class Codes(Contracts):
         return Codes(*deployers(names))
 
 
-def _predict(deployer: str, nonce: int) -> str:
-    """The address of a contract by its creator and nonce (RLP of the pair, below 128 or not)."""
-    number = nonce.to_bytes(max(1, (nonce.bit_length() + 7) // 8), "big")
-    if nonce == 0:
-        number = b"\x80"
-    elif nonce > 127:
-        number = bytes([0x80 + len(number)]) + number
-    payload = b"\x94" + to_canonical_address(deployer) + number
-    return str(to_checksum_address(keccak(bytes([0xC0 + len(payload)]) + payload)[12:]))
-
-
 def deploy(
     codes: Codes, task_terms: Sequence[int] = tuple(TASK_TERMS.values()), **parameters: int
 ) -> System:
@@ -357,9 +346,9 @@ def deploy(
     boa.env.evm.patch.gas_limit = GAS_CAP
     install_block_hashes()
     mine(1_000)
-    deployer = str(boa.env.eoa)
-    nonce = boa.env.evm.vm.state.get_nonce(to_canonical_address(deployer))
-    at = [_predict(deployer, nonce + i) for i in range(14)]
+    deployer = boa.env.eoa
+    with boa.env.anchor():
+        at = [str(boa.env.evm.generate_create_address(deployer)) for _ in range(14)]
     token_at, owner, registry_at, pool_at, ledger_at, jobs_at, rounds_at, results_at = at[:8]
     reports_at, _, scores_at, tasks_at, appeals_at, benchmarks_at = at[8:]
     holder = str(account("holder").address)
