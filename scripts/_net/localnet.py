@@ -89,6 +89,7 @@ class LocalnetSettings:
     operator_gas: int = 500_000_000  # that each agent gets ether for, on a chain of somebody else's
     approve_roles: bool = True  # else the members' agents do, as a first deed
     agent: Mapping[str, Any] = field(default_factory=dict)  # settings added to every agent's file
+    trainer: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # of one seat: its own
     owned_with: Mapping[str, str] = field(default_factory=dict)  # seat: earlier seat of its owner
 
     def paced(self, block_s: float) -> LocalnetSettings:
@@ -400,8 +401,9 @@ def _seats(
                 }
             if role == "trainer":
                 known = [f"http://127.0.0.1:{p}" for p in posts[:_KNOWN_POSTS]]
+                own = settings.trainer.get(name, {})
                 post = {"post_port": posts[index], "post_peers": known}
-                extra["trainer"] = {**post, **settings.agent.get("trainer", {})}
+                extra["trainer"] = {**post, **settings.agent.get("trainer", {}), **own}
             config = write_agent_config(
                 directory / "config" / f"{name}.yaml",
                 rpc_url=chain.url,

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A model in two stages that five nodes train: miners die at work, one for good, and one cheats.
 
+The fourth takes no connections, and collects its letters at the posts of the others.
+
 One network, in this order: two miners are killed at the worst moments and go on; one is killed and
 stays away; the one that never worked is found and slashed.
 """
@@ -34,7 +36,11 @@ SPEC: dict[str, Any] = {
 # came back to an epoch that is over would have nothing to commit to.
 TIMES = {"benchmark_s": 0.2, "answer_s": 3.0, "linger_s": 40.0, "gather_s": 30.0}
 SETTINGS = LocalnetSettings(
-    trainers=5, verifiers=2, aggregators=1, agent={**AGENTS, "trainer": TIMES}
+    trainers=5,
+    verifiers=2,
+    aggregators=1,
+    agent={**AGENTS, "trainer": TIMES},
+    trainer={"trainer-4": {"post_listen": False}},
 )
 MINERS = tuple(f"trainer-{number}" for number in range(1, 6))
 MINER_POINTS = (
