@@ -517,5 +517,5 @@ class RegistryMachine(Machine):
             assert tuple(registry.penalty(violation)) == model.rows[violation]
 
 
-RegistryMachine.TestCase.settings = limits(examples=12, steps=60, derandomize=False)
+RegistryMachine.TestCase.settings = limits(examples=18, steps=60, derandomize=False)
 TestRegistryMachine = RegistryMachine.TestCase

@@ -662,7 +662,7 @@ def stage(system: System, request: pytest.FixtureRequest) -> RoundStage:
 
 
 @pytest.mark.parametrize(
-    ("stage", "examples"), [(128, 18), (2, 8)], indirect=["stage"], ids=["seats for all", "drawn"]
+    ("stage", "examples"), [(128, 30), (2, 8)], indirect=["stage"], ids=["seats for all", "drawn"]
 )
 def test_rounds_machine(stage: RoundStage, examples: int) -> None:
     RoundsMachine.stage = stage

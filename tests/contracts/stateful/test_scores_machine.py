@@ -442,7 +442,7 @@ def test_scores_machine(system: System) -> None:
     other = system.job(stage.job.sponsor, escrow=FUNDED * REWARD, rounds=100)
     assert (stage.job_id, other) == (1, 2)
     ScoresMachine.stage = stage
-    run(ScoresMachine, examples=18, steps=40)
+    run(ScoresMachine, examples=30, steps=40)
     # Histories drawn at random seldom score a round, see below.
     machine = ScoresMachine()
     machine.start()
