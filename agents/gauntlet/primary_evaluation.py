@@ -172,8 +172,10 @@ def unassigned_rows(
     nobody was assigned those either. The i-th draw is word i of Philox modulo the number of
     sequences; what is taken already is passed over.
     """
-    indices = sorted(i for a in manifest.assignments for r in a.ranges for i in range(*r))
-    taken = {int(row) for index in indices for row in data.rows(index)}
+    ranges = [r for a in manifest.assignments for r in a.ranges]
+    taken: set[int] = set()
+    for first, last in ranges:
+        taken.update(data.rows_of(first, last).ravel().tolist())
     free = data.train_sequences - len(taken)
     if free <= 0:
         return data.train_sequences + np.arange(min(count, data.val_sequences))

@@ -265,6 +265,10 @@ class DataSource:
         """Numbers of the sequences of training batch ``index`` >= 0, int64 [batch_size]."""
         return self._order.rows(index)
 
+    def rows_of(self, first: int, last: int) -> NDArray[np.int64]:
+        """The `rows` of batches ``first`` to ``last`` - 1, int64 [last - first, batch_size]."""
+        return self._order.rows_of(first, last)
+
     def sequences(self, rows: NDArray[np.int64]) -> Tensor:
         """The sequences of these numbers, at least one, as int64 [len(rows), seq_len + 1].
 

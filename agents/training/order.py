@@ -17,6 +17,7 @@ from agents.training.rng import derive_key, raw_words
 
 ROUNDS = 90  # SHUFFLE_ROUND_COUNT of Ethereum's consensus specification
 MAX_SIZE = 2**62
+_BLOCK = 2**16  # places that are shuffled at once, unless one batch has more
 
 Words = NDArray[np.uint64]
 
@@ -74,6 +75,20 @@ class BatchOrder:
 
     def rows(self, index: int) -> NDArray[np.int64]:
         """Numbers of the sequences of batch ``index`` >= 0, int64 [batch_size]."""
-        epoch, batch = divmod(index, self.batches_per_epoch)
-        places = np.arange(batch * self._batch, (batch + 1) * self._batch)
-        return shuffled(derive_key("order", self._seed, epoch), self._sequences, places)
+        return self.rows_of(index, index + 1).reshape(-1)
+
+    def rows_of(self, first: int, last: int) -> NDArray[np.int64]:
+        """The `rows` of batches ``first`` to ``last`` - 1, int64 [last - first, batch_size].
+
+        One shuffle for many batches: what a round costs is hardly more for all than for one.
+        """
+        found = [np.empty(0, np.int64)]
+        most = max(_BLOCK // self._batch, 1)
+        while first < last:
+            epoch, batch = divmod(first, self.batches_per_epoch)
+            until = min(batch + last - first, self.batches_per_epoch, batch + most)
+            places = np.arange(batch * self._batch, until * self._batch)
+            key = derive_key("order", self._seed, epoch)
+            found.append(shuffled(key, self._sequences, places))
+            first += until - batch
+        return np.concatenate(found).reshape(-1, self._batch)

@@ -111,6 +111,25 @@ def test_a_batch_of_claimed_sequences_without_number_costs_its_own_rows() -> Non
     assert rows.shape == (8,) and len(set(rows.tolist())) == 8
 
 
+@pytest.mark.parametrize(("first", "last"), [(0, 1), (7, 7), (20, 80), (49, 51), (3, 203)])
+def test_many_batches_at_once_are_each_as_by_itself(
+    monkeypatch: pytest.MonkeyPatch, first: int, last: int
+) -> None:
+    """Across epochs of 25 batches, and across blocks, one batch larger than a block too."""
+    order = BatchOrder(103, 4, seed=3)
+    alone = [order.rows(index).tolist() for index in range(first, last)]
+    for block in (1, 40, 2**16):
+        monkeypatch.setattr("agents.training.order._BLOCK", block)
+        together = order.rows_of(first, last)
+        assert together.tolist() == alone
+        assert (together.shape, together.dtype) == ((last - first, 4), np.int64)
+
+
+def test_a_batch_is_its_places_of_its_epochs_shuffle() -> None:
+    whole = shuffled(derive_key("order", 3, 2), 103, np.arange(103))
+    assert BatchOrder(103, 4, seed=3).rows(2 * 25 + 6).tolist() == whole[24:28].tolist()
+
+
 def test_batches_of_an_epoch_share_no_row() -> None:
     order = BatchOrder(103, 4, seed=3)
     assert order.batches_per_epoch == 25
