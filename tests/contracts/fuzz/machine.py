@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A fast machine that carries on where titanoboa left off.
 
-The system is deployed and peopled on titanoboa, as every other contract test does it. Code and
+The system is deployed and peopled on titanoboa and py-evm (other tests: `revm.py`). Code and
 storage are then copied into revm, which runs a call in a tenth of a millisecond instead of ten: a
 search needs a million of them. Both give the same answers; `test_fuzz.py` compares them."""
 

@@ -30,8 +30,9 @@ from eth.exceptions import Revert, VMError
 from eth.vm.forks.spurious_dragon.constants import EIP170_CODE_SIZE_LIMIT
 from eth_utils import keccak, to_canonical_address, to_checksum_address
 
+from tests.stage.contracts.system import ERROR_SELECTOR
+
 BLOCK_GAS = 10**12
-ERROR_SELECTOR = keccak(text="Error(string)")[:4]
 # Sends for an account with code, of which revm takes no transaction.
 ENVOY = to_checksum_address(b"\xee" * 20)
 _REVERTED = re.compile(r"output: 0x([0-9a-f]*)")
