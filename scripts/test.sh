@@ -24,8 +24,7 @@ set +m
 trap 'kill -- "-$networks" 2>/dev/null || true; wait; rm -f "$said"' EXIT
 
 # The state machines first and by themselves. Hypothesis takes its examples from the modules that
-# are loaded too, so their histories are the same in every run; and each takes a minute, so that one
-# of them begun last would leave the other process without work.
+# are loaded too, so their histories are the same in every run.
 some "${parallel[@]}" --dist load "$@" $machines
 some "${by_file[@]}" --ignore tests/e2e --ignore $machines "$@" tests
 [[ $extra -gt 0 ]] || ape test tests/contracts/lifecycle
