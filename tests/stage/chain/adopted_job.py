@@ -71,9 +71,9 @@ class AdoptedJob:
         return self.network.snapshot(*self.people.place, round_)
 
     def row(self, scores: Mapping[str, int]) -> list[int]:
-        """Scores by name in the order of the snapshot."""
+        """Scores by name in the order of the snapshot; who isn't named has none."""
         of = {self.node(name).node_id: score for name, score in scores.items()}
-        return [of[node] for node in self.snapshot.nodes]
+        return [of.get(node, 0) for node in self.snapshot.nodes]
 
     def digest(self, name: str, scores: Mapping[str, int]) -> bytes:
         node = self.node(name)
