@@ -285,7 +285,7 @@ def finish(
         left = merging.factors_ppm
         factors = None if left is None else tuple(left.get(s.reveal.node, PPM) for s in good)
         carried = tuple(sum(old.get(s.reveal.node, 0) for old in plan.earlier) for s in good)
-        evidence = Evidence(merging.merged, gains, factors, carried)
+        evidence = Evidence(merging.merged, gains, factors, carried if plan.earlier else None)
         scores = job.score(gradients, steps, evidence)
         marks = {
             s.reveal.node: mark
