@@ -37,7 +37,6 @@ from agents.pipeline.addresses import MAX_ANNOUNCEMENT, AddressBook
 from agents.pipeline.epoch import Epoch
 from agents.pipeline.hand_over import Passage
 from agents.pipeline.held import ANSWERS, Held, Occupied, Replayed
-from agents.pipeline.inbox import MAX_TRAIL
 from agents.pipeline.letters import (
     COLLECT_BYTES,
     HEAD_BYTES,
@@ -278,7 +277,6 @@ class Post:
         """
         self._log, self._where, self.book = log, where, book
         self._boxes: dict[_Key, Mailbox] = {}
-        self._largest = 0
         self._ended: dict[_Key, None] = {}
         self._notices: dict[_Key, bytes] = {}
         self.url = ""
@@ -305,7 +303,6 @@ class Post:
         key = running.epoch.key
         box = Mailbox(running, self._where, wake, self._log)
         self._ended.pop(key, None)
-        self._largest = max(self._largest, MAX_TRAIL + running.max_message)
         self._boxes[key] = box
         return box
 
@@ -349,12 +346,11 @@ class Post:
         """Take a letter of `length` bytes, its head first."""
         if length < HEAD_BYTES:
             raise Refused(400, f"A letter has at least {HEAD_BYTES} bytes.")
-        if length - HEAD_BYTES > self._largest:
-            raise Refused(413, f"At most {self._largest} bytes follow a letter's head.")
         try:
             passage, signature = read_head(read(HEAD_BYTES))
         except LetterError as error:
             raise Refused(400, str(error)) from None
+        # An epoch that does not run here yet is 503 at any length: its sender is to come again.
         box = self._box(passage.job, passage.epoch, passage.seed)
         trail = box.check_head(passage, length - HEAD_BYTES)
         rest = read(length - HEAD_BYTES)

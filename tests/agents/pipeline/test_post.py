@@ -106,6 +106,20 @@ def test_what_does_not_belong_here_is_refused_and_leaves_no_trace(
     assert posted(at, letter().to_bytes()) == 200, "the right letter is still welcome"
 
 
+def test_before_its_first_epoch_a_post_asks_senders_to_come_again() -> None:
+    """A miner that starts again has its post before its epoch. Who was refused for the length of
+    its letter, which no epoch had said yet, passed the miner by for good."""
+    at = post()
+    try:
+        url = at.url + "/letters"
+        assert send(url, letter().to_bytes(), 5.0)[0] is Outcome.LATER
+        at.open(running(21), lambda: None)
+        assert send(url, letter(CODE * 9, epoch=8).to_bytes(), 5.0)[0] is Outcome.LATER
+        assert send(url, letter().to_bytes(), 5.0)[0] is Outcome.TAKEN
+    finally:
+        at.stop()
+
+
 @pytest.mark.parametrize("body", [b"", b"x" * HEAD_BYTES, letter().to_bytes()[: HEAD_BYTES - 1]])
 def test_bytes_that_are_no_letter_are_refused(here: tuple[Post, Mailbox], body: bytes) -> None:
     assert posted(here[0], body) == 400
@@ -196,10 +210,11 @@ def test_a_post_forgets_the_oldest_notices(here: tuple[Post, Mailbox]) -> None:
     assert [at.kept(f"/done/3/{n}/" + "05" * 32) is None for n in (0, 1)] == [True, False]
 
 
-def test_a_body_is_refused_by_its_length_before_it_comes(here: tuple[Post, Mailbox]) -> None:
+def test_a_message_is_refused_by_its_length_before_it_comes(here: tuple[Post, Mailbox]) -> None:
     host, port = here[0].url.removeprefix("http://").split(":")
     with socket.create_connection((host, int(port)), 5.0) as wire:
         wire.sendall(b"POST /letters HTTP/1.0\r\nContent-Length: 1000000000000\r\n\r\n")
+        wire.sendall(letter().to_bytes()[:HEAD_BYTES])
         assert wire.recv(64).startswith(b"HTTP/1.0 413")
 
 
