@@ -13,7 +13,7 @@ elsewhere (`agents.pipeline.letters`): a statement that reaches `blame` is taken
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -61,6 +61,10 @@ class Passage:
         """What the sender signs, of `TYPES`; `digest` is keccak256 of the bytes that pass."""
         numbers = {name: int(getattr(self, name)) for name in _NUMBERS}
         return {**numbers, "seed": self.seed, "digest": digest}
+
+
+Signed = Callable[[Passage, bytes, bytes], bool]
+"""Whether a signature is that of a passage's sender, over a digest of what it handed on."""
 
 
 @dataclass(frozen=True)

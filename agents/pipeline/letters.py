@@ -25,7 +25,7 @@ from eth_utils import keccak
 
 from agents.pipeline import hand_over
 from agents.pipeline.epoch import Epoch
-from agents.pipeline.hand_over import Passage
+from agents.pipeline.hand_over import Passage, Signed
 from agents.pipeline.miner_log import Kind
 from agents.runtime.wallet import Wallet, recover_typed
 
@@ -92,6 +92,16 @@ def sign_passage(wallet: Wallet, where: Domain, passage: Passage, message: bytes
 def passage_signer(where: Domain, passage: Passage, digest: bytes, signature: bytes) -> str | None:
     """The checksummed address that signed; None for a malformed signature."""
     return recover_typed(where, hand_over.TYPES, passage.typed(digest), signature)
+
+
+def signed_by(where: Domain, operators: Mapping[int, str]) -> Signed:
+    """Whether a passage's sender signed, by the checksummed operator of each miner."""
+
+    def signed(passage: Passage, digest: bytes, signature: bytes) -> bool:
+        signer = passage_signer(where, passage, digest, signature)
+        return signer is not None and signer == operators.get(passage.sender)
+
+    return signed
 
 
 @dataclass(frozen=True)

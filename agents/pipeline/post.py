@@ -47,8 +47,8 @@ from agents.pipeline.letters import (
     Done,
     Letter,
     LetterError,
-    passage_signer,
     read_head,
+    signed_by,
 )
 from agents.pipeline.miner_log import Kind
 from agents.pipeline.trail import broken, trail_bytes
@@ -104,7 +104,7 @@ class Mailbox:
 
     def __init__(self, running: Running, where: Domain, wake: Callable[[], None], log: Log) -> None:
         self._running, self._where, self._wake, self._log = running, where, wake, log
-        self._epoch = running.epoch
+        self._epoch, self._signed = running.epoch, signed_by(where, running.operators)
         stage = self._epoch.stage_of(running.miner)
         if stage is None:
             raise ValueError(f"Miner {running.miner} holds no stage in this epoch.")
@@ -231,10 +231,6 @@ class Mailbox:
             raise Refused(409, "The counter is not above the last one.") from None
         except Occupied:
             raise Refused(503, "Another question of this receiver waits here.") from None
-
-    def _signed(self, passage: Passage, digest: bytes, signature: bytes) -> bool:
-        signer = passage_signer(self._where, passage, digest, signature)
-        return signer is not None and signer == self._running.operators.get(passage.sender)
 
     def _check_room(self, passage: Passage) -> None:
         if len(self._waiting[passage.kind].get(passage.sender, ())) >= self._running.max_waiting:

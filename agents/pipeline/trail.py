@@ -14,17 +14,13 @@ sent a sample may send its gradient.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
 
 from agents.pipeline.epoch import Epoch
-from agents.pipeline.hand_over import Passage
+from agents.pipeline.hand_over import Passage, Signed
 from agents.pipeline.inbox import Entry
 from agents.pipeline.miner_log import Kind
 
 _HOP = struct.Struct(">Q32s65s")
-
-Signed = Callable[[Passage, bytes, bytes], bool]
-"""Whether a signature is that of a passage's sender, over a digest of what it handed on."""
 
 
 def trail_bytes(stage: int, kind: Kind) -> int:

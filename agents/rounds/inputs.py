@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from agents.jobs.job import JobContext
-from agents.pipeline.hand_over import Passage
+from agents.pipeline.hand_over import Passage, Signed
 from agents.protocol.numbers import ZERO_DIGEST
 from agents.rounds.plan import Plan
 from agents.rounds.submissions import Submission
@@ -53,7 +53,7 @@ class RoundInputs:
     window_s: int = 0
     memory: Callable[[int], State | None] = _no_memory
     patient: bool = True
-    signed: Callable[[Passage, bytes, bytes], bool] = _nothing_signed
+    signed: Signed = _nothing_signed
 
     def steps(self, node: int) -> int:
         """Steps that the node's trace must show."""

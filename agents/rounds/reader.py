@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from agents.jobs.job import JobContext
-from agents.pipeline.hand_over import Passage
-from agents.pipeline.letters import domain, passage_signer
+from agents.pipeline.hand_over import Signed
+from agents.pipeline.letters import domain, signed_by
 from agents.protocol.network import Network
 from agents.protocol.numbers import Phase
 from agents.protocol.scores import Consensus
@@ -150,9 +150,7 @@ class RoundReader:
             signed=self._signed(job_id, round_id, plan),
         )
 
-    def _signed(
-        self, job_id: int, round_id: int, plan: Plan
-    ) -> Callable[[Passage, bytes, bytes], bool]:
+    def _signed(self, job_id: int, round_id: int, plan: Plan) -> Signed:
         """Whether the operator of a passage's sender signed the digest of what it handed on.
 
         The operator is that of the block in which the round was opened. Who changes its key later
@@ -164,12 +162,7 @@ class RoundReader:
         opened = self.network.round(job_id, round_id).opened_block
         operators = self.network.operators_at(miners, opened)
         where = domain(self.network.deployment.chain_id, self.network.rounds.address)
-
-        def signed(passage: Passage, digest: bytes, signature: bytes) -> bool:
-            signer = passage_signer(where, passage, digest, signature)
-            return signer is not None and signer == operators.get(passage.sender)
-
-        return signed
+        return signed_by(where, operators)
 
     # -- submissions -----------------------------------------------------------------------------
 

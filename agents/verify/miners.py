@@ -24,11 +24,11 @@ from agents.jobs.model_files import stage_of
 from agents.mechanisms.boundary import WireError
 from agents.pipeline.clasp import stated
 from agents.pipeline.epoch import Epoch
-from agents.pipeline.hand_over import Passage
+from agents.pipeline.hand_over import Passage, Signed
 from agents.pipeline.inbox import Entry, Received
 from agents.pipeline.miner_log import Event, Kind, MinerLog
 from agents.pipeline.stage import StageError
-from agents.pipeline.trail import Signed, broken
+from agents.pipeline.trail import broken
 from agents.pipeline.work import StageWork, change, out_of_place, replay
 from agents.rounds.inputs import RoundInputs
 from agents.rounds.mined import Mined, read_inbox
