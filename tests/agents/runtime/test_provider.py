@@ -58,7 +58,7 @@ def test_heads_come_by_the_proxys_socket_and_without_it_by_polling(proxy, remote
     try:
         eventually(lambda: feed.connected)
         anvil.mine()
-        eventually(lambda: feed.latest.number == 1)
+        eventually(lambda: feed.latest is not None and feed.latest.number == 1)
     finally:
         feed.stop()
     proxy.websocket = False
