@@ -80,7 +80,10 @@ class Miner:
         self._wake = threading.Event()
 
     def run(self, deadline: float, stop: Callable[[], bool] = lambda: False) -> Finished | None:
-        """Work until the epoch is over, or `deadline` (of `time.monotonic`); None without a step.
+        """Work until the epoch is over, or `deadline` (of `time.monotonic`).
+
+        None without a step, unless no sample was drawn for the miner: then its log is empty, and
+        that is all its work.
 
         It is over when every miner of the first stage has said that it is done, or nothing came
         for `linger` seconds. One of a later stage that has nothing to do asks them, at once and
@@ -113,7 +116,9 @@ class Miner:
             if self._schedule.passes and not self._broken:
                 self._execute(self._schedule.step())
             self._take_leave(deadline, stop)
-            return Finished(self._work, self._file.content()) if self._work.steps else None
+            if not self._work.steps and self._epoch.due(self._id):
+                return None
+            return Finished(self._work, self._file.content())
         finally:
             self._post.close(self._epoch, over)
             self._courier.stop()

@@ -14,7 +14,9 @@ last one is an error.
 
 Leaf i is keccak(keccak(0x00 || 32 bytes of origin digest || count || i || event)), with numbers as
 uint64: it binds miner, epoch, stage, first state and the log's length, so neither a log nor an
-event of it can be handed on. The tree is that of `agents.storage.merkle`.
+event of it can be handed on. The tree is that of `agents.storage.merkle`. A log without events,
+of a miner that the draw gave no sample, has the root keccak(keccak(0x00 || 32 bytes of origin
+digest || 0)).
 """
 
 from __future__ import annotations
@@ -127,7 +129,9 @@ class MinerLog:
         return self.events[self.steps[-1]].digest_out if self.steps else self.origin.state
 
     def root(self) -> bytes:
-        """The Merkle root that the miner commits to. ValueError for a log without events."""
+        """The Merkle root that the miner commits to."""
+        if not self.events:
+            return keccak(keccak(b"\0" + keccak(self.origin.to_bytes()) + _uint64(0)))
         return merkle_root(self._leaves)
 
     def proofs(self, places: Sequence[int]) -> list[list[bytes]]:

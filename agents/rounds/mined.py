@@ -83,7 +83,7 @@ def fetch_mined(
         events = max_events(epoch)
         origin = Origin(reveal.node, epoch.number, stage, start)
         log = MinerLog.from_bytes(store.get(proof.trace, max_log_bytes(events)), origin, events)
-        if not log.events or log.root() != reveal.trace_root:
+        if log.root() != reveal.trace_root:
             raise PayloadError("the log has not the root that was committed to")
         if [sample for sample, _ in proof.losses] != (_forward(log) if most else []):
             raise PayloadError("the proof does not state the losses of exactly the log's samples")

@@ -64,7 +64,8 @@ class Mining:
         self._unseated: tuple[int, int] | None = None
 
     def produce(self, job: JobContext, view: View, plan: Plan, node: int) -> Work | None:
-        """Work through the epoch; None if the node made no step, or nobody could hold its stage."""
+        """Work through the epoch; None if the node made no step that was due, or nobody
+        could hold its stage."""
         epoch = plan.epoch
         if epoch is None:
             self._say_unseated(view)
@@ -79,7 +80,7 @@ class Mining:
         start = partial(self._work, job, epoch, node, before, plan.step)
         with self._context.metrics.busy("train"):
             finished = self._mine(job, epoch, node, start, deadline)
-        if finished is None or not finished.work.steps:
+        if finished is None:
             return None
         return self._result(job, plan, node, before, finished, time.monotonic() - began)
 

@@ -96,6 +96,14 @@ def test_a_proof_holds_for_one_event_at_one_place_of_one_log() -> None:
         assert not includes(root, ORIGIN, count, place, replace(event, number=9), proof)
 
 
+def test_an_empty_log_has_a_root_of_its_own() -> None:
+    empty = MinerLog(ORIGIN, ())
+    assert empty.root() == keccak(keccak(b"\0" + keccak(ORIGIN.to_bytes()) + bytes(8)))
+    assert MinerLog(replace(ORIGIN, miner=8), ()).root() != empty.root()
+    assert MinerLog.from_bytes(empty.to_bytes(), ORIGIN) == empty
+    assert (empty.state, empty.backward_passes) == (ORIGIN.state, 0)
+
+
 @given(st.integers(1, 9), st.data())
 def test_a_log_has_one_spelling(steps: int, data: st.DataObject) -> None:
     told = long_log(steps)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -45,6 +46,25 @@ def check(mined: MinedRound, one: Mined) -> Verdict:
 @pytest.mark.parametrize("node", MINERS)
 def test_an_honest_miner_passes(mined: MinedRound, node: int, determinism: str) -> None:
     assert check(mined, mined.submit(node, determinism=determinism)).right
+
+
+@pytest.mark.parametrize("determinism", ["", OTHER_CLASS])
+def test_a_miner_that_the_draw_gave_no_sample_passes_with_an_empty_log(
+    tmp_path: Path, determinism: str
+) -> None:
+    """It is there and reveals, so it is not taken for absent. It is neither merged nor paid."""
+    mined = make_mined_round(EmbeddedStore(tmp_path), batches_per_round=2)
+    assert mined.plan.epoch is not None
+    (idle,) = [node for node in MINERS if not mined.plan.epoch.due(node)]
+    assert mined.works[idle].log.events == ()
+    assert check(mined, mined.submit(idle, determinism=determinism)).right
+    outcome = mined.compute(mined.honest())
+    assert sorted(outcome.paid()) == [node for node in MINERS if node != idle]
+    (line,) = [line for line in outcome.report.nodes if line.node == idle]
+    assert (line.accepted, line.merged, line.batches) == (True, False, 0)
+    # What it changed without a sample is found, whatever its log says.
+    moved = {name: torch.ones_like(tensor) for name, tensor in mined.works[idle].change.items()}
+    assert not check(mined, mined.submit(idle, payload=mined.encode(moved))).right
 
 
 def test_another_class_may_round_otherwise(mined: MinedRound) -> None:
