@@ -1,18 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""PeerScore and shares: mu+ times ordinal+, and a power of it above the least.
+"""PeerScore and shares: mu+ times value+, in proportion; by rank mu+ times ordinal+, in squares.
 
-The paper's equations 4 and 5. Both factors are cut at zero before they are multiplied. In
+The paper's equations 4 and 5 take the ordinal of a rank, the minimum off, and a power of 2. With
+them eight nodes of equal work are paid as by a lottery (docs/scoring.md), so a job does that only
+where it asks for it. In either rule both factors are cut at zero before they are multiplied. In
 production they were not: two negative factors made a large positive score, and zero updates, then
-random ones, earned most. Shares are (s - min)^c / sum, with these edges, which the paper leaves
-open:
+random ones, earned most. Shares are (s - least)^c / sum, least being 0 or the minimum, with these
+edges, which the paper leaves open:
 
 - A node whose PeerScore is 0 gets 0. So do negative scores and scores that are not numbers.
 - All scores equal and positive: equal shares ((s - min) would be 0 / 0).
 - All scores 0, or no scores: all shares 0.
 
-The minimum is taken over all nodes given, zeros included; give all nodes that are known. Shares
-need ratios only: scores are first divided by their largest distance from the minimum, so no scale
-of scores can overflow or vanish.
+A minimum is taken over all nodes given, zeros included; give all nodes that are known. Shares need
+ratios only: scores are first divided by their largest distance from the least, so no scale of
+scores can overflow or vanish.
 """
 
 from __future__ import annotations
@@ -25,17 +27,26 @@ from agents.protocol.numbers import SCALE
 
 
 def peer_score(rating: Rating) -> float:
-    """mu+ * ordinal+, at least 0; one rounding."""
+    """mu+ * value+, 0..1; one rounding."""
+    return max(0, rating.mu) * max(0, rating.value) / (MICRO * MICRO)
+
+
+def peer_score_by_rank(rating: Rating) -> float:
+    """The paper's mu+ * ordinal+, at least 0; one rounding."""
     return max(0, rating.mu) * max(0, rating.skill - 3 * rating.sigma) / (MICRO * MICRO)
 
 
-def normalise(scores: Mapping[int, float], power: float = 2.0) -> dict[int, float]:
+def normalise(
+    scores: Mapping[int, float], power: float = 1.0, above_least: bool = False
+) -> dict[int, float]:
     """The shares of all nodes in `scores`, each 0..1; together 1 up to rounding, or all 0.
 
-    `power`: c, at least 1.
+    `power`: c, at least 1. `above_least`: the paper's minimum is taken off.
     """
     worth = {node: s if math.isfinite(s) and s > 0 else 0.0 for node, s in scores.items()}
     most, least = max(worth.values(), default=0.0), min(worth.values(), default=0.0)
+    if not above_least:
+        least = 0.0
     if most == 0:
         return dict.fromkeys(worth, 0.0)
     if most == least:

@@ -3,6 +3,8 @@
 
 LossScore is `agents.gauntlet.loss_score`'s. The rules this file adds:
 
+- The part of a payload in the span of the newest merged updates is taken out before it is measured
+  (`agents.gauntlet.public_part`): it took no work.
 - The step is the job's merge of that payload alone, so that signs are measured where signs are
   applied. Whatever else the merge gives is brought to the median norm of the round's payloads: a
   longer or shorter payload scores the same.
@@ -16,7 +18,10 @@ LossScore is `agents.gauntlet.loss_score`'s. The rules this file adds:
   model, DeMo's job and 6 batches per loss, that sign is positive for 68 % of honest evaluations and
   44 % of copiers'; this one for 90 % and 44 %. With 2 batches it is 68 % against 78 %; with local
   AdamW steps and 6 batches 74 % against 76 % (`python -m tests.measure.studies.assigned_data`). It
-  costs one loss for each pair of evaluated nodes. Batches are public, so somebody may train on a
+  costs one loss for each pair of evaluated nodes. So it is in a job that pays by rank. Where work
+  is paid, the same comparison is made on every run of tokens of the node's own batches, and the
+  mean sign is the work `shown`; a sum would say how large a lead is, and a part of the work gives
+  most of that. Batches are public, so somebody may train on a
   rival's to raise what is expected of it; half of the others would have to.
 - A payload that ruins the loss, or that the merge refuses, has no score; no payload raises.
 """
@@ -33,19 +38,26 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from agents.gauntlet.loss_score import loss_score, step, to_nano
+from agents.gauntlet.loss_score import NANO, loss_score, step, to_nano
+from agents.gauntlet.public_part import PublicPart
+from agents.gauntlet.ratings import MICRO
 from agents.jobs.job import JobContext
 from agents.mechanisms.merge import MergeRefused
 from agents.mechanisms.score.gauntlet import Gauntlet
 from agents.protocol.draw import draw
 from agents.rounds.plan import Plan
-from agents.training.assignment import Manifest
+from agents.training.assignment import Manifest, Ranges, unassigned
 from agents.training.data import DataSource
-from agents.training.evaluate import validation_loss
+from agents.training.evaluate import token_losses, validation_loss
 from agents.training.norms import norm
 from agents.training.rng import derive_key, raw_words
 from agents.training.state import PayloadError, State, apply_outer
 
+Values = NDArray[np.float64]
+
+# Nats per token: a mean loss over tokens in fp32 is rounded otherwise by another machine, by a few
+# millionths of it; a LossScore is the difference of two.
+LOSS_TOLERANCE = 1e-4
 _BLOCK = 256  # words drawn at once
 _TOO_SHORT = 1e-30  # of the wanted norm: stretching by more would leave the range of fp32
 
@@ -55,13 +67,68 @@ class Measured:
     """LossScores in nano-nats per token, or the reason why there are none.
 
     `expected`: the median over the other evaluated nodes of (assigned - random) with this node's
-    batches as the assigned ones; 0 without others.
+    batches as the assigned ones; 0 without others. `shown`: the work that the update shows, in
+    millionths (see above). `unsure`: by how much another machine's rounding might change `shown`.
     """
 
     assigned: int | None
     random: int | None
     expected: int | None
+    shown: int | None = None
     reason: str = ""
+    unsure: int = 0
+
+
+class _Cells:
+    """The runs of tokens on which a node's work is looked for: its assigned ones, then the extra.
+
+    Each sequence is cut into `runs` runs, as equal as can be; a run is a cell.
+    """
+
+    def __init__(
+        self, assigned: Sequence[Tensor], extra: Sequence[Tensor], options: Gauntlet
+    ) -> None:
+        self.batches = (*assigned, *extra)
+        self._runs, self._extra = options.runs, options.extra if extra else 0
+        self._assigned = sum(len(batch) * self._cut(batch) for batch in assigned)
+
+    def __bool__(self) -> bool:
+        return self._assigned > 0
+
+    def _cut(self, batch: Tensor) -> int:
+        return min(self._runs, batch.shape[1] - 1)
+
+    def means(self, losses: Sequence[Values]) -> Values:
+        """Each cell's mean loss, from the losses [batch, seq] of every token."""
+        parts = [
+            np.stack([run.mean(axis=1) for run in np.array_split(part, self._cut(batch), axis=1)])
+            for part, batch in zip(losses, self.batches, strict=True)
+        ]
+        return np.concatenate([part.T.ravel() for part in parts])
+
+    def assigned_mean(self, values: Values) -> float:
+        """The mean over the assigned cells."""
+        return float(values[: self._assigned].mean())
+
+    def shown(self, leads: Values) -> int:
+        """The work that leads beyond the usual show, -1..1 in millionths, rounded down.
+
+        The share of cells that lead less the share that lag, of the assigned ones and of the extra
+        ones, weighted by how many batches of either a node may train on.
+        """
+        signs = np.sign(np.round(leads * NANO)).astype(np.int64)
+        return self._weighted(signs)
+
+    def unsure(self, leads: Values) -> int:
+        """What `shown` may differ by where the losses of cells differ by LOSS_TOLERANCE."""
+        return 2 * self._weighted((np.abs(leads) <= LOSS_TOLERANCE).astype(np.int64)) + 2
+
+    def _weighted(self, signs: NDArray[np.int64]) -> int:
+        own, more = signs[: self._assigned], signs[self._assigned :]
+        total = int(own.sum()) * MICRO // own.size
+        if more.size:
+            total += self._extra * (int(more.sum()) * MICRO // more.size)
+        return total // (1 + self._extra)
 
 
 @dataclass(frozen=True)
@@ -72,6 +139,7 @@ class Yardstick:
         before: the round's model.
         length: L2 norm that an update which is not of signs is brought to; see `median_norm`.
         seed: 32 bytes; all draws start here.
+        history: the newest merged updates that led to `before`, at most `options.history`.
     """
 
     job: JobContext
@@ -81,16 +149,17 @@ class Yardstick:
     length: float
     seed: bytes
     device: str
+    history: Sequence[State] = ()
 
     def measure(
         self, sent: Mapping[int, State], progress: Callable[[int], None] = lambda node: None
     ) -> dict[int, Measured]:
         """The scores of these nodes' decoded payloads, by node. `progress`: hears each node."""
-        batches = {node: self.assigned(node) for node in sent}
-        before = {node: self._loss(self.before, own) for node, own in batches.items() if own}
+        own = {node: _Cells(self.assigned(node), self.extra(node), self.options) for node in sent}
+        before = {node: self._cells(self.before, cells) for node, cells in own.items() if cells}
         random_before = self._loss(self.before, self.random)
         random: dict[int, float] = {}
-        on_own: dict[int, dict[int, float]] = {}  # by whose update, then by whose batches
+        falls: dict[int, dict[int, Values]] = {}  # by whose update, then by whose batches
         reasons: dict[int, str] = {}
         for node, gradient in sent.items():
             progress(node)
@@ -103,26 +172,54 @@ class Yardstick:
                 reasons[node] = f"the update can't be applied: {error}"
                 continue
             random[node] = loss_score(random_before, self._loss(after, self.random))
-            on_own[node] = {
-                of: loss_score(loss, self._loss(after, batches[of])) for of, loss in before.items()
+            falls[node] = {
+                of: losses - self._cells(after, own[of]) for of, losses in before.items()
             }
-            if not all(map(math.isfinite, (random[node], *on_own[node].values()))):
-                del random[node], on_own[node]
+            finite = (np.isfinite(fall).all() for fall in falls[node].values())
+            if not (math.isfinite(random[node]) and all(finite)):
+                del random[node], falls[node]
                 reasons[node] = "the update ruins the loss"
-        found = {node: Measured(None, None, None, reason) for node, reason in reasons.items()}
-        for node, scores in on_own.items():
-            leads = [on_own[q][node] - random[q] for q in on_own if q != node]
-            expected = statistics.median(leads) if leads else 0.0
-            found[node] = Measured(to_nano(scores[node]), to_nano(random[node]), to_nano(expected))
+        found = {
+            node: Measured(None, None, None, reason=reason) for node, reason in reasons.items()
+        }
+        for node in falls:
+            leads = {q: falls[q][node] - random[q] for q in falls}
+            mine, others = leads.pop(node), list(leads.values())
+            usual = np.median(others, axis=0) if others else np.zeros_like(mine)
+            part = _part(random[node], [random[q] for q in leads])
+            assigned = own[node].assigned_mean(falls[node][node])
+            expected = statistics.median(map(own[node].assigned_mean, others)) if others else 0.0
+            found[node] = Measured(
+                to_nano(assigned),
+                to_nano(random[node]),
+                to_nano(expected),
+                own[node].shown(mine - part * usual),
+                unsure=own[node].unsure(mine - part * usual),
+            )
         return found
 
     def assigned(self, node: int) -> list[Tensor]:
         """At most `eval_batches` of the batches that the node was assigned, drawn by the seed."""
         assignment = self.plan.manifest.of(node)
+        return [] if assignment is None else self._drawn("assigned", node, assignment.ranges)
+
+    def extra(self, node: int) -> list[Tensor]:
+        """As many of the batches that the node may train on beside those, drawn likewise.
+
+        They are the first of the node's own stretch of unassigned batches, `extra` times as many as
+        it was assigned.
+        """
+        manifest = self.plan.manifest
+        assignment = manifest.of(node)
         if assignment is None:
             return []
-        batches = [index for first, last in assignment.ranges for index in range(first, last)]
-        key = derive_key("assigned", self.seed, node)
+        stretch = sum(other.batches for other in manifest.assignments)
+        count = min(self.options.extra * assignment.batches, stretch)
+        return self._drawn("extra", node, unassigned(manifest, node, count))
+
+    def _drawn(self, purpose: str, node: int, ranges: Ranges) -> list[Tensor]:
+        batches = [index for first, last in ranges for index in range(first, last)]
+        key = derive_key(purpose, self.seed, node)
         return [self.job.data.batch(i) for i in draw(key, batches, self.options.eval_batches)]
 
     @cached_property
@@ -142,11 +239,26 @@ class Yardstick:
         update = self.job.merge([gradient])
         if not getattr(self.job.merge, "signs", False):
             update = brought_to(update, self.length)
+        update = self._public.without(update)
         beta = step(self.options.step_share, self.job.spec.outer_lr_at(self.plan.step))
         return apply_outer(self.before, update, beta)
 
+    @cached_property
+    def _public(self) -> PublicPart:
+        return PublicPart(self.history)
+
     def _loss(self, state: State, batches: Sequence[Tensor]) -> float:
         return validation_loss(self.job.net(self.device), state, batches)
+
+    def _cells(self, state: State, cells: _Cells) -> Values:
+        losses = token_losses(self.job.net(self.device), state, cells.batches)
+        return cells.means([part.cpu().numpy() for part in losses])
+
+
+def _part(score: float, others: Sequence[float]) -> float:
+    """What an update has of the usual LossScore, 0..1: so much of the usual lead is its due."""
+    usual = statistics.median(others) if others else 0.0
+    return max(0.0, min(1.0, score / usual)) if usual > 0 else 1.0
 
 
 def median_norm(payloads: Iterable[State]) -> float:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ratings: a round moves skill by rank, mu by a sign, and a failure raises neither.
+"""Ratings: a round moves skill by rank, mu by work shown, value by the loss; a failure raises none.
 
 One round of one validator, in the order of Gauntlet's Algorithm 1:
 
@@ -8,14 +8,16 @@ One round of one validator, in the order of Gauntlet's Algorithm 1:
 2. Match. The evaluated nodes are ranked by LossScore on random data and play one OpenSkill match
    (Plackett-Luce; Weng and Lin, JMLR 12, 2011, algorithm 4). Only ranks enter, so a loss spike is
    worth no more than a win. Nodes whose payload is missing or invalid share the last rank.
-3. mu <- gamma * mu + (1 - gamma) * sign(assigned - random), the paper's equation 3, with
-   sign(0) = 0. For a missing or invalid payload the sign is -1: it shows no work on the assigned
-   data, and ignoring a node may not serve it better than judging it. In a round in which a node
-   failed, this step may lower its mu but not raise it.
+3. mu <- gamma * mu + (1 - gamma) * shown, the work that the update shows, -1..1. In a job that pays
+   by rank it is the paper's equation 3, with sign(assigned - random) in its place and sign(0) = 0.
+   For a missing or invalid payload either is -1: it shows no work on the assigned data, and
+   ignoring a node may not serve it better than judging it. In a round in which a node failed, this
+   step may lower its mu but not raise it.
+4. value <- gamma * value + (1 - gamma) * the LossScore on random data over its median (`relative`).
 
 A score that is not a finite number (the update ruined the loss) counts as missing. A match needs
-two; a node that is evaluated alone keeps its skill and sigma. A fresh node has ordinal 0 and mu 0,
-so whoever registers again starts from nothing.
+two; a node that is evaluated alone keeps its skill and sigma. A fresh node has ordinal, mu and
+value 0, so whoever registers again starts from nothing.
 
 States are integers in millionths, rounded after each round: mu downwards, in integer arithmetic, so
 it is the same everywhere; skill to the nearest; sigma upwards. OpenSkill computes in float64 with
@@ -28,6 +30,7 @@ published integers, so that such a difference is seen once and never grows.
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -50,12 +53,15 @@ class Rating:
     Attributes:
         skill: mean of OpenSkill's estimate, -500..500 in units (OpenSkill calls it mu).
         sigma: its standard deviation, above 0 and at most 500.
-        mu: Gauntlet's mu, -1..1: how reliably the node's updates fit its own data better.
+        mu: Gauntlet's mu, -1..1: how reliably the node's updates fit its own data better, or how
+            much work they show.
+        value: moving average, -1..1, of its LossScore over the median one; see `relative`.
     """
 
     skill: int
     sigma: int
     mu: int
+    value: int = 0
 
     def __post_init__(self) -> None:
         """ValueError for a number that isn't an int in its range: states are read from records."""
@@ -63,6 +69,7 @@ class Rating:
             ("skill", -_MOST_SKILL, _MOST_SKILL),
             ("sigma", 1, _MOST_SIGMA),
             ("mu", -MICRO, MICRO),
+            ("value", -MICRO, MICRO),
         ):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
@@ -77,12 +84,14 @@ FRESH = Rating(skill=25 * MICRO, sigma=8_333_334, mu=0)
 class Evaluation:
     """What a validator measured of one node: LossScores in nats, positive if the loss fell.
 
-    None for a payload that is missing or invalid.
+    None for a payload that is missing or invalid. `shown`: the work that the update shows, in
+    millionths (`agents.gauntlet.primary_evaluation`); None has mu move by the paper's sign.
     """
 
     node: int
     assigned: float | None
     random: float | None
+    shown: int | None = None
 
     @property
     def scored(self) -> tuple[float, float] | None:
@@ -120,6 +129,7 @@ def rate(
     lost = missing.union(failed)
     before = {node: ratings.get(node, FRESH) for node in sorted({*ratings, *judged, *lost})}
     matched = _match(before, judged, options)
+    sizes = relative(evaluations)
     result = {}
     for node, rating in before.items():
         mu = rating.mu
@@ -128,17 +138,40 @@ def rate(
         if node in judged:
             moved = _move(mu, indicator(judged[node]), options)
             mu = min(mu, moved) if node in lost else moved
+        value = _move(rating.value, sizes[node], options) if node in judged else rating.value
         skill, sigma = matched.get(node, (rating.skill, rating.sigma))
-        result[node] = Rating(skill, sigma, mu)
+        result[node] = Rating(skill, sigma, mu, value)
     return result
 
 
 def indicator(evaluation: Evaluation) -> int:
-    """sign(assigned - random); -1 for a payload that is missing, invalid or ruins the loss."""
+    """What mu moves by, in millionths: the work shown, or without it sign(assigned - random).
+
+    -1,000,000 for a payload that is missing, invalid or ruins the loss.
+    """
     if evaluation.scored is None:
-        return -1
+        return -MICRO
+    if evaluation.shown is not None:
+        return max(-MICRO, min(MICRO, evaluation.shown))
     assigned, random = evaluation.scored
-    return (assigned > random) - (assigned < random)
+    return MICRO * ((assigned > random) - (assigned < random))
+
+
+def relative(evaluations: Sequence[Evaluation]) -> dict[int, int]:
+    """Each node's LossScore on random data over the median magnitude of all, -1..1 in millionths.
+
+    1 for everybody from the median on: better than the usual is worth no more, so an update that is
+    pooled, or rides on others' work, gains nothing over an honest one. Of an even number's two
+    middle magnitudes the larger counts. -1 for a payload that is missing or ruins the loss; 0 for
+    all others where the median is 0.
+    """
+    scores = {e.node: e.scored[1] for e in evaluations if e.scored is not None}
+    usual = statistics.median_high(map(abs, scores.values())) if scores else 0.0
+    found = dict.fromkeys((e.node for e in evaluations), -MICRO)
+    for node, score in scores.items():
+        share = max(-1.0, min(1.0, score / usual)) if usual else 0.0
+        found[node] = round(MICRO * share)
+    return found
 
 
 def ranks(evaluations: Sequence[Evaluation]) -> list[int]:
@@ -178,10 +211,10 @@ def _rounded(skill: float, sigma: float) -> tuple[int, int]:
     )
 
 
-def _move(mu: int, sign: int, options: Gauntlet) -> int:
-    """gamma * mu + (1 - gamma) * sign in millionths, rounded down."""
+def _move(mean: int, newest: int, options: Gauntlet) -> int:
+    """gamma * mean + (1 - gamma) * newest in millionths, rounded down."""
     kept = _ppm(options.gamma)
-    return (kept * mu + (MICRO - kept) * sign * MICRO) // MICRO
+    return (kept * mean + (MICRO - kept) * newest) // MICRO
 
 
 def _ppm(share: float) -> int:

@@ -58,6 +58,7 @@ class NodeScore(_Frozen):
         expected: by how much other evaluated updates did better on this node's assigned batches
             than on the random ones (their median). All three are None for a node that was not
             evaluated, and for one that was but had nothing usable: it ranks last.
+        shown: the work that its update shows, -1,000,000..1,000,000; measured with the three.
         score: its place in the vector, out of 65,535.
     """
 
@@ -69,12 +70,18 @@ class NodeScore(_Frozen):
     assigned: NanoNats | None
     random: NanoNats | None
     expected: NanoNats | None
+    shown: Annotated[int, Field(ge=-1_000_000, le=1_000_000)] | None
     score: Annotated[int, Field(ge=0, le=65_535)]
 
     @model_validator(mode="after")
     def _consistent(self) -> NodeScore:
-        if len({self.assigned is None, self.random is None, self.expected is None}) > 1:
-            raise ValueError("assigned, random and expected are measured together or not at all")
+        if (
+            len({part is None for part in (self.assigned, self.random, self.expected, self.shown)})
+            > 1
+        ):
+            raise ValueError(
+                "assigned, random, expected and shown are measured together or not at all"
+            )
         if self.assigned is not None and not (self.evaluated and self.usable):
             raise ValueError("a loss is stated of a node that was not evaluated")
         if not self.failure and not self.usable:
@@ -85,7 +92,8 @@ class NodeScore(_Frozen):
 class NodeRating(_Frozen):
     """A node's standing with this validator after the round, in 1e-6.
 
-    `skill` and `sigma` are OpenSkill's, `mu` is the proof of computation's moving average.
+    `skill` and `sigma` are OpenSkill's, `mu` is the proof of computation's moving average, `value`
+    that of the LossScore over the median one.
     `unseen`: rounds of this validator since it last evaluated the node.
     """
 
@@ -93,6 +101,7 @@ class NodeRating(_Frozen):
     skill: Annotated[int, Field(ge=-500_000_000, le=500_000_000)]
     sigma: Annotated[int, Field(ge=1, le=500_000_000)]
     mu: Annotated[int, Field(ge=-1_000_000, le=1_000_000)]
+    value: Annotated[int, Field(ge=-1_000_000, le=1_000_000)]
     unseen: Annotated[int, Field(ge=0, le=MAX_UNSEEN)]
 
 
@@ -109,7 +118,7 @@ class ScoreRecord(_Frozen):
         ratings: everyone who is rated, ascending by node.
     """
 
-    version: Literal[1] = 1
+    version: Literal[2] = 2
     job: Annotated[int, Field(ge=1)]
     round: Annotated[int, Field(ge=1)]
     verifier: NodeId

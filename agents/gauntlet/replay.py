@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 from agents.gauntlet.draw import NEW, draw, round_seed
 from agents.gauntlet.loss_score import from_nano
-from agents.gauntlet.peer_scores import normalise, peer_score, vector
+from agents.gauntlet.peer_scores import normalise, peer_score, peer_score_by_rank, vector
 from agents.gauntlet.ratings import FRESH, Evaluation, Rating, rate
 from agents.gauntlet.record import MAX_RATED, MAX_UNSEEN, NodeRating, NodeScore, ScoreRecord
 from agents.mechanisms.score.gauntlet import Gauntlet
@@ -68,7 +68,12 @@ def follow(
     here = {line.node: line for line in lines}
     start = {**dict.fromkeys(here, FRESH), **known}
     match = [
-        Evaluation(line.node, from_nano(_beyond(line)), from_nano(line.random))
+        Evaluation(
+            line.node,
+            from_nano(_beyond(line)),
+            from_nano(line.random),
+            line.shown if options.pays_work else None,
+        )
         for line in sorted(lines, key=lambda line: line.node)
         if line.evaluated
     ]
@@ -81,7 +86,12 @@ def follow(
         if node in here or unseen <= FORGOTTEN_AFTER:
             kept.append(
                 NodeRating(
-                    node=node, skill=rating.skill, sigma=rating.sigma, mu=rating.mu, unseen=unseen
+                    node=node,
+                    skill=rating.skill,
+                    sigma=rating.sigma,
+                    mu=rating.mu,
+                    value=rating.value,
+                    unseen=unseen,
                 )
             )
     kept.sort(key=lambda line: (line.node not in here, line.unseen, line.node))
@@ -95,9 +105,10 @@ def scores_of(
 
     Only who passed fast evaluation in this very round has a share of it; others keep their rating.
     """
-    rated = {line.node: peer_score(_rating(line)) for line in ratings}
+    worth = peer_score if options.pays_work else peer_score_by_rank
+    rated = {line.node: worth(_rating(line)) for line in ratings}
     peers = {line.node: 0.0 if line.failure else rated[line.node] for line in lines}
-    shares = normalise(peers, options.power)
+    shares = normalise(peers, options.power, above_least=not options.pays_work)
     return vector(shares, [line.node for line in lines])
 
 
@@ -153,7 +164,7 @@ def _ratings(record: ScoreRecord, own: Sequence[NodeRating]) -> list[str]:
         return [f"nodes {sorted(theirs)} are rated, replay rates {sorted(mine)}"]
     wrong = []
     for node, line in mine.items():
-        for name in ("skill", "sigma", "mu", "unseen"):
+        for name in ("skill", "sigma", "mu", "value", "unseen"):
             stated, found = getattr(theirs[node], name), getattr(line, name)
             if abs(stated - found) > (0 if name == "unseen" else _ROUNDING):
                 wrong.append(f"{name} of node {node} is {stated}, replay gives {found}")
@@ -168,4 +179,4 @@ def _beyond(line: NodeScore) -> int | None:
 
 
 def _rating(line: NodeRating) -> Rating:
-    return Rating(skill=line.skill, sigma=line.sigma, mu=line.mu)
+    return Rating(skill=line.skill, sigma=line.sigma, mu=line.mu, value=line.value)

@@ -59,6 +59,7 @@ from agents.mechanisms.score.gauntlet import Gauntlet
 from agents.protocol.numbers import ZERO_DIGEST, Phase, ScorePhase
 from agents.protocol.scores import Consensus, Scoring
 from agents.protocol.view import View
+from agents.rounds.history import merged_updates
 from agents.rounds.plan import Plan
 from agents.rounds.reader import RoundReader
 from agents.rounds.report import UNAVAILABLE
@@ -220,6 +221,9 @@ class Validator:
             length=median_norm(sent[n] for n in usable),
             seed=round_seed(secret, audit_seed),
             device=self._reader.device,
+            history=merged_updates(
+                self._reader.models, view.job_id, view.round.prev_model, options.history
+            ),
         )
         measured = yardstick.measure(
             {n: sent[n] for n in due},
@@ -473,6 +477,7 @@ def _line(node: int, found: Checked, evaluated: bool, measured: Measured | None)
         assigned=measured.assigned,
         random=measured.random,
         expected=measured.expected,
+        shown=measured.shown,
         score=0,
     )
 
@@ -489,7 +494,7 @@ def _milli(steps: float) -> int:
 
 
 def _figures(line: NodeRating) -> dict[str, float]:
-    rating = Rating(skill=line.skill, sigma=line.sigma, mu=line.mu)
+    rating = Rating(line.skill, line.sigma, line.mu, line.value)
     return {
         "loss_rating": round(ordinal(rating), 4),
         "mu": round(line.mu / 1_000_000, 4),

@@ -94,4 +94,4 @@ def _ratings(records: Iterable[ScoreRecord], node: int) -> Iterable[Rating]:
 
 
 def _rating(line: NodeRating) -> Rating:
-    return Rating(line.skill, line.sigma, line.mu)
+    return Rating(line.skill, line.sigma, line.mu, line.value)

@@ -28,6 +28,7 @@ def line(node: int, random: int | None) -> NodeScore:
         assigned=random,
         random=random,
         expected=None if random is None else 0,
+        shown=None if random is None else 0,
         score=0,
     )
 
@@ -52,6 +53,7 @@ def record(verifier: int, lines: list[NodeScore], ratings: dict[int, tuple[int, 
                 skill=skill * 1_000_000,
                 sigma=sigma * 1_000_000,
                 mu=mu * 100_000,
+                value=500_000,
                 unseen=0,
             )
             for node, (skill, sigma, mu) in ratings.items()
@@ -76,8 +78,8 @@ def test_curves__medians_over_those_who_say_anything(history):
     assert found.loss_scores == {5: [(1, 2.0)], 6: [(1, -1.0)]}
     assert found.ratings == {5: [(1, 15.0)], 6: [(1, 2.0)]}  # of 15, 10, 17; of 2
     assert found.mus == {5: [(1, 0.2)], 6: [(1, pytest.approx(0.3))]}
-    # 0.2 * 15, 0.4 * 10, 0.1 * 17; 0.3 * 2
-    assert found.peer_scores == {5: [(1, pytest.approx(3.0))], 6: [(1, pytest.approx(0.6))]}
+    # mu of 0.2, 0.4, 0.1 and of 0.3, each times a value of 0.5
+    assert found.peer_scores == {5: [(1, pytest.approx(0.1))], 6: [(1, pytest.approx(0.15))]}
 
 
 def test_payouts__only_of_rounds_that_ended(history):

@@ -24,7 +24,8 @@ from agents.audit.sources.findings import Part
 from agents.audit.sources.record import Record, place
 from agents.gauntlet.draw import round_seed
 from agents.gauntlet.fast_evaluation import Checked, Facts, check_nodes, step_size
-from agents.gauntlet.primary_evaluation import Measured, Yardstick, median_norm
+from agents.gauntlet.loss_score import NANO
+from agents.gauntlet.primary_evaluation import LOSS_TOLERANCE, Measured, Yardstick, median_norm
 from agents.gauntlet.record import MAX_RECORD_BYTES, NodeScore, ScoreRecord
 from agents.gauntlet.replay import replay
 from agents.gauntlet.validator import LOOK_BACK
@@ -36,16 +37,15 @@ from agents.rounds.sync_sample import max_samples_bytes
 from agents.storage.errors import StoreError, StoreUnavailable
 from agents.training.state import State
 
-# In nano-nats per token. A loss is a mean over tokens in fp32, which another machine rounds
-# otherwise by a few millionths of it; a score is the difference of two.
-LOSS_SCORE_TOLERANCE = 100_000
+LOSS_SCORE_TOLERANCE = round(LOSS_TOLERANCE * NANO)  # in nano-nats per token
 
 
 @dataclass(frozen=True)
 class RoundFacts:
     """A finalized round as the audit derived it.
 
-    `before`: its model; `earlier`: the model one round before, None in the job's first.
+    `before`: its model; `earlier`: the model one round before, None in the job's first. `history`:
+    the newest merged updates that changed the model before it, newest first; None: not known.
     """
 
     job: JobContext
@@ -54,6 +54,7 @@ class RoundFacts:
     earlier: State | None
     submissions: Sequence[Submission]
     invalid: frozenset[int]
+    history: Sequence[State] | None
 
 
 class Ratings:
@@ -101,6 +102,9 @@ class Ratings:
         self, part: Part, records: dict[int, ScoreRecord], facts: RoundFacts, device: str
     ) -> None:
         """Measure every LossScore of these records again."""
+        if facts.history is None:
+            part.remark("An earlier update is not known here: losses in records were believed.")
+            return
         sent = {s.reveal.node: s.gradient for s in facts.submissions if s.gradient is not None}
         for verifier, record in records.items():
             usable = [sent[n.node] for n in record.scores if n.usable and n.node in sent]
@@ -112,6 +116,7 @@ class Ratings:
                 length=median_norm(usable),
                 seed=round_seed(bytes.fromhex(record.secret), bytes.fromhex(record.audit_seed)),
                 device=device,
+                history=facts.history[: self._options.history],
             )
             due = [n for n in record.scores if n.evaluated and n.usable and n.node in sent]
             measured = yardstick.measure({line.node: sent[line.node] for line in due})
@@ -260,6 +265,11 @@ class Ratings:
             sentence = f"its {name} LossScore is {_nats(said)}, it should be {_nats(own)}"
             sentence += f" ({found.reason})." if found.reason else "."
             part.hold("losses", close, who, sentence)
+        if line.shown is None or found.shown is None:
+            return
+        close = abs(line.shown - found.shown) <= found.unsure
+        sentence = f"it shows {line.shown / 1e6:.4f} of the work, it should be "
+        part.hold("losses", close, who, f"{sentence}{found.shown / 1e6:.4f}.")
 
 
 def _nats(score: int | None) -> str:

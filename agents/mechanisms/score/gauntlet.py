@@ -7,6 +7,9 @@ after the reveal (`loss_score`), rates the nodes by rank (`ratings`), and turns 
 (`peer_scores`); the contract takes the stake-weighted median of the validators' shares. That
 consensus, not this object's `__call__`, decides what a scored round pays.
 
+Templar's Gauntlet pays by rank (`pays: rank`). By default a job pays for the work that updates
+show, as long as they are as good as the usual one; docs/scoring.md says why, with figures.
+
 This file holds the options all of that reads, and the two choices that everybody must make alike
 before there are scores: whose updates are merged (`select`), and which norms are plausible.
 """
@@ -19,11 +22,13 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from agents.mechanisms.merge.parts.options import number, whole
+from agents.mechanisms.options import check_choice
 from agents.mechanisms.rows import Payload, check
 from agents.mechanisms.score import Evidence, Scores, register
 from agents.mechanisms.score.shares import PPM
 
 _NAME = "gauntlet"
+MOST_HISTORY = 16  # merged updates
 
 
 @register(_NAME)
@@ -32,12 +37,18 @@ class Gauntlet:
     """The scoring rule `gauntlet`. Paper = the paper's value; deployed = Templar's last run.
 
     Attributes:
+        pays: "work": mu counts the tokens of a node's data that its update shows, pay is linear in
+            it. "rank": the paper's formulas, with OpenSkill, a sign for mu and `power` 2.
         gamma: what mu keeps of itself per evaluation, 0..0.999 (deployed 0.95). Six decimals count.
         step_share: c of beta = c * alpha, the step whose effect on the loss is measured, 0.001..1
             (deployed 0.2).
+        history: merged updates whose span is taken out of an update, 0..16 (paper 0).
+        extra: how many times its assigned batches a node may have counted beside them, 0..7: the
+            first of its own stretch of unassigned batches (`trainer.extra_batches`).
+        runs: runs of tokens that each sequence is cut into when work is looked for, 1..64.
         evaluated: nodes that each validator evaluates per round, 2..128 (paper 5).
         top: G, the most nodes merged per round, 1..128 (paper 15).
-        power: exponent of the shares, 1..4 (paper 2).
+        power: exponent of the shares, 1..4 (paper 2; at 1 the pay is linear in the work).
         sync_limit: largest SyncScore, in steps of size alpha, 0.001..1000 (paper 3).
         fast_penalty: factor on a positive mu for a failed fast check, 0..1 (paper 0.75). Six
             decimals count.
@@ -52,25 +63,31 @@ class Gauntlet:
         skill_tau: what OpenSkill adds to a sigma per match, 0..10 (deployed 0.1).
     """
 
+    pays: str = "work"
     gamma: float = 0.95
     step_share: float = 0.2
-    evaluated: int = 5
+    history: int = 8
+    extra: int = 1
+    runs: int = 4
+    evaluated: int = 8
     top: int = 15
-    power: float = 2.0
+    power: float = 1.0
     sync_limit: float = 3.0
     fast_penalty: float = 0.75
     norm_ratio: float = 4.0
     overlap: float = 0.4
     overlap_margin: float = 0.03
-    eval_batches: int = 2
+    eval_batches: int = 6
     samples: int = 2
     skill_beta: float = 7.0
     skill_tau: float = 0.1
 
     needs_gains: ClassVar[bool] = False
+    needs_updates: ClassVar[int] = 0
 
     def __post_init__(self) -> None:
         """ValueError for an option of a wrong type or out of range."""
+        check_choice(f"pays of {_NAME}", self.pays, ("work", "rank"))
         for name, low, high in (
             ("gamma", 0, 0.999),
             ("step_share", 0.001, 1),
@@ -85,12 +102,20 @@ class Gauntlet:
         ):
             number(_NAME, name, getattr(self, name), low, high)
         for name, least, most in (
+            ("history", 0, MOST_HISTORY),
+            ("extra", 0, 7),
+            ("runs", 1, 64),
             ("evaluated", 2, 128),
             ("top", 1, 128),
             ("eval_batches", 1, 64),
             ("samples", 1, 64),
         ):
             whole(_NAME, name, getattr(self, name), least, most)
+
+    @property
+    def pays_work(self) -> bool:
+        """Whether nodes are paid for the work they show, and not by rank as in the paper."""
+        return self.pays == "work"
 
     def __call__(
         self,

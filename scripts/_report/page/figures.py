@@ -96,7 +96,7 @@ def _standing(
         draw(standing.loss_scores, "LossScore on random data", "nats per token", narrow=True),
         draw(standing.ratings, "LossRating (OpenSkill's ordinal)", "skill - 3 sigma"),
         draw(standing.mus, "mu: fits its own batches better", "moving average of signs"),
-        draw(standing.peer_scores, "PeerScore", "mu x LossRating, cut at 0"),
+        draw(standing.peer_scores, "PeerScore", "mu x relative LossScore, cut at 0"),
         draw(standing.payouts, "Paid per round", "ZOO"),
     ]
 

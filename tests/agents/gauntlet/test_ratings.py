@@ -116,9 +116,9 @@ def test_mu_by_hand():
 
 def test_the_sign_is_of_the_difference_and_zero_for_equals():
     for assigned, random, sign in [(2, 1, 1), (1, 2, -1), (1, 1, 0), (-1, -2, 1), (0, -0.0, 0)]:
-        assert indicator(seen(1, assigned, random)) == sign
+        assert indicator(seen(1, assigned, random)) == MICRO * sign
     for unusable in (None, math.nan, math.inf, -math.inf):
-        assert indicator(seen(1, unusable, 1.0)) == indicator(seen(1, 1.0, unusable)) == -1
+        assert indicator(seen(1, unusable, 1.0)) == indicator(seen(1, 1.0, unusable)) == -MICRO
 
 
 def test_order_of_algorithm_1_penalty_before_indicator():

@@ -33,9 +33,17 @@ def test_the_largest_record_fits() -> None:
     """128 nodes, all with the longest of everything, and 512 ratings."""
     nodes = tuple(range(10**18, 10**18 + MAX_NODES))
     record = honest_record(None, 1, LOSSES, dict.fromkeys(nodes, "x" * 160), nodes)
-    losses = dict.fromkeys(("assigned", "random", "expected"), -(2 * 10**15))
+    losses = dict.fromkeys(("assigned", "random", "expected"), -(2 * 10**15)) | {
+        "shown": -1_000_000
+    }
     longest = {"usable": True, "evaluated": True, "sync": 10**12, **losses}
-    widest = {"skill": -500_000_000, "sigma": 500_000_000, "mu": -1_000_000, "unseen": 1_000}
+    widest = {
+        "skill": -500_000_000,
+        "sigma": 500_000_000,
+        "mu": -1_000_000,
+        "value": -1_000_000,
+        "unseen": 1_000,
+    }
     lines = [record.scores[0].model_copy(update={**longest, "node": node}) for node in nodes]
     ratings = [
         record.ratings[0].model_copy(update={**widest, "node": 10**18 + n}) for n in range(512)
@@ -53,7 +61,7 @@ def test_the_largest_record_fits() -> None:
         (lambda f: f.update(secret="AB" * 32), "secret"),
         (lambda f: f.update(round="2"), "another type"),
         (lambda f: f.update(renewed=0), "another type"),
-        (lambda f: f.update(version=2), "version"),
+        (lambda f: f.update(version=1), "version"),
         (lambda f: f.update(previous=None), "none before it"),
         (lambda f: f.update(position=0), "none before it"),
         (lambda f: f.update(scores=[]), "scores"),

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from agents.gauntlet.peer_scores import normalise, peer_score, vector
-from agents.gauntlet.ratings import FRESH, Evaluation, Rating, ordinal, rate
+from agents.gauntlet.ratings import FRESH, MICRO, Evaluation, Rating, ordinal, rate
 from agents.mechanisms.score.gauntlet import Gauntlet
 
 VALIDATORS = 3
@@ -30,12 +30,14 @@ class Peer:
     Attributes:
         gain: effect on random data.
         lead: by how much more it lowers the loss on its assigned data.
+        extra: likewise on its own stretch of unassigned data.
         misses: share of rounds in which it sends nothing.
         fails: whether it fails a fast check (sync, norm).
     """
 
     gain: float
     lead: float
+    extra: float = 0.0
     misses: float = 0.0
     fails: bool = False
 
@@ -43,7 +45,7 @@ class Peer:
 HONEST = {n: Peer(1.0, 0.4) for n in range(1, 6)}
 TWICE, DESYNCHRONISED, COPIER, DUPLICATE, INFLATER, NOISE, LATE, SPIKE, UNASSIGNED = range(6, 15)
 POPULATION = HONEST | {
-    TWICE: Peer(1.5, 0.4),
+    TWICE: Peer(1.5, 0.4, 0.4),
     DESYNCHRONISED: Peer(0.45, 0.15, fails=True),
     COPIER: Peer(1.0, 0.0),  # someone else's work: as good on random data, nothing of its own
     DUPLICATE: Peer(1.0, 0.0),
@@ -86,6 +88,7 @@ class Run:
             new = rate(self.ratings[validator], seen, failed, self.options)
             self.ratings[validator] = new
             scores = {n: peer_score(new.get(n, FRESH)) for n in nodes}
+            scores |= dict.fromkeys(failed, 0.0)
             vectors.append(vector(normalise(scores, self.options.power), nodes))
         self.standing = {
             n: statistics.median_low(row[k] for row in vectors) for k, n in enumerate(nodes)
@@ -100,7 +103,13 @@ class Run:
         lead = scale * (peer.lead + 0.25 * self.random.normal())
         if node == SPIKE and self.random.random() < 0.1:
             return Evaluation(node, 2e5, 1e5)
-        return Evaluation(node, random + lead, random)
+        return Evaluation(node, random + lead, random, self._shown(node))
+
+    def _shown(self, node: int) -> int:
+        """Of 16 runs of tokens of the assigned batches and as many extra ones, signs in a mean."""
+        leads = [self.population[node].lead, self.population[node].extra]
+        signs = [np.sign(lead + 0.5 * self.random.normal(size=16)).mean() for lead in leads]
+        return round(MICRO * float(np.mean(signs)))
 
     def pay(self, node: int) -> int:
         """The sum of a node's shares over the run."""

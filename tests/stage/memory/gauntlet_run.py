@@ -38,7 +38,7 @@ LOCAL_STEPS: dict[str, Any] = {
 SPEC: dict[str, Any] = {
     "model": tiny_model(32, 64, 32),
     **GAUNTLET,
-    "score_options": {"evaluated": 16, "eval_batches": 6},
+    "score_options": {"evaluated": 16, "eval_batches": 6, "runs": 1},
     "optimizer": {"batch_size": 4, "seq_len": 32, "inner": "gradient", "outer_lr": 2e-3},
     "batches_per_round": 36,
     "eval_batches": 4,
@@ -63,6 +63,7 @@ class FreeRun:
     cursor: int = 0
     record: ScoreRecord | None = None
     memories: dict[int, State | None] = field(default_factory=dict)
+    history: list[State] = field(default_factory=list)  # merged updates, newest first
     measured: list[dict[int, Measured]] = field(default_factory=list)
 
     @classmethod
@@ -123,6 +124,7 @@ class FreeRun:
             length=median_norm(sent.values()),
             seed=round_seed(self._secret(), self._audit_seed()),
             device=DEVICE,
+            history=self.history[: self.options.history],
         )
 
     def _secret(self) -> bytes:
@@ -147,6 +149,7 @@ class FreeRun:
                 assigned=found[node].assigned,
                 random=found[node].random,
                 expected=found[node].expected,
+                shown=found[node].shown,
                 score=0,
             )
             for node in self.nodes
@@ -171,6 +174,7 @@ class FreeRun:
             ratings=ratings,
         )
         merged = self.job.merge([sent[node] for node in self.honest])
+        self.history.insert(0, merged)
         self.state = apply_outer(self.state, merged, self.job.spec.outer_lr_at(self.number))
         self.carry, self.cursor = next_carry(plan.manifest, self.nodes)
         self.number += 1

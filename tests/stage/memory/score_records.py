@@ -55,6 +55,7 @@ def honest_record(
                 assigned=assigned,
                 random=random,
                 expected=expected,
+                shown=_shown(assigned, random, expected),
                 score=0,
             )
         )
@@ -77,6 +78,14 @@ def honest_record(
         ],
         ratings=ratings,
     )
+
+
+def _shown(assigned: int | None, random: int | None, expected: int | None) -> int | None:
+    """All of the work, or as much of its contrary, by whether the assigned batches are ahead."""
+    if assigned is None or random is None or expected is None:
+        return None
+    ahead = assigned - expected - random
+    return 1_000_000 * ((ahead > 0) - (ahead < 0))
 
 
 # The nodes in order of merit: 4 is best and 11 worst; only 4 and 2 do better on their own data.
