@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 
-from agents.mechanisms.codec import Codec, LinearCodec, SupportCodec
+from agents.mechanisms.codec import Codec, LinearCodec, SupportCodec, ratio
 from agents.mechanisms.codec.semantic import Semantic
 from agents.mechanisms.privacy import Privacy
 from agents.mechanisms.privacy.aggregate import sensitivity
@@ -23,6 +23,22 @@ from agents.training.state import Shapes
 
 _LARGE_SIGN = 0.01  # as an outer rate of signs
 _OF_PASSES = ("backward_passes", "clasp")
+# By whether the codec is lossless: the relative L2 from which on a node that states another class
+# than the verifier's may skip so many steps of 12, and of 96. The most lenient cases of
+# `tests/measure/studies/class_spread.py`, from the first in which they are more than 5 % of 12.
+_SKIPPED = {
+    True: ((0.021, 1, 7), (0.044, 2, 12), (0.062, 3, 16), (0.096, 4, 22)),
+    False: ((0.112, 1, 8), (0.187, 2, 20), (0.233, 3, 30), (0.3, 6, 46)),
+}
+# Relative L2 by which honest nodes differed in 12 to 96 steps; without a warm-up in 96 steps.
+_HONEST = {
+    ("fp32", True): (4.9e-5, 2.4e-3),
+    ("fp32", False): (0.054, 0.082),
+    ("bf16", True): (0.025, 0.32),
+    ("bf16", False): (0.26, 0.82),
+}
+_LARGE: Shapes = {"matrix": (8192, 8192)}  # every codec's chunks are full here
+_LEAST_SHARE = 0.5  # of that ratio, which a job's shapes leave without a warning
 _NODES = 16  # a network this large is assumed where a figure depends on it
 
 
@@ -42,7 +58,10 @@ def check_together(
         *_mixing(spec, codec),
         *_signs(spec, codec),
         *_projecting(spec, codec),
+        *_small_shapes(spec, shapes, codec),
+        *_tolerating(spec, verification, codec),
         *_blinding(spec, shapes, codec, privacy),
+        *_riding(spec, verification),
     ]
 
 
@@ -194,6 +213,24 @@ def _signs(spec: JobSpec, codec: Codec) -> list[str]:
     return found
 
 
+def _riding(spec: JobSpec, verification: Verification) -> list[str]:
+    """Scores by direction: whom they can't tell from an honest node, where nothing else does."""
+    found = []
+    if spec.score == "shares" and not verification.redone:
+        found.append(
+            f'score "shares" under verify "{spec.verify}" pays a node that resends past merged '
+            "updates like one that trains, and nobody does its work again; use alignment"
+        )
+    inner = chosen(spec.optimizer.inner, spec.optimizer.inner_options)
+    if spec.score == "alignment" and not inner.makes_steps:
+        found.append(
+            f'score "alignment" of optimizer.inner "{spec.optimizer.inner}": mean gradients of '
+            "large batches are so alike that a node with 1/32 of the work earned 0.93 of an honest "
+            "one; use shares or gauntlet, or inner steps"
+        )
+    return found
+
+
 def _projecting(spec: JobSpec, codec: Codec) -> list[str]:
     if not getattr(codec, "own_seed", False) or spec.merge == "mean":
         return []
@@ -202,6 +239,53 @@ def _projecting(spec: JobSpec, codec: Codec) -> list[str]:
         "projections are far apart whoever sent them, so the merge tells nobody from anybody; "
         "leave own_seed out"
     ]
+
+
+def _small_shapes(spec: JobSpec, shapes: Shapes, codec: Codec) -> list[str]:
+    """Headers, scales and chunks that are not full: what they cost where tensors are small.
+
+    `semantic` sends as many numbers as the sponsor says, whatever the shapes.
+    """
+    if isinstance(codec, Semantic):
+        return []
+    here, large = ratio(codec, shapes), ratio(codec, _LARGE)
+    if here >= _LEAST_SHARE * large:
+        return []
+    return [
+        f'codec "{spec.codec}" makes this model {here:.1f} times shorter, and {large:.1f} times '
+        "where tensors are large matrices: each payload has a header, and a chunk that a tensor "
+        "does not fill costs nearly as much as a full one (docs/compression.md, Shapes)"
+    ]
+
+
+def _tolerating(spec: JobSpec, verification: Verification, codec: Codec) -> list[str]:
+    """Tolerances that let a node of another class skip steps, or convict an honest one."""
+    if not verification.redone:
+        return []
+    limits = spec.tolerances
+    # A cosine bounds the distance too: of all vectors at an angle the best one is that far.
+    radius = min(limits.rel_l2_max, math.sqrt(1.0 - limits.cosine_min**2))
+    passed = [row for row in _SKIPPED[codec.lossless] if row[0] <= radius]
+    found = []
+    if passed:
+        _, few, many = passed[-1]
+        found.append(
+            f"tolerances: at a relative L2 of {radius:.3g} a node that states another determinism "
+            f"class than the verifier's may skip {few} of 12 steps or more, {many} of 96, and be "
+            "paid; fp32 with codec dense and the default tolerances let it skip none, or 2"
+        )
+    warm, cold = _HONEST[spec.precision, codec.lossless]
+    unsettled = chosen(spec.optimizer.inner, spec.optimizer.inner_options).makes_steps and (
+        spec.optimizer.warmup_rounds == 0
+    )
+    honest = cold if unsettled and spec.batches_per_round > 12 * _NODES else warm
+    if radius < honest:
+        found.append(
+            f"tolerances: honest nodes of different determinism classes were {honest:.2g} apart "
+            f"({spec.precision}, codec {spec.codec}), more than the {radius:.3g} that are allowed, "
+            "and one that is drawn would be reported; warm up, or allow more"
+        )
+    return found
 
 
 def _blinding(spec: JobSpec, shapes: Shapes, codec: Codec, privacy: Privacy) -> list[str]:

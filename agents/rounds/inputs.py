@@ -8,11 +8,12 @@ but the node's own work may then decide.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from agents.jobs.job import JobContext
 from agents.pipeline.hand_over import Passage, Signed
+from agents.protocol.exposure import Exposure
 from agents.protocol.numbers import ZERO_DIGEST
 from agents.rounds.plan import Plan
 from agents.rounds.submissions import Submission
@@ -37,8 +38,8 @@ class RoundInputs:
     over the digest of what it handed on, where the model is split.
 
     The signs: `merged`, the merged pseudo-gradient; `audit_seed`, 32 bytes that draw nodes;
-    `flagged`, nodes that revealed identical content; `window_s`, length of the commit phase in
-    seconds.
+    `exposures`, by node, what its chance of being drawn follows from; `flagged`, nodes that
+    revealed identical content; `window_s`, length of the commit phase in seconds.
     """
 
     job: JobContext
@@ -49,6 +50,7 @@ class RoundInputs:
     submissions: Sequence[Submission]
     merged: State = field(default_factory=dict)
     audit_seed: bytes = ZERO_DIGEST
+    exposures: Mapping[int, Exposure] = field(default_factory=dict)
     flagged: frozenset[int] = frozenset()
     window_s: int = 0
     memory: Callable[[int], State | None] = _no_memory

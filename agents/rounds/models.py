@@ -11,12 +11,13 @@ Of a model that is split, one stage can be asked for alone: then no file of anot
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from agents.jobs.job import JobContext, JobContexts
 from agents.jobs.model_files import WrongModel, changed, read_model
 from agents.protocol.network import Network
+from agents.protocol.structs import LedgerEntry
 from agents.rounds.report import MAX_REPORT_BYTES, RoundReport
 from agents.storage.cid import digest_of
 from agents.storage.content_store import ContentStore
@@ -87,6 +88,20 @@ class Models:
             self._reports[digest] = RoundReport.from_bytes(raw)
         return self._reports[digest]
 
+    @property
+    def store(self) -> ContentStore:
+        """Where the artefacts are."""
+        return self._store
+
+    def genesis(self, job_id: int) -> bytes:
+        """Hash of the model that the job's first round starts from."""
+        return self._network.job(job_id).terms.genesis_model
+
+    def ledger(self, job_id: int) -> Iterator[LedgerEntry]:
+        """What the chain records of the job's finalized rounds, oldest first."""
+        for index in range(self._network.ledger_length(job_id)):
+            yield self._network.ledger_entry(job_id, index)
+
     def current(self, job_id: int) -> State:
         """The model that the next round starts from (or the running one started from)."""
         return self.at(job_id, self._network.job(job_id).model)
@@ -119,10 +134,9 @@ class Models:
         terms = self._network.job(job_id).terms
         hashes = [terms.genesis_model]
         reports: list[RoundReport] = []
-        for index in range(self._network.ledger_length(job_id)):
+        for entry in self.ledger(job_id):
             if hashes[-1] == wanted:
                 break
-            entry = self._network.ledger_entry(job_id, index)
             hashes.append(entry.new_model)
             reports.append(self.report(entry.report))
         if hashes[-1] != wanted:

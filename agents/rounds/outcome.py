@@ -116,6 +116,7 @@ def compute(
     claimed: Mapping[int, int] | None = None,
     release: Release = plain,
     standing: Mapping[int, int] | None = None,
+    history: Sequence[State] = (),
 ) -> Outcome:
     """Merge, apply, evaluate and score.
 
@@ -126,11 +127,12 @@ def compute(
             the one measured here is used in its place, so that everyone scores alike.
         release: what becomes of the merged update before it is published.
         standing: shares by node of the newest round scored before this one; empty before the first.
+        history: merged updates of the rounds before, newest first, as many as the score reads.
     """
     merging = merge(
         job, before, submissions, device, stakes, release, plan.step, standing, plan.epoch
     )
-    return finish(job, job_id, round_id, plan, before, submissions, merging, claimed)
+    return finish(job, job_id, round_id, plan, before, submissions, merging, claimed, history)
 
 
 def merge(
@@ -268,6 +270,7 @@ def finish(
     submissions: Sequence[Submission],
     merging: Merging,
     claimed: Mapping[int, int] | None = None,
+    history: Sequence[State] = (),
 ) -> Outcome:
     """The cheap half of `compute`: scores, report, and who is paid."""
     spec, good = job.spec, merging.good
@@ -285,7 +288,10 @@ def finish(
         left = merging.factors_ppm
         factors = None if left is None else tuple(left.get(s.reveal.node, PPM) for s in good)
         carried = tuple(sum(old.get(s.reveal.node, 0) for old in plan.earlier) for s in good)
-        evidence = Evidence(merging.merged, gains, factors, carried if plan.earlier else None)
+        known = (*history, before) if job.score.needs_updates else ()
+        evidence = Evidence(
+            merging.merged, gains, factors, carried if plan.earlier else None, known
+        )
         scores = job.score(gradients, steps, evidence)
         marks = {
             s.reveal.node: mark

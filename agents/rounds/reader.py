@@ -20,12 +20,14 @@ from typing import Any
 from agents.jobs.job import JobContext
 from agents.pipeline.hand_over import Signed
 from agents.pipeline.letters import domain, signed_by
+from agents.protocol.exposure import Exposure, exposures, lasting_loss
 from agents.protocol.network import Network
 from agents.protocol.numbers import Phase
 from agents.protocol.scores import Consensus
 from agents.protocol.structs import Reveal
 from agents.protocol.view import View
 from agents.rounds.codec_memory import Memories
+from agents.rounds.history import known_updates
 from agents.rounds.inputs import RoundInputs
 from agents.rounds.mined import Mined, fetch_mined
 from agents.rounds.models import Models
@@ -102,8 +104,8 @@ class RoundReader:
         Args:
             submissions: of the round.
             outcome: the round's, as computed here. With it come the signs that decide who is
-                looked at: audit seed, flags. A committee member is asked about one node and
-                gives none: its inputs then hold no sign.
+                looked at: audit seed, exposures, flags. A committee member is asked about one node
+                and gives none: its inputs then hold no sign.
             patient: see `RoundInputs`.
         """
         plan = self.plans.of(view)
@@ -123,8 +125,27 @@ class RoundReader:
             bare,
             merged=outcome.merged,
             audit_seed=audit_seed,
+            exposures=self._exposures(view, outcome) if job.verification.redone else {},
             flagged=frozenset(flagged),
             window_s=view.job.terms.commit_s,
+        )
+
+    def _exposures(self, view: View, outcome: Outcome) -> dict[int, Exposure]:
+        """By stakes, retained pay and slashing table of the block in which the round was opened:
+        what is added later does not answer for the round."""
+        opened, terms = view.round.opened_block, view.job.terms
+        table = self.network.penalties_at(opened)
+        stakes = self.network.stakes_at(outcome.nodes, opened)
+        retained = self.network.retained_at(opened)
+        return exposures(
+            terms.reward_per_round,
+            terms.aggregator_bps,
+            outcome.nodes,
+            outcome.contributions,
+            {
+                node: lasting_loss(stake, table) + retained.get((view.job_id, node), 0)
+                for node, stake in stakes.items()
+            },
         )
 
     def inputs_at(
@@ -228,9 +249,9 @@ class RoundReader:
         claimed = None if report is None else report.gains()
         named = (key, None if report is None else (tuple(report.gains().items()), report.update))
         if named not in self._outcomes:
-            before = self.before(view)
+            before, job = self.before(view), self.models.job(view.job_id)
             self._outcomes[named] = finish(
-                self.models.job(view.job_id),
+                job,
                 view.job_id,
                 view.round_id,
                 plan,
@@ -238,6 +259,7 @@ class RoundReader:
                 submissions,
                 self._merging(view, key, plan, before, submissions, standing, report),
                 claimed,
+                known_updates(self.models, view.job_id, view.round.prev_model),
             )
             _shorten(self._outcomes)
         return self._outcomes[named]

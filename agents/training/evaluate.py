@@ -28,8 +28,18 @@ def validation_loss(net: FlatModel, state: State, batches: Sequence[Tensor]) -> 
     """
     if not batches:
         raise ValueError("validation needs at least one batch")
+    losses = token_losses(net, state, batches)
+    return math.fsum(float(part.sum()) for part in losses) / sum(part.numel() for part in losses)
+
+
+@torch.no_grad()
+def token_losses(net: FlatModel, state: State, batches: Sequence[Tensor]) -> list[Tensor]:
+    """Cross-entropy of every token: float64 [batch, seq] for each batch, on the net's device.
+
+    Arguments as `validation_loss`, but there may be no batches.
+    """
     net.load(state)
-    sums, tokens = [], 0
+    found = []
     for batch in batches:
         inputs, targets = batch[:, :-1].to(net.device), batch[:, 1:].to(net.device)
         output = net.model(inputs)
@@ -37,6 +47,5 @@ def validation_loss(net: FlatModel, state: State, batches: Sequence[Tensor]) -> 
         losses = functional.cross_entropy(
             logits.float().flatten(0, 1), targets.flatten(), reduction="none"
         )
-        sums.append(float(losses.double().sum()))
-        tokens += targets.numel()
-    return math.fsum(sums) / tokens
+        found.append(losses.double().view(targets.shape))
+    return found

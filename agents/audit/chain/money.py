@@ -4,9 +4,10 @@
 Rule: a round's pool is split by TrainingResults and RewardPool: cuts of the attesters by stake and
 of the proposer, the rest by contribution, every division rounded down, dust back to the escrow. The
 share of a node whose report is confirmed is set aside until the report ends, or stays in the escrow
-when it has ended in a slash; what any other node with a lock earns is held until it has none. In
-a job that adopted ScoreConsensus the rest is split by consensus, its own or the newest one, among
-all that have one or all that the result names, and cuts are scaled by trust. The
+when it has ended in a slash. Of any other share the node's retained pay is filled first; what a
+node with a lock earns beyond that is held until it has none. In a job that adopted ScoreConsensus
+the rest is split by consensus, its own or the newest one, among all that have one or all that the
+result names, and cuts are scaled by trust. The
 events, the pool as stored and the sums over all events must agree to the last unit.
 """
 
@@ -80,6 +81,7 @@ def check_payouts(
     wanted: list[tuple[int, str, int]] = []
     holding: list[tuple[int, int]] = []
     setting: list[tuple[int, int]] = []
+    retaining: list[tuple[int, int]] = []
     if cuts or split.cuts:
         at = (record.of("RoundFinalized", number) or record.of("RoundOpened", number))[0]
         for node, amount in split.cuts:
@@ -123,13 +125,20 @@ def check_payouts(
             if due and node in invalid:
                 setting.append((node, due))
                 due = 0
-            elif due and is_locked(record, node, event):
+            elif due and terms.retain_rounds:
+                before = retained_before(record, node, event)
+                wanting = min(due, max(0, terms.retain_rounds * due - before))
+                if wanting:
+                    retaining.append((node, wanting))
+                due -= wanting
+            if due and is_locked(record, node, event):
                 holding.append((node, due))
                 due = 0
             part.same("payouts", f"node {node}", "where it was paid", payout, where)
             part.same("payouts", f"node {node}", "its pay", amount, due)
     part.same("payouts", "RewardsDistributed", "the nodes paid", seen, nodes)
-    for name, amounts in (("PayHeld", holding), ("ShareSetAside", setting)):
+    kept_as = (("PayHeld", holding), ("ShareSetAside", setting), ("PayRetained", retaining))
+    for name, amounts in kept_as:
         kept = [(e.args["node_id"], e.args["amount"]) for e in record.of(name, number)]
         part.same("payouts", name, "(node, amount)", kept, amounts)
     part.same("payouts", "RewardPool", "trainer_amount", pool.trainer_amount, split.trainer_amount)
@@ -152,6 +161,23 @@ def is_locked(record: Record, node: int, at: Event) -> bool:
         if event.args["node_id"] == node and place(event) < place(at):
             locks = event.args["locks"]
     return locks != 0
+
+
+def retained_before(record: Record, node: int, at: Event) -> int:
+    """What was retained of a node's pay in the job before the transaction of a RewardsDistributed.
+
+    The contract logs what it retains before that event, in the same transaction and round.
+    """
+    found = 0
+    for event in record.all("PayRetained", "RetainedReleased", "RetainedForfeited"):
+        args = event.args
+        if (args["job_id"], args["node_id"]) != (record.job_id, node) or place(event) > place(at):
+            continue
+        if event.name != "PayRetained":
+            found = 0
+        elif args["round_id"] != at.args["round_id"]:
+            found += args["amount"]
+    return found
 
 
 def executed_at(record: Record, round_id: int, at: Event) -> set[int]:
@@ -198,7 +224,9 @@ def check_balances(record: Record, part: Part, registry: StakeBook) -> None:
     held: dict[int, int] = defaultdict(int)
     aside: dict[tuple[int, int, int], int] = defaultdict(int)
     names = ("JobFunded", "PoolReserved", "PoolClosed", "EscrowRefunded", "RewardClaimed")
-    holdings = ("PayHeld", "PayReleased", "ShareSetAside", "ShareSettled")
+    retained: dict[tuple[int, int], int] = defaultdict(int)
+    retentions = ("PayRetained", "RetainedReleased", "RetainedForfeited")
+    holdings = ("PayHeld", "PayReleased", "ShareSetAside", "ShareSettled", *retentions)
     for event in record.all(*names, *holdings, "CutCredited", "RewardsDistributed"):
         args = event.args
         if event.name in holdings:
@@ -206,6 +234,14 @@ def check_balances(record: Record, part: Part, registry: StakeBook) -> None:
             if event.name == "PayHeld":
                 held[node] += amount
                 reserved -= amount
+            elif event.name == "PayRetained":
+                retained[args["job_id"], node] += amount
+                reserved -= amount
+            elif event.name in retentions:
+                was = retained.pop((args["job_id"], node), 0)
+                part.same("balances", event.name, f"node {node}", amount, was)
+                freed = event.name == "RetainedReleased"
+                pending[args["payout" if freed else "treasury"]] += amount
             elif event.name == "ShareSetAside":
                 aside[args["job_id"], args["round_id"], node] += amount
                 reserved -= amount
@@ -261,7 +297,7 @@ def check_balances(record: Record, part: Part, registry: StakeBook) -> None:
         "total_escrow": sum(escrow.values()),
         "total_reserved": reserved,
         "total_pending": sum(pending.values()),
-        "total_held": sum(held.values()) + sum(aside.values()),
+        "total_held": sum(held.values()) + sum(aside.values()) + sum(retained.values()),
     }
     for name, wanted in sums.items():
         part.same("balances", "RewardPool", name, record.totals[name], wanted)

@@ -159,7 +159,8 @@ class Record:
     def payees(self) -> dict[str, int]:
         """Everything credited by the pool so far, of any job, by address."""
         found: dict[str, int] = {}
-        for event in self.all("CutCredited", "PayReleased", "RewardsDistributed", "ShareSettled"):
+        releases = ("PayReleased", "RetainedReleased", "RetainedForfeited")
+        for event in self.all("CutCredited", *releases, "RewardsDistributed", "ShareSettled"):
             args = event.args
             if event.name == "ShareSettled":
                 # Its payout is the one that the registry names, now or then.
@@ -167,6 +168,8 @@ class Record:
                 pairs = [] if args["guilty"] or node is None else [(node.payout, args["amount"])]
             elif event.name == "RewardsDistributed":
                 pairs = list(zip(args["payouts"], args["amounts"], strict=False))
+            elif event.name == "RetainedForfeited":
+                pairs = [(args["treasury"], args["amount"])]
             else:
                 pairs = [(args["payout"], args["amount"])]
             for account, amount in pairs:

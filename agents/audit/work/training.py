@@ -25,6 +25,8 @@ from agents.audit.work.ratings import RoundFacts
 from agents.audit.work.redoing import redo_training
 from agents.audit.work.submitted import read_submissions
 from agents.jobs.model_files import changed, read_model, update_bound
+from agents.mechanisms.score.alignment import MAX_HISTORY
+from agents.mechanisms.score.gauntlet import MOST_HISTORY
 from agents.protocol.structs import Reveal
 from agents.rounds.models import Models
 from agents.rounds.outcome import Outcome, compute, finish
@@ -34,7 +36,10 @@ from agents.rounds.report import MAX_REPORT_BYTES, UNAVAILABLE, ReportError, Rou
 from agents.rounds.submissions import Submission
 from agents.storage.cid import cid_of_bytes, digest_of
 from agents.storage.errors import StoreError, StoreUnavailable
-from agents.training.state import State
+from agents.training.state import PayloadError, State, model_hash
+from agents.training.update import read_update
+
+_MOST_UPDATES = max(MAX_HISTORY, MOST_HISTORY)  # that a score reads
 
 
 class Training:
@@ -62,6 +67,8 @@ class Training:
         self._data_key = data_key
         self._model_before = ""
         self._earlier: State | None = None
+        # Merged updates that changed the model, newest first; None once one is unknown.
+        self._history: list[State] | None = []
         self.replayed: dict[int, Replayed] = {}  # steps of the round last replayed, by node
         self.facts: RoundFacts | None = None  # of the finalized round last replayed in full
         self._step = 0
@@ -123,6 +130,7 @@ class Training:
             if deep and self.state is not None and outcome is not None:
                 guilty = standing.invalid - standing.cleared
                 self._redo(part, plan, submissions, outcome, guilty, flagged)
+        history = self._history
         after = self._model_after(part, standing, report, outcome)
         excused = [f"node {node}" for node in standing.invalid]
         if report is not None:
@@ -130,7 +138,7 @@ class Training:
         take_failures(self._artefacts, part, "artefacts", excused)
         if full and self.state is not None and (self._earlier is not None or not self._step):
             place_before = (self.state, self._earlier, submissions, standing.invalid)
-            self.facts = RoundFacts(self.job, plan, *place_before)
+            self.facts = RoundFacts(self.job, plan, *place_before, history)
         self._earlier, self.state = self.state, after
         self._step += 1
         if report is not None:
@@ -191,6 +199,10 @@ class Training:
         stakes = self._registry.stakes([s.reveal.node for s in used], opened.event.block)
         self._progress(f"round {part.round_id}: merging {len(used)} payloads")
         job, place = self.job, (self._record.job_id, part.round_id, plan, self.state, used)
+        if self._history is None and job.score.needs_updates:
+            part.differ("merge", "merge", "it can't be done again without the updates before it.")
+            return None
+        history = (self._history or [])[: job.score.needs_updates]
         try:
             if self._locked:
                 part.remark(
@@ -198,10 +210,12 @@ class Training:
                     "the report were believed."
                 )
                 blind = merge_unseen(job, self.state, used, stakes, report, plan.step)
-                outcome = finish(job, *place, blind, report.gains())
+                outcome = finish(job, *place, blind, report.gains(), history)
             else:
                 outcome = compute(
-                    job, *place, self._device, stakes, report.gains(), standing=chosen
+                    *(job, *place, self._device, stakes, report.gains()),
+                    standing=chosen,
+                    history=history,
                 )
         except StoreUnavailable:
             raise
@@ -253,7 +267,24 @@ class Training:
             after = after or kept
         if after is None and outcome is not None and outcome.model == wanted:
             after = outcome.state
+        if job.slices is None:
+            self._remember(raw, after)
         return after
+
+    def _remember(self, raw: bytes | None, after: State | None) -> None:
+        """Keep the round's update for what later rounds were measured against."""
+        earlier, self._history = self._history, None
+        if raw is None or self.state is None or after is None or earlier is None:
+            return
+        assert self.job is not None
+        if model_hash(after).hex() == self._model_before:
+            self._history = earlier
+            return
+        try:
+            newest = read_update(raw, self.job.shapes)
+        except PayloadError:
+            return  # said already: the model was then read from a checkpoint
+        self._history = [newest, *earlier][:_MOST_UPDATES]
 
     @property
     def _locked(self) -> bool:

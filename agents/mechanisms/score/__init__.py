@@ -39,19 +39,27 @@ class Evidence:
         factors_ppm: per node, which part of its pay is left, 0..1,000,000: the score `clasp` reads
             them. They follow exactly from what the nodes published. None in other jobs.
         carried: per node, backward passes of earlier rounds that still count. None in other jobs.
+        known: what everybody knew before the round: its newest merged updates, as many as the
+            rule's `needs_updates` and newest first, and the model that the round starts from.
+            Empty for a rule that asks for none.
     """
 
     merged: Payload
     gains_ppm: tuple[int, ...] | None = None
     factors_ppm: tuple[int, ...] | None = None
     carried: tuple[int, ...] | None = None
+    known: tuple[Payload, ...] = ()
 
 
 class Score(Protocol):
-    """What a scoring rule offers. `needs_gains`: whether it reads `Evidence.gains_ppm`."""
+    """What a scoring rule offers. `needs_gains`: whether it reads `Evidence.gains_ppm`.
+    `needs_updates`: how many merged updates of earlier rounds it reads in `Evidence.known`."""
 
     @property
     def needs_gains(self) -> bool: ...
+
+    @property
+    def needs_updates(self) -> int: ...
 
     def __call__(
         self, payloads: Sequence[Payload], batches: Sequence[int], evidence: Evidence

@@ -3,7 +3,11 @@
 
 ZIP-400's contribution score with its three parts and weights,
 
-    quality = size * (0.5 * alignment + 0.3 * min(1, alignment / gate)^2 + 0.2 * validation) / k
+    quality = size * (0.5 * alignment + gated * (0.3 + 0.2 * validation)) / k
+    gated   = min(1, alignment / gate)^2
+
+of what an update adds to what everybody knew (`parts.known`): its components in the span of the
+`history` newest merged updates and the round's model count for neither direction nor size.
 
   alignment   cosine with the direction the other nodes have in common (`parts.alignments`)
   size        1 while the norm is inside a public band around the median norm of the others, falling
@@ -12,12 +16,13 @@ ZIP-400's contribution score with its three parts and weights,
               nothing (squared, since chance gives noise a small cosine). It bounds the other two
               parts as well, which do not depend on the norm: an update too small to matter or too
               large to be used earns nothing
-  validation  gain in validation loss against the median gain of the others (`parts.validations`)
+  validation  gain in validation loss against the median gain of the others (`parts.validations`).
+              Under the gate too: who resends what everybody knew has the gain, and added nothing
   k           number of nodes whose updates are copies of this one, itself included: they share
 
-All in exact integers. A pure-noise node scores about 0, an opposed one at most its validation part,
-a zero update 0. No scaling earns more than a norm inside the band does, where all norms earn the
-same. What remains open is in docs/scoring.md.
+All in exact integers. A pure-noise node scores about 0, and so does one that resends past updates.
+An opposed one and a zero update score 0. No scaling earns more than a norm inside the band does,
+where all norms earn the same. What remains open is in docs/scoring.md.
 """
 
 from __future__ import annotations
@@ -37,7 +42,7 @@ from agents.mechanisms.score.parts.peers import (
     sizes,
     validations,
 )
-from agents.mechanisms.score.parts.products import products
+from agents.mechanisms.score.parts.products import added
 from agents.mechanisms.score.shares import PPM, contributions
 
 
@@ -52,6 +57,7 @@ class Parts:
 
 
 _NAME = "alignment"
+MAX_HISTORY = 32
 _NOTHING = Parts(0, 0, 0, 1)
 
 
@@ -68,9 +74,12 @@ class Alignment:
         gate: alignment from which the magnitude part is paid in full, 0.001..1.
         band_low, band_high: norms that count in full, as multiples of the others' median norm,
             0.01..1 and 1..100.
-        copy_cosine: from this cosine on two updates are copies of each other, 0.9..1.
+        copy_cosine: least cosine of two updates that are copies of each other, 0.9..1
+            (`parts.copies`).
         least_gain_ppm: a median validation gain below this counts as this, 1..1,000,000 ppm. Keep
             it at or above the tolerance within which verifiers accept published gains.
+        history: newest merged updates whose span is taken out, 0..32. With 0 nothing is, not even
+            the model.
     """
 
     weight_alignment: float = 0.5
@@ -82,8 +91,14 @@ class Alignment:
     band_high: float = 2.0
     copy_cosine: float = 0.99
     least_gain_ppm: int = 1000
+    history: int = 8
 
     needs_gains: ClassVar[bool] = True
+
+    @property
+    def needs_updates(self) -> int:
+        """See `agents.mechanisms.score.Score`."""
+        return self.history
 
     def __post_init__(self) -> None:
         """ValueError for an option of a wrong type or out of range."""
@@ -99,6 +114,7 @@ class Alignment:
         ):
             number(_NAME, name, getattr(self, name), low, high)
         whole(_NAME, "least_gain_ppm", self.least_gain_ppm, 1, PPM)
+        whole(_NAME, "history", self.history, 0, MAX_HISTORY)
         if sum(self._weights()) != PPM:
             raise ValueError("The three weights of alignment must add up to 1, to six decimals.")
 
@@ -125,15 +141,15 @@ class Alignment:
                 f"{len(payloads)} payloads, {len(batches)} batch counts and {len(gains)} gains "
                 "do not belong together."
             )
-        exact = products(payloads)
-        work = [batches[index] for index in exact.live]
-        cosine = cosines(exact.gram)
+        live, gram, squares = added(payloads, evidence.known)
+        work = [batches[index] for index in live]
+        cosine = cosines(gram)
         same = copies(cosine, _unit(self.copy_cosine))
         judged = zip(
-            exact.live,
+            live,
             [self._above_chance(value) for value in alignments(cosine, same)],
-            sizes(exact.squares, work, _unit(self.band_low), _unit(self.band_high)),
-            validations([gains[index] for index in exact.live], self.least_gain_ppm),
+            sizes(squares, work, _unit(self.band_low), _unit(self.band_high)),
+            validations([gains[index] for index in live], self.least_gain_ppm),
             same,
             strict=True,
         )
@@ -146,7 +162,8 @@ class Alignment:
         """The score of one node in ppm, rounded down."""
         direction, magnitude, usefulness = self._weights()
         gated = min(UNIT, (parts.alignment * UNIT // _unit(self.gate)) ** 2 // UNIT)
-        earned = direction * parts.alignment + magnitude * gated + usefulness * parts.validation
+        earned = direction * parts.alignment + magnitude * gated
+        earned += usefulness * gated * parts.validation // UNIT
         return earned * parts.size // (UNIT * UNIT * parts.sharers)
 
     def _above_chance(self, alignment: int) -> int:

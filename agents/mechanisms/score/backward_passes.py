@@ -31,6 +31,7 @@ class BackwardPasses:
 
     gamma: int = 1
     needs_gains: ClassVar[bool] = False
+    needs_updates: ClassVar[int] = 0
 
     def __post_init__(self) -> None:
         """ValueError for a gamma out of range."""

@@ -25,6 +25,7 @@ class Batches:
     """The scoring rule `batches`; it has no options and needs no evidence."""
 
     needs_gains: ClassVar[bool] = False
+    needs_updates: ClassVar[int] = 0
 
     def __call__(
         self,

@@ -24,6 +24,7 @@ class Clasp(ClaspOptions):
     """The scoring rule `clasp`. Its options say how the factors are found."""
 
     needs_gains: ClassVar[bool] = False
+    needs_updates: ClassVar[int] = 0
 
     def __call__(
         self, payloads: Sequence[Payload], batches: Sequence[int], evidence: Evidence

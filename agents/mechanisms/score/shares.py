@@ -35,6 +35,7 @@ class Shares:
     """The scoring rule `shares`; it has no options and needs no evidence."""
 
     needs_gains: ClassVar[bool] = False
+    needs_updates: ClassVar[int] = 0
 
     def __call__(
         self,

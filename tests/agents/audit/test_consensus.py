@@ -200,7 +200,7 @@ RECORDS: dict[str, tuple[int, Callable[[FinishedScoredJob], Callable[..., Any]],
     "a rating fewer": (1, lambda _: lambda r: said(ratings=r.ratings[1:])(r), "are rated"),
     "score": (1, lambda p: line_of("bob", p, score=5), "the scores in its record"),
     "match": (
-        *(1, lambda p: line_of("bob", p, evaluated=False, **dict.fromkeys(LOSSES))),
+        *(1, lambda p: line_of("bob", p, evaluated=False, shown=None, **dict.fromkeys(LOSSES))),
         "took part in the match",
     ),
     "previous": (2, lambda _: said(previous="ab" * 32), "the record that its record follows"),
@@ -236,7 +236,7 @@ def test_a_node_that_is_wrongly_called_unusable_is_remarked(
 ) -> None:
     """Its payload may have been missing then, which nobody can tell now."""
     change = line_of("bob", scored, failure="not revealed in time", evaluated=False)
-    whole = line_of("bob", scored, usable=False, **dict.fromkeys(LOSSES))
+    whole = line_of("bob", scored, usable=False, shown=None, **dict.fromkeys(LOSSES))
     audit, verifier = audited_with(
         scored, tmp_path, monkeypatch, 1, lambda record: whole(change(record))
     )

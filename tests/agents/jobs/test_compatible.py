@@ -7,10 +7,12 @@ from typing import Any
 
 import pytest
 
+from agents.jobs.compatible import _small_shapes
 from agents.jobs.job import JobContext, mechanism
+from agents.mechanisms import codec as codecs
 from agents.mechanisms import mode, verify
 from agents.storage.embedded import EmbeddedStore
-from agents.training.spec import JobSpec, SpecError
+from agents.training.spec import JobSpec, SpecError, demo_spec
 from tests.stage.memory.honest_round import HonestRound
 from tests.stage.memory.tiny_specs import tiny_model
 
@@ -32,7 +34,14 @@ AGGREGATE = {**NOISE, "privacy": "aggregate"}
 
 def context(tiny: HonestRound, **changes: Any) -> JobContext:
     fields = {**tiny.job.spec.model_dump(mode="json"), **changes}
+    if "tolerances" not in changes:
+        del fields["tolerances"]  # they follow precision and codec
     return JobContext(JobSpec.from_dict(fields), tiny.store)
+
+
+def unlike_shapes(job: JobContext) -> list[str]:
+    """The warnings but the one of shapes: the tiny job's model is small for every codec."""
+    return [warning for warning in job.warnings if "times shorter" not in warning]
 
 
 @pytest.mark.parametrize(
@@ -161,6 +170,21 @@ def test_weak_choices_are_warned_of(tiny: HonestRound, changes: dict[str, Any], 
     assert context(tiny, **{**changes, "merge": "mean"}).warnings == []
 
 
+@pytest.mark.parametrize(
+    ("changes", "cure", "words"),
+    [
+        (LOCAL, {"score": "alignment"}, "pays a node that resends past merged updates"),
+        ({"score": "alignment", **GRADIENT}, {"score": "shares"}, "with 1/32 of the work"),
+    ],
+)
+def test_scores_that_riders_like_are_warned_of(
+    tiny: HonestRound, changes: dict[str, Any], cure: dict[str, Any], words: str
+) -> None:
+    (warning,) = context(tiny, **changes).warnings
+    assert words in warning
+    assert context(tiny, **{**changes, **cure}).warnings == []
+
+
 def test_nodes_with_their_own_seeds_encode_differently(tiny: HonestRound) -> None:
     job = context(tiny, codec="semantic", codec_options={"own_seed": True}, merge="mean")
     seeds = [tiny.plan.codec_seed(job.codec, node) for node in (3, 5)]
@@ -173,11 +197,11 @@ def test_signs_are_warned_of_where_they_are_too_large_or_never_settle(tiny: Hone
     inner = {"batch_size": 2, "seq_len": 16, "inner": "gradient"}
     signs = {**FREE, "codec": "demo", "merge": "demo_sign"}
     calm = {"optimizer": {**inner, "outer_lr": 0.002, "outer_decay": True}}
-    assert context(tiny, **signs, **calm).warnings == []
-    large, restless = context(tiny, **signs, optimizer=inner).warnings
+    assert unlike_shapes(context(tiny, **signs, **calm)) == []
+    large, restless = unlike_shapes(context(tiny, **signs, optimizer=inner))
     assert "in each round, and 1 is large" in large
     assert "without optimizer.outer_decay" in restless
-    (sparse,) = context(tiny, **{**signs, "codec": "sparse"}, **calm).warnings
+    (sparse,) = unlike_shapes(context(tiny, **{**signs, "codec": "sparse"}, **calm))
     assert "one node alone" in sparse
 
 
@@ -197,3 +221,67 @@ def test_a_spec_with_an_unknown_way_is_refused_by_name(tiny: HonestRound, field:
 def test_a_job_carries_what_its_spec_names(tiny: HonestRound) -> None:
     assert isinstance(tiny.job.verification, verify.get(tiny.job.spec.verify))
     assert isinstance(tiny.job.mode, mode.get(tiny.job.spec.mode))
+
+
+LARGER = {**tiny_model(64, 64, 176, layers=2), "vocab_size": 256}
+
+
+@pytest.mark.parametrize(
+    ("codec", "model", "figures"),
+    [
+        ("demo", None, "37.2 times shorter, and 234.5 times"),
+        ("demo", LARGER, None),
+        ("sparse", LARGER, None),
+        ("polytope", None, None),
+    ],
+)
+def test_a_model_whose_shapes_a_codec_does_not_fit_is_warned_of(
+    tiny: HonestRound, codec: str, model: dict[str, Any] | None, figures: str | None
+) -> None:
+    """With both figures, below half of what the codec reaches on large matrices."""
+    changes = {"model": model} if model else {}
+    spec = {**FREE, "merge": "norm_clip"} if codec != "polytope" else {"merge": "mean"}
+    found = context(tiny, **{**spec, "codec": codec}, **changes).warnings
+    told = [warning for warning in found if "times shorter" in warning]
+    assert len(told) == (figures is not None)
+    assert all(figures in warning for warning in told if figures)
+
+
+def test_many_tiny_tensors_are_warned_of_with_every_codec_of_a_fixed_rate() -> None:
+    tiny_tensors = {f"t{i}": (4,) for i in range(300)}
+    figures = {"dense": "0.2", "polytope": "41.7", "sparse": "3.3", "demo": "2.6"}
+    for name, figure in figures.items():
+        spec = demo_spec("b" + "a" * 58, codec=name)
+        (told,) = _small_shapes(spec, tiny_tensors, codecs.get(name)())
+        assert f"this model {figure} times shorter" in told
+    semantic = codecs.get("semantic")(dimension=8)
+    assert _small_shapes(demo_spec("b" + "a" * 58, codec="semantic"), tiny_tensors, semantic) == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({}, None),
+        ({"codec": "polytope", "merge": "mean"}, None),
+        (
+            {"tolerances": {"cosine_min": 0.99, "rel_l2_max": 0.1}},
+            "may skip 4 of 12 steps or more, 22",
+        ),
+        ({"tolerances": {"rel_l2_max": 0.03}}, "may skip 1 of 12 steps or more, 7 of 96"),
+        ({"tolerances": {"cosine_min": 0.9, "rel_l2_max": 0.005}}, None),
+        ({"tolerances": {"cosine_min": 0.99999, "rel_l2_max": 1.0}}, None),
+        ({"precision": "bf16"}, "may skip 4 of 12"),
+        ({"precision": "bf16", "codec": "polytope", "merge": "mean"}, "may skip 6 of 12"),
+        ({"tolerances": {"rel_l2_max": 1e-5}}, "4.9e-05 apart"),
+        ({"tolerances": {"rel_l2_max": 1e-3}, "batches_per_round": 193}, "0.0024 apart"),
+        ({"tolerances": {"rel_l2_max": 1e-3}, "batches_per_round": 193, **GRADIENT}, None),
+        ({"tolerances": {"rel_l2_max": 1e-3}}, None),
+        ({"tolerances": {"rel_l2_max": 1.0}, **LOCAL}, None),
+    ],
+)
+def test_tolerances_that_pay_for_skipped_steps_or_convict_the_honest_are_warned_of(
+    tiny: HonestRound, changes: dict[str, Any], words: str | None
+) -> None:
+    told = [w for w in context(tiny, **changes).warnings if w.startswith("tolerances: ")]
+    assert len(told) == (words is not None)
+    assert all(words in warning for warning in told if words)

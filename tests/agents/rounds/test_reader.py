@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,8 +12,10 @@ from typing import Any
 import pytest
 
 from agents.pipeline.inbox import Inbox
+from agents.protocol.exposure import Exposure, lasting_loss
 from agents.protocol.network import operators_after
-from agents.protocol.numbers import ZERO_DIGEST
+from agents.protocol.numbers import ZERO_DIGEST, ZOO
+from agents.protocol.slashing import DEFAULTS, Row
 from agents.rounds.models import Models
 from agents.rounds.reader import RoundReader
 from agents.runtime.contracts import Event
@@ -158,12 +160,25 @@ class SignedFacts(ChainFacts):
     def in_round(self, question: str, job_id: int, round_id: int, nodes: Sequence[int]) -> set[int]:
         return {3, 5} & set(nodes) if question == "is_flagged" else set()
 
+    def stakes_at(self, nodes: Sequence[int], block: int) -> dict[int, int]:
+        assert block == 1  # that of the opening
+        return {node: node * ZOO for node in nodes}
+
+    def penalties_at(self, block: int) -> Mapping[int, Row]:
+        assert block == 1
+        return DEFAULTS
+
+    def retained_at(self, block: int) -> dict[tuple[int, int], int]:
+        assert block == 1
+        return {(1, 5): 7 * ZOO, (2, 3): ZOO}
+
 
 @pytest.fixture
 def signed(tiny: HonestRound) -> tuple[RoundReader, Any]:
     facts = SignedFacts(tiny.published)
     view = facts.open(1, SEED)
-    view.round.audit_seed, view.job = DRAW, SimpleNamespace(terms=SimpleNamespace(commit_s=60))
+    terms = SimpleNamespace(commit_s=60, reward_per_round=100 * ZOO, aggregator_bps=1_000)
+    view.round.audit_seed, view.job = DRAW, SimpleNamespace(terms=terms)
     facts.revealed = {node: tiny.reveal(node) for node in NODES}
     return RoundReader(facts, tiny.store, DEVICE), view
 
@@ -181,6 +196,24 @@ def test_a_verifiers_inputs_hold_every_sign_of_the_round(
     assert (inputs.audit_seed, inputs.flagged, inputs.patient) == (DRAW, {3, 5}, False)
 
 
+def test_exposures_are_the_pay_of_the_outcome_and_what_answers_for_it_at_the_opening(
+    signed: tuple[RoundReader, Any],
+) -> None:
+    reader, view = signed
+    submissions = reader.submissions(view)
+    outcome = reader.outcome(view, submissions)
+    inputs = reader.inputs(view, submissions, outcome)
+    assert inputs is not None and outcome is not None
+    total = sum(outcome.contributions)
+    assert inputs.exposures == {
+        node: Exposure(
+            90 * ZOO * part // total,
+            lasting_loss(node * ZOO, DEFAULTS) + (7 * ZOO if node == 5 else 0),
+        )
+        for node, part in zip(outcome.nodes, outcome.contributions, strict=True)
+    }
+
+
 def test_the_committees_inputs_are_the_same_unsigned(signed: tuple[RoundReader, Any]) -> None:
     reader, view = signed
     submissions = reader.submissions(view)
@@ -188,7 +221,7 @@ def test_the_committees_inputs_are_the_same_unsigned(signed: tuple[RoundReader, 
     asked = reader.inputs(view, submissions)
     assert drawn is not None and asked is not None
     assert (asked.audit_seed, asked.flagged) == (ZERO_DIGEST, frozenset())
-    assert (asked.merged, asked.window_s) == ({}, 0)
+    assert (asked.merged, asked.window_s, asked.exposures) == ({}, 0, {})
     assert (asked.job, asked.plan, asked.submissions) == (drawn.job, drawn.plan, drawn.submissions)
 
 

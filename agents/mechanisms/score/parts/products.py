@@ -18,6 +18,7 @@ from torch import Tensor
 
 from agents.mechanisms.merge.parts.gram import gram
 from agents.mechanisms.rows import Payload, check
+from agents.mechanisms.score.parts.known import remainders
 
 # Below this largest magnitude an update counts as zero. It keeps factors normal fp32 numbers, and
 # is as far from any step of training as the upper limit of a payload is.
@@ -94,3 +95,20 @@ def _power(payload: Payload) -> int | None:
             largest = max(largest, value)
     power = math.frexp(largest)[1]
     return power if largest and power > _LEAST_POWER else None
+
+
+def added(
+    payloads: Sequence[Payload], known: Sequence[Payload]
+) -> tuple[list[int], list[list[int]], list[int]]:
+    """As `products`, of what the payloads add to the span of `known`: live, gram, squares.
+
+    A payload that lies in the span to the last digit is not live. ValueError as `products`.
+    """
+    exact = products([*known, *payloads])
+    apart = sum(index < len(known) for index in exact.live)
+    left = remainders(exact.gram, apart)
+    rest = [place for place in range(len(left)) if left[place][place]]
+    live = [exact.live[apart + place] - len(known) for place in rest]
+    scales = [exact.squares[apart + p] // exact.gram[apart + p][apart + p] for p in rest]
+    squares = [left[p][p] * scale for p, scale in zip(rest, scales, strict=True)]
+    return live, [[left[p][q] for q in rest] for p in rest], squares

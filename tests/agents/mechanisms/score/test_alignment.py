@@ -49,6 +49,49 @@ def parts(rows: list[torch.Tensor], gains: list[int] | None = None):
     return SCORE.parts([{"a": row} for row in rows], [5] * len(rows), evidence(rows, gains))
 
 
+# -- What was known before -----------------------------------------------------------------------
+
+
+def known(rows: list[torch.Tensor], before: list[torch.Tensor]) -> list[int]:
+    """Qualities where `before` was known to everybody; all have the usual gain."""
+    published = replace(evidence(rows), known=tuple({"a": row} for row in before))
+    return list(SCORE([{"a": row} for row in rows], [5] * len(rows), published).quality_ppm)
+
+
+def test_who_resends_past_updates_gets_nothing():
+    # The past points where this round's work does, better than any honest node by itself.
+    source = torch.Generator().manual_seed(5)
+    past = [torch.randn(WIDTH, generator=source) for _ in range(8)]
+    drift = sum(0.8**age * row for age, row in enumerate(past))
+    honest = [row + 0.4 * drift for row in nodes(7)]
+    rider = drift
+    assert rider.norm() > 0.9 * honest[0].norm()
+    noisy = [rider + 0.2 * stranger(seed) for seed in (1, 2, 3)]
+    rode = quality([*honest, rider, *noisy])
+    assert min(rode[7:]) > 500_000  # not knowing the past
+    found = known([*honest, rider, *noisy], past)
+    assert max(found[7:]) < 10_000
+    assert found[:7] == pytest.approx(quality(nodes(7)), rel=0.02)  # as if they had sent the rest
+
+
+def test_part_of_the_past_earns_as_little_as_all_of_it():
+    source = torch.Generator().manual_seed(6)
+    past = [torch.randn(WIDTH, generator=source) for _ in range(3)]
+    rows = [row + past[0] for row in nodes(7)]
+    assert known([*rows, past[0] - 2 * past[2]], past)[7] == 0
+    filled = past[0] + stranger(1)  # noise of the norm of honest work: size without direction
+    assert known([*rows, filled], past)[7] < 20_000
+
+
+def test_a_known_vector_twice_is_one():
+    source = torch.Generator().manual_seed(7)
+    past = torch.randn(WIDTH, generator=source)
+    rows = [row + past for row in nodes(5)]
+    once = known(rows, [past])
+    assert known(rows, [past, past]) == once
+    assert known(rows, [past, 4 * past, torch.zeros(WIDTH)]) == once
+
+
 # -- What a fair person would give ---------------------------------------------------------------
 
 
@@ -100,11 +143,11 @@ def test_near_zero_is_paid_in_proportion_to_its_norm():
         assert found == pytest.approx(share * full, rel=0.05, abs=2)
 
 
-def test_opposed_gets_its_validation_part_at_most():
+def test_opposed_gets_nothing():
     rows = nodes(7)
     assert quality([*rows, -rows[0]], [GAIN] * 7 + [-GAIN])[7] == 0
-    # Should the text nevertheless like it, that fifth is all.
-    assert quality([*rows, -rows[0]])[7] == 200_000
+    # Nor should the text like it: a gain without the others' direction is worth nothing.
+    assert quality([*rows, -rows[0]])[7] == 0
 
 
 def test_copies_share_what_one_would_get():
@@ -119,6 +162,21 @@ def test_copies_share_what_one_would_get():
         assert min(found[:7]) > 800_000
     scaled = quality([*rows, 1.7 * rows[7], 0.6 * rows[7]])
     assert sum(scaled[7:]) == pytest.approx(alone, rel=0.02)
+
+
+@pytest.mark.parametrize("spread", (0.02, 0.1))
+def test_nodes_whose_gradients_have_little_noise_are_no_copies(spread):
+    # Means over large batches: cosines of 0.9996 and 0.99 between honest nodes.
+    rows = nodes(8, spread)
+    assert {part.sharers for part in parts(rows)} == {1}
+    shared = parts([*rows, rows[0] + 0.1 * spread * stranger(1)])
+    assert [part.sharers for part in shared] == [2, *[1] * 7, 2]
+
+
+def test_copies_share_up_to_three_quarters_of_the_nodes():
+    rows, copied = nodes(4), nodes(1, seed=9)[0]
+    made = [copied + 0.01 * stranger(seed) for seed in range(9)]
+    assert [part.sharers for part in parts([*rows[:3], *made])] == [1] * 3 + [9] * 9
 
 
 def test_copies_of_noise_do_not_vouch_for_each_other():
@@ -142,9 +200,9 @@ def test_the_only_one_left_is_taken_at_its_word():
 
 
 def test_two_that_disagree_have_no_witness():
-    # Neither can be believed over the other; what is left is whose update helps.
+    # Neither can be believed over the other.
     row = nodes(1)[0]
-    assert quality([row, -row], [GAIN, -GAIN]) == [200_000, 0]
+    assert quality([row, -row], [GAIN, -GAIN]) == [0, 0]
     # Orthogonal but for chance: alike, and little beside the 650,000 of two that agree.
     first, second = quality([row, stranger(1)], [0, 0])
     assert first == second < 250_000
