@@ -13,6 +13,9 @@
         Nobody is paid while it stands accused. The share of a node in a round in which a report on
         it is confirmed is set aside until the report ends: it becomes the node's, or the escrow's
         again. What the node earns elsewhere meanwhile is held until its stake is unlocked.
+        A job may have its trainers' first pay retained: it answers for their work there. Whoever is
+        found guilty in the job forfeits it to the treasury, and not to the sponsor, who would
+        profit from a conviction. All others get it when the job has ended or they have left it.
         Donations aside, at all times:
         token.balanceOf(self) == total_escrow + total_reserved + total_pending + total_held.
 @custom:kill There is no owner and no pause. Pausing new rounds in TrainingRounds stops new
@@ -23,6 +26,7 @@ from interfaces import INodeRegistry
 from interfaces import IRewardPool
 from interfaces import IScoreConsensus
 from interfaces import ITrainingJobs
+from interfaces import ITrainingRounds
 from interfaces import IZooToken
 
 implements: IRewardPool
@@ -33,6 +37,9 @@ DISTRIBUTING: constant(uint256) = 2
 CLOSED: constant(uint256) = 3
 
 BPS: constant(uint256) = 10_000
+# Phase of a round in which a node may still commit.
+COMMIT: constant(uint256) = 1
+MAX_RETAINED: constant(uint256) = 32
 
 
 # What is paid with, who says where a node is paid, who knows the jobs, the only contract that may
@@ -53,6 +60,8 @@ total_pending: public(uint256)
 total_held: public(uint256)
 # By node, what it earned while it had a lock.
 held: public(HashMap[uint256, uint256])
+# By job and node, the pay that answers for its work.
+retained: public(HashMap[uint256, HashMap[uint256, uint256]])
 # By job, round and node, the share that a confirmed report keeps from it.
 _aside: HashMap[uint256, HashMap[uint256, HashMap[uint256, uint256]]]
 _pools: HashMap[uint256, HashMap[uint256, IRewardPool.Pool]]
@@ -174,12 +183,50 @@ def release(node_id: uint256) -> uint256:
 
 
 @external
+def release_retained(job_id: uint256, node_id: uint256) -> uint256:
+    """
+    @notice Anyone, once a node that has no lock can answer for nothing more in a job: credits the
+            pay that was retained there to its payout address. That is so when the job has ended;
+            when the node has withdrawn its stake; when the node committed in none of the job's
+            newest `retain_rounds` rounds, and can't commit in the newest one any more; and when no
+            round is running and none was opened for an unbonding period.
+    @dev The draw of spot checks counts what was retained when the round opened, so it must not
+         leave while the node can still work in that round. Reverts: "pool: nothing retained",
+         "pool: node locked", "pool: still working".
+    @param job_id The job.
+    @param node_id The node.
+    @return uint256 The units credited.
+    """
+    amount: uint256 = self.retained[job_id][node_id]
+    assert amount != 0, "pool: nothing retained"
+    payouts: DynArray[address, 128] = []
+    locked: uint256 = 0
+    payouts, locked = staticcall INodeRegistry(registry).payees([node_id])
+    assert locked == 0, "pool: node locked"
+    assert (
+        staticcall ITrainingJobs(jobs).job_ended(job_id)
+        or staticcall INodeRegistry(registry).operator_of(node_id) == empty(address)
+        or self._has_left(job_id, node_id)
+    ), "pool: still working"
+
+    self.retained[job_id][node_id] = 0
+    self.total_held -= amount
+    self.pending[payouts[0]] += amount
+    self.total_pending += amount
+    log IRewardPool.RetainedReleased(
+        job_id=job_id, node_id=node_id, payout=payouts[0], amount=amount
+    )
+    return amount
+
+
+@external
 def settle_share(job_id: uint256, round_id: uint256, node_id: uint256, guilty: bool):
     """
     @notice ViolationReports only, when a report on a node has ended: the share that was set aside
             for the node in that round returns to the job's escrow when it is guilty, else it is
             credited to its payout address. What was held of other rounds is released, unless
-            another lock is left. Does nothing where nothing was kept.
+            another lock is left. A guilty node's retained pay of the job goes to the treasury. Does
+            nothing where nothing was kept.
     @dev Reverts: "pool: not reports".
     @param job_id The job.
     @param round_id The round.
@@ -203,6 +250,8 @@ def settle_share(job_id: uint256, round_id: uint256, node_id: uint256, guilty: b
         log IRewardPool.ShareSettled(
             job_id=job_id, round_id=round_id, node_id=node_id, guilty=guilty, amount=amount
         )
+    if guilty:
+        self._forfeit(job_id, node_id)
     if locked == 0 and self.held[node_id] != 0:
         self._release(node_id, payouts[0])
 
@@ -326,8 +375,9 @@ def distribute(
     """
     @notice Credits one batch of trainers with trainer_amount * contribution // total, rounded
             down; a round may take several batches. The share of a node on whom a confirmed report
-            is not at its end is set aside, that of any other node with a lock is held.
-            TrainingResults only, with what `parts` says.
+            is not at its end is set aside. Of any other share the job's retained pay of the node is
+            filled first, up to `retain_rounds` times the share; what is left is held if the node
+            has a lock. TrainingResults only, with what `parts` says.
     @dev Node ids ascend strictly, also from batch to batch, so no node is paid twice. The share
          of a node without payout address stays in the pool. Reverts: "pool: not results",
          "pool: not distributing", "pool: closed", "pool: length mismatch", "pool: zero total",
@@ -352,7 +402,7 @@ def distribute(
     payouts: DynArray[address, 128] = []
     locked: uint256 = 0
     payouts, locked = staticcall INodeRegistry(registry).payees(nodes)
-    locked |= aside
+    retain: uint256 = staticcall ITrainingJobs(jobs).retain_rounds(job_id)
     amounts: DynArray[uint256, 128] = []
     index: uint256 = 0
     for node_id: uint256 in nodes:
@@ -365,15 +415,20 @@ def distribute(
         amount: uint256 = 0
         if payout != empty(address):
             amount = unsafe_div(pool.trainer_amount * contribution, pool.total_contribution)
+        if aside != 0 and amount != 0 and aside >> index & 1 != 0:
+            kept += amount
+            self._aside[job_id][round_id][node_id] = amount
+            log IRewardPool.ShareSetAside(
+                job_id=job_id, round_id=round_id, node_id=node_id, amount=amount
+            )
+            amount = 0
+        elif retain != 0 and amount != 0:
+            retaining: uint256 = self._retain(job_id, round_id, node_id, amount, retain)
+            kept += retaining
+            amount = unsafe_sub(amount, retaining)
         if locked != 0 and amount != 0 and locked >> index & 1 != 0:
             kept += amount
-            if aside >> index & 1 != 0:
-                self._aside[job_id][round_id][node_id] = amount
-                log IRewardPool.ShareSetAside(
-                    job_id=job_id, round_id=round_id, node_id=node_id, amount=amount
-                )
-            else:
-                self._hold(job_id, round_id, node_id, amount)
+            self._hold(job_id, round_id, node_id, amount)
             amount = 0
         elif amount != 0:
             # No sum of credits exceeds the token's supply.
@@ -492,6 +547,72 @@ def _hold(job_id: uint256, round_id: uint256, node_id: uint256, amount: uint256)
     """
     self.held[node_id] += amount
     log IRewardPool.PayHeld(job_id=job_id, node_id=node_id, round_id=round_id, amount=amount)
+
+
+@internal
+def _retain(
+    job_id: uint256, round_id: uint256, node_id: uint256, amount: uint256, rounds: uint256
+) -> uint256:
+    """
+    @notice Retains of a node's pay what it lacks of `rounds` times that pay. `_credit` counts it.
+    @param job_id The job.
+    @param round_id The round.
+    @param node_id The node.
+    @param amount Its pay of the round.
+    @param rounds The job's `retain_rounds`.
+    @return uint256 The units retained, at most `amount`.
+    """
+    before: uint256 = self.retained[job_id][node_id]
+    wanted: uint256 = rounds * amount
+    if before >= wanted:
+        return 0
+    retaining: uint256 = min(amount, wanted - before)
+    self.retained[job_id][node_id] = before + retaining
+    log IRewardPool.PayRetained(job_id=job_id, round_id=round_id, node_id=node_id, amount=retaining)
+    return retaining
+
+
+@internal
+def _forfeit(job_id: uint256, node_id: uint256):
+    """
+    @notice Gives the treasury what was retained of a guilty node's pay in a job.
+    """
+    amount: uint256 = self.retained[job_id][node_id]
+    if amount == 0:
+        return
+    parameters: INodeRegistry.Parameters = staticcall INodeRegistry(registry).parameters()
+    self.retained[job_id][node_id] = 0
+    self.total_held -= amount
+    self.pending[parameters.treasury] += amount
+    self.total_pending += amount
+    log IRewardPool.RetainedForfeited(
+        job_id=job_id, node_id=node_id, treasury=parameters.treasury, amount=amount
+    )
+
+
+@internal
+@view
+def _has_left(job_id: uint256, node_id: uint256) -> bool:
+    """
+    @notice Whether a node stayed away from a job's newest rounds, or the job from its nodes.
+    """
+    rounds: address = staticcall ITrainingJobs(jobs).rounds()
+    newest: uint256 = staticcall ITrainingJobs(jobs).rounds_opened(job_id)
+    if staticcall ITrainingJobs(jobs).rounds_open(job_id) == 0:
+        parameters: INodeRegistry.Parameters = staticcall INodeRegistry(registry).parameters()
+        opened: uint256 = staticcall ITrainingRounds(rounds).opened_at(job_id, newest)
+        if opened + parameters.unbonding_period < block.timestamp:
+            return True
+    if staticcall ITrainingRounds(rounds).phase(job_id, newest) <= COMMIT:
+        return False
+    for back: uint256 in range(
+        min(newest, staticcall ITrainingJobs(jobs).retain_rounds(job_id)), bound=MAX_RETAINED
+    ):
+        if staticcall ITrainingRounds(rounds).commitment_of(
+            job_id, newest - back, node_id
+        ) != empty(bytes32):
+            return False
+    return True
 
 
 @internal

@@ -59,6 +59,8 @@ MAX_ROUNDS: constant(uint256) = 100_000
 MAX_NODES: constant(uint256) = 128
 MAX_CUTS: constant(uint256) = 5_000
 MAX_AMOUNT: constant(uint256) = 2**128
+# Rounds' pay of a trainer that a job may have retained.
+MAX_RETAINED: constant(uint256) = 32
 # A window is longer than this part of the unbonding period (a minute of 14 days), so that no
 # job's terms leave a node no time to reveal or to appeal.
 WINDOWS_PER_UNBONDING: constant(uint256) = 20_000
@@ -125,8 +127,9 @@ def set_bounds(bounds: ITrainingJobs.Bounds):
     @notice Owner only: replaces what the terms of new jobs may hold. The terms of a job that exists
             never change; agents leave a job that the bounds of the day would refuse.
     @dev Reverts: "ownable: caller is not the owner", "jobs: bad bounds" (a bound is 0 or 2**128 and
-         more, or the least bond is above the most).
-    @param bounds Least and most challenge bond, and the least reward of a round.
+         more, or the least bond is above the most, or more than 32 rounds' pay is to be retained).
+    @param bounds Least and most challenge bond, the least reward of a round, and how many rounds'
+           pay a job has to retain at least.
     """
     ownable._check_owner()
     self._set_bounds(bounds)
@@ -141,11 +144,11 @@ def create_job(terms: ITrainingJobs.JobTerms) -> uint256:
     @notice Anyone: creates a job, whose sponsor is the caller. Fund it in the RewardPool.
     @dev Reverts: "pausing: paused", "jobs: empty artefact", "jobs: bad round count",
          "jobs: bad amount", "jobs: reward too low", "jobs: bad bond" (outside of `bounds`), "jobs:
-         cuts too high", "jobs: bad node count", "jobs: bad window" (not above 1/20,000 of the
-         unbonding period, or above 30 days: a node needs time to reveal or to appeal), "jobs:
-         windows exceed unbonding" (a node could leave with its stake before its work is judged),
-         "jobs: dispute window too short" (less than two of the Coordinator's routine delays). A sum
-         that overflows reverts without a reason.
+         cuts too high", "jobs: bad node count", "jobs: bad retention" (outside of `bounds`), "jobs:
+         bad window" (not above 1/20,000 of the unbonding period, or above 30 days: a node needs
+         time to reveal or to appeal), "jobs: windows exceed unbonding" (a node could leave with its
+         stake before its work is judged), "jobs: dispute window too short" (less than two of the
+         Coordinator's routine delays). A sum that overflows reverts without a reason.
     @param terms The job's terms, which never change.
     @return uint256 The job id.
     """
@@ -164,6 +167,9 @@ def create_job(terms: ITrainingJobs.JobTerms) -> uint256:
     ), "jobs: bad bond"
     assert terms.verifier_bps + terms.aggregator_bps <= MAX_CUTS, "jobs: cuts too high"
     assert terms.max_nodes != 0 and terms.max_nodes <= MAX_NODES, "jobs: bad node count"
+    assert (
+        terms.retain_rounds >= self._bounds.least_retained and terms.retain_rounds <= MAX_RETAINED
+    ), "jobs: bad retention"
     unbonding: uint256 = self._unbonding()
     for window: uint256 in [
         terms.commit_s,
@@ -337,7 +343,8 @@ def origin_of(job_id: uint256) -> (address, bytes32):
 def bounds() -> ITrainingJobs.Bounds:
     """
     @notice What the terms of a new job may hold.
-    @return ITrainingJobs.Bounds Least and most challenge bond, and the least reward of a round.
+    @return ITrainingJobs.Bounds Least and most challenge bond, the least reward of a round, and
+            how many rounds' pay a job has to retain at least, 32 at most.
     """
     return self._bounds
 
@@ -396,6 +403,18 @@ def challenge_bond(job_id: uint256) -> uint256:
     return self._jobs[job_id].terms.challenge_bond
 
 
+@view
+@reentrant
+@external
+def retain_rounds(job_id: uint256) -> uint256:
+    """
+    @notice How many rounds' pay of a trainer the pool retains in a job.
+    @param job_id The job.
+    @return uint256 The number, at most 32.
+    """
+    return self._jobs[job_id].terms.retain_rounds
+
+
 # Internal: bounds
 
 
@@ -410,6 +429,7 @@ def _set_bounds(bounds: ITrainingJobs.Bounds):
         and bounds.most_bond < MAX_AMOUNT
         and bounds.least_reward != 0
         and bounds.least_reward < MAX_AMOUNT
+        and bounds.least_retained <= MAX_RETAINED
     ), "jobs: bad bounds"
     log ITrainingJobs.BoundsChanged(old_bounds=self._bounds, new_bounds=bounds)
     self._bounds = bounds

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Take out everything that is credited to a wallet: rewards, fees, bounties and returned bonds.
 
+Retained pay that its nodes need not answer for any more is released first.
+
 ape run claim --network ... --account my-payout
 """
 
@@ -12,7 +14,7 @@ from typing import Any
 import click
 from ape.cli import ConnectedProviderCommand, account_option, network_option
 
-from scripts._shared.operator import Contracts, deployment_option, explained, zoo
+from scripts._shared.operator import Contracts, deployment_option, explained, rehearse, zoo
 from scripts._shared.signing import signing, yes_option
 
 
@@ -51,13 +53,39 @@ def cli(account: Any, yes: bool, deployment: Path | None) -> None:
         ),
     ]
     before = token.balanceOf(account)
+    freed = _freed(contracts, account)
     found = [(label, amount, take) for label, held, take in credits if (amount := held(account))]
+    if freed and not any(label == "rewards" for label, _, _ in found):
+        found.append(("rewards", 0, contracts.RewardPool.claim))
     if not found:
         click.echo(f"Nothing is credited to {account.address}.")
         return
-    lines = [f"take out {zoo(amount)} of {label}" for label, amount, _ in found]
+    lines = [
+        *(f"release {zoo(kept)} that job {job} retained of node {n}" for job, n, kept in freed),
+        *(f"take out {zoo(amount)} of {label}" for label, amount, _ in found if amount),
+        *(["take out what is released"] * bool(freed)),
+    ]
     with signing(account, lines, yes):
+        for job, node, _ in freed:
+            contracts.RewardPool.release_retained(job, node, sender=account)
         for _, _, take in found:
             take(sender=account)
     after = token.balanceOf(account)
     click.echo(f"Balance of {account.address}: {zoo(before)} -> {zoo(after)}")
+
+
+def _freed(contracts: Contracts, account: Any) -> list[tuple[int, int, int]]:
+    """Return job, node and amount of the retained pay that may be released to the account."""
+    from ape.exceptions import ContractLogicError
+
+    network = contracts.network()
+    found = []
+    for (job, node), amount in network.retained_at(network.chain.head().number).items():
+        if network.node(node).payout != account.address:
+            continue
+        try:
+            rehearse(contracts.RewardPool.release_retained, job, node, sender=account)
+        except ContractLogicError:
+            continue  # the node still works in the job, or stands accused
+        found.append((job, node, amount))
+    return found

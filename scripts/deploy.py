@@ -38,6 +38,13 @@ DAY = 86_400
 @click.option("--aggregator-stake", type=ZOO_AMOUNT, default="1000", show_default=True, help="ZOO.")
 @click.option("--benchmark-window", type=int, default=600, show_default=True, help="Seconds.")
 @click.option("--benchmark-quorum", type=int, default=2, show_default=True, help="Verdicts needed.")
+@click.option(
+    "--least-retained",
+    type=click.IntRange(0, 32),
+    default=0,
+    show_default=True,
+    help="Rounds' pay of a trainer that a job has to retain.",
+)
 @click.option("--appeal-bond", type=ZOO_AMOUNT, default="100", show_default=True, help="In ZOO.")
 @click.option("--random-source", type=ADDRESS, help="Randomness contract (default: blockhash).")
 @click.option(
@@ -119,6 +126,7 @@ def _settings(members: str, given: dict[str, Any]) -> Any:
         benchmark_window=given["benchmark_window"],
         benchmark_quorum=given["benchmark_quorum"],
         appeal_bond=given["appeal_bond"],
+        least_retained=given["least_retained"],
         random_source=given["random_source"] or deployment.ZERO,
         tasks=deployment.TaskTerms.fitting(given["unbonding"]),
     )

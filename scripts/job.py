@@ -88,6 +88,12 @@ def _spec_fields(path: Path | None, rounds: int | None) -> dict[str, Any]:
 @window_option("score-commit", "Verifiers' time to commit scores (score gauntlet)")
 @window_option("score-reveal", "Verifiers' time to reveal them")
 @click.option("--bond", type=ZOO_AMOUNT, default="100", show_default=True, help="A challenge's.")
+@click.option(
+    "--retain-rounds",
+    type=click.IntRange(0, 32),
+    help="Rounds' pay of a trainer that answers for its work until the end "
+    "(default: a quarter of the rounds, at most 8, or what the network asks for).",
+)
 @click.option("--store", help="A folder, or the URL of a Kubo node (default: localnet's folder).")
 @click.option("--data-key", type=FILE, help="Encrypt the data with this file of `keys new`.")
 @click.option("--passphrase-env", help="Variable with that file's passphrase (default: ask).")
@@ -147,6 +153,8 @@ def create(
     )
     pipeline = published.spec.pipeline
     stages = 1 if pipeline is None else len(pipeline.layers)
+    for sentence in _checking(network, terms, published):
+        click.echo(f"Note: {sentence}.", err=True)
     for warning in (*published.warnings, *_too_few(stages, trainers)):
         click.echo(f"Warning: {warning}", err=True)
     encoded = terms.encode(published)
@@ -195,6 +203,38 @@ def _too_few(stages: int, trainers: int) -> list[str]:
     ]
 
 
+def _checking(network: Any, terms: Any, published: Any) -> list[str]:
+    """Return what checking a round will take of a verifier, as `agents.jobs.deterrence` has it.
+
+    By the stakes of today's trainers, the smallest ones where there are more than seats; the least
+    permitted stake where there is none. Nothing where no work is done again. ClickException where a
+    lie costs nothing.
+    """
+    from agents.jobs.deterrence import checking
+    from agents.mechanisms import verify
+
+    if not verify.get(published.spec.verify).redone:
+        return []
+    nodes = network.chain.call(network.registry, "role_nodes", 1, 0, 128)
+    stakes = sorted(network.stakes_at(nodes, network.chain.head().number).values())
+    least = network.chain.call(network.registry, "parameters").trainer_stake
+    given = (
+        terms.reward_per_round,
+        terms.aggregator_bps,
+        stakes[: terms.max_nodes] or [least],
+        network.penalties(),
+        published.spec.audit_sample,
+    )
+    found = checking(*given)
+    if not found.deters:
+        raise click.ClickException(f"The terms don't deter cheats: {found.sentences()[0]}.")
+    if not terms.retain_rounds:
+        return found.sentences()
+    rounds = terms.retain_rounds
+    later = float(checking(*given, retained=rounds).redone)
+    return [*found.sentences(), f"once the pay of {rounds} rounds is retained, it is {later:.1f}"]
+
+
 def _terms(contracts: Contracts, account: Any, rounds: int, given: dict[str, Any]) -> Any:
     """Return the terms that were chosen, with windows that fit the chain where none were named.
 
@@ -212,7 +252,11 @@ def _terms(contracts: Contracts, account: Any, rounds: int, given: dict[str, Any
         "reward_per_round": given["reward"],
         "max_nodes": given["max_nodes"],
         "challenge_bond": given["bond"],
+        "retain_rounds": given["retain_rounds"],
     }
+    if chosen["retain_rounds"] is None:
+        least = contracts.TrainingJobs.bounds().least_retained
+        chosen["retain_rounds"] = max(least, min(8, rounds // 4))
     create = contracts.TrainingJobs.create_job
 
     def ask(terms: Any) -> None:
@@ -330,6 +374,7 @@ def show(choice: str, job_id: int, deployment: Path | None) -> None:
     table.add_row("escrow", zoo(network.chain.call(network.pool, "escrow", job_id)))
     cuts = f"verifiers {terms.verifier_bps / 100:g} %, aggregator {terms.aggregator_bps / 100:g} %"
     table.add_row("cuts", cuts)
+    table.add_row("retained", f"{terms.retain_rounds} rounds' pay of a trainer")
     table.add_row("trainers", standing(offers(network), job_id))
     times = (f"{w} {timedelta(seconds=getattr(terms, f'{w}_s'))}" for w in WINDOWS)
     table.add_row("windows", ", ".join(times))

@@ -65,6 +65,7 @@ class Terms:
     appeal_s: int = 86_400
     dispute_s: int = 259_200
     challenge_bond: int = 100 * ZOO
+    retain_rounds: int = 0
     score_commit_s: int = 600
     score_reveal_s: int = 300
 

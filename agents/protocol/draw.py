@@ -7,9 +7,14 @@ sample and anyone can check it afterwards.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from eth_utils import keccak
+
+CERTAIN = 1 << 256
+"""A chance of one, in `lots`."""
+
+_LOTS = b"menagerie.draw.lots.v1"
 
 
 def draw(seed: bytes, candidates: Iterable[int], count: int) -> list[int]:
@@ -30,3 +35,18 @@ def draw(seed: bytes, candidates: Iterable[int], count: int) -> list[int]:
         other = index + word % (len(pool) - index)
         pool[index], pool[other] = pool[other], pool[index]
     return sorted(pool[:count])
+
+
+def lots(seed: bytes, chances: Mapping[int, int]) -> list[int]:
+    """Those nodes that are drawn, ascending, each by a chance of its own out of `CERTAIN`.
+
+    A node is drawn if keccak256(seed || domain || node as uint256) is below its chance, so nothing
+    that others do moves its lot. ValueError for a chance below 0 or above `CERTAIN`.
+    """
+    if any(not 0 <= chance <= CERTAIN for chance in chances.values()):
+        raise ValueError("A chance lies between 0 and CERTAIN.")
+    return sorted(
+        node
+        for node, chance in chances.items()
+        if int.from_bytes(keccak(seed + _LOTS + node.to_bytes(32, "big")), "big") < chance
+    )

@@ -38,6 +38,7 @@ TOO_EARLY = "randomness: too early"
 NO_SEED_DUE = ("rounds: no seed due", "results: no seed due", "randomness: not requested")
 _BENCHMARK_BLOCKS = 50_000  # older answers are left alone: their node can ask for a new attempt
 _STAKE_EVENTS = ("NodeRegistered", "StakeAdded", "ExitBegun", "NodeSlashed")
+_RETENTIONS = ("PayRetained", "RetainedReleased", "RetainedForfeited")
 _OPERATOR_EVENTS = ("NodeRegistered", "OperatorChanged")
 
 
@@ -79,8 +80,10 @@ class Network:
         self._snapshots: dict[tuple[int, int, bytes, bytes], Snapshot] = {}
         self._owned: dict[str, EventLog] = {}  # registrations by owner
         self._stakes = EventLog(self._registry_events(_STAKE_EVENTS, deployment.block))
+        self._rows = EventLog(self._registry_events(("PenaltyChanged",), deployment.block))
         self._keys = EventLog(self._registry_events(_OPERATOR_EVENTS, deployment.block))
         block = deployment.block
+        self._retained = EventLog(EventCursor(chain, self.pool, _RETENTIONS, block))
         self._reported = EventLog(EventCursor(chain, self.reports, ("ViolationReported",), block))
         self._challenged = EventLog(EventCursor(chain, self.results, ("Challenged",), block))
         self._benchmarks: EventCursor | None = None
@@ -275,6 +278,19 @@ class Network:
                 stakes[node] = max(0, stakes[node] - event.args["amount"])
         return stakes
 
+    def retained_at(self, block: int) -> dict[tuple[int, int], int]:
+        """What the pool had retained of trainers' pay after `block`, in 1e-18 ZOO, by job and node;
+        those without any are left out."""
+        found: dict[tuple[int, int], int] = {}
+        for event in self._retained.read():
+            if event.block <= block:
+                place = event.args["job_id"], event.args["node_id"]
+                if event.name == "PayRetained":
+                    found[place] = found.get(place, 0) + event.args["amount"]
+                else:
+                    del found[place]
+        return found
+
     def operators_at(self, nodes: Collection[int], block: int) -> dict[int, str]:
         """The operator key of each of `nodes` after `block`. A key that is changed later, or given
         up by an exit, stays the one that signed then."""
@@ -318,6 +334,14 @@ class Network:
         calls = [(self.registry, "penalty", (violation,)) for violation in Violation]
         rows = zip(Violation, self.chain.call_many(calls), strict=True)
         return {violation: read(Row, row) for violation, row in rows}
+
+    def penalties_at(self, block: int) -> dict[int, Row]:
+        """The slashing table after `block`, from events; a row that was never set is left out."""
+        return {
+            event.args["violation"]: Row(*event.args["new_penalty"])
+            for event in self._rows.read()
+            if event.block <= block
+        }
 
     def open_benchmarks(self) -> dict[int, Benchmark]:
         """The attempts that wait for verdicts, by ascending node id.

@@ -102,6 +102,7 @@ class Terms:
         max_nodes: trainers in a round.
         commit_s, reveal_s, aggregate_s, challenge_s, appeal_s, dispute_s: windows, in seconds.
         challenge_bond: in 1e-18 ZOO.
+        retain_rounds: rounds' pay of a trainer that the pool retains.
     """
 
     spec: bytes
@@ -119,6 +120,7 @@ class Terms:
     appeal_s: int
     dispute_s: int
     challenge_bond: int
+    retain_rounds: int
 
 
 @dataclass(frozen=True)
@@ -126,13 +128,15 @@ class Bounds:
     """What the network allows in the terms of new jobs, in 1e-18 ZOO.
 
     A job that is older keeps its terms. In one whose bond is too high nobody can challenge, in one
-    whose bond is too low anybody can stop a round, and one that pays too little keeps agents busy
-    for nothing: agents don't work there.
+    whose bond is too low anybody can stop a round, one that pays too little keeps agents busy for
+    nothing, and one that retains too little makes verifiers do too much again: agents don't work
+    there. `least_retained`: rounds' pay of a trainer.
     """
 
     least_bond: int
     most_bond: int
     least_reward: int
+    least_retained: int
 
     def broken_by(self, terms: Terms) -> str | None:
         """What of a job's terms lies outside of the bounds, as a sentence; None if nothing does."""
@@ -145,6 +149,11 @@ class Bounds:
             return (
                 f"a round pays {terms.reward_per_round}, the network asks for "
                 f"{self.least_reward} at least"
+            )
+        if terms.retain_rounds < self.least_retained:
+            return (
+                f"it retains {terms.retain_rounds} rounds' pay, the network asks for "
+                f"{self.least_retained} at least"
             )
         return None
 

@@ -2,8 +2,9 @@
 """Spot checks of a round: who is looked at, and what is found.
 
 Rule: a malformed payload is a finding by itself. Of the others, those are re-executed that the
-audit seed draws, that the chain flags as duplicates, that public screening flags, or whose proof of
-computation doesn't add up. Only re-execution, or the malformed bytes themselves, is a finding.
+audit seed draws, each by what it stands to win and to lose (`agents.protocol.exposure`), that the
+chain flags as duplicates, that public screening flags, or whose proof of computation doesn't add
+up. Only re-execution, or the malformed bytes themselves, is a finding.
 Every other sign only says whose work to re-execute.
 
 Where nodes train as they like there is nothing to reproduce and nothing to draw: a proof of
@@ -19,6 +20,7 @@ either the one did bad work, or the other states false losses.
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,7 +29,7 @@ from agents.mechanisms.codec import LinearCodec
 from agents.mechanisms.privacy.gaussian import Gaussian, clip_total
 from agents.mechanisms.privacy.parts.residual import consistent
 from agents.pipeline.clasp import MILLI
-from agents.protocol.draw import draw
+from agents.protocol.draw import draw, lots
 from agents.protocol.numbers import Violation
 from agents.rounds.inputs import RoundInputs
 from agents.rounds.mined import Mined
@@ -98,7 +100,7 @@ def suspects(inputs: RoundInputs, store: ContentStore) -> dict[int, list[str]]:
         return _miners_to_check(inputs)
     payloads = {s.reveal.node: s.gradient for s in inputs.submissions if s.gradient is not None}
     reasons: dict[int, list[str]] = {node: [] for node in sorted(payloads)}
-    for node in draw(inputs.audit_seed, sorted(payloads), inputs.job.spec.audit_sample):
+    for node in _drawn(inputs, payloads):
         reasons[node].append("drawn")
     for node in inputs.flagged & payloads.keys():
         reasons[node].append("identical content")
@@ -110,10 +112,18 @@ def suspects(inputs: RoundInputs, store: ContentStore) -> dict[int, list[str]]:
     return {node: why for node, why in reasons.items() if why}
 
 
+def _drawn(inputs: RoundInputs, nodes: Collection[int]) -> set[int]:
+    """Each of `nodes` by the chance that its exposure asks for, and `audit_sample` of them
+    whatever they are paid: one that earns nothing may still harm the model."""
+    seed = inputs.audit_seed
+    chances = {node: found.chance for node, found in inputs.exposures.items() if node in nodes}
+    return {*lots(seed, chances), *draw(seed, nodes, inputs.job.spec.audit_sample)}
+
+
 def _miners_to_check(inputs: RoundInputs) -> dict[int, list[str]]:
     miners = sorted(s.reveal.node for s in inputs.submissions if s.gradient is not None)
     reasons: dict[int, list[str]] = {}
-    for node in draw(inputs.audit_seed, miners, inputs.job.spec.audit_sample):
+    for node in _drawn(inputs, miners):
         reasons.setdefault(node, []).append("drawn")
     for node in inputs.flagged & set(miners):
         reasons.setdefault(node, []).append("identical content")

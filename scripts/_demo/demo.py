@@ -23,7 +23,7 @@ from agents.audit.show import print_audit
 from agents.audit.sources.findings import Audit
 from agents.jobs.publish import Published, publish_job
 from agents.protocol.network import Network
-from agents.protocol.numbers import Phase, ReportStatus, Role, Violation
+from agents.protocol.numbers import ZOO, Phase, ReportStatus, Role, Violation
 from agents.rounds.models import Models
 from agents.runtime.chain import ChainClient
 from agents.runtime.contracts import load_deployment
@@ -63,6 +63,8 @@ _READY_S = 120.0
 # That every agent gets ether for, on a chain of somebody else's.
 _AGENT_GAS = 40_000_000
 _ROUND_GAS = 10_000_000
+# Some eighty times what a trainer is paid for a round, so that few have to be drawn.
+_TRAINER_STAKE = 1_000 * ZOO
 _LOOK_S = 0.5
 # What a stranger can't repeat, where it is not everything.
 _LOCAL = "The training can't be repeated by a stranger: its data never left the nodes."
@@ -111,6 +113,7 @@ class Demo:
         settings = LocalnetSettings(
             trainers=self.options.trainers,
             approve_roles=False,
+            trainer_stake=_TRAINER_STAKE,
             operator_gas=_AGENT_GAS + self.options.rounds * _ROUND_GAS,
             agent={"portable": False},  # one machine: the faster arithmetic gives the same bits
             owned_with={

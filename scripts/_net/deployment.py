@@ -166,6 +166,7 @@ class DeploymentSettings:
     least_challenge_bond: int = 10 * ZOO
     most_challenge_bond: int = 1_000 * ZOO
     least_reward: int = ZOO
+    least_retained: int = 0
     random_source: str = ZERO
     tasks: TaskTerms = field(default_factory=TaskTerms)
 
@@ -247,7 +248,12 @@ def constructor_arguments(
             rounds,
             results,
             owner,
-            (settings.least_challenge_bond, settings.most_challenge_bond, settings.least_reward),
+            (
+                settings.least_challenge_bond,
+                settings.most_challenge_bond,
+                settings.least_reward,
+                settings.least_retained,
+            ),
         ),
         "TrainingRounds": (registry, jobs, results, owner, settings.random_source),
         "TrainingResults": (

@@ -7,6 +7,11 @@ Rule: who takes part is fixed before the seed exists, and a seed that somebody h
 from __future__ import annotations
 
 from agents.jobs.publish import ZOO
+from agents.protocol.network import Network
+from agents.protocol.slashing import DEFAULTS, Row
+from agents.runtime.chain import ChainClient
+from agents.runtime.contracts import Deployment
+from agents.runtime.logs import open_log
 from tests.stage.chain.people import (
     COMMIT,
     EMPTY,
@@ -61,6 +66,26 @@ def test_13_stake_added_after_the_draw__does_not_vote(people: People, ann: Node,
     people.finalize(arrays)
     people.chain.send(people.faucet, people.reports, "lapse", report)
     people.assert_whole({ann: share(1, 2), bob: share(1, 2)})
+
+
+def test_13_stake_or_table_changed_after_the_opening__leaves_the_spot_checks(
+    people: People, eve: Node
+) -> None:
+    """Attack 13: eve lies and would be drawn less often with more at stake, or three bought members
+    soften the table so that nobody is: what counts is what stood when the round opened."""
+    client = ChainClient(people.chain._url, open_log("draws", "warning", True, None))
+    network = Network(client, Deployment("draws", 31_337, 0, dict(people.contracts)))
+    people.open()
+    opened = int(people.state.opened_block)
+    people.give(eve.owner, 9_000 * ZOO)
+    people.chain.send(eve.owner, people.registry, "add_stake", eve.node_id, 9_000 * ZOO)
+    free = (0, 0, 0, False, False, 0)
+    people.decide((people.registry, "set_penalty", (INVALID, free)), governance=True)
+    assert network.penalties_at(opened) == dict(DEFAULTS)
+    assert network.stakes_at([eve.node_id], opened) == {eve.node_id: 100 * ZOO}
+    now = client.head().number
+    assert network.penalties_at(now) == {**DEFAULTS, INVALID: Row(*free)}
+    assert network.stakes_at([eve.node_id], now) == {eve.node_id: 9_100 * ZOO}
 
 
 def test_13_seed_taken_early_or_twice__reverts(people: People, ann: Node, eve: Node) -> None:

@@ -14,6 +14,7 @@ def vector(*values: float) -> dict[str, torch.Tensor]:
     return {"a": torch.tensor(values[:1]), "b": torch.tensor(values[1:]).reshape(1, -1)}
 
 
+LIMITS = Tolerances(cosine_min=0.99, rel_l2_max=0.1)
 OWN = vector(3.0, 0.0, 4.0)
 
 
@@ -44,16 +45,16 @@ def test_norms_do_not_depend_on_threads_or_layout():
 
 def test_exact_replay_is_accepted_in_any_class():
     for same_class in (True, False):
-        verdict = compare(OWN, vector(3.0, 0.0, 4.0), same_class)
+        verdict = compare(OWN, vector(3.0, 0.0, 4.0), same_class, LIMITS)
         assert (verdict.ok, verdict.exact, verdict.cosine, verdict.rel_l2) == (True, True, 1.0, 0.0)
 
 
 def test_one_bit_decides_within_a_class_only():
     near = vector(3.0000002, 0.0, 4.0)
-    inside = compare(OWN, near, True)
+    inside = compare(OWN, near, True, LIMITS)
     assert not inside.ok and "same determinism class gives other bits" in inside.reason
-    assert compare(OWN, near, False).ok
-    assert not compare(OWN, vector(3.0, -0.0, 4.0), True).exact
+    assert compare(OWN, near, False, LIMITS).ok
+    assert not compare(OWN, vector(3.0, -0.0, 4.0), True, LIMITS).exact
 
 
 @pytest.mark.parametrize(
@@ -68,7 +69,7 @@ def test_one_bit_decides_within_a_class_only():
     ids=["doubled", "shrunk", "turned", "opposed", "zero"],
 )
 def test_across_classes_direction_and_length_both_count(revealed, part):
-    verdict = compare(OWN, revealed, False)
+    verdict = compare(OWN, revealed, False, LIMITS)
     assert not verdict.ok and part in verdict.reason
     near = vector(3.0, 0.1, 4.0)  # relative L2 0.02
     assert compare(OWN, near, False, Tolerances(cosine_min=0.99, rel_l2_max=0.03)).ok
@@ -78,22 +79,22 @@ def test_across_classes_direction_and_length_both_count(revealed, part):
 
 def test_a_reference_of_zeros_is_matched_by_zeros_only():
     zero = vector(0.0, 0.0, 0.0)
-    assert compare(zero, vector(0.0, -0.0, 0.0), False).rel_l2 == 0.0
-    verdict = compare(zero, OWN, False)
+    assert compare(zero, vector(0.0, -0.0, 0.0), False, LIMITS).rel_l2 == 0.0
+    verdict = compare(zero, OWN, False, LIMITS)
     assert not verdict.ok and verdict.rel_l2 == math.inf
 
 
 def test_steps_are_compared_within_a_class():
     mine, theirs = [b"0" * 32, b"1" * 32, b"2" * 32], [b"0" * 32, b"x" * 32, b"2" * 32]
     same = vector(3.0, 0.0, 4.0)
-    assert compare(OWN, same, True, own_steps=mine, revealed_steps=mine).ok
-    verdict = compare(OWN, same, True, own_steps=mine, revealed_steps=theirs)
+    assert compare(OWN, same, True, LIMITS, own_steps=mine, revealed_steps=mine).ok
+    verdict = compare(OWN, same, True, LIMITS, own_steps=mine, revealed_steps=theirs)
     assert not verdict.ok and verdict.exact and "at hash 1" in verdict.reason
-    short = compare(OWN, same, True, own_steps=mine, revealed_steps=mine[:2])
+    short = compare(OWN, same, True, LIMITS, own_steps=mine, revealed_steps=mine[:2])
     assert not short.ok and "has 2 hashes; 3 are right" in short.reason
-    assert compare(OWN, same, False, own_steps=mine, revealed_steps=theirs).ok
+    assert compare(OWN, same, False, LIMITS, own_steps=mine, revealed_steps=theirs).ok
 
 
 def test_other_template_is_refused():
     with pytest.raises(ValueError, match="differ in tensor names or shapes"):
-        compare(OWN, {"a": torch.zeros(1)}, True)
+        compare(OWN, {"a": torch.zeros(1)}, True, LIMITS)

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from agents.protocol.draw import draw
+from agents.protocol.exposure import Exposure
 from agents.protocol.numbers import Violation
 from agents.rounds.submissions import Submission, fetch
 from agents.storage.canonical import loads
@@ -155,6 +156,20 @@ def test_the_audit_seed_draws_the_sample(tiny: HonestRound, sample: int) -> None
     due = suspects(tiny.inputs(tiny.honest(), sample=sample), tiny.store)
     assert sorted(due) == draw(AUDIT_SEED, NODES, sample)
     assert all(why == ["drawn"] for why in due.values())
+
+
+def test_nodes_are_drawn_by_what_they_stand_to_win_and_to_lose(tiny: HonestRound) -> None:
+    """Each by its own chance: sure, half, none; the node without a payload is nobody's to redo."""
+    bad = fetch(tiny.reveal(9, b"junk"), tiny.job, tiny.store)
+    work = tiny.inputs(with_cheat(tiny, 9, bad))
+    risks = {3: Exposure(1, 0), 5: Exposure(0, 0), 8: Exposure(4, 5), 9: Exposure(1, 0)}
+    drawn = []
+    for number in range(40):
+        seed = number.to_bytes(32, "big")
+        due = suspects(replace(work, exposures=risks, audit_seed=seed), tiny.store)
+        assert {3} <= due.keys() <= {3, 8}
+        drawn.append(8 in due)
+    assert 10 <= sum(drawn) <= 30
 
 
 def test_flagged_duplicates_are_both_looked_at(tiny: HonestRound) -> None:

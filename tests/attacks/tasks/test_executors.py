@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click import ClickException
+from click.testing import CliRunner
 
 import agents.executor as executor_module
 import agents.runtime.commitments as commitments_module
@@ -31,6 +33,8 @@ from agents.tasks.compute.classes import CPU
 from agents.tasks.compute.make import publish
 from agents.tasks.dispute import TaskDisputes
 from agents.tasks.process import TaskProcess
+from scripts._shared.economics import refuse_unwatched, watched
+from scripts.economics import cli as economics
 from tests.stage.chain.agents import PASSPHRASE
 from tests.stage.chain.executors import Executors, Liar, Loner, Silent, fake
 from tests.stage.chain.people import STAKES, VERIFIER, Node
@@ -277,6 +281,50 @@ def test_a_verifier_that_samples_overturns_two_liars(executors: Executors) -> No
     assert bytes(executors.reader.appeal(task_id).result) == _right(executors, task_id)
     assert [executors.gain(node) for node in (first, second)] == [FEE // 2 - HELD] * 2
     assert executors.gain(executors.tasks.creator) == 0
+
+
+def test_friends_in_a_class_that_no_verifier_runs__are_not_called_deterred(
+    executors: Executors,
+) -> None:
+    """What a pair of friends makes of a fake is counted by who can find it in the class, and no
+    task of such a class is paid for. One verifier of three gives no verdict, so it counts as
+    none."""
+    names = ("vic", "vera", "vito")
+    assert _pair_gains(executors) == UNWATCHED
+    for name, reached in zip(names, ("33%", "67%", "100%"), strict=True):
+        (before,) = executors.reader.recheckers()
+        executors.recheck(name)
+        what = f"declared: runs tasks of {CPU} again"
+        executors.drive(lambda name=name, what=what: (name, what) in executors.done, what)
+        (who,) = executors.reader.recheckers()
+        assert len(who.able) == len(before.able) + 1 and who.voters == 3
+        assert f"{len(who.able)} of 3 verifiers" in watched(CPU, who)
+        assert f"{reached} of the voters' weight" in watched(CPU, who)
+        assert who.can_judge == (name != "vic")
+        if not who.can_judge:
+            with pytest.raises(ClickException, match=r"1 of 3 verifiers .* nobody loses anything"):
+                refuse_unwatched(CPU, who)
+            assert _pair_gains(executors) == UNWATCHED
+        else:
+            refuse_unwatched(CPU, who)
+            assert all(gain < 0 for gain in _pair_gains(executors))
+    assert executors.pass_blocks(5, *names) == [], "said once"
+    executors.recheck("vic")
+    assert executors.pass_blocks(5, "vic") == [], "and not again by an agent that starts anew"
+
+
+# ZOO a task at 10, 30 and 50 % of a pool of 100, at the default terms.
+UNWATCHED = [0.0182, 0.176, 0.495]
+
+
+def _pair_gains(executors: Executors) -> list[float]:
+    """What `ape run economics` says that faking in own pairs brings over honest work."""
+    given = ("--stake", "100", "--fee", "2", "--nodes", "100", "--compute", "1")
+    where = ("--rpc", executors.tasks.chain._url, "--deployment", str(executors.deployment))
+    shown = CliRunner().invoke(economics, [*given, *where], env={"COLUMNS": "80"})
+    assert shown.exit_code == 0, shown.output
+    lines = [line.split() for line in shown.output.splitlines()]
+    return [float(line[8]) for line in lines if line and line[0] in ("10%", "30%", "50%")]
 
 
 def test_a_verifier_that_samples_leaves_the_right_alone(executors: Executors) -> None:

@@ -89,6 +89,7 @@ class Books:
         total += sum(ask("registry.bonded", node) for node in nodes)
         if ask("pool.total_held"):
             total += sum(ask("pool.held", node) for node in nodes)
+            total += sum(ask("pool.retained", j, n) for j in self.world.jobs for n in nodes)
         for report in self.world.reports.values():
             f = report.fields
             if f["node_id"] in nodes:

@@ -454,6 +454,8 @@ class Hostile:
             return self.any_of([0, 100, 2_500])
         if name == "max_nodes":
             return self.any_of([1, 2, 128])
+        if name == "retain_rounds":
+            return self.any_of([1, 2, 32])
         if name == "rounds":
             return self.any_of([1, 10, 100_000])
         if name == "challenge_bond":
@@ -626,6 +628,7 @@ MAKERS: dict[str, Callable[[Hostile], Any]] = {
     "violation": _among(2, 2, 2, 3, 5),
     "status": _among(4, 5, 6),
     "bits": _among(0, 1),
+    "classes": _among(0, 1, 1, 3, 4, 255),
     "units": _among(1, 6_000, 1_000_000),
     "score": _among(1, 10**6),
     "offence_time": lambda h: h.world.machine.time,
@@ -687,7 +690,7 @@ MAKERS: dict[str, Callable[[Hostile], Any]] = {
     "members_": lambda h: [p.owner for p in h.world.role("member", True)],
     # Structs
     "terms": Hostile.terms,
-    "bounds": _const((1, 2**127, 1)),
+    "bounds": _const((1, 2**127, 1, 0)),
     "penalty": _const((10_000, 0, 0, True, True, 5_000)),
     "parameters": lambda h: tuple(h.ask("registry.parameters").values()),
     # Calls by the committee

@@ -30,6 +30,7 @@ TERMS = {
     "appeal_s": 600,
     "dispute_s": 600,
     "challenge_bond": 10 * ZOO,
+    "retain_rounds": 0,
 }
 
 

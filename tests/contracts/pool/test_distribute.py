@@ -122,3 +122,24 @@ def test_distribute__full_batch__fits_under_the_gas_cap(
     pool.start_distribution(job, reserved, [], 128, [], [], sender=results)
     pool.distribute(job, reserved, fresh, [1] * 128, 0, sender=results)
     assert pool.total_pending() == 128 * (10 * ZOO // 128)
+
+
+def test_distribute__retained_pay_that_is_full__costs_a_node_no_write(
+    stage: PoolStage, pool: Any, sponsor: str, results: str
+) -> None:
+    """Slots are warm here, so a read is 2,000 gas more on a chain. The first round, where all of
+    the pay is retained, fits in a batch of the settlement."""
+    crowd = [stage.add_node(str(boa.env.generate_address())) for _ in range(64)]
+    gas: dict[int, list[int]] = {}
+    for retain in (0, 1):
+        job = stage.add_job(sponsor, retain)
+        stage.fund(job, 3 * ZOO, sponsor)
+        gas[retain] = []
+        for number in (1, 2, 3):
+            pool.reserve(job, number, ZOO, sender=results)
+            pool.start_distribution(job, number, [], 64, [], [], sender=results)
+            pool.distribute(job, number, crowd, [1] * 64, 0, sender=results)
+            gas[retain].append(int(pool.call_trace().gas_used))
+        assert pool.retained(job, crowd[0]) == retain * (ZOO // 64)
+    assert gas[1][2] - gas[0][2] < 64 * 700
+    assert max(gas[1]) < 5_000_000

@@ -28,6 +28,7 @@ picks = st.integers(0, 2**16)
 @dataclass
 class ModelJob:
     sponsor: str
+    retain: int = 0  # rounds' pay of a trainer
     ended: bool = False
     escrow: int = 0
     rounds: int = 0
@@ -57,9 +58,11 @@ class PoolMachine(Machine):
         self.jobs: dict[int, ModelJob] = {}
         self.pools: dict[tuple[int, int], ModelPool] = {}
         self.donated = 0
+        self.forfeited = 0  # retained pay that the treasury got
         self.locks: set[int] = set()  # nodes with a lock
         self.held: dict[int, int] = {}  # by node
         self.aside: dict[tuple[int, int, int], int] = {}  # by job, round and node
+        self.retained: dict[tuple[int, int], int] = {}  # by job and node
 
     @initialize()
     def set_up(self) -> None:
@@ -89,8 +92,8 @@ class PoolMachine(Machine):
     @precondition(lambda self: len(self.jobs) < 4)
     @rule(pick=picks)
     def new_job(self, pick: int) -> None:
-        sponsor = self.sponsors[pick % 2]
-        self.jobs[self.stage.add_job(sponsor)] = ModelJob(sponsor)
+        sponsor, retain = self.sponsors[pick % 2], (0, 1, 3)[pick % 3]
+        self.jobs[self.stage.add_job(sponsor, retain)] = ModelJob(sponsor, retain)
 
     @rule(pick=picks)
     def end_job(self, pick: int) -> None:
@@ -215,7 +218,10 @@ class PoolMachine(Machine):
                 if bits >> place & 1:
                     self.aside[(*key, node)] = credit
                 else:
-                    self.credit(node, credit)
+                    have = self.retained.get((key[0], node), 0)
+                    lacks = max(0, self.jobs[key[0]].retain * credit - have)
+                    self.retained[key[0], node] = have + min(credit, lacks)
+                    self.credit(node, credit - min(credit, lacks))
 
     @precondition(lambda self: any(pool.last_node for pool in self.pools.values()))
     @rule(pick=picks)
@@ -284,6 +290,20 @@ class PoolMachine(Machine):
             assert self.pool.release(node) == self.held[node]
             self.pending[self.payout_of[node]] += self.held.pop(node)
 
+    @precondition(lambda self: any(self.retained.values()))
+    @rule(pick=picks)
+    def release_retained(self, pick: int) -> None:
+        places = [place for place, amount in self.retained.items() if amount]
+        job_id, node = places[pick % len(places)]
+        reasons = {
+            "pool: node locked": node in self.locks,
+            "pool: still working": node not in self.locks and not self.jobs[job_id].ended,
+        }
+        amount = self.retained[job_id, node]
+        if self.attempt(reasons, lambda: self.pool.release_retained(job_id, node), answer=amount):
+            self.pending[self.payout_of[node]] += amount
+            self.retained[job_id, node] = 0
+
     @precondition(lambda self: self.aside)
     @rule(pick=picks, guilty=st.booleans())
     def settle_share(self, pick: int, guilty: bool) -> None:
@@ -292,6 +312,7 @@ class PoolMachine(Machine):
         self.pool.settle_share(job_id, round_id, node, guilty, sender=self.stage.reports)
         if guilty:
             self.jobs[job_id].escrow += amount
+            self.forfeited += self.retained.pop((job_id, node), 0)
         else:
             self.pending[self.payout_of[node]] += amount
         if node not in self.locks:
@@ -357,11 +378,14 @@ class PoolMachine(Machine):
         open_pools = [pool for pool in self.pools.values() if pool.status != CLOSED]
         escrow = sum(job.escrow for job in self.jobs.values())
         reserved = sum(pool.amount - pool.paid for pool in open_pools)
-        owed = sum(self.pending.values())
+        owed = sum(self.pending.values()) + self.forfeited
+        assert self.pool.pending(self.stage.registry.parameters().treasury) == self.forfeited
         assert self.pool.total_escrow() == escrow
         assert self.pool.total_reserved() == reserved
         assert self.pool.total_pending() == owed
-        kept = sum(self.held.values()) + sum(self.aside.values())
+        for (job_id, node), amount in self.retained.items():
+            assert self.pool.retained(job_id, node) == amount
+        kept = sum((*self.held.values(), *self.aside.values(), *self.retained.values()))
         assert self.pool.total_held() == kept
         for node in self.payout_of:
             assert self.pool.held(node) == self.held.get(node, 0)
@@ -398,6 +422,9 @@ def test_pool_machine__whatever_was_owed__can_be_paid_out(stage: PoolStage) -> N
             machine.stage.end_job(job_id, job.sponsor)
             job.ended = True
             machine.refund(pick)
+        assert any(machine.retained.values())
+        while any(machine.retained.values()):
+            machine.release_retained(0)
         for pick in range(4):
             machine.claim(pick)
         machine.chain_equals_model()

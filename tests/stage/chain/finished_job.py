@@ -4,10 +4,11 @@
 Rule: every deed is a transaction of the key that may do it, every artefact is made by the agents'
 own functions from a real model and real text. Round 1 is honest. In round 2 eve reveals noise and
 is found INVALID. In round 3 bob keeps silent after committing and eve copies ann. Round 4 is void.
-Round 5 is honest again; the job is complete, rewards are claimed, every slash is executed. In a
-second job of one round cat reveals noise and nobody says so. In a third everything is contested: a
-wrong result is proposed and successfully challenged, another aggregator proposes the right one, two
-verifiers accuse honest bob, and his appeal is upheld.
+Round 5 is honest again; the job is complete, rewards are claimed, every slash is executed. The pay
+of one round is retained, which eve forfeits and ann gets in the end. In a second job of one round
+cat reveals noise and nobody says so. In a third everything is contested: a wrong result is proposed
+and successfully challenged, another aggregator proposes the right one, two verifiers accuse honest
+bob, and his appeal is upheld.
 """
 
 from __future__ import annotations
@@ -73,6 +74,7 @@ ARTEFACTS = (
     "evidence",
 )
 ROUNDS = 4  # finalized
+FIRST = replace(TERMS, retain_rounds=1)  # of job 1
 _WEEK = 7 * 86_400  # that INVALID suspends for
 _TEXT = [b"line %d of the audited corpus, to the fourth %d\n" % (i, i**4) for i in range(700)]
 SPEC: dict[str, Any] = {
@@ -157,7 +159,9 @@ class FinishedJob:
         # His stake fell below the minimum.
         people.chain.send(bob.owner, people.registry, "add_stake", bob.node_id, 20 * ZOO)
         self.round_([name for name in TRAINERS if name != "eve"])
-        people.chain.send(people.nodes["ann"].payout, people.pool, "claim")
+        ann = people.nodes["ann"]
+        people.chain.send(people.faucet, people.pool, "release_retained", JOB, ann.node_id)
+        people.chain.send(ann.payout, people.pool, "claim")
         people.chain.send(people.sponsor, people.pool, "refund", people.job)
         self._new_job()
         self.round_([name for name in TRAINERS if name != "eve"], noisy=("cat",), blind=True)
@@ -359,7 +363,7 @@ def make_job(
     published = publish_job(store, _TEXT, spec)
     amount = TERMS.reward_per_round * (ROUNDS + 1)
     people.person("sponsor", amount)
-    people.job = people.create_job(people.sponsor, TERMS.encode(published), amount)
+    people.job = people.create_job(people.sponsor, FIRST.encode(published), amount)
     client = ChainClient(anvil.url, open_log("audit test", "warning", True, None))
     network = Network(client, load_deployment(path))
     return kind(people, network, store, published, anvil.url, path)

@@ -62,9 +62,10 @@ class PoolStage:
         node = (key.address, payout, TRAINER, STAKE, bytes(32), signed)
         return int(self.registry.register_node(*node, sender=self.holder))
 
-    def add_job(self, sponsor: str) -> int:
+    def add_job(self, sponsor: str, retain_rounds: int = 0) -> int:
         """Without money."""
-        return self.system.job(sponsor, escrow=0, reward_per_round=ZOO)
+        terms = {"reward_per_round": ZOO, "retain_rounds": retain_rounds}
+        return self.system.job(sponsor, escrow=0, **terms)
 
     def fund(self, job_id: int, amount: int, funder: str) -> None:
         """Money for a job, as one who has read whose it is and for what."""

@@ -62,10 +62,11 @@ TERMS: dict[str, Any] = {
     "appeal_s": 700,
     "dispute_s": 800,
     "challenge_bond": BOND,
+    "retain_rounds": 0,
 }
 
-# Least and most challenge bond, least reward of a round.
-BOUNDS = (BOND, 1_000 * ZOO, ZOO)
+# Least and most challenge bond, least reward of a round, least retained rounds.
+BOUNDS = (BOND, 1_000 * ZOO, ZOO, 0)
 
 TASK_TERMS: dict[str, int] = {
     "task_stake": 100 * ZOO,

@@ -69,7 +69,7 @@ def test_round_of_an_unfunded_job__cannot_be_reserved(
 
 def test_bounds__changed_by_the_owner__hold_for_new_jobs(stage: PoolStage, sponsor: str) -> None:
     old = stage.add_job(sponsor)
-    bounds = (5 * ZOO, 6 * ZOO, 7 * ZOO)
+    bounds = (5 * ZOO, 6 * ZOO, 7 * ZOO, 8)
     stage.jobs.set_bounds(bounds, sender=stage.committee)
     assert logged(stage.jobs) == [
         ("BoundsChanged", {"old_bounds": BOUNDS, "new_bounds": bounds}),
@@ -77,21 +77,23 @@ def test_bounds__changed_by_the_owner__hold_for_new_jobs(stage: PoolStage, spons
     assert tuple(stage.jobs.bounds()) == bounds
     with boa.reverts("jobs: reward too low"):
         stage.add_job(sponsor)
-    new = stage.jobs.create_job(
-        terms_tuple(challenge_bond=5 * ZOO, reward_per_round=7 * ZOO), sender=sponsor
-    )
+    rich = {"challenge_bond": 5 * ZOO, "reward_per_round": 7 * ZOO}
+    with boa.reverts("jobs: bad retention"):
+        stage.jobs.create_job(terms_tuple(**rich, retain_rounds=7), sender=sponsor)
+    new = stage.jobs.create_job(terms_tuple(**rich, retain_rounds=8), sender=sponsor)
     assert (old, new) == (1, 2)
     assert stage.jobs.job(old).terms.challenge_bond == BOND
 
 
 @pytest.mark.parametrize(
-    "bounds", [(0, 1, 1), (2, 1, 1), (1, 2**128, 1), (1, 1, 0), (1, 1, 2**128)]
+    "bounds",
+    [(0, 1, 1, 0), (2, 1, 1, 0), (1, 2**128, 1, 0), (1, 1, 0, 0), (1, 1, 2**128, 0), (1, 1, 1, 33)],
 )
-def test_set_bounds__bad__reverts(stage: PoolStage, bounds: tuple[int, int, int]) -> None:
+def test_set_bounds__bad__reverts(stage: PoolStage, bounds: tuple[int, ...]) -> None:
     with boa.reverts("jobs: bad bounds"):
         stage.jobs.set_bounds(bounds, sender=stage.committee)
 
 
 def test_set_bounds__by_a_sponsor__reverts(stage: PoolStage, sponsor: str) -> None:
     with boa.reverts("ownable: caller is not the owner"):
-        stage.jobs.set_bounds((1, 2, 3), sender=sponsor)
+        stage.jobs.set_bounds((1, 2, 3, 4), sender=sponsor)

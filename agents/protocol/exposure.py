@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How likely a trainer's work must be done again so that no lie pays: from what it is paid for the
+round and what it loses when it is found.
+
+A lie earns the node's pay a of the round unless the node is drawn, and takes a loss l when it is.
+Drawn with chance p, it brings (1 - p) a - p l on average. Computing costs a liar nothing, so this
+has to be negative whatever computing costs, and it has to be so in each round by itself: whoever is
+found may come back under another name. So
+
+    p = g a / (g a + l),    that is    p l = g (1 - p) a:
+
+a lie is expected to lose g = `MARGIN` times what it is expected to earn. Nothing in p depends on
+how many nodes there are, on the price of computing or on what a new identity costs.
+
+a is exact. Once the reveals are in, the round's contributions follow from them, and the seed that
+draws comes later; so a lie that scores better than honest work is drawn more often.
+
+l is what nobody gets back:
+
+- Of a slash, the part that goes to the treasury. Whoever finds a node first gets up to the
+  reporter's share, and that may be a friend.
+- One stake answers for several findings at a time: the node may sit in several jobs, or run tasks.
+  The second finding takes a share of what the first one left, the third strike takes all. What
+  counts is the smallest average over 1 to `FINDINGS` of them.
+- To this comes the pay that a job has retained. It answers for that job alone, where one round is
+  open at a time, and a finding takes all of it for the treasury.
+
+Amounts are in 1e-18 ZOO.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+from agents.protocol.draw import CERTAIN
+from agents.protocol.numbers import BPS, Violation
+from agents.protocol.slashing import Offender, Row, reporter_share, slash_amount
+
+MARGIN = Fraction(5, 4)
+"""How many times its expected gain a lie is expected to lose."""
+
+FINDINGS = 5
+"""For how many findings at a time one stake is counted on."""
+
+
+@dataclass(frozen=True)
+class Exposure:
+    """What a node stands to win and to lose in a round, in 1e-18 ZOO.
+
+    `pay`: the most that it can be paid. `loss`: what is gone for good if its work is found wrong.
+    """
+
+    pay: int
+    loss: int
+
+    @property
+    def chance(self) -> int:
+        """Of being drawn, as a part of `CERTAIN`, rounded up. Nobody is drawn for no pay."""
+        if not self.pay:
+            return 0
+        gain = MARGIN.numerator * self.pay
+        return -(-CERTAIN * gain // (gain + MARGIN.denominator * self.loss))
+
+
+def lasting_loss(stake: int, table: Mapping[int, Row], findings: int = FINDINGS) -> int:
+    """What a finding of INVALID takes from a stake for good, the least average over 1 to `findings`
+    of them, rounded down. `table`: rows by violation."""
+    node, rest, lost, least = Offender(), stake, 0, stake
+    for count in range(1, findings + 1):
+        row = node.offend(Violation.INVALID, table)
+        amount = slash_amount(rest, 0, row.bps)
+        rest -= amount
+        lost += amount - reporter_share(amount, row.reporter_bps)
+        least = min(least, lost // count)
+    return least
+
+
+def exposures(
+    reward: int,
+    aggregator_bps: int,
+    nodes: Sequence[int],
+    contributions: Sequence[int],
+    losses: Mapping[int, int],
+) -> dict[int, Exposure]:
+    """Exposure of each node of a round's result.
+
+    Args:
+        reward: of the round, in 1e-18 ZOO.
+        aggregator_bps: the proposer's cut. The verifiers' cut counts as the trainers': if nobody
+            attests, it is theirs.
+        nodes: of the result.
+        contributions: of each; the pay is split by them.
+        losses: by node, in 1e-18 ZOO.
+    """
+    total = sum(contributions)
+    if not total:
+        return {node: Exposure(0, losses[node]) for node in nodes}
+    trainers = reward - reward * aggregator_bps // BPS
+    return {
+        node: Exposure(trainers * contribution // total, losses[node])
+        for node, contribution in zip(nodes, contributions, strict=True)
+    }

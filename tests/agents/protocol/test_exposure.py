@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How likely a node is drawn: no lie pays, whatever it earns and whatever is at stake."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agents.protocol.draw import CERTAIN, lots
+from agents.protocol.exposure import FINDINGS, MARGIN, Exposure, exposures, lasting_loss
+from agents.protocol.numbers import ZOO, Violation
+from agents.protocol.slashing import DEFAULTS, NO_ROW, Offender, Row, reporter_share, slash_amount
+
+AMOUNTS = st.integers(1, 2**128 - 1)
+
+
+@given(pay=AMOUNTS, loss=st.integers(0, 2**128))
+def test_a_lie__is_expected_to_lose_the_margin_times_what_it_earns(pay: int, loss: int) -> None:
+    chance = Fraction(Exposure(pay, loss).chance, CERTAIN)
+    assert chance * loss >= MARGIN * (1 - chance) * pay
+    if loss:  # and one lot in CERTAIN less would not be enough
+        less = chance - Fraction(1, CERTAIN)
+        assert less * loss < MARGIN * (1 - less) * pay
+
+
+def test_chance__by_hand_and_at_its_ends() -> None:
+    assert Fraction(Exposure(4, 5).chance, CERTAIN) == pytest.approx(Fraction(1, 2))
+    assert Exposure(0, 0).chance == 0 == Exposure(0, 7).chance
+    assert Exposure(1, 0).chance == CERTAIN  # who can lose nothing is always looked at
+
+
+@pytest.mark.parametrize(
+    ("stake", "lost"),
+    [(100 * ZOO, 9 * ZOO), (1_000 * ZOO, 90 * ZOO), (0, 0), (1, 0)],
+)
+def test_lasting_loss__half_of_the_smallest_average_of_the_table(stake: int, lost: int) -> None:
+    """20 % and 16 % are 18 % on average, of which a friend gets half back."""
+    assert lasting_loss(stake, DEFAULTS) == lost
+
+
+def test_lasting_loss__of_other_tables() -> None:
+    whole = Row(10_000, 0, 0, False, True, 0)
+    assert lasting_loss(100, {Violation.INVALID: whole}) == 100 // FINDINGS
+    assert lasting_loss(100, {Violation.INVALID: whole}, findings=1) == 100
+    assert lasting_loss(100, {}) == lasting_loss(100, {Violation.INVALID: NO_ROW}) == 0
+
+
+@given(
+    stake=st.integers(0, 10**24),
+    earlier=st.integers(0, 2),
+    found=st.integers(1, FINDINGS),
+)
+def test_lasting_loss__is_never_more_than_what_so_many_findings_take(
+    stake: int, earlier: int, found: int
+) -> None:
+    """Also of a node that was found guilty before."""
+    node, rest, lost = Offender(), stake, 0
+    for _ in range(earlier):
+        node.offend(Violation.INVALID, DEFAULTS)
+    for _ in range(found):
+        row = node.offend(Violation.INVALID, DEFAULTS)
+        amount = slash_amount(rest, 0, row.bps)
+        rest, lost = rest - amount, lost + amount - reporter_share(amount, row.reporter_bps)
+    assert found * lasting_loss(stake, DEFAULTS) <= lost
+
+
+def test_exposures__split_what_trainers_can_get_at_most() -> None:
+    found = exposures(1_000, 500, [3, 5, 8], [1, 0, 4], {3: 7, 5: 8, 8: 9})
+    assert found == {3: Exposure(190, 7), 5: Exposure(0, 8), 8: Exposure(760, 9)}
+    assert exposures(1_000, 500, [3], [0], {3: 7}) == {3: Exposure(0, 7)}
+    assert exposures(1_000, 500, [], [], {}) == {}
+
+
+def test_lots__are_each_nodes_own() -> None:
+    chances = dict.fromkeys(range(1, 400), CERTAIN // 3)
+    drawn = lots(b"seed", chances)
+    assert drawn == sorted(drawn) and 90 < len(drawn) < 180
+    assert drawn != lots(b"another seed", chances)
+    fewer = {node: chance for node, chance in chances.items() if node % 2}
+    assert lots(b"seed", fewer) == [node for node in drawn if node % 2]
+
+
+def test_lots__ends_and_refusals() -> None:
+    assert lots(b"seed", {1: 0, 2: CERTAIN}) == [2]
+    for chance in (-1, CERTAIN + 1):
+        with pytest.raises(ValueError, match="between 0 and CERTAIN"):
+            lots(b"seed", {1: chance})
+
+
+def test_lots__come_as_often_as_the_chance_says() -> None:
+    chance = Exposure(4 * ZOO, 15 * ZOO).chance  # one in four
+    seeds = [number.to_bytes(32, "big") for number in range(4_000)]
+    drawn = sum(bool(lots(seed, {7: chance})) for seed in seeds)
+    assert 900 < drawn < 1_100  # 27 is a standard deviation
