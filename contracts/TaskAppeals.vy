@@ -23,12 +23,18 @@
         least, and nobody honest who looks at it within the objection window; with an objection a
         majority of the committee as well. A committee that does not decide in time slashes nobody;
         what was to be paid follows the verdict.
+
+        A verifier can run a task again only in the determinism class that its machine computes in,
+        and says here which classes those are. That is its word: nothing in this contract depends on
+        it, no appeal is refused for it, and who says nothing may attest. Creators and the economics
+        count by it who could find a fake in a class.
 @custom:kill Nothing can be paused. Without verifiers no appeal can be made or every one lapses:
              then nobody is slashed for its result, and executors who agree are paid. Without the
              Coordinator every objection ends undecided.
 """
 
 from interfaces import IBonds
+from interfaces import IExecutors
 from interfaces import INodeRegistry
 from interfaces import IRedundantTasks
 from interfaces import ITaskAppeals
@@ -80,6 +86,8 @@ _OBJECTION_S: immutable(uint256)
 _DISPUTE_S: immutable(uint256)
 
 _appeals: HashMap[uint256, ITaskAppeals.Appeal]
+# By node: one bit per class.
+_classes: HashMap[uint256, uint256]
 
 
 @deploy
@@ -248,6 +256,23 @@ def finalize(task_id: uint256):
 
 
 @external
+def declare_classes(node_id: uint256, classes: uint256):
+    """
+    @notice A node's operator, unless the node is banned or suspended, at any time: says in which
+            determinism classes it runs tasks again, instead of what it said before.
+    @dev Reverts: "appeals: not the operator", "appeals: unknown class".
+    @param node_id The node.
+    @param classes One bit per class of RedundantTasks, the lowest for class 0; none for no class.
+    """
+    operator: address = staticcall INodeRegistry(registry).acting_operator(node_id)
+    assert operator == msg.sender, "appeals: not the operator"
+    known: uint256 = len(staticcall IExecutors(tasks).classes())
+    assert classes >> known == 0, "appeals: unknown class"
+    self._classes[node_id] = classes
+    log ITaskAppeals.ClassesDeclared(node_id=node_id, classes=classes)
+
+
+@external
 def lapse(task_id: uint256):
     """
     @notice Anyone, when verifiers gave no verdict in time: the bond goes back, nobody is slashed
@@ -282,6 +307,17 @@ def appeal_of(task_id: uint256) -> ITaskAppeals.Appeal:
     @return ITaskAppeals.Appeal The appeal; all zero when there was none.
     """
     return self._appeals[task_id]
+
+
+@view
+@external
+def declared_classes(node_id: uint256) -> uint256:
+    """
+    @notice In which determinism classes a node says that it runs tasks again.
+    @param node_id The node.
+    @return uint256 One bit per class, the lowest for class 0.
+    """
+    return self._classes[node_id]
 
 
 # Internal

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import click
 
-from scripts._shared.economics import article_table, parameters, read, verdict_table
+from scripts._shared.economics import article_table, parameters, read, verdict_table, watched
 from scripts._shared.operator import ZOO_AMOUNT, deployment_option, explained
 
 RPC = "http://127.0.0.1:8545"
@@ -42,7 +42,8 @@ RPC = "http://127.0.0.1:8545"
 @click.option(
     "--verifiers",
     type=click.IntRange(0),
-    help="How many draw a sample, each its own (default: all eligible; one without a network).",
+    help="How many draw a sample, each its own (default: those who declare the class, none where "
+    "they can't give a verdict; one without a network).",
 )
 @deployment_option
 @explained
@@ -80,6 +81,8 @@ def cli(
     found = deterrence(parameters(live, given, audit_rate))
     if not alone:
         console.print(verdict_table(found))
+    for label, who in live.get("recheckers", {}).items():
+        click.echo(watched(label, who))
     for sentence in found.sentences():
         click.echo(sentence)
     if plot is not None:

@@ -16,6 +16,7 @@ import click
 from ape.cli import ConnectedProviderCommand, account_option, network_option
 
 from agents.runtime.files import SPEC_BYTES, read_yaml
+from scripts._shared.economics import refuse_unwatched
 from scripts._shared.operator import (
     ZOO_AMOUNT,
     Contracts,
@@ -138,6 +139,7 @@ def create(
             f"{seats} nodes run tasks of class {spec.determinism} here, and a task needs {FEWEST}. "
             "Nodes join with `ape run agent executor`."
         )
+    refuse_unwatched(spec.determinism, reader.recheckers()[class_id])
     afford(contracts, account, fee)
     rehearse(tasks.create_task, class_id, b"\1" * 32, fee, run_s, sender=account)
     lines = [
@@ -220,11 +222,14 @@ def show_all(choice: str, last: int, deployment: Path | None) -> None:
     for task in reversed(tasks.many(range(max(1, count - last + 1), count + 1))):
         who = ", ".join(map(str, task.nodes))
         table.add_row(str(task.task_id), task.status.name, task.creator, zoo(task.fee, 6), who)
-    pools = Table("class", "id", "seats", title="Pools")
+    pools = Table("class", "id", "seats", "verifiers", "verdicts", title="Pools")
+    recheckers = tasks.recheckers()
     for label, class_id in tasks.class_ids().items():
-        pools.add_row(
-            label, str(class_id), str(network.chain.call(network.tasks, "pool_size", class_id))
-        )
+        seats = network.chain.call(network.tasks, "pool_size", class_id)
+        who = recheckers[class_id]
+        able = f"{len(who.able)} of {who.voters}"
+        judged = "yes" if who.can_judge else "no"
+        pools.add_row(label, str(class_id), str(seats), able, judged)
     console = Console()
     console.print(table)
     console.print(pools)

@@ -18,7 +18,14 @@ from eth_utils.crypto import keccak
 
 from agents.protocol import formulas
 from agents.protocol.network import ChainMoved, Network
-from agents.protocol.numbers import ZERO_DIGEST, LaneState, TaskStatus
+from agents.protocol.numbers import (
+    MAX_NODES,
+    MIN_VOICES,
+    ZERO_DIGEST,
+    LaneState,
+    Role,
+    TaskStatus,
+)
 from agents.protocol.structs import read
 from agents.tasks.compute.classes import class_label
 
@@ -165,6 +172,33 @@ class Decision:
     weights: tuple[int, ...]
 
 
+@dataclass(frozen=True)
+class Recheckers:
+    """Who could find a fake among the tasks of one class, and have it slashed.
+
+    Attributes:
+        able: verifiers that may work, have a voice, and declare the class.
+        voters: verifiers with a voice, whatever their class.
+        weight, total: what the two weigh in a verdict, in 1e-18 ZOO.
+    """
+
+    able: tuple[int, ...]
+    voters: int
+    weight: int
+    total: int
+
+    @property
+    def can_judge(self) -> bool:
+        """Whether those who are able give a verdict on their own, as `TaskAppeals.attest` counts:
+        an appeal without a verdict slashes nobody, however many know the right result."""
+        return len(self.able) >= MIN_VOICES and 3 * self.weight >= 2 * self.total
+
+    @property
+    def count(self) -> int:
+        """How many samples of the class's tasks end in a penalty: none without a verdict."""
+        return len(self.able) if self.can_judge else 0
+
+
 class Tasks:
     """Typed reads of both contracts."""
 
@@ -235,6 +269,12 @@ class Tasks:
         """The seat of a node, or its last one."""
         return read(Seat, self._call("executor", node_id))
 
+    def has_seats(self) -> bool:
+        """Whether any pool has a seat."""
+        classes = len(self._call("classes"))
+        calls = [(self._contract, "pool_size", (n,)) for n in range(classes)]
+        return any(self._chain.call_many(calls))
+
     def stay(self, nodes: Sequence[int], now: int) -> list[bool]:
         """Whether each node has the stake that a seat needs at chain time `now`, is not suspended
         and is not on its way out of the registry."""
@@ -293,6 +333,39 @@ class Tasks:
         """Ids of the tasks that were appealed in a range of blocks."""
         events = self._chain.events(self._network.appeals, "TaskAppealed", first, last)
         return {event.args["task_id"] for event in events}
+
+    # -- verifiers -----------------------------------------------------------------------------
+
+    def declared(self, node_id: int) -> int:
+        """The classes that a node says it runs again, one bit each, the lowest for class 0."""
+        return read(int, self._chain.call(self._network.appeals, "declared_classes", node_id))
+
+    def recheckers(self) -> list[Recheckers]:
+        """By class id: who could find a fake in a task that is created now.
+
+        A declaration is its node's word (`TaskAppeals.declare_classes`).
+        """
+        registry, appeals, now = self._network.registry, self._network.appeals, self._chain.head()
+        maturity = self._chain.call(registry, "maturity")
+        (voters, weights), (working, _), names = self._chain.call_many(
+            [
+                (registry, "voters", (max(0, now.timestamp - maturity),)),
+                (registry, "eligible_nodes", (int(Role.VERIFIER), 0, MAX_NODES)),
+                (self._contract, "classes", ()),
+            ]
+        )
+        said = self._chain.call_many([(appeals, "declared_classes", (n,)) for n in voters])
+        asked = [
+            (node, weight, classes)
+            for node, weight, classes in zip(voters, weights, said, strict=True)
+            if node in working
+        ]
+        found = []
+        for class_id in range(len(names)):
+            able = {node: weight for node, weight, bits in asked if bits >> class_id & 1}
+            voice = Recheckers(tuple(able), len(voters), sum(able.values()), sum(weights))
+            found.append(voice)
+        return found
 
     # -- inside --------------------------------------------------------------------------------
 

@@ -4,6 +4,8 @@
 APPEALED    every verifier of the appeal's snapshot runs the task and attests what it found, and
             objects to a verdict for another result
 decided     a sample, drawn in private by each verifier, is run again; a wrong outcome is appealed
+declared    where there are executors: the class in which this machine computes, so that creators
+            see whether anybody can find a fake in it
 
 A verifier attests only what it has computed itself. It does not vote if its machine computes in
 another class than the task's, or if its owner also owns one of the task's executors.
@@ -50,6 +52,8 @@ class Recheck:
         self._asked: dict[int, tuple[Task, Decision, int]] = {}  # with this verifier's place
         self._others: dict[int, int] = {}  # appealed tasks that concern others, with the deadline
         self._results: dict[str, bytes] = {}
+        self._class_asked = False
+        self._declared: int | None = None  # what the chain has, as far as is known here
 
     def step(self, head: Head, node_id: int) -> str | None:
         """The single next action."""
@@ -63,7 +67,7 @@ class Recheck:
         if runs or self.runner.running:
             self.runner.want({name: t for name, t in runs.items() if name not in self._results})
         did = self._attest(node_id) or self._check() or self._object(head)
-        return did or self._upkeep.step(seen, head)
+        return did or self._declare(node_id) or self._upkeep.step(seen, head)
 
     def _note(self, task: Task, node_id: int) -> None:
         """Sort a task that was just read: asked about, drawn for the sample, or neither."""
@@ -112,6 +116,34 @@ class Recheck:
 
     def _name(self, task: Task) -> str:
         return f"audit-{task.task_id}-{self.tasks.inputs(task).hex()[:16]}"
+
+    # -- its class -----------------------------------------------------------------------------
+
+    def _declare(self, node_id: int) -> str | None:
+        """Say in which class this machine computes, where that is not what the chain has."""
+        label = self.runner.label
+        if label is None:
+            # Once: a machine that holds no class is asked again only for a task.
+            if not self._class_asked and self.tasks.has_seats():
+                self._class_asked = True
+                self.runner.want({})
+            return None
+        class_id = self.tasks.class_id(label)
+        classes = 0 if class_id is None else 1 << class_id
+        if classes == self._declared:
+            return None
+        operator = self._context.chain.call(self._network.registry, "acting_operator", node_id)
+        if operator != self._context.wallet.address:
+            return None  # suspended
+        sent = self._context.sender.ensure(
+            lambda: self.tasks.declared(node_id) == classes,
+            self._network.appeals,
+            "declare_classes",
+            node_id,
+            classes,
+        )
+        self._declared = classes
+        return None if sent is None else f"declared: runs tasks of {label} again"
 
     # -- what is done --------------------------------------------------------------------------
 

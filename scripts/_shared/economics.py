@@ -17,6 +17,7 @@ import click
 from scripts._shared.operator import ZOO, deployment_path
 
 if TYPE_CHECKING:
+    from agents.tasks.contract import Recheckers
     from agents.tasks.deterrence import Deterrence, Parameters
 
 # The article's table: price of a task in dollars, and honest and dishonest nodes by row.
@@ -35,9 +36,11 @@ DIGITS = 10  # that the article prints of each number
 
 
 def read(rpc: str, deployment: Path | None, class_id: int) -> dict[str, Any]:
-    """Return a network's numbers. Raises click.ClickException where it has no such pool."""
+    """Return a network's numbers for one class. `verifiers` are those who can find a fake in it.
+
+    Raises click.ClickException where it has no such pool.
+    """
     from agents.protocol.network import Network
-    from agents.protocol.numbers import MAX_NODES, Role
     from agents.runtime.chain import ChainClient
     from agents.runtime.contracts import load_deployment
     from agents.runtime.logs import open_log
@@ -47,27 +50,53 @@ def read(rpc: str, deployment: Path | None, class_id: int) -> dict[str, Any]:
     chain_id = chain.chain_id()
     contracts = load_deployment(deployment_path(deployment, chain_id), chain_id)
     chain.check(contracts)
-    tasks, registry = contracts["RedundantTasks"], contracts["NodeRegistry"]
+    tasks = contracts["RedundantTasks"]
     classes = chain.call(tasks, "classes")
     if class_id >= len(classes):
         raise click.ClickException(
             f"There is no determinism class {class_id}; there are {len(classes)}."
         )
     network = Network(chain, contracts)
-    terms = Tasks(network).terms()
+    reader = Tasks(network)
+    terms, recheckers = reader.terms(), reader.recheckers()
+    labels = {number: label for label, number in reader.class_ids().items()}
     seats = chain.call(tasks, "pool_size", class_id)
     held = [
         chain.call(tasks, "seat", class_id, place)[3] == 0  # the block at which it was left
         for place in range(seats)
     ]
-    verifiers, _ = chain.call(registry, "eligible_nodes", Role.VERIFIER, 0, MAX_NODES)
     return {
         "stake": terms.task_stake,
         "fee": terms.max_fee,
         "nodes": sum(held),
-        "verifiers": len(verifiers),
+        "verifiers": recheckers[class_id].count,
+        "recheckers": {labels.get(n, f"class {n}"): who for n, who in enumerate(recheckers)},
         "table": network.penalties(),
     }
+
+
+def watched(label: str, who: Recheckers) -> str:
+    """Say whether a fake in a task of a class can be found out, and by how many."""
+    share = Fraction(who.weight, who.total) if who.total else Fraction(0)
+    said = (
+        f"{label}: {len(who.able)} of {who.voters} verifiers say that they run it; they hold "
+        f"{float(share):.0%} of the voters' weight"
+    )
+    if who.can_judge:
+        return f"{said}."
+    return (
+        f"{said}. A verdict takes two owners with two thirds, so nobody loses anything for a fake "
+        "in this class that two executors agree on."
+    )
+
+
+def refuse_unwatched(label: str, who: Recheckers) -> None:
+    """Raise click.ClickException for a task that two friends could fake at no risk."""
+    if not who.can_judge:
+        raise click.ClickException(
+            f"{watched(label, who)} Verifiers declare their class when their agents run "
+            "(`ape run agent verifier`)."
+        )
 
 
 def parameters(

@@ -107,7 +107,11 @@ RESTRICTED = {
         "join": "executors: not the node's",
         "leave": "executors: not the node's",
     },
-    "TaskAppeals": {"resolve": NOT_OWNER, **OWNED},
+    "TaskAppeals": {
+        "resolve": NOT_OWNER,
+        "declare_classes": "appeals: not the operator",
+        **OWNED,
+    },
     "DataKeys": {
         "set_key": "keys: not sponsor",
         "set_releaser": "keys: not sponsor",
@@ -138,7 +142,7 @@ OPEN = {
         "set_encryption_key",
         "claim_bounty",
     },
-    "RewardPool": {"fund", "claim", "refund", "release"},
+    "RewardPool": {"fund", "claim", "refund", "release", "release_retained"},
     "TrainingLedger": {"attest_model"},
     "TrainingJobs": {"create_job", "cancel_job"},
     "TrainingRounds": {

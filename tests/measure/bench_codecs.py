@@ -7,6 +7,7 @@ published algorithms (`peer_codecs`) both sides get one thread, and CPU time is 
 several runs; peak memory is what a call adds to what was held before (Linux only). Ours includes
 packing the bytes and checking them.
 
+    python -m tests.measure.bench_codecs --shapes         # ratios by shape, without any encoding
     python -m tests.measure.bench_codecs --elements 1000000
     python -m tests.measure.bench_codecs --beside 100000000 --repeats 2
 """
@@ -14,22 +15,47 @@ packing the bytes and checking them.
 from __future__ import annotations
 
 import argparse
+import math
 import os
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
+from rich.console import Console
+from rich.table import Table
 
 from agents.mechanisms import codec as codecs
+from agents.mechanisms.codec import Shapes, ratio
+from agents.training.model import init_state
+from agents.training.spec import ModelSpec
 from tests.measure.bench_merge import cpu_ms, extra_mb
 from tests.measure.codec_figures import CodecFigures, measure
 from tests.measure.peer_codecs import SIDE, DemoPeer, SparsePeer
-from tests.measure.rows import Row
+from tests.measure.rows import Row, text_table
 
 SEED = bytes(range(32))
 CODECS = ("dense", "polytope", "semantic", "sparse", "demo")
 GOAL = 3.0
 SIZES = ((10_000_000, 4), (100_000_000, 1))  # numbers, repeats
+OPTIONS: dict[str, dict[str, Any]] = {
+    "dense": {},
+    "polytope": {},
+    "semantic (100)": {"ratio": 100},
+    "sparse": {},
+    "demo": {},
+    "demo (8)": {"per_chunk": 8},
+}
+SHAPES: dict[str, Shapes] = {
+    "one of 10,000 x 10,000": {"a": (10_000, 10_000)},
+    "one of 1,009 x 1,013": {"a": (1_009, 1_013)},
+    "one of 257 x 129": {"a": (257, 129)},
+    "one of 10,007 x 3": {"a": (10_007, 3)},
+    "300 of 4,097": {f"t{i}": (4_097,) for i in range(300)},
+    "300 of 8 x 8": {f"t{i}": (8, 8) for i in range(300)},
+    "300 of 64": {f"t{i}": (64,) for i in range(300)},
+    "300 of 16": {f"t{i}": (16,) for i in range(300)},
+    "300 of 4": {f"t{i}": (4,) for i in range(300)},
+}
 # Ours with the options whose published kin the peer is, at the same numbers per block.
 PEERS: tuple[tuple[str, dict[str, Any], Any], ...] = (
     ("demo", {"per_chunk": 32}, DemoPeer(32)),
@@ -49,6 +75,24 @@ def figures(elements: int, repeats: int) -> dict[str, list[CodecFigures]]:
         for name, codec in codecs.items():
             found[name].append(measure(codec, gradient, None, SEED, shapes))
     return found
+
+
+def ratio_table() -> Table:
+    """Bytes of fp32 over bytes of a payload, for each codec and model of `SHAPES`."""
+    demo = {name: tuple(tensor.shape) for name, tensor in init_state(ModelSpec()).items()}
+    table = text_table("ratio by shape", ("tensors", "numbers", *OPTIONS))
+    for text, shapes in {**SHAPES, "the demo's model": demo}.items():
+        made = [codecs.get(name.split()[0])(**options) for name, options in OPTIONS.items()]
+        numbers = sum(math.prod(shape) for shape in shapes.values())
+        table.add_row(text, f"{numbers:,}", *(_ratio(codec, shapes) for codec in made))
+    return table
+
+
+def _ratio(codec: Any, shapes: Shapes) -> str:
+    try:
+        return f"{ratio(codec, shapes):.1f}"
+    except ValueError:
+        return "-"  # `semantic` has no row to draw
 
 
 def throughput(elements: int, times: Sequence[float]) -> float:
@@ -123,10 +167,14 @@ def main() -> None:
     """Command line: print one line a codec."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--elements", type=int, default=1_000_000)
+    parser.add_argument("--shapes", action="store_true", help="only the ratios by shape")
     parser.add_argument("--beside", type=int, default=0, help="numbers, beside the published ones")
     parser.add_argument("--repeats", type=int, default=5)
     options = parser.parse_args()
     torch.set_num_threads(1)
+    if options.shapes:
+        Console(width=120).print(ratio_table())
+        return
     if options.beside:
         for row in peer_rows(options.beside, options.repeats):
             met = {None: "", True: "met", False: "MISSED"}[row.met]

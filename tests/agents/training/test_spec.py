@@ -153,3 +153,42 @@ def test_a_pipelines_round_has_neither_too_few_nor_too_many_samples(batches: int
     block = {"layers": [1, 1], "least_passes": 97}
     with pytest.raises(SpecError, match=f"least_passes 97 and 65536, got {batches}"):
         demo_spec(DATA, mode="pipeline", pipeline=block, batches_per_round=batches)
+
+
+@pytest.mark.parametrize(
+    ("fields", "cosine_min", "rel_l2_max"),
+    [
+        ({}, 0.999987, 0.005),
+        ({"codec": "polytope"}, 0.994987, 0.1),
+        ({"precision": "bf16"}, 0.994987, 0.1),
+        ({"precision": "bf16", "codec": "sparse"}, 0.953939, 0.3),
+        ({"tolerances": {"rel_l2_max": 0.03}}, 0.999549, 0.03),
+        ({"tolerances": {"rel_l2_max": 1}}, 0.0, 1.0),
+        ({"tolerances": {"cosine_min": 0.9}}, 0.9, 0.005),
+        ({"tolerances": {"cosine_min": 0.99, "rel_l2_max": 0.1}, "codec": "demo"}, 0.99, 0.1),
+    ],
+)
+def test_tolerances_that_are_left_out_follow_precision_and_codec(
+    fields: dict[str, object], cosine_min: float, rel_l2_max: float
+) -> None:
+    """What is given stays. The canonical bytes name both, so a later default changes no job."""
+    given = json.dumps(fields)
+    spec = JobSpec.from_dict({"data": DATA, **fields})
+    assert (spec.tolerances.cosine_min, spec.tolerances.rel_l2_max) == (cosine_min, rel_l2_max)
+    assert json.loads(spec.to_bytes())["tolerances"] == {
+        "cosine_min": cosine_min, "rel_l2_max": rel_l2_max,
+    }  # fmt: skip
+    assert JobSpec.from_bytes(spec.to_bytes()) == spec
+    assert json.dumps(fields) == given, "the caller's fields are left alone"
+
+
+def test_a_spec_of_before_with_wider_tolerances_keeps_its_bytes() -> None:
+    fields = json.loads(demo_spec(DATA).to_bytes())
+    fields["tolerances"] = {"cosine_min": 0.99, "rel_l2_max": 0.1}
+    assert JobSpec.from_bytes(dumps(fields)).to_bytes() == dumps(fields)
+
+
+@pytest.mark.parametrize("wrong", [3, {"rel_l2_max": "a"}, {"rel_l2_max": True}, {"loose": 1.0}])
+def test_wrong_tolerances_are_refused(wrong: object) -> None:
+    with pytest.raises(SpecError, match="tolerances"):
+        JobSpec.from_dict({"data": DATA, "tolerances": wrong})
