@@ -1,0 +1,481 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A job and everybody around it on the embedded contracts, and what each of them owns.
+
+Rule: every deed is a transaction of the address that may do it, the committee's too. What somebody
+has won is what all of its addresses own or may draw: wallets, stakes, pay, retained pay, bounties,
+bond credits and escrow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import astuple, dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+from eth_account import Account
+from eth_account.messages import encode_typed_data
+from eth_account.signers.local import LocalAccount
+from eth_utils import keccak
+
+from agents.jobs.publish import Terms
+from agents.protocol import formulas
+from agents.protocol.consent import operator_consent
+from agents.protocol.numbers import ZOO, Phase, Role, Violation
+from agents.protocol.slashing import DEFAULTS, Row
+from scripts._attacks.embedded import CHAIN_ID, Embedded
+from scripts._net.deployment import DeploymentSettings
+
+EMPTY = bytes(32)
+UNLIMITED = 2**255
+SPEC = keccak(text="spec")
+EVIDENCE = keccak(text="evidence")
+_UNITS = 6_000  # of a benchmark
+_ROOT, _ARTEFACT = keccak(text="root"), keccak(text="artefact")
+_SPARE = 1_000 * ZOO  # of each owner and operator, for bonds
+_VERDICT = {
+    "BenchmarkVerdict": [
+        {"name": "node_id", "type": "uint256"},
+        {"name": "attempt", "type": "uint256"},
+        {"name": "root", "type": "bytes32"},
+        {"name": "units", "type": "uint256"},
+        {"name": "check_seed", "type": "bytes32"},
+        {"name": "passed", "type": "bool"},
+    ]
+}
+_CREDITS = (
+    ("ZooToken", "balanceOf"),
+    ("RewardPool", "pending"),
+    ("NodeRegistry", "bounty"),
+    ("TrainingResults", "bond_credit"),
+    ("ViolationReports", "bond_credit"),
+    ("RedundantTasks", "bond_credit"),
+    ("TaskAppeals", "bond_credit"),
+)
+_SPENDERS = (
+    "NodeRegistry",
+    "RewardPool",
+    "TrainingResults",
+    "ViolationReports",
+    "RedundantTasks",
+    "TaskAppeals",
+)
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """What the attacks are played at. Amounts in 1e-18 ZOO.
+
+    Attributes:
+        nodes: trainers of the job, and executors of the pool of tasks.
+        stake: of each of them.
+        verifiers: how many, each with `verifier_stake`.
+        aggregators: how many, each with `aggregator_stake`.
+        share: of nodes, and of verifiers, that may be one attacker's; rounded down.
+        compute: what a round's work costs a node, as a share of its pay.
+        sample: `audit_sample` of the job's spec.
+        terms: of the job.
+        settings: of the deployment; None for `DeploymentSettings`' own.
+        table: rows of the slashing table that differ from the contracts' defaults.
+    """
+
+    nodes: int = 9
+    stake: int = 100 * ZOO
+    verifiers: int = 3
+    verifier_stake: int = 1_000 * ZOO
+    aggregators: int = 3
+    aggregator_stake: int = 1_000 * ZOO
+    share: float = 1 / 3
+    compute: float = 0.5
+    sample: int = 2
+    terms: Terms = field(default_factory=Terms)
+    settings: DeploymentSettings | None = None
+    table: Mapping[Violation, Row] = field(default_factory=lambda: dict(DEFAULTS))
+
+    @property
+    def evil_nodes(self) -> int:
+        """Trainers of one attacker: its share, but one at least."""
+        return max(1, int(self.share * self.nodes + 1e-9))
+
+    @property
+    def evil_verifiers(self) -> int:
+        """Verifiers of one attacker; 0 if its share is less than one of them."""
+        return int(self.share * self.verifiers + 1e-9)
+
+
+@dataclass(frozen=True)
+class Player:
+    """A node and its three addresses."""
+
+    name: str
+    node: int
+    owner: str
+    operator: str
+    payout: str
+
+    @property
+    def addresses(self) -> tuple[str, str, str]:
+        return self.owner, self.operator, self.payout
+
+
+@dataclass(frozen=True)
+class Work:
+    """What a trainer's commitment binds. Equal labels are equal work."""
+
+    input_root: bytes
+    content: bytes
+    trace_root: bytes
+    salt: bytes
+
+    @property
+    def parts(self) -> tuple[bytes, bytes, bytes, bytes]:
+        """In the order of the contract's arguments."""
+        return self.input_root, self.content, self.trace_root, self.salt
+
+    @staticmethod
+    def of(label: str, content: str | None = None) -> Work:
+        """Work that is another one for each label. `content`: the label of its payload."""
+        root, trace, salt = (keccak(text=f"{part} of {label}") for part in ("in", "trace", "salt"))
+        return Work(root, keccak(text=f"content of {content or label}"), trace, salt)
+
+
+class Market:
+    """One job, its people, and an attacker who owns some of them.
+
+    `trainers`, `verifiers`, `aggregators`: everybody. The attacker's are the first ones of each:
+    `evil`, `evil_verifiers`; it has no aggregator unless an attack takes one.
+    """
+
+    def __init__(self, numbers: Numbers) -> None:
+        self.numbers = numbers
+        self.members = tuple(sorted(_key(f"member {i}").address for i in range(5)))
+        self.holder = _key("holder").address
+        settings = replace(
+            numbers.settings or DeploymentSettings(members=(), holder=""),
+            members=self.members,
+            holder=self.holder,
+        )
+        self.settings = settings
+        self.chain = Embedded(settings)
+        self._operators: dict[str, LocalAccount] = {}
+        self._salts = 0
+        self._snapshots: dict[tuple[int, int], tuple[list[int], list[int]]] = {}
+        for violation, row in numbers.table.items():
+            if row != DEFAULTS.get(violation):
+                self.decide(
+                    "NodeRegistry", "set_penalty", int(violation), astuple(row), governance=True
+                )
+        self.verifiers = [
+            self.join(f"verifier {i}", Role.VERIFIER, numbers.verifier_stake)
+            for i in range(numbers.verifiers)
+        ]
+        self.aggregators = [
+            self.join(f"aggregator {i}", Role.AGGREGATOR, numbers.aggregator_stake)
+            for i in range(numbers.aggregators)
+        ]
+        for player, role in (
+            *((p, Role.VERIFIER) for p in self.verifiers),
+            *((p, Role.AGGREGATOR) for p in self.aggregators),
+        ):
+            self.decide("NodeRegistry", "approve_role", player.node, int(role), True)
+        self.chain.wait(int(self.chain.read("NodeRegistry", "maturity")) + 1)
+        self.trainers = [
+            self.join(f"trainer {i}", Role.TRAINER, numbers.stake) for i in range(numbers.nodes)
+        ]
+        for player in self.trainers:
+            self.benchmark(player)
+        self.chain.wait(int(self.chain.read("NodeRegistry", "maturity")) + 1)
+        self.sponsor = self.person("sponsor", 100 * numbers.terms.reward_per_round)
+        self.stranger = self.person("stranger", 10_000 * ZOO)
+        self.job = self.create_job(self.sponsor, rounds=50, funded=50)
+
+    # -- people --------------------------------------------------------------------------------
+
+    @property
+    def evil(self) -> list[Player]:
+        """The attacker's trainers."""
+        return self.trainers[: self.numbers.evil_nodes]
+
+    @property
+    def honest(self) -> list[Player]:
+        """Everybody else's trainers."""
+        return self.trainers[self.numbers.evil_nodes :]
+
+    @property
+    def evil_verifiers(self) -> list[Player]:
+        """The attacker's verifiers."""
+        return self.verifiers[: self.numbers.evil_verifiers]
+
+    @property
+    def honest_verifiers(self) -> list[Player]:
+        """Everybody else's verifiers."""
+        return self.verifiers[self.numbers.evil_verifiers :]
+
+    def person(self, name: str, amount: int = 0) -> str:
+        """An address that is always the same for a name, with ZOO that the contracts may take."""
+        address = str(_key(name).address)
+        if amount:
+            self.chain.send(self.holder, "ZooToken", "transfer", address, amount)
+        for spender in _SPENDERS:
+            at = self.chain[spender].address
+            self.chain.send(address, "ZooToken", "approve", at, UNLIMITED)
+        return address
+
+    def join(self, name: str, role: Role, stake: int, owner: str | None = None) -> Player:
+        """A new node; `owner`: the name of a person who has others already."""
+        cold = self.person(owner or f"{name} owner", stake + _SPARE)
+        key = _key(name)
+        payout = str(_key(f"{name} payout").address)
+        registry = self.chain["NodeRegistry"].address
+        nonce = self.chain.read("NodeRegistry", "consents_used", key.address)
+        data = operator_consent(registry, CHAIN_ID, key.address, cold, nonce)
+        signed = bytes(key.sign_message(encode_typed_data(*data)).signature)
+        args = (key.address, payout, int(role), stake, EMPTY, signed)
+        node = int(self.chain.send(cold, "NodeRegistry", "register_node", *args))
+        self._operators[key.address] = key
+        self.person(name, _SPARE)
+        return Player(name, node, cold, str(key.address), payout)
+
+    def benchmark(self, player: Player) -> None:
+        """A passed benchmark, by the verdicts of as many verifiers as the network asks for."""
+        chain, node = self.chain, player.node
+        chain.send(player.operator, "NodeBenchmarks", "request_benchmark", node)
+        chain.wait(24, 2)
+        answer = (node, _UNITS, _ROOT, _ARTEFACT)
+        chain.send(player.operator, "NodeBenchmarks", "submit_benchmark", *answer)
+        chain.wait(24, 2)
+        chain.send(player.operator, "NodeBenchmarks", "capture_check_seed", node)
+        attempt = chain.read("NodeBenchmarks", "benchmark", node)
+        message = {
+            "node_id": node,
+            "attempt": attempt.attempt,
+            "root": attempt.root,
+            "units": attempt.units,
+            "check_seed": attempt.check_seed,
+            "passed": True,
+        }
+        domain = {
+            "name": "Menagerie NodeRegistry",
+            "version": "1",
+            "chainId": CHAIN_ID,
+            "verifyingContract": chain["NodeBenchmarks"].address,
+        }
+        data = encode_typed_data(domain, _VERDICT, message)
+        signed = [
+            bytes(self._operators[v.operator].sign_message(data).signature) for v in self.verifiers
+        ]
+        ids = [v.node for v in self.verifiers]
+        chain.send(player.operator, "NodeBenchmarks", "submit_verdicts", node, True, ids, signed)
+
+    def decide(self, name: str, function: str, *args: Any, governance: bool = False) -> None:
+        """Three of five members make a call, after its delay. Raises Refused."""
+        chain = self.chain
+        self._salts += 1
+        salt = self._salts.to_bytes(32, "big")
+        target = chain[name]
+        data = target.function(function, len(args)).encode(args)
+        proposed = (target.address, data, salt)
+        op_id = chain.send(self.members[0], "Coordinator", "propose", *proposed)
+        for member in self.members[1 : self.settings.threshold]:
+            chain.send(member, "Coordinator", "approve", op_id)
+        delays = (self.settings.routine_delay, self.settings.governance_delay)
+        chain.wait(delays[governance] + 1)
+        chain.send(self.stranger_address, "Coordinator", "execute", op_id)
+
+    @cached_property
+    def stranger_address(self) -> str:
+        """Whoever sends what anybody may send."""
+        return str(_key("anybody").address)
+
+    # -- jobs and rounds -----------------------------------------------------------------------
+
+    def create_job(self, sponsor: str, rounds: int, funded: int, **changes: Any) -> int:
+        """A new job with the market's terms; `changes` replaces some. Raises Refused."""
+        terms = replace(self.numbers.terms, **changes)
+        digests = (SPEC, keccak(text="genesis"), keccak(text="checkpoint"))
+        made = (*digests, rounds, *terms.figures())
+        job = int(self.chain.send(sponsor, "TrainingJobs", "create_job", made))
+        if funded:
+            amount = funded * terms.reward_per_round
+            self.chain.send(sponsor, "RewardPool", "fund", job, sponsor, SPEC, amount)
+        return job
+
+    def open(self) -> int:
+        """Open the job's next round, with its seats drawn; its number."""
+        chain = self.chain
+        number = int(chain.send(self.stranger_address, "TrainingRounds", "open_round", self.job))
+        (opened,) = chain.events("TrainingRounds", "RoundOpened")
+        chain.wait(blocks=2)
+        if self.state(number).n_eligible == 0:
+            seated = (self.job, number, opened["nodes"], opened["weights"])
+            chain.send(self.stranger_address, "TrainingRounds", "seat", *seated)
+            opened = chain.events("TrainingRounds", "RoundSeated")[-1]
+        self._snapshots[self.job, number] = list(opened["nodes"]), list(opened["weights"])
+        return number
+
+    def state(self, number: int) -> Any:
+        """The round, as the contract has it."""
+        return self.chain.read("TrainingRounds", "round", self.job, number)
+
+    def phase(self, number: int) -> Phase:
+        return Phase(self.chain.read("TrainingRounds", "phase", self.job, number))
+
+    def work(self, player: Player, number: int) -> Work:
+        """What the player made itself."""
+        return Work.of(f"{player.name} {number}")
+
+    def digest(self, number: int, player: Player, work: Work) -> bytes:
+        """What the player commits to."""
+        at = self.chain["TrainingRounds"].address
+        place = (self.job, number, player.node)
+        return formulas.round_commitment(CHAIN_ID, at, place, player.operator, work.parts)
+
+    def commit(self, number: int, player: Player, work: Work | None = None) -> None:
+        """Commit to work (to the player's own by default). Raises Refused."""
+        digest = self.digest(number, player, work or self.work(player, number))
+        self.chain.send(
+            player.operator, "TrainingRounds", "commit", self.job, number, player.node, digest
+        )
+
+    def reveal(self, number: int, player: Player, work: Work | None = None) -> None:
+        """Open the player's commitment. Raises Refused."""
+        shown = work or self.work(player, number)
+        args = (self.job, number, player.node, *shown.parts, EMPTY)
+        self.chain.send(player.operator, "TrainingRounds", "reveal", *args)
+
+    def pass_phase(self, number: int, phase: Phase) -> None:
+        """Let a phase's time pass and move the round on, if it is still in this phase."""
+        if self.phase(number) != phase:
+            return
+        self.chain.wait(max(1, int(self.state(number).deadline) + 1 - self.chain.now))
+        name = "TrainingRounds" if phase in (Phase.COMMIT, Phase.REVEAL) else "TrainingResults"
+        self.chain.send(self.stranger_address, name, "advance", self.job, number)
+
+    def train(
+        self,
+        players: Sequence[Player] | None = None,
+        works: Mapping[str, Work] | None = None,
+        silent: Sequence[Player] = (),
+    ) -> int:
+        """A round to its AGGREGATE: `players` commit and reveal (all trainers by default), the
+        `silent` ones only commit. `works`: by name, where it is not the player's own. Its number.
+        """
+        works = works or {}
+        number = self.open()
+        everyone = [p for p in (self.trainers if players is None else players) if p not in silent]
+        for player in (*everyone, *silent):
+            self.commit(number, player, works.get(player.name))
+        self.pass_phase(number, Phase.COMMIT)
+        for player in everyone:
+            self.reveal(number, player, works.get(player.name))
+        self.pass_phase(number, Phase.REVEAL)
+        return number
+
+    def propose(
+        self, number: int, pay: Mapping[Player, int], by: Player | None = None, label: str = "right"
+    ) -> tuple[list[int], list[int]]:
+        """Propose a result, by the aggregator on duty unless told; its arrays. Raises Refused."""
+        proposer = by or self.on_duty(number)
+        line = sorted((player.node, amount) for player, amount in pay.items())
+        arrays = [node for node, _ in line], [amount for _, amount in line]
+        digests = [keccak(text=f"{part} of {label}") for part in ("model", "update", "report")]
+        place = (self.job, number, proposer.node)
+        self.chain.send(
+            proposer.operator, "TrainingResults", "propose_result", *place, *digests, *arrays
+        )
+        return arrays
+
+    def on_duty(self, number: int) -> Player:
+        """The aggregator whose turn it is."""
+        node = self.chain.read("TrainingResults", "aggregator_on_duty", self.job, number)
+        return next(p for p in self.aggregators if p.node == node)
+
+    def attest(self, number: int, verifiers: Iterable[Player] | None = None) -> None:
+        """Verifiers (the honest ones by default) attest the proposed result. Raises Refused."""
+        result = bytes(self.state(number).result_hash)
+        for player in self.honest_verifiers if verifiers is None else verifiers:
+            place = (self.job, number, player.node, result)
+            self.chain.send(player.operator, "TrainingResults", "attest", *place)
+
+    def announce(self, number: int, node: Player, judge: Player) -> None:
+        """A verifier announces that it has found something of a node. Raises Refused."""
+        at = self.chain["ViolationReports"].address
+        place = (self.job, number)
+        digest = formulas.announcement(CHAIN_ID, at, place, node.node, judge.node, EVIDENCE)
+        args = (*place, judge.node, digest)
+        self.chain.send(judge.operator, "ViolationReports", "announce_report", *args)
+        self.chain.wait()
+
+    def report(
+        self, number: int, node: Player, violation: Violation, judges: Iterable[Player]
+    ) -> bytes:
+        """Verifiers announce and report a node, the first of them found it; the report's id."""
+        for judge in judges:
+            self.announce(number, node, judge)
+            args = (self.job, number, judge.node, node.node, int(violation), EVIDENCE)
+            self.chain.send(judge.operator, "ViolationReports", "report", *args)
+        place = (self.job, number, node.node, int(violation))
+        return bytes(self.chain.read("ViolationReports", "report_id_of", *place))
+
+    def execute(self, report: bytes) -> None:
+        """Anyone carries a confirmed report out when nobody appealed."""
+        due = int(self.chain.read("ViolationReports", "report_of", report).deadline)
+        self.chain.wait(max(1, due + 1 - self.chain.now))
+        self.chain.send(self.stranger_address, "ViolationReports", "execute", report)
+
+    def finalize(self, number: int, arrays: tuple[list[int], list[int]]) -> None:
+        """Anyone makes the result final, as soon as it can be."""
+        if not self.chain.read("TrainingResults", "can_finalize", self.job, number):
+            self.chain.wait(max(1, int(self.state(number).deadline) + 1 - self.chain.now))
+        place = (self.job, number)
+        self.chain.send(self.stranger_address, "TrainingResults", "finalize", *place, *arrays)
+
+    def finish(self, number: int, pay: Mapping[Player, int]) -> None:
+        """Propose, attest by all honest verifiers, finalize."""
+        arrays = self.propose(number, pay)
+        self.attest(number)
+        self.finalize(number, arrays)
+
+    def ordinary_round(self) -> None:
+        """A round in which everybody works and is paid alike."""
+        number = self.train()
+        arrays = self.propose(number, dict.fromkeys(self.trainers, 1))
+        self.attest(number, self.verifiers)
+        self.finalize(number, arrays)
+
+    # -- money ---------------------------------------------------------------------------------
+
+    def wealth(self, people: Iterable[Player | str]) -> int:
+        """All that these people own or may draw, in 1e-18 ZOO. A name stands for an address."""
+        addresses: set[str] = set()
+        total = 0
+        for one in people:
+            if isinstance(one, Player):
+                addresses.update(one.addresses)
+                total += int(self.chain.read("NodeRegistry", "bonded", one.node))
+                total += int(self.chain.read("RewardPool", "retained", self.job, one.node))
+            else:
+                addresses.add(one)
+        for address in addresses:
+            total += sum(int(self.chain.read(*credit, address)) for credit in _CREDITS)
+        if self.sponsor in addresses:
+            total += int(self.chain.read("RewardPool", "escrow", self.job))
+        return total
+
+    @property
+    def everybody(self) -> list[Player | str]:
+        """All nodes, the sponsor, and a stranger who has money."""
+        nodes = (*self.trainers, *self.verifiers, *self.aggregators)
+        return [*nodes, self.sponsor, self.stranger]
+
+    @contextmanager
+    def attack(self) -> Iterator[None]:
+        """While this holds, an attack may be played; afterwards nothing of it has happened."""
+        with self.chain.undone():
+            yield
+
+
+def _key(name: str) -> LocalAccount:
+    """The key of a name."""
+    return Account.from_key(keccak(text=f"menagerie attack {name}"))  # type: ignore[no-any-return]
