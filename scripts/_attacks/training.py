@@ -11,7 +11,7 @@ from agents.protocol.exposure import exposures, lasting_loss
 from agents.protocol.numbers import Phase, Violation
 from scripts._attacks.attack import Attack, Outcome, outcome
 from scripts._attacks.embedded import Refused
-from scripts._attacks.market import Market, Player, Work
+from scripts._attacks.market import Market, Player
 
 
 def drawn(market: Market, cheat: Player) -> Fraction:

@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A swarm whose rounds are paid by the score `gauntlet`: three validators measure, rate and agree.
+
+Validators check norms, draw, measure, rate and score with secrets of their own; the median of their
+vectors pays the round, and `select` says who is merged into the next model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from agents.gauntlet.draw import round_seed
+from agents.gauntlet.primary_evaluation import Measured, Yardstick, median_norm
+from agents.gauntlet.record import NodeScore, ScoreRecord
+from agents.gauntlet.replay import digest_of_record, drawn, follow, promise_of, scores_of
+from agents.mechanisms.score.gauntlet import Gauntlet
+from agents.protocol.median import stake_median
+from agents.rounds.plan import Plan
+from agents.training.norms import norm
+from agents.training.state import State, model_hash
+from scripts._attacks.swarm import DEVICE, Swarm
+
+_VALIDATORS = 3
+
+
+@dataclass
+class GauntletSwarm(Swarm):
+    """`records`: the newest of each validator. `standing`: shares of the newest scored round."""
+
+    records: list[ScoreRecord | None] = field(default_factory=lambda: [None] * _VALIDATORS)
+    standing: dict[int, int] = field(default_factory=dict)
+
+    @property
+    def options(self) -> Gauntlet:
+        assert isinstance(self.job.score, Gauntlet)
+        return self.job.score
+
+    def settled(self, plan: Plan, sent: Mapping[int, State]) -> tuple[Mapping[int, int], State]:
+        """By the validators' median; the newest scored round pays one that nobody scored."""
+        plausible = self.options.plausible_norms({n: norm(u) for n, u in sent.items()})
+        vectors = [self._vector(i, plan, sent, plausible) for i in range(_VALIDATORS)]
+        shares = stake_median(vectors, [1] * _VALIDATORS, _VALIDATORS)
+        merged_by = self.options.select(sorted(plausible), self.standing)
+        if any(shares):
+            self.standing = dict(zip(self.nodes, shares, strict=True))
+        paying = self.standing or dict.fromkeys(self.nodes, 1)
+        return paying, self.job.merge([sent[node] for node in merged_by])
+
+    def _yardstick(self, plan: Plan, sent: Mapping[int, State], secret: bytes) -> Yardstick:
+        """The measure of the validator with this secret."""
+        return Yardstick(
+            job=self.job,
+            options=self.options,
+            plan=plan,
+            before=self.state,
+            length=median_norm(sent.values()),
+            seed=round_seed(secret, self.word("audit")),
+            device=DEVICE,
+            history=self.history[: self.options.history],
+        )
+
+    def _vector(
+        self, index: int, plan: Plan, sent: Mapping[int, State], plausible: set[int]
+    ) -> list[int]:
+        """What one validator commits to; its record is kept."""
+        secret, previous = self.word(f"secret {index}"), self.records[index]
+        usable = [node for node in self.nodes if node in plausible]
+        others = [node for node in self.nodes if node not in plausible]
+        audit_seed = self.word("audit")
+        due, last = drawn(secret, audit_seed, previous, usable, others, self.options)
+        measure = self._yardstick(plan, {node: sent[node] for node in usable}, secret)
+        found = measure.measure({node: sent[node] for node in due})
+        lines = [
+            self._line(node, node in plausible, node in due or node in last, found.get(node))
+            for node in self.nodes
+        ]
+        ratings = follow(previous, lines, self.options)
+        scores = scores_of(lines, ratings, self.options)
+        scored = [
+            line.model_copy(update={"score": score})
+            for line, score in zip(lines, scores, strict=True)
+        ]
+        self.records[index] = ScoreRecord(
+            job=1,
+            round=self.number + 1,
+            verifier=90 + index,
+            position=self.number,
+            previous=None if previous is None else digest_of_record(previous.to_bytes()).hex(),
+            secret=secret.hex(),
+            promise=promise_of(b""),
+            renewed=True,
+            audit_seed=audit_seed.hex(),
+            model=model_hash(self.state).hex(),
+            scores=scored,
+            ratings=ratings,
+        )
+        return scores
+
+    def _line(
+        self, node: int, plausible: bool, evaluated: bool, measured: Measured | None
+    ) -> NodeScore:
+        measured = measured or Measured(None, None, None)
+        return NodeScore(
+            node=node,
+            failure=measured.reason if plausible else "norm",
+            usable=plausible,
+            sync=0,
+            evaluated=evaluated,
+            assigned=measured.assigned,
+            random=measured.random,
+            expected=measured.expected,
+            shown=measured.shown,
+            score=0,
+        )

@@ -1,0 +1,183 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a node of a swarm may send: its work, a part of it, or what it makes of others'."""
+
+from __future__ import annotations
+
+import torch
+from torch.nn.functional import cross_entropy
+
+from agents.training.assignment import work_order
+from agents.training.norms import norm
+from agents.training.state import State, model_hash
+from scripts._attacks.swarm import DEVICE, Strategy, Turn, combined, unit
+
+
+def trains(work: float = 1.0) -> Strategy:
+    """Honest: trains on its batches; a share of them below 1, unassigned ones too above."""
+    return lambda turn, node: turn.gradient(node, work)
+
+
+def rides(work: float = 1.0, weight: float = 1.0, decay: float = 0.8, rounds: int = 8) -> Strategy:
+    """Adds the decayed mean of the published updates, at `weight` of its own update's norm."""
+
+    def send(turn: Turn, node: int) -> State:
+        own, past = turn.gradient(node, work), turn.past(decay, rounds)
+        if past is None:
+            return own
+        mixed = combined([(1.0, own), (weight * norm(own), unit(past))])
+        assert mixed is not None
+        return mixed
+
+    return send
+
+
+def rides_by_tensor(work: float = 1.0, weight: float = 1.0) -> Strategy:
+    """Adds past updates tensor by tensor, each at the norm of its own update's tensor."""
+
+    def send(turn: Turn, node: int) -> State:
+        own, past = turn.gradient(node, work), turn.past()
+        if past is None:
+            return own
+        return {
+            name: t + weight * past[name] * (t.norm() / past[name].norm().clamp_min(1e-30))
+            for name, t in own.items()
+        }
+
+    return send
+
+
+def skims(part: float) -> Strategy:
+    """Trains on the first `part` of every sequence, and rides for the rest."""
+
+    def send(turn: Turn, node: int) -> State:
+        own, past = turn.skimmed(node, part), turn.past()
+        mixed = combined([(1.0, own), (0.5 * norm(own), unit(past))]) if past else own
+        assert mixed is not None
+        return mixed
+
+    return send
+
+
+def head_only(turn: Turn, node: int) -> State:
+    """Sends what the output layer learns: half of the work, nothing goes back through others."""
+    state, job = turn.swarm.state, turn.swarm.job
+    net = job.net(DEVICE)
+    net.load(state)
+    last = net.model.get_submodule("norm")
+    hook = last.register_forward_hook(lambda module, given, output: output.detach())
+    task = work_order(turn.plan.manifest, node, job.spec, 1, turn.swarm.number, model_hash(state))
+    names, parameters = zip(*net.model.named_parameters(), strict=True)
+    sent = {name: torch.zeros_like(tensor) for name, tensor in state.items()}
+    for index in task.batches():
+        batch = job.data.batch(index)
+        output = net.model(batch[:, :-1])
+        logits = output if isinstance(output, torch.Tensor) else output.logits
+        loss = cross_entropy(logits.flatten(0, 1), batch[:, 1:].flatten()) / task.steps
+        found = torch.autograd.grad(loss, parameters, allow_unused=True)
+        for name, gradient in zip(names, found, strict=True):
+            if gradient is not None:
+                sent[name] += gradient.detach()
+    hook.remove()
+    return sent
+
+
+def masked_history(work: float = 0.25) -> Strategy:
+    """Past updates where its own update agrees in sign, its own elsewhere."""
+
+    def send(turn: Turn, node: int) -> State:
+        own, past = turn.gradient(node, work), turn.past()
+        if past is None:
+            return own
+        scale = norm(own) / (norm(past) or 1.0)
+        return {
+            name: torch.where(t * past[name] > 0, t + scale * past[name], 0.5 * t)
+            for name, t in own.items()
+        }
+
+    return send
+
+
+def old_history(skip: int) -> Strategy:
+    """No work: the decayed mean of the published updates older than `skip` rounds."""
+
+    def send(turn: Turn, node: int) -> State:
+        past = turn.past(0.95, 64, skip)
+        return noise(turn, node) if past is None else past
+
+    return send
+
+
+def history(turn: Turn, node: int) -> State:
+    """No work: the decayed mean of the published updates; noise while there is none."""
+    past = turn.past()
+    return noise(turn, node) if past is None else past
+
+
+def noise(turn: Turn, node: int) -> State:
+    """No work: random numbers, another draw for each node and round."""
+    draw = torch.Generator().manual_seed(1000 * turn.swarm.number + node)
+    return {
+        name: torch.randn(shape, generator=draw) * 1e-3
+        for name, shape in sorted(turn.swarm.job.shapes.items())
+    }
+
+
+def zero(turn: Turn, node: int) -> State:
+    """No work: nothing."""
+    return {name: torch.zeros(shape) for name, shape in turn.swarm.job.shapes.items()}
+
+
+def copies(victim: int) -> Strategy:
+    """No work of its own: sends what the victim trains."""
+    return lambda turn, node: turn.gradient(victim)
+
+
+def blurs(victim: int, weight: float = 1.0) -> Strategy:
+    """No work of its own: sends what the victim trains, with as much noise as `weight` says."""
+
+    def send(turn: Turn, node: int) -> State:
+        own = turn.gradient(victim)
+        mixed = combined([(1.0, own), (weight * norm(own), unit(noise(turn, node)))])
+        assert mixed is not None
+        return mixed
+
+    return send
+
+
+def pools(*members: int, work: float = 1.0) -> Strategy:
+    """Identities of one owner: each sends the mean of what all of them train."""
+
+    def send(turn: Turn, node: int) -> State:
+        mean = combined([(1 / len(members), turn.gradient(n, work)) for n in members])
+        assert mean is not None
+        return mean
+
+    return send
+
+
+def pools_in_part(own: float, *members: int) -> Strategy:
+    """As `pools`, with more weight (`own` of 1) on what a member trains itself."""
+
+    def send(turn: Turn, node: int) -> State:
+        rest = (1 - own) / (len(members) - 1)
+        mean = combined([(own if n == node else rest, turn.gradient(n)) for n in members])
+        assert mean is not None
+        return mean
+
+    return send
+
+
+def pools_in_a_ring(*members: int) -> Strategy:
+    """Each sends the mean of its own and the next member's update."""
+
+    def send(turn: Turn, node: int) -> State:
+        follower = members[(members.index(node) + 1) % len(members)]
+        mean = combined([(0.5, turn.gradient(node)), (0.5, turn.gradient(follower))])
+        assert mean is not None
+        return mean
+
+    return send
+
+
+def part_pool(*members: int) -> Strategy:
+    return pools_in_part(0.6, *members)
