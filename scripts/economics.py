@@ -1,15 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether cheating at redundant tasks costs more than it brings: in the article, and in a network.
+"""Whether cheating costs more than it brings: at redundant tasks, and by every known attack.
 
 ape run economics --table                        the article's eight rows, beside corrected bounds
 ape run economics [--rpc URL] [--class C]        what the deployed numbers deter
 ape run economics --stake 100 --fee 1 --nodes 9  the same for numbers of your own
 ape run economics --plot bounds.svg              the bounds against the attacker's share
+ape run economics attacks [--rpc URL] [--job N]  what every known attack brings, played out
 """
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -19,7 +21,7 @@ from scripts._shared.operator import ZOO_AMOUNT, deployment_option, explained
 RPC = "http://127.0.0.1:8545"
 
 
-@click.command()
+@click.group(invoke_without_command=True)
 @click.option("--table", is_flag=True, help="The article's table; needs no network.")
 @click.option(
     "--plot",
@@ -46,8 +48,10 @@ RPC = "http://127.0.0.1:8545"
     "they can't give a verdict; one without a network).",
 )
 @deployment_option
+@click.pass_context
 @explained
 def cli(
+    context: click.Context,
     table: bool,
     plot: Path | None,
     rpc: str | None,
@@ -65,6 +69,8 @@ def cli(
     Numbers are read from the network unless --stake and --fee are both given. --table and --plot
     ask no network unless --rpc names one; what they aren't told is then the default deployment's.
     """
+    if context.invoked_subcommand is not None:
+        return
     from rich.console import Console
 
     from agents.tasks.deterrence import deterrence
@@ -93,3 +99,49 @@ def cli(
         except ValueError as error:
             raise click.ClickException(f"{plot}: {error}") from None
         click.echo(f"Drawn: {plot}")
+
+
+@cli.command()
+@click.option("--rpc", help="An RPC node to read the numbers from (default: none, usual numbers).")
+@click.option("--job", type=int, help="With --rpc: a job whose terms and mechanisms count.")
+@click.option("--nodes", type=click.IntRange(3, 128), help="Trainers.")
+@click.option("--stake", type=ZOO_AMOUNT, help="Of each trainer.")
+@click.option("--verifiers", type=click.IntRange(2, 64), help="How many.")
+@click.option("--verifier-stake", type=ZOO_AMOUNT, help="Of each verifier.")
+@click.option("--reward", type=ZOO_AMOUNT, help="That a round pays.")
+@click.option("--retain-rounds", type=click.IntRange(0, 32), help="Rounds' pay that is retained.")
+@click.option(
+    "--compute", type=click.FloatRange(0, 1), help="Cost of the work, as part of its pay."
+)
+@click.option("--sample", type=click.IntRange(0), help="Trainers that are drawn in any case.")
+@click.option(
+    "--share",
+    type=click.FloatRange(0, 1),
+    help="Of nodes and of verifiers that are the attacker's (default: a third).",
+)
+@click.option(
+    "--spec",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Fields of a job spec, YAML or JSON: codec, merge, score and verify count.",
+)
+@click.option("--family", "families", multiple=True, help="Only attacks of this family.")
+@click.option("--full", is_flag=True, help="20 rounds and three seeds where a score is attacked.")
+@click.option(
+    "--plot",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Draw where deterrence ends into this file: .svg, .png or .pdf.",
+)
+@click.option("--page", is_flag=True, help="Print Markdown.")
+@click.option("--store", help="With --job: where its spec is read (default: localnet's folder).")
+@deployment_option
+@explained
+def attacks(**given: Any) -> None:
+    """Play every known attack on the compiled contracts and say what it brings.
+
+    Capital is what the attacker must own, profit what it has afterwards beyond what the same nodes
+    would have without the attack. The contracts run in this process: no network is touched, and
+    with --rpc one is only read. Takes a minute or two; --full about ten times as long.
+    """
+    from scripts._attacks.command import run
+
+    run(**given)

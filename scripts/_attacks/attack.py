@@ -29,12 +29,19 @@ class Outcome:
         loss: of everybody else together, against the control; negative if they gain.
         capital: what the attacker has to own for it: stakes and bonds.
         note: how it ends, in a few words; "" if the figures say it.
+        allowed: a profit that can't be told from how unevenly equal work is scored.
     """
 
     profit: Fraction
     loss: Fraction
     capital: int
     note: str = ""
+    allowed: Fraction = Fraction(0)
+
+    @property
+    def pays(self) -> bool:
+        """Whether it leaves the attacker better off."""
+        return self.profit > self.allowed
 
 
 @dataclass(frozen=True)

@@ -77,6 +77,9 @@ class Numbers:
         sample: `audit_sample` of the job's spec.
         terms: of the job.
         settings: of the deployment; None for `DeploymentSettings`' own.
+        spec: fields of the job's spec that decide merge, score and checks; the rest is a small
+            job's.
+        rounds: of training that a score is played over, and `seeds`: how many times.
         table: rows of the slashing table that differ from the contracts' defaults.
     """
 
@@ -92,6 +95,9 @@ class Numbers:
     terms: Terms = field(default_factory=Terms)
     settings: DeploymentSettings | None = None
     table: Mapping[Violation, Row] = field(default_factory=lambda: dict(DEFAULTS))
+    spec: Mapping[str, Any] = field(default_factory=dict)
+    rounds: int = 6
+    seeds: int = 1
 
     @property
     def evil_nodes(self) -> int:

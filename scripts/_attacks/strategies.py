@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch.nn.functional import cross_entropy
 
@@ -10,6 +12,9 @@ from agents.training.assignment import work_order
 from agents.training.norms import norm
 from agents.training.state import State, model_hash
 from scripts._attacks.swarm import DEVICE, Strategy, Turn, combined, unit
+
+# What is public, as an update; None before there is any.
+Direction = Callable[[Turn], State | None]
 
 
 def trains(work: float = 1.0) -> Strategy:
@@ -181,3 +186,37 @@ def pools_in_a_ring(*members: int) -> Strategy:
 
 def part_pool(*members: int) -> Strategy:
     return pools_in_part(0.6, *members)
+
+
+def resends(direction: Direction, blur: float = 0.2) -> Strategy:
+    """No work of its own: a public direction at the norm of the last payloads, a little blurred so
+    that no two are alike. Before there is a past, noise."""
+
+    def send(turn: Turn, node: int) -> State:
+        swarm, past = turn.swarm, direction(turn)
+        if past is None or not swarm.payloads:
+            return noise(turn, node)
+        norms = sorted(norm(update) for update in swarm.payloads[0].values())
+        length = norms[len(norms) // 2]
+        mixed = combined([(length, unit(past)), (blur * length, unit(noise(turn, node)))])
+        assert mixed is not None
+        return mixed
+
+    return send
+
+
+def old_merges(turn: Turn) -> State | None:
+    """The decayed mean of merged updates."""
+    return turn.past()
+
+
+def cubed_merges(turn: Turn) -> State | None:
+    """Its cube, number by number, which no mean of merges is."""
+    past = turn.past()
+    return None if past is None else {name: tensor**3 for name, tensor in past.items()}
+
+
+def last_payloads(turn: Turn) -> State | None:
+    """The mean of what everybody sent in the round before."""
+    sent = turn.swarm.payloads[:1]
+    return combined([(1.0, update) for update in sent[0].values()]) if sent else None

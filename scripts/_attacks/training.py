@@ -4,26 +4,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from fractions import Fraction
 
-from agents.protocol.draw import CERTAIN
-from agents.protocol.exposure import exposures, lasting_loss
 from agents.protocol.numbers import Phase, Violation
 from scripts._attacks.attack import Attack, Outcome, outcome
 from scripts._attacks.embedded import Refused
 from scripts._attacks.market import Market, Player
-
-
-def drawn(market: Market, cheat: Player) -> Fraction:
-    """The chance that a trainer's work is done again in a round in which all are paid alike."""
-    numbers = market.numbers
-    terms, nodes = numbers.terms, [p.node for p in market.trainers]
-    loss = lasting_loss(numbers.stake, numbers.table)
-    losses = dict.fromkeys(nodes, loss)
-    found = exposures(terms.reward_per_round, terms.aggregator_bps, nodes, [1] * len(nodes), losses)
-    exposed = Fraction(found[cheat.node].chance, CERTAIN)
-    sample = Fraction(min(numbers.sample, len(nodes)), len(nodes))
-    return 1 - (1 - sample) * (1 - exposed)
+from scripts._attacks.spot_checks import drawn
 
 
 def paid_round(market: Market, players: Sequence[Player]) -> None:

@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`ape run economics attacks`: numbers from options, from a network, or the usual ones."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+
+from agents.runtime.files import SPEC_BYTES, read_yaml
+from scripts._attacks.attack import Attack
+from scripts._attacks.catalogue import FAMILIES, play
+from scripts._attacks.deployed import deployed, with_terms
+from scripts._attacks.market import Numbers
+from scripts._attacks.table import page as as_page
+from scripts._attacks.table import printed, said, verdict
+from scripts._shared.operator import reading, store_of
+
+FULL_ROUNDS, FULL_SEEDS = 20, 3
+# Options that replace a number of the same name.
+_NUMBERS = ("nodes", "stake", "verifiers", "verifier_stake", "compute", "sample", "share")
+
+
+def run(
+    *,
+    rpc: str | None,
+    job: int | None,
+    spec: Path | None,
+    families: Sequence[str],
+    full: bool,
+    plot: Path | None,
+    page: bool,
+    store: str | None,
+    deployment: Path | None,
+    **given: Any,
+) -> None:
+    """Play, with progress on standard error, and print. Raises click.ClickException."""
+    unknown = set(families) - set(FAMILIES)
+    if unknown:
+        raise click.UsageError(f"--family: {min(unknown)!r} is none of {', '.join(FAMILIES)}.")
+    numbers = chosen(_read(rpc, job, store, deployment), spec, full, given)
+    steps = Console(stderr=True)
+    with steps.status("Deploying the contracts") as status:
+
+        def begun(attack: Attack) -> None:
+            status.update(f"{attack.family}: {attack.name}")
+
+        found = list(play(numbers, families or FAMILIES, begun))
+        if plot is not None:
+            status.update("Drawing")
+            from scripts._report.attacks_plot import write_plot
+
+            try:
+                write_plot(plot, numbers)
+            except ValueError as error:
+                raise click.ClickException(f"{plot}: {error}") from None
+    if page:
+        click.echo(f"{said(numbers)} {verdict(found)}\n\n{as_page(found)}", nl=False)
+        return
+    console = Console()
+    console.print(printed(found))
+    click.echo(said(numbers))
+    click.echo(verdict(found))
+    if plot is not None:
+        click.echo(f"Drawn: {plot}")
+
+
+def chosen(numbers: Numbers, spec: Path | None, full: bool, given: Mapping[str, Any]) -> Numbers:
+    """The numbers with what was given in their place."""
+    changes = {name: given[name] for name in _NUMBERS if given.get(name) is not None}
+    terms = numbers.terms
+    if given.get("reward") is not None:
+        terms = replace(terms, reward_per_round=given["reward"])
+    if given.get("retain_rounds") is not None:
+        terms = replace(terms, retain_rounds=given["retain_rounds"])
+    if spec is not None:
+        changes["spec"] = read_yaml(spec, SPEC_BYTES)
+    if full:
+        changes |= {"rounds": FULL_ROUNDS, "seeds": FULL_SEEDS}
+    return replace(numbers, terms=terms, **changes)
+
+
+def _read(rpc: str | None, job: int | None, store: str | None, deployment: Path | None) -> Numbers:
+    if rpc is None:
+        if job is not None:
+            raise click.UsageError("--job takes --rpc, the node that has it.")
+        return Numbers()
+    network = reading(rpc, deployment)
+    numbers = deployed(network)
+    if job is None:
+        return numbers
+    if not 1 <= job <= network.job_count():
+        raise click.ClickException(f"There is no job {job}; there are {network.job_count()}.")
+    from agents.jobs.job import JobContexts
+    from agents.storage.content_store import open_store
+
+    opened = open_store(store_of(store, network.chain.chain_id()))
+    read = JobContexts(network, opened).context(job).spec
+    return replace(
+        with_terms(numbers, network.job(job).terms),
+        spec=read.model_dump(mode="json"),
+        sample=read.audit_sample,
+    )

@@ -1,0 +1,220 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Attacks on scores: payloads that cost less work than they are paid for.
+
+A swarm trains a small model under the job's codec, merge and score, so the scores are those of the
+real functions on real gradients. Their mean is then paid out on the contracts. Where verifiers do
+work again, a payload that isn't the node's work is found like any lie. Where nothing is redone, it
+is never found, and the profit is what it earns beyond its share of the work: a node that does a
+quarter of the work is due a quarter of what the others get.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from agents.mechanisms import verify
+from agents.protocol.numbers import Violation
+from agents.storage.embedded import EmbeddedStore
+from scripts._attacks.attack import Attack, Outcome, outcome
+from scripts._attacks.gauntlet_swarm import GauntletSwarm
+from scripts._attacks.market import Market, Numbers, Player
+from scripts._attacks.scored_swarm import ScoredSwarm
+from scripts._attacks.spot_checks import drawn
+from scripts._attacks.strategies import (
+    cubed_merges,
+    history,
+    last_payloads,
+    noise,
+    old_merges,
+    pools,
+    resends,
+    rides,
+    trains,
+)
+from scripts._attacks.swarm import Strategy, Swarm
+
+_SMALL: dict[str, Any] = {
+    "model": {
+        "d_model": 16,
+        "n_layers": 1,
+        "n_heads": 2,
+        "n_kv_heads": 1,
+        "d_ff": 32,
+        "max_seq_len": 32,
+    },
+    "optimizer": {"batch_size": 4, "seq_len": 32, "lr": 3e-3},
+    "eval_batches": 2,
+    "rounds": 40,
+    "audit_sample": 0,
+}
+_SIGNS: dict[str, Any] = {
+    "codec": "demo",
+    "codec_options": {"per_chunk": 512, "decay": 0.5},
+    "merge": "demo_sign",
+    "score": "gauntlet",
+    "verify": "gauntlet",
+    "score_options": {"evaluated": 16, "eval_batches": 4},
+    "optimizer": {
+        "batch_size": 2,
+        "seq_len": 16,
+        "inner": "gradient",
+        "outer_lr": 4e-3,
+        "outer_decay": True,
+        "warmup_rounds": 2,
+        "min_lr_ratio": 0.3,
+    },
+}
+_MOST_NODES = 9  # in a swarm; more would only take longer
+_BATCHES = 4  # a node and round
+_PARTS = 10**6  # of a contribution, for shares of pay
+_NOISE = Fraction(1, 10)
+"""Of an honest node's pay: what a score may give away beyond the share of the work. It is measured
+in few rounds, in which equal work is not paid to the unit."""
+# What of a spec decides merge and score.
+_KEPT = ("codec", "merge", "score", "verify")
+
+
+@dataclass(frozen=True)
+class Ride:
+    """What a rider sends, and how much of an honest node's work it does for it."""
+
+    send: Callable[..., Strategy] | Strategy
+    work: float = 0.0
+    pooled: bool = False
+
+    def strategy(self, riders: tuple[int, ...]) -> Strategy:
+        return self.send(*riders) if self.pooled else self.send
+
+
+def fields_of(spec: Mapping[str, Any], nodes: int) -> dict[str, Any]:
+    """A small job with the mechanisms of a spec."""
+    kept = {key: value for key, value in spec.items() if key.partition("_options")[0] in _KEPT}
+    small = _SIGNS if kept.get("score") == "gauntlet" else {}
+    return {**_SMALL, **small, **kept, "batches_per_round": _BATCHES * nodes}
+
+
+def quality(numbers: Numbers, spec: Mapping[str, Any], ride: Ride) -> Fraction:
+    """A rider's pay in parts of an honest node's, over rounds and seeds."""
+    nodes = min(numbers.nodes, _MOST_NODES)
+    riders = tuple(range(1, max(1, round(numbers.share * nodes)) + 1))
+    send = ride.strategy(riders)
+    rode = worked = 0.0
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        for seed in range(numbers.seeds):
+            swarm = _played(numbers, fields_of(spec, nodes), nodes, riders, send, seed)
+            rode += sum(swarm.pay[node] for node in riders) / len(riders)
+            honest = [node for node in swarm.nodes if node not in riders]
+            worked += sum(swarm.pay[node] for node in honest) / len(honest)
+    finally:
+        torch.set_num_threads(threads)
+    return Fraction(rode / worked).limit_denominator(_PARTS) if worked else Fraction(0)
+
+
+def _played(
+    numbers: Numbers,
+    fields: dict[str, Any],
+    nodes: int,
+    riders: tuple[int, ...],
+    send: Strategy,
+    seed: int,
+) -> Swarm:
+    kind = GauntletSwarm if fields.get("score") == "gauntlet" else ScoredSwarm
+    everyone = {n: send if n in riders else trains() for n in range(1, nodes + 1)}
+    with tempfile.TemporaryDirectory() as folder:
+        swarm = kind.open(EmbeddedStore(Path(folder) / "store"), everyone, seed, **fields)
+        for _ in range(numbers.rounds):
+            swarm.round()
+    return swarm
+
+
+def riding(ride: Ride, spec: Mapping[str, Any] | None = None) -> Callable[[Market], Outcome]:
+    """Plays a ride in a market's job, or in one with other mechanisms."""
+
+    def play(market: Market) -> Outcome:
+        fields = market.numbers.spec if spec is None else spec
+        part = quality(market.numbers, fields, ride)
+        capital = market.numbers.stake * len(market.evil)
+        pay = dict.fromkeys(market.honest, _PARTS) | {p: int(part * _PARTS) for p in market.evil}
+        pay = {player: amount for player, amount in pay.items() if amount}
+        redone = verify.get(str(fields.get("verify", "reexecution"))).redone
+        if not redone:
+            # Due is the same share of the work in an honest node's pay.
+            due = dict.fromkeys(market.honest, _PARTS)
+            due |= {p: int(ride.work * _PARTS) for p in market.evil if ride.work}
+            found = outcome(
+                market, _round_of(pay), _round_of(due), market.evil, capital, note=_said(part)
+            )
+            return replace(found, allowed=_uneven(market))
+        if not part:
+            return outcome(market, _round_of(pay), _without, market.evil, capital, note="scored 0")
+        shares = {player.node: amount for player, amount in pay.items()}
+        chance = drawn(market, market.evil[0], shares)
+        caught = _round_of(pay, tuple(market.evil))
+        return outcome(
+            market, _round_of(pay), _without, market.evil, capital, caught, chance, _said(part)
+        )
+
+    return play
+
+
+def _said(part: Fraction) -> str:
+    return f"scores {float(part):.2f} of an honest node"
+
+
+def _uneven(market: Market) -> Fraction:
+    """A tenth of an honest node's pay for each of the attacker's nodes, in 1e-18 ZOO."""
+    pay = Fraction(market.numbers.terms.reward_per_round, len(market.trainers))
+    return _NOISE * pay * len(market.evil)
+
+
+def _round_of(
+    pay: Mapping[Player, int], found: tuple[Player, ...] = ()
+) -> Callable[[Market], None]:
+    """A round with this result, of which verifiers report `found`."""
+
+    def deed(market: Market) -> None:
+        number = market.train()
+        arrays = market.propose(number, pay)
+        reports = [
+            market.report(number, cheat, Violation.INVALID, market.honest_verifiers)
+            for cheat in found
+        ]
+        market.attest(number)
+        market.finalize(number, arrays)
+        for report in reports:
+            market.execute(report)
+
+    return deed
+
+
+def _without(market: Market) -> None:
+    number = market.train(market.honest)
+    market.finish(number, dict.fromkeys(market.honest, 1))
+
+
+ATTACKS = (
+    Attack("send random numbers", "scoring", riding(Ride(noise))),
+    Attack("resend the mean of past merges", "scoring", riding(Ride(resends(old_merges)))),
+    Attack("resend its cube, number by number", "scoring", riding(Ride(resends(cubed_merges)))),
+    Attack("resend the mean of the last payloads", "scoring", riding(Ride(resends(last_payloads)))),
+    Attack("do a quarter of the work", "scoring", riding(Ride(trains(0.25), 0.25))),
+    Attack("send random numbers", "gauntlet", riding(Ride(noise), _SIGNS)),
+    Attack("resend the mean of past merges", "gauntlet", riding(Ride(history), _SIGNS)),
+    Attack("add past merges to its work", "gauntlet", riding(Ride(rides(), 1.0), _SIGNS)),
+    Attack(
+        "add past merges to a quarter of the work",
+        "gauntlet",
+        riding(Ride(rides(0.25), 0.25), _SIGNS),
+    ),
+    Attack("do a quarter of the work", "gauntlet", riding(Ride(trains(0.25), 0.25), _SIGNS)),
+    Attack("send the mean of its own nodes", "gauntlet", riding(Ride(pools, 1.0, True), _SIGNS)),
+)

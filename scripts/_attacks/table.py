@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Attacks and outcomes as a table, for a terminal and for a page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from fractions import Fraction
+from typing import Any
+
+from agents.protocol.numbers import ZOO
+from scripts._attacks.attack import Attack, Outcome
+from scripts._attacks.market import Numbers
+
+Found = Sequence[tuple[Attack, Outcome]]
+HEADS = ("attack", "capital", "profit", "others lose", "how it ends")
+
+
+def amount(units: Fraction | int) -> str:
+    """ZOO with as many digits as help: 1,000, -42.9, 0.01, 0."""
+    value = float(units) / ZOO
+    if abs(value) < 5e-4:
+        return "0"
+    return f"{value:,.0f}" if abs(value) >= 1_000 else f"{value:.3g}"
+
+
+def rows(found: Found) -> Iterable[tuple[str, ...]]:
+    """Cells in the order of HEADS."""
+    for attack, one in found:
+        money = (amount(one.capital), amount(one.profit), amount(one.loss))
+        yield (attack.name, *money, f"PAYS. {one.note}" if one.pays else one.note)
+
+
+def said(numbers: Numbers) -> str:
+    """The numbers that the attacks were played at, in a sentence."""
+    terms = numbers.terms
+    return (
+        f"{numbers.nodes} trainers with {amount(numbers.stake)} ZOO each, {numbers.verifiers} "
+        f"verifiers with {amount(numbers.verifier_stake)}, {numbers.aggregators} aggregators with "
+        f"{amount(numbers.aggregator_stake)}; a round pays {amount(terms.reward_per_round)}, "
+        f"{terms.retain_rounds} rounds' pay is retained; the attacker has "
+        f"{len(range(numbers.evil_nodes))} trainers and {numbers.evil_verifiers} verifiers."
+    )
+
+
+def verdict(found: Found) -> str:
+    """How many pay, in a sentence."""
+    paying = [attack for attack, one in found if one.pays]
+    if not paying:
+        return f"None of {len(found)} attacks pays."
+    names = "; ".join(f"{attack.family}: {attack.name}" for attack in paying)
+    return f"{len(paying)} of {len(found)} attacks pay: {names}."
+
+
+def printed(found: Found) -> Any:
+    """A table for a terminal, with a section for each family."""
+    from rich.table import Table
+
+    table = Table(
+        box=None,
+        padding=(0, 2, 0, 0),
+        pad_edge=False,
+        caption="ZOO for one round or task, on average. Profit and loss are against a round in "
+        "which the attacker's cheating nodes stay away and its others do their duty.",
+    )
+    table.add_column(HEADS[0])
+    for head in HEADS[1:4]:
+        table.add_column(head, justify="right", no_wrap=True)
+    table.add_column(HEADS[4])
+    family = ""
+    for (attack, one), cells in zip(found, rows(found), strict=True):
+        if attack.family != family:
+            family = attack.family
+            table.add_row(f"[bold]{family}[/bold]", end_section=False)
+        table.add_row(*cells, style="red" if one.pays else "")
+    return table
+
+
+def page(found: Found) -> str:
+    """The same in Markdown."""
+    lines: list[str] = []
+    family = ""
+    for (attack, _), cells in zip(found, rows(found), strict=True):
+        if attack.family != family:
+            family = attack.family
+            lines += ["", f"## {family.capitalize()}", "", "| " + " | ".join(HEADS) + " |"]
+            lines.append("|---|--:|--:|--:|---|")
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines).strip() + "\n"
