@@ -22,7 +22,7 @@ from eth_utils import keccak
 from agents.jobs.publish import Terms
 from agents.protocol import formulas
 from agents.protocol.consent import operator_consent
-from agents.protocol.numbers import ZOO, Phase, Role, Violation
+from agents.protocol.numbers import ZOO, Phase, ReportStatus, Role, Violation
 from agents.protocol.slashing import DEFAULTS, Row
 from scripts._attacks.embedded import CHAIN_ID, Embedded
 from scripts._net.deployment import DeploymentSettings
@@ -416,18 +416,27 @@ class Market:
     def report(
         self, number: int, node: Player, violation: Violation, judges: Iterable[Player]
     ) -> bytes:
-        """Verifiers announce and report a node, the first of them found it; the report's id."""
+        """Verifiers announce and report a node until that is confirmed, the first of them found it;
+        the report's id."""
+        place = (self.job, number, node.node, int(violation))
+        report = bytes(self.chain.read("ViolationReports", "report_id_of", *place))
         for judge in judges:
             self.announce(number, node, judge)
             args = (self.job, number, judge.node, node.node, int(violation), EVIDENCE)
             self.chain.send(judge.operator, "ViolationReports", "report", *args)
-        place = (self.job, number, node.node, int(violation))
-        return bytes(self.chain.read("ViolationReports", "report_id_of", *place))
+            found = self.chain.read("ViolationReports", "report_of", report)
+            if found.status != ReportStatus.OPEN:
+                break
+        return report
 
     def execute(self, report: bytes) -> None:
-        """Anyone carries a confirmed report out when nobody appealed."""
-        due = int(self.chain.read("ViolationReports", "report_of", report).deadline)
-        self.chain.wait(max(1, due + 1 - self.chain.now))
+        """Anyone carries a report out that was confirmed and that nobody appealed; one that was not
+        confirmed lapses."""
+        found = self.chain.read("ViolationReports", "report_of", report)
+        if found.status == ReportStatus.OPEN:
+            self.chain.send(self.stranger_address, "ViolationReports", "lapse", report)
+            return
+        self.chain.wait(max(1, int(found.deadline) + 1 - self.chain.now))
         self.chain.send(self.stranger_address, "ViolationReports", "execute", report)
 
     def finalize(self, number: int, arrays: tuple[list[int], list[int]]) -> None:

@@ -20,11 +20,11 @@ from typing import Any
 import torch
 
 from agents.mechanisms import verify
-from agents.protocol.numbers import Violation
 from agents.storage.embedded import EmbeddedStore
 from scripts._attacks.attack import Attack, Outcome, outcome
+from scripts._attacks.deeds import round_of, without_evil
 from scripts._attacks.gauntlet_swarm import GauntletSwarm
-from scripts._attacks.market import Market, Numbers, Player
+from scripts._attacks.market import Market, Numbers
 from scripts._attacks.scored_swarm import ScoredSwarm
 from scripts._attacks.spot_checks import drawn
 from scripts._attacks.strategies import (
@@ -151,16 +151,18 @@ def riding(ride: Ride, spec: Mapping[str, Any] | None = None) -> Callable[[Marke
             due = dict.fromkeys(market.honest, _PARTS)
             due |= {p: int(ride.work * _PARTS) for p in market.evil if ride.work}
             found = outcome(
-                market, _round_of(pay), _round_of(due), market.evil, capital, note=_said(part)
+                market, round_of(pay), round_of(due), market.evil, capital, note=_said(part)
             )
             return replace(found, allowed=_uneven(market))
         if not part:
-            return outcome(market, _round_of(pay), _without, market.evil, capital, note="scored 0")
+            return outcome(
+                market, round_of(pay), without_evil, market.evil, capital, note="scored 0"
+            )
         shares = {player.node: amount for player, amount in pay.items()}
         chance = drawn(market, market.evil[0], shares)
-        caught = _round_of(pay, tuple(market.evil))
+        caught = round_of(pay, tuple(market.evil))
         return outcome(
-            market, _round_of(pay), _without, market.evil, capital, caught, chance, _said(part)
+            market, round_of(pay), without_evil, market.evil, capital, caught, chance, _said(part)
         )
 
     return play
@@ -174,31 +176,6 @@ def _uneven(market: Market) -> Fraction:
     """A tenth of an honest node's pay for each of the attacker's nodes, in 1e-18 ZOO."""
     pay = Fraction(market.numbers.terms.reward_per_round, len(market.trainers))
     return _NOISE * pay * len(market.evil)
-
-
-def _round_of(
-    pay: Mapping[Player, int], found: tuple[Player, ...] = ()
-) -> Callable[[Market], None]:
-    """A round with this result, of which verifiers report `found`."""
-
-    def deed(market: Market) -> None:
-        number = market.train()
-        arrays = market.propose(number, pay)
-        reports = [
-            market.report(number, cheat, Violation.INVALID, market.honest_verifiers)
-            for cheat in found
-        ]
-        market.attest(number)
-        market.finalize(number, arrays)
-        for report in reports:
-            market.execute(report)
-
-    return deed
-
-
-def _without(market: Market) -> None:
-    number = market.train(market.honest)
-    market.finish(number, dict.fromkeys(market.honest, 1))
 
 
 ATTACKS = (
