@@ -97,6 +97,7 @@ def _spec_fields(path: Path | None, rounds: int | None) -> dict[str, Any]:
 @click.option("--store", help="A folder, or the URL of a Kubo node (default: localnet's folder).")
 @click.option("--data-key", type=FILE, help="Encrypt the data with this file of `keys new`.")
 @click.option("--passphrase-env", help="Variable with that file's passphrase (default: ask).")
+@click.option("--though-attacks-pay", is_flag=True, help="Create it even if an attack on it pays.")
 @yes_option
 @deployment_option
 @explained
@@ -105,8 +106,9 @@ def create(
 ) -> None:
     """Pack the data, publish spec and genesis model, create the job and fund it.
 
-    Terms and money are checked before anything is published or signed. Where stakes unbond within
-    hours, as on a local network, the default windows are a minute or two.
+    Terms and money are checked before anything is published or signed, and the known attacks are
+    played on the job in this process, which takes some seconds. Where stakes unbond within hours,
+    as on a local network, the default windows are a minute or two.
     """
     from agents.jobs.publish import publish_job
     from agents.runtime.wallet import read_keystore, read_passphrase
@@ -128,6 +130,8 @@ def create(
     trainers = int(network.chain.call(network.registry, "role_count", 1))
     if queued := expected(offers(network), terms, trainers):
         click.echo(f"Note: {queued}", err=True)
+
+    _attacked(network, terms, fields, given["though_attacks_pay"])
 
     key, key_file = None, given["data_key"]
     if key_file is not None:
@@ -181,6 +185,22 @@ def create(
     click.echo(f"Follow it with `ape run job show {job_id}`.")
     if key is not None:
         click.echo(f"Its data is encrypted. Release the key with `ape run keys serve {job_id}`.")
+
+
+def _attacked(network: Any, terms: Any, fields: dict[str, Any], anyway: bool) -> None:
+    """Say what attacks on the job bring. ClickException where one pays, unless `anyway`."""
+    from agents.training.spec import SpecError
+    from scripts._attacks.quick import advice
+
+    click.echo("Playing the known attacks on these terms ...", err=True)
+    try:
+        found = advice(network, terms, fields)
+    except SpecError as error:
+        raise click.ClickException(str(error)) from None
+    for sentence in found.notes:
+        click.echo(f"Note: {sentence}.", err=True)
+    if found.refused is not None and not anyway:
+        raise click.ClickException(f"{found.refused} --though-attacks-pay creates it nevertheless.")
 
 
 def _rounds(fields: dict[str, Any]) -> int:

@@ -141,6 +141,8 @@ def riding(ride: Ride, spec: Mapping[str, Any] | None = None) -> Callable[[Marke
 
     def play(market: Market) -> Outcome:
         fields = market.numbers.spec if spec is None else spec
+        if fields.get("mode") == "pipeline":
+            return Outcome(Fraction(0), Fraction(0), 0, "not played: the model is split")
         part = quality(market.numbers, fields, ride)
         capital = market.numbers.stake * len(market.evil)
         pay = dict.fromkeys(market.honest, _PARTS) | {p: int(part * _PARTS) for p in market.evil}
