@@ -26,6 +26,7 @@ import torch
 from agents.mechanisms import merge as merge_rules
 from agents.mechanisms import score as score_rules
 from agents.mechanisms.merge.parts import compiled
+from agents.mechanisms.score import Evidence
 from tests.measure import peer_byzfl
 from tests.measure.rows import Row
 
@@ -33,6 +34,10 @@ GOAL = "merge of 32 payloads of 1e6 elements no slower than torch.median over th
 SIZES = ((32, 1_000_000), (16, 10_000_000))
 FRACTION = 0.3
 EXTRA_GOAL_MB = 100.0
+
+# Of a round whose scores are compared with its merges, and known updates that scores read.
+SCORED, HISTORY = (128, 1_000_000), 8
+SCORING_GOAL = 2.0  # merges
 
 Call = Callable[[], object]
 
@@ -69,6 +74,31 @@ def measure(nodes: int, elements: int, repeats: int) -> dict[str, float]:
     pairs = zip(times["merge_median_s"], times["torch_median_s"], strict=True)
     result["ratio"] = statistics.median(own / plain for own, plain in pairs)
     return result
+
+
+def scoring(nodes: int, elements: int, repeats: int) -> dict[tuple[str, str], float]:
+    """CPU time of each score in each merge's, least of both over repeats in one run.
+
+    Scores and merges read every number of every payload, so a ratio holds for longer payloads too.
+    """
+    _, payloads = _payloads(nodes, elements)
+    _, older = _payloads(HISTORY, elements)
+    known = (*({"a": -row["a"]} for row in older[1:]), older[0])
+    evidence = Evidence(payloads[0], (1_000,) * nodes, known=known)
+    merges = {name: merge_rules.get(name)() for name in ("median", "multi_krum")}
+    scores = {name: score_rules.get(name)() for name in ("shares", "alignment")}
+    calls: dict[str, Call] = {
+        **{name: lambda rule=rule: rule(payloads) for name, rule in merges.items()},  # type: ignore[misc]
+        **{
+            name: lambda rule=rule: rule(payloads, [1] * nodes, evidence)  # type: ignore[misc]
+            for name, rule in scores.items()
+        },
+    }
+    least = dict.fromkeys(calls, float("inf"))
+    for _ in range(repeats):
+        for name, call in calls.items():
+            least[name] = min(least[name], cpu_ms(call))
+    return {(score, merge): least[score] / least[merge] for score in scores for merge in merges}
 
 
 @dataclass(frozen=True)
@@ -154,6 +184,10 @@ def rows(repeats: int = 3) -> Iterator[Row]:
     name = f"merge of 32 x 1e6, {torch.get_num_threads()} threads"
     yield Row(name, shown, "<= 1.00", found["ratio"] <= 1.0)
     yield Row("scores of 32 x 1e6", f"{1000 * found['score_shares_s']:.0f} ms")
+    for (score, merge), ratio in scoring(*SCORED, repeats=2).items():
+        name = f"score {score} of 128 x 1e6"
+        shown = f"{ratio:.2f} x merge {merge}"
+        yield Row(name, shown, f"<= {SCORING_GOAL:g}", ratio <= SCORING_GOAL)
     for nodes, elements in SIZES:
         yield from peer_rows(nodes, elements, repeats)
 
