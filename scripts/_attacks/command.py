@@ -15,9 +15,11 @@ from agents.runtime.files import SPEC_BYTES, read_yaml
 from scripts._attacks.attack import Attack
 from scripts._attacks.catalogue import FAMILIES, play
 from scripts._attacks.deployed import deployed, with_terms
+from scripts._attacks.embedded import Refused
 from scripts._attacks.market import Numbers
 from scripts._attacks.table import page as as_page
 from scripts._attacks.table import printed, said, verdict
+from scripts._net.deployment import DeploymentSettings
 from scripts._shared.operator import reading, store_of
 
 FULL_ROUNDS, FULL_SEEDS = 20, 3
@@ -49,7 +51,10 @@ def run(
         def begun(attack: Attack) -> None:
             status.update(f"{attack.family}: {attack.name}")
 
-        found = list(play(numbers, families or FAMILIES, begun))
+        try:
+            found = list(play(numbers, families or FAMILIES, begun))
+        except Refused as error:
+            raise click.ClickException(f"The contracts refuse these numbers: {error}.") from None
         if plot is not None:
             status.update("Drawing")
             from scripts._report.attacks_plot import write_plot
@@ -81,7 +86,20 @@ def chosen(numbers: Numbers, spec: Path | None, full: bool, given: Mapping[str, 
         changes["spec"] = read_yaml(spec, SPEC_BYTES)
     if full:
         changes |= {"rounds": FULL_ROUNDS, "seeds": FULL_SEEDS}
-    return replace(numbers, terms=terms, **changes)
+    return _admitted(replace(numbers, terms=terms, **changes))
+
+
+def _admitted(numbers: Numbers) -> Numbers:
+    """The same in a deployment that asks for no more stake than the nodes have."""
+    settings = numbers.settings or DeploymentSettings(members=(), holder="")
+    tasks = replace(settings.tasks, task_stake=min(settings.tasks.task_stake, numbers.stake))
+    settings = replace(
+        settings,
+        trainer_stake=min(settings.trainer_stake, numbers.stake),
+        verifier_stake=min(settings.verifier_stake, numbers.verifier_stake),
+        tasks=tasks,
+    )
+    return replace(numbers, settings=settings)
 
 
 def _read(rpc: str | None, job: int | None, store: str | None, deployment: Path | None) -> Numbers:

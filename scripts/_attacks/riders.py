@@ -78,7 +78,7 @@ _NOISE = Fraction(1, 10)
 """Of an honest node's pay: what a score may give away beyond the share of the work. It is measured
 in few rounds, in which equal work is not paid to the unit."""
 # What of a spec decides merge and score.
-_KEPT = ("codec", "merge", "score", "verify")
+_KEPT = ("codec", "merge", "score")
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,8 @@ class Ride:
 
 
 def fields_of(spec: Mapping[str, Any], nodes: int) -> dict[str, Any]:
-    """A small job with the mechanisms of a spec."""
+    """A small job with the mechanisms of a spec. Its data is public: who may see it decides who can
+    check the work, and no score."""
     kept = {key: value for key, value in spec.items() if key.partition("_options")[0] in _KEPT}
     small = _SIGNS if kept.get("score") == "gauntlet" else {}
     return {**_SMALL, **small, **kept, "batches_per_round": _BATCHES * nodes}

@@ -23,8 +23,8 @@ from scripts._attacks.market import Market, Numbers
 from scripts._attacks.spot_checks import drawn
 
 _FOUND = [Fraction(step, 20) for step in range(21)]
-_SHARES = [Fraction(step, 12) for step in range(1, 12)]
-_VERIFIERS = 12  # so that a share of them is a number of them
+_SHARES = [Fraction(step, 12) for step in (1, 2, 3, 4, 5, 6, 8, 10)]
+_TRAINERS, _VERIFIERS = 6, 12  # so that a share of the verifiers is a number of them
 _COLOURS = ("#0969da", "#8250df", "#1a7f37")
 
 
@@ -53,6 +53,9 @@ def write_plot(path: Path, numbers: Numbers) -> None:
     ValueError for a format that matplotlib does not write.
     """
     figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4.6), sharey=True)
+    if path.suffix[1:].lower() not in figure.canvas.get_supported_filetypes():
+        plt.close(figure)
+        raise ValueError(f"{path.suffix or 'no suffix'} is no format that can be drawn.")
     for times, colour in zip((1, 10, 100), _COLOURS, strict=True):
         staked = replace(numbers, stake=times * numbers.stake)
         label = f"{staked.stake / ZOO:,.0f} ZOO at stake"
@@ -61,7 +64,7 @@ def write_plot(path: Path, numbers: Numbers) -> None:
         left.plot([float(part) for part in _FOUND], line, color=colour, label=label)
         crowd = replace(
             staked,
-            nodes=12,
+            nodes=_TRAINERS,
             verifiers=_VERIFIERS,
             verifier_stake=numbers.verifier_stake,
         )
@@ -85,7 +88,7 @@ def write_plot(path: Path, numbers: Numbers) -> None:
         ylabel="ZOO that a lying trainer wins a round",
     )
     right.set(
-        title="by the attacker's share of 12 trainers and 12 verifiers",
+        title=f"by the attacker's share of {_TRAINERS} trainers and {_VERIFIERS} verifiers",
         xlabel="attacker's share",
     )
     left.legend(fontsize=8)

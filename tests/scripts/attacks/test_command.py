@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`ape run economics attacks`: its options, its table, its page, and what it refuses."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from agents.jobs.publish import Terms
+from agents.protocol.numbers import ZOO
+from scripts._attacks.attack import Attack, Outcome
+from scripts._attacks.command import chosen
+from scripts._attacks.market import Numbers
+from scripts._attacks.table import amount, page, rows, verdict
+from scripts.economics import cli
+
+
+def run(*arguments: str, fails: bool = False) -> str:
+    """What the command prints."""
+    result = CliRunner().invoke(cli, ["attacks", *arguments], env={"COLUMNS": "100"})
+    assert (result.exit_code != 0) == fails, result.output
+    return result.output
+
+
+def nothing(market: object) -> Outcome:
+    raise AssertionError("not played here")
+
+
+LOSES = Attack("lose", "training", nothing), Outcome(Fraction(-ZOO), Fraction(0), ZOO, "refused")
+PAYS = Attack("win", "training", nothing), Outcome(Fraction(ZOO), Fraction(ZOO), 2 * ZOO)
+WITHIN = (
+    Attack("vary", "scoring", nothing),
+    Outcome(Fraction(ZOO), Fraction(ZOO), ZOO, allowed=Fraction(2 * ZOO)),
+)
+
+
+def test_a_family_is_played_and_no_attack_of_it_pays() -> None:
+    said = run("--family", "training")
+    assert "send noise instead of work" in said
+    assert re.search(r"None of \d+ attacks pays\.", said)
+    assert "scoring" not in said
+
+
+def test_options_replace_the_numbers() -> None:
+    said = run("--family", "training", "--nodes", "6", "--stake", "50", "--reward", "10")
+    assert "6 trainers with 50 ZOO each" in said and "a round pays 10" in said
+    assert "the attacker has 2 trainers" in said
+
+
+def test_a_page_is_markdown_with_a_table_for_each_family() -> None:
+    said = run("--family", "training", "--page")
+    assert "## Training" in said and "|---|--:|--:|--:|---|" in said
+
+
+def test_an_unknown_family_is_refused_with_the_known_ones() -> None:
+    assert "none of training" in run("--family", "magic", fails=True)
+
+
+def test_a_job_needs_a_network() -> None:
+    assert "--job takes --rpc" in run("--job", "1", fails=True)
+
+
+def test_full_takes_twenty_rounds_and_three_seeds(tmp_path: Path) -> None:
+    spec = tmp_path / "spec.yaml"
+    spec.write_text("score: alignment\n")
+    found = chosen(Numbers(), spec, True, {"retain_rounds": 8, "reward": None})
+    assert (found.rounds, found.seeds, found.spec) == (20, 3, {"score": "alignment"})
+    assert found.terms == replace(Terms(), retain_rounds=8)
+
+
+def test_a_small_stake_is_one_that_the_deployment_asks_for() -> None:
+    found = chosen(Numbers(), None, False, {"stake": 5 * ZOO}).settings
+    assert found is not None and found.trainer_stake == found.tasks.task_stake == 5 * ZOO
+    assert found.verifier_stake == 1_000 * ZOO
+
+
+def test_numbers_that_the_contracts_refuse_end_in_a_sentence() -> None:
+    said = run("--family", "training", "--reward", "0", fails=True)
+    assert "The contracts refuse these numbers: " in said
+
+
+def test_a_profit_is_said_in_the_row_and_below() -> None:
+    cells = dict(zip(("loses", "pays", "within"), rows([LOSES, PAYS, WITHIN]), strict=True))
+    assert cells["loses"] == ("lose", "1", "-1", "0", "refused")
+    assert cells["pays"][-1].startswith("PAYS")
+    assert not cells["within"][-1]
+    assert verdict([LOSES, PAYS, WITHIN]) == "1 of 3 attacks pay: training: win."
+    assert verdict([LOSES, WITHIN]) == "None of 2 attacks pays."
+    assert page([LOSES, WITHIN]).count("## ") == 2
+
+
+@pytest.mark.parametrize(
+    ("units", "text"),
+    [(0, "0"), (ZOO // 10_000, "0"), (-42_948 * ZOO // 1_000, "-42.9"), (1_500 * ZOO, "1,500")],
+)
+def test_amounts_have_the_digits_that_help(units: int, text: str) -> None:
+    assert amount(units) == text
+
+
+def test_the_plot_is_drawn_where_it_was_asked_for(tmp_path: Path) -> None:
+    path = tmp_path / "ends.svg"
+    assert f"Drawn: {path}" in run("--family", "training", "--nodes", "3", "--plot", str(path))
+    text = path.read_text()
+    assert "Where deterrence ends" in text or "<svg" in text
+
+
+def test_a_plot_of_an_unknown_kind_is_refused(tmp_path: Path) -> None:
+    assert "ends.doc" in run(
+        "--family", "training", "--nodes", "3", "--plot", str(tmp_path / "ends.doc"), fails=True
+    )

@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Riders' pay by the real scores, and what is made of it on the contracts."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+
+import pytest
+
+from agents.protocol.numbers import ZOO
+from scripts._attacks.market import Market, Numbers
+from scripts._attacks.riders import ATTACKS, Ride, fields_of, quality, riding
+from scripts._attacks.strategies import noise, old_merges, resends, trains
+
+NUMBERS = Numbers(nodes=4, share=0.25, rounds=3)
+
+
+@pytest.fixture(scope="module")
+def market() -> Market:
+    return Market(NUMBERS)
+
+
+def test_honest_work_scores_as_honest_work() -> None:
+    """The control: a rider that trains like everybody is paid like everybody."""
+    assert quality(NUMBERS, {}, Ride(trains(), 1.0)) == pytest.approx(1.0, abs=0.1)
+
+
+def test_noise_scores_next_to_nothing() -> None:
+    assert quality(NUMBERS, {}, Ride(noise)) < 0.1
+
+
+def test_the_jobs_own_score_decides() -> None:
+    """A past mean is worth nothing to `alignment`, and a lot to `shares`."""
+    numbers = replace(NUMBERS, rounds=5)
+    ride = Ride(resends(old_merges))
+    assert quality(numbers, {"score": "alignment"}, ride) < 0.3
+    assert quality(numbers, {"score": "shares"}, ride) > 0.5
+
+
+def test_a_lie_where_work_is_redone_is_played_out_and_loses(market: Market) -> None:
+    found = riding(Ride(resends(old_merges)), {"score": "shares"})(market)
+    assert found.profit < 0 and not found.pays
+    assert found.capital == NUMBERS.stake
+
+
+def test_where_nothing_is_redone_the_same_payload_pays(market: Market) -> None:
+    """With data that only its owner has, nobody can find it, and the measure sees the profit."""
+    screened = {"score": "shares", "verify": "screening", "access": "local"}
+    found = riding(Ride(resends(old_merges)), screened)(market)
+    assert found.pays
+    assert found.profit > Fraction(NUMBERS.terms.reward_per_round, 10)
+
+
+def test_half_of_the_work_is_due_half_of_the_pay(market: Market) -> None:
+    """Profit is what is paid beyond the share of the work."""
+    batches = {"score": "batches", "verify": "screening", "access": "local"}
+    found = riding(Ride(trains(0.5), 0.5), batches)(market)
+    pot = NUMBERS.terms.reward_per_round * 85 // 100
+    # Paid by assigned batches: a quarter of the pot, where 1/7 is due.
+    assert found.profit == pytest.approx(Fraction(pot, 4) - Fraction(pot, 7), abs=1e-6 * ZOO)
+
+
+def test_a_model_that_is_split_is_not_played(market: Market) -> None:
+    found = riding(Ride(noise), {"mode": "pipeline"})(market)
+    assert (found.profit, found.capital) == (0, 0) and "split" in found.note
+
+
+def test_a_spec_keeps_its_mechanisms_and_gets_a_small_model() -> None:
+    fields = fields_of({"codec": "sparse", "merge_options": {"f": 1}, "rounds": 9_000}, 4)
+    assert fields["codec"] == "sparse" and fields["merge_options"] == {"f": 1}
+    assert fields["rounds"] == 40 and fields["model"]["d_model"] == 16
+
+
+def test_names_differ_within_a_family() -> None:
+    assert len({(attack.family, attack.name) for attack in ATTACKS}) == len(ATTACKS)

@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A swarm's round is the job's own: its pay is what `agents.rounds.outcome` says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from agents.storage.embedded import EmbeddedStore
+from scripts._attacks.gauntlet_swarm import GauntletSwarm
+from scripts._attacks.riders import fields_of
+from scripts._attacks.scored_swarm import ScoredSwarm
+from scripts._attacks.strategies import last_payloads, noise, resends, trains
+from scripts._attacks.swarm import combined, unit
+
+torch.set_num_threads(1)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> EmbeddedStore:
+    return EmbeddedStore(tmp_path / "store")
+
+
+def test_each_round_pays_one_pot_and_moves_the_model(store: EmbeddedStore) -> None:
+    swarm = ScoredSwarm.open(store, {n: trains() for n in (1, 2, 3)}, **fields_of({}, 3))
+    before = {name: tensor.clone() for name, tensor in swarm.state.items()}
+    swarm.round()
+    swarm.round()
+    assert sum(swarm.pay.values()) == pytest.approx(2.0)
+    assert len(swarm.history) == len(swarm.payloads) == swarm.number == 2
+    assert any(not torch.equal(before[name], swarm.state[name]) for name in before)
+
+
+def test_the_gauntlets_validators_pay_work_and_not_noise(store: EmbeddedStore) -> None:
+    people = {1: trains(), 2: trains(), 3: trains(), 4: noise}
+    swarm = GauntletSwarm.open(store, people, **fields_of({"score": "gauntlet"}, 4))
+    for _ in range(3):
+        swarm.round()
+    assert swarm.pay[4] < 0.2 * min(swarm.pay[node] for node in (1, 2, 3))
+
+
+def test_a_rider_sends_what_is_public_at_the_usual_norm(store: EmbeddedStore) -> None:
+    people = {1: trains(), 2: trains(), 3: resends(last_payloads, blur=0.0)}
+    swarm = ScoredSwarm.open(store, people, **fields_of({}, 3))
+    swarm.round()
+    before = swarm.payloads[0]
+    swarm.round()
+    sent, mean = swarm.payloads[0][3], combined([(1.0, update) for update in before.values()])
+    assert mean is not None
+    flat = [
+        torch.cat([update[name].flatten() for name in sorted(update)]) for update in (sent, mean)
+    ]
+    assert torch.nn.functional.cosine_similarity(*flat, dim=0) > 0.999
+    norms = sorted(
+        float(torch.cat([t.flatten() for t in u.values()]).norm()) for u in before.values()
+    )
+    assert float(flat[0].norm()) == pytest.approx(norms[1], rel=1e-3)
+
+
+def test_no_parts_make_nothing() -> None:
+    assert combined([]) is None
+    assert float(unit({"a": torch.tensor([3.0, 4.0])})["a"].norm()) == pytest.approx(1.0)
