@@ -131,7 +131,11 @@ def cli(
     type=click.Path(dir_okay=False, path_type=Path),
     help="Draw where deterrence ends into this file: .svg, .png or .pdf.",
 )
-@click.option("--page", is_flag=True, help="Print Markdown.")
+@click.option(
+    "--page",
+    type=click.Path(dir_okay=False, allow_dash=True, path_type=Path),
+    help="Write the tables as Markdown between the marks of this file; - prints them.",
+)
 @click.option("--store", help="With --job: where its spec is read (default: localnet's folder).")
 @deployment_option
 @explained

@@ -12,6 +12,7 @@ import click
 from rich.console import Console
 
 from agents.runtime.files import SPEC_BYTES, read_yaml
+from agents.storage.durable import write_atomic
 from scripts._attacks.attack import Attack
 from scripts._attacks.catalogue import FAMILIES, play
 from scripts._attacks.deployed import deployed, with_terms
@@ -23,6 +24,8 @@ from scripts._net.deployment import DeploymentSettings
 from scripts._shared.operator import reading, store_of
 
 FULL_ROUNDS, FULL_SEEDS = 20, 3
+# Of a page, around what is written into it.
+BEGIN, END = "<!-- attacks -->", "<!-- end -->"
 # Options that replace a number of the same name.
 _NUMBERS = ("nodes", "stake", "verifiers", "verifier_stake", "compute", "sample", "share")
 
@@ -35,7 +38,7 @@ def run(
     families: Sequence[str],
     full: bool,
     plot: Path | None,
-    page: bool,
+    page: Path | None,
     store: str | None,
     deployment: Path | None,
     **given: Any,
@@ -63,8 +66,13 @@ def run(
                 write_plot(plot, numbers)
             except ValueError as error:
                 raise click.ClickException(f"{plot}: {error}") from None
-    if page:
-        click.echo(f"{said(numbers)} {verdict(found)}\n\n{as_page(found)}", nl=False)
+    if page is not None:
+        text = f"{said(numbers)} {verdict(found)}\n\n{as_page(found)}"
+        if str(page) == "-":
+            click.echo(text, nl=False)
+        else:
+            write_page(page, text)
+            click.echo(f"Written: {page}")
         return
     console = Console()
     console.print(printed(found))
@@ -72,6 +80,18 @@ def run(
     click.echo(verdict(found))
     if plot is not None:
         click.echo(f"Drawn: {plot}")
+
+
+def write_page(path: Path, text: str) -> None:
+    """Put text between the marks of a file. Raises click.ClickException where it has none."""
+    try:
+        before, begin, rest = path.read_text().partition(BEGIN)
+    except OSError as error:
+        raise click.ClickException(f"{path} can't be read: {error.strerror}.") from None
+    _, end, after = rest.partition(END)
+    if not begin or not end:
+        raise click.ClickException(f"{path} has no lines {BEGIN} and {END} to write between.")
+    write_atomic(path, f"{before}{begin}\n\n{text}\n{end}{after}".encode(), mode=0o644)
 
 
 def chosen(numbers: Numbers, spec: Path | None, full: bool, given: Mapping[str, Any]) -> Numbers:

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from agents.jobs.publish import Terms
 from agents.protocol.numbers import ZOO
 from scripts._attacks.attack import Attack, Outcome
-from scripts._attacks.command import chosen
+from scripts._attacks.command import BEGIN, END, chosen
 from scripts._attacks.market import Numbers
 from scripts._attacks.table import amount, page, rows, verdict
 from scripts.economics import cli
@@ -53,8 +53,24 @@ def test_options_replace_the_numbers() -> None:
 
 
 def test_a_page_is_markdown_with_a_table_for_each_family() -> None:
-    said = run("--family", "training", "--page")
+    said = run("--family", "training", "--page", "-")
     assert "## Training" in said and "|---|--:|--:|--:|---|" in said
+
+
+def test_a_page_is_rewritten_between_its_marks(tmp_path: Path) -> None:
+    path = tmp_path / "page.md"
+    path.write_text(f"above\n{BEGIN}\nold\n{END}\nbelow\n")
+    assert "Written" in run("--family", "training", "--page", str(path))
+    text = path.read_text()
+    assert text.startswith("above\n") and text.endswith(f"{END}\nbelow\n")
+    assert "## Training" in text and "old" not in text
+
+
+def test_a_page_without_marks_is_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "page.md"
+    path.write_text("mine\n")
+    assert BEGIN in run("--family", "training", "--page", str(path), fails=True)
+    assert path.read_text() == "mine\n"
 
 
 def test_an_unknown_family_is_refused_with_the_known_ones() -> None:
