@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Comes for a miner's letters, where the miner takes no connections.
 
-Rule: it asks the posts of the stages beside, each one question at a time, in threads of its own.
+Rule: it asks the posts of the stages beside, and those of its relays (`agents.pipeline.relays`),
+each one question at a time, in threads of its own.
 What they give is put through the own post's `letter`, so it is checked as a posted letter is. A
 post that does not answer, or gives what is no letter, is asked again after longer and longer.
 """
@@ -13,7 +14,7 @@ import http.client
 import io
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 
 from eth_utils import keccak
@@ -36,6 +37,7 @@ class _Post:
     """A post that is asked. `about` and `outcome`: of the letter that it gave last."""
 
     miner: int
+    beside: bool = True
     about: bytes = bytes(32)
     outcome: Outcome | None = None
     pause: float = 0.0
@@ -68,17 +70,22 @@ class Collector:
         log: Log,
         timeout_s: float = 5.0,
         width: int = 16,
+        others: Iterable[int] = (),
+        relays: Callable[[], Collection[int]] = tuple,
     ) -> None:
         """
         Args:
             post: the own one. It takes what is collected, and its book says where others are.
-            posts: the miners whose posts are asked.
+            posts: the miners beside, whose posts are asked.
+            others: miners that may become relays; asked while they are among `relays()`.
             timeout_s: that a question may take.
             width: threads at most, so posts that are asked at once.
         """
         self._post, self._running, self._wallet, self._where = post, running, wallet, where
         self._log, self._timeout_s = log, timeout_s
+        self._relays = relays
         targets = [_Post(miner) for miner in posts]
+        targets += [_Post(miner, beside=False) for miner in others]
         self._due = [(0.0, place, target) for place, target in enumerate(targets)]
         self._order = len(targets)  # no two entries of the heap are alike
         self._counter = 0
@@ -113,7 +120,7 @@ class Collector:
     def _visit(self, target: _Post) -> float:
         """Ask a post once; seconds until it is asked again."""
         url = self._post.book.url_of(target.miner)
-        if not url:
+        if not url or not (target.beside or target.miner in self._relays()):
             return target.failed()
         body, began = self._question(target).to_bytes(), time.monotonic()
         longest = HEAD_BYTES + MAX_TRAIL + self._running.max_message

@@ -4,7 +4,8 @@
 Rule: one request to a receiver at a time, in the order in which they were given, and every request
 is bounded in total time. So a slow receiver holds one thread for that time and delays its own
 letters. Nothing is tried twice here: the outcome is told to who gave the letter. A letter for a
-receiver that takes no connections is held until it comes.
+receiver that takes no connections is held until it comes. A sender without a post of its own gives
+it to the receiver's relays, one after the other until one takes it, and asks them for its notice.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import http.client
 import queue
 import threading
 from collections import OrderedDict, deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
@@ -62,6 +63,7 @@ def _request(url: str, body: bytes | None, timeout_s: float) -> tuple[Outcome, s
 
 
 Hold = Callable[[int, bytes, Callable[[Outcome, str], None]], bool]
+Relays = Callable[[int], Iterable[str]]
 
 
 class Courier:
@@ -75,14 +77,17 @@ class Courier:
         timeout_s: float = 5.0,
         width: int = 8,
         hold: Hold | None = None,
+        relays: Relays | None = None,
     ) -> None:
         """
         Args:
             width: threads, so receivers that are served at once.
             hold: keeps a letter for a receiver that takes no connections, and is told its outcome;
                 False if it can't. None where there is no such place.
+            relays: urls of the posts where such a receiver comes for others' letters; for a sender
+                that can hold none.
         """
-        self._hold = hold
+        self._hold, self._relays = hold, relays
         self._url_of, self._wake, self._timeout_s = url_of, wake, timeout_s
         self._bags: OrderedDict[int, deque[tuple[str, bytes | None, Any]]] = OrderedDict()
         self._busy: set[int] = set()
@@ -95,9 +100,9 @@ class Courier:
     def give(self, receiver: int, path: str, body: bytes | None, tag: Any) -> None:
         """Carry `body` to `path` of the receiver's post, or get what lies there if it is None.
 
-        LATER at once if many wait for it, or if it takes no connections and this is no letter.
+        LATER at once if many wait for it, or if it takes no connections and this can't be held.
         """
-        if self._url_of(receiver) == "":
+        if self._url_of(receiver) == "" and self._relays is None:
             self._set_aside(receiver, path, body, tag)
             return
         with self._change:
@@ -141,11 +146,25 @@ class Courier:
             outcome, why, reply = Outcome.LATER, "no address of this miner is known", b""
             if url:
                 outcome, why, reply = _request(url + path, body, self._timeout_s)
+            elif url is not None:
+                outcome, why, reply = self._by_relay(receiver, path, body)
             with self._change:
                 self._busy.discard(receiver)
                 self._change.notify()
             self._carried.put(Carried(tag, receiver, outcome, why, reply))
             self._wake()
+
+    def _by_relay(self, receiver: int, path: str, body: bytes | None) -> tuple[Outcome, str, bytes]:
+        """Give a letter to the first relay that takes it, or get what a relay has."""
+        found = Outcome.LATER, "this miner takes no connections, and no relay is known", b""
+        if body is not None and path != "/letters":
+            return found
+        for url in self._relays(receiver) if self._relays is not None else ():
+            at = path if body is None else "/relay"
+            found = _request(url + at, body, self._timeout_s)
+            if found[0] is Outcome.TAKEN:
+                break
+        return found
 
     def _next(self) -> tuple[int, str, bytes | None, Any] | None:
         with self._change:

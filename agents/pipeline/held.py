@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Letters that wait at their sender's post until their receiver comes for them.
 
-Rule: only the own miner puts letters in. A receiver gets its oldest one, and the same one again
-until it says what became of it; then the sender is told that. A letter that nobody comes for is
-taken back, and its sender is told LATER, as if the receiver could not be reached. No other letter
-is held for it then until it asks.
+Rule: the own miner puts letters in. As a relay the post puts in what others without a post wrote to
+such a receiver, in a smaller room of its own. A receiver gets its oldest one, and the same one
+again until it says what became of it; then the sender is told that. A letter that nobody comes for
+is taken back, and its sender is told LATER, as if the receiver could not be reached. No other
+letter is held for it then until it asks.
 
 A receiver's counter only grows, so a question that was asked before is not answered again. Counters
 are forgotten with the epoch or the process. An old question can then remove only the letter that
@@ -23,6 +24,7 @@ from eth_utils import keccak
 from agents.pipeline.courier import Outcome
 
 MOST_BYTES = 256 << 20  # of all letters of an epoch
+RELAYED_BYTES = 64 << 20  # of all letters that others wrote
 MOST_OPEN = 16  # questions that wait for a letter at once; others are answered immediately
 
 # What a question says of the letter that it was given, by its number `Collect.answer`.
@@ -44,32 +46,48 @@ class _Held:
     body: bytes
     told: Told
     since: float
+    relayed: bool
 
 
 class Held:
     """Of one miner in one epoch. Any thread may call it."""
 
-    def __init__(self, most: int, most_bytes: int = MOST_BYTES) -> None:
-        """`most`: letters that wait for one receiver. `most_bytes`: of all letters."""
-        self._most, self._room = most, most_bytes
+    def __init__(
+        self, most: int, most_bytes: int = MOST_BYTES, relayed_bytes: int = RELAYED_BYTES
+    ) -> None:
+        """
+        Args:
+            most: letters that wait for one receiver, of the own miner and of all others each.
+            most_bytes: of all letters of the own miner.
+            relayed_bytes: of all others.
+        """
+        self._most, self._rooms = most, {False: most_bytes, True: relayed_bytes}
         self._letters: dict[int, OrderedDict[bytes, _Held]] = {}  # receiver -> digest -> letter
         self._counter: dict[int, int] = {}
         self._open: set[int] = set()
         self._absent: set[int] = set()  # who let a letter wait too long, and has not asked since
         self._change = threading.Condition()
 
-    def put(self, receiver: int, body: bytes, told: Told, now: float) -> bool:
+    def put(
+        self, receiver: int, body: bytes, told: Told, now: float, relayed: bool = False
+    ) -> bool:
         """Let a letter wait since `now`; `told` is called with its outcome. False if it is full,
-        or the receiver let another one wait too long."""
+        the receiver let another one wait too long, or the letter waits already.
+
+        `relayed`: somebody else wrote it.
+        """
         with self._change:
             waiting = self._letters.get(receiver, OrderedDict())
-            if receiver in self._absent or len(waiting) >= self._most or len(body) > self._room:
+            alike = sum(one.relayed == relayed for one in waiting.values())
+            crowded = alike >= self._most or len(body) > self._rooms[relayed]
+            if receiver in self._absent or crowded:
                 return False
             digest = keccak(body)
             if digest in waiting:
                 return False
-            self._room -= len(body)
-            self._letters.setdefault(receiver, OrderedDict())[digest] = _Held(body, told, now)
+            self._rooms[relayed] -= len(body)
+            one = _Held(body, told, now, relayed)
+            self._letters.setdefault(receiver, OrderedDict())[digest] = one
             self._change.notify_all()
         return True
 
@@ -126,7 +144,7 @@ class Held:
         waiting = self._letters.get(receiver, OrderedDict())
         found = waiting.pop(digest, None)
         if found is not None:
-            self._room += len(found.body)
+            self._rooms[found.relayed] += len(found.body)
             if not waiting:
                 del self._letters[receiver]
         return found

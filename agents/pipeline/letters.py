@@ -187,9 +187,9 @@ class Done:
         return cls(job, epoch, seed, sender, signature)
 
 
-def done_path(epoch: Epoch) -> str:
-    """Where a post of the first stage gives its own notice of an epoch."""
-    return f"/done/{epoch.job}/{epoch.number}/{epoch.seed.hex()}"
+def done_path(epoch: Epoch, miner: int) -> str:
+    """Where a post gives a miner's notice of an epoch, if it is its own or came to it."""
+    return f"/done/{epoch.job}/{epoch.number}/{epoch.seed.hex()}/{miner}"
 
 
 # -- collects --------------------------------------------------------------------------------------

@@ -24,6 +24,7 @@ from agents.pipeline.inbox import Entry
 from agents.pipeline.letters import Domain, Done, Letter, LetterError, done_path
 from agents.pipeline.miner_log import Kind
 from agents.pipeline.post import Post, Refused, Running
+from agents.pipeline.relays import relays
 from agents.pipeline.schedule import Outgoing, Schedule, Times
 from agents.pipeline.stage import Passed, StageError
 from agents.pipeline.work import StageWork, digest
@@ -102,13 +103,15 @@ class Miner:
         self._box = self._post.open(self._running, self._wake.set)
         self._box.recall(self._restart())
         url_of, listens = self._post.book.url_of, bool(self._post.url)
-        hold = self._hold if listens else None
-        self._courier = Courier(url_of, self._wake.set, width=self._width, hold=hold)
+        ways = {"hold": self._hold} if listens else {"relays": self._relays_of}
+        self._courier = Courier(url_of, self._wake.set, width=self._width, **ways)
         # Nobody can tell it that the epoch is over.
         self._ask_s = self._times.answer if listens else self._times.retry
         place = self._post, self._running, self._wallet, self._where
         posts = [] if listens else beside(self._epoch, self._id)
-        collector = Collector(*place, posts, self._log)
+        everybody = [] if listens else [m for stage in self._epoch.stages for m in stage]
+        others = [miner for miner in everybody if miner not in (*posts, self._id)]
+        collector = Collector(*place, posts, self._log, others=others, relays=self._own_relays)
         try:
             if self._loop(deadline, stop):
                 return None
@@ -193,6 +196,14 @@ class Miner:
     def _hold(self, receiver: int, body: bytes, told: Told) -> bool:
         return self._box.held.put(receiver, body, told, time.monotonic())
 
+    def _own_relays(self) -> tuple[int, ...]:
+        """The miners whose posts hold letters for this one."""
+        return relays(self._epoch, self._id, self._post.book.url_of)
+
+    def _relays_of(self, receiver: int) -> list[str]:
+        url_of = self._post.book.url_of
+        return [url for miner in relays(self._epoch, receiver, url_of) if (url := url_of(miner))]
+
     def _ask(self, now: float) -> None:
         """Ask those of the first stage for the notices that did not come."""
         if self._epoch.stage_of(self._id) == 0 or now < self._ask_at:
@@ -200,7 +211,7 @@ class Miner:
         self._ask_at = now + self._ask_s
         for miner in set(self._epoch.stages[0]) - self._box.done - self._asked:
             self._asked.add(miner)
-            self._courier.give(miner, done_path(self._epoch), None, None)
+            self._courier.give(miner, done_path(self._epoch, miner), None, None)
 
     def _answered(self, carried: Carried) -> None:
         self._asked.discard(carried.receiver)

@@ -2,10 +2,11 @@
 """A miner's post: it takes letters from the stages beside it, by HTTP, and refuses all others.
 
 `POST /letters` takes a letter, `POST /done` a notice of a first-stage miner, `POST /announcements`
-one announcement; `GET /announcements` gives those that are known. `GET /done/JOB/EPOCH/SEED` gives
-the notice of this post's own miner, for who was away when it was sent; 404 if there is none.
-`POST /collect` gives a letter of the own miner to a receiver that takes no connections, or 204 if
-none comes within a second. The answer to any other POST is a sentence:
+one announcement; `GET /announcements` gives those that are known. `GET /done/JOB/EPOCH/SEED/MINER`
+gives a notice that is this post's own miner's or came here, for who was away when it was sent; 404
+if there is none. `POST /collect` gives a letter to a receiver that takes no connections, or 204 if
+none comes within a second. `POST /relay` takes a letter for such a receiver from a sender that has
+no post either. The answer to any other POST is a sentence:
 
     200  taken; or the same passage with the same bytes came before, and nothing happens
     400  malformed, or a message that is no code or gradient
@@ -25,6 +26,7 @@ from __future__ import annotations
 import json
 import socket
 import threading
+import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -34,6 +36,7 @@ from typing import Any
 from eth_utils import keccak
 
 from agents.pipeline.addresses import MAX_ANNOUNCEMENT, AddressBook
+from agents.pipeline.courier import Outcome
 from agents.pipeline.epoch import Epoch
 from agents.pipeline.hand_over import Passage
 from agents.pipeline.held import ANSWERS, Held, Occupied, Replayed
@@ -63,6 +66,10 @@ _MAX_PATH = 200
 _COLLECT_S = 1.0  # that a question waits for a letter
 _TAKEN = 200, b"Taken."
 _DRAINED = 1 << 20  # bytes of a refused body that are still read
+
+
+def _nobody(outcome: Outcome, why: str) -> None:
+    """Its sender has been told already that the letter is held."""
 
 
 class Refused(Exception):
@@ -99,7 +106,9 @@ class Mailbox:
     Attributes:
         done: miners of the first stage that gave notice.
         came: letters and notices that were accepted so far.
-        held: what this miner wrote to receivers that take no connections.
+        held: what this miner, or another without a post, wrote to receivers that take no
+            connections.
+        notices: those that came, by miner.
     """
 
     def __init__(self, running: Running, where: Domain, wake: Callable[[], None], log: Log) -> None:
@@ -110,6 +119,7 @@ class Mailbox:
             raise ValueError(f"Miner {running.miner} holds no stage in this epoch.")
         self._stage = stage
         self._seen: dict[Passage, bytes] = {}  # -> digest
+        self._relayed: dict[Passage, bytes] = {}  # the same, of letters for others
         self._forward_from: dict[int, int] = {}  # sample -> whose forward was accepted
         # By sender, who comes next first.
         self._waiting: dict[Kind, OrderedDict[int, deque[Letter]]]
@@ -118,6 +128,7 @@ class Mailbox:
         # Of each kind as many as a post takes of one sender.
         self.held = Held(2 * running.max_waiting)
         self.done: set[int] = set()
+        self.notices: dict[int, bytes] = {}
         self.came = 0
 
     # -- the miner's side --
@@ -152,24 +163,35 @@ class Mailbox:
     def check_head(self, passage: Passage, length: int) -> int:
         """Refuse what the head shows to be wrong; returns the bytes of the trail that follows it.
         `length`: bytes of trail and message."""
-        trail = trail_bytes(self._stage, passage.kind)
+        trail = self._check_way(passage, self._stage, length)
+        if passage.receiver != self._running.miner:
+            raise Refused(403, f"This is the post of miner {self._running.miner}.")
+        self._check_room(passage)
+        return trail
+
+    def check_relayed(self, passage: Passage, length: int) -> int:
+        """As `check_head`, of a letter that is passed on to its receiver."""
+        stage = self._epoch.stage_of(passage.receiver)
+        if stage is None or passage.receiver == self._running.miner:
+            raise Refused(403, "A relayed letter is for another miner of the epoch.")
+        return self._check_way(passage, stage, length)
+
+    def _check_way(self, passage: Passage, stage: int, length: int) -> int:
+        """Refuse a letter of a wrong length, sample or sender to `stage`; bytes of its trail."""
+        trail = trail_bytes(stage, passage.kind)
         if not trail <= length <= trail + self._running.max_message:
             raise Refused(
                 413 if length > trail else 400,
                 f"A trail of {trail} bytes and a message of at most {self._running.max_message} "
                 f"follow, not {length} bytes.",
             )
-        if passage.receiver != self._running.miner:
-            raise Refused(403, f"This is the post of miner {self._running.miner}.")
         if passage.sample not in self._epoch.samples:
             raise Refused(403, f"Sample {passage.sample} is not handed out in this epoch.")
-        place = passage.sample, passage.kind, passage.sender, self._stage
-        if not self._epoch.may_send(*place):
+        if not self._epoch.may_send(passage.sample, passage.kind, passage.sender, stage):
             raise Refused(
                 403,
                 f"Miner {passage.sender} is not of the stage beside, or can't begin the sample.",
             )
-        self._check_room(passage)
         return trail
 
     def accept(self, letter: Letter) -> None:
@@ -203,6 +225,26 @@ class Mailbox:
             self.came += 1
         self._wake()
 
+    def relay(self, letter: Letter) -> None:
+        """Hold another miner's letter for its receiver; Refused if the sender did not sign it.
+
+        The receiver checks all else when it comes for it, as of any letter.
+        """
+        passage, digest = letter.passage, keccak(letter.message)
+        if not self._signed(passage, digest, letter.signature):
+            raise Refused(403, f"The operator of miner {passage.sender} did not sign this.")
+        with self._lock:
+            known = self._relayed.get(passage)
+            if known == digest:
+                return
+            if known is not None:
+                self._report(letter, known, digest)
+                raise Refused(409, "This passage came before with other bytes.")
+            place = passage.receiver, letter.to_bytes(), _nobody, time.monotonic()
+            if not self.held.put(*place, relayed=True):
+                raise Refused(503, "No letter is held for this miner now.")
+            self._relayed[passage] = digest
+
     def accept_notice(self, notice: Done) -> None:
         """Note that a miner of the first stage is done; Refused if it is none."""
         if notice.sender in self.done:
@@ -213,6 +255,7 @@ class Mailbox:
             raise Refused(403, f"The operator of miner {notice.sender} did not sign this.")
         with self._lock:
             self.done.add(notice.sender)
+            self.notices[notice.sender] = notice.to_bytes()
             self.came += 1
         self._wake()
 
@@ -274,7 +317,7 @@ class Post:
         self._log, self._where, self.book = log, where, book
         self._boxes: dict[_Key, Mailbox] = {}
         self._ended: dict[_Key, None] = {}
-        self._notices: dict[_Key, bytes] = {}
+        self._notices: dict[_Key, dict[int, bytes]] = {}  # by miner
         self.url = ""
         self._server: _Server | None = None
         if listen:
@@ -305,7 +348,9 @@ class Post:
     def close(self, epoch: Epoch, over: bool) -> None:
         """Take no more letters of an epoch. If it is `over`, senders are told not to come again."""
         key = epoch.key
-        self._boxes.pop(key, None)
+        box = self._boxes.pop(key, None)
+        if box is not None:
+            self._keep(key, box.notices)
         if over:
             self._ended[key] = None
         while len(self._ended) > _ENDED:
@@ -313,20 +358,25 @@ class Post:
 
     def keep(self, notice: Done) -> None:
         """Give the own miner's notice to whoever asks for it, also when the epoch is over."""
-        self._notices[notice.job, notice.epoch, notice.seed] = notice.to_bytes()
+        self._keep((notice.job, notice.epoch, notice.seed), {notice.sender: notice.to_bytes()})
+
+    def _keep(self, key: _Key, notices: Mapping[int, bytes]) -> None:
+        self._notices.setdefault(key, {}).update(notices)
         while len(self._notices) > _ENDED:
             del self._notices[next(iter(self._notices))]
 
     def kept(self, path: str) -> bytes | None:
         """The notice that lies at a path as `done_path` makes it; None if there is none."""
-        parts = path.split("/", 5)
-        if len(path) > _MAX_PATH or len(parts) != 5 or parts[:2] != ["", "done"]:
+        parts = path.split("/", 6)
+        if len(path) > _MAX_PATH or len(parts) != 6 or parts[:2] != ["", "done"]:
             return None
         try:
-            key = int(parts[2]), int(parts[3]), bytes.fromhex(parts[4])
+            key, miner = (int(parts[2]), int(parts[3]), bytes.fromhex(parts[4])), int(parts[5])
         except ValueError:
             return None
-        return self._notices.get(key)
+        box = self._boxes.get(key)
+        come = None if box is None else box.notices.get(miner)
+        return come or self._notices.get(key, {}).get(miner)
 
     def stop(self) -> None:
         """Stop serving and free the port."""
@@ -340,6 +390,24 @@ class Post:
 
     def letter(self, read: Callable[[int], bytes], length: int) -> tuple[int, bytes]:
         """Take a letter of `length` bytes, its head first."""
+        box, letter = self._read(read, length, Mailbox.check_head)
+        box.accept(letter)
+        return _TAKEN
+
+    def relay(self, read: Callable[[int], bytes], length: int) -> tuple[int, bytes]:
+        """Take a letter of `length` bytes that another miner is to come for."""
+        box, letter = self._read(read, length, Mailbox.check_relayed)
+        box.relay(letter)
+        return _TAKEN
+
+    def _read(
+        self,
+        read: Callable[[int], bytes],
+        length: int,
+        check: Callable[[Mailbox, Passage, int], int],
+    ) -> tuple[Mailbox, Letter]:
+        """A letter and its epoch's mailbox. `check`: refuses by the head, before the rest is read;
+        says how long the trail is."""
         if length < HEAD_BYTES:
             raise Refused(400, f"A letter has at least {HEAD_BYTES} bytes.")
         try:
@@ -348,12 +416,11 @@ class Post:
             raise Refused(400, str(error)) from None
         # An epoch that does not run here yet is 503 at any length: its sender is to come again.
         box = self._box(passage.job, passage.epoch, passage.seed)
-        trail = box.check_head(passage, length - HEAD_BYTES)
+        trail = check(box, passage, length - HEAD_BYTES)
         rest = read(length - HEAD_BYTES)
         if len(rest) != length - HEAD_BYTES:
             raise Refused(400, "The letter ended early.")
-        box.accept(Letter(passage, signature, rest[trail:], rest[:trail]))
-        return _TAKEN
+        return box, Letter(passage, signature, rest[trail:], rest[:trail])
 
     def collect(self, read: Callable[[int], bytes], length: int) -> tuple[int, bytes]:
         """Give a letter to the receiver that comes for it."""
@@ -428,6 +495,7 @@ class _Server(ThreadingHTTPServer):
 def _handler(post: Post, log: Log, request_s: float) -> type[BaseHTTPRequestHandler]:
     takers = {
         "/letters": post.letter,
+        "/relay": post.relay,
         "/collect": post.collect,
         "/done": post.notice,
         "/announcements": post.announcement,
@@ -471,7 +539,9 @@ def _handler(post: Post, log: Log, request_s: float) -> type[BaseHTTPRequestHand
 
             try:
                 if taker is None:
-                    raise Refused(404, "Post to /letters, /collect, /done or /announcements.")
+                    raise Refused(
+                        404, "Post to /letters, /relay, /collect, /done or /announcements."
+                    )
                 if length is None:
                     raise Refused(400, "Say the length of the body in Content-Length.")
                 status, body = taker(read, length)

@@ -122,7 +122,11 @@ def test_all_samples_pass_all_stages_and_every_inbox_replays(crew: Crew) -> None
         assert_replays(miner, finished)
 
 
-@pytest.mark.parametrize("closed", [(21, 41), (11,)], ids=["later stages", "first stage"])
+@pytest.mark.parametrize(
+    "closed",
+    [(21, 41), (11,), (21, 31), (21, 22, 31, 32), (11, 12, 21, 22)],
+    ids=["later stages", "first stage", "beside each other", "two stages", "first two stages"],
+)
 def test_a_miner_that_takes_no_connections_does_all_its_samples(
     crew: Crew, closed: tuple[int, ...]
 ) -> None:

@@ -193,12 +193,13 @@ def test_only_first_stage_miners_say_that_they_are_done(here: tuple[Post, Mailbo
 def test_who_was_away_can_ask_for_a_notice_after_the_epoch(here: tuple[Post, Mailbox]) -> None:
     at, _ = here
     notice = Done.signed(WALLETS[11], WHERE, EPOCH, 11)
-    path = done_path(EPOCH)
+    path = done_path(EPOCH, 11)
     assert ask("GET", at.url + path, None, 5.0, 4096)[0] == 404
     at.keep(notice)
     at.close(EPOCH, over=True)
     assert ask("GET", at.url + path, None, 5.0, 4096) == (200, notice.to_bytes())
-    for other in ("/done", path[:-2], path + "/", "/done/3/8/" + "05" * 32, "/done/x/7/05"):
+    early = "/done/3/8/" + "05" * 32 + "/11"
+    for other in ("/done", path[:-3], path + "/", path[:-1] + "2", early, "/done/x/7/05/11"):
         assert ask("GET", at.url + other, None, 5.0, 4096)[0] == 404
 
 
@@ -207,7 +208,7 @@ def test_a_post_forgets_the_oldest_notices(here: tuple[Post, Mailbox]) -> None:
     notice = Done(3, 0, b"\5" * 32, 11, bytes(65))
     for number in range(1025):
         at.keep(replace(notice, epoch=number))
-    assert [at.kept(f"/done/3/{n}/" + "05" * 32) is None for n in (0, 1)] == [True, False]
+    assert [at.kept(f"/done/3/{n}/" + "05" * 32 + "/11") is None for n in (0, 1)] == [True, False]
 
 
 def test_a_message_is_refused_by_its_length_before_it_comes(here: tuple[Post, Mailbox]) -> None:
