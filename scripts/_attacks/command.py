@@ -60,7 +60,7 @@ def run(
             raise click.ClickException(f"The contracts refuse these numbers: {error}.") from None
         if plot is not None:
             status.update("Drawing")
-            from scripts._report.attacks_plot import write_plot
+            from scripts._attacks.plot import write_plot
 
             try:
                 write_plot(plot, numbers)
