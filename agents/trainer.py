@@ -23,6 +23,7 @@ import time
 from functools import partial
 
 from agents.executor import Executor
+from agents.jobs.classes import barred
 from agents.jobs.following import Following
 from agents.mechanisms.score.gauntlet import Gauntlet
 from agents.nodes.membership import Membership
@@ -207,7 +208,7 @@ class Trainer:
             return self._rejoin(view, node)
         if self._commitment(view, node) != ZERO_DIGEST:
             return self._look_ahead(view, node)
-        broken = self.network.bounds().broken_by(view.job.terms)
+        broken = self.network.bounds().broken_by(view.job.terms) or self._barred(view.job_id)
         if broken is not None:
             if self._refused_in != (view.job_id, view.round_id):
                 self._refused_in = (view.job_id, view.round_id)
@@ -242,6 +243,11 @@ class Trainer:
         # At once: where everyone is quick, the next round opens a few blocks from now.
         resting = self._look_ahead(view, node, plan)
         return f"committed: round {view.round_id}{f', then {resting}' if resting else ''}"
+
+    def _barred(self, job_id: int) -> str | None:
+        """Why this node's work could not count in a job, by the class it computes in."""
+        compiled = self.context.settings.trainer.compile
+        return barred(self.models.job(job_id), self.device, compiled)
 
     def produce(self, view: View, plan: Plan, node: int) -> Work | None:
         """Do the task: local steps, privacy, payload, trace and proof of computation."""

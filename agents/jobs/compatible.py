@@ -51,6 +51,7 @@ def check_together(
         *verification.objections(_companions(spec, codec, privacy)),
         *_merging(spec, codec, privacy),
         *_splitting(spec, verification, privacy),
+        *_classes(spec, verification, privacy),
     ]
     if wrong:
         raise SpecError("; ".join(wrong))
@@ -177,6 +178,23 @@ def _splitting(spec: JobSpec, verification: Verification, privacy: Privacy) -> l
     return wrong
 
 
+def _classes(spec: JobSpec, verification: Verification, privacy: Privacy) -> list[str]:
+    """Where a list of determinism classes would promise what nobody checks."""
+    if not spec.classes:
+        return []
+    if not verification.redone:
+        return [
+            f'classes need verify "reexecution", not "{spec.verify}": nobody does the work again, '
+            "so nothing is compared to the bit"
+        ]
+    if privacy.place == "node":
+        return [
+            f'classes don\'t go with privacy "{spec.privacy}": work under noise that only its node '
+            "knows is judged by the size of the noise, in every class"
+        ]
+    return []
+
+
 def _mixing(spec: JobSpec, codec: Codec) -> list[str]:
     """Sparse honest updates hardly overlap: identical attackers look like the closest friends."""
     if not getattr(codec, "mostly_zero", False) or spec.merge != "multi_krum":
@@ -267,12 +285,13 @@ def _tolerating(spec: JobSpec, verification: Verification, codec: Codec) -> list
     radius = min(limits.rel_l2_max, math.sqrt(1.0 - limits.cosine_min**2))
     passed = [row for row in _SKIPPED[codec.lossless] if row[0] <= radius]
     found = []
-    if passed:
+    if passed and not spec.classes:
         _, few, many = passed[-1]
         found.append(
             f"tolerances: at a relative L2 of {radius:.3g} a node that states another determinism "
             f"class than the verifier's may skip {few} of 12 steps or more, {many} of 96, and be "
-            "paid; fp32 with codec dense and the default tolerances let it skip none, or 2"
+            "paid; fp32 with codec dense and the default tolerances let it skip none, or 2. List "
+            "those that your verifiers run in classes, and work that states another one is not paid"
         )
     warm, cold = _HONEST[spec.precision, codec.lossless]
     unsettled = chosen(spec.optimizer.inner, spec.optimizer.inner_options).makes_steps and (

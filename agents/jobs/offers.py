@@ -254,12 +254,22 @@ class Offers:
             self._unread[terms.spec] = now + pause, pause, why
             return replace(offer, refused=why)
         self._unread.pop(terms.spec, None)
-        own_data = self._role == Role.TRAINER and job.spec.access == "local"
-        if own_data and self._settings.trainer.local_data is None:
-            return replace(
-                offer, refused="its nodes bring their own data, and trainer.local_data is not set"
-            )
+        if self._role == Role.TRAINER and (unfit := self._unfit(job)):
+            return replace(offer, refused=unfit)
         return replace(offer, flop=work_of(job))
+
+    def _unfit(self, job: JobContext) -> str | None:
+        """Why this node can't train in a job, whatever it pays; None if it can."""
+        settings = self._settings
+        if job.spec.access == "local" and settings.trainer.local_data is None:
+            return "its nodes bring their own data, and trainer.local_data is not set"
+        if not job.spec.classes:
+            return None
+        from agents.jobs.classes import barred
+        from agents.training.local import pick_device
+
+        device = pick_device() if settings.device == "auto" else settings.device
+        return barred(job, device, settings.trainer.compile)
 
 
 def work_of(job: JobContext) -> float:

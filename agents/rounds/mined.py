@@ -4,14 +4,16 @@
 Rule: a miner that shows no log, or no entries, can't be checked by anybody, so its payload counts
 as unavailable until it does. The log's root must be the committed one. A miner of the last stage
 must state the loss of each sample that its log has forward. Whether a loss is true is for
-re-execution to tell. The bytes of all of it are bounded before they are read: the log by what the
-epoch can hold, the entries by the log.
+re-execution to tell. Where the job lists determinism classes, the proof must state one of them. The
+bytes of all of it are bounded before they are read: the log by what the epoch can hold, the entries
+by the log.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from agents.jobs.classes import unlisted
 from agents.jobs.job import JobContext
 from agents.pipeline.epoch import Epoch
 from agents.pipeline.inbox import Inbox, Received, max_inbox_bytes
@@ -80,6 +82,9 @@ def fetch_mined(
         most = len(epoch.samples) if stage == epoch.last else 0
         told = store.get_digest(reveal.proof, max_proof_bytes(most))
         proof = ProofOfComputation.from_bytes(told, most)
+        foreign = unlisted(job.spec, proof.determinism_class)
+        if foreign:
+            raise PayloadError(foreign)
         events = max_events(epoch)
         origin = Origin(reveal.node, epoch.number, stage, start)
         log = MinerLog.from_bytes(store.get(proof.trace, max_log_bytes(events)), origin, events)

@@ -54,7 +54,8 @@ class Outcome:
     """A round's result. `nodes` and `contributions` are those that share the pool.
 
     `parts`: files that update and checkpoint name, where the model is split. `rests_on`: digests of
-    what its miners published beside their payloads, which decides whose passes count.
+    what nodes published beside their payloads and is read to tell whose work counts: proofs where
+    the job lists determinism classes; of miners log and entries too.
     `doubt`: what is wrong with a noised update that somebody else released, or empty.
     """
 
@@ -334,8 +335,15 @@ def finish(
         contributions=tuple(share for _, share in paid),
         doubt=merging.doubt,
         parts=(*update.parts, *(() if checkpoint is None else checkpoint.parts)),
-        rests_on=tuple(d for s in submissions if isinstance(s, Mined) for d in s.beside),
+        rests_on=tuple(digest for s in submissions for digest in _beside(s)),
     )
+
+
+def _beside(submission: Submission) -> tuple[bytes, ...]:
+    """Digests of what a node published beside its payload, without which that would not count."""
+    if isinstance(submission, Mined):
+        return submission.beside
+    return (submission.reveal.proof,) if submission.determinism_class else ()
 
 
 def _batches(plan: Plan, merging: Merging, node: int) -> int:

@@ -23,7 +23,7 @@ from pydantic import (
 
 from agents.pipeline.clasp import MAX_LOSS
 from agents.storage.canonical import dumps, loads
-from agents.training.spec import MAX_SAMPLES, Cid, Identifier, describe, is_none
+from agents.training.spec import MAX_SAMPLES, Cid, Identifier, Line, describe, is_empty, is_none
 from agents.training.state import PayloadError
 from agents.training.trace import MAX_STEPS
 
@@ -32,7 +32,6 @@ _LOSS_BYTES = 40  # "[sample,loss]," with the longest numbers
 
 Hex32 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 OpaqueHex = Annotated[str, StringConstraints(pattern=r"^([0-9a-f]{2}){1,16384}$")]
-Line = Annotated[str, StringConstraints(pattern=r"^[ -~]{1,400}$")]
 
 
 def _ascending(losses: tuple[tuple[int, int], ...]) -> tuple[tuple[int, int], ...]:
@@ -57,10 +56,6 @@ Losses = Annotated[
 
 # What proofs stated before and nothing read; a proof with them, of an older node, stays readable.
 _RETIRED = frozenset({"device", "utilisation", "utilisation_source"})
-
-
-def _is_empty(value: tuple[object, ...]) -> bool:
-    return not value
 
 
 def max_proof_bytes(losses: int) -> int:
@@ -93,7 +88,7 @@ class ProofOfComputation(BaseModel):
     dataset: Hex32 | None = None
     examples: Annotated[int, Strict(), Field(ge=1, lt=2**53)] | None = None
     inbox: Cid | None = Field(default=None, exclude_if=is_none)
-    losses: Losses = Field(default=(), exclude_if=_is_empty)
+    losses: Losses = Field(default=(), exclude_if=is_empty)
     tee_kind: Identifier | None = None
     tee_attestation: OpaqueHex | None = None
 

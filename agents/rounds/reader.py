@@ -268,8 +268,8 @@ class RoundReader:
         """Put update, checkpoint and report into the store, durably, and keep what was merged.
 
         The merged payloads are pinned because verifiers fetch them after this: whoever revealed one
-        and takes it down must not make an honest result look wrong. The same holds for the logs
-        and entries of miners.
+        and takes it down must not make an honest result look wrong. The same holds for what else
+        decides whose work counts, such as the logs and entries of miners.
         """
         for line in outcome.report.nodes:
             if line.accepted:
@@ -326,10 +326,11 @@ class RoundReader:
         standing: Mapping[int, int],
     ) -> _Key:
         # Refused contents count too: the report names them, and a reorg may change them. So may it
-        # change a miner's log, which decides whose passes count.
+        # change a proof, and a miner's log, which decide whose work counts.
         parts = [
             s.reveal.node.to_bytes(32, "big")
             + s.reveal.content
+            + s.reveal.proof
             + bytes([s.gradient is not None])
             + (s.reveal.trace_root if isinstance(s, Mined) else b"")
             for s in submissions

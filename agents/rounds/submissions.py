@@ -4,14 +4,16 @@
 The bytes of a node must have the digest on chain, and their size is bounded before they are read. A
 fault becomes a sentence and no exception, so that one bad node can't stop a round. Where nobody
 redoes the work, a payload that was committed for another input than the node's assignment is no
-payload, whatever is in it.
+payload, whatever is in it. Where the job lists determinism classes, neither is one whose proof of
+computation can't be read, or states a class that is not listed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from agents.jobs.classes import unlisted
 from agents.jobs.job import JobContext
 from agents.protocol.structs import Reveal
 from agents.rounds.payload import max_payload_bytes, read_payload
@@ -27,11 +29,15 @@ from agents.training.trace import Trace, max_trace_bytes
 
 @dataclass(frozen=True)
 class Submission:
-    """A node's payload, or the reason why there is none. `gradient` is fp32 by tensor name."""
+    """A node's payload, or the reason why there is none. `gradient` is fp32 by tensor name.
+
+    `determinism_class`: the one that its proof states, where the job lists classes; else empty.
+    """
 
     reveal: Reveal
     gradient: State | None
     reason: str
+    determinism_class: str = field(default="", kw_only=True)
 
     @property
     def unavailable(self) -> bool:
@@ -73,6 +79,7 @@ def fetch(
         raw = store.get_digest(reveal.content, sealed_bound(bound) if job.sealed else bound)
         if job.sealed:
             raw = unseal(raw)
+        stated = _class_of(reveal, job, store) if job.spec.classes else ""
     except StoreUnavailable:
         raise
     except SealError as error:
@@ -81,10 +88,27 @@ def fetch(
         return Submission(reveal, None, f"too large: {error}"[:300])
     except StoreError as error:
         return Submission(reveal, None, f"{UNAVAILABLE}{error}"[:300])
+    except PayloadError as error:
+        return Submission(reveal, None, f"bad proof: {error}"[:300])
     try:
-        return Submission(reveal, read_payload(raw, job.codec, job.shapes, seed), "")
+        gradient = read_payload(raw, job.codec, job.shapes, seed)
     except PayloadError as error:
         return Submission(reveal, None, f"bad payload: {error}"[:300])
+    return Submission(reveal, gradient, "", determinism_class=stated)
+
+
+def _class_of(reveal: Reveal, job: JobContext, store: ContentStore) -> str:
+    """The class that a node's proof states, one of the job's; PayloadError if it is none of them,
+    or if there is no proof in the bytes; StoreError if they can't be had."""
+    proof = _read_proof(reveal, store)
+    wrong = unlisted(job.spec, proof.determinism_class)
+    if wrong:
+        raise PayloadError(wrong)
+    return proof.determinism_class
+
+
+def _read_proof(reveal: Reveal, store: ContentStore) -> ProofOfComputation:
+    return ProofOfComputation.from_bytes(store.get_digest(reveal.proof, MAX_PROOF_BYTES))
 
 
 def fetch_proof(
@@ -96,7 +120,7 @@ def fetch_proof(
     StoreUnavailable when the store itself is down.
     """
     try:
-        proof = ProofOfComputation.from_bytes(store.get_digest(reveal.proof, MAX_PROOF_BYTES))
+        proof = _read_proof(reveal, store)
         raw = store.get(proof.trace, max_trace_bytes(steps))
         return proof, Trace.from_bytes(raw, reveal.node, steps)
     except StoreUnavailable:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sized
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal, Self
 
@@ -32,6 +32,7 @@ MECHANISMS = ("mode", "codec", "merge", "score", "verify", "privacy")
 
 Identifier = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]{0,31}$")]
 Cid = Annotated[str, StringConstraints(pattern=r"^b[a-z2-7]{58}$")]
+Line = Annotated[str, StringConstraints(pattern=r"^[ -~]{1,400}$")]
 
 
 class SpecError(ValueError):
@@ -94,8 +95,9 @@ class ModelSpec(_Frozen):
         return self
 
 
-def _is_empty(options: dict[str, Any]) -> bool:
-    return not options
+def is_empty(value: Sized) -> bool:
+    """Whether there is nothing in it: then it is left out of the canonical bytes."""
+    return not value
 
 
 def is_none(block: object) -> bool:
@@ -119,7 +121,7 @@ class OptimizerSpec(_Frozen):
     """
 
     inner: Identifier = "adamw"
-    inner_options: Options = Field(default_factory=dict, exclude_if=_is_empty)
+    inner_options: Options = Field(default_factory=dict, exclude_if=is_empty)
     lr: Annotated[Float, _between(1e-8, 1.0)] = 4e-3
     warmup_rounds: Annotated[Int, _between(0, 100_000)] = 0
     min_lr_ratio: Annotated[Float, _between(0.0, 1.0)] = 0.1
@@ -184,6 +186,15 @@ def implied_cosine(rel_l2: float) -> float:
     return math.floor(math.sqrt(1.0 - rel_l2 * rel_l2) * 1e6) / 1e6
 
 
+MAX_CLASSES = 8
+
+
+def _different(texts: tuple[str, ...]) -> tuple[str, ...]:
+    if len(set(texts)) < len(texts):
+        raise ValueError("a class is listed once")
+    return texts
+
+
 MAX_STAGES = 16
 MAX_IN_FLIGHT = 64
 MAX_SAMPLES = 65_536
@@ -230,6 +241,11 @@ class JobSpec(_Frozen):
     payload does to the loss; it goes with ``score: gauntlet``, which is those measurements.
     The ``*_options`` go to the mechanism of that name, which says what they mean.
 
+    ``classes`` lists the determinism classes that the job takes, each as a proof of computation
+    states it (``agents.training.determinism.determinism_class``). Work whose proof states another
+    one is no valid work. With none listed any class is taken, and the list is left out of the
+    canonical bytes, so specs from before it keep theirs.
+
     ``mode: pipeline`` splits the model among the nodes as the block ``pipeline`` says. Where there
     is no such block it is left out of the canonical bytes, so specs from before it keep theirs.
     """
@@ -258,6 +274,9 @@ class JobSpec(_Frozen):
     audit_sample: Annotated[Int, _between(0, 10_000)] = 2
     checkpoint_every: Annotated[Int, _between(1, 1_000_000)] = 5
     precision: Literal["fp32", "bf16"] = "fp32"
+    classes: Annotated[
+        tuple[Line, ...], Field(max_length=MAX_CLASSES), AfterValidator(_different)
+    ] = Field(default=(), exclude_if=is_empty)
     pipeline: PipelineSpec | None = Field(default=None, exclude_if=is_none)
 
     @model_validator(mode="before")
@@ -320,7 +339,8 @@ class JobSpec(_Frozen):
     def to_bytes(self) -> bytes:
         """Canonical JSON of every field, defaults included.
 
-        ``inner_options`` are in it if there are any, ``pipeline`` if there is such a block.
+        ``inner_options`` and ``classes`` are in it if there are any, ``pipeline`` if there is such
+        a block.
         """
         from agents.storage.canonical import dumps
 

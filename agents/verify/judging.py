@@ -72,7 +72,12 @@ class Judge:
         return result_errors(self._reader, view, patient)
 
     def is_innocent(self, view: View, node: int) -> bool | None:
-        """Whether a node's work in the round of `view` is right; None while it can't be had."""
+        """Whether a node's work in the round of `view` is right; None while it can't be had.
+
+        None too where the job lists determinism classes and this machine finds the work near, but
+        is not of the class that the node states: verifiers of that class may have found skipped
+        steps that it can't see, and would be slashed for it.
+        """
         submissions = self._reader.submissions(view)
         mine = next((s for s in submissions if s.reveal.node == node), None)
         if mine is None or mine.unavailable:
@@ -83,4 +88,6 @@ class Judge:
         if any(finding.node == node for finding in malformed(inputs)):
             return False
         found = reexecute(inputs, node, self._reader.device, self._reader.store)
+        if found.near and inputs.job.spec.classes:
+            return None
         return found.violation is None

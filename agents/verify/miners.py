@@ -45,11 +45,13 @@ _NEAR_ZERO = 10
 
 @dataclass(frozen=True)
 class Verdict:
-    """`right`: nothing is wrong with the miner's work. `details`: for the evidence."""
+    """`right`: nothing is wrong with the miner's work. `details`: for the evidence. `near`: as in
+    `agents.verify.spot_checks.Finding`."""
 
     right: bool
     reason: str
     details: dict[str, Any]
+    near: bool = False
 
 
 def check_miner(inputs: RoundInputs, mined: Mined, device: str, store: ContentStore) -> Verdict:
@@ -91,7 +93,7 @@ def check_miner(inputs: RoundInputs, mined: Mined, device: str, store: ContentSt
         Tolerances(job.spec.tolerances.cosine_min, job.spec.tolerances.rel_l2_max),
     )
     details = {"cosine": verdict.cosine, "same_class": same_class}
-    return Verdict(verdict.ok, verdict.reason, details)
+    return Verdict(verdict.ok, verdict.reason, details, verdict.ok and not verdict.exact)
 
 
 def misfit(epoch: Epoch, one: Mined) -> str:

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from agents.jobs.job import JobContext
@@ -59,6 +59,8 @@ class Finding:
 
     `trace`: of the replay, where the job's work is traced and the node says that it is in the
     determinism class of this machine, so that the same steps give the same hashes; else None.
+    `near`: the work is right within the tolerances and not to the bit, as far as this machine can
+    tell: the node states another class than its own.
     """
 
     node: int
@@ -66,6 +68,7 @@ class Finding:
     reason: str
     evidence: bytes  # canonical JSON
     trace: Trace | None = None
+    near: bool = False
 
     @property
     def label(self) -> str:
@@ -200,7 +203,8 @@ def reexecute(inputs: RoundInputs, node: int, device: str, store: ContentStore) 
     if isinstance(submission, Mined):
         redone = check_miner(inputs, submission, device, store)
         guilt = None if redone.right else violation
-        return _finding(inputs, submission, guilt, redone.reason, redone.details)
+        found = _finding(inputs, submission, guilt, redone.reason, redone.details)
+        return replace(found, near=redone.near)
     spec = inputs.job.spec
     task = work_order(
         inputs.plan.manifest, node, spec, inputs.job_id, inputs.plan.step, model_hash(inputs.before)
@@ -210,9 +214,9 @@ def reexecute(inputs: RoundInputs, node: int, device: str, store: ContentStore) 
     except FloatingPointError as error:
         # Whoever did this work had nothing to send.
         return _finding(inputs, submission, violation, f"Replay does not finish: {error}.", {})
-    found = fetch_proof(submission.reveal, inputs.steps(node), store)
-    proof, trace = (None, None) if isinstance(found, str) else found
-    same_class = _same_class(proof, device)
+    told = fetch_proof(submission.reveal, inputs.steps(node), store)
+    proof, trace = (None, None) if isinstance(told, str) else told
+    same_class = _same_class(submission, proof, device)
     if inputs.job.noised:
         return _judge_noised(inputs, submission, own.pseudo_gradient, violation, store)
     verdict = compare(
@@ -232,7 +236,8 @@ def reexecute(inputs: RoundInputs, node: int, device: str, store: ContentStore) 
     replayed = trace_of(task, own) if inputs.job.traced else None
     shown = replayed if same_class else None
     if verdict.ok:
-        return _finding(inputs, submission, None, verdict.reason, details, shown)
+        right = _finding(inputs, submission, None, verdict.reason, details, shown)
+        return replace(right, near=not verdict.exact)
     if replayed is not None:
         details["bisection"] = _first_wrong(replayed, trace, submission.reveal.trace_root)
     return _finding(inputs, submission, violation, verdict.reason, details, shown)
@@ -277,8 +282,11 @@ def _judge_noised(
     return _finding(inputs, submission, violation, reason, details)
 
 
-def _same_class(proof: ProofOfComputation | None, device: str) -> bool:
-    return proof is not None and proof.determinism_class == determinism_class(device)
+def _same_class(submission: Submission, proof: ProofOfComputation | None, device: str) -> bool:
+    """Whether the node states the class of this machine. Where the job lists classes, what it
+    stated when it was read counts: keeping the trace back must not buy the tolerances."""
+    stated = submission.determinism_class or (proof.determinism_class if proof else "")
+    return stated == determinism_class(device)
 
 
 def _first_wrong(own: Trace, claimed: Trace | None, root: bytes) -> str | None:

@@ -48,6 +48,8 @@ def unlike_shapes(job: JobContext) -> list[str]:
     ("changes", "reason"),
     [
         ({"privacy": "dp_sgd"}, 'needs access "local"'),
+        ({"classes": ["abacus"], **LOCAL}, 'classes need verify "reexecution"'),
+        ({"classes": ["abacus"], **NOISE, "merge": "mean"}, 'don.t go with privacy "gaussian"'),
         ({"access": "local"}, "belong together"),
         ({"verify": "screening"}, "belong together"),
         ({"codec": "sparse", "merge": "median"}, "leaves most coordinates of a payload zero"),
@@ -277,6 +279,7 @@ def test_many_tiny_tensors_are_warned_of_with_every_codec_of_a_fixed_rate() -> N
         ({"tolerances": {"rel_l2_max": 1e-3}, "batches_per_round": 193, **GRADIENT}, None),
         ({"tolerances": {"rel_l2_max": 1e-3}}, None),
         ({"tolerances": {"rel_l2_max": 1.0}, **LOCAL}, None),
+        ({"precision": "bf16", "classes": ["torch=0;device=abacus"]}, None),
     ],
 )
 def test_tolerances_that_pay_for_skipped_steps_or_convict_the_honest_are_warned_of(

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 
+from agents.jobs.job import JobContext
 from agents.pipeline.inbox import Inbox
 from agents.pipeline.miner_log import Kind
 from agents.rounds.mined import max_message_bytes, read_inbox
@@ -59,6 +60,14 @@ def test_wrong_bytes_are_a_bad_payload(mined: MinedRound, why: str) -> None:
     found = mined.submit(NODE, **WRONG[why](mined))
     assert found.gradient is None and found.log is None
     assert found.reason.startswith("bad payload: ") and why in found.reason
+
+
+def test_a_class_that_the_job_does_not_list_is_a_bad_payload(mined: MinedRound) -> None:
+    spec = mined.job.spec.model_copy(update={"classes": ("torch=0;device=abacus",)})
+    listing = replace(mined, job=JobContext(spec, mined.store))
+    found = listing.submit(NODE)
+    assert found.gradient is None and "which the job does not list" in found.reason
+    assert listing.submit(NODE, determinism="torch=0;device=abacus").reason == ""
 
 
 @pytest.mark.parametrize("what", ["payload", "trace", "inbox"])

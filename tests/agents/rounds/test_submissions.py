@@ -12,6 +12,7 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from agents.jobs.job import JobContext
 from agents.rounds.payload import max_payload_bytes
 from agents.rounds.submissions import fetch, fetch_proof
 from agents.storage.cid import cid_from_digest, cid_of_bytes, digest_of
@@ -99,6 +100,60 @@ def test_any_bytes_become_a_sentence(tiny: HonestRound, raw: bytes, cut: int, mu
     found = fetch(tiny.reveal(3, payload), tiny.job, tiny.store)
     assert (found.gradient is None) == bool(found.reason)
     assert len(found.reason) <= 300
+
+
+# -- where the job lists determinism classes -------------------------------------------------------
+
+ABACUS = {"determinism_class": "torch=0;device=abacus"}
+
+
+@pytest.fixture
+def listing(tiny: HonestRound) -> HonestRound:
+    """The job with a list: the class of this machine."""
+    own = tiny.works[3].proof.determinism_class
+    spec = tiny.job.spec.model_copy(update={"classes": (own,)})
+    return replace(tiny, job=JobContext(spec, tiny.store))
+
+
+def test_a_listed_class_is_read_with_the_payload(listing: HonestRound) -> None:
+    found = listing.submit(3)
+    assert found.gradient is not None and found.reason == ""
+    assert (found.determinism_class,) == listing.job.spec.classes
+    assert listing.compute(listing.honest()).rests_on == tuple(
+        listing.reveal(node).proof for node in sorted(listing.works)
+    )
+
+
+def test_a_class_that_is_not_listed_is_the_nodes_fault(
+    tiny: HonestRound, listing: HonestRound
+) -> None:
+    found = fetch(listing.reveal(3, **ABACUS), listing.job, listing.store)
+    assert found.gradient is None and not found.unavailable
+    assert found.reason.startswith("bad proof: its proof states the determinism class")
+    anywhere = fetch(tiny.reveal(3, **ABACUS), tiny.job, tiny.store)
+    assert anywhere.gradient is not None and anywhere.determinism_class == ""
+    assert tiny.compute([anywhere]).rests_on == ()
+
+
+@pytest.mark.parametrize("raw", [b"", b"{}", b"x" * 70_000])
+def test_a_proof_that_can_t_be_read_is_the_nodes_fault_there(
+    listing: HonestRound, raw: bytes
+) -> None:
+    proof = digest_of(listing.store.put_bytes(raw))
+    found = fetch(replace(listing.reveal(3), proof=proof), listing.job, listing.store)
+    assert found.gradient is None and found.reason.startswith(("bad proof: ", "too large: "))
+
+
+def test_a_proof_that_nobody_stored_is_unavailable_there(
+    tiny: HonestRound, listing: HonestRound
+) -> None:
+    lost = replace(listing.reveal(3), proof=b"\7" * 32)
+    found = fetch(lost, listing.job, listing.store)
+    assert found.gradient is None and found.unavailable
+    assert fetch(lost, tiny.job, tiny.store).gradient is not None
+
+
+# -- proofs and traces -----------------------------------------------------------------------------
 
 
 def test_an_honest_proof_and_its_trace(tiny: HonestRound) -> None:

@@ -57,6 +57,11 @@ def test_round_trip_is_canonical() -> None:
             {"layers": [2], "local_batch": 65},
             "pipeline.local_batch: must be between 1 and 64, got 65",
         ),
+        ("classes", ["x"] * 2, "classes: a class is listed once"),
+        ("classes", [str(i) for i in range(9)], "classes: Tuple should have at most 8 items"),
+        ("classes", ["x" * 401], "classes.0: String should match pattern"),
+        ("classes", ["x\n"], "classes.0: String should match pattern"),
+        ("classes", "x", "classes: Input should be a valid tuple"),
         ("surprise", 1, "surprise: is not a known key; remove it"),
         ("tolerances.cosine_min", 1.5, "tolerances.cosine_min: must be between 0.0 and 1.0"),
     ],
@@ -146,6 +151,13 @@ def test_a_spec_without_a_pipeline_has_the_bytes_from_before_there_was_one() -> 
     assert "pipeline" not in json.loads(demo_spec(DATA).to_bytes())
     spec = demo_spec(DATA, mode="pipeline", pipeline={"layers": [1, 1], "least_passes": 96})
     assert JobSpec.from_bytes(spec.to_bytes()) == spec
+
+
+def test_a_spec_without_classes_has_the_bytes_from_before_there_were_any() -> None:
+    assert "classes" not in json.loads(demo_spec(DATA).to_bytes())
+    spec = demo_spec(DATA, classes=["torch=0;device=abacus"])
+    assert JobSpec.from_bytes(spec.to_bytes()) == spec
+    assert spec.classes == ("torch=0;device=abacus",)
 
 
 @pytest.mark.parametrize("batches", [96, 65_537])

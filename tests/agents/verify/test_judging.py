@@ -15,14 +15,17 @@ from agents.rounds.models import Models
 from agents.rounds.reader import RoundReader
 from agents.storage.cid import cid_from_digest, digest_of
 from agents.storage.embedded import EmbeddedStore
-from agents.verify.judging import result_errors
+from agents.training.determinism import determinism_class
+from agents.verify.judging import Judge, result_errors
 from tests.stage.memory.honest_round import (
     DEVICE,
     NODES,
     SEED,
     ChainFacts,
     HonestRound,
+    make_honest_round,
     proposal_of,
+    scaled,
 )
 
 LATE = 5
@@ -135,3 +138,30 @@ def test_nodes_found_invalid_since_the_proposal_change_nothing(late_round: LateR
     late_round.propose()
     late_round.facts.invalid = {(1, 3)}
     assert late_round.judge(late_round.reader()) == []
+
+
+def scaled_payload(round_: HonestRound, factor: float) -> bytes:
+    """Node 3's work, longer by a factor."""
+    return round_.job.codec.encode(scaled(round_.works[3].gradient, factor), None, b"")
+
+
+def test_who_is_not_of_the_stated_class_clears_nobody_by_tolerance(tmp_path: Path) -> None:
+    """Where the job lists classes: verifiers of that class compared to the bit."""
+    own, other = determinism_class(DEVICE), "torch=0;device=abacus"
+    found = {}
+    for name, classes in {"without": [], "with": [own, other]}.items():
+        store = EmbeddedStore(tmp_path / name)
+        round_ = make_honest_round(store, classes=classes)
+        facts = ChainFacts(round_.published)
+        view = facts.open(1, SEED)
+        near = scaled_payload(round_, 1.001)
+        stated = {"determinism_class": other}
+        facts.revealed = {
+            3: round_.reveal(3, near, **stated),
+            5: round_.reveal(5, **stated),
+            8: round_.reveal(8, scaled_payload(round_, 1.5), **stated),
+            9: round_.reveal(9),
+        }
+        judge = Judge(facts, store, DEVICE)
+        found[name] = [judge.is_innocent(view, node) for node in NODES]
+    assert found == {"without": [True, True, False, True], "with": [None, True, False, True]}

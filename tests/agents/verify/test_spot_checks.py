@@ -9,11 +9,13 @@ from typing import Any
 import pytest
 import torch
 
+from agents.jobs.job import JobContext
 from agents.protocol.draw import draw
 from agents.protocol.exposure import Exposure
 from agents.protocol.numbers import Violation
 from agents.rounds.submissions import Submission, fetch
 from agents.storage.canonical import loads
+from agents.storage.cid import cid_of_bytes
 from agents.training.state import State
 from agents.training.trace import Trace
 from agents.verify.bisection import Evidence, verify_evidence
@@ -97,6 +99,21 @@ def test_one_bit_is_invalid_within_a_class_and_rounding_across(tiny: HonestRound
     assert judge(tiny, 5, same).violation == Violation.INVALID
     across = fetch(tiny.reveal(5, payload, **OTHER_CLASS), tiny.job, tiny.store)
     assert judge(tiny, 5, across).violation is None
+
+
+def test_a_trace_kept_back_buys_no_tolerance_where_classes_are_listed(tiny: HonestRound) -> None:
+    own = tiny.works[5].proof.determinism_class
+    spec = tiny.job.spec.model_copy(update={"classes": (own,)})
+    listing = replace(tiny, job=JobContext(spec, tiny.store))
+    payload = tiny.job.codec.encode(scaled(tiny.works[5].gradient, 1.001), None, b"")
+    kept_back = {"trace": cid_of_bytes(b"never published")}
+    anywhere = fetch(tiny.reveal(5, payload, **kept_back), tiny.job, tiny.store)
+    found = judge(tiny, 5, anywhere)
+    assert found.violation is None and found.near
+    there = fetch(tiny.reveal(5, payload, **kept_back), listing.job, tiny.store)
+    assert judge(listing, 5, there).violation == Violation.INVALID
+    honest = judge(listing, 5, listing.submit(5))
+    assert honest.violation is None and not honest.near
 
 
 def test_a_copy_is_copied_only_where_the_chain_flagged_it(tiny: HonestRound) -> None:

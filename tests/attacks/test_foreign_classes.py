@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A node leaves out steps and states a determinism class that no verifier runs, so that only the
+tolerances of the spec speak. In bf16 they are wide. A job that lists the classes it takes does not
+pay it, and pays everybody else as before. No chain is needed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from agents.protocol.numbers import Violation
+from agents.rounds.submissions import Submission, fetch
+from agents.storage.embedded import EmbeddedStore
+from agents.training.assignment import WorkOrder, work_order
+from agents.training.determinism import determinism_class
+from agents.training.replay import run_task
+from agents.training.state import State, model_hash
+from agents.verify.spot_checks import Finding, malformed, reexecute
+from tests.stage.memory.honest_round import (
+    DEVICE,
+    JOB,
+    NODES,
+    WEIGHTS,
+    HonestRound,
+    make_honest_round,
+)
+
+LIAR, STEPS = 9, 12
+SKIPPED = STEPS // 4
+BATCHES = STEPS * sum(WEIGHTS) // WEIGHTS[NODES.index(LIAR)]
+FOREIGN = "torch=0;device=abacus"
+
+
+@dataclass(frozen=True)
+class Lie:
+    """A round in which the liar made three quarters of its steps, and went on along the last one
+    for the others."""
+
+    round: HonestRound
+    update: State
+
+    def submitted(self, stated: str) -> Submission:
+        """What the liar reveals, naming the class `stated`."""
+        job = self.round.job
+        payload = job.codec.encode(self.update, None, b"")
+        reveal = self.round.reveal(LIAR, payload, determinism_class=stated)
+        return fetch(reveal, job, self.round.store)
+
+    def everybody(self, stated: str) -> list[Submission]:
+        honest = [s for s in self.round.honest() if s.reveal.node != LIAR]
+        return [*honest, self.submitted(stated)]
+
+    def finding(self, node: int, stated: str) -> Finding:
+        """What a verifier of this machine's class finds."""
+        inputs = self.round.inputs(self.everybody(stated))
+        for found in malformed(inputs):
+            if found.node == node:
+                return found
+        return reexecute(inputs, node, DEVICE, self.round.store)
+
+
+def order_of(round_: HonestRound) -> WorkOrder:
+    job, step = round_.job, round_.plan.step
+    return work_order(round_.plan.manifest, LIAR, job.spec, JOB, step, model_hash(round_.before))
+
+
+def lie(store: EmbeddedStore, **changes: Any) -> Lie:
+    """`changes`: fields of a spec in bf16."""
+    round_ = make_honest_round(store, batches_per_round=BATCHES, precision="bf16", **changes)
+    net, states = round_.job.net(DEVICE), []
+
+    def note(*_: Any) -> None:
+        states.append(net.split(net.values.clone()))
+
+    run_task(net, order_of(round_), round_.before, round_.job.data, note)
+    earlier, reached = states[STEPS - SKIPPED - 2 : STEPS - SKIPPED]
+    before = round_.before
+    return Lie(
+        round_,
+        {
+            name: before[name] - reached[name] + SKIPPED * (earlier[name] - reached[name])
+            for name in before
+        },
+    )
+
+
+@pytest.fixture(scope="module")
+def anywhere(tmp_path_factory: pytest.TempPathFactory) -> Lie:
+    """In a job that takes every class."""
+    return lie(EmbeddedStore(tmp_path_factory.mktemp("anywhere") / "store"))
+
+
+@pytest.fixture(scope="module")
+def listed(tmp_path_factory: pytest.TempPathFactory) -> Lie:
+    """In a job that lists the verifiers' class."""
+    store = EmbeddedStore(tmp_path_factory.mktemp("listed") / "store")
+    return lie(store, classes=[determinism_class(DEVICE)])
+
+
+def test_without_a_list__a_quarter_of_the_steps_is_skipped_and_paid(anywhere: Lie) -> None:
+    assert anywhere.finding(LIAR, FOREIGN).violation is None
+    assert LIAR in anywhere.round.compute(anywhere.everybody(FOREIGN)).nodes
+    assert anywhere.finding(LIAR, determinism_class(DEVICE)).violation == Violation.INVALID
+
+
+def test_with_a_list__the_foreign_class_is_unpaid_and_invalid(listed: Lie) -> None:
+    found = listed.finding(LIAR, FOREIGN)
+    assert found.violation == Violation.INVALID
+    assert "which the job does not list" in found.reason
+    assert listed.round.compute(listed.everybody(FOREIGN)).nodes == tuple(sorted({*NODES} - {LIAR}))
+
+
+def test_with_a_list__a_listed_class_is_compared_to_the_bit(listed: Lie) -> None:
+    found = listed.finding(LIAR, determinism_class(DEVICE))
+    assert found.violation == Violation.INVALID and "other bits" in found.reason
+
+
+def test_with_a_list__the_honest_are_paid_as_before(anywhere: Lie, listed: Lie) -> None:
+    own = determinism_class(DEVICE)
+    for node in sorted({*NODES} - {LIAR}):
+        assert listed.finding(node, FOREIGN).violation is None
+        assert listed.finding(node, own).violation is None
+    before, now = (one.round.compute(one.round.honest()) for one in (anywhere, listed))
+    assert (now.nodes, now.contributions) == (before.nodes, before.contributions)
+    assert now.model == before.model
