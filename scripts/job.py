@@ -94,6 +94,11 @@ def _spec_fields(path: Path | None, rounds: int | None) -> dict[str, Any]:
     help="Rounds' pay of a trainer that answers for its work until the end "
     "(default: a quarter of the rounds, at most 8, or what the network asks for).",
 )
+@click.option(
+    "--few-verifiers",
+    is_flag=True,
+    help="Go on although too few verifiers have declared a determinism class of the spec.",
+)
 @click.option("--store", help="A folder, or the URL of a Kubo node (default: localnet's folder).")
 @click.option("--data-key", type=FILE, help="Encrypt the data with this file of `keys new`.")
 @click.option("--passphrase-env", help="Variable with that file's passphrase (default: ask).")
@@ -116,6 +121,7 @@ def create(
     from agents.storage.sealed import key_id_of
     from agents.training.documents import DataError, read_documents, stdlib_corpus
     from agents.training.spec import SpecError
+    from scripts._shared.job_classes import check_classes
     from scripts._shared.job_queue import expected, offers
 
     contracts = Contracts(deployment)
@@ -157,6 +163,7 @@ def create(
     )
     pipeline = published.spec.pipeline
     stages = 1 if pipeline is None else len(pipeline.layers)
+    check_classes(network, published.spec.classes, given["few_verifiers"])
     for sentence in _checking(network, terms, published):
         click.echo(f"Note: {sentence}.", err=True)
     for warning in (*published.warnings, *_too_few(stages, trainers)):

@@ -3,7 +3,8 @@
 
 Two runs with an equal ``determinism_class()`` must agree bit for bit; across classes only the
 spec's tolerances apply. On x86-64 the class fixes one thread, ATen's AVX2 kernels, MKL's
-COMPATIBLE branch (the one that does not depend on the CPU model) and no oneDNN. ATen, MKL and
+COMPATIBLE branch (the one that does not depend on the CPU model) and no oneDNN. On a GPU it names
+the chip too, since GPUs of one name may differ in their number of multiprocessors. ATen, MKL and
 cuBLAS read their settings once, when torch is loaded: ``pin_environment`` must come first, so
 this module imports torch only inside the functions that need it.
 """
@@ -77,9 +78,10 @@ def determinism_class(device: str = "cpu", compiled: bool = False) -> str:
 
     parts = {"torch": torch.__version__.split("+")[0]}
     if torch.device(device).type == "cuda":
-        index = torch.cuda.current_device()
+        gpu = torch.cuda.get_device_properties(torch.device(device))
         parts |= {
-            "device": torch.cuda.get_device_name(index).replace(";", ","),
+            "device": gpu.name.replace(";", ","),
+            "chip": f"sm_{gpu.major}{gpu.minor}/{gpu.multi_processor_count}",
             "cuda": str(torch.version.cuda),
             "matmul": torch.get_float32_matmul_precision(),
         }

@@ -75,13 +75,18 @@ def read(rpc: str, deployment: Path | None, class_id: int) -> dict[str, Any]:
     }
 
 
-def watched(label: str, who: Recheckers) -> str:
-    """Say whether a fake in a task of a class can be found out, and by how many."""
+def declared(label: str, who: Recheckers) -> str:
+    """Say how many verifiers have declared a class, and with which weight; no full stop."""
     share = Fraction(who.weight, who.total) if who.total else Fraction(0)
-    said = (
+    return (
         f"{label}: {len(who.able)} of {who.voters} verifiers say that they run it; they hold "
         f"{float(share):.0%} of the voters' weight"
     )
+
+
+def watched(label: str, who: Recheckers) -> str:
+    """Say whether a fake in a task of a class can be found out, and by how many."""
+    said = declared(label, who)
     if who.can_judge:
         return f"{said}."
     return (

@@ -121,13 +121,26 @@ def class_here(device: str) -> str:
             f"{variable} must be {PINNED_ENVIRONMENT[variable]!r} before torch is loaded; "
             "call pin_environment() first"
         )
-    gpu = torch.cuda.get_device_properties(torch.device(device))
-    wanted = (
-        f"torch={TORCH};device={gpu.name.replace(';', ',')};cuda={torch.version.cuda};"
-        "matmul=highest;deterministic=yes;compiled=no"
-    )
-    _check_settings(found, wanted)
-    return f"cuda:sm_{gpu.major}{gpu.minor}/{gpu.multi_processor_count}/{torch.version.cuda}"
+    here = _parts(found)
+    _check_settings(found, _cuda_class(here["device"], here["chip"], here["cuda"]))
+    return f"cuda:{here['chip']}/{here['cuda']}"
+
+
+def label_of(text: str) -> str | None:
+    """The label of the class that a `determinism_class` describes; None if it is of none.
+
+    On a CPU a label stands for one text. On a GPU it stands for several, of GPUs that have the same
+    chip and not the same name.
+    """
+    if text == CPU_CLASS:
+        return CPU
+    here = _parts(text)
+    try:
+        wanted = _cuda_class(here["device"], here["chip"], here["cuda"])
+    except KeyError:
+        return None
+    label = f"cuda:{here['chip']}/{here['cuda']}"
+    return label if text == wanted and _CUDA.fullmatch(label) else None
 
 
 def require_class(label: str, device: str) -> None:
@@ -164,9 +177,20 @@ def class_label(raw: bytes) -> str:
     raise ValueError(f"{raw[:64].hex()} holds no label of a determinism class")
 
 
+def _cuda_class(name: str, chip: str, version: str) -> str:
+    return (
+        f"torch={TORCH};device={name};chip={chip};cuda={version};"
+        "matmul=highest;deterministic=yes;compiled=no"
+    )
+
+
+def _parts(text: str) -> dict[str, str]:
+    """What a `determinism_class` says, by key. Nothing of a text that is none."""
+    return dict(part.split("=", 1) for part in text.split(";") if "=" in part)
+
+
 def _check_settings(found: str, wanted: str) -> None:
-    here = dict(part.split("=", 1) for part in found.split(";"))
-    there = dict(part.split("=", 1) for part in wanted.split(";"))
+    here, there = _parts(found), _parts(wanted)
     wrong = [
         f"{key} is {here.get(key, 'not set')}, must be {there.get(key, 'not set')}"
         for key in sorted(here.keys() | there.keys())

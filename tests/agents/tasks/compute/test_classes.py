@@ -66,6 +66,31 @@ def test_the_cpu_class_is_a_text_of_the_same_form_as_the_one_that_is_read() -> N
     assert f"torch={classes.TORCH};" in read, "a new release of torch needs new labels: see TORCH"
 
 
+H200 = (
+    f"torch={classes.TORCH};device=NVIDIA H200;chip=sm_90/132;cuda=13.0;matmul=highest;"
+    "deterministic=yes;compiled=no"
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "label"),
+    [
+        (classes.CPU_CLASS, "cpu-fp32"),
+        (classes.CPU_CLASS.replace("threads=1", "threads=2"), None),
+        (classes.CPU_CLASS + ";cpu=one model", None),
+        (H200, "cuda:sm_90/132/13.0"),
+        (H200.replace("compiled=no", "compiled=yes"), None),
+        (H200.replace(classes.TORCH, "2.0.0"), None),
+        (H200.replace("sm_90/132", "sm_90"), None),
+        (H200.replace("chip=sm_90/132;", ""), None),
+        ("abacus", None),
+        ("", None),
+    ],
+)
+def test_a_class_that_training_states_has_at_most_one_label(text: str, label: str | None) -> None:
+    assert classes.label_of(text) == label
+
+
 def test_a_node_takes_tasks_of_its_own_class_only() -> None:
     with pytest.raises(ClassNotHeld):
         classes.require_class("cuda:sm_90/132/13.0", "cpu")
