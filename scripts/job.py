@@ -237,28 +237,22 @@ def _checking(network: Any, terms: Any, published: Any) -> list[str]:
     permitted stake where there is none. Nothing where no work is done again. ClickException where a
     lie costs nothing.
     """
-    from agents.jobs.deterrence import checking
+    from agents.jobs.at_stake import read_at_stake
     from agents.mechanisms import verify
 
     if not verify.get(published.spec.verify).redone:
         return []
-    nodes = network.chain.call(network.registry, "role_nodes", 1, 0, 128)
-    stakes = sorted(network.stakes_at(nodes, network.chain.head().number).values())
-    least = network.chain.call(network.registry, "parameters").trainer_stake
-    given = (
-        terms.reward_per_round,
-        terms.aggregator_bps,
-        stakes[: terms.max_nodes] or [least],
-        network.penalties(),
-        published.spec.audit_sample,
-    )
-    found = checking(*given)
+    trainers, sample = read_at_stake(network), published.spec.audit_sample
+    if not trainers.stakes:
+        least = network.chain.call(network.registry, "parameters").trainer_stake
+        trainers = replace(trainers, stakes=(least,))
+    found = trainers.checking(terms, sample)
     if not found.deters:
         raise click.ClickException(f"The terms don't deter cheats: {found.sentences()[0]}.")
     if not terms.retain_rounds:
         return found.sentences()
     rounds = terms.retain_rounds
-    later = float(checking(*given, retained=rounds).redone)
+    later = float(trainers.checking(terms, sample, rounds).redone)
     return [*found.sentences(), f"once the pay of {rounds} rounds is retained, it is {later:.1f}"]
 
 

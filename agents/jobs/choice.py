@@ -49,7 +49,7 @@ class Offer:
         pay: what a round pays all these nodes together, in 1e-18 ZOO.
         nodes: that may share pay and work; the same number for all jobs.
         windows_s: the four windows of a round together.
-        flop: operations that a round's training takes, all nodes together.
+        flop: operations that a round takes, all these nodes together.
         past: up to `PAST_ROUNDS` rounds, oldest first.
         overdue_s: how long ago the running round should have left its phase, 0 if it is in time.
         refused: why the node can't or won't work on it whatever it pays; None if it may.

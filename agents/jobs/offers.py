@@ -4,8 +4,9 @@
 A job is live while a round of it is running or not settled, or while it is active and its escrow
 pays for another round. Every job that was ever created is looked at: nobody can push a job out of
 sight by creating others. One that was not live is asked again after a growing pause, so that old
-jobs, and jobs that nobody funded, cost next to nothing. A spec is a stranger's file: it is read for
-those jobs only that would be among the best without it.
+jobs, and jobs that nobody funded, cost next to nothing. What trainers have at stake, which decides
+what a verifier must do again, is read once a minute for all jobs together. A spec is a stranger's
+file: it is read for those jobs only that would be among the best without it.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from agents.jobs.at_stake import AtStake, read_at_stake
 from agents.jobs.choice import (
     FLOP_PER_UNIT,
     PAST_ROUNDS,
@@ -41,6 +43,7 @@ if TYPE_CHECKING:  # who only asks what jobs pay does not load torch
 _BATCH = 200  # calls in a request
 _PAUSE_MIN_S = 0.25  # until a job that is not live, or whose spec can't be had, is asked again
 _PAUSE_MAX_S = 600.0
+_STAKES_S = 60.0  # for which what was read of the trainers' stakes is good enough
 _SCORE_SCALE = 1_000_000  # of NodeBenchmarks: a score is units per second times this
 _OVER = (Phase.FINALIZED, Phase.VOID)
 
@@ -74,6 +77,7 @@ class Offers:
         self._past: dict[tuple[int, int], tuple[Round, int]] = {}
         self._looked_at: tuple[int, bytes] | None = None
         self._rated: list[Rated] = []
+        self._at_stake: tuple[float, AtStake] | None = None  # and when it was read
 
     def rated(self, head: Head, node: int, keep: Collection[int] = ()) -> list[Rated]:
         """The jobs that the node may work on, the best first; `settings.max_jobs` and those of
@@ -110,7 +114,7 @@ class Offers:
         for offer in offers:
             if len(found) >= self._settings.max_jobs and offer.job_id not in keep:
                 break
-            offer = self._with_spec(offer, live[offer.job_id].terms)
+            offer = self._with_spec(offer, live[offer.job_id])
             why = refusal(offer, speed, least, head.timestamp)
             if why is None:
                 found.append(Rated(offer.job_id, hourly(offer, speed)))
@@ -236,11 +240,11 @@ class Offers:
 
     # -- store ---------------------------------------------------------------------------------
 
-    def _with_spec(self, offer: Offer, terms: Terms) -> Offer:
+    def _with_spec(self, offer: Offer, listed: Job) -> Offer:
         """The offer with the work that the job's spec asks for."""
         if offer.refused is not None:
             return offer
-        now = time.monotonic()
+        now, terms = time.monotonic(), listed.terms
         again, pause, why = self._unread.get(terms.spec, (0.0, 0.0, ""))
         if now < again:
             return replace(offer, refused=why)
@@ -256,7 +260,24 @@ class Offers:
         self._unread.pop(terms.spec, None)
         if self._role == Role.TRAINER and (unfit := self._unfit(job)):
             return replace(offer, refused=unfit)
-        return replace(offer, flop=work_of(job))
+        return replace(offer, flop=self._flop(job, listed, offer.nodes))
+
+    def _flop(self, job: JobContext, listed: Job, nodes: int) -> float:
+        """Operations that a round takes all `nodes` of the role together."""
+        from agents.jobs.workload import training, verifying
+
+        if self._role != Role.VERIFIER:
+            return training(job)
+        retained = min(listed.rounds_done, listed.terms.retain_rounds)
+        found = self._stakes().checking(listed.terms, job.spec.audit_sample, retained)
+        return nodes * verifying(job, found)  # every verifier does all of it
+
+    def _stakes(self) -> AtStake:
+        """What trainers have at stake, read anew after `_STAKES_S`."""
+        now = time.monotonic()
+        if self._at_stake is None or now >= self._at_stake[0] + _STAKES_S:
+            self._at_stake = now, read_at_stake(self._network)
+        return self._at_stake[1]
 
     def _unfit(self, job: JobContext) -> str | None:
         """Why this node can't train in a job, whatever it pays; None if it can."""
@@ -270,10 +291,3 @@ class Offers:
 
         device = pick_device() if settings.device == "auto" else settings.device
         return barred(job, device, settings.trainer.compile)
-
-
-def work_of(job: JobContext) -> float:
-    """Operations that a round's training takes: 6 for each parameter and token."""
-    spec = job.spec
-    tokens = spec.batches_per_round * spec.optimizer.batch_size * spec.optimizer.seq_len
-    return 6.0 * job.parameters * tokens

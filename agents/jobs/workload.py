@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a round of a job takes a node to compute, in operations, as jobs are ranked by it.
+
+A trainer trains. A verifier does the work of some trainers again, as many as the job's terms and
+the trainers' stakes make it draw (`agents.jobs.deterrence`), and evaluates what the round gave.
+Where validators measure losses, it evaluates the updates of those it draws instead. A forward pass
+takes 2 operations for each parameter and token, a step 6.
+"""
+
+from __future__ import annotations
+
+from agents.jobs.deterrence import Checking
+from agents.jobs.job import JobContext
+from agents.mechanisms.score.gauntlet import Gauntlet
+
+_STEP, _FORWARD = 6.0, 2.0
+
+
+def training(job: JobContext) -> float:
+    """Of a round's training, all nodes together."""
+    return _STEP * job.spec.batches_per_round * _batch(job)
+
+
+def evaluating(job: JobContext, trainers: int) -> float:
+    """Of finding the validation losses that a result states, by whoever merges or recomputes it."""
+    models = 2 + (trainers if job.score.needs_gains else 0)
+    return _FORWARD * models * job.spec.eval_batches * _batch(job)
+
+
+def measuring(job: JobContext, trainers: int) -> float:
+    """Of a validator's primary evaluation (`agents.gauntlet.primary_evaluation`); 0 without one.
+
+    Each update is tried on the random batches and on those of everybody who is evaluated.
+    """
+    if not isinstance(job.score, Gauntlet) or not trainers:
+        return 0.0
+    most, evaluated = job.score.eval_batches, min(job.score.evaluated, trainers)
+    assigned = job.spec.batches_per_round // trainers
+    own = min(most, assigned) + min(most, job.score.extra * assigned)
+    return _FORWARD * (1 + evaluated) * (most + evaluated * own) * _batch(job)
+
+
+def verifying(job: JobContext, found: Checking) -> float:
+    """Of one verifier's round. `found`: what checking the round's trainers takes."""
+    trainers = len(found.exposed)
+    redone = 0.0
+    if job.verification.redone and trainers:
+        redone = float(found.redone) * training(job) / trainers
+    return redone + measuring(job, trainers) + evaluating(job, trainers)
+
+
+def _batch(job: JobContext) -> float:
+    """Parameters times the tokens of a batch."""
+    optimizer = job.spec.optimizer
+    return float(job.parameters * optimizer.batch_size * optimizer.seq_len)

@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The trainers' stakes are read at once, and the smallest ones count where seats are few."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace as Stub
+from typing import Any
+
+from agents.jobs.at_stake import AtStake, read_at_stake
+from agents.jobs.deterrence import checking
+from agents.jobs.publish import Terms
+from agents.protocol.numbers import ZOO
+from agents.protocol.slashing import DEFAULTS
+
+
+def test_today_s_trainers_are_one_page_of_the_registry() -> None:
+    asked: list[Any] = []
+
+    def call(*of: Any) -> list[int]:
+        asked.append(of)
+        return [7, 3]
+
+    network: Any = Stub(
+        chain=Stub(call=call, head=lambda: Stub(number=9)),
+        registry="registry",
+        stakes_at=lambda nodes, block: {7: 5, 3: 2} if (nodes, block) == ([7, 3], 9) else {},
+        penalties=lambda: DEFAULTS,
+    )
+    assert read_at_stake(network) == AtStake((2, 5), DEFAULTS)
+    assert asked == [("registry", "role_nodes", 1, 0, 128)]
+
+
+def test_the_smallest_stakes_count_where_there_are_fewer_seats() -> None:
+    stakes = tuple(n * 100 * ZOO for n in (1, 2, 3, 4))
+    terms = Terms.brief(reward_per_round=50 * ZOO, max_nodes=2)
+    given = (terms.reward_per_round, terms.aggregator_bps, stakes[:2], DEFAULTS, 1, 3)
+    assert AtStake(stakes, DEFAULTS).checking(terms, 1, 3) == checking(*given)
+    assert AtStake((), DEFAULTS).checking(terms, 1).exposed == ()

@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a round takes to compute: a trainer its training, a verifier what it does again."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+import pytest
+
+from agents.jobs.deterrence import Checking, checking
+from agents.jobs.job import JobContext
+from agents.jobs.workload import evaluating, measuring, training, verifying
+from agents.protocol.exposure import Exposure
+from agents.protocol.numbers import ZOO
+from agents.protocol.slashing import DEFAULTS
+from agents.training.spec import JobSpec
+from tests.stage.memory.honest_round import HonestRound
+from tests.stage.memory.tiny_specs import GAUNTLET
+
+SURE, NEVER = Exposure(ZOO, 0), Exposure(0, ZOO)
+BATCHES, TOKENS, EVALUATED = 12, 2 * 16, 2  # of the tiny job
+
+
+def context(tiny: HonestRound, **changes: Any) -> JobContext:
+    fields = {**tiny.job.spec.model_dump(mode="json"), **changes}
+    return JobContext(JobSpec.from_dict(fields), tiny.store)
+
+
+def drawn(sure: int, never: int) -> Checking:
+    return Checking((SURE,) * sure + (NEVER,) * never, 0, None)
+
+
+def test_training_is_six_operations_for_each_parameter_and_token(tiny: HonestRound) -> None:
+    assert training(tiny.job) == 6 * tiny.job.parameters * BATCHES * TOKENS
+
+
+def test_a_result_is_evaluated_before_and_after(tiny: HonestRound) -> None:
+    """And after each update alone, where the score asks for gains."""
+    once = 2 * tiny.job.parameters * EVALUATED * TOKENS
+    assert evaluating(tiny.job, 4) == 2 * once
+    gaining = context(tiny, score="alignment")
+    assert gaining.score.needs_gains
+    assert evaluating(gaining, 4) == 6 * once
+
+
+def test_a_verifier_does_the_expected_number_of_trainers_again(tiny: HonestRound) -> None:
+    alone = evaluating(tiny.job, 4)
+    assert verifying(tiny.job, drawn(0, 4)) == alone
+    assert verifying(tiny.job, drawn(1, 3)) == alone + training(tiny.job) / 4
+    assert verifying(tiny.job, drawn(4, 0)) == alone + training(tiny.job)
+    assert verifying(tiny.job, Checking((), 2, None)) == evaluating(tiny.job, 0)
+
+
+def test_more_reward_beside_the_same_stake_is_more_work(tiny: HonestRound) -> None:
+    """And the share of the training is the one that deterrence expects."""
+
+    def at(reward: int) -> Checking:
+        return checking(reward, 500, [100 * ZOO] * 8, DEFAULTS, 0)
+
+    work = [verifying(tiny.job, at(reward * ZOO)) for reward in (0, 1, 100, 10_000)]
+    assert work == sorted(work) and len(set(work)) == 4
+    redone = at(100 * ZOO).redone * Fraction(1, 8)
+    assert work[2] - work[0] == pytest.approx(float(redone) * training(tiny.job))
+
+
+def test_nothing_is_done_again_under_screening(tiny: HonestRound) -> None:
+    screened = context(tiny, access="local", verify="screening")
+    assert verifying(screened, drawn(4, 0)) == evaluating(screened, 4)
+
+
+def test_a_validator_tries_each_update_on_everybodys_batches(tiny: HonestRound) -> None:
+    """Four trainers with three batches and three extra ones each, of which two count each."""
+    options = {"evaluated": 3, "eval_batches": 2}
+    optimizer = {"batch_size": 2, "seq_len": 16, "inner": "gradient"}
+    free = context(tiny, **GAUNTLET, score_options=options, optimizer=optimizer)
+    passes = (1 + 3) * (2 + 3 * (2 + 2))
+    assert measuring(free, 4) == 2 * free.parameters * TOKENS * passes
+    assert verifying(free, drawn(4, 0)) == measuring(free, 4) + evaluating(free, 4)
+    assert measuring(tiny.job, 4) == 0 and measuring(free, 0) == 0
