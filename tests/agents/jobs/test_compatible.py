@@ -19,8 +19,15 @@ from tests.stage.memory.tiny_specs import tiny_model
 LOCAL = {"access": "local", "verify": "screening"}
 NOISE = {"privacy": "gaussian", "privacy_options": {"clip": 1.0, "noise_multiplier": 2.0}}
 ACCEPTED = {**NOISE, "privacy_options": {**NOISE["privacy_options"], "accept_blinding": True}}
-FREE = {"codec": "sparse", "merge": "norm_clip", "score": "gauntlet", "verify": "gauntlet"}
 GRADIENT = {"optimizer": {"inner": "gradient", "batch_size": 2, "seq_len": 16}}
+STEPS = {"optimizer": {"batch_size": 2, "seq_len": 16}}
+FREE = {
+    "codec": "sparse",
+    "merge": "norm_clip",
+    "score": "gauntlet",
+    "verify": "gauntlet",
+    **GRADIENT,
+}
 MUON = {"optimizer": {"inner": "muon", "batch_size": 2, "seq_len": 16}}
 UNTIED = {**tiny_model(16, 24, 16, layers=2), "tie_embeddings": False}
 PIPELINE = {
@@ -73,6 +80,9 @@ def unlike_shapes(job: JobContext) -> list[str]:
             {"codec": "semantic", "codec_options": {"ratio": 1e6}, "merge": "mean"},
             "can't encode this job's model",
         ),
+        ({**FREE, **STEPS}, "a payload says little about its round's data"),
+        ({**FREE, **STEPS, "score_options": {"pays": "rank"}}, "whatever it pays by"),
+        ({**FREE, **MUON}, 'with the local steps of optimizer.inner "muon"'),
         ({**FREE, "codec": "dense"}, "names every number"),
         ({**FREE, "codec": "semantic", "merge": "mean"}, "names every number"),
         ({**FREE, "access": "encrypted"}, 'needs access "public"'),
@@ -127,7 +137,8 @@ def test_a_bad_combination_is_refused_with_the_reason(
         PIPELINE,
         {**PIPELINE, "score": "clasp", "score_options": {"threshold": 6.0}},
         FREE,
-        {**FREE, "codec": "demo", "merge": "demo_sign", **GRADIENT},
+        {**FREE, "codec": "demo", "merge": "demo_sign"},
+        {**FREE, "codec": "demo", **STEPS},
         {"codec": "demo", "codec_options": {"memory_rounds": 64}, "merge": "mean", **GRADIENT},
     ],
 )
@@ -199,11 +210,11 @@ def test_signs_are_warned_of_where_they_are_too_large_or_never_settle(tiny: Hone
     inner = {"batch_size": 2, "seq_len": 16, "inner": "gradient"}
     signs = {**FREE, "codec": "demo", "merge": "demo_sign"}
     calm = {"optimizer": {**inner, "outer_lr": 0.002, "outer_decay": True}}
-    assert unlike_shapes(context(tiny, **signs, **calm)) == []
-    large, restless = unlike_shapes(context(tiny, **signs, optimizer=inner))
+    assert unlike_shapes(context(tiny, **{**signs, **calm})) == []
+    large, restless = unlike_shapes(context(tiny, **{**signs, "optimizer": inner}))
     assert "in each round, and 1 is large" in large
     assert "without optimizer.outer_decay" in restless
-    (sparse,) = unlike_shapes(context(tiny, **{**signs, "codec": "sparse"}, **calm))
+    (sparse,) = unlike_shapes(context(tiny, **{**signs, "codec": "sparse", **calm}))
     assert "one node alone" in sparse
 
 

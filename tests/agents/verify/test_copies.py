@@ -36,7 +36,12 @@ JOBS: dict[str, dict[str, Any]] = {
         "merge": "demo_sign",
         "optimizer": signed_steps(2, 16, 0.002, outer_decay=True),
     },
-    "sparse": {"codec": "sparse", "codec_options": {"per_chunk": 400}, "merge": "norm_clip"},
+    "sparse": {
+        "codec": "sparse",
+        "codec_options": {"per_chunk": 400},
+        "merge": "norm_clip",
+        "optimizer": {"batch_size": 2, "seq_len": 16, "inner": "gradient"},
+    },
 }
 
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a node earns under the score `gauntlet` for what it does, by a real round's functions.
 
-Run: `python -m tests.measure.studies.gauntlet_pay [--job signs|plain|sparse] [--rounds 24]
+Run: `python -m tests.measure.studies.gauntlet_pay [--job signs|plain|sparse|...] [--rounds 24]
 [--seeds 3] [--cases riders,...] [--paper]`.
 
 Nodes train a small model on the standard library's source, and three validators score them
@@ -41,7 +41,7 @@ from scripts._attacks.strategies import (
     zero,
 )
 from scripts._attacks.swarm import Strategy
-from tests.stage.memory.gauntlet_run import LOCAL_STEPS, SPEC
+from tests.stage.memory.gauntlet_run import LOCAL_STEPS, SPEC, allowed
 
 PAPER: dict[str, Any] = {"pays": "rank", "history": 0, "power": 2.0}
 BATCHES = 4  # a node and round
@@ -64,7 +64,18 @@ JOBS: dict[str, dict[str, Any]] = {
         "codec_options": {"per_chunk": 64, "decay": 0.0},
         "optimizer": {**SPEC["optimizer"], "batch_size": 2, "seq_len": 16, "outer_lr": 2e-3},
     },
+    # Refused by `agents.jobs.compatible`, the same with another inner optimizer, and what is taken:
+    # its codec without local steps, and local steps with the codec of the demo.
     "sparse": LOCAL_STEPS,
+    "sparse muon": {
+        **LOCAL_STEPS,
+        "optimizer": {**LOCAL_STEPS["optimizer"], "inner": "muon"},
+    },
+    "sparse gradient": {
+        **LOCAL_STEPS,
+        "optimizer": {**LOCAL_STEPS["optimizer"], "inner": "gradient", "outer_lr": 0.05},
+    },
+    "steps": {**LOCAL_STEPS, "codec": "demo"},
 }
 
 
@@ -120,7 +131,8 @@ def played(
     people = case.population()
     strategies = {node: person[2] for node, person in people.items()}
     chosen = {**SPEC, "batches_per_round": BATCHES * len(people), **fields}
-    market = GauntletSwarm.open(store, strategies, seed, **chosen)
+    with allowed():
+        market = GauntletSwarm.open(store, strategies, seed, **chosen)
     for _ in range(rounds):
         market.round()
     return market
