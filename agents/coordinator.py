@@ -97,7 +97,13 @@ class Coordinator:
             from agents.verify.judging import Judge
 
             pin_torch()
-            self._judges[job_id] = Judge(self.network, self.store, self.context.settings.device)
+            log = self.context.log.bind(job=job_id)
+            self._judges[job_id] = Judge(
+                self.network,
+                self.store,
+                self.context.settings.device,
+                lambda why: log.warning("cannot_judge", why=why),
+            )
         return self._judges[job_id]
 
     def step(self, head: Head) -> str | None:

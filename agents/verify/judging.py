@@ -7,6 +7,7 @@ no verdict. Once time is short, a missing artefact counts against the node that 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from agents.protocol.network import Network
@@ -62,10 +63,21 @@ def result_errors(reader: RoundReader, view: View, patient: bool) -> list[str] |
 
 
 class Judge:
-    """Everything a committee member needs to recompute; made when the first case comes up."""
+    """Everything a committee member needs to recompute; made when the first case comes up.
 
-    def __init__(self, network: Network, store: ContentStore, device: str) -> None:
+    `tell`: hears once, in a sentence, of a node that this machine has no word on.
+    """
+
+    def __init__(
+        self,
+        network: Network,
+        store: ContentStore,
+        device: str,
+        tell: Callable[[str], None] = lambda why: None,
+    ) -> None:
         self._reader = RoundReader(network, store, pick_device() if device == "auto" else device)
+        self._tell = tell
+        self._no_word: set[tuple[int, int, bytes, int]] = set()
 
     def result_errors(self, view: View, patient: bool) -> list[str] | None:
         """See `result_errors` above."""
@@ -78,6 +90,9 @@ class Judge:
         is not of the class that the node states: verifiers of that class may have found skipped
         steps that it can't see, and would be slashed for it.
         """
+        case = view.job_id, view.round_id, view.round.seed, node
+        if case in self._no_word:
+            return None
         submissions = self._reader.submissions(view)
         mine = next((s for s in submissions if s.reveal.node == node), None)
         if mine is None or mine.unavailable:
@@ -89,5 +104,11 @@ class Judge:
             return False
         found = reexecute(inputs, node, self._reader.device, self._reader.store)
         if found.near and inputs.job.spec.classes:
+            self._no_word.add(case)
+            self._tell(
+                f"node {node} in round {view.round_id} states the determinism class "
+                f"{mine.determinism_class!r}, and this machine, of another one, finds its work "
+                "near: only a member of that class can tell whether it skipped steps"
+            )
             return None
         return found.violation is None

@@ -162,6 +162,10 @@ def test_who_is_not_of_the_stated_class_clears_nobody_by_tolerance(tmp_path: Pat
             8: round_.reveal(8, scaled_payload(round_, 1.5), **stated),
             9: round_.reveal(9),
         }
-        judge = Judge(facts, store, DEVICE)
-        found[name] = [judge.is_innocent(view, node) for node in NODES]
+        told: list[str] = []
+        judge = Judge(facts, store, DEVICE, told.append)
+        for _ in range(2):
+            found[name] = [judge.is_innocent(view, node) for node in NODES]
+        assert len(told) == (name == "with")
+        assert all("node 3 in round 1 states" in why and other in why for why in told)
     assert found == {"without": [True, True, False, True], "with": [None, True, False, True]}
