@@ -2,6 +2,8 @@
 """Every node's training, done again: who was found invalid must fail, all others must pass.
 
 Rule: the verdict is `agents.verify.spot_checks.reexecute`'s, the one that verifiers report by.
+Where the job lists determinism classes and this machine, of another class than the node states,
+finds it near, it has nothing to say against verifiers of that class: that is a remark.
 """
 
 from __future__ import annotations
@@ -50,6 +52,11 @@ def redo_training(
         if finding.trace is not None:
             replayed[node] = Replayed(submission.reveal.trace_root, finding.trace)
         wrong = finding.violation is not None or node in by_itself
+        if node in guilty and not wrong and finding.near and inputs.job.spec.classes:
+            part.remark(
+                f"{who} was found invalid. Here only its class could tell: {finding.reason}"
+            )
+            continue
         if node in guilty:
             sentence = "it was found invalid, but its training gives what it revealed: "
         else:
