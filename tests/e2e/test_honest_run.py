@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+from agents.tasks.compute.classes import CPU_CLASS
 from scripts._report.story import losses
 from tests.stage.network import TERMS, LocalNetwork
 
@@ -27,3 +28,11 @@ def test_two_honest_rounds_lower_the_loss_and_are_paid(local: LocalNetwork) -> N
     owed, received = local.claim("trainer-1")
     assert owed == received > 0
     assert all(check.holds for check in local.books(job))
+
+
+def test_a_job_that_lists_its_trainers_class_is_trained_and_paid(local: LocalNetwork) -> None:
+    """In bf16, where the list is what shuts foreign classes out."""
+    job = local.job(precision="bf16", classes=[CPU_CLASS])
+    local.finish(job)
+    local.assert_whole(job)
+    assert int(local.round(job).n_committed) == len(local.names("trainer"))
