@@ -16,7 +16,8 @@ relative L2 distance r implies a cosine of at least sqrt(1 - r^2).
 
 Limit: what lies within the tolerances can't be told from rounding. A node that skips work but lands
 inside them is paid: at the defaults it skips none of 12 steps and at most 2 of 96 in fp32 with
-codec dense, but up to a third in bf16, where honest nodes differ as much.
+codec dense, but up to a third in bf16, where honest nodes differ as much. A job that lists the
+determinism classes it takes (`agents.jobs.classes`) leaves it no class to hide in.
 """
 
 from __future__ import annotations

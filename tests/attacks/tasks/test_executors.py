@@ -29,11 +29,12 @@ from agents.runtime.errors import Stopped
 from agents.storage.cid import cid_of_bytes, digest_of
 from agents.storage.embedded import EmbeddedStore
 from agents.storage.errors import NotFound
-from agents.tasks.compute.classes import CPU
+from agents.tasks.compute.classes import CPU, CPU_CLASS
 from agents.tasks.compute.make import publish
 from agents.tasks.dispute import TaskDisputes
 from agents.tasks.process import TaskProcess
 from scripts._shared.economics import refuse_unwatched, watched
+from scripts._shared.job_classes import check_classes
 from scripts.economics import cli as economics
 from tests.stage.chain.agents import PASSPHRASE
 from tests.stage.chain.executors import Executors, Liar, Loner, Silent, fake
@@ -288,8 +289,8 @@ def test_friends_in_a_class_that_no_verifier_runs__are_not_called_deterred(
 ) -> None:
     """What a pair of friends makes of a fake is counted by who can find it in the class, and no
     task of such a class is paid for. One verifier of three gives no verdict, so it counts as
-    none."""
-    names = ("vic", "vera", "vito")
+    none. Nor does a training job list such a class unasked."""
+    names, network = ("vic", "vera", "vito"), executors.network
     assert _pair_gains(executors) == UNWATCHED
     for name, reached in zip(names, ("33%", "67%", "100%"), strict=True):
         (before,) = executors.reader.recheckers()
@@ -304,9 +305,12 @@ def test_friends_in_a_class_that_no_verifier_runs__are_not_called_deterred(
         if not who.can_judge:
             with pytest.raises(ClickException, match=r"1 of 3 verifiers .* nobody loses anything"):
                 refuse_unwatched(CPU, who)
+            with pytest.raises(ClickException, match="cpu-fp32: two owners with two thirds"):
+                check_classes(network, [CPU_CLASS], False)
             assert _pair_gains(executors) == UNWATCHED
         else:
             refuse_unwatched(CPU, who)
+            check_classes(network, [CPU_CLASS], False)
             assert all(gain < 0 for gain in _pair_gains(executors))
     assert executors.pass_blocks(5, *names) == [], "said once"
     executors.recheck("vic")

@@ -93,7 +93,8 @@ class Executors(RunningAgents):
         self.agents: dict[str, Executor | Rechecker] = {}
         self.done: list[tuple[str, str]] = []
         client = ChainClient(tasks.chain._url, open_log("test", path=folder / "test.log"))
-        self.reader = Reader(Network(client, load_deployment(self.deployment)))
+        self.network = Network(client, load_deployment(self.deployment))
+        self.reader = Reader(self.network)
 
     # -- agents --------------------------------------------------------------------------------
 
