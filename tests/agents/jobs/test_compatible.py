@@ -214,8 +214,19 @@ def test_signs_are_warned_of_where_they_are_too_large_or_never_settle(tiny: Hone
     large, restless = unlike_shapes(context(tiny, **{**signs, "optimizer": inner}))
     assert "in each round, and 1 is large" in large
     assert "without optimizer.outer_decay" in restless
-    (sparse,) = unlike_shapes(context(tiny, **{**signs, "codec": "sparse", **calm}))
+    sparse, _ = unlike_shapes(context(tiny, **{**signs, "codec": "sparse", **calm}))
     assert "one node alone" in sparse
+
+
+def test_what_the_gauntlet_measures_badly_is_warned_of_with_the_figures(
+    tiny: HonestRound,
+) -> None:
+    (sparse,) = unlike_shapes(context(tiny, **FREE))
+    assert "0.67 to 1.20 of their share" in sparse
+    (steps,) = unlike_shapes(context(tiny, **{**FREE, "codec": "demo", **STEPS}))
+    assert 'local steps of optimizer.inner "adamw"' in steps and "23 to 27 %" in steps
+    assert unlike_shapes(context(tiny, **{**FREE, "codec": "demo"})) == []
+    assert unlike_shapes(context(tiny)) == []
 
 
 def test_only_free_jobs_leave_training_to_the_nodes(tiny: HonestRound) -> None:
