@@ -94,10 +94,7 @@ class Numbers:
     sample: int = 2
     terms: Terms = field(default_factory=Terms)
     settings: DeploymentSettings | None = None
-    table: Mapping[Violation, Row] = field(default_factory=lambda: dict(DEFAULTS))
-    spec: Mapping[str, Any] = field(default_factory=dict)
-    rounds: int = 6
-    seeds: int = 1
+    table: Mapping[int, Row] = field(default_factory=lambda: dict(DEFAULTS))
 
     @property
     def evil_nodes(self) -> int:
@@ -233,15 +230,19 @@ class Market:
         cold = self.person(owner or f"{name} owner", stake + _SPARE)
         key = _key(name)
         payout = str(_key(f"{name} payout").address)
-        registry = self.chain["NodeRegistry"].address
-        nonce = self.chain.read("NodeRegistry", "consents_used", key.address)
-        data = operator_consent(registry, CHAIN_ID, key.address, cold, nonce)
-        signed = bytes(key.sign_message(encode_typed_data(*data)).signature)
+        _, signed = self.consent(name, cold)
         args = (key.address, payout, int(role), stake, EMPTY, signed)
         node = int(self.chain.send(cold, "NodeRegistry", "register_node", *args))
         self._operators[key.address] = key
         self.person(name, _SPARE)
         return Player(name, node, cold, str(key.address), payout)
+
+    def consent(self, name: str, owner: str) -> tuple[str, bytes]:
+        """The operator of this name, and its signature that it serves a node of `owner`."""
+        key, registry = _key(name), self.chain["NodeRegistry"].address
+        nonce = self.chain.read("NodeRegistry", "consents_used", key.address)
+        data = operator_consent(registry, CHAIN_ID, key.address, owner, nonce)
+        return str(key.address), bytes(key.sign_message(encode_typed_data(*data)).signature)
 
     def benchmark(self, player: Player) -> None:
         """A passed benchmark, by the verdicts of as many verifiers as the network asks for."""
@@ -367,8 +368,19 @@ class Market:
         """A round to its AGGREGATE: `players` commit and reveal (all trainers by default), the
         `silent` ones only commit. `works`: by name, where it is not the player's own. Its number.
         """
-        works = works or {}
         number = self.open()
+        self.hand_in(number, players, works, silent)
+        return number
+
+    def hand_in(
+        self,
+        number: int,
+        players: Sequence[Player] | None = None,
+        works: Mapping[str, Work] | None = None,
+        silent: Sequence[Player] = (),
+    ) -> None:
+        """As `train`, in a round that is open already."""
+        works = works or {}
         everyone = [p for p in (self.trainers if players is None else players) if p not in silent]
         for player in (*everyone, *silent):
             self.commit(number, player, works.get(player.name))
@@ -376,7 +388,6 @@ class Market:
         for player in everyone:
             self.reveal(number, player, works.get(player.name))
         self.pass_phase(number, Phase.REVEAL)
-        return number
 
     def propose(
         self, number: int, pay: Mapping[Player, int], by: Player | None = None, label: str = "right"
@@ -422,12 +433,19 @@ class Market:
         report = bytes(self.chain.read("ViolationReports", "report_id_of", *place))
         for judge in judges:
             self.announce(number, node, judge)
-            args = (self.job, number, judge.node, node.node, int(violation), EVIDENCE)
-            self.chain.send(judge.operator, "ViolationReports", "report", *args)
-            found = self.chain.read("ViolationReports", "report_of", report)
-            if found.status != ReportStatus.OPEN:
-                break
-        return report
+            self.send_report(number, node, violation, judge)
+        place = (self.job, number, node.node, int(violation))
+        return bytes(self.chain.read("ViolationReports", "report_id_of", *place))
+
+    def send_report(self, number: int, node: Player, violation: Violation, judge: Player) -> None:
+        """A verifier reports a node, whether it has announced that or not. Raises Refused."""
+        args = (self.job, number, judge.node, node.node, int(violation), EVIDENCE)
+        self.chain.send(judge.operator, "ViolationReports", "report", *args)
+
+    def open_announcement(self, number: int, node: Player, judge: Player) -> None:
+        """Open a verifier's announcement of a node that others have convicted. Raises Refused."""
+        args = (self.job, number, judge.node, node.node, EVIDENCE)
+        self.chain.send(judge.operator, "ViolationReports", "open_announcement", *args)
 
     def execute(self, report: bytes) -> None:
         """Anyone carries a report out that was confirmed and that nobody appealed; one that was not
