@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Attacks on money at the default numbers: figures by hand. Two ways to void a round pay."""
+
+from __future__ import annotations
+
+import pytest
+
+from agents.protocol.numbers import ZOO
+from scripts._attacks import money
+from scripts._attacks.attack import Attack
+from scripts._attacks.market import Market, Numbers
+from scripts._attacks.money import ATTACKS
+from tests.scripts.attacks.conftest import Played, in_zoo
+
+# What the attacker's own people would have of the 1,000 ZOO that its sponsor pays: three of nine
+# trainers, one of three verifiers, and the aggregator's cut.
+OWN = 850 / 3 + 100 / 3 + 50
+
+EXPECTED = {
+    "be funded in another's place": (0, 0),
+    "spend another job's escrow": (0, 0),
+    "offer impossible terms": (0, 0),
+    "pay the first round of another's job": (-1_000, -1_000),
+    "cancel while a round runs": (0, 0),
+    # Five wrong results take five days: there is time for a right one. Three trainers lose a fifth
+    # of 100 and two others of 1,000, half of it to the friend; the cut is another's. Two verifiers
+    # attest, the third is suspended.
+    "use up the time by wrong results": (-30 - 200 - 50 - 100 / 3, -50 - 100 / 3),
+    # One wrong result takes a day, and the round is void: what the sponsor saves, without a tenth
+    # of a trainer's stake.
+    "leave no time for a second result": (1_000 - OWN - 10, 1_000 - OWN),
+    "convict for retained pay": (0, 0),
+    "let a job rest with retained pay": (0, 0),
+    "claim twice": (0, 0),
+    "settle twice": (0, 0),
+    "occupy an operator's address": (0, 0),
+    "call what only contracts may": (0, 0),
+}
+
+KNOWN = {"leave no time for a second result"}
+"""This pays: see `money._use_up_the_time`."""
+
+
+def test_every_attack__has_figures_by_hand() -> None:
+    assert [attack.name for attack in ATTACKS] == list(EXPECTED)
+
+
+@pytest.mark.parametrize("attack", ATTACKS, ids=lambda a: a.name)
+def test_attack__brings_what_the_table_says(played: Played, attack: Attack) -> None:
+    assert in_zoo(played(attack)) == pytest.approx(EXPECTED[attack.name], abs=1e-9)
+    assert (played(attack).profit > 0) == (attack.name in KNOWN)
+
+
+def test_wrong_results__of_more_proposers_than_days__void_a_round_at_the_usual_terms() -> None:
+    """Seven days of committee are more than a round has. Of 18 trainers six are the attacker's, and
+    with its verifier they are seven: six lose a fifth of 100 ZOO, one of 1,000, and the friend has
+    half of that."""
+    many = Market(Numbers(nodes=18))
+    found = money.use_up_the_time(many)
+    assert found.note == "the round is void"
+    assert in_zoo(found)[0] == pytest.approx(1_000 - OWN - 60 - 100)
+
+
+def test_control__sponsor_with_two_thirds_of_the_voices__has_no_retained_pay(
+    captured: Market,
+) -> None:
+    """The node appeals: two verifiers lose a fifth each, and it has half of that."""
+    found = money.convict_for_retained_pay(captured)
+    assert in_zoo(found) == pytest.approx((-400, -200), abs=1e-6)
+    assert found.capital == 2_000 * ZOO
