@@ -8,39 +8,51 @@ from fractions import Fraction
 
 from scripts._attacks.attack import gains
 from scripts._attacks.market import Market, Player
-from scripts._attacks.plays import drawn, everybody_works
+from scripts._attacks.plays import everybody_works
+from scripts._attacks.spot_checks import drawn
 
 
 @dataclass(frozen=True)
 class HonestWork:
-    """What one node of a role earns. Amounts in 1e-18 ZOO a round.
+    """What somebody honest does, by the round. Amounts in 1e-18 ZOO.
 
     Attributes:
-        role: in one word.
-        pay: by the round; an aggregator's is that of its turn, divided by the aggregators.
-        cost: of computing. A trainer's is `compute` of its pay. A verifier pays as much for each
-            trainer whose work it is expected to do again. An aggregator merges, which costs next to
-            nothing.
-        redone: trainers whose work it is expected to do again.
+        name: who does what.
+        pay: on average; an aggregator's is that of its turn, divided by the aggregators.
+        compute: what computing it costs. A trainer's is `Numbers.compute` of its pay. A verifier
+            pays as much for each trainer whose work it is expected to do again. An aggregator
+            merges, which costs next to nothing.
     """
 
-    role: str
+    name: str
     pay: Fraction
-    cost: Fraction
-    redone: Fraction = Fraction(0)
+    compute: Fraction
+
+    @property
+    def profit(self) -> Fraction:
+        """Pay less cost."""
+        return self.pay - self.compute
 
 
-def honest_work(market: Market) -> list[HonestWork]:
+def honest_work(market: Market) -> tuple[HonestWork, ...]:
     """A trainer, a verifier and an aggregator in a round in which everybody works."""
 
     def paid(players: list[Player]) -> Fraction:
         return Fraction(gains(market, everybody_works, players, [])[0], len(players))
 
-    trainer = paid(market.trainers)
-    work = trainer * Fraction(market.numbers.compute)
-    redone = sum((drawn(market, player) for player in market.trainers), Fraction(0))
-    return [
-        HonestWork("trainer", trainer, work),
-        HonestWork("verifier", paid(market.verifiers), redone * work, redone),
-        HonestWork("aggregator", paid(market.aggregators), Fraction(0)),
-    ]
+    trainer, again = paid(market.trainers), redone(market)
+    work = trainer * Fraction(str(market.numbers.compute))
+    return (
+        HonestWork("trainer: a round", trainer, work),
+        HonestWork(
+            f"verifier: a round, {float(again):.1f} trainers' work again",
+            paid(market.verifiers),
+            again * work,
+        ),
+        HonestWork("aggregator: a round", paid(market.aggregators), Fraction(0)),
+    )
+
+
+def redone(market: Market) -> Fraction:
+    """How many trainers' work each verifier is expected to do again in a first round."""
+    return sum((drawn(market, player) for player in market.trainers), Fraction(0))

@@ -433,14 +433,12 @@ class Market:
         report = bytes(self.chain.read("ViolationReports", "report_id_of", *place))
         for judge in judges:
             self.announce(number, node, judge)
-            self.send_report(number, node, violation, judge)
-        place = (self.job, number, node.node, int(violation))
-        return bytes(self.chain.read("ViolationReports", "report_id_of", *place))
-
-    def send_report(self, number: int, node: Player, violation: Violation, judge: Player) -> None:
-        """A verifier reports a node, whether it has announced that or not. Raises Refused."""
-        args = (self.job, number, judge.node, node.node, int(violation), EVIDENCE)
-        self.chain.send(judge.operator, "ViolationReports", "report", *args)
+            args = (self.job, number, judge.node, node.node, int(violation), EVIDENCE)
+            self.chain.send(judge.operator, "ViolationReports", "report", *args)
+            found = self.chain.read("ViolationReports", "report_of", report)
+            if found.status != ReportStatus.OPEN:
+                break
+        return report
 
     def open_announcement(self, number: int, node: Player, judge: Player) -> None:
         """Open a verifier's announcement of a node that others have convicted. Raises Refused."""

@@ -14,9 +14,7 @@ from fractions import Fraction
 from typing import Any
 
 from agents.protocol import formulas
-from agents.protocol.draw import CERTAIN
-from agents.protocol.exposure import exposures, lasting_loss
-from agents.protocol.numbers import ReportStatus, Violation
+from agents.protocol.numbers import ReportStatus
 from scripts._attacks.attack import Deed, Outcome
 from scripts._attacks.embedded import CHAIN_ID, Refused
 from scripts._attacks.market import EVIDENCE, Market, Player
@@ -74,11 +72,6 @@ def paid_round(market: Market, players: Sequence[Player]) -> None:
     market.finish(number, dict.fromkeys(players, 1))
 
 
-def without_evil(market: Market) -> None:
-    """The attacker's trainers stay away."""
-    paid_round(market, market.honest)
-
-
 def everybody_works(market: Market) -> None:
     """The attacker does its duty in every role."""
     market.ordinary_round()
@@ -106,48 +99,14 @@ def is_convicted(market: Market, report: bytes) -> bool:
     return report_status(market, report) == ReportStatus.CONFIRMED
 
 
-def found(market: Market, number: int, cheat: Player, judges: Iterable[Player]) -> bytes:
-    """Verifiers report a cheat one after the other until it is convicted; the report's id."""
-    place = (market.job, number, cheat.node, int(Violation.INVALID))
-    report = bytes(market.chain.read("ViolationReports", "report_id_of", *place))
-    for judge in judges:
-        if report_status(market, report) <= ReportStatus.OPEN:
-            market.report(number, cheat, Violation.INVALID, [judge])
-    return report
-
-
-def carry_out(market: Market, report: bytes) -> None:
-    """The end of a report that nobody appeals against: a slash, or nothing if too few made it."""
-    if is_convicted(market, report):
-        market.execute(report)
-        return
-    market.chain.send(market.stranger_address, "ViolationReports", "lapse", report)
-
-
 def answer(market: Market, report: bytes, victim: Player) -> None:
     """The end of a false report: it lapses, or the node appeals with its bond and the committee
     finds that it is right."""
     if not is_convicted(market, report):
-        market.chain.send(market.stranger_address, "ViolationReports", "lapse", report)
+        market.execute(report)
         return
     market.chain.send(victim.owner, "ViolationReports", "appeal", report, EVIDENCE)
     market.decide("ViolationReports", "resolve_appeal", report, True)
-
-
-def drawn(market: Market, cheat: Player) -> Fraction:
-    """The chance that a trainer's work is done again in a round that opens now, in which all
-    trainers are paid alike: by its exposure, or among `audit_sample` of them."""
-    numbers, read = market.numbers, market.chain.read
-    terms, nodes = numbers.terms, [p.node for p in market.trainers]
-    losses = {
-        node: lasting_loss(int(read("NodeRegistry", "bonded", node)), numbers.table)
-        + int(read("RewardPool", "retained", market.job, node))
-        for node in nodes
-    }
-    found = exposures(terms.reward_per_round, terms.aggregator_bps, nodes, [1] * len(nodes), losses)
-    exposed = Fraction(found[cheat.node].chance, CERTAIN)
-    sample = Fraction(min(numbers.sample, len(nodes)), len(nodes))
-    return 1 - (1 - sample) * (1 - exposed)
 
 
 @contextmanager

@@ -3,22 +3,24 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+from math import comb
+
+from agents.protocol.exposure import FINDINGS
 from agents.protocol.numbers import ZOO, Phase, Role, Violation
-from scripts._attacks.attack import Attack, Deed, Outcome, outcome
+from scripts._attacks.attack import Attack, Deed, Outcome, gains, outcome
+from scripts._attacks.deeds import without_evil
 from scripts._attacks.market import Market, Player, Work
 from scripts._attacks.plays import (
-    carry_out,
     challenge,
-    drawn,
-    found,
     impossible,
     is_convicted,
     paid_round,
     refuse,
     refused,
     rule,
-    without_evil,
 )
+from scripts._attacks.spot_checks import drawn
 
 _HONEST_ROUNDS = 3  # of four, for whoever lies now and then
 _ABORTS = 3
@@ -65,14 +67,17 @@ def _lie(market: Market, honest_rounds: int = 0, friends: bool = False) -> Outco
         number = market.train()
         arrays = market.propose(number, dict.fromkeys(market.trainers, 1))
         told(market, number)
-        reports = [found(market, number, cheat, market.honest_verifiers) for cheat in market.evil]
+        reports = [
+            market.report(number, cheat, Violation.INVALID, market.honest_verifiers)
+            for cheat in market.evil
+        ]
         for cheat, report in zip(market.evil, reports, strict=True):
             for judge in judges[:1] if is_convicted(market, report) else ():
                 market.open_announcement(number, cheat, judge)
         market.attest(number)
         market.finalize(number, arrays)
         for report in reports:
-            carry_out(market, report)
+            market.execute(report)
 
     def stay_away(market: Market) -> None:
         before(market)
@@ -80,7 +85,9 @@ def _lie(market: Market, honest_rounds: int = 0, friends: bool = False) -> Outco
 
     with market.attack():
         before(market)
-        chance = drawn(market, market.evil[0])
+        liar = market.evil[0]
+        kept = market.chain.read("RewardPool", "retained", market.job, liar.node)
+        chance = drawn(market, liar, retained=int(kept))
     stakes = market.numbers.stake * len(market.evil)
     return outcome(
         market,
@@ -127,12 +134,12 @@ def lie_under_new_names(market: Market) -> Outcome:
                     arrays = market.propose(number, dict.fromkeys(players, 1))
                     judges = market.honest_verifiers
                     if caught:
-                        report = found(market, number, liar, judges)
+                        report = market.report(number, liar, Violation.INVALID, judges)
                     market.attest(number)
                     market.finalize(number, arrays)
                     market.chain.send(liar.owner, "NodeRegistry", "begin_exit", liar.node)
                     if caught:
-                        carry_out(market, report)
+                        market.execute(report)
                     _take_out(market, liar)
 
             return deed
@@ -159,6 +166,78 @@ def _take_out(market: Market, leaver: Player) -> None:
     chain.send(leaver.owner, "NodeRegistry", "withdraw", leaver.node)
     if chain.read("RewardPool", "retained", market.job, leaver.node):
         chain.send(leaver.owner, "RewardPool", "release_retained", market.job, leaver.node)
+
+
+def lie_in_jobs(market: Market, jobs: int) -> Outcome:
+    """One node sends noise in so many jobs at a time, where one stake answers for all, and a
+    friendly verifier has announced each lie in time. Lies are drawn independently."""
+    liar, friends = market.evil[0], market.evil_verifiers[:1]
+    attackers = [liar, *friends]
+    others = [one for one in market.everybody if one not in attackers]
+
+    def played(players: list[Player], caught: int) -> Deed:
+        def deed(market: Market) -> None:
+            usual, rounds = market.job, []
+            for _ in range(jobs):
+                market.job = market.create_job(market.sponsor, 1, 1)
+                rounds.append((market.job, market.open()))
+            reports = []
+            for place, (market.job, number) in enumerate(rounds):
+                market.hand_in(number, players)
+                arrays = market.propose(number, dict.fromkeys(players, 1))
+                if place < caught:
+                    reports.append(_told_and_found(market, number, liar, friends))
+                market.attest(number)
+                market.finalize(number, arrays)
+            for report in reports:
+                market.execute(report)
+            for market.job, _ in rounds:
+                _settle(market, players)
+            market.job = usual
+
+        return deed
+
+    kept = market.job
+    try:
+        chance = drawn(market, liar)
+        won, hurt = gains(market, played(_others(market, liar), 0), attackers, others)
+        profit, loss = Fraction(0), Fraction(0)
+        for caught in range(jobs + 1):
+            weight = comb(jobs, caught) * chance**caught * (1 - chance) ** (jobs - caught)
+            own, their = gains(market, played(market.trainers, caught), attackers, others)
+            profit += weight * (own - won)
+            loss += weight * (hurt - their)
+    finally:
+        market.job = kept
+    capital = market.numbers.stake + market.numbers.verifier_stake * len(friends)
+    return Outcome(profit, loss, capital, f"in {jobs} jobs")
+
+
+def _told_and_found(market: Market, number: int, liar: Player, friends: list[Player]) -> bytes:
+    """Friends announce a liar, honest verifiers find it, the friends open; the report's id."""
+    for friend in friends:
+        market.announce(number, liar, friend)
+    report = market.report(number, liar, Violation.INVALID, market.honest_verifiers)
+    for friend in friends if is_convicted(market, report) else ():
+        market.open_announcement(number, liar, friend)
+    return report
+
+
+def _settle(market: Market, players: list[Player]) -> None:
+    """Everybody takes what is left in a job that has ended."""
+    chain = market.chain
+    if chain.read("RewardPool", "escrow", market.job):
+        chain.send(market.sponsor, "RewardPool", "refund", market.job)
+    for player in players:
+        if chain.read("RewardPool", "retained", market.job, player.node):
+            args = ("RewardPool", "release_retained", market.job, player.node)
+            chain.send(market.stranger_address, *args)
+
+
+def lie_in_many_jobs(market: Market) -> Outcome:
+    """One node sends noise in as many jobs as the draw counts on for one stake, and a friendly
+    verifier announces each lie in time."""
+    return lie_in_jobs(market, FINDINGS)
 
 
 def take_retained_pay_out(market: Market) -> Outcome:
@@ -197,7 +276,7 @@ def _copied(market: Market, author: Player, copier: Player) -> Deed:
         report = market.report(number, copier, Violation.COPIED, market.honest_verifiers)
         market.attest(number)
         market.finalize(number, arrays)
-        carry_out(market, report)
+        market.execute(report)
 
     return deed
 
@@ -388,7 +467,7 @@ def _fleeing(market: Market, caught: bool, add_stake: bool = False) -> Deed:
         withdraw = (liar.owner, "NodeRegistry", "withdraw", liar.node)
         add = (liar.owner, "NodeRegistry", "add_stake", liar.node, ZOO)
         if caught:
-            report = found(market, number, liar, market.honest_verifiers)
+            report = market.report(number, liar, Violation.INVALID, market.honest_verifiers)
         market.attest(number)
         market.finalize(number, arrays)
         if add_stake:
@@ -401,7 +480,7 @@ def _fleeing(market: Market, caught: bool, add_stake: bool = False) -> Deed:
             if caught and is_convicted(market, report):
                 refuse("registry: stake locked", lambda: chain.send(*withdraw))
         if caught:
-            carry_out(market, report)
+            market.execute(report)
         if not add_stake:
             _take_out(market, liar)
 
@@ -437,7 +516,7 @@ def work_on_after_a_conviction(market: Market) -> Outcome:
     def convicted(market: Market) -> bytes:
         number = market.train()
         arrays = market.propose(number, dict.fromkeys(market.trainers, 1))
-        report = found(market, number, cheat, market.honest_verifiers)
+        report = market.report(number, cheat, Violation.INVALID, market.honest_verifiers)
         market.attest(number)
         market.finalize(number, arrays)
         return report
@@ -450,12 +529,12 @@ def work_on_after_a_conviction(market: Market) -> Outcome:
         others = _others(market, cheat)
         market.hand_in(number, others)
         market.finish(number, dict.fromkeys(others, 1))
-        carry_out(market, report)
+        market.execute(report)
 
     def instead(market: Market) -> None:
         report = convicted(market)
         _without(cheat)(market)
-        carry_out(market, report)
+        market.execute(report)
 
     return outcome(market, deed, instead, [cheat], market.numbers.stake)
 
@@ -465,6 +544,7 @@ ATTACKS = (
     Attack("send noise in one round of four", "training", lie_now_and_then, _HONEST_ROUNDS + 1),
     Attack("send noise, found by a friend", "training", lie_with_a_friend),
     Attack("send noise under a new name each time", "training", lie_under_new_names, 2),
+    Attack("send noise in five jobs at once", "training", lie_in_many_jobs),
     Attack("take retained pay out before a lie", "training", take_retained_pay_out),
     Attack("share one payload among two nodes", "training", share_a_payload),
     Attack("steal a payload and commit first", "training", steal_a_payload),

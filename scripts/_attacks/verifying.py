@@ -15,12 +15,9 @@ from scripts._attacks.market import EVIDENCE, Market, Player
 from scripts._attacks.plays import (
     announce_challenge,
     answer,
-    carry_out,
     challenge,
     close,
-    drawn,
     everybody_works,
-    found,
     impossible,
     is_convicted,
     overturn,
@@ -31,6 +28,7 @@ from scripts._attacks.plays import (
     rule,
     watcher,
 )
+from scripts._attacks.spot_checks import drawn
 
 _MORE_STAKE = 9_000 * ZOO
 
@@ -145,9 +143,9 @@ def report_everybody(market: Market, judge: Player) -> Outcome:
             number, arrays = proposed(market)
             for node in market.trainers if blind else ():
                 market.report(number, node, Violation.INVALID, [judge])
-            report = found(market, number, cheat, market.honest_verifiers)
+            report = market.report(number, cheat, Violation.INVALID, market.honest_verifiers)
             close(market, number, arrays)
-            carry_out(market, report)
+            market.execute(report)
 
         return deed
 
@@ -169,11 +167,11 @@ def guess_a_cheat(market: Market, judge: Player) -> Outcome:
             number, arrays = proposed(market)
             if guess is not None:
                 market.announce(number, guess, judge)
-            report = found(market, number, cheat, market.honest_verifiers)
+            report = market.report(number, cheat, Violation.INVALID, market.honest_verifiers)
             if guess is cheat and is_convicted(market, report):
                 market.open_announcement(number, cheat, judge)
             close(market, number, arrays)
-            carry_out(market, report)
+            market.execute(report)
 
         return deed
 
@@ -296,12 +294,15 @@ def copy_a_report(market: Market, copier: Player) -> Outcome:
         def deed(market: Market) -> None:
             number, arrays = proposed(market)
             market.announce(number, cheat, judges[0])
-            if copied:
-                market.report(number, cheat, Violation.INVALID, [copier])
-            market.send_report(number, cheat, Violation.INVALID, judges[0])
-            report = found(market, number, cheat, judges[1:])
+            first = [copier] if copied else []
+            report = market.report(number, cheat, Violation.INVALID, first)
+            args = (market.job, number, judges[0].node, cheat.node, int(Violation.INVALID))
+            call = (judges[0].operator, "ViolationReports", "report", *args, EVIDENCE)
+            market.chain.send(*call)
+            if not is_convicted(market, report):
+                market.report(number, cheat, Violation.INVALID, judges[1:])
             close(market, number, arrays)
-            carry_out(market, report)
+            market.execute(report)
 
         return deed
 
@@ -321,7 +322,9 @@ def copy_an_announcement(market: Market, copier: Player) -> Outcome:
         args = (*place, copier.node, digest)
         market.chain.send(copier.operator, "ViolationReports", "announce_report", *args)
         market.chain.wait()
-        found(market, number, cheat, [v for v in market.verifiers if v != copier])
+        market.report(
+            number, cheat, Violation.INVALID, [v for v in market.verifiers if v != copier]
+        )
         market.open_announcement(number, cheat, copier)
 
     return refused(market, deed, "reports: not announced", market.numbers.verifier_stake)
@@ -517,7 +520,7 @@ def shield_a_lie_by_a_challenge(market: Market) -> Outcome:
             market.attest(number)
             market.finalize(number, arrays)
             if caught:
-                carry_out(market, report)
+                market.execute(report)
 
         return deed
 

@@ -1,15 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What attacks are made of: no refusal is claimed, a chance is the one that verifiers draw by."""
+"""What attacks are made of: no refusal is claimed, and another job is gone afterwards."""
 
 from __future__ import annotations
-
-from fractions import Fraction
 
 import pytest
 
 from agents.protocol.numbers import ZOO
-from scripts._attacks.market import Market, Numbers
-from scripts._attacks.plays import all_refused, drawn, hired, refused
+from scripts._attacks.market import Market
+from scripts._attacks.plays import all_refused, hired, refused
 
 
 def claim(market: Market) -> None:
@@ -41,19 +39,6 @@ def test_all_refused__fails_when_one_passes(market: Market) -> None:
     assert all_refused(market, [(reason, claim)] * 2, 0).note == f"refused: {reason}, and 1 more"
     with pytest.raises(AssertionError):
         all_refused(market, [(reason, claim), (reason, pass_by)], 0)
-
-
-def test_drawn__by_hand(market: Market) -> None:
-    """950 / 9 ZOO may be earned, 9 are lost for good; two of nine are looked at anyway."""
-    exposed = Fraction(5, 4) * Fraction(950, 9) / (Fraction(5, 4) * Fraction(950, 9) + 9)
-    wanted = 1 - (1 - exposed) * Fraction(7, 9)
-    assert float(drawn(market, market.trainers[0])) == pytest.approx(float(wanted), abs=1e-6)
-
-
-def test_drawn__without_a_sample__is_the_exposure_alone() -> None:
-    plain = Market(Numbers(sample=0))
-    wanted = 1.25 * 950 / 9 / (1.25 * 950 / 9 + 9)
-    assert float(drawn(plain, plain.trainers[0])) == pytest.approx(wanted, abs=1e-6)
 
 
 def test_hired__job_and_sponsor_are_back_afterwards(market: Market) -> None:

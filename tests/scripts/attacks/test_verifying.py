@@ -14,6 +14,7 @@ from agents.protocol.numbers import ZOO, Violation
 from agents.protocol.slashing import DEFAULTS, NO_ROW
 from scripts._attacks import verifying
 from scripts._attacks.attack import Attack
+from scripts._attacks.known import KNOWN
 from scripts._attacks.market import Market, Numbers
 from scripts._attacks.verifying import ATTACKS
 from tests.scripts.attacks.conftest import Played, in_zoo
@@ -50,9 +51,6 @@ EXPECTED = {
     # As a lie, and the bond.
     "shield a lie by a challenge": (LIE - 100, (1 - DRAWN) * OF_NINE - DRAWN * 10),
 }
-
-KNOWN = {"announce a node by guess", "finalize before others attest"}
-"""These pay, at any numbers; see their docstrings."""
 
 
 def test_every_attack__has_figures_by_hand() -> None:
