@@ -94,7 +94,7 @@ class Numbers:
     sample: int = 2
     terms: Terms = field(default_factory=Terms)
     settings: DeploymentSettings | None = None
-    table: Mapping[int, Row] = field(default_factory=lambda: dict(DEFAULTS))
+    table: Mapping[Violation, Row] = field(default_factory=lambda: dict(DEFAULTS))
 
     @property
     def evil_nodes(self) -> int:
@@ -424,6 +424,11 @@ class Market:
         self.chain.send(judge.operator, "ViolationReports", "announce_report", *args)
         self.chain.wait()
 
+    def open_announcement(self, number: int, node: Player, judge: Player) -> None:
+        """Open a verifier's announcement of a node that others have convicted. Raises Refused."""
+        args = (self.job, number, judge.node, node.node, EVIDENCE)
+        self.chain.send(judge.operator, "ViolationReports", "open_announcement", *args)
+
     def report(
         self, number: int, node: Player, violation: Violation, judges: Iterable[Player]
     ) -> bytes:
@@ -439,11 +444,6 @@ class Market:
             if found.status != ReportStatus.OPEN:
                 break
         return report
-
-    def open_announcement(self, number: int, node: Player, judge: Player) -> None:
-        """Open a verifier's announcement of a node that others have convicted. Raises Refused."""
-        args = (self.job, number, judge.node, node.node, EVIDENCE)
-        self.chain.send(judge.operator, "ViolationReports", "open_announcement", *args)
 
     def execute(self, report: bytes) -> None:
         """Anyone carries a report out that was confirmed and that nobody appealed; one that was not
