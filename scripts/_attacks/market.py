@@ -422,7 +422,7 @@ class Market:
         digest = formulas.announcement(CHAIN_ID, at, place, node.node, judge.node, EVIDENCE)
         args = (*place, judge.node, digest)
         self.chain.send(judge.operator, "ViolationReports", "announce_report", *args)
-        self.chain.wait()
+        self.chain.wait(1)  # a later block; a minute's window has room for many
 
     def open_announcement(self, number: int, node: Player, judge: Player) -> None:
         """Open a verifier's announcement of a node that others have convicted. Raises Refused."""

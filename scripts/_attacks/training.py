@@ -181,14 +181,15 @@ def lie_in_jobs(market: Market, jobs: int) -> Outcome:
             for _ in range(jobs):
                 market.job = market.create_job(market.sponsor, 1, 1)
                 rounds.append((market.job, market.open()))
-            reports = []
-            for place, (market.job, number) in enumerate(rounds):
+            results, reports = [], []
+            for market.job, number in rounds:
                 market.hand_in(number, players)
-                arrays = market.propose(number, dict.fromkeys(players, 1))
+                results.append(market.propose(number, dict.fromkeys(players, 1)))
+            for place, (market.job, number) in enumerate(rounds):
                 if place < caught:
                     reports.append(_told_and_found(market, number, liar, friends))
                 market.attest(number)
-                market.finalize(number, arrays)
+                market.finalize(number, results[place])
             for report in reports:
                 market.execute(report)
             for market.job, _ in rounds:
