@@ -9,6 +9,7 @@ from typing import Any
 
 from agents.protocol.numbers import ZERO_DIGEST, ZOO, Phase, Role, Violation
 from scripts._attacks.attack import Attack, Outcome, outcome
+from scripts._attacks.deeds import round_of, without_evil
 from scripts._attacks.market import SPEC, Market, Player
 from scripts._attacks.plays import (
     all_refused,
@@ -24,6 +25,7 @@ from scripts._attacks.plays import (
     refused,
     rule,
 )
+from scripts._attacks.spot_checks import drawn
 
 _RETAINED = 2  # rounds' pay, where the market's job retains none
 
@@ -109,6 +111,21 @@ def cancel_while_a_round_runs(market: Market) -> Outcome:
         chain.send(sponsor, "RewardPool", "refund", job)
 
     return outcome(market, deed, everybody_works, [market.sponsor], 0)
+
+
+def fill_ones_own_job(market: Market) -> Outcome:
+    """A sponsor's own trainers send noise in its job. Whether they are paid or found, their shares
+    are the sponsor's again, so the others' part of what it has promised is smaller."""
+    shares = dict.fromkeys(market.trainers, 1)
+    return outcome(
+        market,
+        deed=round_of(shares),
+        instead=without_evil,
+        attackers=[market.sponsor, *market.evil],
+        capital=market.numbers.stake * len(market.evil),
+        found=round_of(shares, market.evil),
+        chance=drawn(market, market.evil[0]),
+    )
 
 
 # -- results that are rejected until there is no time left ----------------------------------------
@@ -315,6 +332,7 @@ ATTACKS = (
     Attack("offer impossible terms", "training", offer_impossible_terms),
     Attack("pay the first round of another's job", "training", pay_the_first_round),
     Attack("cancel while a round runs", "training", cancel_while_a_round_runs),
+    Attack("fill one's own job with noise", "training", fill_ones_own_job),
     Attack("use up the time by wrong results", "training", use_up_the_time),
     Attack("leave no time for a second result", "training", leave_no_time_for_a_second_result),
     Attack("convict for retained pay", "training", convict_for_retained_pay, _RETAINED + 1),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Attacks on money at the default numbers: figures by hand. Two ways to void a round pay."""
+"""Attacks on money at the default numbers: figures by hand. Three ways of a sponsor pay."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from scripts._attacks.known import KNOWN
 from scripts._attacks.market import Market, Numbers
 from scripts._attacks.money import ATTACKS
 from tests.scripts.attacks.conftest import Played, in_zoo
+from tests.scripts.attacks.test_training import DRAWN
 
 # What the attacker's own people would have of the 1,000 ZOO that its sponsor pays: three of nine
 # trainers, one of three verifiers, and the aggregator's cut.
@@ -23,6 +24,9 @@ EXPECTED = {
     "offer impossible terms": (0, 0),
     "pay the first round of another's job": (-1_000, -1_000),
     "cancel while a round runs": (0, 0),
+    # A third of the trainers' part stays with the sponsor. Three lose a fifth of 100 ZOO where they
+    # are drawn, and the finder has half of it.
+    "fill one's own job with noise": (850 / 3 - DRAWN * 60, 850 / 3 - DRAWN * 30),
     # Five wrong results take five days: there is time for a right one. Three trainers lose a fifth
     # of 100 and two others of 1,000, half of it to the friend; the cut is another's. Two verifiers
     # attest, the third is suspended.
