@@ -23,7 +23,7 @@ from agents.training.evaluate import validation_loss
 from agents.training.flat import FlatModel
 from agents.training.local import train_local
 from agents.training.model import init_state
-from agents.training.spec import Hyperparameters, JobSpec, demo_spec
+from agents.training.spec import Hyperparameters, JobSpec, ModelSpec, demo_spec
 from agents.training.state import State, apply_outer
 
 NODES = 10
@@ -34,12 +34,13 @@ _NO_DATASET = "b" + "a" * 58
 
 @dataclass(frozen=True)
 class TenTrainers:
-    """The nodes' data and one network that all of them use in turn."""
+    """The nodes' data and one network that all of them use in turn. `seed`: of all draws."""
 
     spec: JobSpec
     net: FlatModel
     parts: tuple[Tensor, ...]
     validation: tuple[Tensor, ...]
+    seed: int = 0
 
     def genesis(self) -> State:
         return init_state(self.spec.model)
@@ -52,7 +53,7 @@ class TenTrainers:
         `flipped`: every token t of the data is replaced by 255 - t, the label flip of a language
         model (inputs and targets are the same tokens).
         """
-        draw = np.random.default_rng((node, round_number))
+        draw = np.random.default_rng((node, round_number, self.seed))
         batches = [self._batch(node, draw) for _ in range(steps)]
         if flipped:
             batches = [self.spec.model.vocab_size - 1 - batch for batch in batches]
@@ -90,13 +91,26 @@ class TenTrainers:
         return torch.stack([part[start : start + length + 1] for start in starts.tolist()])
 
 
+@lru_cache(maxsize=1)
+def _text() -> Tensor:
+    text = np.frombuffer(b"".join(stdlib_corpus(_CORPUS_BYTES)), np.uint8).astype(np.int64)
+    return torch.from_numpy(text)
+
+
 @lru_cache(maxsize=2)
-def ten_trainers(alike: bool = False) -> TenTrainers:
-    """The ten trainers, built once per process; `alike`: every node draws from all of the text."""
+def ten_trainers(
+    alike: bool = False, seed: int = 0, model: ModelSpec | None = None, rounds: int = _ROUNDS
+) -> TenTrainers:
+    """The ten trainers, built once per process; `alike`: every node draws from all of the text.
+
+    `seed`: of the first weights and of all draws. `model`: the demo's, if not given; it must read
+    as many tokens. `rounds`: of the schedule of learning rates.
+    """
     torch.set_num_threads(1)
     spec = demo_spec(_NO_DATASET, rounds=_ROUNDS)
-    text = np.frombuffer(b"".join(stdlib_corpus(_CORPUS_BYTES)), np.uint8).astype(np.int64)
-    whole = torch.from_numpy(text)
+    first = (model or spec.model).model_copy(update={"init_seed": seed})
+    spec = spec.model_copy(update={"model": first, "rounds": rounds})
+    whole = _text()
     share = len(whole) // NODES
     rows = whole.split(share)[:NODES]
     held = share // 16  # of every node's part, at its end, for validation
@@ -105,7 +119,7 @@ def ten_trainers(alike: bool = False) -> TenTrainers:
     parts = tuple(row[:-held] for row in rows)
     if alike:
         parts = (torch.cat(parts),) * NODES
-    return TenTrainers(spec, FlatModel(spec.model), parts, validation)
+    return TenTrainers(spec, FlatModel(spec.model), parts, validation, seed)
 
 
 @dataclass(frozen=True)
