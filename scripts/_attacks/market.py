@@ -475,6 +475,10 @@ class Market:
         self.attest(number, self.verifiers)
         self.finalize(number, arrays)
 
+    def snapshot(self, number: int) -> tuple[list[int], list[int]]:
+        """The nodes of a round of the job, and their weights, as they were seated."""
+        return self._snapshots[self.job, number]
+
     # -- money ---------------------------------------------------------------------------------
 
     def wealth(self, people: Iterable[Player | str]) -> int:

@@ -9,6 +9,7 @@ outvoted appeals, and verifiers run a share of the agreed tasks again, as `TaskN
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from fractions import Fraction
 
 from agents.protocol.formulas import UNAVAILABLE
@@ -105,6 +106,20 @@ def pair(market: Market, numbers: TaskNumbers = DEFAULTS) -> Outcome:
     return weighed(market, numbers, endings, market.evil, all_stakes(market), note)
 
 
+def block_verdicts(market: Market, numbers: TaskNumbers = DEFAULTS) -> Outcome:
+    """They fake in own pairs, and the attacker's verifiers, whose stake it has doubled, are silent:
+    a third of them with twice the others' stake is half of the weight, and a verdict takes two
+    thirds."""
+    with market.attack():
+        for player in market.evil_verifiers:
+            more = (player.node, market.numbers.verifier_stake)
+            market.chain.send(player.owner, "NodeRegistry", "add_stake", *more)
+        market.chain.wait(int(market.chain.read("NodeRegistry", "maturity")) + 1)
+        found = pair(market, numbers)
+    staked = 2 * market.numbers.verifier_stake * len(market.evil_verifiers)
+    return replace(found, capital=found.capital + staked, note="no appeal finds two thirds")
+
+
 def appeal_ones_own_pair(market: Market, numbers: TaskNumbers = DEFAULTS) -> Outcome:
     """The same, and before a verifier finds the fake a friend appeals it, to get what is seized."""
     friend = market.stranger
@@ -166,6 +181,7 @@ PLAYS = (
     ("leave a task unless its own pair can fake it", leave),
     ("fake in own pairs, and work else", pair),
     ("appeal the fakes of own pairs before anybody else", appeal_ones_own_pair),
+    ("fake in own pairs and block verdicts with stake", block_verdicts),
     ("deny the inputs of every task", deny_inputs),
     ("deny the inputs in own pairs, and work else", deny_in_own_pairs),
 )
