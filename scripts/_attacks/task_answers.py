@@ -12,7 +12,7 @@ from scripts._attacks.attack import Outcome
 from scripts._attacks.embedded import BLOCK_S
 from scripts._attacks.market import EMPTY, Market, Player
 from scripts._attacks.refusal import refused
-from scripts._attacks.task_endings import played, work
+from scripts._attacks.task_endings import no_pair, played, work
 from scripts._attacks.task_pool import FAKE, RIGHT, TaskNumbers, TaskPool
 from scripts._attacks.task_strategies import gives
 
@@ -119,7 +119,8 @@ def copy_a_tag_as_the_third(market: Market, numbers: TaskNumbers = DEFAULTS) -> 
         pool.run(task, lambda player: None if player == lazy else RIGHT, [True, False])
         pool.close(task)
 
-    return played(market, numbers, play, market.evil, 2 * one_stake(market))
+    capital = 2 * one_stake(market)
+    return no_pair(market) or played(market, numbers, play, market.evil, capital)
 
 
 def hold_the_last_reveal_back(market: Market, numbers: TaskNumbers = DEFAULTS) -> Outcome:

@@ -206,15 +206,15 @@ def crowd_the_pool(market: Market, numbers: TaskNumbers = DEFAULTS) -> Outcome:
 
 
 def jam_the_pool(market: Market, numbers: TaskNumbers = DEFAULTS) -> Outcome:
-    """Buys tasks whose inputs nobody can get until all hands are full: it pays the least fee of
-    each, and an honest task waits and is run."""
-    jammer = market.stranger
-    lanes = MAX_OPEN * len(market.trainers)
+    """Buys tasks of the longest time, whose inputs nobody can get, until all hands are full: it
+    pays the least fee of each, and an honest task waits and is run."""
+    jammer, longest = market.stranger, market.settings.tasks.max_run_s
+    lanes, least = MAX_OPEN * len(market.trainers), longest * market.settings.tasks.fee_per_s
 
     def play(pool: TaskPool) -> None:
         bought = []
         while sum(_open(pool, player) < MAX_OPEN for player in pool.members) >= 2:
-            bought.append(pool.new(lambda drawn: len(drawn) == 2, jammer, pool.rent))
+            bought.append(pool.new(_two, jammer, fee=least, run_s=longest))
             pool.draw(bought[-1])
         victim = pool.create()
         pool.chain.wait(2 * BLOCK_S, 2)
@@ -223,17 +223,20 @@ def jam_the_pool(market: Market, numbers: TaskNumbers = DEFAULTS) -> Outcome:
             pool.run(task, lambda player: UNAVAILABLE)
         work(pool, victim)
 
-    pays = numbers.run_s_of(market) * market.settings.tasks.fee_per_s
-    note = f"{lanes} lanes for {numbers.run_s_of(market) / 60:.0f} minutes"
+    note = f"{lanes} lanes for {longest / 60:.0f} minutes"
     return played(
         market,
         numbers,
         play,
         [jammer],
-        lanes // 2 * pays,
+        lanes // 2 * least,
         note,
         lambda pool: work(pool, pool.new()),
     )
+
+
+def _two(drawn: list[Player]) -> bool:
+    return len(drawn) == 2
 
 
 def _open(pool: TaskPool, player: Player) -> int:

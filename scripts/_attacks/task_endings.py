@@ -20,6 +20,7 @@ from scripts._attacks.task_pool import RIGHT, TaskNumbers, TaskPool
 
 Play = Callable[[TaskPool], None]
 LANES = 5  # of a task
+MIN_POOL = 3  # seats without which no task is created
 
 
 @dataclass(frozen=True)
@@ -86,10 +87,10 @@ def played(
     """What a deed brings. `instead`: None for a task of the honest nodes only."""
 
     def control(market: Market) -> None:
-        if instead is None:
-            work(TaskPool(market, numbers, market.honest))
-        else:
+        if instead is not None:
             instead(TaskPool(market, numbers))
+        elif len(market.honest) >= MIN_POOL:  # else nobody can create a task
+            work(TaskPool(market, numbers, market.honest))
 
     return outcome(
         market,
@@ -99,6 +100,13 @@ def played(
         capital,
         note=note,
     )
+
+
+def no_pair(market: Market) -> Outcome | None:
+    """The outcome of what takes two executors, where the attacker has one."""
+    if len(market.evil) >= 2:
+        return None
+    return Outcome(Fraction(0), Fraction(0), 0, "takes two executors")
 
 
 def nothing(_: TaskPool) -> None:

@@ -19,14 +19,15 @@ from eth_utils import keccak
 from agents.protocol import formulas
 from agents.protocol.numbers import LaneState, TaskStatus
 from agents.runtime.config import VerifierSettings
-from scripts._attacks.embedded import BLOCK_S, CHAIN_ID, Refused
+from scripts._attacks.embedded import CHAIN_ID, Refused
 from scripts._attacks.market import EMPTY, Market, Player
 from scripts._attacks.refusal import refused
 
 SPEC = keccak(text="a task's spec")
 RIGHT, FAKE, OTHER_FAKE = (keccak(text=f"result {name}") for name in ("right", "fake", "other"))
 CLASS = 0
-_TRIES = 20_000  # blocks that a draw is waited for; one in a thousand of them is enough
+_TRIES = 50_000  # blocks that a draw is waited for
+_BRIEF_S = 2  # that two blocks take where nothing depends on it: it leaves time to executors
 _TOO_FEW = "verdicts: too few verifiers"
 
 Answer = Callable[[Player], bytes | None]
@@ -107,11 +108,6 @@ class TaskPool:
         """The attacker's executors."""
         return [player for player in self.members if player in self.market.evil]
 
-    @property
-    def rent(self) -> int:
-        """The least fee of a task's time."""
-        return self.numbers.run_s_of(self.market) * self.market.settings.tasks.fee_per_s
-
     # -- reading -------------------------------------------------------------------------------
 
     def state(self, task: int) -> Any:
@@ -135,10 +131,15 @@ class TaskPool:
     # -- a task --------------------------------------------------------------------------------
 
     def create(
-        self, creator: str | None = None, fee: int | None = None, class_id: int = CLASS
+        self,
+        creator: str | None = None,
+        fee: int | None = None,
+        class_id: int = CLASS,
+        run_s: int | None = None,
     ) -> int:
         """A new task, of the sponsor unless told. Raises Refused."""
-        terms = (class_id, SPEC, fee or self.fee, self.numbers.run_s_of(self.market))
+        time = self.numbers.run_s_of(self.market) if run_s is None else run_s
+        terms = (class_id, SPEC, self.fee if fee is None else fee, time)
         sender = creator or self.market.sponsor
         return int(self.chain.send(sender, "RedundantTasks", "create_task", *terms))
 
@@ -150,11 +151,11 @@ class TaskPool:
         for _ in range(_TRIES):
             with self.chain.undone():
                 request()
-                self.chain.wait(2 * BLOCK_S, 2)
+                self.chain.wait(_BRIEF_S, 2)
                 fits = wanted(self.expected(task))
             if fits:
                 request()
-                self.chain.wait(2 * BLOCK_S, 2)
+                self.chain.wait(_BRIEF_S, 2)
                 return
             self.chain.wait(0)
         raise RuntimeError("No block draws the nodes that the attack is about.")
@@ -163,11 +164,11 @@ class TaskPool:
         self,
         wanted: Callable[[list[Player]], bool] = bool,
         creator: str | None = None,
-        fee: int | None = None,
+        **terms: Any,
     ) -> int:
-        """A new task whose first two are as wanted, drawn but not captured."""
+        """A new task whose first two are as wanted, drawn but not captured. `terms`: of `create`."""
         task = int(self.chain.read("RedundantTasks", "task_count")) + 1
-        self.requested(lambda: self.create(creator, fee), wanted, task)
+        self.requested(lambda: self.create(creator, **terms), wanted, task)
         return task
 
     def drawn(self, evil: int, creator: str | None = None) -> int:
@@ -269,7 +270,7 @@ class TaskPool:
                 self._as_wanted(task, acts[-1], evil[place])
             else:
                 acts[-1]()
-                self.chain.wait(2 * BLOCK_S, 2)
+                self.chain.wait(_BRIEF_S, 2)
         return status
 
     def _act(self, task: int, player: Player, result: bytes, due: LaneState) -> Callable[[], None]:

@@ -139,6 +139,19 @@ def appeal_ones_own_pair(market: Market, numbers: TaskNumbers = DEFAULTS) -> Out
     return weighed(market, numbers, [ending], [*market.evil, friend], capital)
 
 
+def compute_once(market: Market, numbers: TaskNumbers = DEFAULTS) -> Outcome:
+    """Where both of the first two are the attacker's, it runs the task once for both. The result is
+    right, so nobody can object; nobody has compared it either."""
+    ending = Ending(
+        chances(market).pair,
+        lambda pool: work(pool, pool.drawn(2)),
+        lambda pool: work(pool, pool.drawn(2)),
+        numbers.compute_of(market),
+    )
+    note = "the result is right"
+    return weighed(market, numbers, [ending], market.evil, all_stakes(market), note)
+
+
 def deny_inputs(market: Market, numbers: TaskNumbers = DEFAULTS) -> Outcome:
     """They always say that the inputs can't be had, which takes no work."""
     draw = chances(market)
@@ -182,6 +195,7 @@ PLAYS = (
     ("fake in own pairs, and work else", pair),
     ("appeal the fakes of own pairs before anybody else", appeal_ones_own_pair),
     ("fake in own pairs and block verdicts with stake", block_verdicts),
+    ("run a task once for both lanes of own pairs", compute_once),
     ("deny the inputs of every task", deny_inputs),
     ("deny the inputs in own pairs, and work else", deny_in_own_pairs),
 )

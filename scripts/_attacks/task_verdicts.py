@@ -3,23 +3,18 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 from agents.protocol.formulas import UNAVAILABLE
 from agents.protocol.numbers import Role, TaskStatus
 from scripts._attacks.attack import Outcome
 from scripts._attacks.market import EMPTY, Market, Player
 from scripts._attacks.refusal import refused
-from scripts._attacks.task_endings import nothing, played, work
+from scripts._attacks.task_endings import Ending, no_pair, nothing, played, weighed, work
 from scripts._attacks.task_pool import FAKE, OTHER_FAKE, RIGHT, TaskNumbers, TaskPool
 from scripts._attacks.task_strategies import gives
 
 DEFAULTS = TaskNumbers()
-
-
-def no_pair(market: Market) -> Outcome | None:
-    """The outcome where the attacker has no two executors."""
-    if len(market.evil) >= 2:
-        return None
-    return played(market, DEFAULTS, work, [], 0, "takes two executors", work)
 
 
 def two_stakes(market: Market) -> int:
@@ -146,7 +141,8 @@ def appeal_ones_own_defeat(market: Market, numbers: TaskNumbers = DEFAULTS) -> O
 
 
 def object_to_a_true_verdict(market: Market, numbers: TaskNumbers = DEFAULTS) -> Outcome:
-    """A faked pair is found; it objects to the verdict, and the committee names the result."""
+    """A pair fakes, which saves two computations, and is found; it objects to the verdict, and the
+    committee names the result."""
 
     def play(pool: TaskPool) -> None:
         task = pool.drawn(2)
@@ -161,7 +157,9 @@ def object_to_a_true_verdict(market: Market, numbers: TaskNumbers = DEFAULTS) ->
             pool.end_appeal(task)
 
     capital = two_stakes(market) + market.settings.tasks.appeal_bond
-    return no_pair(market) or played(market, numbers, play, market.evil, capital)
+    saved = 2 * numbers.compute_of(market)
+    ending = Ending(Fraction(1), play, lambda pool: work(pool, pool.drawn(2)), saved)
+    return no_pair(market) or weighed(market, numbers, [ending], market.evil, capital)
 
 
 def decide_alone(market: Market, numbers: TaskNumbers = DEFAULTS) -> Outcome:
