@@ -166,7 +166,7 @@ class TaskPool:
         creator: str | None = None,
         **terms: Any,
     ) -> int:
-        """A new task whose first two are as wanted, drawn but not captured. `terms`: of `create`."""
+        """A new task whose first two are as wanted, not captured. `terms`: of `create`."""
         task = int(self.chain.read("RedundantTasks", "task_count")) + 1
         self.requested(lambda: self.create(creator, **terms), wanted, task)
         return task

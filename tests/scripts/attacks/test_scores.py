@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Attacks on a job that is paid by scores, played on the contracts."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import pytest
+
+from agents.protocol.numbers import BPS, SCALE
+from scripts._attacks import scores
+from scripts._attacks.attack import Attack, gains
+from scripts._attacks.market import Market, Numbers
+from scripts._attacks.scores import ATTACKS, cut_of
+from scripts._attacks.scoring_round import ScoringRound, scored
+
+PAY = {
+    "tie the first scores with stake at the cap": "half of the weight, before any consensus",
+    "tilt the medians where honest scores differ": "the median is a choice between two scores",
+    "repeat the last consensus": "trust sees agreement, not work",
+}
+"""What brings an attacker something at the default numbers, and why."""
+
+
+@pytest.fixture(scope="module")
+def market() -> Market:
+    return Market(Numbers())
+
+
+def rest(market: Market) -> int:
+    """What trainers get of a round if all verifiers have their cuts."""
+    terms = market.numbers.terms
+    return terms.reward_per_round * (BPS - terms.aggregator_bps - terms.verifier_bps) // BPS
+
+
+@pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.name)
+def test_attack__at_the_default_numbers__pays_nobody(market: Market, attack: Attack) -> None:
+    """But those that are known to pay, so that whoever makes them fail strikes them from there."""
+    assert (attack.play(market).profit > 0) == (attack.name in PAY)
+
+
+@pytest.mark.parametrize(
+    "attack",
+    [
+        scores.lift_a_friend,
+        scores.score_first,
+        scores.give_next_to_nothing,
+        scores.score_a_silent_node,
+        scores.copy_a_vector,
+        scores.read_then_commit,
+        scores.stay_silent,
+        scores.commit_in_the_last_second,
+    ],
+)
+def test_lie__costs_the_cut_and_the_others_get_it(market: Market, attack) -> None:
+    """To the unit but for what is lost where shares are rounded down."""
+    found, dust = attack(market), len(market.trainers) + len(market.verifiers)
+    assert abs(found.profit + cut_of(market)) <= dust
+    assert found.profit == found.loss or abs(found.loss + cut_of(market)) <= dust
+
+
+def test_honest_round__pays_verifiers_their_cuts_and_trainers_by_the_truth(market: Market) -> None:
+    cuts, pay = gains(market, scored, market.verifiers, market.honest)
+    dust = len(market.trainers) + len(market.verifiers)
+    assert 0 <= len(market.verifiers) * cut_of(market) - cuts <= dust
+    assert 0 <= rest(market) - pay <= dust
+
+
+def test_round_with_a_lie__is_another_round_than_without(market: Market) -> None:
+    """Half of the weight by two owners would pay the friend: with two of three verifiers the same
+    vectors do what one can't."""
+
+    def majority(market: Market) -> None:
+        round_ = ScoringRound(market)
+        liars = dict.fromkeys(market.verifiers[:2], round_.lie)
+        round_.finish({**liars, market.verifiers[2]: round_.truth})
+
+    won, _ = gains(market, majority, market.evil, [])
+    assert won > rest(market)
+
+
+def test_tie_of_the_first_scores__pays_every_accepted_node_alike(market: Market) -> None:
+    found = scores.tie_the_first_scores(market)
+    share = Fraction(rest(market) * len(market.evil), len(market.trainers))
+    assert abs(found.profit - share) <= len(market.trainers) + len(market.verifiers)
+    assert found.capital == 3 * market.numbers.stake + 2 * market.numbers.verifier_stake
+
+
+def test_tilted_medians__win_what_the_shares_say(market: Market) -> None:
+    """Nine trainers, three of them the attacker's: everybody else's score falls to the lower of
+    the honest ones, theirs rises to the higher."""
+    found = scores.tilt_the_medians(market)
+    fair, many = SCALE * 9 // 10 // 9, len(market.trainers)
+    high, low = int(fair * Fraction(11, 10)), int(fair * Fraction(9, 10))
+    tilted = Fraction(3 * high, 3 * high + 6 * low)
+    # Honest verifiers agree less with it than the attacker's, and their lost cuts go to trainers.
+    assert found.profit > (tilted - Fraction(3, many)) * rest(market)
+    assert found.profit == pytest.approx(found.loss)
+
+
+def test_repeated_consensus__saves_what_measuring_costs(market: Market) -> None:
+    found = scores.repeat_the_last_consensus(market)
+    assert found.profit == cut_of(market) * Fraction(market.numbers.compute)
+    assert found.loss == 0
