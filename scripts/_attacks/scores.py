@@ -87,14 +87,15 @@ def give_next_to_nothing(market: Market) -> Outcome:
 
 
 def score_a_silent_node(market: Market) -> Outcome:
-    """Gives all scores to a trainer that did not reveal, so that its share is nobody's."""
+    """A trainer that was good before does not reveal, and all verifiers score it as they did: it
+    has no consensus, and no share that nobody else gets."""
 
     def deed(market: Market) -> None:
         round_ = ScoringRound(market, absent=market.evil[:1])
-        given = vectors(round_, round_.lie)
+        known = [market.evil[0], *market.honest]
+        given = dict.fromkeys(market.verifiers, dict.fromkeys(known, SCALE // len(known)))
         round_.score(given)
-        lifted = round_.row(round_.lie)
-        round_.not_the_consensus(lifted)
+        round_.not_the_consensus(round_.row(given[market.verifiers[0]]))
         round_.close(given)
         round_.pay()
 

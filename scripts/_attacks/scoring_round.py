@@ -119,12 +119,14 @@ class ScoringRound:
         self.chain.wait(max(1, deadline + 1 - self.chain.now))
 
     def consensus(self, given: Mapping[Player, Scores]) -> list[int]:
-        """The medians of the vectors that were revealed, in the order of the snapshot."""
+        """The medians of the vectors that were revealed, in the order of the snapshot; 0 for who
+        did not come."""
         stakes = {p: self._weight(p) for p in self.market.verifiers}
-        rows = [self.row(scores) for scores in given.values()]
-        nodes = len(self.market.snapshot(self.number)[0])
-        held = [stakes[verifier] for verifier in given]
-        return stake_median(rows, held, sum(stakes.values()), nodes)
+        nodes, came = self.market.snapshot(self.number)[0], {p.node for p in self.trainers}
+        rows, held = [self.row(scores) for scores in given.values()], [stakes[v] for v in given]
+        medians = stake_median(rows, held, sum(stakes.values()), len(nodes))
+        pairs = zip(nodes, medians, strict=True)
+        return [median if node in came else 0 for node, median in pairs]
 
     def _weight(self, verifier: Player) -> int:
         place = (*self.place, verifier.node)

@@ -21,7 +21,7 @@ from scripts._attacks.task_pool import FAKE, RIGHT, SPEC, TaskNumbers, TaskPool
 
 DEFAULTS = TaskNumbers()
 _COOLDOWN = 260  # blocks after which a seat that was left is taken again
-_BLOCKS = 40
+_BLOCKS = 150
 _SUSPENSION_S = 8 * 86_400  # no shorter than what ABORT suspends for
 
 

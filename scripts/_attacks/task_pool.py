@@ -26,7 +26,7 @@ from scripts._attacks.refusal import refused
 SPEC = keccak(text="a task's spec")
 RIGHT, FAKE, OTHER_FAKE = (keccak(text=f"result {name}") for name in ("right", "fake", "other"))
 CLASS = 0
-_TRIES = 50_000  # blocks that a draw is waited for
+_TRIES = 20_000  # blocks that a draw is waited for
 _BRIEF_S = 2  # that two blocks take where nothing depends on it: it leaves time to executors
 _TOO_FEW = "verdicts: too few verifiers"
 

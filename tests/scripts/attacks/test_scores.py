@@ -45,7 +45,6 @@ def test_attack__at_the_default_numbers__pays_nobody(market: Market, attack: Att
         scores.lift_a_friend,
         scores.score_first,
         scores.give_next_to_nothing,
-        scores.score_a_silent_node,
         scores.copy_a_vector,
         scores.read_then_commit,
         scores.stay_silent,
@@ -57,6 +56,11 @@ def test_lie__costs_the_cut_and_the_others_get_it(market: Market, attack) -> Non
     found, dust = attack(market), len(market.trainers) + len(market.verifiers)
     assert abs(found.profit + cut_of(market)) <= dust
     assert found.profit == found.loss or abs(found.loss + cut_of(market)) <= dust
+
+
+def test_silent_node__has_no_part_of_what_the_others_get(market: Market) -> None:
+    found = scores.score_a_silent_node(market)
+    assert found.profit == found.loss == 0
 
 
 def test_honest_round__pays_verifiers_their_cuts_and_trainers_by_the_truth(market: Market) -> None:
