@@ -5,12 +5,19 @@ from __future__ import annotations
 
 from functools import partial
 
-from scripts._attacks import task_answers, task_draws, task_strategies, task_verdicts
+from scripts._attacks import (
+    task_answers,
+    task_backlog,
+    task_draws,
+    task_strategies,
+    task_verdicts,
+)
 from scripts._attacks.attack import Attack
 from scripts._attacks.task_pool import TaskNumbers
 
 _PLAYS = (
     *task_strategies.PLAYS,
+    *task_backlog.PLAYS,
     *task_answers.PLAYS,
     *task_draws.PLAYS,
     *task_verdicts.PLAYS,

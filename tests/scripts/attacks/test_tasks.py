@@ -11,7 +11,7 @@ import pytest
 from agents.protocol.numbers import ZOO, Violation
 from agents.tasks.deterrence import Deterrence, Parameters, deterrence
 from agents.tasks.economics import drawn, pair_gain
-from scripts._attacks import task_answers, task_draws, task_strategies, task_verdicts
+from scripts._attacks import task_answers, task_backlog, task_draws, task_strategies, task_verdicts
 from scripts._attacks.attack import Attack
 from scripts._attacks.market import Market, Numbers
 from scripts._attacks.task_endings import LANES, chances, leaving
@@ -24,10 +24,12 @@ ALONE = TaskNumbers(audit_rate=Fraction(0), judges=0, appeals=False)
 PAY = {
     "fake in own pairs and block verdicts with stake": "half of the weight, silent: no verdict",
     "run a task once for both lanes of own pairs": "the result is right",
+    "fake what waits while honest hands are full": "one stake answers for all fakes of hours",
 }
 """What brings an attacker something at the default numbers, and why."""
 
 COSTS = {
+    "fake what waits while honest hands are full": "creators have fakes",
     "deny the inputs of every task": "the creator's rent",
 }
 """What costs honest people something at the default numbers."""
@@ -139,6 +141,17 @@ def test_pair__where_no_verdict_can_be_given__pays(market: Market, judges: int) 
 def test_frame__where_nobody_appeals__costs_the_victim_a_fifth(market: Market) -> None:
     found = task_verdicts.frame(market, replace(ALONE, audit_rate=Fraction(0)))
     assert (found.profit, found.loss) == (0, market.numbers.stake // 5)
+
+
+@pytest.mark.parametrize("waiting", [60, 90])
+def test_backlog__brings_a_fee_a_task_and_costs_all_stakes_once(
+    market: Market, waiting: int
+) -> None:
+    """So it pays from as many waiting tasks on as the stakes are fees, however few nodes it has."""
+    numbers = TaskNumbers()
+    found = task_backlog.fake_what_waits(market, numbers, waiting)
+    assert found.profit == waiting * numbers.fee_of(market) - found.capital
+    assert found.capital == 3 * market.numbers.stake
 
 
 def test_jam__costs_the_least_fee_of_every_lane_pair(market: Market) -> None:

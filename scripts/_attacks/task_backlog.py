@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Fakes by the hundred before the first of them costs anything.
+
+A draw passes over who has its hands full. An honest executor has them full while it computes, one
+that fakes answers in the next block. So while more tasks wait than honest nodes can run, the draw
+finds the attacker's nodes together, however few they are. An agreed task is paid at once and frees
+its lanes, and what was found is taken when nobody has objected for hours: until then one stake
+answers for all fakes. What it takes is the tasks that wait; one's own don't count, since their fee
+is one's own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from agents.protocol.numbers import MAX_OPEN
+from scripts._attacks.attack import Outcome
+from scripts._attacks.embedded import BLOCK_S
+from scripts._attacks.market import Market, Player
+from scripts._attacks.task_endings import no_pair, played
+from scripts._attacks.task_pool import FAKE, RIGHT, TaskNumbers, TaskPool
+
+DEFAULTS = TaskNumbers()
+WAITING = 200
+"""Tasks of the greatest fee and the longest time that wait for an executor."""
+
+
+def fake_what_waits(
+    market: Market, numbers: TaskNumbers = DEFAULTS, waiting: int = WAITING
+) -> Outcome:
+    """While honest hands are full the attacker's nodes are drawn together and fake what waits.
+    Verifiers find as many as their samples have on average, and all are slashed for."""
+    longest = replace(numbers, run_s=market.settings.tasks.max_run_s)
+    found = int(waiting * numbers.found_of(market))
+
+    def busy(pool: TaskPool) -> list[int]:
+        """Honest nodes take two tasks each, those that have fewest first."""
+        return [_taken_by_the_idlest(pool) for _ in market.honest]
+
+    def play(pool: TaskPool) -> None:
+        taken = busy(pool)
+        started, faked = pool.chain.now, []
+        tasks = [pool.create() for _ in range(waiting)]
+        pool.chain.wait(2 * BLOCK_S, 2)
+        while mine := _taken(pool, tasks):
+            pool.chain.wait()
+            for task in mine:
+                for player in pool.runners(task):
+                    pool.reveal(task, player, FAKE)
+            pool.chain.wait()
+            faked += mine
+            tasks = [task for task in tasks if task not in mine]
+        if pool.chain.now - started > longest.run_s_of(market):
+            raise AssertionError("Honest nodes had their hands free before the last fake.")
+        for task in taken:
+            pool.run(task, lambda player: RIGHT)
+        if pool.judges:
+            judged = faked[:found]
+            for task in judged:
+                pool.judged(task, pool.judges[0].operator)
+            for task in judged:
+                pool.end_appeal(task)
+
+    def instead(pool: TaskPool) -> None:
+        """The attacker's nodes stay away, and what waits goes back to its creator."""
+        for task in busy(pool):
+            pool.run(task, lambda player: RIGHT)
+
+    capital = market.numbers.stake * len(market.evil)
+    note = f"{waiting} tasks wait"
+    return no_pair(market) or played(market, longest, play, market.evil, capital, note, instead)
+
+
+def _open(pool: TaskPool, player: Player) -> int:
+    return int(pool.chain.read("RedundantTasks", "executor", player.node).open)
+
+
+def _taken_by_the_idlest(pool: TaskPool) -> int:
+    """A new task that two honest nodes with the fewest open lanes are drawn for, captured."""
+    lanes = {player: _open(pool, player) for player in pool.market.honest}
+    idlest, second = sorted(lanes, key=lambda player: lanes[player])[:2]
+
+    def wanted(drawn: list[Player]) -> bool:
+        if lanes[idlest] < lanes[second] and idlest not in drawn:
+            return False
+        return bool(drawn) and all(lanes.get(p, MAX_OPEN) <= lanes[second] for p in drawn)
+
+    task = pool.new(wanted)
+    pool.draw(task)
+    return task
+
+
+def _taken(pool: TaskPool, tasks: list[int]) -> list[int]:
+    """Of these tasks, those whose draws name two of the attacker's nodes: it captures them and
+    commits to fakes in one block, as long as it has two hands free."""
+    mine: list[int] = []
+    for task in tasks:
+        if sum(_open(pool, player) < MAX_OPEN for player in pool.evil) < 2:
+            break
+        drawn = pool.expected(task)
+        if drawn and all(player in pool.evil for player in drawn):
+            pool.draw(task)
+            for player in drawn:
+                pool.commit(task, player, FAKE)
+            mine.append(task)
+    return mine
+
+
+PLAYS = (("fake what waits while honest hands are full", fake_what_waits),)
