@@ -40,7 +40,7 @@ def fake_what_waits(
 
     def play(pool: TaskPool) -> None:
         taken = busy(pool)
-        tasks, faked = [pool.create() for _ in range(waiting)], []
+        tasks, faked, found = [pool.create() for _ in range(waiting)], 0, list[int]()
         pool.chain.wait(2 * BLOCK_S, 2)
         until = min(int(pool.state(task).time) for task in taken)
         until -= len(taken) * _ANSWER_S + 2 * BLOCK_S
@@ -49,17 +49,16 @@ def fake_what_waits(
             for task in mine:
                 for player in pool.runners(task):
                     pool.reveal(task, player, FAKE)
+                faked += 1
+                if pool.judges and int(faked * numbers.found_of(market)) > len(found):
+                    pool.judged(task, pool.judges[0].operator)
+                    found.append(task)
             pool.chain.wait()
-            faked += mine
             tasks = [task for task in tasks if task not in mine]
         for task in taken:
             pool.run(task, lambda player: RIGHT)
-        if pool.judges:
-            judged = faked[: int(len(faked) * numbers.found_of(market))]
-            for task in judged:
-                pool.judged(task, pool.judges[0].operator)
-            for task in judged:
-                pool.end_appeal(task)
+        for task in found:
+            pool.end_appeal(task)
 
     def instead(pool: TaskPool) -> None:
         """The attacker's nodes stay away, and what waits goes back to its creator."""
