@@ -113,6 +113,10 @@ def cli(
 @click.option(
     "--compute", type=click.FloatRange(0, 1), help="Cost of the work, as part of its pay."
 )
+@click.option("--fee", type=ZOO_AMOUNT, help="Of a task, the greatest.")
+@click.option(
+    "--judges", type=click.IntRange(0), help="Verifiers who declare the class of the tasks."
+)
 @click.option("--sample", type=click.IntRange(0), help="Trainers that are drawn in any case.")
 @click.option(
     "--share",

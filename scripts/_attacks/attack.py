@@ -50,7 +50,7 @@ class Attack:
 
     Attributes:
         name: what the attacker does, in a few words that begin with a verb.
-        family: `training`, `verifying`, `scoring`, `gauntlet` or `tasks`.
+        family: `training`, `verifying`, `scoring`, `gauntlet`, `consensus` or `tasks`.
         play: its outcome at the numbers of a market.
         rounds: that one play takes, for figures that are given by the round.
     """

@@ -13,13 +13,15 @@ from rich.console import Console
 
 from agents.runtime.files import SPEC_BYTES, read_yaml
 from agents.storage.durable import write_atomic
+from agents.tasks.contract import Tasks
 from scripts._attacks.attack import Attack
-from scripts._attacks.catalogue import FAMILIES, play
+from scripts._attacks.catalogue import FAMILIES, honest_rows, play
 from scripts._attacks.deployed import deployed, with_terms
 from scripts._attacks.embedded import Refused
 from scripts._attacks.market import Numbers
+from scripts._attacks.table import honest_table, printed, said, verdict
 from scripts._attacks.table import page as as_page
-from scripts._attacks.table import printed, said, verdict
+from scripts._attacks.task_pool import TaskNumbers
 from scripts._net.deployment import DeploymentSettings
 from scripts._shared.operator import reading, store_of
 
@@ -47,7 +49,10 @@ def run(
     unknown = set(families) - set(FAMILIES)
     if unknown:
         raise click.UsageError(f"--family: {min(unknown)!r} is none of {', '.join(FAMILIES)}.")
-    numbers = chosen(_read(rpc, job, store, deployment), spec, full, given)
+    numbers, of_tasks = _read(rpc, job, store, deployment)
+    numbers = chosen(numbers, spec, full, given)
+    if given.get("judges") is not None:
+        of_tasks = replace(of_tasks, judges=given["judges"])
     steps = Console(stderr=True)
     with steps.status("Deploying the contracts") as status:
 
@@ -55,7 +60,9 @@ def run(
             status.update(f"{attack.family}: {attack.name}")
 
         try:
-            found = list(play(numbers, families or FAMILIES, begun))
+            found = list(play(numbers, families or FAMILIES, begun, of_tasks))
+            status.update("honest work")
+            honest = honest_rows(numbers, of_tasks)
         except Refused as error:
             raise click.ClickException(f"The contracts refuse these numbers: {error}.") from None
         if plot is not None:
@@ -67,7 +74,7 @@ def run(
             except ValueError as error:
                 raise click.ClickException(f"{plot}: {error}") from None
     if page is not None:
-        text = f"{said(numbers)} {verdict(found)}\n\n{as_page(found)}"
+        text = f"{said(numbers)} {verdict(found)}\n\n{as_page(found, honest)}"
         if str(page) == "-":
             click.echo(text, nl=False)
         else:
@@ -75,6 +82,8 @@ def run(
             click.echo(f"Written: {page}")
         return
     console = Console()
+    console.print(honest_table(honest))
+    console.print()
     console.print(printed(found))
     click.echo(said(numbers))
     click.echo(verdict(found))
@@ -106,13 +115,16 @@ def chosen(numbers: Numbers, spec: Path | None, full: bool, given: Mapping[str, 
         changes["spec"] = read_yaml(spec, SPEC_BYTES)
     if full:
         changes |= {"rounds": FULL_ROUNDS, "seeds": FULL_SEEDS}
-    return _admitted(replace(numbers, terms=terms, **changes))
+    return _admitted(replace(numbers, terms=terms, **changes), given.get("fee"))
 
 
-def _admitted(numbers: Numbers) -> Numbers:
-    """The same in a deployment that asks for no more stake than the nodes have."""
+def _admitted(numbers: Numbers, fee: int | None) -> Numbers:
+    """The same in a deployment that asks for no more stake than the nodes have, and whose tasks
+    cost at most `fee`."""
     settings = numbers.settings or DeploymentSettings(members=(), holder="")
     tasks = replace(settings.tasks, task_stake=min(settings.tasks.task_stake, numbers.stake))
+    if fee is not None:
+        tasks = replace(tasks, max_fee=fee)
     settings = replace(
         settings,
         trainer_stake=min(settings.trainer_stake, numbers.stake),
@@ -122,15 +134,18 @@ def _admitted(numbers: Numbers) -> Numbers:
     return replace(numbers, settings=settings)
 
 
-def _read(rpc: str | None, job: int | None, store: str | None, deployment: Path | None) -> Numbers:
+def _read(
+    rpc: str | None, job: int | None, store: str | None, deployment: Path | None
+) -> tuple[Numbers, TaskNumbers]:
     if rpc is None:
         if job is not None:
             raise click.UsageError("--job takes --rpc, the node that has it.")
-        return Numbers()
+        return Numbers(), TaskNumbers()
     network = reading(rpc, deployment)
-    numbers = deployed(network)
+    able = Tasks(network).recheckers()[0]
+    numbers, of_tasks = deployed(network), TaskNumbers(judges=able.count)
     if job is None:
-        return numbers
+        return numbers, of_tasks
     if not 1 <= job <= network.job_count():
         raise click.ClickException(f"There is no job {job}; there are {network.job_count()}.")
     from agents.jobs.job import JobContexts
@@ -138,8 +153,9 @@ def _read(rpc: str | None, job: int | None, store: str | None, deployment: Path 
 
     opened = open_store(store_of(store, network.chain.chain_id()))
     read = JobContexts(network, opened).context(job).spec
-    return replace(
+    numbers = replace(
         with_terms(numbers, network.job(job).terms),
         spec=read.model_dump(mode="json"),
         sample=read.audit_sample,
     )
+    return numbers, of_tasks

@@ -8,35 +8,15 @@ running a right task again.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 
 from scripts._attacks.attack import Deed, gains
+from scripts._attacks.honest import HonestWork
 from scripts._attacks.market import Market, Player
 from scripts._attacks.scoring_round import scored
 from scripts._attacks.task_endings import chances, work
 from scripts._attacks.task_pool import FAKE, RIGHT, TaskNumbers, TaskPool
 from scripts._attacks.task_strategies import gives
-
-
-@dataclass(frozen=True)
-class HonestWork:
-    """What somebody honest does, by the piece. Amounts in 1e-18 ZOO.
-
-    Attributes:
-        name: who does what.
-        pay: on average.
-        compute: what computing it costs.
-    """
-
-    name: str
-    pay: Fraction
-    compute: Fraction
-
-    @property
-    def profit(self) -> Fraction:
-        """Pay less cost."""
-        return self.pay - self.compute
 
 
 def honest_work(market: Market, numbers: TaskNumbers | None = None) -> tuple[HonestWork, ...]:

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Attacks on rounds that are known to pay within the attacker's share, and why.
+"""Attacks that are known to pay within the attacker's share, and why.
 
-No term that an honest sponsor chooses stops them, so they say nothing about a job.
+No term that an honest sponsor chooses stops them, so they say nothing about a job. docs/attacks.md
+lists them with their profits, and tests fail when one of them no longer pays.
 """
 
 from __future__ import annotations
@@ -20,5 +21,16 @@ KNOWN: Mapping[str, str] = {
     "so its sponsor keeps the pay",
     "use up the time by wrong results": "the same at usual terms, with seven proposers who each "
     "lose a fifth of a trainer's stake",
+    "tie the first scores with stake at the cap": "a third of the verifiers at twice the others' "
+    "stake is half of the weight, and before any consensus a tie pays everybody alike",
+    "tilt the medians where honest scores differ": "the median is a choice between two honest "
+    "scores, and saying the lower one costs no trust",
+    "repeat the last consensus": "trust sees agreement with the others, not work",
+    "fake in own pairs and block verdicts with stake": "a third of the verifiers at twice the "
+    "others' stake is half of the weight, and without them no appeal finds two thirds",
+    "run a task once for both lanes of own pairs": "two owners who are friends answer with one "
+    "computation; the result is right, and nobody loses",
+    "fake what waits while honest hands are full": "one stake answers for all fakes until the "
+    "first verdict, six hours later, and a busy pool draws whoever has a hand free",
 }
 """Reasons by the names of attacks."""

@@ -95,6 +95,9 @@ class Numbers:
     terms: Terms = field(default_factory=Terms)
     settings: DeploymentSettings | None = None
     table: Mapping[Violation, Row] = field(default_factory=lambda: dict(DEFAULTS))
+    spec: Mapping[str, Any] = field(default_factory=dict)
+    rounds: int = 6
+    seeds: int = 1
 
     @property
     def evil_nodes(self) -> int:

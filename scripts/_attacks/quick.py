@@ -13,6 +13,7 @@ from agents.protocol.network import Network
 from scripts._attacks.attack import Attack, Outcome
 from scripts._attacks.catalogue import play
 from scripts._attacks.deployed import deployed
+from scripts._attacks.known import KNOWN
 from scripts._attacks.table import amount
 
 _FAMILIES = ("training", "verifying", "scoring")
@@ -38,6 +39,8 @@ def advice(network: Network, terms: Terms, spec: Mapping[str, Any]) -> Advice:
     if "audit_sample" in spec:
         numbers = replace(numbers, sample=int(spec["audit_sample"]))
     found = list(play(numbers, _FAMILIES))
+    # What pays at any terms says nothing about these.
+    found = [(attack, one) for attack, one in found if attack.name not in KNOWN]
     paying = [(attack, one) for attack, one in found if one.pays]
     if not paying:
         return Advice(None, (f"none of {len(found)} attacks that were played on it pays",))

@@ -431,4 +431,4 @@ _PLAYS = (
     ("tilt the medians where honest scores differ", tilt_the_medians),
     ("repeat the last consensus", repeat_the_last_consensus),
 )
-ATTACKS = tuple(Attack(name, "scoring", play) for name, play in _PLAYS)
+ATTACKS = tuple(Attack(name, "consensus", play) for name, play in _PLAYS)

@@ -9,9 +9,12 @@ from typing import Any
 
 from agents.protocol.numbers import ZOO
 from scripts._attacks.attack import Attack, Outcome
+from scripts._attacks.honest import HonestWork
+from scripts._attacks.known import KNOWN
 from scripts._attacks.market import Numbers
 
 Found = Sequence[tuple[Attack, Outcome]]
+HONEST_HEADS = ("honest work", "pay", "computing", "left")
 HEADS = ("attack", "capital", "profit", "others lose", "how it ends")
 
 
@@ -27,7 +30,8 @@ def rows(found: Found) -> Iterable[tuple[str, ...]]:
     """Cells in the order of HEADS."""
     for attack, one in found:
         money = (amount(one.capital), amount(one.profit), amount(one.loss))
-        yield (attack.name, *money, f"PAYS. {one.note}" if one.pays else one.note)
+        why = KNOWN.get(attack.name, one.note)
+        yield (attack.name, *money, f"PAYS: {why}" if one.pays else one.note)
 
 
 def said(numbers: Numbers) -> str:
@@ -38,7 +42,7 @@ def said(numbers: Numbers) -> str:
         f"verifiers with {amount(numbers.verifier_stake)}, {numbers.aggregators} aggregators with "
         f"{amount(numbers.aggregator_stake)}; a round pays {amount(terms.reward_per_round)}, "
         f"{terms.retain_rounds} rounds' pay is retained; the attacker has "
-        f"{len(range(numbers.evil_nodes))} trainers and {numbers.evil_verifiers} verifiers."
+        f"{numbers.evil_nodes} trainers and {numbers.evil_verifiers} verifiers."
     )
 
 
@@ -49,6 +53,24 @@ def verdict(found: Found) -> str:
         return f"None of {len(found)} attacks pays."
     names = "; ".join(f"{attack.family}: {attack.name}" for attack in paying)
     return f"{len(paying)} of {len(found)} attacks pay: {names}."
+
+
+def honest_cells(rows: Iterable[HonestWork]) -> Iterable[tuple[str, ...]]:
+    """Who works, pay, cost of computing, and what is left."""
+    for row in rows:
+        yield row.name, amount(row.pay), amount(row.compute), amount(row.profit)
+
+
+def honest_table(rows: Iterable[HonestWork]) -> Any:
+    """Honest work, for a terminal."""
+    from rich.table import Table
+
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
+    for place, head in enumerate(HONEST_HEADS):
+        table.add_column(head, justify="right" if place else "left", no_wrap=bool(place))
+    for cells in honest_cells(rows):
+        table.add_row(*cells, style="red" if cells[3].startswith("-") else "")
+    return table
 
 
 def printed(found: Found) -> Any:
@@ -75,9 +97,12 @@ def printed(found: Found) -> Any:
     return table
 
 
-def page(found: Found) -> str:
-    """The same in Markdown."""
+def page(found: Found, honest: Iterable[HonestWork] = ()) -> str:
+    """The same in Markdown, honest work first."""
     lines: list[str] = []
+    if working := list(honest_cells(honest)):
+        lines += ["## Honest work", "", "| " + " | ".join(HONEST_HEADS) + " |", "|---|--:|--:|--:|"]
+        lines += ["| " + " | ".join(cells) + " |" for cells in working]
     family = ""
     for (attack, _), cells in zip(found, rows(found), strict=True):
         if attack.family != family:

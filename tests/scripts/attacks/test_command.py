@@ -15,6 +15,7 @@ from agents.jobs.publish import Terms
 from agents.protocol.numbers import ZOO
 from scripts._attacks.attack import Attack, Outcome
 from scripts._attacks.command import BEGIN, END, chosen
+from scripts._attacks.known import KNOWN
 from scripts._attacks.market import Numbers
 from scripts._attacks.table import amount, page, rows, verdict
 from scripts.economics import cli
@@ -39,11 +40,18 @@ WITHIN = (
 )
 
 
-def test_a_family_is_played_and_no_attack_of_it_pays() -> None:
+def test_a_family_is_played_and_what_is_known_to_pay_is_said() -> None:
+    said = " ".join(run("--family", "training").split())
+    assert "send noise instead of work" in said and "scoring" not in said
+    named = re.search(r"(\d+) of \d+ attacks pay: (.*)\.", said)
+    assert named is not None
+    paying = {name.removeprefix("training: ") for name in named[2].split("; ")}
+    assert len(paying) == int(named[1]) and paying <= set(KNOWN)
+
+
+def test_honest_work_stands_above() -> None:
     said = run("--family", "training")
-    assert "send noise instead of work" in said
-    assert re.search(r"None of \d+ attacks pays\.", said)
-    assert "scoring" not in said
+    assert said.index("trainer: a round") < said.index("send noise")
 
 
 def test_options_replace_the_numbers() -> None:
@@ -59,11 +67,11 @@ def test_a_page_is_markdown_with_a_table_for_each_family() -> None:
 
 def test_a_page_is_rewritten_between_its_marks(tmp_path: Path) -> None:
     path = tmp_path / "page.md"
-    path.write_text(f"above\n{BEGIN}\nold\n{END}\nbelow\n")
+    path.write_text(f"above\n{BEGIN}\nforgotten\n{END}\nbelow\n")
     assert "Written" in run("--family", "training", "--page", str(path))
     text = path.read_text()
     assert text.startswith("above\n") and text.endswith(f"{END}\nbelow\n")
-    assert "## Training" in text and "old" not in text
+    assert "## Training" in text and "forgotten" not in text
 
 
 def test_a_page_without_marks_is_left_alone(tmp_path: Path) -> None:

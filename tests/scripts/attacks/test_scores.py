@@ -10,16 +10,10 @@ import pytest
 from agents.protocol.numbers import BPS, SCALE
 from scripts._attacks import scores
 from scripts._attacks.attack import Attack, gains
+from scripts._attacks.known import KNOWN
 from scripts._attacks.market import Market, Numbers
 from scripts._attacks.scores import ATTACKS, cut_of
 from scripts._attacks.scoring_round import ScoringRound, scored
-
-PAY = {
-    "tie the first scores with stake at the cap": "half of the weight, before any consensus",
-    "tilt the medians where honest scores differ": "the median is a choice between two scores",
-    "repeat the last consensus": "trust sees agreement, not work",
-}
-"""What brings an attacker something at the default numbers, and why."""
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +30,7 @@ def rest(market: Market) -> int:
 @pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.name)
 def test_attack__at_the_default_numbers__pays_nobody(market: Market, attack: Attack) -> None:
     """But those that are known to pay, so that whoever makes them fail strikes them from there."""
-    assert (attack.play(market).profit > 0) == (attack.name in PAY)
+    assert (attack.play(market).profit > 0) == (attack.name in KNOWN)
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from agents.tasks.deterrence import Deterrence, Parameters, deterrence
 from agents.tasks.economics import drawn, pair_gain
 from scripts._attacks import task_answers, task_backlog, task_draws, task_strategies, task_verdicts
 from scripts._attacks.attack import Attack
+from scripts._attacks.known import KNOWN
 from scripts._attacks.market import Market, Numbers
 from scripts._attacks.task_endings import LANES, chances, leaving
 from scripts._attacks.task_pool import TaskNumbers
@@ -20,13 +21,6 @@ from scripts._attacks.tasks import ATTACKS
 
 ALONE = TaskNumbers(audit_rate=Fraction(0), judges=0, appeals=False)
 """Nobody does anything about a fake, as in the closed forms of what a comparison finds."""
-
-PAY = {
-    "fake in own pairs and block verdicts with stake": "half of the weight, silent: no verdict",
-    "run a task once for both lanes of own pairs": "the result is right",
-    "fake what waits while honest hands are full": "one stake answers for all fakes of hours",
-}
-"""What brings an attacker something at the default numbers, and why."""
 
 COSTS = {
     "fake what waits while honest hands are full": "creators have fakes",
@@ -62,7 +56,7 @@ def closed_form(market: Market, numbers: TaskNumbers) -> Deterrence:
 def test_attack__at_the_default_numbers__pays_nobody(market: Market, attack: Attack) -> None:
     """But those that are known to pay, so that whoever makes them fail strikes them from there."""
     found = attack.play(market)
-    assert (found.profit > 0) == (attack.name in PAY)
+    assert (found.profit > 0) == (attack.name in KNOWN)
     assert (found.loss > 0) == (attack.name in COSTS)
 
 
