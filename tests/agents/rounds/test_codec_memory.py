@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -148,12 +149,17 @@ def test_an_artefact_that_is_gone_is_an_error_not_another_memory(run: Run, tmp_p
     "changes",
     [
         {"access": "local", "verify": "screening"},
-        {"score": "gauntlet", "verify": "gauntlet", "merge": "norm_clip"},
+        {
+            "score": "gauntlet",
+            "verify": "gauntlet",
+            "merge": "norm_clip",
+            "optimizer": {"batch_size": 2, "seq_len": 16, "inner": "gradient"},
+        },
     ],
     ids=["own data", "free"],
 )
 def test_a_node_whose_work_nobody_redoes_starts_empty_without_its_copy(
-    tmp_path: Path, changes: dict[str, str]
+    tmp_path: Path, changes: dict[str, Any]
 ) -> None:
     """It can't redo noise itself, nobody else has its data, and a free node's work is its own."""
     run = Run(make_honest_round(EmbeddedStore(tmp_path), **{**SPARSE, **changes}))
