@@ -274,10 +274,21 @@ def _signs(spec: JobSpec, codec: Codec) -> list[str]:
 def _riding(spec: JobSpec, verification: Verification) -> list[str]:
     """Scores by direction: whom they can't tell from an honest node, where nothing else does."""
     found = []
+    unseen = f'score "{spec.score}" under verify "{spec.verify}"'
     if spec.score == "shares" and not verification.redone:
         found.append(
-            f'score "shares" under verify "{spec.verify}" pays a node that resends past merged '
-            "updates like one that trains, and nobody does its work again; use alignment"
+            f"{unseen} pays a node that resends past merged updates like one that trains, and "
+            "nobody does its work again; use alignment"
+        )
+    if spec.score == "alignment" and not verification.redone:
+        found.append(
+            f"{unseen} pays nothing for past merged updates as they are, but a node that adapts "
+            "their form earned up to 1.26 of an honest one without training; admit nodes that "
+            "you know"
+        )
+    if spec.score == "batches" and not verification.redone:
+        found.append(
+            f"{unseen} pays whatever is sent, and nobody does the work again; use alignment"
         )
     inner = chosen(spec.optimizer.inner, spec.optimizer.inner_options)
     if spec.score == "alignment" and not inner.makes_steps:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from agents.jobs.compatible import _small_shapes
+from agents.jobs.compatible import _riding, _small_shapes
 from agents.jobs.job import JobContext, mechanism
 from agents.mechanisms import codec as codecs
 from agents.mechanisms import mode, verify
@@ -17,6 +17,7 @@ from tests.stage.memory.honest_round import HonestRound
 from tests.stage.memory.tiny_specs import tiny_model
 
 LOCAL = {"access": "local", "verify": "screening"}
+REDONE = {"access": "public", "verify": "reexecution"}
 NOISE = {"privacy": "gaussian", "privacy_options": {"clip": 1.0, "noise_multiplier": 2.0}}
 ACCEPTED = {**NOISE, "privacy_options": {**NOISE["privacy_options"], "accept_blinding": True}}
 GRADIENT = {"optimizer": {"inner": "gradient", "batch_size": 2, "seq_len": 16}}
@@ -186,7 +187,8 @@ def test_weak_choices_are_warned_of(tiny: HonestRound, changes: dict[str, Any], 
 @pytest.mark.parametrize(
     ("changes", "cure", "words"),
     [
-        (LOCAL, {"score": "alignment"}, "pays a node that resends past merged updates"),
+        (LOCAL, REDONE, "pays a node that resends past merged updates"),
+        ({**LOCAL, "score": "alignment"}, REDONE, "up to 1.26 of an honest one"),
         ({"score": "alignment", **GRADIENT}, {"score": "shares"}, "with 1/32 of the work"),
     ],
 )
@@ -310,3 +312,11 @@ def test_tolerances_that_pay_for_skipped_steps_or_convict_the_honest_are_warned_
     told = [w for w in context(tiny, **changes).warnings if w.startswith("tolerances: ")]
     assert len(told) == (words is not None)
     assert all(words in warning for warning in told if words)
+
+
+@pytest.mark.parametrize("score", ["shares", "alignment", "batches"])
+def test_a_score_that_nobody_checks_is_warned_of(score: str) -> None:
+    """Where work is redone, what rides is found, and there is nothing to say."""
+    for fields, count in ((LOCAL, 1), ({}, 0)):
+        spec = demo_spec("b" + "a" * 58, score=score, **fields)
+        assert len(_riding(spec, verify.get(spec.verify))) == count
