@@ -115,6 +115,8 @@ def chosen(numbers: Numbers, spec: Path | None, full: bool, given: Mapping[str, 
         changes["spec"] = read_yaml(spec, SPEC_BYTES)
     if full:
         changes |= {"rounds": FULL_ROUNDS, "seeds": FULL_SEEDS}
+    if "nodes" not in changes:
+        changes["nodes"] = min(numbers.nodes, terms.max_nodes)
     return _admitted(replace(numbers, terms=terms, **changes), given.get("fee"))
 
 

@@ -59,12 +59,13 @@ def with_terms(numbers: Numbers, terms: JobTerms) -> Numbers:
 def _settings(network: Network) -> DeploymentSettings:
     chain, bounds = network.chain, network.bounds()
     parameters = chain.call(network.registry, "parameters")
-    coordinator, reports = network.declares("Coordinator"), network.declares("ViolationReports")
+    coordinator = network.deployment["Coordinator"]
+    reports = network.deployment["ViolationReports"]
     routine, governance = chain.call(coordinator, "delays")
     tasks = asdict(Tasks(network).terms())
     known = {name: tasks[name] for name in asdict(TaskTerms()) if name in tasks}
     return DeploymentSettings(
-        members=(),
+        members=tuple(chain.call(coordinator, "members")),
         holder="",
         threshold=int(chain.call(coordinator, "threshold")),
         routine_delay=int(routine),

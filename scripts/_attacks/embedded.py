@@ -37,7 +37,10 @@ class Embedded:
     def __init__(
         self, settings: DeploymentSettings, artefacts: Mapping[str, Artefact] | None = None
     ) -> None:
-        """Deploy everything. `artefacts`: of all contracts (default: compiled now, or cached)."""
+        """Deploy everything. `artefacts`: of all contracts (default: compiled now, or cached).
+
+        Raises Refused for settings that a constructor refuses.
+        """
         built = compile_contracts() if artefacts is None else artefacts
         env = pyrevm.Env(cfg=pyrevm.CfgEnv(chain_id=CHAIN_ID))
         self._evm = pyrevm.EVM(env, gas_limit=_BLOCK_GAS, spec_id="CANCUN")
@@ -51,7 +54,10 @@ class Embedded:
         for name in ORDER:
             code = bytes.fromhex(built[name].bytecode.removeprefix("0x"))
             code += _constructor_data(built[name], arguments[name])
-            address = self._evm.deploy(deployer=DEPLOYER, code=code, gas=_BLOCK_GAS // 10)
+            try:
+                address = self._evm.deploy(deployer=DEPLOYER, code=code, gas=_BLOCK_GAS // 10)
+            except RuntimeError as error:
+                raise Refused(_reason(str(error))) from None
             if address.lower() != at[name].lower():
                 raise RuntimeError(f"{name} lies at {address}, not at {at[name]}.")
 

@@ -33,6 +33,7 @@ SPEC = keccak(text="spec")
 EVIDENCE = keccak(text="evidence")
 _UNITS = 6_000  # of a benchmark
 _ROOT, _ARTEFACT = keccak(text="root"), keccak(text="artefact")
+_MEMBERS = 5  # of the committee, where no deployment says how many
 _SPARE = 1_000 * ZOO  # of each owner and operator, for bonds
 _VERDICT = {
     "BenchmarkVerdict": [
@@ -76,7 +77,8 @@ class Numbers:
         compute: what a round's work costs a node, as a share of its pay.
         sample: `audit_sample` of the job's spec.
         terms: of the job.
-        settings: of the deployment; None for `DeploymentSettings`' own.
+        settings: of the deployment, of whose members the number counts; None for
+            `DeploymentSettings`' own.
         spec: fields of the job's spec that decide merge, score and checks; the rest is a small
             job's.
         rounds: of training that a score is played over, and `seeds`: how many times.
@@ -155,7 +157,9 @@ class Market:
 
     def __init__(self, numbers: Numbers) -> None:
         self.numbers = numbers
-        self.members = tuple(sorted(_key(f"member {i}").address for i in range(5)))
+        known = () if numbers.settings is None else numbers.settings.members
+        members = (_key(f"member {i}").address for i in range(len(known) or _MEMBERS))
+        self.members = tuple(sorted(members, key=lambda address: int(address, 16)))
         self.holder = _key("holder").address
         settings = replace(
             numbers.settings or DeploymentSettings(members=(), holder=""),
@@ -279,7 +283,7 @@ class Market:
         chain.send(player.operator, "NodeBenchmarks", "submit_verdicts", node, True, ids, signed)
 
     def decide(self, name: str, function: str, *args: Any, governance: bool = False) -> None:
-        """Three of five members make a call, after its delay. Raises Refused."""
+        """As many members as it takes make a call, after its delay. Raises Refused."""
         chain = self.chain
         self._salts += 1
         salt = self._salts.to_bytes(32, "big")

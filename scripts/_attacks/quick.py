@@ -13,6 +13,7 @@ from agents.protocol.network import Network
 from scripts._attacks.attack import Attack, Outcome
 from scripts._attacks.catalogue import play
 from scripts._attacks.deployed import deployed
+from scripts._attacks.embedded import Refused
 from scripts._attacks.known import KNOWN
 from scripts._attacks.table import amount
 
@@ -36,9 +37,13 @@ def advice(network: Network, terms: Terms, spec: Mapping[str, Any]) -> Advice:
     sponsor is told what that brings.
     """
     numbers = replace(deployed(network), terms=terms, spec=dict(spec), rounds=_ROUNDS)
+    numbers = replace(numbers, nodes=min(numbers.nodes, terms.max_nodes))
     if "audit_sample" in spec:
         numbers = replace(numbers, sample=int(spec["audit_sample"]))
-    found = list(play(numbers, _FAMILIES))
+    try:
+        found = list(play(numbers, _FAMILIES))
+    except Refused as error:
+        return Advice(None, (f"the attacks can't be played at these terms ({error})",))
     # What pays at any terms says nothing about these.
     found = [(attack, one) for attack, one in found if attack.name not in KNOWN]
     paying = [(attack, one) for attack, one in found if one.pays]

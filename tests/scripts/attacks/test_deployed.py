@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The numbers of a real network are read from its contracts, nodes and jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from agents.jobs.publish import Terms
+from agents.protocol.network import Network
+from agents.protocol.numbers import ZOO, Violation
+from agents.protocol.slashing import DEFAULTS
+from scripts._attacks.deployed import deployed
+from scripts._attacks.quick import advice
+from scripts._net.anvil import start_anvil
+from scripts._net.processes import Supervisor
+from scripts._shared.operator import reading
+from scripts.economics import cli
+from tests.stage.chain.people import People, found
+
+
+@pytest.fixture(scope="module")
+def people(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[People, str, Path]]:
+    """Four trainers with 100 ZOO, three verifiers, two aggregators; no job."""
+    folder = tmp_path_factory.mktemp("net")
+    with Supervisor(folder) as supervisor:
+        anvil = start_anvil(supervisor, folder)
+        file = folder / "deployment.json"
+        yield found(anvil.url, ("ann", "bob", "cat", "dan"), file), anvil.url, file
+
+
+@pytest.fixture
+def network(people: tuple[People, str, Path]) -> Network:
+    _, url, file = people
+    return reading(url, file)
+
+
+def test_the_deployments_settings_and_the_nodes_are_read(
+    people: tuple[People, str, Path], network: Network
+) -> None:
+    numbers, made = deployed(network), people[0].settings
+    assert numbers.settings == replace(made, holder="", supply=numbers.settings.supply)
+    assert (numbers.nodes, numbers.stake) == (4, 100 * ZOO)
+    assert (numbers.verifiers, numbers.verifier_stake) == (3, 1_000 * ZOO)
+    assert numbers.aggregators == 3, "two are too few to tell, so it is the usual number"
+    assert {row: numbers.table[row] for row in DEFAULTS} == dict(DEFAULTS)
+    assert all(isinstance(row, Violation) for row in DEFAULTS)
+
+
+def test_the_command_plays_at_a_networks_numbers(people: tuple[People, str, Path]) -> None:
+    _, url, file = people
+    arguments = ["attacks", "--rpc", url, "--deployment", str(file), "--family", "verifying"]
+    result = CliRunner().invoke(cli, arguments, env={"COLUMNS": "100"})
+    assert result.exit_code == 0, result.output
+    assert "4 trainers with 100 ZOO each, 3 verifiers" in " ".join(result.output.split())
+
+
+def test_a_sponsor_is_told_before_it_pays(network: Network) -> None:
+    usual = advice(network, Terms(), {})
+    assert usual.refused is None and "pays" in usual.notes[0]
+    few = advice(network, replace(Terms(), max_nodes=3), {"score": "alignment"})
+    assert few.refused is None
+
+
+def test_terms_that_the_contracts_refuse_end_in_a_note(network: Network) -> None:
+    """Here the windows of a local network are too short; `create_job` itself says so besides."""
+    found = advice(network, Terms.brief(), {})
+    assert found.refused is None and "jobs: bad window" in found.notes[0]
+
+
+def test_a_job_that_nobody_checks_is_told_of_and_not_refused(network: Network) -> None:
+    alone = {"score": "batches", "verify": "screening", "access": "local"}
+    found = advice(network, Terms(), alone)
+    assert found.refused is None and "nobody does this job's work again" in found.notes[0]
