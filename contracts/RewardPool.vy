@@ -5,14 +5,21 @@
 @title RewardPool
 @license AGPL-3.0-only
 @notice The money of every job. A sponsor's escrow becomes a round's pool when the round opens,
-        the pool becomes pending rewards of payout addresses when it is settled, and whatever is
-        left of it goes back to the escrow. Payment is pulled: no receiver can block another.
+        the pool becomes pending rewards of payout addresses when it is settled. Payment is pulled:
+        no receiver can block another.
+        What a spoiled round does not pay is carried to the job's next round; the treasury gets what
+        is carried when the job has ended. So a sponsor can't save pay by spoiling rounds. A round
+        is spoiled when it is void although it had a result: the next round pays its whole pool too.
+        For example, the result of a round of 1,000 ZOO is wrong, and there is no time for another
+        one: the next round pays 2,000. A round is also spoiled when work in it was found invalid:
+        what trainers did not get there is for the trainers of the next round, without cuts. Any
+        other round gives back to the escrow what it doesn't pay.
         A job that adopted ScoreConsensus pays its trainers by the validators' consensus, whatever
         the round's result says of them, also those that it leaves out, and its verifiers by their
         trust.
         Nobody is paid while it stands accused. The share of a node in a round in which a report on
-        it is confirmed is set aside until the report ends: it becomes the node's, or the escrow's
-        again. What the node earns elsewhere meanwhile is held until its stake is unlocked.
+        it is confirmed is set aside until the report ends: it becomes the node's, or is carried.
+        What the node earns elsewhere meanwhile is held until its stake is unlocked.
         A job may have its trainers' first pay retained: it answers for their work there. Whoever is
         found guilty in the job forfeits it to the treasury, and not to the sponsor, who would
         profit from a conviction. All others get it when the job has ended or they have left it.
@@ -64,6 +71,12 @@ held: public(HashMap[uint256, uint256])
 retained: public(HashMap[uint256, HashMap[uint256, uint256]])
 # By job, round and node, the share that a confirmed report keeps from it.
 _aside: HashMap[uint256, HashMap[uint256, HashMap[uint256, uint256]]]
+# By job, what its rounds have not paid, which its next round pays, and the part of it that is for
+# trainers alone. `total_reserved` counts it.
+carried: public(HashMap[uint256, uint256])
+carried_for_trainers: public(HashMap[uint256, uint256])
+# By job and round, the part of a pool that earlier rounds carried to it.
+_brought: HashMap[uint256, HashMap[uint256, uint256]]
 _pools: HashMap[uint256, HashMap[uint256, IRewardPool.Pool]]
 
 
@@ -220,11 +233,35 @@ def release_retained(job_id: uint256, node_id: uint256) -> uint256:
 
 
 @external
+def forfeit_carried(job_id: uint256) -> uint256:
+    """
+    @notice Anyone, once a job has ended: credits the treasury what its last rounds have not paid,
+            for there is no next round that could. May be called again when a report on a node of a
+            last round has ended since.
+    @dev Reverts: "pool: job not ended", "pool: nothing carried".
+    @param job_id The job.
+    @return uint256 The units credited.
+    """
+    assert staticcall ITrainingJobs(jobs).job_ended(job_id), "pool: job not ended"
+    amount: uint256 = self.carried[job_id]
+    assert amount != 0, "pool: nothing carried"
+
+    parameters: INodeRegistry.Parameters = staticcall INodeRegistry(registry).parameters()
+    self.carried[job_id] = 0
+    self.carried_for_trainers[job_id] = 0
+    self.total_reserved -= amount
+    self.pending[parameters.treasury] += amount
+    self.total_pending += amount
+    log IRewardPool.CarriedForfeited(job_id=job_id, treasury=parameters.treasury, amount=amount)
+    return amount
+
+
+@external
 def settle_share(job_id: uint256, round_id: uint256, node_id: uint256, guilty: bool):
     """
     @notice ViolationReports only, when a report on a node has ended: the share that was set aside
-            for the node in that round returns to the job's escrow when it is guilty, else it is
-            credited to its payout address. What was held of other rounds is released, unless
+            for the node in that round is carried to the trainers of the job's next round when it is
+            guilty, else it is credited to its payout address. What was held of other rounds is released, unless
             another lock is left. A guilty node's retained pay of the job goes to the treasury. Does
             nothing where nothing was kept.
     @dev Reverts: "pool: not reports".
@@ -242,8 +279,9 @@ def settle_share(job_id: uint256, round_id: uint256, node_id: uint256, guilty: b
         self._aside[job_id][round_id][node_id] = 0
         self.total_held -= amount
         if guilty:
-            self.escrow[job_id] += amount
-            self.total_escrow += amount
+            self.carried[job_id] += amount
+            self.carried_for_trainers[job_id] += amount
+            self.total_reserved += amount
         else:
             self.pending[payouts[0]] += amount
             self.total_pending += amount
@@ -259,23 +297,31 @@ def settle_share(job_id: uint256, round_id: uint256, node_id: uint256, guilty: b
 @external
 def reserve(job_id: uint256, round_id: uint256, amount: uint256):
     """
-    @notice Sets a round's pool aside from its job's escrow. TrainingResults only, once per round.
+    @notice Sets a round's pool aside from its job's escrow, and adds what the rounds before it have
+            carried to it. TrainingResults only, once per round.
     @dev Reverts: "pool: not results", "pool: already reserved", "pool: escrow too low".
     @param job_id The job.
     @param round_id The round.
-    @param amount The units set aside.
+    @param amount The units taken from the escrow.
     """
     self._check_results()
     assert self._pools[job_id][round_id].status == 0, "pool: already reserved"
     escrow: uint256 = self.escrow[job_id]
     assert amount <= escrow, "pool: escrow too low"
 
-    self._pools[job_id][round_id].amount = amount
+    brought: uint256 = self.carried[job_id]
+    whole: uint256 = amount + brought
+    if brought != 0:
+        self.carried[job_id] = 0
+        self._brought[job_id][round_id] = brought
+        self._pools[job_id][round_id].for_trainers = self.carried_for_trainers[job_id]
+        self.carried_for_trainers[job_id] = 0
+    self._pools[job_id][round_id].amount = whole
     self._pools[job_id][round_id].status = RESERVED
     self.escrow[job_id] = unsafe_sub(escrow, amount)
     self.total_escrow -= amount
     self.total_reserved += amount
-    log IRewardPool.PoolReserved(job_id=job_id, round_id=round_id, amount=amount)
+    log IRewardPool.PoolReserved(job_id=job_id, round_id=round_id, amount=whole)
 
 
 @external
@@ -447,14 +493,20 @@ def distribute(
 
 
 @external
-def close(job_id: uint256, round_id: uint256) -> (uint256, uint256):
+def close(job_id: uint256, round_id: uint256, spoiled: bool) -> (uint256, uint256):
     """
-    @notice Ends a pool and returns what it didn't pay to the job's escrow: everything when the
-            round was void, else dust and uncredited shares. TrainingResults only, once per round.
-    @dev Reverts: "pool: not results", "pool: not reserved", "pool: closed".
+    @notice Ends a pool. What it didn't pay (everything when the round was void, else dust and
+            uncredited shares) is carried to the job's next round if `spoiled`. Else the part of it
+            that came from the escrow goes back there. A void round carries what it would have cut
+            and paid, any other round what only trainers get. TrainingResults only, once per round.
+    @dev A sponsor must not gain by a round that goes wrong: it could send the noise, or propose the
+         wrong result, that spoils it. Reverts: "pool: not results", "pool: not reserved",
+         "pool: closed".
     @param job_id The job.
     @param round_id The round.
-    @return The units credited to nodes or kept for them, and the units returned to the escrow.
+    @param spoiled Whether the round is void although it had a result, or somebody's work in it was
+           found invalid.
+    @return The units credited to nodes or kept for them, and the units that were not.
     """
     self._check_results()
     status: uint256 = self._pools[job_id][round_id].status
@@ -462,13 +514,26 @@ def close(job_id: uint256, round_id: uint256) -> (uint256, uint256):
     assert status != CLOSED, "pool: closed"
 
     paid: uint256 = self._pools[job_id][round_id].paid
-    returned: uint256 = self._pools[job_id][round_id].amount - paid
+    unpaid: uint256 = self._pools[job_id][round_id].amount - paid
     self._pools[job_id][round_id].status = CLOSED
-    self.total_reserved -= returned
-    self.total_escrow += returned
-    self.escrow[job_id] += returned
-    log IRewardPool.PoolClosed(job_id=job_id, round_id=round_id, paid=paid, returned=returned)
-    return paid, returned
+    kept: uint256 = unpaid
+    if not spoiled:
+        kept = min(unpaid, self._brought[job_id][round_id])
+        returned: uint256 = unpaid - kept
+        self.total_reserved -= returned
+        self.total_escrow += returned
+        self.escrow[job_id] += returned
+    log IRewardPool.PoolClosed(job_id=job_id, round_id=round_id, paid=paid, returned=unpaid - kept)
+    if kept != 0:
+        for_trainers: uint256 = kept
+        if status == RESERVED:
+            for_trainers = self._pools[job_id][round_id].for_trainers
+        self.carried[job_id] += kept
+        self.carried_for_trainers[job_id] += for_trainers
+        log IRewardPool.PayCarried(
+            job_id=job_id, round_id=round_id, amount=kept, for_trainers=for_trainers
+        )
+    return paid, unpaid
 
 
 @view

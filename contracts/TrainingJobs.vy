@@ -376,16 +376,15 @@ def rounds_open(job_id: uint256) -> uint256:
 @view
 @reentrant
 @external
-def payment(job_id: uint256) -> (bytes32, uint256, uint256, uint256):
+def payment(job_id: uint256) -> (bytes32, uint256, uint256):
     """
     @notice What TrainingResults needs of a job to record and pay a round.
     @param job_id The job.
-    @return The job's head, the reward of a round, and the parts of 10,000 of it that the verifiers
-            and the proposer get.
+    @return The job's head, and the parts of 10,000 of a round's pool that the verifiers and the
+            proposer get.
     """
     return (
         self._jobs[job_id].model,
-        self._jobs[job_id].terms.reward_per_round,
         self._jobs[job_id].terms.verifier_bps,
         self._jobs[job_id].terms.aggregator_bps,
     )

@@ -88,7 +88,7 @@ def record_round(
     contributors_root: bytes32,
     scores_root: bytes32,
     report: bytes32,
-):
+) -> uint256:
     """
     @notice Appends a finalized round to its job's history. Only TrainingResults may call it.
     @dev The new head is keccak256(abi_encode(head, job_id, round_id, prev_model, new_model,
@@ -104,6 +104,8 @@ def record_round(
     @param contributors_root Digest of who contributed.
     @param scores_root Digest of the contributions.
     @param report Digest of the aggregator's report.
+    @return uint256 The part of the entry's reward, which is the round's whole pool, of which the
+            verifiers and the proposer get their cuts.
     """
     assert msg.sender == results, "ledger: not results"
     assert prev_model != empty(bytes32) and new_model != empty(bytes32), "ledger: empty model"
@@ -159,6 +161,7 @@ def record_round(
         timestamp=block.timestamp,
         head=head,
     )
+    return reward - reserved.for_trainers
 
 
 @external

@@ -248,7 +248,7 @@ def begin(job_id: uint256, round_id: uint256, seed: bytes32):
 def void(job_id: uint256, round_id: uint256, reason: String[32]):
     """
     @notice TrainingRounds only, when nobody has committed or nobody has revealed: ends the round
-            without a result. Its whole pool goes back to the job's escrow.
+            without a result. What its pool took from the job's escrow goes back there.
     @dev Reverts: "results: not rounds", "results: not waiting" (not open, or begun already).
     @param job_id The job.
     @param round_id The round.
@@ -303,8 +303,9 @@ def finalize(
             challenge window passed. Records
             it in the ledger, credits the cuts and the first 64 nodes, which are those of the
             consensus where a job's validators have one. The share of a node that was
-            found invalid in this round is paid to nobody else: it is set aside until the report on
-            the node has its end, or goes back to the escrow when it has had it.
+            found invalid in this round is paid to nobody else in it: it is set aside until the
+            report on the node has its end, or is carried to the trainers of the job's next round
+            when it has had it.
     @dev Reverts: "results: not finalizable", "results: wrong contributions".
     @param job_id The job.
     @param round_id The round.
@@ -330,11 +331,10 @@ def finalize(
         job_id=job_id, round_id=round_id, model=model, total_contribution=total
     )
     head: bytes32 = empty(bytes32)
-    reward: uint256 = 0
     verifier_bps: uint256 = 0
     aggregator_bps: uint256 = 0
-    head, reward, verifier_bps, aggregator_bps = staticcall ITrainingJobs(jobs).payment(job_id)
-    extcall ITrainingLedger(ledger).record_round(
+    head, verifier_bps, aggregator_bps = staticcall ITrainingJobs(jobs).payment(job_id)
+    amount: uint256 = extcall ITrainingLedger(ledger).record_round(
         job_id,
         round_id,
         head,
@@ -343,13 +343,14 @@ def finalize(
         contributions_hash,
         self._proposals[key].report,
     )
+    # The ledger takes amounts of less than 2**128, and a part is 10,000 at most.
     self._pay_cuts(
         job_id,
         round_id,
         nodes,
         total,
-        reward * verifier_bps // BPS,
-        reward * aggregator_bps // BPS,
+        unsafe_div(unsafe_mul(amount, verifier_bps), BPS),
+        unsafe_div(unsafe_mul(amount, aggregator_bps), BPS),
     )
     self._settle(job_id, round_id, clock, nodes, contributions)
 
@@ -978,12 +979,15 @@ def _enter_until(
 @internal
 def _void(job_id: uint256, round_id: uint256, clock: uint256, reason: String[32]) -> uint256:
     """
-    @notice Ends a round without a result; its whole pool goes back to the job's escrow.
+    @notice Ends a round without a result. Its reward goes back to the job's escrow if none was
+            proposed, else to the job's next round: a sponsor could have the result proposed that
+            spoils the round.
     """
     voided: uint256 = self._enter(job_id, round_id, clock | round_clock.SETTLED, VOID, 0)
     log ITrainingResults.RoundVoided(job_id=job_id, round_id=round_id, reason=reason)
     extcall ITrainingJobs(jobs).end_round(job_id, empty(bytes32))
-    extcall IRewardPool(pool).close(job_id, round_id)
+    proposed: bool = round_clock._count(clock, round_clock.ATTEMPT) != 0
+    extcall IRewardPool(pool).close(job_id, round_id, proposed)
     return voided
 
 
@@ -1013,7 +1017,8 @@ def _pay_cuts(
         verifier: uint256 = self._attesters[result_hash][index]
         weight: uint256 = self._verifiers[key][verifier] & _WEIGHT_MASK
         cut_nodes.append(verifier)
-        cut_amounts.append(verifier_cut * weight // attested)
+        # Both are below 2**128.
+        cut_amounts.append(unsafe_div(unsafe_mul(verifier_cut, weight), attested))
     extcall IRewardPool(pool).start_distribution(
         job_id, round_id, nodes, total, cut_nodes, cut_amounts
     )
@@ -1064,7 +1069,7 @@ def _settle(
     if done:
         paid: uint256 = 0
         returned: uint256 = 0
-        paid, returned = extcall IRewardPool(pool).close(job_id, round_id)
+        paid, returned = extcall IRewardPool(pool).close(job_id, round_id, not all_valid)
         log ITrainingResults.RoundSettled(
             job_id=job_id, round_id=round_id, paid=paid, returned=returned
         )

@@ -174,7 +174,7 @@ def create(
         f"let the reward pool take {zoo(amount)}",
         f"create a job of {rounds} rounds, {zoo(terms.reward_per_round)} each",
         *(["have its verifiers' scores pay for the work"] * published.by_consensus),
-        f"pay {zoo(amount)} into its escrow; what is not spent comes back",
+        f"pay {zoo(amount)} into its escrow; what no round has taken comes back at the job's end",
         *(["announce the key of its data"] * (key is not None)),
     ]
     with signing(account, lines, yes):
@@ -336,10 +336,17 @@ def fund(account: Any, job_id: int, amount: int, yes: bool, deployment: Path | N
 @deployment_option
 @explained
 def cancel(account: Any, job_id: int, yes: bool, deployment: Path | None) -> None:
-    """End JOB_ID after its running round; `job refund` then returns what is left."""
-    jobs = Contracts(deployment).TrainingJobs
+    """End JOB_ID after its running round; `job refund` then returns what is left in its escrow.
+
+    What earlier rounds did not pay and the next one would have goes to the treasury.
+    """
+    contracts = Contracts(deployment)
+    jobs = contracts.TrainingJobs
     rehearse(jobs.cancel_job, job_id, sender=account)
-    with signing(account, [f"end job {job_id} after its running round"], yes):
+    actions = [f"end job {job_id} after its running round"]
+    if carried := contracts.RewardPool.carried(job_id):
+        actions.append(f"lose {zoo(carried)} of earlier rounds, which the next one would have paid")
+    with signing(account, actions, yes):
         jobs.cancel_job(job_id, sender=account)
     ended = jobs.job_ended(job_id)
     click.echo(f"Job {job_id} is cancelled{'' if ended else ' once its running round is over'}.")
@@ -393,6 +400,8 @@ def show(choice: str, job_id: int, deployment: Path | None) -> None:
         table.add_row("newest round", f"{job.rounds_opened}, {Phase(round_.phase).name.lower()}")
     table.add_row("reward per round", zoo(terms.reward_per_round))
     table.add_row("escrow", zoo(network.chain.call(network.pool, "escrow", job_id)))
+    if carried := network.chain.call(network.pool, "carried", job_id):
+        table.add_row("carried", f"{zoo(carried)} of earlier rounds, which the next one pays")
     cuts = f"verifiers {terms.verifier_bps / 100:g} %, aggregator {terms.aggregator_bps / 100:g} %"
     table.add_row("cuts", cuts)
     table.add_row("retained", f"{terms.retain_rounds} rounds' pay of a trainer")

@@ -87,7 +87,7 @@ def exposures(
     """Exposure of each node of a round's result.
 
     Args:
-        reward: of the round, in 1e-18 ZOO.
+        reward: the pool of the round, in 1e-18 ZOO.
         aggregator_bps: the proposer's cut. The verifiers' cut counts as the trainers': if nobody
             attests, it is theirs.
         nodes: of the result.

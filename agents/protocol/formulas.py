@@ -277,20 +277,24 @@ def split(
     contributions: Mapping[int, int],
     factors: Mapping[int, int] | None = None,
     scores: Mapping[int, int] | None = None,
+    for_trainers: int = 0,
 ) -> Split:
     """TrainingResults._pay_cuts and RewardPool: the pool of a finalized round.
 
     Args:
+        reward: the whole pool, in 1e-18 ZOO: the reward of a round and what earlier rounds carried.
         attesters: weight by verifier, in the order of attestation.
         contributions: of the nodes that the result names, and the parts of all that is paid.
         factors: of a job that adopted ScoreConsensus: the part of its cut that each attester
             earns, in 1/10,000.
         scores: by node, if scores pay the round: its consensus, or, of the nodes that the result
             names, the newest one before it.
+        for_trainers: the part of the pool that no cut is taken of.
     """
-    for_verifiers = reward * verifier_bps // BPS
+    cut_from = reward - for_trainers
+    for_verifiers = cut_from * verifier_bps // BPS
     attested = sum(attesters.values())
-    cuts = [(proposer, reward * aggregator_bps // BPS)]
+    cuts = [(proposer, cut_from * aggregator_bps // BPS)]
     for node, stake in attesters.items():
         cut = for_verifiers * stake // attested
         cuts.append((node, cut if factors is None else cut * factors[node] // BPS))

@@ -133,13 +133,13 @@ class RoundReader:
     def _exposures(self, view: View, outcome: Outcome) -> dict[int, Exposure]:
         """By stakes, retained pay and slashing table of the block in which the round was opened:
         what is added later does not answer for the round."""
-        opened, terms = view.round.opened_block, view.job.terms
+        opened = view.round.opened_block
         table = self.network.penalties_at(opened)
         stakes = self.network.stakes_at(outcome.nodes, opened)
         retained = self.network.retained_at(opened)
         return exposures(
-            terms.reward_per_round,
-            terms.aggregator_bps,
+            self.network.pool_amount(view.job_id, view.round_id),
+            view.job.terms.aggregator_bps,
             outcome.nodes,
             outcome.contributions,
             {

@@ -3,7 +3,7 @@
 
 Rule: every deed is a transaction of the address that may do it, the committee's too. What somebody
 has won is what all of its addresses own or may draw: wallets, stakes, pay, retained pay, bounties,
-bond credits and escrow.
+bond credits and escrow, and its part of what a job has carried to its next round.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from eth_utils import keccak
 from agents.jobs.publish import Terms
 from agents.protocol import formulas
 from agents.protocol.consent import operator_consent
-from agents.protocol.numbers import ZOO, Phase, ReportStatus, Role, Violation
+from agents.protocol.numbers import BPS, ZOO, Phase, ReportStatus, Role, Violation
 from agents.protocol.slashing import DEFAULTS, Row
 from scripts._attacks.embedded import CHAIN_ID, Embedded
 from scripts._net.deployment import DeploymentSettings
@@ -170,6 +170,7 @@ class Market:
         self.chain = Embedded(settings)
         self._operators: dict[str, LocalAccount] = {}
         self._salts = 0
+        self._jobs: set[int] = set()
         self._snapshots: dict[tuple[int, int], tuple[list[int], list[int]]] = {}
         for violation, row in numbers.table.items():
             if row != DEFAULTS.get(violation):
@@ -310,6 +311,7 @@ class Market:
         digests = (SPEC, keccak(text="genesis"), keccak(text="checkpoint"))
         made = (*digests, rounds, *terms.figures())
         job = int(self.chain.send(sponsor, "TrainingJobs", "create_job", made))
+        self._jobs.add(job)
         if funded:
             amount = funded * terms.reward_per_round
             self.chain.send(sponsor, "RewardPool", "fund", job, sponsor, SPEC, amount)
@@ -492,11 +494,16 @@ class Market:
         """All that these people own or may draw, in 1e-18 ZOO. A name stands for an address."""
         addresses: set[str] = set()
         total = 0
+        next_round = self._next_round()
         for one in people:
             if isinstance(one, Player):
                 addresses.update(one.addresses)
+                total += next_round.get(one.node, 0)
                 total += int(self.chain.read("NodeRegistry", "bonded", one.node))
-                total += int(self.chain.read("RewardPool", "retained", self.job, one.node))
+                kept = (
+                    self.chain.read("RewardPool", "retained", job, one.node) for job in self._jobs
+                )
+                total += sum(map(int, kept))
             else:
                 addresses.add(one)
         for address in addresses:
@@ -504,6 +511,31 @@ class Market:
         if self.sponsor in addresses:
             total += int(self.chain.read("RewardPool", "escrow", self.job))
         return total
+
+    def _next_round(self) -> dict[int, int]:
+        """What jobs have carried, by who gets it if all that may work do so in the next rounds."""
+        carried = alone = 0
+        for job in self._jobs:
+            carried += int(self.chain.read("RewardPool", "carried", job))
+            alone += int(self.chain.read("RewardPool", "carried_for_trainers", job))
+        if not carried:
+            return {}
+        terms = self.numbers.terms
+        shared = BPS - terms.verifier_bps - terms.aggregator_bps
+        parts: dict[int, int] = {}
+        for players, amount in (
+            (self.verifiers, (carried - alone) * terms.verifier_bps // BPS),
+            (self.aggregators, (carried - alone) * terms.aggregator_bps // BPS),
+            (self.trainers, (carried - alone) * shared // BPS + alone),
+        ):
+            able = [p.node for p in players if self._may_act(p)]
+            parts |= {node: amount // len(able) for node in able}
+        return parts
+
+    def _may_act(self, player: Player) -> bool:
+        """Whether a node is neither suspended nor banned nor gone."""
+        acting = self.chain.read("NodeRegistry", "acting_operator", player.node)
+        return str(acting) == player.operator
 
     @property
     def everybody(self) -> list[Player | str]:

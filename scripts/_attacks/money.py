@@ -114,8 +114,8 @@ def cancel_while_a_round_runs(market: Market) -> Outcome:
 
 
 def fill_ones_own_job(market: Market) -> Outcome:
-    """A sponsor's own trainers send noise in its job. Whether they are paid or found, their shares
-    are the sponsor's again, so the others' part of what it has promised is smaller."""
+    """A sponsor's own trainers send noise in its job. Paid, their shares are the sponsor's again;
+    found, the trainers of the next round have them."""
     shares = dict.fromkeys(market.trainers, 1)
     return outcome(
         market,
@@ -140,7 +140,7 @@ def _longest_dispute(market: Market) -> int:
 
 
 def _use_up_the_time(market: Market, dispute_s: int) -> Outcome:
-    """A sponsor has a round's work for nothing, because no right result can be settled in time.
+    """A sponsor has a round's work without a right result, because none can be settled in time.
 
     The attacker is the sponsor of a job with this dispute window, the aggregator on duty, trainers
     and a verifier within its share, and a friend. The aggregator is silent. In the fallback window,
@@ -148,8 +148,8 @@ def _use_up_the_time(market: Market, dispute_s: int) -> Outcome:
     rejected, and the friend has announced and challenges it at once: the bond comes back, and half
     of the slash. The committee is right each time, and takes its routine delay. A rejected result
     gives way to another one only if that could still be challenged and decided before `settle_by`
-    (TrainingResults `_fits`). Else the round is void ("no time left"), and its whole pool goes back
-    to the sponsor's escrow, where the payloads are public already.
+    (TrainingResults `_fits`). Else the round is void ("no time left"), though its payloads are
+    public. Its pool is carried: the next round pays it too, so the sponsor saves nothing.
     """
     terms, settings = market.numbers.terms, market.settings
     with hired(market, "mallory", 2, dispute_s=dispute_s):

@@ -179,7 +179,7 @@ def lie_in_jobs(market: Market, jobs: int) -> Outcome:
         def deed(market: Market) -> None:
             usual, rounds = market.job, []
             for _ in range(jobs):
-                market.job = market.create_job(market.sponsor, 1, 1)
+                market.job = market.create_job(market.sponsor, 2, 1)
                 rounds.append((market.job, market.open()))
             results, reports = [], []
             for market.job, number in rounds:
@@ -192,8 +192,6 @@ def lie_in_jobs(market: Market, jobs: int) -> Outcome:
                 market.finalize(number, results[place])
             for report in reports:
                 market.execute(report)
-            for market.job, _ in rounds:
-                _settle(market, players)
             market.job = usual
 
         return deed
@@ -222,17 +220,6 @@ def _told_and_found(market: Market, number: int, liar: Player, friends: list[Pla
     for friend in friends if is_convicted(market, report) else ():
         market.open_announcement(number, liar, friend)
     return report
-
-
-def _settle(market: Market, players: list[Player]) -> None:
-    """Everybody takes what is left in a job that has ended."""
-    chain = market.chain
-    if chain.read("RewardPool", "escrow", market.job):
-        chain.send(market.sponsor, "RewardPool", "refund", market.job)
-    for player in players:
-        if chain.read("RewardPool", "retained", market.job, player.node):
-            args = ("RewardPool", "release_retained", market.job, player.node)
-            chain.send(market.stranger_address, *args)
 
 
 def lie_in_many_jobs(market: Market) -> Outcome:

@@ -74,7 +74,7 @@ def test_20_privileged_calls_by_a_stranger__revert(people: People, ann: Node, ev
         ("pool: not results", pool, "reserve", (job, 99, 1)),
         ("pool: not results", pool, "start_distribution", (job, number, nodes, 1, nodes, amounts)),
         ("pool: not results", pool, "distribute", (job, number, nodes, amounts, 0)),
-        ("pool: not results", pool, "close", (job, number)),
+        ("pool: not results", pool, "close", (job, number, True)),
         ("pool: not sponsor", pool, "refund", (job,)),
         ("registry: not a slasher", registry, "slash", (ann.node_id, 2, 0, me.address)),
         ("registry: not a slasher", registry, "lock", (ann.node_id,)),

@@ -131,22 +131,23 @@ def test_16_frivolous_challenge__costs_its_bond_and_only_delays_once(
     people.assert_whole({ann: share(1, 2), bob: share(1, 2)})
 
 
-def test_16_committee_is_silent__round_is_void_and_everybody_keeps_what_it_had(
+def test_16_committee_is_silent__round_is_void_and_the_next_one_pays_its_pool(
     people: People, ann: Node, bob: Node
 ) -> None:
     """Attack 16: a challenge that the committee never decides ends a round that nobody attested.
-    The bond is lost, the pool goes back to the escrow, no stake is touched."""
+    The bond is lost, the pool is carried to the next round, no stake is touched."""
     crank = people.person("crank", 1_000 * ZOO)
     people.train(ann, bob)
     people.offer({ann: 1, bob: 1})
     people.challenge(crank)
     people.pass_phase(DISPUTED)
     assert people.phase == VOID
-    assert (people.gain(crank), people.gain(people.sponsor)) == (-BOND, 0)
+    assert people.gain(crank) == -BOND
+    assert people.gain(people.sponsor) == -TERMS.reward_per_round
     people.assert_whole({ann: 0, bob: 0, people.nodes["abe"]: 0, people.nodes["ada"]: 0})
     people.train(ann, bob)
     people.finish({ann: 1, bob: 1})
-    people.assert_whole({ann: share(1, 2), bob: share(1, 2)})
+    people.assert_whole({ann: 2 * share(1, 2), bob: 2 * share(1, 2)})
 
 
 def test_18_payload_withheld__is_left_out_unpaid_and_stops_nobody(

@@ -142,7 +142,7 @@ OPEN = {
         "set_encryption_key",
         "claim_bounty",
     },
-    "RewardPool": {"fund", "claim", "refund", "release", "release_retained"},
+    "RewardPool": {"fund", "claim", "refund", "release", "release_retained", "forfeit_carried"},
     "TrainingLedger": {"attest_model"},
     "TrainingJobs": {"create_job", "cancel_job"},
     "TrainingRounds": {

@@ -74,7 +74,7 @@ def disputed(caught: Story) -> Story:
     local.stop(LIAR, *CHEATS.values())
     local.start(LIAR, program=("tests.e2e.dishonest", "aggregator", "tests.e2e.liar"))
     local.start("coordinator-1", "coordinator-2")
-    job = local.job()
+    job = local.job(funded_rounds=2)  # the void round costs a reward
     local.until_phase(job, Phase.DISPUTED)
     network = local.network
     first = int(local.round(job).opened_block)

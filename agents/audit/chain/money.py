@@ -2,13 +2,14 @@
 """Who was paid what, and that every unit of the escrow is somewhere.
 
 Rule: a round's pool is split by TrainingResults and RewardPool: cuts of the attesters by stake and
-of the proposer, the rest by contribution, every division rounded down, dust back to the escrow. The
-share of a node whose report is confirmed is set aside until the report ends, or stays in the escrow
-when it has ended in a slash. Of any other share the node's retained pay is filled first; what a
-node with a lock earns beyond that is held until it has none. In a job that adopted ScoreConsensus
-the rest is split by consensus, its own or the newest one, among all that have one or all that the
-result names, and cuts are scaled by trust. The
-events, the pool as stored and the sums over all events must agree to the last unit.
+of the proposer, the rest by contribution, every division rounded down. What a spoiled round does
+not pay is carried to the next one (carry.py); any other round gives the escrow back what it took
+from there and did not pay. The share of a node whose report is confirmed is set aside until the
+report ends, or is carried when it has ended in a slash. Of any other share the node's retained pay
+is filled first; what a node with a lock earns beyond that is held until it has none. In a job that
+adopted ScoreConsensus the rest is split by consensus, its own or the newest one, among all that
+have one or all that the result names, and cuts are scaled by trust. The events, the pool as stored
+and the sums over all events must agree to the last unit.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import astuple
 
+from agents.audit.chain.carry import pool_of
 from agents.audit.chain.opening import guilty_at
 from agents.audit.chain.scores import Scored
 from agents.audit.chain.stakes import StakeBook
@@ -44,7 +46,7 @@ def check_payouts(
     `scored`: of a job that adopted ScoreConsensus. `spared`: no scoring could be opened in it.
     """
     number, terms = part.round_id, record.job.terms
-    reward = terms.reward_per_round
+    reward, for_trainers = pool_of(record, number)
     cuts = record.of("CutCredited", number)
     batches = record.of("RewardsDistributed", number)
     closed = record.of("PoolClosed", number)
@@ -58,7 +60,8 @@ def check_payouts(
     if standing is None or not final:
         part.same("payouts", "CutCredited", "their number", len(cuts), 0)
         part.same("payouts", "RewardsDistributed", "their number", len(batches), 0)
-        _check_closed(record, part, 0, reward)
+        spoiled = bool(record.of("ResultProposed", number))
+        _check_closed(record, part, 0, reward, spoiled, for_trainers)
         return
     pairs = zip(standing.proposal.nodes, standing.proposal.contributions, strict=False)
     paid = dict(pairs)
@@ -72,6 +75,7 @@ def check_payouts(
         paid,
         None if scored is None else {v: scored.factor(v, spared) for v in standing.attesters},
         scores,
+        for_trainers,
     )
     part.same("payouts", "RewardPool", "scored_round", pool.scored_round, source)
     for event in record.of("RoundFinalized", number):
@@ -147,7 +151,8 @@ def check_payouts(
     part.same("payouts", "RewardPool", "distributed", pool.distributed, brought)
     last = nodes[-1] if nodes else 0
     part.same("payouts", "RewardPool", "last_node", pool.last_node, last)
-    _check_closed(record, part, credited, reward - credited)
+    spoiled = any(guilty_at(record, number, event) for event in closed)
+    _check_closed(record, part, credited, reward - credited, spoiled, None)
     settled = [(e.args["paid"], e.args["returned"]) for e in record.of("RoundSettled", number)]
     wanted_settled = [(credited, reward - credited)]
     part.same("payouts", "RoundSettled", "(paid, returned)", settled, wanted_settled)
@@ -208,26 +213,39 @@ def _why_void(record: Record, round_id: int) -> str:
     return "no result" if windows > 1 else "no time left"
 
 
-def _check_closed(record: Record, part: Part, paid: int, returned: int) -> None:
+def _check_closed(
+    record: Record, part: Part, paid: int, unpaid: int, spoiled: bool, for_trainers: int | None
+) -> None:
+    """`for_trainers`: the part of what is carried that no cut is taken of; None for all of it."""
     pool = record.pools[record.job_id, part.round_id]
+    brought = pool_of(record, part.round_id)[0] - record.job.terms.reward_per_round
+    carried = unpaid if spoiled else min(unpaid, brought)
+    alone = carried if for_trainers is None else for_trainers
     part.same("payouts", "RewardPool", "the amount paid", pool.paid, paid)
     for event in record.of("PoolClosed", part.round_id):
         part.same("payouts", "PoolClosed", "paid", event.args["paid"], paid)
+        returned = unpaid - carried
         part.same("payouts", "PoolClosed", "returned", event.args["returned"], returned)
+    events = record.of("PayCarried", part.round_id)
+    kept = [(e.args["amount"], e.args["for_trainers"]) for e in events]
+    wanted = [(carried, alone)] if carried else []
+    part.same("payouts", "PayCarried", "(amount, for_trainers)", kept, wanted)
 
 
 def check_balances(record: Record, part: Part, registry: StakeBook) -> None:
     """The escrow, what is pending for everybody, bounties, and every node's stake."""
     escrow: dict[int, int] = defaultdict(int)
+    carry: dict[int, int] = defaultdict(int)
     pending: dict[str, int] = defaultdict(int)
     reserved = 0
     held: dict[int, int] = defaultdict(int)
     aside: dict[tuple[int, int, int], int] = defaultdict(int)
     names = ("JobFunded", "PoolReserved", "PoolClosed", "EscrowRefunded", "RewardClaimed")
+    carries = ("PayCarried", "CarriedForfeited")
     retained: dict[tuple[int, int], int] = defaultdict(int)
     retentions = ("PayRetained", "RetainedReleased", "RetainedForfeited")
     holdings = ("PayHeld", "PayReleased", "ShareSetAside", "ShareSettled", *retentions)
-    for event in record.all(*names, *holdings, "CutCredited", "RewardsDistributed"):
+    for event in record.all(*names, *carries, *holdings, "CutCredited", "RewardsDistributed"):
         args = event.args
         if event.name in holdings:
             node, amount = args["node_id"], args["amount"]
@@ -252,7 +270,8 @@ def check_balances(record: Record, part: Part, registry: StakeBook) -> None:
                 share = aside.pop((args["job_id"], args["round_id"], node), 0)
                 part.same("balances", "ShareSettled", f"node {node}", amount, share)
                 if args["guilty"]:
-                    escrow[args["job_id"]] += amount
+                    carry[args["job_id"]] += amount
+                    reserved += amount
                 else:
                     pending[registry.payout(node, event)] += amount
             continue
@@ -261,11 +280,20 @@ def check_balances(record: Record, part: Part, registry: StakeBook) -> None:
             what = f"escrow of job {args['job_id']}"
             part.same("balances", "JobFunded", what, args["escrow"], escrow[args["job_id"]])
         elif event.name == "PoolReserved":
-            escrow[args["job_id"]] -= args["amount"]
-            reserved += args["amount"]
+            taken = args["amount"] - carry.pop(args["job_id"], 0)
+            escrow[args["job_id"]] -= taken
+            reserved += taken
         elif event.name == "PoolClosed":
             escrow[args["job_id"]] += args["returned"]
             reserved -= args["returned"]
+        elif event.name == "PayCarried":
+            carry[args["job_id"]] += args["amount"]
+        elif event.name == "CarriedForfeited":
+            what = f"what job {args['job_id']} carried"
+            amount = carry.pop(args["job_id"], 0)
+            part.same("balances", "CarriedForfeited", what, args["amount"], amount)
+            pending[args["treasury"]] += args["amount"]
+            reserved -= args["amount"]
         elif event.name == "EscrowRefunded":
             what = f"what the sponsor of job {args['job_id']} got back"
             part.same("balances", "EscrowRefunded", what, args["amount"], escrow[args["job_id"]])
@@ -285,6 +313,7 @@ def check_balances(record: Record, part: Part, registry: StakeBook) -> None:
                 pending[payout] += amount
                 reserved -= amount
     part.same("balances", "RewardPool", "the job's escrow", record.escrow, escrow[record.job_id])
+    part.same("balances", "RewardPool", "carried", record.carried, carry[record.job_id])
     for account, amount in pending.items():
         part.same(
             "balances",

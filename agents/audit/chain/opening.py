@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from agents.audit.chain.carry import pool_of
 from agents.audit.sources.findings import Part
 from agents.audit.sources.record import Record, place
 from agents.protocol import formulas
@@ -147,11 +148,12 @@ def guilty_at(record: Record, round_id: int, at: Event) -> set[int]:
 
 
 def _check_pool(record: Record, part: Part) -> None:
-    terms = record.job.terms
+    amount, for_trainers = pool_of(record, part.round_id)
     amounts = [e.args["amount"] for e in record.of("PoolReserved", part.round_id)]
-    part.same("opening", "PoolReserved", "the amounts", amounts, [terms.reward_per_round])
+    part.same("opening", "PoolReserved", "the amounts", amounts, [amount])
     pool = record.pools[record.job_id, part.round_id]
-    part.same("opening", "RewardPool", "the pool's amount", pool.amount, terms.reward_per_round)
+    part.same("opening", "RewardPool", "the pool's amount", pool.amount, amount)
+    part.same("opening", "RewardPool", "the trainers' part", pool.for_trainers, for_trainers)
 
 
 def _check_phases(record: Record, part: Part, opened: Opened) -> None:

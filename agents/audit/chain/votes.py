@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass
 
+from agents.audit.chain.carry import pool_of
 from agents.audit.chain.opening import Opened
 from agents.audit.sources.findings import Part
 from agents.audit.sources.record import Record, place
@@ -272,7 +273,7 @@ def check_ledger(record: Record, part: Part, opened: Opened, standing: Tally) ->
     events = record.of("RoundRecorded", part.round_id)
     if not part.same("ledger", "RoundRecorded", "their number", len(events), 1):
         return
-    reward, timestamp = record.job.terms.reward_per_round, record.time(events[0])
+    reward, timestamp = pool_of(record, part.round_id)[0], record.time(events[0])
     head = formulas.ledger_head(
         before,
         record.job_id,

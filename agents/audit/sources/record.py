@@ -106,6 +106,7 @@ class Record:
         self.last_scored = self._number("last_scored", network.scores, job_id)
         self.scorings = self._many(network.scores, "scoring", places)
         self.escrow = self._number("escrow", network.pool, job_id)
+        self.carried = self._number("carried", network.pool, job_id)
         self.totals = {
             name: self._number(name, network.pool)
             for name in ("total_escrow", "total_reserved", "total_pending", "total_held")
@@ -159,7 +160,8 @@ class Record:
     def payees(self) -> dict[str, int]:
         """Everything credited by the pool so far, of any job, by address."""
         found: dict[str, int] = {}
-        releases = ("PayReleased", "RetainedReleased", "RetainedForfeited")
+        forfeits = ("RetainedForfeited", "CarriedForfeited")
+        releases = ("PayReleased", "RetainedReleased", *forfeits)
         for event in self.all("CutCredited", *releases, "RewardsDistributed", "ShareSettled"):
             args = event.args
             if event.name == "ShareSettled":
@@ -168,7 +170,7 @@ class Record:
                 pairs = [] if args["guilty"] or node is None else [(node.payout, args["amount"])]
             elif event.name == "RewardsDistributed":
                 pairs = list(zip(args["payouts"], args["amounts"], strict=False))
-            elif event.name == "RetainedForfeited":
+            elif event.name in forfeits:
                 pairs = [(args["treasury"], args["amount"])]
             else:
                 pairs = [(args["payout"], args["amount"])]

@@ -146,8 +146,8 @@ def _cost(story: Story, node: NodeStory, slashes: Sequence[Slash]) -> str:
     for lost in story.forfeits:
         if lost.node_id == node.node_id:
             items.append(
-                f"Its share of round {lost.round_id}, {amount(lost.amount)} ZOO, went back to the "
-                "escrow."
+                f"Its share of round {lost.round_id}, {amount(lost.amount)} ZOO, was carried to "
+                "the job's next round."
             )
     rounds = {slash.round_id for slash in slashes} - {0}
     unpaid = [number for number in sorted(rounds) if not _paid(story, node, number)]

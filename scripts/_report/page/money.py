@@ -25,8 +25,8 @@ def money(run: Run) -> list[str]:
         found += bar("What was credited", earned, parts)
         if lost := sum(forfeit.amount for forfeit in story.forfeits):
             found.append(
-                f"<div>Of what is in escrow, {amount(lost)} ZOO are shares that convicted nodes "
-                "did not get.</div>"
+                f"<div>{amount(lost)} ZOO are shares that convicted nodes did not get; they were "
+                "carried to the job's next rounds.</div>"
             )
     return found + slashed(story)
 
@@ -54,7 +54,7 @@ def _escrow(story: Story, books: Books) -> Parts:
         ("aggregators, for merging", by_role["aggregators"]),
         ("back to the sponsor", story.refunded),
         ("held until a report ends", books.held),
-        ("left in escrow", books.escrow + books.reserved),
+        ("left in escrow, or carried to a next round", books.escrow + books.reserved),
     ]
 
 

@@ -29,6 +29,12 @@ def test_split_by_scores_by_hand() -> None:
     assert scored.paid == 1_000
 
 
+def test_split__pay_of_earlier_rounds_for_trainers__is_not_cut() -> None:
+    found = formulas.split(1_090, 1_000, 500, 9, {1: 1}, {5: 1, 6: 1}, for_trainers=90)
+    assert found.cuts == ((9, 50), (1, 100))
+    assert found.shares == {5: 470, 6: 470}
+
+
 @given(
     st.dictionaries(st.integers(1, 9), st.integers(1, 10**20), min_size=1),
     st.dictionaries(st.integers(10, 19), st.integers(0, 10**6)),

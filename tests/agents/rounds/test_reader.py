@@ -164,6 +164,10 @@ class SignedFacts(ChainFacts):
         assert block == 1  # that of the opening
         return {node: node * ZOO for node in nodes}
 
+    def pool_amount(self, job_id: int, round_id: int) -> int:
+        assert (job_id, round_id) == (1, 1)
+        return 100 * ZOO
+
     def penalties_at(self, block: int) -> Mapping[int, Row]:
         assert block == 1
         return DEFAULTS
@@ -177,7 +181,7 @@ class SignedFacts(ChainFacts):
 def signed(tiny: HonestRound) -> tuple[RoundReader, Any]:
     facts = SignedFacts(tiny.published)
     view = facts.open(1, SEED)
-    terms = SimpleNamespace(commit_s=60, reward_per_round=100 * ZOO, aggregator_bps=1_000)
+    terms = SimpleNamespace(commit_s=60, reward_per_round=ZOO, aggregator_bps=1_000)
     view.round.audit_seed, view.job = DRAW, SimpleNamespace(terms=terms)
     facts.revealed = {node: tiny.reveal(node) for node in NODES}
     return RoundReader(facts, tiny.store, DEVICE), view

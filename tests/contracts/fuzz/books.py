@@ -158,6 +158,8 @@ class Tally:
             if self._is_good(node) and self.ask("results.is_invalid", *seen.key, node):
                 self.causes.add("right work found invalid")
         if seen.ended != "finalized":
+            if seen.ended and seen.proposal is not None:
+                self._sponsor(seen.job, -reward)  # carried to the next round
             if seen.ended and good:
                 self.causes.add(f"round void with right work in it: {seen.ended}")
             for node in good if seen.ended else ():
@@ -167,6 +169,9 @@ class Tally:
         f = seen.proposal.fields
         if world.is_right(seen):
             pool = self.ask("pool.pool", *seen.key)
+            cut_from = pool.amount - pool.for_trainers
+            verifier_cut = cut_from * terms.verifier_bps // BPS
+            aggregator_cut = cut_from * terms.aggregator_bps // BPS
             for node in right:
                 self._owe(node, pool.trainer_amount // len(right))
             attesters = seen.attested.get(f["result_hash"], [])

@@ -622,7 +622,8 @@ MAKERS: dict[str, Callable[[Hostile], Any]] = {
     "roles": _among(1, 2, 3, 4, 7, 7, 7),
     "role": _among(1, 2, 4),
     **dict.fromkeys(
-        ("active", "approved", "upheld", "passed", "allowed", "guilty"), _among(True, False)
+        ("active", "approved", "upheld", "passed", "allowed", "guilty", "carry"),
+        _among(True, False),
     ),
     "overturned": _among(True, False),
     "violation": _among(2, 2, 2, 3, 5),

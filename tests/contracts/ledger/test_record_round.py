@@ -97,7 +97,7 @@ def test_record_round__pool_closed_since__reward_stays(
     """The reward is what was set aside: what becomes of the pool later changes no entry."""
     reserve(1, 7 * 10**18)
     _record(system.ledger, results, 1, 0, 1)
-    system.pool.close(JOB, 1, sender=results)
+    system.pool.close(JOB, 1, True, sender=results)
     assert system.ledger.entry(JOB, 0).reward == 7 * 10**18
     assert system.ledger.head(JOB) == _head(EMPTY, JOB, 1, 0, 1, 7 * 10**18)
 

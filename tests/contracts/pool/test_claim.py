@@ -18,7 +18,7 @@ def credited(pool: Any, job: int, reserved: int, results: str, nodes: list[int])
     """Node 1 is owed 4 ZOO, node 2 is owed 6."""
     pool.start_distribution(job, reserved, [], 10, [], [], sender=results)
     pool.distribute(job, reserved, nodes[:2], [4, 6], 0, sender=results)
-    pool.close(job, reserved, sender=results)
+    pool.close(job, reserved, True, sender=results)
     return reserved
 
 
@@ -94,7 +94,7 @@ def test_refund__leaves_an_open_pool_alone_and_comes_again(
     assert pool.refund(job, sender=sponsor) == 90 * ZOO
     with boa.reverts("pool: nothing to refund"):
         pool.refund(job, sender=sponsor)
-    pool.close(job, reserved, sender=results)
+    pool.close(job, reserved, False, sender=results)
     assert pool.refund(job, sender=sponsor) == 10 * ZOO
 
 

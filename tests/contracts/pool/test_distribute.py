@@ -39,6 +39,7 @@ def test_distribute__one_batch__splits_and_rounds_down(
     assert 0 < 10 * ZOO - paid < len(nodes)
     assert tuple(pool.pool(job, distributing)) == (
         10 * ZOO,
+        0,
         9 * ZOO,
         7,
         7,
@@ -83,7 +84,7 @@ def test_distribute__unknown_node__its_share_goes_back(
 ) -> None:
     pool.distribute(job, distributing, [nodes[2], 999], [3, 4], 0, sender=results)
     assert logged(pool)[0][1]["amounts"] == [9 * ZOO * 3 // 7, 0]
-    paid, returned = pool.close(job, distributing, sender=results)
+    paid, returned = pool.close(job, distributing, True, sender=results)
     assert paid == ZOO + 9 * ZOO * 3 // 7
     assert returned == 10 * ZOO - paid
 
@@ -111,7 +112,7 @@ def test_distribute__zero_total__reverts(
     pool.start_distribution(job, reserved, [], 0, [], [], sender=results)
     with boa.reverts("pool: zero total"):
         pool.distribute(job, reserved, nodes, [0, 0, 0], 0, sender=results)
-    assert pool.close(job, reserved, sender=results) == (0, 10 * ZOO)
+    assert pool.close(job, reserved, True, sender=results) == (0, 10 * ZOO)
 
 
 def test_distribute__full_batch__fits_under_the_gas_cap(

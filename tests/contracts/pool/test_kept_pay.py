@@ -110,7 +110,7 @@ def test_settle_share__reentered_by_the_registry__pays_once(
     for _ in range(2):  # the second time nothing is left
         stage.pool.settle_share(1, 1, ASIDE, guilty, sender=stage.reports)
     paid, back = (0, 40) if guilty else (40, 0)
-    assert (stage.pool.pending(registry.payout()), stage.pool.escrow(1)) == (paid, back)
+    assert (stage.pool.pending(registry.payout()), stage.pool.carried(1)) == (paid, back)
     assert stage.pool.total_held() == stage.pool.held(HELD) == 60
 
 

@@ -41,6 +41,10 @@ def end_job(stage: PoolStage) -> None:
     stage.end_job(1, stage.jobs.sponsor_of(1))
 
 
+def forfeit_carried(stage: PoolStage) -> None:
+    stage.pool.forfeit_carried(1)
+
+
 def distribute(nodes: list[int], contributions: list[int], round_id: int = 1) -> Act:
     return by_results("distribute", nodes, contributions, 0, round_id=round_id)
 
@@ -52,7 +56,7 @@ def start(nodes: list[int], cuts: list[int]) -> Act:
 RESERVED = by_results("reserve", 10 * ZOO)
 # 9 ZOO to distribute, for a total contribution of 7.
 STARTED = (RESERVED, start([1], [ZOO]))
-CLOSED = by_results("close")
+CLOSED = by_results("close", True)
 
 REFUSED: list[tuple[Any, ...]] = [
     ("zero amount", fund(1, 0)),
@@ -60,6 +64,8 @@ REFUSED: list[tuple[Any, ...]] = [
     ("job ended", fund(1, 1), end_job),
     ("not sponsor", refund(9)),
     ("job not ended", refund(1)),
+    ("job not ended", forfeit_carried, RESERVED, CLOSED),
+    ("nothing carried", forfeit_carried, end_job),
     ("already reserved", by_results("reserve", 1), RESERVED),
     ("already reserved", by_results("reserve", 1), RESERVED, CLOSED),
     ("escrow too low", by_results("reserve", 1, job=2), another_job),

@@ -15,7 +15,7 @@ from tests.stage.contracts.pool import ZOO, PoolStage
 def test_reserve__escrow__becomes_the_pool(pool: Any, job: int, results: str) -> None:
     pool.reserve(job, 1, 30 * ZOO, sender=results)
     assert logged(pool) == [event("PoolReserved", job_id=job, round_id=1, amount=30 * ZOO)]
-    assert tuple(pool.pool(job, 1)) == (30 * ZOO, 0, 0, 0, 0, 0, 1, False)
+    assert tuple(pool.pool(job, 1)) == (30 * ZOO, 0, 0, 0, 0, 0, 0, 1, False)
     assert pool.escrow(job) == pool.total_escrow() == 70 * ZOO
     assert pool.total_reserved() == 30 * ZOO
 
@@ -45,7 +45,7 @@ def test_settlement__anyone_but_results__reverts(
         (pool.reserve, (2, 1)),
         (pool.start_distribution, (reserved, [], 1, nodes[:1], [1])),
         (pool.distribute, (reserved, nodes[:1], [1], 0)),
-        (pool.close, (reserved,)),
+        (pool.close, (reserved, True)),
     ):
         with boa.reverts("pool: not results"):
             function(job, *arguments, sender=others[role])

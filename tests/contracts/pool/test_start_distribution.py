@@ -20,7 +20,7 @@ def test_start_distribution__cuts__are_credited_to_payouts(
         )
         for node, payout, amount in zip(nodes[:2], payouts[:2], cuts, strict=True)
     ]
-    assert tuple(pool.pool(job, reserved)) == (10 * ZOO, 7 * ZOO, 77, 0, 3 * ZOO, 0, 2, False)
+    assert tuple(pool.pool(job, reserved)) == (10 * ZOO, 0, 7 * ZOO, 77, 0, 3 * ZOO, 0, 2, False)
     assert [pool.pending(payout) for payout in payouts] == [2 * ZOO, ZOO, 0]
     assert pool.total_pending() == 3 * ZOO
     assert pool.total_reserved() == 7 * ZOO
@@ -51,7 +51,7 @@ def test_start_distribution__unknown_node__its_cut_goes_back_at_the_end(
     assert logged(pool) == []
     assert pool.pool(job, reserved).trainer_amount == 6 * ZOO
     assert pool.total_pending() == 0
-    assert pool.close(job, reserved, sender=results) == (0, 10 * ZOO)
+    assert pool.close(job, reserved, True, sender=results) == (0, 10 * ZOO)
 
 
 def test_start_distribution__cuts_take_all__is_allowed(

@@ -86,6 +86,8 @@ class Round:
     announced: dict[tuple[int, int], int] = field(default_factory=dict)
     found: dict[int, tuple[int, int]] = field(default_factory=dict)
     left: int = 0  # of the challenge window when the result was challenged
+    pool: int = 0
+    for_trainers: int = 0  # of the pool
 
     @property
     def confirmed(self) -> bool:
@@ -111,6 +113,8 @@ class Model:
     owner: str
     limit: int
     seats: int
+    carried: int = 0  # what spoiled rounds did not pay
+    for_trainers: int = 0  # of it
     now: int = 0
     block: int = 0
     status: int = ACTIVE
@@ -145,8 +149,15 @@ class Model:
 
     def _void(self) -> None:
         self.last.phase, self.last.deadline = VOID, 0
-        self.escrow += REWARD
+        self._close(self.last.pool, bool(self.last.attempt))
+        self.for_trainers += self.last.for_trainers
         self._end_if_due()
+
+    def _close(self, unpaid: int, spoiled: bool) -> int:
+        kept = unpaid if spoiled else min(unpaid, self.last.pool - REWARD)
+        self.carried += kept
+        self.escrow += unpaid - kept
+        return kept
 
     def _end_if_due(self) -> None:
         if self.done == self.limit:
@@ -223,6 +234,7 @@ class Model:
         need(self.status == ACTIVE, "jobs: job not active")
         present = [t for t in trainers if t not in self.absent]
         need(bool(present and weights and aggregators), "rounds: too few nodes")
+        need(self.escrow >= REWARD, "pool: escrow too low")
         drawn = len(present) > self.seats
         self.rounds.append(
             Round(
@@ -231,10 +243,13 @@ class Model:
                 weights=weights,
                 aggregators=aggregators,
                 seed_block=self.block + 1,
+                pool=REWARD + self.carried,
+                for_trainers=self.for_trainers,
             )
         )
         self._enter(COMMIT, "commit_s")
         self.escrow -= REWARD
+        self.carried = self.for_trainers = 0
 
     def seat(self, seed_of: Callable[[int], bytes]) -> None:
         """`seed_of`: the seed that a block gives."""
@@ -384,7 +399,8 @@ class Model:
         node, round_ = report.node, self.round(report.round_id)
         amount = self.aside.pop((report.round_id, node), 0)
         if guilty:
-            self.escrow += amount
+            self.carried += amount
+            self.for_trainers += amount
         else:
             round_.invalid.discard(node)
             self.pending[node] = self.pending.get(node, 0) + amount
@@ -398,12 +414,18 @@ class Model:
         paid = dict.fromkeys([*r.nodes, *r.attesters, r.proposer], 0)
         cuts = 0
         for verifier in r.attesters:
-            cut = REWARD * TERMS["verifier_bps"] // 10_000 * r.weights[verifier] // r.attested
+            cut = (
+                (r.pool - r.for_trainers)
+                * TERMS["verifier_bps"]
+                // 10_000
+                * r.weights[verifier]
+                // r.attested
+            )
             paid[verifier] += cut
             cuts += cut
-        fee = REWARD * TERMS["aggregator_bps"] // 10_000
+        fee = (r.pool - r.for_trainers) * TERMS["aggregator_bps"] // 10_000
         paid[r.proposer] += fee
-        pot = REWARD - cuts - fee
+        pot = r.pool - cuts - fee
         total, round_id = sum(r.shares), len(self.rounds)
         spent = 0
         for node, share in zip(r.nodes, r.shares, strict=True):
@@ -416,7 +438,7 @@ class Model:
         for node, amount in paid.items():
             book = self.held if self._locked(node) else self.pending
             book[node] = book.get(node, 0) + amount
-        self.escrow += REWARD - sum(paid.values()) - spent
+        self.for_trainers += self._close(r.pool - sum(paid.values()) - spent, bool(r.invalid))
         r.phase, r.deadline = FINALIZED, 0
         self.model = r.model
         self.done += 1

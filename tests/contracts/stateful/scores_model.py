@@ -91,6 +91,10 @@ class JobModel:
     last_scored: int = 0
     paid: int = 0
     aside: int = 0
+    carried: int = 0  # what spoiled rounds did not pay
+    for_trainers: int = 0  # of it
+    pool: int = 0  # of the newest round
+    alone: int = 0  # the part of it for trainers alone
 
     @property
     def last(self) -> Round:
@@ -110,6 +114,8 @@ class JobModel:
         need(self.last.phase in (NONE, FINALIZED, VOID), "jobs: round open")
         need(self.escrow >= REWARD, "pool: escrow too low")
         self.escrow -= REWARD
+        self.pool, self.carried = REWARD + self.carried, 0
+        self.alone, self.for_trainers = self.for_trainers, 0
         self.rounds.append(Round(nodes=nodes, begun=self.now))
         self._enter(AGGREGATE, "aggregate_s")
 
@@ -122,6 +128,7 @@ class JobModel:
         if r.fallback:
             r.phase, r.deadline = VOID, 0
             self.escrow += REWARD
+            self.carried, self.for_trainers = self.pool - REWARD, self.alone
         else:
             r.fallback = True
             self._enter(AGGREGATE, "aggregate_s")
@@ -260,12 +267,13 @@ class JobModel:
         need(not r.scoring.commitments or r.scoring.closed, "scores: open")
         need(not self.awaited(r), "scores: open")
         r.phase, r.deadline = FINALIZED, 0
-        cuts = [(r.proposer, REWARD * TERMS["aggregator_bps"] // BPS)]
+        cut_from = self.pool - self.alone
+        cuts = [(r.proposer, cut_from * TERMS["aggregator_bps"] // BPS)]
         attested = sum(self.weights[v] for v in r.attesters)
         for verifier in r.attesters:
-            cut = REWARD * TERMS["verifier_bps"] // BPS * self.weights[verifier] // attested
+            cut = cut_from * TERMS["verifier_bps"] // BPS * self.weights[verifier] // attested
             cuts.append((verifier, cut * self.factor(verifier) // BPS))
-        amount = REWARD - sum(cut for _, cut in cuts)
+        amount = self.pool - sum(cut for _, cut in cuts)
         parts = {node: r.contribution(node) for node in r.listed}
         if sum(r.scoring.consensus):
             parts = r.shares  # also of those that the result leaves out
@@ -279,9 +287,13 @@ class JobModel:
         # Every report is pending here: nobody executes or appeals one.
         aside = sum(shares[node] for node in r.invalid & shares.keys())
         paid = sum(units for _, units in (*cuts, *pay))
-        assert paid <= REWARD
+        assert paid <= self.pool
         for node, units in (*cuts, *pay):
             self.book.credit(node, units)
-        self.escrow += REWARD - paid - aside
+        unpaid = self.pool - paid - aside
+        kept = unpaid if r.invalid else min(unpaid, self.pool - REWARD)
+        self.carried += kept
+        self.for_trainers += kept
+        self.escrow += unpaid - kept
         self.paid += paid
         self.aside += aside

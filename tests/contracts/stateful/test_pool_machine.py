@@ -31,12 +31,16 @@ class ModelJob:
     retain: int = 0  # rounds' pay of a trainer
     ended: bool = False
     escrow: int = 0
+    carried: int = 0  # what rounds did not pay
+    for_trainers: int = 0  # of it
     rounds: int = 0
 
 
 @dataclass
 class ModelPool:
     amount: int
+    brought: int = 0  # the part that was carried to it
+    for_trainers: int = 0  # of that
     status: int = RESERVED
     trainer_amount: int = 0
     total: int = 0
@@ -58,7 +62,7 @@ class PoolMachine(Machine):
         self.jobs: dict[int, ModelJob] = {}
         self.pools: dict[tuple[int, int], ModelPool] = {}
         self.donated = 0
-        self.forfeited = 0  # retained pay that the treasury got
+        self.forfeited = 0  # retained and carried pay that the treasury got
         self.locks: set[int] = set()  # nodes with a lock
         self.held: dict[int, int] = {}  # by node
         self.aside: dict[tuple[int, int, int], int] = {}  # by job, round and node
@@ -140,7 +144,10 @@ class PoolMachine(Machine):
         ):
             job.rounds += 1
             job.escrow -= amount
-            self.pools[job_id, job.rounds] = ModelPool(amount)
+            self.pools[job_id, job.rounds] = ModelPool(
+                amount + job.carried, job.carried, job.for_trainers
+            )
+            job.carried = job.for_trainers = 0
 
     @precondition(lambda self: self.pools)
     @rule(pick=picks)
@@ -245,20 +252,35 @@ class PoolMachine(Machine):
             self.pool.distribute(*key, [UNKNOWN_NODE + 1], [left + excess], 0, sender=self.results)
 
     @precondition(lambda self: self.pools)
-    @rule(pick=picks)
-    def close(self, pick: int) -> None:
+    @rule(pick=picks, spoiled=st.booleans())
+    def close(self, pick: int, spoiled: bool = True) -> None:
         key, pool = self.pool_at(pick, DISTRIBUTING)
-        returned = pool.amount - pool.paid
+        unpaid = pool.amount - pool.paid
         if not self.attempt(
             {"pool: closed": pool.status == CLOSED},
-            lambda: self.pool.close(*key, sender=self.results),
-            answer=(pool.paid, returned),
+            lambda: self.pool.close(*key, spoiled, sender=self.results),
+            answer=(pool.paid, unpaid),
         ):
             return
         if pool.status == DISTRIBUTING and pool.total and pool.distributed == pool.total:
-            assert 0 <= returned - pool.unpayable < pool.turns
+            assert 0 <= unpaid - pool.unpayable < pool.turns
+        kept = unpaid if spoiled else min(unpaid, pool.brought)
+        job = self.jobs[key[0]]
+        job.carried += kept
+        job.for_trainers += pool.for_trainers if pool.status == RESERVED else kept
+        job.escrow += unpaid - kept
         pool.status = CLOSED
-        self.jobs[key[0]].escrow += returned
+
+    @rule(pick=picks)
+    def forfeit_carried(self, pick: int) -> None:
+        job_id, job = self.job_at(pick)
+        reasons = {
+            "pool: job not ended": not job.ended,
+            "pool: nothing carried": job.ended and job.carried == 0,
+        }
+        if self.attempt(reasons, lambda: self.pool.forfeit_carried(job_id), answer=job.carried):
+            self.forfeited += job.carried
+            job.carried = job.for_trainers = 0
 
     # Who stands accused
 
@@ -311,7 +333,8 @@ class PoolMachine(Machine):
         amount = self.aside.pop((job_id, round_id, node))
         self.pool.settle_share(job_id, round_id, node, guilty, sender=self.stage.reports)
         if guilty:
-            self.jobs[job_id].escrow += amount
+            self.jobs[job_id].carried += amount
+            self.jobs[job_id].for_trainers += amount
             self.forfeited += self.retained.pop((job_id, node), 0)
         else:
             self.pending[self.payout_of[node]] += amount
@@ -346,7 +369,7 @@ class PoolMachine(Machine):
             lambda: self.pool.reserve(job_id, job.rounds + 1, 0, sender=job.sponsor),
             lambda: self.pool.start_distribution(job_id, 1, [], 0, [], [], sender=job.sponsor),
             lambda: self.pool.distribute(job_id, 1, [], [], 0, sender=job.sponsor),
-            lambda: self.pool.close(job_id, 1, sender=job.sponsor),
+            lambda: self.pool.close(job_id, 1, True, sender=job.sponsor),
         ]
         with boa.reverts("pool: not results"):
             calls[pick % 4]()
@@ -359,6 +382,8 @@ class PoolMachine(Machine):
             return
         for job_id, job in self.jobs.items():
             assert self.pool.escrow(job_id) == job.escrow
+            assert self.pool.carried(job_id) == job.carried
+            assert self.pool.carried_for_trainers(job_id) == job.for_trainers
         for wallet, amount in self.pending.items():
             assert self.pool.pending(wallet) == amount
         for wallet, amount in self.wallets.items():
@@ -366,6 +391,7 @@ class PoolMachine(Machine):
         for key, pool in self.pools.items():
             assert tuple(self.pool.pool(*key)) == (
                 pool.amount,
+                pool.for_trainers,
                 pool.trainer_amount,
                 pool.total,
                 pool.distributed,
@@ -378,6 +404,7 @@ class PoolMachine(Machine):
         open_pools = [pool for pool in self.pools.values() if pool.status != CLOSED]
         escrow = sum(job.escrow for job in self.jobs.values())
         reserved = sum(pool.amount - pool.paid for pool in open_pools)
+        reserved += sum(job.carried for job in self.jobs.values())
         owed = sum(self.pending.values()) + self.forfeited
         assert self.pool.pending(self.stage.registry.parameters().treasury) == self.forfeited
         assert self.pool.total_escrow() == escrow
@@ -422,6 +449,10 @@ def test_pool_machine__whatever_was_owed__can_be_paid_out(stage: PoolStage) -> N
             machine.stage.end_job(job_id, job.sponsor)
             job.ended = True
             machine.refund(pick)
+            machine.forfeit_carried(pick)
+        treasury = machine.stage.registry.parameters().treasury
+        assert machine.pool.claim(sender=treasury) == machine.forfeited > 0
+        machine.forfeited = 0
         assert any(machine.retained.values())
         while any(machine.retained.values()):
             machine.release_retained(0)

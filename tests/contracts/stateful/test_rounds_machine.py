@@ -34,7 +34,6 @@ from tests.stage.contracts.system import (
     FINALIZED,
     INVALID,
     REVEAL,
-    REWARD,
     TRAINER,
     VOID,
     ZERO,
@@ -161,6 +160,15 @@ class RoundsMachine(Machine):
     def play_on_more(self, steps: int) -> None:
         for _ in range(steps):
             self.play_on()
+
+    @rule(steps=st.integers(1, 6), sponsor=st.booleans())
+    def play_to_a_dispute(self, steps: int, sponsor: bool) -> None:
+        """Few histories get there by single steps."""
+        for _ in range(steps):
+            if self.model.last.phase != CHALLENGE:
+                self.play_on()
+        if self.model.last.phase == CHALLENGE:
+            self.challenge(sponsor)
 
     # Rounds
 
@@ -566,6 +574,8 @@ class RoundsMachine(Machine):
     def _money_is_model(self) -> None:
         m = self.model
         assert self.s.pool.escrow(1) == m.escrow
+        assert self.s.pool.carried(1) == m.carried
+        assert self.s.pool.carried_for_trainers(1) == m.for_trainers
         for player in self.players:
             assert self.s.pool.pending(player.payout) == m.pending.get(player.node_id, 0)
             assert self.s.pool.held(player.node_id) == m.held.get(player.node_id, 0)
@@ -597,7 +607,7 @@ class RoundsMachine(Machine):
         if recorded:
             last = self.s.ledger.entry(1, len(recorded) - 1)
             assert last.new_model == self.model.model
-            assert last.reward == self.s.pool.pool(1, last.round_id).amount == REWARD
+            assert last.reward == self.s.pool.pool(1, last.round_id).amount == recorded[-1].pool
             assert len(self.s.ledger.lineage(1, self.model.model, 64)) == len(recorded)
             if len(recorded) > 1:
                 assert last.prev_model == recorded[-2].model
@@ -641,6 +651,10 @@ class RoundsMachine(Machine):
                 self.s.pool.claim(sender=player.payout)
         if self.model.status != ACTIVE and self.model.escrow:
             self.s.pool.refund(1, sender=self.stage.sponsor)
+            if self.s.pool.carried(1):
+                self.s.pool.forfeit_carried(1)
+                treasury = self.s.registry.parameters().treasury
+                self.s.pool.claim(sender=treasury)
             assert self.s.token.balanceOf(self.s.pool.address) == 0
         assert self.s.balances() == self.s.owed()
 

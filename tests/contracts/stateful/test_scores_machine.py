@@ -392,7 +392,9 @@ class ScoresMachine(Machine):
         funded = 0
         for job, model in enumerate(self.model):
             assert self.pool.escrow(job + 1) == model.escrow
-            held = REWARD if model.running else 0
+            held = model.carried + (model.pool if model.running else 0)
+            assert self.pool.carried(job + 1) == model.carried
+            assert self.pool.carried_for_trainers(job + 1) == model.for_trainers
             assert model.escrow + held + model.paid + model.aside == FUNDED * REWARD
             funded += FUNDED * REWARD
             for round_id in range(1, len(model.rounds) + 1):

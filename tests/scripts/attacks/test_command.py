@@ -40,12 +40,17 @@ WITHIN = (
 )
 
 
-def test_a_family_is_played_and_what_is_known_to_pay_is_said() -> None:
+def test_a_family_is_played__nothing_pays() -> None:
     said = " ".join(run("--family", "training").split())
     assert "send noise instead of work" in said and "scoring" not in said
+    assert re.search(r"None of \d+ attacks pays?", said)
+
+
+def test_a_family_is_played_and_what_is_known_to_pay_is_said() -> None:
+    said = " ".join(run("--family", "consensus").split())
     named = re.search(r"(\d+) of \d+ attacks pay: (.*)\.", said)
     assert named is not None
-    paying = {name.removeprefix("training: ") for name in named[2].split("; ")}
+    paying = {name.removeprefix("consensus: ") for name in named[2].split("; ")}
     assert len(paying) == int(named[1]) and paying <= set(KNOWN)
 
 

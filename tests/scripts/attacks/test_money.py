@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Attacks on money at the default numbers: figures by hand. Three ways of a sponsor pay."""
+"""Attacks on money at the default numbers: figures by hand. Nothing pays."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from scripts._attacks.money import ATTACKS
 from tests.scripts.attacks.conftest import Played, in_zoo
 from tests.scripts.attacks.test_training import DRAWN
 
-# What the attacker's own people would have of the 1,000 ZOO that its sponsor pays: three of nine
-# trainers, one of three verifiers, and the aggregator's cut.
-OWN = 850 / 3 + 100 / 3 + 50
+# What the attacker's people lose when a pool is paid in the next round without one of its three
+# trainers, and by any of the three aggregators.
+VOID = 850 * (2 / 8 - 3 / 9) + 50 / 3 - 50
 
 EXPECTED = {
     "be funded in another's place": (0, 0),
@@ -24,16 +24,21 @@ EXPECTED = {
     "offer impossible terms": (0, 0),
     "pay the first round of another's job": (-1_000, -1_000),
     "cancel while a round runs": (0, 0),
-    # A third of the trainers' part stays with the sponsor. Three lose a fifth of 100 ZOO where they
-    # are drawn, and the finder has half of it.
-    "fill one's own job with noise": (850 / 3 - DRAWN * 60, 850 / 3 - DRAWN * 30),
+    # A third of the trainers' part stays with the sponsor's people where they are not drawn. Where
+    # they are, three lose a fifth of 100 ZOO, the finder has half of it, and the trainers of the
+    # next round have their shares.
+    "fill one's own job with noise": (
+        (1 - DRAWN) * 850 / 3 - DRAWN * 60,
+        (1 - DRAWN) * 850 / 3 - DRAWN * 30,
+    ),
     # Five wrong results take five days: there is time for a right one. Three trainers lose a fifth
     # of 100 and two others of 1,000, half of it to the friend; the cut is another's. Two verifiers
     # attest, the third is suspended.
     "use up the time by wrong results": (-30 - 200 - 50 - 100 / 3, -50 - 100 / 3),
-    # One wrong result takes a day, and the round is void: what the sponsor saves, without a tenth
-    # of a trainer's stake.
-    "leave no time for a second result": (1_000 - OWN - 10, 1_000 - OWN),
+    # One wrong result takes a day, the round is void, and the next one pays its pool. There one of
+    # the attacker's three trainers is suspended, and the cut for a result, which was the one's on
+    # duty, is one of three aggregators'. The friend has half of what the trainer lost.
+    "leave no time for a second result": (VOID - 10, VOID),
     "convict for retained pay": (0, 0),
     "let a job rest with retained pay": (0, 0),
     "claim twice": (0, 0),
@@ -56,11 +61,12 @@ def test_attack__brings_what_the_table_says(played: Played, attack: Attack) -> N
 def test_wrong_results__of_more_proposers_than_days__void_a_round_at_the_usual_terms() -> None:
     """Seven days of committee are more than a round has. Of 18 trainers six are the attacker's, and
     with its verifier they are seven: six lose a fifth of 100 ZOO, one of 1,000, and the friend has
-    half of that."""
+    half of that. All of them are suspended when the next round pays the pool."""
     many = Market(Numbers(nodes=18))
     found = money.use_up_the_time(many)
     assert found.note == "the round is void"
-    assert in_zoo(found)[0] == pytest.approx(1_000 - OWN - 60 - 100)
+    suspended = 850 / 3 + 100 / 3
+    assert in_zoo(found)[0] == pytest.approx(50 / 3 - 50 - suspended - 60 - 100)
 
 
 def test_control__sponsor_with_two_thirds_of_the_voices__has_no_retained_pay(

@@ -29,14 +29,14 @@ OF_NINE, OF_EIGHT = 850 / 9, 850 / 8
 EXPOSED = 1.25 * 950 / 9 / (1.25 * 950 / 9 + 9)
 DRAWN = 1 - (1 - EXPOSED) * 7 / 9
 LIE = (1 - DRAWN) * OF_NINE - DRAWN * 20
-# A node that lies instead of staying away takes this from the eight others; once it is found the
-# sponsor has it back, and the finder 10.
+# A node that lies instead of staying away takes this from the eight others; once it is found they
+# have it in the next round, and the finder 10.
 BESIDE = (1 - DRAWN) * OF_NINE + DRAWN * -10
 DILUTED = 8 * (OF_EIGHT - OF_NINE)
 
 # Five lies of which k are found: each that isn't is paid, and 10, 8 and 32 are gone by the first
-# three findings; from the third on nothing is left. As much stays with the friend. The sponsor has
-# back the share of who is found.
+# three findings; from the third on nothing is left. As much stays with the friend. The trainers of
+# the next round have the share of who is found.
 GONE = (0, 10, 18, 50, 50, 50)
 CHANCES = [comb(5, k) * DRAWN**k * (1 - DRAWN) ** (5 - k) for k in range(6)]
 FIVE = sum(c * ((5 - k) * OF_NINE - GONE[k]) for k, c in enumerate(CHANCES))
@@ -50,12 +50,9 @@ EXPECTED = {
     "send noise under a new name each time": (2 * LIE, 2 * BESIDE),
     "send noise in five jobs at once": (FIVE, FIVE_BESIDE),
     "take retained pay out before a lie": (0, 0),
-    # The copier loses 50, its author's share is one of nine and not of eight. What the copier would
-    # have got is the sponsor's, and the finder has 25.
-    "share one payload among two nodes": (
-        OF_NINE - OF_EIGHT - 50,
-        7 * (OF_EIGHT - OF_NINE) - OF_NINE - 25,
-    ),
+    # The copier loses 50, and the finder has 25. What the copier would have got is the eight
+    # others' in the next round, as if it had stayed away.
+    "share one payload among two nodes": (-50, -25),
     "steal a payload and commit first": (-50, -25),
     # 5 %, of which whoever tells has a tenth.
     "copy a commitment from the mempool": (-5, -0.5),
@@ -137,7 +134,9 @@ def test_control__slashes_that_take_nothing_cost_nothing() -> None:
     lenient = Market(Numbers(table={**DEFAULTS, **dict.fromkeys(rows, NO_ROW)}))
     assert training.copy_a_commitment(lenient).profit == 0
     assert training.abort_repeatedly(lenient).profit == 0
-    assert training.steal_a_payload(lenient).profit == 0
+    # Nobody suspends the thief: in the next round it has one of nine parts of what it forfeited.
+    profit = training.steal_a_payload(lenient).profit
+    assert float(profit / ZOO) == pytest.approx(OF_NINE / 9)
 
 
 def test_control__a_harder_table_costs_more() -> None:

@@ -154,25 +154,26 @@ def test_false_conviction__appeal_upheld__the_victim_gets_its_share(
 
 
 @pytest.mark.parametrize("settled_first", [False, True])
-def test_conviction__share_of_the_cheat__returns_to_the_escrow(
+def test_conviction__share_of_the_cheat__is_carried(
     at_work: RoundStage, settled_first: bool
 ) -> None:
-    """A cheat's friends among the trainers report it so that its share becomes theirs: it becomes
-    nobody's, whenever the round is settled."""
+    """A cheat's sponsor has it convicted so that its share goes back to the escrow: it is the next
+    round's trainers', whenever the round is settled. The cheat is not among them."""
     stage, system, cheat = at_work, at_work.system, at_work.trainers[2]
     worth = of_player(system, cheat)
     others = of_player(system, *stage.trainers[:2])
     report = stage.report(1, cheat, INVALID, *stage.verifiers[:2])
     stage.attest(1)
-    escrow = system.pool.escrow(1)
+    escrow, pool = system.pool.escrow(1), system.pool
     if settled_first:
         stage.finalize()
-        assert system.pool.escrow(1) == escrow + 2  # dust of the cuts and the shares
+        assert (pool.escrow(1), pool.carried(1)) == (escrow, 2)  # dust of cuts and shares
         execute(stage, report)
     else:
         execute(stage, report)
         stage.finalize()
-    assert system.pool.escrow(1) - escrow == TRAINERS_PART // 2 + 2
+    assert pool.escrow(1) == escrow
+    assert pool.carried(1) == pool.carried_for_trainers(1) == TRAINERS_PART // 2 + 2
     assert of_player(system, cheat) - worth == -(STAKE // 5)
     assert of_player(system, *stage.trainers[:2]) - others == FIRST_TWO
     assert system.pool.total_held() == 0
