@@ -298,14 +298,14 @@ def finalize(
     contributions: DynArray[uint256, 128],
 ):
     """
-    @notice Anyone: makes the proposed result final when verifiers with two thirds of the snapshot's
-            weight, at least two, confirmed it and no report with a third of it is open, or when the
-            challenge window passed. Records
-            it in the ledger, credits the cuts and the first 64 nodes, which are those of the
-            consensus where a job's validators have one. The share of a node that was
-            found invalid in this round is paid to nobody else in it: it is set aside until the
-            report on the node has its end, or is carried to the trainers of the job's next round
-            when it has had it.
+    @notice Anyone: makes the proposed result final when all verifiers of the snapshot, at least
+            two, confirmed it and no report with a third of their weight is open; in the last half
+            of the job's challenge window two thirds of the weight are enough; when the window
+            passed, nobody need have confirmed it. Records it in the ledger, credits the cuts and
+            the first 64 nodes, which are those of the consensus where a job's validators have one.
+            The share of a node that was found invalid in this round is paid to nobody else in it:
+            it is set aside until the report on the node has its end, or is carried to the trainers
+            of the job's next round when it has had it.
     @dev Reverts: "results: not finalizable", "results: wrong contributions".
     @param job_id The job.
     @param round_id The round.
@@ -448,8 +448,8 @@ def propose_result(
         assert contributions[index] < MAX_AMOUNT, "results: bad amount"
         previous = node
         index = unsafe_add(index, 1)
-
-    clock = (clock & ~round_clock.CHALLENGED) + (1 << round_clock.ATTEMPT)
+    # At most 176 proposers can have an attempt each.
+    clock = unsafe_add(clock & ~round_clock.CHALLENGED, 1 << round_clock.ATTEMPT)
     contributions_hash: bytes32 = self._contributions_hash(nodes, contributions)
     result_hash: bytes32 = keccak256(
         abi_encode(
@@ -891,7 +891,7 @@ def _tick(job_id: uint256, round_id: uint256) -> uint256:
     if phase == DISPUTED:
         # Who asked gets nothing of a decision that was not made.
         self._end_challenge(job_id, key, False)
-        if self._is_confirmed(key):
+        if self._is_confirmed(key, 2):
             return self._resume(job_id, round_id, clock, round_clock._deadline(clock))
         return self._void(job_id, round_id, clock, "dispute not resolved")
     return clock
@@ -920,9 +920,9 @@ def _resume(job_id: uint256, round_id: uint256, clock: uint256, since: uint256) 
     """
     window: uint256 = max(
         round_clock._window(clock, round_clock.LEFT_S),
-        round_clock._window(clock, round_clock.CHALLENGE_S) // 2,
+        unsafe_div(round_clock._window(clock, round_clock.CHALLENGE_S), 2),
     )
-    return self._enter_until(job_id, round_id, clock, CHALLENGE, since + window)
+    return self._enter_until(job_id, round_id, clock, CHALLENGE, unsafe_add(since, window))
 
 
 @internal
@@ -957,7 +957,8 @@ def _enter(
     """
     deadline: uint256 = 0
     if window != 0:
-        deadline = block.timestamp + round_clock._window(clock, window)
+        # A window has 22 bits.
+        deadline = unsafe_add(block.timestamp, round_clock._window(clock, window))
     return self._enter_until(job_id, round_id, clock, phase, deadline)
 
 
@@ -1045,7 +1046,7 @@ def _settle(
         nodes = nodes_
         contributions = contributions_
     first: uint256 = self._settled_nodes[key]
-    last: uint256 = min(first + BATCH, len(nodes))
+    last: uint256 = min(unsafe_add(first, BATCH), len(nodes))
     all_valid: bool = round_clock._count(clock, round_clock.INVALID) == 0
     batch: DynArray[uint256, 128] = []
     amounts: DynArray[uint256, 128] = []
@@ -1082,25 +1083,34 @@ def _settle(
 @view
 def _can_finalize(key: bytes32, clock: uint256) -> bool:
     """
-    @notice CHALLENGE, and either two thirds attested with no report open, or its window passed.
+    @notice CHALLENGE, and either enough attested with no report open, or its window passed. Enough
+            is two thirds in the last half of the job's challenge window, and all before: the
+            verifiers' cut is for those who attested, and nobody may shut out the others.
     """
     if round_clock._phase(clock) != CHALLENGE:
         return False
-    if block.timestamp > round_clock._deadline(clock):
+    deadline: uint256 = round_clock._deadline(clock)
+    if block.timestamp > deadline:
         return True
-    return round_clock._open_reports(clock) == 0 and self._is_confirmed(key)
+    if round_clock._open_reports(clock) != 0:
+        return False
+    # A window has 22 bits, a deadline 40.
+    half: uint256 = unsafe_div(round_clock._window(clock, round_clock.CHALLENGE_S), 2)
+    early: bool = unsafe_add(block.timestamp, half) < deadline
+    return self._is_confirmed(key, unsafe_add(2, convert(early, uint256)))
 
 
 @internal
 @view
-def _is_confirmed(key: bytes32) -> bool:
+def _is_confirmed(key: bytes32, thirds: uint256) -> bool:
     """
-    @notice Whether two verifiers or more, with two thirds of the weight, attested the result.
+    @notice Whether two verifiers or more, with so many thirds of the weight, attested the result.
     """
     attestations: uint256 = self._attestations[self._proposals[key].result_hash]
     return (
         attestations >> _ATTESTERS >= MIN_VOICES
-        and unsafe_mul(3, attestations & _WEIGHT_MASK) >= unsafe_mul(2, self._verifier_stakes[key])
+        and unsafe_mul(3, attestations & _WEIGHT_MASK)
+        >= unsafe_mul(thirds, self._verifier_stakes[key])
     )
 
 
@@ -1115,11 +1125,11 @@ def _fits(clock: uint256, windows: uint256) -> bool:
     needed: uint256 = unsafe_add(
         unsafe_mul(windows, round_clock._window(clock, round_clock.AGGREGATE_S)),
         unsafe_add(
-            unsafe_mul(3, round_clock._window(clock, round_clock.CHALLENGE_S)) // 2,
+            unsafe_div(unsafe_mul(3, round_clock._window(clock, round_clock.CHALLENGE_S)), 2),
             round_clock._window(clock, round_clock.DISPUTE_S),
         ),
     )
-    return block.timestamp + needed <= round_clock._settle_by(clock)
+    return unsafe_add(block.timestamp, needed) <= round_clock._settle_by(clock)
 
 
 @internal

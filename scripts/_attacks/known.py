@@ -12,8 +12,6 @@ from collections.abc import Mapping
 KNOWN: Mapping[str, str] = {
     "announce a node by guess": "a verifier's announcement of a node takes no deposit, so one "
     "guess a round is free; it earns the finder's bounty if it is right",
-    "finalize before others attest": "the verifiers' cut is shared by those that have attested "
-    "when the result is made final, which two thirds of the weight are enough for",
     "tie the first scores with stake at the cap": "a third of the verifiers at twice the others' "
     "stake is half of the weight, and before any consensus a tie pays everybody alike",
     "tilt the medians where honest scores differ": "the median is a choice between two honest "

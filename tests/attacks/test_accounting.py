@@ -51,7 +51,7 @@ def test_20_round_paid_again_or_with_other_numbers__reverts(
     """Attack 20: eve wants the round settled with her numbers, or twice."""
     people.train(ann, eve)
     arrays = people.offer({ann: 1, eve: 1})
-    people.attest("vic", "vera")
+    people.attest("vic", "vera", "vito")
     finalize = (eve.operator, people.results, "finalize", *people.place)
     settle = (eve.operator, people.results, "settle", *people.place)
     for wrong in ([[eve.node_id], [1]], [arrays[0], [1, 2]], [arrays[0], []], [[], []]):

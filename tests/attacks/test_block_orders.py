@@ -21,7 +21,16 @@ from eth_account.signers.local import LocalAccount
 from agents.protocol.formulas import UNAVAILABLE
 from agents.runtime.contracts import Contract
 from agents.runtime.transaction import gas_limit
-from tests.stage.chain.people import COMMIT, EVIDENCE, INVALID, REVEAL, CommittedWork, Node, People
+from tests.stage.chain.people import (
+    COMMIT,
+    EVIDENCE,
+    INVALID,
+    REVEAL,
+    TERMS,
+    CommittedWork,
+    Node,
+    People,
+)
 from tests.stage.chain.tasks import FAKE, RIGHT, Tasks
 
 VERIFIERS = ("vic", "vera", "vito")
@@ -202,6 +211,7 @@ def test_final_and_paid__beside_the_last_attestation(people: People, trainers: l
     people.train(*trainers)
     arrays = people.offer(dict.fromkeys(trainers, 1))
     people.attest("vic", "vera")
+    people.wait_until(int(people.state.deadline) - TERMS.challenge_s // 2)
     final = Call(people.faucet, people.results, "finalize", (*people.place, *arrays))
     dearest(people, [final, *attests(people, "vito")])
 

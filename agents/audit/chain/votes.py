@@ -228,14 +228,18 @@ def _check_final(
     ]
     total, attested = sum(opened.verifiers.values()), sum(attesters.values())
     still = _open_reports(record, part.round_id, event, total)
-    early = 3 * attested >= 2 * total and len(attesters) >= MIN_VOICES and not still
-    late = bool(windows) and record.time(event) > windows[-1]
+    at, ends = record.time(event), windows[-1] if windows else 0
+    half = record.job.terms.challenge_s // 2
+    enough = 2 * total if ends and at + half >= ends else 3 * total
+    early = 3 * attested >= enough and len(attesters) >= MIN_VOICES and not still
+    late = bool(ends) and at > ends
     part.hold(
         "votes",
         early or late,
         "RoundFinalized",
-        f"{len(attesters)} with {attested} of {total} stake attested it, less than two thirds or "
-        "than two, or with a report open, and its challenge window had not passed.",
+        f"{len(attesters)} with {attested} of {total} stake attested it, less than two, or than "
+        "two thirds (all before the last half of the challenge window), or with a report open, "
+        "and the window had not passed.",
     )
     said = record.current[part.round_id].open_reports
     part.same("votes", "TrainingResults", "the number of open reports", said, still)

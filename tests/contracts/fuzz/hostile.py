@@ -622,7 +622,7 @@ MAKERS: dict[str, Callable[[Hostile], Any]] = {
     "roles": _among(1, 2, 3, 4, 7, 7, 7),
     "role": _among(1, 2, 4),
     **dict.fromkeys(
-        ("active", "approved", "upheld", "passed", "allowed", "guilty", "carry"),
+        ("active", "approved", "upheld", "passed", "allowed", "guilty", "spoiled"),
         _among(True, False),
     ),
     "overturned": _among(True, False),

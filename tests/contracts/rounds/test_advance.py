@@ -156,6 +156,7 @@ def test_advance__dispute_not_decided__attested_by_two_thirds__the_result_stands
         event("BondCredited", account=owner, amount=BOND),
         of_round("PhaseChanged", phase=CHALLENGE, deadline=deadline + 300),
     ]
+    stage.to_last_half(1)
     stage.finalize()
 
 

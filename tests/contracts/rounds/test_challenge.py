@@ -41,6 +41,8 @@ def test_attest__counts_the_snapshot_weight(stage: RoundStage, rounds: Any, resu
     assert rounds.round(1, 1).attested_stake == VOICE
     assert not results.can_finalize(1, 1)
     stage.attest(1, second)
+    assert not results.can_finalize(1, 1)
+    stage.to_last_half(1)
     assert results.can_finalize(1, 1)
 
 

@@ -29,12 +29,19 @@ AGGREGATOR_CUT = REWARD // 20
 TRAINERS = REWARD - VERIFIER_CUT - AGGREGATOR_CUT
 
 
-def test_finalize__early_with_two_thirds(
+def test_finalize__two_thirds_in_the_last_half(
     stage: RoundStage, rounds: Any, jobs: Any, results: Any
 ) -> None:
     stage.to_challenge()
     proposer = rounds.round(1, 1).proposer
     stage.attest(1, *stage.verifiers[:2])
+    half = rounds.round(1, 1).deadline - TERMS["challenge_s"] // 2
+    boa.env.evm.patch.timestamp = half - 1
+    assert not results.can_finalize(1, 1)
+    with refuses("results: not finalizable"):
+        stage.finalize()
+    boa.env.evm.patch.timestamp = half
+    assert results.can_finalize(1, 1)
     stage.finalize()
     pool = stage.system.pool
     shares = [TRAINERS * c // 6 for c in (1, 2, 3)]
@@ -154,6 +161,7 @@ def test_finalize__pays_what_the_rule_says(
     for index in bad:
         stage.report(1, stage.trainers[index], INVALID, *stage.verifiers[:2])
     stage.attest(1, *stage.verifiers[:2])
+    stage.to_last_half(1)
     results.finalize(1, 1, stage.ids, shares)
     total = sum(shares)
     assert rounds.round(1, 1).n_invalid == len(bad)
@@ -178,6 +186,7 @@ def test_settle__invalid_nodes_in_both_batches(system: System, rounds: Any, resu
     for index in bad:
         stage.report(1, stage.trainers[index], INVALID, *stage.verifiers[:2])
     stage.attest(1, *stage.verifiers[:2])
+    stage.to_last_half(1)
     stage.finalize()
     assert not rounds.round(1, 1).settled
     results.settle(1, 1, stage.ids, stage.shares)
@@ -217,6 +226,7 @@ def test_finalize__verifier_as_fallback_proposer_earns_both_cuts(stage: RoundSta
     stage.system.wait_out(1, 1)
     stage.propose(1, stage.verifiers[0])
     stage.attest(1, *stage.verifiers[:2])
+    stage.to_last_half(1)
     stage.finalize()
     both = VERIFIER_CUT // 2 + AGGREGATOR_CUT
     assert stage.system.pool.pending(stage.verifiers[0].payout) == both

@@ -387,7 +387,9 @@ class Model:
         r = self.last
         if r.phase != CHALLENGE:
             return False
-        return (r.open_reports == 0 and r.confirmed) or self.now > r.deadline
+        early = self.now + TERMS["challenge_s"] // 2 < r.deadline
+        enough = r.confirmed and (not early or r.attested == sum(r.weights.values()))
+        return (r.open_reports == 0 and enough) or self.now > r.deadline
 
     def _locked(self, node: int) -> bool:
         return any(

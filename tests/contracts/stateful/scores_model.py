@@ -153,7 +153,9 @@ class JobModel:
         if r.phase != CHALLENGE:
             return False
         attested = sum(self.weights[v] for v in r.attesters)
-        return self.now > r.deadline or 3 * attested >= 2 * self.stake
+        early = self.now + TERMS["challenge_s"] // 2 < r.deadline
+        enough = 3 if early else 2
+        return self.now > r.deadline or 3 * attested >= enough * self.stake
 
     # Scores
 

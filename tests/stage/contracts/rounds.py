@@ -17,6 +17,7 @@ from tests.stage.contracts.system import (
     AGGREGATOR,
     REWARD,
     STAKE,
+    TERMS,
     TRAINER,
     VERIFIER,
     Player,
@@ -145,6 +146,13 @@ class RoundStage:
         round_id = self.to_challenge()
         self.challenge(round_id)
         return round_id
+
+    def to_last_half(self, round_id: int) -> None:
+        """When two thirds of the weight are enough."""
+        state = self.system.rounds.round(self.job_id, round_id)
+        wait = state.deadline - TERMS["challenge_s"] // 2 - boa.env.evm.patch.timestamp
+        if wait > 0:
+            mine(1, wait)
 
     def finalize(self) -> None:
         """Finalizes the newest round with what `propose` brings unless told."""

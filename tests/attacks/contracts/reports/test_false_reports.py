@@ -96,13 +96,15 @@ def test_false_report_of_a_small_voice__early_finalization__is_not_delayed(
     system: System,
 ) -> None:
     """A verifier with a seventh of the weight opens a false report in each round: everybody waits
-    for the challenge window to pass."""
+    for the challenge window to pass. It can be silent, which costs its cut: then they wait for half
+    of the window."""
     small = system.join("small", VERIFIER, stake=100 * ZOO)
     stage = make_rounds(system)
     round_id = stage.to_challenge()
     stage.report(round_id, stage.trainers[0], INVALID, small)
     assert not system.results.can_finalize(1, round_id)
     stage.attest(round_id)
+    stage.to_last_half(round_id)  # the small one is silent
     assert system.results.can_finalize(1, round_id)
     stage.finalize()
     system.reports.lapse(system.reports.report_id_of(1, 1, stage.trainers[0].node_id, INVALID))
