@@ -261,9 +261,9 @@ def settle_share(job_id: uint256, round_id: uint256, node_id: uint256, guilty: b
     """
     @notice ViolationReports only, when a report on a node has ended: the share that was set aside
             for the node in that round is carried to the trainers of the job's next round when it is
-            guilty, else it is credited to its payout address. What was held of other rounds is released, unless
-            another lock is left. A guilty node's retained pay of the job goes to the treasury. Does
-            nothing where nothing was kept.
+            guilty, else it is credited to its payout address. What was held of other rounds is
+            released, unless another lock is left. A guilty node's retained pay of the job goes to
+            the treasury. Does nothing where nothing was kept.
     @dev Reverts: "pool: not reports".
     @param job_id The job.
     @param round_id The round.

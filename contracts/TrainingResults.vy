@@ -343,7 +343,6 @@ def finalize(
         contributions_hash,
         self._proposals[key].report,
     )
-    # The ledger takes amounts of less than 2**128, and a part is 10,000 at most.
     self._pay_cuts(
         job_id,
         round_id,

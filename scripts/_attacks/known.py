@@ -25,3 +25,13 @@ KNOWN: Mapping[str, str] = {
     "first verdict, six hours later, and a busy pool draws whoever has a hand free",
 }
 """Reasons by the names of attacks."""
+
+BEYOND = frozenset(
+    {
+        "tie the scores with stake at the cap",
+        "tie the first scores with stake at the cap",
+        "fake in own pairs and block verdicts with stake",
+    }
+)
+"""Attacks that take half of the verifiers' weight, which a third of the verifiers have once they
+double their stake: more than the attacker's share of the stake."""

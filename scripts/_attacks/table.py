@@ -10,7 +10,7 @@ from typing import Any
 from agents.protocol.numbers import ZOO
 from scripts._attacks.attack import Attack, Outcome
 from scripts._attacks.honest import HonestWork
-from scripts._attacks.known import KNOWN
+from scripts._attacks.known import BEYOND, KNOWN
 from scripts._attacks.market import Numbers
 
 Found = Sequence[tuple[Attack, Outcome]]
@@ -31,7 +31,8 @@ def rows(found: Found) -> Iterable[tuple[str, ...]]:
     for attack, one in found:
         money = (amount(one.capital), amount(one.profit), amount(one.loss))
         why = KNOWN.get(attack.name, one.note)
-        yield (attack.name, *money, f"PAYS: {why}" if one.pays else one.note)
+        pays = "PAYS, with half of the weight" if attack.name in BEYOND else "PAYS"
+        yield (attack.name, *money, f"{pays}: {why}" if one.pays else one.note)
 
 
 def said(numbers: Numbers) -> str:
@@ -47,12 +48,22 @@ def said(numbers: Numbers) -> str:
 
 
 def verdict(found: Found) -> str:
-    """How many pay, in a sentence."""
+    """How many pay, in a sentence; in another one those that take more than the attacker's share
+    of the stake."""
+    within = [(attack, one) for attack, one in found if attack.name not in BEYOND]
+    beyond = [(attack, one) for attack, one in found if attack.name in BEYOND]
+    told = [_how_many(within, "attacks")] if within else []
+    if beyond:
+        told.append("With half of the verifiers' weight: " + _how_many(beyond, "more"))
+    return " ".join(told)
+
+
+def _how_many(found: Found, what: str) -> str:
     paying = [attack for attack, one in found if one.pays]
     if not paying:
-        return f"None of {len(found)} attacks pays."
+        return f"None of {len(found)} {what} pays."
     names = "; ".join(f"{attack.family}: {attack.name}" for attack in paying)
-    return f"{len(paying)} of {len(found)} attacks pay: {names}."
+    return f"{len(paying)} of {len(found)} {what} pay: {names}."
 
 
 def honest_cells(rows: Iterable[HonestWork]) -> Iterable[tuple[str, ...]]:

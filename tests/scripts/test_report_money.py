@@ -53,7 +53,8 @@ def test_parts_add_up() -> None:
     first = page.find("div", kind="flow")[0].attributes["aria-label"]
     assert first == (
         "What the sponsor paid in: trainers, for work 60.0%, verifiers, for checking 1.0%, "
-        "aggregators, for merging 0.3%, held until a report ends 1.7%, left in escrow 37.0%"
+        "aggregators, for merging 0.3%, held until a report ends 1.7%, "
+        "left in escrow, or carried to a next round 37.0%"
     )
     assert f"{6 * PAID} wei" in page.find("table")[0].text
     assert f"{17 * ZOO} wei are shares" in " ".join(page.text("div").split()).replace(" ZOO", "")
