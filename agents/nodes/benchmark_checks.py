@@ -1,15 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checks other nodes' benchmarks: verifiers recompute a few chunks, drawn after the answer.
 
-Rule: a verdict is an EIP-712 signature over the attempt, its root and the check seed, so it can be
-relayed by anyone and used for nothing else. A verifier never judges a node of its own owner.
+Rule: a verdict is signed (agents/protocol/benchmark_verdict.py), so anyone can relay it. A verifier
+never judges a node of its own owner.
 """
 
 from __future__ import annotations
 
-from typing import Any
-
 from agents.nodes.benchmark import Check, check_submission
+from agents.protocol.benchmark_verdict import benchmark_verdict
 from agents.protocol.network import Network
 from agents.protocol.numbers import Role
 from agents.protocol.structs import Benchmark
@@ -20,16 +19,6 @@ from agents.runtime.transaction import Order
 from agents.storage.content_store import ContentStore
 from agents.storage.errors import CorruptContent, NotFound, TooLarge
 
-_TYPES = {
-    "BenchmarkVerdict": [
-        {"name": "node_id", "type": "uint256"},
-        {"name": "attempt", "type": "uint256"},
-        {"name": "root", "type": "bytes32"},
-        {"name": "units", "type": "uint256"},
-        {"name": "check_seed", "type": "bytes32"},
-        {"name": "passed", "type": "bool"},
-    ]
-}
 _VERDICT = "submit_verdicts"
 _SEED_BLOCKS = 256
 _BYTES_PER_UNIT = 67
@@ -96,15 +85,10 @@ class BenchmarkChecks:
             check = self._check(attempt, check_seed)
         if check is None:
             return None
-        verdict = {
-            "node_id": node,
-            "attempt": attempt.attempt,
-            "root": attempt.root,
-            "units": attempt.units,
-            "check_seed": check_seed,
-            "passed": check.passed,
-        }
-        signature = self._context.wallet.sign_typed(self._domain(), _TYPES, verdict)
+        chain_id = self._context.deployment.chain_id
+        place = (benchmarks.address, chain_id, node)
+        verdict = benchmark_verdict(*place, attempt, check_seed, check.passed)
+        signature = self._context.wallet.sign_typed(*verdict)
         args = (node, check.passed, [verifier], [signature])
         outcome = "passed" if check.passed else "failed"
         return (
@@ -142,11 +126,3 @@ class BenchmarkChecks:
             {"node_id": node, "verifier_id": verifier},
         )
         return any(event.args["attempt"] == attempt.attempt for event in events)
-
-    def _domain(self) -> dict[str, Any]:
-        return {
-            "name": "Menagerie NodeRegistry",
-            "version": "1",
-            "chainId": self._context.deployment.chain_id,
-            "verifyingContract": self._network.benchmarks.address,
-        }

@@ -21,6 +21,7 @@ from eth_utils import keccak
 
 from agents.jobs.publish import Terms
 from agents.protocol import formulas
+from agents.protocol.benchmark_verdict import benchmark_verdict
 from agents.protocol.consent import operator_consent
 from agents.protocol.numbers import BPS, ZOO, Phase, ReportStatus, Role, Violation
 from agents.protocol.slashing import DEFAULTS, Row
@@ -35,16 +36,6 @@ _UNITS = 6_000  # of a benchmark
 _ROOT, _ARTEFACT = keccak(text="root"), keccak(text="artefact")
 _MEMBERS = 5  # of the committee, where no deployment says how many
 _SPARE = 1_000 * ZOO  # of each owner and operator, for bonds
-_VERDICT = {
-    "BenchmarkVerdict": [
-        {"name": "node_id", "type": "uint256"},
-        {"name": "attempt", "type": "uint256"},
-        {"name": "root", "type": "bytes32"},
-        {"name": "units", "type": "uint256"},
-        {"name": "check_seed", "type": "bytes32"},
-        {"name": "passed", "type": "bool"},
-    ]
-}
 _CREDITS = (
     ("ZooToken", "balanceOf"),
     ("RewardPool", "pending"),
@@ -262,21 +253,8 @@ class Market:
         chain.wait(24, 2)
         chain.send(player.operator, "NodeBenchmarks", "capture_check_seed", node)
         attempt = chain.read("NodeBenchmarks", "benchmark", node)
-        message = {
-            "node_id": node,
-            "attempt": attempt.attempt,
-            "root": attempt.root,
-            "units": attempt.units,
-            "check_seed": attempt.check_seed,
-            "passed": True,
-        }
-        domain = {
-            "name": "Menagerie NodeRegistry",
-            "version": "1",
-            "chainId": CHAIN_ID,
-            "verifyingContract": chain["NodeBenchmarks"].address,
-        }
-        data = encode_typed_data(domain, _VERDICT, message)
+        place = (chain["NodeBenchmarks"].address, CHAIN_ID, node)
+        data = encode_typed_data(*benchmark_verdict(*place, attempt, attempt.check_seed, True))
         signed = [
             bytes(self._operators[v.operator].sign_message(data).signature) for v in self.verifiers
         ]
