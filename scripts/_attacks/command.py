@@ -49,6 +49,8 @@ def run(
     unknown = set(families) - set(FAMILIES)
     if unknown:
         raise click.UsageError(f"--family: {min(unknown)!r} is none of {', '.join(FAMILIES)}.")
+    if page is not None and str(page) != "-":
+        _around_marks(page)  # it is refused before the attacks are played, not after
     numbers, of_tasks = _read(rpc, job, store, deployment)
     numbers = chosen(numbers, spec, full, given)
     if given.get("judges") is not None:
@@ -93,6 +95,13 @@ def run(
 
 def write_page(path: Path, text: str) -> None:
     """Put text between the marks of a file. Raises click.ClickException where it has none."""
+    before, after = _around_marks(path)
+    page = f"{before}{BEGIN}\n\n{text}\n{END}{after}"
+    write_atomic(path, page.encode(), mode=0o644)
+
+
+def _around_marks(path: Path) -> tuple[str, str]:
+    """What a page has before its first mark and after its last one. Raises as `write_page`."""
     try:
         before, begin, rest = path.read_text().partition(BEGIN)
     except OSError as error:
@@ -100,7 +109,7 @@ def write_page(path: Path, text: str) -> None:
     _, end, after = rest.partition(END)
     if not begin or not end:
         raise click.ClickException(f"{path} has no lines {BEGIN} and {END} to write between.")
-    write_atomic(path, f"{before}{begin}\n\n{text}\n{end}{after}".encode(), mode=0o644)
+    return before, after
 
 
 def chosen(numbers: Numbers, spec: Path | None, full: bool, given: Mapping[str, Any]) -> Numbers:
