@@ -16,6 +16,7 @@ from pathlib import Path
 import boa
 from boa.contracts.vyper.vyper_contract import VyperDeployer
 from boa.util.disk_cache import DiskCache
+from vyper.semantics.namespace import get_namespace
 
 ROOT = Path(__file__).parents[3]
 CACHE = ROOT / ".build/titanoboa"
@@ -34,6 +35,8 @@ def deployers(names: Sequence[str]) -> list[VyperDeployer]:
     def compiled() -> list[object]:
         return [boa.load_partial(path).compiler_data for path in paths]
 
+    # The compiler makes this when it first compiles; titanoboa's `eval` needs it in any case.
+    get_namespace()
     found = cache.caching_lookup(" ".join(names), compiled)
     return [VyperDeployer(data, filename=path) for data, path in zip(found, paths, strict=True)]
 
