@@ -196,7 +196,7 @@ def __init__(
         2 * horizon <= parameters.unbonding_period and course <= MAX_AGE
     ), "tasks: windows too long"
     bonds.__init__(token_)
-    executors.__init__(registry_, terms_.task_stake, horizon)
+    executors.__init__(registry_, terms_.task_stake, horizon, terms_.appeal_s)
     pausing.__init__()
     randomness.__init__(random_source_)
     ownable.__init__()
@@ -471,6 +471,8 @@ def begin_appeal(task_id: uint256) -> (uint256, uint256, uint256):
     assert block.timestamp <= deadline, "tasks: too late"
     self._words[task_id] = task_word._enter(word, APPEALED, block.timestamp + _TERMS.verdict_s)
     log IRedundantTasks.AppealBegun(task_id=task_id, status=status)
+    if status == AGREED:
+        self._count_pay(task_id, word, executors._APPEALED, True)
     decided: uint256 = deadline - _TERMS.appeal_s
     return status, decided, self._created_at(self._orders[task_id], decided)
 
@@ -490,7 +492,9 @@ def end_appeal(task_id: uint256, status: uint256, overturned: bool):
     assert task_word._status(word) == APPEALED, "tasks: not appealed"
     self._words[task_id] = task_word._enter(word, CLOSED, 0)
     log IRedundantTasks.TaskClosed(task_id=task_id)
-    if status == DECIDED:
+    if status == AGREED:
+        self._count_pay(task_id, word, executors._APPEALED, False)
+    elif status == DECIDED:
         self._release(word)
         if overturned:
             order: uint256 = self._orders[task_id]
@@ -515,10 +519,11 @@ def task(task_id: uint256) -> IRedundantTasks.Task:
     states: DynArray[uint256, 5] = []
     answers: DynArray[bytes32, 5] = []
     for lane: uint256 in range(task_word.LANES):
-        if task_word._state(word, lane) == 0:
+        state: uint256 = task_word._state(word, lane)
+        if state == 0:
             break
         nodes.append(task_word._node(word, lane))
-        states.append(task_word._state(word, lane))
+        states.append(state)
         answers.append(self._answers[task_id][lane])
     order: uint256 = self._orders[task_id]
     wanted: uint256 = 0
@@ -720,6 +725,7 @@ def _agree(task_id: uint256, word: uint256, first: uint256, second: uint256, res
         self._words[task_id] = task_word._enter(word, AGREED, deadline)
         self._release(word)
         self._pay_agreed(task_id, word)
+        self._count_pay(task_id, word, executors._window(), True)
 
 
 @internal
@@ -744,19 +750,21 @@ def _pay_agreed(task_id: uint256, word: uint256):
     """
     @notice Credits the fee to the two who agreed; the one who showed the result gets an odd unit.
     """
-    pair: DynArray[uint256, 2] = []
-    shown: uint256 = 0
-    for lane: uint256 in range(task_word.LANES):
-        state: uint256 = task_word._state(word, lane)
-        if state == task_word.OPENED:
-            shown = len(pair)
-        if state == task_word.AGREED or state == task_word.OPENED:
-            pair.append(task_word._node(word, lane))
     fee: uint256 = self._fee(self._orders[task_id])
     half: uint256 = fee // 2
-    payouts: DynArray[address, 2] = staticcall Payouts(registry).payouts(pair)
-    self._credit(payouts[shown], fee - half)
-    self._credit(payouts[1 - shown], half)
+    pair: uint256[2] = self._agreed(word)
+    payouts: DynArray[address, 2] = staticcall Payouts(registry).payouts([pair[0], pair[1]])
+    self._credit(payouts[0], fee - half)
+    self._credit(payouts[1], half)
+
+
+@internal
+def _count_pay(task_id: uint256, word: uint256, window: uint256, more: bool):
+    """
+    @notice Counts what the two who agreed were paid, but an odd unit, as at risk or so no more.
+    """
+    pay: uint256 = self._fee(self._orders[task_id]) // 2
+    executors._count_pay(self._agreed(word), pay, window, more)
 
 
 @internal
@@ -841,6 +849,22 @@ def _wanted(word: uint256) -> uint256:
         + task_word._count(word, task_word.RUNNING)
     )
     return needed - min(needed, live)
+
+
+@internal
+@pure
+def _agreed(word: uint256) -> uint256[2]:
+    """
+    @notice The two who agreed, first the one who showed the result.
+    """
+    pair: uint256[2] = [0, 0]
+    for lane: uint256 in range(task_word.LANES):
+        state: uint256 = task_word._state(word, lane)
+        if state == task_word.OPENED:
+            pair[0] = task_word._node(word, lane)
+        elif state == task_word.AGREED:
+            pair[1] = task_word._node(word, lane)
+    return pair
 
 
 @internal

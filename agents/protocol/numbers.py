@@ -39,6 +39,9 @@ MAX_NODES = 128
 MAX_OPEN = 2
 """Lanes that an executor may have open at a time (the contracts' module `executors`)."""
 
+COVER = 2
+"""Stake that a draw asks of an executor, in multiples of its pay at risk (the same module)."""
+
 MAX_VIOLATION = 16
 """Rows of the slashing table; those without a default may be filled later."""
 

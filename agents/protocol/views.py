@@ -17,6 +17,7 @@ OF_THE_BLOCK = frozenset(
         "NodeRegistry.eligible_nodes",
         "NodeRegistry.is_eligible",
         "NodeRegistry.node",
+        "RedundantTasks.executor",
         "RedundantTasks.expected",
         "ScoreConsensus.scoring",
         "ScoreConsensus.settlement",

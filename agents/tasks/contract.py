@@ -63,13 +63,14 @@ class TaskTerms:
 @dataclass(frozen=True)
 class Seat:
     """A node's place in a pool. `open`: lanes it answers for. `left`: block at which it left its
-    last seat."""
+    last seat. `at_risk`: its pay that may still turn out to be for a fake, 1e-18 ZOO."""
 
     seated: bool
     class_id: int
     seat: int
     open: int
     left: int
+    at_risk: int
 
 
 @dataclass(frozen=True)
@@ -275,13 +276,16 @@ class Tasks:
         calls = [(self._contract, "pool_size", (n,)) for n in range(classes)]
         return any(self._chain.call_many(calls))
 
-    def stay(self, nodes: Sequence[int], now: int) -> list[bool]:
-        """Whether each node has the stake that a seat needs at chain time `now`, is not suspended
-        and is not on its way out of the registry."""
+    def stakes(self, nodes: Sequence[int], now: int) -> list[int]:
+        """What each node has at stake at chain time `now`, 1e-18 ZOO; 0 for one that is suspended
+        or on its way out of the registry."""
         registry = self._network.registry
         calls = [(registry, "stake_at_risk", (node, now, _EVER)) for node in nodes]
-        stakes = self._chain.call_many(calls)
-        return [stake >= self.terms().task_stake for stake in stakes]
+        return self._chain.call_many(calls)
+
+    def stay(self, nodes: Sequence[int], now: int) -> list[bool]:
+        """Whether each node has the stake that a seat needs at chain time `now`."""
+        return [stake >= self.terms().task_stake for stake in self.stakes(nodes, now)]
 
     # -- digests -------------------------------------------------------------------------------
 

@@ -11,9 +11,10 @@ Strategies, with the formulas of `agents.tasks.economics`:
 - leave: they fake where both of the first two nodes are the attacker's, and leave the task else.
 - pair: they fake there, and work honestly else. No comparison can find that, so it is deterred only
   by verifiers who run a share of the agreed tasks again, and then at any share of nodes. Agreed
-  tasks are paid at once and close their lanes, so one stake may answer for many fakes that nobody
-  has looked at yet: `pairs_covered` says for how many it still does. Whoever appeals first gets up
-  to the reporter's share of the penalty, and that may be the cheat itself: it is not counted.
+  tasks are paid at once and close their lanes, so one stake answers for fakes that nobody has
+  looked at yet: `pairs_covered` says for how many it still does, `pairs_waiting` how many there may
+  be before a draw passes over the nodes. Whoever appeals first gets up to the reporter's share of
+  the penalty, and that may be the cheat itself: it is not counted.
 
 Beside them stands what an honest node earns if nobody ever appeals. An appeal makes an outvoted
 honest node whole as long as two thirds of the verifiers' stake are honest, so a loss here says how
@@ -28,7 +29,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from math import comb, floor
 
-from agents.protocol.numbers import BPS
+from agents.protocol.numbers import BPS, COVER
 from agents.protocol.slashing import STRIKES_TO_BAN
 from agents.tasks.economics import (
     Draw,
@@ -145,6 +146,15 @@ class Parameters:
             middle = (low + high) // 2
             low, high = (middle, high) if covered(middle) else (low, middle)
         return low
+
+    @property
+    def pairs_waiting(self) -> int:
+        """How many tasks of the same two nodes may wait for an audit.
+
+        A draw takes a node while its stake is COVER times its pay at risk, for as many lanes as it
+        may have open.
+        """
+        return 2 * self.stake // (COVER * self.fee) + self.open_lanes
 
     def draw(self, share: Fraction) -> Draw:
         """The chances at an attacker's share of the nodes, whole nodes rounded down."""
@@ -263,7 +273,8 @@ class Deterrence:
             return f"{head}."
         return (
             f"{head}, as long as no more than {self.parameters.pairs_covered:,} faked pairs of the "
-            "same two nodes wait for their audit."
+            "same two nodes wait for their audit; a draw lets "
+            f"{self.parameters.pairs_waiting:,} wait."
         )
 
     def _honest(self) -> str:

@@ -5,11 +5,14 @@ A node with a seat may be drawn, and then silence costs stake. So it takes a sea
 of the class that its machine computes in. The operator key takes and gives up the seat. An agent
 that is stopped keeps its seat. Leave the pool before you stop an agent for longer (`ape run task
 leave`).
+
+A draw passes over a node whose pay at risk is more than half of its stake. The agent's log says so.
 """
 
 from __future__ import annotations
 
 from agents.protocol.network import Network
+from agents.protocol.numbers import COVER, ZOO
 from agents.runtime.chain import Head
 from agents.runtime.context import Context
 from agents.tasks.contract import Tasks
@@ -36,20 +39,21 @@ class TaskSeat:
         self._looked = head.number
         class_id, seat = self._tasks.class_id(label), self._tasks.seat(node_id)
         if seat.seated and seat.class_id == class_id:
+            self._say_if_passed_over(node_id, seat.at_risk, head.timestamp)
             return None
         if seat.seated:
             found = self._tasks.label(seat.class_id)
             self._context.sender.send(self._network.tasks, "leave", node_id)
             return f"left: the pool of {found}; this machine computes in {label}"
         if class_id is None:
-            self._say(f"there is no pool for the class {label}")
+            self._say("cannot_join", f"there is no pool for the class {label}")
             return None
         if seat.left and head.number <= seat.left + _COOLDOWN:
             return None
         if not self._tasks.stay([node_id], head.timestamp)[0]:
-            stake = self._tasks.terms().task_stake / 10**18
+            stake = self._tasks.terms().task_stake / ZOO
             what = f"{stake:g} ZOO at risk, no suspension and no exit begun"
-            self._say(f"node {node_id} needs {what}")
+            self._say("cannot_join", f"node {node_id} needs {what}")
             return None
         self._context.sender.ensure(
             lambda: self._tasks.seat(node_id).seated,
@@ -60,7 +64,20 @@ class TaskSeat:
         )
         return f"joined: the pool of {label}"
 
-    def _say(self, why: str) -> None:
+    def _say_if_passed_over(self, node_id: int, at_risk: int, now: int) -> None:
+        stake = self._tasks.stakes([node_id], now)[0] if at_risk else 0
+        if COVER * at_risk <= stake:
+            self._said = ""
+            return
+        windows_h = 2 * self._tasks.terms().appeal_s / 3_600
+        self._say(
+            "passed_over",
+            f"pay of node {node_id} that may still be appealed is more than 1/{COVER} of its stake "
+            f"of {stake / ZOO:g} ZOO; draws take it again within {windows_h:g} hours, or once "
+            "its owner has added stake (`ape run node add-stake`)",
+        )
+
+    def _say(self, event: str, why: str) -> None:
         if why != self._said:
             self._said = why
-            self._context.log.warning("cannot_join", why=why)
+            self._context.log.warning(event, why=why)

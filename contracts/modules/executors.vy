@@ -12,7 +12,13 @@
         block and had not left before it. Both blocks stand in the seat, and stake counts as of the
         request, so nothing that is done once the seed may be known changes who is drawn: joining
         later, leaving later, exiting the registry, adding stake. What remains is that a node with
-        its hands full (`MAX_OPEN`), or slashed meanwhile, is passed over.
+        its hands full (`MAX_OPEN`), slashed meanwhile, or with too much pay at risk is passed over.
+
+        A node's pay is at risk while it may turn out to be for a fake. One stake answers for all
+        of it, so a node is drawn only while its stake is `COVER` times its pay at risk: what it was
+        paid in this window and the last one, each as long as an appeal may wait, and
+        `APPEAL_WEIGHT` times what is appealed. Example: with 100 ZOO at stake a node is passed over
+        once it was paid more than 50 ZOO that may still be appealed, or while more than 5 ZOO are.
 
         A draw picks seats by hashing until it has enough, so it costs the same in a pool of ten as
         in one of ten thousand, and each node of the pool is equally likely. Empty seats are taken
@@ -33,6 +39,10 @@ MAX_OPEN: constant(uint256) = 2
 # Seats looked at in one draw.
 MAX_TRIES: constant(uint256) = 64
 MAX_CLASSES: constant(uint256) = 255
+# Stake that a draw asks for, in multiples of the pay at risk.
+COVER: constant(uint256) = 2
+# How often appealed pay counts: of ten fakes a verifier runs about one again.
+APPEAL_WEIGHT: constant(uint256) = 10
 # Blocks that a draw can mean a seat's holder after it left: its request, and `blockhash`'s memory.
 COOLDOWN: constant(uint256) = 260
 
@@ -51,6 +61,8 @@ _SEAT_LEFT: constant(uint256) = 220
 _MEMBER_SEAT: constant(uint256) = 8
 _MEMBER_CLASS: constant(uint256) = 40
 _MEMBER_LEFT: constant(uint256) = 48
+# Instead of a window, which is never 0: pay that is appealed.
+_APPEALED: constant(uint256) = 0
 # A pool: its seats (24 bits), then the ends of the queue of empty ones.
 _POOL_HEAD: constant(uint256) = 24
 _POOL_TAIL: constant(uint256) = 64
@@ -60,27 +72,33 @@ _REGISTRY: immutable(address)
 _TASK_STAKE: immutable(uint256)
 # Seconds that a node's stake must stay from the draw on.
 _HORIZON: immutable(uint256)
+# Seconds in which pay may be appealed.
+_APPEAL_S: immutable(uint256)
 
 _classes: DynArray[bytes32, MAX_CLASSES]
 _pools: HashMap[uint256, uint256]
 _seats: HashMap[uint256, HashMap[uint256, uint256]]
 _empty_seats: HashMap[uint256, HashMap[uint256, uint256]]
 _members: HashMap[uint256, uint256]
+# What nodes were paid, by window of `_APPEAL_S` seconds and unless it is appealed no more.
+_paid: HashMap[uint256, HashMap[uint256, uint256]]
 
 
 @deploy
-def __init__(registry: address, task_stake: uint256, horizon: uint256):
+def __init__(registry: address, task_stake: uint256, horizon: uint256, appeal_s: uint256):
     """
     @notice Fixes what a seat needs.
     @dev Reverts: "executors: bad stake".
     @param registry The NodeRegistry.
     @param task_stake Stake at risk that a node needs.
     @param horizon Seconds that it must stay at risk from a draw on.
+    @param appeal_s Seconds in which a node's pay may be appealed, not zero.
     """
     assert task_stake != 0, "executors: bad stake"
     _REGISTRY = registry
     _TASK_STAKE = task_stake
     _HORIZON = horizon
+    _APPEAL_S = appeal_s
 
 
 @external
@@ -234,7 +252,7 @@ def executor(node_id: uint256) -> IExecutors.Executor:
     @notice What the pools know of a node.
     @param node_id The node.
     @return IExecutors.Executor Whether it has a seat, its class and place, its open lanes and when
-            it left the last.
+            it left the last, and its pay at risk.
     """
     member: uint256 = self._members[node_id]
     place: uint256 = member >> _MEMBER_SEAT & _MASK_24
@@ -244,6 +262,7 @@ def executor(node_id: uint256) -> IExecutors.Executor:
         seat=place - min(place, 1),
         open=member & 255,
         left=member >> _MEMBER_LEFT,
+        at_risk=self._pay_at_risk(node_id),
     )
 
 
@@ -333,8 +352,9 @@ def _pick(
             continue
         node_id: uint256 = seat >> _SEAT_NODE & _MASK_24
         # Blocks may share a second: what was bonded in the request's may have come after the seed.
+        enough: uint256 = max(_TASK_STAKE, COVER * self._pay_at_risk(node_id))
         if self._members[node_id] & 255 >= MAX_OPEN or not self._is_bonded(
-            node_id, since - 1, since + 2 * _HORIZON
+            node_id, enough, since - 1, since + 2 * _HORIZON
         ):
             continue
         nodes.append(node_id)
@@ -361,13 +381,47 @@ def _release(node_id: uint256):
 
 
 @internal
+def _count_pay(nodes: uint256[2], pay: uint256, window: uint256, more: bool):
+    """
+    @notice Counts what each node was paid in a window, or that it is at risk no more.
+    @param window `_window`, or `_APPEALED`.
+    """
+    for node_id: uint256 in nodes:
+        paid: uint256 = self._paid[node_id][window]
+        self._paid[node_id][window] = paid + pay if more else paid - pay
+
+
+@internal
 @view
-def _is_bonded(node_id: uint256, since: uint256, until: uint256) -> bool:
+def _window() -> uint256:
+    """
+    @notice The window that pay counts in now.
+    """
+    return unsafe_div(block.timestamp, _APPEAL_S)
+
+
+@internal
+@view
+def _pay_at_risk(node_id: uint256) -> uint256:
+    """
+    @notice What a node was paid in this window and in the one before, which covers all that may
+            still be appealed, and ten times what is appealed.
+    """
+    window: uint256 = self._window()
+    return (
+        self._paid[node_id][window]
+        + self._paid[node_id][window - 1]
+        + self._paid[node_id][_APPEALED] * APPEAL_WEIGHT
+    )
+
+
+@internal
+@view
+def _is_bonded(node_id: uint256, enough: uint256, since: uint256, until: uint256) -> bool:
     """
     @notice Whether enough was bonded at `since`, and stays until `until`.
     """
-    stake: uint256 = staticcall INodeRegistry(_REGISTRY).stake_at_risk(node_id, since, until)
-    return stake >= _TASK_STAKE
+    return staticcall INodeRegistry(_REGISTRY).stake_at_risk(node_id, since, until) >= enough
 
 
 @internal
@@ -376,7 +430,7 @@ def _stays(node_id: uint256) -> bool:
     """
     @notice Whether enough is bonded and the node is not on its way out of the registry.
     """
-    return self._is_bonded(node_id, block.timestamp, max_value(uint256))
+    return self._is_bonded(node_id, _TASK_STAKE, block.timestamp, max_value(uint256))
 
 
 @internal

@@ -21,8 +21,6 @@ KNOWN: Mapping[str, str] = {
     "others' stake is half of the weight, and without them no appeal finds two thirds",
     "run a task once for both lanes of own pairs": "two owners who are friends answer with one "
     "computation; the result is right, and nobody loses",
-    "fake what waits while honest hands are full": "one stake answers for all fakes until the "
-    "first verdict, six hours later, and a busy pool draws whoever has a hand free",
 }
 """Reasons by the names of attacks."""
 

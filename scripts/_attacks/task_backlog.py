@@ -5,8 +5,8 @@ A draw passes over who has its hands full. An honest executor has them full whil
 that fakes answers in the next block. So while more tasks wait than honest nodes can run, the draw
 finds the attacker's nodes together, however few they are. An agreed task is paid at once and frees
 its lanes, and what was found is taken when nobody has objected for hours: until then one stake
-answers for all fakes. What it takes is the tasks that wait; one's own don't count, since their fee
-is one's own.
+answers for all fakes. So a draw passes over who has more pay at risk than half of its stake. What
+the attack takes is tasks that wait; one's own don't count, since their fee is one's own.
 """
 
 from __future__ import annotations

@@ -120,6 +120,11 @@ def test_pairs_covered__the_last_number_whose_losses_are_larger():
     assert all(lost(tasks) > 0 for tasks in range(1, pairs))
 
 
+def test_pairs_waiting__half_of_the_stake_and_the_lanes_that_are_open():
+    """By hand: 100 ZOO cover 50 ZOO of pay, which 25 tasks of 4 ZOO bring; two more are open."""
+    assert replace(GIVEN, stake=100 * ZOO, fee=4 * ZOO, open_lanes=2).pairs_waiting == 27
+
+
 @given(st.integers(1, 1000), st.integers(1, 10_000), st.fractions(0, 1, max_denominator=100))
 def test_pairs_covered__none_just_where_one_is_not_deterred(stake, bps, rate):
     given_ = replace(
@@ -137,6 +142,7 @@ def test_sentences__say_what_deters_and_what_does_not():
     assert "in a pool of 10 nodes, of the shares listed, up to 75%" in text
     assert "is deterred at an audit rate of 5.00%" in text and "more than 2.00% is enough" in text
     assert f"no more than {GIVEN.pairs_covered:,} faked pairs" in text
+    assert f"a draw lets {GIVEN.pairs_waiting:,} wait" in text
     assert "earn up to an attacker share of 17.6%" in text
     weak = replace(GIVEN, stake=ZOO, audit_rate=Fraction(0), nodes=None)
     text = " ".join(deterrence(weak).sentences())

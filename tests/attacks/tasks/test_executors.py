@@ -24,7 +24,7 @@ import agents.tasks.watch as watch_module
 from agents.executor import Executor
 from agents.protocol.formulas import UNAVAILABLE
 from agents.protocol.network import Network
-from agents.protocol.numbers import LaneState, TaskStatus
+from agents.protocol.numbers import COVER, LaneState, TaskStatus
 from agents.runtime.errors import Stopped
 from agents.storage.cid import cid_of_bytes, digest_of
 from agents.storage.embedded import EmbeddedStore
@@ -38,8 +38,8 @@ from scripts._shared.job_classes import check_classes
 from scripts.economics import cli as economics
 from tests.stage.chain.agents import PASSPHRASE
 from tests.stage.chain.executors import Executors, Liar, Loner, Silent, fake
-from tests.stage.chain.people import STAKES, VERIFIER, Node
-from tests.stage.chain.tasks import BOND, FAKE, FEE, FIFTH, HELD, Tasks
+from tests.stage.chain.people import STAKES, TRAINER, VERIFIER, Node
+from tests.stage.chain.tasks import BOND, FAKE, FEE, FIFTH, HELD, RIGHT, Tasks
 from tests.stage.memory.task_inputs import TaskInputs
 
 AGREED, DECIDED, UNDECIDED = TaskStatus.AGREED, TaskStatus.DECIDED, TaskStatus.UNDECIDED
@@ -520,6 +520,25 @@ def test_it_takes_a_seat_and_leaves_a_wrong_one(executors: Executors) -> None:
     executors.start_one(node, executor={"join": False})
     executors.tasks.chain.mine(300)
     assert executors.pass_blocks(5, "hal") == []
+
+
+def test_it_says_when_draws_pass_it_over(executors: Executors) -> None:
+    """More pay that may be appealed than half of its stake, from tasks with the only other node."""
+    tasks = executors.tasks
+    node, _, *gone = tasks.executors
+    for leaver in gone:
+        tasks.leave(leaver)
+    tasks.chain.mine(2)
+    executors.start_one(node)
+    executors.pass_blocks(3, node.name)
+    assert executors.said(node, "passed_over") == 0
+    while COVER * executors.reader.seat(node.node_id).at_risk <= STAKES[TRAINER]:
+        tasks.played(RIGHT, RIGHT)
+    executors.pass_blocks(3, node.name)
+    assert executors.said(node, "passed_over") == 1
+    task_id = tasks.create()
+    tasks.await_seed(task_id)
+    assert tasks.expected(task_id) == []
 
 
 def test_a_seat_without_stake_is_emptied_by_anyone(executors: Executors) -> None:

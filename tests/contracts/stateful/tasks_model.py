@@ -19,11 +19,13 @@ from tests.stage.contracts.clock import hash_of
 from tests.stage.contracts.tasks import (
     ABORT,
     AGREED,
+    APPEAL_WEIGHT,
     APPEALED,
     CLOSED,
     COLLUSION,
     COMMIT_DOMAIN,
     COOLDOWN,
+    COVER,
     DECIDED,
     DRAWING,
     LANE_ABORTED,
@@ -88,6 +90,7 @@ class Task:
     time: int = 0
     seed_block: int = 0
     seats: int = 0  # of the pool when the draw was requested
+    agreed_at: int = 0  # when two were paid at once
     lanes: list[Lane] = field(default_factory=list)
 
     def count(self, *states: int) -> int:
@@ -197,6 +200,17 @@ class TasksModel:
             for lane in t.lanes
         )
 
+    def at_risk(self, node: int) -> int:
+        """What a node was paid at once: in the appeal window's two latest periods, and as long as
+        it is appealed ten times more."""
+        total, period = 0, self.terms["appeal_s"]
+        for t in self.tasks.values():
+            paid = (LANE_AGREED, LANE_OPENED)
+            if t.agreed_at and any(x.node == node and x.state in paid for x in t.lanes):
+                late = self.now // period - t.agreed_at // period <= 1
+                total += t.fee // 2 * (late + APPEAL_WEIGHT * (t.status == APPEALED))
+        return total
+
     def held(self, contract: str) -> int:
         """What a contract owes: credits, and fees or bonds that are nobody's yet."""
         if contract == TASKS:
@@ -218,8 +232,9 @@ class TasksModel:
                     return class_id, place
         return None
 
-    def is_bonded(self, node: int, since: int, until: int) -> bool:
-        return self.registry.stake_at_risk(node, since, until) >= self.terms["task_stake"]
+    def is_bonded(self, node: int, since: int, until: int, cover: int = 0) -> bool:
+        enough = max(self.terms["task_stake"], cover)
+        return self.registry.stake_at_risk(node, since, until) >= enough
 
     def stays(self, node: int) -> bool:
         """Whether a node has enough at risk and is not on its way out."""
@@ -263,7 +278,7 @@ class TasksModel:
             if seat.joined < requested
             and (not seat.left or seat.left >= requested)
             and self.open_lanes(seat.node) < MAX_OPEN
-            and self.is_bonded(seat.node, t.time - 1, until)
+            and self.is_bonded(seat.node, t.time - 1, until, COVER * self.at_risk(seat.node))
             else None
             for seat in self.pool(t.class_id).seats[: t.seats]
         ]
@@ -413,6 +428,7 @@ class TasksModel:
             t.status = DECIDED if t.count(LANE_REVEALED) else AGREED
             t.time = self.now + self.terms["appeal_s"]
             if t.status == AGREED:
+                t.agreed_at = self.now
                 self._pay(t)
             return
         lane.state, lane.answer = LANE_REVEALED, tag

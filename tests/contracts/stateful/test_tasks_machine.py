@@ -47,6 +47,7 @@ from tests.stage.contracts.tasks import (
     CLOSED,
     COLLUSION,
     COOLDOWN,
+    COVER,
     DECIDED,
     DRAWING,
     LANE_ABORTED,
@@ -77,6 +78,8 @@ OWNERS = 11
 CREATORS = 2
 MOST_NODES = len(SEATED) + len(VERIFIERS) + 3
 MOST_TASKS = 9
+# Fees so high that two tasks are more pay at risk than a stake of 100 ZOO covers.
+TERMS = TASK_TERMS | {"max_fee": 60 * ZOO}
 
 # What a node does with its tasks, and how often nodes are so, in one history or another.
 CHARACTERS = {
@@ -166,6 +169,7 @@ SIGHTS = {
     "undecided",
     "gave up drawing",
     "hands full",
+    "too much at risk",
     "a seat taken again",
     "a pool shortened",
     "an executor moved",
@@ -214,7 +218,7 @@ def keys_of(i: int) -> list[str]:
 
 def make_stage(codes: Codes) -> Stage:
     """Nodes of `SEATED` in their pools, the verifiers, and money for everybody."""
-    s = deploy(codes, unbonding_period=UNBONDING)
+    s = deploy(codes, tuple(TERMS.values()), unbonding_period=UNBONDING)
     coordinator = str(s.coordinator.address)
     rows = dict(DEFAULT_ROWS)
     stakes = dict.fromkeys((1, 2, 4), 100 * ZOO)
@@ -226,7 +230,7 @@ def make_stage(codes: Codes) -> Stage:
     )
     model = TasksModel(
         registry,
-        TASK_TERMS,
+        TERMS,
         [bytes(name) for name in s.tasks.classes()],
         {TASKS: str(s.tasks.address), APPEALS: str(s.appeals.address)},
         boa.env.evm.patch.chain_id,
@@ -389,7 +393,7 @@ class TasksMachine:
             if not appeal.overturned and len(appeal.voters(event["result"])) == 3:
                 seen["a bond that is not divisible"] += 1
             owed = t.fee if appeal.status == AGREED else 0
-            if appeal.overturned and event["seized"] < owed + TASK_TERMS["appeal_bond"]:
+            if appeal.overturned and event["seized"] < owed + TERMS["appeal_bond"]:
                 seen["slash did not reach all"] += 1
         elif name == "TaskUnavailable":
             seen["unavailable"] += 1
@@ -441,7 +445,7 @@ class TasksMachine:
 
     def with_money(self, r: Random, *wanted: str) -> str:
         """Somebody who can pay a fee or a bond."""
-        people = [p for p in wanted if self.model.registry.wallets[p] >= 20 * ZOO]
+        people = [p for p in wanted if self.model.registry.wallets[p] >= TERMS["max_fee"]]
         return r.choice(people) if people else self.stranger
 
     def pass_deadline(self, time: int, after: int = 1) -> None:
@@ -457,7 +461,7 @@ class TasksMachine:
             if len(self.model.tasks) >= MOST_TASKS:
                 return
             run_s = r.choice([60, 61, 600, 3_600])
-            least, most = TASK_TERMS["fee_per_s"] * run_s, TASK_TERMS["max_fee"]
+            least, most = TERMS["fee_per_s"] * run_s, TERMS["max_fee"]
             fee = r.choice([least, most, r.randint(least, most)])
             owners = [n.owner for n in self.model.registry.nodes.values()]
             creator = self.with_money(r, *self.stage.creators, r.choice(owners))
@@ -677,9 +681,9 @@ class TasksMachine:
         if which == 0:
             spec = EMPTY
         elif which == 1:
-            run_s = r.choice([0, 59, TASK_TERMS["max_run_s"] + 1])
+            run_s = r.choice([0, 59, TERMS["max_run_s"] + 1])
         elif which == 2:
-            fee = r.choice([0, 600 * TASK_TERMS["fee_per_s"] - 1, TASK_TERMS["max_fee"] + 1])
+            fee = r.choice([0, 600 * TERMS["fee_per_s"] - 1, TERMS["max_fee"] + 1])
         elif which == 3:
             sender = self.operator(r.choice(nodes))
             if self.model.registry.node_of(sender) == 0:
@@ -929,20 +933,24 @@ class TasksMachine:
             if not everything and node not in lanes_of:
                 continue
             seat, lanes = self.model.place(node), self.model.open_lanes(node)
+            at_risk = self.model.at_risk(node)
             assert tuple(self.s.tasks.executor(node)) == (
                 seat is not None,
                 *(seat or (0, 0)),
                 lanes,
                 self.model.left.get(node, 0),
+                at_risk,
             )
             assert lanes <= MAX_OPEN
             self.seen["hands full"] += lanes == MAX_OPEN
+            covered = registry.bonded(node) // COVER
+            self.seen["too much at risk"] += seat is not None and at_risk > covered > 0
             assert self.s.registry.bonded(node) == registry.bonded(node)
             if everything:
                 assert self.s.registry.owner_of(node) == n.owner
                 assert self.s.registry.operator_of(node) == n.operator
-                at_risk = registry.stake_at_risk(node, now() - 1, now())
-                assert self.s.registry.stake_at_risk(node, now() - 1, now()) == at_risk
+                bonded = registry.stake_at_risk(node, now() - 1, now())
+                assert self.s.registry.stake_at_risk(node, now() - 1, now()) == bonded
 
     def check_money(self, everything: bool) -> None:
         registry, token = self.model.registry, self.s.token

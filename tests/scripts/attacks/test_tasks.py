@@ -8,7 +8,7 @@ from fractions import Fraction
 
 import pytest
 
-from agents.protocol.numbers import ZOO, Violation
+from agents.protocol.numbers import COVER, MAX_OPEN, ZOO, Violation
 from agents.tasks.deterrence import Deterrence, Parameters, deterrence
 from agents.tasks.economics import drawn, pair_gain
 from scripts._attacks import task_answers, task_backlog, task_draws, task_strategies, task_verdicts
@@ -137,15 +137,16 @@ def test_frame__where_nobody_appeals__costs_the_victim_a_fifth(market: Market) -
     assert (found.profit, found.loss) == (0, market.numbers.stake // 5)
 
 
-@pytest.mark.parametrize("waiting", [60, 90])
-def test_backlog__brings_a_fee_a_task_and_costs_all_stakes_once(
+@pytest.mark.parametrize("waiting", [60, 200])
+def test_backlog__brings_less_than_the_stakes_however_much_waits(
     market: Market, waiting: int
 ) -> None:
-    """So it pays from as many waiting tasks on as the stakes are fees, however few nodes it has."""
-    numbers = TaskNumbers()
-    found = task_backlog.fake_what_waits(market, numbers, waiting)
-    assert found.profit == waiting * numbers.fee_of(market) - found.capital
-    assert found.capital == 3 * market.numbers.stake
+    """A node is drawn while half of its stake covers its pay, and answers for two lanes then."""
+    fee, stake = TaskNumbers().fee_of(market), market.numbers.stake
+    found = task_backlog.fake_what_waits(market, TaskNumbers(), waiting)
+    assert found.capital == len(market.evil) * stake
+    most = len(market.evil) * (stake // COVER + MAX_OPEN * fee // 2)
+    assert found.profit + found.capital <= min(waiting * fee, most)
 
 
 def test_jam__costs_the_least_fee_of_every_lane_pair(market: Market) -> None:

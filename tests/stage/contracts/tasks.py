@@ -41,6 +41,8 @@ LANE_RUNNING, LANE_COMMITTED, LANE_REVEALED, LANE_ABORTED, LANE_AGREED, LANE_OPE
 REDUNDANCY_MISMATCH, ABORT, COLLUSION = 7, 8, 9
 
 MAX_TRIES, MAX_OPEN, MAX_LANES, COOLDOWN = 64, 2, 5, 260
+# Stake that a draw asks for, in multiples of the pay at risk, and how often appealed pay counts.
+COVER, APPEAL_WEIGHT = 2, 10
 LIFETIME = 256
 
 RUN_S = 600
