@@ -7,11 +7,13 @@ slashing table of the network (`agents.protocol.slashing`).
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 
+from agents.audit.explain import Explainer, credited
+from agents.audit.sources.record import Record
 from agents.jobs.model_files import hash_of
 from agents.protocol.network import Network
 from agents.protocol.numbers import Phase, Violation
@@ -166,6 +168,29 @@ def _balance(network: Network, address: str) -> int:
 
 def _figure(network: Network, contract: str, function: str) -> int:
     return read(int, network.chain.call(network.deployment[contract], function))
+
+
+def check_explained(network: Network) -> Check:
+    """Every payment of every job follows from the chain, step by step, and adds up to the unit."""
+    explained: Counter[str] = Counter()
+    paid: dict[str, int] = {}
+    payments = 0
+    for job_id in range(1, network.job_count() + 1):
+        record = Record(network, job_id)
+        rounds = Explainer(record).all()
+        explained += credited(rounds)
+        for event in record.of("CarriedForfeited"):
+            explained[event.args["treasury"]] += event.args["amount"]
+        payments += sum(len(node.payments) for found in rounds for node in found.nodes)
+        paid = record.payees
+    accounts = {a for a in {*explained, *paid} if explained[a] != paid.get(a, 0)}
+    wrong = f"; they are NOT what {len(accounts)} accounts were credited" if accounts else ""
+    return Check(
+        not accounts,
+        f"{payments} payments explained: {zoo(sum(explained.values()))} ZOO, to each of "
+        f"{len(paid)} accounts exactly what the pool credited{wrong}",
+        ", ".join(f"{a}: {explained[a]} of {paid.get(a, 0)}" for a in sorted(accounts)),
+    )
 
 
 def check_ledger(network: Network, models: Models, history: Story, job_id: int) -> Check:

@@ -35,7 +35,7 @@ from agents.storage.content_store import ContentStore, open_store
 from scripts._net.localnet import ROLES, Localnet
 from scripts._net.pace import paced
 from scripts._report.history import History
-from scripts._report.verdict import Check, check_books, check_ledger
+from scripts._report.verdict import Check, check_books, check_explained, check_ledger
 from tests.stage.memory.tiny_specs import tiny_model
 
 PATIENCE_S = 150.0  # of the test, for anything; the machine may be busy with other things
@@ -310,7 +310,8 @@ class LocalNetwork:
             for node, amount in earned.items():
                 total.nodes[node].earned = amount
         models = Models(self.network, self.store)
-        return [*found, check_ledger(self.network, models, self.history(job), job)]
+        ledger = check_ledger(self.network, models, self.history(job), job)
+        return [*found, check_explained(self.network), ledger]
 
     def assert_whole(self, job: int, accepted: Iterable[str] | None = None) -> History:
         """Nobody was slashed; the job's rounds are final with all (or `accepted`) trainers'

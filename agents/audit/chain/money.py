@@ -63,20 +63,8 @@ def check_payouts(
         spoiled = bool(record.of("ResultProposed", number))
         _check_closed(record, part, 0, reward, spoiled, for_trainers)
         return
-    pairs = zip(standing.proposal.nodes, standing.proposal.contributions, strict=False)
-    paid = dict(pairs)
-    source, scores = (0, None) if scored is None else scored.pays(number, paid)
-    split = formulas.split(
-        reward,
-        terms.verifier_bps,
-        terms.aggregator_bps,
-        standing.proposal.proposer,
-        standing.attesters,
-        paid,
-        None if scored is None else {v: scored.factor(v, spared) for v in standing.attesters},
-        scores,
-        for_trainers,
-    )
+    source, split = split_of(record, number, standing, scored, spared)
+    paid = standing.contributions
     part.same("payouts", "RewardPool", "scored_round", pool.scored_round, source)
     for event in record.of("RoundFinalized", number):
         total = event.args["total_contribution"]
@@ -157,6 +145,29 @@ def check_payouts(
     wanted_settled = [(credited, reward - credited)]
     part.same("payouts", "RoundSettled", "(paid, returned)", settled, wanted_settled)
     part.figures["paid"] = str(credited)
+
+
+def split_of(
+    record: Record, round_id: int, standing: Tally, scored: Scored | None, spared: bool
+) -> tuple[int, formulas.Split]:
+    """What each part of a finished round's pool is, and the round whose consensus it follows, 0 for
+    none. The arguments are those of `check_payouts`."""
+    terms, paid = record.job.terms, standing.contributions
+    reward, for_trainers = pool_of(record, round_id)
+    source, scores = (0, None) if scored is None else scored.pays(round_id, paid)
+    factors = None if scored is None else {v: scored.factor(v, spared) for v in standing.attesters}
+    split = formulas.split(
+        reward,
+        terms.verifier_bps,
+        terms.aggregator_bps,
+        standing.proposal.proposer,
+        standing.attesters,
+        paid,
+        factors,
+        scores,
+        for_trainers,
+    )
+    return source, split
 
 
 def is_locked(record: Record, node: int, at: Event) -> bool:

@@ -34,6 +34,11 @@ class Tally:
     invalid: frozenset[int]
     cleared: frozenset[int]
 
+    @property
+    def contributions(self) -> dict[int, int]:
+        """What the result says that each node has contributed."""
+        return dict(zip(self.proposal.nodes, self.proposal.contributions, strict=False))
+
 
 def check_votes(record: Record, part: Part, opened: Opened, seed: bytes | None) -> Tally | None:
     """Check proposals, attestations, challenges and reports; the result that stands, if any."""
