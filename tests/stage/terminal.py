@@ -62,11 +62,14 @@ class Terminal:
         self.words[f"<address of {alias}>"] = address
         return address
 
-    def has(self, alias: str) -> str:
-        """Give the person an account made earlier, which opens quickly; return its address."""
+    def has(self, alias: str, key: bytes | None = None) -> str:
+        """Give the person an account made earlier, which opens quickly; return its address.
+
+        `key`: of the account, a new one by default.
+        """
         path = self.keystore(alias)
         path.parent.mkdir(parents=True, exist_ok=True)
-        address = create_keystore(path, PASSPHRASE, iterations=_QUICK)
+        address = create_keystore(path, PASSPHRASE, key, iterations=_QUICK)
         self._env[f"APE_ACCOUNTS_{alias}_PASSPHRASE"] = PASSPHRASE
         self.words[f"<address of {alias}>"] = address
         return address
