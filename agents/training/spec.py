@@ -33,6 +33,7 @@ MECHANISMS = ("mode", "codec", "merge", "score", "verify", "privacy")
 Identifier = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]{0,31}$")]
 Cid = Annotated[str, StringConstraints(pattern=r"^b[a-z2-7]{58}$")]
 Line = Annotated[str, StringConstraints(pattern=r"^[ -~]{1,400}$")]
+Licence = Annotated[str, StringConstraints(pattern=r"^[!-~]([ -~]{0,198}[!-~])?$")]
 
 
 class SpecError(ValueError):
@@ -248,6 +249,10 @@ class JobSpec(_Frozen):
 
     ``mode: pipeline`` splits the model among the nodes as the block ``pipeline`` says. Where there
     is no such block it is left out of the canonical bytes, so specs from before it keep theirs.
+
+    ``data_licence`` is what the sponsor states about the licence of the data, such as an SPDX name
+    or a URL. Nothing is computed from it; it goes with the model when that is exported. Where there
+    is none it is left out of the canonical bytes, so specs from before it keep theirs.
     """
 
     version: Literal[1] = 1
@@ -278,6 +283,7 @@ class JobSpec(_Frozen):
         tuple[Line, ...], Field(max_length=MAX_CLASSES), AfterValidator(_different)
     ] = Field(default=(), exclude_if=is_empty)
     pipeline: PipelineSpec | None = Field(default=None, exclude_if=is_none)
+    data_licence: Licence | None = Field(default=None, exclude_if=is_none)
 
     @model_validator(mode="before")
     @classmethod
@@ -339,8 +345,8 @@ class JobSpec(_Frozen):
     def to_bytes(self) -> bytes:
         """Canonical JSON of every field, defaults included.
 
-        ``inner_options`` and ``classes`` are in it if there are any, ``pipeline`` if there is such
-        a block.
+        ``inner_options`` and ``classes`` are in it if there are any, ``pipeline`` and
+        ``data_licence`` if the spec has them.
         """
         from agents.storage.canonical import dumps
 

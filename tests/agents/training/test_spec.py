@@ -153,6 +153,15 @@ def test_a_spec_without_a_pipeline_has_the_bytes_from_before_there_was_one() -> 
     assert JobSpec.from_bytes(spec.to_bytes()) == spec
 
 
+def test_a_spec_without_a_licence_has_the_bytes_from_before_there_was_one() -> None:
+    assert "data_licence" not in json.loads(demo_spec(DATA).to_bytes())
+    spec = demo_spec(DATA, data_licence="CC-BY-4.0")
+    assert JobSpec.from_bytes(spec.to_bytes()) == spec
+    for wrong in ("", " ", "two\nlines", "x" * 201, "ends in a space ", 4):
+        with pytest.raises(SpecError, match="data_licence"):
+            demo_spec(DATA, data_licence=wrong)
+
+
 def test_a_spec_without_classes_has_the_bytes_from_before_there_were_any() -> None:
     assert "classes" not in json.loads(demo_spec(DATA).to_bytes())
     spec = demo_spec(DATA, classes=["torch=0;device=abacus"])
