@@ -187,6 +187,25 @@ def _load_tokenizer(raw: bytes) -> tuple[int, Callable[[bytes], NDArray[np.integ
     return loaded.get_vocab_size(with_added_tokens=True), encode
 
 
+def encoder(
+    dataset: Dataset, tokenizer: bytes | None
+) -> Callable[[bytes], NDArray[np.integer[Any]]]:
+    """What turns UTF-8 text into a dataset's tokens. ``tokenizer``: content of its tokenizer.json.
+
+    Raises:
+        DataError: the tokenizer cannot be used or has another vocabulary.
+    """
+    if tokenizer is None:
+        return _bytes_to_tokens
+    size, encode = _load_tokenizer(tokenizer)
+    if size > dataset.vocab_size:
+        raise DataError(
+            f"the dataset's tokenizer {dataset.tokenizer} has {size} tokens, its manifest says "
+            f"{dataset.vocab_size}"
+        )
+    return encode
+
+
 class DataSource:
     """Batches of a job, read from the store on demand; each shard is verified by its CID.
 
@@ -242,24 +261,21 @@ class DataSource:
     def encode(self, documents: Iterable[bytes]) -> NDArray[np.integer[Any]]:
         """Other texts as this dataset's tokens, in its dtype, one separator after each.
 
-        The separator is the dataset's own last token, since ``pack`` ends every document with it.
-
         Raises:
             DataError: the dataset's tokenizer cannot be used or has another vocabulary.
         """
-        encode: Callable[[bytes], NDArray[np.integer[Any]]] = _bytes_to_tokens
         cid = self.dataset.tokenizer
-        if cid is not None:
-            size, encode = _load_tokenizer(self._store.get(cid, MAX_TOKENIZER_BYTES))
-            if size > self.dataset.vocab_size:
-                raise DataError(
-                    f"the dataset's tokenizer {cid} has {size} tokens, its manifest says "
-                    f"{self.dataset.vocab_size}"
-                )
+        raw = None if cid is None else self._store.get(cid, MAX_TOKENIZER_BYTES)
+        encode = encoder(self.dataset, raw)
         dtype = np.dtype(self.dataset.dtype).newbyteorder("<")
-        mark = self._read(self.dataset.tokens - 1, 1).astype(dtype)
+        mark = np.array([self.separator], dtype)
         pieces = [part for text in documents for part in (encode(text).astype(dtype), mark)]
         return np.concatenate(pieces) if pieces else np.empty(0, dtype)
+
+    @property
+    def separator(self) -> int:
+        """The token between documents: the last one, since ``pack`` ends every document with it."""
+        return int(self._read(self.dataset.tokens - 1, 1)[0])
 
     def rows(self, index: int) -> NDArray[np.int64]:
         """Numbers of the sequences of training batch ``index`` >= 0, int64 [batch_size]."""

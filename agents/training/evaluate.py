@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import torch
 from torch import Tensor
@@ -33,7 +33,7 @@ def validation_loss(net: FlatModel, state: State, batches: Sequence[Tensor]) -> 
 
 
 @torch.no_grad()
-def token_losses(net: FlatModel, state: State, batches: Sequence[Tensor]) -> list[Tensor]:
+def token_losses(net: FlatModel, state: State, batches: Iterable[Tensor]) -> list[Tensor]:
     """Cross-entropy of every token: float64 [batch, seq] for each batch, on the net's device.
 
     Arguments as `validation_loss`, but there may be no batches.

@@ -58,9 +58,8 @@ def build_causal_lm(spec: ModelSpec, config: bytes | None) -> nn.Module:
         raise ModelConfigError(f"the installed transformers has no model type {kind!r}")
     try:
         parsed = CONFIG_MAPPING[kind](**fields)
-        model = AutoModelForCausalLM.from_config(
-            parsed, trust_remote_code=False, attn_implementation="eager"
-        )
+        known: Any = AutoModelForCausalLM  # typed or not, with the version that is installed
+        model = known.from_config(parsed, trust_remote_code=False, attn_implementation="eager")
     except Exception as error:  # any class of error can come out of a stranger's config
         raise ModelConfigError(f"the config of {kind!r} cannot be built: {error}") from error
     if parsed.vocab_size != spec.vocab_size:

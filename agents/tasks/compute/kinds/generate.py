@@ -12,7 +12,7 @@ from typing import Annotated
 
 import torch
 from pydantic import Field, Strict
-from torch import Tensor, nn
+from torch import nn
 
 from agents.storage.canonical import dumps
 from agents.tasks.compute.budget import forward_work
@@ -21,6 +21,7 @@ from agents.tasks.compute.execution import Execution
 from agents.tasks.compute.options import KindOptions, register
 from agents.tasks.compute.prompts import MAX_PROMPT_BYTES, Prompts, text_of
 from agents.tasks.compute.witness import witnessed
+from agents.training.decode import NotFinite, next_logits
 from agents.training.spec import ModelSpec
 
 MAX_NEW_TOKENS = 65_536
@@ -119,10 +120,10 @@ def greedy(
     """
     tokens = list(prompt)
     for _ in range(count):
-        output: Tensor = model(torch.tensor([tokens], device=device))
-        logits = output[0, -1]
-        if not bool(torch.isfinite(logits).all()):
-            raise TaskError("not_finite", f"a logit after {len(tokens)} tokens is not finite")
+        try:
+            logits = next_logits(model, tokens, device)
+        except NotFinite as error:
+            raise TaskError("not_finite", str(error)) from error
         tokens.append(int((logits == logits.max()).nonzero()[0]))
         if tokens[-1] == stop:
             break
