@@ -31,7 +31,7 @@ from agents.mechanisms.verify import Verification
 from agents.protocol.network import Network
 from agents.storage.content_store import ContentStore
 from agents.storage.errors import StoreError
-from agents.training.data import MAX_MANIFEST_BYTES, Dataset, DataSource
+from agents.training.data import MAX_MANIFEST_BYTES, Dataset, DataSource, Reader
 from agents.training.documents import DataError
 from agents.training.flat import FlatModel
 from agents.training.model import init_state, template
@@ -105,7 +105,7 @@ class JobContext:
     def __init__(
         self,
         spec: JobSpec,
-        store: ContentStore,
+        store: Reader,
         key: KeySource = _no_key,
         memory: int | None = None,
     ) -> None:

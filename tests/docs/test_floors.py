@@ -29,7 +29,7 @@ HOUSE = (
     ("agents/audit", "agents/verifier.py", "agents/coordinator.py"),
     (
         *("agents/trainer.py", "agents/aggregator.py"),
-        *("agents/verify", "agents/gauntlet"),
+        *("agents/verify", "agents/gauntlet", "agents/models"),
     ),
     ("agents/executor.py", "agents/rounds"),
     ("agents/jobs", "agents/nodes", "agents/tasks", "agents/pipeline"),

@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A store that keeps a copy of all that is read from another one.
+
+What was read once is read from the copy afterwards, so a long download that was interrupted goes on
+where it stopped. Both stores check every byte against its CID.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from agents.storage.cid import Buffer
+from agents.storage.content_store import ContentStore
+from agents.storage.embedded import EmbeddedStore
+from agents.storage.errors import CorruptContent, NotFound
+
+Fetched = Callable[[str, int], None]
+"""Hears the CID and the bytes of what came from the other store."""
+
+
+def _unheard(cid: str, size: int) -> None:
+    pass
+
+
+class KeepingStore:
+    """A ContentStore in front of `source`. `copies`: what was read before. Writes go to it, too."""
+
+    def __init__(
+        self, copies: EmbeddedStore, source: ContentStore, fetched: Fetched = _unheard
+    ) -> None:
+        self._copies, self._source, self._fetched = copies, source, fetched
+        self.location = source.location
+
+    def put_bytes(self, data: Buffer) -> str:
+        """Keep the bytes among the copies."""
+        return self._copies.put_bytes(data)
+
+    def put_file(self, path: str | Path) -> str:
+        """Keep a file's content among the copies."""
+        return self._copies.put_file(path)
+
+    def get(self, cid: str, max_bytes: int) -> bytes:
+        """The verified content; a copy that is damaged is fetched again."""
+        try:
+            return self._copies.get(cid, max_bytes)
+        except (NotFound, CorruptContent):
+            return self._fetch(cid, max_bytes)
+
+    def get_file(self, cid: str, dest: str | Path, max_bytes: int) -> int:
+        """Write the verified content to `dest`."""
+        self.get(cid, max_bytes)
+        return self._copies.get_file(cid, dest, max_bytes)
+
+    def has(self, cid: str) -> bool:
+        """Whether there is a copy, or the other store has the content."""
+        return self._copies.has(cid) or self._source.has(cid)
+
+    def pin(self, cid: str) -> None:
+        """A copy is kept as it is; anything else is pinned where it comes from."""
+        if not self._copies.has(cid):
+            self._source.pin(cid)
+
+    def resolve(self, digest: bytes) -> str:
+        """The CID that a digest names."""
+        try:
+            return self._copies.resolve(digest)
+        except (NotFound, CorruptContent):
+            return self._source.resolve(digest)
+
+    def get_digest(self, digest: bytes, max_bytes: int) -> bytes:
+        """The verified content that a digest from the chain names."""
+        return self.get(self.resolve(digest), max_bytes)
+
+    def close(self) -> None:
+        """Release the other store's connections. The copies stay."""
+        self._source.close()
+
+    def _fetch(self, cid: str, max_bytes: int) -> bytes:
+        data = self._source.get(cid, max_bytes)
+        self._copies.put_bytes(data)
+        self._fetched(cid, len(data))
+        return data
