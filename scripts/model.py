@@ -164,8 +164,15 @@ def generate(
     reader = _reader(folder, device)
     click.echo(prompt, nl=False)
     for piece in reader.write(prompt, tokens, temperature, seed):
-        click.echo(piece, nl=False)
+        click.echo(harmless(piece), nl=False)
     click.echo()
+
+
+def harmless(text: str) -> str:
+    """A text that can't steer a terminal: a model may write what strangers have trained it to."""
+    return "".join(
+        c if c in "\n\t" or c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text
+    )
 
 
 @cli.command()

@@ -2,7 +2,7 @@
 """A store that keeps a copy of all that is read from another one.
 
 What was read once is read from the copy afterwards, so a long download that was interrupted goes on
-where it stopped. Both stores check every byte against its CID.
+where it stopped. Every byte is checked against its CID, whatever the other store says.
 """
 
 from __future__ import annotations
@@ -78,6 +78,7 @@ class KeepingStore:
 
     def _fetch(self, cid: str, max_bytes: int) -> bytes:
         data = self._source.get(cid, max_bytes)
-        self._copies.put_bytes(data)
+        if self._copies.put_bytes(data) != cid:
+            raise CorruptContent(f"{self.location} gave other bytes for {cid}")
         self._fetched(cid, len(data))
         return data
