@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import click
-from ape.cli import ConnectedProviderCommand, account_option, network_option
 
+from scripts._shared.connecting import ConnectedProviderCommand, account_option, network_option
 from scripts._shared.operator import (
     Contracts,
     afford,

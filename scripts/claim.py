@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import click
-from ape.cli import ConnectedProviderCommand, account_option, network_option
 
+from scripts._shared.connecting import ConnectedProviderCommand, account_option, network_option
 from scripts._shared.operator import Contracts, deployment_option, explained, rehearse, zoo
 from scripts._shared.signing import signing, yes_option
 
@@ -76,7 +76,7 @@ def cli(account: Any, yes: bool, deployment: Path | None) -> None:
 
 def _freed(contracts: Contracts, account: Any) -> list[tuple[int, int, int]]:
     """Return job, node and amount of the retained pay that may be released to the account."""
-    from ape.exceptions import ContractLogicError
+    from agents.runtime.errors import Reverted
 
     network = contracts.network()
     found = []
@@ -85,7 +85,7 @@ def _freed(contracts: Contracts, account: Any) -> list[tuple[int, int, int]]:
             continue
         try:
             rehearse(contracts.RewardPool.release_retained, job, node, sender=account)
-        except ContractLogicError:
+        except Reverted:
             continue  # the node still works in the job, or stands accused
         found.append((job, node, amount))
     return found

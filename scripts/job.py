@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import click
-from ape.cli import ConnectedProviderCommand, account_option, network_option
 
 from agents.runtime.files import SPEC_BYTES, read_yaml
+from scripts._shared.connecting import ConnectedProviderCommand, account_option, network_option
 from scripts._shared.operator import (
     ZOO_AMOUNT,
     Contracts,
@@ -259,12 +259,11 @@ def _checking(network: Any, terms: Any, published: Any) -> list[str]:
 def _terms(contracts: Contracts, account: Any, rounds: int, given: dict[str, Any]) -> Any:
     """Return the terms that were chosen, with windows that fit the chain where none were named.
 
-    The contract itself is asked, before there is a spec to name. Raises ContractLogicError with
+    The contract itself is asked, before there is a spec to name. Raises Reverted with
     its reason where it refuses what was chosen.
     """
-    from ape.exceptions import ContractLogicError
-
     from agents.jobs.publish import Terms
+    from agents.runtime.errors import Reverted
     from scripts._net.pace import paced
 
     names = [f"{name}_s".replace("-", "_") for name in (*WINDOWS, *SCORE_WINDOWS)]
@@ -289,8 +288,8 @@ def _terms(contracts: Contracts, account: Any, rounds: int, given: dict[str, Any
     try:
         ask(usual)
         return usual
-    except ContractLogicError as error:
-        if "windows exceed unbonding" not in str(error.message):
+    except Reverted as error:
+        if "windows exceed unbonding" not in error.reason:
             raise
     brief = replace(paced(Terms.brief(), block_s), **chosen)
     ask(brief)

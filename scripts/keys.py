@@ -13,8 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import click
-from ape.cli import ConnectedProviderCommand, account_option, network_option
 
+from scripts._shared.connecting import (
+    ConnectedProviderCommand,
+    account_option,
+    network_option,
+    reverting,
+)
 from scripts._shared.operator import (
     ADDRESS,
     Contracts,
@@ -64,17 +69,11 @@ def _check_job(network: Any, job_id: int) -> None:
 
 
 def _sender(contracts: Contracts, account: Any) -> Callable[[Any, str, tuple[Any, ...]], Any]:
-    """Return how a call is sent from an ape account."""
+    """Return how a call is sent from an account."""
 
     def send(contract: Any, function: str, args: tuple[Any, ...]) -> Any:
-        from ape.exceptions import ContractLogicError
-
-        from agents.runtime.errors import Reverted
-
-        try:
+        with reverting(f"{contract.name}.{function}"):
             return getattr(getattr(contracts, contract.name), function)(*args, sender=account)
-        except ContractLogicError as error:
-            raise Reverted(error.message, f"{contract.name}.{function}") from None
 
     return send
 

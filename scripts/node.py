@@ -14,9 +14,14 @@ from pathlib import Path
 from typing import Any
 
 import click
-from ape.cli import ConnectedProviderCommand, account_option, network_option
 
 from agents.protocol.consent import operator_consent
+from scripts._shared.connecting import (
+    ConnectedProviderCommand,
+    account_option,
+    accounts_here,
+    network_option,
+)
 from scripts._shared.operator import (
     ADDRESS,
     ZOO_AMOUNT,
@@ -29,7 +34,7 @@ from scripts._shared.operator import (
     when,
     zoo,
 )
-from scripts._shared.signing import signing, unlocked, yes_option
+from scripts._shared.signing import sign_typed, signing, unlocked, yes_option
 
 ROLES = {"trainer": 1, "verifier": 2, "aggregator": 4}
 
@@ -48,18 +53,16 @@ consent_option = click.option(
 
 def _sign_consent(contracts: Contracts, operator: Any, owner: str) -> bytes:
     """Have an operator's account sign that it serves a node of `owner`."""
-    from eth_account.messages import encode_typed_data
-
     registry = contracts.NodeRegistry
     nonce = registry.consents_used(operator.address)
     typed = operator_consent(
         registry.address, contracts.chain_id, operator.address, owner, int(nonce)
     )
     with unlocked(operator):
-        signature = operator.sign_message(encode_typed_data(*typed))
+        signature = sign_typed(operator, typed)
     if signature is None:
         raise click.ClickException("The consent was not signed.")
-    return bytes(signature.encode_rsv())
+    return signature
 
 
 def _consent(operator: str, owner: str, given: str | None) -> bytes | None:
@@ -68,8 +71,6 @@ def _consent(operator: str, owner: str, given: str | None) -> bytes | None:
     None where an account of this machine is to sign one. Raises click.ClickException where none
     can.
     """
-    from ape import accounts
-
     if operator == owner:
         return b""
     if given is not None:
@@ -77,7 +78,7 @@ def _consent(operator: str, owner: str, given: str | None) -> bytes | None:
             return bytes.fromhex(given.removeprefix("0x"))
         except ValueError as error:
             raise click.ClickException("--consent is no hexadecimal number.") from error
-    if operator not in accounts:
+    if operator not in accounts_here():
         raise click.ClickException(
             f"{operator} must agree. Where its key is, run `ape run node consent --account ... "
             f"--owner {owner}`, and give what it prints with --consent."
@@ -86,9 +87,7 @@ def _consent(operator: str, owner: str, given: str | None) -> bytes | None:
 
 
 def _signed_consent(contracts: Contracts, operator: str, owner: str, found: bytes | None) -> bytes:
-    from ape import accounts
-
-    return _sign_consent(contracts, accounts[operator], owner) if found is None else found
+    return _sign_consent(contracts, accounts_here()[operator], owner) if found is None else found
 
 
 def _roles(names: tuple[str, ...]) -> int:

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import click
-from ape.cli import ConnectedProviderCommand, account_option, network_option
 
 from agents.runtime.files import SPEC_BYTES, read_yaml
+from scripts._shared.connecting import ConnectedProviderCommand, account_option, network_option
 from scripts._shared.economics import refuse_unwatched
 from scripts._shared.operator import (
     ZOO_AMOUNT,

@@ -20,7 +20,16 @@ from typing import Any
 import click
 
 from agents.protocol.numbers import ZOO
+from agents.runtime.errors import AgentError, Reverted
 from scripts._net.compiled import ROOT
+from scripts._shared.connecting import (
+    BY_APE,
+    DEFAULT_URL,
+    bound,
+    provider_of,
+    reverting,
+    url_of,
+)
 
 LOCALNET = ROOT / ".menagerie" / "localnet"
 LOCAL_CHAINS = (31_337, 1_337)
@@ -112,14 +121,12 @@ def _chain_of(deployment: Path) -> int | None:
 
 
 class Contracts:
-    """The contracts of the connected network as ape objects, by name."""
+    """The contracts of the connected network by name, as `scripts._shared.connecting` has them."""
 
     def __init__(self, chosen: Path | None) -> None:
-        from ape import networks
-
         from agents.runtime.contracts import load_deployment
 
-        self.provider = networks.active_provider
+        self.provider = provider_of()
         self.chain_id = self.provider.chain_id
         self.path = deployment_path(chosen, self.chain_id)
         self._deployment = load_deployment(self.path)
@@ -130,14 +137,10 @@ class Contracts:
             )
 
     def __getattr__(self, name: str) -> Any:
-        from ape import Contract
-        from ethpm_types import ContractType
-
         entry = self.__dict__["_deployment"].contracts.get(name)
         if entry is None:
             raise AttributeError(f"{self.path} has no contract {name}.")
-        kind = ContractType.model_validate({"contractName": name, "abi": entry.abi})
-        found = Contract(entry.address, contract_type=kind)
+        found = bound(self.provider, entry)
         setattr(self, name, found)
         return found
 
@@ -175,9 +178,10 @@ class Contracts:
 read_network_option = click.option(
     "--network",
     "choice",
-    default="http://127.0.0.1:8545",
+    default=DEFAULT_URL,
     show_default=True,
-    help="An RPC node's URL, or a network of ape's such as ethereum:sepolia:node.",
+    help="An RPC node's URL"
+    + (", or a network of ape's such as ethereum:sepolia:node." if BY_APE else "."),
 )
 
 
@@ -191,20 +195,11 @@ def reading(choice: str, chosen: Path | None) -> Any:
     from agents.runtime.contracts import load_deployment
     from agents.runtime.logs import open_log
 
-    chain = ChainClient(_url(choice), open_log("operator", "warning", True, None))
+    chain = ChainClient(url_of(choice), open_log("operator", "warning", True, None))
     chain_id = chain.chain_id()
     deployment = load_deployment(deployment_path(chosen, chain_id), chain_id)
     chain.check(deployment)
     return Network(chain, deployment)
-
-
-def _url(choice: str) -> str:
-    if choice.startswith(("http://", "https://")):
-        return choice
-    from ape import networks
-
-    with networks.parse_network_choice(choice) as provider:
-        return str(getattr(provider, "http_uri", None) or provider.uri)
 
 
 def afford(contracts: Contracts, account: Any, amount: int) -> None:
@@ -230,15 +225,15 @@ def allow(contracts: Contracts, account: Any, spender: Any, amount: int) -> None
 def rehearse(method: Any, *args: Any, sender: Any) -> None:
     """Call what is about to be sent: what a contract refuses is refused before anything is signed.
 
+    Raises Reverted with the contract's reason.
     That the contract may not take the ZOO yet is no refusal: `allow` is sent first.
     """
-    from ape.exceptions import ContractLogicError
-
     try:
-        # Without ape's trace of a call that fails: the reason is said in a sentence.
-        method.call(*args, sender=sender, skip_trace=True)
-    except ContractLogicError as error:
-        if "insufficient allowance" not in str(error.message):
+        with reverting():
+            # Without ape's trace of a call that fails: the reason is said in a sentence.
+            method.call(*args, sender=sender, skip_trace=True)
+    except Reverted as error:
+        if "insufficient allowance" not in error.reason:
             raise
 
 
@@ -256,20 +251,22 @@ def when(moment: int, now: int) -> str:
 @contextmanager
 def refusals() -> Iterator[None]:
     """Turn what contracts, nodes and files refuse into one sentence."""
-    from ape.exceptions import ApeException
     from requests import RequestException
 
-    from agents.runtime.errors import AgentError
     from agents.runtime.logs import scrub
     from agents.storage.errors import StoreError
     from scripts._net.compiled import CompileError
     from scripts._net.deployment import DeploymentError
     from scripts._net.processes import ProcessError
 
-    known = (AgentError, StoreError, CompileError, DeploymentError, ProcessError)
+    known = [AgentError, StoreError, CompileError, DeploymentError, ProcessError]
+    if BY_APE:
+        from ape.exceptions import ApeException
+
+        known.append(ApeException)
     try:
         yield
-    except (*known, ApeException) as error:
+    except tuple(known) as error:
         words = getattr(error, "message", None) or str(error)
         raise click.ClickException(scrub(words)) from None
     except (OSError, RequestException) as error:

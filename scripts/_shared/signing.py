@@ -13,6 +13,9 @@ from typing import Any
 
 import click
 
+from agents.protocol.consent import TypedData
+from scripts._shared.connecting import BY_APE
+
 yes_option = click.option(
     "--yes",
     "-y",
@@ -43,11 +46,8 @@ def signing(account: Any, lines: Sequence[str], yes: bool = False) -> Iterator[N
 @contextmanager
 def unlocked(account: Any) -> Iterator[None]:
     """Let ACCOUNT sign without asking inside the block; its passphrase is asked for once."""
-    from ape.logging import LogLevel, logger
-
     autosign = getattr(account, "set_autosign", None)
-    # ape warns of an unlocked key with every signature: what is signed has been agreed to.
-    with logger.at_level(LogLevel.ERROR):
+    with _unwarned():
         if autosign is not None:
             autosign(True)
         try:
@@ -55,6 +55,28 @@ def unlocked(account: Any) -> Iterator[None]:
         finally:
             if autosign is not None:
                 autosign(False)
+
+
+@contextmanager
+def _unwarned() -> Iterator[None]:
+    """ape warns of an unlocked key with every signature: what is signed has been agreed to."""
+    if not BY_APE:
+        yield
+        return
+    from ape.logging import LogLevel, logger
+
+    with logger.at_level(LogLevel.ERROR):
+        yield
+
+
+def sign_typed(account: Any, typed: TypedData) -> bytes | None:
+    """Have an unlocked account sign EIP-712 typed data: r, s and v. None if it did not."""
+    if not BY_APE:
+        return bytes(account.sign_typed(*typed))
+    from eth_account.messages import encode_typed_data
+
+    signature = account.sign_message(encode_typed_data(*typed))
+    return None if signature is None else bytes(signature.encode_rsv())
 
 
 def _ask(account: Any, lines: Sequence[str], yes: bool) -> None:
