@@ -33,7 +33,7 @@ def main(role: str, config: Path | None, overrides: tuple[str, ...]) -> None:
     the list of those that do.
     """
     role = FORMER_NAMES.get(role, role)
-    start(role, f"agents.{role}", config, dict(_pair(text) for text in overrides))
+    start(role, f"{__package__}.{role}", config, dict(_pair(text) for text in overrides))
 
 
 def start(role: str, module: str, config: Path | None, overrides: dict[str, str]) -> None:

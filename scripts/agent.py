@@ -14,7 +14,7 @@ from typing import Any
 
 import click
 
-from agents.runtime.roles import FORMER_NAMES, ROLES
+from agents.runtime.roles import FORMER_NAMES, PACKAGE, ROLES
 from scripts._net.compiled import ROOT
 from scripts._shared.operator import LOCALNET, explained
 
@@ -31,7 +31,7 @@ def _role_command(role: str, name: str, hidden: bool = False) -> click.Command:
     def run(config: str | None, flags: tuple[str, ...]) -> None:
         chosen = ["--config", config] if config else []
         # The agent takes this process over: it needs nothing of ape, and signals reach it.
-        command = [sys.executable, "-m", "agents", role, *chosen, *flags]
+        command = [sys.executable, "-m", PACKAGE, role, *chosen, *flags]
         sys.stdout.flush()
         os.environ["PYTHONPATH"] = os.pathsep.join(
             [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]

@@ -12,14 +12,9 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property, partial
 from typing import Any
 
-import agents.mechanisms.codec
-import agents.mechanisms.merge
-import agents.mechanisms.mode
-import agents.mechanisms.privacy
-import agents.mechanisms.score
-import agents.mechanisms.verify
 from agents.jobs.budget import check_data, check_spec, check_stages, check_whole, memory_here
 from agents.jobs.compatible import check_together, fitted
+from agents.mechanisms import codec, merge, mode, privacy, score, verify
 from agents.mechanisms.codec import Codec
 from agents.mechanisms.merge import Merge
 from agents.mechanisms.mode import Mode
@@ -41,12 +36,12 @@ from agents.training.spec import MAX_SPEC_BYTES, JobSpec, SpecError
 from agents.training.state import Shapes, State
 
 _FOLDERS = {
-    "mode": agents.mechanisms.mode,
-    "codec": agents.mechanisms.codec,
-    "merge": agents.mechanisms.merge,
-    "score": agents.mechanisms.score,
-    "verify": agents.mechanisms.verify,
-    "privacy": agents.mechanisms.privacy,
+    "mode": mode,
+    "codec": codec,
+    "merge": merge,
+    "score": score,
+    "verify": verify,
+    "privacy": privacy,
 }
 
 

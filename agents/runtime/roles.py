@@ -7,5 +7,7 @@ beginning of its journal's file name. A former name works in all three places.
 
 from __future__ import annotations
 
+PACKAGE = __name__.removesuffix(".runtime.roles")
+"""What `python -m` runs agents by: `agents`, or where a wheel has put it."""
 ROLES = ("trainer", "aggregator", "verifier", "executor", "coordinator")
 FORMER_NAMES = {"redundant": "executor"}

@@ -91,7 +91,7 @@ class TaskProcess:
                 [
                     sys.executable,
                     "-m",
-                    "agents.tasks.process",
+                    f"{__package__}.process",
                     str(os.getpid()),
                     self._device,
                 ],

@@ -57,7 +57,7 @@ class InnerOptimizer(Protocol):
         ...
 
 
-_registry = MechanismRegistry("agents.training.inner", "inner optimizer")
+_registry = MechanismRegistry(f"{__package__}.inner", "inner optimizer")
 register = _registry.register
 names = _registry.names
 

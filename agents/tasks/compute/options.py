@@ -41,7 +41,7 @@ class KindOptions(BaseModel):
         raise NotImplementedError
 
 
-_registry = MechanismRegistry("agents.tasks.compute.kinds", "kind of task")
+_registry = MechanismRegistry(f"{__package__}.kinds", "kind of task")
 register = _registry.register
 get = _registry.get
 names = _registry.names
