@@ -16,7 +16,8 @@ import click
 
 from agents.runtime.roles import FORMER_NAMES, PACKAGE, ROLES
 from scripts._net.compiled import ROOT
-from scripts._shared.operator import LOCALNET, explained
+from scripts._shared.operator import explained, store_of
+from scripts._shared.places import CHECKOUT, LOCALNET
 
 
 @click.group()
@@ -33,9 +34,10 @@ def _role_command(role: str, name: str, hidden: bool = False) -> click.Command:
         # The agent takes this process over: it needs nothing of ape, and signals reach it.
         command = [sys.executable, "-m", PACKAGE, role, *chosen, *flags]
         sys.stdout.flush()
-        os.environ["PYTHONPATH"] = os.pathsep.join(
-            [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
-        )
+        if CHECKOUT:
+            os.environ["PYTHONPATH"] = os.pathsep.join(
+                [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
+            )
         os.execv(command[0], command)
 
     run.help = f"Run a {role} until SIGTERM or Ctrl-C. FLAGS: --set NAME=VALUE."
@@ -61,7 +63,6 @@ for _former, _role in FORMER_NAMES.items():
 )
 @click.option(
     "--store",
-    default=str(LOCALNET / "store"),
     help="A folder, or the URL of a Kubo node (default: the local network's folder).",
 )
 @click.option("--data-dir", type=click.Path(path_type=Path), help="Folder for the journal.")
@@ -75,12 +76,13 @@ def config(role: str, out: Path, data_dir: Path | None, **values: Any) -> None:
     role = FORMER_NAMES.get(role, role)
     if out.exists():
         raise click.ClickException(f"{out} exists already; it is never overwritten.")
+    chain_id = load_deployment(values["deployment"]).chain_id
     content = {
         "rpc_url": values["rpc_url"],
-        "chain_id": load_deployment(values["deployment"]).chain_id,
+        "chain_id": chain_id,
         "deployment": str(values["deployment"].resolve()),
         "keystore": values["keystore"],
-        "store": values["store"],
+        "store": store_of(values["store"], chain_id),
         "data_dir": str((data_dir or out.with_suffix(".data")).resolve()),
         "job_id": 0,
         "log_format": "human",

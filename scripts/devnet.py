@@ -13,7 +13,8 @@ from pathlib import Path
 import click
 
 from scripts._shared.node_options import node_of, node_options
-from scripts._shared.operator import LOCALNET, explained
+from scripts._shared.operator import explained
+from scripts._shared.places import LOCALNET
 
 READY_S = 180.0
 FEWEST_EXECUTORS = 3  # of redundant tasks: a pool must be able to outvote one

@@ -9,10 +9,10 @@ from __future__ import annotations
 import gc
 import importlib
 
-from agents.runtime.roles import ROLES
+from agents.runtime.roles import PACKAGE, ROLES
 from scripts._net.preloaded import end_with_parent
 
 end_with_parent()
 for role in ROLES:
-    importlib.import_module(f"agents.{role}")
+    importlib.import_module(f"{PACKAGE}.{role}")
 gc.freeze()

@@ -29,6 +29,7 @@ from web3.logs import DISCARD
 
 from agents.jobs.publish import Published, Terms
 from agents.protocol.consent import operator_consent
+from agents.runtime.roles import PACKAGE
 from agents.runtime.wallet import create_keystore
 from agents.training.determinism import pinned_environment
 from scripts._net.anvil import MNEMONIC, Anvil, start_anvil
@@ -179,7 +180,7 @@ class Localnet:
             [
                 sys.executable,
                 "-m",
-                *(program or ("agents", seat.role)),
+                *(program or (PACKAGE, seat.role)),
                 "--config",
                 str(seat.config),
             ],

@@ -8,7 +8,6 @@ every refusal into one sentence; a traceback is a defect.
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
@@ -21,7 +20,6 @@ import click
 
 from agents.protocol.numbers import ZOO
 from agents.runtime.errors import AgentError, Reverted
-from scripts._net.compiled import ROOT
 from scripts._shared.connecting import (
     BY_APE,
     DEFAULT_URL,
@@ -30,8 +28,8 @@ from scripts._shared.connecting import (
     reverting,
     url_of,
 )
+from scripts._shared.places import CHECKOUT, LOCALNET, deployment_file, find_project
 
-LOCALNET = ROOT / ".menagerie" / "localnet"
 LOCAL_CHAINS = (31_337, 1_337)
 
 
@@ -89,20 +87,22 @@ def zoo(amount: int, digits: int = 18) -> str:
 
 def deployment_path(chosen: Path | None, chain_id: int) -> Path:
     """Return the deployment file meant. Raises click.ClickException when it is not there."""
-    default = ROOT / "deployments" / f"{chain_id}.json"
+    default = deployment_file(chain_id)
     local = LOCALNET / "deployment.json"
     path = chosen or (local if _chain_of(local) == chain_id else default)
     if not path.is_file():
+        how = "Deploy with `ape run deploy`, or name" if CHECKOUT else "Put it there, or name"
         raise click.ClickException(
-            f"There is no deployment file {path}. Deploy with `ape run deploy`, or name the file "
-            "of the network's deployment with --deployment."
+            f"There is no deployment file {path}. {how} the file of the network's deployment with "
+            "--deployment."
         )
     return path
 
 
 def store_of(chosen: str | None, chain_id: int) -> str:
     """Return the store meant. Raises click.UsageError where only its name can tell."""
-    if chosen is None and not is_localnet(chain_id):
+    known = is_localnet(chain_id) and (CHECKOUT or LOCALNET.is_dir())
+    if chosen is None and not known:
         raise click.UsageError("Name a store with --store: a folder, or a Kubo node's URL.")
     return chosen or str(LOCALNET / "store")
 
@@ -278,9 +278,7 @@ def explained(function: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(function)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
-        # ape takes the project's folder off the path again once it has loaded a script.
-        if str(ROOT) not in sys.path:
-            sys.path.insert(0, str(ROOT))
+        find_project()
         with refusals():
             return function(*args, **kwargs)
 

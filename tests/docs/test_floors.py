@@ -25,7 +25,7 @@ COMMANDS = "scripts/*.py"
 HOUSE = (
     (COMMANDS,),
     ("scripts/_attacks", "scripts/_demo", "scripts/_figures"),
-    ("scripts/_report", "scripts/_shared", "scripts/_net", "scripts/_setup"),
+    ("scripts/_report", "scripts/_shared", "scripts/_net", "scripts/_setup", "scripts/_wheel"),
     ("agents/audit", "agents/verifier.py", "agents/coordinator.py"),
     (
         *("agents/trainer.py", "agents/aggregator.py"),
