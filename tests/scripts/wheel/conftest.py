@@ -44,6 +44,7 @@ class Installed:
             "PASSPHRASE": PASSPHRASE,
             "APE_ACCOUNTS_my-owner_PASSPHRASE": PASSPHRASE,
             "APE_ACCOUNTS_my-operator_PASSPHRASE": PASSPHRASE,
+            "APE_ACCOUNTS_other_PASSPHRASE": PASSPHRASE,
         }
 
     def run(self, *command: str, answers: str = "") -> subprocess.CompletedProcess[str]:

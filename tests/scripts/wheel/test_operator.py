@@ -1,0 +1,179 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An operator with nothing but the wheel, on a real chain: from a wallet to a working agent."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from agents.protocol.network import Network
+from scripts._net.processes import Supervisor
+from tests.scripts.wheel.conftest import Installed
+from tests.stage.chain.finished_job import JOB, SPEC, FinishedJob, make_job
+from tests.stage.terminal import until
+
+
+@pytest.fixture(scope="module")
+def chain(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FinishedJob]:
+    """A chain with the contracts and a job that waits for its first round."""
+    directory = tmp_path_factory.mktemp("chain")
+    with Supervisor(directory / "logs") as supervisor:
+        yield make_job(FinishedJob, directory, supervisor, SPEC)
+
+
+@pytest.fixture(scope="module")
+def net(chain: FinishedJob) -> list[str]:
+    return ["--network", chain.url, "--deployment", str(chain.deployment)]
+
+
+@pytest.fixture(scope="module")
+def node(installed: Installed, chain: FinishedJob, net: list[str]) -> int:
+    """A node that was registered as a newcomer does it."""
+    owner, operator = (
+        installed.menagerie("wallet", "new", alias, "--passphrase-env", "PASSPHRASE").strip()
+        for alias in ("my-owner", "my-operator")
+    )
+    for address in (owner, operator):
+        assert "100,000 ZOO, 10 ether" in installed.menagerie("faucet", *net, address)
+    signs = ("--account", "my-owner", "--operator", operator, "--role", "trainer")
+    said = installed.menagerie("node", "register", *net, *signs, answers="y\n")
+    assert said.count("Go on?") == 1
+    assert "menagerie agent config trainer" in said
+    (found,) = map(int, re.findall(r"Node (\d+) is registered with 100 ZOO", said))
+    assert chain.network.node(found).owner == owner
+    assert chain.network.operator_of(found) == operator
+    return found
+
+
+def test_the_network_is_seen(
+    installed: Installed, chain: FinishedJob, net: list[str], node: int
+) -> None:
+    told = installed.menagerie("status", *net)
+    assert re.search(rf"│ {node} +│ trainer +│ waiting", told)
+    assert "Job 1" in installed.menagerie("job", "show", *net, str(JOB))
+
+
+def test_stake_settings_and_claims_are_signed(
+    installed: Installed, chain: FinishedJob, net: list[str], node: int
+) -> None:
+    owner = (*net, "--account", "my-owner", "--yes")
+    installed.menagerie("node", "add-stake", *owner, str(node), "25")
+    assert chain.network.node(node).stake == 125 * 10**18
+    assert "Nothing is credited" in installed.menagerie("claim", *owner)
+    installed.menagerie("node", "set", *owner, str(node), "--paused")
+    assert not chain.network.node(node).active
+    installed.menagerie("node", "set", *owner, str(node), "--active")
+    refused = installed.menagerie("node", "exit", *owner, "1", fails=True)
+    assert "registry: not the owner" in refused
+
+
+def test_rewards_arrive_in_the_wallet(
+    installed: Installed, chain: FinishedJob, net: list[str], node: int
+) -> None:
+    """Pay of a node whose payout is the owner's wallet: it is there after `claim`."""
+    people, network = chain.people, chain.network
+    owner = network.node(node).owner
+    ann = people.nodes["ann"]
+    people.chain._nonces.clear()  # the command `faucet` has sent with the same key
+    people.chain.send(ann.owner, people.registry, "set_payout", ann.node_id, owner)
+    before = network.chain.call(network.token, "balanceOf", owner)
+    for _ in range(2):  # the pay of one round is retained
+        chain.round_(["ann", "bob", "cat"])
+    due = network.chain.call(network.pool, "pending", owner)
+    assert due > 0
+    said = installed.menagerie("claim", *net, "--account", "my-owner", answers="y\n")
+    assert "of rewards" in said
+    assert network.chain.call(network.token, "balanceOf", owner) >= before + due
+    assert network.chain.call(network.pool, "pending", owner) == 0
+    explained = installed.menagerie("explain", *net, "--job", str(JOB))
+    assert f"Node {ann.node_id}: " in explained and owner in explained
+
+
+def test_the_model_is_pulled_and_exported(
+    installed: Installed, chain: FinishedJob, net: list[str]
+) -> None:
+    store = ("--store", str(chain.store.root))
+    said = installed.menagerie("model", "pull", *net, *store, "--job", str(JOB), "--round", "0")
+    assert "menagerie model generate model-1" in said
+    assert installed.menagerie("model", "generate", "model-1", "line", "--tokens", "4")
+    installed.menagerie("model", "export", "model-1")
+    card = (installed.home / "model-1-hf" / "README.md").read_text()
+    assert "menagerie model pull" in card and "ape run" not in card
+
+
+def test_an_agent_works(
+    installed: Installed, chain: FinishedJob, net: list[str], node: int, tmp_path: Path
+) -> None:
+    """It unlocks ape's keystore, and asks for the benchmark that a new node needs."""
+    settings = tmp_path / "trainer.yaml"
+    where = ("--rpc-url", chain.url, "--deployment", str(chain.deployment))
+    place = ("--store", str(chain.store.root), "--data-dir", str(tmp_path / "data"))
+    named = ("--keystore", "my-operator", "--out", str(settings))
+    said = installed.menagerie("agent", "config", "trainer", *where, *place, *named)
+    assert f"menagerie agent trainer --config {settings}" in said
+    log = tmp_path / "agent.log"
+    with log.open("w") as out:
+        agent = subprocess.Popen(
+            [installed.python.with_name("menagerie"), "agent", "trainer", "--config", settings],
+            cwd=installed.home,
+            env={**installed.env, "MENAGERIE_PASSPHRASE_ENV": "PASSPHRASE"},
+            stdout=out,
+            stderr=subprocess.STDOUT,
+        )
+        try:
+            until(
+                lambda: agent.poll() is not None or _asked(chain.network, node),
+                "the agent asks for its benchmark",
+            )
+            assert agent.poll() is None, log.read_text()
+        finally:
+            agent.terminate()
+            assert agent.wait(60) == 0, log.read_text()
+    assert "Traceback" not in log.read_text()
+
+
+def test_the_tasks_process_starts(installed: Installed, chain: FinishedJob) -> None:
+    """A process of its own, by the name that the module has in the wheel."""
+    program = (
+        "from menagerie.agents.tasks.process import TaskProcess\n"
+        "if __name__ == '__main__':\n"
+        f"    process = TaskProcess({str(chain.store.root)!r}, 'cpu')\n"
+        "    print(process.label())\n"
+        "    process.close()\n"
+    )
+    done = installed.run(str(installed.python), "-c", program)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == "cpu-fp32"
+
+
+def test_what_needs_ape_is_said(installed: Installed, net: list[str]) -> None:
+    named = ("--network", "ethereum:sepolia:node")
+    for words in (("status",), ("claim", "--account", "my-owner")):
+        said = installed.menagerie(*words, *named, fails=True)
+        assert "'ethereum:sepolia:node' is no URL" in said
+    said = installed.menagerie("claim", *net, "--account", "nobody", fails=True)
+    assert "There are my-operator, my-owner in" in said
+
+
+def test_a_changed_keystore_is_not_used(
+    installed: Installed, chain: FinishedJob, net: list[str], node: int
+) -> None:
+    """A file that states somebody else's address is refused before anything is signed."""
+    file = installed.home / "other.json"
+    whole = (installed.home / ".ape" / "accounts" / "my-owner.json").read_text()
+    (stated,) = re.findall(r'"address": "(?:0x)?([0-9a-fA-F]{40})"', whole)
+    file.write_text(whole.replace(stated, chain.people.nodes["ann"].owner.address[2:]))
+    named = ("--account", str(file), "--owner", chain.network.node(node).owner)
+    said = installed.menagerie("node", "consent", *net, *named, fails=True)
+    assert "Someone has changed the file" in said
+
+
+def _asked(network: Network, node: int) -> bool:
+    contract = network.deployment["NodeBenchmarks"]
+    first, head = network.deployment.block, network.chain.head().number
+    asked = network.chain.events(contract, "BenchmarkRequested", first, head, {"node_id": node})
+    return bool(asked)
