@@ -26,11 +26,8 @@ HOUSE = (
     (COMMANDS,),
     ("scripts/_attacks", "scripts/_committee", "scripts/_demo", "scripts/_figures"),
     ("scripts/_report", "scripts/_shared", "scripts/_net", "scripts/_setup"),
-    ("agents/audit", "agents/verifier.py", "agents/coordinator.py"),
-    (
-        *("agents/trainer.py", "agents/aggregator.py"),
-        *("agents/verify", "agents/gauntlet"),
-    ),
+    ("agents/audit", "agents/verifier.py", "agents/coordinator.py", "agents/trainer.py"),
+    ("agents/aggregator.py", "agents/verify", "agents/gauntlet"),
     ("agents/executor.py", "agents/rounds"),
     ("agents/jobs", "agents/nodes", "agents/tasks", "agents/pipeline"),
     ("agents/protocol", "agents/__main__.py"),
