@@ -7,6 +7,8 @@
     REVEAL                   open the commitment; beside it, publish payload, trace and proof
     AGGREGATE                in a job that leaves training to its nodes: show some of the parameters
                              it started from, at places that nobody knew when it committed
+    reported                 do the work of that round again, and appeal if it was right
+                             (`agents.verify.appealing`)
     any phase                permissionless duties, after everybody else; beside all of it, with
                              `executor.with_training`, the tasks that the node is drawn for
 
@@ -27,7 +29,7 @@ from agents.jobs.classes import barred
 from agents.jobs.following import Following
 from agents.mechanisms.score.gauntlet import Gauntlet
 from agents.nodes.membership import Membership
-from agents.protocol.formulas import round_commitment
+from agents.protocol.formulas import opened, round_commitment
 from agents.protocol.network import Network
 from agents.protocol.numbers import ZERO_DIGEST, Phase, ScorePhase
 from agents.protocol.scores import Consensus
@@ -55,6 +57,7 @@ from agents.training.assignment import input_root
 from agents.training.local import pick_device
 from agents.training.spec import SpecError
 from agents.training.state import PayloadError, State, load_state
+from agents.verify.appealing import OwnAppeals
 
 _PATIENCE_S = 4.0
 _ROUNDS_KEPT = 3
@@ -89,6 +92,7 @@ class Trainer:
         self.producer = Producer(context, self.reader.memories, self.access.sealing, self.device)
         self.mining = Mining(context, self.network, self.models, self.device, self.outgoing)
         self.following = Following(self.network, context, self.models.job)
+        self.appeals = OwnAppeals(self.network, context, store, self.reader, self._publish_again)
         self.turns = Turns(context.log, context.metrics)
         self._upkeeps: dict[int, Upkeep] = {}
         self._over: dict[tuple[int, int], int] = {}  # rounds with own work that ended: when seen
@@ -108,6 +112,9 @@ class Trainer:
         node = self.membership.node_id
         views = {job: observe(self.network, job, head) for job in self.begun(head, node)}
         busy = {job for job, view in views.items() if self._to_open(view, node)}
+        did = self.appeals.step(head, node, free=not busy)
+        if did:
+            return did
         job_id = self.following.job(head, node, busy)
         # First what is due elsewhere: a reveal must not wait for the training of another job.
         duties = {job: partial(self._finish, view, node) for job, view in views.items()}
@@ -158,6 +165,12 @@ class Trainer:
             found = self._secret_of(view, node) if self._revealed(view, node) else None
             if found is not None:
                 self.publication.want(found[0])
+
+    def _publish_again(self, view: View, node: int) -> None:
+        """Who is to judge a reported round needs what this node published of it."""
+        found = self._secret_of(view, node)
+        if found is not None:
+            self.publication.again(found[0])
 
     # -- jobs ----------------------------------------------------------------------------------
 
@@ -427,10 +440,12 @@ class Trainer:
 
     def _secret_of(self, view: View, node: int) -> tuple[str, Entry] | None:
         """The journalled secret of the commitment on chain (a reorg may leave several)."""
+        revealed = self._revealed(view, node)
         return self.commitments.behind(
             f"submission-{view.job_id}-{view.round_id}-",
             self._commitment(view, node),
-            lambda secret: self._digest(view, node, secret),
+            # With the reveal, the chain replaces the commitment by what it opened.
+            _opened if revealed else lambda secret: self._digest(view, node, secret),
         )
 
     # -- AGGREGATE -----------------------------------------------------------------------------
@@ -521,6 +536,10 @@ class Trainer:
     def _revealed(self, view: View, node: int) -> bool:
         rounds, chain = self.network.rounds, self.context.chain
         return read(bool, chain.call(rounds, "is_revealed", view.job_id, view.round_id, node))
+
+
+def _opened(secret: Entry) -> bytes:
+    return opened(bytes.fromhex(secret["content"]), bytes.fromhex(secret["trace_root"]))
 
 
 def _digest_of(content: bytes) -> str:

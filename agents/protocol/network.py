@@ -412,6 +412,15 @@ class Network:
         )
         return list(dict.fromkeys(found))
 
+    def reported_on(self, node: int, first: int, last: int) -> list[bytes]:
+        """Ids of the reports on a node that were raised in a range of blocks, each once."""
+        found = (
+            event.args["report_id"]
+            for event in self._reported.read()
+            if first <= event.block <= last and event.args["node_id"] == node
+        )
+        return list(dict.fromkeys(found))
+
     def disputed(self) -> list[tuple[int, int]]:
         """(job, round) of every round whose result waits for the committee, of all jobs."""
         events = self._challenged.read()

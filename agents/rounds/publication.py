@@ -41,6 +41,11 @@ class Publication:
         if name not in self._done:
             self._wanted.add(name)
 
+    def again(self, name: str) -> None:
+        """Publish a submission's artefacts again: a store may have lost them."""
+        self._done.discard(name)
+        self._wanted.add(name)
+
     def step(self) -> None:
         """Start what is wanted, and take note of what has been published."""
         while (ended := self._beside.take()) is not None:

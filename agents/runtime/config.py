@@ -51,6 +51,11 @@ class TrainerSettings(_Section):
     register_stake: int | None = Field(
         None, ge=1, description="Register by itself with this many ZOO (default: the owner does)"
     )
+    appeal: bool = Field(
+        True,
+        description="Bond an appeal from the operator's wallet when reported, and the work, done "
+        "again, was right",
+    )
     local_data: Path | None = Field(
         None, description="Folder of your own text, for jobs whose nodes bring their data"
     )

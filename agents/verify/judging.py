@@ -18,7 +18,7 @@ from agents.rounds.report import UNAVAILABLE, ReportError
 from agents.storage.content_store import ContentStore
 from agents.storage.errors import StoreError, StoreUnavailable
 from agents.training.local import pick_device
-from agents.verify.spot_checks import malformed, reexecute
+from agents.verify.spot_checks import Finding, malformed, reexecute
 
 
 def result_errors(reader: RoundReader, view: View, patient: bool) -> list[str] | None:
@@ -65,7 +65,8 @@ def result_errors(reader: RoundReader, view: View, patient: bool) -> list[str] |
 class Judge:
     """Everything a committee member needs to recompute; made when the first case comes up.
 
-    `tell`: hears once, in a sentence, of a node that this machine has no word on.
+    `tell`: hears once, in a sentence, of a node that this machine has no word on. `reader`: by
+    default one without the key of any encrypted data.
     """
 
     def __init__(
@@ -74,8 +75,10 @@ class Judge:
         store: ContentStore,
         device: str,
         tell: Callable[[str], None] = lambda why: None,
+        reader: RoundReader | None = None,
     ) -> None:
-        self._reader = RoundReader(network, store, pick_device() if device == "auto" else device)
+        found = pick_device() if device == "auto" else device
+        self._reader = RoundReader(network, store, found) if reader is None else reader
         self._tell = tell
         self._no_word: set[tuple[int, int, bytes, int]] = set()
 
@@ -90,6 +93,11 @@ class Judge:
         is not of the class that the node states: verifiers of that class may have found skipped
         steps that it can't see, and would be slashed for it.
         """
+        found = self.finding(view, node)
+        return None if found is None else found.violation is None
+
+    def finding(self, view: View, node: int) -> Finding | None:
+        """What doing a node's work again finds; None where `is_innocent` is None."""
         case = view.job_id, view.round_id, view.round.seed, node
         if case in self._no_word:
             return None
@@ -100,8 +108,9 @@ class Judge:
         inputs = self._reader.inputs(view, submissions)
         if inputs is None:
             return None
-        if any(finding.node == node for finding in malformed(inputs)):
-            return False
+        for finding in malformed(inputs):
+            if finding.node == node:
+                return finding
         found = reexecute(inputs, node, self._reader.device, self._reader.store)
         if found.near and inputs.job.spec.classes:
             self._no_word.add(case)
@@ -111,4 +120,4 @@ class Judge:
                 "near: only a member of that class can tell whether it skipped steps"
             )
             return None
-        return found.violation is None
+        return found

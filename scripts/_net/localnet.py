@@ -443,8 +443,15 @@ def _fund(net: Localnet) -> None:
     for seat in net.seats.values():
         if seat.role in ROLES:
             batch.add(net.faucet, token.functions.transfer(seat.owner.address, seat.stake))
-        if seat.role in ("verifier", "executor"):  # bonds of challenges and appeals
-            batch.add(net.faucet, token.functions.transfer(seat.operator.address, _SPARE_ZOO))
+        # Bonds of challenges and appeals; a trainer's agent appeals once at a time.
+        bonds = {
+            "verifier": _SPARE_ZOO,
+            "executor": _SPARE_ZOO,
+            "trainer": net.settings.appeal_bond,
+        }
+        if seat.role in bonds:
+            amount = bonds[seat.role]
+            batch.add(net.faucet, token.functions.transfer(seat.operator.address, amount))
     batch.pay(net.faucet, net.sponsor.address, net.chain.wei_for(_SPONSOR_GAS))
     batch.settle()
 

@@ -24,13 +24,10 @@ COMMANDS = "scripts/*.py"
 # The floors of the house, top to bottom. Rooms of one floor do not import one another.
 HOUSE = (
     (COMMANDS,),
-    ("scripts/_attacks", "scripts/_demo", "scripts/_figures"),
+    ("scripts/_attacks", "scripts/_committee", "scripts/_demo", "scripts/_figures"),
     ("scripts/_report", "scripts/_shared", "scripts/_net", "scripts/_setup", "scripts/_wheel"),
-    ("agents/audit", "agents/verifier.py", "agents/coordinator.py"),
-    (
-        *("agents/trainer.py", "agents/aggregator.py"),
-        *("agents/verify", "agents/gauntlet", "agents/models"),
-    ),
+    ("agents/audit", "agents/verifier.py", "agents/coordinator.py", "agents/trainer.py"),
+    ("agents/aggregator.py", "agents/verify", "agents/gauntlet", "agents/models"),
     ("agents/executor.py", "agents/rounds"),
     ("agents/jobs", "agents/nodes", "agents/tasks", "agents/pipeline"),
     ("agents/protocol", "agents/__main__.py"),
