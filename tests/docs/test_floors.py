@@ -24,7 +24,7 @@ COMMANDS = "scripts/*.py"
 # The floors of the house, top to bottom. Rooms of one floor do not import one another.
 HOUSE = (
     (COMMANDS,),
-    ("scripts/_attacks", "scripts/_demo", "scripts/_figures"),
+    ("scripts/_attacks", "scripts/_demo", "scripts/_figures", "scripts/_web"),
     ("scripts/_report", "scripts/_shared", "scripts/_net", "scripts/_setup"),
     ("agents/audit", "agents/verifier.py", "agents/coordinator.py"),
     (
@@ -58,6 +58,12 @@ _EXACT_PRODUCTS = f"{_BASE}/merge/parts"
 INSIDE: dict[str, set[str]] = {
     "scripts/_demo": {"scripts/_demo/cheats"},
     "scripts/_report/page": {"scripts/_report"},
+    "scripts/_web/index/migrations": {"scripts/_web/index"},
+    "scripts/_web/index/migrations/versions": {"scripts/_web/index"},
+    "scripts/_web/follow": {"scripts/_web/follow/folds", "scripts/_web/index"},
+    "scripts/_web/follow/folds": {"scripts/_web/index"},
+    "scripts/_web/api": {"scripts/_web/follow", "scripts/_web/index"},
+    "scripts/_web/pages": {"scripts/_web/pages/draw", "scripts/_web/api", "scripts/_web/index"},
     "agents/audit": {"agents/audit/work", "agents/audit/chain", "agents/audit/sources"},
     "agents/audit/work": {"agents/audit/chain", "agents/audit/sources"},
     "agents/audit/chain": {"agents/audit/sources"},
