@@ -45,6 +45,16 @@ COVER = 2
 MAX_VIOLATION = 16
 """Rows of the slashing table; those without a default may be filled later."""
 
+PAUSES = {
+    "NodeBenchmarks": ("benchmarks",),
+    "NodeRegistry": ("register_node",),
+    "RedundantTasks": ("create_task",),
+    "ScoreConsensus": ("adopt", "open_scoring"),
+    "TrainingJobs": ("create_job",),
+    "TrainingRounds": ("open_round",),
+}
+"""What each pause bit of a contract stops, from the lowest bit on."""
+
 
 class Phase(IntEnum):
     """Phases of a round."""
@@ -100,6 +110,17 @@ class JobStatus(IntEnum):
     ACTIVE = 1
     COMPLETED = 2
     CANCELLED = 3
+
+
+class OperationState(IntEnum):
+    """States of an operation of the Coordinator. A queued one may still have to wait."""
+
+    NONE = 0
+    PROPOSED = 1
+    QUEUED = 2
+    EXECUTED = 3
+    CANCELLED = 4
+    EXPIRED = 5
 
 
 class ScorePhase(IntEnum):

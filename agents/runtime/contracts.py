@@ -73,6 +73,22 @@ class Function:
         except (EncodingError, TypeError, ValueError) as error:
             raise TypeError(f"{self.label}({','.join(self._inputs)}): {error}") from None
 
+    def arguments(self, data: bytes) -> dict[str, Any]:
+        """Return the arguments of call data by name, in their order.
+
+        Raises ValueError unless `encode` gives these very bytes for them: what else a call holds
+        may mean something to a contract that its ABI does not say.
+        """
+        items = self.abi["inputs"]
+        try:
+            values = decode(self._inputs, data[4:])
+            exact = data[:4] == self.selector and encode(self._inputs, values) == data[4:]
+        except (DecodingError, EncodingError, OverflowError) as error:
+            raise ValueError(f"no call of {self.label}: {error}") from None
+        if not exact:
+            raise ValueError(f"no call of {self.label}: other bytes than its arguments take")
+        return {i["name"]: _shape(i, value) for i, value in zip(items, values, strict=True)}
+
     def decode(self, data: bytes) -> Any:
         """Return the result: None, one value, or a named tuple of several."""
         outputs = self.abi["outputs"]
@@ -186,6 +202,11 @@ class Contract:
             why = f"takes {' or '.join(map(str, counts))} arguments" if counts else "does not exist"
             raise TypeError(f"{self.name}.{name} {why}; it was given {arguments}.")
         return found
+
+    def function_of(self, selector: bytes) -> Function | None:
+        """Return the function with these first 4 bytes of call data, None if the ABI has none."""
+        known = self._functions.values()
+        return next((kind for kind in known if kind.selector == selector), None)
 
     def event(self, name: str) -> EventType:
         """Return the event `name`. Raises TypeError if the ABI has none."""

@@ -24,7 +24,10 @@ COMMANDS = "scripts/*.py"
 # The floors of the house, top to bottom. Rooms of one floor do not import one another.
 HOUSE = (
     (COMMANDS,),
-    ("scripts/_attacks", "scripts/_demo", "scripts/_figures", "scripts/_web"),
+    (
+        *("scripts/_attacks", "scripts/_committee", "scripts/_demo", "scripts/_figures"),
+        "scripts/_web",
+    ),
     ("scripts/_report", "scripts/_shared", "scripts/_net", "scripts/_setup"),
     ("agents/audit", "agents/verifier.py", "agents/coordinator.py"),
     (

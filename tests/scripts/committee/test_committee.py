@@ -1,0 +1,168 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Members at their terminals: they propose, look, approve, execute and cancel, each time with the
+words in front of them; what would fail or isn't theirs is refused before anything is signed."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from agents.protocol.network import Network
+from agents.protocol.numbers import OperationState, Violation
+from tests.stage.chain.people import People
+from tests.stage.terminal import Terminal
+
+CUDA = "cuda:sm_90/132/13.0"
+NAMES = ("ada", "bo", "cy", "di", "ed")  # of the members' accounts, in their order
+
+
+class Hall:
+    """The committee's members, each with an account of its own, at one machine."""
+
+    def __init__(self, people: People, deployment: Path, folder: Path) -> None:
+        self.people = people
+        self.terminal = Terminal(folder)
+        for name, member in zip(NAMES, people.members, strict=True):
+            self.terminal.has(name, bytes(member.key))
+        self.terminal.has("stranger", bytes(people.nodes["vic"].owner.key))
+        self._net = f"--network {people.chain._url} --deployment {deployment}"
+
+    def look(self, line: str) -> str:
+        return self.terminal.type(f"ape run committee {line} {self._net}")
+
+    def sign(self, who: str, line: str, answer: str = "y\n", fails: bool = False) -> str:
+        typed = f"ape run committee {line} {self._net} --account {who}"
+        return self.terminal.type(typed, answers=answer, fails=fails)
+
+    def proposed(self, who: str, line: str) -> str:
+        """The id of what a member proposes."""
+        told = self.sign(who, f"propose {line}")
+        return re.findall(r"Operation (0x[0-9a-f]{64})$", told, re.M)[0]
+
+
+@pytest.fixture
+def hall(people: People, deployment: Path, tmp_path: Path) -> Hall:
+    return Hall(people, deployment, tmp_path)
+
+
+def test_a_penalty_is_changed_in_words(hall: Hall, network: Network) -> None:
+    assert hall.look("list") == "There is no open operation.\n"
+    told = hall.sign("ada", "propose penalty INVALID --share 25% --suspension 14d")
+    before, _, signed = told.partition("ada signs:")
+    assert "share of the stake: 20 % -> 25 %" in before
+    assert "suspension: 7 days -> 14 days" in before
+    assert re.search(r"Tried from the timelock at block \d+: it would succeed\.", before)
+    assert "waits 21 days after the last of them" in before
+    assert told.count("Go on?") == 1 and "It needs 2 more approvals" in signed
+    op_id = re.findall(r"Operation (0x[0-9a-f]{64})$", told, re.M)[0]
+
+    again = hall.sign("bo", "propose penalty INVALID --share 25% --suspension 14d", fails=True)
+    assert "is proposed already" in again and op_id in again
+    assert "Not yet. It needs 2 more" in hall.sign("ada", f"execute {op_id[:12]}", fails=True)
+    told = hall.sign("bo", f"approve {op_id[:12]}")
+    assert "share of the stake: 20 % -> 25 %" in told.partition("bo signs:")[0]
+    assert "It needs 1 more approval," in told
+    assert "already approved" in hall.sign("bo", f"approve {op_id}", fails=True)
+    assert "Queued. Anyone may execute it from" in hall.sign("cy", f"approve {op_id}")
+
+    listed = hall.look("list")
+    assert "3 of 3 approvals. Anyone may execute it from" in listed
+    assert "until" in listed and "share of the stake: 20 % -> 25 %" in listed
+    shown = hall.look(f"show {op_id[:10]}")
+    for member in hall.people.members[:3]:
+        assert f"  {member.address}\n" in shown
+    assert hall.people.members[3].address not in shown
+    assert "Tried from the timelock now: it would succeed." in shown
+
+    assert "Not yet. Anyone may execute it from" in hall.sign("ada", f"execute {op_id}", fails=True)
+    hall.people.chain.warp(hall.people.settings.governance_delay)
+    assert "Executed. It was executed in block" in hall.sign("stranger", f"execute {op_id}")
+    row = network.penalty(Violation.INVALID)
+    assert (row.bps, row.suspension, row.strike) == (2_500, 14 * 86_400, True)
+    assert "share of the stake: 20 % -> 25 %" in hall.look("list --all")
+    assert hall.look("list") == "There is no open operation.\n"
+    # The same once more is another operation: it changes nothing, and says so.
+    hall.people.chain._nonces.clear()  # the members' commands have sent from the same keys
+    hall.people.decide(
+        (hall.people.registry, "set_penalty", (2, (2_000, 0, 604_800, True, False, 5_000))),
+        governance=True,
+    )
+    assert hall.proposed("ada", "penalty INVALID --share 25% --suspension 14d") != op_id
+
+
+def test_three_votes_cancel_for_good(hall: Hall, network: Network) -> None:
+    op_id = hall.proposed("ada", f"pool {CUDA}")
+    assert "2 more votes cancel it." in hall.sign("di", f"cancel {op_id}")
+    assert "Against it voted 1 of 5 members, 3 cancel it" in hall.look(f"show {op_id}")
+    hall.sign("ed", f"cancel {op_id}")
+    assert "Cancelled. It was cancelled, for good." in hall.sign("cy", f"cancel {op_id}")
+    assert "It was cancelled, for good." in hall.sign("bo", f"approve {op_id}", fails=True)
+    op_id = bytes.fromhex(op_id[2:])
+    state = network.chain.call(network.coordinator, "state", op_id)
+    assert state == OperationState.CANCELLED
+
+
+def test_what_would_fail_is_not_signed(hall: Hall, network: Network) -> None:
+    vic = hall.people.nodes["vic"].node_id
+    told = hall.sign("ada", f"propose role {vic} AGGREGATOR", fails=True)
+    assert "The operation would fail: registry: role not requested" in told
+    told = hall.sign("ada", "propose penalty ABORT --share 1%", fails=True)
+    assert "penalties: abort below mismatch" in told
+    assert "is no member of the committee" in hall.sign(
+        "stranger", "propose pause TrainingJobs", fails=True
+    )
+    assert "Name at least one thing" in hall.sign("ada", "propose bounds", fails=True)
+    assert "is no determinism class" in hall.sign("ada", "propose pool cuda:fast", fails=True)
+    assert hall.look("list") == "There is no open operation.\n"
+    hall.sign("ada", f"propose pool {CUDA}", answer="n\n", fails=True)
+    assert hall.look("list") == "There is no open operation.\n"
+    told = hall.sign("ada", f"propose role {vic} AGGREGATOR --though-it-fails")
+    assert "it would fail (registry: role not requested)" in told
+
+
+def test_members_pauses_and_treasury(hall: Hall, network: Network) -> None:
+    """The other settings in one walk: each as a member types it, and as it stands afterwards."""
+    people = hall.people
+    first, last = people.members[0].address, people.members[4].address
+    stranger = people.nodes["vic"].owner.address
+    people.chain.send(people.faucet, people.token, "transfer", people.coordinator.address, 10**18)
+    paid = people.chain.call(people.token, "balanceOf", stranger)
+    bounds = people.chain.call(people.jobs, "bounds")
+    lines = [
+        f"pay {stranger} 0.5",
+        "pause ScoreConsensus open_scoring",
+        f"pool {CUDA}",
+        "bounds --least-retained 2",
+        "delays --routine 2h",
+        "parameters --benchmark-window 20min",
+        "delay-class NodeRegistry set_penalty routine",
+        f"call TrainingJobs transfer_ownership {stranger}",
+        f"members --remove {last} --add {stranger} --threshold 4",
+    ]
+    ids = [bytes.fromhex(hall.proposed("ada", line)[2:]) for line in lines]
+    people.chain._nonces.clear()  # a member's commands have sent from the same keys
+    for op_id in ids:
+        for member in people.members[1:3]:
+            people.chain.send(member, people.coordinator, "approve", op_id)
+    delays = (people.settings.routine_delay, people.settings.governance_delay)
+    for delay, due in zip(delays, (ids[1:3], [ids[0], *ids[3:]]), strict=True):
+        people.chain.warp(delay)
+        for op_id in due:
+            people.chain.send(people.faucet, people.coordinator, "execute", op_id)
+    call = people.chain.call
+    assert call(people.token, "balanceOf", stranger) == paid + 5 * 10**17
+    assert call(people.scores, "paused") == 2
+    assert call(people.tasks, "classes")[-1].rstrip(b"\0").decode() == CUDA
+    assert call(people.jobs, "bounds") == bounds._replace(least_retained=2)
+    assert call(people.coordinator, "delays")[0] == 7_200
+    assert call(people.registry, "parameters").benchmark_window == 1_200
+    selector = people.registry.function("set_penalty", 2).selector
+    assert call(people.coordinator, "delay_class", people.registry.address, selector) == 1
+    assert call(people.jobs, "pending_owner") == stranger
+    members = call(people.coordinator, "members")
+    assert last not in members and stranger in members and members[0] == first
+    assert call(people.coordinator, "threshold") == 4
+    resumed = hall.sign("stranger", "propose resume ScoreConsensus")
+    assert "open_scoring: paused -> runs" in resumed and "needs 4 of 5 members" in resumed
