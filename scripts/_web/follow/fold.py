@@ -6,14 +6,24 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import Any
 
-from scripts._web.follow.folds import jobs, nodes, payments, rounds
+from scripts._web.follow.folds import (
+    benchmarks,
+    jobs,
+    network,
+    nodes,
+    payments,
+    reports,
+    rounds,
+    scores,
+    tasks,
+)
 from scripts._web.index.entry import Entry, Fold
 from scripts._web.index.rows import Rows
 from scripts._web.index.tables import EVENTS
 from scripts._web.index.words import plain
 
 _FOLDS: dict[str, list[Fold]] = defaultdict(list)
-for _part in (jobs, rounds, nodes, payments):
+for _part in (network, jobs, rounds, reports, scores, nodes, benchmarks, payments, tasks):
     for _name, _fold in _part.FOLDS.items():
         _FOLDS[_name].append(_fold)
 

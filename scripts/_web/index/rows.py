@@ -106,7 +106,8 @@ class Rows:
         if self._undo:
             self._connection.execute(UNDO.insert(), self._undo)
         for table in FOLDED:
-            changed = [self._known[place] for place in self._changed if place[0] == table.name]
+            places = [place for place in self._changed if place[0] == table.name]
+            changed = [row for place in places if (row := self._known[place]) is not None]
             if changed:
                 self._connection.execute(_upsert(self._connection, table), changed)
         self._changed.clear()

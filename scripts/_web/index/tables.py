@@ -175,6 +175,8 @@ ROUNDS = sa.Table(
     _amount("carried_on"),
     _number("ledger_index", None),
     _text("ledger_head"),
+    _number("score_phase"),
+    _number("score_deadline"),
     sa.Index(None, "phase"),
 )
 
@@ -199,6 +201,7 @@ SEATS = sa.Table(
     _flag("invalid"),
     _amount("slashed"),
     _amount("paid"),
+    _number("consensus", None),
     sa.Index(None, "node_id"),
 )
 
@@ -213,6 +216,40 @@ VOICES = sa.Table(
     _text("attest_tx"),
     _number("attested_at", None),
     _text("result_hash"),
+    _number("score_committed_at", None),
+    _number("score_revealed_at", None),
+    _text("record"),
+    _number("agreement", None),
+    _number("trust", None),
+    sa.Index(None, "node_id"),
+)
+
+# What verifiers say against a trainer's work.
+REPORTS = sa.Table(
+    "reports",
+    METADATA,
+    sa.Column("report_id", sa.String(66), primary_key=True),
+    _number("job_id"),
+    _number("round_id"),
+    _number("node_id"),
+    _number("violation"),
+    _number("status"),
+    _amount("weight"),
+    _number("deadline"),
+    _text("evidence"),
+    _text("appellant"),
+    _text("statement"),
+    _amount("bond"),
+    _amount("slashed"),
+    _number("reported_at"),
+    _number("confirmed_at", None),
+    _number("appealed_at", None),
+    _number("ended_at", None),
+    _text("reported_tx"),
+    _text("confirmed_tx"),
+    _text("appealed_tx"),
+    _text("ended_tx"),
+    sa.Index(None, "job_id", "round_id"),
     sa.Index(None, "node_id"),
 )
 
@@ -243,6 +280,8 @@ NODES = sa.Table(
     _amount("slashed"),
     _amount("held"),
     _amount("retained"),
+    _number("class_id", None),
+    _number("recheck_classes"),
     sa.Index(None, "owner"),
     sa.Index(None, "payout"),
 )
@@ -253,6 +292,28 @@ ACCOUNTS = sa.Table(
     sa.Column("account", sa.String(42), primary_key=True),
     _amount("credited"),
     _amount("claimed"),
+    _amount("bounties"),
+    _amount("bounties_claimed"),
+)
+
+# A node's attempts at its benchmark.
+BENCHMARKS = sa.Table(
+    "benchmarks",
+    METADATA,
+    _id("node_id"),
+    _id("attempt"),
+    _number("requested_at"),
+    _number("submitted_at", None),
+    _amount("units"),
+    _text("root"),
+    _text("artefact"),
+    _number("elapsed"),
+    _number("passes"),
+    _number("fails"),
+    _flag("settled"),
+    _flag("passed"),
+    _flag("overruled"),
+    _amount("score"),
 )
 
 # One movement of the reward pool's money. `credited`: the account may claim it.
@@ -276,8 +337,95 @@ PAYMENTS = sa.Table(
     sa.Index(None, "job_id", "round_id", "block"),
 )
 
+# -- redundant tasks ---------------------------------------------------------------------------
+
+TASKS = sa.Table(
+    "tasks",
+    METADATA,
+    _id("task_id"),
+    _text("creator"),
+    _number("class_id"),
+    _text("spec"),
+    _amount("fee"),
+    _number("run_s"),
+    _number("seed_block"),
+    _number("status"),
+    _number("time"),
+    _number("created_at"),
+    _text("created_tx"),
+    _text("result"),
+    _flag("contested"),
+    _amount("refund"),
+    _number("ended_at", None),
+    _text("appellant"),
+    _amount("appeal_bond"),
+    _number("appeal_deadline"),
+    _text("verdict"),
+    _text("objector"),
+    _flag("overturned"),
+    _amount("seized"),
+    sa.Index(None, "creator"),
+    sa.Index(None, "status"),
+)
+
+# An executor's place in a task.
+LANES = sa.Table(
+    "lanes",
+    METADATA,
+    _id("task_id"),
+    _id("lane"),
+    _number("node_id"),
+    _number("state"),
+    _text("answer"),
+    _number("drawn_at"),
+    _number("committed_at", None),
+    _number("revealed_at", None),
+    _amount("slashed"),
+    sa.Index(None, "node_id"),
+)
+
+# -- the network -------------------------------------------------------------------------------
+
+OPERATIONS = sa.Table(
+    "operations",
+    METADATA,
+    sa.Column("op_id", sa.String(66), primary_key=True),
+    _text("target"),
+    _text("data"),
+    _text("salt"),
+    _text("proposer"),
+    _number("proposed_at"),
+    _number("proposed_block"),
+    _number("eta"),
+    _json("approved", list),
+    _json("against", list),
+    _number("executed_at", None),
+    _number("executed_block", None),
+    _text("executed_tx"),
+    _flag("cancelled"),
+)
+
+# What the committee may change of the network, by name: parameters, bounds, members, penalties.
+FACTS = sa.Table(
+    "facts", METADATA, sa.Column("name", sa.String(80), primary_key=True), _json("value", dict)
+)
+
+# -- the store ---------------------------------------------------------------------------------
+
+# What artefacts say, by the digest that the chain has of them. No reorganisation changes that.
+ARTEFACTS = sa.Table(
+    "artefacts",
+    METADATA,
+    sa.Column("digest", sa.String(66), primary_key=True),
+    sa.Column("kind", sa.String(16), nullable=False),
+    _json("body", dict),
+)
+
 LOGGED = (EVENTS, PAYMENTS)
 """Tables whose rows are facts of one block: a reorganisation deletes them."""
 
-FOLDED = (JOBS, ROUNDS, SEATS, VOICES, NODES, ACCOUNTS)
+FOLDED = (
+    *(JOBS, ROUNDS, SEATS, VOICES, REPORTS),
+    *(NODES, ACCOUNTS, BENCHMARKS, TASKS, LANES, OPERATIONS, FACTS),
+)
 """Tables whose rows change: a reorganisation brings back what they were."""

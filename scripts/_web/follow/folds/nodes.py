@@ -3,9 +3,10 @@
 
 from __future__ import annotations
 
+from agents.protocol.numbers import NOBODY
 from scripts._web.index.entry import Entry, Fold, Folds
 from scripts._web.index.rows import Rows
-from scripts._web.index.tables import NODES
+from scripts._web.index.tables import ACCOUNTS, FACTS, NODES
 from scripts._web.index.words import hexed
 
 
@@ -43,8 +44,7 @@ def exit_begun(rows: Rows, entry: Entry) -> None:
 
 def withdrawn(rows: Rows, entry: Entry) -> None:
     """Its stake is out, and its operator key is free."""
-    nobody = "0x" + "00" * 20
-    rows.change(NODES, entry.args["node_id"], unbonding=0, operator=nobody)
+    rows.change(NODES, entry.args["node_id"], unbonding=0, operator=NOBODY)
 
 
 def roles_changed(rows: Rows, entry: Entry) -> None:
@@ -71,18 +71,17 @@ def slashed(rows: Rows, entry: Entry) -> None:
     node["unbonding"] -= args["amount"] - from_stake
     node["slashed"] += args["amount"]
     node.update({name: args[name] for name in ("suspended_until", "strikes", "banned")})
+    if args["reporter_share"]:
+        rows.row(ACCOUNTS, args["reporter"])["bounties"] += args["reporter_share"]
+    if args["treasury_share"]:
+        parameters = rows.get(FACTS, "parameters")
+        assert parameters is not None, "the registry has logged its parameters when it was made"
+        rows.row(ACCOUNTS, parameters["value"]["treasury"])["bounties"] += args["treasury_share"]
 
 
-def scored(rows: Rows, entry: Entry) -> None:
-    """Its benchmark was judged; one that failed leaves the score alone."""
-    if entry.args["passed"]:
-        rows.change(NODES, entry.args["node_id"], score=entry.args["score"], scored_at=entry.time)
-
-
-def overruled(rows: Rows, entry: Entry) -> None:
-    """A false pass resets the score."""
-    if entry.args["passed"]:
-        rows.change(NODES, entry.args["node_id"], score=0, scored_at=entry.time)
+def bounty_claimed(rows: Rows, entry: Entry) -> None:
+    """An account took its bounties."""
+    rows.row(ACCOUNTS, entry.args["account"])["bounties_claimed"] += entry.args["amount"]
 
 
 FOLDS: Folds = {
@@ -99,6 +98,5 @@ FOLDS: Folds = {
     "NodeSlashed": slashed,
     "StakeLocked": _sets("locks", "locks"),
     "StakeUnlocked": _sets("locks", "locks"),
-    "BenchmarkSettled": scored,
-    "VerdictOverruled": overruled,
+    "BountyClaimed": bounty_claimed,
 }

@@ -17,7 +17,34 @@ def upgrade() -> None:
         sa.Column("account", sa.String(length=42), nullable=False),
         sa.Column("credited", Amount(), nullable=False),
         sa.Column("claimed", Amount(), nullable=False),
+        sa.Column("bounties", Amount(), nullable=False),
+        sa.Column("bounties_claimed", Amount(), nullable=False),
         sa.PrimaryKeyConstraint("account", name=op.f("pk_accounts")),
+    )
+    op.create_table(
+        "artefacts",
+        sa.Column("digest", sa.String(length=66), nullable=False),
+        sa.Column("kind", sa.String(length=16), nullable=False),
+        sa.Column("body", sa.JSON(), nullable=False),
+        sa.PrimaryKeyConstraint("digest", name=op.f("pk_artefacts")),
+    )
+    op.create_table(
+        "benchmarks",
+        sa.Column("node_id", ID, autoincrement=False, nullable=False),
+        sa.Column("attempt", ID, autoincrement=False, nullable=False),
+        sa.Column("requested_at", ID, nullable=False),
+        sa.Column("submitted_at", ID, nullable=True),
+        sa.Column("units", Amount(), nullable=False),
+        sa.Column("root", sa.Text(), nullable=False),
+        sa.Column("artefact", sa.Text(), nullable=False),
+        sa.Column("elapsed", ID, nullable=False),
+        sa.Column("passes", ID, nullable=False),
+        sa.Column("fails", ID, nullable=False),
+        sa.Column("settled", sa.Boolean(), nullable=False),
+        sa.Column("passed", sa.Boolean(), nullable=False),
+        sa.Column("overruled", sa.Boolean(), nullable=False),
+        sa.Column("score", Amount(), nullable=False),
+        sa.PrimaryKeyConstraint("node_id", "attempt", name=op.f("pk_benchmarks")),
     )
     op.create_table(
         "blocks",
@@ -52,6 +79,12 @@ def upgrade() -> None:
     op.create_index(op.f("ix_events_node_id_block"), "events", ["node_id", "block"], unique=False)
     op.create_index(op.f("ix_events_task_id_block"), "events", ["task_id", "block"], unique=False)
     op.create_table(
+        "facts",
+        sa.Column("name", sa.String(length=80), nullable=False),
+        sa.Column("value", sa.JSON(), nullable=False),
+        sa.PrimaryKeyConstraint("name", name=op.f("pk_facts")),
+    )
+    op.create_table(
         "jobs",
         sa.Column("job_id", ID, autoincrement=False, nullable=False),
         sa.Column("sponsor", sa.Text(), nullable=False),
@@ -73,6 +106,20 @@ def upgrade() -> None:
         sa.Column("ended_at", ID, nullable=True),
         sa.PrimaryKeyConstraint("job_id", name=op.f("pk_jobs")),
     )
+    op.create_table(
+        "lanes",
+        sa.Column("task_id", ID, autoincrement=False, nullable=False),
+        sa.Column("lane", ID, autoincrement=False, nullable=False),
+        sa.Column("node_id", ID, nullable=False),
+        sa.Column("state", ID, nullable=False),
+        sa.Column("answer", sa.Text(), nullable=False),
+        sa.Column("drawn_at", ID, nullable=False),
+        sa.Column("committed_at", ID, nullable=True),
+        sa.Column("revealed_at", ID, nullable=True),
+        sa.Column("slashed", Amount(), nullable=False),
+        sa.PrimaryKeyConstraint("task_id", "lane", name=op.f("pk_lanes")),
+    )
+    op.create_index(op.f("ix_lanes_node_id"), "lanes", ["node_id"], unique=False)
     op.create_table(
         "meta",
         sa.Column("name", sa.String(length=32), nullable=False),
@@ -103,10 +150,30 @@ def upgrade() -> None:
         sa.Column("slashed", Amount(), nullable=False),
         sa.Column("held", Amount(), nullable=False),
         sa.Column("retained", Amount(), nullable=False),
+        sa.Column("class_id", ID, nullable=True),
+        sa.Column("recheck_classes", ID, nullable=False),
         sa.PrimaryKeyConstraint("node_id", name=op.f("pk_nodes")),
     )
     op.create_index(op.f("ix_nodes_owner"), "nodes", ["owner"], unique=False)
     op.create_index(op.f("ix_nodes_payout"), "nodes", ["payout"], unique=False)
+    op.create_table(
+        "operations",
+        sa.Column("op_id", sa.String(length=66), nullable=False),
+        sa.Column("target", sa.Text(), nullable=False),
+        sa.Column("data", sa.Text(), nullable=False),
+        sa.Column("salt", sa.Text(), nullable=False),
+        sa.Column("proposer", sa.Text(), nullable=False),
+        sa.Column("proposed_at", ID, nullable=False),
+        sa.Column("proposed_block", ID, nullable=False),
+        sa.Column("eta", ID, nullable=False),
+        sa.Column("approved", sa.JSON(), nullable=False),
+        sa.Column("against", sa.JSON(), nullable=False),
+        sa.Column("executed_at", ID, nullable=True),
+        sa.Column("executed_block", ID, nullable=True),
+        sa.Column("executed_tx", sa.Text(), nullable=False),
+        sa.Column("cancelled", sa.Boolean(), nullable=False),
+        sa.PrimaryKeyConstraint("op_id", name=op.f("pk_operations")),
+    )
     op.create_table(
         "payments",
         sa.Column("block", ID, autoincrement=False, nullable=False),
@@ -135,6 +202,35 @@ def upgrade() -> None:
     op.create_index(
         op.f("ix_payments_node_id_block"), "payments", ["node_id", "block"], unique=False
     )
+    op.create_table(
+        "reports",
+        sa.Column("report_id", sa.String(length=66), nullable=False),
+        sa.Column("job_id", ID, nullable=False),
+        sa.Column("round_id", ID, nullable=False),
+        sa.Column("node_id", ID, nullable=False),
+        sa.Column("violation", ID, nullable=False),
+        sa.Column("status", ID, nullable=False),
+        sa.Column("weight", Amount(), nullable=False),
+        sa.Column("deadline", ID, nullable=False),
+        sa.Column("evidence", sa.Text(), nullable=False),
+        sa.Column("appellant", sa.Text(), nullable=False),
+        sa.Column("statement", sa.Text(), nullable=False),
+        sa.Column("bond", Amount(), nullable=False),
+        sa.Column("slashed", Amount(), nullable=False),
+        sa.Column("reported_at", ID, nullable=False),
+        sa.Column("confirmed_at", ID, nullable=True),
+        sa.Column("appealed_at", ID, nullable=True),
+        sa.Column("ended_at", ID, nullable=True),
+        sa.Column("reported_tx", sa.Text(), nullable=False),
+        sa.Column("confirmed_tx", sa.Text(), nullable=False),
+        sa.Column("appealed_tx", sa.Text(), nullable=False),
+        sa.Column("ended_tx", sa.Text(), nullable=False),
+        sa.PrimaryKeyConstraint("report_id", name=op.f("pk_reports")),
+    )
+    op.create_index(
+        op.f("ix_reports_job_id_round_id"), "reports", ["job_id", "round_id"], unique=False
+    )
+    op.create_index(op.f("ix_reports_node_id"), "reports", ["node_id"], unique=False)
     op.create_table(
         "rounds",
         sa.Column("job_id", ID, autoincrement=False, nullable=False),
@@ -173,6 +269,8 @@ def upgrade() -> None:
         sa.Column("carried_on", Amount(), nullable=False),
         sa.Column("ledger_index", ID, nullable=True),
         sa.Column("ledger_head", sa.Text(), nullable=False),
+        sa.Column("score_phase", ID, nullable=False),
+        sa.Column("score_deadline", ID, nullable=False),
         sa.PrimaryKeyConstraint("job_id", "round_id", name=op.f("pk_rounds")),
     )
     op.create_index(op.f("ix_rounds_phase"), "rounds", ["phase"], unique=False)
@@ -195,9 +293,38 @@ def upgrade() -> None:
         sa.Column("invalid", sa.Boolean(), nullable=False),
         sa.Column("slashed", Amount(), nullable=False),
         sa.Column("paid", Amount(), nullable=False),
+        sa.Column("consensus", ID, nullable=True),
         sa.PrimaryKeyConstraint("job_id", "round_id", "node_id", name=op.f("pk_seats")),
     )
     op.create_index(op.f("ix_seats_node_id"), "seats", ["node_id"], unique=False)
+    op.create_table(
+        "tasks",
+        sa.Column("task_id", ID, autoincrement=False, nullable=False),
+        sa.Column("creator", sa.Text(), nullable=False),
+        sa.Column("class_id", ID, nullable=False),
+        sa.Column("spec", sa.Text(), nullable=False),
+        sa.Column("fee", Amount(), nullable=False),
+        sa.Column("run_s", ID, nullable=False),
+        sa.Column("seed_block", ID, nullable=False),
+        sa.Column("status", ID, nullable=False),
+        sa.Column("time", ID, nullable=False),
+        sa.Column("created_at", ID, nullable=False),
+        sa.Column("created_tx", sa.Text(), nullable=False),
+        sa.Column("result", sa.Text(), nullable=False),
+        sa.Column("contested", sa.Boolean(), nullable=False),
+        sa.Column("refund", Amount(), nullable=False),
+        sa.Column("ended_at", ID, nullable=True),
+        sa.Column("appellant", sa.Text(), nullable=False),
+        sa.Column("appeal_bond", Amount(), nullable=False),
+        sa.Column("appeal_deadline", ID, nullable=False),
+        sa.Column("verdict", sa.Text(), nullable=False),
+        sa.Column("objector", sa.Text(), nullable=False),
+        sa.Column("overturned", sa.Boolean(), nullable=False),
+        sa.Column("seized", Amount(), nullable=False),
+        sa.PrimaryKeyConstraint("task_id", name=op.f("pk_tasks")),
+    )
+    op.create_index(op.f("ix_tasks_creator"), "tasks", ["creator"], unique=False)
+    op.create_index(op.f("ix_tasks_status"), "tasks", ["status"], unique=False)
     op.create_table(
         "undo",
         sa.Column("block", ID, autoincrement=False, nullable=False),
@@ -216,6 +343,11 @@ def upgrade() -> None:
         sa.Column("attest_tx", sa.Text(), nullable=False),
         sa.Column("attested_at", ID, nullable=True),
         sa.Column("result_hash", sa.Text(), nullable=False),
+        sa.Column("score_committed_at", ID, nullable=True),
+        sa.Column("score_revealed_at", ID, nullable=True),
+        sa.Column("record", sa.Text(), nullable=False),
+        sa.Column("agreement", ID, nullable=True),
+        sa.Column("trust", ID, nullable=True),
         sa.PrimaryKeyConstraint("job_id", "round_id", "node_id", name=op.f("pk_voices")),
     )
     op.create_index(op.f("ix_voices_node_id"), "voices", ["node_id"], unique=False)
@@ -227,24 +359,36 @@ def downgrade() -> None:
     op.drop_index(op.f("ix_voices_node_id"), table_name="voices")
     op.drop_table("voices")
     op.drop_table("undo")
+    op.drop_index(op.f("ix_tasks_status"), table_name="tasks")
+    op.drop_index(op.f("ix_tasks_creator"), table_name="tasks")
+    op.drop_table("tasks")
     op.drop_index(op.f("ix_seats_node_id"), table_name="seats")
     op.drop_table("seats")
     op.drop_index(op.f("ix_rounds_phase"), table_name="rounds")
     op.drop_table("rounds")
+    op.drop_index(op.f("ix_reports_node_id"), table_name="reports")
+    op.drop_index(op.f("ix_reports_job_id_round_id"), table_name="reports")
+    op.drop_table("reports")
     op.drop_index(op.f("ix_payments_node_id_block"), table_name="payments")
     op.drop_index(op.f("ix_payments_job_id_round_id_block"), table_name="payments")
     op.drop_index(op.f("ix_payments_account_block"), table_name="payments")
     op.drop_table("payments")
+    op.drop_table("operations")
     op.drop_index(op.f("ix_nodes_payout"), table_name="nodes")
     op.drop_index(op.f("ix_nodes_owner"), table_name="nodes")
     op.drop_table("nodes")
     op.drop_table("meta")
+    op.drop_index(op.f("ix_lanes_node_id"), table_name="lanes")
+    op.drop_table("lanes")
     op.drop_table("jobs")
+    op.drop_table("facts")
     op.drop_index(op.f("ix_events_task_id_block"), table_name="events")
     op.drop_index(op.f("ix_events_node_id_block"), table_name="events")
     op.drop_index(op.f("ix_events_job_id_round_id_block"), table_name="events")
     op.drop_index(op.f("ix_events_actor_id_block"), table_name="events")
     op.drop_table("events")
     op.drop_table("blocks")
+    op.drop_table("benchmarks")
+    op.drop_table("artefacts")
     op.drop_table("accounts")
     # ### end Alembic commands ###
