@@ -76,8 +76,8 @@ def served(
         listener.bind(("127.0.0.1", 0))
         settings = uvicorn.Config(create_app(site, pages), log_level="error", lifespan="on")
         server = uvicorn.Server(settings)
-        run = {"target": server.run, "kwargs": {"sockets": [listener]}, "daemon": True}
-        threads.append(threading.Thread(**run))
+        sockets = {"sockets": [listener]}
+        threads.append(threading.Thread(target=server.run, kwargs=sockets, daemon=True))
         for thread in threads:
             thread.start()
         try:
