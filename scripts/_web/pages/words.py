@@ -77,8 +77,12 @@ def moment(then: int, now: int) -> Markup:
     """Return a point in time, relative and, when pointed at, absolute."""
     if not then:
         return Markup("<span class='soft'>never</span>")
-    exact = _exact(then)
-    return Markup(f"<time datetime='{_iso(then)}' title='{exact}'>{ago(then, now)}</time>")
+    return Markup(f"<time datetime='{_iso(then)}' title='{_exact(then)}'>{ago(then, now)}</time>")
+
+
+def exact(then: int) -> Markup:
+    """Return a point in time."""
+    return Markup(f"<time datetime='{_iso(then)}'>{_exact(then)}</time>")
 
 
 def dated(then: int, now: int) -> Markup:
@@ -189,6 +193,7 @@ FILTERS = {
     "ago": ago,
     "moment": moment,
     "dated": dated,
+    "exact": exact,
     "until": until,
     "size": size,
     "counted": counted,

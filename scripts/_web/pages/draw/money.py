@@ -112,17 +112,16 @@ class _Left:
     """What no node was due or got, by where it went, handed out in order."""
 
     def __init__(self, outcomes: list[Outcome]) -> None:
-        self._open = [[outcome.what, outcome.amount] for outcome in outcomes]
+        self._open = [(outcome.what, outcome.amount) for outcome in outcomes]
 
     def take(self, amount: int) -> list[tuple[str, int]]:
         """Return where so much of it went; what no event accounts for stays in the pool."""
         found = []
         while amount and self._open:
-            what, there = self._open[0]
-            piece = min(amount, int(there))
-            found.append((str(what), piece))
+            what, there = self._open.pop(0)
+            piece = min(amount, there)
+            found.append((what, piece))
             amount -= piece
-            self._open[0][1] = int(there) - piece
-            if not self._open[0][1]:
-                self._open.pop(0)
+            if there > piece:
+                self._open.insert(0, (what, there - piece))
         return [*found, (_POOL[0], amount)] if amount else found
