@@ -244,9 +244,9 @@ class Wallet:
     def _send_wanted(self, wanted: dict[str, Any]) -> str:
         account = self._account(wanted["from"])
         self._ask("eth_sendTransaction", wanted)
-        if account.address not in self._nonces:
-            count = self.rpc("eth_getTransactionCount", account.address, "latest")
-            self._nonces[account.address] = int(count, 16)
+        # Somebody may have used the key elsewhere; what this wallet has sent counts too.
+        count = int(self.rpc("eth_getTransactionCount", account.address, "latest"), 16)
+        self._nonces[account.address] = max(count, self._nonces.get(account.address, 0))
         tx: dict[str, Any] = {
             "chainId": self.chain_id,
             "nonce": self._nonces[account.address],

@@ -11,13 +11,20 @@ import { begin as beginLive } from "./live/begin";
 type Forms = typeof import("./wallet/start");
 
 let loading: Promise<Forms> | null = null;
+let loaded = false;
 
 function wallet(): Promise<Forms> {
   loading ??= import("./wallet/start").then(async (found) => {
     await found.begin();
+    loaded = true;
     return found;
   });
   return loading;
+}
+
+/** Whether a wallet was connected here before. */
+function isKnown(): boolean {
+  return localStorage.getItem("menagerie:wallet") !== null;
 }
 
 function beginWallet(): void {
@@ -25,11 +32,10 @@ function beginWallet(): void {
   if (!place) return;
   const connect = button("Connect wallet", async () => (await wallet()).connect());
   place.replaceChildren(connect);
-  const known = localStorage.getItem("menagerie:wallet") !== null;
-  if (known) void wallet();
+  if (isKnown()) void wallet();
   const early = (event: Event): void => {
     const form = (event.target as HTMLElement).closest<HTMLFormElement>("form[data-action]");
-    if (!form || loading) return;
+    if (!form || loaded) return;
     event.preventDefault();
     void wallet().then(({ submitted }) => submitted(form));
   };
@@ -44,7 +50,10 @@ function clicked(event: Event): void {
     void import("./download/verify").then(({ download }) => download(link));
   }
   const recompute = target.closest<HTMLButtonElement>("button[data-recompute]");
-  if (recompute) void import("./explain/recompute").then((found) => found.recompute(recompute));
+  if (!recompute) return;
+  // The wallet's node is asked where there is one, so it is connected first.
+  const ready: Promise<unknown> = isKnown() ? wallet() : Promise.resolve();
+  void ready.then(() => import("./explain/recompute")).then((found) => found.recompute(recompute));
 }
 
 function generated(event: Event): void {

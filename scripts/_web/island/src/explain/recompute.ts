@@ -15,6 +15,8 @@ import { Refusal } from "../refusal";
 import { current } from "../wallet/header";
 import { evaluate, type Term } from "./formula";
 
+type Numbers = Record<string, bigint>;
+
 interface Step {
   result: Term;
   formula: string;
@@ -146,19 +148,28 @@ class Prover {
     return asked;
   }
 
-  /** Compare what the job's terms fix. */
-  async terms(payment: Payment): Promise<Line[]> {
-    const job = await this.reader.read<{ terms: Record<string, bigint> }>("TrainingJobs", "job", BigInt(this.explained.job));
-    const fixed: Record<string, bigint | undefined> = {
-      reward: job.terms.reward_per_round,
-      "aggregator's share": job.terms.aggregator_bps,
-      "verifiers' share": job.terms.verifier_bps,
+  /** Compare what the contracts themselves hold: the job's terms, and the round's pool. */
+  async held(payment: Payment): Promise<Line[]> {
+    const place = [BigInt(this.explained.job), BigInt(this.explained.round_id)] as const;
+    const { terms } = await this.reader.read<{ terms: Numbers }>("TrainingJobs", "job", place[0]);
+    const pool = await this.reader.read<Numbers>("RewardPool", "pool", ...place);
+    const own: Record<string, bigint | undefined> = {
+      reward: terms.reward_per_round,
+      "aggregator's share": terms.aggregator_bps,
+      "verifiers' share": terms.verifier_bps,
+      pool: pool.amount,
+      "for trainers alone": pool.for_trainers,
+      "trainers' part": pool.trainer_amount,
+      "all contributions": pool.total_contribution,
+      "all scores": pool.total_contribution,
     };
-    const given = new Map(payment.steps.flatMap(({ terms }) => terms).map((term) => [term.name, term]));
+    const named = payment.steps.flatMap(({ result, terms: each }) => [result, ...each]);
+    const given = new Map(named.map((term) => [term.name, term]));
     return [...given.values()].flatMap((term) => {
-      const own = fixed[term.name];
-      if (own === undefined) return [];
-      return [{ text: `${term.name} in the job's terms on chain is ${shown({ ...term, value: String(own) })}`, equal: own === BigInt(term.value) }];
+      const value = own[term.name];
+      if (value === undefined) return [];
+      const text = `${term.name} on chain is ${shown({ ...term, value: String(value) })}`;
+      return [{ text, equal: value === BigInt(term.value) }];
     });
   }
 
@@ -202,7 +213,7 @@ export async function check(explained: Explained, reader: Reader): Promise<Line[
   for (const { node, deeds, payments } of explained.nodes) {
     for (const deed of deeds) lines.push(await prover.deed(deed, node));
     for (const payment of payments) {
-      lines.push(...compute(payment), ...(await prover.terms(payment)));
+      lines.push(...compute(payment), ...(await prover.held(payment)));
       for (const outcome of payment.outcomes) lines.push(...(await prover.outcome(outcome, node)));
     }
   }

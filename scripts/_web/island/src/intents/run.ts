@@ -395,8 +395,13 @@ function refused({ reason, remedy }: { reason: string; remedy: string }): Refusa
 export function sentence(error: unknown): string {
   if (error instanceof Refusal) return error.message;
   if (isRpcError(error) && error.code === REJECTED) return "You rejected it in the wallet. Nothing was sent.";
-  if (isRpcError(error)) return `Your wallet's node refused: ${error.message}`;
+  if (isRpcError(error) && !isAway(error)) return `Your wallet's node refused: ${error.message}`;
   return "Your wallet's node or this server does not answer. Nothing is lost: try again when it is back.";
+}
+
+/** Whether a wallet says that its node can't be reached, in its own words. */
+function isAway({ code, message }: { code: number; message: string }): boolean {
+  return code === 4900 || code === 4901 || /fetch|network|timed? ?out|disconnect/i.test(message);
 }
 
 function pause(ms: number): Promise<void> {

@@ -11,6 +11,7 @@ import {
 } from "../chain/deployment";
 import { ask, type Hex, isRpcError } from "../chain/provider";
 import { Reader } from "../chain/reader";
+import { getAddress } from "viem/utils";
 import { Refusal } from "../refusal";
 import type { Wallet } from "./discovery";
 
@@ -30,6 +31,11 @@ export class WrongChain extends Refusal {
   }
 }
 
+/** The accounts that a wallet shows, checksummed. */
+async function seen(wallet: Wallet, method: string): Promise<Hex[]> {
+  return (await ask<Hex[]>(wallet.provider, method)).map((each) => getAddress(each));
+}
+
 export class Session {
   accounts: Hex[] = [];
   chainId = 0;
@@ -39,7 +45,7 @@ export class Session {
   private constructor(readonly wallet: Wallet) {
     const { provider } = wallet;
     provider.on?.("accountsChanged", (accounts: Hex[]) => {
-      this.accounts = accounts;
+      this.accounts = accounts.map((each) => getAddress(each));
       this.changed();
     });
     provider.on?.("chainChanged", (chain: Hex) => {
@@ -52,7 +58,7 @@ export class Session {
   /** Connect a wallet: it asks its user which accounts the page may see. */
   static async connect(wallet: Wallet): Promise<Session> {
     const session = new Session(wallet);
-    session.accounts = await ask<Hex[]>(wallet.provider, "eth_requestAccounts");
+    session.accounts = await seen(wallet, "eth_requestAccounts");
     session.chainId = Number(await ask<Hex>(wallet.provider, "eth_chainId"));
     if (session.accounts.length) localStorage.setItem(CHOSEN, wallet.rdns);
     return session;
@@ -62,7 +68,7 @@ export class Session {
   static async again(wallet: Wallet): Promise<Session | null> {
     if (localStorage.getItem(CHOSEN) !== wallet.rdns) return null;
     const session = new Session(wallet);
-    session.accounts = await ask<Hex[]>(wallet.provider, "eth_accounts");
+    session.accounts = await seen(wallet, "eth_accounts");
     session.chainId = Number(await ask<Hex>(wallet.provider, "eth_chainId"));
     return session;
   }
@@ -89,7 +95,7 @@ export class Session {
   async unlocked(): Promise<Hex> {
     if (!this.account) {
       try {
-        this.accounts = await ask<Hex[]>(this.wallet.provider, "eth_requestAccounts");
+        this.accounts = await seen(this.wallet, "eth_requestAccounts");
       } catch (error) {
         if (!isRpcError(error)) throw error;
       }
