@@ -39,7 +39,6 @@ class Shown:
     proposer: str
     proposed_at: int
     outlook: str
-    eta: int
     target: str
 
 
@@ -63,7 +62,6 @@ def committee_page(network: Network, now: int) -> tuple[Committee, list[Shown]]:
                 proposer=each.proposer,
                 proposed_at=each.proposed_at,
                 outlook=each.outlook(committee, now),
-                eta=0,
                 target=each.target,
             )
         )

@@ -119,22 +119,22 @@ def of_job(job_id: int, rounds: Sequence[Finished]) -> list[Curve]:
     ]
 
 
+EARNED = ("cut", "share", "released", "retained released", "share settled")
+"""Kinds of payments that an account of the node can claim."""
+
+
 def earnings(node_id: int, payments: Iterable[Payment]) -> list[Point]:
-    """What a node was paid in each round, or has kept for it, oldest first: one bar a round."""
-    paid: dict[tuple[int, int], int] = {}
-    for pay in sorted(payments, key=lambda p: (p.block, p.log_index)):
-        if pay.kind in ("cut", "share", "held", "retained", "set aside") and pay.round_id:
-            key = pay.job_id or 0, pay.round_id
-            paid[key] = paid.get(key, 0) + pay.amount
-    return [
-        Point(
-            place,
-            amount / ZOO,
-            f"job {job}, round {round_}: {zoo(amount)} ZOO",
-            f"/jobs/{job}/rounds/{round_}/nodes/{node_id}",
-        )
-        for place, ((job, round_), amount) in enumerate(paid.items(), start=1)
-    ]
+    """What a node has earned in all after each payment that it can claim, oldest first."""
+    total, points = 0, []
+    for pay in sorted(payments, key=lambda p: (p.block, p.log_index, p.place)):
+        if pay.kind not in EARNED or not pay.credited:
+            continue
+        total += pay.amount
+        place = f"job {pay.job_id}, round {pay.round_id}" if pay.round_id else pay.kind
+        href = f"/jobs/{pay.job_id}/rounds/{pay.round_id}/nodes/{node_id}" if pay.round_id else None
+        told = f"{place}: +{zoo(pay.amount)}, {zoo(total)} ZOO in all"
+        points.append(Point(len(points) + 1, total / ZOO, told, href))
+    return [Point(0, 0, "registered: 0 ZOO"), *points] if points else []
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from agents.runtime.errors import AgentError
 from agents.storage.cid import cid_from_digest
 from scripts._report.page.markup import text
 from scripts._web.api.app import Pages
-from scripts._web.api.deps import MOST_ID, Cursor, JobId, Look, NodeId, RoundId, TheSite
+from scripts._web.api.deps import MOST_ID, JobId, Look, NodeId, RoundId, TheSite
 from scripts._web.api.explaining import Explaining
 from scripts._web.api.site import Site
 from scripts._web.index import queries
@@ -46,6 +46,7 @@ __all__ = ["PAGES"]
 router = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
 _STATES = {"ready": "good", "paused": "plain", "exiting": "plain", "closed": "plain"}
 _DEEDS = {"done": "good", "waiting": "soft", "missed": "wait", "silent": "bad", "invalid": "bad"}
+_PAYMENTS = {"forfeited": "bad", "carried on": "soft", "carried forfeited": "soft"}
 
 
 @dataclass(frozen=True)
@@ -73,6 +74,7 @@ def _templates() -> Environment:
         value=value,
         phase_text=lambda name: words.phase_sentence(numbers.Phase[name.upper()]),
         state_tone=lambda state: _STATES.get(state, "bad"),
+        pay_tone=lambda pay: _PAYMENTS.get(pay.kind, "good" if pay.credited else "wait"),
         deed_tone=lambda did: _DEEDS.get(did, "soft"),
     )
     made.filters["capitalize_first"] = lambda said: Markup(str(said).replace(">round", ">Round", 1))
@@ -351,11 +353,13 @@ def formula(step: Step) -> Markup:
 # -- nodes -------------------------------------------------------------------------------------
 
 
+After = Annotated[int, Query(ge=0, le=MOST_ID)]
+
+
 @router.get("/nodes")
-def nodes(request: Request, site: TheSite, look: Look, cursor: Cursor = None) -> HTMLResponse:
+def nodes(request: Request, site: TheSite, look: Look, after: After = 0) -> HTMLResponse:
     """All nodes."""
-    found = queries.nodes(look, cursor=cursor)
-    return _page(request, site, look.at, "nodes.html", nodes=found)
+    return _page(request, site, look.at, "nodes.html", nodes=queries.nodes(look, after))
 
 
 @router.get("/nodes/{node_id}")
@@ -372,7 +376,6 @@ def node(request: Request, site: TheSite, look: Look, node_id: NodeId) -> HTMLRe
         page=page,
         standing=_standing(page.node.state, page.node.locks),
         earnings=curves.earnings(node_id, page.payments),
-        earnings_x="paid round, oldest first",
         stakes=staked,
         slashes=slashes,
         reports=list(reversed(reports)),

@@ -55,8 +55,9 @@ def clock(given: Clock) -> Markup:
         turn += span
     parts.append(words(_centre(given), x=60, y=58, class_="clock-figure", text_anchor="middle"))
     parts.append(words(_below(given), x=60, y=76, class_="clock-word", text_anchor="middle"))
+    over = {Phase.FINALIZED: " clock-over", Phase.VOID: " clock-void"}.get(given.phase, "")
     label = f"{_below(given)}: {_centre(given)}" if not done else _centre(given)
-    return picture(_SIZE, _SIZE, f"Round clock, {label}", *parts, class_="clock")
+    return picture(_SIZE, _SIZE, f"Round clock, {label}", *parts, class_=f"clock{over}")
 
 
 def _spans(windows: Sequence[int]) -> list[float]:

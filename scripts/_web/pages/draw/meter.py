@@ -19,4 +19,5 @@ def meter(part: float, whole: float, tone: str = "accent") -> Markup:
         tag("rect", width=round(100 * share, 2), height=6, rx=3, class_=f"meter-full t-{tone}"),
         class_="meter",
         hidden=True,
+        stretched=True,
     )

@@ -16,13 +16,13 @@ from scripts._web.pages.draw.sankey import Flow, Stop
 MOST = 16  # payments that have a place of their own; smaller ones share one
 _TONES = {"trainer": "trainer", "verifier": "verifier", "aggregator": "aggregator"}
 _FATES = {
-    "credited": ("credited to wallets", "good"),
-    "retained": ("retained by the job", "wait"),
-    "held": ("held while it is accused", "wait"),
+    "credited": ("credited", "good"),
+    "retained": ("retained", "wait"),
+    "held": ("held: accused", "wait"),
     "set aside": ("set aside for a verdict", "wait"),
     "forfeited": ("forfeited to the treasury", "bad"),
     "not distributed yet": ("not distributed yet", "wait"),
-    "carried to the job's next round": ("carried to a next round", "plain"),
+    "carried to the job's next round": ("to a next round", "plain"),
     "returned to the job's escrow": ("back to the escrow", "plain"),
 }
 _POOL = ("stays in the pool", "plain")
@@ -97,7 +97,8 @@ def money_of(
             kind, _, what = key.partition(" ")
             if kind in ("to", "then") and what in ends and key not in stops:
                 name, tone = ends[what]
-                stops[key] = Stop(key, name, 3 if kind == "to" else 4, tone, keeps=True)
+                column, before = (3, "") if kind == "to" else (4, "later ")
+                stops[key] = Stop(key, f"{before}{name}", column, tone, keeps=True)
     order = sorted(stops.values(), key=lambda s: (s.column, _rank(s)))
     return order, [Flow(a, b, amount) for (a, b), amount in (flows + later).items() if amount]
 

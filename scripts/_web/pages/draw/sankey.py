@@ -17,7 +17,8 @@ from scripts._report.amounts import zoo
 from scripts._report.page.markup import text
 from scripts._web.pages.draw.svg import picture, tag, title
 
-WIDTH, _TOP, _GAP, _BAR = 880, 26, 14, 10
+WIDTH, _TOP, _GAP, _BAR = 960, 8, 14, 10
+_NAME = 200  # room for the names of the last column
 _LEAST = 2.0  # height of the smallest flow: it must be seen
 _ROW = 19.0  # height that a name takes
 
@@ -104,7 +105,7 @@ def sankey(label: str, stops: Sequence[Stop], flows: Sequence[Flow]) -> Markup:
             box = max(heights[stop.key], _ROW)
             tops[stop.key] = y + (box - heights[stop.key]) / 2
             y += box + _GAP
-    xs = {s.key: 2 + s.column * (WIDTH - 190 - _BAR) / max(last, 1) for s in stops}
+    xs = {s.key: 2 + s.column * (WIDTH - _NAME - _BAR) / max(last, 1) for s in stops}
     parts = [*_ribbons(stops, flows, through, tops, heights, xs)]
     for stop in stops:
         parts.append(_stop(stop, through[stop.key], xs[stop.key], tops[stop.key], heights))
@@ -170,7 +171,7 @@ def _stop(stop: Stop, amount: int, x: float, top: float, heights: dict[str, floa
     return box if stop.href is None else tag("a", box, href=stop.href)
 
 
-def stop_name(name: str, most: int = 22) -> str:
+def stop_name(name: str, most: int = 30) -> str:
     """Return a name as short as the picture has room for, escaped."""
     return text(name if len(name) <= most else f"{name[: most - 1]}…")
 

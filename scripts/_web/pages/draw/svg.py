@@ -40,9 +40,18 @@ def title(content: object) -> Markup:
 
 
 def picture(
-    width: float, height: float, label: str, *inside: str, class_: str = "", hidden: bool = False
+    width: float,
+    height: float,
+    label: str,
+    *inside: str,
+    class_: str = "",
+    hidden: bool = False,
+    stretched: bool = False,
 ) -> Markup:
-    """Return an SVG that scales with its container. `hidden`: words beside it say the same."""
+    """Return an SVG that scales with its container.
+
+    `hidden`: words beside it say the same. `stretched`: it fills its container both ways.
+    """
     return tag(
         "svg",
         *inside,
@@ -51,6 +60,7 @@ def picture(
         role=None if hidden else "img",
         aria_label=None if hidden else label,
         aria_hidden="true" if hidden else None,
+        preserveAspectRatio="none" if stretched else None,
         focusable="false",
     )
 
