@@ -9,21 +9,21 @@ from __future__ import annotations
 import socket
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import uvicorn
-from fastapi import APIRouter
 
 from agents.runtime.chain import ChainClient
 from agents.runtime.logs import open_log
 from agents.storage.content_store import ContentStore
-from scripts._web.api.app import create_app
+from scripts._web.api.app import Pages
 from scripts._web.api.site import Site, read_deployment
 from scripts._web.follow.indexer import Indexer
 from scripts._web.index.database import open_database
+from scripts._web.serve import Server
 
 _START_S = 30.0
 
@@ -59,23 +59,25 @@ def served(
     database: str,
     *,
     store: ContentStore | None = None,
-    pages: Sequence[APIRouter] = (),
+    pages: Pages | None = None,
     follow: bool = True,
+    caught_up: bool = True,
 ) -> Iterator[Served]:
     """Serve a deployment's page on a free port, with its index at the chain's head.
 
-    `follow`: keep following the chain; else the index stays where it is.
+    `pages`: the HTML; without it the API alone. `follow`: keep following the chain; else the
+    index stays where it is. `caught_up`: it begins at the chain's head; else it is empty.
     """
     site, indexer = make_site(rpc_url, deployment, database, store)
-    indexer.catch_up()
+    if caught_up:
+        indexer.catch_up()
     stop = threading.Event()
     threads = []
     if follow:
         threads.append(threading.Thread(target=indexer.run, args=(stop, 0.05), daemon=True))
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
-        settings = uvicorn.Config(create_app(site, pages), log_level="error", lifespan="on")
-        server = uvicorn.Server(settings)
+        server = Server(site, pages)
         sockets = {"sockets": [listener]}
         threads.append(threading.Thread(target=server.run, kwargs=sockets, daemon=True))
         for thread in threads:
@@ -86,7 +88,6 @@ def served(
             yield Served(url, site, indexer, stop)
         finally:
             stop.set()
-            site.live.close()
             server.should_exit = True
             for thread in threads:
                 thread.join(_START_S)

@@ -125,7 +125,8 @@ EARNED = ("cut", "share", "released", "retained released", "share settled")
 
 def earnings(node_id: int, payments: Iterable[Payment]) -> list[Point]:
     """What a node has earned in all after each payment that it can claim, oldest first."""
-    total, points = 0, []
+    total = 0
+    points: list[Point] = []
     for pay in sorted(payments, key=lambda p: (p.block, p.log_index, p.place)):
         if pay.kind not in EARNED or not pay.credited:
             continue
