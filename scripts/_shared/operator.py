@@ -191,14 +191,15 @@ def reading(choice: str, chosen: Path | None) -> Any:
     from agents.runtime.contracts import load_deployment
     from agents.runtime.logs import open_log
 
-    chain = ChainClient(_url(choice), open_log("operator", "warning", True, None))
+    chain = ChainClient(rpc_url_of(choice), open_log("operator", "warning", True, None))
     chain_id = chain.chain_id()
     deployment = load_deployment(deployment_path(chosen, chain_id), chain_id)
     chain.check(deployment)
     return Network(chain, deployment)
 
 
-def _url(choice: str) -> str:
+def rpc_url_of(choice: str) -> str:
+    """Return the URL of the node that is meant: a URL, or a network of ape's."""
     if choice.startswith(("http://", "https://")):
         return choice
     from ape import networks

@@ -65,8 +65,12 @@ INSIDE: dict[str, set[str]] = {
     "scripts/_web/index/migrations/versions": {"scripts/_web/index"},
     "scripts/_web/follow": {"scripts/_web/follow/folds", "scripts/_web/index"},
     "scripts/_web/follow/folds": {"scripts/_web/index"},
-    "scripts/_web/api": {"scripts/_web/follow", "scripts/_web/index"},
-    "scripts/_web/pages": {"scripts/_web/pages/draw", "scripts/_web/api", "scripts/_web/index"},
+    "scripts/_web/index/queries": {"scripts/_web/index"},
+    "scripts/_web/api": {f"scripts/_web/{part}" for part in ("follow", "index", "index/queries")},
+    "scripts/_web": {f"scripts/_web/{part}" for part in ("api", "follow", "index", "pages")},
+    "scripts/_web/pages": {
+        f"scripts/_web/{part}" for part in ("pages/draw", "api", "index", "index/queries")
+    },
     "agents/audit": {"agents/audit/work", "agents/audit/chain", "agents/audit/sources"},
     "agents/audit/work": {"agents/audit/chain", "agents/audit/sources"},
     "agents/audit/chain": {"agents/audit/sources"},

@@ -21,6 +21,7 @@ from agents.storage.embedded import EmbeddedStore
 from scripts._net.anvil import CHAIN_ID, Anvil, start_anvil
 from scripts._net.deployment import ZOO
 from scripts._net.processes import Supervisor
+from scripts._web.serve import html
 from tests.stage.chain.people import TERMS, Node, People, found
 from tests.stage.island import built_island
 from tests.stage.wallet import Wallet
@@ -81,8 +82,6 @@ class World:
 @contextmanager
 def world(directory: Path) -> Iterator[World]:
     """Start a chain with everybody on it, and serve its page."""
-    from scripts._web.pages.routes import pages
-
     built_island()
     store = EmbeddedStore(directory / "store")
     with Supervisor(directory / "logs") as supervisor:
@@ -90,7 +89,7 @@ def world(directory: Path) -> Iterator[World]:
         deployment = directory / "deployment.json"
         people = found(anvil.url, ("ann", "bob"), deployment)
         database = f"sqlite:///{directory / 'index.db'}"
-        with served(anvil.url, deployment, database, store=store, pages=[pages()]) as page:
+        with served(anvil.url, deployment, database, store=store, pages=html()) as page:
             yield World(anvil, people, page, store, deployment)
 
 

@@ -4,24 +4,37 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Hashable, Sequence
+from collections.abc import AsyncIterator, Callable, Hashable
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
 
-from fastapi import APIRouter, FastAPI, Request
-from fastapi.responses import JSONResponse
+from fastapi import APIRouter, FastAPI, Request, Response
+from fastapi.staticfiles import StaticFiles
 
 from scripts._web.api import reads, service
 from scripts._web.api.cache import BlockCache
 from scripts._web.api.guard import Guard
+from scripts._web.api.problems import answer_problems
 from scripts._web.api.site import Site
-from scripts._web.index.queries import BadCursor
-from scripts._web.index.reading import NotFound, NotReady
 
 _ABOUT = "Reads of one Menagerie network. Amounts are text, in units of 1e-18 ZOO."
 
 
-def create_app(site: Site, pages: Sequence[APIRouter] = ()) -> FastAPI:
-    """Return the application that serves a site. `pages`: the routes of its HTML."""
+@dataclass(frozen=True)
+class Pages:
+    """The HTML of the site. `static`: the folder behind `/static`.
+
+    `problem`: what is shown for an error, from the request, its status and a sentence.
+    """
+
+    router: APIRouter
+    static: Path
+    problem: Callable[[Request, int, str], Response]
+
+
+def create_app(site: Site, pages: Pages | None = None) -> FastAPI:
+    """Return the application that serves a site; without `pages` the API alone."""
 
     @asynccontextmanager
     async def living(app: FastAPI) -> AsyncIterator[None]:
@@ -39,10 +52,12 @@ def create_app(site: Site, pages: Sequence[APIRouter] = ()) -> FastAPI:
         lifespan=living,
     )
     app.state.site = site
-    for router in (reads.router, service.router, *pages):
-        app.include_router(router)
-    app.add_exception_handler(NotFound, _not_found)
-    app.add_exception_handler(NotReady, _not_ready)
+    app.include_router(reads.router)
+    app.include_router(service.router)
+    if pages is not None:
+        app.include_router(pages.router)
+        app.mount("/static", StaticFiles(directory=pages.static))
+    answer_problems(app, None if pages is None else pages.problem)
 
     def version() -> Hashable:
         newest = site.live.newest
@@ -51,11 +66,3 @@ def create_app(site: Site, pages: Sequence[APIRouter] = ()) -> FastAPI:
     app.add_middleware(BlockCache, version=version)
     app.add_middleware(Guard, rpc_url=site.rpc_url)
     return app
-
-
-def _not_found(request: Request, error: Exception) -> JSONResponse:
-    return JSONResponse({"detail": str(error)}, 422 if isinstance(error, BadCursor) else 404)
-
-
-def _not_ready(request: Request, error: Exception) -> JSONResponse:
-    return JSONResponse({"detail": str(error)}, 503, {"retry-after": "2"})

@@ -13,6 +13,7 @@ from scripts._web.index.reading import Reading, reading
 
 MOST_ID = 2**62  # of what the databases can hold; no chain counts as far
 MOST_ITEMS = 200
+ADDRESS = "^0x[0-9a-fA-F]{40}$"
 
 
 def site_of(request: Request) -> Site:
@@ -31,11 +32,10 @@ Look = Annotated[Reading, Depends(look_at)]
 JobId = Annotated[int, Path(ge=1, le=MOST_ID, description="The job.")]
 RoundId = Annotated[int, Path(ge=1, le=MOST_ID, description="The round.")]
 NodeId = Annotated[int, Path(ge=1, le=MOST_ID, description="The node.")]
+TaskId = Annotated[int, Path(ge=1, le=MOST_ID, description="The task.")]
 Wanted = Annotated[int | None, Query(ge=1, le=MOST_ID)]
 Limit = Annotated[int, Query(ge=1, le=MOST_ITEMS, description="Items in one answer.")]
 Cursor = Annotated[
     str | None, Query(max_length=200, description="`next` of the answer before this one.")
 ]
-Account = Annotated[
-    str | None, Query(pattern="^0x[0-9a-fA-F]{40}$", description="An account, by its address.")
-]
+Account = Annotated[str | None, Query(pattern=ADDRESS, description="An account's address.")]

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from sqlalchemy.engine import Engine
 
+from agents.protocol.network import Network
 from agents.runtime.chain import ChainClient
 from agents.runtime.contracts import Deployment, load_deployment
 from agents.runtime.files import DEPLOYMENT_BYTES, read_bounded
@@ -34,11 +35,30 @@ class Site:
     store: ContentStore | None = None
     standing: Standing = field(default_factory=Standing)
     live: Live = field(default_factory=Live)
+    _grace: int | None = field(default=None, init=False)
 
     @cached_property
     def identity(self) -> str:
         """The SHA-256 of the deployment file, in hexadecimal."""
-        return hashlib.sha256(self.raw).hexdigest()
+        return digest(self.raw)
+
+    @cached_property
+    def network(self) -> Network:
+        """The agents' typed reader of the same contracts, for what no event says."""
+        return Network(self.chain, self.deployment)
+
+    def grace_period(self) -> int:
+        """Seconds that a queued operation stays executable: fixed by the deployment, so it is asked
+        for once. Raises RpcDown while nobody has answered."""
+        if self._grace is None:
+            contract = self.deployment["Coordinator"]
+            self._grace = int(self.chain.call(contract, "grace_period"))
+        return self._grace
+
+
+def digest(raw: bytes) -> str:
+    """The SHA-256 of a deployment file's bytes, by which browsers and databases know it."""
+    return hashlib.sha256(raw).hexdigest()
 
 
 def read_deployment(path: Path) -> tuple[Deployment, bytes]:

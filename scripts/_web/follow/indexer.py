@@ -100,6 +100,7 @@ class Indexer:
         """
         self._source = Source(chain, deployment)
         self._chain = chain
+        self._deployment = deployment
         self._first = deployment.block
         self._engine = engine
         self._log = log
@@ -117,8 +118,12 @@ class Indexer:
 
     def run(self, stop: threading.Event, poll_s: float = 0.5) -> None:
         """Follow the chain until `stop` is set. What fails is said in `standing`."""
+        checked = False
         while not stop.is_set():
             try:
+                if not checked:
+                    self._chain.check(self._deployment)
+                    checked = True
                 busy = self.step()
             except Exception as error:  # the page goes on with what it has, and says so
                 self._failed(error)

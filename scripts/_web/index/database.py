@@ -3,6 +3,9 @@
 
 from __future__ import annotations
 
+import fcntl
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +19,7 @@ from agents.runtime.errors import ConfigError
 
 _MIGRATIONS = Path(__file__).with_name("migrations")
 _BUSY_MS = 10_000
+_LOCK = 0x6D656E6167657269  # of the one writer, in PostgreSQL: "menageri"
 
 
 def open_database(url: str) -> Engine:
@@ -71,6 +75,30 @@ def _prepare(engine: Engine) -> None:
     @sa.event.listens_for(engine, "begin")
     def began(connection: Any) -> None:
         connection.exec_driver_sql("BEGIN")
+
+
+@contextmanager
+def only_writer(engine: Engine) -> Iterator[None]:
+    """Be the only one that writes to the database, while entered. Raises ConfigError if another
+    process is."""
+    refusal = ConfigError(
+        "Another process keeps this database's index already. Give this one a database of its "
+        "own with --database, or end the other."
+    )
+    if engine.dialect.name == "postgresql":
+        with engine.connect() as connection:
+            taken = sa.select(sa.func.pg_try_advisory_lock(_LOCK))
+            if not connection.execute(taken).scalar():
+                raise refusal
+            connection.commit()  # the lock is the session's, and stays
+            yield
+        return
+    with Path(f"{engine.url.database}.lock").open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise refusal from None
+        yield
 
 
 def upgrade(engine: Engine) -> None:

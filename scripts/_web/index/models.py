@@ -117,7 +117,7 @@ class JobSummary(Model):
     rounds_done: int
     clock: Clock | None
     nodes: list[int]
-    loss: list[LossPoint]
+    loss: list[LossPoint] = []
     escrow: Zoo
     carried: Zoo
     reward_per_round: Zoo
@@ -146,7 +146,7 @@ class RoundSummary(Model):
     void_reason: str | None
     ledger_index: int | None
     ledger_head: str | None
-    loss: LossPoint | None
+    loss: LossPoint | None = None
 
 
 class JobPage(Model):
@@ -187,16 +187,65 @@ class Seat(Model):
     contribution: Count
     slashed: Zoo
     paid: Zoo
+    consensus: int | None
 
 
 class Voice(Model):
-    """A verifier of a round. `attested`: it confirmed the result that stands."""
+    """A verifier of a round. `attested`: it confirmed the result that stands.
+
+    Where validators' scores pay the trainers: `record_cid` is its evaluations, `agreement` with the
+    consensus and its `trust` from then on are in 1/10,000.
+    """
 
     node_id: int
     stake: Zoo
     attested: bool
     attested_at: int | None
     attest_tx: str | None
+    score_committed_at: int | None
+    score_revealed_at: int | None
+    record_cid: str | None
+    agreement: int | None
+    trust: int | None
+
+
+class Accusation(Model):
+    """What one verifier says in a report."""
+
+    node_id: int
+    weight: Zoo
+    evidence_cid: str | None
+    time: int
+    tx: str
+
+
+class Report(Model):
+    """A report on a node's work in a round. `weight`: of the verifiers behind it.
+
+    `appeal_until`: while the node may appeal. `decide_until`: while the committee may decide.
+    """
+
+    report_id: str
+    job_id: int
+    round_id: int
+    node_id: int
+    violation: str
+    status: Literal["none", "open", "confirmed", "appealed", "executed", "dismissed", "lapsed"]
+    weight: Zoo
+    reported_at: int
+    confirmed_at: int | None
+    confirmed_tx: str | None
+    appeal_until: int | None
+    appealed_at: int | None
+    appealed_tx: str | None
+    appellant: str | None
+    statement_cid: str | None
+    bond: Zoo
+    decide_until: int | None
+    ended_at: int | None
+    ended_tx: str | None
+    slashed: Zoo
+    voices: list[Accusation]
 
 
 class Payment(Model):
@@ -248,14 +297,35 @@ class RoundPage(Model):
     settled: bool
     returned: Zoo
     carried_on: Zoo
+    reports: list[Report]
     payments: list[Payment]
+
+
+class Account(Model):
+    """An account. `pending`: rewards that it can claim, `bounty_pending`: bounties.
+
+    `owns`: nodes that are its own. `paid_by`: nodes whose payout address it is.
+    """
+
+    at: At
+    account: str
+    credited: Zoo
+    claimed: Zoo
+    pending: Zoo
+    bounties: Zoo
+    bounty_pending: Zoo
+    owns: list[int]
+    paid_by: list[int]
 
 
 # -- nodes -------------------------------------------------------------------------------------
 
 
 class NodeSummary(Model):
-    """A node in a list. `state`: ready, paused, suspended, locked, exiting, closed or banned."""
+    """A node in a list. `score`: of its benchmark, 0 once it has expired.
+
+    `class_id`: of the redundant tasks that it runs, None for none.
+    """
 
     node_id: int
     owner: str
@@ -278,6 +348,7 @@ class NodeSummary(Model):
     held: Zoo
     retained: Zoo
     registered_at: int
+    class_id: int | None
 
 
 class Deed(Model):
@@ -299,8 +370,49 @@ class Earned(Model):
     amount: Zoo
 
 
+class StakePoint(Model):
+    """A node's stake after an event."""
+
+    time: int
+    tx: str
+    event: str
+    stake: Zoo
+
+
+class Slash(Model):
+    """A slash of a node."""
+
+    time: int
+    tx: str
+    violation: str
+    amount: Zoo
+
+
+class Attempt(Model):
+    """An attempt at a node's benchmark. `units`: what it says it computed, in `elapsed` seconds.
+
+    `passes`, `fails`: verdicts. `overruled`: the committee found the verdict false.
+    """
+
+    attempt: int
+    requested_at: int
+    submitted_at: int | None
+    units: Count
+    elapsed: int
+    artefact_cid: str | None
+    passes: int
+    fails: int
+    settled: bool
+    passed: bool
+    overruled: bool
+    score: Count
+
+
 class NodePage(Model):
-    """A node. `pending`: what its payout address can claim now, of every node that pays there."""
+    """A node. `pending`: what its payout address can claim now, of every node that pays there.
+
+    `done`, `missed`: rounds of every job that it was seated in.
+    """
 
     at: At
     node: NodeSummary
@@ -310,7 +422,162 @@ class NodePage(Model):
     missed: int
     deeds: list[Deed]
     earned: list[Earned]
+    stakes: list[StakePoint]
+    slashes: list[Slash]
+    attempts: list[Attempt]
+    reports: list[Report]
     payments: list[Payment]
+
+
+# -- tasks and the committee -------------------------------------------------------------------
+
+
+class Lane(Model):
+    """An executor of a task. `answer`: its commitment, then the tag, or the result it showed."""
+
+    lane: int
+    node_id: int
+    state: Literal["none", "running", "committed", "revealed", "aborted", "agreed", "opened"]
+    answer: str | None
+    drawn_at: int
+    committed_at: int | None
+    revealed_at: int | None
+    slashed: Zoo
+
+
+class Task(Model):
+    """A redundant task. `time`: when the draw was requested while drawing, else the deadline.
+
+    `result`: what two executors agreed on. `verdict`: what verifiers, or the committee, found.
+    """
+
+    task_id: int
+    creator: str
+    class_id: int
+    class_name: str | None
+    spec_cid: str
+    fee: Zoo
+    run_s: int
+    seed_block: int
+    status: Literal[
+        "none",
+        "drawing",
+        "running",
+        "revealing",
+        "agreed",
+        "decided",
+        "undecided",
+        "appealed",
+        "closed",
+    ]
+    time: int | None
+    created_at: int
+    created_tx: str
+    ended_at: int | None
+    lanes: list[Lane]
+    result: str | None
+    contested: bool
+    refund: Zoo
+    appealable: bool
+    appellant: str | None
+    appeal_bond: Zoo
+    appeal_until: int | None
+    verdict: str | None
+    objector: str | None
+    overturned: bool
+    seized: Zoo
+
+
+class TaskPage(Model):
+    """One task."""
+
+    at: At
+    task: Task
+
+
+class Operation(Model):
+    """A call that the committee may make: from `eta` until `until`, chain seconds.
+
+    `approved`, `against`: members who said so; `lapsed`: approvals of former members.
+    """
+
+    op_id: str
+    target: str
+    data: str
+    salt: str
+    proposer: str
+    proposed_at: int
+    state: Literal["proposed", "queued", "ready", "executed", "cancelled", "expired"]
+    eta: int | None
+    until: int | None
+    approved: list[str]
+    lapsed: list[str]
+    against: list[str]
+    threshold: int
+    executed_at: int | None
+    executed_block: int | None
+    executed_tx: str | None
+
+
+class Penalty(Model):
+    """A row of the slashing table; see `agents.protocol.slashing.Row`."""
+
+    violation: str
+    number: int
+    bps: int
+    escalation_bps: int
+    suspension: int
+    strike: bool
+    ban: bool
+    reporter_bps: int
+
+
+class Parameters(Model):
+    """NodeRegistry's parameters: times in seconds, least stakes by role."""
+
+    unbonding_period: Count
+    trainer_stake: Zoo
+    verifier_stake: Zoo
+    aggregator_stake: Zoo
+    benchmark_window: Count
+    benchmark_quorum: Count
+    treasury: str
+
+
+class BoundsNow(Model):
+    """What the terms of a new job may hold; see `agents.protocol.structs.Bounds`."""
+
+    least_bond: Zoo
+    most_bond: Zoo
+    least_reward: Zoo
+    least_retained: Count
+
+
+class Committee(Model):
+    """Who decides, how many it takes, and how long their operations wait, in seconds."""
+
+    members: list[str]
+    threshold: int
+    routine_delay: int
+    governance_delay: int
+
+
+class NetworkFacts(Model):
+    """What the committee has fixed. `paused`: contracts of which some function is paused.
+
+    `classes`: determinism classes of redundant tasks, by id.
+    """
+
+    at: At
+    parameters: Parameters | None
+    bounds: BoundsNow | None
+    penalties: list[Penalty]
+    classes: dict[int, str]
+    committee: Committee | None
+    paused: list[str]
+
+
+# -- the network -------------------------------------------------------------------------------
 
 
 class Home(Model):
@@ -318,11 +585,13 @@ class Home(Model):
 
     at: At
     jobs: list[JobSummary]
+    jobs_total: int
     nodes: int
     nodes_ready: int
     staked: Zoo
     paid: Zoo
     paid_today: Zoo
+    tasks: int
     events: int
 
 
@@ -338,6 +607,8 @@ class Happening(Model):
     job_id: int | None
     round_id: int | None
     node_id: int | None
+    actor_id: int | None
+    task_id: int | None
     args: dict[str, Any]
 
 

@@ -19,6 +19,10 @@ class NotFound(AgentError):
     """The index has no such thing, as a sentence."""
 
 
+class BadCursor(AgentError):
+    """A cursor that this index never gave."""
+
+
 class NotReady(AgentError):
     """The index has read no block yet."""
 

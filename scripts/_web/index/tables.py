@@ -335,6 +335,7 @@ PAYMENTS = sa.Table(
     sa.Index(None, "node_id", "block"),
     sa.Index(None, "account", "block"),
     sa.Index(None, "job_id", "round_id", "block"),
+    sa.Index(None, "time"),
 )
 
 # -- redundant tasks ---------------------------------------------------------------------------
@@ -396,6 +397,7 @@ OPERATIONS = sa.Table(
     _text("proposer"),
     _number("proposed_at"),
     _number("proposed_block"),
+    _number("proposed_index"),
     _number("eta"),
     _json("approved", list),
     _json("against", list),
@@ -408,17 +410,6 @@ OPERATIONS = sa.Table(
 # What the committee may change of the network, by name: parameters, bounds, members, penalties.
 FACTS = sa.Table(
     "facts", METADATA, sa.Column("name", sa.String(80), primary_key=True), _json("value", dict)
-)
-
-# -- the store ---------------------------------------------------------------------------------
-
-# What artefacts say, by the digest that the chain has of them. No reorganisation changes that.
-ARTEFACTS = sa.Table(
-    "artefacts",
-    METADATA,
-    sa.Column("digest", sa.String(66), primary_key=True),
-    sa.Column("kind", sa.String(16), nullable=False),
-    _json("body", dict),
 )
 
 LOGGED = (EVENTS, PAYMENTS)

@@ -20,6 +20,7 @@ def proposed(rows: Rows, entry: Entry) -> None:
     operation.update(target=args["target"], proposer=args["proposer"])
     operation.update(data=hexed(args["data"]), salt=hexed(args["salt"]))
     operation.update(proposed_at=entry.time, proposed_block=entry.block)
+    operation["proposed_index"] = entry.event.log_index
 
 
 def approved(rows: Rows, entry: Entry) -> None:

@@ -22,13 +22,6 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("account", name=op.f("pk_accounts")),
     )
     op.create_table(
-        "artefacts",
-        sa.Column("digest", sa.String(length=66), nullable=False),
-        sa.Column("kind", sa.String(length=16), nullable=False),
-        sa.Column("body", sa.JSON(), nullable=False),
-        sa.PrimaryKeyConstraint("digest", name=op.f("pk_artefacts")),
-    )
-    op.create_table(
         "benchmarks",
         sa.Column("node_id", ID, autoincrement=False, nullable=False),
         sa.Column("attempt", ID, autoincrement=False, nullable=False),
@@ -165,6 +158,7 @@ def upgrade() -> None:
         sa.Column("proposer", sa.Text(), nullable=False),
         sa.Column("proposed_at", ID, nullable=False),
         sa.Column("proposed_block", ID, nullable=False),
+        sa.Column("proposed_index", ID, nullable=False),
         sa.Column("eta", ID, nullable=False),
         sa.Column("approved", sa.JSON(), nullable=False),
         sa.Column("against", sa.JSON(), nullable=False),
@@ -202,6 +196,7 @@ def upgrade() -> None:
     op.create_index(
         op.f("ix_payments_node_id_block"), "payments", ["node_id", "block"], unique=False
     )
+    op.create_index(op.f("ix_payments_time"), "payments", ["time"], unique=False)
     op.create_table(
         "reports",
         sa.Column("report_id", sa.String(length=66), nullable=False),
@@ -369,6 +364,7 @@ def downgrade() -> None:
     op.drop_index(op.f("ix_reports_node_id"), table_name="reports")
     op.drop_index(op.f("ix_reports_job_id_round_id"), table_name="reports")
     op.drop_table("reports")
+    op.drop_index(op.f("ix_payments_time"), table_name="payments")
     op.drop_index(op.f("ix_payments_node_id_block"), table_name="payments")
     op.drop_index(op.f("ix_payments_job_id_round_id_block"), table_name="payments")
     op.drop_index(op.f("ix_payments_account_block"), table_name="payments")
@@ -389,6 +385,5 @@ def downgrade() -> None:
     op.drop_table("events")
     op.drop_table("blocks")
     op.drop_table("benchmarks")
-    op.drop_table("artefacts")
     op.drop_table("accounts")
     # ### end Alembic commands ###
