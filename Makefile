@@ -62,5 +62,5 @@ lock: ## Resolve pyproject.toml again and rewrite requirements.lock
 
 .PHONY: clean
 clean: ## Remove everything made, the set-up too
-	@rm -rf .venv tools .build .menagerie report report-redundant figures .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	@rm -rf .venv tools .build scripts/_web/island/node_modules scripts/_web/pages/static/island .menagerie report report-redundant figures .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	@find . -name __pycache__ -not -path './.git/*' -prune -exec rm -rf {} +

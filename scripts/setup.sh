@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Set-up: .venv from requirements.lock, and an anvil that knows the EIP-7825 gas cap.
+# Set-up: .venv from requirements.lock, an anvil that knows the EIP-7825 gas cap, and the web page's script.
 # Each part is done once per version of its inputs (stamps hold their hash). pip and npm keep the
 # indexes the user configured them with. A missing prerequisite is named with its remedy.
 set -euo pipefail
@@ -113,8 +113,35 @@ setup_anvil() {
     ln -sf "$real" tools/bin/anvil
 }
 
+# The part of the web page that runs in the browser. The page is whole without it, so what is missing
+# here stops nothing.
+setup_island() {
+    local digest stamp source=scripts/_web/island built=scripts/_web/pages/static/island
+    # With the names: a file that was moved is another island.
+    digest=$(cd "$source" && find package.json package-lock.json .npmrc build.mjs tsconfig.json src -type f |
+        LC_ALL=C sort | xargs cksum | cksum | cut -d' ' -f1)
+    stamp=.build/setup/island-$digest
+    [[ -e $stamp && -e $built/main.js ]] && return
+    if ! command -v npm >/dev/null; then
+        echo "setup: npm was not found, so the web page has no wallet and no live parts; everything else works. Install Node.js 18 or newer, then run \`make setup\` again." >&2
+        return
+    fi
+    echo "setup: building the web page's script ..."
+    mkdir -p .build/setup
+    if ! (cd "$source" && npm ci --ignore-scripts --no-audit --no-fund && npm run build) >.build/setup/island.log 2>&1; then
+        tail -n 20 .build/setup/island.log >&2
+        echo "setup: the web page's script was not built, so the page has no wallet and no live parts; everything else works. The whole output is in .build/setup/island.log." >&2
+        return
+    fi
+    rm -f .build/setup/island-*[0-9]
+    touch "$stamp"
+}
+
 # They share nothing; npm waits for the network while uv unpacks.
 setup_anvil &
 anvil=$!
+setup_island &
+island=$!
 setup_python
 wait "$anvil"
+wait "$island"

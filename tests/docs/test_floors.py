@@ -24,7 +24,10 @@ COMMANDS = "scripts/*.py"
 # The floors of the house, top to bottom. Rooms of one floor do not import one another.
 HOUSE = (
     (COMMANDS,),
-    ("scripts/_attacks", "scripts/_committee", "scripts/_demo", "scripts/_figures"),
+    (
+        *("scripts/_attacks", "scripts/_committee", "scripts/_demo", "scripts/_figures"),
+        "scripts/_web",
+    ),
     ("scripts/_report", "scripts/_shared", "scripts/_net", "scripts/_setup", "scripts/_wheel"),
     ("agents/audit", "agents/verifier.py", "agents/coordinator.py", "agents/trainer.py"),
     ("agents/aggregator.py", "agents/verify", "agents/gauntlet", "agents/models"),
@@ -55,6 +58,16 @@ _EXACT_PRODUCTS = f"{_BASE}/merge/parts"
 INSIDE: dict[str, set[str]] = {
     "scripts/_demo": {"scripts/_demo/cheats"},
     "scripts/_report/page": {"scripts/_report"},
+    "scripts/_web/index/migrations": {"scripts/_web/index"},
+    "scripts/_web/index/migrations/versions": {"scripts/_web/index"},
+    "scripts/_web/follow": {"scripts/_web/follow/folds", "scripts/_web/index"},
+    "scripts/_web/follow/folds": {"scripts/_web/index"},
+    "scripts/_web/index/queries": {"scripts/_web/index"},
+    "scripts/_web/api": {f"scripts/_web/{part}" for part in ("follow", "index", "index/queries")},
+    "scripts/_web": {f"scripts/_web/{part}" for part in ("api", "follow", "index", "pages")},
+    "scripts/_web/pages": {
+        f"scripts/_web/{part}" for part in ("pages/draw", "api", "index", "index/queries")
+    },
     "agents/audit": {"agents/audit/work", "agents/audit/chain", "agents/audit/sources"},
     "agents/audit/work": {"agents/audit/chain", "agents/audit/sources"},
     "agents/audit/chain": {"agents/audit/sources"},

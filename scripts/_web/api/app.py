@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The application: routes of the API, whatever pages are given, and what surrounds them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Hashable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from fastapi import APIRouter, FastAPI, Request, Response
+from fastapi.staticfiles import StaticFiles
+
+from scripts._web.api import reads, service
+from scripts._web.api.cache import BlockCache
+from scripts._web.api.guard import Guard
+from scripts._web.api.problems import answer_problems
+from scripts._web.api.site import Site
+
+_ABOUT = "Reads of one Menagerie network. Amounts are text, in units of 1e-18 ZOO."
+
+
+@dataclass(frozen=True)
+class Pages:
+    """The HTML of the site. `static`: the folder behind `/static`.
+
+    `problem`: what is shown for an error, from the request, its status and a sentence.
+    """
+
+    router: APIRouter
+    static: Path
+    problem: Callable[[Request, int, str], Response]
+
+
+def create_app(site: Site, pages: Pages | None = None) -> FastAPI:
+    """Return the application that serves a site; without `pages` the API alone."""
+
+    @asynccontextmanager
+    async def living(app: FastAPI) -> AsyncIterator[None]:
+        site.live.bind(asyncio.get_running_loop())
+        yield
+        site.live.close()
+
+    app = FastAPI(
+        title="Menagerie",
+        version="1",
+        description=_ABOUT,
+        openapi_url="/api",
+        docs_url=None,
+        redoc_url=None,
+        lifespan=living,
+    )
+    app.state.site = site
+    app.include_router(reads.router)
+    app.include_router(service.router)
+    if pages is not None:
+        app.include_router(pages.router)
+        app.mount("/static", StaticFiles(directory=pages.static))
+    answer_problems(app, None if pages is None else pages.problem)
+
+    def version() -> Hashable:
+        newest = site.live.newest
+        return (newest.hash if newest else site.standing.block, site.standing.problem)
+
+    app.add_middleware(BlockCache, version=version)
+    app.add_middleware(Guard, rpc_url=site.rpc_url)
+    return app

@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Answers the same question once for each block, and with 304 whoever has the answer already.
+
+Rule: an answer to GET is kept under the block after which it was read, so nobody gets an older one.
+Questions that arrive while it is being made wait for it. What is kept is bounded in bytes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+_MOST_BYTES = 64 << 20
+_MOST_ANSWER = 4 << 20
+# What is streamed, or says more than the block does.
+_NEVER = ("/api/live", "/api/store/", "/api/status", "/health", "/metrics", "/static/")
+Headers = list[tuple[bytes, bytes]]
+
+
+@dataclass(frozen=True)
+class _Answer:
+    version: Hashable
+    etag: bytes
+    headers: Headers
+    body: bytes
+
+
+class BlockCache:
+    """ASGI middleware. `version`: what answers depend on beside the question."""
+
+    def __init__(
+        self, app: ASGIApp, version: Callable[[], Hashable], most_bytes: int = _MOST_BYTES
+    ) -> None:
+        self._app = app
+        self._version = version
+        self._most = most_bytes
+        self._held = 0
+        self._answers: OrderedDict[tuple[str, bytes], _Answer] = OrderedDict()
+        self._making: dict[tuple[str, bytes, Hashable], asyncio.Event] = {}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        if scope["type"] != "http" or scope["method"] != "GET" or scope["path"].startswith(_NEVER):
+            await self._app(scope, receive, send)
+            return
+        question = scope["path"], scope["query_string"]
+        version = self._version()
+        making = (*question, version)
+        if (event := self._making.get(making)) is not None:
+            await event.wait()
+        found = self._answers.get(question)
+        if found is not None and found.version == version:
+            self._answers.move_to_end(question)
+            await _give(found, scope, send)
+            return
+        event = self._making.setdefault(making, asyncio.Event())
+        try:
+            await self._make(question, version, scope, receive, send)
+        finally:
+            event.set()
+            self._making.pop(making, None)
+
+    async def _make(
+        self,
+        question: tuple[str, bytes],
+        version: Hashable,
+        scope: Scope,
+        receive: Receive,
+        send: Send,
+    ) -> None:
+        start: Message | None = None
+        parts: list[bytes] = []
+        passing = False
+
+        async def keep(message: Message) -> None:
+            nonlocal start, passing
+            if passing:
+                await send(message)
+                return
+            if message["type"] == "http.response.start":
+                start = message
+                if message["status"] != 200 or _has(message, b"content-encoding"):
+                    passing = True
+                    await send(message)
+                return
+            parts.append(message.get("body", b""))
+            if message.get("more_body") and sum(map(len, parts)) <= _MOST_ANSWER:
+                return
+            assert start is not None
+            if message.get("more_body"):
+                passing = True
+                await send(start)
+                await send({**message, "body": b"".join(parts)})
+                return
+            answer = _answer(version, start, b"".join(parts))
+            self._keep(question, answer)
+            await _give(answer, scope, send)
+
+        await self._app(scope, receive, keep)
+
+    def _keep(self, question: tuple[str, bytes], answer: _Answer) -> None:
+        old = self._answers.pop(question, None)
+        self._held += len(answer.body) - (0 if old is None else len(old.body))
+        self._answers[question] = answer
+        while self._held > self._most and self._answers:
+            _, dropped = self._answers.popitem(last=False)
+            self._held -= len(dropped.body)
+
+
+def _has(message: Message, name: bytes) -> bool:
+    return any(key == name for key, _ in message["headers"])
+
+
+def _answer(version: Hashable, start: Message, body: bytes) -> _Answer:
+    etag = b'"' + hashlib.sha256(body).hexdigest()[:32].encode() + b'"'
+    kept = [(k, v) for k, v in start["headers"] if k not in (b"etag", b"content-length")]
+    if not _has(start, b"cache-control"):
+        kept.append((b"cache-control", b"no-cache"))
+    return _Answer(version, etag, [*kept, (b"etag", etag)], body)
+
+
+async def _give(answer: _Answer, scope: Scope, send: Send) -> None:
+    asked = next((v for k, v in scope["headers"] if k == b"if-none-match"), b"")
+    known = {tag.strip().removeprefix(b"W/") for tag in asked.split(b",")}
+    if answer.etag in known or b"*" in known:
+        headers = [(k, v) for k, v in answer.headers if k != b"content-type"]
+        await send({"type": "http.response.start", "status": 304, "headers": headers})
+        await send({"type": "http.response.body", "body": b""})
+        return
+    length = (b"content-length", str(len(answer.body)).encode())
+    await send({"type": "http.response.start", "status": 200, "headers": [*answer.headers, length]})
+    await send({"type": "http.response.body", "body": answer.body})

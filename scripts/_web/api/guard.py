@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What every answer carries and no request may exceed.
+
+Rule: a page may load from its own server alone, and ask that server and the chain's node that it
+names. No page may frame it.
+"""
+
+from __future__ import annotations
+
+from urllib.parse import urlsplit
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+MOST_QUERY = 2_048
+MOST_PATH = 1_024
+MOST_BODY = 16 << 10
+
+
+def policy(rpc_url: str | None) -> str:
+    """The Content-Security-Policy of every page. `rpc_url`: which node a browser may ask."""
+    connect = "'self'"
+    if rpc_url is not None:
+        parts = urlsplit(rpc_url)
+        connect += f" {parts.scheme}://{parts.netloc.rpartition('@')[2]}"
+    return (
+        "default-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'; "
+        f"object-src 'none'; img-src 'self' data:; connect-src {connect}"
+    )
+
+
+class Guard:
+    """ASGI middleware: bounds requests, and adds the headers of security."""
+
+    def __init__(self, app: ASGIApp, rpc_url: str | None = None) -> None:
+        self._app = app
+        self._headers = [
+            (b"content-security-policy", policy(rpc_url).encode()),
+            (b"x-content-type-options", b"nosniff"),
+            (b"referrer-policy", b"no-referrer"),
+            (b"cross-origin-opener-policy", b"same-origin"),
+            (b"permissions-policy", b"camera=(), geolocation=(), microphone=(), payment=()"),
+        ]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+
+        async def marked(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                message = {**message, "headers": [*message["headers"], *self._headers]}
+            await send(message)
+
+        if len(scope["query_string"]) > MOST_QUERY or len(scope["raw_path"]) > MOST_PATH:
+            await _refuse(marked, 414, b"The address is too long.")
+            return
+        length = next((v for k, v in scope["headers"] if k == b"content-length"), b"0")
+        if not length.isdigit() or len(length) > 20 or int(length) > MOST_BODY:
+            await _refuse(marked, 413, b"The request is too large.")
+            return
+        await self._app(scope, _bounded(receive), marked)
+
+
+def _bounded(receive: Receive) -> Receive:
+    """A body without a length ends where the bound is, as if the client had gone."""
+    seen = 0
+
+    async def bounded() -> Message:
+        nonlocal seen
+        message = await receive()
+        seen += len(message.get("body", b""))
+        return {"type": "http.disconnect"} if seen > MOST_BODY else message
+
+    return bounded
+
+
+async def _refuse(send: Send, status: int, why: bytes) -> None:
+    body = b'{"detail":"' + why + b'"}'
+    headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})

@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What one page serves: a deployment, the index of it, and where its artefacts are."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+from sqlalchemy.engine import Engine
+
+from agents.protocol.network import Network
+from agents.runtime.chain import ChainClient
+from agents.runtime.contracts import Deployment, load_deployment
+from agents.runtime.files import DEPLOYMENT_BYTES, read_bounded
+from agents.storage.content_store import ContentStore
+from scripts._web.api.live import Live
+from scripts._web.follow.indexer import Standing
+
+
+@dataclass
+class Site:
+    """Everything that routes need. It holds no key.
+
+    `rpc_url`: the node that a browser may ask, None for the wallet's own alone. `raw`: the
+    deployment file's bytes, which browsers check. `standing`: the indexer's, which writes it.
+    """
+
+    deployment: Deployment
+    raw: bytes
+    chain: ChainClient
+    engine: Engine
+    rpc_url: str | None = None
+    store: ContentStore | None = None
+    standing: Standing = field(default_factory=Standing)
+    live: Live = field(default_factory=Live)
+    _grace: int | None = field(default=None, init=False)
+
+    @cached_property
+    def identity(self) -> str:
+        """The SHA-256 of the deployment file, in hexadecimal."""
+        return digest(self.raw)
+
+    @cached_property
+    def network(self) -> Network:
+        """The agents' typed reader of the same contracts, for what no event says."""
+        return Network(self.chain, self.deployment)
+
+    def grace_period(self) -> int:
+        """Seconds that a queued operation stays executable: fixed by the deployment, so it is asked
+        for once. Raises RpcDown while nobody has answered."""
+        if self._grace is None:
+            contract = self.deployment["Coordinator"]
+            self._grace = int(self.chain.call(contract, "grace_period"))
+        return self._grace
+
+
+def digest(raw: bytes) -> str:
+    """The SHA-256 of a deployment file's bytes, by which browsers and databases know it."""
+    return hashlib.sha256(raw).hexdigest()
+
+
+def read_deployment(path: Path) -> tuple[Deployment, bytes]:
+    """Return a deployment and its file's bytes. Raises ConfigError as `load_deployment` does."""
+    deployment = load_deployment(path)
+    return deployment, read_bounded(path, DEPLOYMENT_BYTES)

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// Remembers what was begun, in this browser alone, so that it can be gone on with after a reload.
+
+import type { Sent } from "../chain/track";
+import type { Hex } from "../chain/provider";
+
+/** An intent that was begun. `sent` and `signed` are by the keys of its steps. */
+export interface Entry {
+  id: string;
+  path: string;
+  action: string;
+  title: string;
+  values: [string, string][];
+  chainId: number;
+  account: Hex;
+  sent: Record<string, Sent>;
+  signed: Record<string, Hex>;
+}
+
+const KEY = "menagerie:journal";
+const MOST = 20;
+
+/** All intents that have not come to an end, the oldest first. */
+export function entries(): Entry[] {
+  try {
+    const found: unknown = JSON.parse(localStorage.getItem(KEY) ?? "[]");
+    return Array.isArray(found) ? (found as Entry[]) : [];
+  } catch {
+    return [];
+  }
+}
+
+/** Write an entry, in the place of the one with its id. */
+export function save(entry: Entry): void {
+  const others = entries().filter(({ id }) => id !== entry.id);
+  localStorage.setItem(KEY, JSON.stringify([...others, entry].slice(-MOST)));
+}
+
+/** Forget an entry: it is done, or its owner does not want it any more. */
+export function drop(id: string): void {
+  localStorage.setItem(KEY, JSON.stringify(entries().filter((entry) => entry.id !== id)));
+}

@@ -1,0 +1,420 @@
+// SPDX-License-Identifier: Apache-2.0
+// Carries an intent out, one signature after the other, and shows where it stands.
+//
+// Each step is looked up before it is signed: what is done already (in this page, before a reload, or
+// by somebody else) is not signed again. A transaction is rehearsed by `eth_call` right before the
+// wallet is asked, and followed until enough blocks lie over it.
+
+import { recoverTypedDataAddress } from "viem";
+import { amount, ether } from "../chain/amounts";
+import { ask, type Hex, isRpcError, type Receipt } from "../chain/provider";
+import type { Call, Event } from "../chain/reader";
+import { type Fate, PACE, type Sent, same, Tracker } from "../chain/track";
+import { all, button, el } from "../dom";
+import { Refusal } from "../refusal";
+import { type Session, WrongChain } from "../wallet/session";
+import type { Actor, Done, Intent, Send, Sign, Step } from "./intent";
+import { drop, type Entry, save } from "./journal";
+
+const REJECTED = 4001;
+const UNAUTHORIZED = 4100;
+const ALLOWANCE = /insufficient allowance/;
+
+type State =
+  | "waiting"
+  | "signing"
+  | "sent"
+  | "slow"
+  | "unknown"
+  | "offline"
+  | "done"
+  | "failed"
+  | "cancelled"
+  | "replaced"
+  | "rejected"
+  | "reorged";
+
+/** Thrown to end a run whose step says what has happened. */
+class Halted extends Error {}
+
+export class Run implements Done {
+  private readonly lines = new Map<string, HTMLLIElement>();
+  private readonly receipts = new Map<string, Receipt>();
+  private readonly plan = el("section", { class: "action-plan", "aria-live": "polite" });
+  private readonly note = el("p", { class: "error", role: "alert", hidden: true });
+  private readonly outcome = el("p", { class: "action-result", hidden: true });
+  private readonly costs = el("p", { class: "hint" });
+  private go: HTMLButtonElement;
+  private closed = false;
+
+  constructor(
+    private readonly session: Session,
+    private readonly actor: Actor,
+    private readonly intent: Intent,
+    private readonly entry: Entry,
+    place: HTMLElement,
+  ) {
+    this.go = button("Continue in the wallet", () => this.carryOut(), { class: "button primary" });
+    const steps = intent.steps.map((step, index) => this.line(step, index));
+    const many = intent.steps.length > 1;
+    this.plan.append(
+      el("h3", {}, intent.title),
+      ...intent.happens.map((sentence) => el("p", {}, sentence)),
+      el("p", {}, many ? "Your wallet signs, one after the other, that it will:" : "Your wallet signs that it will:"),
+      el("ol", {}, ...steps),
+      this.costs,
+      this.note,
+      this.outcome,
+      el("p", { class: "action-buttons" }, this.go, button("Close", () => this.close())),
+    );
+    place.replaceChildren(this.plan);
+  }
+
+  /** Look at each step, rehearse what can be, and say what it costs. Signs nothing. */
+  async prepare(): Promise<void> {
+    let fee = 0n;
+    let most = 0n;
+    let unknown = false;
+    const open = new Set<string>();
+    for (const step of this.intent.steps) {
+      if (await this.isDone(step)) {
+        this.show(step.key, "done", "Done already.");
+        continue;
+      }
+      open.add(step.key);
+      if (step.kind === "sign" || step.after?.some((key) => open.has(key))) {
+        unknown ||= step.kind === "send";
+        continue;
+      }
+      const call = await step.call(this);
+      const revert = await this.actor.reader.rehearse(call, this.actor.account);
+      if (revert && !(ALLOWANCE.test(revert.reason) && open.size > 1)) {
+        throw refused(revert);
+      }
+      if (revert) {
+        unknown = true;
+        continue;
+      }
+      const cost = await this.actor.reader.cost(call, this.actor.account);
+      fee += cost.fee;
+      most += cost.most;
+    }
+    const rest = unknown ? ", and what the later steps cost, which is known when they come" : "";
+    this.costs.textContent = `The network's fee is about ${ether(fee)} (at most ${ether(most)})${rest}.`;
+    await this.afford(most);
+  }
+
+  /** Show a refusal below the steps, and let the reader try again. */
+  refuse(error: unknown): void {
+    this.note.textContent = sentence(error);
+    this.note.hidden = false;
+    this.go.disabled = false;
+    this.go.textContent = "Try again";
+    if (!(error instanceof WrongChain)) return;
+    const change = button(`Switch to chain ${error.wanted}`, async () => {
+      await this.session.switchTo(error.wanted).catch((why: unknown) => this.refuse(why));
+      change.remove();
+    });
+    this.go.after(change);
+  }
+
+  /** Sign and follow what is left to do. */
+  async carryOut(): Promise<void> {
+    this.go.disabled = true;
+    this.note.hidden = true;
+    try {
+      await this.checkActor();
+      for (const step of this.intent.steps) {
+        if (await this.isDone(step)) this.show(step.key, "done", this.text(step.key) || "Done already.");
+        else if (step.kind === "sign") await this.sign(step);
+        else await this.send(step);
+      }
+      await this.finish();
+    } catch (error) {
+      if (error instanceof Halted) {
+        this.go.disabled = false;
+        this.go.textContent = "Try again";
+      } else {
+        this.refuse(error);
+      }
+    }
+  }
+
+  /** Go on with transactions that were sent before a reload. */
+  async resume(): Promise<void> {
+    if (Object.keys(this.entry.sent).length || Object.keys(this.entry.signed).length) {
+      this.go.textContent = "Continue";
+    }
+    const open = this.intent.steps.find(({ key }) => this.entry.sent[key]);
+    if (open) await this.carryOut();
+  }
+
+  // -- what earlier steps have brought
+
+  async events(key: string): Promise<Event[]> {
+    const receipt = this.receipts.get(key);
+    return receipt ? this.actor.reader.events(receipt.logs) : [];
+  }
+
+  signature(key: string): Hex | undefined {
+    return this.entry.signed[key];
+  }
+
+  // -- one step
+
+  private async isDone(step: Step): Promise<boolean> {
+    if (step.kind === "sign") return this.entry.signed[step.key] !== undefined;
+    if (this.receipts.has(step.key)) return true;
+    const sent = this.entry.sent[step.key];
+    if (sent) return false;
+    return step.needed !== undefined && !(await step.needed());
+  }
+
+  private async sign(step: Sign): Promise<void> {
+    this.show(step.key, "signing", `Sign it in your wallet, as ${step.signer}.`);
+    const typed = { ...step.typed, types: { EIP712Domain: DOMAIN, ...step.typed.types } };
+    const signature = await this.asked(step.key, () =>
+      ask<Hex>(this.session.wallet.provider, "eth_signTypedData_v4", step.signer, JSON.stringify(typed)),
+    );
+    const signer = await recoverTypedDataAddress({ ...(step.typed as never as object), signature } as never);
+    if (signer.toLowerCase() !== step.signer.toLowerCase()) {
+      this.show(step.key, "failed", `The signature is ${signer}'s.`);
+      throw new Refusal(
+        `The signature is ${signer}'s, not ${step.signer}'s.`,
+        "Choose the other account in the wallet, then try again.",
+      );
+    }
+    this.entry.signed[step.key] = signature;
+    save(this.entry);
+    this.show(step.key, "done", "Signed.");
+  }
+
+  private async send(step: Send): Promise<void> {
+    let sent = this.entry.sent[step.key];
+    if (!sent) {
+      const call = await step.call(this);
+      const revert = await this.actor.reader.rehearse(call, this.actor.account);
+      if (revert) throw refused(revert);
+      sent = await this.submit(step, call);
+    }
+    await this.follow(step, sent);
+  }
+
+  private async submit(step: Send, call: Call): Promise<Sent> {
+    const { reader, account } = this.actor;
+    const cost = await reader.cost(call, account);
+    await this.afford(cost.most);
+    const to = reader.contract(call.contract).address;
+    const data = reader.data(call);
+    const block = Number(await ask<Hex>(reader.provider, "eth_blockNumber"));
+    this.show(step.key, "signing", "Confirm it in your wallet.");
+    const wanted = { from: account, to, data, gas: `0x${cost.gas.toString(16)}` };
+    const hash = await this.asked(step.key, () =>
+      ask<Hex>(reader.provider, "eth_sendTransaction", wanted),
+    );
+    const sent = { hash, from: account, to, data, nonce: null, block };
+    this.entry.sent[step.key] = sent;
+    save(this.entry);
+    return sent;
+  }
+
+  /** Ask the wallet's user. A refusal ends the run with words of its own. */
+  private async asked<T>(key: string, question: () => Promise<T>): Promise<T> {
+    try {
+      return await question();
+    } catch (error) {
+      if (!isRpcError(error)) throw error;
+      if (error.code === REJECTED) {
+        this.show(key, "rejected", "You rejected it in the wallet. Nothing was sent.");
+        throw new Halted();
+      }
+      this.show(key, "waiting", "");
+      if (error.code === UNAUTHORIZED) {
+        throw new Refusal("Your wallet is locked, or has withdrawn its permission.", "Unlock it, then try again.");
+      }
+      throw new Refusal(`Your wallet refused: ${error.message}`, "Nothing was sent.");
+    }
+  }
+
+  /** Wait until a transaction is mined. It is watched on, behind what comes next. */
+  private async follow(step: Send, sent: Sent): Promise<void> {
+    const tracker = new Tracker(this.actor.reader.provider, sent, paced());
+    let last: Fate | undefined;
+    for (;;) {
+      const fate = await tracker.look();
+      save(this.entry);
+      if (!same(last, fate) || fate.state === "slow") this.told(step, sent, fate);
+      last = fate;
+      if (fate.state === "done") {
+        this.receipts.set(step.key, fate.receipt);
+        void this.watch(step, sent, tracker, fate);
+        return;
+      }
+      if (fate.state === "failed") throw await this.ended(step, fate.receipt);
+      if (fate.state === "cancelled" || fate.state === "replaced") throw this.forgotten(step);
+      if (fate.state === "unknown" && this.closed) throw new Halted();
+      await pause(paced().everyMs);
+    }
+  }
+
+  private async watch(step: Send, sent: Sent, tracker: Tracker, mined: Fate): Promise<void> {
+    let last = mined;
+    for (;;) {
+      await pause(paced().everyMs);
+      const fate = await tracker.look();
+      if (!same(last, fate)) this.told(step, sent, fate);
+      if (fate.state === "done") this.receipts.set(step.key, fate.receipt);
+      if (fate.state === "failed") {
+        this.refuse(await this.ended(step, fate.receipt));
+        return;
+      }
+      last = fate;
+      if (fate.state !== "offline" && (await tracker.settled(fate).catch(() => false))) return;
+    }
+  }
+
+  private forgotten(step: Send): Halted {
+    delete this.entry.sent[step.key];
+    save(this.entry);
+    return new Halted();
+  }
+
+  /** A mined transaction that failed: the same call at its block says why. */
+  private async ended(step: Send, receipt: Receipt): Promise<Refusal> {
+    const call = await step.call(this);
+    const revert = await this.actor.reader
+      .rehearse(call, this.actor.account, receipt.blockNumber)
+      .catch(() => undefined);
+    this.forgotten(step);
+    const found = refused(revert ?? { reason: "", remedy: "It may have run out of gas; try again." });
+    const why = `It was mined in block ${Number(receipt.blockNumber)} and failed. ${found.message}`;
+    this.show(step.key, "failed", why);
+    return new Refusal(why);
+  }
+
+  private told(step: Send, sent: Sent, fate: Fate): void {
+    const block = "receipt" in fate ? Number(fate.receipt.blockNumber) : 0;
+    const words = {
+      sent: "Sent. Waiting for a block.",
+      slow: `Still waiting${"seconds" in fate ? ` after ${fate.seconds} seconds` : ""}. Your wallet can speed it up or cancel it; this page notices either.`,
+      unknown: "Your wallet's node does not know it any more. Have the wallet send it again, or wait: nothing is signed twice.",
+      offline: "Your wallet's node does not answer. Nothing is lost: this page goes on asking.",
+      done: `Done in block ${block}${"repriced" in fate && fate.repriced ? ", with another fee than at first" : ""}.`,
+      failed: `It was mined in block ${block} and failed.`,
+      cancelled: "You cancelled it in the wallet: an empty transaction took its place.",
+      replaced: "Another transaction of this account took its place, so it will never be mined.",
+      reorged: "A reorganisation took it out of the chain again. Waiting until it comes back.",
+    }[fate.state];
+    this.show(step.key, fate.state, words, "hash" in fate ? fate.hash : sent.hash);
+  }
+
+  private async finish(): Promise<void> {
+    const result = await this.intent.result(this);
+    drop(this.entry.id);
+    this.outcome.replaceChildren(`${result.text} `, el("a", { href: result.href }, "See it"));
+    this.outcome.hidden = false;
+    this.go.hidden = true;
+    document.dispatchEvent(new CustomEvent("menagerie:acted"));
+  }
+
+  // -- what is shown
+
+  private line(step: Step, index: number): HTMLLIElement {
+    const made = el(
+      "li",
+      { class: "action-step", "data-state": "waiting", "data-step": step.key },
+      el("span", { class: "words" }, `${step.words}.`),
+      " ",
+      el("span", { class: "state" }),
+      " ",
+      el("code", { class: "hash", hidden: true }),
+    );
+    made.value = index + 1;
+    this.lines.set(step.key, made);
+    return made;
+  }
+
+  private text(key: string): string {
+    return this.lines.get(key)?.querySelector(".state")?.textContent ?? "";
+  }
+
+  private show(key: string, state: State, words: string, hash?: Hex): void {
+    const line = this.lines.get(key);
+    if (!line) return;
+    line.dataset.state = state;
+    const said = line.querySelector(".state");
+    if (said && said.textContent !== words) said.textContent = words;
+    const code = line.querySelector<HTMLElement>(".hash");
+    if (code && hash) {
+      code.textContent = hash;
+      code.hidden = false;
+    }
+  }
+
+  private async checkActor(): Promise<void> {
+    const account = await this.session.unlocked();
+    await this.session.reader();
+    if (account.toLowerCase() === this.actor.account.toLowerCase()) return;
+    throw new Refusal(
+      `This was begun by ${this.actor.account}, but your wallet shows ${account}.`,
+      "Choose the first account in the wallet, or close this and begin again.",
+    );
+  }
+
+  private async afford(most: bigint): Promise<void> {
+    const { reader, account } = this.actor;
+    const held = BigInt(await ask<Hex>(reader.provider, "eth_getBalance", account, "latest"));
+    if (held >= most) return;
+    throw new Refusal(
+      `${account} has ${amount(held, "ETH")}, but the network's fee may be ${ether(most)}.`,
+      "Send it some ether for fees.",
+    );
+  }
+
+  /** Forget the intent. What was sent stays sent. */
+  private close(): void {
+    this.closed = true;
+    drop(this.entry.id);
+    this.plan.remove();
+  }
+}
+
+const DOMAIN = [
+  { name: "name", type: "string" },
+  { name: "version", type: "string" },
+  { name: "chainId", type: "uint256" },
+  { name: "verifyingContract", type: "address" },
+];
+
+function refused({ reason, remedy }: { reason: string; remedy: string }): Refusal {
+  const said = reason ? `The contract refuses: “${reason}”.` : "The contract refuses without a reason.";
+  return new Refusal(said, remedy);
+}
+
+/** What to say about anything thrown. */
+export function sentence(error: unknown): string {
+  if (error instanceof Refusal) return error.message;
+  if (isRpcError(error) && error.code === REJECTED) return "You rejected it in the wallet. Nothing was sent.";
+  if (isRpcError(error) && !isAway(error)) return `Your wallet's node refused: ${error.message}`;
+  return "Your wallet's node or this server does not answer. Nothing is lost: try again when it is back.";
+}
+
+/** Whether a wallet says that its node can't be reached, in its own words. */
+function isAway({ code, message }: { code: number; message: string }): boolean {
+  return code === 4900 || code === 4901 || /fetch|network|timed? ?out|disconnect/i.test(message);
+}
+
+function pause(ms: number): Promise<void> {
+  return new Promise((resolve) => setTimeout(resolve, ms));
+}
+
+/** The usual pace, or what the page asks for. */
+function paced(): typeof PACE {
+  const slow = Number(document.documentElement.dataset.slowMs);
+  return slow > 0 ? { ...PACE, slowMs: slow } : PACE;
+}
+
+/** Remove the plans of other forms: one intent is carried out at a time. */
+export function clearPlans(except: HTMLElement): void {
+  for (const place of all(".action-place")) if (place !== except) place.replaceChildren();
+}

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// Brings live parts of the page up to date: the page is fetched again, and what changed is swapped.
+
+import { all } from "../dom";
+
+const GAP_MS = 400;
+
+let wanted: Set<string> | "all" = new Set();
+let timer = 0;
+let running = false;
+/** What the server said of a part that was swapped in: scripts change the part itself. */
+const sources = new WeakMap<HTMLElement, string>();
+
+/** Whether somebody is at work in an element: it is left as it is then. */
+function busy(element: HTMLElement): boolean {
+  const focused = document.activeElement;
+  const typing = focused !== null && element.contains(focused) && focused.matches("input, textarea, select");
+  return typing || element.querySelector(".action-place > *") !== null;
+}
+
+function concerns(element: HTMLElement, topics: Set<string> | "all"): boolean {
+  if (topics === "all") return true;
+  const own = (element.dataset.live ?? "").split(/\s+/);
+  return own.some((topic) => topics.has(topic));
+}
+
+/** Have the parts with one of these topics (`job:1`, `node:3`, `block`) fetched again soon. */
+export function refresh(topics: Iterable<string> | "all"): void {
+  if (topics === "all" || wanted === "all") wanted = "all";
+  else for (const topic of topics) wanted.add(topic);
+  if (!timer) timer = window.setTimeout(() => void swap(), GAP_MS);
+}
+
+async function swap(): Promise<void> {
+  timer = 0;
+  if (running) {
+    timer = window.setTimeout(() => void swap(), GAP_MS);
+    return;
+  }
+  const topics = wanted;
+  wanted = new Set();
+  const parts = all("[data-live][id]").filter((part) => concerns(part, topics));
+  if (!parts.length) return;
+  running = true;
+  try {
+    const answer = await fetch(location.href, { headers: { accept: "text/html" } });
+    if (!answer.ok) throw new TypeError(`status ${answer.status}`);
+    const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+    for (const part of parts) replace(part, page.getElementById(part.id));
+    document.dispatchEvent(new CustomEvent("menagerie:swapped"));
+  } catch {
+    refresh(topics); // the server is away: the parts are fetched when it is asked next
+  } finally {
+    running = false;
+  }
+}
+
+function replace(part: HTMLElement, fresh: HTMLElement | null): void {
+  if (!fresh || busy(part)) return;
+  const open = new Set(all("details[open][id]", part).map(({ id }) => id));
+  const made = document.importNode(fresh, true);
+  if (sources.get(part) === fresh.outerHTML) return;
+  sources.set(made, fresh.outerHTML);
+  for (const details of all<HTMLDetailsElement>("details[id]", made)) {
+    if (open.has(details.id)) details.open = true;
+  }
+  const held = document.activeElement?.id;
+  const within = document.activeElement !== null && part.contains(document.activeElement);
+  part.replaceWith(made);
+  if (held && within) document.getElementById(held)?.focus();
+}

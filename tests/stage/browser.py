@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A real Chromium for tests of the page, started once and quiet on the network."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from playwright.sync_api import Browser, sync_playwright
+
+from tests.stage.island import skip_or_fail
+
+_NAMES = ("chromium", "chromium-browser", "google-chrome-stable", "google-chrome")
+_FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+
+
+@contextmanager
+def chromium() -> Iterator[Browser]:
+    """Start the system's Chromium. Skips where there is none, and says how to get one."""
+    found = next(filter(None, map(shutil.which, _NAMES)), None)
+    if found is None:
+        skip_or_fail(
+            "Tests of the page need Chromium; install it (Debian, Ubuntu: apt install chromium) or "
+            "put a `chromium` on PATH."
+        )
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=found, args=_FLAGS, headless=True)
+        yield browser
+        browser.close()
