@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from agents.audit.chain.benchmarks import Benchmarks
 from agents.audit.chain.claims import check_claims
 from agents.audit.chain.evidence import check_evidence
 from agents.audit.chain.money import check_balances, check_payouts
@@ -20,6 +21,8 @@ from agents.audit.sources.artefacts import Artefacts, take_failures
 from agents.audit.sources.findings import Audit, Part
 from agents.audit.sources.proofs import check_logs
 from agents.audit.sources.record import Record
+from agents.audit.tasks.book import TaskBook
+from agents.audit.work.benchmarks import check_work
 from agents.audit.work.privacy import Charges
 from agents.audit.work.ratings import Ratings
 from agents.audit.work.training import Training
@@ -240,6 +243,17 @@ class _Auditor:
         check_slashes(self.registry, part, record.job_id)
         check_balances(record, part, self.registry)
         take_failures(self.artefacts, part, "artefacts")
+        self._check_benchmarks()
+        self._say("redundant tasks")
+        TaskBook(record, self.registry, part, self._options.random_source).check()
+
+    def _check_benchmarks(self) -> None:
+        """Every attempt of every node, of which the weights in the rounds are made."""
+        self._say("benchmarks")
+        options, part = self._options, self.audit.job
+        replayed = Benchmarks(self.record, self.registry, part, options.random_source).check()
+        place = (options.deep, options.device, self._say)
+        check_work(part, self.artefacts, replayed, *place)
 
     def _check_attestations(self, part: Part) -> None:
         """Every attested checkpoint holds the model that it is attested for."""

@@ -7,6 +7,7 @@ slashing table as it was then, the node's earlier offences and its stake when it
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -30,6 +31,8 @@ _EVENTS = (
     "PenaltyChanged",
     "ParametersChanged",
     "BountyClaimed",
+    "StakeLocked",
+    "StakeUnlocked",
 )
 
 
@@ -42,6 +45,20 @@ class Slash:
     wanted: dict[str, Any]
 
 
+@dataclass(frozen=True)
+class Standing:
+    """What decided over a node's stake at risk after an event; see `StakeBook.at_risk`."""
+
+    place: tuple[int, int]
+    stake: int
+    unbonding: int
+    unlock_at: int
+    suspended_until: int
+    banned: bool
+    locks: int
+    additions: tuple[tuple[int, int], ...]
+
+
 @dataclass
 class Account:
     """A node as the replay knows it."""
@@ -51,9 +68,12 @@ class Account:
     unbonding: int = 0
     suspended_until: int = 0
     banned: bool = False
+    unlock_at: int = 0
+    locks: int = 0
     additions: list[tuple[int, int]] = field(default_factory=list)  # (time, amount)
     record: Offender = field(default_factory=Offender)
     history: list[tuple[int, int]] = field(default_factory=list)  # (block, stake after a change)
+    standings: list[Standing] = field(default_factory=list)  # after each change
 
     @property
     def strikes(self) -> int:
@@ -83,7 +103,20 @@ class StakeBook:
                 continue
             getattr(self, f"_on_{event.name}")(event)
             if node is not None:
-                self.nodes[node].history.append((event.block, self.nodes[node].stake))
+                account = self.nodes[node]
+                account.history.append((event.block, account.stake))
+                account.standings.append(
+                    Standing(
+                        place(event),
+                        account.stake,
+                        account.unbonding,
+                        account.unlock_at,
+                        account.suspended_until,
+                        account.banned,
+                        account.locks,
+                        tuple(account.additions),
+                    )
+                )
 
     def stakes(self, nodes: Iterable[int], block: int) -> dict[int, int]:
         """Stake of each node after a block, in 1e-18 ZOO, without what is unbonding."""
@@ -92,6 +125,43 @@ class StakeBook:
             account = self.nodes.get(node)
             past = [] if account is None else [s for when, s in account.history if when <= block]
             found[node] = past[-1] if past else 0
+        return found
+
+    def at_risk(self, node: int, at: Event, since: int, until: int) -> int:
+        """NodeRegistry.stake_at_risk when an event happened: what was bonded at `since` already
+        and can be slashed until `until`, both in seconds."""
+        account = self.nodes.get(node)
+        past = [] if account is None else account.standings
+        index = bisect_left(past, place(at), key=lambda standing: standing.place)
+        if not index:
+            return 0
+        then = past[index - 1]
+        leaves = then.unlock_at != 0 and then.unlock_at < until
+        if then.banned or then.locks or then.suspended_until > since or leaves:
+            return 0
+        added = sum(amount for when, amount in then.additions if when > since)
+        bonded = then.stake + then.unbonding
+        return bonded - min(bonded, added)
+
+    def staked_since(self, node: int, at: Event, since: int) -> int:
+        """What a node had at stake when an event happened, without what was added after `since`;
+        what is unbonding has no voice."""
+        account = self.nodes.get(node)
+        if account is None:
+            return 0
+        past = [n for n in account.standings if n.place < place(at)]
+        if not past:
+            return 0
+        added = sum(amount for when, amount in past[-1].additions if when > since)
+        return past[-1].stake - min(past[-1].stake, added)
+
+    def parameters_at(self, at: Event) -> Any:
+        """The registry's parameters when an event happened."""
+        found = None
+        for event in self._record.all("ParametersChanged"):
+            if place(event) > place(at):
+                break
+            found = event.args["new_parameters"]
         return found
 
     def operator(self, node: int, at: Event) -> str:
@@ -146,6 +216,7 @@ class StakeBook:
                 f"it should be {node.stake}."
             )
         node.stake, node.unbonding = 0, node.stake
+        node.unlock_at = event.args["unlock_at"]
 
     def _on_StakeWithdrawn(self, event: Event) -> None:
         node = self.nodes[event.args["node_id"]]
@@ -155,6 +226,12 @@ class StakeBook:
                 f"it should be {node.unbonding}."
             )
         node.unbonding = 0
+
+    def _on_StakeLocked(self, event: Event) -> None:
+        self.nodes[event.args["node_id"]].locks = event.args["locks"]
+
+    def _on_StakeUnlocked(self, event: Event) -> None:
+        self.nodes[event.args["node_id"]].locks = event.args["locks"]
 
     def _on_OperatorChanged(self, event: Event) -> None:
         """Read by `operator`."""

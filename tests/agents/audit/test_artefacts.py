@@ -101,8 +101,8 @@ def test_no_artefact_with_any_byte_changed_is_taken_for_it(finished: FinishedJob
             lying.name(cid, kind)
             with pytest.raises(CorruptContent):
                 lying.get(cid, len(data))
-            [(name, sentence)] = lying.failures()
-            assert name == kind and cid in sentence
+            [failure] = lying.failures()
+            assert failure.name == kind and cid in failure.sentence and failure.altered
 
 
 def test_longer_shorter_and_absent_artefacts_are_refused(finished: FinishedJob) -> None:
