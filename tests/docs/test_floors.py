@@ -58,7 +58,10 @@ _EXACT_PRODUCTS = f"{_BASE}/merge/parts"
 INSIDE: dict[str, set[str]] = {
     "scripts/_demo": {"scripts/_demo/cheats"},
     "scripts/_report/page": {"scripts/_report"},
-    "agents/audit": {"agents/audit/work", "agents/audit/chain", "agents/audit/sources"},
+    "agents/audit": {
+        *("agents/audit/work", "agents/audit/tasks", "agents/audit/chain", "agents/audit/sources"),
+    },
+    "agents/audit/tasks": {"agents/audit/chain", "agents/audit/sources"},
     "agents/audit/work": {"agents/audit/chain", "agents/audit/sources"},
     "agents/audit/chain": {"agents/audit/sources"},
     "agents/tasks": {"agents/tasks/compute"},

@@ -41,7 +41,8 @@ _MOST_UNITS = 1_000_000
 class Attempt:
     """An attempt at a benchmark, as its events tell it.
 
-    `votes`: who passed it (True) or failed it. `settled`: the verdict, None while there is none.
+    `votes`: who passed it (True) or failed it. `decided`: what they must settle it to, None while
+    they are too few; `settled`: what it was settled to.
     `overruled`: verifiers whom the committee found wrong.
     """
 
@@ -52,6 +53,7 @@ class Attempt:
     seed: bytes = ZERO_DIGEST
     check_seed: bytes = ZERO_DIGEST
     votes: dict[int, bool] = field(default_factory=dict)
+    decided: bool | None = None
     settled: bool | None = None
     overruled: set[int] = field(default_factory=set)
 
@@ -96,6 +98,14 @@ class Benchmarks:
         for event in events:
             getattr(self, f"_on_{event.name}")(event)
         registry_now = self._registry.parameters
+        for slash in self._slashed:
+            whose = f"benchmark {slash.args['attempt']} of node {slash.args['node_id']}"
+            verifier = slash.args["verifier_id"]
+            sentence = f"verifier {verifier} was slashed, and its verdict was not overruled."
+            self._part.differ("benchmarks", whose, sentence)
+        for attempt in (a for found in self.attempts.values() for a in found):
+            what = "what its verdicts settled it to"
+            self._part.same("benchmarks", attempt.name, what, attempt.settled, attempt.decided)
         for node, state in record.benchmarks.items():
             self._check_state(node, state)
             score = self._score(node, record.head.timestamp, registry_now)
@@ -174,6 +184,26 @@ class Benchmarks:
         part.hold("benchmarks", once, who, f"verifier {verifier} judged it twice.")
         attempt.votes[verifier] = args["passed"]
         self._check_signature(attempt, event)
+        parameters = self._registry.parameters_at(event)
+        if attempt.submitted is not None and parameters is not None:
+            self._due(attempt, event, parameters.benchmark_quorum)
+
+    def _due(self, attempt: Attempt, event: Event, quorum: int) -> None:
+        """Whether the verdicts so far settle the attempt: a quorum of owners, who have more than
+        half of the weight of all that may judge it."""
+        assert attempt.submitted is not None
+        passed = event.args["passed"]
+        voters = self._registry.voters(event, self._record.time(attempt.submitted))
+        owner_of, nodes = attempt.node, self._registry.nodes
+        own = nodes[owner_of].owner if owner_of in nodes else NOBODY
+        total = sum(weight for node, weight in voters.items() if nodes[node].owner != own)
+        behind = [node for node, vote in attempt.votes.items() if vote == passed]
+        weight = sum(voters.get(node, 0) for node in behind if node not in attempt.overruled)
+        verifier = event.args["verifier_id"]
+        sentence = f"verifier {verifier} judged it and had no voice."
+        self._part.hold("benchmarks", verifier in voters, attempt.name, sentence)
+        if len(behind) >= quorum and 2 * weight > total:
+            attempt.decided = passed
 
     def _check_signature(self, attempt: Attempt, event: Event) -> None:
         """The verdict was signed by the verifier's operator, and it is not its owner's node."""
@@ -209,11 +239,8 @@ class Benchmarks:
         part, args, who = self._part, event.args, attempt.name
         part.hold("benchmarks", attempt.settled is None, who, "it was settled twice.")
         attempt.settled = args["passed"]
-        behind = sum(vote == args["passed"] for vote in attempt.votes.values())
+        part.same("benchmarks", who, "the verdict", args["passed"], attempt.decided)
         parameters = self._registry.parameters_at(event)
-        quorum = 1 if parameters is None else parameters.benchmark_quorum
-        enough = f"{behind} verdicts settled it, {quorum} must agree."
-        part.hold("benchmarks", behind >= quorum, who, enough)
         if args["passed"] and attempt.submitted is not None:
             elapsed = self._record.time(attempt.submitted) - self._record.time(attempt.requested)
             score = formulas.benchmark_score(attempt.units, elapsed)
@@ -232,15 +259,17 @@ class Benchmarks:
         who = f"benchmark {number} of node {node}"
         mine, self._slashed = self._slashed, []
         if not part.hold("benchmarks", found is not None, who, "it was overruled, and never was."):
+            self._slashed = mine
             return
         assert found is not None
         for slash in mine:
+            whose = f"benchmark {slash.args['attempt']} of node {slash.args['node_id']}"
             verifier = slash.args["verifier_id"]
             about = (slash.args["node_id"], slash.args["attempt"], slash.tx_hash)
             here = about == (node, number, event.tx_hash)
             gave = found.votes.get(verifier) == args["passed"] and verifier not in found.overruled
             sentence = f"verifier {verifier} was slashed for a verdict that it did not give."
-            part.hold("benchmarks", here and gave, who, sentence)
+            part.hold("benchmarks", here and gave, whose, sentence)
             found.overruled.add(verifier)
         if args["passed"]:
             self._scores[node] = 0, self._record.time(event)
@@ -284,10 +313,14 @@ class Benchmarks:
                 newest = state is not None and attempt is attempts[-1]
                 keys = formulas.benchmark_seed_key(*place), formulas.benchmark_check_key(*place)
                 known |= set(keys)
-                kept = [None, None] if state is None or not newest else [
-                    (state.seed_block, state.seed),
-                    (state.check_block, state.check_seed),
-                ]
+                kept = (
+                    [None, None]
+                    if state is None or not newest
+                    else [
+                        (state.seed_block, state.seed),
+                        (state.check_block, state.check_seed),
+                    ]
+                )
                 asked = (True, attempt.submitted is not None)
                 for key, what, block, due in zip(
                     keys, ("seed", "check seed"), kept, asked, strict=True

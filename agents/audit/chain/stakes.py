@@ -16,7 +16,7 @@ from typing import Any
 from agents.audit.chain.causes import Cause, causes
 from agents.audit.sources.findings import Part
 from agents.audit.sources.record import Record, place
-from agents.protocol.numbers import NOBODY, RING, Violation
+from agents.protocol.numbers import NOBODY, RING, Role, Violation
 from agents.protocol.slashing import NO_ROW, Offender, Row, reporter_share, slash_amount
 from agents.runtime.contracts import Event
 
@@ -33,7 +33,12 @@ _EVENTS = (
     "BountyClaimed",
     "StakeLocked",
     "StakeUnlocked",
+    "RolesChanged",
+    "RoleApproved",
 )
+MAX_VOICES = 32
+_VOICE_CAP = 2
+_MATURITY_PART = 1_000
 
 
 @dataclass(frozen=True)
@@ -65,6 +70,9 @@ class Account:
 
     owner: str
     stake: int
+    registered: Event
+    roles: int = 0
+    approved: int = 0
     unbonding: int = 0
     suspended_until: int = 0
     banned: bool = False
@@ -92,6 +100,9 @@ class StakeBook:
         self.rows: dict[int, Row] = {}
         self.parameters: Any = None
         self._treasury = NOBODY
+        self._by_node: dict[tuple[str, ...], dict[int, list[Event]]] = {}
+        # NodeRegistry's list of verifiers, in its order, after each change of it.
+        self._lists: list[tuple[tuple[int, int], tuple[int, ...]]] = [((0, 0), ())]
         self.odd: list[str] = []  # events that the replay can't follow
         self._open: dict[bytes, list[Cause]] = defaultdict(list)
         for cause in causes(record, self):
@@ -117,6 +128,7 @@ class StakeBook:
                         tuple(account.additions),
                     )
                 )
+                self._update_list(node, event)
 
     def stakes(self, nodes: Iterable[int], block: int) -> dict[int, int]:
         """Stake of each node after a block, in 1e-18 ZOO, without what is unbonding."""
@@ -155,6 +167,42 @@ class StakeBook:
         added = sum(amount for when, amount in past[-1].additions if when > since)
         return past[-1].stake - min(past[-1].stake, added)
 
+    def voters(self, at: Event, created: int) -> dict[int, int]:
+        """NodeRegistry.voters when an event happened, for a work that was created at a time: what
+        each verifier weighs, in the registry's order."""
+        parameters = self.parameters_at(at)
+        if parameters is None:
+            return {}
+        before = created - max(parameters.unbonding_period // _MATURITY_PART, 1)
+        listed = self._lists[bisect_left(self._lists, place(at), key=lambda one: one[0]) - 1][1]
+        least, found, owners = parameters.verifier_stake, dict[int, int](), set[str]()
+        for node in listed:
+            account = self.nodes[node]
+            if self._record.time(account.registered) > before:
+                continue
+            stake = self.staked_since(node, at, before)
+            if stake < least or account.owner in owners:
+                continue
+            found[node] = min(stake, _VOICE_CAP * least)
+            owners.add(account.owner)
+            if len(owners) == MAX_VOICES:
+                break
+        return found
+
+    def _update_list(self, node: int, event: Event) -> None:
+        """Give a node its place among the verifiers, or let the last one fill its place."""
+        account, listed = self.nodes[node], list(self._lists[-1][1])
+        stays = not (account.locks or account.unlock_at or account.banned)
+        due = stays and account.roles & account.approved & Role.VERIFIER != 0
+        if due == (node in listed):
+            return
+        if due:
+            listed.append(node)
+        else:
+            listed[listed.index(node)] = listed[-1]
+            listed.pop()
+        self._lists.append((place(event), tuple(listed)))
+
     def parameters_at(self, at: Event) -> Any:
         """The registry's parameters when an event happened."""
         found = None
@@ -177,14 +225,22 @@ class StakeBook:
         names = ["NodeRegistered", change]
         if first == "operator":
             names.append("StakeWithdrawn")
-        for event in self._record.all(*names):
+        fields = {"NodeRegistered": first, change: new}
+        for event in self._of(node, *names):
             if place(event) > place(at):
                 break
-            if event.args["node_id"] == node:
-                fields = {"NodeRegistered": first, change: new}
-                key = fields.get(event.name)
-                found = NOBODY if key is None else str(event.args[key])
+            key = fields.get(event.name)
+            found = NOBODY if key is None else str(event.args[key])
         return found
+
+    def _of(self, node: int, *names: str) -> list[Event]:
+        """A node's events of these names, in chain order."""
+        if names not in self._by_node:
+            found: dict[int, list[Event]] = defaultdict(list)
+            for event in self._record.all(*names):
+                found[event.args["node_id"]].append(event)
+            self._by_node[names] = found
+        return self._by_node[names][node]
 
     @property
     def unpunished(self) -> list[Cause]:
@@ -195,7 +251,7 @@ class StakeBook:
 
     def _on_NodeRegistered(self, event: Event) -> None:
         args = event.args
-        self.nodes[args["node_id"]] = Account(args["owner"], args["stake"])
+        self.nodes[args["node_id"]] = Account(args["owner"], args["stake"], event, args["roles"])
 
     def _on_StakeAdded(self, event: Event) -> None:
         node, args = self.nodes[event.args["node_id"]], event.args
@@ -226,6 +282,15 @@ class StakeBook:
                 f"it should be {node.unbonding}."
             )
         node.unbonding = 0
+
+    def _on_RolesChanged(self, event: Event) -> None:
+        node = self.nodes[event.args["node_id"]]
+        node.roles = event.args["new_roles"]
+        node.approved &= node.roles
+
+    def _on_RoleApproved(self, event: Event) -> None:
+        node, role = self.nodes[event.args["node_id"]], event.args["role"]
+        node.approved = node.approved | role if event.args["approved"] else node.approved & ~role
 
     def _on_StakeLocked(self, event: Event) -> None:
         self.nodes[event.args["node_id"]].locks = event.args["locks"]

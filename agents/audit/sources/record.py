@@ -90,7 +90,8 @@ class Record:
         self._sorted: dict[tuple[str, ...], list[Event]] = {}
         self._transactions: dict[bytes, Any] = {}
         self.raw: dict[int, list[Any]] = {}  # logs as the node gave them, by block
-        self.addresses = [network.deployment[name].address for name in _CONTRACTS]
+        self.contracts = [network.deployment[name] for name in _CONTRACTS]
+        self.addresses = [contract.address for contract in self.contracts]
         self.head = self.chain.head()
         if not 1 <= job_id <= self._number("job_count", network.jobs):
             raise AgentError(f"There is no job {job_id} on chain {self.chain_id}.")
@@ -130,6 +131,11 @@ class Record:
         rows = [(row,) for row in range(1, MAX_VIOLATION + 1)]
         penalties = self._many(network.registry, "penalty", rows)
         self.penalties = {number: read(Row, row) for number, row in penalties.items()}
+        self.owners = {
+            contract.address: self._read("owner", contract)
+            for contract in self.contracts
+            if any(item.get("name") == "owner" for item in contract.abi)
+        }
         self.tasks = TaskState.read(self._read, self._many, network, self.events)
         if self.chain.block_hash(self.head.number) != self.head.hash:
             raise ChainMoved("The chain was reorganised while it was read; audit again.")

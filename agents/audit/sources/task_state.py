@@ -52,6 +52,7 @@ class TaskState:
         tasks, appeals = network.tasks, network.appeals
         classes = tuple(one("classes", tasks))
         sizes = many(tasks, "pool_size", [(number,) for number in range(len(classes))])
+        registered = one("node_count", network.registry)
         ids = [(number,) for number in range(1, one("task_count", tasks) + 1)]
         appealed = _numbers(events, "TaskAppealed", "task_id")
         joined = ("ExecutorJoined", "ExecutorLeft", "ExecutorMoved")
@@ -94,11 +95,7 @@ class TaskState:
             },
             weights={key[0]: answer[1] for key, answer in weights.items()},
             attested=many(appeals, "has_attested", places),
-            declared=many(
-                appeals,
-                "declared_classes",
-                [(n,) for n in _numbers(events, "ClassesDeclared", "node_id")],
-            ),
+            declared=many(appeals, "declared_classes", [(n,) for n in range(1, registered + 1)]),
             credits=credits,
             held=held,
         )

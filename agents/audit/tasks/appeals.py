@@ -24,8 +24,6 @@ from agents.protocol.numbers import MIN_VOICES, ZERO_DIGEST, LaneState, TaskStat
 from agents.runtime.contracts import Event
 
 _ATTEST = ("uint256", "uint256", "uint256[]", "uint256[]", "bytes32")
-_VOICE_CAP = 2
-_MATURITY_PART = 1_000
 
 
 class Appeals:
@@ -64,6 +62,10 @@ class Appeals:
         if not self._part.hold("tasks", appeal is not None, who, sentence):
             return
         assert course is not None and appeal is not None
+        if course.due and course.due[0][0] != event.name:
+            missing = ", ".join(name for name, _ in course.due)
+            self._hold(course, False, f"{event.name} came where {missing} should have.")
+            course.due.clear()
         getattr(self, f"_on_{event.name}")(course, appeal, event)
 
     def _same(self, course: Course, event: Event, **wanted: Any) -> None:
@@ -91,28 +93,13 @@ class Appeals:
     def _on_VerdictRequested(self, course: Course, appeal: Challenge, event: Event) -> None:
         self._hold(course, self._due(course, event), "a verdict was requested without an appeal.")
         verifiers, weights = list(event.args["verifiers"]), list(event.args["weights"])
-        self._same(course, event, weights=self._weights(course, appeal, verifiers, event))
+        created = formulas.task_created_at(course.born, appeal.decided_at)
+        voters = self._registry.voters(event, created)
+        self._same(course, event, verifiers=list(voters), weights=list(voters.values()))
         total = self._record.tasks.weights.get(course.task, 0)
         what = "all that the verifiers asked weigh"
         self._part.same("tasks", course.name, what, sum(weights), total)
-        enough = len(verifiers) >= MIN_VOICES and len(set(verifiers)) == len(verifiers)
-        self._hold(course, enough, f"the verifiers {verifiers} were asked.")
         appeal.weights = dict(zip(verifiers, weights, strict=False))
-
-    def _weights(
-        self, course: Course, appeal: Challenge, verifiers: list[int], event: Event
-    ) -> list[int]:
-        """What each verifier weighs: what it had bonded a while before the task existed."""
-        parameters = self._registry.parameters_at(event)
-        if parameters is None:
-            return []
-        maturity = max(parameters.unbonding_period // _MATURITY_PART, 1)
-        before = formulas.task_created_at(course.born, appeal.decided_at) - maturity
-        least, found = parameters.verifier_stake, []
-        for verifier in verifiers:
-            stake = self._registry.staked_since(verifier, event, before)
-            found.append(min(stake, _VOICE_CAP * least) if stake >= least else 0)
-        return found
 
     # -- the verdict ---------------------------------------------------------------------------
 
@@ -332,6 +319,6 @@ class Appeals:
             }
             marks = {place: state.attested.get((number, place)) for place in spoken}
             part.same("tasks", course.name, "which verifiers have spoken", marks, spoken)
-        for node, classes in state.declared.items():
-            said = self._declared.get(node, 0)
+        for node in state.declared.keys() | self._declared.keys():
+            classes, said = state.declared.get(node, 0), self._declared.get(node, 0)
             part.same("tasks", f"node {node}", "the classes it declared", classes, said)

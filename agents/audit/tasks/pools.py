@@ -208,8 +208,8 @@ class Pools:
         for node, kept_ in state.executors.items():
             member = self._members[node]
             at_risk = self._at_risk(node, self._record.head.timestamp)
-            place = (member.seated, member.class_id, member.seat, member.open, member.left)
-            part.same("tasks", f"node {node}", "its place", kept_, Kept(*place, at_risk))
+            found = (member.seated, member.class_id, member.seat, member.open, member.left)
+            part.same("tasks", f"node {node}", "its place", kept_, Kept(*found, at_risk))
 
 
 _EVER = 2**256 - 1

@@ -2,15 +2,15 @@
 """The work behind benchmarks: the artefact of each answer, and whether its verdict was false.
 
 Rule: an answer that was judged had an artefact, so other bytes than it named are a difference,
-whatever the verdict; one that is missing is a difference where it passed, because the score rests
-on it. Its digests must have the root on chain. With `deep` verdicts are judged by the committee's
-own rule, `agents.nodes.benchmark_disputes.false_verdict`: who gave a false one must have been
-slashed for it.
+whatever the verdict; one that is missing is a difference where it passed and the job's rounds rest
+on the score. Its digests must have the root on chain. With `deep` verdicts are judged by the
+committee's own rule, `agents.nodes.benchmark_disputes.false_verdict`: who gave a false one must
+have been slashed for it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from agents.audit.chain.benchmarks import Attempt
 from agents.audit.sources.artefacts import Artefacts, guarded, take_failures
@@ -23,16 +23,18 @@ def check_work(
     part: Part,
     artefacts: Artefacts,
     attempts: Sequence[Attempt],
+    rested: Collection[int],
     deep: bool,
     device: str,
     progress: Callable[[str], None],
 ) -> None:
-    """Read the artefact of every answer; with `deep` judge its verdicts."""
+    """Read the artefact of every answer; with `deep` judge its verdicts. `rested`: nodes on whose
+    scores the job's rounds rest."""
     excused = []
     for attempt in attempts:
         who = f"artefact of {attempt.name}"
         artefacts.name(attempt.artefact, who)
-        if not attempt.settled:
+        if not attempt.settled or attempt.node not in rested:
             excused.append(who)
         raw = _read(part, artefacts, attempt, who)
         if raw is None:
@@ -48,9 +50,7 @@ def check_work(
 
 def _read(part: Part, artefacts: Artefacts, attempt: Attempt, who: str) -> bytes | None:
     limit = artefact_bytes(attempt.units)
-    return guarded(
-        part, "benchmarks", who, lambda: artefacts.get_digest(attempt.artefact, limit)
-    )
+    return guarded(part, "benchmarks", who, lambda: artefacts.get_digest(attempt.artefact, limit))
 
 
 def _check_root(part: Part, work: Work, raw: bytes, who: str) -> None:
