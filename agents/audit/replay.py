@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from agents.audit.chain.benchmarks import Benchmarks
 from agents.audit.chain.claims import check_claims
 from agents.audit.chain.evidence import check_evidence
 from agents.audit.chain.money import check_balances, check_payouts
 from agents.audit.chain.opening import Opened, audit_seed, check_opening, check_seeds
+from agents.audit.chain.owners import check_owners
 from agents.audit.chain.scores import Scored, Scores
 from agents.audit.chain.stakes import StakeBook, check_slashes
 from agents.audit.chain.votes import check_ledger, check_votes
@@ -20,6 +22,9 @@ from agents.audit.sources.artefacts import Artefacts, take_failures
 from agents.audit.sources.findings import Audit, Part
 from agents.audit.sources.proofs import check_logs
 from agents.audit.sources.record import Record
+from agents.audit.tasks.artefacts import check_artefacts
+from agents.audit.tasks.book import TaskBook
+from agents.audit.work.benchmarks import check_work
 from agents.audit.work.privacy import Charges
 from agents.audit.work.ratings import Ratings
 from agents.audit.work.training import Training
@@ -240,6 +245,20 @@ class _Auditor:
         check_slashes(self.registry, part, record.job_id)
         check_balances(record, part, self.registry)
         take_failures(self.artefacts, part, "artefacts")
+        check_owners(record, part)
+        self._check_benchmarks()
+        self._say("redundant tasks")
+        tasks = TaskBook(record, self.registry, part, self._options.random_source).check()
+        check_artefacts(part, self.artefacts, tasks.values(), self._say)
+
+    def _check_benchmarks(self) -> None:
+        """Every attempt of every node, of which the weights in the rounds are made."""
+        self._say("benchmarks")
+        options, part = self._options, self.audit.job
+        replayed = Benchmarks(self.record, self.registry, part, options.random_source).check()
+        rested = {n for event in self.record.of("RoundOpened") for n in event.args["nodes"]}
+        place = (rested, options.deep, options.device, self._say)
+        check_work(part, self.artefacts, replayed, *place)
 
     def _check_attestations(self, part: Part) -> None:
         """Every attested checkpoint holds the model that it is attested for."""

@@ -4,7 +4,7 @@
 Rule: a verdict is false only if every honest verifier would have seen so. A pass is false when the
 first `DUE_CHECKS` drawn chunks, the root or the form of the artefact are wrong: whoever signed it
 has not looked. A fail is false when every chunk is right. What lies between (a wrong chunk that few
-checks draw) X
+checks draw) is nobody's fault: either verdict stands.
 Everything needed is in the chain's events, except the seed of the work and the artefact's digest:
 these are read as they were in the block of the answer, so a node that asks for its next attempt at
 once takes nothing away.
@@ -72,7 +72,17 @@ class _Settled:
         return not all(passed for _, passed in self.votes)
 
 
-_Check = Generator[None, None, tuple[bool, str] | None]
+@dataclass(frozen=True)
+class Work:
+    """What an attempt's artefact must be: `units` chunks from `seed`, with this root."""
+
+    seed: bytes
+    units: int
+    root: bytes
+    check_seed: bytes
+
+
+Checking = Generator[None, None, tuple[bool, str] | None]
 
 
 class BenchmarkDisputes:
@@ -87,7 +97,7 @@ class BenchmarkDisputes:
         self._events = EventLog(EventCursor(network.chain, network.benchmarks, _EVENTS, first))
         self._found: dict[_Settled, tuple[bool, str] | None] = {}  # which verdict is false, and why
         self._not_before: dict[_Settled, int] = {}  # blocks
-        self._check: tuple[_Settled, _Check] | None = None
+        self._check: tuple[_Settled, Checking] | None = None
 
     def step(self, head: Head) -> list[FalseVerdict]:
         """The false verdicts known here whose verifiers were not slashed; checks a little more."""
@@ -166,34 +176,48 @@ class BenchmarkDisputes:
             self._check = None
             raise
 
-    def _checked(self, case: _Settled) -> _Check:
+    def _checked(self, case: _Settled) -> Checking:
         """Which verdict on an attempt is false, and why; None if neither is. Stops now and then.
 
         Raises NotFound while nobody has the artefact.
         """
-        # Loads torch, which a member without a case never needs.
-        from agents.nodes.benchmark import check_chunk, check_submission, read_artefact
-
         answer = self._network.benchmark(case.node, case.answered)
-        artefact = self._store.get_digest(answer.artefact, _BYTES_PER_UNIT * case.units + 1)
-        check = check_submission(
-            artefact,
-            seed=answer.seed,
-            units=case.units,
-            claimed_root=case.root,
-            check_seed=case.check_seed,
-            count=DUE_CHECKS,
-            device=self._device,
-        )
-        if not check.passed:
-            return True, check.reason
-        if not case.failed_by_some:
+        artefact = self._store.get_digest(answer.artefact, artefact_bytes(case.units))
+        work = Work(answer.seed, case.units, case.root, case.check_seed)
+        return (yield from false_verdict(work, artefact, case.failed_by_some, self._device))
+
+
+def artefact_bytes(units: int) -> int:
+    """The length of the artefact of so many units."""
+    return _BYTES_PER_UNIT * units + 1
+
+
+def false_verdict(work: Work, artefact: bytes, failed: bool, device: str | None) -> Checking:
+    """Which verdict on an attempt is false, and why; None if neither is. Stops now and then.
+
+    `failed`: whether anybody has failed it, so that all of it is computed again.
+    """
+    # Loads torch, which a member without a case never needs.
+    from agents.nodes.benchmark import check_chunk, check_submission, read_artefact
+
+    check = check_submission(
+        artefact,
+        seed=work.seed,
+        units=work.units,
+        claimed_root=work.root,
+        check_seed=work.check_seed,
+        count=DUE_CHECKS,
+        device=device,
+    )
+    if not check.passed:
+        return True, check.reason
+    if not failed:
+        return None
+    previous = work.seed
+    for index, digest in enumerate(read_artefact(artefact, work.units)):
+        if check_chunk(previous, index, device) != digest:
             return None
-        previous = answer.seed
-        for index, digest in enumerate(read_artefact(artefact, case.units)):
-            if check_chunk(previous, index, self._device) != digest:
-                return None
-            previous = digest
-            if index % _CHUNKS == _CHUNKS - 1:
-                yield
-        return False, f"All {case.units} chunks of the benchmark are right."
+        previous = digest
+        if index % _CHUNKS == _CHUNKS - 1:
+            yield
+    return False, f"All {work.units} chunks of the benchmark are right."

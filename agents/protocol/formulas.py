@@ -25,6 +25,7 @@ SEATS_DOMAIN = keccak(text="menagerie.TrainingRounds.seats.v1")
 ANNOUNCE_DOMAIN = keccak(text="menagerie.announcements.v1")
 SCORE_DOMAIN = keccak(text="menagerie.ScoreConsensus.commit.v1")
 TASK_COMMIT_DOMAIN = keccak(text="menagerie.RedundantTasks.commit.v1")
+BENCHMARK_SEED_DOMAIN = keccak(text="Menagerie NodeRegistry benchmark seed")
 BENCHMARK_CHECK_DOMAIN = keccak(text="Menagerie NodeRegistry benchmark check")
 TASK_TAG_DOMAIN = keccak(text="menagerie.RedundantTasks.tag.v1")
 
@@ -151,10 +152,33 @@ def report_id(job_id: int, round_id: int, node_id: int, violation: int) -> bytes
     return _hash(["uint256"] * 4, [job_id, round_id, node_id, violation])
 
 
+def benchmark_seed_key(node_id: int, attempt: int) -> bytes:
+    """NodeBenchmarks._seed_key: names the seed that an attempt's work begins with."""
+    kinds = ["bytes32", "uint256", "uint256"]
+    return _hash(kinds, [BENCHMARK_SEED_DOMAIN, node_id, attempt])
+
+
 def benchmark_check_key(node_id: int, attempt: int) -> bytes:
     """NodeBenchmarks._draw_key: names the seed that draws the checked chunks of an attempt."""
     kinds = ["bytes32", "uint256", "uint256"]
     return _hash(kinds, [BENCHMARK_CHECK_DOMAIN, node_id, attempt])
+
+
+def task_key(task_id: int) -> bytes:
+    """RedundantTasks._key: names a task's draws; their blocks tell them apart."""
+    return task_id.to_bytes(32, "big")
+
+
+def task_seat(draw_seed: bytes, attempt: int, size: int) -> int:
+    """modules/executors._pick: the seat that a draw looks at next, of `size` in the pool."""
+    return int.from_bytes(_hash(["bytes32", "uint256"], [draw_seed, attempt]), "big") % size
+
+
+def task_created_at(born: int, at: int) -> int:
+    """RedundantTasks._created_at: a time no later than the creation at `born`, nor more than 8
+    seconds earlier, as it is seen at a time within six days of it."""
+    steps = at // 8
+    return (steps - ((steps - (born // 8 & 0xFFFF)) & 0xFFFF)) * 8
 
 
 def announcement_key(job_id: int, round_id: int, node: int) -> bytes:

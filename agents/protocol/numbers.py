@@ -33,6 +33,9 @@ MIN_VOICES = 2
 RING = 16
 """Stake additions that NodeRegistry remembers of a node."""
 
+SCORE_PERIODS = 4
+"""Unbonding periods after which a benchmark's score expires (NodeRegistry)."""
+
 MAX_NODES = 128
 """Trainers in a round, and nodes that NodeRegistry lists in one call, at most."""
 

@@ -7,23 +7,21 @@ run their agents, which know nothing but the chain and the store.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from eth_utils import keccak
 
 from agents.coordinator import Coordinator
 from agents.nodes import benchmark
 from agents.nodes.benchmark_disputes import DUE_CHECKS
 from agents.runtime.config import VerifierSettings
-from agents.storage.cid import cid_of_bytes, digest_of
 from agents.storage.embedded import EmbeddedStore
 from tests.stage.chain.agents import PASSPHRASE, RunningAgents
-from tests.stage.chain.people import SECONDS, Node, People
+from tests.stage.chain.benchmarks import UNITS, answer, judge
+from tests.stage.chain.people import Node, People
 
-UNITS = 40
 FAIR = 1_000 * 10**18
 FIFTH = FAIR // 5
 
@@ -60,38 +58,6 @@ def sit(people: People, committee: Sequence[Coordinator]) -> list[str]:
     return did
 
 
-def answer(people: People, node: Node, wrong: Callable[[int], bool]) -> bytes:
-    """A new attempt of the node, answered with chunks of which some are invented; its artefact."""
-    chain = people.chain
-    people.request_benchmark(node)
-    chain.mine()
-    chain.send(people.faucet, people.benchmarks, "capture_benchmark_seed", node.node_id)
-    state = seed = bytes(chain.call(people.benchmarks, "benchmark", node.node_id).seed)
-    digests = []
-    for index in range(UNITS):
-        invented = keccak(text=f"invented {index}")
-        state = invented if wrong(index) else benchmark.check_chunk(state, index, "cpu")
-        digests.append(state)
-    artefact = benchmark.pack_artefact(digests)
-    chain.warp(SECONDS)
-    root = benchmark.root(seed, digests)
-    args = (node.node_id, UNITS, root, digest_of(cid_of_bytes(artefact)))
-    chain.send(node.operator, people.benchmarks, "submit_benchmark", *args)
-    chain.mine()
-    return artefact
-
-
-def judge(people: People, node: Node, passed: bool, *names: str) -> None:
-    """These verifiers give a verdict."""
-    if not people.chain.call(people.benchmarks, "benchmark", node.node_id).check_seed.strip(b"\0"):
-        people.chain.send(people.faucet, people.benchmarks, "capture_check_seed", node.node_id)
-    judges = [people.nodes[name] for name in names]
-    votes = [people.verdict(judge, node, passed) for judge in judges]
-    ids = [judge.node_id for judge in judges]
-    args = (node.node_id, passed, ids, votes)
-    people.chain.send(people.faucet, people.benchmarks, "submit_verdicts", *args)
-
-
 def score(people: People, node: Node) -> int:
     return int(people.chain.call(people.registry, "node", node.node_id).benchmark_score)
 
@@ -109,7 +75,7 @@ def test_invented_benchmark_that_two_pass__is_overruled(
     people: People, eve: Node, store: EmbeddedStore, committee: list[Coordinator]
 ) -> None:
     """Eve invents her work, vic and vera pass it, and she asks for her next attempt at once."""
-    store.put_bytes(answer(people, eve, lambda index: True))
+    answer(people, eve, store, lambda index: True)
     judge(people, eve, True, "vic", "vera")
     assert score(people, eve) > 0
     people.request_benchmark(eve)
@@ -125,7 +91,7 @@ def test_right_benchmark_that_two_fail__costs_them_a_fifth(
 ) -> None:
     """Eve does her work; it is failed so that she gets no place. Vito says what is right."""
     before = score(people, eve)
-    store.put_bytes(answer(people, eve, lambda index: False))
+    answer(people, eve, store, lambda index: False)
     judge(people, eve, True, "vito")
     judge(people, eve, False, "vic", "vera")
     sit(people, committee)
@@ -142,7 +108,7 @@ def test_right_verdict__is_left_alone(
     passed: bool,
 ) -> None:
     """A right pass, and a right fail."""
-    store.put_bytes(answer(people, eve, lambda index: not passed))
+    answer(people, eve, store, lambda index: not passed)
     judge(people, eve, passed, "vic", "vera")
     assert sit(people, committee) == []
 
@@ -158,16 +124,20 @@ def test_wrong_chunk_that_is_not_drawn__makes_neither_verdict_false(
 ) -> None:
     """Who checks 8 chunks passes it, who checks all fails it; both are honest."""
     monkeypatch.setattr(benchmark, "draw_checks", lambda *_: list(range(DUE_CHECKS)))
-    store.put_bytes(answer(people, eve, lambda index: index == UNITS - 1))
+    answer(people, eve, store, lambda index: index == UNITS - 1)
     judge(people, eve, passed, "vic", "vera")
     assert sit(people, committee) == []
 
 
 def test_artefact_that_comes_late__is_judged_then(
-    people: People, ann: Node, eve: Node, store: EmbeddedStore, committee: list[Coordinator]
+    people: People,
+    ann: Node,
+    store: EmbeddedStore,
+    committee: list[Coordinator],
+    tmp_path: Path,
 ) -> None:
     """Without the artefact nobody is condemned, and another case is judged meanwhile."""
-    late = answer(people, ann, lambda index: True)
+    late = answer(people, ann, EmbeddedStore(tmp_path / "kept back"), lambda index: True)
     judge(people, ann, True, "vic", "vera")
     assert sit(people, committee) == []
     store.put_bytes(late)

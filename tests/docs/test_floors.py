@@ -68,7 +68,10 @@ INSIDE: dict[str, set[str]] = {
     "scripts/_web/pages": {
         f"scripts/_web/{part}" for part in ("pages/draw", "api", "index", "index/queries")
     },
-    "agents/audit": {"agents/audit/work", "agents/audit/chain", "agents/audit/sources"},
+    "agents/audit": {
+        *("agents/audit/work", "agents/audit/tasks", "agents/audit/chain", "agents/audit/sources"),
+    },
+    "agents/audit/tasks": {"agents/audit/chain", "agents/audit/sources"},
     "agents/audit/work": {"agents/audit/chain", "agents/audit/sources"},
     "agents/audit/chain": {"agents/audit/sources"},
     "agents/tasks": {"agents/tasks/compute"},

@@ -3,7 +3,7 @@
 
 The audit checks that the evidence was published as the chain names it, and decides by its own
 replay and not by what the evidence says. Evidence of reports that were not confirmed may be
-missing.
+missing, but not altered.
 
 A report may name the first wrong step of a trace, with Merkle proofs under the root that the
 accused node committed to. Where the audit did the training again, it checks that step against it:
@@ -79,7 +79,9 @@ def _read(
     except StoreUnavailable:
         raise
     except StoreError:
-        wrong = [sentence for _, sentence in artefacts.failures()]
+        found = list(artefacts.failures())
+        wrong = [failure.sentence for failure in found]
+        due = due or any(failure.altered for failure in found)
     except ValueError as error:
         wrong = [f"it can't be used: {error}."]
     if due:

@@ -29,6 +29,10 @@ from agents.protocol.numbers import NOBODY, Phase
 from agents.protocol.slashing import NO_ROW
 from agents.runtime.contracts import Event
 
+_STATE = (
+    *("owner", "stake", "unbonding", "unlock_at", "locks", "strikes", "suspended_until"),
+    "banned",
+)
 _CLOSED = 3
 _BATCH = 64
 
@@ -356,7 +360,10 @@ def check_balances(record: Record, part: Part, registry: StakeBook) -> None:
             ("payout", registry.payout(number, last)),
         ):
             part.same("balances", f"node {number}", name, getattr(state, name), found)
-        for name in ("owner", "stake", "unbonding", "strikes", "suspended_until", "banned"):
+        part.same("balances", f"node {number}", "roles", state.roles, node.roles)
+        approved = state.approved_roles
+        part.same("balances", f"node {number}", "approved_roles", approved, node.approved)
+        for name in _STATE:
             part.same("balances", f"node {number}", name, getattr(state, name), getattr(node, name))
     for violation, kept in record.penalties.items():
         row = registry.rows.get(violation, NO_ROW)

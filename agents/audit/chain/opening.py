@@ -222,30 +222,14 @@ def check_seeds(record: Record, part: Part, random_source: bool) -> bytes | None
     key = formulas.round_key(record.job_id, part.round_id)
     opened = record.of("RoundOpened", part.round_id)
     pinned = opened[0].args["seed_block"] if opened else None
-    _check_seed(
-        record,
-        part,
-        network.rounds,
-        "seed",
-        key,
-        state.seed,
-        state.seed_block,
-        pinned,
-        random_source,
-    )
-    other = formulas.audit_key(key)
-    block = state.audit_block
-    _check_seed(
-        record,
-        part,
-        network.results,
-        "audit seed",
-        other,
-        state.audit_seed,
-        block,
-        None,
-        random_source,
-    )
+    kept = state.seed_block, state.seed
+    check_seed(record, part, (network.rounds, key), "seed", kept, random_source)
+    if pinned is not None:
+        requests = record.seeds.get((network.rounds.address, key), [])
+        first = [e.args["target_block"] for e in requests if e.name == "SeedRequested"]
+        part.same("seeds", "RoundOpened", "seed_block", pinned, first[0] if first else 0)
+    other, kept = formulas.audit_key(key), (state.audit_block, state.audit_seed)
+    check_seed(record, part, (network.results, other), "audit seed", kept, random_source)
     found = state.seed
     return None if found == ZERO_DIGEST else found
 
@@ -264,33 +248,30 @@ def audit_seed(record: Record, round_id: int, random_source: bool) -> bytes | No
     return formulas.seed(pinned, key, record.chain_id, record.network.results.address)
 
 
-def _check_seed(
+def check_seed(
     record: Record,
     part: Part,
-    contract: Contract,
+    named: tuple[Contract, bytes],
     what: str,
-    key: bytes,
-    found: bytes,
-    block: int,
-    pinned: int | None,
+    kept: tuple[int, bytes] | None,
     random_source: bool,
-) -> None:
-    mine = [
-        e
-        for e in record.all("SeedRequested", "SeedRearmed", "SeedCaptured")
-        if e.args["key"] == key and e.address == contract.address
-    ]
+) -> bytes:
+    """One seed from its block's hash; the seed that was captured, zero where none was.
+
+    `named`: contract and key. `kept`: the block it is pinned to and its value as the contract
+    keeps them; None where it keeps them no more.
+    """
+    contract, key = named
     target: int | None = None
     captured = ZERO_DIGEST
-    for event in mine:
+    for event in record.seeds.get((contract.address, key), []):
         args = event.args
         if event.name == "SeedRequested":
+            part.hold("seeds", target is None, what, "it was requested twice.")
             part.same(
                 "seeds", what, "the block it is pinned to", args["target_block"], event.block + 1
             )
             target = args["target_block"]
-            if pinned is not None:
-                part.same("seeds", "RoundOpened", "seed_block", pinned, target)
         elif event.name == "SeedRearmed":
             part.same("seeds", what, "the block it was pinned to", args["old_target"], target)
             part.same("seeds", what, "its new block", args["new_target"], event.block + 1)
@@ -300,8 +281,12 @@ def _check_seed(
         else:
             part.same("seeds", what, "the block it was captured for", args["target_block"], target)
             captured = args["seed"]
-    part.same("seeds", what, "its block", block, target or 0)
-    part.same("seeds", what, "its value", found, captured)
+    if kept is not None:
+        block, found = kept
+        part.same("seeds", what, "its block", block, target or 0)
+        part.same("seeds", what, "its value", found, captured)
     if captured != ZERO_DIGEST and target and not random_source:
-        wanted = formulas.seed(record.header(target).hash, key, record.chain_id, contract.address)
-        part.same("seeds", what, f"its value from block {target}", found, wanted)
+        pinned = record.header(target).hash
+        wanted = formulas.seed(pinned, key, record.chain_id, contract.address)
+        part.same("seeds", what, f"its value from block {target}", captured, wanted)
+    return captured

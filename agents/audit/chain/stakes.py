@@ -7,6 +7,7 @@ slashing table as it was then, the node's earlier offences and its stake when it
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -15,7 +16,7 @@ from typing import Any
 from agents.audit.chain.causes import Cause, causes
 from agents.audit.sources.findings import Part
 from agents.audit.sources.record import Record, place
-from agents.protocol.numbers import NOBODY, RING, Violation
+from agents.protocol.numbers import NOBODY, RING, Role, Violation
 from agents.protocol.slashing import NO_ROW, Offender, Row, reporter_share, slash_amount
 from agents.runtime.contracts import Event
 
@@ -30,7 +31,14 @@ _EVENTS = (
     "PenaltyChanged",
     "ParametersChanged",
     "BountyClaimed",
+    "StakeLocked",
+    "StakeUnlocked",
+    "RolesChanged",
+    "RoleApproved",
 )
+MAX_VOICES = 32
+_VOICE_CAP = 2
+_MATURITY_PART = 1_000
 
 
 @dataclass(frozen=True)
@@ -42,18 +50,38 @@ class Slash:
     wanted: dict[str, Any]
 
 
+@dataclass(frozen=True)
+class Standing:
+    """What decided over a node's stake at risk after an event; see `StakeBook.at_risk`."""
+
+    place: tuple[int, int]
+    stake: int
+    unbonding: int
+    unlock_at: int
+    suspended_until: int
+    banned: bool
+    locks: int
+    additions: tuple[tuple[int, int], ...]
+
+
 @dataclass
 class Account:
     """A node as the replay knows it."""
 
     owner: str
     stake: int
+    registered: Event
+    roles: int = 0
+    approved: int = 0
     unbonding: int = 0
     suspended_until: int = 0
     banned: bool = False
+    unlock_at: int = 0
+    locks: int = 0
     additions: list[tuple[int, int]] = field(default_factory=list)  # (time, amount)
     record: Offender = field(default_factory=Offender)
     history: list[tuple[int, int]] = field(default_factory=list)  # (block, stake after a change)
+    standings: list[Standing] = field(default_factory=list)  # after each change
 
     @property
     def strikes(self) -> int:
@@ -72,6 +100,9 @@ class StakeBook:
         self.rows: dict[int, Row] = {}
         self.parameters: Any = None
         self._treasury = NOBODY
+        self._by_node: dict[tuple[str, ...], dict[int, list[Event]]] = {}
+        # NodeRegistry's list of verifiers, in its order, after each change of it.
+        self._lists: list[tuple[tuple[int, int], tuple[int, ...]]] = [((0, 0), ())]
         self.odd: list[str] = []  # events that the replay can't follow
         self._open: dict[bytes, list[Cause]] = defaultdict(list)
         for cause in causes(record, self):
@@ -83,7 +114,21 @@ class StakeBook:
                 continue
             getattr(self, f"_on_{event.name}")(event)
             if node is not None:
-                self.nodes[node].history.append((event.block, self.nodes[node].stake))
+                account = self.nodes[node]
+                account.history.append((event.block, account.stake))
+                account.standings.append(
+                    Standing(
+                        place(event),
+                        account.stake,
+                        account.unbonding,
+                        account.unlock_at,
+                        account.suspended_until,
+                        account.banned,
+                        account.locks,
+                        tuple(account.additions),
+                    )
+                )
+                self._update_list(node, event)
 
     def stakes(self, nodes: Iterable[int], block: int) -> dict[int, int]:
         """Stake of each node after a block, in 1e-18 ZOO, without what is unbonding."""
@@ -92,6 +137,79 @@ class StakeBook:
             account = self.nodes.get(node)
             past = [] if account is None else [s for when, s in account.history if when <= block]
             found[node] = past[-1] if past else 0
+        return found
+
+    def at_risk(self, node: int, at: Event, since: int, until: int) -> int:
+        """NodeRegistry.stake_at_risk when an event happened: what was bonded at `since` already
+        and can be slashed until `until`, both in seconds."""
+        account = self.nodes.get(node)
+        past = [] if account is None else account.standings
+        index = bisect_left(past, place(at), key=lambda standing: standing.place)
+        if not index:
+            return 0
+        then = past[index - 1]
+        leaves = then.unlock_at != 0 and then.unlock_at < until
+        if then.banned or then.locks or then.suspended_until > since or leaves:
+            return 0
+        added = sum(amount for when, amount in then.additions if when > since)
+        bonded = then.stake + then.unbonding
+        return bonded - min(bonded, added)
+
+    def staked_since(self, node: int, at: Event, since: int) -> int:
+        """What a node had at stake when an event happened, without what was added after `since`;
+        what is unbonding has no voice."""
+        account = self.nodes.get(node)
+        if account is None:
+            return 0
+        past = [n for n in account.standings if n.place < place(at)]
+        if not past:
+            return 0
+        added = sum(amount for when, amount in past[-1].additions if when > since)
+        return past[-1].stake - min(past[-1].stake, added)
+
+    def voters(self, at: Event, created: int) -> dict[int, int]:
+        """NodeRegistry.voters when an event happened, for a work that was created at a time: what
+        each verifier weighs, in the registry's order."""
+        parameters = self.parameters_at(at)
+        if parameters is None:
+            return {}
+        before = created - max(parameters.unbonding_period // _MATURITY_PART, 1)
+        listed = self._lists[bisect_left(self._lists, place(at), key=lambda one: one[0]) - 1][1]
+        least, found, owners = parameters.verifier_stake, dict[int, int](), set[str]()
+        for node in listed:
+            account = self.nodes[node]
+            if self._record.time(account.registered) > before:
+                continue
+            stake = self.staked_since(node, at, before)
+            if stake < least or account.owner in owners:
+                continue
+            found[node] = min(stake, _VOICE_CAP * least)
+            owners.add(account.owner)
+            if len(owners) == MAX_VOICES:
+                break
+        return found
+
+    def _update_list(self, node: int, event: Event) -> None:
+        """Give a node its place among the verifiers, or let the last one fill its place."""
+        account, listed = self.nodes[node], list(self._lists[-1][1])
+        stays = not (account.locks or account.unlock_at or account.banned)
+        due = stays and account.roles & account.approved & Role.VERIFIER != 0
+        if due == (node in listed):
+            return
+        if due:
+            listed.append(node)
+        else:
+            listed[listed.index(node)] = listed[-1]
+            listed.pop()
+        self._lists.append((place(event), tuple(listed)))
+
+    def parameters_at(self, at: Event) -> Any:
+        """The registry's parameters when an event happened."""
+        found = None
+        for event in self._record.all("ParametersChanged"):
+            if place(event) > place(at):
+                break
+            found = event.args["new_parameters"]
         return found
 
     def operator(self, node: int, at: Event) -> str:
@@ -107,14 +225,22 @@ class StakeBook:
         names = ["NodeRegistered", change]
         if first == "operator":
             names.append("StakeWithdrawn")
-        for event in self._record.all(*names):
+        fields = {"NodeRegistered": first, change: new}
+        for event in self._of(node, *names):
             if place(event) > place(at):
                 break
-            if event.args["node_id"] == node:
-                fields = {"NodeRegistered": first, change: new}
-                key = fields.get(event.name)
-                found = NOBODY if key is None else str(event.args[key])
+            key = fields.get(event.name)
+            found = NOBODY if key is None else str(event.args[key])
         return found
+
+    def _of(self, node: int, *names: str) -> list[Event]:
+        """A node's events of these names, in chain order."""
+        if names not in self._by_node:
+            found: dict[int, list[Event]] = defaultdict(list)
+            for event in self._record.all(*names):
+                found[event.args["node_id"]].append(event)
+            self._by_node[names] = found
+        return self._by_node[names][node]
 
     @property
     def unpunished(self) -> list[Cause]:
@@ -125,7 +251,7 @@ class StakeBook:
 
     def _on_NodeRegistered(self, event: Event) -> None:
         args = event.args
-        self.nodes[args["node_id"]] = Account(args["owner"], args["stake"])
+        self.nodes[args["node_id"]] = Account(args["owner"], args["stake"], event, args["roles"])
 
     def _on_StakeAdded(self, event: Event) -> None:
         node, args = self.nodes[event.args["node_id"]], event.args
@@ -146,6 +272,7 @@ class StakeBook:
                 f"it should be {node.stake}."
             )
         node.stake, node.unbonding = 0, node.stake
+        node.unlock_at = event.args["unlock_at"]
 
     def _on_StakeWithdrawn(self, event: Event) -> None:
         node = self.nodes[event.args["node_id"]]
@@ -155,6 +282,21 @@ class StakeBook:
                 f"it should be {node.unbonding}."
             )
         node.unbonding = 0
+
+    def _on_RolesChanged(self, event: Event) -> None:
+        node = self.nodes[event.args["node_id"]]
+        node.roles = event.args["new_roles"]
+        node.approved &= node.roles
+
+    def _on_RoleApproved(self, event: Event) -> None:
+        node, role = self.nodes[event.args["node_id"]], event.args["role"]
+        node.approved = node.approved | role if event.args["approved"] else node.approved & ~role
+
+    def _on_StakeLocked(self, event: Event) -> None:
+        self.nodes[event.args["node_id"]].locks = event.args["locks"]
+
+    def _on_StakeUnlocked(self, event: Event) -> None:
+        self.nodes[event.args["node_id"]].locks = event.args["locks"]
 
     def _on_OperatorChanged(self, event: Event) -> None:
         """Read by `operator`."""

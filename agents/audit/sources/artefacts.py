@@ -9,6 +9,7 @@ names it. Nothing is ever written.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NoReturn, TypeVar
 
@@ -20,6 +21,15 @@ from agents.storage.errors import CorruptContent, NotFound, StoreError, StoreUna
 T = TypeVar("T")
 
 
+@dataclass(frozen=True)
+class Failure:
+    """An artefact that could not be had. `altered`: the store has other bytes for its CID."""
+
+    name: str
+    sentence: str
+    altered: bool
+
+
 class Artefacts:
     """A read-only `ContentStore` over another. Failures wait in it until `failures` takes them."""
 
@@ -27,7 +37,7 @@ class Artefacts:
         self._store = store
         self.location = store.location
         self._names: dict[bytes, str] = {}
-        self._failures: dict[bytes, str] = {}
+        self._failures: dict[bytes, Failure] = {}
         self.read: dict[str, int] = {}  # bytes by CID
 
     def name(self, artefact: str | bytes, name: str) -> None:
@@ -41,11 +51,11 @@ class Artefacts:
         shown = artefact if isinstance(artefact, str) else f"digest {artefact.hex()}"
         return f"{self._names.get(digest, 'artefact')} ({shown})"
 
-    def failures(self) -> Iterator[tuple[str, str]]:
-        """(name, sentence) of every artefact that could not be had since the last call."""
+    def failures(self) -> Iterator[Failure]:
+        """Every artefact that could not be had since the last call."""
         found, self._failures = self._failures, {}
-        for digest, sentence in found.items():
-            yield self._names.get(digest, "artefact"), sentence
+        for digest, failure in found.items():
+            yield replace(failure, name=self._names.get(digest, "artefact"))
 
     # -- ContentStore --------------------------------------------------------------------------
 
@@ -110,7 +120,8 @@ class Artefacts:
             CorruptContent: "has other bytes than it must",
         }
         words = how.get(type(error), "can't be read")
-        self._failures[digest] = f"{self.called(artefact)} {words}: {error}"[:600] + "."
+        sentence = f"{self.called(artefact)} {words}: {error}"[:600] + "."
+        self._failures[digest] = Failure("", sentence, isinstance(error, CorruptContent))
         raise error
 
 
@@ -131,12 +142,14 @@ def guarded(part: Part, check: str, subject: str, do: Callable[[], T]) -> T | No
 def take_failures(
     artefacts: Artefacts, part: Part, check: str, excused: Sequence[str] = ()
 ) -> None:
-    """Differences for the artefacts that could not be had; remarks for those of `excused`."""
-    for name, sentence in artefacts.failures():
-        if any(name.endswith(f"of {who}") for who in excused):
-            part.remark(sentence)
+    """Differences for the artefacts that could not be had. Those of `excused` are remarks, unless
+    their bytes were altered: whoever published them, it was not under this CID."""
+    for failure in artefacts.failures():
+        whose = any(failure.name.endswith(f"of {who}") for who in excused)
+        if not failure.altered and (whose or failure.name in excused):
+            part.remark(failure.sentence)
         else:
-            part.differ(check, name, sentence)
+            part.differ(check, failure.name, failure.sentence)
 
 
 def _digest(cid: str) -> bytes:

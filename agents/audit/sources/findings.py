@@ -30,6 +30,8 @@ CHECKS: Mapping[str, str] = {
     "slashes": "by the slashing table, each for a cause on chain",
     "privacy": "what each node's commitments cost it of its budget",
     "training": "every node's training, done again",
+    "benchmarks": "attempts, verdicts and scores, and the work behind them",
+    "tasks": "redundant tasks: draws, answers, verdicts, fees and seats",
     "balances": "escrow, pending, claimed and staked amounts",
 }
 

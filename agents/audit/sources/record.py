@@ -9,7 +9,7 @@ sentence, never with a false difference.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -19,10 +19,11 @@ from eth_abi.abi import decode
 from eth_abi.exceptions import DecodingError
 from eth_utils.address import to_checksum_address
 
+from agents.audit.sources.task_state import TaskState
 from agents.protocol.network import ChainMoved, Network
 from agents.protocol.numbers import MAX_VIOLATION
 from agents.protocol.slashing import Row
-from agents.protocol.structs import Job, LedgerEntry, Node, Round, read
+from agents.protocol.structs import Benchmark, Job, LedgerEntry, Node, Round, read
 from agents.runtime.chain import Head, head_from_json
 from agents.runtime.contracts import Contract, Event, EventType
 from agents.runtime.errors import AgentError, ConfigError, RpcRefused
@@ -87,8 +88,10 @@ class Record:
         self.job_id = job_id
         self._headers: dict[int, Any] = {}
         self._sorted: dict[tuple[str, ...], list[Event]] = {}
+        self._transactions: dict[bytes, Any] = {}
         self.raw: dict[int, list[Any]] = {}  # logs as the node gave them, by block
-        self.addresses = [network.deployment[name].address for name in _CONTRACTS]
+        self.contracts = [network.deployment[name] for name in _CONTRACTS]
+        self.addresses = [contract.address for contract in self.contracts]
         self.head = self.chain.head()
         if not 1 <= job_id <= self._number("job_count", network.jobs):
             raise AgentError(f"There is no job {job_id} on chain {self.chain_id}.")
@@ -114,6 +117,8 @@ class Record:
         ids = [(number,) for number in range(1, self._number("node_count", network.registry) + 1)]
         nodes = self._many(network.registry, "node", ids)
         self.nodes = {number: read(Node, node) for number, node in nodes.items()}
+        attempts = self._many(network.benchmarks, "benchmark", ids)
+        self.benchmarks = {number: read(Benchmark, found) for number, found in attempts.items()}
         progress("reading events")
         self.events = self._all_events()
         if not self.events:
@@ -126,6 +131,12 @@ class Record:
         rows = [(row,) for row in range(1, MAX_VIOLATION + 1)]
         penalties = self._many(network.registry, "penalty", rows)
         self.penalties = {number: read(Row, row) for number, row in penalties.items()}
+        self.owners = {
+            contract.address: self._read("owner", contract)
+            for contract in self.contracts
+            if any(item.get("name") == "owner" for item in contract.abi)
+        }
+        self.tasks = TaskState.read(self._read, self._many, network, self.events)
         if self.chain.block_hash(self.head.number) != self.head.hash:
             raise ChainMoved("The chain was reorganised while it was read; audit again.")
 
@@ -150,6 +161,14 @@ class Record:
             found = [event for name in names for event in self.events.get(name, [])]
             self._sorted[names] = sorted(found, key=place)
         return self._sorted[names]
+
+    @cached_property
+    def seeds(self) -> dict[tuple[str, bytes], list[Event]]:
+        """What happened to each seed, by contract and key."""
+        found: dict[tuple[str, bytes], list[Event]] = {}
+        for event in self.all("SeedRequested", "SeedRearmed", "SeedCaptured"):
+            found.setdefault((event.address, event.args["key"]), []).append(event)
+        return found
 
     @property
     def last(self) -> Event:
@@ -282,26 +301,26 @@ class Record:
         kinds = ["uint256"] * 3 + ["bytes32"] * 5
         return [
             Opening(sender, *values[3:])
-            for sender, values in self._called(self.network.rounds, "reveal", kinds, revealed)
+            for sender, values in self.calls(self.network.rounds, "reveal", kinds, revealed)
             if values[:3] == _place(revealed, "node_id")
         ]
 
     def score_openings(self, revealed: Event) -> list[ScoreOpening]:
         """What the transaction of a ScoresRevealed event carries; see `openings`."""
         kinds = ["uint256"] * 3 + ["uint256[]", "bytes32", "bytes32"]
-        called = self._called(self.network.scores, "reveal_scores", kinds, revealed)
+        called = self.calls(self.network.scores, "reveal_scores", kinds, revealed)
         return [
             ScoreOpening(sender, *values[3:])
             for sender, values in called
             if values[:3] == _place(revealed, "verifier_id")
         ]
 
-    def _called(
+    def calls(
         self, contract: Contract, name: str, kinds: Sequence[str], event: Event
     ) -> list[tuple[str, tuple[Any, ...]]]:
         """(sender, arguments) of the calls of a function in the transaction of an event; the
         sender is empty where it is not the transaction's."""
-        tx = self.chain.request("eth_getTransactionByHash", "0x" + event.tx_hash.hex())
+        tx = self._transaction(event)
         if not isinstance(tx, dict):
             return []
         data = bytes.fromhex(str(tx.get("input") or tx.get("data") or "0x")[2:])
@@ -318,10 +337,34 @@ class Record:
             at = data.find(selector, at + 1)
         return found
 
+    def _transaction(self, event: Event) -> Any:
+        if event.tx_hash not in self._transactions:
+            found = self.chain.request("eth_getTransactionByHash", "0x" + event.tx_hash.hex())
+            self._transactions[event.tx_hash] = found
+        return self._transactions[event.tx_hash]
+
+    def fetch_transactions(self, events: Iterable[Event]) -> None:
+        """Ask for the transactions of these events together."""
+        wanted = list({e.tx_hash for e in events} - self._transactions.keys())
+        method = "eth_getTransactionByHash"
+        answers = self.chain.ask_many([(method, ["0x" + tx.hex()]) for tx in wanted])
+        for tx, answer in zip(wanted, answers, strict=True):
+            self._transactions[tx] = self.chain.value(method, answer)
+
+    def fetch_headers(self, blocks: Iterable[int]) -> None:
+        """Ask for these headers together; a block that the node lacks is said when it is used."""
+        wanted = sorted(set(blocks) - self._headers.keys())
+        method = "eth_getBlockByNumber"
+        answers = self.chain.ask_many([(method, [hex(block), False]) for block in wanted])
+        for block, answer in zip(wanted, answers, strict=True):
+            raw = self.chain.value(method, answer)
+            if isinstance(raw, dict):
+                self._headers[block] = raw
+
     def sender(self, event: Event) -> str:
         """Who called the contract that logged an event: the transaction's sender, or the account
         it went to when that is another contract."""
-        tx = self.chain.request("eth_getTransactionByHash", "0x" + event.tx_hash.hex())
+        tx = self._transaction(event)
         if not isinstance(tx, dict):
             raise BadChain(f"The RPC node has no transaction 0x{event.tx_hash.hex()}.")
         target = to_checksum_address(tx["to"]) if tx.get("to") else ""

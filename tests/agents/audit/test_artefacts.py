@@ -7,8 +7,9 @@ import pytest
 
 from agents.audit.sources.artefacts import Artefacts
 from agents.audit.sources.findings import Audit
+from agents.rounds.proof import ProofOfComputation
 from agents.storage.errors import CorruptContent, NotFound, StoreError, TooLarge
-from tests.stage.chain.finished_job import ARTEFACTS, JOB, FinishedJob
+from tests.stage.chain.finished_job import ARTEFACTS, CONTESTED, JOB, FinishedJob
 from tests.stage.chain.lying_sources import LyingStore
 
 # Artefacts that many of an audit's steps need: other differences follow from their loss.
@@ -76,6 +77,44 @@ def test_the_audit_names_a_missing_artefact(finished: FinishedJob, kind: str) ->
     assert_named(finished, audit, kind, cid, "is missing from the store")
 
 
+@pytest.mark.parametrize("round_id", [2, 3])
+@pytest.mark.parametrize("kind", ["payload", "proof", "trace"])
+def test_a_byte_changed_of_what_a_slashed_node_revealed_is_named(
+    finished: FinishedJob, kind: str, round_id: int
+) -> None:
+    """eve was found invalid in both rounds. What she published may be missing, and is remarked
+    then; other bytes under its CID are the store's lie."""
+    eve = finished.node("eve")
+    reveal = finished.network.reveals(JOB, round_id, 0)[eve]
+    proof = ProofOfComputation.from_bytes(finished.store.get_digest(reveal.proof, _WHOLE))
+    cid = {
+        "payload": finished.store.resolve(reveal.content),
+        "proof": finished.store.resolve(reveal.proof),
+        "trace": proof.trace,
+    }[kind]
+    data = finished.store.get(cid, _WHOLE)
+    for place in _PLACES:
+        audit = finished.audited(LyingStore(finished.store, cid, flipped(data, place)))
+        found = [d for d in audit.differences if cid in d.sentence]
+        owner = "ann" if (kind, round_id) == ("payload", 3) else "eve"  # she copied it
+        subjects = {f"{kind} of node {finished.node(name)}" for name in ("eve", owner)}
+        assert found and all(d.subject in subjects for d in found), [str(d) for d in found]
+        assert "has other bytes than it must" in found[0].sentence
+    missing = finished.audited(LyingStore(finished.store, cid, None))
+    remarks = [remark for part in missing.rounds for remark in part.remarks]
+    if owner == "eve":
+        assert any(cid in remark for remark in remarks)
+
+
+def test_a_byte_changed_of_evidence_that_convinced_nobody_is_named(finished: FinishedJob) -> None:
+    """The first accuser of a third job, whose report an appeal undid: altered is not missing."""
+    for cid in finished.evidence[-2:]:
+        data = finished.store.get(cid, _WHOLE)
+        store = LyingStore(finished.store, cid, flipped(data, 0))
+        found = finished.audited(store, job=CONTESTED).differences
+        assert any(cid in d.sentence and "other bytes" in d.sentence for d in found)
+
+
 def test_a_lost_update_does_not_end_the_audit(finished: FinishedJob) -> None:
     """The model after a round is known from its merge or a checkpoint, so later rounds hold."""
     audit = finished.audited(LyingStore(finished.store, finished.artefact("update"), None))
@@ -101,8 +140,8 @@ def test_no_artefact_with_any_byte_changed_is_taken_for_it(finished: FinishedJob
             lying.name(cid, kind)
             with pytest.raises(CorruptContent):
                 lying.get(cid, len(data))
-            [(name, sentence)] = lying.failures()
-            assert name == kind and cid in sentence
+            [failure] = lying.failures()
+            assert failure.name == kind and cid in failure.sentence and failure.altered
 
 
 def test_longer_shorter_and_absent_artefacts_are_refused(finished: FinishedJob) -> None:

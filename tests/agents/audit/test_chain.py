@@ -14,6 +14,7 @@ from eth_abi.abi import decode, encode
 
 from agents.protocol.formulas import round_key
 from agents.runtime.contracts import abi_type
+from tests.stage.chain.changes import in_place_of, logs_of
 from tests.stage.chain.finished_job import JOB, FinishedJob
 from tests.stage.chain.lying_sources import Lie, changed, kinds_of, relogged
 
@@ -145,13 +146,8 @@ def target(finished: FinishedJob, event: str) -> tuple[Any, Any, dict[str, Any]]
     """(raw log, its type, its fields): the last of job 1, in round 3 where there is one."""
     deployment = finished.network.deployment
     kinds = kinds_of(deployment)
-    query = {
-        "address": [c.address for c in deployment.contracts.values()],
-        "fromBlock": "0x0",
-        "toBlock": "latest",
-    }
     found = None
-    for log in finished.provider.make_request("eth_getLogs", [query])["result"]:
+    for log in logs_of(deployment, finished.provider):
         contract, kind = kinds[log["address"].lower(), log["topics"][0]]
         if kind.abi["name"] == "JobCreated" and found and event != "JobCreated":
             break  # what follows is of later jobs
@@ -166,20 +162,6 @@ def target(finished: FinishedJob, event: str) -> tuple[Any, Any, dict[str, Any]]
             found = (log, kind, args)
     assert found is not None
     return found
-
-
-def in_place_of(log: Any, other: Any) -> Any:
-    """A lie: `other` in place of a log, or None to leave it out."""
-
-    def same(one: Any) -> bool:
-        return bool(one["blockNumber"] == log["blockNumber"] and one["logIndex"] == log["logIndex"])
-
-    def lie(method: str, params: list[Any], result: Any) -> Any:
-        if method != "eth_getLogs":
-            return result
-        return [other if same(one) else one for one in result if other or not same(one)]
-
-    return lie
 
 
 @pytest.fixture

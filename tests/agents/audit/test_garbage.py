@@ -10,7 +10,8 @@ from eth_abi.abi import decode, encode
 
 from agents.runtime.contracts import abi_type
 from agents.storage.cid import digest_of
-from tests.agents.audit.test_chain import in_place_of, target
+from tests.agents.audit.test_chain import target
+from tests.stage.chain.changes import in_place_of
 from tests.stage.chain.finished_job import JOB, FinishedJob
 from tests.stage.chain.lying_sources import relogged
 

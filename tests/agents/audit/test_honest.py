@@ -35,7 +35,7 @@ def test_true_history_holds(finished: FinishedJob, deep: bool) -> None:
     made = {name for part in audit.parts for name in part.counts}
     expected = {
         *("logs", "job", "opening", "seeds", "assignments", "commitments", "artefacts", "merge"),
-        *("model", "votes", "ledger", "payouts", "slashes", "balances"),
+        *("model", "votes", "ledger", "payouts", "slashes", "balances", "benchmarks", "tasks"),
     }
     assert made == (expected | {"training"} if deep else expected)
     if deep:

@@ -9,7 +9,8 @@ import pytest
 from eth_utils.crypto import keccak
 
 from agents.audit.sources.receipts import header_hash, receipts_root, trie_root
-from tests.agents.audit.test_chain import in_place_of, target
+from tests.agents.audit.test_chain import target
+from tests.stage.chain.changes import in_place_of
 from tests.stage.chain.finished_job import FinishedJob
 from tests.stage.chain.lying_sources import changed, relogged
 

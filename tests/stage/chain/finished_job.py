@@ -41,8 +41,9 @@ from agents.storage.cid import cid_of_bytes, digest_of
 from agents.storage.embedded import EmbeddedStore
 from agents.training.data import Dataset
 from scripts._net.anvil import start_anvil
-from scripts._net.deployment import ZOO
+from scripts._net.deployment import ZOO, TaskTerms
 from scripts._net.processes import Supervisor
+from tests.stage.chain.benchmarks import measure
 from tests.stage.chain.lying_sources import Lie, RecordedProvider, lying_network, truth
 from tests.stage.chain.people import (
     COMMIT,
@@ -353,13 +354,23 @@ def make_finished_job(directory: Path, supervisor: Supervisor) -> FinishedJob:
 
 
 def make_job(
-    kind: type[Stage], directory: Path, supervisor: Supervisor, spec: Mapping[str, Any]
+    kind: type[Stage],
+    directory: Path,
+    supervisor: Supervisor,
+    spec: Mapping[str, Any],
+    tasks: TaskTerms | None = None,
 ) -> Stage:
     """A chain with the whole system, its people, and a job with funds for its rounds."""
     anvil = start_anvil(supervisor, directory)
     path = directory / "deployment.json"
-    people = found(anvil.url, TRAINERS, write_to=path)
     store = EmbeddedStore(directory / "store")
+    people = found(
+        anvil.url,
+        TRAINERS,
+        write_to=path,
+        tasks=tasks,
+        measured=lambda people, node: measure(people, node, store),
+    )
     published = publish_job(store, _TEXT, spec)
     amount = TERMS.reward_per_round * (ROUNDS + 1)
     people.person("sponsor", amount)

@@ -76,7 +76,13 @@ def lying_network(true: Any, deployment: Deployment, lie: Lie = truth) -> Networ
 def changed(item: Mapping[str, Any], value: Any) -> Iterator[tuple[str, Any]]:
     """(what was done, another value of the same type) for a value of an ABI item."""
     kind, name = str(item["type"]), str(item.get("name") or "")
-    if kind.endswith("[]"):
+    if kind.endswith("[2]"):
+        element = {**item, "type": kind[:-3]}
+        for label, other in changed(element, value[1]):
+            yield f"last {label}", [value[0], other]
+        for label, other in changed(element, value[0]):
+            yield f"first {label}", [other, value[1]]
+    elif kind.endswith("[]"):
         element = {**item, "type": kind[:-2]}
         if value:
             for label, other in changed(element, value[-1]):

@@ -7,7 +7,7 @@ won: wallets, stake, pending rewards, bounties, bond credits and job escrow, gas
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -581,13 +581,18 @@ class People:
 
 
 def found(
-    url: str, trainers: Sequence[str], write_to: Path | None = None, tasks: TaskTerms | None = None
+    url: str,
+    trainers: Sequence[str],
+    write_to: Path | None = None,
+    tasks: TaskTerms | None = None,
+    measured: Callable[[People, Node], None] | None = None,
 ) -> People:
     """Deploy the whole system on an empty chain and enlist its people.
 
     They are three verifiers (vic, vera, vito), two aggregators (abe, ada), a committee of five, and
     these trainers, each with a passed benchmark. `write_to`: where the deployment is written down;
-    `tasks`: other terms of redundant tasks than the default.
+    `tasks`: other terms of redundant tasks than the default; `measured`: how the trainers come by
+    their scores, if there is to be work behind them.
     """
     chain = Chain(url, CHAIN_ID)
     Account.enable_unaudited_hdwallet_features()
@@ -619,5 +624,9 @@ def found(
         )
     )
     for name in trainers:
-        people.benchmark(people.enlist(name, spare=_SPARE))
+        node = people.enlist(name, spare=_SPARE)
+        if measured is None:
+            people.benchmark(node)
+        else:
+            measured(people, node)
     return people
