@@ -15,7 +15,7 @@ last one is an error.
 Leaf i is keccak(keccak(0x00 || 32 bytes of origin digest || count || i || event)), with numbers as
 uint64: it binds miner, epoch, stage, first state and the log's length, so neither a log nor an
 event of it can be handed on. The tree is that of `agents.storage.merkle`. A log without events,
-of a miner that the draw gave no sample, has the root keccak(keccak(0x00 || 32 bytes of origin
+of a miner that nobody handed a sample, has the root keccak(keccak(0x00 || 32 bytes of origin
 digest || 0)).
 """
 

@@ -64,8 +64,7 @@ class Mining:
         self._unseated: tuple[int, int] | None = None
 
     def produce(self, job: JobContext, view: View, plan: Plan, node: int) -> Work | None:
-        """Work through the epoch; None if the node made no step that was due, or nobody
-        could hold its stage."""
+        """Work through the epoch; None if the node was stopped at it, or holds no stage."""
         epoch = plan.epoch
         if epoch is None:
             self._say_unseated(view)

@@ -9,7 +9,6 @@ stays away; the one that never worked is found and slashed.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -34,7 +33,7 @@ SPEC: dict[str, Any] = {
     "pipeline": {"layers": [1] * STAGES, "boundary_options": {"width": 4}, "local_batch": 2},
 }
 # A killed miner is waited for: on a busy machine it is half a minute until it is back, and one that
-# came back to an epoch that is over would have nothing to commit to.
+# came back to an epoch that is over would have no passes.
 TIMES = {"benchmark_s": 0.2, "answer_s": 3.0, "linger_s": 40.0, "gather_s": 30.0}
 SETTINGS = LocalnetSettings(
     trainers=5,
@@ -117,17 +116,14 @@ def test_others_do_the_samples_of_a_miner_that_is_gone(pipeline: LocalNetwork) -
     """It has committed to nothing, so it loses nothing; its round is merged without it.
 
     If most samples were drawn for it, the few others may all go to one miner of its next stage. The
-    other two have then nothing to commit to: nobody new commits for much longer than they wait.
+    other two commit to empty logs.
     """
     pipeline.stop("trainer-3")
     job = pipeline.job(**SPEC)
-    since: dict[int, float] = {}
 
     def nobody_else_will_commit() -> None:
         now = pipeline.round(job)
-        waited = time.monotonic() - since.setdefault(now.n_committed, time.monotonic())
-        enough = 4 if waited < 1.5 * TIMES["linger_s"] else STAGES
-        if now.phase == Phase.COMMIT and now.n_committed >= enough:
+        if now.phase == Phase.COMMIT and now.n_committed >= len(MINERS) - 1:
             pipeline.skip_deadline(job)
 
     history = pipeline.finish(job, nobody_else_will_commit)
@@ -135,7 +131,7 @@ def test_others_do_the_samples_of_a_miner_that_is_gone(pipeline: LocalNetwork) -
     others = [
         name for name in pipeline.names("trainer") if pipeline.node_id(name) in last.committed
     ]
-    assert "trainer-3" not in others and len(others) >= STAGES
+    assert others == [name for name in MINERS if name != "trainer-3"]
     pipeline.assert_whole(job, accepted=others)
     assert sum(passes(history)) > 0
 
