@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 
 from agents.jobs.job import JobContext
+from agents.jobs.model_files import stage_of
 from agents.pipeline.addresses import AddressBook, Inquiry
 from agents.pipeline.clasp import stated
 from agents.pipeline.collector import beside
@@ -74,7 +75,7 @@ class Mining:
             return None
         began = time.monotonic()
         deadline = began + _WINDOW * max(0, view.round.deadline - view.now)
-        before = self._models.at(view.job_id, view.round.prev_model, stage)
+        before = stage_of(job, self._models.at(view.job_id, view.round.prev_model, stage), stage)
         self._meet(epoch, node, view.round.opened_block)
         start = partial(self._work, job, epoch, node, before, plan.step)
         with self._context.metrics.busy("train"):

@@ -25,6 +25,7 @@ from torch import Tensor
 
 from agents.jobs.job import JobContext
 from agents.jobs.model_files import hash_of, pack_change, pack_model
+from agents.jobs.outer_step import stepped, weights_of
 from agents.mechanisms.merge import MergeRefused
 from agents.mechanisms.privacy.aggregate import Aggregate
 from agents.mechanisms.score import Evidence, SelectingScore
@@ -208,10 +209,11 @@ def _merge_split(
         merged, left_out = found.merged, found.left_out
         passes, factors = found.passes, found.factors_ppm
         miners = [m for m in miners if m.reveal.node not in found.refused]
-    after = apply_outer(before, merged, job.spec.outer_lr_at(step))
+    after = stepped(job.spec, before, merged, job.spec.outer_lr_at(step))
     batches = job.data.val_batches(job.spec.eval_batches)
     net = job.net(device)
-    losses = _loss(net, before, batches), _loss(net, after, batches)
+    weights = weights_of(before, job.shapes), weights_of(after, job.shapes)
+    losses = _loss(net, weights[0], batches), _loss(net, weights[1], batches)
     return Merging(
         *(tuple(miners), "", merged, after, *losses, None),
         left_out=left_out,

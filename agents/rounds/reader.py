@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from agents.jobs.job import JobContext
+from agents.jobs.model_files import stage_of
 from agents.pipeline.hand_over import Signed
 from agents.pipeline.letters import domain, signed_by
 from agents.protocol.exposure import Exposure, exposures, lasting_loss
@@ -217,7 +218,9 @@ class RoundReader:
         before = view.round.prev_model
         if plan.epoch is not None:
             stage = plan.epoch.stage_of(reveal.node)
-            state = {} if stage is None else self.models.at(view.job_id, before, stage)
+            state: State = {}
+            if stage is not None:
+                state = stage_of(job, self.models.at(view.job_id, before, stage), stage)
             return fetch_mined(reveal, job, self.store, plan.epoch, model_hash(state))
         seed = plan.codec_seed(job.codec, reveal.node)
         enforced = job.verification.input_enforced

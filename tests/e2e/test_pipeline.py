@@ -30,7 +30,12 @@ SPEC: dict[str, Any] = {
     "score_options": {"gamma": 2},
     "batches_per_round": SAMPLES,
     "model": {**tiny_model(16, 32, 16, layers=STAGES), "tie_embeddings": False},
-    "pipeline": {"layers": [1] * STAGES, "boundary_options": {"width": 4}, "local_batch": 2},
+    "pipeline": {
+        "layers": [1] * STAGES,
+        "boundary_options": {"width": 4},
+        "local_batch": 2,
+        "outer": {"rate": 0.7, "momentum": 0.9},
+    },
 }
 # A killed miner is waited for: on a busy machine it is half a minute until it is back, and one that
 # came back to an epoch that is over would have no passes.
