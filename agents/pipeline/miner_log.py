@@ -148,6 +148,15 @@ class MinerLog:
         head = _MAGIC + self.origin.to_bytes() + _uint64(len(self.events))
         return head + b"".join(event.to_bytes() for event in self.events)
 
+    @staticmethod
+    def state_in(raw: bytes) -> bytes:
+        """The state hash that the header of a log says that it starts from, for who does not know
+        it otherwise. PayloadError for fewer bytes than a header has."""
+        end = len(_MAGIC) + 56
+        if len(raw) < end:
+            raise PayloadError(f"A log has at least {end} bytes, not {len(raw)}.")
+        return raw[end - 32 : end]
+
     @classmethod
     def from_bytes(cls, raw: bytes, origin: Origin, max_events: int = MAX_EVENTS) -> MinerLog:
         """Read a stranger's log, which must be that of `origin`.

@@ -176,6 +176,7 @@ class Mining:
         self._operators = self._network.operators_at(everybody, opened)
         if self._opened is None:
             self._opened = _Opened(self._context, self._where, self._book, node)
+        self._opened.post.statements.expect(epoch.job, epoch.number, self._operators)
         around = beside(epoch, node)
         end = time.monotonic() + _ADDRESSES_S
         while time.monotonic() < end and not self._context.stop.is_set():
@@ -184,6 +185,15 @@ class Mining:
             self._opened.ask()
             self._context.stop.wait(0.2)
         self._context.log.warning("addresses_missing", nodes=list(self._unknown(around)))
+
+    def post_of(self, epoch: Epoch, node: int, opened: int) -> Post:
+        """The node's post, which takes statements of the epoch's miners. It is opened if a restart
+        closed it."""
+        if self._opened is None or not self._operators:
+            self._meet(epoch, node, opened)
+        assert self._opened is not None
+        self._opened.post.statements.expect(epoch.job, epoch.number, self._operators)
+        return self._opened.post
 
     def _unknown(self, miners: Iterable[int]) -> Iterable[int]:
         return (miner for miner in miners if self._book.url_of(miner) is None)

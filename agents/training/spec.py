@@ -95,6 +95,11 @@ class ModelSpec(_Frozen):
         return self
 
 
+def _is(default: object) -> Callable[[object], bool]:
+    """Whether a value is this one: then it is left out of the canonical bytes."""
+    return lambda value: value == default
+
+
 def is_empty(value: Sized) -> bool:
     """Whether there is nothing in it: then it is left out of the canonical bytes."""
     return not value
@@ -224,7 +229,12 @@ class PipelineSpec(_Frozen):
     contributors; else the stage keeps its weights. With 0 one is enough.
 
     Options that are not given are left out of the canonical bytes, so specs from before them keep
-    theirs: ``outer``.
+    theirs: ``outer``, ``all_reduce`` and ``least_valid``.
+
+    With ``all_reduce`` ``butterfly`` every pair of a stage's miners owns one shard of its change,
+    merges it and says so (``agents.pipeline.shards``). A shard that nobody delivers keeps its
+    weights; where less than ``least_valid`` of a stage's shards are delivered all of it does. With
+    ``none`` whoever proposes a result merges alone.
     """
 
     layers: Annotated[
@@ -236,6 +246,8 @@ class PipelineSpec(_Frozen):
     least_passes: Annotated[Int, _between(1, 1_000_000)] = 1
     quorum: Annotated[Float, _between(0.0, 1.0)] = 0.0
     outer: OuterSpec | None = Field(default=None, exclude_if=is_none)
+    all_reduce: Literal["none", "butterfly"] = Field("none", exclude_if=_is("none"))
+    least_valid: Annotated[Float, _between(0.0, 1.0)] = Field(0.9, exclude_if=_is(0.9))
 
 
 class JobSpec(_Frozen):
@@ -350,6 +362,11 @@ class JobSpec(_Frozen):
         if self._outer is not None:
             inner = inner.model_copy(update={"outer_lr": self._outer.rate})
         return inner.outer_lr_at(step, self.rounds)
+
+    @property
+    def butterfly(self) -> bool:
+        """Whether the miners of a stage merge its shards."""
+        return self.pipeline is not None and self.pipeline.all_reduce == "butterfly"
 
     @property
     def outer_momentum(self) -> float:
