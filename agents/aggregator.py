@@ -14,6 +14,7 @@ from agents.protocol.network import Network
 from agents.protocol.numbers import ZERO_DIGEST, Role
 from agents.protocol.view import View
 from agents.rounds.access import DataAccess
+from agents.rounds.gathering import Gathering
 from agents.rounds.proposer import Proposer
 from agents.rounds.serving import Serving
 from agents.rounds.upkeep import Upkeep
@@ -37,7 +38,10 @@ class AggregatorInJob:
         configured = context.settings.device
         device = pick_device() if configured == "auto" else configured
         self.reader = self.access.reader(device)
-        self.proposer = Proposer(network, self.reader, context.sender, _HEAD_START)
+        self.proposer = Proposer(
+            *(network, self.reader, context.sender, _HEAD_START),
+            Gathering(context, network, self.reader),
+        )
         self.upkeep = Upkeep(network, context.sender, _PATIENCE_S, context.settings.jitter_s)
 
     def step(self, view: View, node: int) -> str | None:

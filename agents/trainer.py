@@ -6,7 +6,8 @@
                              (`agents.rounds.mining`); journal the secret, commit its hash
     REVEAL                   open the commitment; beside it, publish payload, trace and proof
     AGGREGATE                in a job that leaves training to its nodes: show some of the parameters
-                             it started from, at places that nobody knew when it committed
+                             it started from, at places that nobody knew when it committed; in one
+                             with a butterfly: merge the shards that it owns of its stage
     reported                 do the work of that round again, and appeal if it was right
                              (`agents.verify.appealing`)
     any phase                permissionless duties, after everybody else; beside all of it, with
@@ -24,6 +25,8 @@ from __future__ import annotations
 import time
 from functools import partial
 
+from torch import Tensor
+
 from agents.executor import Executor
 from agents.jobs.classes import barred
 from agents.jobs.following import Following
@@ -40,6 +43,7 @@ from agents.rounds.mining import Mining
 from agents.rounds.plan import Plan
 from agents.rounds.privacy_budget import Budget
 from agents.rounds.publication import Publication
+from agents.rounds.sharing import Sharing
 from agents.rounds.sync_sample import open_samples, sync_root
 from agents.rounds.upkeep import Upkeep
 from agents.rounds.work import Producer, Work
@@ -91,6 +95,11 @@ class Trainer:
         self.membership = Membership(self.network, context, store, self.device)
         self.producer = Producer(context, self.reader.memories, self.access.sealing, self.device)
         self.mining = Mining(context, self.network, self.models, self.device, self.outgoing)
+        self.sharing = Sharing(
+            *(context, self.network, store, self.models, self.plans),
+            lambda epoch, own, opened: self.mining.post_of(epoch, own, opened),
+            self.outgoing_shards,
+        )
         self.following = Following(self.network, context, self.models.job)
         self.appeals = OwnAppeals(self.network, context, store, self.reader, self._publish_again)
         self.turns = Turns(context.log, context.metrics)
@@ -155,7 +164,7 @@ class Trainer:
             return self.reveal(view, node)
         if view.phase in (Phase.AGGREGATE, Phase.CHALLENGE, Phase.DISPUTED):
             self._publish(view, node)
-            return self.show(view, node)
+            return self.show(view, node) or self.sharing.step(view, node)
         return None
 
     def _publish(self, view: View, node: int) -> None:
@@ -285,6 +294,10 @@ class Trainer:
     def outgoing(self, update: State, memory: State | None) -> State:
         """The update that privacy and codec are applied to: the one that training gave."""
         return update
+
+    def outgoing_shards(self, owner: int, shards: dict[int, Tensor]) -> dict[int, Tensor]:
+        """The merged shards that the node publishes: those that merging gave."""
+        return shards
 
     def _memory(self, job_id: int, round_id: int, seed: bytes) -> State | None:
         """This node's own copy of its codec memory after a round.

@@ -24,6 +24,7 @@ from agents.protocol.numbers import Phase, Role
 from agents.protocol.scores import Consensus
 from agents.protocol.view import View
 from agents.rounds.access import DataAccess
+from agents.rounds.gathering import Gathering
 from agents.rounds.inputs import RoundInputs
 from agents.rounds.outcome import Outcome
 from agents.rounds.proposer import Proposer
@@ -64,7 +65,10 @@ class VerifierInJob:
         self.device = pick_device() if configured == "auto" else configured
         self.reader = self.access.reader(self.device)
         self.validator = Validator(Consensus(network), context, self.reader)
-        self.proposer = Proposer(network, self.reader, context.sender, _HEAD_START)
+        self.proposer = Proposer(
+            *(network, self.reader, context.sender, _HEAD_START),
+            Gathering(context, network, self.reader),
+        )
         self.announcements = Announcements(network, context, store)
         self.upkeep = Upkeep(network, context.sender, _PATIENCE_S, context.settings.jitter_s)
         self._findings: dict[tuple[bytes, int], Finding] = {}
@@ -131,7 +135,7 @@ class VerifierInJob:
             self._say_missing(view, submissions)
             return None
         with self.context.metrics.busy("verify"):
-            outcome = self.reader.outcome(view, submissions)
+            outcome = self.reader.outcome(view, submissions, self.reader.proposed(view))
             if outcome is None:
                 return None
             findings = self._spot_check(view, outcome, submissions)

@@ -42,6 +42,7 @@ _KEPT = 3  # numbers kept by a token, in numbers that go through the linear laye
 _LOGITS = 4  # logits, their exponentials, and the gradients of both
 _CODES = 6  # a code, its gradient, their messages and roundings, in numbers of a code
 _WHOLE = 4  # who evaluates: weights, room for gradients, the state they come from, the update
+_VELOCITY = 2  # of an outer step with momentum, before and after it
 _BATCHES = 2  # the inputs and the targets of the batch in hand, beside the round's
 _SHARE = 0.75  # of the machine's memory; the rest is for everything else that runs there
 _GIB = 2**30
@@ -124,7 +125,8 @@ def check_whole(spec: JobSpec, shapes: Shapes, memory: int) -> None:
     """
     parameters = sum(math.prod(shape) for shape in shapes.values())
     step = needs(spec, shapes)
-    asked = Needs(_FLOAT * _WHOLE * parameters, step.activations, step.batches)
+    copies = _WHOLE + (_VELOCITY if spec.outer_momentum else 0)
+    asked = Needs(_FLOAT * copies * parameters, step.activations, step.batches)
     _refuse_beyond("evaluating all stages together", asked, memory)
 
 

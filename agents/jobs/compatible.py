@@ -22,6 +22,8 @@ from agents.training.spec import JobSpec, SpecError
 from agents.training.state import Shapes
 
 _LARGE_SIGN = 0.01  # as an outer rate of signs
+_BY_NUMBER = ("geometric_mean", "mean", "median", "trimmed_mean")
+"""Merge rules that give a shard the same bits alone as in its place."""
 _OF_PASSES = ("backward_passes", "clasp")
 # By whether the codec is lossless: the relative L2 from which on a node that states another class
 # than the verifier's may skip so many steps of 12, and of 96. The most lenient cases of
@@ -171,6 +173,11 @@ def _splitting(spec: JobSpec, verification: Verification, privacy: Privacy) -> l
             f'mode "{spec.mode}" needs codec "dense", not "{spec.codec}": a node changes its stage '
             "from round to round, and neither a codec's memory nor its shared randomness is "
             "defined for one stage yet"
+        )
+    if spec.butterfly and spec.merge not in _BY_NUMBER:
+        wrong.append(
+            f'pipeline.all_reduce "butterfly" merges shards, and merge "{spec.merge}" looks at '
+            f"whole updates; use one that merges each number for itself: {', '.join(_BY_NUMBER)}"
         )
     if not chosen(spec.optimizer.inner, spec.optimizer.inner_options).makes_steps:
         wrong.append(

@@ -14,6 +14,7 @@ from typing import Any
 
 from agents.jobs.budget import check_data, check_spec, check_stages, check_whole, memory_here
 from agents.jobs.compatible import check_together, fitted
+from agents.jobs.outer_step import kept_shapes, start
 from agents.mechanisms import codec, merge, mode, privacy, score, verify
 from agents.mechanisms.codec import Codec
 from agents.mechanisms.merge import Merge
@@ -183,10 +184,16 @@ class JobContext:
             raise ValueError(f"the model has {len(self._stages)} stages; there is no {index}")
         return self._stages[index]
 
+    def kept_shapes(self, index: int | None = None) -> Shapes:
+        """The tensors of the model's files, or of one stage's: its weights, and the velocity of
+        the outer step where the job has one."""
+        weights = self.shapes if index is None else self.stage_shapes(index)
+        return kept_shapes(self.spec, weights)
+
     def genesis(self) -> State:
         """The state that the first round starts from, of all stages together if there are any."""
         if self.slices is not None:
-            return init_stages(self.slices)
+            return start(self.spec, init_stages(self.slices))
         return init_state(self.spec.model, self._config)
 
     def net(self, device: str) -> FlatModel:

@@ -21,6 +21,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, Validation
 from torch import Tensor
 
 from agents.jobs.job import JobContext
+from agents.jobs.outer_step import kept_shapes, stepped, weights_of
 from agents.storage.canonical import dumps, loads
 from agents.storage.cid import cid_of_bytes
 from agents.training.spec import MAX_STAGES, Cid, describe
@@ -28,7 +29,6 @@ from agents.training.state import (
     PayloadError,
     Shapes,
     State,
-    apply_outer,
     file_bound,
     load_state,
     model_hash,
@@ -109,15 +109,17 @@ def hash_of(job: JobContext, state: Mapping[str, Tensor]) -> bytes:
 
 
 def parts_of(job: JobContext, state: Mapping[str, Tensor]) -> list[State]:
-    """A whole state cut into those of the stages; one part for a model that is not split."""
+    """A whole state, or an update, cut into those of the stages; one part for a model that is not
+    split."""
     if job.slices is None:
         return [dict(state)]
-    return [stage_of(job, state, index) for index in range(job.slices.last + 1)]
+    stages = range(job.slices.last + 1)
+    return [{n: state[n] for n in job.kept_shapes(i) if n in state} for i in stages]
 
 
 def stage_of(job: JobContext, state: Mapping[str, Tensor], index: int) -> State:
-    """The tensors of one stage."""
-    return {name: state[name] for name in job.stage_shapes(index)}
+    """The weights of one stage. `state`: of the whole model, or of that stage."""
+    return weights_of(state, job.stage_shapes(index))
 
 
 def pack_model(job: JobContext, state: Mapping[str, Tensor]) -> Packed:
@@ -152,7 +154,7 @@ def read_model(
         _same(model_hash(state), wanted)
         return state
     index = _index(job, store.get_digest(digest, MAX_INDEX_BYTES), wanted)
-    return _by_stage(job, store, index, stage, load_state)
+    return _by_stage(store, index, stage, job.kept_shapes, load_state)
 
 
 def changed(
@@ -170,16 +172,16 @@ def changed(
     """
     if job.slices is None:
         change = read_update(store.get(update, file_bound(job.shapes)), job.shapes)
-        after = apply_outer(state, change, rate)
+        after = stepped(job.spec, state, change, rate)
         _same(model_hash(after), wanted)
         return after
 
     def after_update(raw: bytes, shapes: Shapes) -> State:
-        own = {name: state[name] for name in shapes}
-        return apply_outer(own, read_update(raw, shapes), rate)
+        own = {name: state[name] for name in kept_shapes(job.spec, shapes)}
+        return stepped(job.spec, own, read_update(raw, shapes), rate)
 
     index = _index(job, store.get(update, MAX_INDEX_BYTES), wanted)
-    return _by_stage(job, store, index, stage, after_update)
+    return _by_stage(store, index, stage, job.stage_shapes, after_update)
 
 
 def _pack(
@@ -199,16 +201,19 @@ def _pack(
 
 
 def _by_stage(
-    job: JobContext,
     store: Reader,
     index: Index,
     stage: int | None,
+    shapes_of: Callable[[int], Shapes],
     read: Callable[[bytes, Shapes], State],
 ) -> State:
-    """What `read` makes of the file of one stage, or of each, checked against the index."""
+    """What `read` makes of the file of one stage, or of each, checked against the index.
+
+    `shapes_of`: the tensors that the file of a stage has.
+    """
     found: State = {}
     for number in range(len(index.stages)) if stage is None else [stage]:
-        shapes, entry = job.stage_shapes(number), index.stages[number]
+        shapes, entry = shapes_of(number), index.stages[number]
         part = read(store.get(entry.file, file_bound(shapes)), shapes)
         _same(model_hash(part), bytes.fromhex(entry.model), number)
         found |= part

@@ -157,7 +157,7 @@ def publish_job(
         spec_cid=store.put_bytes(job.spec.to_bytes()),
         checkpoint_cid=store.put_bytes(files.main),
         model=hash_of(job, state),
-        parameters=sum(tensor.numel() for tensor in state.values()),
+        parameters=job.parameters,
         tokens=job.data.dataset.tokens,
         warnings=tuple(job.warnings),
     )

@@ -92,6 +92,18 @@ class AddressBook:
                 continue
         return answered
 
+    def look(self, peers: Iterable[str], timeout_s: float = 2.0) -> None:
+        """Take the announcements that each peer knows, of a node that has none to give."""
+        for peer in peers:
+            try:
+                address = f"{peer.rstrip('/')}/announcements"
+                status, body = ask("GET", address, None, timeout_s, MAX_LIST)
+                self._take_all(json.loads(body)["announcements"] if status == 200 else [])
+            except (OSError, http.client.HTTPException):
+                continue
+            except (ValueError, KeyError, TypeError, RecursionError):
+                continue
+
     def _take_all(self, listed: Any) -> None:
         forged = 0
         for values in listed[:MAX_ANNOUNCEMENTS]:

@@ -83,14 +83,16 @@ class Miner:
     def run(self, deadline: float, stop: Callable[[], bool] = lambda: False) -> Finished | None:
         """Work until the epoch is over, or `deadline` (of `time.monotonic`).
 
-        None without a step, unless no sample was drawn for the miner: then its log is empty, and
-        that is all its work.
+        A miner that nobody handed a sample has an empty log, and that is all its work: whoever is
+        to hand it one may be gone, and the same epoch begun again would wait as long in vain. So it
+        is with the log of a miner of the first stage that never got a gradient back.
 
         It is over when every miner of the first stage has said that it is done, or nothing came
         for `linger` seconds. One of a later stage that has nothing to do asks them, at once and
         then every `answer` seconds: they may have said it while it was away. Where the own post
         does not listen, it asks every `retry` seconds. A `stop` that says True leaves the loop at
-        once, without a last step: the file is there to go on with, and None is returned.
+        once, without a last step: the file is there to go on with, and None is returned. Else
+        there is always a result.
 
         Raises:
             OSError: the disk refuses.
@@ -119,8 +121,6 @@ class Miner:
             if self._schedule.passes and not self._broken:
                 self._execute(self._schedule.step())
             self._take_leave(deadline, stop)
-            if not self._work.steps and self._epoch.due(self._id):
-                return None
             return Finished(self._work, self._file.content())
         finally:
             self._post.close(self._epoch, over)

@@ -15,7 +15,7 @@ last one is an error.
 Leaf i is keccak(keccak(0x00 || 32 bytes of origin digest || count || i || event)), with numbers as
 uint64: it binds miner, epoch, stage, first state and the log's length, so neither a log nor an
 event of it can be handed on. The tree is that of `agents.storage.merkle`. A log without events,
-of a miner that the draw gave no sample, has the root keccak(keccak(0x00 || 32 bytes of origin
+of a miner that nobody handed a sample, has the root keccak(keccak(0x00 || 32 bytes of origin
 digest || 0)).
 """
 
@@ -147,6 +147,15 @@ class MinerLog:
         """The only spelling of this log: header, number of events, events."""
         head = _MAGIC + self.origin.to_bytes() + _uint64(len(self.events))
         return head + b"".join(event.to_bytes() for event in self.events)
+
+    @staticmethod
+    def state_in(raw: bytes) -> bytes:
+        """The state hash that the header of a log says that it starts from, for who does not know
+        it otherwise. PayloadError for fewer bytes than a header has."""
+        end = len(_MAGIC) + 56
+        if len(raw) < end:
+            raise PayloadError(f"A log has at least {end} bytes, not {len(raw)}.")
+        return raw[end - 32 : end]
 
     @classmethod
     def from_bytes(cls, raw: bytes, origin: Origin, max_events: int = MAX_EVENTS) -> MinerLog:

@@ -6,7 +6,9 @@ one announcement; `GET /announcements` gives those that are known. `GET /done/JO
 gives a notice that is this post's own miner's or came here, for who was away when it was sent; 404
 if there is none. `POST /collect` gives a letter to a receiver that takes no connections, or 204 if
 none comes within a second. `POST /relay` takes a letter for such a receiver from a sender that has
-no post either. The answer to any other POST is a sentence:
+no post either. `POST /shards` takes an owner's statement about its shards, and `GET
+/shards/JOB/EPOCH` gives those of an epoch (`agents.pipeline.statements`). The answer to any other
+POST is a sentence:
 
     200  taken; or the same passage with the same bytes came before, and nothing happens
     400  malformed, or a message that is no code or gradient
@@ -54,6 +56,8 @@ from agents.pipeline.letters import (
     signed_by,
 )
 from agents.pipeline.miner_log import Kind
+from agents.pipeline.shards import MAX_STATEMENT, Statement
+from agents.pipeline.statements import Statements
 from agents.pipeline.trail import broken, trail_bytes
 from agents.runtime.bounded_http import hang_up
 from agents.runtime.errors import ConfigError
@@ -318,6 +322,7 @@ class Post:
         self._boxes: dict[_Key, Mailbox] = {}
         self._ended: dict[_Key, None] = {}
         self._notices: dict[_Key, dict[int, bytes]] = {}  # by miner
+        self.statements = Statements(where)
         self.url = ""
         self._server: _Server | None = None
         if listen:
@@ -444,6 +449,28 @@ class Post:
         self._box(notice.job, notice.epoch, notice.seed).accept_notice(notice)
         return _TAKEN
 
+    def statement(self, read: Callable[[int], bytes], length: int) -> tuple[int, bytes]:
+        """Take a statement about shards."""
+        if length > MAX_STATEMENT:
+            raise Refused(413, f"A statement has at most {MAX_STATEMENT} bytes.")
+        try:
+            said = Statement.from_bytes(read(length))
+        except LetterError as error:
+            raise Refused(400, str(error)) from None
+        if not self.statements.put(said):
+            raise Refused(403, "No statement of a miner of an epoch here, by its operator.")
+        return _TAKEN
+
+    def listed_statements(self, path: str) -> bytes | None:
+        """The statements that lie at a path as `shards_path` makes it; None for another path."""
+        parts = path.split("/", 4)
+        if len(path) > _MAX_PATH or len(parts) != 4 or parts[:2] != ["", "shards"]:
+            return None
+        try:
+            return self.statements.listed(int(parts[2]), int(parts[3]))
+        except ValueError:
+            return None
+
     def announcement(self, read: Callable[[int], bytes], length: int) -> tuple[int, bytes]:
         """Take an announcement."""
         if length > MAX_ANNOUNCEMENT:
@@ -499,6 +526,7 @@ def _handler(post: Post, log: Log, request_s: float) -> type[BaseHTTPRequestHand
         "/collect": post.collect,
         "/done": post.notice,
         "/announcements": post.announcement,
+        "/shards": post.statement,
     }
 
     class Handler(BaseHTTPRequestHandler):
@@ -520,11 +548,11 @@ def _handler(post: Post, log: Log, request_s: float) -> type[BaseHTTPRequestHand
             if self.path == "/announcements":
                 self._answer(200, post.book.listed())
                 return
-            notice = post.kept(self.path)
-            if notice is None:
+            found = post.kept(self.path) or post.listed_statements(self.path)
+            if found is None:
                 self._answer(404, b"There is no such notice, and no such list.")
             else:
-                self._answer(200, notice)
+                self._answer(200, found)
 
         def do_POST(self) -> None:
             length = self._length()
@@ -540,7 +568,8 @@ def _handler(post: Post, log: Log, request_s: float) -> type[BaseHTTPRequestHand
             try:
                 if taker is None:
                     raise Refused(
-                        404, "Post to /letters, /relay, /collect, /done or /announcements."
+                        404,
+                        "Post to /letters, /relay, /collect, /done, /shards or /announcements.",
                     )
                 if length is None:
                     raise Refused(400, "Say the length of the body in Content-Length.")

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from agents.jobs.job import JobContext
 from agents.pipeline.hand_over import Passage, Signed
@@ -37,6 +38,8 @@ class RoundInputs:
     read is worth waiting for. `signed`: whether a signature is that of the sender of a passage,
     over the digest of what it handed on, where the model is split.
 
+    `lies`: by node, evidence of what it stated wrong of the shards that it owns.
+
     The signs: `merged`, the merged pseudo-gradient; `audit_seed`, 32 bytes that draw nodes;
     `exposures`, by node, what its chance of being drawn follows from; `flagged`, nodes that
     revealed identical content; `window_s`, length of the commit phase in seconds.
@@ -56,6 +59,7 @@ class RoundInputs:
     memory: Callable[[int], State | None] = _no_memory
     patient: bool = True
     signed: Signed = _nothing_signed
+    lies: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)
 
     def steps(self, node: int) -> int:
         """Steps that the node's trace must show."""

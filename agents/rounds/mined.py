@@ -107,6 +107,34 @@ def fetch_mined(
     return Mined(reveal, gradient, "", stage, log, received, proof)
 
 
+def fetch_log(reveal: Reveal, job: JobContext, store: ContentStore, epoch: Epoch) -> Mined:
+    """A miner's log alone, for who wants to know whose passes count and trains another stage.
+
+    It reads neither payload nor entries, and knows no weights of that stage, so it takes the
+    state's hash as the log states it.
+    """
+    stage = epoch.stage_of(reveal.node)
+    if stage is None:
+        return Mined(reveal, None, "wrong input: it holds no stage in this epoch")
+    try:
+        most = len(epoch.samples) if stage == epoch.last else 0
+        told = store.get_digest(reveal.proof, max_proof_bytes(most))
+        proof = ProofOfComputation.from_bytes(told, most)
+        events = max_events(epoch)
+        raw = store.get(proof.trace, max_log_bytes(events))
+        origin = Origin(reveal.node, epoch.number, stage, MinerLog.state_in(raw))
+        log = MinerLog.from_bytes(raw, origin, events)
+        if log.root() != reveal.trace_root:
+            raise PayloadError("the log has not the root that was committed to")
+    except StoreUnavailable:
+        raise
+    except StoreError as error:
+        return Mined(reveal, None, f"{UNAVAILABLE}{error}"[:_REASON], stage)
+    except PayloadError as error:
+        return Mined(reveal, None, f"bad payload: {error}"[:_REASON], stage)
+    return Mined(reveal, None, "", stage, log)
+
+
 def read_inbox(mined: Mined, job: JobContext, epoch: Epoch, store: ContentStore) -> Inbox:
     """The entries of a miner that was fetched and found good. Raises StoreError."""
     assert mined.log is not None and mined.proof is not None and mined.proof.inbox is not None

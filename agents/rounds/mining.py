@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 
 from agents.jobs.job import JobContext
+from agents.jobs.model_files import stage_of
 from agents.pipeline.addresses import AddressBook, Inquiry
 from agents.pipeline.clasp import stated
 from agents.pipeline.collector import beside
@@ -64,8 +65,7 @@ class Mining:
         self._unseated: tuple[int, int] | None = None
 
     def produce(self, job: JobContext, view: View, plan: Plan, node: int) -> Work | None:
-        """Work through the epoch; None if the node made no step that was due, or nobody
-        could hold its stage."""
+        """Work through the epoch; None if the node was stopped at it, or holds no stage."""
         epoch = plan.epoch
         if epoch is None:
             self._say_unseated(view)
@@ -75,7 +75,7 @@ class Mining:
             return None
         began = time.monotonic()
         deadline = began + _WINDOW * max(0, view.round.deadline - view.now)
-        before = self._models.at(view.job_id, view.round.prev_model, stage)
+        before = stage_of(job, self._models.at(view.job_id, view.round.prev_model, stage), stage)
         self._meet(epoch, node, view.round.opened_block)
         start = partial(self._work, job, epoch, node, before, plan.step)
         with self._context.metrics.busy("train"):
@@ -176,6 +176,7 @@ class Mining:
         self._operators = self._network.operators_at(everybody, opened)
         if self._opened is None:
             self._opened = _Opened(self._context, self._where, self._book, node)
+        self._opened.post.statements.expect(epoch.job, epoch.number, self._operators)
         around = beside(epoch, node)
         end = time.monotonic() + _ADDRESSES_S
         while time.monotonic() < end and not self._context.stop.is_set():
@@ -184,6 +185,15 @@ class Mining:
             self._opened.ask()
             self._context.stop.wait(0.2)
         self._context.log.warning("addresses_missing", nodes=list(self._unknown(around)))
+
+    def post_of(self, epoch: Epoch, node: int, opened: int) -> Post:
+        """The node's post, which takes statements of the epoch's miners. It is opened if a restart
+        closed it."""
+        if self._opened is None or not self._operators:
+            self._meet(epoch, node, opened)
+        assert self._opened is not None
+        self._opened.post.statements.expect(epoch.job, epoch.number, self._operators)
+        return self._opened.post
 
     def _unknown(self, miners: Iterable[int]) -> Iterable[int]:
         return (miner for miner in miners if self._book.url_of(miner) is None)

@@ -19,12 +19,14 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from agents.jobs.job import JobContext
 from agents.jobs.model_files import hash_of, pack_change, pack_model
+from agents.jobs.outer_step import stepped, weights_of
 from agents.mechanisms.merge import MergeRefused
 from agents.mechanisms.privacy.aggregate import Aggregate
 from agents.mechanisms.score import Evidence, SelectingScore
@@ -35,6 +37,7 @@ from agents.rounds.mined import Mined
 from agents.rounds.plan import Plan
 from agents.rounds.release import Release, plain
 from agents.rounds.report import MAX_GAIN_PPM, NodeLine, RoundReport
+from agents.rounds.shares import Shared, Shares, pack_record
 from agents.rounds.stagewise import merge_stages
 from agents.rounds.submissions import Submission
 from agents.storage.cid import cid_of_bytes, digest_of
@@ -53,10 +56,11 @@ WORST_LOSS = 1e9  # nats per token; stands for every loss beyond it, infinity an
 class Outcome:
     """A round's result. `nodes` and `contributions` are those that share the pool.
 
-    `parts`: files that update and checkpoint name, where the model is split. `rests_on`: digests of
-    what nodes published beside their payloads and is read to tell whose work counts: proofs where
-    the job lists determinism classes; of miners log and entries too.
-    `doubt`: what is wrong with a noised update that somebody else released, or empty.
+    `parts`: files that update, checkpoint and report name, where the model is split. `rests_on`:
+    digests of what nodes published beside their payloads and is read to tell whose work counts:
+    proofs where the job lists determinism classes; of miners log and entries too.
+    `doubt`: what is wrong with a noised update that somebody else released, or empty. `lies`: by
+    node, evidence of what it stated wrong of the shards that it owns.
     """
 
     state: State
@@ -69,6 +73,7 @@ class Outcome:
     doubt: str = ""
     parts: tuple[bytes, ...] = ()
     rests_on: tuple[bytes, ...] = ()
+    lies: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)
 
     @property
     def model(self) -> bytes:
@@ -89,7 +94,8 @@ class Merging:
     if the job's score does not ask for them. `doubt`: what is wrong with an update that somebody
     else released, or empty. `left_out`: why some of them did not go into the merge, by node.
     `passes`: by node, those that count, where the model is split. `factors_ppm`: by node, which
-    part of its pay is left, likewise.
+    part of its pay is left, likewise. `shared`: how the butterfly of each stage went; None in a job
+    without.
     """
 
     good: tuple[Submission, ...]
@@ -103,6 +109,7 @@ class Merging:
     left_out: Mapping[int, str] = field(default_factory=dict)
     passes: Mapping[int, int] | None = None
     factors_ppm: Mapping[int, int] | None = None
+    shared: tuple[Shared, ...] | None = None
 
 
 def compute(
@@ -118,6 +125,7 @@ def compute(
     release: Release = plain,
     standing: Mapping[int, int] | None = None,
     history: Sequence[State] = (),
+    shares: Shares | None = None,
 ) -> Outcome:
     """Merge, apply, evaluate and score.
 
@@ -129,9 +137,10 @@ def compute(
         release: what becomes of the merged update before it is published.
         standing: shares by node of the newest round scored before this one; empty before the first.
         history: merged updates of the rounds before, newest first, as many as the score reads.
+        shares: what a stage's miners delivered of its merge, in a job with a butterfly.
     """
     merging = merge(
-        job, before, submissions, device, stakes, release, plan.step, standing, plan.epoch
+        job, before, submissions, device, stakes, release, plan.step, standing, plan.epoch, shares
     )
     return finish(job, job_id, round_id, plan, before, submissions, merging, claimed, history)
 
@@ -146,12 +155,13 @@ def merge(
     step: int = 0,
     standing: Mapping[int, int] | None = None,
     epoch: Epoch | None = None,
+    shares: Shares | None = None,
 ) -> Merging:
     """The costly half of `compute`. `step`: finalized rounds before this one. `epoch`: where the
     model is split."""
     good = tuple(s for s in submissions if s.gradient is not None)
     if job.slices is not None:
-        return _merge_split(job, before, good, device, stakes, step, epoch)
+        return _merge_split(job, before, good, device, stakes, step, epoch, shares)
     left_out = _left_out(job, good, standing or {})
     chosen = [s for s in good if s.reveal.node not in left_out]
     gradients = [s.gradient for s in chosen if s.gradient is not None]
@@ -196,6 +206,7 @@ def _merge_split(
     stakes: Mapping[int, int] | None,
     step: int,
     epoch: Epoch | None,
+    shares: Shares | None,
 ) -> Merging:
     """Of a model that is split. Without an epoch nobody held a stage, and nothing changes."""
     miners = [s for s in good if isinstance(s, Mined)]
@@ -203,20 +214,26 @@ def _merge_split(
     left_out: Mapping[int, str] = {}
     passes: Mapping[int, int] = {}
     factors: Mapping[int, int] = {}
+    shared: tuple[Shared, ...] | None = () if job.spec.butterfly else None
     if epoch is not None:
-        found = merge_stages(job, epoch, miners, stakes)
+        if job.spec.butterfly and shares is None:
+            raise ValueError("the merge of a job with a butterfly needs its shares")
+        found = merge_stages(job, epoch, miners, stakes, shares)
+        shared = found.shared if job.spec.butterfly else None
         merged, left_out = found.merged, found.left_out
         passes, factors = found.passes, found.factors_ppm
         miners = [m for m in miners if m.reveal.node not in found.refused]
-    after = apply_outer(before, merged, job.spec.outer_lr_at(step))
+    after = stepped(job.spec, before, merged, job.spec.outer_lr_at(step))
     batches = job.data.val_batches(job.spec.eval_batches)
     net = job.net(device)
-    losses = _loss(net, before, batches), _loss(net, after, batches)
+    weights = weights_of(before, job.shapes), weights_of(after, job.shapes)
+    losses = _loss(net, weights[0], batches), _loss(net, weights[1], batches)
     return Merging(
         *(tuple(miners), "", merged, after, *losses, None),
         left_out=left_out,
         passes=passes,
         factors_ppm=factors,
+        shared=shared,
     )
 
 
@@ -307,6 +324,9 @@ def finish(
     update = pack_change(job, merging.merged, merging.after)
     due = (plan.step + 1) % spec.checkpoint_every == 0 or plan.step + 1 >= spec.rounds
     checkpoint = pack_model(job, merging.after) if due else None
+    record = None
+    if merging.shared is not None:
+        record = pack_record(job_id, round_id, [one.line for one in merging.shared])
     report = RoundReport(
         job=job_id,
         round=round_id,
@@ -323,6 +343,7 @@ def finish(
         nodes=[_line(s, plan, marks, merging) for s in submissions],
         val_loss_before=merging.loss_before,
         val_loss=merging.loss_after,
+        shards=None if record is None else cid_of_bytes(record),
     )
     paid = [(line.node, line.contribution) for line in report.nodes if line.contribution]
     return Outcome(
@@ -334,8 +355,13 @@ def finish(
         nodes=tuple(node for node, _ in paid),
         contributions=tuple(share for _, share in paid),
         doubt=merging.doubt,
-        parts=(*update.parts, *(() if checkpoint is None else checkpoint.parts)),
+        parts=(
+            *update.parts,
+            *(() if checkpoint is None else checkpoint.parts),
+            *(() if record is None else (record,)),
+        ),
         rests_on=tuple(digest for s in submissions for digest in _beside(s)),
+        lies={n: lie for one in merging.shared or () for n, lie in one.lies.items()},
     )
 
 

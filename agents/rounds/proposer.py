@@ -11,6 +11,7 @@ from __future__ import annotations
 from agents.protocol.network import Network
 from agents.protocol.numbers import Phase
 from agents.protocol.view import View
+from agents.rounds.gathering import Gathering
 from agents.rounds.reader import RoundReader
 from agents.runtime.faults import crashpoint
 from agents.runtime.sender import Sender
@@ -28,11 +29,13 @@ class Proposer:
         reader: RoundReader,
         sender: Sender,
         head_start: float,
+        gathering: Gathering,
     ) -> None:
         self._network = network
         self._reader = reader
         self._sender = sender
         self._head_start = head_start
+        self._gathering = gathering
 
     def step(self, view: View, node: int) -> str | None:
         """Propose if it is this node's turn; returns what was done."""
@@ -42,7 +45,12 @@ class Proposer:
         missing = [s.reveal.node for s in submissions if s.unavailable]
         if missing and self._elapsed(view) < _WAIT_SHARE:
             return None
-        outcome = self._reader.outcome(view, submissions)
+        found = self._gathering.of(view, submissions)
+        waiting = found is not None and not found.complete
+        if found is not None and waiting and (found.blind or self._elapsed(view) < _WAIT_SHARE):
+            return None
+        said = () if found is None else found.said
+        outcome = self._reader.outcome(view, submissions, said=said)
         if outcome is None:
             return None
         self._reader.publish(outcome)

@@ -12,14 +12,17 @@ report then says so.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from agents.jobs.job import JobContext
+from agents.jobs.model_files import stage_of
+from agents.pipeline.epoch import Epoch
 from agents.pipeline.hand_over import Signed
 from agents.pipeline.letters import domain, signed_by
+from agents.pipeline.shards import Statement
 from agents.protocol.exposure import Exposure, exposures, lasting_loss
 from agents.protocol.network import Network
 from agents.protocol.numbers import Phase
@@ -34,10 +37,12 @@ from agents.rounds.models import Models
 from agents.rounds.outcome import Merging, Outcome, finish, merge
 from agents.rounds.plan import Plan, Plans
 from agents.rounds.release import draw, published
-from agents.rounds.report import RoundReport
+from agents.rounds.report import ReportError, RoundReport
 from agents.rounds.sealing import Sealing
+from agents.rounds.shares import Shares, max_record_bytes, read_statements
 from agents.rounds.submissions import Submission, Unseal, fetch, shut
 from agents.storage.content_store import ContentStore
+from agents.storage.errors import StoreError, StoreUnavailable
 from agents.training.assignment import input_root
 from agents.training.state import State, model_hash
 
@@ -124,6 +129,7 @@ class RoundReader:
         return replace(
             bare,
             merged=outcome.merged,
+            lies=outcome.lies,
             audit_seed=audit_seed,
             exposures=self._exposures(view, outcome) if job.verification.redone else {},
             flagged=frozenset(flagged),
@@ -217,7 +223,9 @@ class RoundReader:
         before = view.round.prev_model
         if plan.epoch is not None:
             stage = plan.epoch.stage_of(reveal.node)
-            state = {} if stage is None else self.models.at(view.job_id, before, stage)
+            state: State = {}
+            if stage is not None:
+                state = stage_of(job, self.models.at(view.job_id, before, stage), stage)
             return fetch_mined(reveal, job, self.store, plan.epoch, model_hash(state))
         seed = plan.codec_seed(job.codec, reveal.node)
         enforced = job.verification.input_enforced
@@ -235,17 +243,31 @@ class RoundReader:
     # -- outcome ---------------------------------------------------------------------------------
 
     def outcome(
-        self, view: View, submissions: Sequence[Submission], report: RoundReport | None = None
+        self,
+        view: View,
+        submissions: Sequence[Submission],
+        report: RoundReport | None = None,
+        said: Iterable[Statement] = (),
     ) -> Outcome | None:
-        """The round's outcome over these submissions; None while the seed is unknown.
+        """The round's outcome over these submissions; None while a seed that it needs is unknown.
 
-        `report`: the proposed one, whose published gains are used where they are right.
+        `report`: the proposed one, whose published gains are used where they are right, and whose
+        record of shards is read. `said`: without a report, owners' statements about shards.
         """
         plan = self.plans.of(view)
         if plan is None:
             return None
+        shares = None
+        if self.models.spec(view.job_id).butterfly and plan.epoch is not None:
+            audit_seed = self.network.seed(view.job_id, view.round_id, view.round, audit=True)
+            if audit_seed is None:
+                return None
+            if report is not None:
+                said = self.recorded(plan.epoch, report)
+            place = view.job_id, view.round_id, plan.epoch, submissions
+            shares = self.shares(*place, audit_seed, said)
         standing = self._standing(view)
-        key = self._key(view, plan, submissions, standing)
+        key = self._key(view, plan, submissions, standing, shares)
         claimed = None if report is None else report.gains()
         named = (key, None if report is None else (tuple(report.gains().items()), report.update))
         if named not in self._outcomes:
@@ -257,12 +279,53 @@ class RoundReader:
                 plan,
                 before,
                 submissions,
-                self._merging(view, key, plan, before, submissions, standing, report),
+                self._merging(view, key, plan, before, submissions, standing, report, shares),
                 claimed,
                 known_updates(self.models, view.job_id, view.round.prev_model),
             )
             _shorten(self._outcomes)
         return self._outcomes[named]
+
+    def shares(
+        self,
+        job_id: int,
+        round_id: int,
+        epoch: Epoch,
+        submissions: Sequence[Submission],
+        audit_seed: bytes,
+        said: Iterable[Statement],
+    ) -> Shares:
+        """What there is to judge a round's shards by. `said`: statements, checked here."""
+        revealed = frozenset(s.reveal.node for s in submissions)
+        opened = self.network.round(job_id, round_id).opened_block
+        operators = self.network.operators_at(sorted(revealed), opened)
+        where = domain(self.network.deployment.chain_id, self.network.rounds.address)
+        return Shares(audit_seed, revealed).sound(epoch, said, operators, where)
+
+    def recorded(self, epoch: Epoch, report: RoundReport) -> list[Statement]:
+        """The statements in a report's record, unchecked.
+
+        Raises StoreError, or ReportError for a record that can't be read.
+        """
+        if report.shards is None:
+            return []
+        return read_statements(self.store.get(report.shards, max_record_bytes(epoch)))
+
+    def proposed(self, view: View) -> RoundReport | None:
+        """The report of the result that stands, in a job with a butterfly; None in others, and
+        where it or its record can't be read: `agents.verify.judging` says what follows of that."""
+        plan = self.plans.of(view)
+        if not self.models.spec(view.job_id).butterfly or plan is None or plan.epoch is None:
+            return None
+        try:
+            proposal = self.network.proposal(view.job_id, view.round_id, view.round)
+            report = self.models.report(proposal.report)
+            self.recorded(plan.epoch, report)
+        except StoreUnavailable:
+            raise
+        except (StoreError, ReportError):
+            return None
+        return report
 
     def publish(self, outcome: Outcome) -> None:
         """Put update, checkpoint and report into the store, durably, and keep what was merged.
@@ -292,6 +355,7 @@ class RoundReader:
         submissions: Sequence[Submission],
         standing: Mapping[int, int],
         report: RoundReport | None,
+        shares: Shares | None,
     ) -> Merging:
         job = self.models.job(view.job_id)
         if report is None or not job.sealed:
@@ -305,7 +369,7 @@ class RoundReader:
             stakes = self.network.stakes_at(nodes, view.round.opened_block)
             self._merged[key] = merge(
                 *(job, before, submissions, self.device, stakes, release, plan.step, standing),
-                plan.epoch,
+                *(plan.epoch, shares),
             )
             _shorten(self._merged)
         return self._merged[key]
@@ -324,6 +388,7 @@ class RoundReader:
         plan: Plan,
         submissions: Sequence[Submission],
         standing: Mapping[int, int],
+        shares_of_stages: Shares | None,
     ) -> _Key:
         # Refused contents count too: the report names them, and a reorg may change them. So may it
         # change a proof, and a miner's log, which decide whose work counts.
@@ -336,6 +401,9 @@ class RoundReader:
             for s in submissions
         ]
         shares = repr(sorted(standing.items())).encode()
+        if shares_of_stages is not None:
+            signed = (one.signature for one in shares_of_stages.statements.values())
+            parts.append(shares_of_stages.audit_seed + b"".join(signed))
         return (view.round.prev_model, plan.manifest.hash(), shares, *parts)
 
 

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
 from agents.storage.canonical import dumps, loads
-from agents.training.spec import Cid, describe
+from agents.training.spec import Cid, describe, is_none
 
 MAX_REPORT_BYTES = 1 << 20
 MAX_GAIN_PPM = 100_000_000
@@ -70,6 +70,8 @@ class RoundReport(_Frozen):
     nodes: list[NodeLine]
     val_loss_before: float
     val_loss: float
+    # The record of a butterfly (`agents.rounds.shares`), in jobs that have one.
+    shards: Cid | None = Field(default=None, exclude_if=is_none)
 
     def to_bytes(self) -> bytes:
         """Canonical JSON."""

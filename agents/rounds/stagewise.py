@@ -5,6 +5,9 @@ Rule: a contributor is a miner with at least `least_passes` passes that count (B
 and a stage's update is the merge of exactly its contributors. A stage without a quorum of them
 keeps its weights, and so does a stage whose merge is refused; the other stages don't wait for it.
 Passes that count are paid whether they are merged or not.
+
+Where the job's `all_reduce` is `butterfly`, what a stage's owners did not deliver of its merge is
+left out (`agents.rounds.shares`).
 """
 
 from __future__ import annotations
@@ -22,6 +25,7 @@ from agents.pipeline.epoch import Epoch
 from agents.pipeline.quorum import Quorum
 from agents.rounds.mined import Mined
 from agents.rounds.quality import judged, samples_that_count
+from agents.rounds.shares import Shared, Shares, share
 from agents.training.state import State
 
 
@@ -29,13 +33,31 @@ from agents.training.state import State
 class Stagewise:
     """`merged`: the update of all stages. `passes`: of each miner, those that count. `left_out`:
     why a miner's payload is not in the merge. `refused`: miners of stages whose merge was.
-    `factors_ppm`: of each miner, which part of its pay its samples' losses leave."""
+    `factors_ppm`: of each miner, which part of its pay its samples' losses leave. `shared`: of each
+    stage that has owners of shards and was merged, how that went."""
 
     merged: State
     passes: Mapping[int, int]
     left_out: Mapping[int, str]
     refused: frozenset[int]
     factors_ppm: Mapping[int, int]
+    shared: tuple[Shared, ...] = ()
+
+
+def quorum_of(job: JobContext) -> Quorum:
+    """The terms of the merge of each stage."""
+    assert job.spec.pipeline is not None
+    return Quorum(job.spec.pipeline.least_passes, Fraction(str(job.spec.pipeline.quorum)))
+
+
+def contributors_of(
+    job: JobContext, epoch: Epoch, stage: int, passes: Mapping[int, int]
+) -> tuple[int, ...]:
+    """Who is merged in a stage, ascending; nobody without a quorum. `passes`: that count, by miner
+    whose artefacts are good."""
+    worked = {node: passes.get(node, 0) for node in epoch.stages[stage]}
+    quorum = quorum_of(job)
+    return tuple(quorum.contributors(worked)) if quorum.reached(worked) else ()
 
 
 def merge_stages(
@@ -43,13 +65,14 @@ def merge_stages(
     epoch: Epoch,
     miners: Sequence[Mined],
     stakes: Mapping[int, int] | None,
+    shares: Shares | None = None,
 ) -> Stagewise:
-    """Merge each stage. `miners`: all whose artefacts are good, ascending; `stakes` as `merge`."""
+    """Merge each stage. `miners`: all whose artefacts are good, ascending; `stakes` as `merge`.
+    `shares`: where the job has a butterfly."""
     assert job.slices is not None and job.spec.pipeline is not None
     samples = samples_that_count(epoch, miners)
     passes = {node: len(done) for node, done in samples.items()}
-    terms = job.spec.pipeline
-    quorum = Quorum(terms.least_passes, Fraction(str(terms.quorum)))
+    quorum, shared = quorum_of(job), list[Shared]()
     merged: State = {}
     left_out: dict[int, str] = {}
     refused: set[int] = set()
@@ -79,7 +102,34 @@ def merge_stages(
                 for miner in chosen:
                     left_out[miner.reveal.node] = f"not merged: {error}"[:300]
                     refused.add(miner.reveal.node)
+            else:
+                update = _delivered(job, epoch, stage, update, chosen, shares, shared, left_out)
         merged |= update
     harm = judged(job, epoch, miners, samples)
     factors = {node: harm[node].factor_ppm if node in harm else PPM for node in passes}
-    return Stagewise(merged, passes, left_out, frozenset(refused), factors)
+    return Stagewise(merged, passes, left_out, frozenset(refused), factors, tuple(shared))
+
+
+def _delivered(
+    job: JobContext,
+    epoch: Epoch,
+    stage: int,
+    update: State,
+    chosen: Sequence[Mined],
+    shares: Shares | None,
+    shared: list[Shared],
+    left_out: dict[int, str],
+) -> State:
+    """What the stage's owners delivered of its merge; all of it where it has none."""
+    assert job.spec.pipeline is not None
+    if shares is None:
+        return update
+    nodes = [miner.reveal.node for miner in chosen]
+    least = Fraction(str(job.spec.pipeline.least_valid))
+    found = share(shares, epoch, stage, update, nodes, job.stage_shapes(stage), least)
+    if found is None:
+        return update
+    shared.append(found)
+    if found.refused:
+        left_out |= dict.fromkeys(nodes, f"not merged: {found.refused}")
+    return found.update

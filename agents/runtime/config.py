@@ -184,6 +184,10 @@ class AgentSettings(BaseSettings):
     confirmations: int = Field(1, ge=1, le=64, description="Blocks that make a transaction done")
     stuck_blocks: int = Field(3, ge=1, le=100, description="Blocks before a fee is raised")
     max_fee_gwei: float = Field(10_000.0, gt=0, description="Highest fee per gas ever offered")
+    post_peers: list[str] = Field(
+        [],
+        description="Aggregators and verifiers: URLs of miners' posts, to ask for merged shards",
+    )
     trainer: TrainerSettings = Field(TrainerSettings(), description="Trainer's section")
     verifier: VerifierSettings = Field(VerifierSettings(), description="Verifier's section")
     executor: ExecutorSettings = Field(

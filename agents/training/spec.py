@@ -96,6 +96,11 @@ class ModelSpec(_Frozen):
         return self
 
 
+def _is(default: object) -> Callable[[object], bool]:
+    """Whether a value is this one: then it is left out of the canonical bytes."""
+    return lambda value: value == default
+
+
 def is_empty(value: Sized) -> bool:
     """Whether there is nothing in it: then it is left out of the canonical bytes."""
     return not value
@@ -203,6 +208,15 @@ MAX_SAMPLES = 65_536
 and a miner alone in its stage logs up to three events of each."""
 
 
+class OuterSpec(_Frozen):
+    """The outer step with momentum (``agents.training.outer``), in the place of
+    ``optimizer.outer_lr``. With ``momentum`` 0 there is no velocity, and ``rate`` does what
+    ``outer_lr`` does. ``optimizer.outer_decay`` lets the rate fall."""
+
+    rate: Annotated[Float, _between(1e-4, 10.0)] = 0.7
+    momentum: Annotated[Float, _between(0.0, 0.999)] = 0.9
+
+
 class PipelineSpec(_Frozen):
     """How a pipeline cuts the model, what crosses between its stages, and when a stage steps.
 
@@ -214,6 +228,14 @@ class PipelineSpec(_Frozen):
     gradient. ``least_passes`` (B_min of the primer) is the fewest passes of a contributor to its
     stage's merge. ``quorum`` is the share of a stage's miners, rounded up, that must be
     contributors; else the stage keeps its weights. With 0 one is enough.
+
+    Options that are not given are left out of the canonical bytes, so specs from before them keep
+    theirs: ``outer``, ``all_reduce`` and ``least_valid``.
+
+    With ``all_reduce`` ``butterfly`` every pair of a stage's miners owns one shard of its change,
+    merges it and says so (``agents.pipeline.shards``). A shard that nobody delivers keeps its
+    weights; where less than ``least_valid`` of a stage's shards are delivered all of it does. With
+    ``none`` whoever proposes a result merges alone.
     """
 
     layers: Annotated[
@@ -224,6 +246,9 @@ class PipelineSpec(_Frozen):
     local_batch: Annotated[Int, _between(1, MAX_IN_FLIGHT)] = 4
     least_passes: Annotated[Int, _between(1, 1_000_000)] = 1
     quorum: Annotated[Float, _between(0.0, 1.0)] = 0.0
+    outer: OuterSpec | None = Field(default=None, exclude_if=is_none)
+    all_reduce: Literal["none", "butterfly"] = Field("none", exclude_if=_is("none"))
+    least_valid: Annotated[Float, _between(0.0, 1.0)] = Field(0.9, exclude_if=_is(0.9))
 
 
 class JobSpec(_Frozen):
@@ -326,11 +351,33 @@ class JobSpec(_Frozen):
                 "batches_per_round of a pipeline must be between pipeline.least_passes "
                 f"{self.pipeline.least_passes} and {MAX_SAMPLES}, got {self.batches_per_round}"
             )
+        if self._outer is not None and self.optimizer.outer_lr != 1.0:
+            raise ValueError(
+                "pipeline.outer.rate takes the place of optimizer.outer_lr; leave outer_lr out, "
+                f"got {self.optimizer.outer_lr}"
+            )
         return self
+
+    @property
+    def _outer(self) -> OuterSpec | None:
+        return None if self.pipeline is None else self.pipeline.outer
 
     def outer_lr_at(self, step: int) -> float:
         """Factor on the merged update of the round after ``step`` finalized ones."""
-        return self.optimizer.outer_lr_at(step, self.rounds)
+        inner = self.optimizer
+        if self._outer is not None:
+            inner = inner.model_copy(update={"outer_lr": self._outer.rate})
+        return inner.outer_lr_at(step, self.rounds)
+
+    @property
+    def butterfly(self) -> bool:
+        """Whether the miners of a stage merge its shards."""
+        return self.pipeline is not None and self.pipeline.all_reduce == "butterfly"
+
+    @property
+    def outer_momentum(self) -> float:
+        """Of the outer step; 0 where the job has no velocity."""
+        return 0.0 if self._outer is None else self._outer.momentum
 
     def mechanisms(self) -> dict[str, str]:
         """The six mechanism names by field, for the registries that hold them."""

@@ -44,7 +44,16 @@ def result_errors(reader: RoundReader, view: View, patient: bool) -> list[str] |
     shut = {s.reveal.node for s in submissions if s.unavailable}
     if shut & report.accepted() and reader.models.job(view.job_id).sealed:
         return None  # who can't read what was merged can't judge the merge
-    outcome = reader.outcome(view, submissions, report)
+    try:
+        outcome = reader.outcome(view, submissions, report)
+    except StoreUnavailable:
+        raise
+    except ReportError as error:
+        return [str(error)]
+    except StoreError as error:
+        if report.shards is None:
+            raise
+        return None if patient else [f"the record of shards cannot be had: {error}"]
     if outcome is None:
         return None
     wrong = disagreements(outcome, proposal, report)
@@ -108,6 +117,11 @@ class Judge:
         inputs = self._reader.inputs(view, submissions)
         if inputs is None:
             return None
+        if inputs.job.spec.butterfly:
+            report = self._reader.proposed(view)
+            outcome = None if report is None else self._reader.outcome(view, submissions, report)
+            if outcome is not None:
+                inputs = replace(inputs, lies=outcome.lies)
         for finding in malformed(inputs):
             if finding.node == node:
                 return finding

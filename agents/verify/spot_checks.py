@@ -78,9 +78,9 @@ class Finding:
 
 def malformed(inputs: RoundInputs) -> list[Finding]:
     """Findings by what was revealed alone, one for a node: payloads that can't be read, logs that
-    don't fit what came in, and logs that deny what was signed. A payload that the store lacks is
-    not a finding."""
-    found = _disowned(inputs)
+    don't fit what came in, logs that deny what was signed, and statements about shards that merging
+    does not give. A payload that the store lacks is not a finding."""
+    found = _disowned(inputs) + _lied(inputs)
     for submission in inputs.submissions:
         if submission.gradient is None and not submission.unavailable:
             found.append(_finding(inputs, submission, Violation.INVALID, submission.reason, {}))
@@ -153,6 +153,18 @@ def _disowned(inputs: RoundInputs) -> list[Finding]:
     return [
         _finding(inputs, mined[node], Violation.INVALID, *guilt[node]) for node in sorted(guilt)
     ]
+
+
+def _lied(inputs: RoundInputs) -> list[Finding]:
+    """Findings on owners that signed a digest which merging their shard again does not give."""
+    by_node = {s.reveal.node: s for s in inputs.submissions}
+    found = []
+    for node, lie in sorted(inputs.lies.items()):
+        said = ", ".join(str(shard) for shard in lie["shards"][:8])
+        reason = f"It signed a merge of shard {said} that its payloads do not give."
+        place = inputs, by_node[node], Violation.INVALID
+        found.append(_finding(*place, reason, dict(lie)))
+    return found
 
 
 def _proof_problems(inputs: RoundInputs, submission: Submission, store: ContentStore) -> list[str]:

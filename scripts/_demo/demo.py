@@ -21,6 +21,7 @@ from rich.live import Live
 from agents.audit.replay import audit_job
 from agents.audit.show import print_audit
 from agents.audit.sources.findings import Audit
+from agents.jobs.outer_step import weights_of
 from agents.jobs.publish import Published, publish_job
 from agents.protocol.network import Network
 from agents.protocol.numbers import ZOO, Phase, ReportStatus, Role, Violation
@@ -297,8 +298,10 @@ class Demo:
         last = [story.report for story in self.history.rounds.values() if story.report][-1:]
         cid = last[0].checkpoint if last else None
         checks.append(Check(cid is not None, f"final checkpoint {cid}"))
-        checkpoint = None if cid is None else save_state(self.models.current(self.job_id))
-        slices = self.models.job(self.job_id).slices
+        job = self.models.job(self.job_id)
+        newest = self.models.current(self.job_id)
+        checkpoint = None if cid is None else save_state(weights_of(newest, job.shapes))
+        slices = job.slices
         stages = 1 if slices is None else slices.last + 1
         per_round = trained_s / self.options.rounds
         facts = {
@@ -347,8 +350,8 @@ class Demo:
         """What the model wrote before the first round and after the last."""
         job = self.models.job(self.job_id)
         terms = self.network.job(self.job_id).terms
-        before = self.models.at(self.job_id, terms.genesis_model)
-        after = self.models.current(self.job_id)
+        before = weights_of(self.models.at(self.job_id, terms.genesis_model), job.shapes)
+        after = weights_of(self.models.current(self.job_id), job.shapes)
         return samples_of(job, tokens_of(job, self.store), before, after, self.prompt)
 
     def checks(self, claim: Claim) -> list[Check]:

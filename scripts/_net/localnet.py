@@ -400,8 +400,10 @@ def _seats(
                     "peers": peers,
                     "trusted_owners": trusted,
                 }
+            known = [f"http://127.0.0.1:{p}" for p in posts[:_KNOWN_POSTS]]
+            if role in ("aggregator", "verifier"):
+                extra["post_peers"] = known
             if role == "trainer":
-                known = [f"http://127.0.0.1:{p}" for p in posts[:_KNOWN_POSTS]]
                 own = settings.trainer.get(name, {})
                 post = {"post_port": posts[index], "post_peers": known}
                 extra["trainer"] = {**post, **settings.agent.get("trainer", {}), **own}

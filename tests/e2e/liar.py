@@ -7,15 +7,18 @@ belong together), so only who recomputes the merge can tell.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from agents.aggregator import Aggregator, AggregatorInJob
+from agents.pipeline.shards import Statement
 from agents.protocol.network import Network
 from agents.protocol.view import View
+from agents.rounds.gathering import Gathering
 from agents.rounds.outcome import Outcome
 from agents.rounds.proposer import Proposer
 from agents.rounds.reader import RoundReader
+from agents.rounds.report import RoundReport
 from agents.rounds.submissions import Submission
 from agents.runtime.context import Context
 from agents.storage.cid import cid_of_bytes
@@ -28,9 +31,15 @@ from agents.training.update import pack_update
 class DoublingReader(RoundReader):
     """Outcomes whose merge is twice the honest one."""
 
-    def outcome(self, view: View, submissions: Sequence[Submission]) -> Outcome | None:
+    def outcome(
+        self,
+        view: View,
+        submissions: Sequence[Submission],
+        report: RoundReport | None = None,
+        said: Iterable[Statement] = (),
+    ) -> Outcome | None:
         """The honest outcome, falsified consistently."""
-        honest = super().outcome(view, submissions)
+        honest = super().outcome(view, submissions, report, said)
         if honest is None:
             return None
         merged = {name: 2 * tensor for name, tensor in honest.merged.items()}
@@ -57,7 +66,8 @@ class LiarInJob(AggregatorInJob):
     def __init__(self, context: Context, store: ContentStore, network: Network) -> None:
         super().__init__(context, store, network)
         reader = DoublingReader(network, store, "cpu")
-        self.proposer = Proposer(network, reader, context.sender, 0.0)
+        gathering = Gathering(context, network, reader)
+        self.proposer = Proposer(network, reader, context.sender, 0.0, gathering)
 
 
 class Liar(Aggregator):

@@ -33,6 +33,7 @@ from agents.rounds.outcome import Outcome, compute, finish
 from agents.rounds.plan import Left, Plan, gamma_of, left_by, planned
 from agents.rounds.reader import RoundReader
 from agents.rounds.report import MAX_REPORT_BYTES, UNAVAILABLE, ReportError, RoundReport
+from agents.rounds.shares import Shares
 from agents.rounds.submissions import Submission
 from agents.storage.cid import cid_of_bytes, digest_of
 from agents.storage.errors import StoreError, StoreUnavailable
@@ -216,6 +217,7 @@ class Training:
                     *(job, *place, self._device, stakes, report.gains()),
                     standing=chosen,
                     history=history,
+                    shares=self._shares(part, plan, used, report),
                 )
         except StoreUnavailable:
             raise
@@ -224,6 +226,20 @@ class Training:
             return None
         compare_result(part, standing, report, outcome)
         return outcome
+
+    def _shares(
+        self, part: Part, plan: Plan, used: Sequence[Submission], report: RoundReport
+    ) -> Shares | None:
+        """What shards are judged by, in a job with a butterfly. Raises as `recorded`."""
+        assert self.job is not None
+        if not self.job.spec.butterfly or plan.epoch is None:
+            return None
+        if report.shards is not None:
+            self._artefacts.name(report.shards, "record of shards")
+        said = self._reader.recorded(plan.epoch, report)
+        seed = self._record.current[part.round_id].audit_seed
+        place = self._record.job_id, part.round_id, plan.epoch, used
+        return self._reader.shares(*place, seed, said)
 
     def _model_after(
         self,
@@ -311,6 +327,7 @@ class Training:
         inputs = replace(
             self._reader.inputs_at(*round_),
             merged=outcome.merged,
+            lies=outcome.lies,
             audit_seed=self._record.current[part.round_id].audit_seed,
             flagged=flagged,
             window_s=self._record.job.terms.commit_s,

@@ -204,6 +204,26 @@ def test_who_comes_back_after_the_others_left_ends_at_once(crew: Crew) -> None:
     assert_replays(21, finished)
 
 
+def test_a_miner_that_nobody_hands_a_sample_ends_with_an_empty_log(crew: Crew) -> None:
+    """Some were drawn for it, but those before it are gone."""
+    assert EPOCH.due(31)
+    crew.times = replace(TIMES, linger=0.5)
+    crew.start(31)
+    finished = crew.finish()[31]
+    assert finished.work.log().events == ()
+    assert Inbox.from_bytes(finished.inbox, MAX_MESSAGE).entries == ()
+    assert model_hash(finished.work.state()) == model_hash(work(31).state())
+
+
+def test_a_miner_of_the_first_stage_without_neighbours_ends_with_its_forwards(crew: Crew) -> None:
+    crew.times = replace(TIMES, answer=0.2, linger=2.0)
+    crew.start(11)
+    finished = crew.finish()[11]
+    kinds = {event.kind for event in finished.work.log().events}
+    assert kinds == {Kind.FORWARD} and finished.work.steps == 0
+    assert_replays(11, finished)
+
+
 def answered(crew: Crew, reply: Done) -> bool:
     """Whether a miner that asks 11 takes this for 11's notice; 12's has come."""
     for miner in (11, 12):

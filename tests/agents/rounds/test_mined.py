@@ -11,7 +11,7 @@ import pytest
 from agents.jobs.job import JobContext
 from agents.pipeline.inbox import Inbox
 from agents.pipeline.miner_log import Kind
-from agents.rounds.mined import max_message_bytes, read_inbox
+from agents.rounds.mined import fetch_log, max_message_bytes, read_inbox
 from tests.stage.memory.mined_round import MINERS, MinedRound
 
 NODE = 3
@@ -100,3 +100,18 @@ def test_entries_that_nobody_sends_have_no_room_for_bytes(mined: MinedRound) -> 
 def test_who_holds_no_stage_has_no_payload(mined: MinedRound) -> None:
     found = mined.fetch(replace(mined.submit(NODE).reveal, node=99))
     assert found.gradient is None and found.reason.startswith("wrong input: ")
+
+
+def test_the_log_alone_is_read_without_payload_and_entries(mined: MinedRound) -> None:
+    assert mined.plan.epoch is not None
+    place = mined.job, mined.store, mined.plan.epoch
+    reveal = mined.submit(NODE, payload=b"never read", inbox=b"neither").reveal
+    assert fetch_log(reveal, *place).log == mined.works[NODE].log
+    short = fetch_log(mined.submit(NODE, **cut_short(mined)).reveal, *place)
+    assert short.log is None and "has not the root" in short.reason
+    for raw in (b"", b"x" * 40, mined.works[7].log.to_bytes()):
+        found = fetch_log(mined.submit(NODE, trace=raw).reveal, *place)
+        assert found.log is None and found.reason.startswith("bad payload: ")
+    gone = fetch_log(mined.submit(NODE, missing="trace").reveal, *place)
+    assert gone.log is None and gone.unavailable
+    assert fetch_log(replace(reveal, node=99), *place).reason.startswith("wrong input: ")

@@ -172,6 +172,7 @@ REPORT_CHANGES: dict[str, Any] = {
     "nodes": [],
     "val_loss_before": 0.5,
     "val_loss": 0.5,
+    "shards": OTHER_CID,
 }
 LINE_CHANGES: dict[str, Any] = {
     "node": 77,

@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Owners' statements about shards, as a post keeps them and gives them to whoever asks.
+
+Rule: one statement of each miner of an epoch, the newest that its operator signed, of the last few
+epochs that the post's own miner worked in. Who has no post of its own leaves its statement at those
+of others. Nobody else's word is kept, so what a post holds is bounded.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import threading
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping
+
+from agents.pipeline.letters import Domain, LetterError
+from agents.pipeline.shards import MAX_STATEMENT, Statement
+from agents.runtime.bounded_http import ask
+
+_EPOCHS = 4  # of all jobs together, whose statements are kept
+_ASK_S = 2.0
+_Key = tuple[int, int]  # job and epoch
+
+
+class Statements:
+    """What one post keeps. Any thread may call it."""
+
+    def __init__(self, where: Domain) -> None:
+        self._where = where
+        self._operators: OrderedDict[_Key, Mapping[int, str]] = OrderedDict()
+        self._kept: dict[_Key, dict[int, Statement]] = {}
+        self._lock = threading.Lock()
+
+    def expect(self, job: int, epoch: int, operators: Mapping[int, str]) -> None:
+        """Take statements of an epoch from now on. `operators`: of all its miners."""
+        with self._lock:
+            self._operators[job, epoch] = dict(operators)
+            self._operators.move_to_end((job, epoch))
+            self._kept.setdefault((job, epoch), {})
+            while len(self._operators) > _EPOCHS:
+                old, _ = self._operators.popitem(last=False)
+                del self._kept[old]
+
+    def put(self, said: Statement) -> bool:
+        """Keep a statement; False unless it is of an epoch that runs here, by its operator."""
+        key = said.job, said.epoch
+        operator = self._operators.get(key, {}).get(said.owner)
+        if operator is None or said.signer(self._where) != operator:
+            return False
+        with self._lock:
+            if key not in self._kept:
+                return False
+            self._kept[key][said.owner] = said
+        return True
+
+    def listed(self, job: int, epoch: int) -> bytes:
+        """What a post answers to who asks for an epoch's statements."""
+        with self._lock:
+            kept = self._kept.get((job, epoch), {})
+            return json.dumps([said.to_json() for said in kept.values()]).encode()
+
+
+def shards_path(job: int, epoch: int) -> str:
+    """Where a post gives an epoch's statements."""
+    return f"/shards/{job}/{epoch}"
+
+
+def leave(url: str, said: Statement) -> bool:
+    """Leave a statement at a post; whether it took it."""
+    body = json.dumps(said.to_json()).encode()
+    try:
+        return ask("POST", f"{url.rstrip('/')}/shards", body, _ASK_S, 4096)[0] == 200
+    except (OSError, ValueError, http.client.HTTPException):
+        return False
+
+
+def fetch(url: str, job: int, epoch: int, most: int) -> list[Statement]:
+    """The statements that a post gives of an epoch, unchecked; none if it can't be asked.
+
+    `most`: how many there can be; of the rest nothing is read.
+    """
+    address = url.rstrip("/") + shards_path(job, epoch)
+    try:
+        status, body = ask("GET", address, None, _ASK_S, 2 + most * (MAX_STATEMENT + 2))
+        values = json.loads(body) if status == 200 else []
+    except (OSError, ValueError, RecursionError, http.client.HTTPException):
+        return []
+    return list(_readable(values if isinstance(values, list) else [], most))
+
+
+def _readable(values: Iterable[object], most: int) -> Iterable[Statement]:
+    for value in list(values)[:most]:
+        try:
+            yield Statement.from_json(value)
+        except LetterError:
+            continue

@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A proposer gathers what the owners of shards stated, from their posts.
+
+Rule: it asks the posts of the round's miners, and those that its settings name, for statements. Of
+each owner it takes one that is signed, of this round, and whose file of merged shards lies in the
+store and has the digests that it states. It waits for owners until half of its window is over.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+
+from agents.jobs.job import JobContext
+from agents.pipeline.addresses import AddressBook
+from agents.pipeline.epoch import Epoch
+from agents.pipeline.letters import domain
+from agents.pipeline.shards import Statement
+from agents.pipeline.statements import fetch
+from agents.protocol.network import Network
+from agents.protocol.view import View
+from agents.rounds.mined import Mined
+from agents.rounds.quality import samples_that_count
+from agents.rounds.reader import RoundReader
+from agents.rounds.shares import Shares
+from agents.rounds.stagewise import contributors_of
+from agents.rounds.submissions import Submission
+from agents.runtime.context import Context
+from agents.storage.errors import StoreError, StoreUnavailable
+
+_PAUSE_S = 1.0  # between two rounds of questions
+_WIDTH = 8  # posts that are asked at once
+
+
+@dataclass
+class _Found:
+    """What was gathered for one round."""
+
+    place: tuple[int, int, bytes]
+    asked_at: float = 0.0
+    good: dict[int, Statement] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Gathered:
+    """`said`: good statements, by owner ascending. `complete`: nobody else is waited for. `blind`:
+    nobody can be asked, so a proposal would leave out what others delivered."""
+
+    said: tuple[Statement, ...]
+    complete: bool
+    blind: bool = False
+
+
+class Gathering:
+    """The statements of rounds, for one proposer."""
+
+    def __init__(self, context: Context, network: Network, reader: RoundReader) -> None:
+        self._context, self._network, self._reader = context, network, reader
+        self._peers = tuple(context.settings.post_peers)
+        self._where = domain(network.deployment.chain_id, network.rounds.address)
+        self._operators: Mapping[int, str] = {}
+        self._book = AddressBook(self._where, lambda node: self._operators.get(node))
+        self._found: _Found | None = None
+        self._blind_in = (0, 0)
+
+    def of(self, view: View, submissions: Sequence[Submission]) -> Gathered | None:
+        """What there is; None where a seed is not known yet, or in a job without a butterfly."""
+        job, plan = self._reader.models.job(view.job_id), self._reader.plans.of(view)
+        if not job.spec.butterfly or plan is None or plan.epoch is None:
+            return None
+        seed = self._network.seed(view.job_id, view.round_id, view.round, audit=True)
+        if seed is None:
+            return None
+        if not self._peers:
+            self._say_blind(view)
+            return Gathered((), complete=False, blind=True)
+        place = view.job_id, view.round_id, seed
+        if self._found is None or self._found.place != place:
+            self._found = _Found(place)
+        shares = Shares(seed, frozenset(s.reveal.node for s in submissions))
+        due = self._due(job, plan.epoch, shares, submissions)
+        missing = due - self._found.good.keys()
+        now = time.monotonic()
+        if missing and now - self._found.asked_at >= _PAUSE_S:
+            self._found.asked_at = now
+            opened = view.round.opened_block
+            self._operators = self._network.operators_at(sorted(shares.revealed), opened)
+            self._take(job, plan.epoch, shares, self._ask(plan.epoch, missing))
+        good = self._found.good
+        return Gathered(tuple(good[one] for one in sorted(good)), due <= good.keys())
+
+    def _say_blind(self, view: View) -> None:
+        if self._blind_in != (view.job_id, view.round_id):
+            self._blind_in = view.job_id, view.round_id
+            why = "the setting post_peers is empty, so no owner of shards can be asked"
+            self._context.log.warning("cannot_propose", round=view.round_id, why=why)
+
+    def _due(
+        self, job: JobContext, epoch: Epoch, shares: Shares, submissions: Sequence[Submission]
+    ) -> set[int]:
+        """The owners that have something to state: those of stages that are merged."""
+        good = [s for s in submissions if isinstance(s, Mined) and s.gradient is not None]
+        passes = {node: len(done) for node, done in samples_that_count(epoch, good).items()}
+        return {
+            owner
+            for stage in range(epoch.last + 1)
+            if contributors_of(job, epoch, stage, passes)
+            for owner in shares.owners(epoch, stage)
+        }
+
+    def _ask(self, epoch: Epoch, missing: Iterable[int]) -> list[Statement]:
+        """What the posts of the missing, and those of the settings, give."""
+        if any(self._book.url_of(owner) is None for owner in missing):
+            self._book.look(self._peers)
+        urls = {*self._peers, *(self._book.url_of(owner) or "" for owner in missing)} - {""}
+        most = sum(map(len, epoch.stages))
+        with ThreadPoolExecutor(_WIDTH) as pool:
+            asked = pool.map(lambda url: fetch(url, epoch.job, epoch.number, most), sorted(urls))
+            return [said for found in asked for said in found]
+
+    def _take(
+        self, job: JobContext, epoch: Epoch, shares: Shares, said: Iterable[Statement]
+    ) -> None:
+        assert self._found is not None
+        good = self._found.good
+        new = [one for one in said if one.owner not in good]
+        sound = shares.sound(epoch, new, self._operators, self._where)
+        for owner, one in sound.statements.items():
+            if self._has_file(job, epoch, shares, one):
+                good[owner] = one
+
+    def _has_file(self, job: JobContext, epoch: Epoch, shares: Shares, said: Statement) -> bool:
+        """Whether the merged shards lie in the store, with the digests that are stated."""
+        stage = epoch.stage_of(said.owner)
+        assert stage is not None
+        length = sum(math.prod(shape) for shape in job.stage_shapes(stage).values())
+        butterfly = shares.butterfly(epoch, stage, length)
+        assert butterfly is not None
+        owned = butterfly.owned(said.owner)
+        sizes = [butterfly.sizes[shard] for shard in owned]
+        try:
+            raw = self._reader.store.get_digest(said.content, 4 * sum(sizes))
+        except StoreUnavailable:
+            raise
+        except StoreError as error:
+            self._context.log.debug("no_shards", of_node=said.owner, why=str(error))
+            return False
+        if len(raw) != 4 * sum(sizes) or len(said.digests) != len(owned):
+            return False
+        values = torch.from_numpy(np.frombuffer(raw, "<f4").copy()).split(sizes)
+        found = (butterfly.digest(s, one) for s, one in zip(owned, values, strict=True))
+        return all(one == other for one, other in zip(found, said.digests, strict=True))

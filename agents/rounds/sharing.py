@@ -1,0 +1,165 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A trainer's part in the butterfly of its stage: it merges the shards that it owns, and says so.
+
+Rule: once the audit seed is known, the node fetches the payloads of its own stage and the logs of
+all others, merges its shards, publishes them, and signs a statement, which lies at its post. A node
+without a post leaves it at others'. It waits for what is missing for a part of the window; what it
+then merged it says. Nobody loses anything by a statement that comes late or not at all.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+
+from torch import Tensor
+
+from agents.jobs.job import JobContext
+from agents.jobs.model_files import stage_of
+from agents.pipeline.butterfly import Butterfly
+from agents.pipeline.epoch import Epoch
+from agents.pipeline.letters import domain
+from agents.pipeline.post import Post
+from agents.pipeline.relays import relays
+from agents.pipeline.shards import Statement, flat, merge_shards
+from agents.pipeline.statements import leave
+from agents.protocol.network import Network
+from agents.protocol.numbers import Phase
+from agents.protocol.structs import Reveal
+from agents.protocol.view import View
+from agents.rounds.mined import Mined, fetch_log, fetch_mined
+from agents.rounds.models import Models
+from agents.rounds.plan import Plans
+from agents.rounds.quality import samples_that_count
+from agents.rounds.shares import Shares
+from agents.rounds.stagewise import contributors_of
+from agents.runtime.context import Context
+from agents.runtime.faults import crashpoint
+from agents.storage.cid import digest_of
+from agents.storage.content_store import ContentStore
+from agents.training.state import model_hash
+
+_PATIENCE = 0.25  # of the window: how long a missing artefact is waited for
+
+# (owner, what it merged by shard) -> what it says that it merged.
+Outgoing = Callable[[int, dict[int, Tensor]], dict[int, Tensor]]
+
+
+def _as_it_is(owner: int, shards: dict[int, Tensor]) -> dict[int, Tensor]:
+    return shards
+
+
+class Sharing:
+    """The shards of one trainer node.
+
+    `post_of`: its post, by epoch, node and the block in which the round was opened. `outgoing`:
+    what it publishes in place of its merges; an honest trainer the merges.
+    """
+
+    def __init__(
+        self,
+        context: Context,
+        network: Network,
+        store: ContentStore,
+        models: Models,
+        plans: Plans,
+        post_of: Callable[[Epoch, int, int], Post],
+        outgoing: Outgoing = _as_it_is,
+    ) -> None:
+        self._context, self._network, self._store = context, network, store
+        self._models, self._plans = models, plans
+        self._post_of, self._outgoing = post_of, outgoing
+        self._where = domain(network.deployment.chain_id, network.rounds.address)
+        self._done: tuple[int, int, bytes] | None = None
+
+    def step(self, view: View, node: int) -> str | None:
+        """Merge and state, once a round; returns what was done."""
+        if view.phase != Phase.AGGREGATE or not self._models.spec(view.job_id).butterfly:
+            return None
+        audit_seed = self._network.seed(view.job_id, view.round_id, view.round, audit=True)
+        plan = self._plans.of(view)
+        if audit_seed is None or plan is None or plan.epoch is None:
+            return None
+        place = view.job_id, view.round_id, audit_seed
+        stage = plan.epoch.stage_of(node)
+        if self._done == place or stage is None:
+            return None
+        reveals = self._network.reveals(view.job_id, view.round_id, view.round.opened_block)
+        shares = Shares(audit_seed, frozenset(reveals))
+        job = self._models.job(view.job_id)
+        length = sum(math.prod(shape) for shape in job.stage_shapes(stage).values())
+        butterfly = shares.butterfly(plan.epoch, stage, length)
+        if butterfly is None or node not in butterfly.miners:
+            self._done = place
+            return None
+        mined = self._look(view, job, plan.epoch, stage, reveals)
+        if any(one.unavailable for one in mined) and self._elapsed(view) < _PATIENCE:
+            return None
+        self._done = place
+        return self._state(job, plan.epoch, node, butterfly, mined, view.round.opened_block)
+
+    def _look(
+        self,
+        view: View,
+        job: JobContext,
+        epoch: Epoch,
+        stage: int,
+        reveals: Mapping[int, Reveal],
+    ) -> list[Mined]:
+        """Payloads of the own stage, and the logs of all."""
+        before = self._models.at(view.job_id, view.round.prev_model, stage)
+        start = model_hash(stage_of(job, before, stage))
+        return [
+            fetch_mined(reveal, job, self._store, epoch, start)
+            if epoch.stage_of(node) == stage
+            else fetch_log(reveal, job, self._store, epoch)
+            for node, reveal in sorted(reveals.items())
+        ]
+
+    def _state(
+        self,
+        job: JobContext,
+        epoch: Epoch,
+        node: int,
+        butterfly: Butterfly,
+        mined: list[Mined],
+        opened: int,
+    ) -> str | None:
+        stage = epoch.stage_of(node)
+        assert stage is not None
+        there = [one for one in mined if one.log is not None]
+        passes = {n: len(done) for n, done in samples_that_count(epoch, there).items()}
+        contributors = contributors_of(job, epoch, stage, passes)
+        payloads = {one.reveal.node: one.gradient for one in there if one.gradient is not None}
+        rows = [flat(payloads[one]) for one in contributors if one in payloads]
+        if not rows or len(rows) != len(contributors):
+            return None
+        made = self._outgoing(node, merge_shards(butterfly, node, rows, job.merge))
+        content = b"".join(made[shard].numpy().astype("<f4").tobytes() for shard in sorted(made))
+        cid = self._store.put_bytes(content)
+        self._store.pin(cid)
+        crashpoint("trainer-before-shards")
+        said = Statement(
+            *(epoch.job, epoch.number, node, butterfly.seed, contributors, digest_of(cid)),
+            tuple(butterfly.digest(shard, made[shard]) for shard in sorted(made)),
+        ).by(self._context.wallet, self._where)
+        post = self._post_of(epoch, node, opened)
+        post.statements.put(said)
+        if not post.url:
+            urls = (post.book.url_of(one) for one in relays(epoch, node, post.book.url_of))
+            for url in urls:
+                if url:
+                    leave(url, said)
+        self._context.log.info(
+            "shards",
+            round=epoch.number,
+            stage=stage,
+            of=len(butterfly.pairs),
+            owned=len(made),
+            contributors=len(contributors),
+            uploaded=len(content),
+        )
+        return f"merged: {len(made)} shards of round {epoch.number}"
+
+    def _elapsed(self, view: View) -> float:
+        return 1 - max(0, view.round.deadline - view.now) / view.job.terms.aggregate_s

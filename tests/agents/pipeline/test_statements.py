@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A post takes statements of its epoch's miners by their operators, and gives them to anybody."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from agents.pipeline.post import Post
+from agents.pipeline.shards import MAX_STATEMENT, Statement
+from agents.pipeline.statements import fetch, leave
+from agents.runtime.bounded_http import ask
+from tests.stage.memory.pipeline_epoch import OPERATORS, WALLETS, WHERE, post
+
+SEED = b"\x05" * 32
+
+
+def said(owner: int, epoch: int = 7, content: bytes = b"\1" * 32) -> Statement:
+    bare = Statement(3, epoch, owner, SEED, (11, 12), content, (b"\4" * 32,))
+    return bare.by(WALLETS[owner], WHERE)
+
+
+@pytest.fixture
+def board() -> Iterator[Post]:
+    made = post()
+    made.statements.expect(3, 7, OPERATORS)
+    yield made
+    made.stop()
+
+
+def test_statements_are_left_and_fetched(board: Post) -> None:
+    for owner in (11, 12):
+        assert leave(board.url, said(owner))
+    assert fetch(board.url, 3, 7, 8) == [said(11), said(12)]
+    assert fetch(board.url, 3, 7, 1) == [said(11)]
+    assert fetch(board.url, 3, 8, 8) == fetch(board.url, 4, 7, 8) == []
+
+
+def test_the_newest_of_an_owner_counts(board: Post) -> None:
+    newer = said(11, content=b"\2" * 32)
+    assert leave(board.url, said(11)) and leave(board.url, newer)
+    assert fetch(board.url, 3, 7, 8) == [newer]
+
+
+def test_nobody_speaks_for_another(board: Post) -> None:
+    forged = replace(said(99), owner=11)
+    stranger = said(99)
+    other_epoch = said(11, epoch=8)
+    assert not any(leave(board.url, one) for one in (forged, stranger, other_epoch))
+    assert fetch(board.url, 3, 7, 8) == []
+
+
+def test_old_epochs_are_forgotten(board: Post) -> None:
+    assert leave(board.url, said(11))
+    for epoch in range(8, 12):
+        board.statements.expect(3, epoch, OPERATORS)
+    assert fetch(board.url, 3, 7, 8) == []
+    assert not leave(board.url, said(11))
+
+
+@pytest.mark.parametrize(
+    ("body", "status"), [(b"{}", 400), (b"\xff", 400), (b" " * (MAX_STATEMENT + 1), 413)]
+)
+def test_bytes_that_are_no_statement_are_refused(board: Post, body: bytes, status: int) -> None:
+    assert ask("POST", board.url + "/shards", body, 5.0, 1000)[0] == status
+
+
+@pytest.mark.parametrize("path", ["/shards", "/shards/3", "/shards/x/7", "/shards/3/7/1"])
+def test_another_path_is_not_found(board: Post, path: str) -> None:
+    assert ask("GET", board.url + path, None, 5.0, 1000)[0] == 404
+
+
+@pytest.mark.parametrize("body", [b"{}", b"[1, null, {}]", b"nonsense", b"[" * 5000])
+def test_a_post_that_answers_nonsense_gives_nothing(
+    board: Post, body: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(board, "listed_statements", lambda path: body)
+    assert fetch(board.url, 3, 7, 8) == []
+
+
+def test_a_post_that_is_gone_gives_and_takes_nothing(board: Post) -> None:
+    board.stop()
+    assert fetch(board.url, 3, 7, 8) == [] and not leave(board.url, said(11))
+
+
+def test_good_statements_are_read_beside_bad_ones(
+    board: Post, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mixed = json.dumps([{"owner": 11}, said(12).to_json()]).encode()
+    monkeypatch.setattr(board, "listed_statements", lambda path: mixed)
+    assert fetch(board.url, 3, 7, 8) == [said(12)]
