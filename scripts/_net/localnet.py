@@ -40,6 +40,7 @@ from scripts._net.deployment import (
     TaskTerms,
     write_deployment,
 )
+from scripts._net.gpu import own_pools
 from scripts._net.local_keys import Batch, sender_of
 from scripts._net.pace import roomy
 from scripts._net.plan import carry_out, estimated, planned
@@ -250,7 +251,8 @@ def build_localnet(
     else:
         progress(f"on chain {node.chain_id}, with a block every {node.block_s:.3g} s")
         chain = node
-    settings = settings.paced(chain.block_s)
+    pools = settings.tasks.with_pools(own_pools())
+    settings = replace(settings, tasks=pools).paced(chain.block_s)
     w3 = Web3(HTTPProvider(chain.url, request_kwargs={"timeout": 20}))
     passphrase = _passphrase(directory)
     seats = _seats(directory, settings, passphrase, chain)
