@@ -28,7 +28,9 @@ from agents.verify.attesting import Attestation, Attesting
 from agents.verify.judging import Judge
 from agents.verify.rulings import attestation_rulings
 from scripts._net.processes import Supervisor
+from scripts._report.verdict import check_attested
 from tests.stage.chain.finished_job import JOB, SPEC, FinishedJob, make_job
+from tests.stage.chain.finished_scored_job import make_finished_scored_job
 from tests.stage.chain.people import TRAINERS
 from tests.stage.memory.honest_round import DEVICE
 
@@ -145,9 +147,13 @@ def test_the_model_of_a_checkpoint_is_attested_once(
     rulings = [list(attestation_rulings(m.network, m.look())) for m in (ada, bo)]
     assert rulings[0] == rulings[1] and len(rulings[0]) == 1
     assert not _ask(job, "is_attested", JOB, found.model)
+    models = Models(job.network, job.store)
+    assert not check_attested(job.network, models, JOB).holds
     _decide(job, ada, due)
     assert _ask(job, "is_attested", JOB, found.model)
     assert _ask(job, "checkpoint_of", JOB, found.model) == found.checkpoint
+    verdict = check_attested(job.network, models, JOB)
+    assert verdict.holds and "the checkpoint of round 2, recomputed" in verdict.sentence
     assert ada.look() == bo.look() == []
     assert ada.rounds == bo.rounds == [1, 2] and ada.said == []
 
@@ -212,3 +218,12 @@ def test_a_reorg_takes_back_what_was_due(job: LyingJob) -> None:
     job.round_(TRAINERS)
     assert [a.round_id for a in ada.look(10)] == [2]
     assert ada.said == [f"the model of round 4 is wrong: {ada.attesting._jobs[JOB].wrong}"]
+
+
+def test_a_job_that_consensus_pays_can_be_recomputed_as_well(tmp_path: Path) -> None:
+    """There validators' scores choose whom a round merges; they are read from the chain. This job
+    has no checkpoint before its end, which is not reached."""
+    with Supervisor(tmp_path / "logs") as supervisor:
+        ada = Member(make_finished_scored_job(tmp_path, supervisor))
+        assert ada.look(12) == [] and ada.said == []
+        assert ada.rounds == [1, 2, 3, 4, 5] and ada.network.ledger_length(JOB) == 5
