@@ -91,6 +91,7 @@ class LocalnetSettings:
     approve_roles: bool = True  # else the members' agents do, as a first deed
     agent: Mapping[str, Any] = field(default_factory=dict)  # settings added to every agent's file
     trainer: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # of one seat: its own
+    by_hand: tuple[str, ...] = ()  # seats that their owners register and start by commands
     owned_with: Mapping[str, str] = field(default_factory=dict)  # seat: earlier seat of its owner
 
     def paced(self, block_s: float) -> LocalnetSettings:
@@ -175,15 +176,12 @@ class Localnet:
         ProcessError.
         """
         seat = self.seats[name]
+        start = [sys.executable, "-m", *(program or ("agents", seat.role))]
+        if program is None and name in self.settings.by_hand:
+            start = [str(Path(sys.executable).parent / "ape"), "run", "agent", seat.role]
         process = self.supervisor.start(
             name,
-            [
-                sys.executable,
-                "-m",
-                *(program or ("agents", seat.role)),
-                "--config",
-                str(seat.config),
-            ],
+            [*start, "--config", str(seat.config)],
             env={PASSPHRASE: self.passphrase, "PYTHONUNBUFFERED": "1", **(env or {})},
             settings=pinned_environment(bool(self.settings.agent.get("portable", True))),
         )
@@ -458,10 +456,11 @@ def _fund(net: Localnet) -> None:
 
 
 def _register(net: Localnet) -> None:
-    """Register every node from its owner's wallet."""
+    """Register every node from its owner's wallet, but those that are registered by hand."""
     registry, token = net.contract("NodeRegistry"), net.contract("ZooToken")
     batch = net.batch()
-    nodes = [seat for seat in net.seats.values() if seat.role in ROLES]
+    by_hand = net.settings.by_hand
+    nodes = [s for s in net.seats.values() if s.role in ROLES and s.name not in by_hand]
     allowed: dict[LocalAccount, int] = {}
     for seat in nodes:
         allowed[seat.owner] = allowed.get(seat.owner, 0) + seat.stake
