@@ -6,6 +6,7 @@
     an appealed report                    re-execute the node's task, uphold or reject
     a contested verdict on a task         run the task, name its result
     a judged benchmark                    check it again, overrule a false verdict
+    a model at a checkpoint               recompute its rounds, attest it
 
 Cases of every job are decided, whichever job the member's settings name. One process per member.
 For each case all honest members derive the same operation. One proposes it, each serves its EIP-712
@@ -40,6 +41,7 @@ from agents.tasks.dispute import TaskDisputes
 from agents.verify.rulings import (
     Ruling,
     appeal_rulings,
+    attestation_rulings,
     benchmark_rulings,
     challenge_ruling,
     role_rulings,
@@ -47,6 +49,7 @@ from agents.verify.rulings import (
 )
 
 if TYPE_CHECKING:
+    from agents.verify.attesting import Attestation, Attesting
     from agents.verify.judging import Judge
 
 _PROPOSED, _QUEUED = 1, 2
@@ -55,6 +58,7 @@ _TYPES = {"Approval": [{"name": "op_id", "type": "bytes32"}]}
 _GIVE_UP = 0.5  # of the dispute window: how long a missing artefact is waited for
 _BOARD_PATIENCE_S = 10.0  # without enough signatures from the boards: approve on chain
 _REPORT_BLOCKS = 50_000
+_JUDGES = 4  # jobs whose models are kept in memory
 
 T = TypeVar("T")
 
@@ -85,6 +89,7 @@ class Coordinator:
         self.benchmarks = BenchmarkDisputes(self.network, context, store)
         self._since: dict[bytes, float] = {}
         self._judges: dict[int, Judge] = {}
+        self._attesting: Attesting | None = None
         self._verdicts: dict[tuple[bytes, bytes], bool] = {}
         self._said: set[str] = set()
         self._error: Exception | None = None
@@ -93,6 +98,8 @@ class Coordinator:
         """The recomputation of a job, made for its first case. Loads torch, which a member without
         a case never needs."""
         if job_id not in self._judges:
+            while len(self._judges) >= _JUDGES:
+                del self._judges[next(iter(self._judges))]
             from agents.training.determinism import pin_torch
             from agents.verify.judging import Judge
 
@@ -142,6 +149,9 @@ class Coordinator:
             yield [ruling]
         found = self._tried(None, partial(self.benchmarks.step, head))
         yield list(benchmark_rulings(self.network, found or []))
+        if self.context.settings.coordinator.attest:
+            due = self._tried(None, partial(self._attestations, head))
+            yield list(attestation_rulings(self.network, due or []))
 
     def _tried(self, job_id: int | None, judge: Callable[[], T]) -> T | None:
         """A verdict; None if it failed. A case that can't be judged holds up no other: what it
@@ -156,6 +166,21 @@ class Coordinator:
                 self._said.add(why)
                 self.context.log.warning("cannot_judge", job=job_id, why=why)
             return None
+
+    def _attestations(self, head: Head) -> list[Attestation]:
+        if self._attesting is None:
+            jobs = range(1, self.network.job_count() + 1)
+            if not any(self.network.ledger_length(job_id) for job_id in jobs):
+                return []  # torch is not loaded before it is needed
+            from agents.verify.attesting import Attesting
+
+            self._attesting = Attesting(self.network, self.judge, self._no_attestation)
+        return self._attesting.step(head)
+
+    def _no_attestation(self, job_id: int, why: str) -> None:
+        if (sentence := f"attest job {job_id}: {why}") not in self._said:
+            self._said.add(sentence)
+            self.context.log.warning("not_attested", job=job_id, why=why)
 
     def _challenge(self, head: Head, job_id: int, number: int) -> Ruling | None:
         view = observe(self.network, job_id, head, number)

@@ -46,6 +46,13 @@ DAY = 86_400
     help="Rounds' pay of a trainer that a job has to retain.",
 )
 @click.option("--appeal-bond", type=ZOO_AMOUNT, default="100", show_default=True, help="In ZOO.")
+@click.option(
+    "--pool",
+    "pools",
+    multiple=True,
+    help="One more determinism class with a pool of executors, such as cuda:sm_89/76/13.0; those "
+    "of CPUs and of common GPUs have one.",
+)
 @click.option("--random-source", type=ADDRESS, help="Randomness contract (default: blockhash).")
 @click.option(
     "--out",
@@ -128,7 +135,7 @@ def _settings(members: str, given: dict[str, Any]) -> Any:
         appeal_bond=given["appeal_bond"],
         least_retained=given["least_retained"],
         random_source=given["random_source"] or deployment.ZERO,
-        tasks=deployment.TaskTerms.fitting(given["unbonding"]),
+        tasks=deployment.TaskTerms.fitting(given["unbonding"], given["pools"]),
     )
 
 

@@ -126,6 +126,9 @@ class CoordinatorSettings(_Section):
     board_host: str = Field("127.0.0.1", description="Address the signature board listens on")
     board_port: Port = Field(0, ge=0, le=65535, description="Port of the board (0: any free one)")
     peers: list[str] = Field([], description="URLs of the other members' signature boards")
+    attest: bool = Field(
+        True, description="Recompute finalized rounds, and attest the models of checkpoints"
+    )
     trusted_owners: list[str] = Field(
         [], description="Owners whose nodes may be verifiers and aggregators"
     )

@@ -46,7 +46,8 @@ class TaskSeat:
             self._context.sender.send(self._network.tasks, "leave", node_id)
             return f"left: the pool of {found}; this machine computes in {label}"
         if class_id is None:
-            self._say("cannot_join", f"there is no pool for the class {label}")
+            remedy = f"the committee opens one with `ape run committee propose pool {label}`"
+            self._say("cannot_join", f"there is no pool for the class {label}; {remedy}")
             return None
         if seat.left and head.number <= seat.left + _COOLDOWN:
             return None

@@ -87,13 +87,13 @@ class Judge:
         reader: RoundReader | None = None,
     ) -> None:
         found = pick_device() if device == "auto" else device
-        self._reader = RoundReader(network, store, found) if reader is None else reader
+        self.reader = RoundReader(network, store, found) if reader is None else reader
         self._tell = tell
         self._no_word: set[tuple[int, int, bytes, int]] = set()
 
     def result_errors(self, view: View, patient: bool) -> list[str] | None:
         """See `result_errors` above."""
-        return result_errors(self._reader, view, patient)
+        return result_errors(self.reader, view, patient)
 
     def is_innocent(self, view: View, node: int) -> bool | None:
         """Whether a node's work in the round of `view` is right; None while it can't be had.
@@ -110,11 +110,11 @@ class Judge:
         case = view.job_id, view.round_id, view.round.seed, node
         if case in self._no_word:
             return None
-        submissions = self._reader.submissions(view)
+        submissions = self.reader.submissions(view)
         mine = next((s for s in submissions if s.reveal.node == node), None)
         if mine is None or mine.unavailable:
             return None
-        inputs = self._reader.inputs(view, submissions)
+        inputs = self.reader.inputs(view, submissions)
         if inputs is None:
             return None
         if inputs.job.spec.butterfly:
@@ -125,7 +125,7 @@ class Judge:
         for finding in malformed(inputs):
             if finding.node == node:
                 return finding
-        found = reexecute(inputs, node, self._reader.device, self._reader.store)
+        found = reexecute(inputs, node, self.reader.device, self.reader.store)
         if found.near and inputs.job.spec.classes:
             self._no_word.add(case)
             self._tell(

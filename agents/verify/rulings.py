@@ -1,15 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a committee member decides, each time from its own recomputation.
 
-Rule: a case on chain (a role asked for, a challenge, an appeal, a false verdict) leads every honest
-member to the same operation, salt included, so that all approve one and the same. A case that can't
-be decided yet, because an artefact is missing, gives no operation.
+Rule: a case on chain (a role asked for, a challenge, an appeal, a false verdict, a finalized model)
+leads every honest member to the same operation, salt included, so that all approve one and the
+same. A case that can't be decided yet, because an artefact is missing, gives no operation.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from eth_utils.address import to_checksum_address
 from eth_utils.crypto import keccak
@@ -20,6 +21,9 @@ from agents.protocol.numbers import Phase, ReportStatus, Role
 from agents.protocol.structs import Report
 from agents.protocol.view import View
 from agents.runtime.chain import Head
+
+if TYPE_CHECKING:
+    from agents.verify.attesting import Attestation
 
 
 @dataclass(frozen=True)
@@ -94,6 +98,16 @@ def task_rulings(
         data = network.appeals.function("resolve", 2).encode((task_id, result))
         salt = salt_of("task", task_id, deadline)
         yield Ruling(network.appeals.address, data, salt, f"task {task_id} gives {result.hex()}")
+
+
+def attestation_rulings(network: Network, due: Iterable[Attestation]) -> Iterator[Ruling]:
+    """Attestations of recomputed models, one operation for each of them ever."""
+    for found in due:
+        args = (found.job_id, found.model, found.checkpoint, found.statement)
+        data = network.ledger.function("attest_model", 4).encode(args)
+        salt = salt_of("attest", found.job_id, found.round_id, found.statement)
+        why = f"the model of round {found.round_id} in job {found.job_id} is recomputed"
+        yield Ruling(network.ledger.address, data, salt, why)
 
 
 def appeal_rulings(

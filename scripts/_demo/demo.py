@@ -32,6 +32,7 @@ from agents.runtime.logs import open_log
 from agents.runtime.pace import stretched
 from agents.storage.content_store import open_store
 from agents.training.state import save_state
+from scripts._demo import typed
 from scripts._demo.killing import Killing
 from scripts._demo.replayable import commands, keep
 from scripts._demo.run_folder import check_gas, stage
@@ -52,6 +53,8 @@ from scripts._report.standing import standing_of
 from scripts._report.story import losses
 from scripts._report.verdict import (
     Check,
+    attested_rounds,
+    check_attested,
     check_books,
     check_cheats,
     check_explained,
@@ -62,6 +65,9 @@ from scripts._report.verdict import (
 
 WORK = ROOT / ".menagerie" / "demo"
 _READY_S = 120.0
+_ATTESTED_S = 60.0  # for the committee's last attestation
+# Registered and started by the commands that a person types; the others directly, which is quicker.
+_BY_HAND = ("trainer-1", "verifier-1", "aggregator-1")
 # That every agent gets ether for, on a chain of somebody else's.
 _AGENT_GAS = 40_000_000
 _ROUND_GAS = 10_000_000
@@ -115,6 +121,7 @@ class Demo:
         settings = LocalnetSettings(
             trainers=self.options.trainers,
             approve_roles=False,
+            by_hand=_BY_HAND,
             trainer_stake=_TRAINER_STAKE,
             operator_gas=_AGENT_GAS + self.options.rounds * _ROUND_GAS,
             agent={"portable": False},  # one machine: the faster arithmetic gives the same bits
@@ -126,6 +133,8 @@ class Demo:
         )
         self.say(self.options.scenario.title)
         self.net = build_localnet(self.supervisor, WORK, settings, self.say, self.options.chain())
+        self.say("registering one node of each role as its owner does, with `ape run`")
+        typed.register(self.net, [self.net.seats[name] for name in _BY_HAND])
         self.say("packing the corpus and the genesis model")
         documents = documents_of(self.options.data)
         self.prompt = documents[0].decode("utf-8", "replace")
@@ -149,6 +158,7 @@ class Demo:
         self.killing = Killing(self.net, self.supervisor, self.options.scenario.killed)
         self.watch()
         trained_s = time.monotonic() - started
+        self.await_attestations()
         utilisation = self.utilisation()
         claim = self.claim()
         self.history.update()
@@ -249,6 +259,20 @@ class Demo:
         limit = self.paced(self.options.time_limit_s)
         raise ProcessError(f"the job was not complete after {limit:g} s; logs: {WORK.parent}")
 
+    def await_attestations(self) -> None:
+        """Wait for the committee's word on the last checkpoint; the verdict says whether it came.
+
+        Its members recompute a round at a time, while the nodes train the next ones.
+        """
+        self.say("waiting for the committee to attest the last model")
+        until = time.monotonic() + self.paced(_ATTESTED_S)
+        while time.monotonic() < until:
+            self.check_processes()
+            if check_attested(self.network, self.models, self.job_id).holds:
+                break
+            time.sleep(_LOOK_S)
+        self.history.update()
+
     def check_processes(self) -> None:
         """Raise ProcessError if an agent has ended by itself."""
         for process in self.supervisor.fallen():
@@ -278,19 +302,10 @@ class Demo:
     # -- ending --------------------------------------------------------------------------------
 
     def claim(self) -> Claim:
-        """Let the best-paid trainer's owner claim, with a transaction of its own wallet."""
-        w3, earned = self.net.w3, self.history.nodes
-        pool, token = self.net.contract("RewardPool"), self.net.contract("ZooToken")
+        """Let the best-paid trainer's owner claim, by `ape run claim` from its own wallet."""
+        earned = self.history.nodes
         best = max(self.net.of_role("trainer"), key=lambda seat: earned[seat.node_id].earned)
-        owner = best.owner
-        owed = int(pool.functions.pending(owner.address).call())
-        before = int(token.functions.balanceOf(owner.address).call())
-        nonce = w3.eth.get_transaction_count(owner.address)
-        call = pool.functions.claim().build_transaction({"from": owner.address, "nonce": nonce})
-        tx_hash = w3.eth.send_raw_transaction(owner.sign_transaction(call).raw_transaction)
-        w3.eth.wait_for_transaction_receipt(tx_hash, timeout=self.paced(30.0))
-        after = int(token.functions.balanceOf(owner.address).call())
-        return Claim(f"{best.name}'s owner", owed, after - before, tx_hash.to_0x_hex())
+        return typed.claim(self.net, self.network, best)
 
     def conclude(self, claim: Claim, trained_s: float, utilisation: float) -> int:
         """Check everything that must hold, write the report, say both."""
@@ -320,6 +335,8 @@ class Demo:
         keep(self.net, directory)
         shown = self.shown()
         ledger = self.network.job(self.job_id).model
+        words = attested_rounds(self.network, self.models, self.job_id)
+        good = [number for number, attested in words.items() if attested]
         spec = self.models.spec(self.job_id)
         run = Run(
             title=f"Menagerie: {self.options.scenario.title}",
@@ -336,7 +353,7 @@ class Demo:
                 self.audited.block_hash,
             ),
             books=read_books(self.network),
-            model=None if cid is None else Model(cid, ledger.hex(), self.parameters, stages),
+            model=None if cid is None else Model(cid, ledger.hex(), self.parameters, stages, good),
             samples=self.samples(),
             spent=spent,
             standing=standing_of(self.history),
@@ -376,6 +393,7 @@ class Demo:
             *check_books(self.network, self.history, wallets),
             check_explained(self.network),
             check_ledger(self.network, self.models, self.history, self.job_id),
+            check_attested(self.network, self.models, self.job_id),
             *scenario.checks(self.history, names),
             *self.killing.checks(self.history),
             check_gas(self.supervisor),

@@ -25,10 +25,8 @@ from agents.tasks.compute.result import TaskResult
 from agents.tasks.contract import Task, Tasks
 from agents.tasks.process import TaskProcess
 from scripts._demo.task_plan import Order, Wishes
-from scripts._net.localnet import Localnet, Seat
-from scripts._report.amounts import zoo
+from scripts._net.localnet import Localnet
 from scripts._report.task_history import TaskHistory
-from scripts._report.verdict import Check
 
 FEES = {"train_steps": 2 * ZOO, "evaluate": ZOO + 1, "generate": ZOO // 2}
 RUN_S = 60
@@ -169,22 +167,3 @@ def send(net: Localnet, account: LocalAccount, call: Any) -> Any:
     if receipt["status"] != 1:
         raise RuntimeError(f"{call.fn_name} failed in {tx_hash.to_0x_hex()}")
     return receipt
-
-
-def withdraw(net: Localnet, seat: Seat) -> Check:
-    """What a seat's owner was owed by both contracts, and what its balance grew by."""
-    token = net.contract("ZooToken")
-    owner, owed = seat.owner, 0
-    before = int(token.functions.balanceOf(owner.address).call())
-    for name in ("RedundantTasks", "TaskAppeals"):
-        contract = net.contract(name)
-        credit = int(contract.functions.bond_credit(owner.address).call())
-        if credit:
-            send(net, owner, contract.functions.withdraw_bond())
-            owed += credit
-    received = int(token.functions.balanceOf(owner.address).call()) - before
-    return Check(
-        owed == received > 0,
-        f"{seat.name}'s owner withdrew {zoo(received)} ZOO of {zoo(owed)} owed",
-        f"received {received}, owed {owed}",
-    )

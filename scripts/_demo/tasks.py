@@ -29,16 +29,18 @@ from agents.storage.errors import StoreError
 from agents.tasks.compute.classes import CPU
 from agents.tasks.deterrence import deterrence
 from agents.training.documents import read_documents, stdlib_corpus
+from scripts._demo import typed
 from scripts._demo.demo import show
 from scripts._demo.run_folder import check_gas, stage
 from scripts._demo.task_plan import Size, Wishes
 from scripts._demo.task_report import write_report
-from scripts._demo.task_run import FEES, Machine, TaskRun, withdraw
+from scripts._demo.task_run import FEES, Machine, TaskRun
 from scripts._net.compiled import ROOT
 from scripts._net.deployment import TaskTerms
 from scripts._net.localnet import LocalnetSettings, build_localnet
 from scripts._net.processes import ProcessError, Supervisor
 from scripts._net.rpc_node import RpcNode
+from scripts._report.amounts import zoo
 from scripts._report.task_history import TaskHistory
 from scripts._report.task_live import render
 from scripts._report.task_verdict import check_final, check_money, check_results, check_slashes
@@ -211,10 +213,15 @@ class Demo:
     # -- ending --------------------------------------------------------------------------------
 
     def claim(self) -> Check:
-        """Let the best-paid executor's owner withdraw, with transactions of its own wallet."""
+        """Let the best-paid executor's owner claim, by `ape run claim` from its own wallet."""
         earned = self.history.nodes
         best = max(self.net.of_role("executor"), key=lambda seat: earned[seat.node_id].earned)
-        return withdraw(self.net, best)
+        found = typed.claim(self.net, self.network, best)
+        return Check(
+            found.arrived,
+            f"{found.owner} claimed {zoo(found.received)} ZOO of {zoo(found.owed)} owed",
+            f"received {found.received}, owed {found.owed}",
+        )
 
     def conclude(self, nodes: dict[str, int], claim: Check) -> int:
         """Check everything that must hold, write the report, say both."""

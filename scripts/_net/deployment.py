@@ -10,7 +10,7 @@ immutables included, and compared; only a deployment that matches is written dow
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from web3.contract import Contract
 
 from agents.protocol.numbers import ZOO
 from agents.storage.durable import write_atomic
+from agents.tasks.compute.classes import CPU, POOLS, limits_of
 from scripts._net.compiled import Artefact
 from scripts._net.pace import roomy
 
@@ -72,6 +73,8 @@ ROUTINE_CALLS = (
 ZERO = "0x" + "00" * 20
 DAY = 86_400
 
+MOST_POOLS = 16  # that the constructor of RedundantTasks takes
+
 # Bytes by which the compiler's runtime output may differ from what its creation code returns.
 JUMP_SLACK = 64
 
@@ -98,15 +101,38 @@ class TaskTerms:
     appeal_bond: int = 5 * ZOO
     draw_s: int = DAY
     dispute_s: int = 3 * DAY
-    classes: tuple[str, ...] = ("cpu-fp32",)
+    classes: tuple[str, ...] = (CPU,)
 
     @classmethod
-    def fitting(cls, unbonding_period: int) -> TaskTerms:
-        """Return the usual terms, or where those outlast half the unbonding period, brief ones."""
-        usual = cls()
+    def fitting(cls, unbonding_period: int, more: Sequence[str] = ()) -> TaskTerms:
+        """Return the usual terms, or where those outlast half the unbonding period, brief ones.
+
+        With the pools of CPUs and of common GPUs, and `more`. Raises DeploymentError as
+        `with_pools`.
+        """
+        usual = cls(classes=POOLS).with_pools(more)
         if 2 * usual.horizon <= unbonding_period:
             return usual
-        return cls(max_run_s=120, reveal_s=60, draw_s=600, appeal_s=20, verdict_s=60, dispute_s=120)
+        brief = {"draw_s": 600, "appeal_s": 20, "verdict_s": 60, "dispute_s": 120}
+        return replace(usual, max_run_s=120, reveal_s=60, **brief)
+
+    def with_pools(self, more: Sequence[str]) -> TaskTerms:
+        """Return the same with further classes that have a pool from the start.
+
+        Raises DeploymentError for a label that is no class, or for more than the constructor takes.
+        """
+        for label in more:
+            try:
+                limits_of(label)
+            except ValueError as error:
+                raise DeploymentError(f"{error}.") from None
+        classes = tuple(dict.fromkeys((*self.classes, *more)))
+        if len(classes) > MOST_POOLS:
+            raise DeploymentError(
+                f"{len(classes)} pools are more than the {MOST_POOLS} that a deployment opens; the "
+                "committee opens others with `ape run committee propose pool`."
+            )
+        return replace(self, classes=classes)
 
     def paced(self, block_s: float) -> TaskTerms:
         """Return the same with windows that have room for blocks so far apart."""

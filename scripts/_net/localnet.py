@@ -41,6 +41,7 @@ from scripts._net.deployment import (
     TaskTerms,
     write_deployment,
 )
+from scripts._net.gpu import own_pools
 from scripts._net.local_keys import Batch, sender_of
 from scripts._net.pace import roomy
 from scripts._net.plan import carry_out, estimated, planned
@@ -91,6 +92,7 @@ class LocalnetSettings:
     approve_roles: bool = True  # else the members' agents do, as a first deed
     agent: Mapping[str, Any] = field(default_factory=dict)  # settings added to every agent's file
     trainer: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # of one seat: its own
+    by_hand: tuple[str, ...] = ()  # seats that their owners register and start by commands
     owned_with: Mapping[str, str] = field(default_factory=dict)  # seat: earlier seat of its owner
 
     def paced(self, block_s: float) -> LocalnetSettings:
@@ -175,15 +177,12 @@ class Localnet:
         ProcessError.
         """
         seat = self.seats[name]
+        start = [sys.executable, "-m", *(program or (PACKAGE, seat.role))]
+        if program is None and name in self.settings.by_hand:
+            start = [str(Path(sys.executable).parent / "ape"), "run", "agent", seat.role]
         process = self.supervisor.start(
             name,
-            [
-                sys.executable,
-                "-m",
-                *(program or (PACKAGE, seat.role)),
-                "--config",
-                str(seat.config),
-            ],
+            [*start, "--config", str(seat.config)],
             env={PASSPHRASE: self.passphrase, "PYTHONUNBUFFERED": "1", **(env or {})},
             settings=pinned_environment(bool(self.settings.agent.get("portable", True))),
         )
@@ -251,7 +250,8 @@ def build_localnet(
     else:
         progress(f"on chain {node.chain_id}, with a block every {node.block_s:.3g} s")
         chain = node
-    settings = settings.paced(chain.block_s)
+    pools = settings.tasks.with_pools(own_pools())
+    settings = replace(settings, tasks=pools).paced(chain.block_s)
     w3 = Web3(HTTPProvider(chain.url, request_kwargs={"timeout": 20}))
     passphrase = _passphrase(directory)
     seats = _seats(directory, settings, passphrase, chain)
@@ -459,10 +459,11 @@ def _fund(net: Localnet) -> None:
 
 
 def _register(net: Localnet) -> None:
-    """Register every node from its owner's wallet."""
+    """Register every node from its owner's wallet, but those that are registered by hand."""
     registry, token = net.contract("NodeRegistry"), net.contract("ZooToken")
     batch = net.batch()
-    nodes = [seat for seat in net.seats.values() if seat.role in ROLES]
+    by_hand = net.settings.by_hand
+    nodes = [s for s in net.seats.values() if s.role in ROLES and s.name not in by_hand]
     allowed: dict[LocalAccount, int] = {}
     for seat in nodes:
         allowed[seat.owner] = allowed.get(seat.owner, 0) + seat.stake

@@ -292,6 +292,10 @@ class History(Story):
         if accusation := self._accusation(args):
             accusation.confirmed_block = self._event.block
 
+    def _on_ModelAttested(self, args: dict[str, Any], time: int) -> None:
+        if args["attester"] == self._network.coordinator.address:
+            self._say(time, f"the committee attests the model {args['model'].hex()[:8]}…", "good")
+
     def _on_ReportAppealed(self, args: dict[str, Any], time: int) -> None:
         if accusation := self._accusation(args):
             accusation.appealed = True

@@ -46,12 +46,14 @@ class Replay:
 @dataclass(frozen=True)
 class Model:
     """The model that came of it. `digest`: its hash in the ledger. `cid`: of the checkpoint, which
-    is an index of files if there are several `stages`."""
+    is an index of files if there are several `stages`. `attested`: the rounds whose checkpoints the
+    committee attests."""
 
     cid: str
     digest: str
     parameters: int
     stages: int = 1
+    attested: list[int] = field(default_factory=list)
 
 
 @dataclass(frozen=True)

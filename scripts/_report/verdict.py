@@ -20,6 +20,7 @@ from agents.protocol.numbers import Phase, Violation
 from agents.protocol.slashing import DEFAULTS, Offender, Row, slash_amount
 from agents.protocol.structs import read
 from agents.rounds.models import Models
+from agents.storage.cid import digest_of
 from scripts._report.amounts import zoo
 from scripts._report.story import Story, losses
 
@@ -190,6 +191,31 @@ def check_explained(network: Network) -> Check:
         f"{payments} payments explained: {zoo(sum(explained.values()))} ZOO, to each of "
         f"{len(paid)} accounts exactly what the pool credited{wrong}",
         ", ".join(f"{a}: {explained[a]} of {paid.get(a, 0)}" for a in sorted(accounts)),
+    )
+
+
+def attested_rounds(network: Network, models: Models, job_id: int) -> dict[int, bool]:
+    """By round that publishes a checkpoint: whether the committee attests that very file."""
+    found = {}
+    for entry in models.ledger(job_id):
+        cid = models.report(entry.report).checkpoint
+        if cid is not None:
+            place = job_id, entry.new_model
+            word = network.chain.call(network.ledger, "checkpoint_of", *place)
+            found[entry.round_id] = word == digest_of(cid)
+    return found
+
+
+def check_attested(network: Network, models: Models, job_id: int) -> Check:
+    """The committee attests the model of every checkpoint."""
+    found = attested_rounds(network, models, job_id)
+    good = [str(number) for number, attested in found.items() if attested]
+    missing = [str(number) for number, attested in found.items() if not attested]
+    words = f"the committee attests the checkpoint of round {', '.join(good) or 'none'}"
+    return Check(
+        bool(good) and not missing,
+        words
+        + (f", and NOT of {', '.join(missing)}" if missing else ", recomputed by its members"),
     )
 
 

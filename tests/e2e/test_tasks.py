@@ -18,8 +18,9 @@ import pytest
 
 from agents.protocol.numbers import ZOO, TaskStatus, Violation
 from agents.training.spec import ModelSpec
+from scripts._demo import typed
 from scripts._demo.task_plan import Size, Wishes
-from scripts._demo.task_run import FEES, Machine, TaskRun, withdraw
+from scripts._demo.task_run import FEES, Machine, TaskRun
 from scripts._net.deployment import TaskTerms
 from scripts._net.localnet import LocalnetSettings
 from scripts._report.task_history import TaskHistory
@@ -157,11 +158,14 @@ def test_nobody_appeals_what_is_right(story: Story) -> None:
 
 
 def test_money_is_conserved_and_reaches_a_cold_wallet(story: Story) -> None:
-    """Every fee went half and half to two who agreed; an owner withdraws exactly its credits."""
+    """Every fee went half and half to two who agreed; an owner that types
+    `ape run claim` gets exactly its credits."""
     local, run = story.local, story.run
     best = max(HONEST, key=lambda name: run.history.nodes[local.node_id(name)].earned)
-    check = withdraw(local.net, local.net.seats[best])
-    assert check.holds, check.sentence
+    claim = typed.claim(local.net, local.network, local.net.seats[best])
+    assert claim.arrived, f"owed {claim.owed}, received {claim.received}"
+    paid = local.net.w3.eth.get_transaction_receipt(claim.tx)
+    assert paid["from"] == local.net.seats[best].owner.address
     run.history.update()
     wallets = [
         str(key.address) for seat in local.net.seats.values() for key in (seat.owner, seat.operator)

@@ -14,6 +14,7 @@ from hexbytes import HexBytes
 from web3 import HTTPProvider, Web3
 from web3.types import TxParams
 
+from agents.tasks.compute.classes import POOLS
 from scripts._net.anvil import MNEMONIC, start_anvil
 from scripts._net.deployment import ORDER, DeploymentError, DeploymentSettings, TaskTerms
 from scripts._net.local_keys import sender_of
@@ -151,6 +152,6 @@ def test_a_damaged_plan_is_refused_with_a_sentence(
 
 
 def test_task_terms_fit_the_unbonding_period() -> None:
-    assert TaskTerms.fitting(14 * DAY) == TaskTerms()
+    assert TaskTerms.fitting(14 * DAY) == TaskTerms(classes=POOLS)
     brief = TaskTerms.fitting(3_600)
     assert 2 * brief.horizon <= 3_600

@@ -29,6 +29,7 @@ def test_the_lines_and_the_models_names() -> None:
     assert page.faults == []
     assert "ape run audit --job 1 --rpc http://127.0.0.1:8545" in page.text("pre")
     assert CID in page.text("dd") and "11" * 32 in page.text("dd")
+    assert "the checkpoint of round 2, 3: its members recomputed" in page.text("dd")
     assert "1,432 facts compared, no difference found, as of block 124" in page.text("dd")
 
 

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -34,6 +35,29 @@ CPU_CLASS: Final = (
     "deterministic=yes;compiled=no"
 )
 LABEL: Final = r"^[a-z0-9][a-z0-9:._/-]{0,31}$"
+CUDA: Final = "13.0"
+"""The CUDA version that the release is built for."""
+
+GPUS: Final[Mapping[str, str]] = {
+    "sm_75/40": "T4",
+    "sm_80/108": "A100",
+    "sm_86/72": "A10",
+    "sm_86/82": "GeForce RTX 3090",
+    "sm_86/84": "A40, RTX A6000",
+    "sm_89/58": "L4",
+    "sm_89/128": "GeForce RTX 4090",
+    "sm_89/142": "L40, L40S, RTX 6000 Ada",
+    "sm_90/114": "H100 PCIe",
+    "sm_90/132": "H100 SXM, H200, GH200",
+    "sm_100/148": "B200",
+    "sm_120/170": "GeForce RTX 5090",
+}
+"""Chips (architecture and multiprocessors) that a new network has pools for, and whose they are.
+For any other the committee opens one: `ape run committee propose pool`."""
+
+POOLS: Final = ("cpu-fp32", *(f"cuda:{chip}/{CUDA}" for chip in GPUS))
+"""The classes whose pools a deployment opens."""
+
 _CUDA: Final = re.compile(r"cuda:sm_\d{2,3}/\d{1,4}/\d{1,2}\.\d{1,2}")
 _LABEL_BYTES: Final = 32
 

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from scripts._report.page.markup import definitions, text
-from scripts._report.run import Run
+from scripts._report.run import Model, Run
 
 
 def verify(run: Run) -> list[str]:
@@ -46,8 +46,19 @@ def verify(run: Run) -> list[str]:
                 f"<code>{text(model.cid)}</code>",
             ),
             ("Its hash in the ledger", f"<code>{text(model.digest)}</code>"),
+            ("Attested by the committee", _attested(model)),
         ]
     if run.claim is not None:
         pairs.append(("The owner's claim", f"<code>{text(run.claim.tx)}</code>"))
     pairs.append(("This page as data", "<a href='run.json'>run.json</a>"))
     return [*lines, definitions(pairs)]
+
+
+def _attested(model: Model) -> str:
+    if not model.attested:
+        return "no checkpoint"
+    rounds = ", ".join(map(str, model.attested))
+    return (
+        f"the checkpoint of round {rounds}: its members recomputed every round until then from "
+        "what the nodes published"
+    )

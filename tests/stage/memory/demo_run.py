@@ -170,7 +170,7 @@ def a_run() -> Run:
         claim=Claim(f"{NAMES[2][0]}'s owner", 3 * PAID, 3 * PAID, TX),
         replay=Replay(1432, [], 124, "0x" + "43" * 32),
         books=Books(story.funded - credited - 5 * ZOO, 0, credited - claimed, 5 * ZOO),
-        model=Model(CID, "11" * 32, 108_864),
+        model=Model(CID, "11" * 32, 108_864, attested=[2, 3]),
         samples=[Sample("def ", "\x00\x01\xa0", f"main(self):\n    {HOSTILE}", "Greedy")],
         commands=[
             "anvil --load-state report/chain.json --port 8545 &",
