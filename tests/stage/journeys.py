@@ -51,7 +51,7 @@ class World:
         self.people.chain.transact(self.people.faucet, account.address, value=10**18)
         if zoo:
             self.people.give(account, zoo * ZOO)
-        return account  # type: ignore[no-any-return]
+        return account
 
     def balance(self, account: LocalAccount) -> int:
         """What a key has in ZOO, in units."""
@@ -89,7 +89,8 @@ def world(directory: Path) -> Iterator[World]:
         deployment = directory / "deployment.json"
         people = found(anvil.url, ("ann", "bob"), deployment)
         database = f"sqlite:///{directory / 'index.db'}"
-        with served(anvil.url, deployment, database, store=store, pages=html()) as page:
+        given = anvil.url, deployment, database
+        with served(*given, store=store, pages=html(), timeout_s=4.0) as page:
             yield World(anvil, people, page, store, deployment)
 
 
