@@ -14,7 +14,7 @@ from scripts._report.amounts import zoo
 from scripts._web.index.models import LossPoint, Payment
 from scripts._web.index.reading import Reading
 from scripts._web.index.tables import EVENTS, ROUNDS
-from scripts._web.pages.artefacts import Artefacts
+from scripts._web.api.artefacts import Artefacts
 from scripts._web.pages.draw.curve import Point
 
 _MOST_ROUNDS = 200

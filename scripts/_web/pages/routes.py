@@ -33,7 +33,7 @@ from scripts._web.index.models import Clock as RoundClock
 from scripts._web.index.reading import NotFound, NotReady, Reading, reading
 from scripts._web.pages import curves, tasks, words
 from scripts._web.pages.accusations import accusations
-from scripts._web.pages.artefacts import Artefacts
+from scripts._web.api.artefacts import Artefacts
 from scripts._web.pages.committee import committee_page
 from scripts._web.pages.draw.clock import Clock, clock
 from scripts._web.pages.draw.money import money_of
