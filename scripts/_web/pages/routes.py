@@ -24,16 +24,17 @@ from agents.runtime.errors import AgentError
 from agents.storage.cid import cid_from_digest
 from scripts._report.page.markup import text
 from scripts._web.api.app import Pages
+from scripts._web.api.artefacts import Artefacts
 from scripts._web.api.deps import MOST_ID, JobId, Look, NodeId, RoundId, TheSite
 from scripts._web.api.explaining import Explaining
+from scripts._web.api.finished import checkpoint_of, finished_rounds, losses
 from scripts._web.api.site import Site
 from scripts._web.index import queries
-from scripts._web.index.models import At, JobPage
+from scripts._web.index.models import At
 from scripts._web.index.models import Clock as RoundClock
 from scripts._web.index.reading import NotFound, NotReady, Reading, reading
 from scripts._web.pages import curves, tasks, words
-from scripts._web.pages.accusations import accusations
-from scripts._web.api.artefacts import Artefacts
+from scripts._web.pages.accusations import told
 from scripts._web.pages.committee import committee_page
 from scripts._web.pages.draw.clock import Clock, clock
 from scripts._web.pages.draw.money import money_of
@@ -41,7 +42,7 @@ from scripts._web.pages.draw.sankey import Flow, Stop, balanced
 from scripts._web.pages.errors import Progress, heading
 from scripts._web.pages.view import STATIC, environment
 
-__all__ = ["PAGES"]
+__all__ = ["PAGES", "STATIC", "problem", "router"]
 
 router = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
 _STATES = {"ready": "good", "paused": "plain", "exiting": "plain", "closed": "plain"}
@@ -165,9 +166,7 @@ def home(request: Request, site: TheSite, look: Look) -> HTMLResponse:
     found = queries.home(look)
     files = artefacts_of(request, site)
     jobs = [
-        job.model_copy(
-            update={"loss": curves.losses(curves.finished_rounds(look, files, job.job_id))}
-        )
+        job.model_copy(update={"loss": losses(finished_rounds(look, files, job.job_id))})
         for job in found.jobs
     ]
     jobs.sort(key=lambda job: (job.status != "active", -job.job_id))
@@ -182,37 +181,12 @@ def home(request: Request, site: TheSite, look: Look) -> HTMLResponse:
     )
 
 
-@dataclass(frozen=True)
-class Checkpoint:
-    """The newest checkpoint that the store has. `round_id`: 0 for the one of the beginning."""
-
-    round_id: int
-    cid: str
-    model: str
-    size: int | None
-
-
-def _checkpoint(
-    site: Site, page: JobPage, rounds: list[curves.Finished], files: Artefacts
-) -> Checkpoint | None:
-    found = [
-        (each.round_id, each.report.checkpoint, each.model)
-        for each in reversed(rounds)
-        if each.report.checkpoint
-    ]
-    found.append((0, page.terms.genesis_checkpoint_cid, page.terms.genesis_model))
-    for round_id, cid, model in found:
-        if files.has(cid):
-            return Checkpoint(round_id, cid, model, files.size(cid))
-    return None
-
-
 @router.get("/jobs/{job_id}")
 def job(request: Request, site: TheSite, look: Look, job_id: JobId) -> HTMLResponse:
     """A job."""
     page, files = queries.job(look, job_id), artefacts_of(request, site)
-    rounds = curves.finished_rounds(look, files, job_id)
-    known = {point.round_id: point for point in curves.losses(rounds)}
+    rounds = finished_rounds(look, files, job_id)
+    known = {point.round_id: point for point in losses(rounds)}
     page = page.model_copy(
         update={
             "job": page.job.model_copy(update={"loss": list(known.values())}),
@@ -227,7 +201,7 @@ def job(request: Request, site: TheSite, look: Look, job_id: JobId) -> HTMLRespo
         page=page,
         windows=_windows(queries.job_row(look, job_id)["terms"]),
         curves=curves.of_job(job_id, rounds),
-        checkpoint=_checkpoint(site, page, rounds, files),
+        checkpoint=checkpoint_of(page.terms, rounds, files),
         spec=files.spec(page.terms.spec),
     )
 
@@ -284,10 +258,10 @@ def round_(
 ) -> HTMLResponse:
     """A round."""
     page, files = queries.round_(look, job_id, round_id), artefacts_of(request, site)
-    finished = curves.finished_rounds(look, files, job_id)
-    loss = {point.round_id: point for point in curves.losses(finished)}.get(round_id)
+    finished = finished_rounds(look, files, job_id)
+    loss = {point.round_id: point for point in losses(finished)}.get(round_id)
     summary = page.summary.model_copy(update={"loss": loss})
-    reports = accusations(look, files.reason, job_id=job_id, round_id=round_id)
+    reports = told(page.reports, files.reason, look.at.time)
     row = queries.job_row(look, job_id)
     return _page(
         request,
@@ -366,8 +340,6 @@ def nodes(request: Request, site: TheSite, look: Look, after: After = 0) -> HTML
 def node(request: Request, site: TheSite, look: Look, node_id: NodeId) -> HTMLResponse:
     """A node."""
     page, files = queries.node(look, node_id), artefacts_of(request, site)
-    staked, slashes = curves.stakes(look, node_id)
-    reports = accusations(look, files.reason, node_id=node_id)
     return _page(
         request,
         site,
@@ -376,10 +348,8 @@ def node(request: Request, site: TheSite, look: Look, node_id: NodeId) -> HTMLRe
         page=page,
         standing=_standing(page.node.state, page.node.locks),
         earnings=curves.earnings(node_id, page.payments),
-        stakes=staked,
-        slashes=slashes,
-        reports=list(reversed(reports)),
-        hardware="",
+        stakes=curves.stakes(page.stakes),
+        reports=told(page.reports, files.reason, look.at.time),
     )
 
 
