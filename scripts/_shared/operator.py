@@ -228,16 +228,17 @@ def allow(contracts: Contracts, account: Any, spender: Any, amount: int) -> None
         token.approve(spender.address, amount, sender=account)
 
 
-def rehearse(method: Any, *args: Any, sender: Any) -> None:
+def rehearse(method: Any, *args: Any, **by: Any) -> None:
     """Call what is about to be sent: what a contract refuses is refused before anything is signed.
 
-    That the contract may not take the ZOO yet is no refusal: `allow` is sent first.
+    That the contract may not take the ZOO yet is no refusal: `allow` is sent first. `by`: the
+    `sender`, where it is known.
     """
     from ape.exceptions import ContractLogicError
 
     try:
         # Without ape's trace of a call that fails: the reason is said in a sentence.
-        method.call(*args, sender=sender, skip_trace=True)
+        method.call(*args, **by, skip_trace=True)
     except ContractLogicError as error:
         if "insufficient allowance" not in str(error.message):
             raise
