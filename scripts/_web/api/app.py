@@ -12,7 +12,7 @@ from pathlib import Path
 from fastapi import APIRouter, FastAPI, Request, Response
 from fastapi.staticfiles import StaticFiles
 
-from scripts._web.api import reads, service
+from scripts._web.api import explanations, reads, service
 from scripts._web.api.cache import BlockCache
 from scripts._web.api.guard import Guard
 from scripts._web.api.problems import answer_problems
@@ -53,6 +53,7 @@ def create_app(site: Site, pages: Pages | None = None) -> FastAPI:
     )
     app.state.site = site
     app.include_router(reads.router)
+    app.include_router(explanations.router)
     app.include_router(service.router)
     if pages is not None:
         app.include_router(pages.router)
