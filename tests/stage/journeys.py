@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from eth_account import Account
@@ -61,9 +61,10 @@ class World:
         """A node as the registry has it."""
         return self.people.chain.call(self.people.registry, "node", node_id)
 
-    def job(self, rounds: int = ROUNDS, funded: int = ROUNDS) -> int:
-        """Create a job of a new sponsor; rounds are opened in it from now on."""
-        terms = TERMS
+    def job(self, rounds: int = ROUNDS, funded: int = ROUNDS, **changes: int) -> int:
+        """Create a job of a new sponsor; rounds are opened in it from now on. `changes`: of the
+        usual terms."""
+        terms = replace(TERMS, **changes)
         funds = terms.reward_per_round * funded
         sponsor = self.people.person(f"sponsor of {rounds}", funds)
         digests = [keccak(text=f"{part} of {rounds}") for part in ("spec", "model", "checkpoint")]

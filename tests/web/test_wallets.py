@@ -378,6 +378,28 @@ def test_claim__of_several_jobs_in_one_go(world: World, visit: Begin) -> None:
     assert len(wallet.sent) == 1 and "were taken out" in said
 
 
+def test_claim__pay_that_a_job_retained_is_released_first(world: World, visit: Begin) -> None:
+    people, chain = world.people, world.people.chain
+    payout = world.person()
+    node: Node = people.enlist("retained", payout=payout)
+    for each in (node, people.nodes["bob"]):
+        people.benchmark(each)
+    job = world.job(1, 1, retain_rounds=1)
+    world.play(node, people.nodes["bob"])
+    kept = chain.call(people.pool, "retained", job, node.node_id)
+    assert kept == share(1, 2) and chain.call(people.pool, "pending", payout.address) == 0
+    wallet = world.wallet(payout)
+    reader = visit(wallet)
+    reader.connect(wallet)
+    reader.submit("claim")
+    plan = reader.page.locator(".action-plan")
+    expect(plan).to_contain_text(f"that job {job} retained of node {node.node_id}")
+    reader.sign()
+    assert "425 ZOO were taken out" in reader.result()
+    assert world.balance(payout) == kept
+    assert len(wallet.sent) == 2
+
+
 def test_refused_by_the_contract__its_reason_and_what_to_do(world: World, visit: Begin) -> None:
     """A stranger presses an owner's button."""
     wallet = world.wallet(world.person(10))
