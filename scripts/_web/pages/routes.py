@@ -30,7 +30,7 @@ from scripts._web.api.explaining import Explaining
 from scripts._web.api.finished import checkpoint_of, finished_rounds, losses
 from scripts._web.api.site import Site
 from scripts._web.index import queries
-from scripts._web.index.models import At
+from scripts._web.index.models import At, JobSummary
 from scripts._web.index.models import Clock as RoundClock
 from scripts._web.index.reading import NotFound, NotReady, Reading, reading
 from scripts._web.pages import curves, tasks, words
@@ -40,6 +40,7 @@ from scripts._web.pages.draw.clock import Clock, clock
 from scripts._web.pages.draw.money import money_of
 from scripts._web.pages.draw.sankey import Flow, Stop, balanced
 from scripts._web.pages.errors import Progress, heading
+from scripts._web.pages.happenings import LOOKED_THROUGH, said
 from scripts._web.pages.view import STATIC, environment
 
 __all__ = ["PAGES", "STATIC", "problem", "router"]
@@ -72,6 +73,7 @@ def _templates() -> Environment:
         clock_of=_clock_of,
         cid=cid_from_digest,
         formula=formula,
+        place_of=lambda href: href[1:].replace("s/", " ").replace("/", ", "),
         value=value,
         phase_text=lambda name: words.phase_sentence(numbers.Phase[name.upper()]),
         state_tone=lambda state: _STATES.get(state, "bad"),
@@ -176,9 +178,26 @@ def home(request: Request, site: TheSite, look: Look) -> HTMLResponse:
         look.at,
         "home.html",
         home=found.model_copy(update={"jobs": jobs}),
+        happened=said(queries.events(look, limit=LOOKED_THROUGH).items, 9),
+        doing={j.job_id: _doing(look, j) for j in jobs if j.status == "active"},
         running=sum(job.status == "active" for job in jobs),
         windows={j.job_id: _windows(queries.job_row(look, j.job_id)["terms"]) for j in jobs},
     )
+
+
+def _doing(look: Reading, job: JobSummary) -> dict[int, str]:
+    """What each trainer of a job's newest round has done in it."""
+    if job.clock is None:
+        return {}
+    seats = queries.round_(look, job.job_id, job.clock.round_id).seats
+    return {
+        seat.node_id: "revealed"
+        if seat.revealed_at
+        else "committed"
+        if seat.committed_at
+        else "at work"
+        for seat in seats
+    }
 
 
 @router.get("/jobs/{job_id}")
@@ -244,8 +263,8 @@ def _money(site: Site, look: Reading, job_id: int, round_id: int) -> Money:
         )
         through = balanced(stops, flows)
     except (AgentError, ValueError) as error:
-        said = f"The round's money cannot be explained right now: {error}"
-        return Money([], [], [], problem=said)
+        why_not = f"The round's money cannot be explained right now: {error}"
+        return Money([], [], [], problem=why_not)
     names = {stop.key: stop.name for stop in stops}
     rows = [Row(names[flow.source], names[flow.target], flow.amount) for flow in flows]
     gap = found.pool - through.get("pool", 0)
@@ -289,8 +308,10 @@ def why(
             differences = [str(each) for each in explainer.round(round_id).differences]
             each: Explanation = explainer.node(round_id, node_id)
     except AgentError as error:
-        said = f"The chain cannot be asked right now, and an explanation is read from it: {error}"
-        return problem(request, 503, said)
+        why_not = (
+            f"The chain cannot be asked right now, and an explanation is read from it: {error}"
+        )
+        return problem(request, 503, why_not)
     return _page(
         request,
         site,
