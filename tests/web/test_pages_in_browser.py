@@ -151,9 +151,9 @@ def test_a_point_of_a_curve_tells_its_figures_when_pointed_at(open_page: Open) -
     page = open_page(PAGES["job"])
     strip = page.locator(".chart .strip").nth(2)
     told = strip.locator(".told")
-    assert told.evaluate("e => getComputedStyle(e).opacity") == "0"
+    expect(told).to_have_css("opacity", "0")
     strip.locator(".hit").hover()
-    assert told.evaluate("e => getComputedStyle(e).opacity") == "1"
+    expect(told).to_have_css("opacity", "1")
     assert re.fullmatch(r"round 2: loss \d\.\d+", str(told.text_content()))
     strip.locator(".hit").click()
     page.wait_for_url(f"**/jobs/{JOB}/rounds/2")

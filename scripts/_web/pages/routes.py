@@ -24,7 +24,6 @@ from agents.runtime.errors import AgentError
 from agents.storage.cid import cid_from_digest
 from scripts._report.page.markup import text
 from scripts._web.api.app import Pages
-from scripts._web.api.artefacts import Artefacts
 from scripts._web.api.deps import MOST_ID, JobId, Look, NodeId, RoundId, TheSite
 from scripts._web.api.explaining import Explaining
 from scripts._web.api.finished import checkpoint_of, finished_rounds, losses
@@ -141,15 +140,6 @@ def problem(request: Request, status: int, sentence: str) -> HTMLResponse:
     return HTMLResponse(html, status)
 
 
-def artefacts_of(request: Request, site: Site) -> Artefacts:
-    """Return the site's files, each of which is read once while the app runs."""
-    state = request.app.state
-    if not hasattr(state, "artefacts"):
-        state.artefacts = Artefacts(site.store)
-    found: Artefacts = state.artefacts
-    return found
-
-
 def _windows(terms: dict[str, Any]) -> list[int]:
     return [int(terms[f"{name}_s"]) for name in ("commit", "reveal", "aggregate", "challenge")]
 
@@ -166,7 +156,7 @@ def _clock_of(each: RoundClock, windows: list[int], now: int) -> Markup:
 def home(request: Request, site: TheSite, look: Look) -> HTMLResponse:
     """The network at a glance."""
     found = queries.home(look)
-    files = artefacts_of(request, site)
+    files = site.artefacts
     jobs = [
         job.model_copy(update={"loss": losses(finished_rounds(look, files, job.job_id))})
         for job in found.jobs
@@ -203,7 +193,7 @@ def _doing(look: Reading, job: JobSummary) -> dict[int, str]:
 @router.get("/jobs/{job_id}")
 def job(request: Request, site: TheSite, look: Look, job_id: JobId) -> HTMLResponse:
     """A job."""
-    page, files = queries.job(look, job_id), artefacts_of(request, site)
+    page, files = queries.job(look, job_id), site.artefacts
     rounds = finished_rounds(look, files, job_id)
     known = {point.round_id: point for point in losses(rounds)}
     page = page.model_copy(
@@ -276,7 +266,7 @@ def round_(
     request: Request, site: TheSite, look: Look, job_id: JobId, round_id: RoundId
 ) -> HTMLResponse:
     """A round."""
-    page, files = queries.round_(look, job_id, round_id), artefacts_of(request, site)
+    page, files = queries.round_(look, job_id, round_id), site.artefacts
     finished = finished_rounds(look, files, job_id)
     loss = {point.round_id: point for point in losses(finished)}.get(round_id)
     summary = page.summary.model_copy(update={"loss": loss})
@@ -360,7 +350,7 @@ def nodes(request: Request, site: TheSite, look: Look, after: After = 0) -> HTML
 @router.get("/nodes/{node_id}")
 def node(request: Request, site: TheSite, look: Look, node_id: NodeId) -> HTMLResponse:
     """A node."""
-    page, files = queries.node(look, node_id), artefacts_of(request, site)
+    page, files = queries.node(look, node_id), site.artefacts
     return _page(
         request,
         site,
