@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import fields, is_dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -55,6 +54,7 @@ def cli(
     """
     from agents.audit.explain import Explainer
     from agents.audit.sources.record import Record
+    from scripts._shared.explained_json import json_of
 
     record = Record(reading(choice, deployment), job_id)
     if not record.current:
@@ -126,18 +126,3 @@ def _cid(digest: bytes) -> str:
     from agents.storage.cid import cid_from_digest
 
     return cid_from_digest(digest)
-
-
-def json_of(found: Any) -> Any:
-    """Return dataclasses as objects: amounts as strings, transactions in hex, digests as CIDs."""
-    if is_dataclass(found):
-        return {f.name: _json_field(f.name, getattr(found, f.name)) for f in fields(found)}
-    return [json_of(each) for each in found] if isinstance(found, tuple) else found
-
-
-def _json_field(name: str, value: Any) -> Any:
-    if isinstance(value, bytes):
-        return _cid(value) if name == "digest" else f"0x{value.hex()}"
-    if name in ("amount", "due", "pool", "value"):
-        return str(value)
-    return json_of(value)

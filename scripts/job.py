@@ -66,43 +66,65 @@ def _spec_fields(path: Path | None, rounds: int | None) -> dict[str, Any]:
     return fields if rounds is None else {**fields, "rounds": rounds}
 
 
+_PACKING = (
+    click.option(
+        "--data", "files", type=FILE, multiple=True, help=".txt, .jsonl or .parquet file."
+    ),
+    click.option("--field", default="text", show_default=True, help="Key or column with the text."),
+    click.option("--spec", type=FILE, help="Fields of the job spec, YAML or JSON."),
+    click.option("--model-config", type=FILE, help="A Hugging Face config.json (extra: hf)."),
+    click.option("--tokenizer", type=FILE, help="A Hugging Face tokenizer.json (extra: hf)."),
+    click.option("--separator", type=int, help="Token between documents, with --tokenizer."),
+    click.option("--rounds", type=int, help="Rounds until the job is complete."),
+    click.option(
+        "--reward", type=ZOO_AMOUNT, default="1000", show_default=True, help="ZOO per round."
+    ),
+    click.option("--max-nodes", type=int, default=64, show_default=True),
+    window_option("commit", "Commit window"),
+    window_option("reveal", "Reveal window"),
+    window_option("aggregate", "Duty window"),
+    window_option("challenge", "Challenge window"),
+    window_option("appeal", "Appeal window"),
+    window_option("dispute", "Committee's time"),
+    window_option("score-commit", "Verifiers' time to commit scores (score gauntlet)"),
+    window_option("score-reveal", "Verifiers' time to reveal them"),
+    click.option(
+        "--bond", type=ZOO_AMOUNT, default="100", show_default=True, help="A challenge's."
+    ),
+    click.option(
+        "--retain-rounds",
+        type=click.IntRange(0, 32),
+        help="Rounds' pay of a trainer that answers for its work until the end "
+        "(default: a quarter of the rounds, at most 8, or what the network asks for).",
+    ),
+    click.option(
+        "--few-verifiers",
+        is_flag=True,
+        help="Go on although too few verifiers have declared a determinism class of the spec.",
+    ),
+    click.option(
+        "--store", help="A folder, or the URL of a Kubo node (default: localnet's folder)."
+    ),
+    click.option("--data-key", type=FILE, help="Encrypt the data with this file of `keys new`."),
+    click.option("--passphrase-env", help="Variable with that file's passphrase (default: ask)."),
+    click.option(
+        "--though-attacks-pay", is_flag=True, help="Create it even if an attack on it pays."
+    ),
+)
+
+
+def packing_options(command: Any) -> Any:
+    """Add what a job is made of: its data, spec, terms and store."""
+    for option in reversed(_PACKING):
+        command = option(command)
+    return command
+
+
 @cli.command(cls=ConnectedProviderCommand)
 @network_option()
 @account_option()
-@click.option("--data", "files", type=FILE, multiple=True, help=".txt, .jsonl or .parquet file.")
-@click.option("--field", default="text", show_default=True, help="Key or column with the text.")
-@click.option("--spec", type=FILE, help="Fields of the job spec, YAML or JSON.")
-@click.option("--model-config", type=FILE, help="A Hugging Face config.json (extra: hf).")
-@click.option("--tokenizer", type=FILE, help="A Hugging Face tokenizer.json (extra: hf).")
-@click.option("--separator", type=int, help="Token between documents, with --tokenizer.")
-@click.option("--rounds", type=int, help="Rounds until the job is complete.")
-@click.option("--reward", type=ZOO_AMOUNT, default="1000", show_default=True, help="ZOO per round.")
+@packing_options
 @click.option("--fund-rounds", type=int, help="Rounds to pay into escrow now (default: all).")
-@click.option("--max-nodes", type=int, default=64, show_default=True)
-@window_option("commit", "Commit window")
-@window_option("reveal", "Reveal window")
-@window_option("aggregate", "Duty window")
-@window_option("challenge", "Challenge window")
-@window_option("appeal", "Appeal window")
-@window_option("dispute", "Committee's time")
-@window_option("score-commit", "Verifiers' time to commit scores (score gauntlet)")
-@window_option("score-reveal", "Verifiers' time to reveal them")
-@click.option("--bond", type=ZOO_AMOUNT, default="100", show_default=True, help="A challenge's.")
-@click.option(
-    "--retain-rounds",
-    type=click.IntRange(0, 32),
-    help="Rounds' pay of a trainer that answers for its work until the end "
-    "(default: a quarter of the rounds, at most 8, or what the network asks for).",
-)
-@click.option(
-    "--few-verifiers",
-    is_flag=True,
-    help="Go on although too few verifiers have declared a determinism class of the spec.",
-)
-@click.option("--store", help="A folder, or the URL of a Kubo node (default: localnet's folder).")
-@click.option("--data-key", type=FILE, help="Encrypt the data with this file of `keys new`.")
-@click.option("--passphrase-env", help="Variable with that file's passphrase (default: ask).")
-@click.option("--though-attacks-pay", is_flag=True, help="Create it even if an attack on it pays.")
 @yes_option
 @deployment_option
 @explained
@@ -115,14 +137,7 @@ def create(
     played on the job in this process, which takes some seconds. Where stakes unbond within hours,
     as on a local network, the default windows are a minute or two.
     """
-    from agents.jobs.publish import publish_job
-    from agents.runtime.wallet import read_keystore, read_passphrase
-    from agents.storage.content_store import open_store
     from agents.storage.sealed import key_id_of
-    from agents.training.documents import DataError, read_documents, stdlib_corpus
-    from agents.training.spec import SpecError
-    from scripts._shared.job_classes import check_classes
-    from scripts._shared.job_queue import expected, offers
 
     contracts = Contracts(deployment)
     store = store_of(store, contracts.chain_id)
@@ -132,6 +147,88 @@ def create(
     funded = rounds if given["fund_rounds"] is None else given["fund_rounds"]
     amount = funded * terms.reward_per_round
     afford(contracts, account, amount)
+    published, key = _published(contracts, terms, fields, store, given)
+    encoded = terms.encode(published)
+    rehearse(contracts.TrainingJobs.create_job, encoded, sender=account)
+    lines = [
+        f"let the reward pool take {zoo(amount)}",
+        f"create a job of {rounds} rounds, {zoo(terms.reward_per_round)} each",
+        *(["have its verifiers' scores pay for the work"] * published.by_consensus),
+        f"pay {zoo(amount)} into its escrow; what no round has taken comes back at the job's end",
+        *(["announce the key of its data"] * (key is not None)),
+    ]
+    with signing(account, lines, yes):
+        allow(contracts, account, contracts.RewardPool, amount)
+        receipt = contracts.TrainingJobs.create_job(encoded, sender=account)
+        # From the mined event: a count may be that of somebody else's job by now.
+        job_id = receipt.decode_logs([contracts.TrainingJobs.JobCreated])[0].job_id
+        if published.by_consensus:
+            contracts.ScoreConsensus.adopt(job_id, *terms.score_windows, sender=account)
+        if amount:
+            contracts.RewardPool.fund(job_id, account.address, encoded[0], amount, sender=account)
+        if key is not None:
+            contracts.DataKeys.set_key(job_id, key_id_of(key), sender=account)
+    click.echo(f"Job {job_id}: {published.spec.rounds} rounds, {zoo(amount)} in escrow.")
+    click.echo(f"Follow it with `ape run job show {job_id}`.")
+    if key is not None:
+        click.echo(f"Its data is encrypted. Release the key with `ape run keys serve {job_id}`.")
+
+
+@cli.command("pack", cls=ConnectedProviderCommand)
+@network_option()
+@packing_options
+@deployment_option
+@explained
+def pack(deployment: Path | None, store: str | None, **given: Any) -> None:
+    """Pack the data and publish spec and genesis model; print what the web page creates a job of.
+
+    Nothing is signed and nothing is paid: what is printed is pasted into the page, whose reader
+    signs with a wallet. The terms are checked as `job create` checks them.
+    """
+    import json
+
+    from agents.storage.sealed import key_id_of
+
+    contracts = Contracts(deployment)
+    store = store_of(store, contracts.chain_id)
+    fields = _spec_fields(given["spec"], given["rounds"])
+    terms = _terms(contracts, None, _rounds(fields), given)
+    published, key = _published(contracts, terms, fields, store, given)
+    create_job = next(
+        item for item in contracts.abi("TrainingJobs") if item.get("name") == "create_job"
+    )
+    names = [part["name"] for part in create_job["inputs"][0]["components"]]
+    values = zip(names, terms.encode(published), strict=True)
+    packed = {
+        "chain_id": contracts.chain_id,
+        "spec_cid": published.spec_cid,
+        "terms": {name: _text(value) for name, value in values},
+        "scores": list(map(str, terms.score_windows)) if published.by_consensus else None,
+        "key_id": None if key is None else _text(key_id_of(key)),
+    }
+    click.echo(json.dumps(packed, indent=1))
+
+
+def _text(value: bytes | int) -> str:
+    """A value for JSON: bytes in hexadecimal, numbers in full."""
+    return f"0x{value.hex()}" if isinstance(value, bytes) else str(value)
+
+
+def _published(
+    contracts: Contracts, terms: Any, fields: dict[str, Any], store: str, given: dict[str, Any]
+) -> tuple[Any, bytes | None]:
+    """Play the attacks, pack and publish; the artefacts and the data's key, None without one.
+
+    What a sponsor should know is said on the error stream.
+    """
+    from agents.jobs.publish import publish_job
+    from agents.runtime.wallet import read_keystore, read_passphrase
+    from agents.storage.content_store import open_store
+    from agents.training.documents import DataError, read_documents, stdlib_corpus
+    from agents.training.spec import SpecError
+    from scripts._shared.job_classes import check_classes
+    from scripts._shared.job_queue import expected, offers
+
     network = contracts.network()
     trainers = int(network.chain.call(network.registry, "role_count", 1))
     if queued := expected(offers(network), terms, trainers):
@@ -159,7 +256,8 @@ def create(
         raise click.ClickException(str(error)) from None
     click.echo(
         f"Published a model of {published.parameters:,} parameters and {published.tokens:,} "
-        f"tokens of data; spec {published.spec_cid}"
+        f"tokens of data; spec {published.spec_cid}",
+        err=True,
     )
     pipeline = published.spec.pipeline
     stages = 1 if pipeline is None else len(pipeline.layers)
@@ -168,30 +266,7 @@ def create(
         click.echo(f"Note: {sentence}.", err=True)
     for warning in (*published.warnings, *_too_few(stages, trainers)):
         click.echo(f"Warning: {warning}", err=True)
-    encoded = terms.encode(published)
-    rehearse(contracts.TrainingJobs.create_job, encoded, sender=account)
-    lines = [
-        f"let the reward pool take {zoo(amount)}",
-        f"create a job of {rounds} rounds, {zoo(terms.reward_per_round)} each",
-        *(["have its verifiers' scores pay for the work"] * published.by_consensus),
-        f"pay {zoo(amount)} into its escrow; what no round has taken comes back at the job's end",
-        *(["announce the key of its data"] * (key is not None)),
-    ]
-    with signing(account, lines, yes):
-        allow(contracts, account, contracts.RewardPool, amount)
-        receipt = contracts.TrainingJobs.create_job(encoded, sender=account)
-        # From the mined event: a count may be that of somebody else's job by now.
-        job_id = receipt.decode_logs([contracts.TrainingJobs.JobCreated])[0].job_id
-        if published.by_consensus:
-            contracts.ScoreConsensus.adopt(job_id, *terms.score_windows, sender=account)
-        if amount:
-            contracts.RewardPool.fund(job_id, account.address, encoded[0], amount, sender=account)
-        if key is not None:
-            contracts.DataKeys.set_key(job_id, key_id_of(key), sender=account)
-    click.echo(f"Job {job_id}: {published.spec.rounds} rounds, {zoo(amount)} in escrow.")
-    click.echo(f"Follow it with `ape run job show {job_id}`.")
-    if key is not None:
-        click.echo(f"Its data is encrypted. Release the key with `ape run keys serve {job_id}`.")
+    return published, key
 
 
 def _attacked(network: Any, terms: Any, fields: dict[str, Any], anyway: bool) -> None:
@@ -259,8 +334,9 @@ def _checking(network: Any, terms: Any, published: Any) -> list[str]:
 def _terms(contracts: Contracts, account: Any, rounds: int, given: dict[str, Any]) -> Any:
     """Return the terms that were chosen, with windows that fit the chain where none were named.
 
-    The contract itself is asked, before there is a spec to name. Raises Reverted with
-    its reason where it refuses what was chosen.
+    `account`: who creates the job, None where that is not known. The contract itself is asked,
+    before there is a spec to name. Raises Reverted with its reason where it refuses what was
+    chosen.
     """
     from agents.jobs.publish import Terms
     from agents.runtime.errors import Reverted
@@ -281,7 +357,8 @@ def _terms(contracts: Contracts, account: Any, rounds: int, given: dict[str, Any
 
     def ask(terms: Any) -> None:
         some = b"\1" * 32
-        rehearse(create, (some, some, some, rounds, *terms.figures()), sender=account)
+        by = {} if account is None else {"sender": account}
+        rehearse(create, (some, some, some, rounds, *terms.figures()), **by)
 
     block_s = contracts.block_s()
     usual = replace(paced(Terms(), block_s), **chosen)

@@ -65,8 +65,8 @@ def samples_of(
     prompt = tokens.encode(start)[:PROMPT_TOKENS] or [0]
     found = []
     for how, ways in (
-        ("The likeliest token every time", _likeliest),
-        (f"Drawn by probability, temperature {TEMPERATURE:g}, fixed seed", _drawn),
+        ("The likeliest token every time", likeliest),
+        (f"Drawn by probability, temperature {TEMPERATURE:g}, fixed seed", lambda: drawn(_KEY)),
     ):
         one, two = (
             tokens.decode(list(write(job, state, prompt, ways()))) for state in (before, after)
@@ -93,13 +93,19 @@ def write(job: JobContext, state: State, prompt: Sequence[int], choose: Choose) 
         yield seen[-1]
 
 
-def _likeliest() -> Choose:
+def likeliest() -> Choose:
+    """The first of the greatest logits."""
     return lambda logits: int(logits.argmax())
 
 
-def _drawn() -> Choose:
+def seeded(seed: int) -> Choose:
+    """As `drawn`, for a seed of a reader's choice."""
+    return drawn(derive_key("reader", seed))
+
+
+def drawn(key: bytes) -> Choose:
     """Each token from its own word of the generator that all nodes share."""
-    words = iter(raw_words(_KEY, TOKENS))
+    words = iter(raw_words(key, TOKENS))
 
     def choose(logits: np.ndarray) -> int:
         weights = np.exp((logits - logits.max()) / TEMPERATURE)

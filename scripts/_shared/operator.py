@@ -222,16 +222,16 @@ def allow(contracts: Contracts, account: Any, spender: Any, amount: int) -> None
         token.approve(spender.address, amount, sender=account)
 
 
-def rehearse(method: Any, *args: Any, sender: Any) -> None:
+def rehearse(method: Any, *args: Any, **by: Any) -> None:
     """Call what is about to be sent: what a contract refuses is refused before anything is signed.
 
-    Raises Reverted with the contract's reason.
-    That the contract may not take the ZOO yet is no refusal: `allow` is sent first.
+    Raises Reverted with the contract's reason. That the contract may not take the ZOO yet is no
+    refusal: `allow` is sent first. `by`: the `sender`, where it is known.
     """
     try:
         with reverting():
             # Without ape's trace of a call that fails: the reason is said in a sentence.
-            method.call(*args, sender=sender, skip_trace=True)
+            method.call(*args, **by, skip_trace=True)
     except Reverted as error:
         if "insufficient allowance" not in error.reason:
             raise

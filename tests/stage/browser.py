@@ -25,14 +25,16 @@ _FLAGS = [
 
 @contextmanager
 def chromium() -> Iterator[Browser]:
-    """Start the system's Chromium. Skips where there is none, and says how to get one."""
-    found = next(filter(None, map(shutil.which, _NAMES)), None)
-    if found is None:
-        skip_or_fail(
-            "Tests of the page need Chromium; install it (Debian, Ubuntu: apt install chromium) or "
-            "put a `chromium` on PATH."
-        )
+    """Start the system's Chromium, else Playwright's. Skips where there is none, and says how to
+    get one."""
     with sync_playwright() as playwright:
+        own = playwright.chromium.executable_path
+        found = next(filter(None, map(shutil.which, (*_NAMES, own))), None)
+        if found is None:
+            skip_or_fail(
+                "Tests of the page need Chromium; install it (Debian, Ubuntu: apt install "
+                "chromium), or have Playwright fetch one: python -m playwright install chromium"
+            )
         browser = playwright.chromium.launch(executable_path=found, args=_FLAGS, headless=True)
         yield browser
         browser.close()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from eth_account import Account
@@ -51,7 +51,7 @@ class World:
         self.people.chain.transact(self.people.faucet, account.address, value=10**18)
         if zoo:
             self.people.give(account, zoo * ZOO)
-        return account  # type: ignore[no-any-return]
+        return account
 
     def balance(self, account: LocalAccount) -> int:
         """What a key has in ZOO, in units."""
@@ -61,9 +61,10 @@ class World:
         """A node as the registry has it."""
         return self.people.chain.call(self.people.registry, "node", node_id)
 
-    def job(self, rounds: int = ROUNDS, funded: int = ROUNDS) -> int:
-        """Create a job of a new sponsor; rounds are opened in it from now on."""
-        terms = TERMS
+    def job(self, rounds: int = ROUNDS, funded: int = ROUNDS, **changes: int) -> int:
+        """Create a job of a new sponsor; rounds are opened in it from now on. `changes`: of the
+        usual terms."""
+        terms = replace(TERMS, **changes)
         funds = terms.reward_per_round * funded
         sponsor = self.people.person(f"sponsor of {rounds}", funds)
         digests = [keccak(text=f"{part} of {rounds}") for part in ("spec", "model", "checkpoint")]
@@ -89,7 +90,8 @@ def world(directory: Path) -> Iterator[World]:
         deployment = directory / "deployment.json"
         people = found(anvil.url, ("ann", "bob"), deployment)
         database = f"sqlite:///{directory / 'index.db'}"
-        with served(anvil.url, deployment, database, store=store, pages=html()) as page:
+        given = anvil.url, deployment, database
+        with served(*given, store=store, pages=html(), timeout_s=4.0) as page:
             yield World(anvil, people, page, store, deployment)
 
 

@@ -39,11 +39,15 @@ class Served:
 
 
 def make_site(
-    rpc_url: str, deployment: Path, database: str, store: ContentStore | None = None
+    rpc_url: str,
+    deployment: Path,
+    database: str,
+    store: ContentStore | None = None,
+    timeout_s: float = 20.0,
 ) -> tuple[Site, Indexer]:
     """An index of the deployment in the database at this URL; it has followed nothing yet."""
     log = open_log("web test", "error", True, None)
-    chain = ChainClient(rpc_url, log, tries=1, timeout_s=20.0)
+    chain = ChainClient(rpc_url, log, tries=1, timeout_s=timeout_s)
     deployed, raw = read_deployment(deployment)
     engine = open_database(database)
     site = Site(deployed, raw, chain, engine, rpc_url=rpc_url, store=store)
@@ -62,13 +66,15 @@ def served(
     pages: Pages | None = None,
     follow: bool = True,
     caught_up: bool = True,
+    timeout_s: float = 20.0,
 ) -> Iterator[Served]:
     """Serve a deployment's page on a free port, with its index at the chain's head.
 
     `pages`: the HTML; without it the API alone. `follow`: keep following the chain; else the
     index stays where it is. `caught_up`: it begins at the chain's head; else it is empty.
+    `timeout_s`: how long the chain's node has to answer.
     """
-    site, indexer = make_site(rpc_url, deployment, database, store)
+    site, indexer = make_site(rpc_url, deployment, database, store, timeout_s)
     if caught_up:
         indexer.catch_up()
     stop = threading.Event()

@@ -68,6 +68,8 @@ def test_operator__register_stake_work_claim_exit_withdraw__each_unit_is_where_i
     assert reader.page.evaluate("window.kept"), "the page was not loaded again"
     earned = share(1, 2)
     assert chain.call(people.pool, "pending", owner.address) == earned
+    balance = reader.page.locator(".wallet-balance")
+    expect(balance).to_contain_text("249.5 ZOO, 425 ZOO to claim", timeout=PATIENCE_MS)
 
     reader.page.goto(f"/jobs/{job}/rounds/{round_id}/nodes/{node_id}")
     reader.page.locator("button[data-recompute]").click()

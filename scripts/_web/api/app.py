@@ -12,7 +12,7 @@ from pathlib import Path
 from fastapi import APIRouter, FastAPI, Request, Response
 from fastapi.staticfiles import StaticFiles
 
-from scripts._web.api import reads, service
+from scripts._web.api import explanations, metrics, reads, service, store, training, writing
 from scripts._web.api.cache import BlockCache
 from scripts._web.api.guard import Guard
 from scripts._web.api.problems import answer_problems
@@ -41,6 +41,7 @@ def create_app(site: Site, pages: Pages | None = None) -> FastAPI:
         site.live.bind(asyncio.get_running_loop())
         yield
         site.live.close()
+        app.state.writer.close()
 
     app = FastAPI(
         title="Menagerie",
@@ -52,8 +53,15 @@ def create_app(site: Site, pages: Pages | None = None) -> FastAPI:
         lifespan=living,
     )
     app.state.site = site
+    app.state.writer = writing.Writer()
+    app.state.metrics = metrics.Metrics(site)
     app.include_router(reads.router)
+    app.include_router(explanations.router)
     app.include_router(service.router)
+    app.include_router(training.router)
+    app.include_router(store.router)
+    app.include_router(writing.router)
+    app.include_router(metrics.router)
     if pages is not None:
         app.include_router(pages.router)
         app.mount("/static", StaticFiles(directory=pages.static))
@@ -65,4 +73,5 @@ def create_app(site: Site, pages: Pages | None = None) -> FastAPI:
 
     app.add_middleware(BlockCache, version=version)
     app.add_middleware(Guard, rpc_url=site.rpc_url)
+    app.add_middleware(metrics.Counted, metrics=app.state.metrics)
     return app

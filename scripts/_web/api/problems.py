@@ -39,6 +39,11 @@ def answer_problems(app: FastAPI, page: Problem | None) -> None:
     def known(status: int) -> Callable[[Request, Exception], Response]:
         return lambda request, error: answer(request, status, str(error))
 
+    def of_the_store(request: Request, error: Exception) -> Response:
+        store = request.app.state.site.store
+        said = str(error) if store is None else str(error).replace(store.location, "the store")
+        return answer(request, 503, said)  # where it is on this machine is nobody's business
+
     def refused(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
         words = error.detail
@@ -57,7 +62,7 @@ def answer_problems(app: FastAPI, page: Problem | None) -> None:
     app.add_exception_handler(BadCursor, known(422))
     app.add_exception_handler(NotReady, known(503))
     app.add_exception_handler(AgentError, known(503))
-    app.add_exception_handler(StoreError, known(503))
+    app.add_exception_handler(StoreError, of_the_store)
     app.add_exception_handler(HTTPException, refused)
     app.add_exception_handler(RequestValidationError, malformed)
 

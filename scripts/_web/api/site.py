@@ -15,6 +15,7 @@ from agents.runtime.chain import ChainClient
 from agents.runtime.contracts import Deployment, load_deployment
 from agents.runtime.files import DEPLOYMENT_BYTES, read_bounded
 from agents.storage.content_store import ContentStore
+from scripts._web.api.artefacts import Artefacts
 from scripts._web.api.live import Live
 from scripts._web.follow.indexer import Standing
 
@@ -46,6 +47,11 @@ class Site:
     def network(self) -> Network:
         """The agents' typed reader of the same contracts, for what no event says."""
         return Network(self.chain, self.deployment)
+
+    @cached_property
+    def artefacts(self) -> Artefacts:
+        """The store's files, each of which is read once."""
+        return Artefacts(self.store)
 
     def grace_period(self) -> int:
         """Seconds that a queued operation stays executable: fixed by the deployment, so it is asked

@@ -87,6 +87,7 @@ def only_writer(engine: Engine) -> Iterator[None]:
     )
     if engine.dialect.name == "postgresql":
         with engine.connect() as connection:
+            connection.detach()  # its session ends with it, and the lock with the session
             taken = sa.select(sa.func.pg_try_advisory_lock(_LOCK))
             if not connection.execute(taken).scalar():
                 raise refusal

@@ -26,22 +26,23 @@ from scripts._report.page.markup import text
 from scripts._web.api.app import Pages
 from scripts._web.api.deps import MOST_ID, JobId, Look, NodeId, RoundId, TheSite
 from scripts._web.api.explaining import Explaining
+from scripts._web.api.finished import checkpoint_of, finished_rounds, losses
 from scripts._web.api.site import Site
 from scripts._web.index import queries
-from scripts._web.index.models import At, JobPage
+from scripts._web.index.models import At, JobSummary
 from scripts._web.index.models import Clock as RoundClock
 from scripts._web.index.reading import NotFound, NotReady, Reading, reading
 from scripts._web.pages import curves, tasks, words
-from scripts._web.pages.accusations import accusations
-from scripts._web.pages.artefacts import Artefacts
+from scripts._web.pages.accusations import told
 from scripts._web.pages.committee import committee_page
 from scripts._web.pages.draw.clock import Clock, clock
 from scripts._web.pages.draw.money import money_of
 from scripts._web.pages.draw.sankey import Flow, Stop, balanced
 from scripts._web.pages.errors import Progress, heading
+from scripts._web.pages.happenings import LOOKED_THROUGH, said
 from scripts._web.pages.view import STATIC, environment
 
-__all__ = ["PAGES"]
+__all__ = ["PAGES", "STATIC", "problem", "router"]
 
 router = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
 _STATES = {"ready": "good", "paused": "plain", "exiting": "plain", "closed": "plain"}
@@ -71,6 +72,7 @@ def _templates() -> Environment:
         clock_of=_clock_of,
         cid=cid_from_digest,
         formula=formula,
+        place_of=lambda href: href[1:].replace("s/", " ").replace("/", ", "),
         value=value,
         phase_text=lambda name: words.phase_sentence(numbers.Phase[name.upper()]),
         state_tone=lambda state: _STATES.get(state, "bad"),
@@ -138,15 +140,6 @@ def problem(request: Request, status: int, sentence: str) -> HTMLResponse:
     return HTMLResponse(html, status)
 
 
-def artefacts_of(request: Request, site: Site) -> Artefacts:
-    """Return the site's files, each of which is read once while the app runs."""
-    state = request.app.state
-    if not hasattr(state, "artefacts"):
-        state.artefacts = Artefacts(site.store)
-    found: Artefacts = state.artefacts
-    return found
-
-
 def _windows(terms: dict[str, Any]) -> list[int]:
     return [int(terms[f"{name}_s"]) for name in ("commit", "reveal", "aggregate", "challenge")]
 
@@ -163,11 +156,9 @@ def _clock_of(each: RoundClock, windows: list[int], now: int) -> Markup:
 def home(request: Request, site: TheSite, look: Look) -> HTMLResponse:
     """The network at a glance."""
     found = queries.home(look)
-    files = artefacts_of(request, site)
+    files = site.artefacts
     jobs = [
-        job.model_copy(
-            update={"loss": curves.losses(curves.finished_rounds(look, files, job.job_id))}
-        )
+        job.model_copy(update={"loss": losses(finished_rounds(look, files, job.job_id))})
         for job in found.jobs
     ]
     jobs.sort(key=lambda job: (job.status != "active", -job.job_id))
@@ -177,42 +168,34 @@ def home(request: Request, site: TheSite, look: Look) -> HTMLResponse:
         look.at,
         "home.html",
         home=found.model_copy(update={"jobs": jobs}),
+        happened=said(queries.events(look, limit=LOOKED_THROUGH).items, 9),
+        doing={j.job_id: _doing(look, j) for j in jobs if j.status == "active"},
         running=sum(job.status == "active" for job in jobs),
         windows={j.job_id: _windows(queries.job_row(look, j.job_id)["terms"]) for j in jobs},
     )
 
 
-@dataclass(frozen=True)
-class Checkpoint:
-    """The newest checkpoint that the store has. `round_id`: 0 for the one of the beginning."""
-
-    round_id: int
-    cid: str
-    model: str
-    size: int | None
-
-
-def _checkpoint(
-    site: Site, page: JobPage, rounds: list[curves.Finished], files: Artefacts
-) -> Checkpoint | None:
-    found = [
-        (each.round_id, each.report.checkpoint, each.model)
-        for each in reversed(rounds)
-        if each.report.checkpoint
-    ]
-    found.append((0, page.terms.genesis_checkpoint_cid, page.terms.genesis_model))
-    for round_id, cid, model in found:
-        if files.has(cid):
-            return Checkpoint(round_id, cid, model, files.size(cid))
-    return None
+def _doing(look: Reading, job: JobSummary) -> dict[int, str]:
+    """What each trainer of a job's newest round has done in it."""
+    if job.clock is None:
+        return {}
+    seats = queries.round_(look, job.job_id, job.clock.round_id).seats
+    return {
+        seat.node_id: "revealed"
+        if seat.revealed_at
+        else "committed"
+        if seat.committed_at
+        else "at work"
+        for seat in seats
+    }
 
 
 @router.get("/jobs/{job_id}")
 def job(request: Request, site: TheSite, look: Look, job_id: JobId) -> HTMLResponse:
     """A job."""
-    page, files = queries.job(look, job_id), artefacts_of(request, site)
-    rounds = curves.finished_rounds(look, files, job_id)
-    known = {point.round_id: point for point in curves.losses(rounds)}
+    page, files = queries.job(look, job_id), site.artefacts
+    rounds = finished_rounds(look, files, job_id)
+    known = {point.round_id: point for point in losses(rounds)}
     page = page.model_copy(
         update={
             "job": page.job.model_copy(update={"loss": list(known.values())}),
@@ -227,7 +210,7 @@ def job(request: Request, site: TheSite, look: Look, job_id: JobId) -> HTMLRespo
         page=page,
         windows=_windows(queries.job_row(look, job_id)["terms"]),
         curves=curves.of_job(job_id, rounds),
-        checkpoint=_checkpoint(site, page, rounds, files),
+        checkpoint=checkpoint_of(page.terms, rounds, files),
         spec=files.spec(page.terms.spec),
     )
 
@@ -270,8 +253,8 @@ def _money(site: Site, look: Reading, job_id: int, round_id: int) -> Money:
         )
         through = balanced(stops, flows)
     except (AgentError, ValueError) as error:
-        said = f"The round's money cannot be explained right now: {error}"
-        return Money([], [], [], problem=said)
+        why_not = f"The round's money cannot be explained right now: {error}"
+        return Money([], [], [], problem=why_not)
     names = {stop.key: stop.name for stop in stops}
     rows = [Row(names[flow.source], names[flow.target], flow.amount) for flow in flows]
     gap = found.pool - through.get("pool", 0)
@@ -283,11 +266,11 @@ def round_(
     request: Request, site: TheSite, look: Look, job_id: JobId, round_id: RoundId
 ) -> HTMLResponse:
     """A round."""
-    page, files = queries.round_(look, job_id, round_id), artefacts_of(request, site)
-    finished = curves.finished_rounds(look, files, job_id)
-    loss = {point.round_id: point for point in curves.losses(finished)}.get(round_id)
+    page, files = queries.round_(look, job_id, round_id), site.artefacts
+    finished = finished_rounds(look, files, job_id)
+    loss = {point.round_id: point for point in losses(finished)}.get(round_id)
     summary = page.summary.model_copy(update={"loss": loss})
-    reports = accusations(look, files.reason, job_id=job_id, round_id=round_id)
+    reports = told(page.reports, files.reason, look.at.time)
     row = queries.job_row(look, job_id)
     return _page(
         request,
@@ -315,8 +298,10 @@ def why(
             differences = [str(each) for each in explainer.round(round_id).differences]
             each: Explanation = explainer.node(round_id, node_id)
     except AgentError as error:
-        said = f"The chain cannot be asked right now, and an explanation is read from it: {error}"
-        return problem(request, 503, said)
+        why_not = (
+            f"The chain cannot be asked right now, and an explanation is read from it: {error}"
+        )
+        return problem(request, 503, why_not)
     return _page(
         request,
         site,
@@ -365,9 +350,7 @@ def nodes(request: Request, site: TheSite, look: Look, after: After = 0) -> HTML
 @router.get("/nodes/{node_id}")
 def node(request: Request, site: TheSite, look: Look, node_id: NodeId) -> HTMLResponse:
     """A node."""
-    page, files = queries.node(look, node_id), artefacts_of(request, site)
-    staked, slashes = curves.stakes(look, node_id)
-    reports = accusations(look, files.reason, node_id=node_id)
+    page, files = queries.node(look, node_id), site.artefacts
     return _page(
         request,
         site,
@@ -376,10 +359,8 @@ def node(request: Request, site: TheSite, look: Look, node_id: NodeId) -> HTMLRe
         page=page,
         standing=_standing(page.node.state, page.node.locks),
         earnings=curves.earnings(node_id, page.payments),
-        stakes=staked,
-        slashes=slashes,
-        reports=list(reversed(reports)),
-        hardware="",
+        stakes=curves.stakes(page.stakes),
+        reports=told(page.reports, files.reason, look.at.time),
     )
 
 

@@ -28,7 +28,7 @@ export function command(form: HTMLFormElement): string {
 }
 
 function show(form: HTMLFormElement): void {
-  const output = form.querySelector("output");
+  const output = form.querySelector("[data-shown]");
   if (output) output.textContent = command(form);
 }
 

@@ -5,6 +5,9 @@ import { all, el } from "./dom";
 
 interface Answer {
   text?: string;
+  model?: string;
+  tokens?: number;
+  seconds?: number;
   detail?: unknown;
 }
 
@@ -16,7 +19,8 @@ export async function generate(form: HTMLFormElement): Promise<void> {
   place.replaceChildren(el("p", { class: "hint" }, "The model is at work …"));
   try {
     const held = Object.fromEntries(new FormData(form)) as Record<string, string>;
-    const body = { prompt: held.prompt ?? "", max_tokens: Number(held.max_tokens ?? 64) };
+    const [seed] = crypto.getRandomValues(new Uint32Array(1));
+    const body = { prompt: held.prompt ?? "", max_tokens: Number(held.max_tokens ?? 64), seed };
     const answer = await fetch(form.action, {
       method: "POST",
       headers: { "content-type": "application/json" },
@@ -24,9 +28,9 @@ export async function generate(form: HTMLFormElement): Promise<void> {
     });
     const found = (await answer.json()) as Answer;
     place.replaceChildren(
-      answer.ok
-        ? el("pre", { class: "generated" }, found.text ?? "")
-        : el("p", { class: "error", role: "alert" }, refusal(answer, found)),
+      ...(answer.ok
+        ? written(body.prompt, found)
+        : [el("p", { class: "error", role: "alert" }, refusal(answer, found))]),
     );
   } catch {
     place.replaceChildren(
@@ -35,6 +39,16 @@ export async function generate(form: HTMLFormElement): Promise<void> {
   } finally {
     for (const each of buttons) each.disabled = false;
   }
+}
+
+/** The prompt, what follows it, and which model has written that. */
+function written(prompt: string, { text = "", model, tokens, seconds }: Answer): HTMLElement[] {
+  const rest = text.startsWith(prompt) ? text.slice(prompt.length) : text;
+  const by = `${tokens ?? "?"} tokens in ${(seconds ?? 0).toFixed(1)} s, by the model ${model ?? ""}`;
+  return [
+    el("pre", { class: "generated" }, el("b", {}, prompt), rest),
+    el("p", { class: "hint" }, by),
+  ];
 }
 
 function refusal(answer: Response, found: Answer): string {

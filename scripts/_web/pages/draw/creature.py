@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A small creature for each node, so that a reader knows it again without reading its number.
 
-It is drawn from the hash of the node's number and owner: the same node looks the same on every
-page and in every deployment's page. It is decoration, so a screen reader skips it: the node's
-name stands beside it.
+It is drawn from the hash of the node's number, so a node looks the same on every page. It is
+decoration: a screen reader skips it, and the node's name stands beside it.
 """
 
 from __future__ import annotations
@@ -21,9 +20,9 @@ _BODY = {(4, y) for y in range(1, 9)} | {(3, 2), (3, 4), (2, 3), (3, 5)}  # it h
 _EYE = (3, 3)
 
 
-def creature(node_id: int, owner: str = "") -> Markup:
+def creature(node_id: int) -> Markup:
     """Return a symmetric creature with two eyes, in one of `HUES` colours."""
-    seed = blake2b(f"{node_id} {owner.lower()}".encode(), digest_size=8).digest()
+    seed = blake2b(f"node {node_id}".encode(), digest_size=8).digest()
     bits = int.from_bytes(seed[:6], "big")
     cells = {cell for place, cell in enumerate(_FREE) if bits >> place & 1} | _BODY
     cells -= {_EYE}

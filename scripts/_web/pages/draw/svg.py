@@ -52,12 +52,13 @@ def picture(
 
     `hidden`: words beside it say the same. `stretched`: it fills its container both ways.
     """
+    linked = any("<a " in part for part in inside)  # an image may hold no link
     return tag(
         "svg",
         *inside,
         viewBox=f"0 0 {_plain(width)} {_plain(height)}",
         class_=class_ or None,
-        role=None if hidden else "img",
+        role=None if hidden else "group" if linked else "img",
         aria_label=None if hidden else label,
         aria_hidden="true" if hidden else None,
         preserveAspectRatio="none" if stretched else None,

@@ -18,40 +18,52 @@ const CREDITS: [key: string, what: string, contract: string, view: string, take:
   ["task-appeals", "appeals of redundant tasks", "TaskAppeals", "bond_credit", "withdraw_bond"],
 ];
 
-interface Hint {
-  retained?: { job: number; node: number }[];
-  held?: number[];
+/** The nodes that an account is paid by, and the jobs that each has worked in. */
+type Hint = { node: number; jobs: number[] }[];
+
+const MOST_NODES = 50;
+
+async function json<T>(path: string): Promise<T | null> {
+  try {
+    const answer = await fetch(path);
+    return answer.ok ? ((await answer.json()) as T) : null;
+  } catch {
+    return null;
+  }
 }
 
+/** What the server knows of it; nothing where it does not answer. */
 async function hinted(account: string): Promise<Hint> {
-  try {
-    const answer = await fetch(`/api/accounts/${account}`);
-    return answer.ok ? ((await answer.json()) as Hint) : {};
-  } catch {
-    return {};
-  }
+  const found = await json<{ paid_by: number[] }>(`/api/accounts/${account}`);
+  const nodes = (found?.paid_by ?? []).slice(0, MOST_NODES);
+  return Promise.all(
+    nodes.map(async (node) => {
+      const page = await json<{ deeds: { job_id: number }[] }>(`/api/nodes/${node}`);
+      return { node, jobs: [...new Set((page?.deeds ?? []).map(({ job_id }) => job_id))] };
+    }),
+  );
 }
 
 /** The releases that the contract allows now and that credit this wallet. */
 async function releases(actor: Actor): Promise<{ step: Send; units: bigint }[]> {
   const { reader, account } = actor;
   const hint = await hinted(account);
-  const calls = [
-    ...(hint.retained ?? []).map(({ job, node }) => ({
+  const calls = hint.flatMap(({ node, jobs }) => [
+    ...jobs.map((job) => ({
       node,
       fn: "release_retained",
       view: "retained",
       args: [BigInt(job), BigInt(node)],
       words: `that job ${job} retained of node ${node}`,
     })),
-    ...(hint.held ?? []).map((node) => ({
+    {
       node,
       fn: "release",
       view: "held",
       args: [BigInt(node)],
       words: `that are held for node ${node}`,
-    })),
-  ];
+    },
+  ]);
   const found = [];
   for (const { node, fn, view, args, words } of calls) {
     const { payout } = await reader.read<{ payout: string }>("NodeRegistry", "node", BigInt(node));

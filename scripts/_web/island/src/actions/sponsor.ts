@@ -45,7 +45,9 @@ export function readPacked(text: string): Packed {
     new Refusal(what, "Paste all that `ape run job pack` has printed, from { to }.", "packed");
   let found: Record<string, unknown>;
   try {
-    found = JSON.parse(text) as Record<string, unknown>;
+    // What a terminal shows before and after it does no harm.
+    const object = text.slice(text.indexOf("{"), text.lastIndexOf("}") + 1);
+    found = JSON.parse(object) as Record<string, unknown>;
   } catch {
     throw wrong("This is not what `ape run job pack` prints.");
   }

@@ -14,6 +14,11 @@ export function amount(units: bigint, symbol = "ZOO"): string {
   return `${grouped}${rest ? `.${rest}` : ""} ${symbol}`;
 }
 
+/** Spell an amount cut after two decimals, where the exact one is to be had elsewhere. */
+export function brief(units: bigint): string {
+  return amount(units - (units % 10n ** 16n));
+}
+
 /** Spell a cost in ether with at most six significant decimals. */
 export function ether(wei: bigint): string {
   const text = formatUnits(wei, UNITS);

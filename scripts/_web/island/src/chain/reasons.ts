@@ -80,6 +80,12 @@ const REMEDIES: Record<string, string> = {
   "appeal pending": "It is appealed already.",
   "nothing to appeal": "The task has no outcome that can be appealed.",
   "nothing to withdraw": "All of it has been taken out already.",
+  "already contested": "Somebody has contested it already.",
+  "no verdict": "There is no verdict to contest.",
+  "too few verifiers": "Too few verifiers were bonded before the task existed; nobody could judge it.",
+  // DataKeys
+  "empty key": "Pack the data again: the key's name is missing.",
+  "key unchanged": "The job has announced this key already.",
   // ZooToken (snekmate)
   "transfer amount exceeds balance": "Your wallet has too little ZOO.",
   "insufficient allowance": "Let the contract take the amount first; the list's earlier step does that.",
@@ -97,6 +103,7 @@ export function remedyOf(reason: string): string {
   return (
     REMEDIES[reason] ??
     REMEDIES[what] ??
+    (reason.startsWith("ecdsa: ") ? REMEDIES["no consent"] : undefined) ??
     "Load the page again: the state of the chain may have changed since it was made."
   );
 }

@@ -29,6 +29,7 @@ async function check(): Promise<void> {
 }
 
 function heard(news: News): void {
+  document.dispatchEvent(new CustomEvent("menagerie:news"));
   if (news.reorg) refresh("all");
   const jobs = news.jobs.map((id) => `job:${id}`);
   const nodes = news.nodes.map((id) => `node:${id}`);

@@ -15,7 +15,13 @@ const sources = new WeakMap<HTMLElement, string>();
 function busy(element: HTMLElement): boolean {
   const focused = document.activeElement;
   const typing = focused !== null && element.contains(focused) && focused.matches("input, textarea, select");
-  return typing || element.querySelector(".action-place > *") !== null;
+  const planned = element.querySelector(".action-place > *") !== null;
+  return typing || planned || all<HTMLInputElement>("input, textarea", element).some(touched);
+}
+
+/** Whether somebody has changed a field since the page was made. */
+function touched(field: HTMLInputElement): boolean {
+  return field.value !== field.defaultValue || field.checked !== field.defaultChecked;
 }
 
 function concerns(element: HTMLElement, topics: Set<string> | "all"): boolean {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The wallet's place in the page's header: connect, what is connected, and what is wrong with it.
 
-import { short } from "../chain/amounts";
+import { brief, short } from "../chain/amounts";
 import { OtherDeployment, remember } from "../chain/deployment";
 import { isRpcError } from "../chain/provider";
 import { button, el } from "../dom";
@@ -11,6 +11,7 @@ import { Session, WrongChain } from "./session";
 
 let wallets: Wallet[] = [];
 let session: Session | null = null;
+let balancing = false;
 let reconnecting: Promise<void> | null = null;
 const listeners = new Set<() => void>();
 
@@ -35,6 +36,9 @@ export async function begin(): Promise<void> {
   reconnecting ??= reconnect();
   await reconnecting;
   render();
+  for (const event of ["menagerie:news", "menagerie:acted"]) {
+    document.addEventListener(event, () => void showBalance());
+  }
 }
 
 async function reconnect(): Promise<void> {
@@ -99,11 +103,31 @@ function choose(): Promise<Wallet | null> {
 /** Check the deployment on the wallet's chain, and say in the header what is wrong. */
 async function check(): Promise<void> {
   try {
-    const { deployment } = await (session as Session).reader();
+    const reader = await (session as Session).reader();
     say("");
-    place().dataset.deployment = deployment.sha256;
+    place().dataset.deployment = reader.deployment.sha256;
+    await showBalance();
   } catch (error) {
     complain(error);
+  }
+}
+
+/** Show what the account has, and what it can claim. What can't be read stays as it was. */
+async function showBalance(): Promise<void> {
+  const label = place().querySelector(".wallet-balance");
+  const account = session?.account;
+  if (!label || !account || !place().dataset.deployment || balancing) return;
+  balancing = true;
+  try {
+    const reader = await (session as Session).reader();
+    const held = await reader.read<bigint>("ZooToken", "balanceOf", account);
+    const pending = await reader.read<bigint>("RewardPool", "pending", account);
+    const claim = pending ? `, ${brief(pending)} to claim` : "";
+    if (session?.account === account) label.textContent = ` ${brief(held)}${claim} `;
+  } catch {
+    return;
+  } finally {
+    balancing = false;
   }
 }
 
@@ -146,7 +170,7 @@ function render(): void {
     const name = session.account ? short(session.account) : "locked";
     const label = el("span", { class: "wallet-name" }, `${session.wallet.name}: `, el("code", {}, name));
     if (session.account) label.title = session.account;
-    shown.push(label, " ");
+    shown.push(label, " ", el("span", { class: "wallet-balance" }));
     if (!session.account) shown.push(button("Unlock", () => session?.unlocked().catch(complain)));
     shown.push(button("Disconnect", disconnect));
   }
@@ -157,6 +181,7 @@ function render(): void {
 function disconnect(): void {
   Session.forget();
   session = null;
+  delete place().dataset.deployment;
   say("");
   render();
   for (const listener of listeners) listener();

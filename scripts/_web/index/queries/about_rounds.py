@@ -4,10 +4,10 @@
 from __future__ import annotations
 
 from scripts._web.index.models import RoundPage, Seat, Voice
+from scripts._web.index.queries.about_jobs import clock, job_row, round_summary
+from scripts._web.index.queries.about_money import CHAIN_ORDER, payment
+from scripts._web.index.queries.about_reports import of_round
 from scripts._web.index.queries.base import Row, cid_of, within
-from scripts._web.index.queries.jobs import clock, job_row, round_summary
-from scripts._web.index.queries.money import CHAIN_ORDER, payment
-from scripts._web.index.queries.reports import of_round
 from scripts._web.index.reading import NotFound, Reading
 from scripts._web.index.tables import PAYMENTS, ROUNDS, SEATS, VOICES
 

@@ -16,6 +16,7 @@ import yaml
 
 from agents.rounds.report import MAX_REPORT_BYTES, ReportError, RoundReport
 from agents.storage.canonical import loads
+from agents.storage.cid import digest_of
 from agents.storage.content_store import ContentStore
 from agents.storage.embedded import EmbeddedStore
 from agents.storage.errors import StoreError
@@ -45,7 +46,7 @@ class Artefacts:
 
         return self._read("report", digest, MAX_REPORT_BYTES, read)
 
-    def reason(self, digest: str) -> str:
+    def reason(self, cid: str) -> str:
         """What a verifier's evidence says, shortened; empty if it says nothing readable."""
 
         def read(raw: bytes) -> str:
@@ -56,7 +57,7 @@ class Artefacts:
             said = fields.get("reason") if isinstance(fields, dict) else None
             return said[:_REASON] if isinstance(said, str) else ""
 
-        return self._read("reason", digest, _EVIDENCE_BYTES, read) or ""
+        return self._read("reason", digest_of(cid).hex(), _EVIDENCE_BYTES, read) or ""
 
     def spec(self, digest: str) -> str:
         """A job's spec as YAML, as a sponsor writes it; empty if the store has none."""

@@ -19,10 +19,10 @@ from scripts._web.index.models import (
     Slash,
     StakePoint,
 )
+from scripts._web.index.queries.about_jobs import DAY
+from scripts._web.index.queries.about_money import CHAIN_ORDER, payment
+from scripts._web.index.queries.about_reports import reports, violation_name
 from scripts._web.index.queries.base import Row, cid_of, digest_of, newest_first, within
-from scripts._web.index.queries.jobs import DAY
-from scripts._web.index.queries.money import CHAIN_ORDER, payment
-from scripts._web.index.queries.reports import reports, violation_name
 from scripts._web.index.reading import NotFound, Reading
 from scripts._web.index.tables import (
     ACCOUNTS,

@@ -16,9 +16,9 @@ from scripts._web.index.models import (
     Parameters,
     Penalty,
 )
+from scripts._web.index.queries.about_jobs import DAY, DUE, jobs
+from scripts._web.index.queries.about_reports import violation_name
 from scripts._web.index.queries.base import Row, behind, cursor_of, newest_first, within
-from scripts._web.index.queries.jobs import DAY, DUE, jobs
-from scripts._web.index.queries.reports import violation_name
 from scripts._web.index.reading import Reading
 from scripts._web.index.tables import EVENTS, FACTS, JOBS, NODES, PAYMENTS, TASKS
 

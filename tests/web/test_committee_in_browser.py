@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Three members of the committee decide from three wallets, and an accused node appeals."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from scripts._net.deployment import ZOO
+from tests.stage.chain.people import VERIFIER
+from tests.stage.journeys import Visit, World
+
+Begin = Callable[..., Visit]
+APPEALED = 3
+
+
+def test_committee__three_wallets_approve_and_one_executes(world: World, visit: Begin) -> None:
+    people, chain = world.people, world.people.chain
+    node = people.enlist("judge", VERIFIER)
+    op_id = people.propose((people.registry, "approve_role", (node.node_id, VERIFIER, True)))
+    for number in (1, 2):
+        wallet = world.wallet(people.members[number])
+        reader = visit(wallet)
+        reader.connect(wallet, "/committee")
+        reader.submit("approve-operation")
+        plan = reader.page.locator(".action-plan")
+        words = f"approve_role of NodeRegistry with node_id = {node.node_id}; role = 2"
+        plan.get_by_text(words).wait_for()
+        reader.sign()
+        assert f"It has {number + 1} of 3 approvals." in reader.result()
+        assert chain.call(people.coordinator, "approvals", op_id) == number + 1
+
+    wallet = world.wallet(people.members[3])
+    reader = visit(wallet)
+    reader.connect(wallet, "/committee")
+    reader.submit("execute-operation")
+    assert "delay is over at" in reader.refusal()
+    chain.warp(people.settings.routine_delay)
+    reader.carry_out("execute-operation")
+    assert chain.call(people.registry, "node", node.node_id).approved_roles == VERIFIER
+
+
+def test_committee__a_stranger_s_approval_is_refused_before_it_is_signed(
+    world: World, visit: Begin
+) -> None:
+    people = world.people
+    people.propose((people.registry, "approve_role", (1, VERIFIER, False)))
+    wallet = world.wallet(world.person())
+    reader = visit(wallet)
+    reader.connect(wallet, "/committee")
+    reader.submit("approve-operation")
+    assert "coordinator: not a member" in reader.refusal()
+    assert not wallet.sent
+
+
+def test_appeal__the_owner_of_a_convicted_node_puts_up_the_bond(world: World, visit: Begin) -> None:
+    people, chain = world.people, world.people.chain
+    accused = people.enlist("accused", spare=200 * ZOO)
+    for node in (accused, people.nodes["ann"]):
+        people.benchmark(node)  # the committee's delay may have outlasted older ones
+    world.job()
+    report = people.convict(accused, people.nodes["ann"])
+    bond = chain.call(people.reports, "appeal_bond")
+    before = world.balance(accused.owner)
+    wallet = world.wallet(accused.owner)
+    reader = visit(wallet)
+    reader.connect(wallet, f"/nodes/{accused.node_id}")
+    said = reader.carry_out("appeal")
+    assert "The committee decides until" in said
+    found = chain.call(people.reports, "report_of", report)
+    assert (found.status, found.appellant) == (APPEALED, accused.owner.address)
+    assert world.balance(accused.owner) == before - bond

@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An open page follows the chain by itself, says when it cannot, and leaves its reader alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from playwright.sync_api import expect
+
+from tests.stage.journeys import PATIENCE_MS, Visit, World
+
+Begin = Callable[..., Visit]
+
+
+def _block(reader: Visit) -> str:
+    return reader.page.locator("#chainline").inner_text()
+
+
+def test_offline_and_back__the_page_says_both_and_catches_up(world: World, visit: Begin) -> None:
+    reader = visit()
+    reader.page.goto("/")
+    banner = reader.page.locator("#connection")
+    expect(banner).to_be_hidden()
+    reader.context.set_offline(True)
+    expect(banner).to_contain_text("You are offline", timeout=PATIENCE_MS)
+    before = _block(reader)
+    world.people.chain.mine(3)
+    reader.context.set_offline(False)
+    expect(banner).to_contain_text("answers again", timeout=PATIENCE_MS)
+    expect(reader.page.locator("#chainline")).not_to_have_text(before, timeout=PATIENCE_MS)
+
+
+def test_the_server_goes_and_returns__the_page_says_both_and_catches_up(
+    world: World, visit: Begin
+) -> None:
+    reader = visit()
+    reader.page.goto("/")
+    before = _block(reader)
+    # What a reader sees of a server that is started again: the stream ends, then nothing answers.
+    reader.page.route("**/*", lambda route: route.abort("connectionrefused"))
+    world.page.site.live.close()
+    banner = reader.page.locator("#connection")
+    expect(banner).to_contain_text("This server does not answer", timeout=PATIENCE_MS)
+    world.people.chain.mine(2)
+    world.page.site.live.bind(world.page.site.live._loop)  # type: ignore[arg-type]
+    reader.page.unroute("**/*")
+    expect(banner).to_contain_text("answers again", timeout=PATIENCE_MS)
+    expect(reader.page.locator("#chainline")).not_to_have_text(before, timeout=PATIENCE_MS)
+    expect(banner).to_be_hidden(timeout=PATIENCE_MS)
+
+
+def test_a_round_goes_by__its_phases_are_shown_without_a_reload(world: World, visit: Begin) -> None:
+    people = world.people
+    ann, bob = people.nodes["ann"], people.nodes["bob"]
+    job = world.job()
+    reader = visit()
+    reader.page.goto(f"/jobs/{job}")
+    reader.page.evaluate("window.kept = true")
+    main = reader.page.locator("main")
+    people.open()
+    expect(main).to_contain_text("commit", timeout=PATIENCE_MS)
+    clock = reader.page.locator("time[data-until]").first
+    expect(clock).to_be_visible(timeout=PATIENCE_MS)
+    first = clock.inner_text()
+    expect(clock).not_to_have_text(first, timeout=PATIENCE_MS)  # it counts down
+    for node in (ann, bob):
+        people.commit(node)
+    people.pass_phase(1)
+    expect(main).to_contain_text("reveal", timeout=PATIENCE_MS)
+    for node in (ann, bob):
+        people.reveal(node)
+    people.finish({ann: 1, bob: 1})
+    expect(main).to_contain_text("final", timeout=PATIENCE_MS)
+    assert reader.page.evaluate("window.kept")
+
+
+def test_what_somebody_types__is_left_alone_while_the_page_is_alive(
+    world: World, visit: Begin
+) -> None:
+    reader = visit()
+    node = world.people.nodes["ann"].node_id
+    reader.page.goto(f"/nodes/{node}")
+    reader.page.locator(f"#node-actions-{node} summary").click()
+    field = reader.page.locator(f"#stake-{node}")
+    field.fill("12.5")
+    reader.page.locator("h1").click()
+    before = _block(reader)
+    world.people.chain.mine()
+    expect(reader.page.locator("#chainline")).not_to_have_text(before, timeout=PATIENCE_MS)
+    assert field.input_value() == "12.5"
+    expect(reader.page.locator(f"#node-actions-{node}")).to_have_attribute("open", "")
