@@ -17,7 +17,8 @@ It trains in one job at a time (`agents.jobs.following`). Work that it has begun
 brings to its end first: what was committed there is revealed before any other training begins.
 
 What a commitment hides (salt, payload) is on disk before the commitment is sent: a crash at any
-line costs no stake.
+line costs no stake. A commitment names a block of the chain that its work was made on, so it counts
+on that chain only: after a reorganisation the node commits to what the new seed asks for.
 """
 
 from __future__ import annotations
@@ -237,7 +238,9 @@ class Trainer:
                 self.context.log.warning("job_refused", job=view.job_id, why=broken)
             return None
         plan = None if view.overdue else self.plans.of(view)
-        if plan is None:
+        # Asked for now: training takes long, and the chain may move meanwhile.
+        seen = None if plan is None else self.network.seen(view.round.seed_block, view.block)
+        if plan is None or seen is None:
             return None
         name = submission_name(view.job_id, view.round_id, plan.manifest.seed)
         secret = self.commitments.get(name)
@@ -255,11 +258,12 @@ class Trainer:
         self.context.sender.ensure(
             lambda: self._commitment(view, node) != ZERO_DIGEST,
             self.network.rounds,
-            "commit",
+            "commit_on",
             view.job_id,
             view.round_id,
             node,
             self._digest(view, node, secret),
+            *seen,
         )
         crashpoint("trainer-after-commit")
         # At once: where everyone is quick, the next round opens a few blocks from now.

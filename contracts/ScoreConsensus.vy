@@ -249,49 +249,35 @@ def commit_scores(job_id: uint256, round_id: uint256, verifier_id: uint256, comm
     @param verifier_id The verifier's node id.
     @param commitment See `scores_digest`.
     """
-    windows: uint256 = self._windows[job_id]
-    assert windows != 0, "scores: not adopted"
-    self._check_running(job_id, round_id)
-    assert (
-        staticcall INodeRegistry(registry).acting_operator(verifier_id) == msg.sender
-    ), "scores: not operator"
-    weight: uint256 = staticcall ITrainingResults(results).verifier_weight(
-        job_id, round_id, verifier_id
-    )
-    assert weight != 0, "scores: not a verifier"
-    assert commitment != empty(bytes32), "scores: empty commitment"
-    key: bytes32 = self._key(job_id, round_id)
-    assert self._commitments[key][verifier_id] == empty(bytes32), "scores: already committed"
+    self._commit(job_id, round_id, verifier_id, commitment)
 
-    scoring: uint256 = self._scorings[key]
-    missing: uint256 = 0
-    if scoring == 0:
-        pausing._check_not_paused(PAUSE_OPEN_SCORING)
-        round: ITrainingRounds.Round = staticcall ITrainingRounds(rounds).round(job_id, round_id)
-        deadline: uint256 = self._commit_deadline(job_id, round_id)
-        assert block.timestamp <= deadline, "scores: too late"
-        scoring = deadline | (deadline + (windows & _WINDOW_MASK)) << _REVEAL_DEADLINE
-        scoring |= round.n_eligible << _NODES
-        missing = round.verifier_stake
-        log IScoreConsensus.ScoringOpened(
-            job_id=job_id, round_id=round_id, commit_deadline=deadline
-        )
-    else:
-        assert self._phase(key, scoring) == COMMIT, "scores: too late"
-        missing = self._missing_stake[key]
-    missing -= weight
-    scoring += 1 << _COMMITTED
-    self._commitments[key][verifier_id] = commitment
-    self._committers[key].append(verifier_id)
-    self._missing_stake[key] = missing
-    log IScoreConsensus.ScoresCommitted(
-        job_id=job_id, round_id=round_id, verifier_id=verifier_id, commitment=commitment
-    )
-    if missing == 0:
-        deadline: uint256 = block.timestamp + (windows & _WINDOW_MASK)
-        scoring = scoring & ~(_TIME_MASK << _REVEAL_DEADLINE) | deadline << _REVEAL_DEADLINE
-        log IScoreConsensus.ScoreRevealStarted(job_id=job_id, round_id=round_id, deadline=deadline)
-    self._scorings[key] = scoring
+
+@external
+def commit_scores_on(
+    job_id: uint256,
+    round_id: uint256,
+    verifier_id: uint256,
+    commitment: bytes32,
+    seen_block: uint256,
+    seen_hash: bytes32,
+):
+    """
+    @notice `commit_scores`, but only on the chain that the scores were made on: whom a validator
+            evaluates depends on the audit seed, and a reorganisation may change it.
+    @dev Reverts: "scores: another chain" (also for a block older than 256), and as `commit_scores`.
+    @param job_id The job.
+    @param round_id The round, in AGGREGATE, CHALLENGE or DISPUTED.
+    @param verifier_id The verifier's node id.
+    @param commitment See `scores_digest`.
+    @param seen_block The block that the audit seed is taken from, or a later one.
+    @param seen_hash Its hash.
+    """
+    self._commit(job_id, round_id, verifier_id, commitment)
+    assert (
+        seen_block < block.number
+        and block.number - seen_block <= 256
+        and blockhash(seen_block) == seen_hash
+    ), "scores: another chain"
 
 
 @external
@@ -715,6 +701,56 @@ def scores_digest(
 
 
 # Internal
+
+
+@internal
+def _commit(job_id: uint256, round_id: uint256, verifier_id: uint256, commitment: bytes32):
+    """
+    @notice See `commit_scores`.
+    """
+    windows: uint256 = self._windows[job_id]
+    assert windows != 0, "scores: not adopted"
+    self._check_running(job_id, round_id)
+    assert (
+        staticcall INodeRegistry(registry).acting_operator(verifier_id) == msg.sender
+    ), "scores: not operator"
+    weight: uint256 = staticcall ITrainingResults(results).verifier_weight(
+        job_id, round_id, verifier_id
+    )
+    assert weight != 0, "scores: not a verifier"
+    assert commitment != empty(bytes32), "scores: empty commitment"
+    key: bytes32 = self._key(job_id, round_id)
+    assert self._commitments[key][verifier_id] == empty(bytes32), "scores: already committed"
+
+    scoring: uint256 = self._scorings[key]
+    missing: uint256 = 0
+    if scoring == 0:
+        pausing._check_not_paused(PAUSE_OPEN_SCORING)
+        round: ITrainingRounds.Round = staticcall ITrainingRounds(rounds).round(job_id, round_id)
+        deadline: uint256 = self._commit_deadline(job_id, round_id)
+        assert block.timestamp <= deadline, "scores: too late"
+        scoring = deadline | (deadline + (windows & _WINDOW_MASK)) << _REVEAL_DEADLINE
+        scoring |= round.n_eligible << _NODES
+        missing = round.verifier_stake
+        log IScoreConsensus.ScoringOpened(
+            job_id=job_id, round_id=round_id, commit_deadline=deadline
+        )
+    else:
+        assert self._phase(key, scoring) == COMMIT, "scores: too late"
+        missing = self._missing_stake[key]
+    missing -= weight
+    scoring += 1 << _COMMITTED
+    self._commitments[key][verifier_id] = commitment
+    self._committers[key].append(verifier_id)
+    self._missing_stake[key] = missing
+    log IScoreConsensus.ScoresCommitted(
+        job_id=job_id, round_id=round_id, verifier_id=verifier_id, commitment=commitment
+    )
+    if missing == 0:
+        deadline: uint256 = block.timestamp + (windows & _WINDOW_MASK)
+        scoring = scoring & ~(_TIME_MASK << _REVEAL_DEADLINE) | deadline << _REVEAL_DEADLINE
+        log IScoreConsensus.ScoreRevealStarted(job_id=job_id, round_id=round_id, deadline=deadline)
+    self._scorings[key] = scoring
 
 
 @internal

@@ -376,7 +376,7 @@ def mark_absent(job_id: uint256, node_id: uint256):
 # Trainers
 
 
-# `reentrant`: its only call out is a view of the registry, so the lock would protect nothing.
+# `reentrant`: the only call out of a commitment is a view of the registry, so the lock would protect nothing.
 @external
 @reentrant
 def commit(job_id: uint256, round_id: uint256, node_id: uint256, commitment: bytes32):
@@ -391,37 +391,38 @@ def commit(job_id: uint256, round_id: uint256, node_id: uint256, commitment: byt
     @param node_id The node.
     @param commitment See `commitment_digest`.
     """
-    key: bytes32 = self._key(job_id, round_id)
-    clock: uint256 = self._clocks[key]
-    # Written out, unlike elsewhere: this is the call that every node pays for in every round.
-    assert clock & 255 == COMMIT, "rounds: not in commit"
-    assert (
-        block.timestamp <= clock >> round_clock._DEADLINE & round_clock._TIME_MASK
-    ), "rounds: too late"
-    assert (
-        round_marks._words[job_id][round_id >> 3 << 64 | node_id >> 4]
-        >> ((round_id & 7) << 5 | node_id & 15)
-        & 1
-        != 0
-    ), "rounds: not expected"
-    assert (
-        staticcall INodeRegistry(registry).operator_of(node_id) == msg.sender
-    ), "rounds: not operator"
-    assert commitment != empty(bytes32), "rounds: empty commitment"
-    assert self._submissions[key][node_id] == empty(bytes32), "rounds: already committed"
-    if clock & round_clock.SEED_CAPTURED == 0:
-        assert randomness._capture(key) != empty(bytes32), "rounds: seed expired"
-        clock |= round_clock.SEED_CAPTURED
+    self._commit(job_id, round_id, node_id, commitment)
 
-    self._submissions[key][node_id] = commitment
-    clock += 1 << round_clock.COMMITTED
-    log ITrainingRounds.Committed(
-        job_id=job_id, round_id=round_id, node_id=node_id, commitment=commitment
-    )
-    if clock >> round_clock.COMMITTED & 255 == clock >> round_clock.ELIGIBLE & 255:
-        self._leave_commit(job_id, round_id, clock)
-    else:
-        self._clocks[key] = clock
+
+@external
+@reentrant
+def commit_on(
+    job_id: uint256,
+    round_id: uint256,
+    node_id: uint256,
+    commitment: bytes32,
+    seen_block: uint256,
+    seen_hash: bytes32,
+):
+    """
+    @notice `commit`, but only on the chain that the work was made on: work is bound to the round's
+            seed, and a reorganisation may give the round another one. A transaction that is mined
+            again after that leaves no commitment that can't be revealed; the node may commit to
+            the work that the new seed asks for.
+    @dev Reverts: "rounds: another chain" (also for a block older than 256), and as `commit`.
+    @param job_id The job.
+    @param round_id The round.
+    @param node_id The node.
+    @param commitment See `commitment_digest`.
+    @param seen_block The block that the seed is taken from, or a later one.
+    @param seen_hash Its hash.
+    """
+    self._commit(job_id, round_id, node_id, commitment)
+    assert (
+        seen_block < block.number
+        and block.number - seen_block <= 256
+        and blockhash(seen_block) == seen_hash
+    ), "rounds: another chain"
 
 
 @external
@@ -718,6 +719,44 @@ def commitment_digest(
 
 
 # Internal: phases
+
+
+@internal
+def _commit(job_id: uint256, round_id: uint256, node_id: uint256, commitment: bytes32):
+    """
+    @notice See `commit`.
+    """
+    key: bytes32 = self._key(job_id, round_id)
+    clock: uint256 = self._clocks[key]
+    # Written out, unlike elsewhere: this is the call that every node pays for in every round.
+    assert clock & 255 == COMMIT, "rounds: not in commit"
+    assert (
+        block.timestamp <= clock >> round_clock._DEADLINE & round_clock._TIME_MASK
+    ), "rounds: too late"
+    assert (
+        round_marks._words[job_id][round_id >> 3 << 64 | node_id >> 4]
+        >> ((round_id & 7) << 5 | node_id & 15)
+        & 1
+        != 0
+    ), "rounds: not expected"
+    assert (
+        staticcall INodeRegistry(registry).operator_of(node_id) == msg.sender
+    ), "rounds: not operator"
+    assert commitment != empty(bytes32), "rounds: empty commitment"
+    assert self._submissions[key][node_id] == empty(bytes32), "rounds: already committed"
+    if clock & round_clock.SEED_CAPTURED == 0:
+        assert randomness._capture(key) != empty(bytes32), "rounds: seed expired"
+        clock |= round_clock.SEED_CAPTURED
+
+    self._submissions[key][node_id] = commitment
+    clock += 1 << round_clock.COMMITTED
+    log ITrainingRounds.Committed(
+        job_id=job_id, round_id=round_id, node_id=node_id, commitment=commitment
+    )
+    if clock >> round_clock.COMMITTED & 255 == clock >> round_clock.ELIGIBLE & 255:
+        self._leave_commit(job_id, round_id, clock)
+    else:
+        self._clocks[key] = clock
 
 
 @internal

@@ -7,7 +7,9 @@
       once all committed  (or the commit window is over) publish the record, reveal
 
 Rule: what a commitment hides (scores, salt, record) is on disk before it is sent, so a crash at any
-line costs nothing. The record is published only with the reveal: it holds the secret of the draw.
+line costs nothing. It counts only on the chain whose audit seed the scores were made from: after a
+reorganisation the validator scores anew and commits again. The record is published only with the
+reveal: it holds the secret of the draw.
 
 The secret of a record is promised by the one before it, so a validator can't choose whom it
 evaluates once it knows the audit seed. A validator that never revealed in the job, or not in the
@@ -120,7 +122,9 @@ class Validator:
         if view.now > scoring.commit_deadline:
             return None
         audit_seed = self._network.seed(view.job_id, view.round_id, view.round, audit=True)
-        if audit_seed is None:
+        seen = self._network.seen(view.round.audit_block, view.block)
+        # The contract knows a block's hash from the next one on.
+        if audit_seed is None or seen is None or seen[0] >= view.block:
             return None
         name = scores_name(view.job_id, view.round_id, audit_seed)
         entry = self._commitments.get(name)
@@ -133,11 +137,12 @@ class Validator:
         self._context.sender.ensure(
             lambda: self._committed(view, node),
             self._network.scores,
-            "commit_scores",
+            "commit_scores_on",
             view.job_id,
             view.round_id,
             node,
             self._digest(view, node, entry),
+            *seen,
         )
         crashpoint("validator-after-commit")
         return f"scored: round {view.round_id}, committed"

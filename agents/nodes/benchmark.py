@@ -16,6 +16,10 @@ notice with probability at least 1 - (1 - phi)^q (drawing without repetition can
 
 On a CPU the score is that of one core, which is what exact replay uses for training too.
 
+The time is the chain's: from the block of the request to that of the answer, whole blocks. So a
+node works for `BLOCKS` blocks at least: what it waits for its seed and for its answer to be mined
+varies by a block, which is then less than a tenth of the whole, and equal machines score alike.
+
 Limit: work split over P machines needs only P - 1 invented starting states, hence P - 1 wrong
 chunks, and is found with probability about q (P - 1) / units. The spot check bounds skipped work
 and not borrowed machines. A cheat that is found loses the time that its registration took; nothing
@@ -26,6 +30,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -41,6 +46,8 @@ from agents.storage.merkle import merkle_root
 SIZE = 256
 DEPTH = 16
 MAX_UNITS = 1 << 20
+MOST_UNITS = 1_000_000  # that NodeBenchmarks takes
+BLOCKS = 20
 _DOMAIN = b"menagerie/benchmark/v1"
 _ARTEFACT = re.compile(rb'\["[0-9a-f]{64}"(?:,"[0-9a-f]{64}")*\]')
 _DIGEST = re.compile(rb"[0-9a-f]{64}")
@@ -74,6 +81,22 @@ def run(
             digests.append(state)
             if progress:
                 progress(index + 1, units)
+    return digests
+
+
+def run_for(seed: bytes, seconds: float, least: int, device: str | None = None) -> list[bytes]:
+    """Do the work for so long, by this machine's clock, and at least so many units; the digests.
+
+    ValueError for a bad seed.
+    """
+    state, place = _check_state(seed), _device(device)
+    end, digests = time.monotonic() + seconds, list[bytes]()
+    with _one_thread():
+        while len(digests) < least or time.monotonic() < end:
+            if len(digests) == MOST_UNITS:
+                break
+            state = _chunk(state, len(digests), place)
+            digests.append(state)
     return digests
 
 

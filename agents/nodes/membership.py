@@ -8,11 +8,10 @@ operator key registers itself as its own owner, with the rewards going to `train
 
 from __future__ import annotations
 
-import time
-
 from agents.nodes import benchmark
+from agents.nodes.machine import machine
 from agents.protocol.network import Network
-from agents.protocol.numbers import ZERO_DIGEST, ZOO, Role
+from agents.protocol.numbers import ZOO, Role
 from agents.runtime.chain import Head
 from agents.runtime.context import Context
 from agents.runtime.errors import ConfigError
@@ -22,6 +21,7 @@ from agents.storage.cid import digest_of
 from agents.storage.content_store import ContentStore
 
 _MIN_UNITS = 8
+_MACHINE = "benchmark-machine"  # key of the journal: what the score is of
 
 
 class Membership:
@@ -36,6 +36,7 @@ class Membership:
         self._store = store
         self._device = device
         self._told = False
+        self._said_moved = False
 
     def step(self, head: Head) -> str | None:
         """Register or benchmark if that is needed; returns what was done."""
@@ -97,10 +98,11 @@ class Membership:
         given_up = answered and head.timestamp > attempt.requested_at + 2 * window
         idle = attempt.settled or not attempt.attempt
         lasting = node.benchmark_score and not self._expires(head, parameters.unbonding_period)
+        lasting = lasting and not self._moved()
         if idle and lasting:
             return None
         if attempt.attempt and not answered and not stale:
-            return self._answer()
+            return self._answer(attempt.requested_at + window - head.timestamp)
         due = attempt.attempt == 0 or attempt.settled or given_up or (not answered and stale)
         # Whoever asks before enough verifiers may judge has worked in vain.
         if due and len(self._network.voters(head.timestamp)) >= parameters.benchmark_quorum:
@@ -108,20 +110,34 @@ class Membership:
             return "requested: a benchmark"
         return None
 
+    def _moved(self) -> bool:
+        """Whether the node computes on another machine than its score is of; said once."""
+        measured = self._context.journal.get(_MACHINE)
+        if measured is None:
+            self._context.journal.put(_MACHINE, machine(self._device))
+            return False
+        if measured == machine(self._device):
+            return False
+        if not self._said_moved:
+            self._said_moved = True
+            why = f"the score is of {measured}, this is {machine(self._device)}"
+            self._context.log.info("measuring_again", why=why)
+        return True
+
     def _expires(self, head: Head, period: int) -> bool:
         """Whether the score expires within an unbonding period: time to measure again."""
         until = self._context.chain.call(self._network.registry, "score_until", self.node_id)
         return bool(head.timestamp + period > until)
 
-    def _answer(self) -> str | None:
-        """Do the work of the attempt and submit it."""
+    def _answer(self, left: float) -> str | None:
+        """Do the work of the attempt and submit it. `left`: seconds of its window."""
         benchmarks = self._network.benchmarks
         seed = self._network.early(benchmarks, "capture_benchmark_seed", self.node_id)
         if seed is None:
             return None
-        units = self._units()
         with self._context.metrics.busy("benchmark"):
-            digests = benchmark.run(seed, units, device=self._device)
+            digests = benchmark.run_for(seed, self._seconds(left), _MIN_UNITS, self._device)
+        units = len(digests)
         artefact = self._store.put_bytes(benchmark.pack_artefact(digests))
         self._store.pin(artefact)
         crashpoint("trainer-before-benchmark")
@@ -135,15 +151,11 @@ class Membership:
             root,
             digest_of(artefact),
         )
+        self._context.journal.put(_MACHINE, machine(self._device))
         return f"benchmarked: {units} units"
 
-    def _units(self) -> int:
-        """As many units as take about `trainer.benchmark_s` here, by timing one."""
-        began = time.perf_counter()
-        benchmark.check_chunk(ZERO_DIGEST, 0, self._device)
-        once = time.perf_counter() - began
-        began = time.perf_counter()
-        benchmark.check_chunk(ZERO_DIGEST, 1, self._device)
-        once = min(once, time.perf_counter() - began)
-        wanted = int(self._context.settings.trainer.benchmark_s / max(once, 1e-6))
-        return min(max(wanted, _MIN_UNITS), 1_000_000)
+    def _seconds(self, left: float) -> float:
+        """How long to work: as set, but for so many blocks that one more or less is within a tenth.
+        `left`: seconds of the window, of which half is for the answer to be mined in."""
+        blocks = benchmark.BLOCKS * max(1.0, self._context.sender.block_s)
+        return min(max(self._context.settings.trainer.benchmark_s, blocks), max(left / 2, 0.0))

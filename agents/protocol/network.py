@@ -36,6 +36,7 @@ from agents.runtime.event_cursor import EventCursor, EventLog
 TOO_EARLY = "randomness: too early"
 # Somebody captures the seed in the block being made: that of the audit, or that of the round.
 NO_SEED_DUE = ("rounds: no seed due", "results: no seed due", "randomness: not requested")
+_SEEN_BLOCKS = 128  # contracts know the hashes of 256 blocks
 _BENCHMARK_BLOCKS = 50_000  # older answers are left alone: their node can ask for a new attempt
 _STAKE_EVENTS = ("NodeRegistered", "StakeAdded", "ExitBegun", "NodeSlashed")
 _RETENTIONS = ("PayRetained", "RetainedReleased", "RetainedForfeited")
@@ -162,6 +163,16 @@ class Network:
         if audit:
             return self.early(self.results, "capture_audit_seed", job_id, round_id)
         return self.early(self.rounds, "capture_seed", job_id, round_id)
+
+    def seen(self, block: int, head: int) -> tuple[int, bytes] | None:
+        """What a commitment names so that it counts on this chain only: a block, from `block` on,
+        that contracts still know for long, and its hash. None if the chain does not have it.
+
+        `block`: the one that the seed of the work is taken from. `head`: the newest one.
+        """
+        number = max(block, head - _SEEN_BLOCKS)
+        known = self.chain.block_hash(number)
+        return None if known is None else (number, known)
 
     def reveals(self, job_id: int, round_id: int, opened_block: int) -> dict[int, Reveal]:
         """Everything revealed in a round, by ascending node id."""

@@ -47,7 +47,9 @@ class TrainerSettings(_Section):
 
     compile: bool = Field(False, description="Compile the model before training")
     attestation: Path | None = Field(None, description="Opaque TEE attestation file to publish")
-    benchmark_s: float = Field(3.0, gt=0, le=600, description="Seconds of benchmark work to do")
+    benchmark_s: float = Field(
+        3.0, gt=0, le=600, description="Seconds of benchmark work to do, if more than 20 blocks"
+    )
     register_stake: int | None = Field(
         None, ge=1, description="Register by itself with this many ZOO (default: the owner does)"
     )

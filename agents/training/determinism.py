@@ -96,13 +96,13 @@ def determinism_class(device: str = "cpu", compiled: bool = False) -> str:
             "onednn": "on" if onednn else "off",
         }
         if branch != "COMPATIBLE" or not torch.backends.mkl.is_available():
-            parts["cpu"] = _cpu_model()
+            parts["cpu"] = cpu_model()
     parts["deterministic"] = "yes" if torch.are_deterministic_algorithms_enabled() else "no"
     parts["compiled"] = "yes" if compiled else "no"
     return ";".join(f"{key}={value}" for key, value in parts.items())
 
 
-def _cpu_model() -> str:
+def cpu_model() -> str:
     """The CPU's model as the kernel tells it, or what the platform module knows."""
     try:
         with Path("/proc/cpuinfo").open(encoding="utf-8", errors="replace") as file:

@@ -186,6 +186,19 @@ def tolerances_for(precision: str, lossless: bool) -> ToleranceSpec:
     return ToleranceSpec(cosine_min=implied_cosine(rel_l2), rel_l2_max=rel_l2)
 
 
+EDGE_FLOOR = {"fp32": 1e-4, "bf16": 1e-3}
+"""By precision: a change of an update, as a share of its length, that is always taken for rounding.
+In fp32 twice what honest re-executions on unlike machines differed by in a settled round."""
+
+
+def update_limit(spec: JobSpec) -> float:
+    """How far apart honest updates of a job may be before a codec, as a share of their length: what
+    the spec says; where that is the default of a lossy codec, what it would be without one."""
+    given = spec.tolerances.rel_l2_max
+    lossy = given == _REL_L2[spec.precision, False]
+    return _REL_L2[spec.precision, True] if lossy else given
+
+
 def implied_cosine(rel_l2: float) -> float:
     """The cosine that a relative L2 distance of 0..1 implies, sqrt(1 - r^2), rounded down to 6
     digits."""

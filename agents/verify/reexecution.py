@@ -10,24 +10,36 @@ vector near zero when the reference is.
 Measured with the built-in decoder (0.1 M parameters; `tests/measure/studies/class_spread.py`): CPU
 settings that stand for other machines differed by up to 4.9e-5 in fp32 over 12 and 96 steps of a
 warmed-up or trained round, and by 2.4e-3 in 96 steps of AdamW at the full rate from the genesis
-model; 384 such steps gave 0.09. In bf16 it was 0.025. No GPU was at hand. A lossy codec makes
-choices that a rounding can turn, so what it sends differs by up to 0.05 in fp32 and 0.26 in bf16. A
-relative L2 distance r implies a cosine of at least sqrt(1 - r^2).
+model; 384 such steps gave 0.09. In bf16 it was 0.025. No GPU was at hand. A relative L2 distance r
+implies a cosine of at least sqrt(1 - r^2).
+
+A lossy codec makes choices that a rounding can turn: which numbers it names, which level is
+nearest. So in another class its payload is not compared with the own one, number by number: the
+codec says how far the update would have to move to be sent like this (`EdgedCodec.least_change`),
+which is next to nothing where only choices at an edge came out differently. It may be twice what it
+is for updates that really are as far away as the tolerance lets lossless ones be
+(`tests/measure/studies/rounding_edges.py` prints how often codes flip, and what passes).
 
 Limit: what lies within the tolerances can't be told from rounding. A node that skips work but lands
-inside them is paid: at the defaults it skips none of 12 steps and at most 2 of 96 in fp32 with
-codec dense, but up to a third in bf16, where honest nodes differ as much. A job that lists the
-determinism classes it takes (`agents.jobs.classes`) leaves it no class to hide in.
+inside them is paid: at the defaults it skips none of 12 steps and at most 2 of 96 in fp32, but up
+to a third in bf16, where honest nodes differ as much. A job that lists the determinism classes it
+takes (`agents.jobs.classes`) leaves it no class to hide in.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+import numpy as np
 import torch
 
+from agents.mechanisms.codec import EdgedCodec
 from agents.training.norms import Payload, cosine, distance, norm
+
+_TRIED = 3  # updates as far away as honest ones may be
+_MARGIN = 2.0  # over what these would take
 
 
 @dataclass(frozen=True)
@@ -76,6 +88,55 @@ def compare(
             if ok and mine != theirs:
                 ok, reason = False, f"The trace differs from replay at hash {index}."
     return Comparison(ok, exact, angle, rel_l2, reason)
+
+
+@dataclass(frozen=True)
+class Encoding:
+    """How an update was encoded: the codec, the memory that it added, the public seed. `limit`: how
+    far honest updates may be apart, as a share of their length; `floor`: a change that counts as
+    none, likewise."""
+
+    codec: EdgedCodec
+    memory: Payload | None
+    seed: bytes
+    limit: float
+    floor: float
+
+
+def compare_encoded(own: Payload, data: bytes, how: Encoding, found: Comparison) -> Comparison:
+    """Whether a node of another class may have sent `data`, which is not what `own` is sent as.
+
+    `found`: what `compare` says of both after decoding; its figures are kept.
+    """
+    codec, memory = how.codec, how.memory
+    length = norm(own) + (0.0 if memory is None else norm(memory))
+    change = codec.least_change(own, memory, data, how.seed)
+    allowed = how.floor * length
+    if change > allowed:
+        for number in range(_TRIED):
+            moved = _moved(own, how.limit * length, how.seed, number)
+            sent = codec.encode(moved, memory, how.seed)
+            allowed = max(allowed, _MARGIN * codec.least_change(own, memory, sent, how.seed))
+    ok = change <= allowed
+    figures = f"{change / length if length else 0.0:.1e} of its length"
+    if ok:
+        reason = f"Replay in another determinism class agrees: moved by {figures} it is sent so."
+    else:
+        most = f"{allowed / length if length else 0.0:.1e}"
+        reason = f"Replay disagrees: it would have to move by {figures}, and rounding by {most}."
+    return replace(found, ok=ok, reason=reason)
+
+
+def _moved(own: Payload, length: float, seed: bytes, number: int) -> dict[str, torch.Tensor]:
+    """The update, so far away in a direction that everybody draws."""
+    digest = hashlib.sha256(seed + b"rounding edges" + bytes([number])).digest()
+    source = np.random.default_rng(int.from_bytes(digest[:16], "big"))
+    drawn = {
+        name: torch.from_numpy(source.standard_normal(tuple(own[name].shape), dtype=np.float32))
+        for name in sorted(own)
+    }
+    share = length / max(norm(drawn), 1e-30)
+    return {name: own[name].cpu() + share * drawn[name] for name in own}
 
 
 def _equal(own: Payload, revealed: Payload) -> bool:

@@ -25,7 +25,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from agents.jobs.job import JobContext
-from agents.mechanisms.codec import LinearCodec
+from agents.mechanisms.codec import EdgedCodec, LinearCodec
 from agents.mechanisms.privacy.gaussian import Gaussian, clip_total
 from agents.mechanisms.privacy.parts.residual import consistent
 from agents.pipeline.clasp import MILLI
@@ -42,13 +42,20 @@ from agents.storage.content_store import ContentStore
 from agents.training.assignment import task_id, work_order
 from agents.training.determinism import determinism_class
 from agents.training.replay import run_task, trace_of
+from agents.training.spec import EDGE_FLOOR, update_limit
 from agents.training.state import State, model_hash
 from agents.training.trace import Trace
 from agents.verify import bisection, similarity
 from agents.verify.copies import Copies
 from agents.verify.miners import check_miner, contradicted, misfit
 from agents.verify.plausibility import Expected, check
-from agents.verify.reexecution import Tolerances, compare
+from agents.verify.reexecution import (
+    Comparison,
+    Encoding,
+    Tolerances,
+    compare,
+    compare_encoded,
+)
 
 _COMMIT_SLACK_S = 60  # compute time is a wall clock's; the window is the chain's
 
@@ -239,6 +246,8 @@ def reexecute(inputs: RoundInputs, node: int, device: str, store: ContentStore) 
         own.hashes,
         trace.hashes if trace is not None and inputs.job.traced else None,
     )
+    if not (verdict.exact or same_class) and isinstance(inputs.job.codec, EdgedCodec):
+        verdict = _compare_codes(inputs, submission, own.pseudo_gradient, verdict, store)
     details: dict[str, Any] = {
         "cosine": verdict.cosine,
         "rel_l2": verdict.rel_l2 if math.isfinite(verdict.rel_l2) else None,
@@ -265,6 +274,23 @@ def _as_sent(inputs: RoundInputs, node: int, gradient: State) -> State:
     codec, seed = inputs.job.codec, inputs.plan.codec_seed(inputs.job.codec, node)
     payload = codec.encode(inputs.job.privacy.release(gradient), inputs.memory(node), seed)
     return codec.decode(payload, inputs.job.shapes, seed)
+
+
+def _compare_codes(
+    inputs: RoundInputs,
+    submission: Submission,
+    gradient: State,
+    found: Comparison,
+    store: ContentStore,
+) -> Comparison:
+    """What the payload says before the codec's choices, which a rounding may have turned."""
+    job, node = inputs.job, submission.reveal.node
+    codec, seed = job.codec, inputs.plan.codec_seed(job.codec, node)
+    assert isinstance(codec, EdgedCodec)
+    limits = update_limit(job.spec), EDGE_FLOOR[job.spec.precision]
+    how = Encoding(codec, inputs.memory(node), seed, *limits)
+    raw = store.get_digest(submission.reveal.content, max_payload_bytes(codec, job.shapes))
+    return compare_encoded(job.privacy.release(gradient), raw, how, found)
 
 
 def _judge_noised(

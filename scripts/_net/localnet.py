@@ -9,6 +9,7 @@ except anvil's own test accounts, which pay for it all. On a chain that somebody
 
 from __future__ import annotations
 
+import math
 import os
 import secrets
 import shutil
@@ -48,6 +49,7 @@ from scripts._net.plan import carry_out, estimated, planned
 from scripts._net.processes import Process, Supervisor, free_port
 from scripts._net.rpc_node import RpcNode
 
+_BENCHMARK_BLOCKS = 20  # agents.nodes.benchmark.BLOCKS, which would load torch
 # An executor of redundant tasks is registered as a trainer. Without a benchmark it is in no round.
 _KNOWN_POSTS = 3  # that each trainer asks where the others are
 ROLES = {"trainer": 1, "verifier": 2, "aggregator": 4, "executor": 1}
@@ -99,7 +101,10 @@ class LocalnetSettings:
         """Return the same with windows that have room for blocks so far apart."""
         return replace(
             self,
-            benchmark_window=roomy(self.benchmark_window, block_s),
+            # Twice what a benchmark takes, with room for its verdicts.
+            benchmark_window=max(
+                roomy(self.benchmark_window, block_s), math.ceil(4 * _BENCHMARK_BLOCKS * block_s)
+            ),
             tasks=self.tasks.paced(block_s),
         )
 

@@ -18,6 +18,7 @@ from agents.mechanisms.registry import MechanismRegistry
 
 __all__ = [
     "Codec",
+    "EdgedCodec",
     "Layout",
     "LinearCodec",
     "Payload",
@@ -117,6 +118,23 @@ class SupportCodec(Protocol):
 
     def support(self, data: bytes, shapes: Shapes, seed: bytes) -> Support:
         """The numbers a payload sends, zeros left out; ContainerError as `decode`."""
+        ...
+
+
+@runtime_checkable
+class EdgedCodec(Codec, Protocol):
+    """What a lossy codec offers besides if it can say how near a payload is to its own.
+
+    So work that was done again on another machine is compared before the codec's choices, which a
+    rounding can turn, and not after them (`agents.verify.reexecution.compare_encoded`).
+    """
+
+    def least_change(
+        self, gradient: Payload, memory: Payload | None, data: bytes, seed: bytes
+    ) -> float:
+        """A lower bound on the length of a change of gradient and memory together after which
+        `encode` gives `data`, up to the rounding of a scale; 0 for what it gives anyway.
+        ContainerError as `decode`."""
         ...
 
 

@@ -43,6 +43,7 @@ from agents.mechanisms.codec.parts.bits import (
 from agents.mechanisms.codec.parts.chunks import Group, cut
 from agents.mechanisms.codec.parts.container import ContainerError, Layout
 from agents.mechanisms.codec.parts.dct import MAX_SIDE, bits_for
+from agents.mechanisms.codec.parts.edges import crossed, outside, swapped, worse
 from agents.mechanisms.codec.parts.even_levels import even_levels
 from agents.mechanisms.codec.parts.places import PlaceCode, place_code
 from agents.mechanisms.codec.parts.selection import Source
@@ -126,6 +127,50 @@ class Demo:
         for group, scales, places, levels in self._read(data, shapes):
             self._write(group, scales, places, levels, out)
         return out
+
+    def least_change(
+        self, gradient: Payload, memory: Payload | None, data: bytes, seed: bytes
+    ) -> float:
+        """How far the coefficients are from being the largest of their chunks, having these signs,
+        and rounding to these magnitudes of these scales."""
+        source = Source(gradient, memory if self.has_memory else None, "demo")
+        costs = []
+        for group, scales, places, levels in self._read(data, source.shapes):
+            _, own = source.largest(group, group.size, analysis)
+            named = np.take_along_axis(own, places, axis=1).astype(np.float64)
+            kept, _ = source.largest(group, self._places(group).sent, analysis)
+            own = np.take_along_axis(own, kept, axis=1)
+            sent = scales > 0
+            costs.append(np.sqrt(np.square(own[~sent].astype(np.float64)).sum()))
+            chosen = np.abs(own[sent].astype(np.float64)), places[sent], np.abs(named[sent])
+            costs.append(swapped(kept[sent], *chosen, group.size))
+            costs.append(crossed(named[sent], levels[sent] < 0))
+            costs += self._rounding_change(np.abs(named[sent]), scales[sent], np.abs(levels[sent]))
+        return float(max(costs))
+
+    def _rounding_change(
+        self,
+        magnitudes: NDArray[np.float64],
+        scales: NDArray[np.float64],
+        said: NDArray[np.int64],
+    ) -> tuple[float, float]:
+        """How far magnitudes are from these multiples of these scales, and these scales from those
+        that would be taken. The largest is said as the highest whatever it is."""
+        if not len(said):
+            return 0.0, 0.0
+        step, top = scales[:, None], self._top
+        low = np.where(said == 1, 0.0, (said - 0.5) * step)
+        high = np.where(said == top, np.inf, (said + 0.5) * step)
+        # A scale is BF16: what is said of its half steps is off by as much.
+        slack = said * step * 2.0**-8
+        rounded = outside(magnitudes, low - slack, high + slack)
+        taken, best = even_levels(magnitudes.astype(np.float32), top, 2.0 ** (_SCALE_POWER - 1))
+        theirs = np.sqrt(np.square(magnitudes - said * step).sum(axis=1))
+        ours = np.sqrt(
+            np.square(magnitudes - best * from_bf16(taken).astype(np.float64)[:, None]).sum(axis=1)
+        )
+        room = np.sqrt(np.square(said * step * 2.0**-8).sum(axis=1))  # of the scales' own rounding
+        return rounded, worse(theirs - room, ours)
 
     def remember(
         self, gradient: Payload, memory: Payload | None, decoded: Payload

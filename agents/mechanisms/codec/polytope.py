@@ -21,6 +21,7 @@ of scale 0 are zero, and no index points past the end, so one content has one en
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -103,6 +104,30 @@ class Polytope:
         scale = np.float32(exact)
         codes = index + self.cell * (named < 0) if scale else np.zeros_like(index)
         return wrap(scale.astype("<f4").tobytes() + pack_bits(codes, self._width))
+
+    def least_change(
+        self, gradient: Payload, memory: Payload | None, data: bytes, seed: bytes
+    ) -> float:
+        """How far the rotated numbers are from having these as their cells' largest, or, if that is
+        more, from this scale: it moves no faster than its slope, to the first order."""
+        vector = flatten(gradient, "polytope")
+        cells = np.zeros((self._cells(vector.size), self.cell))
+        cells.reshape(-1)[: vector.size] = Rotation(vector.size, seed).forward(vector)
+        raw = unwrap(data, 4 + packed_bytes(len(cells), self._width))
+        scale = read_scale(raw[:4], _MAX_SCALE)
+        codes = unpack_bits(raw[4:], len(cells), self._width).astype(np.int64)
+        largest = np.abs(cells).max(axis=1)
+        size, squares = total(largest), total(vector * vector)
+        if not size or not scale:
+            return 0.0 if scale == self.gain * size else math.sqrt(squares)
+        place = (codes % self.cell)[:, None]
+        said = np.take_along_axis(cells, place, axis=1).reshape(-1)
+        said = np.where(codes < self.cell, said, -said)
+        apart = np.sqrt(np.square(largest - said).sum() / 2)
+        slope = self.gain * (2 * math.sqrt(squares) / size)
+        slope += self.gain * squares * math.sqrt(len(cells)) / (size * size)
+        off = abs(scale - self.gain * squares / size) - scale * 2.0**-22
+        return max(float(apart), off / slope, 0.0)
 
     def decode(self, data: bytes, shapes: Shapes, seed: bytes) -> dict[str, Tensor]:
         """New fp32 CPU tensors.

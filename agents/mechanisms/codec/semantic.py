@@ -52,6 +52,7 @@ from agents.mechanisms.codec.parts.bits import (
     wrapped_size,
 )
 from agents.mechanisms.codec.parts.container import Layout
+from agents.mechanisms.codec.parts.edges import outside
 from agents.mechanisms.codec.parts.rotation import Rotation
 from agents.mechanisms.codec.parts.vector import Vector, add, flatten, length, norm, split, words
 from agents.mechanisms.options import (
@@ -152,6 +153,22 @@ class Semantic:
         levels = (measured + self._range(vector.size)) / self._step(vector.size)
         codes = np.floor(levels + draws.astype(np.float64) * 2.0**-53)
         return wrap(pack_bits(codes.clip(0, 2**self.bits - 1).astype(np.uint16), self.bits))
+
+    def least_change(
+        self, gradient: Payload, memory: Payload | None, data: bytes, seed: bytes
+    ) -> float:
+        """How far P x is from what rounds to these codes: rows are orthonormal, and clipping
+        lengthens nothing."""
+        kept = memory if self.error_feedback else None
+        vector = self._clipped(flatten(add(gradient, kept), "semantic"))
+        levels = (self._project(vector, seed) + self._range(vector.size)) / self._step(vector.size)
+        draws = words(seed, "rounding", levels.size) >> np.uint64(11)
+        raw = unwrap(data, packed_bytes(levels.size, self.bits))
+        codes = unpack_bits(raw, levels.size, self.bits).astype(np.float64)
+        low = codes - draws.astype(np.float64) * 2.0**-53
+        high = np.where(codes == 2**self.bits - 1, np.inf, low + 1)
+        low[codes == 0] = -np.inf
+        return outside(levels, low, high) * self._step(vector.size)
 
     def decode(self, data: bytes, shapes: Shapes, seed: bytes) -> dict[str, Tensor]:
         """New fp32 CPU tensors; ContainerError for other bytes than a payload's."""

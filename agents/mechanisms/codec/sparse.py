@@ -44,6 +44,7 @@ from agents.mechanisms.codec.parts.bits import (
 )
 from agents.mechanisms.codec.parts.chunks import Group, cut
 from agents.mechanisms.codec.parts.container import ContainerError, Layout
+from agents.mechanisms.codec.parts.edges import crossed, means, swapped, worse
 from agents.mechanisms.codec.parts.places import PlaceCode, place_code
 from agents.mechanisms.codec.parts.selection import Source
 from agents.mechanisms.codec.parts.support import Support
@@ -139,6 +140,54 @@ class Sparse:
                 (chunks,) = region.whole.spans
                 flat[region.name][group.inside(region.whole, places[chunks])] = numbers[chunks]
         return out
+
+    def least_change(
+        self, gradient: Payload, memory: Payload | None, data: bytes, seed: bytes
+    ) -> float:
+        """How far the numbers are from being the largest of their chunks, having these signs, and
+        being described by these two magnitudes."""
+        source = Source(gradient, memory if self.has_memory else None, "sparse")
+        costs = []
+        for group, places, numbers in self._read(data, source.shapes):
+            ours, own = source.largest(group, self._places(group).sent)
+            named = source.at(group, places).astype(np.float64)
+            magnitudes, size = np.abs(named), np.abs(numbers).astype(np.float64)
+            sent = size[:, 0] > 0  # a chunk that is said to be empty says nothing of its places
+            costs.append(np.sqrt(np.square(own[~sent].astype(np.float64)).sum()))
+            costs.append(
+                swapped(
+                    ours[sent],
+                    np.abs(own[sent].astype(np.float64)),
+                    places[sent],
+                    magnitudes[sent],
+                    group.size,
+                )
+            )
+            costs.append(crossed(named[sent], (numbers < 0)[sent]))
+            costs += self._levels_change(magnitudes[sent], size[sent])
+        return float(max(costs))
+
+    def _levels_change(
+        self, magnitudes: NDArray[np.float64], said: NDArray[np.float64]
+    ) -> tuple[float, float]:
+        """How far magnitudes are from having these means, and from being split like this."""
+        if not len(said):
+            return 0.0, 0.0
+        upper = said > said.min(axis=1, keepdims=True)
+        sums, counts, scales = [], [], []
+        for part in (~upper, upper):
+            sums.append(np.where(part, magnitudes, 0).sum(axis=1))
+            counts.append(part.sum(axis=1).astype(np.float64))
+            scales.append(np.where(part, said, 0).max(axis=1))
+        totals, numbers = np.stack(sums), np.stack(counts)
+        own = self.gain * totals / np.maximum(numbers, 1)
+        off = means(own, np.stack(scales), numbers, self.gain)
+        if self.value_bits == 1:
+            return off, 0.0
+        levels, high = two_levels(magnitudes.astype(np.float32))
+        best = np.where(high, levels[:, 1:], levels[:, :1])
+        length = np.sqrt((np.square(totals) / np.maximum(numbers, 1)).sum(axis=0))
+        return off, worse(np.sqrt(np.square(best).sum(axis=1)), length)
 
     def remember(
         self, gradient: Payload, memory: Payload | None, decoded: Payload

@@ -135,3 +135,55 @@ def test_audit_seed__is_pinned_only_after_the_reveals(
     assert (state.audit_block, state.audit_seed) == (block, seed)
     with refuses("results: no seed due"):
         results.capture_audit_seed(1, 1)
+
+
+def test_commit_on__the_chain_that_was_seen__is_a_commitment(
+    stage: RoundStage, rounds: Any
+) -> None:
+    """By the hash of the seed's block, and by that of any later one."""
+    stage.to_commit()
+    first, second = stage.trainers[:2]
+    block = rounds.round(1, 1).seed_block
+    mine(3, 1)
+    for player, seen in ((first, block), (second, boa.env.evm.patch.block_number - 1)):
+        digest = stage.system.commitment(1, 1, player.node_id, player.operator, stage.work(player))
+        place = (1, 1, player.node_id, digest)
+        rounds.commit_on(*place, seen, hash_of(seen), sender=player.operator)
+        assert events_of(rounds)[-1] == of_round(
+            "Committed", node_id=player.node_id, commitment=digest
+        )
+        assert rounds.commitment_of(1, 1, player.node_id) == digest
+
+
+def test_commit_on__another_chain__reverts(stage: RoundStage, rounds: Any) -> None:
+    """Another hash, a block to come, one too old to be known; then the node may still commit."""
+    stage.to_commit()
+    player = stage.trainers[0]
+    mine(2, 1)
+    place = (1, 1, player.node_id, b"\x01" * 32)
+    now = boa.env.evm.patch.block_number
+    block = rounds.round(1, 1).seed_block
+    for seen, known in (
+        (block, b"\x02" * 32),
+        (block, EMPTY),
+        (now, EMPTY),
+        (now + 1, EMPTY),
+        (2**256 - 1, EMPTY),
+        (max(0, now - 257), hash_of(block)),
+    ):
+        with refuses("rounds: another chain"):
+            rounds.commit_on(*place, seen, known, sender=player.operator)
+    assert rounds.commitment_of(1, 1, player.node_id) == EMPTY
+    rounds.commit_on(*place, block, hash_of(block), sender=player.operator)
+    with refuses("rounds: already committed"):
+        rounds.commit_on(*place, block, hash_of(block), sender=player.operator)
+
+
+def test_commit_on__somebody_else__is_refused_as_by_commit(stage: RoundStage, rounds: Any) -> None:
+    stage.to_commit()
+    mine(2, 1)
+    mine_block = rounds.round(1, 1).seed_block
+    one, other = stage.trainers[:2]
+    place = (1, 1, one.node_id, b"\x01" * 32, mine_block, hash_of(mine_block))
+    with refuses("rounds: not operator"):
+        rounds.commit_on(*place, sender=other.operator)

@@ -8,7 +8,7 @@ from typing import Any
 import boa
 import pytest
 
-from tests.stage.contracts.clock import mine
+from tests.stage.contracts.clock import hash_of, mine
 from tests.stage.contracts.events import event
 from tests.stage.contracts.scores import (
     COMMIT_TIME,
@@ -138,3 +138,33 @@ def test_commit__after_the_time_is_over__opens_nothing(stage: ScoreStage) -> Non
 def test_commit__reveals_not_over__no_time_is_known(stage: ScoreStage) -> None:
     round_id = stage.job.to_reveal()
     assert tuple(stage.state(round_id)) == (NO_SCORES, 0, 0, 0, 0, 0, 0, False, False)
+
+
+def test_commit_on__the_chain_that_was_seen__is_a_commitment(
+    stage: ScoreStage, scores: Any
+) -> None:
+    """Another hash, a block to come and one too old are refused; then it may still commit, once,
+    and nobody may in its place."""
+    round_id = stage.job.to_aggregate()
+    mine(3, 3)
+    player, other = stage.verifiers[:2]
+    place = (1, round_id, player.node_id, stage.digest(round_id, player, ROW))
+    now = boa.env.evm.patch.block_number
+    seen = now - 2
+    for block, known in (
+        (seen, b"\x02" * 32),
+        (now, EMPTY),
+        (now + 1, EMPTY),
+        (2**256 - 1, EMPTY),
+        (max(0, now - 257), hash_of(seen)),
+    ):
+        with refuses("scores: another chain"):
+            scores.commit_scores_on(*place, block, known, sender=player.operator)
+    with refuses("scores: not operator"):
+        scores.commit_scores_on(*place, seen, hash_of(seen), sender=other.operator)
+    scores.commit_scores_on(*place, seen, hash_of(seen), sender=player.operator)
+    where = {"job_id": 1, "round_id": round_id}
+    said = event("ScoresCommitted", **where, verifier_id=player.node_id, commitment=place[3])
+    assert events_of(scores)[-1] == said
+    with refuses("scores: already committed"):
+        scores.commit_scores_on(*place, seen, hash_of(seen), sender=player.operator)

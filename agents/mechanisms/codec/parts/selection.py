@@ -72,6 +72,17 @@ class Source:
                 start = stop
         return places, values
 
+    def at(self, group: Group, places: NDArray[np.int64]) -> NDArray[np.float32]:
+        """The sum's numbers at places of each chunk: [count, k] each."""
+        found = np.empty(places.shape, np.float32)
+        for region in group.regions:
+            (chunks,) = region.whole.spans
+            inside = group.inside(region.whole, places[chunks])
+            found[chunks] = self._gradient[region.name].numpy().reshape(-1)[inside]
+            if self._memory is not None:
+                found[chunks] += self._memory[region.name].numpy().reshape(-1)[inside]
+        return found
+
     def _read(self, group: Group, piece: Piece, out: Tensor) -> Tensor:
         """The sum's chunks: in `out`, or a view where there is nothing to add."""
         view = group.view(self._gradient[piece.region.name], piece)

@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How long a node works for its score, and when it measures again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from agents.nodes import benchmark, membership
+from agents.nodes.membership import Membership
+from agents.protocol.network import Network
+from agents.storage.embedded import EmbeddedStore
+from scripts._net.anvil import start_anvil
+from scripts._net.processes import Supervisor
+from tests.stage.chain.agents import PASSPHRASE, RunningAgents
+from tests.stage.chain.benchmarks import judge
+from tests.stage.chain.people import Node, People, found
+
+SEED = bytes(range(32))
+
+
+def test_work_for_a_time_is_the_same_chain_of_chunks() -> None:
+    few = benchmark.run_for(SEED, 0.0, 3, "cpu")
+    assert few == benchmark.run(SEED, 3, device="cpu")
+    more = benchmark.run_for(SEED, 0.3, 1, "cpu")
+    assert len(more) > 3 and more[:3] == few
+
+
+@pytest.mark.parametrize("block_s", [1, 2, 12])
+def test_a_block_more_or_less_is_within_a_tenth(block_s: int) -> None:
+    """Wherever in a block the work begins and ends: scores of equal machines, by the formula."""
+    work = benchmark.BLOCKS * block_s
+    scores = []
+    for late in (0.01, 0.3, 0.6, 0.99):  # of a block: when the seed's block is seen
+        for slow in (-0.004, 0.0, 0.004):  # the last chunk ends a little earlier or later
+            done = (1 + late) * block_s + work * (1 + slow)
+            mined = -(-done // block_s) * block_s  # the next block
+            scores.append(benchmark.score(int(1_000 * work), int(mined)))
+    middle = sum(scores) / len(scores)
+    apart = max(abs(score - middle) for score in scores) / middle
+    print(
+        f"\nblocks of {block_s} s: error {apart:.1%}, largest over smallest "
+        f"{max(scores) / min(scores):.3f}"
+    )
+    assert max(scores) / min(scores) < 1.1
+
+
+@pytest.fixture
+def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[People, Membership]]:
+    """A registered trainer's agent, whose work is short."""
+    monkeypatch.setenv("MENAGERIE_PASSPHRASE", PASSPHRASE)
+    monkeypatch.setattr(benchmark, "BLOCKS", 0)
+    with Supervisor(tmp_path / "logs") as supervisor, ExitStack() as stack:
+        people = found(
+            start_anvil(supervisor, tmp_path).url, ("ann",), measured=lambda people, node: None
+        )
+        people.chain.warp(3_600)
+        agents, store = RunningAgents(people, tmp_path, stack), EmbeddedStore(tmp_path / "store")
+        short = {"benchmark_s": 0.05}
+        context = agents.begin(people.nodes["ann"], "trainer", device="cpu", trainer=short)
+        yield people, Membership(Network(context.chain, context.deployment), context, store, "cpu")
+
+
+def act(people: People, agent: Membership) -> str | None:
+    people.chain.mine()
+    return agent.step(agent._context.chain.head())
+
+
+def measured(people: People, agent: Membership, node: Node) -> None:
+    """The agent asks, answers, and two verifiers pass it."""
+    assert act(people, agent) == "requested: a benchmark"
+    said = act(people, agent)
+    assert said is not None and said.startswith("benchmarked: ")
+    people.chain.mine()
+    judge(people, node, True, "vic", "vera")
+
+
+def test_it_measures_again_on_another_machine_only(
+    stage: tuple[People, Membership], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    people, agent = stage
+    ann = people.nodes["ann"]
+    measured(people, agent, ann)
+    assert act(people, agent) is None
+    monkeypatch.setattr(membership, "machine", lambda device: "a faster one (64)")
+    measured(people, agent, ann)
+    assert act(people, agent) is None
+    attempts = people.chain.call(people.benchmarks, "benchmark", ann.node_id).attempt
+    assert attempts == 2
