@@ -131,6 +131,7 @@ class JobContext:
             raise SpecError(
                 f"codec_options: {spec.codec} can't encode this job's model: {error}"
             ) from error
+        self._sharing = self._sharing_codec()
         self.warnings = check_together(
             spec, self.shapes, self.verification, self.codec, self.privacy
         )
@@ -144,6 +145,26 @@ class JobContext:
             check_data(spec, Dataset.from_bytes(store.get(spec.data, MAX_MANIFEST_BYTES)))
         except DataError as error:
             raise SpecError(f"data: {error}") from error
+
+    def _sharing_codec(self) -> Codec:
+        """What payloads between full synchronisations are made by; `codec` where there are none."""
+        sharing = None if self.spec.pipeline is None else self.spec.pipeline.sharing
+        if sharing is None:
+            return self.codec
+        options = dict(sharing.codec_options)
+        try:
+            found: Codec = agents.mechanisms.codec.get(sharing.codec)(**options)
+            for shapes in self._stages:
+                found.wire_size(shapes)
+        except (TypeError, ValueError, OverflowError) as error:
+            raise SpecError(
+                f"pipeline.sharing: {sharing.codec} refuses {options}: {error}"[:500]
+            ) from error
+        return found
+
+    def codec_at(self, step: int) -> Codec:
+        """What payloads of the round after `step` finalized ones are made by."""
+        return self.codec if self.spec.is_full(step) else self._sharing
 
     @property
     def traced(self) -> bool:

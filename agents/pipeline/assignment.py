@@ -9,26 +9,30 @@ carried into a later round: samples have no value of their own here, only passes
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from agents.pipeline.epoch import Epoch
+from agents.pipeline.lots import word
 from agents.pipeline.routes import first
-from agents.pipeline.seats import Miner, Unseated, seat
+from agents.pipeline.seats import Miner, Unseated, refill, seat
 from agents.training.assignment import Assignment, Manifest, node_seed, normalise
 from agents.training.spec import JobSpec
 
 
-def epoch_of(
-    job_id: int, round_id: int, seed: bytes, nodes: Sequence[int], samples: range, stages: int
-) -> Epoch:
-    """The epoch of a round. No node says yet how much memory it has, so all count as equal.
+def seats_of(
+    seed: bytes, nodes: Sequence[int], stages: int, known: Mapping[int, int] | None = None
+) -> dict[int, int]:
+    """The stage of each node. No node says yet how much memory it has, so all count as equal.
+
+    Who had a seat since the last full synchronisation keeps it. Who comes in between is seated at
+    once where fewest are, since a stage's weights are public after every round. A stage that lost
+    its last miner gets one of the others.
 
     Args:
-        job_id, round_id: whose epoch it is; neither decides who holds what.
         seed: of the round, 32 bytes, drawn after the snapshot.
         nodes: ids of the snapshot, in any order.
-        samples: numbers of the batches that the round hands out.
         stages: of the model.
+        known: stages of nodes since the last full synchronisation, also of those that are away.
 
     Raises:
         Unseated: fewer nodes than stages.
@@ -38,13 +42,51 @@ def epoch_of(
         raise Unseated(
             f"{len(nodes)} nodes can't hold the {stages} stages of the model: each holds one."
         )
-    seats = seat(seed, [Miner(node, memory=1) for node in nodes], [1] * stages)
+    everybody, needs = [Miner(node, memory=1) for node in nodes], [1] * stages
+    if not known:
+        return seat(seed, everybody, needs)
+    seats = {node: known[node] for node in nodes if node in known}
+    staff = [list(seats.values()).count(stage) for stage in range(stages)]
+    late = [node for node in nodes if node not in known]
+    for node in sorted(late, key=lambda one: (word(seed, "late order", one), one)):
+        least = [stage for stage in range(stages) if staff[stage] == min(staff)]
+        seats[node] = least[word(seed, "late seat", node) % len(least)]
+        staff[seats[node]] += 1
+    return refill(seed, seats, (), everybody, needs)
+
+
+def epoch_of(
+    job_id: int,
+    round_id: int,
+    seed: bytes,
+    nodes: Sequence[int],
+    samples: range,
+    stages: int,
+    known: Mapping[int, int] | None = None,
+) -> Epoch:
+    """The epoch of a round.
+
+    Args:
+        job_id, round_id: whose epoch it is; neither decides who holds what.
+        samples: numbers of the batches that the round hands out.
+        seed, nodes, stages, known: see `seats_of`.
+
+    Raises:
+        Unseated: fewer nodes than stages.
+        ValueError: a node twice, a bad seed, or too many nodes or stages.
+    """
+    seats = dict(sorted(seats_of(seed, nodes, stages, known).items()))
     staff = (tuple(n for n, held in seats.items() if held == stage) for stage in range(stages))
     return Epoch(job_id, round_id, seed, tuple(staff), samples)
 
 
 def manifest(
-    seed: bytes, nodes: Sequence[int], weights: Sequence[int], spec: JobSpec, cursor: int
+    seed: bytes,
+    nodes: Sequence[int],
+    weights: Sequence[int],
+    spec: JobSpec,
+    cursor: int,
+    known: Mapping[int, int] | None = None,
 ) -> Manifest:
     """The round's manifest: each node has the samples that it is the first to do, by its stage.
 
@@ -58,6 +100,7 @@ def manifest(
             of a stage alike.
         spec: of a model that is split.
         cursor: first batch number never handed out.
+        known: see `seats_of`.
 
     Raises:
         Unseated: fewer nodes than stages.
@@ -68,7 +111,7 @@ def manifest(
     if len(nodes) != len(weights) or min([0, *weights]) < 0 or min([1, *nodes]) < 1 or cursor < 0:
         raise ValueError("Each node has an id from 1 and a weight from 0; the cursor is from 0.")
     end = cursor + spec.batches_per_round
-    epoch = epoch_of(0, 0, seed, nodes, range(cursor, end), len(spec.pipeline.layers))
+    epoch = epoch_of(0, 0, seed, nodes, range(cursor, end), len(spec.pipeline.layers), known)
     due: dict[int, list[tuple[int, int]]] = {node: [] for node in sorted(nodes)}
     for stage, miners in enumerate(epoch.stages):
         for sample in epoch.samples:

@@ -226,7 +226,7 @@ class RoundReader:
             state: State = {}
             if stage is not None:
                 state = stage_of(job, self.models.at(view.job_id, before, stage), stage)
-            return fetch_mined(reveal, job, self.store, plan.epoch, model_hash(state))
+            return fetch_mined(reveal, job, self.store, plan, model_hash(state))
         seed = plan.codec_seed(job.codec, reveal.node)
         enforced = job.verification.input_enforced
         due = input_root(plan.manifest, reveal.node, before) if enforced else None

@@ -153,7 +153,7 @@ class MinedRound(TinyJob):
         assert epoch is not None
         stage = epoch.stage_of(reveal.node)
         start = b"" if stage is None else model_hash(stage_before(self, stage))
-        return fetch_mined(reveal, self.job, self.store, epoch, start)
+        return fetch_mined(reveal, self.job, self.store, self.plan, start)
 
     def honest(self, without: Collection[int] = ()) -> list[Mined]:
         return [self.submit(node) for node in sorted(self.works.keys() - set(without))]
