@@ -111,12 +111,14 @@ def stage_needs(spec: JobSpec, slices: Slices, index: int, shapes: Shapes) -> Ne
 
 def check_stages(spec: JobSpec, slices: Slices, stages: Sequence[Shapes], memory: int) -> None:
     """Raise SpecError if a machine can't hold every single stage in `memory` bytes: the seed of a
-    round may give a node any of them.
+    round may give a node any of them. Where nodes declare their memory, one stage is enough.
 
     `stages`: shapes of each stage's tensors. Who evaluates holds them all: see `check_whole`.
     """
+    assert spec.pipeline is not None
     asked = [stage_needs(spec, slices, index, shapes) for index, shapes in enumerate(stages)]
-    index, most = max(enumerate(asked), key=lambda one: one[1].memory)
+    choose = min if spec.pipeline.declared_memory else max
+    index, most = choose(enumerate(asked), key=lambda one: one[1].memory)
     _refuse_beyond(f"training stage {index}", most, memory)
     _check_rows(spec)
 

@@ -18,7 +18,14 @@ import agents.mechanisms.mode
 import agents.mechanisms.privacy
 import agents.mechanisms.score
 import agents.mechanisms.verify
-from agents.jobs.budget import check_data, check_spec, check_stages, check_whole, memory_here
+from agents.jobs.budget import (
+    check_data,
+    check_spec,
+    check_stages,
+    check_whole,
+    memory_here,
+    stage_needs,
+)
 from agents.jobs.compatible import check_together, fitted
 from agents.jobs.outer_step import kept_shapes, start
 from agents.mechanisms.codec import Codec
@@ -209,6 +216,21 @@ class JobContext:
         if not 0 <= index < len(self._stages):
             raise ValueError(f"the model has {len(self._stages)} stages; there is no {index}")
         return self._stages[index]
+
+    @cached_property
+    def stages_need(self) -> tuple[int, ...]:
+        """Bytes of memory that a miner of each stage takes, by the spec alone."""
+        assert self.slices is not None
+        found = (
+            stage_needs(self.spec, self.slices, index, shapes)
+            for index, shapes in enumerate(self._stages)
+        )
+        return tuple(one.memory for one in found)
+
+    @property
+    def memory(self) -> int:
+        """Bytes that the job may take on this machine."""
+        return self._memory
 
     def kept_shapes(self, index: int | None = None) -> Shapes:
         """The tensors of the model's files, or of one stage's: its weights, and the velocity of

@@ -81,7 +81,7 @@ class Mining:
             self._say_unseated(view)
             return None
         stage = epoch.stage_of(node)
-        if stage is None:
+        if stage is None or not self._has_room(job, view, stage):
             return None
         began = time.monotonic()
         deadline = began + _WINDOW * max(0, view.round.deadline - view.now)
@@ -163,7 +163,7 @@ class Mining:
     ) -> Work:
         work, log = finished.work, finished.work.log()
         own = change(before, work.state())
-        assert plan.epoch is not None
+        assert plan.epoch is not None and job.spec.pipeline is not None
         owed = self._memories.before(plan.epoch.job, plan, node, kept)
         update = self._outgoing(own, owed)
         payload, after = packed(job, plan, node, update, owed)
@@ -179,6 +179,7 @@ class Mining:
             determinism_class=determinism_class(self._device, False),
             inbox=cid_of_bytes(finished.inbox),
             losses=stated(work.losses),
+            memory=job.memory if job.spec.pipeline.declared_memory else None,
         )
         rest = None if after is None else save_state(after)
         return Work(payload, trace, proof.to_bytes(), log.root(), rest, finished.inbox)
@@ -213,11 +214,21 @@ class Mining:
     def _unknown(self, miners: Iterable[int]) -> Iterable[int]:
         return (miner for miner in miners if self._book.url_of(miner) is None)
 
-    def _say_unseated(self, view: View) -> None:
+    def _has_room(self, job: JobContext, view: View, stage: int) -> bool:
+        """Whether the machine can hold a stage. In the first round nobody has declared anything."""
+        need = job.stages_need[stage]
+        if need <= job.memory:
+            return True
+        why = f"stage {stage} takes {need} bytes of memory, and there are {job.memory} for it"
+        self._say_unseated(view, why)
+        return False
+
+    def _say_unseated(
+        self, view: View, why: str = "fewer nodes are in the round than the model has stages"
+    ) -> None:
         place = view.job_id, view.round_id
         if self._unseated != place:
             self._unseated = place
-            why = "fewer nodes are in the round than the model has stages"
             self._context.log.warning("no_stage", round=view.round_id, why=why)
 
     def close(self) -> None:

@@ -244,7 +244,10 @@ class PipelineSpec(_Frozen):
     contributors; else the stage keeps its weights. With 0 one is enough.
 
     Options that are not given are left out of the canonical bytes, so specs from before them keep
-    theirs: ``outer``, ``all_reduce``, ``least_valid`` and ``sharing``.
+    theirs: ``outer``, ``all_reduce``, ``least_valid``, ``sharing`` and ``declared_memory``.
+
+    With ``declared_memory`` a node that declared less free memory than a stage needs, by the
+    report of the round before, is not seated there.
 
     With ``all_reduce`` ``butterfly`` every pair of a stage's miners owns one shard of its change,
     merges it and says so (``agents.pipeline.shards``). A shard that nobody delivers keeps its
@@ -264,6 +267,7 @@ class PipelineSpec(_Frozen):
     all_reduce: Literal["none", "butterfly"] = Field("none", exclude_if=_is("none"))
     least_valid: Annotated[Float, _between(0.0, 1.0)] = Field(0.9, exclude_if=_is(0.9))
     sharing: SharingSpec | None = Field(default=None, exclude_if=is_none)
+    declared_memory: Annotated[bool, Strict()] = Field(False, exclude_if=_is(False))
 
 
 class JobSpec(_Frozen):

@@ -78,7 +78,13 @@ class Run:
         return check_miner(inputs, one, DEVICE, mined.store)
 
 
-def run(folder: Path, present: Sequence[Sequence[int]] = (MINERS,) * ROUNDS, **spec: Any) -> Run:
+def run(
+    folder: Path,
+    present: Sequence[Sequence[int]] = (MINERS,) * ROUNDS,
+    declared: Mapping[int, int] | None = None,
+    **spec: Any,
+) -> Run:
+    declared = declared or {}
     pipeline = {**PIPELINE, "sharing": SHARING, **spec.pop("pipeline", {})}
     store = EmbeddedStore(folder)
     tiny, _ = make_mined_job(store, rounds=ROUNDS, pipeline=pipeline, **spec)
@@ -104,7 +110,8 @@ def run(folder: Path, present: Sequence[Sequence[int]] = (MINERS,) * ROUNDS, **s
         for node in sorted(works):
             place = tiny.job, plan, node, works[node].change, owed.get(node)
             payloads[node], after[node] = packed(*place)
-            submissions.append(mined.submit(node, payload=payloads[node]))
+            shown = {"memory": declared[node]} if node in declared else {}
+            submissions.append(mined.submit(node, payload=payloads[node], **shown))
         facts.by_round[number] = {s.reveal.node: s.reveal for s in submissions}
         outcome = compute(tiny.job, JOB, number, plan, state, submissions, DEVICE)
         facts.record(number, outcome, store)
@@ -113,6 +120,7 @@ def run(folder: Path, present: Sequence[Sequence[int]] = (MINERS,) * ROUNDS, **s
         made.owed.append(owed)
         made.payloads.append(payloads)
         state, owed, left = outcome.state, after, left_by(plan, outcome.report.merged())
+        left = replace(left, declared=outcome.report.declared())
     return made
 
 
@@ -251,6 +259,33 @@ def test_what_a_node_owes_stays_while_it_is_away(tmp_path: Path) -> None:
     before = made.owed[2][NODE]
     assert before is not None and same(before, made.owed[1][NODE])
     assert same(made.memories().before(JOB, made.rounds[2].plan, NODE), before)
+
+
+def test_declared_memory_decides_from_the_second_round_on(tmp_path: Path) -> None:
+    """Two nodes have room for the first stage only, and say so in their proofs."""
+    pipeline: dict[str, Any] = {"declared_memory": True, "sharing": {"full_every": 1}}
+    job = make_mined_job(EmbeddedStore(tmp_path / "asked"), pipeline={**PIPELINE, **pipeline})[
+        0
+    ].job
+    needs = job.stages_need
+    assert needs[0] != needs[2]
+    small = needs.index(min(needs))
+    declared = {node: max(needs) for node in MINERS} | dict.fromkeys(MINERS[:2], min(needs))
+    made = run(tmp_path / "run", (MINERS,) * 4, declared, pipeline=pipeline, batches_per_round=6)
+    for outcome in made.outcomes:
+        assert outcome.report.declared() == declared
+    for mined in made.rounds[1:]:
+        assert [seats(mined.plan)[node] for node in MINERS[:2]] == [small, small]
+    plans = Plans(made.facts, Models(made.facts, made.rounds[0].store))
+    for number, mined in enumerate(made.rounds, 1):
+        assert plans.past(JOB, number).epoch == mined.plan.epoch
+
+
+def test_jobs_that_do_not_seat_by_memory_report_none(tmp_path: Path) -> None:
+    made = run(tmp_path, (MINERS,), {NODE: 1 << 30})
+    assert made.outcomes[0].report.declared() == {}
+    assert b"memory" not in made.outcomes[0].report.to_bytes()
+    assert b"declared_memory" not in made.rounds[0].job.spec.to_bytes()
 
 
 # -- the job --------------------------------------------------------------------------------------

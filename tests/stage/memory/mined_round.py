@@ -97,6 +97,7 @@ class Shown:
     inbox: bytes
     losses: tuple[tuple[int, int], ...]
     determinism: str = ""
+    memory: int | None = None
 
 
 @dataclass(frozen=True)
@@ -132,6 +133,7 @@ class MinedRound(TinyJob):
             determinism_class=shown.determinism or determinism_class(DEVICE),
             inbox=cid_of_bytes(shown.inbox),
             losses=shown.losses,
+            memory=shown.memory,
         ).to_bytes()
         for name in {"payload", "trace", "inbox"} - {missing}:
             self.store.put_bytes(getattr(shown, name))
