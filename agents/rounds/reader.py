@@ -317,6 +317,8 @@ class RoundReader:
         plan = self.plans.of(view)
         if not self.models.spec(view.job_id).butterfly or plan is None or plan.epoch is None:
             return None
+        if not any(view.round.result_hash):
+            return None  # nothing is proposed yet
         try:
             proposal = self.network.proposal(view.job_id, view.round_id, view.round)
             report = self.models.report(proposal.report)

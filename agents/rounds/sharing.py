@@ -95,8 +95,9 @@ class Sharing:
         mined = self._look(view, job, plan, stage, reveals)
         if any(one.unavailable for one in mined) and self._elapsed(view) < _PATIENCE:
             return None
+        did = self._state(job, plan.epoch, node, butterfly, mined, view.round.opened_block)
         self._done = place
-        return self._state(job, plan.epoch, node, butterfly, mined, view.round.opened_block)
+        return did
 
     def _look(
         self,

@@ -269,6 +269,12 @@ class PipelineSpec(_Frozen):
     sharing: SharingSpec | None = Field(default=None, exclude_if=is_none)
     declared_memory: Annotated[bool, Strict()] = Field(False, exclude_if=_is(False))
 
+    @model_validator(mode="after")
+    def _shards_are_merged(self) -> Self:
+        if self.least_valid != 0.9 and self.all_reduce != "butterfly":
+            raise ValueError('least_valid belongs to all_reduce "butterfly"')
+        return self
+
 
 class JobSpec(_Frozen):
     """One training job.
