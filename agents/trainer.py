@@ -95,7 +95,10 @@ class Trainer:
         self.publication = Publication(context, store, self.commitments, _ARTEFACTS)
         self.membership = Membership(self.network, context, store, self.device)
         self.producer = Producer(context, self.reader.memories, self.access.sealing, self.device)
-        self.mining = Mining(context, self.network, self.models, self.device, self.outgoing)
+        self.mining = Mining(
+            *(context, self.network, self.models, self.reader.memories, self.device),
+            self.outgoing,
+        )
         self.sharing = Sharing(
             *(context, self.network, store, self.models, self.plans),
             lambda epoch, own, opened: self.mining.post_of(epoch, own, opened),
@@ -279,7 +282,7 @@ class Trainer:
         """Do the task: local steps, privacy, payload, trace and proof of computation."""
         job = self.models.job(view.job_id)
         if job.slices is not None:
-            return self.mining.produce(job, view, plan, node)
+            return self.mining.produce(job, view, plan, node, self._memory)
         before = self.starting_state(view)
         extra = self.extra_batches(view, plan, node) if job.verification.extra_batches else 0
         return self.producer.produce(
@@ -317,7 +320,12 @@ class Trainer:
             self.context.metrics.resyncs.inc()
             self.context.log.warning("resynced", job=job_id, round=round_id, damaged=path.name)
             return None
-        return load_state(raw, self.models.job(job_id).shapes)
+        job = self.models.job(job_id)
+        if job.slices is None:
+            return load_state(raw, job.shapes)
+        epoch = self.plans.past(job_id, round_id).epoch
+        stage = None if epoch is None else epoch.stage_of(self.membership.node_id)
+        return None if stage is None else load_state(raw, job.stage_shapes(stage))
 
     # -- privacy -------------------------------------------------------------------------------
 

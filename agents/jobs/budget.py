@@ -43,6 +43,7 @@ _LOGITS = 4  # logits, their exponentials, and the gradients of both
 _CODES = 6  # a code, its gradient, their messages and roundings, in numbers of a code
 _WHOLE = 4  # who evaluates: weights, room for gradients, the state they come from, the update
 _VELOCITY = 2  # of an outer step with momentum, before and after it
+_OWED = 2  # of compressed sharing, what is owed and what a payload says
 _BATCHES = 2  # the inputs and the targets of the batch in hand, beside the round's
 _SHARE = 0.75  # of the machine's memory; the rest is for everything else that runs there
 _GIB = 2**30
@@ -98,8 +99,11 @@ def stage_needs(spec: JobSpec, slices: Slices, index: int, shapes: Shapes) -> Ne
     logits = 0 if index == slices.last else _LOGITS * spec.model.vocab_size
     codes = _CODES * slices.code_shape(rows, length)[-1] if slices.last else 0
     sample = whole.activations + _FLOAT * rows * length * (codes - logits)
+    owed = 0
+    if spec.full_every > 1:
+        owed = _OWED * sum(math.prod(shape) for shape in shapes.values())
     return Needs(
-        weights=whole.weights + _FLOAT * fixed,
+        weights=whole.weights + _FLOAT * (fixed + owed),
         activations=spec.pipeline.local_batch * sample,
         batches=whole.batches,
     )
@@ -107,12 +111,14 @@ def stage_needs(spec: JobSpec, slices: Slices, index: int, shapes: Shapes) -> Ne
 
 def check_stages(spec: JobSpec, slices: Slices, stages: Sequence[Shapes], memory: int) -> None:
     """Raise SpecError if a machine can't hold every single stage in `memory` bytes: the seed of a
-    round may give a node any of them.
+    round may give a node any of them. Where nodes declare their memory, one stage is enough.
 
     `stages`: shapes of each stage's tensors. Who evaluates holds them all: see `check_whole`.
     """
+    assert spec.pipeline is not None
     asked = [stage_needs(spec, slices, index, shapes) for index, shapes in enumerate(stages)]
-    index, most = max(enumerate(asked), key=lambda one: one[1].memory)
+    choose = min if spec.pipeline.declared_memory else max
+    index, most = choose(enumerate(asked), key=lambda one: one[1].memory)
     _refuse_beyond(f"training stage {index}", most, memory)
     _check_rows(spec)
 

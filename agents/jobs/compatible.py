@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 
 from agents.mechanisms.codec import Codec, LinearCodec, SupportCodec, ratio
+from agents.mechanisms.codec import get as get_codec
 from agents.mechanisms.codec.semantic import Semantic
 from agents.mechanisms.privacy import Privacy
 from agents.mechanisms.privacy.aggregate import sensitivity
@@ -22,6 +23,8 @@ from agents.training.spec import JobSpec, SpecError
 from agents.training.state import Shapes
 
 _LARGE_SIGN = 0.01  # as an outer rate of signs
+_NEED_ALL = ("geometric_mean", "median", "trimmed_mean")
+"""Merge rules that are zero wherever most payloads are."""
 _BY_NUMBER = ("geometric_mean", "mean", "median", "trimmed_mean")
 """Merge rules that give a shard the same bits alone as in its place."""
 _OF_PASSES = ("backward_passes", "clasp")
@@ -120,8 +123,7 @@ def _companions(spec: JobSpec, codec: Codec, privacy: Privacy) -> Companions:
 
 def _merging(spec: JobSpec, codec: Codec, privacy: Privacy) -> list[str]:
     wrong = []
-    zeros = ("geometric_mean", "median", "trimmed_mean")
-    if getattr(codec, "mostly_zero", False) and spec.merge in zeros:
+    if getattr(codec, "mostly_zero", False) and spec.merge in _NEED_ALL:
         wrong.append(
             f'codec "{spec.codec}" leaves most coordinates of a payload zero, so merge '
             f'"{spec.merge}" would be zero nearly everywhere; use multi_krum, geometric_median, '
@@ -170,9 +172,18 @@ def _splitting(spec: JobSpec, verification: Verification, privacy: Privacy) -> l
         )
     if spec.codec != "dense":
         wrong.append(
-            f'mode "{spec.mode}" needs codec "dense", not "{spec.codec}": a node changes its stage '
-            "from round to round, and neither a codec's memory nor its shared randomness is "
-            "defined for one stage yet"
+            f'mode "{spec.mode}" needs codec "dense", not "{spec.codec}": a full synchronisation '
+            "is not compressed; name another codec in pipeline.sharing, for the rounds between"
+        )
+    sharing = spec.pipeline.sharing
+    if (
+        sharing is not None
+        and getattr(get_codec(sharing.codec), "mostly_zero", False)
+        and spec.merge in _NEED_ALL
+    ):
+        wrong.append(
+            f'pipeline.sharing.codec "{sharing.codec}" leaves most coordinates of a payload zero, '
+            f'so merge "{spec.merge}" would be zero nearly everywhere; use mean or norm_clip'
         )
     if spec.butterfly and spec.merge not in _BY_NUMBER:
         wrong.append(

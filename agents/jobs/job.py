@@ -12,7 +12,14 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property, partial
 from typing import Any
 
-from agents.jobs.budget import check_data, check_spec, check_stages, check_whole, memory_here
+from agents.jobs.budget import (
+    check_data,
+    check_spec,
+    check_stages,
+    check_whole,
+    memory_here,
+    stage_needs,
+)
 from agents.jobs.compatible import check_together, fitted
 from agents.jobs.outer_step import kept_shapes, start
 from agents.mechanisms import codec, merge, mode, privacy, score, verify
@@ -126,6 +133,7 @@ class JobContext:
             raise SpecError(
                 f"codec_options: {spec.codec} can't encode this job's model: {error}"
             ) from error
+        self._sharing = self._sharing_codec()
         self.warnings = check_together(
             spec, self.shapes, self.verification, self.codec, self.privacy
         )
@@ -139,6 +147,26 @@ class JobContext:
             check_data(spec, Dataset.from_bytes(store.get(spec.data, MAX_MANIFEST_BYTES)))
         except DataError as error:
             raise SpecError(f"data: {error}") from error
+
+    def _sharing_codec(self) -> Codec:
+        """What payloads between full synchronisations are made by; `codec` where there are none."""
+        sharing = None if self.spec.pipeline is None else self.spec.pipeline.sharing
+        if sharing is None:
+            return self.codec
+        options = dict(sharing.codec_options)
+        try:
+            found: Codec = agents.mechanisms.codec.get(sharing.codec)(**options)
+            for shapes in self._stages:
+                found.wire_size(shapes)
+        except (TypeError, ValueError, OverflowError) as error:
+            raise SpecError(
+                f"pipeline.sharing: {sharing.codec} refuses {options}: {error}"[:500]
+            ) from error
+        return found
+
+    def codec_at(self, step: int) -> Codec:
+        """What payloads of the round after `step` finalized ones are made by."""
+        return self.codec if self.spec.is_full(step) else self._sharing
 
     @property
     def traced(self) -> bool:
@@ -183,6 +211,21 @@ class JobContext:
         if not 0 <= index < len(self._stages):
             raise ValueError(f"the model has {len(self._stages)} stages; there is no {index}")
         return self._stages[index]
+
+    @cached_property
+    def stages_need(self) -> tuple[int, ...]:
+        """Bytes of memory that a miner of each stage takes, by the spec alone."""
+        assert self.slices is not None
+        found = (
+            stage_needs(self.spec, self.slices, index, shapes)
+            for index, shapes in enumerate(self._stages)
+        )
+        return tuple(one.memory for one in found)
+
+    @property
+    def memory(self) -> int:
+        """Bytes that the job may take on this machine."""
+        return self._memory
 
     def kept_shapes(self, index: int | None = None) -> Shapes:
         """The tensors of the model's files, or of one stage's: its weights, and the velocity of

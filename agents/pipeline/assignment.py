@@ -9,42 +9,124 @@ carried into a later round: samples have no value of their own here, only passes
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from agents.pipeline.epoch import Epoch
+from agents.pipeline.lots import word
 from agents.pipeline.routes import first
-from agents.pipeline.seats import Miner, Unseated, seat
+from agents.pipeline.seats import Miner, Unseated, refill, seat
 from agents.training.assignment import Assignment, Manifest, node_seed, normalise
 from agents.training.spec import JobSpec
 
 
-def epoch_of(
-    job_id: int, round_id: int, seed: bytes, nodes: Sequence[int], samples: range, stages: int
-) -> Epoch:
-    """The epoch of a round. No node says yet how much memory it has, so all count as equal.
+@dataclass(frozen=True)
+class Facts:
+    """What decides about seats besides seed and snapshot.
+
+    Attributes:
+        known: stages of nodes since the last full synchronisation, also of those that are away.
+        declared: bytes of free memory, by node, as the newest finalized round's report has them.
+        needs: bytes of memory that each stage needs; empty where the job does not ask for memory,
+            and all count as equal.
+    """
+
+    known: Mapping[int, int] = field(default_factory=dict)
+    declared: Mapping[int, int] = field(default_factory=dict)
+    needs: tuple[int, ...] = ()
+
+
+NOTHING = Facts()
+
+
+def seats_of(
+    seed: bytes, nodes: Sequence[int], stages: int, facts: Facts = NOTHING
+) -> dict[int, int]:
+    """The stage of each node that can hold one.
+
+    Who had a seat since the last full synchronisation keeps it. Who comes in between is seated at
+    once where fewest are, since a stage's weights are public after every round. A stage that lost
+    its last miner gets one of the others.
+
+    A node that declared less memory than a stage needs is not seated there. One that declared
+    nothing is taken to have enough for the stages of the least need. If so the stages can't all be
+    held, as in the first round, it is taken to have enough for any.
 
     Args:
-        job_id, round_id: whose epoch it is; neither decides who holds what.
         seed: of the round, 32 bytes, drawn after the snapshot.
         nodes: ids of the snapshot, in any order.
-        samples: numbers of the batches that the round hands out.
         stages: of the model.
 
     Raises:
-        Unseated: fewer nodes than stages.
+        Unseated: fewer nodes than stages, or too few with enough memory.
         ValueError: a node twice, a bad seed, or too many nodes or stages.
     """
     if len(nodes) < stages:
         raise Unseated(
             f"{len(nodes)} nodes can't hold the {stages} stages of the model: each holds one."
         )
-    seats = seat(seed, [Miner(node, memory=1) for node in nodes], [1] * stages)
+    needs = list(facts.needs) or [1] * stages
+    if not facts.needs:
+        return _seated(seed, [Miner(node, memory=1) for node in nodes], needs, facts.known)
+    for silent in (min(needs), max(needs)):
+        everybody = [Miner(node, facts.declared.get(node, silent)) for node in nodes]
+        try:
+            return _seated(seed, everybody, needs, facts.known)
+        except Unseated as error:
+            last = error
+    raise last
+
+
+def _seated(
+    seed: bytes, miners: Sequence[Miner], needs: Sequence[int], known: Mapping[int, int]
+) -> dict[int, int]:
+    if not known:
+        return seat(seed, miners, needs)
+    fits = {one.id: [s for s, need in enumerate(needs) if need <= one.memory] for one in miners}
+    able = [one for one in miners if fits[one.id]]
+    seats = {one.id: known[one.id] for one in able if known.get(one.id) in fits[one.id]}
+    staff = [list(seats.values()).count(stage) for stage in range(len(needs))]
+    late = [one.id for one in able if one.id not in seats]
+    order = sorted(late, key=lambda one: (len(fits[one]), word(seed, "late order", one), one))
+    for node in order:
+        fewest = min(staff[stage] for stage in fits[node])
+        least = [stage for stage in fits[node] if staff[stage] == fewest]
+        seats[node] = least[word(seed, "late seat", node) % len(least)]
+        staff[seats[node]] += 1
+    return refill(seed, seats, (), able, needs)
+
+
+def epoch_of(
+    job_id: int,
+    round_id: int,
+    seed: bytes,
+    nodes: Sequence[int],
+    samples: range,
+    stages: int,
+    facts: Facts = NOTHING,
+) -> Epoch:
+    """The epoch of a round.
+
+    Args:
+        job_id, round_id: whose epoch it is; neither decides who holds what.
+        samples: numbers of the batches that the round hands out.
+        seed, nodes, stages, facts: see `seats_of`.
+
+    Raises:
+        Unseated, ValueError: as `seats_of`.
+    """
+    seats = dict(sorted(seats_of(seed, nodes, stages, facts).items()))
     staff = (tuple(n for n, held in seats.items() if held == stage) for stage in range(stages))
     return Epoch(job_id, round_id, seed, tuple(staff), samples)
 
 
 def manifest(
-    seed: bytes, nodes: Sequence[int], weights: Sequence[int], spec: JobSpec, cursor: int
+    seed: bytes,
+    nodes: Sequence[int],
+    weights: Sequence[int],
+    spec: JobSpec,
+    cursor: int,
+    facts: Facts = NOTHING,
 ) -> Manifest:
     """The round's manifest: each node has the samples that it is the first to do, by its stage.
 
@@ -58,6 +140,7 @@ def manifest(
             of a stage alike.
         spec: of a model that is split.
         cursor: first batch number never handed out.
+        facts: see `seats_of`.
 
     Raises:
         Unseated: fewer nodes than stages.
@@ -68,7 +151,7 @@ def manifest(
     if len(nodes) != len(weights) or min([0, *weights]) < 0 or min([1, *nodes]) < 1 or cursor < 0:
         raise ValueError("Each node has an id from 1 and a weight from 0; the cursor is from 0.")
     end = cursor + spec.batches_per_round
-    epoch = epoch_of(0, 0, seed, nodes, range(cursor, end), len(spec.pipeline.layers))
+    epoch = epoch_of(0, 0, seed, nodes, range(cursor, end), len(spec.pipeline.layers), facts)
     due: dict[int, list[tuple[int, int]]] = {node: [] for node in sorted(nodes)}
     for stage, miners in enumerate(epoch.stages):
         for sample in epoch.samples:

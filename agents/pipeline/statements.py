@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Owners' statements about shards, as a post keeps them and gives them to whoever asks.
 
-Rule: one statement of each miner of an epoch, the newest that its operator signed, of the last few
+Rule: the last few statements of each miner of an epoch that its operator signed, of the last few
 epochs that the post's own miner worked in. Who has no post of its own leaves its statement at those
-of others. Nobody else's word is kept, so what a post holds is bounded.
+of others. Nobody else's word is kept, so what a post holds is bounded. A miner makes one statement,
+and after a reorg of the chain another under another seed; who sends the old one again doesn't push
+out the new one.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from agents.pipeline.letters import Domain, LetterError
 from agents.pipeline.shards import MAX_STATEMENT, Statement
 from agents.runtime.bounded_http import ask
 
+_OF_ONE = 4  # statements of one miner in an epoch
 _EPOCHS = 4  # of all jobs together, whose statements are kept
 _ASK_S = 2.0
 _Key = tuple[int, int]  # job and epoch
@@ -29,7 +32,7 @@ class Statements:
     def __init__(self, where: Domain) -> None:
         self._where = where
         self._operators: OrderedDict[_Key, Mapping[int, str]] = OrderedDict()
-        self._kept: dict[_Key, dict[int, Statement]] = {}
+        self._kept: dict[_Key, dict[int, list[Statement]]] = {}
         self._lock = threading.Lock()
 
     def expect(self, job: int, epoch: int, operators: Mapping[int, str]) -> None:
@@ -51,14 +54,15 @@ class Statements:
         with self._lock:
             if key not in self._kept:
                 return False
-            self._kept[key][said.owner] = said
+            others = [one for one in self._kept[key].get(said.owner, ()) if one != said]
+            self._kept[key][said.owner] = [said, *others][:_OF_ONE]
         return True
 
     def listed(self, job: int, epoch: int) -> bytes:
         """What a post answers to who asks for an epoch's statements."""
         with self._lock:
             kept = self._kept.get((job, epoch), {})
-            return json.dumps([said.to_json() for said in kept.values()]).encode()
+            return json.dumps([said.to_json() for of in kept.values() for said in of]).encode()
 
 
 def shards_path(job: int, epoch: int) -> str:
@@ -78,8 +82,9 @@ def leave(url: str, said: Statement) -> bool:
 def fetch(url: str, job: int, epoch: int, most: int) -> list[Statement]:
     """The statements that a post gives of an epoch, unchecked; none if it can't be asked.
 
-    `most`: how many there can be; of the rest nothing is read.
+    `most`: how many miners there are; of more nothing is read.
     """
+    most *= _OF_ONE
     address = url.rstrip("/") + shards_path(job, epoch)
     try:
         status, body = ask("GET", address, None, _ASK_S, 2 + most * (MAX_STATEMENT + 2))

@@ -10,12 +10,13 @@ Where nobody else has a node's data, nobody can redo its rounds. The node doesn'
 because its noise was drawn for one release only. Where nodes train as they like, nobody checks
 their memory. In both cases a node that lost its own copy starts with an empty memory. An accepted
 payload counts whether it was merged or not, because the node has sent what it contains.
+
+Of a model that is split, `agents.rounds.stage_memory` has the rule.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable
 
 from agents.jobs.job import JobContext
 from agents.protocol.network import Network
@@ -23,15 +24,13 @@ from agents.rounds.models import Models
 from agents.rounds.payload import max_payload_bytes, read_payload
 from agents.rounds.plan import Plan, Plans
 from agents.rounds.report import RoundReport
+from agents.rounds.stage_memory import Kept, StageMemories
 from agents.storage.content_store import ContentStore
 from agents.training.assignment import work_order
 from agents.training.replay import run_task
 from agents.training.state import State
 
 _KEPT = 64
-
-# (job, round, seed) -> the memory after that round, if the caller has kept it.
-Kept = Callable[[int, int, bytes], State | None]
 
 
 class Memories:
@@ -46,6 +45,7 @@ class Memories:
         self._plans = plans
         self._device = device
         self._found: OrderedDict[tuple[bytes, int], State | None] = OrderedDict()
+        self._stages = StageMemories(network, store, models, plans, device)
 
     def before(self, job_id: int, plan: Plan, node: int, kept: Kept | None = None) -> State | None:
         """The node's memory before the round of `plan`; None when it is empty.
@@ -54,6 +54,8 @@ class Memories:
         Raises StoreError or PayloadError when an artefact of an earlier round can't be had.
         """
         job = self._models.job(job_id)
+        if job.slices is not None:
+            return self._stages.before(job_id, plan, node, kept)
         if not job.codec.has_memory:
             return None
         period = job.codec.memory_rounds

@@ -129,11 +129,12 @@ class Gathering:
     ) -> None:
         assert self._found is not None
         good = self._found.good
-        new = [one for one in said if one.owner not in good]
-        sound = shares.sound(epoch, new, self._operators, self._where)
-        for owner, one in sound.statements.items():
-            if self._has_file(job, epoch, shares, one):
-                good[owner] = one
+        for one in dict.fromkeys(said):
+            if one.owner in good:
+                continue
+            sound = shares.sound(epoch, [one], self._operators, self._where)
+            if sound.statements and self._has_file(job, epoch, shares, one):
+                good[one.owner] = one
 
     def _has_file(self, job: JobContext, epoch: Epoch, shares: Shares, said: Statement) -> bool:
         """Whether the merged shards lie in the store, with the digests that are stated."""

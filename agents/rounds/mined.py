@@ -21,6 +21,7 @@ from agents.pipeline.miner_log import Kind, MinerLog, Origin, max_log_bytes
 from agents.pipeline.trail import trail_bytes
 from agents.protocol.structs import Reveal
 from agents.rounds.payload import read_payload
+from agents.rounds.plan import Plan
 from agents.rounds.proof import ProofOfComputation, max_proof_bytes
 from agents.rounds.report import UNAVAILABLE
 from agents.rounds.submissions import Submission
@@ -66,19 +67,21 @@ def max_events(epoch: Epoch) -> int:
 
 
 def fetch_mined(
-    reveal: Reveal, job: JobContext, store: ContentStore, epoch: Epoch, start: bytes
+    reveal: Reveal, job: JobContext, store: ContentStore, plan: Plan, start: bytes
 ) -> Mined:
     """Fetch and check a miner's artefacts. Raises StoreUnavailable when the store itself is down.
 
-    `start`: hash of the miner's stage at the epoch's start.
+    `plan`: of the round, with an epoch. `start`: hash of the miner's stage at the epoch's start.
     """
+    epoch, codec = plan.epoch, job.codec_at(plan.step)
+    assert epoch is not None
     stage = epoch.stage_of(reveal.node)
     if stage is None:
         return Mined(reveal, None, "wrong input: it holds no stage in this epoch")
     shapes = job.stage_shapes(stage)
     try:
-        raw = store.get_digest(reveal.content, job.codec.wire_size(shapes))
-        gradient = read_payload(raw, job.codec, shapes)
+        raw = store.get_digest(reveal.content, codec.wire_size(shapes))
+        gradient = read_payload(raw, codec, shapes, plan.codec_seed(codec, reveal.node))
         most = len(epoch.samples) if stage == epoch.last else 0
         told = store.get_digest(reveal.proof, max_proof_bytes(most))
         proof = ProofOfComputation.from_bytes(told, most)

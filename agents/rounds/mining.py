@@ -25,17 +25,20 @@ from agents.pipeline.schedule import Times
 from agents.pipeline.work import StageWork, change
 from agents.protocol.network import Network
 from agents.protocol.view import View
+from agents.rounds.codec_memory import Memories
 from agents.rounds.mined import max_message_bytes
 from agents.rounds.models import Models
 from agents.rounds.plan import Plan
 from agents.rounds.proof import ProofOfComputation
+from agents.rounds.stage_memory import Kept
+from agents.rounds.stage_payload import packed
 from agents.rounds.work import Outgoing, Work
 from agents.runtime.context import Context
 from agents.storage.cid import cid_of_bytes
 from agents.training.assignment import task_id
 from agents.training.determinism import determinism_class
 from agents.training.spec import Hyperparameters
-from agents.training.state import State, model_hash
+from agents.training.state import State, model_hash, save_state
 
 _WINDOW = 0.7  # of what is left of the COMMIT phase: the rest is for the commitment to be mined
 _ADDRESSES_S = 5.0  # how long addresses of the stages beside are waited for
@@ -50,28 +53,35 @@ class Mining:
         context: Context,
         network: Network,
         models: Models,
+        memories: Memories,
         device: str,
         outgoing: Outgoing,
         work: type[StageWork] = StageWork,
     ) -> None:
-        """`outgoing`: called with the change of the stage before it is encoded; an honest trainer
-        returns it as it is. `work`: what executes the entries."""
+        """`outgoing`: called with the change of the stage, and with what is owed, before it is
+        encoded; an honest trainer returns the change as it is. `work`: what executes entries."""
         self._context, self._network, self._models = context, network, models
-        self._device, self._outgoing, self._kind = device, outgoing, work
+        self._memories, self._device = memories, device
+        self._outgoing, self._kind = outgoing, work
         self._where = domain(network.deployment.chain_id, network.rounds.address)
         self._operators: dict[int, str] = {}
         self._book = AddressBook(self._where, lambda node: self._operators.get(node))
         self._opened: _Opened | None = None
         self._unseated: tuple[int, int] | None = None
 
-    def produce(self, job: JobContext, view: View, plan: Plan, node: int) -> Work | None:
-        """Work through the epoch; None if the node was stopped at it, or holds no stage."""
+    def produce(
+        self, job: JobContext, view: View, plan: Plan, node: int, kept: Kept
+    ) -> Work | None:
+        """Work through the epoch; None if the node was stopped at it, or holds no stage.
+
+        `kept`: see `StageMemories.before`.
+        """
         epoch = plan.epoch
         if epoch is None:
             self._say_unseated(view)
             return None
         stage = epoch.stage_of(node)
-        if stage is None:
+        if stage is None or not self._has_room(job, view, stage):
             return None
         began = time.monotonic()
         deadline = began + _WINDOW * max(0, view.round.deadline - view.now)
@@ -82,7 +92,8 @@ class Mining:
             finished = self._mine(job, epoch, node, start, deadline)
         if finished is None:
             return None
-        return self._result(job, plan, node, before, finished, time.monotonic() - began)
+        spent_s = time.monotonic() - began
+        return self._result(job, plan, node, before, finished, spent_s, kept)
 
     def _work(
         self, job: JobContext, epoch: Epoch, node: int, before: State, step: int
@@ -148,12 +159,15 @@ class Mining:
         before: State,
         finished: Finished,
         spent_s: float,
+        kept: Kept,
     ) -> Work:
         work, log = finished.work, finished.work.log()
-        update = self._outgoing(change(before, work.state()), None)
-        payload = job.codec.encode(update, None, b"")
+        own = change(before, work.state())
+        assert plan.epoch is not None and job.spec.pipeline is not None
+        owed = self._memories.before(plan.epoch.job, plan, node, kept)
+        update = self._outgoing(own, owed)
+        payload, after = packed(job, plan, node, update, owed)
         trace = log.to_bytes()
-        assert plan.epoch is not None
         proof = ProofOfComputation(
             node=node,
             task=task_id(plan.epoch.job, plan.step, node).hex(),
@@ -165,8 +179,10 @@ class Mining:
             determinism_class=determinism_class(self._device, False),
             inbox=cid_of_bytes(finished.inbox),
             losses=stated(work.losses),
+            memory=job.memory if job.spec.pipeline.declared_memory else None,
         )
-        return Work(payload, trace, proof.to_bytes(), log.root(), inbox=finished.inbox)
+        rest = None if after is None else save_state(after)
+        return Work(payload, trace, proof.to_bytes(), log.root(), rest, finished.inbox)
 
     # -- the neighbours ------------------------------------------------------------------------
 
@@ -198,11 +214,21 @@ class Mining:
     def _unknown(self, miners: Iterable[int]) -> Iterable[int]:
         return (miner for miner in miners if self._book.url_of(miner) is None)
 
-    def _say_unseated(self, view: View) -> None:
+    def _has_room(self, job: JobContext, view: View, stage: int) -> bool:
+        """Whether the machine can hold a stage. In the first round nobody has declared anything."""
+        need = job.stages_need[stage]
+        if need <= job.memory:
+            return True
+        why = f"stage {stage} takes {need} bytes of memory, and there are {job.memory} for it"
+        self._say_unseated(view, why)
+        return False
+
+    def _say_unseated(
+        self, view: View, why: str = "fewer nodes are in the round than the model has stages"
+    ) -> None:
         place = view.job_id, view.round_id
         if self._unseated != place:
             self._unseated = place
-            why = "fewer nodes are in the round than the model has stages"
             self._context.log.warning("no_stage", round=view.round_id, why=why)
 
     def close(self) -> None:

@@ -95,7 +95,7 @@ class Merging:
     else released, or empty. `left_out`: why some of them did not go into the merge, by node.
     `passes`: by node, those that count, where the model is split. `factors_ppm`: by node, which
     part of its pay is left, likewise. `shared`: how the butterfly of each stage went; None in a job
-    without.
+    without. `asks_memory`: whether the job seats nodes by the memory that they declare.
     """
 
     good: tuple[Submission, ...]
@@ -110,6 +110,7 @@ class Merging:
     passes: Mapping[int, int] | None = None
     factors_ppm: Mapping[int, int] | None = None
     shared: tuple[Shared, ...] | None = None
+    asks_memory: bool = False
 
 
 def compute(
@@ -234,6 +235,7 @@ def _merge_split(
         passes=passes,
         factors_ppm=factors,
         shared=shared,
+        asks_memory=job.spec.pipeline is not None and job.spec.pipeline.declared_memory,
     )
 
 
@@ -399,7 +401,15 @@ def _line(
         quality_ppm=quality,
         gain_ppm=gain,
         contribution=share,
+        memory=_declared(submission, merging),
     )
+
+
+def _declared(submission: Submission, merging: Merging) -> int | None:
+    """The memory that a miner's proof declares, where seats depend on it."""
+    if not merging.asks_memory or not isinstance(submission, Mined) or submission.proof is None:
+        return None
+    return submission.proof.memory
 
 
 def disagreements(

@@ -13,7 +13,7 @@ new ones, so never more than one round's batches are left.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from agents.jobs.job import JobContext
 from agents.mechanisms.codec import Codec
@@ -35,6 +35,8 @@ class Plan:
     `step`: finalized rounds before this one, which decides the learning rate. `epoch`: who holds
     which stage, where the model is split; None where it is not, or where too few nodes came.
     `earlier`: passes that count, by node, of each earlier round whose passes are still paid.
+    `seats`: where the model is split, stages of all nodes that had one since the last full
+    synchronisation, for the next round; empty where this round is one.
     """
 
     manifest: Manifest
@@ -43,6 +45,7 @@ class Plan:
     cursor_in: int
     epoch: Epoch | None = None
     earlier: tuple[Mapping[int, int], ...] = ()
+    seats: Mapping[int, int] = field(default_factory=dict)
 
     def codec_seed(self, codec: Codec, node: int) -> bytes:
         """The public randomness of a node's payload: the round's, or the node's own in the round.
@@ -105,12 +108,35 @@ class Plans:
         round_ = self._network.round(job_id, number)
         snapshot = self._network.snapshot(job_id, number, round_)
         carried = Left(tuple(report.carry_in), report.cursor_in)
+        if job.slices is not None:
+            seats, declared = self._seats(job_id, step - 1, job), self._declared(job_id, step - 1)
+            carried = replace(carried, seats=seats, declared=declared)
         nodes, weights = snapshot.nodes, snapshot.weights
         before = planned(job, (job_id, number), round_.seed, nodes, weights, step - 1, carried)
         merged = report.merged()
         merged -= self._network.in_round("is_invalid", job_id, number, sorted(merged))
         left = left_by(before, merged)
-        return replace(left, earlier=self._earlier(job_id, step, gamma_of(job)))
+        earlier, seats = self._earlier(job_id, step, gamma_of(job)), self._seats(job_id, step, job)
+        return replace(left, earlier=earlier, seats=seats, declared=report.declared())
+
+    def _seats(self, job_id: int, step: int, job: JobContext) -> Mapping[int, int]:
+        """The seats since the last full synchronisation among the first `step` finalized rounds."""
+        seats: Mapping[int, int] = {}
+        if job.slices is None:
+            return seats
+        for index in range(step - step % job.spec.full_every, step):
+            number = self._network.ledger_entry(job_id, index).round_id
+            round_ = self._network.round(job_id, number)
+            nodes = self._network.snapshot(job_id, number, round_).nodes
+            declared = self._declared(job_id, index)
+            seats = seated(job, round_.seed, nodes, facts_of(job, seats, declared))
+        return seats
+
+    def _declared(self, job_id: int, step: int) -> Mapping[int, int]:
+        """The memory that nodes declared in the newest of the first `step` finalized rounds."""
+        if step == 0:
+            return {}
+        return self._models.report(self._network.ledger_entry(job_id, step - 1).report).declared()
 
     def _earlier(self, job_id: int, step: int, gamma: int) -> tuple[Mapping[int, int], ...]:
         """Passes of the newest of the first `step` finalized rounds, which are still paid."""
@@ -127,11 +153,35 @@ class Plans:
 @dataclass(frozen=True)
 class Left:
     """What finalized rounds leave to the next: missed ranges, the first batch that was never handed
-    out, and `Plan.earlier`."""
+    out, `Plan.earlier`, `Plan.seats`, and the memory that nodes declared in the newest of them."""
 
     carry: tuple[Range, ...] = ()
     cursor: int = 0
     earlier: tuple[Mapping[int, int], ...] = ()
+    seats: Mapping[int, int] = field(default_factory=dict)
+    declared: Mapping[int, int] = field(default_factory=dict)
+
+
+def facts_of(
+    job: JobContext, known: Mapping[int, int], declared: Mapping[int, int]
+) -> seating.Facts:
+    """What decides about seats besides seed and snapshot."""
+    assert job.spec.pipeline is not None
+    if not job.spec.pipeline.declared_memory:
+        return seating.Facts(known)
+    return seating.Facts(known, declared, job.stages_need)
+
+
+def seated(
+    job: JobContext, seed: bytes, nodes: Sequence[int], facts: seating.Facts
+) -> Mapping[int, int]:
+    """The seats that are known after a round: its own, and those of nodes that were away. Where too
+    few nodes came nothing is new."""
+    assert job.slices is not None
+    try:
+        return {**facts.known, **seating.seats_of(seed, nodes, job.slices.last + 1, facts)}
+    except Unseated:
+        return facts.known
 
 
 def gamma_of(job: JobContext) -> int:
@@ -163,12 +213,15 @@ def planned(
         manifest = assign(seed, nodes, weights, job.spec, carry, cursor)
         return Plan(manifest, step, carry, cursor)
     samples = range(cursor, cursor + job.spec.batches_per_round)
+    facts = facts_of(job, left.seats, left.declared)
+    seats = {} if job.spec.is_full(step) else seated(job, seed, nodes, facts)
     try:
-        epoch = seating.epoch_of(*place, seed, nodes, samples, job.slices.last + 1)
-        manifest = seating.manifest(seed, nodes, weights, job.spec, cursor)
+        epoch = seating.epoch_of(*place, seed, nodes, samples, job.slices.last + 1, facts)
+        manifest = seating.manifest(seed, nodes, weights, job.spec, cursor, facts)
     except Unseated:
-        return Plan(Manifest(seed, (), (), cursor), step, carry, cursor, None, left.earlier)
-    return Plan(manifest, step, carry, cursor, epoch, left.earlier)
+        empty = Manifest(seed, (), (), cursor)
+        return Plan(empty, step, carry, cursor, None, left.earlier, seats)
+    return Plan(manifest, step, carry, cursor, epoch, left.earlier, seats)
 
 
 def left_by(plan: Plan, merged: Iterable[int]) -> Left:
@@ -178,5 +231,5 @@ def left_by(plan: Plan, merged: Iterable[int]) -> Left:
     whoever still can, and what nobody did is not handed out again.
     """
     if plan.epoch is not None:
-        return Left((), plan.manifest.cursor)
+        return Left((), plan.manifest.cursor, seats=plan.seats)
     return Left(*next_carry(plan.manifest, merged))

@@ -9,7 +9,7 @@ do.
 from __future__ import annotations
 
 from agents.protocol.network import Network
-from agents.protocol.numbers import Phase
+from agents.protocol.numbers import ZERO_DIGEST, Phase
 from agents.protocol.view import View
 from agents.rounds.gathering import Gathering
 from agents.rounds.reader import RoundReader
@@ -49,6 +49,17 @@ class Proposer:
         waiting = found is not None and not found.complete
         if found is not None and waiting and (found.blind or self._elapsed(view) < _WAIT_SHARE):
             return None
+        if found is not None and view.round.audit_seed == ZERO_DIGEST:
+            # Its shards must be judged by this seed as long as anybody may ask, and the chain
+            # forgets one that nobody stores.
+            place, network = (view.job_id, view.round_id), self._network
+            self._sender.ensure(
+                lambda: network.round(*place).audit_seed != ZERO_DIGEST,
+                network.results,
+                "capture_audit_seed",
+                *place,
+            )
+            return f"captured: the audit seed of round {view.round_id}"
         said = () if found is None else found.said
         outcome = self._reader.outcome(view, submissions, said=said)
         if outcome is None:

@@ -226,7 +226,7 @@ class RoundReader:
             state: State = {}
             if stage is not None:
                 state = stage_of(job, self.models.at(view.job_id, before, stage), stage)
-            return fetch_mined(reveal, job, self.store, plan.epoch, model_hash(state))
+            return fetch_mined(reveal, job, self.store, plan, model_hash(state))
         seed = plan.codec_seed(job.codec, reveal.node)
         enforced = job.verification.input_enforced
         due = input_root(plan.manifest, reveal.node, before) if enforced else None
@@ -317,6 +317,8 @@ class RoundReader:
         plan = self.plans.of(view)
         if not self.models.spec(view.job_id).butterfly or plan is None or plan.epoch is None:
             return None
+        if not any(view.round.result_hash):
+            return None  # nothing is proposed yet
         try:
             proposal = self.network.proposal(view.job_id, view.round_id, view.round)
             report = self.models.report(proposal.report)

@@ -49,6 +49,8 @@ class NodeLine(_Frozen):
     quality_ppm: int = Field(ge=0, le=1_000_000)
     gain_ppm: int = Field(ge=-MAX_GAIN_PPM, le=MAX_GAIN_PPM)
     contribution: int = Field(ge=0)
+    # Bytes of free memory that the node's proof declares, in jobs that seat by it.
+    memory: int | None = Field(default=None, ge=0, lt=2**63, exclude_if=is_none)
 
 
 class RoundReport(_Frozen):
@@ -115,6 +117,10 @@ class RoundReport(_Frozen):
             for line in self.nodes
             if line.accepted and line.node not in invalid
         }
+
+    def declared(self) -> dict[int, int]:
+        """Bytes of free memory, by node that declared some."""
+        return {line.node: line.memory for line in self.nodes if line.memory is not None}
 
     def merged(self) -> set[int]:
         """Nodes whose payload went into the update."""

@@ -29,7 +29,7 @@ from agents.protocol.structs import Reveal
 from agents.protocol.view import View
 from agents.rounds.mined import Mined, fetch_log, fetch_mined
 from agents.rounds.models import Models
-from agents.rounds.plan import Plans
+from agents.rounds.plan import Plan, Plans
 from agents.rounds.quality import samples_that_count
 from agents.rounds.shares import Shares
 from agents.rounds.stagewise import contributors_of
@@ -92,25 +92,28 @@ class Sharing:
         if butterfly is None or node not in butterfly.miners:
             self._done = place
             return None
-        mined = self._look(view, job, plan.epoch, stage, reveals)
+        mined = self._look(view, job, plan, stage, reveals)
         if any(one.unavailable for one in mined) and self._elapsed(view) < _PATIENCE:
             return None
+        did = self._state(job, plan.epoch, node, butterfly, mined, view.round.opened_block)
         self._done = place
-        return self._state(job, plan.epoch, node, butterfly, mined, view.round.opened_block)
+        return did
 
     def _look(
         self,
         view: View,
         job: JobContext,
-        epoch: Epoch,
+        plan: Plan,
         stage: int,
         reveals: Mapping[int, Reveal],
     ) -> list[Mined]:
         """Payloads of the own stage, and the logs of all."""
+        epoch = plan.epoch
+        assert epoch is not None
         before = self._models.at(view.job_id, view.round.prev_model, stage)
         start = model_hash(stage_of(job, before, stage))
         return [
-            fetch_mined(reveal, job, self._store, epoch, start)
+            fetch_mined(reveal, job, self._store, plan, start)
             if epoch.stage_of(node) == stage
             else fetch_log(reveal, job, self._store, epoch)
             for node, reveal in sorted(reveals.items())

@@ -230,6 +230,21 @@ class OuterSpec(_Frozen):
     momentum: Annotated[Float, _between(0.0, 0.999)] = 0.9
 
 
+MAX_FULL_EVERY = 16
+"""Rounds from one full synchronisation to the next, each of which a re-execution may have to do
+again."""
+
+
+class SharingSpec(_Frozen):
+    """Compressed sharing: of each ``full_every`` rounds the last is a full synchronisation, and so
+    is the job's last. In the others a miner's payload is made by ``codec``, with what it still owes
+    from the rounds since the last full one. Seats change at the first round after a full one."""
+
+    full_every: Annotated[Int, _between(1, MAX_FULL_EVERY)] = 1
+    codec: Identifier = "dense"
+    codec_options: Options = Field(default_factory=dict)
+
+
 class PipelineSpec(_Frozen):
     """How a pipeline cuts the model, what crosses between its stages, and when a stage steps.
 
@@ -243,7 +258,10 @@ class PipelineSpec(_Frozen):
     contributors; else the stage keeps its weights. With 0 one is enough.
 
     Options that are not given are left out of the canonical bytes, so specs from before them keep
-    theirs: ``outer``, ``all_reduce`` and ``least_valid``.
+    theirs: ``outer``, ``all_reduce``, ``least_valid``, ``sharing`` and ``declared_memory``.
+
+    With ``declared_memory`` a node that declared less free memory than a stage needs, by the
+    report of the round before, is not seated there.
 
     With ``all_reduce`` ``butterfly`` every pair of a stage's miners owns one shard of its change,
     merges it and says so (``agents.pipeline.shards``). A shard that nobody delivers keeps its
@@ -262,6 +280,14 @@ class PipelineSpec(_Frozen):
     outer: OuterSpec | None = Field(default=None, exclude_if=is_none)
     all_reduce: Literal["none", "butterfly"] = Field("none", exclude_if=_is("none"))
     least_valid: Annotated[Float, _between(0.0, 1.0)] = Field(0.9, exclude_if=_is(0.9))
+    sharing: SharingSpec | None = Field(default=None, exclude_if=is_none)
+    declared_memory: Annotated[bool, Strict()] = Field(False, exclude_if=_is(False))
+
+    @model_validator(mode="after")
+    def _shards_are_merged(self) -> Self:
+        if self.least_valid != 0.9 and self.all_reduce != "butterfly":
+            raise ValueError('least_valid belongs to all_reduce "butterfly"')
+        return self
 
 
 class JobSpec(_Frozen):
@@ -332,7 +358,7 @@ class JobSpec(_Frozen):
         given = fields.get("tolerances", {})
         if not isinstance(given, dict) or ("rel_l2_max" in given and "cosine_min" in given):
             return fields
-        kind = (fields.get("precision", "fp32"), _is_lossless(fields.get("codec", "dense")))
+        kind = (fields.get("precision", "fp32"), all(map(_is_lossless, _codecs(fields))))
         if not isinstance(kind[0], str) or kind not in _REL_L2:
             return fields
         rel_l2 = given.get("rel_l2_max", _REL_L2[kind])
@@ -383,6 +409,16 @@ class JobSpec(_Frozen):
         return inner.outer_lr_at(step, self.rounds)
 
     @property
+    def full_every(self) -> int:
+        """Rounds from one full synchronisation of a split model to the next; 1 where each is."""
+        sharing = None if self.pipeline is None else self.pipeline.sharing
+        return 1 if sharing is None else sharing.full_every
+
+    def is_full(self, step: int) -> bool:
+        """Whether the round after ``step`` finalized ones is a full synchronisation."""
+        return (step + 1) % self.full_every == 0 or step + 1 >= self.rounds
+
+    @property
     def butterfly(self) -> bool:
         """Whether the miners of a stage merge its shards."""
         return self.pipeline is not None and self.pipeline.all_reduce == "butterfly"
@@ -398,7 +434,10 @@ class JobSpec(_Frozen):
 
     def check_mechanisms(self, known: Callable[[str, str], bool]) -> None:
         """Raise SpecError unless ``known(field, name)`` holds for each mechanism."""
-        unknown = [f"{f}: {n!r}" for f, n in self.mechanisms().items() if not known(f, n)]
+        named = list(self.mechanisms().items())
+        if self.pipeline is not None and self.pipeline.sharing is not None:
+            named.append(("codec", self.pipeline.sharing.codec))
+        unknown = [f"{f}: {n!r}" for f, n in named if not known(f, n)]
         if unknown:
             raise SpecError(f"this agent has no mechanism for {', '.join(unknown)}; install it")
 
@@ -467,6 +506,15 @@ class Hyperparameters:
             inner=inner.inner,
             inner_options=inner.inner_options,
         )
+
+
+def _codecs(fields: Mapping[str, Any]) -> list[object]:
+    """The names of all codecs that a spec's fields give."""
+    found = [fields.get("codec", "dense")]
+    place: object = fields
+    for name in ("pipeline", "sharing"):
+        place = place.get(name) if isinstance(place, dict) else None
+    return [*found, place.get("codec", "dense")] if isinstance(place, dict) else found
 
 
 def _is_lossless(name: object) -> bool:

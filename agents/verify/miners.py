@@ -29,14 +29,15 @@ from agents.pipeline.inbox import Entry, Received
 from agents.pipeline.miner_log import Event, Kind, MinerLog
 from agents.pipeline.stage import StageError
 from agents.pipeline.trail import broken
-from agents.pipeline.work import StageWork, change, out_of_place, replay
+from agents.pipeline.work import change, out_of_place, replay
 from agents.rounds.inputs import RoundInputs
 from agents.rounds.mined import Mined, read_inbox
 from agents.rounds.outcome import LOSS_TOLERANCE
 from agents.rounds.proof import ProofOfComputation
+from agents.rounds.stage_memory import begun
+from agents.rounds.stage_payload import as_sent
 from agents.storage.content_store import ContentStore
 from agents.training.determinism import determinism_class
-from agents.training.spec import Hyperparameters
 from agents.verify.reexecution import Tolerances, compare
 
 # In 1e-6 nats: fp32 rounds what a loss near 0 is the difference of that coarsely.
@@ -57,7 +58,7 @@ class Verdict:
 def check_miner(inputs: RoundInputs, mined: Mined, device: str, store: ContentStore) -> Verdict:
     """Do a miner's epoch again. Raises StoreError for data that can't be had."""
     epoch, job, node = inputs.plan.epoch, inputs.job, mined.reveal.node
-    assert epoch is not None and job.slices is not None and job.spec.pipeline is not None
+    assert epoch is not None
     assert mined.log is not None and mined.gradient is not None and mined.proof is not None
     entries = read_inbox(mined, job, epoch, store).entries
     for place, entry in enumerate(entries):
@@ -65,13 +66,7 @@ def check_miner(inputs: RoundInputs, mined: Mined, device: str, store: ContentSt
         if wrong:
             return Verdict(False, f"Entry {place}: {wrong}", {})
     before = stage_of(job, inputs.before, mined.stage)
-    work = StageWork(
-        *(job.slices, epoch, node, before),
-        Hyperparameters.of(job.spec, inputs.plan.step),
-        job.data.batch,
-        job.spec.pipeline.local_batch,
-        device,
-    )
+    work = begun(job, inputs.plan, node, before, device)
     try:
         replay(work, entries)
     except (StageError, WireError, FloatingPointError) as error:
@@ -86,8 +81,9 @@ def check_miner(inputs: RoundInputs, mined: Mined, device: str, store: ContentSt
         return Verdict(
             False, f"The loss of sample {false} is not what replay gives.", {"loss": false}
         )
+    owed = inputs.memory(node)
     verdict = compare(
-        change(before, work.state()),
+        as_sent(job, inputs.plan, node, change(before, work.state()), owed),
         mined.gradient,
         same_class,
         Tolerances(job.spec.tolerances.cosine_min, job.spec.tolerances.rel_l2_max),

@@ -14,7 +14,6 @@ from agents.audit.sources.artefacts import Artefacts
 from agents.audit.sources.findings import Part
 from agents.jobs.job import JobContext
 from agents.jobs.model_files import stage_of
-from agents.pipeline.epoch import Epoch
 from agents.protocol.structs import Reveal
 from agents.rounds.mined import fetch_mined
 from agents.rounds.plan import Plan
@@ -40,7 +39,7 @@ def read_submissions(
     `before`: hash of the round's first model. `state`: that model, None if it is not known.
     """
     if plan.epoch is not None:
-        return _read_mined(part, job, artefacts, plan.epoch, reveals, invalid, state)
+        return _read_mined(part, job, artefacts, plan, reveals, invalid, state)
     found = []
     for reveal in reveals:
         node = f"node {reveal.node}"
@@ -60,18 +59,19 @@ def _read_mined(
     part: Part,
     job: JobContext,
     artefacts: Artefacts,
-    epoch: Epoch,
+    plan: Plan,
     reveals: Sequence[Reveal],
     invalid: frozenset[int],
     state: State | None,
 ) -> list[Submission]:
+    assert plan.epoch is not None
     found: list[Submission] = []
     for reveal in reveals if state is not None else ():
         artefacts.name(reveal.content, f"payload of node {reveal.node}")
         artefacts.name(reveal.proof, f"proof of node {reveal.node}")
-        stage = epoch.stage_of(reveal.node)
+        stage = plan.epoch.stage_of(reveal.node)
         start = {} if stage is None or state is None else stage_of(job, state, stage)
-        mined = fetch_mined(reveal, job, artefacts, epoch, model_hash(start))
+        mined = fetch_mined(reveal, job, artefacts, plan, model_hash(start))
         found.append(mined)
         part.counts["artefacts"] = part.counts.get("artefacts", 0) + 4
         if mined.reason and not mined.unavailable:

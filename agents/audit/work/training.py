@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from agents.audit.chain.evidence import Replayed
-from agents.audit.chain.opening import Opened
+from agents.audit.chain.opening import Opened, audit_seed
 from agents.audit.chain.stakes import StakeBook
 from agents.audit.chain.votes import Tally
 from agents.audit.sources.artefacts import Artefacts, guarded, take_failures
@@ -146,7 +146,7 @@ class Training:
             left = left_by(plan, report.merged() - standing.invalid)
             live = (*plan.earlier, report.delivered(standing.invalid))
             gone = max(0, len(live) - gamma_of(self.job) + 1)
-            self._left = replace(left, earlier=live[gone:])
+            self._left = replace(left, earlier=live[gone:], declared=report.declared())
         else:
             part.remark("Without the report, all nodes are taken to have delivered.")
             self._left = left_by(plan, opened.nodes)
@@ -237,7 +237,9 @@ class Training:
         if report.shards is not None:
             self._artefacts.name(report.shards, "record of shards")
         said = self._reader.recorded(plan.epoch, report)
-        seed = self._record.current[part.round_id].audit_seed
+        seed = audit_seed(self._record, part.round_id, False)
+        if seed is None:
+            raise ValueError("the audit seed that orders the shards can't be known")
         place = self._record.job_id, part.round_id, plan.epoch, used
         return self._reader.shares(*place, seed, said)
 

@@ -35,7 +35,7 @@ class TwoFaced(Trainer):
 
     def __init__(self, context: Context, store: ContentStore) -> None:
         super().__init__(context, store)
-        place = context, self.network, self.models, self.device
+        place = context, self.network, self.models, self.reader.memories, self.device
         self.mining = Mining(*place, self.outgoing, TwoFacedWork)
 
 

@@ -118,10 +118,9 @@ def test_a_stage_that_is_not_merged_keeps_weights_and_velocity(fast: MinedRound)
 
 def test_a_checkpoint_with_another_velocity_is_refused(fast: MinedRound) -> None:
     last = rounds(fast, 3)[-1]
-    fast.store.put_bytes(last.update)
-    for part in last.parts:
-        fast.store.put_bytes(part)
     assert last.checkpoint is not None
+    for part in (*last.parts, last.checkpoint):
+        fast.store.put_bytes(part)
     index = Index.from_bytes(last.checkpoint, len(STAGES))
     shapes = fast.job.kept_shapes(2)
     state = load_state(fast.store.get(index.stages[2].file, 1 << 24), shapes)

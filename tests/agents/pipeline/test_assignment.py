@@ -11,7 +11,7 @@ from eth_utils import keccak
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.pipeline.assignment import epoch_of, manifest
+from agents.pipeline.assignment import Facts, epoch_of, manifest, seats_of
 from agents.pipeline.seats import Unseated
 from agents.training.assignment import Assignment, input_root, node_seed
 from agents.training.spec import JobSpec
@@ -83,3 +83,68 @@ def test_wrong_facts_are_refused(changes: dict[str, Any], says: str) -> None:
     facts = {"seed": SEED, "nodes": [4, 9], "weights": [1, 1], "spec": spec(), "cursor": 0}
     with pytest.raises(ValueError, match=says):
         manifest(**{**facts, **changes})
+
+
+# -- seats that last, and declared memory ----------------------------------------------------------
+
+NODES = st.sets(st.integers(1, 99), min_size=4, max_size=12)
+NEEDS = st.lists(st.integers(1, 50), min_size=2, max_size=4).map(tuple)
+
+
+@given(st.binary(min_size=32, max_size=32), NODES, NEEDS)
+def test_where_nobody_declares_memory_the_draw_is_that_without(
+    seed: bytes, nodes: set[int], needs: tuple[int, ...]
+) -> None:
+    """So it is in a job's first round. Equal needs leave nobody out."""
+    plain = seats_of(seed, sorted(nodes), len(needs))
+    assert seats_of(seed, sorted(nodes), len(needs), Facts(needs=needs)) == plain
+
+
+@given(
+    st.binary(min_size=32, max_size=32),
+    st.dictionaries(st.integers(1, 99), st.integers(0, 60), min_size=2, max_size=12),
+    NEEDS,
+    st.booleans(),
+)
+def test_nobody_is_seated_at_a_stage_that_needs_more_than_it_declares(
+    seed: bytes, declared: dict[int, int], needs: tuple[int, ...], seated_before: bool
+) -> None:
+    known = {node: node % len(needs) for node in declared if seated_before and node % 3}
+    facts = Facts(known, declared, needs)
+    try:
+        seats = seats_of(seed, sorted(declared), len(needs), facts)
+    except Unseated:
+        # Then the largest stages can't all be held by those that have the memory.
+        most = sorted(needs, reverse=True)
+        assert any(
+            sum(memory >= need for memory in declared.values()) < place + 1
+            for place, need in enumerate(most)
+        )
+        return
+    assert seats.keys() == {node for node, memory in declared.items() if memory >= min(needs)}
+    assert all(declared[node] >= needs[stage] for node, stage in seats.items())
+    assert set(seats.values()) == set(range(len(needs)))
+
+
+def test_a_node_that_says_nothing_gets_a_small_stage_where_others_hold_the_large_ones() -> None:
+    declared = dict.fromkeys(range(1, 9), 100)
+    for number in range(20):
+        facts = Facts({}, declared, (10, 100, 100))
+        seats = seats_of(keccak(bytes([number])), range(1, 11), 3, facts)
+        assert seats[9] == seats[10] == 0
+
+
+def test_known_seats_are_kept_and_newcomers_go_where_fewest_are() -> None:
+    known = {1: 0, 2: 0, 3: 1, 4: 1, 5: 1}
+    for number in range(20):
+        seed = keccak(bytes([number]))
+        seats = seats_of(seed, [1, 2, 3, 4, 5, 6, 7], 3, Facts(known))
+        assert {node: seats[node] for node in known} == known
+        assert seats[6] == seats[7] == 2, "the empty stage first, then the shortest"
+        lost = seats_of(seed, [1, 2, 3], 2, Facts({1: 0, 2: 0, 3: 0}))
+        assert sorted(lost.values()) == [0, 0, 1]
+
+
+def test_a_declaration_that_falls_costs_the_seat() -> None:
+    facts = Facts({1: 1, 2: 1, 3: 0}, {1: 5, 2: 20, 3: 20}, (5, 20))
+    assert seats_of(SEED, [1, 2, 3], 2, facts) == {1: 0, 2: 1, 3: 0}

@@ -35,14 +35,20 @@ def test_statements_are_left_and_fetched(board: Post) -> None:
     for owner in (11, 12):
         assert leave(board.url, said(owner))
     assert fetch(board.url, 3, 7, 8) == [said(11), said(12)]
-    assert fetch(board.url, 3, 7, 1) == [said(11)]
+    for number in range(4):
+        assert leave(board.url, said(11, content=bytes([number]) * 32))
+    assert len(fetch(board.url, 3, 7, 1)) == 4, "one miner has four at most"
     assert fetch(board.url, 3, 8, 8) == fetch(board.url, 4, 7, 8) == []
 
 
-def test_the_newest_of_an_owner_counts(board: Post) -> None:
+def test_an_old_statement_that_is_sent_again_pushes_out_none(board: Post) -> None:
     newer = said(11, content=b"\2" * 32)
-    assert leave(board.url, said(11)) and leave(board.url, newer)
-    assert fetch(board.url, 3, 7, 8) == [newer]
+    for one in (said(11), newer, said(11), said(11)):
+        assert leave(board.url, one)
+    assert fetch(board.url, 3, 7, 8) == [said(11), newer]
+    for number in range(9):
+        assert leave(board.url, said(11, content=bytes([number]) * 32))
+    assert len(fetch(board.url, 3, 7, 8)) == 4
 
 
 def test_nobody_speaks_for_another(board: Post) -> None:

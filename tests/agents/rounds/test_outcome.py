@@ -183,6 +183,7 @@ LINE_CHANGES: dict[str, Any] = {
     "quality_ppm": 1,
     "gain_ppm": 7,
     "contribution": 10**30,
+    "memory": 1 << 30,
 }
 
 

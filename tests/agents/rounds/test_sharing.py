@@ -24,7 +24,7 @@ from agents.pipeline.butterfly import Butterfly, valid_shards
 from agents.pipeline.letters import Announcement
 from agents.pipeline.post import Post
 from agents.pipeline.shards import Statement, flat
-from agents.pipeline.statements import fetch
+from agents.pipeline.statements import Statements, fetch
 from agents.protocol.numbers import Violation
 from agents.protocol.structs import Reveal
 from agents.rounds.gathering import Gathering
@@ -135,6 +135,7 @@ class Crew:
         self.mined.store.put_bytes((report or outcome.report).to_bytes())
         proposed = proposal_of(replace(outcome, report=report or outcome.report))
         self.facts.proposed = proposed
+        self.view.round.result_hash = proposed.result_hash
 
     def wrong(self) -> list[str] | None:
         """What a verifier finds wrong with it."""
@@ -284,6 +285,16 @@ def test_a_liar_changes_nothing_and_is_found_by_verifier_and_committee(crew: Cre
     assert judge.is_innocent(crew.view, crew.mates(0)[0]) is True
 
 
+def test_before_a_result_stands_nobody_is_accused_of_its_shards(crew: Crew) -> None:
+    """A committee may be asked about a node's work before there is a proposal."""
+    crew.lies[NINE[0]] = dict.fromkeys(range(3), 0.5)
+    for node in NINE:
+        crew.share(node)
+    assert crew.reader().proposed(crew.view) is None
+    judge = Judge(crew.facts, crew.mined.store, DEVICE)
+    assert judge.is_innocent(crew.view, NINE[0]) is True
+
+
 def test_a_pair_that_agrees_on_a_lie_in_its_shard_is_found(crew: Crew) -> None:
     one, two, _ = crew.mates(0)
     common = crew.butterfly(0).pairs.index((one, two))
@@ -379,14 +390,23 @@ def test_a_proposer_that_can_ask_nobody_does_not_propose(crew: Crew) -> None:
     assert found is not None and found.blind and not found.complete
 
 
-def test_a_statement_without_its_file_is_not_gathered(crew: Crew) -> None:
+def test_a_statement_without_its_file_is_not_gathered_and_pushes_out_no_good_one(
+    crew: Crew,
+) -> None:
     for node in NINE:
         crew.share(node)
     poor = NINE[4]
-    (said,) = [one for one in crew.said() if one.owner == poor]
-    for content in (b"\7" * 32, crew.facts.revealed[poor].content):
-        crew.posts[poor].statements.put(replace(said, content=content).by(WALLETS[poor], WHERE))
-        assert {one.owner for one in crew.said()} == set(NINE) - {poor}
+    (good,) = [one for one in crew.said() if one.owner == poor]
+    contents = b"\7" * 32, crew.facts.revealed[poor].content
+    bad = [replace(good, content=content).by(WALLETS[poor], WHERE) for content in contents]
+    for one in bad:
+        assert crew.posts[poor].statements.put(one)
+    assert good in crew.said()
+    crew.posts[poor].statements = Statements(WHERE)
+    crew.posts[poor].statements.expect(1, 1, {node: WALLETS[node].address for node in NINE})
+    for one in bad:
+        assert crew.posts[poor].statements.put(one)
+    assert {one.owner for one in crew.said()} == set(NINE) - {poor}
 
 
 def test_forged_statements_in_a_record_make_the_result_wrong(crew: Crew) -> None:
@@ -453,7 +473,8 @@ def test_a_rule_that_looks_at_whole_updates_is_refused(tmp_path: Path) -> None:
         make_mined_round(EmbeddedStore(tmp_path), pipeline=pipeline, merge="multi_krum")
 
 
-def test_another_all_reduce_is_refused() -> None:
-    block = {"layers": [1, 1], "all_reduce": "ring"}
+@pytest.mark.parametrize("odd", [{"all_reduce": "ring"}, {"least_valid": 0.5}])
+def test_options_that_make_no_sense_are_refused(odd: dict[str, Any]) -> None:
+    block = {"layers": [1, 1], **odd}
     with pytest.raises(SpecError, match="all_reduce"):
         demo_spec("b" + "a" * 58, mode="pipeline", pipeline=block)

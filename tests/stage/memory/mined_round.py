@@ -97,6 +97,7 @@ class Shown:
     inbox: bytes
     losses: tuple[tuple[int, int], ...]
     determinism: str = ""
+    memory: int | None = None
 
 
 @dataclass(frozen=True)
@@ -132,6 +133,7 @@ class MinedRound(TinyJob):
             determinism_class=shown.determinism or determinism_class(DEVICE),
             inbox=cid_of_bytes(shown.inbox),
             losses=shown.losses,
+            memory=shown.memory,
         ).to_bytes()
         for name in {"payload", "trace", "inbox"} - {missing}:
             self.store.put_bytes(getattr(shown, name))
@@ -153,7 +155,7 @@ class MinedRound(TinyJob):
         assert epoch is not None
         stage = epoch.stage_of(reveal.node)
         start = b"" if stage is None else model_hash(stage_before(self, stage))
-        return fetch_mined(reveal, self.job, self.store, epoch, start)
+        return fetch_mined(reveal, self.job, self.store, self.plan, start)
 
     def honest(self, without: Collection[int] = ()) -> list[Mined]:
         return [self.submit(node) for node in sorted(self.works.keys() - set(without))]
