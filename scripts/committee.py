@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import click
-from ape.cli import ConnectedProviderCommand
 
 from scripts._committee.acting import check_member, find, member_options, shown
 from scripts._committee.settings import propose
+from scripts._shared.connecting import ConnectedProviderCommand
 from scripts._shared.operations import OPEN, committee_of, operations, refusal
 from scripts._shared.operator import (
     Contracts,

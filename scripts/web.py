@@ -16,8 +16,8 @@ from scripts._shared.operator import (
     explained,
     is_localnet,
     read_network_option,
-    url_of,
     store_of,
+    url_of,
 )
 
 PORT = 8700

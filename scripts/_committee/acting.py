@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import click
-from ape.cli import account_option, network_option
 
+from scripts._shared.connecting import account_option, network_option
 from scripts._shared.operation_words import named, said, spell
 from scripts._shared.operations import (
     OPEN,

@@ -9,11 +9,11 @@ from __future__ import annotations
 from typing import Any
 
 import click
-from ape.cli import ConnectedProviderCommand
 
 from agents.protocol.numbers import PAUSES, ZERO_DIGEST, Role, Violation
 from scripts._committee.acting import Operation, literal, proposing
 from scripts._committee.kinds import DIGEST, SHARE, SPAN
+from scripts._shared.connecting import ConnectedProviderCommand
 from scripts._shared.operation_words import DELAY_CLASSES
 from scripts._shared.operator import ADDRESS, ZOO_AMOUNT
 

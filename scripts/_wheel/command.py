@@ -17,6 +17,7 @@ COMMANDS = (
     "appeal",
     "audit",
     "claim",
+    "committee",
     "economics",
     "explain",
     "faucet",
