@@ -155,7 +155,7 @@ class JobContext:
             return self.codec
         options = dict(sharing.codec_options)
         try:
-            found: Codec = agents.mechanisms.codec.get(sharing.codec)(**options)
+            found: Codec = codec.get(sharing.codec)(**options)
             for shapes in self._stages:
                 found.wire_size(shapes)
         except (TypeError, ValueError, OverflowError) as error:

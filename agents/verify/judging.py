@@ -118,8 +118,8 @@ class Judge:
         if inputs is None:
             return None
         if inputs.job.spec.butterfly:
-            report = self._reader.proposed(view)
-            outcome = None if report is None else self._reader.outcome(view, submissions, report)
+            report = self.reader.proposed(view)
+            outcome = None if report is None else self.reader.outcome(view, submissions, report)
             if outcome is not None:
                 inputs = replace(inputs, lies=outcome.lies)
         for finding in malformed(inputs):
