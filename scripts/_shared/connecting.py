@@ -47,7 +47,7 @@ else:
             "--network",
             default=DEFAULT_URL,
             show_default=True,
-            callback=lambda ctx, param, value: url_of(value),
+            callback=lambda ctx, param, value: rpc_url_of(value),
             help="An RPC node's URL.",
         )
 
@@ -62,7 +62,7 @@ else:
         )
 
 
-def url_of(choice: str) -> str:
+def rpc_url_of(choice: str) -> str:
     """The URL of an RPC node that a choice of network means.
 
     Raises click.UsageError for a name where ape does not run the command.
@@ -135,5 +135,5 @@ __all__ = [
     "network_option",
     "provider_of",
     "reverting",
-    "url_of",
+    "rpc_url_of",
 ]

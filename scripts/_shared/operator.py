@@ -26,7 +26,7 @@ from scripts._shared.connecting import (
     bound,
     provider_of,
     reverting,
-    url_of,
+    rpc_url_of,
 )
 from scripts._shared.places import CHECKOUT, LOCALNET, deployment_file, find_project
 
@@ -195,7 +195,7 @@ def reading(choice: str, chosen: Path | None) -> Any:
     from agents.runtime.contracts import load_deployment
     from agents.runtime.logs import open_log
 
-    chain = ChainClient(url_of(choice), open_log("operator", "warning", True, None))
+    chain = ChainClient(rpc_url_of(choice), open_log("operator", "warning", True, None))
     chain_id = chain.chain_id()
     deployment = load_deployment(deployment_path(chosen, chain_id), chain_id)
     chain.check(deployment)
@@ -222,16 +222,17 @@ def allow(contracts: Contracts, account: Any, spender: Any, amount: int) -> None
         token.approve(spender.address, amount, sender=account)
 
 
-def rehearse(method: Any, *args: Any, sender: Any) -> None:
+def rehearse(method: Any, *args: Any, **by: Any) -> None:
     """Call what is about to be sent: what a contract refuses is refused before anything is signed.
 
     Raises Reverted with the contract's reason.
-    That the contract may not take the ZOO yet is no refusal: `allow` is sent first.
+    That the contract may not take the ZOO yet is no refusal: `allow` is sent first. `by`: the
+    `sender`, where it is known.
     """
     try:
         with reverting():
             # Without ape's trace of a call that fails: the reason is said in a sentence.
-            method.call(*args, sender=sender, skip_trace=True)
+            method.call(*args, **by, skip_trace=True)
     except Reverted as error:
         if "insufficient allowance" not in error.reason:
             raise

@@ -18,7 +18,8 @@ PACKAGE = "menagerie"
 MOVED = ("agents", "scripts")
 _MODULE = re.compile(rf"({'|'.join(MOVED)})(\.[A-Za-z_]\w*)+")
 # What only a checkout can run: demos, figures, the set-up, and this folder's build step.
-_SKIPPED = {"__pycache__", "_setup", "_demo", "_figures", "backend.py"}
+_SKIPPED = {"__pycache__", "_setup", "_demo", "_figures", "backend.py", "node_modules"}
+_SOURCES = {".pyc", ".sh", ".ts"}  # and what the page's script is made of
 
 
 class RelocationError(ValueError):
@@ -89,7 +90,7 @@ def relocate(root: Path, out: Path, commands: tuple[str, ...]) -> None:
 
 def _left_out(path: Path, commands: tuple[str, ...]) -> bool:
     """Whether a file stays out of the wheel."""
-    if _SKIPPED & set(path.parts) or path.suffix in (".pyc", ".sh"):
+    if _SKIPPED & set(path.parts) or path.suffix in _SOURCES:
         return True
     return path.parent == Path("scripts") and path.suffix == ".py" and path.stem not in commands
 
