@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Moves the project's Python into one package: `agents.x` becomes `menagerie.agents.x`.
+"""Moves the project's Python into one package: `agents.trainer` becomes `menagerie.agents.trainer`.
 
 In the repository the folders are `agents` and `scripts`, names that other projects install, too.
 Rule: imports are rewritten where the parser finds them, and so is text that is the dotted name of a
-module. A plain `import agents.x`, whose users would still say `agents.x`, is refused. What people
+module. A plain `import` of a moved name, whose users would go on to use the old one, is refused. What people
 are told to type is the wheel's own command. Only the standard library is imported here: the build
 runs it.
 """
