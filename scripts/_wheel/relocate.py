@@ -3,9 +3,9 @@
 
 In the repository the folders are `agents` and `scripts`, names that other projects install, too.
 Rule: imports are rewritten where the parser finds them, and so is text that is the dotted name of a
-module. A plain `import` of a moved name, whose users would go on to use the old one, is refused. What people
-are told to type is the wheel's own command. Only the standard library is imported here: the build
-runs it.
+module. A plain `import` of a moved name, whose users would go on to use the old one, is refused.
+What people are told to type is the wheel's own command. Only the standard library is imported here:
+the build runs it.
 """
 
 from __future__ import annotations

@@ -195,6 +195,18 @@ def test_a_job_of_a_config_and_a_tokenizer_is_exported(
     assert reader.judge([text.encode()]).bytes == len(text.encode()) + 1
 
 
+def test_a_model_of_encrypted_data_is_used_without_the_key(tmp_path: Path) -> None:
+    """Its separator can't be read, so documents are judged without one."""
+    folder = folder_of(tmp_path, SPEC_FIELDS, data_key=bytes(range(32)), separator=None)
+    export(folder, tmp_path / "hf")
+    assert AutoModelForCausalLM.from_pretrained(tmp_path / "hf").config.eos_token_id is None
+    card = (tmp_path / "hf" / "README.md").read_text()
+    assert "The data is encrypted" in card
+    reader = Reader(folder, "cpu")
+    assert reader.judge([b"line 7", b"line 8"]).tokens == 11
+    assert len("".join(reader.write("", 3))) > 0
+
+
 def test_a_boundary_that_is_part_of_the_network_is_refused(tmp_path: Path) -> None:
     block = {"layers": [1, 2], "boundary": "residual", "boundary_options": {"width": 4}}
     folder = folder_of(tmp_path, SPEC_FIELDS | PIPELINE | {"pipeline": block})
