@@ -172,7 +172,7 @@ class Contracts:
 
     def abi(self, name: str) -> list[dict[str, Any]]:
         """Return a contract's ABI, as the deployment file has it."""
-        return list(self._deployment.contracts[name].abi)
+        return [dict(item) for item in self._deployment.contracts[name].abi]
 
 
 read_network_option = click.option(

@@ -10,6 +10,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from pyarrow import parquet
@@ -115,7 +116,7 @@ def test_the_data_is_the_tables_rows(tiny: HonestRound) -> None:
     source = tiny.job.data
     read = Tokenizer.from_str(tokenizer().decode())
     first = [*read.encode(ROWS[0]).ids, 0, *read.encode(ROWS[1]).ids, 0]
-    tokens = [int(token) for row in range(4) for token in source.sequences([row])[0][:-1]]
+    tokens = [int(token) for row in range(4) for token in source.sequences(np.array([row]))[0][:-1]]
     assert tokens[: len(first)] == first[: len(tokens)]
     assert source.dataset.vocab_size == VOCABULARY
     assert source.separator == 0
